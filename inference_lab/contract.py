@@ -1,9 +1,7 @@
-"""What every solver is given and what it gives back.
+"""The contract of solvers: `Solver.run` gets a graph and a `Run`, and returns an `Outcome`.
 
-A solver is a frozen dataclass of settings with one method, `Solver.run`, which is handed the graph
-and a `Run`: the temperature, the budget, the random generator, and the incumbent to which it
-offers labellings and bounds. `inference_lab.solving.solve` makes the `Run`, and turns what came
-of it into a `Solution`, with an energy that the graph evaluated.
+The `Run` holds temperature, budget, random generator and incumbent. `inference_lab.solving.solve`
+makes it, and returns a `Solution` with an energy evaluated by the graph.
 """
 
 from __future__ import annotations
@@ -72,9 +70,7 @@ _ELSEWHERE = {
 
 
 class Status(StrEnum):
-    """How a run ended; each member carries its sentence.
-
-    The last three are said by the harness, of runs in processes of their own.
+    """How a run ended; each member has a sentence. The harness sets the last three.
 
     Examples
     --------
@@ -124,9 +120,8 @@ class TracePoint(NamedTuple):
 def proves(energy: float, lower_bound: float, small: float = 1.0) -> bool:
     """Whether a lower bound shows that a labelling of this energy is optimal.
 
-    The two may differ by `OPTIMALITY_TOLERANCE` times ``max(small, |energy|)`` in either direction,
-    which covers the rounding of sums and the tolerance of LP solvers. A bound further above the
-    energy is a contradiction and proves nothing. `small` is `small_energy` of the graph.
+    They may differ by `OPTIMALITY_TOLERANCE` times ``max(small, |energy|)`` in either direction,
+    for rounding and the tolerance of LP solvers. A bound further above the energy proves nothing.
 
     Parameters
     ----------
@@ -149,7 +144,7 @@ def proves(energy: float, lower_bound: float, small: float = 1.0) -> bool:
 
 
 def small_energy(graph: FactorGraph) -> float:
-    """Return what an energy is small against: 1, or the magnitude of a graph of small costs.
+    """Return the energy scale of tolerances: 1, or the magnitude of a graph of small costs.
 
     Parameters
     ----------
@@ -174,38 +169,32 @@ _LONG_EVALUATION = 0.01
 
 
 class Run:
-    """The state of one run: what the solver is given, and the incumbent it reports to.
+    """The state of one run: the solver's inputs, and the incumbent it reports to.
 
-    Bounds are true to the resolution of the graph. Where that is coarser than what a proof may
-    leave open, it is taken off them; elsewhere a bound above the incumbent by no more than a proof
-    may leave open is lowered to it. So none exceeds the optimum by rounding.
+    Bounds are lowered by the floating-point error of the graph, so none exceeds the optimum.
 
     Attributes
     ----------
     graph : FactorGraph
-        What the solver minimises: the graph that was given, or a copy in which costs that are too
-        large ever to be paid near the minimum are lower, and whose units are others where all
-        costs are very small or very large; `temperature`, bounds, and the energies of the
-        incumbent are in the same ones, the history in those that were given.
+        The graph to minimise: the given one, or a copy with lowered penalties and scaled units.
+        `temperature`, bounds and energies of the incumbent are in its units, the history in the
+        given ones.
     unit : float
-        How much 1 in these units is in those that were given: 1, or another power of two. A
-        setting of a solver that is an energy is to be divided by it.
+        One unit of the run in given units, a power of two. Divide settings that are energies by it.
     resolution : float
         The rounding error of bounds, in the units of the run; see `FactorGraph.resolution_at`.
     temperature : float
         0 asks for the best labelling, T > 0 for marginals of ``exp(-E / T)``.
     initial : (n,) int64 array or None
-        A labelling to start from, for solvers that can; it has already been offered.
+        A labelling to start from, if the solver can; it has already been offered.
     initial_marginals : float64 array or None
-        Marginals to start from at T > 0, for solvers that can, in the layout of
-        ``graph.arrays.unary``.
+        Marginals to start from at T > 0, in the layout of ``graph.arrays.unary``.
     max_iterations : int or None
         Limit on sweeps (or the solver's own kind of iteration).
     time_limit : float or None
         Seconds of the run's clock, measured from its start.
     clock : callable
-        What time it is by that clock, which stands still while something is loaded: wall time, if
-        nothing else is asked. A run that is begun within this one goes by the same.
+        Returns the time, which stands still while something is loaded; nested runs share it.
     best_labels, best_energy, lower_bound, trace
         The incumbent: best labelling offered so far, its energy, best bound so far, history.
 
@@ -285,9 +274,7 @@ class Run:
         return max(0.0, self.time_limit - (self.clock() - self._start))
 
     def evaluations(self, count: float) -> float:
-        """Seconds that so many evaluations of the energy take, by which this machine is measured.
-
-        For what a method cannot interrupt and does not know otherwise.
+        """Estimate the seconds of this many evaluations of the energy on this machine.
 
         Parameters
         ----------
@@ -325,7 +312,7 @@ class Run:
         Parameters
         ----------
         iterations : int
-            How many are done.
+            Number of completed iterations.
 
         Returns
         -------
@@ -344,7 +331,7 @@ class Run:
 
     @contextmanager
     def paused(self) -> Iterator[None]:
-        """Stop the solver's clock, for work that only looks at what it does.
+        """Stop the solver's clock, for work that only observes it.
 
         Returns
         -------
@@ -372,8 +359,6 @@ class Run:
 
     def offer(self, labels: npt.ArrayLike) -> float:
         """Report a labelling; keep it if it is the best so far; return its energy.
-
-        The labels are copied, so the solver may go on changing its array.
 
         Parameters
         ----------
@@ -416,10 +401,9 @@ class Run:
         return energy
 
     def incumbent(self) -> float:
-        """Return the energy of the best labelling in the graph that was given, ``inf`` without one.
+        """Return the energy of the best labelling in the given graph, ``inf`` without one.
 
-        As it was evaluated when it was offered; anew if what a solver did to the run's state has
-        put another labelling in its place.
+        Evaluated again if a solver has replaced the labelling in the run's state.
 
         Returns
         -------
@@ -428,7 +412,7 @@ class Run:
         Raises
         ------
         ValueError
-            If that does not fit the graph.
+            If the labelling does not fit the graph.
 
         Examples
         --------
@@ -437,10 +421,6 @@ class Run:
         >>> run = Run(g)
         >>> run.offer([0, 1]), run.incumbent()
         (0.5, 0.5)
-        >>> import numpy as np
-        >>> run.best_labels = np.array([0, 0])
-        >>> run.incumbent()
-        0.6
         """
         if self.best_labels is None:
             return math.inf
@@ -483,7 +463,7 @@ class Run:
                 self._record(now, self.best_energy)
 
     def decided(self, energy: float) -> bool:
-        """Whether rounding leaves less open than a proof at this energy may.
+        """Whether rounding at this energy is below the tolerance of a proof.
 
         Parameters
         ----------
@@ -503,13 +483,13 @@ class Run:
         return self.resolution <= OPTIMALITY_TOLERANCE * max(self._small, abs(energy))
 
     def _clipped(self, bound: float) -> float:
-        """Return the bound, or the best energy where it is above that by rounding alone."""
+        """Return the bound, lowered to the best energy where it is above by rounding alone."""
         above = bound > self.best_energy and proves(self.best_energy, bound, self._small)
         return self.best_energy if above else bound
 
     @property
     def proved(self) -> bool:
-        """Whether the incumbent meets the bound, so that going on is of no use."""
+        """Whether the incumbent meets the bound, so that the run can end."""
         return proves(self.best_energy, self.lower_bound, self._small)
 
     def _record(self, seconds: float, energy: float) -> None:
@@ -522,7 +502,7 @@ class Run:
 
 @dataclass
 class Outcome:
-    """What a solver says at the end of its run; labellings and bounds went to the `Run`.
+    """The result of a solver; labellings and bounds went to the `Run`.
 
     Attributes
     ----------
@@ -531,17 +511,17 @@ class Outcome:
     infeasible : bool
         It is proved that no labelling has finite energy.
     unsupported : str
-        Why the method does not cover the graph, where `Solver.supports` left that open because
-        finding it out takes time; empty if it does.
+        Reason why the method does not cover the graph, if `Solver.supports` could not find it
+        quickly; else empty.
     iterations : int
-        Sweeps, or what the method counts.
+        Sweeps, or the method's own unit.
     claimed_energy : float or None
-        The energy of the best labelling by the solver's own account, if it keeps one.
+        The energy of the best labelling as computed by the solver.
     marginals : (n, k) array, list of 1-D arrays, or None
     log_partition : float or None
         Estimate of ``log sum_x exp(-E(x) / T)``.
     log_partition_kind : {"exact", "lower", "upper", "estimate"} or None
-        What the estimate is: the value itself, a bound, or neither.
+        Whether it is the value itself, a bound, or neither.
     diagnostics : dict
         Further figures, JSON-able where possible.
 
@@ -604,9 +584,8 @@ class Solver(Settings, ABC):
     def supports(self, graph: FactorGraph, temperature: float) -> str | None:
         """Return None if the method covers the problem, else the reason why not.
 
-        The default covers every graph at temperature 0. Label costs are not this method's business
-        but that of the class attribute `label_costs`. No clock runs here: what takes more than
-        a moment to find out belongs into `run`, see `Outcome.unsupported`.
+        The default covers every graph at temperature 0. Label costs are covered by the class
+        attribute `label_costs`. Slow tests belong in `run`, see `Outcome.unsupported`.
 
         Parameters
         ----------
@@ -628,7 +607,7 @@ class Solver(Settings, ABC):
         return None if temperature == 0 else f"{self.name()} finds labellings, not marginals"
 
     def missing(self) -> str | None:
-        """Return what the method needs and is not installed, and how to get it, else None.
+        """Return the missing requirements of the method and how to install them, else None.
 
         The default looks for the package that the solver's file names, see
         `inference_lab.specs.extras`.
@@ -645,7 +624,7 @@ class Solver(Settings, ABC):
         return why_missing(self)
 
     def refusal(self, graph: FactorGraph, temperature: float) -> str | None:
-        """Return why no run is made: label costs that the method does not know, or `supports`.
+        """Return the reason to refuse a run: unsupported label costs, or `supports`.
 
         Parameters
         ----------
@@ -670,7 +649,7 @@ class Solver(Settings, ABC):
 
     @classmethod
     def _heeds_label_costs(cls) -> bool:
-        """Whether the class whose `run` is used, or one derived from it, says it does."""
+        """Whether the class that defines `run`, or one derived from it, declares support."""
         for base in cls.__mro__:
             if "label_costs" in vars(base):
                 return bool(vars(base)["label_costs"])
@@ -680,12 +659,12 @@ class Solver(Settings, ABC):
 
     @abstractmethod
     def run(self, graph: FactorGraph, run: Run) -> Outcome:
-        """Solve; offer labellings and bounds to `run` on the way, and stop when it says so.
+        """Solve; offer labellings and bounds to `run`, and stop when it requires.
 
         Parameters
         ----------
         graph : FactorGraph
-            In the units of the run, see `Run`; it is not to be changed.
+            In the units of the run, see `Run`; not to be changed.
         run : Run
 
         Returns
@@ -741,8 +720,7 @@ class Solution:
         Spec string of the solver.
     trace : list of TracePoint
     diagnostics : dict
-        With ``unit`` where the run was made in other units (see `Run`): what is an energy here is
-        in those.
+        With ``unit`` where the run was in other units (see `Run`), which its energies then have.
 
     Examples
     --------
@@ -772,7 +750,7 @@ class Solution:
     diagnostics: Mapping[str, Any] = field(default_factory=dict)
 
     def __repr__(self) -> str:
-        """Return what was asked, what was found, and how long it took, in three lines."""
+        """Return the settings, the result and the time, in three lines."""
         facts = self._facts()
         return (
             f"Solution({self.solver}: {facts['status']})\n"
@@ -791,7 +769,7 @@ class Solution:
         return facts_table(self.solver, self._facts())
 
     def _facts(self) -> dict[str, str]:
-        """Return what is shown of a solution."""
+        """Return the displayed facts of a solution."""
         shown = "none" if self.labels is None else np.array2string(self.labels, threshold=12)
         bounded = self.lower_bound > -math.inf
         facts = {
@@ -840,7 +818,7 @@ class Solution:
         Parameters
         ----------
         axes : matplotlib.axes.Axes, optional
-            Where to draw, so that several runs share a picture; a new figure if not given.
+            Axes to draw on, so that several runs share a picture; a new figure by default.
 
         Returns
         -------
@@ -864,7 +842,7 @@ class Solution:
         Parameters
         ----------
         axes : matplotlib.axes.Axes, optional
-            Where to draw; a new figure if not given.
+            Axes to draw on; a new figure by default.
 
         Returns
         -------

@@ -49,16 +49,11 @@ def to_networkx(graph: FactorGraph, *, bipartite: bool | None = None) -> nx.Grap
     """Return the graph in networkx form, with all costs as attributes.
 
     Variable ``i`` is the node ``i``, with ``kind="variable"`` and ``unary``, its (k_i,) costs.
-    ``graph.graph["constant"]`` is the constant, ``graph.graph["label_costs"]``, where there are
-    any, a list of (labels, cost). A term is a set of attributes:
-
-    * ``weight`` and ``same``: ``weight`` if the labels differ, else ``same``, which is a number
-      (0 where it is left out) or one number a label: Potts and diagonal terms;
-    * or ``table``, its costs, together with ``scope``, the variables in the order of the axes.
-
-    In the *pairwise* form terms are on the edges between variables. In the *bipartite* form each
-    term is on a node ``("factor", f)`` of its own, with ``kind="factor"`` and ``scope``, which is
-    joined to the variables of its scope.
+    ``graph.graph`` holds ``"constant"`` and, if there are any, ``"label_costs"``, a list of
+    (labels, cost). Potts and diagonal terms have ``weight``, the cost of different labels, and
+    ``same`` (a number, 0 by default, or one number a label). Others have ``table`` and ``scope``,
+    the variables of its axes. In the *pairwise* form, terms are on edges; in the *bipartite* form,
+    on nodes ``("factor", f)`` with ``kind="factor"``.
 
     Parameters
     ----------
@@ -81,8 +76,6 @@ def to_networkx(graph: FactorGraph, *, bipartite: bool | None = None) -> nx.Grap
     >>> g = FactorGraph.potts([[0.0, 1.0], [0.6, 0.0]], [(0, 1)], [0.5])
     >>> to_networkx(g).edges[0, 1]
     {'weight': 0.5}
-    >>> sorted(to_networkx(g, bipartite=True).nodes, key=str)
-    [('factor', 0), 0, 1]
     """
     import networkx as nx
 
@@ -132,9 +125,8 @@ def _terms(graph: FactorGraph) -> Iterator[tuple[tuple[int, ...], dict[str, Any]
 def from_networkx(graph: nx.Graph[Any]) -> tuple[FactorGraph, list[Hashable]]:
     """Build a factor graph from a networkx graph with the attributes that `to_networkx` gives.
 
-    Nodes may be anything hashable. Those without ``kind`` are variables, and both forms may be
-    mixed: terms on edges between variables, and terms on nodes with ``kind="factor"``. A Potts
-    model is nodes with ``unary`` and edges with ``weight``: ``weight * [x_i != x_j]``.
+    Nodes may be anything hashable, by default variables; both forms may be mixed. A Potts model is
+    nodes with ``unary`` and edges with ``weight``: ``weight * [x_i != x_j]``.
 
     Parameters
     ----------
@@ -150,9 +142,8 @@ def from_networkx(graph: nx.Graph[Any]) -> tuple[FactorGraph, list[Hashable]]:
     Raises
     ------
     ValueError
-        If a node has no ``unary``, an edge or factor no term or two, a table no ``scope``
-        although it is not symmetric (an undirected edge does not say whose label is the row),
-        or if shapes or costs do not fit.
+        If a node has no ``unary``, an edge or factor not exactly one term, an asymmetric table
+        no ``scope``, or if shapes or costs do not fit.
 
     Examples
     --------
@@ -330,16 +321,14 @@ def to_pgmpy(graph: FactorGraph) -> tuple[Any, float]:
     Returns
     -------
     model : pgmpy.models.DiscreteMarkovNetwork
-        One factor a variable (of ones where it has no unary costs, because pgmpy wants every
-        variable in some factor), and one a term; the variables of a term are joined by edges.
-        Label costs come with auxiliary variables, numbered after those of the graph (`chain` of
-        `inference_lab.graph.label_encoding`).
+        One factor for each variable (of ones without unary costs) and each term, whose
+        variables are joined by edges. Label costs come with auxiliary variables, numbered
+        after the graph's (`chain` of `inference_lab.graph.label_encoding`).
     offset : float
 
     Notes
     -----
-    Costs more than 745 above the minimum of their factor become zero: pgmpy computes with
-    potentials in doubles. A factor that forbids everything is all zeros.
+    Costs more than 745 above the minimum of their factor become zero in double precision.
 
     Examples
     --------

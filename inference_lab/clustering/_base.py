@@ -1,4 +1,4 @@
-"""What all clusterers share: reading data and constraints, predicting, and scikit-learn's rules."""
+"""Base of all clusterers: reading data and constraints, predicting, scikit-learn's rules."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ __all__ = [
 
 
 class Whole(Range):
-    """From where to where a whole number may be."""
+    """Range of allowed whole numbers."""
 
     __slots__ = ()
 
@@ -73,7 +73,7 @@ LARGEST_VALUE = 1e48
 
 
 def check_setting(name: str, value: Any, allowed: tuple[Any, ...]) -> None:
-    """Refuse a setting that is none of the words, and in none of the ranges, that it may be."""
+    """Refuse a setting that is neither an allowed word nor in an allowed range."""
     words = tuple(each for each in allowed if not isinstance(each, Range))
     ranges = [each for each in allowed if isinstance(each, Range)]
     if isinstance(value, int | float | np.number) and not isinstance(value, bool) and ranges:
@@ -133,10 +133,9 @@ class ConstrainedClusterer(
     cluster_centers_ : (k, d) array
         Of float32 if X is.
     inertia_ : float
-        Summed distortion of the points to their closest centroids, whatever constraints say, times
-        their weights; squared distances for Euclidean ones.
+        Weighted sum of the distortion of each point to its closest centroid.
     objective_ : float
-        What the algorithm minimises, at the labels and centroids returned.
+        The minimised objective, at the labels and centroids returned.
     n_iter_ : int
     history_ : list of HalfStep
         The objective after each half-step of the best start.
@@ -163,7 +162,7 @@ class ConstrainedClusterer(
     _origin: FloatArray | None = None
 
     def _fit_to(self, X: Any, **given: Any) -> Self:
-        """Fit to the points that have weight, and label the others by what was found."""
+        """Fit to the points of positive weight, and label the others by the fitted model."""
         self._check_settings()
         points, dtype = self._read_points(X, reset=True)
         n = points.shape[0]
@@ -230,7 +229,7 @@ class ConstrainedClusterer(
         """Fit, and set all attributes."""
 
     def _worth_of_odds(self, points: Points, side: Side) -> dict[str, float]:
-        """Return which ``ml_weight`` and ``cl_weight`` are worth a unit of log-probability."""
+        """Return the ``ml_weight`` and ``cl_weight`` that equal a unit of log-probability."""
         raise ValueError(
             f"{type(self).__name__} has no scale for ml_weight='auto' and cl_weight='auto': its "
             "weights are no log-probabilities; give numbers"
@@ -344,7 +343,7 @@ class ConstrainedClusterer(
         return min(fits, key=lambda fit: fit.objective)
 
     def _note(self, result: Any) -> None:
-        """Set the attributes that say how a fit went."""
+        """Set the attributes that describe the course of a fit."""
         self.objective_ = result.objective
         self.n_iter_ = result.n_iter
         self.history_ = result.history
@@ -389,13 +388,12 @@ class ConstrainedClusterer(
         NotFittedError
             Before `fit`.
         ValueError, TypeError
-            If the data cannot be used, or have not the features of those of the fit.
+            If the data cannot be used, or have other features than the data of the fit.
 
         Examples
         --------
         >>> from inference_lab.clustering import HMRFKMeans
-        >>> points = [[0.0], [1.0], [8.0], [9.0]]
-        >>> model = HMRFKMeans(2, random_state=0).fit(points, must_link=[(0, 1)])
+        >>> model = HMRFKMeans(2, random_state=0).fit([[0.0], [1.0], [8.0], [9.0]])
         >>> near, far = model.predict([[0.4], [8.4]])
         >>> bool(near == model.labels_[0]), bool(far == model.labels_[3])
         (True, True)
@@ -412,23 +410,18 @@ class ConstrainedClusterer(
         Returns
         -------
         (n, k) array of float64, or of float32 if X is
-            Euclidean distances, as in `sklearn.cluster.KMeans`; for other distortions, their
-            values: one minus the cosine, or the divergence of the point from the centroid. Where
-            clusters have metrics of their own, the nearest centroid need not be that of `predict`,
-            which takes the ``log det`` of each metric off the squared distance.
+            Euclidean distances, as in `sklearn.cluster.KMeans`, or values of another distortion.
+            Under a metric for each cluster, `predict` also subtracts its ``log det``.
 
         Raises
         ------
-        NotFittedError
-            Before `fit`.
-        ValueError, TypeError
-            If the data cannot be used, or have not the features of those of the fit.
+        NotFittedError, ValueError, TypeError
+            See `predict`.
 
         Examples
         --------
         >>> from inference_lab.clustering import HMRFKMeans
-        >>> points = [[0.0], [1.0], [8.0], [9.0]]
-        >>> model = HMRFKMeans(2, random_state=0).fit(points, must_link=[(0, 1)])
+        >>> model = HMRFKMeans(2, random_state=0).fit([[0.0], [1.0], [8.0], [9.0]], [0, 0, 1, 1])
         >>> sorted(model.transform([[0.5]])[0].tolist())
         [0.0, 8.0]
         """
@@ -437,7 +430,7 @@ class ConstrainedClusterer(
         return self._transformed(points).astype(dtype, copy=False)
 
     def _transformed(self, points: Points) -> FloatArray:
-        """Return what `transform` returns of points, as read; costs where there is no metric."""
+        """Return the result of `transform` for points as read; costs where there is no metric."""
         if not hasattr(self, "metrics_"):
             return self._costs(points)
         found = self._dissimilarities(*self._around_origin(points))
@@ -497,16 +490,13 @@ class ConstrainedClusterer(
 
         Raises
         ------
-        NotFittedError
-            Before `fit`.
-        ValueError, TypeError
-            If the data cannot be used, or have not the features of those of the fit.
+        NotFittedError, ValueError, TypeError
+            See `predict`.
 
         Examples
         --------
         >>> from inference_lab.clustering import HMRFKMeans
-        >>> points = [[0.0], [1.0], [8.0], [9.0]]
-        >>> model = HMRFKMeans(2, random_state=0).fit(points, must_link=[(0, 1)])
+        >>> model = HMRFKMeans(2, random_state=0).fit([[0.0], [1.0], [8.0], [9.0]])
         >>> model.score([[0.5], [9.5]])
         -1.0
         """
@@ -517,7 +507,7 @@ class ConstrainedClusterer(
         return int(self.cluster_centers_.shape[0])
 
     def __sklearn_tags__(self) -> Any:
-        """Tell scikit-learn what data is taken."""
+        """Return the tags of the data that scikit-learn may pass."""
         tags = super().__sklearn_tags__()
         try:
             distortion = self._distortion()
@@ -535,7 +525,7 @@ class PairwiseClusterer(ConstrainedClusterer):
     Attributes
     ----------
     constraints_ : Constraints
-        As used.
+        As used in the fit.
     violations_ : Violations
         Constraints that the labels violate.
     """
@@ -567,28 +557,23 @@ class PairwiseClusterer(ConstrainedClusterer):
         ----------
         X : (n, d) array-like, or sparse where the distortion allows
         y : (n,) array of int, optional
-            Labels of some points, -1 for the others: another way to give `partial_labels`, that of
-            `sklearn.semi_supervised`. A `y` without any -1 is ignored, since pipelines and searches
-            pass on the true classes of all points for scoring.
+            As `partial_labels`, in the form of `sklearn.semi_supervised`. A `y` without any -1 is
+            ignored, since pipelines and searches pass the true classes of all points for scoring.
         must_link, cannot_link : (p, 2) and (q, 2) arrays of int, optional
             Pairs of rows that should, and should not, share a cluster.
         ml_weight, cl_weight : float or (p,) and (q,) arrays, or "auto"
             Not negative; ``inf`` makes a pair hard, where the estimator can. "auto" is the
-            log-odds that a pair is right, from how many of those that others check are outvoted
-            (one in ten, if none is checked), on the scale of the costs: that of the mean cost of
-            the points in clusters found without pairs. Where weights have that meaning: for
-            `HMRFKMeans`, its special cases, mixtures, and the annealed ones.
+            log-odds that a pair is right, on the scale of the costs. It is estimated from the
+            checked pairs that others outvote (one in ten, if none is checked). Allowed for
+            `HMRFKMeans`, its special cases, mixtures, and the annealed estimators.
         sample_ids : (n,) array, optional
-            Names of the rows; the pairs then hold names. A name that no row has is an error. In
-            cross-validation, which gives ``fit`` some of the rows, give `SampleIds`: they know the
-            rows of other folds, and pairs with these are left out.
+            Names of the rows; the pairs then hold names, each of some row. In cross-validation,
+            give `SampleIds`: pairs with rows of other folds are left out.
         partial_labels : (n,) array of int, optional
-            Clusters of the points whose cluster is known, -1 elsewhere. They keep it, and it
-            starts at their mean.
+            Known clusters, -1 elsewhere. They stay fixed, and their means are initial centroids.
         sample_weight : (n,) array of float, optional
-            How often each point counts. A weight of m is worth m equal rows that hard must-links
-            hold together, where constraints touch the point; one of zero leaves the point, and
-            its constraints, out of the fit, and labels it as `predict` would.
+            How often each point counts. A weight of m equals m rows joined by hard must-links.
+            A point of weight zero takes no part in the fit, and is labelled as `predict` would.
 
         Returns
         -------
@@ -599,7 +584,7 @@ class PairwiseClusterer(ConstrainedClusterer):
         ValueError, TypeError
             If data, constraints or settings cannot be used.
         InfeasibleConstraintsError
-            If constraints of infinite weight cannot be satisfied, or no way was found.
+            If constraints of infinite weight cannot be satisfied, or no solution was found.
 
         Examples
         --------
@@ -633,8 +618,8 @@ class PairwiseClusterer(ConstrainedClusterer):
     ) -> float:
         """Return the share of the given pairs that predictions keep; without pairs, minus the cost.
 
-        The cost falls with every further cluster, so that searches over their number need pairs.
-        With ``sklearn.set_config(enable_metadata_routing=True)`` they pass on those of the fold.
+        The cost falls with every further cluster, so searches over their number need pairs. With
+        ``sklearn.set_config(enable_metadata_routing=True)`` they pass the pairs of the fold.
 
         Parameters
         ----------
@@ -648,9 +633,9 @@ class PairwiseClusterer(ConstrainedClusterer):
         Returns
         -------
         float
-            The mean of the shares of must-links and of cannot-links, of one kind where there are
-            none of the other. Without pairs, minus the summed cost of the points in their cheapest
-            clusters; for mixtures, their mean log-likelihood.
+            The mean of the shares of kept must-links and cannot-links, or the share of one kind if
+            the other is absent. Without pairs, minus the summed cost of the points in their
+            cheapest clusters; for mixtures, their mean log-likelihood.
 
         Raises
         ------
@@ -665,8 +650,6 @@ class PairwiseClusterer(ConstrainedClusterer):
         >>> model = HMRFKMeans(2, random_state=0).fit([[0.0], [1.0], [8.0], [9.0]])
         >>> model.score([[0.0], [2.0], [9.0]], must_link=[(0, 1)], cannot_link=[(0, 1), (0, 2)])
         0.75
-        >>> model.score([[0.5], [9.5]])
-        -1.0
         """
         if has_pairs(must_link) or has_pairs(cannot_link):
             labels = self.predict(X)

@@ -1,4 +1,4 @@
-"""What `fit` is told besides the points: pairs, labels of some, and how often each counts."""
+"""Supervision given to `fit`: pairs, labels of some points, and sample weights."""
 
 from __future__ import annotations
 
@@ -33,18 +33,7 @@ _FOLDS = "sklearn.model_selection._validation"
 
 @dataclass(frozen=True)
 class Side:
-    """What is known of points besides where they are.
-
-    Parameters
-    ----------
-    constraints : Constraints
-    known : (n,) int64 array
-        Labels of the points that have one, -1 elsewhere.
-    weights : (n,) float64 array or None
-        How often each point counts; None for once.
-    sources : two int64 arrays, or None
-        Who said each must-link, and each cannot-link; None for the same for all.
-    """
+    """Supervision of a fit: constraints, known labels (-1 elsewhere), weights, sources of pairs."""
 
     constraints: Constraints
     known: IntArray
@@ -53,21 +42,18 @@ class Side:
 
     @property
     def counts(self) -> FloatArray:
-        """How often each point counts, shape (n,)."""
+        """Sample weights, shape (n,)."""
         return np.ones(self.known.size) if self.weights is None else self.weights
 
     def groups(self) -> IntArray:
-        """Return the known labels, -1 elsewhere, renumbered so that none is left out."""
+        """Return the known labels, -1 elsewhere, renumbered without gaps."""
         held = np.flatnonzero(self.known >= 0)
         result = np.full(self.known.size, -1, dtype=np.int64)
         result[held] = np.unique(self.known[held], return_inverse=True)[1]
         return result
 
     def labels_as_pairs(self) -> Constraints:
-        """Return the constraints with those of weight one that labels add: a few that imply all.
-
-        Pairs that are constraints already keep their weights.
-        """
+        """Return the constraints and a spanning set of pairs of weight one for the labels."""
         held = np.flatnonzero(self.known >= 0)
         order = held[np.argsort(self.known[held], kind="stable")]
         alike = self.known[order[1:]] == self.known[order[:-1]]
@@ -87,7 +73,7 @@ class Side:
         )
 
     def only(self, rows: IntArray) -> Side:
-        """Return what is known of some of the points, which are numbered anew."""
+        """Return the supervision of some of the points, renumbered."""
         given, sources = self.constraints, self.sources
         if sources is not None:
             inside = np.zeros(self.known.size, dtype=np.bool_)
@@ -111,7 +97,7 @@ def _not_among(pairs: IntArray, given: IntArray, n_points: int) -> IntArray:
 
 
 def agreeing(labels: IntArray, known: IntArray, n_clusters: int) -> IntArray:
-    """Renumber clusters so that as many points as can be have the labels known of them."""
+    """Renumber clusters so that most points get their known label."""
     from scipy.optimize import linear_sum_assignment
 
     held = np.flatnonzero(known >= 0)
@@ -151,10 +137,7 @@ def read_side(
     ml_source: npt.ArrayLike | None = None,
     cl_source: npt.ArrayLike | None = None,
 ) -> Side:
-    """Turn the arguments of ``fit`` into what is known of rows.
-
-    Labels are in `partial_labels`, or in a `y` that marks points without one.
-    """
+    """Turn the arguments of ``fit`` into supervision of rows."""
     labels, named = partly_labelled(y), "y"
     if labels is None:
         labels, named = partial_labels, "partial_labels"
@@ -194,7 +177,7 @@ def read_side(
 
 
 def _read_source(source: npt.ArrayLike | None, pairs: npt.ArrayLike | None, name: str) -> IntArray:
-    """Validate the numbers of those who said pairs; 0 where none are given."""
+    """Validate the source numbers of pairs; 0 where none are given."""
     number = 0 if pairs is None else len(np.asarray(pairs))
     if source is None:
         return np.zeros(number, dtype=np.int64)
@@ -223,11 +206,7 @@ def _aligned(
 
 
 def partly_labelled(y: Any) -> Any:
-    """Return `y` if it marks points without a label, by numbers of which some are -1; else None.
-
-    Pipelines and searches pass the classes of all points to ``fit``, which are for scoring: a fit
-    that read them would be no clustering.
-    """
+    """Return `y` if it has numbers of which some are -1, else None: full labels are for scoring."""
     given = np.asarray(y)
     return y if given.dtype.kind in "if" and (given == -1).any() else None
 
@@ -286,15 +265,14 @@ def _read_sample_weight(sample_weight: npt.ArrayLike | None, n_points: int) -> F
 
 
 def has_pairs(pairs: npt.ArrayLike | None) -> bool:
-    """Whether there are pairs; what is no list is refused elsewhere."""
+    """Whether there are pairs; other types are refused elsewhere."""
     return pairs is not None and (not isinstance(pairs, Sized) or len(pairs) > 0)
 
 
 def _refuse_folds() -> None:
-    """Refuse pairs of rows where scikit-learn fits some of the rows it was given.
+    """Refuse pairs of rows where scikit-learn fits a fold.
 
-    It cuts arrays of a row for each point, and hands on pairs as they are; the rows of a fold look
-    like any others, so that only who calls `fit` tells.
+    Folds look like any other rows, so only the caller of `fit` shows that there are some.
     """
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:

@@ -1,4 +1,4 @@
-"""What the soft clusterers share: the weight of supervised points, and the choice of it."""
+"""Weights of supervised points for the soft clusterers, and their choice."""
 
 from __future__ import annotations
 
@@ -50,12 +50,10 @@ def point_weights(
     mode: AlphaMode,
     counts: FloatArray | None = None,
 ) -> FloatArray | None:
-    """Return what each point counts for, shape (n,), scaled to mean one; None for all alike.
+    """Return point weights of mean one, shape (n,), or None for equal ones.
 
-    With ``alpha`` for the others and ``1 - alpha`` for the supervised points, each on their own
-    ("sum": 1/2 treats all points alike) or divided by the number of points of its kind ("mean":
-    1/2 lets either kind count for half). Lange et al. 2005 describe "mean" and print "sum". Points
-    number as many as `counts` says.
+    ``1 - alpha`` weighs supervised points, ``alpha`` the others: each point ("sum") or each kind
+    ("mean"). Lange et al. 2005 describe "mean" and print "sum".
     """
     if not 0.0 < alpha < 1.0:
         raise ValueError(f"alpha must lie between 0 and 1, got {alpha}")
@@ -76,11 +74,10 @@ def best_alpha(
     side: Side,
     fit: Callable[[FloatArray | None], Any],
 ) -> Any:
-    """Fit with the weights that alpha gives, or the alpha of fewest violated constraints.
+    """Fit with the weights of alpha, or with the alpha of fewest violated constraints.
 
-    Violations are counted as a classifier would commit them, with labels from the parameters alone:
-    the labels of a fit obey weighty constraints whatever alpha is (Lange et al. 2005, sec. 2, where
-    it is the test error on labelled data that is to be least).
+    Violations are counted for labels from the parameters alone, because the labels of a fit obey
+    large weights under any alpha (Lange et al. 2005, sec. 2).
     """
     constraints = side.constraints
     supervised = side.known >= 0

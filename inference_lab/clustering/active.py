@@ -31,7 +31,7 @@ Oracle: TypeAlias = "Callable[[int, int], bool | None]"
 
 
 class StopAskingError(Exception):
-    """Raised by an oracle that wants to answer no more questions for now."""
+    """Raised by an oracle to end the questions for now."""
 
 
 class Question(NamedTuple):
@@ -44,20 +44,20 @@ class Question(NamedTuple):
 
 @dataclass(frozen=True)
 class Answers:
-    """What questions brought.
+    """Result of the questions.
 
     Parameters
     ----------
     constraints : Constraints
-        All answers, and the must-links that were inferred without a question.
+        All answers, and the must-links inferred without a question.
     neighbourhoods : list of int64 arrays
-        Points known to belong together, in different clusters each.
+        Points known to belong together, each list in another cluster.
     questions : list of Question
         In the order asked; its length is the budget used.
     phase : {"explore", "consolidate"}
-        Where asking ended.
+        Phase at the end.
     complete : bool
-        Whether nothing was left to ask, as against the budget or the oracle's patience.
+        Whether no question was left, as against an end of the budget or by the oracle.
     """
 
     constraints: Constraints
@@ -73,7 +73,7 @@ def ask_at_terminal(describe: Callable[[int], str] = str) -> Oracle:
     Parameters
     ----------
     describe : callable
-        Says what to show for a point, given its row.
+        Returns the text to show for a point, given its row.
 
     Returns
     -------
@@ -88,8 +88,6 @@ def ask_at_terminal(describe: Callable[[int], str] = str) -> Oracle:
 
     Examples
     --------
-    Here the answer comes from a text in place of the keyboard:
-
     >>> import io, sys
     >>> names = ["cat", "lion", "dog"]
     >>> keyboard, sys.stdin = sys.stdin, io.StringIO("y")
@@ -131,11 +129,10 @@ class _State:
 class ExploreConsolidate:
     """Two-phase choice of questions: find all clusters, then make them grow (Basu 2005, ch. 5).
 
-    *Explore* takes the point farthest from all that are known and asks about it and one point of
-    each neighbourhood, the nearest first, until one matches; if none does, it founds a new one.
-    Once there are as many as clusters, *consolidate* takes random points and asks about the
-    neighbourhoods by the distance of their centroids; after K - 1 times "no", the last needs no
-    question.
+    *Explore* asks about the point farthest from all known ones and one point of each neighbourhood,
+    the nearest first; without a match, the point founds a new neighbourhood. Once there is one for
+    each cluster, *consolidate* asks about random points in the same order; after K - 1 times "no",
+    the last neighbourhood needs no question.
 
     Parameters
     ----------
@@ -144,7 +141,7 @@ class ExploreConsolidate:
     budget : int
         Number of questions, whatever their answers.
     distortion : str or Distortion
-        What distances are.
+        See `BregmanKMeans`.
     random_state : int or numpy.random.Generator
         A fixed seed asks the same questions as long as the answers are the same.
 
@@ -155,12 +152,9 @@ class ExploreConsolidate:
 
     Notes
     -----
-    A point whose question was answered "don't know" is asked about no more, and founds nothing;
-    what was learnt about it stays. No pair is asked about twice. When the budget ends in the middle
-    of a point, its answers are kept as constraints.
-
-    Exploring finds all K clusters with at most ``K C(K, 2)`` questions if each point it takes
-    comes from a random cluster.
+    A point with the answer "don't know" is dropped and founds nothing; its other answers stay. No
+    pair is asked twice. If each explored point comes from a random cluster, at most ``K C(K, 2)``
+    questions find all K clusters.
 
     References
     ----------
@@ -209,11 +203,10 @@ class ExploreConsolidate:
             Called with two rows, returns True, False or None ("don't know"); or true classes,
             with negative numbers and NaN for unknown ones.
         candidates : (m,) array of int or (n,) array of bool, optional
-            The only points that questions touch, those of a training half, say.
+            The only points that questions touch, such as those of a training half.
         transcript : path, optional
-            A file of JSON lines to which each answer is written at once. Answers that it holds
-            already are taken from there, and count: after an interruption, run again with the same
-            file and settings.
+            A file of JSON lines that receives each answer at once. Its earlier answers are reused
+            and count: after an interruption, run again with the same file and settings.
 
         Returns
         -------
@@ -226,16 +219,11 @@ class ExploreConsolidate:
 
         Examples
         --------
-        The answers are constraints to be fitted with:
-
         >>> from inference_lab.clustering import PCKMeans
         >>> X = [[0.0], [1.0], [5.0], [6.0]]
         >>> found = ExploreConsolidate(2, budget=10).run(X, lambda i, j: (i < 2) == (j < 2))
         >>> found.complete, len(found.questions), len(found.constraints)
         (True, 3, 3)
-        >>> model = PCKMeans(2, random_state=0).fit(X, **found.constraints.fit_params())
-        >>> model.violations_.weight
-        0.0
         """
         distortion = as_distortion(self.distortion)
         points = check_array(
@@ -318,9 +306,8 @@ class ExploreConsolidate:
 class MinMax(ExploreConsolidate):
     """Explore as `ExploreConsolidate` does, then ask about what is least certain.
 
-    That is the point whose largest similarity to a point that is known is smallest: for
-    similarities that fall with the distance, as the paper's, the farthest point again. Points that
-    lie far from all that are known are asked about before those whose cluster is plain.
+    The least certain point is the one whose largest similarity to a known point is smallest. For
+    similarities that fall with the distance, as in the paper, it is again the farthest point.
 
     Parameters
     ----------
@@ -334,8 +321,6 @@ class MinMax(ExploreConsolidate):
 
     Examples
     --------
-    The point between the clusters comes first of those that are left:
-
     >>> X = [[0.0], [0.1], [0.2], [4.0], [9.8], [9.9], [10.0]]
     >>> asked = MinMax(2, budget=2, random_state=0).run(X, [0, 0, 0, 0, 1, 1, 1])
     >>> asked.questions[1].first
@@ -350,17 +335,14 @@ class MinMax(ExploreConsolidate):
 class PointUncertainty(ExploreConsolidate):
     """Ask about the point of most uncertainty for each question that it will take.
 
-    After each point all are clustered anew with what is known, and a random forest learns the
-    clusters; how often a point falls into the same leaves as a neighbourhood's points is the
-    probability that it belongs there. The entropy of these, over the number of questions expected
-    when the likeliest neighbourhood is asked about first, is largest for the point chosen
-    ("normalised point-based uncertainty").
+    After each point, `HMRFKMeans` clusters all points, and a random forest learns the clusters.
+    Shared leaves give the probability that a point belongs to a neighbourhood. The point with the
+    largest entropy per expected question comes next ("normalised point-based uncertainty").
 
     Parameters
     ----------
     n_clusters : int or None
-        None if it is not known: clusterings then have as many clusters as neighbourhoods were
-        found, two at least.
+        None if it is not known: then as many clusters as neighbourhoods, at least two.
     budget, distortion, random_state
         See `ExploreConsolidate`.
     n_trees : int
@@ -368,9 +350,8 @@ class PointUncertainty(ExploreConsolidate):
 
     Notes
     -----
-    Of points that are as uncertain, the farthest from all that are known comes first; so it is
-    while there is one neighbourhood only. Each point costs a fit of `HMRFKMeans` and one of a
-    forest, and O(n) comparisons of leaves with the points that are known.
+    Ties, and all points while there is one neighbourhood, go by the distance from the known points.
+    Each point costs a fit of `HMRFKMeans`, a fit of a forest, and O(n) comparisons of leaves.
 
     References
     ----------
@@ -452,7 +433,7 @@ class PointUncertainty(ExploreConsolidate):
 
 
 class _Asking:
-    """The candidates that are left, and what asking about one of them takes."""
+    """The remaining candidates, and the questions that place one of them."""
 
     def __init__(
         self,
@@ -492,10 +473,7 @@ class _Asking:
     def place(
         self, at: int, n_clusters: int | None, order: list[int] | None = None
     ) -> Generator[tuple[int, int], bool | None, None]:
-        """Ask where a candidate belongs, and put it there.
-
-        Neighbourhoods are asked about in the order given, by their distance if none is.
-        """
+        """Ask where a candidate belongs, by default the nearest first, and put it there."""
         point, state = int(self.candidates[at]), self.state
         self.free[at] = False
         unsure = False

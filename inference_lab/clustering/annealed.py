@@ -46,11 +46,7 @@ def critical_temperature(
     """Return a temperature at which all centroids still coincide, without constraints.
 
     For squared Euclidean costs, the least one: twice the largest eigenvalue of the covariance
-    (under the metric); for others twice the mean cost of the points in one cluster, which is
-    never less for squared Euclidean ones. Points count once each, or as often as `counts` says.
-
-    K. Rose, "Deterministic annealing for clustering, compression, classification, regression,
-    and related optimization problems", Proc. IEEE 86(11), 1998, eq. (20).
+    (K. Rose, Proc. IEEE 86(11), 1998, eq. (20)); for others, twice the mean cost in one cluster.
     """
     nowhere = np.zeros((2, points.shape[1]))
     none = Constraints(None, None, n_points=points.shape[0])
@@ -64,21 +60,18 @@ class AnnealedConstrainedKMeans(PairwiseClusterer):
 
     ``p(y | x) ~ exp(-(sum_i D(x_i, mu_{y_i}) + sum_ML w [y_i != y_j] + sum_CL w [y_i = y_j]) / T)``
 
-    whose marginals come from any solver; centroids are the means under them. T falls from where
-    all centroids coincide; at the end, labels are hard, and the objective is that of PCKMeans.
+    and any solver gives its marginals; centroids are the means under them. T falls from where all
+    centroids coincide; at the end, labels are hard, and the objective is that of PCKMeans.
 
     Parameters
     ----------
-    n_clusters : int
-    distortion : str or Distortion
+    n_clusters, distortion, e_step_time_limit, n_jobs, tol, random_state
         See `HMRFKMeans`.
     e_step : str or Solver
         Any solver that gives marginals and labels.
-    e_step_time_limit : float, optional
-        Seconds an E-step.
     start_temperature : float, optional
         By default 1.05 times the critical one of data and constraints together, see
-        `AnnealedConstrainedMixture`; the answer of the costs is ``2 X X' / n``, centred.
+        `AnnealedConstrainedMixture`, with the response ``2 X X' / n`` of the centred points.
     cooling : float in (0, 1)
         Factor from one temperature to the next.
     end_ratio : float in (0, 1)
@@ -88,13 +81,8 @@ class AnnealedConstrainedKMeans(PairwiseClusterer):
         See `ConstrainedGaussianMixture`; they count while T > 0.
     n_init : int
         Starts, which differ in how coinciding centroids are pushed apart.
-    n_jobs : int or None
-        Processes that share the starts; None is 1, -1 as many as there are processors.
     max_iter : int
         Limit on iterations at each temperature.
-    tol : float
-        See `HMRFKMeans`.
-    random_state : int, RandomState, Generator or None
 
     Attributes
     ----------
@@ -103,15 +91,15 @@ class AnnealedConstrainedKMeans(PairwiseClusterer):
     responsibilities_ : (n, k) array
         Marginals at the last temperature above zero.
     temperatures_ : (t,) array
-        Those gone through.
+        All temperatures used.
 
     Notes
     -----
     **Guarantees.** The free energy never rises at any one temperature with an exact solver or mean
     field; the objective never rises in the hard steps at the end.
 
-    **Complexity.** That of `HMRFKMeans` for each iteration; about ``log(first / last) /
-    -log(cooling)`` temperatures of a few iterations each.
+    **Complexity.** `HMRFKMeans` for each iteration; about ``log(first / last) / -log(cooling)``
+    temperatures of a few iterations each.
 
     References
     ----------
@@ -226,9 +214,8 @@ class AnnealedConstrainedKMeans(PairwiseClusterer):
 class AnnealedConstrainedMixture(ConstrainedGaussianMixture):
     r"""Gaussian mixture under constraints, fitted by deterministic annealing.
 
-    The posterior of `ConstrainedGaussianMixture` to the power 1 / T: T falls from where all
-    components are one, under data and constraints together, to 1, and at each temperature EM goes
-    on from the shares and the components of the last, these pushed a little apart.
+    The posterior of `ConstrainedGaussianMixture` to the power 1 / T. T falls to 1 from where all
+    components coincide; each temperature starts at the last result, slightly perturbed.
 
     Parameters
     ----------
@@ -236,38 +223,29 @@ class AnnealedConstrainedMixture(ConstrainedGaussianMixture):
         See `ConstrainedGaussianMixture`.
     start_temperature : float, optional
         At least 1; by default 1.05 times the critical one (see Notes).
-    cooling : float in (0, 1)
-        Factor from one temperature to the next.
-    n_init : int
-        Starts, which differ in how coinciding components are pushed apart.
-    n_jobs : int or None
-        Processes that share the starts; None is 1, -1 as many as there are processors.
-    max_iter : int
-        Limit on iterations at each temperature.
-    tol, random_state
+    n_init, cooling, max_iter
+        See `AnnealedConstrainedKMeans`.
+    n_jobs, tol, random_state
         See `HMRFKMeans`.
 
     Attributes
     ----------
     weights_, means_, covariances_, responsibilities_, labels_, objective_
-        Those of `ConstrainedGaussianMixture`, at temperature 1.
-    temperatures_ : (t,) array
-        Those gone through.
-    n_iter_, history_, converged_, violations_
-        The history covers all temperatures, each with its own free energy.
+        As in `ConstrainedGaussianMixture`, at temperature 1.
+    temperatures_, n_iter_, history_, converged_, violations_
+        See `AnnealedConstrainedKMeans`; each temperature has its own free energy.
 
     Notes
     -----
-    Equal shares are stable above the largest eigenvalue of ``R + Gamma / k``: ``Gamma`` holds the
-    weights of must-links and, negative, those of cannot-links; ``R`` is how the costs answer to a
-    change of the shares: ``Z Z' / n`` by the means, with Z the whitened points, and as much again
-    by variances and mixing weights. Infinite weights are left out: they bind at any temperature.
-    It is found by Lanczos iterations.
+    Equal shares are stable above the largest eigenvalue of ``R + Gamma / k``, found by Lanczos.
+    ``Gamma`` holds the finite weights of must-links and, negative, of cannot-links. ``R`` is the
+    response of the costs to the shares: ``Z Z' / n`` by the means, with whitened points Z, and as
+    much again by variances and mixing weights.
 
     **Guarantees.** The free energy never rises at any one temperature with an exact solver or mean
     field, but for `reg_covar`.
 
-    **Complexity.** That of `ConstrainedGaussianMixture` for each iteration; about ``log(T_c) /
+    **Complexity.** `ConstrainedGaussianMixture` for each iteration; about ``log(T_c) /
     -log(cooling)`` temperatures of a few iterations each.
 
     References
@@ -363,8 +341,7 @@ def _stages(first: float, last: float, cooling: float) -> list[float]:
 def _critical(model: Model, n_points: int) -> float:
     """Let all clusters of a model coincide; return the temperature below which they would part.
 
-    The largest eigenvalue of how costs answer to shares, see `AnnealedConstrainedMixture`; for
-    distortions that do not tell it, at most twice the mean cost and what constraints add to it.
+    Without a known response of the costs, at most twice the mean cost and the constraints' part.
     """
     from scipy.sparse import csr_array
     from scipy.sparse.linalg import LinearOperator

@@ -29,7 +29,7 @@ class BregmanKMeans(ConstrainedClusterer):
     ----------
     n_clusters : int
     distortion : {"euclidean", "cosine", "kl", "i-divergence", "itakura-saito"} or Distortion
-        What a point costs in a cluster; to add one, see `inference_lab.clustering.distortions`.
+        Cost of a point in a cluster; to add one, see `inference_lab.clustering.distortions`.
     init : {"k-means++", "random", "perturbed"} or (k, d) array
         Points drawn by greedy k-means++ under the distortion, distinct points, random
         perturbations of the global centroid (Basu 2005, sec. 2.3.1), or centroids.
@@ -116,8 +116,6 @@ class BregmanKMeans(ConstrainedClusterer):
 
         Examples
         --------
-        A point of weight two counts as two points:
-
         >>> X = [[0.0], [3.0], [10.0]]
         >>> model = BregmanKMeans(2, random_state=0).fit(X, sample_weight=[2, 1, 1])
         >>> sorted(model.cluster_centers_.ravel().tolist())
@@ -145,14 +143,14 @@ class BregmanKMeans(ConstrainedClusterer):
         return self._alternate(model, self._expectation(points, rng))
 
     def _expectation(self, points: Points, rng: np.random.Generator) -> EStep:
-        """Return what labels the points: no terms couple them."""
+        """Return a function that labels the points, since no terms couple them."""
         return EStep("icm", rng)
 
 
 def worth_of_odds(
     points: Points, n_clusters: int, distortion: Distortion, counts: FloatArray | None
 ) -> float:
-    """Return the cost that a unit of log-probability is worth in clusters found without pairs.
+    """Return the cost of a unit of log-probability in clusters found without pairs.
 
     A point of a Gaussian of variance v costs d v in the mean, and 2 v a unit.
     """
@@ -164,10 +162,7 @@ def worth_of_odds(
 
 @dataclass(frozen=True, eq=False)
 class _Direction(Cosine):
-    """The cosine that takes rows of zeros: having no direction, they cost nothing anywhere.
-
-    At no cost, they draw neither initial centroids nor those of clusters that emptied.
-    """
+    """The cosine that accepts rows of zeros: they cost nothing, so they draw no centroids."""
 
     def check(self, points: Points) -> None:
         """Take any values."""
@@ -182,9 +177,8 @@ class _Direction(Cosine):
 class SphericalKMeans(BregmanKMeans):
     r"""K-means on the unit sphere: minimises ``sum_i 1 - cos(x_i, mu_{l_i})``.
 
-    Centroids are the sums of their points, each scaled to unit length, scaled themselves; a cluster
-    whose points cancel keeps its centroid. Rows of zeros point nowhere: they cost nothing in any
-    cluster, and are in the first.
+    Centroids are the unit vectors along the sums of their scaled points; a cluster whose points
+    cancel keeps its centroid. Rows of zeros cost nothing, and are in the first cluster.
 
     Parameters
     ----------
@@ -200,7 +194,7 @@ class SphericalKMeans(BregmanKMeans):
     -----
     **Guarantees.** The objective never rises. CSR data stay sparse; centroids are dense.
 
-    **Complexity.** That of `BregmanKMeans`.
+    **Complexity.** See `BregmanKMeans`.
 
     References
     ----------

@@ -1,4 +1,4 @@
-"""COP-KMeans: K-means that never violates a constraint, or says that it could not."""
+"""COP-KMeans: K-means that never violates a constraint, or reports that it failed."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ OnFailure: TypeAlias = Literal["warn", "raise", "ignore"]
 
 
 class ConstraintsNotMetWarning(UserWarning):
-    """The labels that a fit returns violate constraints that were to hold."""
+    """The labels that a fit returns violate constraints that should hold."""
 
 
 @kernel
@@ -44,10 +44,7 @@ def place_units(
     indices: IntArray,
     labels: IntArray,
 ) -> int:
-    """Put units, in the order given, into the cheapest cluster that holds none of their enemies.
-
-    A unit that no cluster may take goes where it has the fewest enemies, of these to the cheapest.
-    """
+    """Put units, in order, into the cheapest cluster without enemies, else with fewest enemies."""
     k = costs.shape[1]
     labels[:] = -1
     enemies = np.zeros(k, dtype=np.int64)
@@ -73,15 +70,7 @@ def place_units(
 
 
 class _Units:
-    """The must-link components as units, with their cannot-links.
-
-    Parameters
-    ----------
-    side : Side
-        All constraints are hard.
-    whole : bool
-        A unit goes by the summed cost of its points, else by that of its first point.
-    """
+    """Must-link components with their cannot-links, costed as a `whole` or by their first point."""
 
     def __init__(self, side: Side, whole: bool) -> None:
         constraints = side.constraints
@@ -115,11 +104,11 @@ class _Units:
 
     @property
     def infeasible(self) -> bool:
-        """Whether it is plain that no labelling satisfies all constraints."""
+        """Whether cannot-links within components exclude every labelling."""
         return any(len(found) for found in (self.contradictions, self.strays, self.joined))
 
     def contradiction(self) -> str:
-        """Return what makes it plain."""
+        """Return the contradiction that excludes every labelling."""
         if len(self.contradictions):
             i, j = self.contradictions[0].tolist()
             return (
@@ -135,7 +124,7 @@ class _Units:
         return f"partial_labels puts points {i} and {j} into one cluster, which are a cannot-link"
 
     def ordered(self, order: Order, rng: np.random.Generator) -> tuple[IntArray, IntArray]:
-        """Return the units in the order in which they are placed, and the first point of each."""
+        """Return the units in the order of placement, and the first point of each."""
         n = len(self.of_point)
         points = np.arange(n) if order == "given" else rng.permutation(n)
         # Written back to front, so that the first point of each unit is what stays.
@@ -158,7 +147,7 @@ class _Units:
 
 
 class _NoPlaceError(Exception):
-    """The first sweep of a start could not place every unit; ``labels`` is as near as it came."""
+    """The first sweep of a start could not place every unit; ``labels`` is its best attempt."""
 
     def __init__(self, labels: IntArray) -> None:
         super().__init__()
@@ -166,11 +155,7 @@ class _NoPlaceError(Exception):
 
 
 class _Placement(EStep):
-    """The E-step of one start: a sweep over the units in an order that stays.
-
-    Where a later sweep finds no place for a unit, other orders are drawn. Sweeps may run in a
-    circle, or all orders into dead ends, which ends the start.
-    """
+    """The E-step of one start: sweeps in a fixed order, redrawn where a unit finds no place."""
 
     def __init__(self, units: _Units, order: Order, rng: np.random.Generator, tries: int) -> None:
         super().__init__("icm", rng)
@@ -219,7 +204,7 @@ class _Placement(EStep):
         return labels
 
     def _sweep(self, model: Model) -> tuple[IntArray, int]:
-        """Return new labels, and the number of units that no cluster might take."""
+        """Return new labels, and the number of units without an allowed cluster."""
         units = self.units
         placed = np.empty(units.count, dtype=np.int64)
         costs = np.ascontiguousarray(units.costs(model.costs(), self.first))
@@ -238,71 +223,54 @@ class _Start(Fit):
 class COPKMeans(PairwiseClusterer):
     r"""K-means whose every assignment satisfies all constraints.
 
-    All pairs are hard, whatever their weight; those of weight zero are left out.
-    Points are put, one after the other, into the cheapest cluster that violates no constraint with
-    the points put before; then centroids are moved; and so on. If a point may go nowhere, the
-    start has failed, and another one is made, in another order. Failure does not mean that no
-    labelling satisfies the constraints: deciding that is NP-complete. Since the objective may rise,
-    the labels of the best sweep are returned, which are not always those of the last.
+    All pairs of positive weight are hard. Points are put in turn into the cheapest cluster that
+    violates no constraint with those placed before; then centroids are moved. A start fails where a
+    point has no such cluster, and another order is tried. Failure does not prove infeasibility,
+    which is NP-complete to decide. Since the objective may rise, the best sweep is returned.
 
     Parameters
     ----------
-    n_clusters : int
-    distortion : {"euclidean", "cosine", "kl", "i-divergence", "itakura-saito"} or Distortion
-        What a point costs in a cluster.
+    n_clusters, distortion, empty_clusters, max_iter, random_state
+        See `BregmanKMeans`.
     init : str or (k, d) array
-        "wagstaff": points at random, none of which shares a must-link component with another, and
-        their components with them if `whole_components`; else see `initial_centroids`.
+        "wagstaff": random points from different must-link components, with their components if
+        `whole_components`; else see `initial_centroids`.
     whole_components : bool
-        Put all points that must-links connect where their summed cost is least; else, as printed,
-        where it is least for the first of them, which the others have to follow.
+        Put each must-link component where its summed cost is least; else, as printed, where the
+        cost of its first point is least.
     order : {"random", "given", "most-constrained"}
-        In which points are put: at random, drawn once a start, and anew where a later sweep finds
-        no place for a point; that of the rows, the printed one; or those with most cannot-links
-        first, ties at random, which fails less often.
+        Order of points: random, drawn once a start and again after a failure; by row, as printed;
+        or by most cannot-links, ties at random, which fails less often.
     max_failures : int
         Starts that may fail before the fit gives up, and orders before a start does. With order
         "given" and fixed centroids, all fail alike.
     on_failure : {"warn", "raise", "ignore"}
         When every start failed: keep the one with fewest violations (by weight) and give a
         `ConstraintsNotMetWarning`; raise an `InfeasibleConstraintsError`; or keep it silently.
-    empty_clusters : {"reseed", "keep", "raise"}
-        A cluster that loses all points gets the point of highest cost as its centroid, keeps its
-        centroid, or is an error.
     n_init : int
-        Starts that succeed, of which the one of least objective is kept.
-    max_iter : int
+        Successful starts; the one of least objective is kept.
     tol : float
         Stop when the objective changes by no more than this share in an iteration.
-    random_state : int, RandomState, Generator or None
 
     Attributes
     ----------
     status_ : str
-        How the best start ended: "converged"; "limit" (of iterations); "cycle" (a sweep came back
-        to earlier labels); "blocked" (a later sweep found no place for a point in any order tried);
-        "failed" (every
-        start failed); or "infeasible" (cannot-links between points that must-links connect: no
-        labelling satisfies them).
+        End of the best start: "converged"; "limit" (of iterations); "cycle" (a sweep came back to
+        earlier labels); "blocked" (a later sweep failed in all orders tried); "failed" (every start
+        failed); or "infeasible" (cannot-links within a must-link component).
     feasible_ : bool
         Whether `labels_` satisfies all constraints: true in the first four cases, and only then.
-    converged_ : bool
-        Whether the status is "converged".
     n_failures_ : int
         Starts that failed.
-    labels_, cluster_centers_, inertia_, objective_, n_iter_, history_
-        See `HMRFKMeans`; the objective is the summed cost of the points in their clusters.
-    violations_ : Violations
-        None, if ``feasible_``.
-    metrics_ : list of Distortion
-        The distortion.
-    constraints_ : Constraints
-        As used: without pairs of weight zero.
+    labels_, cluster_centers_, inertia_, objective_, n_iter_, history_, converged_, metrics_
+        See `BregmanKMeans`.
+    constraints_, violations_
+        See `HMRFKMeans`; pairs of weight zero are left out.
 
     Notes
     -----
     **Guarantees.** Labels violate no constraint, or ``feasible_`` is false. The objective may rise
-    between sweeps, which are not the best reply to the centroids, and sweeps may run in circles.
+    between sweeps, because they are no best replies to the centroids, and sweeps may cycle.
 
     **Complexity.** O(n d k + q) an iteration for q cannot-links; O(n k) memory beside the data.
 

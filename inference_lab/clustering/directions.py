@@ -1,7 +1,6 @@
-"""Components of directions: von Mises-Fisher posteriors, and the functions that they take.
+"""Von Mises-Fisher components: posteriors of directions, and the Bessel functions they need.
 
-On the unit sphere of ``d`` dimensions, ``f(x | mu, kappa) = C(kappa) exp(kappa mu' x)`` with ``C``
-as in `log_normaliser`. The mean of ``x`` is ``A(kappa) mu``, see `mean_length`.
+On the unit sphere of ``d`` dimensions, ``f(x | mu, kappa) = C(kappa) exp(kappa mu' x)``.
 
 A. Banerjee, I. Dhillon, J. Ghosh, S. Sra, "Clustering on the unit hypersphere using von
 Mises-Fisher distributions", JMLR 6, 2005. S. Gopal, Y. Yang, "Von Mises-Fisher clustering models",
@@ -54,11 +53,7 @@ def _expansion(order: float, x: float) -> float:
 
 @lean_kernel
 def log_bessel(order: float, x: float) -> float:
-    """Return ``log(I(x) / x^order)`` for the modified Bessel function of the first kind.
-
-    By the expansion for large orders; smaller ones from there by the recurrence of
-    ``q_j = I_{j+1} / (x I_j)``, ``q_{j-1} = 1 / (2 j + x^2 q_j)``, which is stable downwards.
-    """
+    """Return ``log(I(x) / x^order)``; small orders by the recurrence, which is stable downwards."""
     steps = max(0, math.ceil(_LARGE_ORDER - order))
     top = order + steps
     value = _expansion(top, x)
@@ -108,27 +103,10 @@ def concentration_of(d: int, length: float) -> float:
 
 
 class Directions:
-    """Posteriors of mean directions given shares, the concentration being one for all components.
+    """Posteriors of mean directions given shares (n, k), with one concentration for all components.
 
-    The prior of the mean directions is uniform, their posterior a von Mises-Fisher distribution.
-    The concentration ``kappa`` is not random: it is what is most likely given these (type II
-    maximum likelihood), which raises the bound as they do.
-
-    Parameters
-    ----------
-    points : (n, d) array
-        Of unit length, or 0.
-    shares : (n, k) array
-    kappa : float, optional
-        The concentration before; by default that of which means are 0.6 long, about.
-
-    Attributes
-    ----------
-    means : (k, d) array
-        Of unit length; 0 where a component has no points.
-    sureness : (k,) array
-        Concentrations of the posteriors.
-    kappa : float
+    The prior of the directions is uniform; ``kappa`` is the most likely value given the posteriors
+    (type II maximum likelihood), so updates of both raise the bound. Empty components have mean 0.
     """
 
     def __init__(self, points: FloatArray, shares: FloatArray, kappa: float | None = None) -> None:
@@ -144,7 +122,7 @@ class Directions:
             self.kappa = concentration_of(d, held / total)
 
     def draw(self, rng: np.random.Generator) -> None:
-        """Draw the mean directions from their prior, and be as sure of each as of a point."""
+        """Draw the mean directions from their prior, each as concentrated as a point."""
         drawn = rng.normal(size=self.means.shape)
         self.means = drawn / np.linalg.norm(drawn, axis=1, keepdims=True)
         self.sureness = np.full(len(drawn), self.kappa)

@@ -1,8 +1,8 @@
 r"""Distortions: how far a point is from a centroid, and two points are from each other.
 
-A distortion knows four things: the cost ``D(x, mu)`` of a point in a cluster, the centroid that
-minimises the summed cost of a cluster, a symmetric dissimilarity ``phi(x, y)`` of two points (what
-a violated constraint between them costs in HMRF-KMeans), and an upper bound on the latter.
+A distortion has four parts: the cost ``D(x, mu)`` of a point in a cluster, the centroid that
+minimises the summed cost of a cluster, a symmetric dissimilarity ``phi(x, y)`` of two points (the
+cost of a violated constraint in HMRF-KMeans), and an upper bound on ``phi``.
 
 To add a Bregman divergence, subclass `Bregman` and give its generator and the gradient:
 
@@ -71,11 +71,9 @@ _PAIR_ROWS, _PAIR_COLUMNS = 256, 4096
 
 
 def _farthest_pair(rows: FloatArray) -> tuple[int, int]:
-    """Return the two rows that are farthest apart, in the Euclidean sense.
+    """Return the two rows that are farthest apart in the Euclidean sense; O(n^2 d) at most.
 
-    A pair that is far apart is guessed; others are looked at only where their distances to its
-    middle sum to more. In two dimensions hardly any are left; where all points are as far from
-    the middle, all pairs are: O(n^2 d) at most, in blocks.
+    A far pair is guessed; others are compared only if their distances to its middle sum to more.
     """
     from sklearn.metrics import euclidean_distances
 
@@ -193,9 +191,8 @@ def _libraries() -> ThreadpoolController:
 def in_blocks(n: int, step: int, work: Callable[[slice], None]) -> None:
     """Call `work` on blocks of rows, with as many threads as the linear algebra has.
 
-    The library's own threads wait for each other in every product, which for small ones takes
-    longer than the product; one thread a block does not. What several blocks come to does not
-    depend on the number of threads.
+    The library's own threads wait for each other in every product, which dominates small products.
+    Results do not depend on the number of threads.
     """
     if n <= step:
         return work(slice(0, n))
@@ -255,7 +252,7 @@ class Distortion(ABC):
         """
 
     def prepare(self, points: Points) -> Points:
-        """Return the points in the form that the other methods take, normalised perhaps.
+        """Return the points in the form that the other methods take; normalised, if need be.
 
         Parameters
         ----------
@@ -298,8 +295,6 @@ class Distortion(ABC):
     def nearest(self, points: Points, centroids: FloatArray, previous: IntArray | None) -> IntArray:
         """Return the cheapest cluster of each point.
 
-        Of equal costs, the previous label wins (or points would wander), then the first.
-
         Parameters
         ----------
         points : (n, d) matrix, dense or CSR
@@ -313,8 +308,6 @@ class Distortion(ABC):
 
         Examples
         --------
-        The second point is as near to either, and stays where it was:
-
         >>> points, centroids = np.array([[1.0, 0.0], [1.0, 1.0]]), np.eye(2)
         >>> Cosine().nearest(points, centroids, np.array([1, 1])).tolist()
         [0, 1]
@@ -385,7 +378,7 @@ class Distortion(ABC):
     def centroids(
         self, points: Points, shares: npt.ArrayLike, n_clusters: int, previous: FloatArray
     ) -> FloatArray:
-        """Return the centroids of clusters, those of `previous` where a cluster is empty.
+        """Return the centroids of clusters; empty clusters keep their entry of `previous`.
 
         Parameters
         ----------
@@ -478,7 +471,7 @@ def cluster_sizes(
 def counted_shares(
     labels: IntArray, n_clusters: int, counts: FloatArray | None
 ) -> IntArray | FloatArray:
-    """Return labels as `Distortion.centroids` takes them where points count more than once."""
+    """Return labels in the form that `Distortion.centroids` takes with sample weights."""
     if counts is None:
         return labels
     shares = np.zeros((labels.size, n_clusters))
@@ -519,16 +512,14 @@ class SquaredEuclidean(Distortion):
 
     Notes
     -----
-    Squared distances are whole, not halved. Costs are computed through inner products; estimators
-    move the points to mean zero first, so that nothing cancels.
+    Squared distances are not halved. Costs are computed through inner products; estimators centre
+    the points first, so that nothing cancels.
 
     Examples
     --------
     >>> points, centroids = np.array([[1.0, 1.0]]), np.array([[0.0, 0.0]])
     >>> SquaredEuclidean().distances(points, centroids).tolist()
     [[2.0]]
-    >>> SquaredEuclidean(np.array([[2.0, 1.0], [1.0, 2.0]])).distances(points, centroids).tolist()
-    [[6.0]]
     """
 
     metric: FloatArray | None = None
@@ -581,7 +572,6 @@ class SquaredEuclidean(Distortion):
         Returns
         -------
         (n, d) matrix
-            The rows themselves if no metric was given.
 
         Examples
         --------
@@ -680,8 +670,6 @@ class SquaredEuclidean(Distortion):
         >>> points = np.array([[0.0, 0.0], [3.0, 0.0], [0.0, 2.0]])
         >>> np.abs(SquaredEuclidean().extent(points)).tolist()
         [3.0, 2.0]
-        >>> np.abs(SquaredEuclidean(np.array([1.0, 0.0])).extent(points[:2])).tolist()
-        [3.0, 0.0]
         """
         rows = dense(points)
         if self.metric is not None and self.metric.ndim == 2:
@@ -704,9 +692,8 @@ class SquaredEuclidean(Distortion):
 class Cosine(Distortion):
     r"""``D(x, mu) = 1 - x' A mu / (|x|_A |mu|_A)`` with a diagonal ``A``; ``phi`` alike.
 
-    Centroids have unit length under ``A``: the sum of the points, each scaled to unit length,
-    scaled itself, which minimises the summed cost (Basu et al. 2004, eq. 12, where points are
-    scaled before the metric is learnt and not after).
+    Centroids have unit length under ``A``: the scaled sum of the unit points, which minimises the
+    summed cost (Basu et al. 2004, eq. 12; there, points are not scaled again under the metric).
 
     Parameters
     ----------
@@ -758,7 +745,6 @@ class Cosine(Distortion):
         Returns
         -------
         (n, d) matrix, dense or CSR
-            The rows themselves if no metric was given.
 
         Examples
         --------
@@ -816,7 +802,7 @@ class Cosine(Distortion):
     def centroids(
         self, points: Points, shares: npt.ArrayLike, n_clusters: int, previous: FloatArray
     ) -> FloatArray:
-        """Return unit vectors, those of `previous` where points cancel, or a cluster has none."""
+        """Return unit vectors; clusters that are empty or whose points cancel keep `previous`."""
         from scipy.sparse import diags_array
 
         length = self.lengths(points)
@@ -851,8 +837,6 @@ class Bregman(Distortion):
     >>> points = np.array([[0.0], [3.0]])
     >>> Squares().distances(points, np.array([[1.0]])).tolist()
     [[1.0], [4.0]]
-    >>> Squares().between(points, np.array([[0, 1]])).tolist()
-    [4.5]
     """
 
     @abstractmethod
@@ -915,11 +899,7 @@ class Bregman(Distortion):
         return np.maximum(self.generator(first) + self.generator(second) - 2.0 * middle, 0.0)
 
     def largest(self, points: Points) -> float:
-        """Return the largest for up to 1,500 points, else twice the largest from their mean.
-
-        ``phi(x, y)`` is the least summed cost of two points over all centroids, so the mean of all
-        points gives a bound.
-        """
+        """Return the largest for up to 1,500 points, else a bound by distances from the mean."""
         if points.shape[0] <= _EXACT_PAIRS:
             return _farthest(self, points)
         mean = np.asarray(points.mean(axis=0), dtype=np.float64).reshape(1, -1)
@@ -936,9 +916,8 @@ class IDivergence(Bregman):
     ----------
     smoothing : float
         Centroids are ``(mean + smoothing * u) / (1 + smoothing)`` with ``u`` flat and of the mass
-        of the mean (Basu et al. 2004, eq. 16 with 1/d in place of the printed 1/n): without it,
-        a point cannot join a cluster that lacks one of its words. With it, centroids do not
-        minimise the objective any more, which may then rise.
+        of the mean (Basu et al. 2004, eq. 16 with 1/d in place of the printed 1/n). Without it, a
+        point cannot join a cluster that lacks one of its words; with it, the objective may rise.
     metric : (d,) array, optional
         The weights ``a``, not negative; by default ones.
 
@@ -999,7 +978,7 @@ class IDivergence(Bregman):
         return slope if self.metric is None else slope * self.metric
 
     def distances(self, points: Points, centroids: FloatArray) -> FloatArray:
-        """Return the divergences, ``+inf`` where a point has mass that the centroid has not."""
+        """Return the divergences, ``+inf`` where a point has mass and the centroid none."""
         result = super().distances(points, centroids)
         missing = centroids <= 0
         if self.metric is not None:
@@ -1058,8 +1037,6 @@ class ItakuraSaito(Bregman):
 
     Examples
     --------
-    Only ratios count:
-
     >>> points, centroids = np.array([[1.0], [10.0]]), np.array([[2.0], [20.0]])
     >>> ItakuraSaito().own(points, centroids, np.array([0, 1])).round(3).tolist()
     [0.193, 0.193]

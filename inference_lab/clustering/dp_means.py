@@ -1,14 +1,11 @@
-r"""Clusters that nobody counted: DP-means, and RDP-means, which heeds pairs of points.
+r"""DP-means, which opens clusters at a price, and RDP-means, which also takes pairs of points.
 
-With centroids ``mu``, a price ``lambda`` for each cluster, friends F (must-links) and strangers S
-(cannot-links), each pair counted once,
+With centroids ``mu``, a price ``lambda`` for each cluster, must-links M and cannot-links C,
 
-``J = sum_i D(x_i, mu_{l_i}) + lambda K + xi sum_F w [l_i != l_j] + xi sum_S w [l_i = l_j]``,
+``J = sum_i D(x_i, mu_{l_i}) + lambda K + xi sum_M w [l_i != l_j] + xi sum_C w [l_i = l_j]``,
 
-which is the paper's objective (20) with one half on the counts of friends and strangers, up to the
-constant ``xi sum_F w``. For a fixed ``xi`` every half-step lowers it: the sweep is its coordinate
-descent, and so is a solver on its factor graph, where ``lambda`` is a label cost.
-
+up to a constant the paper's objective (20) with each pair counted once. For a fixed ``xi`` every
+half-step lowers it: the sweep by coordinate descent, or a solver, with ``lambda`` as label cost.
 B. Kulis, M. Jordan, "Revisiting k-means: new algorithms via Bayesian nonparametrics", ICML 2012.
 D. Khashabi, J. Liu, J. Wieting, F. Liang, "Clustering with side information: from a probabilistic
 model to a deterministic algorithm", 2015.
@@ -75,11 +72,10 @@ def assign(
     last: bool,
     changed: IntArray,
 ) -> int:
-    """Assign points to their cheapest clusters, one after the other, in place.
+    """Assign points to their cheapest clusters in turn, in place; skip those that nothing nears.
 
-    Stops at the first point that no cluster has for less than the price of a new one (unless the
-    clusters are `full`), and returns its place in `order`; the length of `order` at the end.
-    Points are passed over for which nothing has become cheaper since they were last assigned.
+    Stops at the first point for which a new cluster is cheaper (unless the clusters are `full`).
+    Returns its place in `order`, or the length of `order`.
     """
     row = np.empty(n_clusters)
     for place in range(start, order.size):
@@ -112,10 +108,9 @@ def assign(
 
 
 class Pairs:
-    """Friends and strangers of each point, as `assign` takes them, and as terms.
+    """Pairs of each point, as `assign` takes them and as terms; must-links first.
 
-    ``pair`` is the number of each, must-links first. Without `both_ways` only the first point of
-    each pair knows of it.
+    Without `both_ways`, only the first point of each pair holds it.
     """
 
     def __init__(self, constraints: Constraints, n: int, *, both_ways: bool = True) -> None:
@@ -144,11 +139,10 @@ class Pairs:
 
 
 class _State:
-    """Labels, centroids and costs on the way.
+    """Labels, centroids and costs during a fit.
 
-    `stale` says of each point whether its cheapest cluster may be another one than when it was last
-    assigned: after most sweeps few clusters move, and only their points, and those that came
-    nearer to them, are looked at again. What comes out is what looking at all of them gives.
+    `stale` marks points whose cheapest cluster may have changed. Only they are assigned again, with
+    the same result as for all points.
     """
 
     def __init__(
@@ -175,7 +169,7 @@ class _State:
         self.slack: FloatArray = np.zeros(self.n)
 
     def _means(self, groups: IntArray) -> FloatArray:
-        """Return the centroids of groups of points, of which those in none are left out."""
+        """Return the centroids of groups of points; -1 marks points in no group."""
         held, k = np.flatnonzero(groups >= 0), int(groups.max()) + 1
         counts = None if self.counts is None else self.counts[held]
         shares = counted_shares(groups[held], k, counts)
@@ -205,7 +199,7 @@ class _State:
         self.labels[i] = k
 
     def close_empty(self) -> None:
-        """Drop the clusters without points, and number the others anew."""
+        """Drop the clusters without points, and renumber the others."""
         used = np.bincount(self.labels, minlength=len(self.centroids)) > 0
         if used.all():
             return
@@ -230,17 +224,14 @@ class _State:
         return True
 
     def own(self) -> FloatArray:
-        """Return the costs of the points in their clusters, ``inf`` for those in none, (n,)."""
+        """Return the costs of the points in their clusters, (n,); ``inf`` for points in none."""
         row = self.costs.shape[1]
         costs = self.costs.ravel().take(np.arange(self.n) * row + np.maximum(self.labels, 0))
         return np.where(self.labels < 0, np.inf, costs)
 
 
 class Schedule(NamedTuple):
-    """How the price of pairs grows: from where, by what factor, up to where.
-
-    Whether a fit may end before it is grown is `until_grown`.
-    """
+    """Start, growth and limit of ``xi``; `until_grown` forbids an earlier end of the fit."""
 
     first: float
     rate: float
@@ -249,85 +240,79 @@ class Schedule(NamedTuple):
 
 
 class RDPMeans(PairwiseClusterer):
-    r"""K-means that opens clusters at a price, and pays for separated friends and joined strangers.
+    r"""K-means that opens clusters at a price, and pays for violated pairs.
 
     ``J = sum_i D(x_i, mu_{l_i}) + lambda K + xi sum_ML w [l_i != l_j] + xi sum_CL w [l_i = l_j]``
 
-    From one cluster at the mean of all points, each sweep assigns one point after the other to the
-    cluster that is cheapest for it, or opens a new one at the point where all cost more than
-    ``lambda``; then the centroids follow, and clusters that have lost all points are closed.
+    From one cluster at the mean of all points, each sweep assigns the points in turn to their
+    cheapest cluster, or opens one at a point where all cost more than ``lambda``. Then centroids
+    move, and empty clusters are closed.
 
     Parameters
     ----------
     n_clusters : int
-        What `cluster_cost` is derived from where it is a rule; how many clusters there are in the
-        end is `n_clusters_`.
+        Input of the rules for `cluster_cost`; the number found is `n_clusters_`.
     cluster_cost : float, "farthest-first" or "kth-distance"
-        ``lambda``. "farthest-first" (Kulis and Jordan): beginning with the mean, add the point
-        farthest from all chosen so far, `n_clusters` times; the last one's cost. "kth-distance":
-        the `n_clusters`-th largest cost of a point at the mean, as the published code has it.
+        ``lambda``. "farthest-first" (Kulis and Jordan): start with the mean, add the point
+        farthest from all chosen so far, `n_clusters` times; the cost of the last. "kth-distance":
+        the `n_clusters`-th largest cost of a point at the mean, as in the published code.
     xi : float or "auto"
-        Price of a violated pair of weight 1. "auto" doubles it after each sweep, in ten of them up
-        to what a pair of which one in ten is wrong is worth: ``2 v ln 9``, where ``v`` is the
-        variance of a feature within the clusters of k-means (its root where costs are roots).
+        Price of a violated pair of weight 1. "auto" doubles it after each of ten sweeps, up to
+        ``2 v ln 9``, the calibrated weight if one pair in ten is wrong: ``v`` is the variance of a
+        feature within the clusters of k-means (its root where costs are roots).
     xi_rate : float
-        What a number ``xi`` is multiplied by after each sweep; 1 keeps it, and the objective
-        monotone. The paper has ``xi=0.001`` and ``xi_rate=2``, see `release`.
+        Factor of a number ``xi`` after each sweep; 1 keeps the objective monotone. The paper has
+        ``xi=0.001`` and ``xi_rate=2``, see `release`.
     xi_max : float or None
-        Where it stops to grow.
+        Upper limit of ``xi``.
     patience : int
-        Stop when so many sweeps on end have changed no label. With a growing ``xi``, of which the
-        last labels change nothing, these are 20 in the paper.
+        Stop after this many sweeps in a row without a changed label; 20 in the paper.
     warm_up : int
         First sweeps in which pairs do not count.
     distortion : str or Distortion
         As in `HMRFKMeans`; "cosine" is the limit of von Mises-Fisher components.
     squared : bool
-        Costs are squared distances; False takes their roots, as the published code does, with
-        means as centroids all the same, so that the objective may rise. Euclidean costs only.
+        False takes the roots of squared distances, as the published code does, with means as
+        centroids, so that the objective may rise. Euclidean costs only.
     e_step : str or Solver
-        ``"sweep"``, or any solver that heeds label costs: clusters are labels with a price, the
-        present ones and `candidates` more at points chosen farthest first.
+        ``"sweep"``, or any solver that supports label costs: its labels are the present clusters
+        and `candidates` more, at points chosen farthest first.
     candidates : int
         Clusters that a solver may open in an E-step.
-    e_step_time_limit : float, optional
-        Seconds an E-step of a solver.
     start : {"mean", "box"}
-        Where the first cluster is: at the mean, or at random in the box of the data.
+        Place of the first cluster: the mean, or a random point in the box of the data.
     order : {"random", "sequential"}
-        Of the points in a sweep.
+        Order of the points in a sweep.
     ties : {"keep", "last"}
         Of equal costs the present cluster wins, or the last one.
     max_clusters : int
-        No more are opened.
-    n_init, max_iter : int
-        Starts, of which the one of least objective is kept; limit on sweeps.
-    n_jobs : int or None
-        Processes that share the starts; None is 1, -1 as many as there are processors.
-    random_state : int, RandomState, Generator or None
+        Upper limit of clusters.
+    max_iter : int
+        Limit on sweeps.
+    e_step_time_limit, n_init, n_jobs, random_state
+        See `HMRFKMeans`.
 
     Attributes
     ----------
-    labels_, cluster_centers_, inertia_, objective_, n_iter_, converged_, history_, violations_
-        As in `HMRFKMeans`.
-    metrics_, constraints_
-        As in `HMRFKMeans`.
+    labels_, cluster_centers_, inertia_, objective_, n_iter_, converged_, history_
+        See `HMRFKMeans`.
+    metrics_, constraints_, violations_
+        See `HMRFKMeans`.
     n_clusters_ : int
         Clusters that ``partial_labels`` names come first, in the order of their numbers.
     cluster_cost_ : float
         ``lambda`` as used.
     xi_ : float
-        ``xi`` in the end, which the objective is stated with.
+        Last ``xi``, as used in the objective.
 
     Notes
     -----
-    **Guarantees.** With a number ``xi`` and ``xi_rate=1``, no warm-up, squared costs and centroids
-    that minimise them, the objective never rises, whatever does the E-step; with "auto", once
-    ``xi`` has grown. With ``xi=0`` the result is that of `DPMeans`.
+    **Guarantees.** The objective never rises with squared costs, centroids that minimise them, no
+    warm-up, and a number ``xi`` with ``xi_rate=1``, or "auto" once ``xi`` has grown. With ``xi=0``
+    the result is the same as with `DPMeans`.
 
-    **Complexity.** A sweep costs O(n d M + n + p) for p pairs, where M clusters of K have moved,
-    and O(n d) for a cluster that it opens; points for which nothing came nearer are passed over.
-    Memory: ``n K`` costs. A solver's factor graph holds all points, which label costs couple.
+    **Complexity.** A sweep costs O(n d M + n + p) for p pairs and M moved clusters, and O(n d) for
+    each new cluster. Memory: ``n K`` costs. A solver's factor graph holds all points.
 
     References
     ----------
@@ -402,19 +387,17 @@ class RDPMeans(PairwiseClusterer):
 
     @classmethod
     def release(cls, n_clusters: int, random_state: Any = None) -> RDPMeans:
-        """Return the settings that do what the code published with the paper does.
+        """Return the settings of the code published with the paper.
 
-        Distances without squares, ``lambda`` the k-th largest one to the mean, a first centre at
-        random in the box of the data, a first sweep without pairs, ``xi`` from 0.001 on twice as
-        large after each sweep for as long as it takes, points in random order, ties to the last
-        cluster, and the end after 20 sweeps in which nothing changes. Since ``xi`` grows in these,
-        too, what comes out is in the end a partition by the pairs, seeded by DP-means. (The code
-        numbers clusters wrongly where two become empty at once; that is not reproduced.)
+        Distances without squares, ``lambda`` by "kth-distance", a first centre in the box of the
+        data, and a first sweep without pairs. ``xi`` doubles from 0.001 until 20 sweeps change no
+        label, so pairs decide in the end. Wrong numbers after two clusters become empty at once
+        are not reproduced.
 
         Parameters
         ----------
         n_clusters : int
-            The k of ``lambda``; how many clusters come out is not bound to it.
+            The k of ``lambda``; the number of clusters found may differ.
         random_state : int, RandomState, Generator or None
 
         Returns
@@ -502,7 +485,7 @@ class RDPMeans(PairwiseClusterer):
         return max(price, 0.0)
 
     def _schedule(self, points: Points, side: Side) -> Schedule:
-        """Return how ``xi`` grows."""
+        """Return the growth of ``xi``."""
         if isinstance(self.xi, str):
             unit = worth_of_odds(points, self.n_clusters, self._distortion(), side.weights)
             most = unit * USUAL_ODDS
@@ -521,16 +504,16 @@ class RDPMeans(PairwiseClusterer):
 
 
 class DPMeans(RDPMeans):
-    r"""K-means that opens a cluster wherever a point is farther than a price from all others.
+    r"""K-means that opens a cluster wherever a point costs more than a price in all others.
 
     ``J = sum_i D(x_i, mu_{l_i}) + lambda K``
 
     Parameters
     ----------
-    n_clusters, cluster_cost, distortion, squared, e_step, candidates, e_step_time_limit
+    n_clusters, cluster_cost, distortion, squared, e_step, candidates, e_step_time_limit, start
         See `RDPMeans`.
-    start, order, max_clusters, n_init, n_jobs, max_iter, random_state
-        See `RDPMeans`. Pairs given to ``fit`` are refused: `RDPMeans` takes them.
+    order, max_clusters, n_init, n_jobs, max_iter, random_state
+        See `RDPMeans`, which also takes pairs; this class refuses them.
 
     Attributes
     ----------

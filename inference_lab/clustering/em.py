@@ -1,9 +1,7 @@
 """Expectation-maximisation whose E-step is any solver, hard at T = 0 and soft at T > 0.
 
-What is clustered, and how, is the model's business; the loop only alternates: label the points
-(each to its cheapest cluster where no constraint couples it to others, all coupled ones together
-by a solver), then let the model improve its parameters in as many half-steps as it has, and note
-the objective after each.
+The loop labels the points (by a solver where constraints couple them, else each by its cheapest
+cluster), lets the model improve its parameters in half-steps, and records the objective after each.
 """
 
 from __future__ import annotations
@@ -59,10 +57,9 @@ class InfeasibleConstraintsError(ValueError):
 class HalfStep(NamedTuple):
     """One line of the history of a fit.
 
-    ``step`` is "E" or what the model calls its half-step. ``objective`` is that of the model after
-    it, at T > 0 the free energy as the solver gives it. ``energy``, ``lower_bound`` and ``status``
-    are those of the solver, on the points that constraints couple, in E-steps only. ``seconds`` is
-    the time of the half-step.
+    ``step`` is "E" or the model's name of the half-step, ``objective`` its objective after it (the
+    free energy at T > 0), ``seconds`` its time. ``energy``, ``lower_bound`` and ``status`` come
+    from the solver in E-steps, for the points that constraints couple.
 
     Examples
     --------
@@ -84,20 +81,11 @@ class HalfStep(NamedTuple):
 
 @dataclass(frozen=True)
 class Coupling:
-    """What couples points in an E-step.
+    """Coupling of points in an E-step.
 
-    Parameters
-    ----------
-    rows : (c,) int64 array
-        The points that terms touch; in terms they are numbered by their place here.
-    terms : sequence of DiagonalTerms
-        The same object for as long as it says the same, so that graphs need not be built anew.
-    unary : (c, k) array or None
-        Costs to add to those of the model, such as the separable part of penalties.
-    importance : float
-        Factor of the free energy of these points in the objective at T > 0.
-    counts : (c,) array or None
-        How often each of them costs what the model says; None for once.
+    ``rows`` are the points that ``terms`` touch; terms number them by their place there. ``terms``
+    stays the same object while unchanged, to reuse graphs. ``unary`` (c, k) is added to the costs;
+    ``importance`` scales the free energy of these points; ``counts`` (c,) are their sample weights.
     """
 
     rows: IntArray
@@ -135,10 +123,9 @@ class Model(ABC):
         return None
 
     def response(self) -> Callable[[FloatArray], FloatArray]:
-        """Return by how much less points cost in a cluster that gets more of them.
+        """Return the response of the costs to a change of the shares, for clusters that coincide.
 
-        For a model whose clusters coincide: of a change of the shares in one cluster, (n,), that of
-        the costs in it, to first order, with its sign turned, over the number of clusters.
+        To first order: minus the change of a cluster's costs by its shares (n,), over the clusters.
         """
         raise NotImplementedError(f"{type(self).__name__} says nothing of clusters that coincide")
 
@@ -147,7 +134,7 @@ class Model(ABC):
         raise NotImplementedError(f"{type(self).__name__} says nothing of clusters that coincide")
 
     def parameters(self) -> tuple[FloatArray, ...]:
-        """Return the arrays that tell whether anything still moves."""
+        """Return the arrays that show whether a step changed anything."""
         return ()
 
 
@@ -155,20 +142,9 @@ class Model(ABC):
 class EStep:
     """Label points with a solver.
 
-    Parameters
-    ----------
-    solver : str or Solver
-    rng : numpy.random.Generator
-        Seeds each call.
-    time_limit : float, optional
-        Seconds a call.
-    temperature : float
-    follow : bool
-        Whether a soft solver starts from the shares before, as it should where the temperature
-        falls. At one temperature mean field under weighty constraints would freeze there; it
-        starts anew, and the shares before are kept where their free energy is less.
-    cold : bool
-        Whether solvers of labels start anew in each call instead of from the labels before.
+    `follow` starts a soft solver from the previous shares, for falling temperatures. At one
+    temperature mean field would freeze there, so it starts anew, and the lower free energy wins.
+    `cold` starts solvers of labels anew in each call.
     """
 
     solver: str | Solver
@@ -191,9 +167,8 @@ class EStep:
     def __call__(self, model: Model, previous: Assignment | None) -> Assignment:
         """Return labels, or shares at T > 0, given the assignment before (None at first).
 
-        Labels are never worse than the previous ones under the model's present costs, unless
-        solvers start cold; shares that minimise a free energy over some set, such as those of mean
-        field, neither.
+        Labels are never worse than the previous ones under the present costs, unless solvers start
+        cold; neither are shares that minimise a free energy over some set (as in mean field).
         """
         coupling = model.coupling()
         self.status, self.energy, self.lower_bound = None, math.nan, math.nan
@@ -255,10 +230,7 @@ class EStep:
     def _graph(
         self, unary: FloatArray, terms: Sequence[DiagonalTerms]
     ) -> tuple[FactorGraph, Units | None]:
-        """Return the graph of an E-step, which shares its structure with the one before it.
-
-        Points that hard must-links connect are one variable.
-        """
+        """Return the graph of an E-step on units of hard must-links; reuses the last structure."""
         if self._built is not None and self._built[0] is terms:
             _, units, before = self._built
             graph = before.with_unary(unary if units is None else units.unary(unary))
@@ -289,7 +261,7 @@ class EStep:
     def _shares(
         self, costs: FloatArray, coupled: IntArray, importance: FloatArray | None
     ) -> FloatArray:
-        """Share each point out on its own, and note the free energy of those not coupled."""
+        """Return each point's own shares, and record the free energy of uncoupled points."""
         from scipy.special import logsumexp, softmax
 
         negative = costs / -self.temperature
@@ -316,10 +288,10 @@ def _infeasible(reason: str) -> InfeasibleConstraintsError:
 
 
 def contradiction(unary: FloatArray, coupling: Coupling) -> str:
-    """Return which hard constraints on an E-step contradict each other, empty if none is found.
+    """Return the hard constraints on an E-step that contradict each other, empty if none is found.
 
-    Looked for are cannot-links within a component of the must-links, components that no cluster
-    may hold all of, and more components than clusters each two of which are a cannot-link.
+    Searched are cannot-links within a component of must-links, components that no cluster may hold,
+    and cliques of cannot-links with more components than clusters.
     """
     rows, k = coupling.rows, unary.shape[1]
     together, apart = [np.empty((0, 2), np.int64)], [np.empty((0, 2), np.int64)]
@@ -352,7 +324,7 @@ def contradiction(unary: FloatArray, coupling: Coupling) -> str:
 
 
 def _clique(edges: IntArray) -> list[int]:
-    """Return vertices each two of which are an edge, as many as a greedy search finds."""
+    """Return a clique by a greedy search."""
     neighbours: dict[int, set[int]] = {}
     for a, b in edges.tolist():
         neighbours.setdefault(a, set()).add(b)
@@ -370,11 +342,7 @@ def _clique(edges: IntArray) -> list[int]:
 
 @dataclass(frozen=True)
 class Result:
-    """Outcome of a fit.
-
-    ``converged`` says that the assignment came back unchanged, or the objective fell by no more
-    than the tolerance.
-    """
+    """Outcome of a fit, ``converged`` if the labels recurred or the objective stalled."""
 
     assignment: Assignment
     objective: float

@@ -43,7 +43,7 @@ EmptyClusters = Literal["reseed", "keep", "raise"]
 
 
 class EmptyClusterError(ValueError):
-    """A cluster lost all its points, and the policy is to say so."""
+    """A cluster lost all its points, and the policy is to raise an error."""
 
 
 class Violations(NamedTuple):
@@ -80,10 +80,9 @@ def violations(constraints: Constraints, labels: IntArray) -> Violations:
 
 
 def share_kept(constraints: Constraints, labels: IntArray) -> float:
-    """Return the share of the pairs that labels keep, must-links and cannot-links alike.
+    """Return the mean of the shares of must-links and of cannot-links that labels keep.
 
-    The mean of the shares of either kind, since labels that are all equal keep all must-links; of
-    one kind where there are none of the other.
+    The kinds count alike, because equal labels keep all must-links; one kind alone counts fully.
     """
     if len(constraints) == 0:
         raise ValueError(
@@ -101,24 +100,8 @@ def share_kept(constraints: Constraints, labels: IntArray) -> float:
 class HMRF(Model):
     """Clusters of the HMRF-KMeans family.
 
-    Parameters
-    ----------
-    points : (n, d) matrix
-        As the distortion prepared them.
-    constraints : Constraints
-    distortion : Distortion
-    centroids : (k, d) array
-    penalty : {"potts", "distance"}
-    learner : MetricLearner or None
-    empty : {"reseed", "keep", "raise"}
-        A cluster without points gets the point of highest cost as its centroid (which leaves the
-        objective as it is), keeps its centroid, or is an error.
-    importance : (n,) array, optional
-        What each point counts for in the centroids at T > 0; the same for all coupled points.
-    known : (n,) array of int, optional
-        Labels that no E-step changes, -1 where a point is free.
-    counts : (n,) array, optional
-        How often each point counts, whatever the temperature; once by default.
+    `importance` (n,) weighs points in the centroids at T > 0, the same for all coupled points.
+    `known` (n,) holds labels that no E-step changes, else -1; `counts` (n,) are sample weights.
     """
 
     def __init__(
@@ -160,10 +143,7 @@ class HMRF(Model):
         self._weigh()
 
     def _weigh(self) -> None:
-        """Work out what each violated constraint costs under the present metrics.
-
-        ``ml_costs`` (p, K) and ``cl_costs`` (q, K), with one column where there is one metric.
-        """
+        """Compute ``ml_costs`` (p, K) and ``cl_costs`` (q, K); one column for one metric."""
         metric = self.metrics[0]
         self._spread = (
             self._total(metric.norms(self.points)) if isinstance(metric, SquaredEuclidean) else 0.0
@@ -194,10 +174,7 @@ class HMRF(Model):
     # -------------------------------------------------------------- the E-step
 
     def costs(self, rows: IntArray | None = None) -> FloatArray:
-        """Return the costs (n, k) of the points, or of those in `rows`, which rise, in clusters.
-
-        Infinite in all clusters but its own for a point that is known.
-        """
+        """Return the costs (n, k) of all points or sorted `rows`; ``inf`` excludes labels."""
         if self.held.size == 0:
             return self._free_costs(rows)
         labels = np.full(self.points.shape[0], -1)
@@ -229,8 +206,7 @@ class HMRF(Model):
     def coupling(self) -> Coupling:
         """Return the penalties as diagonal terms.
 
-        A must-link that costs the mean of its two clusters' numbers when violated is half of each
-        on the unaries, taken back where the labels agree.
+        The unaries hold half of each cluster's must-link cost, and equal labels take it back.
         """
         importance = 1.0
         if self._importance is not None and self.rows.size:
@@ -253,7 +229,7 @@ class HMRF(Model):
         return Coupling(self.rows, terms, unary, importance, counts)
 
     def pair_costs(self) -> FloatArray:
-        """Return what each pair costs if it is violated, the mean over clusters, shape (p + q,)."""
+        """Return the mean cost over clusters of violating each pair, shape (p + q,)."""
         return np.concatenate([self.ml_costs.mean(axis=1), self.cl_costs.mean(axis=1)])
 
     # -------------------------------------------------------------- the objective
@@ -303,7 +279,7 @@ class HMRF(Model):
         return max(0.0, self._spread - float(inner))
 
     def _cluster_sums(self, labels: IntArray) -> tuple[FloatArray, FloatArray]:
-        """Return the sums and sizes of the clusters, worked out once a labelling."""
+        """Return the sums and sizes of the clusters, computed once a labelling."""
         if self._summed is None or self._summed[0] is not labels:
             k = len(self.centroids)
             sums = cluster_sums(self.points, labels, k, self._counts)
@@ -326,7 +302,7 @@ class HMRF(Model):
         return (self.centroids, *(w for w in weights if w is not None))
 
     def response(self) -> Callable[[FloatArray], FloatArray]:
-        """Return how costs answer to shares, at most if they are not squared Euclidean."""
+        """Return the response of costs to shares, a bound if they are not squared Euclidean."""
         metric = self.metrics[0]
         if not isinstance(metric, SquaredEuclidean):
             everyone = np.zeros(self.points.shape[0], dtype=np.int64)
@@ -352,7 +328,7 @@ class HMRF(Model):
         )
 
     def importance(self) -> FloatArray | None:
-        """Return what each point counts for, shape (n,), None for one."""
+        """Return the weight of each point, shape (n,), None for one."""
         return times_counts(self._importance, self._counts)
 
     def maximise(self, assignment: Assignment) -> Iterator[str]:
@@ -433,7 +409,7 @@ class HMRF(Model):
 
 
 def clamped(costs: FloatArray, known: IntArray) -> FloatArray:
-    """Make all clusters but their own infinitely dear to points that are known, in place."""
+    """Set the costs of known points in other clusters to infinity, in place."""
     rows = np.flatnonzero(known >= 0)
     own = costs[rows, known[rows]]
     costs[rows] = np.inf
@@ -442,7 +418,7 @@ def clamped(costs: FloatArray, known: IntArray) -> FloatArray:
 
 
 def times_counts(importance: FloatArray | None, counts: FloatArray | None) -> FloatArray | None:
-    """Return the product of what points count for and how often, None for ones."""
+    """Return the product of importance and sample weights, None for ones."""
     if importance is None or counts is None:
         return counts if importance is None else importance
     return importance * counts

@@ -44,42 +44,41 @@ class HMRFKMeans(PairwiseClusterer):
 
     ``J = sum_i D(x_i, mu_{l_i}) + sum_ML w f_ij [l_i != l_j] + sum_CL w g_ij [l_i = l_j]``
 
-    by alternating an E-step, in which a solver labels all points that constraints couple together,
-    with new centroids and, if asked, a new metric.
+    by alternating an E-step, in which a solver labels all points that constraints couple, with new
+    centroids and, optionally, a new metric.
 
     Parameters
     ----------
     n_clusters : int
     distortion : {"euclidean", "cosine", "kl", "i-divergence", "itakura-saito"} or Distortion
-        What a point costs in a cluster. "euclidean" is the squared distance.
+        Cost of a point in a cluster. "euclidean" is the squared distance.
     penalty : {"distance", "potts"}
-        What a violated constraint costs on top of its weight: with "distance", a must-link the
-        dissimilarity of its points, a cannot-link how much less than the largest dissimilarity
-        theirs is (Basu et al. 2004); with "potts", nothing (Basu 2005, ch. 4).
+        Factor of the weight of a violated constraint: with "distance", the dissimilarity of the
+        points of a must-link, and its gap to the largest one for a cannot-link (Basu et al. 2004);
+        with "potts", 1 (Basu 2005, ch. 4).
     metric : {None, "diagonal", "full", "gradient"} or MetricLearner
         Learn no metric; the closed form of a diagonal or full matrix (squared Euclidean costs);
         or gradient steps on weights of the features.
     metric_per_cluster : bool
         A metric for each cluster; closed forms only.
     e_step : str or Solver
-        Any solver: a name or spec such as ``"loopy-bp(damping=0.3)"``. Labels carry over from one
-        E-step to the next, and no E-step makes them worse.
+        Any solver: a name or spec such as ``"loopy-bp(damping=0.3)"``. It starts from the labels
+        of the last E-step, and never makes them worse.
     e_step_time_limit : float, optional
-        Seconds an E-step.
+        Seconds for an E-step.
     e_step_start : {"previous", "cold"}
-        Whether solvers go on from the labels before, or start anew in each E-step: to see what
-        they find by themselves, where the objective may rise.
+        "cold" starts solvers anew in each E-step, to compare their own results; the objective may
+        rise.
     init : str or (k, d) array
         See `initial_centroids`; the papers' is "neighbourhoods+perturbed".
     closure : {None, "raise", "drop", "keep", "vote"}
-        Add the constraints that the given ones imply, with this policy for contradictions (see
-        `Constraints.close`). Harmful where answers are noisy. Where all must-links are hard and
-        penalties "potts", what is added is one cannot-link between each two components.
+        Add implied constraints, with this policy for contradictions (see `Constraints.close`).
+        Harmful where answers are noisy. With hard must-links and penalties "potts", one cannot-link
+        between each two components is added.
     empty_clusters : {"reseed", "keep", "raise"}
-        A cluster that loses all points gets the point of highest cost as its centroid, keeps its
-        centroid, or is an error.
+        See `BregmanKMeans`.
     n_init : int
-        Starts, of which the one of least objective is kept.
+        Starts; the one of least objective is kept.
     n_jobs : int or None
         Processes that share the starts; None is 1, -1 as many as there are processors.
     max_iter : int
@@ -94,21 +93,21 @@ class HMRFKMeans(PairwiseClusterer):
     cluster_centers_ : (k, d) array
         Of float32 if X is.
     inertia_ : float
-        Summed distortion of the points to their closest centroids, whatever constraints say, times
-        their weights; squared distances for Euclidean ones, as in `sklearn.cluster.KMeans`.
+        Weighted sum of the distortion of each point to its closest centroid, as in
+        `sklearn.cluster.KMeans`.
     objective_ : float
         ``J`` at the labels, centroids and metric returned.
     n_iter_ : int
     converged_ : bool
         Whether nothing moved in the last iteration, or the objective by no more than `tol`.
     history_ : list of HalfStep
-        The objective after each half-step, and what the solver said in each E-step.
+        The objective after each half-step, and the solver's result in each E-step.
     violations_ : Violations
         Number of violated must-links and cannot-links, and their weight.
     metrics_ : list of Distortion
         The distortion with its metric, or one for each cluster.
     constraints_ : Constraints
-        As used, closed perhaps.
+        As used, with implied ones if `closure` is set.
 
     Notes
     -----
@@ -116,10 +115,9 @@ class HMRFKMeans(PairwiseClusterer):
     unless E-steps start cold, centroids are smoothed (``kl`` and ``i-divergence`` with smoothing)
     or gradients are those printed in the paper.
 
-    **Complexity.** An iteration costs O(n d k) and what the solver takes; with distance penalties,
-    the largest dissimilarity of two points O(n^2 d) up to 1,500 points and O(n d) beyond. Points
-    without constraints never enter the factor graph. Memory: the data once more, and ``c k`` costs
-    for ``c`` constrained points. Sparse data stay sparse; centroids are dense.
+    **Complexity.** An iteration costs O(n d k) and the solver's time on constrained points; with
+    distance penalties, also O(n^2 d) up to 1,500 points and O(n d) beyond. Memory: the data once
+    more, and ``c k`` costs for ``c`` constrained points. Sparse data stay sparse.
 
     References
     ----------
@@ -216,7 +214,7 @@ class HMRFKMeans(PairwiseClusterer):
         return worth
 
     def _watch(self, learner: MetricLearner, n_features: int) -> None:
-        """Warn of metrics that look at hardly any direction."""
+        """Warn of metrics of an effective rank near one."""
         for metric in self.metrics_:
             if metric.weights is None or n_features == 1:
                 continue
@@ -312,13 +310,12 @@ class PCKMeans(HMRFKMeans):
 
     Notes
     -----
-    Squared distances are whole, as in Basu's thesis (4.10); the paper of 2004 halves them, so that
+    Squared distances are not halved, as in Basu's thesis (4.10). The paper of 2004 halves them, so
     its weights are half as large.
 
     **Guarantees.** The objective never rises from one half-step to the next, whatever the solver.
 
-    **Complexity.** An iteration costs O(n d k) and what the solver takes for the constrained
-    points.
+    **Complexity.** An iteration costs O(n d k) and the solver's time on the constrained points.
 
     References
     ----------
@@ -366,13 +363,13 @@ class PCKMeans(HMRFKMeans):
 
 
 class MPCKMeans(HMRFKMeans):
-    r"""Metric pairwise-constrained K-means: PCKMeans whose metric is learnt as well.
+    r"""Metric pairwise-constrained K-means: PCKMeans with a learnt metric.
 
     ``J = sum_i (||x_i - mu_{l_i}||^2_A - log det A) + sum_ML w f_ij [l_i != l_j]
     + sum_CL w g_ij [l_i = l_j]``
 
-    with ``f`` the squared distance of the two points, ``g`` how much less than the largest one it
-    is, both under the metric.
+    with ``f`` the squared distance of the two points and ``g`` its gap to the largest one, both
+    under the metric.
 
     Parameters
     ----------
@@ -388,19 +385,16 @@ class MPCKMeans(HMRFKMeans):
     ----------
     labels_, cluster_centers_, inertia_, objective_, n_iter_, converged_, history_, violations_
         See `HMRFKMeans`.
-    metrics_ : list of SquaredEuclidean
-        With the metric learnt; one for each cluster if they have their own.
-    constraints_ : Constraints
-        As used, closed perhaps.
+    metrics_, constraints_
+        See `HMRFKMeans`.
 
     Notes
     -----
     **Guarantees.** The objective never rises from one half-step to the next, whatever the solver.
 
-    **Complexity.** That of `HMRFKMeans` with distance penalties; and of the metric, with p violated
-    pairs, O((n + p) d) if it is diagonal, O((n + p) d^2 + d^3) if it is full, with d^3 for each
-    cluster that has its own. The step to it takes the objective up to 30 times. Full metrics of
-    more than 5,000 features are refused.
+    **Complexity.** As `HMRFKMeans` with distance penalties. The metric adds O((n + p) d) for p
+    violated pairs if it is diagonal, O((n + p) d^2 + d^3) if it is full, with d^3 for each cluster
+    that has its own. Full metrics of more than 5,000 features are refused.
 
     References
     ----------
@@ -411,8 +405,8 @@ class MPCKMeans(HMRFKMeans):
     --------
     >>> X = [[0.0, 9.0], [1.0, -9.0], [5.0, 9.0], [6.0, -9.0]]
     >>> model = MPCKMeans(2, random_state=0).fit(X, must_link=[(0, 1), (2, 3)], ml_weight=10.0)
-    >>> a = model.metrics_[0].weights
-    >>> bool(a[0] > 10 * a[1])
+    >>> a, b = model.metrics_[0].weights
+    >>> bool(a > 10 * b)
     True
     """
 

@@ -13,9 +13,8 @@ ratio-cut           ``W/2 - L``     ones    0           ``sum_h cut(h) / |h|``
 normalised-cut      ``S + W/2``     ``D``   k           ``sum_h cut(h) / degrees(h)``
 ==================  ==============  ======  ==========  ======================================
 
-``D`` are the row sums of ``S`` and ``L = D - S``. The half is there because the double sum meets
-each pair twice: a pair that shares cluster ``h`` is worth ``w / s_h``. Unlike in HMRF-KMeans,
-rewards thus depend on the sizes of clusters.
+``D`` are the row sums of ``S`` and ``L = D - S``. The half is there because the double sum counts
+each pair twice. Unlike in HMRF-KMeans, rewards depend on the sizes of clusters.
 
 B. Kulis, S. Basu, I. Dhillon, R. Mooney, "Semi-supervised graph clustering: a kernel approach",
 ICML 2005, table 1 (there the sums are over ordered pairs, so that ``M = S + W``).
@@ -115,7 +114,7 @@ def single_moves(
 
 
 class _Sums:
-    """What the objective of a labelling is made of, worked out from ``M``."""
+    """Sums of the clusters of ``M`` that give the objective of a labelling."""
 
     def __init__(self, trace: _Trace, labels: IntArray) -> None:
         k, n = trace.n_clusters, len(labels)
@@ -131,16 +130,7 @@ class _Sums:
 class _Trace:
     """The objective ``c - sum_h q_h / s_h``, with its batch steps and single moves.
 
-    Parameters
-    ----------
-    matrix : (n, n) matrix, dense or CSR
-        ``M``, symmetric.
-    weights : (n,) array
-        ``a``, positive.
-    constant : float
-    n_clusters : int
-    known : (n,) array of int
-        Labels that no step changes, -1 where a point is free.
+    `matrix` is ``M``, `weights` ``a``; no step changes the labels in `known` (-1 where free).
     """
 
     def __init__(
@@ -229,10 +219,7 @@ def _totals(labels: IntArray, values: FloatArray, n_clusters: int) -> FloatArray
 
 
 def fill(labels: IntArray, n_clusters: int, priority: FloatArray) -> IntArray:
-    """Give each empty cluster the point of highest priority whose cluster has others.
-
-    Points of priority ``-inf`` stay.
-    """
+    """Give each empty cluster the point of highest finite priority whose cluster has others."""
     counts = np.bincount(labels, minlength=n_clusters)
     gone = np.flatnonzero(counts == 0)
     if gone.size == 0:
@@ -254,7 +241,7 @@ def fill(labels: IntArray, n_clusters: int, priority: FloatArray) -> IntArray:
 
 
 class _Start:
-    """One start: labels, objective and how they were reached."""
+    """One start: labels, objective and history."""
 
     def __init__(
         self, labels: IntArray, objective: float, history: list[HalfStep], converged: bool
@@ -266,65 +253,57 @@ class _Start:
 
 
 class KernelHMRFKMeans(PairwiseClusterer):
-    r"""Kernel K-means that is rewarded for constraints kept: also ratio and normalised cuts.
+    r"""Kernel K-means with rewards for satisfied constraints, and ratio and normalised cuts.
 
     Minimises, in the form "ratio-association",
 
     ``J = sum_i ||phi(x_i) - m_{l_i}||^2 - sum_ML w [l_i = l_j] / |h| + sum_CL w [l_i = l_j] / |h|``
 
-    with ``h`` the common cluster and ``|h|`` its size: an optimisation of cluster sums alone, with
-    the constraints added to the kernel. Batch steps (all points to their nearest mean) are followed
-    by single moves, which escape from where batch steps stop.
+    with ``h`` the common cluster and ``|h|`` its size, so the constraints are added to the kernel.
+    Batch steps (all points to their nearest mean) are followed by single moves, which escape from
+    local minima of batch steps.
 
     Parameters
     ----------
     n_clusters : int
     kernel : str or callable
-        A name known to `sklearn.metrics.pairwise.pairwise_kernels`, a function of two rows, or
-        "precomputed": then X is the matrix of similarities, or affinities of a graph, symmetric,
+        A name of `sklearn.metrics.pairwise.pairwise_kernels`, a function of two rows, or
+        "precomputed": then X is a symmetric matrix of similarities, or affinities of a graph,
         dense or sparse; it may be indefinite.
     gamma, degree, coef0 : float
         Of named kernels.
     kernel_params : dict, optional
         Keyword arguments of a callable.
     form : {"ratio-association", "ratio-cut", "normalised-cut"}
-        "ratio-association" is kernel K-means. In the others the similarities are affinities of a
-        graph whose cut edges are to weigh little, relative to the number of points of a cluster
-        or to the sum of their degrees; a constraint kept, or violated, counts ``w`` by the same.
+        "ratio-association" is kernel K-means. The others minimise the weight of cut edges relative
+        to the size of a cluster or to the sum of its degrees; constraints are scaled alike.
     sigma : float or "smallest"
-        Added to the diagonal in batch steps. It changes no objective, but holds points where they
-        are. "smallest" is the least that makes the matrix positive semidefinite, so that no batch
-        step raises the objective; with less, a batch step that would raise it is not taken.
+        Added to the diagonal in batch steps: it keeps the objective, but holds points in place.
+        "smallest" is the least that makes the matrix positive semidefinite, so that no batch step
+        raises the objective; with less, a batch step that would raise it is not taken.
     local_search : bool
         Move points singly where batch steps stop.
     init : {"auto", "neighbourhoods", "spectral", "random"} or (n,) array of int
-        "auto" is "neighbourhoods" for kernel K-means and "spectral" for the cuts.
-        "neighbourhoods": components of the must-links; if there are too many, those that a
-        farthest-first traversal weighted by sizes picks in feature space; if too few, points drawn
-        by k-means++ besides; all others join the nearest. "spectral": K-means on the leading
-        eigenvectors of the relaxation; on graphs of neighbours by far the best. "random": labels
-        at random. Or labels.
-    n_init : int
-        Starts, of which the one of least objective is kept.
-    n_jobs : int or None
-        Processes that share the starts; None is 1, -1 as many as there are processors.
+        "neighbourhoods", the default for kernel K-means: components of the must-links, thinned by
+        a weighted farthest-first traversal, or filled up by k-means++; other points join the
+        nearest. "spectral", the default for cuts: K-means on the leading eigenvectors of the
+        relaxation. "random": random labels. Or an array of labels.
     max_iter : int
         Limit on batch steps and sweeps of single moves together.
-    random_state : int, RandomState, Generator or None
+    n_init, n_jobs, random_state
+        See `HMRFKMeans`.
 
     Attributes
     ----------
     labels_ : (n,) int array
         No cluster is empty.
     objective_ : float
-        ``J``. Ratio cut: ``sum_h cut(h) / |h|``, and normalised cut: ``sum_h cut(h) / degrees(h)``,
-        both less the rewards and plus the penalties.
+        ``J``. For the cuts, ``sum_h cut(h) / |h|`` or ``sum_h cut(h) / degrees(h)``, less the
+        rewards and plus the penalties.
     sigma_ : float
         As used.
-    n_iter_, history_, converged_
+    n_iter_, history_, converged_, violations_, constraints_
         See `HMRFKMeans`; the steps are "start", "batch" and "single moves".
-    violations_ : Violations
-    constraints_ : Constraints
     X_fit_ : (n, d) matrix or None
         The points, for `predict`; None if the kernel was precomputed.
 
@@ -333,9 +312,9 @@ class KernelHMRFKMeans(PairwiseClusterer):
     **Guarantees.** The objective never rises, whatever the matrix and ``sigma``. On convergence
     with ``local_search``, no move of a single point lowers it (up to rounding).
 
-    **Complexity.** Memory O(n^2) unless the kernel is precomputed and sparse. O(n^2) a batch step;
-    a sweep of single moves O(n k), and O(n) for each move; with a sparse matrix, its entries
-    instead. ``sigma="smallest"`` takes O(n^3) up to 1,000 points, and a Lanczos iteration beyond.
+    **Complexity.** Memory O(n^2) unless the kernel is precomputed and sparse. O(n^2) a batch step,
+    O(n k) a sweep of single moves, and O(n) a move; with a sparse matrix, its entries instead.
+    ``sigma="smallest"`` takes O(n^3) up to 1,000 points, and a Lanczos iteration beyond.
 
     References
     ----------
@@ -348,8 +327,6 @@ class KernelHMRFKMeans(PairwiseClusterer):
     >>> X = [[0.0], [1.0], [-1.0], [9.0], [-9.0], [8.0]]
     >>> model = KernelHMRFKMeans(2, kernel="polynomial", degree=2, random_state=0).fit(X)
     >>> bool(model.labels_[3] == model.labels_[4] != model.labels_[0])
-    True
-    >>> bool(model.predict([[-10.0]])[0] == model.labels_[4])
     True
     """
 
@@ -420,7 +397,7 @@ class KernelHMRFKMeans(PairwiseClusterer):
         self._judge(side.constraints)
 
     def _only(self, points: Points, rows: IntArray) -> Points:
-        """Return some of the points; of similarities, those among them."""
+        """Return some of the points; for similarities, rows and columns."""
         if not self._precomputed():
             return points[rows]
         self._columns = rows
@@ -578,8 +555,8 @@ class KernelHMRFKMeans(PairwiseClusterer):
     def transform(self, X: Any) -> FloatArray:
         """Return the distance of each point to each mean in feature space, shape (m, k).
 
-        Constraints do not enter. For a precomputed kernel, and for the forms that cut a graph, it
-        is the squared distance less a constant of each point, which predictions do not depend on.
+        Without constraints. For precomputed kernels and graph cuts, the squared distance less a
+        constant of each point, which does not change predictions.
         """
         return super().transform(X)
 
@@ -618,7 +595,7 @@ class KernelHMRFKMeans(PairwiseClusterer):
         return self.n_clusters
 
     def __sklearn_tags__(self) -> Any:
-        """Tell scikit-learn what data is taken."""
+        """Return the tags of the data that scikit-learn may pass."""
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
         tags.input_tags.pairwise = self._precomputed()
@@ -628,12 +605,7 @@ class KernelHMRFKMeans(PairwiseClusterer):
 class _FeatureSpace:
     """Distances in feature space, from similarities alone.
 
-    Parameters
-    ----------
-    similarities : (n, n) matrix, dense or CSR
-    graph : bool
-        Whether they are affinities, whose diagonal says nothing: a point then is as similar to
-        itself as to the most similar other one.
+    Affinities of a `graph` have no diagonal: it is set to the largest similarity to another point.
     """
 
     def __init__(self, similarities: Points, graph: bool) -> None:
@@ -671,10 +643,7 @@ class _FeatureSpace:
         settled: Sequence[IntArray] = (),
         counts: FloatArray | None = None,
     ) -> list[IntArray]:
-        """Return a group of points for each cluster, from the groups given if they suffice.
-
-        For so many clusters beside those that are settled.
-        """
+        """Return a group of points for each unsettled cluster, from `groups` if they suffice."""
         if len(groups) > n_clusters:
             return [groups[q] for q in self._traverse(groups, n_clusters)]
         chosen = [*settled, *groups]
@@ -751,7 +720,7 @@ def _scaled(matrix: Points, factors: FloatArray) -> Points:
 
 
 def _half_weights(constraints: Constraints) -> tuple[IntArray, IntArray, FloatArray]:
-    """Return ``W / 2`` as rows, columns and values; an entry may come twice, to be added."""
+    """Return ``W / 2`` as rows, columns and values; repeated entries add up."""
     pairs = np.concatenate((constraints.must_link, constraints.cannot_link))
     half = np.concatenate((constraints.ml_weights, -constraints.cl_weights)) / 2.0
     return (
@@ -762,7 +731,7 @@ def _half_weights(constraints: Constraints) -> tuple[IntArray, IntArray, FloatAr
 
 
 def _rewards(constraints: Constraints, labels: IntArray, n_clusters: int) -> FloatArray:
-    """Return what pairs within each cluster are worth: must-links less cannot-links."""
+    """Return the rewards of pairs within each cluster: must-links less cannot-links."""
     total = np.zeros(n_clusters)
     for pairs, weights in (
         (constraints.must_link, constraints.ml_weights),

@@ -1,4 +1,4 @@
-"""Points that hard must-links connect, as one: what an E-step has to label is units of them."""
+"""Contraction of points that hard must-links connect into units with one label."""
 
 from __future__ import annotations
 
@@ -17,20 +17,11 @@ __all__ = ["Units", "units_of"]
 
 @dataclass(frozen=True)
 class Units:
-    """Points that share a label whatever it is, and what is left between and within them.
+    """Points that share a label, with the terms left between and within units.
 
-    A labelling of the units costs what that of their points does.
-
-    Parameters
-    ----------
-    of_point : (c,) int64 array
-        The unit of each point.
-    first : (u,) int64 array
-        A point of each unit.
-    terms : list of DiagonalTerms
-        Between units.
-    within : list of (units, costs)
-        What terms within units cost: one row, for any label or for each of them, a term.
+    ``of_point`` (c,) gives the unit of each point, ``first`` (u,) a point of each unit, ``within``
+    the costs of terms inside units. A labelling of units costs as much as the same labelling of
+    points.
     """
 
     of_point: IntArray
@@ -49,7 +40,7 @@ class Units:
 
 
 def units_of(terms: Sequence[DiagonalTerms], n_points: int) -> Units | None:
-    """Return the units that hard must-links make of points, None where there are no such links."""
+    """Return the units of points joined by hard must-links, None if there are no such links."""
     blocks = [_full(term) for term in terms]
     links = [
         edges[np.isposinf(differ) & np.isfinite(same).all(axis=1)] for edges, same, differ in blocks

@@ -50,10 +50,10 @@ _HALVINGS = 30
 
 
 class Penalised(NamedTuple):
-    """What a metric is learnt from: points, labels, centroids and the violated constraints.
+    """Data of a metric step: points, labels, centroids and the violated constraints.
 
-    ``penalised`` says whether the violated constraints cost distances, so that they depend on the
-    metric; ``counts`` how often each point counts, None for once.
+    ``penalised``: the violated constraints cost distances, so they depend on the metric; ``counts``
+    are sample weights, None for ones.
     """
 
     points: Points
@@ -74,8 +74,6 @@ class MetricLearner(ABC):
 
     Examples
     --------
-    Estimators take a learner in place of its name:
-
     >>> from inference_lab.clustering import HMRFKMeans
     >>> X = [[0.0, 3.0], [1.0, -3.0], [8.0, 3.0], [9.0, -3.0]]
     >>> learner = ClosedForm("diagonal", ridge=1e-3)
@@ -89,12 +87,12 @@ class MetricLearner(ABC):
     normalised: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
-        """Check what the fields of a dataclass say of themselves."""
+        """Check the fields against their declared ranges."""
         check_settings(self)
 
     @abstractmethod
     def check(self, distortion: Distortion) -> None:
-        """Refuse distortions that this learner has no formulas for.
+        """Refuse distortions without formulas in this learner.
 
         Parameters
         ----------
@@ -114,7 +112,7 @@ class MetricLearner(ABC):
         """
 
     def check_points(self, points: Points) -> None:  # noqa: B027  # most learn from any points
-        """Refuse points that no metric can be learnt from; by default, none are refused.
+        """Refuse unsuitable points; by default, none are refused.
 
         Parameters
         ----------
@@ -130,7 +128,7 @@ class MetricLearner(ABC):
         """
 
     def least_rank(self, metric: Distortion, n_clusters: int, n_features: int) -> float:
-        """Return the effective rank (see `effective_rank`) below which a metric tells nothing.
+        """Return the effective rank (see `effective_rank`) below which estimators warn.
 
         Parameters
         ----------
@@ -140,7 +138,7 @@ class MetricLearner(ABC):
         Returns
         -------
         float
-            1 unless a learner says more.
+            1 by default.
 
         Examples
         --------
@@ -157,7 +155,7 @@ class MetricLearner(ABC):
         before: float,
         objective: Callable[[list[Distortion]], float],
     ) -> list[Distortion]:
-        """Return metrics of an objective no higher than `before`, those given at worst.
+        """Return metrics of an objective no higher than `before`; the given ones at worst.
 
         Parameters
         ----------
@@ -167,7 +165,7 @@ class MetricLearner(ABC):
         before : float
             The objective under `metrics`.
         objective : callable
-            Gives ``J`` under other metrics, all else as it is.
+            Returns ``J`` under other metrics, all else equal.
 
         Returns
         -------
@@ -176,8 +174,6 @@ class MetricLearner(ABC):
 
         Examples
         --------
-        Where the points spread more, the metric has less weight:
-
         >>> points = np.array([[1.0, 2.0], [-1.0, -2.0]])
         >>> none, nothing = np.empty((0, 2), dtype=np.int64), np.empty(0)
         >>> labels, centroids = np.zeros(2, dtype=np.int64), np.zeros((1, 2))
@@ -193,11 +189,11 @@ class MetricLearner(ABC):
 
 
 class DegenerateMetricWarning(UserWarning):
-    """A metric was learnt that looks at hardly any direction of the data."""
+    """The learnt metric has an effective rank near one."""
 
 
 def effective_rank(weights: FloatArray) -> float:
-    """Return how many directions weights count for: ``exp`` of the entropy of their shares."""
+    """Return the effective number of directions: ``exp`` of the entropy of the weights' shares."""
     values = np.maximum(np.linalg.eigvalsh(weights), 0.0) if weights.ndim == 2 else weights
     shares = values / values.sum()
     return float(np.exp(-xlogy(shares, shares).sum()))
@@ -234,14 +230,13 @@ class ClosedForm(MetricLearner):
     shape : {"diagonal", "full"}
     per_cluster : bool
     ridge : float
-        This share of the mean eigenvalue of ``S_h`` is added to each, and is the least that an
-        eigenvalue may have: cannot-links leave ``S_h`` indefinite.
+        Share of the mean eigenvalue of ``S_h`` that is added to each, and the least that an
+        eigenvalue may have, because cannot-links leave ``S_h`` indefinite.
 
     Notes
     -----
-    Where ``S_h`` has fewer points than directions, no full matrix is its inverse, and ``J`` falls
-    without end along directions in which the points do not vary: it is shrunk towards a multiple
-    of the identity, by the share of Chen et al. (2010), whose estimate bears few points. Full
+    With fewer points than directions, ``S_h`` has no full inverse, and ``J`` has no minimum. So
+    ``S_h`` is shrunk towards a multiple of the identity by the share of Chen et al. (2010). Full
     matrices of more than 5,000 features are refused, for their size.
 
     Y. Chen, A. Wiesel, Y. Eldar, A. Hero, "Shrinkage algorithms for MMSE covariance estimation",
@@ -287,7 +282,7 @@ class ClosedForm(MetricLearner):
         before: float,
         objective: Callable[[list[Distortion]], float],
     ) -> list[Distortion]:
-        """Go towards the closed form as far as the objective does not rise."""
+        """Step towards the closed form as far as the objective does not rise."""
         d = state.points.shape[1]
         old = [self._full_shape(m, d) for m in metrics]
         new = [
@@ -370,7 +365,7 @@ class ClosedForm(MetricLearner):
 
 
 def _shrunk(scatter: FloatArray, gaps: FloatArray) -> FloatArray:
-    """Return a scatter matrix nearer to a multiple of the identity, as its points suggest."""
+    """Return a scatter matrix shrunk towards a multiple of the identity (Chen et al. 2010)."""
     from sklearn.covariance import oas
 
     share = float(oas(gaps, assume_centered=True)[1])
@@ -385,25 +380,23 @@ class GradientStep(MetricLearner):
     Parameters
     ----------
     rate : float or None
-        None is the papers': 1.75 for the cosine, 1e-8 for the I-divergence, 1e-3 otherwise.
+        None: the papers' rates, 1.75 for the cosine, 1e-8 for the I-divergence, else 1e-3.
     paper_signs : bool
-        Add the gradient as it is printed (``a + rate dJ/da``, with eq. 19 for the cosine, which is
-        the gradient of the similarity), and take the step whatever it does to ``J``: a descent for
-        the cosine, an ascent for the I-divergence.
+        Add the gradient as printed (``a + rate dJ/da``, for the cosine by eq. 19, the gradient of
+        the similarity), even if ``J`` rises: a descent for the cosine, an ascent for the
+        I-divergence.
     normalise : bool
-        Keep the mean weight at one. Without, ``J`` of all but the cosine is linear in ``a`` and
-        falls by shrinking all weights.
+        Keep the mean weight at one. Otherwise ``J`` of all but the cosine is linear in ``a`` and
+        falls as all weights shrink.
 
     Notes
     -----
-    ``J`` is least where one feature has all weight: all points are alike in it. Steps end before
-    weights count for fewer features than there are clusters (for costs other than the cosine, than
-    two), but for those of `paper_signs`; estimators warn of what comes so far.
+    ``J`` is least where one feature has all weight, because points differ least there. Except with
+    `paper_signs`, steps stop at an effective rank of the number of clusters (of two, for costs
+    other than the cosine); estimators warn at lower ranks.
 
     Examples
     --------
-    Features in which clusters are narrow gain weight against the others:
-
     >>> from inference_lab.clustering import HMRFKMeans
     >>> X = [[0.0, 3.0, 0.0], [1.0, -3.0, 0.0], [8.0, 3.0, 0.0], [9.0, -3.0, 0.0]]
     >>> learner = GradientStep(rate=0.01)
@@ -422,7 +415,7 @@ class GradientStep(MetricLearner):
             raise ValueError(f"{type(distortion).__name__} has no weights to learn")
 
     def least_rank(self, metric: Distortion, n_clusters: int, n_features: int) -> float:
-        """Return the number of clusters, or two; half the number of features for few of these."""
+        """Return the number of clusters, or two, but at most half the number of features."""
         needed = n_clusters if isinstance(metric, Cosine) else 2
         return min(needed, 0.5 * (1.0 + n_features))
 
@@ -464,8 +457,7 @@ class GradientStep(MetricLearner):
 def gradient(metric: Distortion, state: Penalised) -> FloatArray:
     """Return ``dJ/da`` for fixed labels and centroids, shape (d,).
 
-    The largest dissimilarity in the cannot-link penalty counts as a constant, but for squared
-    Euclidean costs, where it is that of a fixed vector.
+    The largest dissimilarity counts as a constant; for squared Euclidean costs, its vector does.
     """
     d = state.points.shape[1]
     if metric.weights is None:

@@ -40,21 +40,8 @@ _LOG_2PI = float(np.log(2.0 * np.pi))
 class Gaussians(Model):
     """Components of a Gaussian mixture whose labels are coupled by constraints.
 
-    Parameters
-    ----------
-    points : (n, d) array
-    constraints : Constraints
-    known : (n,) int array
-        Labels that are known, -1 elsewhere.
-    means : (k, d) array
-    covariance : {"full", "tied", "diag", "spherical"}
-    ridge : float
-        Added to the diagonal of each covariance.
-    prior : {"maximum-entropy", "chunklets", "points"}
-    importance : (n,) array or None
-        What each point counts for, the same for all coupled points.
-    counts : (n,) array, optional
-        How often each point counts; once by default.
+    `known`, `importance` and `counts` as in `HMRF`; `ridge` is added to the diagonal of
+    covariances.
     """
 
     def __init__(
@@ -105,7 +92,7 @@ class Gaussians(Model):
             self.covariances = np.broadcast_to(np.eye(d) * spread, shape).copy()
 
     def _whitened(self, points: FloatArray, h: int) -> tuple[FloatArray, float]:
-        """Return points as seen from a component, and the ``log det`` of its covariance."""
+        """Return points whitened by a component, and the ``log det`` of its covariance."""
         gaps = points - self.means[h]
         own = self.covariances if self.covariance == "tied" else self.covariances[h]
         if own.ndim < 2:
@@ -136,7 +123,7 @@ class Gaussians(Model):
         return result
 
     def costs(self, rows: IntArray | None = None) -> FloatArray:
-        """Return ``-log p(x | component)``, with the mixing weights where they count."""
+        """Return ``-log p(x | component)``, with mixing weights where they count."""
         everyone = rows is None
         points = self.points if everyone else self.points[rows]
         mixed = self.mixed if everyone else self.mixed[rows]
@@ -161,11 +148,11 @@ class Gaussians(Model):
         return Coupling(self.rows, self._terms, importance=importance, counts=counts)
 
     def importance(self) -> FloatArray | None:
-        """Return what each point counts for, shape (n,), None for one."""
+        """Return the weight of each point, shape (n,), None for one."""
         return times_counts(self._importance, self._counts)
 
     def response(self) -> Callable[[FloatArray], FloatArray]:
-        """Return how costs answer to shares, with the ridge left aside."""
+        """Return the response of costs to shares, without the ridge."""
         z, _ = self._whitened(self.points, 0)
         d = z.shape[1]
         counted = self.importance()
@@ -253,35 +240,29 @@ class ConstrainedGaussianMixture(PairwiseClusterer):
 
     ``p(y | x) ~ prod_i p(x_i | y_i) exp(-sum_ML w [y_i != y_j] - sum_CL w [y_i = y_j])``
 
-    times mixing weights, which for constrained points depend on `prior`. Its marginals come from
-    any solver at temperature 1: mean field (Lange et al. 2005), loopy belief propagation, Gibbs
-    sampling, or exactly, from the junction tree. With constraints of infinite weight and the
-    junction tree this is the constrained EM of Shental et al. 2003.
+    times mixing weights, which for constrained points depend on `prior`. Any solver at temperature
+    1 gives the marginals, for example mean field (Lange et al. 2005). Infinite weights and the
+    junction tree give the constrained EM of Shental et al. 2003.
 
     Parameters
     ----------
     n_clusters : int
-        Number of components.
     covariance_type : {"full", "tied", "diag", "spherical"}
-        Own to each component, or one in common ("tied"); with its diagonal only, or one variance.
+        One for each component, or a common one ("tied"); diagonal only, or one variance.
     e_step : str or Solver
         Any solver that gives marginals; see ``inference-lab list solvers``.
-    e_step_time_limit : float, optional
-        Seconds an E-step.
     prior : {"maximum-entropy", "chunklets", "points"}
         Mixing weights count for unconstrained points only (Lange et al. 2005), once for each
         must-link component (Shental et al. 2003), or for each point. The normaliser of
         cannot-links, which depends on the weights, is left out.
     alpha : float in (0, 1) or "fewest-violations"
-        What the unconstrained points count for against the supervised ones, 1 - alpha; or the
-        largest of 0.1, 0.2, ..., 0.9 whose components, left alone, violate the fewest constraints.
+        Weight of the unconstrained points, against 1 - alpha for the supervised ones; or the
+        largest of 0.1, 0.2, ..., 0.9 whose components alone violate the fewest constraints.
     alpha_mode : {"sum", "mean"}
         See `point_weights`: with "sum", 1/2 treats all points alike.
-    init : str or (k, d) array
-        See `initial_centroids`.
     reg_covar : float
         Added to the variances.
-    n_init, n_jobs, max_iter, tol, random_state
+    init, e_step_time_limit, n_init, n_jobs, max_iter, tol, random_state
         See `HMRFKMeans`.
 
     Attributes
@@ -289,17 +270,18 @@ class ConstrainedGaussianMixture(PairwiseClusterer):
     weights_, means_, covariances_
         Of the components; `cluster_centers_` are the means.
     responsibilities_ : (n, k) array
-        Marginals of the training points, constraints and all.
+        Marginals of the training points under the constraints.
     labels_ : (n,) array
         The most probable component of each point.
     objective_ : float
         Free energy at the end: minus the log-likelihood where the solver is exact, an upper bound
         on it for mean field, an estimate otherwise; NaN where the solver gives none (Gibbs).
     n_iter_, history_, converged_, violations_
+        See `HMRFKMeans`.
 
     Notes
     -----
-    **Guarantees.** With an exact solver or mean field the free energy never rises, but for
+    **Guarantees.** With an exact solver or mean field the free energy never rises, except by
     `reg_covar`, which the objective leaves out.
 
     **Complexity.** An iteration costs O(n k d^2) for full covariances, O(n k d) for others, and the
@@ -424,7 +406,7 @@ class ConstrainedGaussianMixture(PairwiseClusterer):
         return False
 
     def predict_proba(self, X: Any) -> FloatArray:
-        """Return the posterior of the components for new points, constraints left aside.
+        """Return the posterior of the components for new points, without constraints.
 
         Parameters
         ----------
@@ -446,7 +428,7 @@ class ConstrainedGaussianMixture(PairwiseClusterer):
         return np.asarray(softmax(-self._costs_of(X), axis=1))
 
     def score_samples(self, X: Any) -> FloatArray:
-        """Return the log-likelihood of points under the mixture, constraints left aside.
+        """Return the log-likelihood of points under the mixture, without constraints.
 
         Parameters
         ----------

@@ -17,18 +17,17 @@ __all__ = ["ConstraintCV"]
 
 
 class ConstraintCV:
-    """Folds of constrained points, and the share of the pairs within a fold that are kept.
+    """Folds of constrained points, and the share of pairs within a fold that predictions keep.
 
-    For scikit-learn's searches and `cross_val_score`: number of clusters, weights and all other
-    settings are chosen by answers that the fit did not see (Pourrajabi et al. 2014). A fold holds
-    points that pairs touch; the fit gets all others, with the pairs among them, and `score` asks
-    whether predictions for the fold agree with the pairs within it. Pairs between a fold and the
-    rest serve neither. Points that pairs connect share a fold, unless they are too many.
+    For scikit-learn's searches and `cross_val_score`: settings are chosen by pairs that the fit did
+    not see (Pourrajabi et al. 2014). A fold holds points that pairs touch; the fit gets all others
+    with their pairs, and `score` checks the pairs within the fold. Pairs between the two are
+    unused. Points that pairs connect share a fold, unless they are too many.
 
     Parameters
     ----------
     constraints : Constraints
-        Closed perhaps: within a fold, implied pairs are as good as given ones.
+        With or without implied pairs, which count as given ones.
     n_splits : int
         Number of folds.
     random_state : int
@@ -46,8 +45,6 @@ class ConstraintCV:
 
     Examples
     --------
-    The rows are named by their numbers, which `score` needs as ``y``:
-
     >>> from sklearn.datasets import load_iris
     >>> from sklearn.model_selection import GridSearchCV
     >>> from inference_lab.clustering import PCKMeans
@@ -91,7 +88,7 @@ class ConstraintCV:
     def split(
         self, X: Any, y: Any = None, groups: Any = None
     ) -> Iterator[tuple[IntArray, IntArray]]:
-        """Yield the rows of each fit, and those that it is judged by.
+        """Yield the rows of each fit, and the rows of its test.
 
         Parameters
         ----------
@@ -154,7 +151,7 @@ class ConstraintCV:
         return fold
 
     def score(self, estimator: Any, X: Any, y: npt.ArrayLike) -> float:
-        """Return how many pairs among some rows the predictions for them keep.
+        """Return the share of the pairs among some rows that predictions keep.
 
         Parameters
         ----------
@@ -166,13 +163,10 @@ class ConstraintCV:
         Returns
         -------
         float
-            The mean of the shares of must-links and of cannot-links, of one kind where there are
-            none of the other.
+            As in `PairwiseClusterer.score`.
 
         Examples
         --------
-        Its must-links are kept, its one cannot-link is not:
-
         >>> from inference_lab.clustering import PCKMeans
         >>> X = np.array([[0.0], [1.0], [8.0], [9.0]])
         >>> pairs = Constraints([[0, 1]], [[2, 3]], n_points=4)

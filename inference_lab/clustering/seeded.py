@@ -1,4 +1,4 @@
-"""K-means that starts from labelled points, and may hold on to their labels."""
+"""K-means that starts from labelled points, and can keep their labels."""
 
 from __future__ import annotations
 
@@ -23,38 +23,25 @@ Unseeded: TypeAlias = Literal["k-means++", "perturbed", "random"]
 class SeededKMeans(ConstrainedClusterer):
     r"""K-means whose centroids start at the means of labelled points.
 
-    Cluster ``h`` starts at ``mean(x_i : y_i = h)``; the labels are not used again, so that wrong
-    ones can be corrected. Minimises ``sum_i D(x_i, mu_{l_i})``.
+    Cluster ``h`` starts at ``mean(x_i : y_i = h)``; the labels are not used again, so wrong ones
+    can be corrected. Minimises ``sum_i D(x_i, mu_{l_i})``.
 
     Parameters
     ----------
-    n_clusters : int
-    distortion : {"euclidean", "cosine", "kl", "i-divergence", "itakura-saito"} or Distortion
+    n_clusters, distortion, empty_clusters, n_jobs, max_iter, tol, random_state
+        See `BregmanKMeans`.
     init : {"k-means++", "perturbed", "random"}
-        Where clusters without a labelled point start: at points drawn by greedy k-means++ given
-        the centroids of the others, at random perturbations of the global centroid (the paper's),
-        or at distinct points.
-    empty_clusters : {"reseed", "keep", "raise"}
-        A cluster that loses all points gets the point of highest cost as its centroid, keeps its
-        centroid, or is an error.
+        Start of clusters without a labelled point: points drawn by greedy k-means++ given the other
+        centroids, random perturbations of the global centroid (the paper's), or distinct points.
     n_init : int
-        Starts, of which the one of least objective is kept; they are all alike if every cluster
-        has a labelled point.
-    n_jobs : int or None
-        Processes that share the starts; None is 1, -1 as many as there are processors.
-    max_iter : int
-    tol : float
-        Stop when the objective falls by no more than this share in an iteration.
-    random_state : int, RandomState, Generator or None
+        Starts; all alike if every cluster has a labelled point.
 
     Attributes
     ----------
     labels_ : (n,) int array
-        Cluster ``h`` is that of the points labelled ``h``.
-    cluster_centers_, inertia_, objective_, n_iter_, history_, converged_
-        See `HMRFKMeans`.
-    metrics_ : list of Distortion
-        The distortion.
+        Cluster ``h`` started at the points labelled ``h``.
+    cluster_centers_, inertia_, objective_, n_iter_, history_, converged_, metrics_
+        See `BregmanKMeans`.
 
     Notes
     -----
@@ -115,16 +102,14 @@ class SeededKMeans(ConstrainedClusterer):
         ----------
         X : (n, d) array-like, or sparse where the distortion allows
         y : (n,) array of int, optional
-            Labels of some points, -1 for the others: another way to give `partial_labels`, that of
-            `sklearn.semi_supervised`. A `y` without any -1 is ignored, with a warning if there are
-            no `partial_labels` either: pipelines and searches pass on the true classes of all
-            points for scoring.
+            As `partial_labels`, in the form of `sklearn.semi_supervised`. A `y` without any -1 is
+            ignored, with a warning if there are no `partial_labels` either, since pipelines and
+            searches pass the true classes of all points for scoring.
         partial_labels : (n,) array of int, optional
-            A cluster from 0 to ``n_clusters - 1``, or -1 for a point without a label. Clusters
-            may lack labelled points; without any, this is K-means. All points may have one.
-            Cross-validation cuts it along with the data.
+            A cluster from 0 to ``n_clusters - 1``, or -1 for a point without a label. Without any
+            label, this is K-means. Cross-validation splits it with the data.
         sample_weight : (n,) array of float, optional
-            How often each point counts; zero leaves it out of the fit, and labels it afterwards.
+            See `BregmanKMeans.fit`.
 
         Returns
         -------
@@ -137,8 +122,6 @@ class SeededKMeans(ConstrainedClusterer):
 
         Examples
         --------
-        A label that is wrong is corrected where the class does not hold on to labels:
-
         >>> X = [[0.0], [1.0], [2.0], [10.0], [11.0]]
         >>> SeededKMeans(2).fit(X, [0, -1, 1, 1, -1]).labels_.tolist()
         [0, 0, 0, 1, 1]
@@ -179,18 +162,17 @@ class SeededKMeans(ConstrainedClusterer):
 
 
 class ConstrainedKMeans(SeededKMeans):
-    r"""Seeded K-means that holds on to the labels given.
+    r"""Seeded K-means that keeps the given labels.
 
     In every E-step the labelled points keep their labels; the others go to their cheapest cluster.
-    Minimises ``sum_i D(x_i, mu_{l_i})`` subject to ``l_i = y_i``. For labels that are right; wrong
-    ones are never corrected.
+    Minimises ``sum_i D(x_i, mu_{l_i})`` subject to ``l_i = y_i``; wrong labels are never corrected.
 
     Parameters
     ----------
     n_clusters, distortion, init, n_init, n_jobs, max_iter, tol, random_state
         See `SeededKMeans`.
     empty_clusters : {"reseed", "keep", "raise"}
-        As there; only points without a label become new centroids.
+        See `SeededKMeans`; only points without a label become new centroids.
 
     Attributes
     ----------
@@ -199,8 +181,8 @@ class ConstrainedKMeans(SeededKMeans):
 
     Notes
     -----
-    **Guarantees.** ``labels_`` agrees with the labels given. The objective never rises, unless
-    centroids are smoothed. `predict` knows of no labels.
+    **Guarantees.** ``labels_`` agrees with the given labels. The objective never rises, unless
+    centroids are smoothed. `predict` ignores labels.
 
     References
     ----------

@@ -1,4 +1,4 @@
-"""Where clusters start: neighbourhoods of the constraints, k-means++, and what the papers did."""
+"""Initial centroids: neighbourhoods of the constraints, k-means++, and the papers' choices."""
 
 from __future__ import annotations
 
@@ -44,10 +44,7 @@ def initial_centroids(
     counts: FloatArray | None = None,
     perturbation: Literal["multiplicative", "additive"] | None = None,
 ) -> FloatArray:
-    """Choose initial centroids.
-
-    Clusters of labelled points start at their means, the others as `init` says.
-    """
+    """Choose initial centroids: means of labelled points, and `init` for other clusters."""
     k, (n, d) = n_clusters, points.shape
     if not isinstance(init, str):
         given = np.array(init, dtype=np.float64)
@@ -116,7 +113,7 @@ def _others(
     counts: FloatArray | None,
     perturbation: Literal["multiplicative", "additive"] | None,
 ) -> FloatArray:
-    """Return centroids of k clusters beside those that are settled."""
+    """Return k centroids besides the settled ones."""
     n, d = points.shape
     if init == "random":
         return alone(points[np.sort(rng.choice(n, size=k, replace=False))], distortion)
@@ -167,10 +164,10 @@ def _by_value(points: Points) -> IntArray:
 
 
 def _drawn(weights: FloatArray, order: IntArray, size: int, rng: np.random.Generator) -> IntArray:
-    """Draw rows with replacement in proportion to their weights, by the given order.
+    """Draw rows with replacement in proportion to their weights, in the given order.
 
-    By that of `_by_value`, a generator draws the same values whatever the order of the rows, and
-    with m equal rows in place of a weight of m.
+    With the order of `_by_value`, draws depend neither on the places of rows nor on their
+    repetition.
     """
     p = weights[order]
     return order[rng.choice(len(order), size=size, p=p / p.sum())]

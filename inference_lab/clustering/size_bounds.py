@@ -27,7 +27,7 @@ _LEAST_GAIN = 1e-12
 def _cheapest_leavers(
     costs: FloatArray, labels: IntArray, h: int, price: FloatArray, who: IntArray
 ) -> None:
-    """Note who of cluster ``h`` moves to each other one for the least price; -1 for nobody."""
+    """Record the cheapest point of cluster ``h`` for each other cluster; -1 for none."""
     price[h] = np.inf
     who[h] = -1
     for i in range(labels.size):
@@ -41,13 +41,11 @@ def _cheapest_leavers(
 
 @kernel
 def balance(costs: FloatArray, labels: IntArray, least: int, most: int, gain: float) -> int:
-    """Move points so that the sizes of clusters keep to bounds at the least cost, in place.
+    """Move points so that cluster sizes keep to bounds at the least cost, in place.
 
-    Begins with the cheapest labels, which are best for their sizes. Each step takes a point out of
-    one cluster and puts one into another, by the shortest path of moves between the two, which
-    again is best for the new sizes; of all pairs of clusters, the one by which bounds are broken
-    least, and of these that of the shortest path. What assignments of given sizes cost at least is
-    an M-convex function of the sizes, so that where no step brings anything, none would.
+    From the cheapest labels, each step changes two sizes by a shortest path of moves: first those
+    that break bounds least, then the shortest. Since the least cost is M-convex in the sizes, this
+    suffices.
     """
     n, k = costs.shape
     sizes = np.zeros(k, dtype=np.int64)
@@ -104,7 +102,7 @@ def balance(costs: FloatArray, labels: IntArray, least: int, most: int, gain: fl
 
 
 class _Flow(EStep):
-    """The E-step that keeps to bounds on sizes."""
+    """The E-step under bounds on sizes."""
 
     def __init__(self, least: int, most: int, rng: np.random.Generator) -> None:
         super().__init__("icm", rng)
@@ -124,7 +122,7 @@ class _Flow(EStep):
 
 
 class SizeConstrainedKMeans(BregmanKMeans):
-    r"""K-means whose clusters have no fewer, and no more, points than they should.
+    r"""K-means with lower and upper bounds on cluster sizes.
 
     Minimises ``J = sum_i D(x_i, mu_{l_i})`` subject to ``min_size <= |{i : l_i = h}| <= max_size``,
     by alternating an assignment of least cost, a flow of minimal cost from points to clusters, with
@@ -136,31 +134,29 @@ class SizeConstrainedKMeans(BregmanKMeans):
     min_size : int
         At most ``n // n_clusters``.
     max_size : int or None
-        At least ``n / n_clusters``; None for any number.
+        At least ``n / n_clusters``; None for no bound.
     distortion, init, n_init, n_jobs, max_iter, tol, random_state
         See `BregmanKMeans`.
     empty_clusters : {"reseed", "keep", "raise"}
-        See `BregmanKMeans`; of consequence where `min_size` is 0.
+        See `BregmanKMeans`; used where `min_size` is 0.
 
     Attributes
     ----------
     labels_, cluster_centers_, inertia_, objective_, n_iter_, history_, converged_, metrics_
-        See `BregmanKMeans`. `predict` knows of no bounds.
+        See `BregmanKMeans`. `predict` ignores the bounds.
 
     Notes
     -----
-    **Guarantees.** Each assignment is a cheapest one within the bounds, so that the objective never
+    **Guarantees.** Each assignment is a cheapest one within the bounds, so the objective never
     rises, unless centroids are smoothed.
 
     **Complexity.** O(n d k) an iteration, and O(n + k^2) times the length of a path for each point
-    by which the cheapest clusters break the bounds: 20 iterations with 10^4 points and 50 clusters
-    made equal take two seconds. O(n k) memory.
+    over a bound. O(n k) memory.
 
     References
     ----------
     P. Bradley, K. Bennett, A. Demiriz, "Constrained k-means clustering", Microsoft Research
-    MSR-TR-2000-65, 2000. K. Murota, "Discrete convex analysis", 2003, ch. 10, for why single
-    exchanges suffice.
+    MSR-TR-2000-65, 2000. K. Murota, "Discrete convex analysis", 2003, ch. 10 (single exchanges).
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""What a user would compare with: pairs change the distances first, a plain clustering follows.
+"""Baselines: pairs change the distances first, then a plain clustering follows.
 
 D. Klein, S. Kamvar, C. Manning, "From instance-level constraints to space-level constraints",
 ICML 2002. S. Kamvar, D. Klein, C. Manning, "Spectral learning", IJCAI 2003. X. Wang, I. Davidson,
@@ -38,13 +38,13 @@ __all__ = ["ConstrainedLinkage", "ConstrainedSpectral", "FlexibleSpectral", "Met
 
 
 class _Dense(PairwiseClusterer):
-    """Those that take dense points, and predict by the nearest mean."""
+    """Base of the baselines that take dense points, and predict by the nearest mean."""
 
     def _takes_sparse(self, distortion: Distortion) -> bool:
         return False
 
     def _take(self, points: FloatArray, side: Side, labels: IntArray, metric: Distortion) -> None:
-        """Set labels, known ones as they are, and the means of the clusters."""
+        """Set labels, known ones unchanged, and the means of the clusters."""
         found = agreeing(labels, side.known, self.n_clusters)
         self.labels_ = np.where(side.known >= 0, side.known, found)
         sizes = cluster_sizes(self.labels_, self.n_clusters, side.weights)
@@ -58,9 +58,8 @@ class _Dense(PairwiseClusterer):
 class ConstrainedLinkage(_Dense):
     """Complete-link clustering of distances that the pairs have changed (Klein et al. 2002).
 
-    Points that must-links connect are at distance zero, and all others no farther apart than the
-    shortest way through such points; those of a cannot-link are farther apart than any. Complete
-    linkage then keeps apart whatever joins points of a cannot-link for as long as it can.
+    Points of must-links are at distance zero, others at shortest-path distance through them. Points
+    of cannot-links are farther apart than any others, so complete linkage merges them last.
 
     Parameters
     ----------
@@ -68,12 +67,10 @@ class ConstrainedLinkage(_Dense):
 
     Attributes
     ----------
-    labels_, violations_, constraints_
-        See `HMRFKMeans`; weights of pairs do not count, but that pairs of weight zero are left out.
+    labels_, violations_, constraints_, inertia_
+        See `HMRFKMeans`; pairs of weight zero are left out, other weights do not count.
     cluster_centers_ : (k, d) array
-        Means of the clusters, to the nearest of which `predict` puts new points.
-    inertia_ : float
-        See `HMRFKMeans`.
+        Means of the clusters; `predict` uses the nearest.
     objective_ : float
         The largest of the changed distances within a cluster.
     n_iter_ : int
@@ -83,8 +80,8 @@ class ConstrainedLinkage(_Dense):
 
     Notes
     -----
-    **Guarantees.** None: must-links give way to cannot-links between points that they connect, and
-    in the end clusters merge whatever the cannot-links say.
+    **Guarantees.** None: cannot-links override must-links that connect their points, and the last
+    merges may violate cannot-links.
 
     **Complexity.** O(n^2 d) and O(m n^2) for m points in must-links; memory O(n^2).
 
@@ -124,7 +121,7 @@ class ConstrainedLinkage(_Dense):
 
 
 def _counted(side: Side, n_clusters: int) -> Constraints:
-    """Return the pairs of some weight, and those that labels imply."""
+    """Return the pairs of positive weight, and pairs implied by labels."""
     given, n = of_positive_weight(side.constraints), side.known.size
     hard = [
         DiagonalTerms(given.must_link, differ=given.ml_weights),
@@ -137,7 +134,7 @@ def _counted(side: Side, n_clusters: int) -> Constraints:
 
 
 def _impose(gaps: FloatArray, pairs: Constraints) -> None:
-    """Change distances as pairs say, in place."""
+    """Change distances according to the pairs, in place."""
     i, j = pairs.must_link.T
     gaps[i, j] = gaps[j, i] = 0.0
     for through in np.unique(pairs.must_link):
@@ -147,10 +144,7 @@ def _impose(gaps: FloatArray, pairs: Constraints) -> None:
 
 
 def _similarities(points: FloatArray, n_neighbours: int, width: float | None) -> Any:
-    """Return ``exp(-|x - y|^2 / (2 s^2))`` of two points and more that are neighbours, sparse.
-
-    Without a width ``s`` is the mean distance of the last neighbour.
-    """
+    """Return sparse ``exp(-|x - y|^2 / (2 s^2))`` of neighbours; ``s`` is the width."""
     from sklearn.neighbors import kneighbors_graph
 
     gaps = kneighbors_graph(points, min(n_neighbours, len(points) - 1), mode="distance")
@@ -161,17 +155,17 @@ def _similarities(points: FloatArray, n_neighbours: int, width: float | None) ->
 
 
 class ConstrainedSpectral(_Dense):
-    """Spectral clustering of similarities that the pairs have changed (Kamvar et al. 2003).
+    """Spectral clustering of similarities changed by the pairs (Kamvar et al. 2003).
 
     Similarities ``exp(-|x - y|^2 / (2 s^2))`` of neighbours, 1 for must-links and 0 for
-    cannot-links, are made a Markov chain ``(A + d_max I - D) / d_max``, and k-means is run on its
-    leading eigenvectors, rows scaled to unit length.
+    cannot-links, form a Markov chain ``(A + d_max I - D) / d_max``. K-means runs on the rows of its
+    leading eigenvectors, scaled to unit length.
 
     Parameters
     ----------
     n_clusters : int
     n_neighbours : int
-        Each point has similarities to so many others; the matrix is sparse.
+        Number of neighbours of each point with similarities; the matrix is sparse.
     width : float, optional
         ``s``; by default the mean distance of the last of these neighbours.
     n_init : int
@@ -190,7 +184,7 @@ class ConstrainedSpectral(_Dense):
 
     Notes
     -----
-    **Guarantees.** None: one must-link among many neighbours is one similarity of many.
+    **Guarantees.** None: a must-link is one similarity among many.
 
     **Complexity.** A search for neighbours, and Lanczos iterations (ARPACK) of O(n n_neighbours +
     pairs) each.
@@ -265,56 +259,51 @@ _PRECISION = 1e-7
 
 
 class FlexibleSpectral(_Dense):
-    r"""Normalised cuts that meet the pairs to a degree (Wang and Davidson 2010).
+    r"""Normalised cuts that satisfy the pairs to a degree (Wang and Davidson 2010).
 
-    With similarities ``W`` as in `ConstrainedSpectral` (and 1 of each point with itself), degrees
-    ``D`` and ``Q`` that holds the weights of must-links and minus those of cannot-links,
+    With similarities ``W`` as in `ConstrainedSpectral` (and 1 on the diagonal), degrees ``D`` and
+    ``Q`` of the weights of must-links and minus the weights of cannot-links,
 
     ``min v' L v  subject to  v' Q' v >= a,  |v| = 1``
 
-    for ``L = I - D^{-1/2} W D^{-1/2}`` and ``Q' = D^{-1/2} Q D^{-1/2}``: similarities and pairs are
-    kept apart, and pairs may be wrong. Its stationary points are the eigenvectors of
-    ``L v = lambda (Q' - beta I) v`` with ``lambda > 0``, for a ``beta`` that stands for ``a``. Of
-    those of least ``lambda``, the ``k - 1`` of least cost ``v' L v`` are kept. Two clusters are the
-    signs of ``D^{-1/2} v``; for more, k-means is run on its rows, each vector times one minus its
-    cost. Where fewer than ``k - 1`` meet the pairs, as without any, the smoothest eigenvectors of
-    ``L`` make up the number.
+    for ``L = I - D^{-1/2} W D^{-1/2}`` and ``Q' = D^{-1/2} Q D^{-1/2}``. The stationary points are
+    eigenvectors of ``L v = lambda (Q' - beta I) v`` with ``lambda > 0``, where ``beta`` replaces
+    ``a``. From the least ``lambda``, the ``k - 1`` of least cost ``v' L v`` are kept, and completed
+    by the smoothest eigenvectors of ``L``. Two clusters are the signs of ``D^{-1/2} v``; for more,
+    k-means runs on its rows, each vector times one minus its cost.
 
     Parameters
     ----------
     n_clusters : int
     strength : float
-        ``beta`` as a share of the ``k - 1``-th largest eigenvalue of ``Q'``, below which there are
-        ``k - 1`` vectors to choose. The larger, the more do pairs count. The paper's code has 1/2
-        for two clusters; there, single pairs get vectors to themselves: on iris and wine, with 60
-        pairs, NMI is .38 and .27, against .78 and .88 at a tenth, and .70 and .86 without pairs.
+        ``beta`` as a share of the ``k - 1``-th largest eigenvalue of ``Q'``: larger ones give pairs
+        more influence. The paper's code has 1/2 for two clusters. Then single pairs get vectors to
+        themselves: with 60 pairs NMI is .38 on iris and .27 on wine, against .78 and .88 at .1.
     n_neighbours, width, n_init, random_state
         See `ConstrainedSpectral`.
 
     Attributes
     ----------
     labels_, violations_, constraints_, cluster_centers_, inertia_
-        See `ConstrainedLinkage`, but weights of pairs count: all of them times any number is the
-        same.
+        See `ConstrainedLinkage`; here relative weights of pairs count.
     eigenvalues_ : (k - 1,) array
-        ``lambda`` of the vectors kept, 0 for those that only make up the number.
+        ``lambda`` of the kept vectors, 0 for the completing ones.
     beta_ : float
-        0 where no vector meets the pairs.
+        0 where no vector satisfies the pairs.
     objective_ : float
-        Summed cost of the vectors kept, by the similarities.
+        Summed cost of the kept vectors.
     n_iter_, history_, converged_
-        Of k-means; empty; true.
+        See `ConstrainedSpectral`.
 
     Notes
     -----
-    **Guarantees.** Of all vectors that meet the pairs to the degree that they do, each kept one is
-    a stationary point of the cost; the labels, which are rounded, need not meet any pair.
+    **Guarantees.** Each kept vector with ``lambda > 0`` is a stationary point of the cost at its
+    own degree; the rounded labels need not satisfy any pair.
 
-    **Complexity.** A search for neighbours, and Lanczos iterations (ARPACK), in each of which a
-    sparse system with ``L`` is solved by conjugate gradients of O(n n_neighbours + pairs) a step.
-    The paper's code computes all eigenvectors, in O(n^3), and takes the ones of least cost of them;
-    here they are taken of the ``max(10, 4 k)`` of least ``lambda``; 3,000 points in the plane take
-    11 s. ``L`` is given 1e-5 on its diagonal, which adds the same to the cost of every vector.
+    **Complexity.** A search for neighbours, and Lanczos iterations (ARPACK) that solve with ``L``
+    by conjugate gradients of O(n n_neighbours + pairs) a step. The paper's code computes all
+    eigenvectors, in O(n^3); here, the ``max(10, 4 k)`` of least ``lambda``. ``L`` gets 1e-5 on its
+    diagonal, which adds the same to the cost of every vector.
 
     References
     ----------
@@ -363,7 +352,7 @@ class FlexibleSpectral(_Dense):
         self.n_iter_ = model.n_iter_
 
     def _embedding(self, points: FloatArray, side: Side, rng: np.random.Generator) -> FloatArray:
-        """Return a row for each point, for k-means."""
+        """Return the embedded points, one row each, for k-means."""
         from scipy.sparse import csr_array, diags_array, eye_array
 
         n, wanted = len(points), min(self.n_clusters, len(points)) - 1
@@ -404,7 +393,7 @@ class FlexibleSpectral(_Dense):
         number: int,
         rng: np.random.Generator,
     ) -> FloatArray:
-        """Return unit eigenvectors that meet the pairs, those of least cost of so many."""
+        """Return the `wanted` unit eigenvectors of least cost that satisfy the pairs."""
         from scipy.sparse import csr_array, eye_array
 
         n = len(trivial)
@@ -444,10 +433,7 @@ def _signed(side: Side) -> Any:
 def _largest(
     matrix: Any, number: int, rng: np.random.Generator, against: Any = None
 ) -> tuple[FloatArray, FloatArray]:
-    """Return the largest eigenvalues, and eigenvectors, of a symmetric matrix, falling.
-
-    With a positive definite matrix `against`, those of ``matrix v = mu against v``.
-    """
+    """Return the largest eigenvalues and eigenvectors of ``matrix v = mu against v``, falling."""
     from scipy.linalg import eigh
     from scipy.sparse.linalg import LinearOperator, cg, eigsh
 
@@ -471,12 +457,11 @@ def _largest(
 
 
 class MetricKMeans(_Dense):
-    r"""K-means under a metric that pairs have taught before: RCA or ITML.
+    r"""K-means under a metric learnt from the pairs beforehand: RCA or ITML.
 
-    "rca" is the inverse of the covariance within the components of the must-links, cannot-links
-    aside. "itml" is the metric nearest to the identity, by ``tr A - log det A``, under which points
-    of must-links are nearer than the 5th percentile of squared distances, and those of cannot-links
-    farther than the 95th, with slack at the price `slack`.
+    "rca" is the inverse of the covariance within the must-link components, without cannot-links.
+    "itml" is the metric nearest to the identity, by ``tr A - log det A``, that puts must-links
+    below the 5th percentile of squared distances and cannot-links above the 95th, with slack.
 
     Parameters
     ----------
@@ -485,13 +470,13 @@ class MetricKMeans(_Dense):
     ridge : float
         Share of the mean variance that is added to all, for "rca".
     slack : float
-        ``gamma`` of "itml": the larger, the less may the distances of pairs leave their bounds.
+        ``gamma`` of "itml": larger values hold the bounds more strictly.
     sweeps : int
-        Of "itml" over the pairs.
+        Sweeps of "itml" over the pairs.
     init : str or (k, d) array
         See `initial_centroids`.
     n_init, max_iter, tol, random_state
-        See `BregmanKMeans`; with centroids given, one start is all there is.
+        See `BregmanKMeans`; given centroids allow one start only.
 
     Attributes
     ----------
@@ -502,7 +487,7 @@ class MetricKMeans(_Dense):
 
     Notes
     -----
-    **Guarantees.** Those of k-means; no pair is held.
+    **Guarantees.** As for k-means; pairs may be violated.
 
     **Complexity.** O(n d^2) for "rca", O(sweeps pairs d^2) for "itml", and k-means.
 
@@ -606,7 +591,7 @@ class MetricKMeans(_Dense):
 
 
 class _Ended:
-    """How a k-means went."""
+    """Outcome of a k-means run."""
 
     def __init__(self, model: BregmanKMeans) -> None:
         self.objective = model.objective_
@@ -618,7 +603,7 @@ class _Ended:
 def _nearest_metric(
     points: FloatArray, pairs: Constraints, slack: float, sweeps: int, rng: np.random.Generator
 ) -> FloatArray:
-    """Return the metric of ITML, by Bregman projections onto one pair after the other."""
+    """Return the metric of ITML, by cyclic Bregman projections onto single pairs."""
     n, d = points.shape
     metric = np.eye(d)
     if n < 2 or len(pairs) == 0:

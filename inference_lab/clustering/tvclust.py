@@ -1,11 +1,9 @@
-r"""TVClust: a Dirichlet process mixture that hears noisy answers about pairs.
+r"""TVClust: a Dirichlet process mixture with noisy answers about pairs.
 
-Points come from a mixture, ``x_i | z_i = k ~ N(mu_k, Lambda_k^{-1})``, a von Mises-Fisher
-distribution around ``mu_k`` on the sphere, or a multinomial, with stick-breaking weights; an answer
-about a pair says whether the two points share a component, and is right with probability ``p`` if
-they do and ``q`` if they do not, which are learnt, for each source of answers. Fitted by
-variational inference with
-``q(z) = prod_i r_i``, sticks truncated, and all priors conjugate.
+Points come from a mixture, ``x_i | z_i = k ~ N(mu_k, Lambda_k^{-1})``, von Mises-Fisher or
+multinomial, with stick-breaking weights. An answer on whether two points share a component is right
+with probability ``p`` if they do and ``q`` if not, learnt for each source of answers. Fitted by
+variational inference with ``q(z) = prod_i r_i``, truncated sticks, and conjugate priors.
 
 D. Khashabi, J. Liu, J. Wieting, F. Liang, "Clustering with side information: from a probabilistic
 model to a deterministic algorithm", 2015, section 3. D. Blei, M. Jordan, "Variational inference for
@@ -61,10 +59,7 @@ def share_out(
     rows: IntArray,
     shares: FloatArray,
 ) -> None:
-    """Set the shares of each row to the softmax of its logits and its partners', one by one.
-
-    Each update is the maximum of the bound over the shares of that point, all others fixed.
-    """
+    """Set the shares of each row in turn to its softmax, which maximises the bound over them."""
     k = shares.shape[1]
     row = np.empty(k)
     for i in rows:
@@ -83,18 +78,9 @@ def share_out(
 
 
 class Credibility:
-    """How often each source of pairs is right: counts of a Beta distribution, of each source.
+    """Beta posteriors of the share of right answers of each of ``n`` sources of pairs.
 
-    Parameters
-    ----------
-    side : Side
-
-    Attributes
-    ----------
-    must, cannot : int64 arrays
-        Who said each must-link, and each cannot-link.
-    n : int
-        Number of sources.
+    ``must`` and ``cannot`` hold the source of each must-link and each cannot-link.
     """
 
     def __init__(self, side: Side) -> None:
@@ -143,17 +129,17 @@ class SourcedClusterer(PairwiseClusterer):
         ml_source: npt.ArrayLike | None = None,
         cl_source: npt.ArrayLike | None = None,
     ) -> Self:
-        """Cluster the points, and learn how far each source of pairs is to be believed.
+        """Cluster the points, and learn the share of right answers of each source of pairs.
 
         Parameters
         ----------
         X, y, must_link, cannot_link, sample_ids, partial_labels, sample_weight
             See `HMRFKMeans.fit`.
         ml_weight, cl_weight : float or (p,) and (q,) arrays
-            How many equal answers each pair stands for. Finite.
+            Number of equal answers that each pair stands for. Finite.
         ml_source, cl_source : (p,) and (q,) arrays of int, optional
-            Who said each pair, from 0 on; each source has shares of right answers of its own. A
-            pair has one source. By default one said all.
+            Source of each pair, from 0 on; each has its own shares of right answers. By default
+            all pairs have the same one.
 
         Returns
         -------
@@ -198,14 +184,8 @@ class SourcedClusterer(PairwiseClusterer):
 class Gaussians:
     """Normal-Wishart posteriors of all components, given shares (Bishop 2006, eqs. 10.60-10.63).
 
-    The prior has mean 0, ``beta0 = 1``, ``W0 = I`` and ``nu0 = d``.
-
-    Attributes
-    ----------
-    means : (k, d) array
-    beta, nu : (k,) arrays
-    factor : (k, d, d) array
-        Lower Cholesky factors of the inverses of ``W``.
+    The prior has mean 0, ``beta0 = 1``, ``W0 = I`` and ``nu0 = d``; ``factor`` (k, d, d) holds
+    lower Cholesky factors of the inverses of ``W``.
     """
 
     def __init__(self, points: FloatArray, shares: FloatArray) -> None:
@@ -291,49 +271,46 @@ def _log_means(a: npt.ArrayLike, b: npt.ArrayLike) -> tuple[Any, Any]:
 
 
 class TVClust(SourcedClusterer):
-    r"""Dirichlet process mixture with noisy answers about pairs, by variation.
+    r"""Dirichlet process mixture with noisy answers about pairs, by variational inference.
 
     Maximises a lower bound on ``log p(X, answers)`` under
 
     ``v_k ~ Beta(1, alpha)``, ``p(z_i = k) = v_k prod_{h < k} (1 - v_h)``, Normal-Wishart, von
-    Mises-Fisher or multinomial components, and for each pair that was asked about, ``p(must | same)
-    = p``, ``p(cannot | different) = q`` with Beta priors, for each source of pairs.
+    Mises-Fisher or multinomial components, and for each asked pair, ``p(must | same) = p``,
+    ``p(cannot | different) = q`` with Beta priors, for each source of pairs.
 
     Parameters
     ----------
     n_clusters : int
-        Where the sticks are cut: the most components there can be. How many have points is
-        `n_clusters_`.
+        Truncation of the sticks, the largest number of components. The number of components with
+        points is `n_clusters_`.
     data : {"gaussian", "directions", "counts"}
-        Normal components with means and precisions of their own; or von Mises-Fisher ones, for
-        points of which the direction counts, such as texts: each has a mean direction with a
-        uniform prior, all have the concentration that is most likely, and a point of length zero is
-        as likely in each; or multinomial ones, for points that are counts, dense or sparse.
+        Normal components with their own means and precisions; von Mises-Fisher ones for
+        directions, such as of texts, with uniform priors of the means and one concentration, the
+        most likely; or multinomial ones for counts, dense or sparse.
     alpha : float
         Concentration of the process.
     belief : float
-        Of the symmetric Dirichlet prior of the probabilities, for counts.
+        Parameter of the symmetric Dirichlet prior of the probabilities, for counts.
     p_prior, q_prior : (float, float)
         Beta priors of the shares of right answers on pairs of one cluster, and of two. By default
-        answers are taken to be right; the published code takes those on pairs of one cluster to be
-        wrong until overruled, see `release`.
+        they favour right answers; for the published code's see `release`.
     e_step : str or Solver
-        ``"coordinate"`` updates the points one by one, which raises the bound; or any solver that
-        gives marginals: the conditional of the labels is a factor graph.
-    e_step_time_limit : float, optional
-        Seconds an E-step of a solver.
+        ``"coordinate"`` updates the points one by one, which raises the bound; or any solver of
+        marginals, since the conditional of the labels is a factor graph.
     standardise : bool
-        Scale features to mean 0 and variance 1 first; the prior of normal components is for such.
-        Directions and counts stay as they are.
+        Scale features to mean 0 and variance 1, as the prior of normal components expects.
     init : {"k-means", "prior"}
-        Components of the clusters of k-means, the best of five starts, the largest first; or, as in
-        the published code, components with means drawn from their prior and sticks of equal halves.
-        These often lie on one side of the data, and one then takes all points.
+        Components from k-means, the best of five starts, the largest first; or, as in the published
+        code, means drawn from their prior and equal sticks. Such means often lie on one side of
+        the data, and one component then takes all points.
     both_ways : bool
-        Both points of a pair hear its answer; without, as in the published code, only the first.
-    n_init, n_jobs, max_iter, tol, random_state
-        Starts, of which the one of greatest bound is kept; limit on iterations; stop when the bound
-        rises by no more than this share.
+        Both points of a pair use its answer; without, as in the published code, only the first.
+    n_init, tol
+        Starts, of which the one of greatest bound is kept; stop when the bound rises by no more
+        than this share.
+    e_step_time_limit, n_jobs, max_iter, random_state
+        See `HMRFKMeans`.
 
     Attributes
     ----------
@@ -342,23 +319,22 @@ class TVClust(SourcedClusterer):
     weights_ : (k,) array
         Expected mixing weights.
     cluster_centers_ : (k, d) array
-        Means of the components, in the units of the data; of directions, of unit length; for
-        counts, the probabilities.
+        Means of the components, in the units of the data; unit directions, or probabilities.
     concentration_ : float
-        Of directions, for all components.
-    p_, q_ : float, or (sources,) arrays where `fit` was told sources
+        Concentration of directions, the same for all components.
+    p_, q_ : float, or (sources,) arrays if `fit` got sources
         Expected shares of right answers.
     objective_ : float
         Minus the bound.
     n_iter_, history_, converged_, violations_, constraints_
+        See `HMRFKMeans`.
 
     Notes
     -----
     **Guarantees.** With ``e_step="coordinate"`` and ``both_ways=True`` the bound never falls.
 
     **Complexity.** An iteration costs O(n k d^2 + pairs k), for directions and counts O(n k d +
-    pairs k), with the entries that are not 0 in place of ``n d`` where these are sparse. Memory: a
-    few (n, k) arrays.
+    pairs k), or by the non-zero entries of sparse counts. Memory: a few (n, k) arrays.
 
     References
     ----------
@@ -422,8 +398,7 @@ class TVClust(SourcedClusterer):
         """Return the settings of the code published with the paper.
 
         15 components with means drawn from the prior, at most 30 iterations, a tolerance of 5e-5,
-        answers used by one point of each pair, and a prior by which must-links are wrong ten times
-        out of eleven.
+        one point of each pair updated, and a prior by which ten of eleven must-links are wrong.
 
         Parameters
         ----------
@@ -469,10 +444,10 @@ class TVClust(SourcedClusterer):
         self._judge(side.constraints)
 
     def _check_number(self, n_points: int) -> None:
-        """With fewer points than components, some are left without any."""
+        """Accept fewer points than components; some then have none."""
 
     def _centred(self, points: Points, counts: FloatArray) -> Points:
-        """Return the points on the scale that the prior of the components is for."""
+        """Return the points on the scale of the prior of the components."""
         self._shift, self._scale = np.zeros(points.shape[1]), np.ones(points.shape[1])
         if self.standardise and self.data == "gaussian":
             self._shift, self._scale = shift_and_scale(points, counts)
@@ -492,7 +467,7 @@ class TVClust(SourcedClusterer):
         return self.data == "counts"
 
     def transform(self, X: Any) -> FloatArray:
-        """Return minus the expected log-joint of points and components, pairs left aside."""
+        """Return minus the expected log-joint of points and components, without pairs."""
         return super().transform(X)
 
     def _costs(self, points: Points) -> FloatArray:
@@ -507,7 +482,7 @@ def shift_and_scale(points: FloatArray, counts: FloatArray) -> tuple[FloatArray,
 
 
 def _log_weights(log_v: FloatArray, log_rest: FloatArray) -> FloatArray:
-    """Return ``E ln pi``; the last stick takes all that is left."""
+    """Return ``E ln pi``; the last stick takes the rest."""
     before = np.concatenate([[0.0], np.cumsum(log_rest)])
     return np.asarray(before + np.concatenate([log_v, [0.0]]))
 
@@ -555,7 +530,7 @@ class _Fit:
         self.objective = self.history[-1].objective
 
     def _start(self) -> None:
-        """Set shares and posteriors to what the first E-step takes."""
+        """Set shares and posteriors for the first E-step."""
         settings, points = self.settings, self.points
         n, k = points.shape[0], settings.n_clusters
         if settings.init == "prior":
@@ -619,15 +594,12 @@ class _Fit:
         self.q = np.asarray(settings.q_prior) + apart[:, ::-1]
 
     def logits(self, points: FloatArray) -> FloatArray:
-        """Return the expected log-joint of points and components, pairs left aside."""
+        """Return the expected log-joint of points and components, without pairs."""
         weights = _log_weights(*_log_means(self.sticks_a, self.sticks_b))
         return np.asarray(weights + self.components.expected_log_density(points))
 
     def evidence(self) -> tuple[FloatArray, FloatArray]:
-        """Return what sharing a component gains in a must-link, and loses in a cannot-link.
-
-        By source.
-        """
+        """Return each source's gain of a shared must-link and loss of a shared cannot-link."""
         log_p, log_not_p = _log_means(*self.p.T)
         log_q, log_not_q = _log_means(*self.q.T)
         return log_p - log_not_q, log_q - log_not_p

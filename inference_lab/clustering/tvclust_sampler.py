@@ -1,9 +1,8 @@
-r"""TVClust by sampling: partitions from a Dirichlet process mixture that hears noisy answers.
+r"""TVClust by sampling of partitions from a Dirichlet process mixture with noisy answers.
 
-Weights, components and sticks are integrated out: what is sampled is the partition, and the shares
-``p`` and ``q`` of right answers on pairs of one cluster, and of two. Gibbs sweeps move one point at
-a time; moves that split a cluster or merge two of them let the chain leave what single points
-cannot.
+Weights, components and sticks are integrated out; sampled are the partition and the shares ``p``
+and ``q`` of right answers. Gibbs sweeps move single points; split and merge moves let the chain
+leave partitions that single moves cannot.
 
 D. Khashabi, J. Liu, J. Wieting, F. Liang, "Clustering with side information: from a probabilistic
 model to a deterministic algorithm", 2015, section 3. R. Neal, "Markov chain sampling methods for
@@ -51,9 +50,8 @@ _STEP = 0.4
 class Clusters(NamedTuple):
     """Sufficient statistics of clusters in slots; slots without points hold the prior.
 
-    Gaussians have mean 0 and one degree of belief in it, scatter I and d degrees of freedom, as in
-    `TVClust`; counts are multinomial with a symmetric Dirichlet prior; directions have means with a
-    uniform prior and one concentration for all.
+    Gaussians have the prior of `TVClust`, counts a symmetric Dirichlet prior, directions a uniform
+    prior of their means and one concentration.
     """
 
     sizes: IntArray  # (slots,)
@@ -115,16 +113,13 @@ def change(c: Clusters, x: FloatArray, h: int, sign: int) -> None:
 
 @lean_kernel
 def _log_uniform(c: Clusters, length: float) -> float:
-    """Return the log of ``exp(kappa mu' s)`` integrated over mean directions, up to a constant.
-
-    `length` is that of ``s``; see `inference_lab.clustering.directions.log_normaliser`.
-    """
+    """Return the log of the integral of ``exp(kappa mu' s)`` over ``mu``, up to a constant."""
     return log_bessel(0.5 * c.sums.shape[1] - 1.0, c.kappa[0] * length)
 
 
 @lean_kernel
 def log_predictive(c: Clusters, x: FloatArray, h: int) -> float:
-    """Return the log-probability of a point given those of a slot."""
+    """Return the log-probability of a point given the points of a slot."""
     d, n = x.size, c.sizes[h]
     belief = c.belief[0]
     value = 0.0
@@ -196,10 +191,9 @@ def sweep(
     uniform: FloatArray,
     row: FloatArray,
 ) -> int:
-    """Draw the labels of the points one after the other, in place.
+    """Draw the labels of the points in turn, in place.
 
-    Stops at the first point for which no slot is free, and returns its place in `order`; the length
-    of `order` at the end.
+    Stops at the first point without a free slot, and returns its place in `order`, or its length.
     """
     slots = c.sizes.size - _SCRATCH
     for place in range(start, order.size):
@@ -256,7 +250,7 @@ def split_or_merge(
     side: IntArray,
     members: IntArray,
 ) -> int:
-    """Propose to split the cluster of two points, or to merge their two; return whether it was."""
+    """Propose to split the cluster of two points, or to merge theirs; return the acceptance."""
     slots = c.sizes.size - _SCRATCH
     a, b, both = slots, slots + 1, slots + 2
     old_a, old_b = labels[first], labels[second]
@@ -336,7 +330,7 @@ def split_or_merge(
 
 @lean_kernel
 def gather(c: Clusters, points: FloatArray, labels: IntArray) -> None:
-    """Work out the statistics anew, so that rounding does not add up."""
+    """Recompute the statistics, so that rounding does not accumulate."""
     for h in range(c.sizes.size):
         clear(c, h)
     for i in range(labels.size):
@@ -352,7 +346,7 @@ def log_densities(c: Clusters, points: FloatArray, out: FloatArray) -> None:
 
 
 def clusters(points: FloatArray, slots: int, belief: float, kappa: float = -1.0) -> Clusters:
-    """Return so many slots without points, and those for proposals besides."""
+    """Return empty clusters in `slots` slots, and the extra slots of proposals."""
     from scipy.special import multigammaln
 
     n, d = points.shape
@@ -375,7 +369,7 @@ def clusters(points: FloatArray, slots: int, belief: float, kappa: float = -1.0)
 
 
 def least_variation(samples: IntArray) -> tuple[int, float]:
-    """Return which partition has the least mean variation of information to all, and that mean."""
+    """Return the partition of least mean variation of information to all, and that mean."""
     s, n = samples.shape
 
     def entropy(labels: IntArray) -> float:
@@ -397,69 +391,56 @@ def least_variation(samples: IntArray) -> tuple[int, float]:
 class TVClustSampler(SourcedClusterer):
     r"""Dirichlet process mixture with noisy answers about pairs, by sampling.
 
-    The model of `TVClust` without truncation: partitions have the probabilities of a Chinese
-    restaurant, points those of the components with all parameters integrated out, and answers
-    ``p(must | same) = p``, ``p(cannot | different) = q``.
+    The model of `TVClust` without truncation: a Chinese restaurant process, with all parameters of
+    the components integrated out.
 
     Parameters
     ----------
-    data : {"gaussian", "directions", "counts"}
-        Normal components with a Normal-inverse-Wishart prior; or von Mises-Fisher ones, for points
-        of which the direction counts, with mean directions of uniform prior and one concentration;
-        or multinomial ones with a Dirichlet prior, for points that are counts.
-    alpha : float
-        Concentration of the process.
-    belief : float
-        Of the symmetric Dirichlet prior, for counts.
+    data, alpha, belief, p_prior, q_prior, standardise
+        See `TVClust`.
     concentration : float, optional
-        Of directions; by default it is drawn, too, with a log-normal prior around the number of
-        features, one in the logarithm wide.
-    p_prior, q_prior : (float, float)
-        Beta priors of the shares of right answers.
-    standardise : bool
-        Scale features to mean 0 and variance 1 first, for Gaussians.
+        Of directions; by default it is drawn, with a log-normal prior around the number of
+        features, with a standard deviation of one.
     n_samples : int
-        Partitions that are kept.
+        Number of kept partitions.
     thinning : int
         Sweeps for each.
     burn_in : int
         Sweeps before the first.
     split_merge : int
-        Moves that split or merge clusters, after each sweep.
-    random_state : int, RandomState, Generator or None
+        Proposals to split or merge clusters after each sweep.
 
     Attributes
     ----------
     labels_ : (n,) int array
-        Of the partitions kept, the one of least mean variation of information to all.
+        The sample of least mean variation of information to all samples.
     objective_ : float
         That mean.
     samples_ : (n_samples, n) int array
-        The partitions, of the points whose weight is not zero.
-    p_samples_, q_samples_ : (n_samples,) arrays, (n_samples, sources) where `fit` was told sources
+        The partitions of the points of positive weight.
+    p_samples_, q_samples_ : (n_samples,) arrays, (n_samples, sources) if `fit` got sources
     p_, q_ : float, or (sources,) arrays
         Their means.
     n_clusters_ : int
-        Clusters that ``partial_labels`` names come first, in the order of their numbers.
+        Clusters named in ``partial_labels`` come first, in the order of their numbers.
     cluster_centers_ : (k, d) array
-        Posterior means of the clusters, in the units of the data; of directions, of unit length;
-        for counts, the probabilities.
+        Posterior means of the clusters, in the form of `TVClust`.
     concentration_ : float
-        Of directions, the mean of those drawn with the samples.
+        Mean of the sampled concentrations of directions.
     accepted_ : float
-        Share of the moves that split or merged.
+        Share of accepted proposals to split or merge.
     history_ : list of HalfStep
-        Minus the log-probability of points and partition after each sweep, answers left aside.
+        Minus the log-probability of points and partition after each sweep, without answers.
     n_iter_, converged_, violations_, constraints_
-        Sweeps; always true; as in `HMRFKMeans`.
+        Sweeps; always true; see `HMRFKMeans`.
 
     Notes
     -----
     **Guarantees.** The chain leaves the posterior invariant.
 
     **Complexity.** A sweep costs O(n k d^2 + pairs), for directions and counts O(n k d + pairs); a
-    move that splits or merges, O(n d^2 + pairs). Memory: the samples, and O(k d^2). The point
-    estimate compares all samples: O(n_samples^2 n).
+    proposal O(n d^2 + pairs). Memory: the samples, and O(k d^2). The point estimate takes
+    O(n_samples^2 n).
 
     References
     ----------
@@ -567,12 +548,12 @@ class TVClustSampler(SourcedClusterer):
         self._judge(side.constraints)
 
     def co_clustering(self, rows: npt.ArrayLike | None = None) -> FloatArray:
-        """Return how often points share a cluster in the samples.
+        """Return the share of the samples in which points share a cluster.
 
         Parameters
         ----------
         rows : (m,) array of int, optional
-            Of these points; by default of all, of which the answer has the square.
+            By default all points; the result is quadratic in their number.
 
         Returns
         -------
@@ -599,10 +580,10 @@ class TVClustSampler(SourcedClusterer):
         return float(self.belief) if self.data == "counts" else 0.0
 
     def _check_number(self, n_points: int) -> None:
-        """There are never more clusters than points."""
+        """Accept any number of points, since clusters never outnumber them."""
 
     def _centred(self, points: Points, counts: FloatArray) -> Points:
-        """Return the points on the scale that the prior of the components is for."""
+        """Return the points on the scale of the prior of the components."""
         self._shift, self._scale = np.zeros(points.shape[1]), np.ones(points.shape[1])
         if self.data == "counts":
             return np.ascontiguousarray(checked_counts(points))
@@ -624,8 +605,7 @@ class TVClustSampler(SourcedClusterer):
     def transform(self, X: Any) -> FloatArray:
         """Return minus the log-probability that a point joins each cluster of ``labels_``.
 
-        Answers are left aside, as is the part of the Chinese restaurant that is the same for all
-        clusters.
+        Without answers, and up to a constant that is the same for all clusters.
         """
         return super().transform(X)
 
@@ -640,7 +620,7 @@ class TVClustSampler(SourcedClusterer):
 
 
 def _times(side: Side) -> IntArray:
-    """Return how many points each stands for: partitions are of whole ones."""
+    """Return the whole number of points that each point stands for."""
     counts = side.counts
     broken = np.flatnonzero(counts != np.round(counts))
     if broken.size:
@@ -703,7 +683,7 @@ class _Chain:
                 self.kappas[kept - 1] = self.kappa
 
     def _answer(self) -> None:
-        """Draw the shares of right answers, and work out what sharing a cluster is worth."""
+        """Draw the shares of right answers, and compute the gain of sharing a cluster."""
         c, settings = self.pairs.constraints, self.settings
         must, cannot = (
             (self.labels[ends[:, 0]] == self.labels[ends[:, 1]]).astype(np.float64)
@@ -721,7 +701,7 @@ class _Chain:
         self.effect: FloatArray = self.told.effect(self.pairs, gain, loss)
 
     def _concentrate(self) -> None:
-        """Draw the concentration of directions by some Metropolis steps, in the logarithm."""
+        """Draw the concentration of directions by Metropolis steps in the logarithm."""
         d = self.points.shape[1]
         held = np.flatnonzero(self.state.sizes[:-_SCRATCH])
         lengths = np.linalg.norm(self.state.sums[held], axis=1)

@@ -1,8 +1,7 @@
 r"""CVQE and LCVQE: k-means in which a violated pair costs distances between points and centroids.
 
-Both assign the points to their nearest centroids first, and then go through the pairs in the order
-given, must-links before cannot-links, deciding for each pair what is cheapest for it; a later pair
-may change what an earlier one decided. Then the centroids follow.
+Both assign the points to their nearest centroids, then decide the pairs one by one as is cheapest,
+must-links first; a later pair may change an earlier decision. Then the centroids move.
 
 I. Davidson, S. Ravi, "Clustering with constraints: feasibility issues and the k-means algorithm",
 SDM 2005. D. Pelleg, D. Baras, "K-means with large and noisy constraint sets", ECML 2007.
@@ -85,7 +84,7 @@ def settle_jointly(
     cl_weight: FloatArray,
     labels: IntArray,
 ) -> None:
-    """Give each pair the two clusters that are cheapest for it, as CVQE does, in place."""
+    """Give each pair its two cheapest clusters by CVQE, in place."""
     k = own.shape[1]
     for at in range(ml.shape[0] + cl.shape[0]):
         must = at < ml.shape[0]
@@ -105,10 +104,7 @@ def settle_jointly(
 
 
 class _Pairs:
-    """Pairs as the kernels take them, once, or twice as the evaluation by Khashabi et al. did.
-
-    With what is known of the points besides.
-    """
+    """Pairs and supervision as the kernels take them, each pair once or, as an option, twice."""
 
     def __init__(self, side: Side, *, twice: bool) -> None:
         constraints = side.constraints
@@ -123,7 +119,7 @@ class _Pairs:
                 raise ValueError(f"{name} must be finite here; a hard pair cannot be had")
 
     def own(self, cost: FloatArray) -> FloatArray:
-        """Return what points cost in the clusters, given their squared distances."""
+        """Return half the squared distances, infinite where labels exclude a cluster."""
         return clamped(cost * self.counts[:, np.newaxis], self.known)
 
     @staticmethod
@@ -136,7 +132,7 @@ class _Pairs:
 
 
 class _Linear:
-    """Labels, and which points pull other centroids than their own."""
+    """Labels, and the points that pull other centroids than their own."""
 
     def __init__(self, cost: FloatArray, centroids: FloatArray, pairs: _Pairs) -> None:
         own = pairs.own(cost)
@@ -186,7 +182,7 @@ class _Joint:
         self.other = nearest
 
     def objective(self, cost: FloatArray, centroids: FloatArray) -> float:
-        """Return the objective, with the nearest other centroids as the pairs found them."""
+        """Return the objective, with the nearest other centroids as used for the pairs."""
         between, _ = _between(centroids)
         value = self.counts @ cost[np.arange(len(cost)), self.labels]
         value += self.apart_weight @ between[self.apart[:, 0], self.apart[:, 1]]
@@ -220,40 +216,34 @@ def _between(centroids: FloatArray) -> tuple[FloatArray, IntArray]:
 
 
 class LCVQE(PairwiseClusterer):
-    r"""K-means in which points of violated pairs pull the centroids that they should belong to.
+    r"""K-means in which points of violated pairs pull other centroids than their own.
 
-    Points are first given to their nearest centroids. A must-link whose points are in clusters j
-    and n is then either left violated, for a quarter of the squared distances of either point to
-    the other's centroid, or both points go to j, or both to n. A cannot-link in one cluster is left
-    violated, for half the squared distance of the farther point to its nearest other centroid, or
-    that point goes there. The objective is half the summed squared distances, and these prices.
+    Points first go to their nearest centroids. A must-link between clusters j and n is then left
+    violated, for a quarter of the squared distances of either point to the other's centroid, or
+    both points go to j, or to n. A cannot-link in one cluster is left violated, for half the
+    squared distance of the farther point to its nearest other centroid, or that point goes there.
+    The objective is half the summed squared distances, and these prices.
 
     Parameters
     ----------
-    n_clusters : int
     paired_twice : bool
-        Go through each pair twice, the second time with its points exchanged, as the evaluation by
-        Khashabi et al. did; violated pairs then pull twice.
-    init : str or (k, d) array
-        As in `HMRFKMeans`.
-    n_init, max_iter : int
-        Starts, of which the one of least objective is kept; limit on iterations.
-    n_jobs : int or None
-        Processes that share the starts; None is 1, -1 as many as there are processors.
-    random_state : int, RandomState, Generator or None
+        Decide each pair twice, the second time with its points exchanged, as in the evaluation by
+        Khashabi et al.; violated pairs then pull twice.
+    n_clusters, init, n_init, n_jobs, max_iter, random_state
+        See `HMRFKMeans`.
 
     Attributes
     ----------
     labels_, cluster_centers_, inertia_, objective_, n_iter_, converged_, history_, violations_
-        As in `HMRFKMeans`.
+        See `HMRFKMeans`.
     metrics_, constraints_
-        As in `HMRFKMeans`.
+        See `HMRFKMeans`.
 
     Notes
     -----
-    Weights multiply the price of a violated pair, and how much it pulls; those of the paper are 1.
+    Weights multiply the price and the pull of a violated pair; in the paper they are 1.
 
-    **Guarantees.** Centroids minimise the objective, so that they never raise it. Labels may, since
+    **Guarantees.** Centroids minimise the objective, so they never raise it. Labels may, since
     pairs are decided one by one; an iteration that repeats the last one ends the fit.
 
     **Complexity.** An iteration costs O(n d k + p k) for p pairs. Memory: two (n, k) arrays.
@@ -309,9 +299,8 @@ class CVQE(LCVQE):
     ``J = 1/2 sum_i ||x_i - mu_{l_i}||^2 + 1/2 sum_ML w [l_i != l_j] ||mu_{l_i} - mu_{l_j}||^2
     + 1/2 sum_CL w [l_i = l_j = h] ||mu_h - mu_{n(h)}||^2``
 
-    with ``n(h)`` the centroid nearest to that of h. Each pair in turn gets the two of all clusters
-    that are cheapest for it, and centroids are means of their points and of the centroids that
-    their violated pairs pull towards.
+    with ``n(h)`` the nearest other centroid of h. Each pair in turn gets its two cheapest clusters,
+    and centroids are means of their points and of the centroids that violated pairs pull towards.
 
     Parameters
     ----------
@@ -327,7 +316,7 @@ class CVQE(LCVQE):
 
     Notes
     -----
-    **Guarantees.** None: pairs are decided one by one, and centroids follow those of the last
+    **Guarantees.** None: pairs are decided one by one, and centroids use those of the last
     iteration.
 
     **Complexity.** An iteration costs O(n d k + p k^2) for p pairs.

@@ -1,7 +1,6 @@
-"""Components of counts: Dirichlet posteriors of the probabilities of multinomials.
+"""Multinomial components: Dirichlet posteriors of the probabilities.
 
-What is modelled is the sequence of words, of which the counts tell all but the order: densities are
-without the multinomial coefficient, which is the same in every component.
+Densities lack the multinomial coefficient, which is the same in every component.
 """
 
 from __future__ import annotations
@@ -15,28 +14,14 @@ __all__ = ["Multinomials", "checked_counts"]
 
 
 def checked_counts(points: Points) -> Points:
-    """Return points that can be counts, whole or not."""
+    """Return points if they are valid counts, whole or not."""
     if points.shape[0] and points.min() < 0.0:
         raise ValueError("X has negative values; data='counts' needs counts")
     return points
 
 
 class Multinomials:
-    """Dirichlet posteriors of all components, given shares.
-
-    Parameters
-    ----------
-    points : (n, d) matrix, dense or CSR
-        Not negative.
-    shares : (n, k) array
-    belief : float
-        Of the symmetric Dirichlet prior.
-
-    Attributes
-    ----------
-    posterior : (k, d) array
-        Parameters of the Dirichlet distributions.
-    """
+    """Dirichlet posteriors (k, d) of all components, given shares and the prior's `belief`."""
 
     def __init__(self, points: Points, shares: FloatArray, belief: float) -> None:
         self.belief = belief
@@ -49,7 +34,7 @@ class Multinomials:
         return np.asarray(self.posterior / self.posterior.sum(axis=1, keepdims=True))
 
     def draw(self, rng: np.random.Generator) -> None:
-        """Draw the probabilities from their prior, and be as sure of each as of a point."""
+        """Draw the probabilities from their prior, each as concentrated as a point."""
         k, d = self.posterior.shape
         drawn = rng.dirichlet(np.full(d, self.belief), size=k)
         self.posterior = self.belief + self._length * drawn

@@ -10,15 +10,10 @@ The same checks serve the command line (``inference-lab check FILE``) and pytest
     def test_conformance(check):
         check()
 
-A failed check raises `ConformanceFailure`, an `AssertionError`, with the family and the seed of the
-smallest of the graphs that show it, so that ``random_graph(family, seed)`` brings the case back. A
-check that says nothing about a solver, say the one for marginals where a solver finds labellings
-only, raises `NotApplicable`, which pytest shows as skipped.
-
-From a solver to verdicts, the modules are `graphs` (what is drawn, and the referee `exhaustive`
-that knows all energies), `runs`, `checks`, `verdicts`, `separate` (processes of their own) and
-`suite`. In pytest the checks run in its process, where a solver that never returns is only stopped
-if it offers labellings or bounds on the way; `run_checks` and the command line isolate them.
+A failed check raises `ConformanceFailure`, an `AssertionError`, with the family and seed of its
+smallest graph, for ``random_graph(family, seed)``. A check that does not apply raises
+`NotApplicable`, which pytest shows as skipped. In pytest, a solver that never returns is stopped
+only when it offers something; `run_checks` and the command line use processes.
 """
 
 from inference_lab.conformance.graphs import TOLERANCE, Exhaustive, exhaustive

@@ -31,10 +31,7 @@ _OF_THE_GRAPH = ("inference_lab.solving", "inference_lab.algorithms.elimination.
 
 @contextmanager
 def generators_made() -> Iterator[set[str]]:
-    """Collect the calls that make generators, as text, and `GLOBAL` if global ones are used.
-
-    Those of `_OF_THE_GRAPH` do not count. Nor do unseeded ones, as they make runs of a seed differ.
-    """
+    """Collect seeded calls that make generators, as text, and `GLOBAL` if global ones are used."""
     made: set[str] = set()
 
     def note(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:

@@ -1,8 +1,6 @@
-"""The graphs that solvers are examined on, and the referee that knows all their energies.
+"""Random graphs for the checks, and the referee `exhaustive` that knows all their energies.
 
-The referee is `exhaustive`, which enumerates the labellings of a graph in plain numpy from the
-dense tables of its terms; it shares no code with the solvers or with `FactorGraph.energy`. It
-judges a copy of the graph that the solver never sees.
+The referee shares no code with the solvers or with `FactorGraph.energy`.
 """
 
 from __future__ import annotations
@@ -136,8 +134,6 @@ def tolerance_of(graph: FactorGraph, energy: float) -> float:
 def exhaustive(graph: FactorGraph) -> Exhaustive:
     """Enumerate all labellings of a small graph, independently of the evaluator and the solvers.
 
-    The dense table of every term is broadcast into one array of energies.
-
     Parameters
     ----------
     graph : FactorGraph
@@ -181,10 +177,7 @@ def pristine(family: str, seed: int) -> FactorGraph:
 
 
 def fresh(family: str, seed: int) -> FactorGraph:
-    """Return a new copy of the graph that `pristine` draws: nothing is known of it but its costs.
-
-    A run may spoil what it is handed, so each has its own; drawing takes several times as long.
-    """
+    """Return a new copy of the graph that `pristine` draws, since a run may spoil its graph."""
     return copy.deepcopy(pristine(family, seed))
 
 
@@ -195,7 +188,7 @@ def reference(family: str, seed: int) -> Exhaustive:
 
 
 def size_of(family: str, seed: int) -> tuple[float, int]:
-    """Return what graphs are ordered by, so that of those that show a failure the least is told."""
+    """Return the sort key of graphs, so that the smallest failing one is reported."""
     graph = pristine(family, seed)
     return graph.log2_states, graph.n_edges + graph.n_factors
 

@@ -100,17 +100,7 @@ GROUPS = ("map_cases", "soft_cases", "limited_cases", "hurried_cases", "scaled_c
 class Runs:
     """Runs of one solver over the random graphs, made once and shared by its checks.
 
-    Parameters
-    ----------
-    solver : Solver
-    graphs_per_family : int
-
-    Attributes
-    ----------
-    watch : callable
-        Takes the call that is about to be made, and returns the context that it is made in.
-    endless : str
-        What is said of the first run that had to be stopped, so that none is waited for again.
+    ``watch`` returns a context for each call; ``endless`` describes the first run that was stopped.
     """
 
     def __init__(self, solver: Solver, graphs_per_family: int) -> None:
@@ -203,10 +193,7 @@ class Runs:
         return listed
 
     def _planned_scaled(self, family: str) -> Iterator[Planned]:
-        """List a run at ``T = 0``, one where all labels count, and a cold one, on supported graphs.
-
-        Seeds go on until there is a graph that the solver covers, within reason.
-        """
+        """List a run at ``T = 0``, a hot and a cold one, on the first supported graphs."""
         for k, share in enumerate((0.0, 1.0, 2.0**-30)):
             for seed in range(k * len(self.seeds), (k + 1) * len(self.seeds)):
                 graph = fresh(family, seed)

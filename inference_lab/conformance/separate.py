@@ -30,15 +30,7 @@ _NOTE = 4096
 
 
 class Separate:
-    """The checks of an examination, each in a forked process.
-
-    The runs that checks share are made beforehand, in processes too, and come back from there as
-    far as they can be pickled; those that cannot are made anew in the process of every check.
-
-    Parameters
-    ----------
-    examination : Examination
-    """
+    """The checks of an examination, each in a forked process, with shared runs made beforehand."""
 
     def __init__(self, examination: Examination) -> None:
         self.examination = examination
@@ -172,7 +164,7 @@ def _read(stream: IO[bytes]) -> list[Any] | None:
 
 
 def _physical_memory() -> int:
-    """Return the bytes of memory that the machine has, 0 where nobody tells."""
+    """Return the bytes of memory of the machine, 0 if unknown."""
     try:
         return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     except (AttributeError, ValueError, OSError):

@@ -1,4 +1,4 @@
-"""The suite as it is called: a list of checks for pytest, or all of them run and reported."""
+"""The suite: a list of checks for pytest, or all of them run and reported."""
 
 from __future__ import annotations
 
@@ -73,13 +73,12 @@ def run_checks(
     solver : Solver, class or str
         As in `solver_checks`.
     report : callable, optional
-        Called with each result as soon as it is there.
+        Called with each result at once.
     graphs_per_family : int
         As in `solver_checks`.
     isolate : bool
-        Give each check a process of its own, where the system can fork: a solver that crashes,
-        hangs or takes all memory fails the check, and nothing else happens. Without it, all runs
-        are made in this process, which a debugger can follow.
+        Run each check in its own process, where the system can fork, so that crashes, hangs and
+        lack of memory only fail the check. Otherwise a debugger can follow.
 
     Returns
     -------
@@ -118,7 +117,7 @@ def run_checks(
 
 
 def _isolated(examination: Examination) -> Callable[[Check], tuple[Verdict, str]]:
-    """Return what judges a check in a process of its own, or here where that cannot be."""
+    """Return a judge of checks in processes of their own, or here where that is impossible."""
     from inference_lab.processes.isolation import can_isolate
 
     if not can_isolate():

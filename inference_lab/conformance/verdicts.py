@@ -89,7 +89,7 @@ class Check:
 
 @dataclass(frozen=True)
 class CheckResult:
-    """What came of one check.
+    """Result of one check.
 
     Attributes
     ----------
@@ -114,7 +114,7 @@ class CheckResult:
 
 
 def judge(check: Check) -> tuple[Verdict, str]:
-    """Call a check; return the verdict and what is said about it."""
+    """Call a check; return the verdict and its message."""
     try:
         check()
     except ConformanceFailure as failure:
@@ -125,7 +125,7 @@ def judge(check: Check) -> tuple[Verdict, str]:
 
 
 def with_graph(message: str) -> str:
-    """Add to the message of a failure what its graph is like, and where what makes it is from."""
+    """Add the graph's description and origin to the message of a failure."""
     match = re.search(r"random_graph\('([\w-]+)', (\d+)\)", message)
     if match is None:
         return message

@@ -1,4 +1,4 @@
-"""What `Constraints` is made of: arrays of pairs and weights, checked and in canonical form."""
+"""Arrays of pairs and weights of `Constraints`, checked and in canonical form."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Weight: TypeAlias = "float | FloatArray"
 
 
 class Parts(NamedTuple):
-    """What a `Constraints` is made of, as its constructor takes it."""
+    """Arguments of the constructor of `Constraints`."""
 
     must_link: npt.NDArray[Any]
     cannot_link: npt.NDArray[Any]

@@ -1,4 +1,4 @@
-"""What a constraint is worth to squared distances, where it is known how many are wrong."""
+"""Calibrated weight of a constraint on squared distances, given the share of wrong ones."""
 
 from __future__ import annotations
 
@@ -13,17 +13,16 @@ __all__ = ["log_odds_of", "worth"]
 
 
 def log_odds_of(noise: float, count: int) -> float:
-    """Return by how much likelier a constraint is right than wrong, as a logarithm."""
+    """Return the log-odds that a constraint is right."""
     wrong = (noise * count + 0.5) / (count + 1)
     return max(0.0, math.log((1.0 - wrong) / wrong)) if wrong < 1.0 else 0.0
 
 
 def worth(features: npt.ArrayLike, n_clusters: int, odds: float) -> float:
-    """Return what log-odds are worth on the scale of squared distances, ``2 v odds``.
+    """Return the weight ``2 v odds`` of log-odds on the scale of squared distances.
 
-    Gaussians of equal variance ``v`` make the energy of distances their log-probability, times
-    ``2 v``. It is the variance of a feature within the clusters of k-means, always the same for
-    the same points.
+    Gaussians of equal variance ``v`` make distances log-probabilities times ``2 v``. Here ``v`` is
+    the variance of a feature within the clusters of k-means with a fixed seed.
     """
     points = np.asarray(features, dtype=np.float64)
     centroids = kmeans_centroids(points, n_clusters, np.random.default_rng(0))

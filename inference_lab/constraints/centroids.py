@@ -1,8 +1,4 @@
-"""Initial centroids for K-means-like algorithms, from constraints, from K-means or from labels.
-
-Those that choose centroids return a new float64 array of shape (k, d) and take their randomness
-from the generator they are given.
-"""
+"""Initial centroids from constraints, from K-means or from labels: new (k, d) float64 arrays."""
 
 from __future__ import annotations
 
@@ -44,21 +40,14 @@ def constraint_centroids(
     weighting: Weighting = "product",
     perturbation: Perturbation = "multiplicative",
 ) -> npt.NDArray[np.float64]:
-    r"""Centroids from the must-link neighbourhoods.
+    r"""Centroids from must-link neighbourhoods, the components of two or more points.
 
-    With :math:`\lambda` neighbourhoods (components of two or more points) of sizes :math:`s_p` and
-    centroids :math:`c_p`, and K clusters:
-
-    - :math:`\lambda = K`: the neighbourhood centroids;
-    - :math:`\lambda < K`: these, and :math:`K - \lambda` random perturbations of the global
-      centroid :math:`g`, either :math:`\mu_m = g_m (1 + 0.7 (U_m - 1/2))` ("multiplicative") or
-      :math:`\mu_m = g_m + 0.7 (U_m - 1/2) \sigma_m` ("additive"), with :math:`U_m` uniform on
-      [0, 1) and :math:`\sigma_m` the standard deviation of attribute m;
-    - :math:`\lambda > K`: weighted farthest-first traversal, which starts at the largest
-      neighbourhood and repeatedly adds
-      :math:`\arg\max_p \min_q w_{pq} \lVert c_p - c_q \rVert^2` over unvisited p and visited q,
-      :math:`w_{pq} = s_p s_q` ("product") or :math:`\sqrt{s_p s_q}` ("sqrt").  Ties, in both
-      steps, go to the centroid farthest from g, then to the neighbourhood listed first.
+    With fewer neighbourhoods than clusters, random perturbations of the global centroid :math:`g`
+    are added: :math:`g_m (1 + 0.7 (U_m - 1/2))` ("multiplicative") or :math:`g_m + 0.7 (U_m - 1/2)
+    \sigma_m` ("additive"), :math:`U_m` uniform on [0, 1). With more, a weighted farthest-first
+    traversal from the largest one adds :math:`\arg\max_p \min_q w_{pq} \lVert c_p - c_q \rVert^2`
+    with weights :math:`s_p s_q` of sizes ("product") or their root ("sqrt"). Ties go to the
+    centroid farthest from g, then to the first.
 
     References
     ----------
@@ -98,16 +87,7 @@ def kmeans_centroids(
     *,
     n_init: int = 10,
 ) -> npt.NDArray[np.float64]:
-    r"""Centroids of the best of several K-means runs, which ignore all constraints.
-
-    Minimises :math:`\sum_i \min_h \lVert x_i - \mu_h \rVert^2` locally with Lloyd's algorithm from
-    k-means++ starts, by scikit-learn's ``KMeans``.
-
-    References
-    ----------
-    Lloyd, "Least squares quantization in PCM", IEEE Trans. Information Theory 28, 1982.
-    Arthur and Vassilvitskii, "k-means++: the advantages of careful seeding", SODA 2007.
-    """
+    r"""Centroids of the best of several runs of scikit-learn's K-means, without constraints."""
     from sklearn.cluster import KMeans
 
     points = _check_features(features)
@@ -119,11 +99,7 @@ def kmeans_centroids(
 
 
 def class_centroids(features: npt.ArrayLike, labels: npt.ArrayLike) -> npt.NDArray[np.float64]:
-    r"""Mean of each class: :math:`\mu_h = |X_h|^{-1} \sum_{i : l_i = h} x_i`.
-
-    The M-step of K-means, and, with true labels, the centroids that an E-step benchmark holds
-    fixed.
-    """
+    r"""Mean of each class: :math:`\mu_h = |X_h|^{-1} \sum_{i : l_i = h} x_i`."""
     points = _check_features(features)
     classes = np.asarray(labels)
     if classes.shape != (len(points),):
@@ -155,11 +131,7 @@ def class_centroids(features: npt.ArrayLike, labels: npt.ArrayLike) -> npt.NDArr
 def squared_distances(features: npt.ArrayLike, centroids: npt.ArrayLike) -> npt.NDArray[np.float64]:
     r"""Squared Euclidean distances :math:`D_{ih} = \sum_m (x_{im} - \mu_{hm})^2`.
 
-    Notes
-    -----
-    :math:`O(n k d)`, with half a megabyte beyond the result.  The differences are formed
-    explicitly: the expansion :math:`|x|^2 - 2 x'\mu + |\mu|^2` is faster for large d, but cancels
-    when the data lie far from the origin and can then even be negative.
+    From differences, because the expansion :math:`|x|^2 - 2 x'\mu + |\mu|^2` cancels far from 0.
     """
     points = _check_features(features)
     centres = _check_features(centroids, name="centroids")
@@ -187,7 +159,7 @@ def farthest_first(
     k: int,
     weighting: Weighting = "product",
 ) -> list[int]:
-    """Choose k of several groups, in the order of the weighted farthest-first traversal."""
+    """Choose k groups, in the order of the weighted farthest-first traversal."""
     weights = sizes if weighting == "product" else np.sqrt(sizes)
     visited = [_best(sizes, from_centre)]
     nearest = np.full(len(sizes), np.inf)  # min over visited q of w_pq D(c_p, c_q)

@@ -1,4 +1,4 @@
-"""What constraints imply, and which of them to believe: the work behind `Constraints.close`."""
+"""Implied constraints and the choice among contradictory ones, for `Constraints.close`."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def contradicting(given: Parts, component: IntArray) -> npt.NDArray[np.bool_]:
 def closed(
     given: Parts, component: IntArray, limit: int
 ) -> tuple[IntArray, IntArray, Weight, Weight]:
-    """Return all pairs that constraints without contradictions imply, and their weights."""
+    """Return all pairs implied by constraints without contradictions, and their weights."""
     size = np.bincount(component, minlength=1)
     blocks = sorted_distinct(
         codes_of(np.sort(component[given.cannot_link], axis=1), given.n_points)
@@ -71,7 +71,7 @@ def closed(
 
 
 def merged(given: Parts, component: IntArray) -> tuple[IntArray, FloatArray]:
-    """Return one cannot-link for each two components that any joins, with the weight of all."""
+    """Return one cannot-link for each joined pair of components, with their summed weight."""
     size = np.bincount(component, minlength=1)
     first = np.unique(component, return_index=True)[1]
     weights = given.cl_weights
@@ -87,7 +87,7 @@ def merged(given: Parts, component: IntArray) -> tuple[IntArray, FloatArray]:
 def surviving(
     given: Parts, component: IntArray, disputed: npt.NDArray[np.bool_]
 ) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_]]:
-    """Return which must-links and cannot-links are left when contradictory ones vote."""
+    """Return the must-links and cannot-links left after a vote of contradictory ones."""
     from inference_lab.constraints.vote import connected, vote
 
     ml_weights, cl_weights = given.ml_weights, given.cl_weights

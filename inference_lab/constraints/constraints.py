@@ -1,14 +1,7 @@
 """Pairwise constraints: must-link and cannot-link pairs over ``n_points`` points.
 
-The convention throughout: pairs are unordered, each pair counts once, and weights are
-non-negative in the units of the distortion.  Everything here is vectorised over the pairs; no
-routine allocates anything of size ``n_points ** 2``, but those that are asked for that many pairs.
-
-The arrays are checked in `inference_lab.constraints.arrays`; drawing is in
-`inference_lab.constraints.sampling`, drawing and listing of plain pairs in
-`inference_lab.constraints.pairs`; the closure is in `inference_lab.constraints.closure`, the vote
-on noisy pairs in `inference_lab.constraints.vote`; files and matrices are in
-`inference_lab.constraints.files`.
+Pairs are unordered and count once; weights are non-negative, in the units of the distortion.
+Everything is vectorised over the pairs, and memory is linear in their number.
 """
 
 from __future__ import annotations
@@ -79,19 +72,17 @@ class Constraints:
         \sum_{(i,j) \in M} w_{ij} \varphi_{ij} [l_i \ne l_j]
         + \sum_{(i,j) \in C} \bar w_{ij} \bar\varphi_{ij} [l_i = l_j],
 
-    every unordered pair counted once (Basu, Bilenko and Mooney, KDD 2004, eq. 9; their eqs. 3 and 5
-    count it twice).
+    every unordered pair counted once (Basu, Bilenko and Mooney, KDD 2004, eq. 9; eqs. 3 and 5 count
+    it twice).
 
     Parameters
     ----------
     must_link, cannot_link : array-like of int, shape (p, 2) and (q, 2), or None
-        Pairs of distinct points in any order; ``None`` or an empty list means no pairs.  A pair
-        that is listed several times, in either order, is one pair.  The same pair may be in both
-        lists (noisy answers do that); `contradictions` reports it.
+        Pairs of distinct points in any order; ``None`` or an empty list for no pairs. Repeated
+        pairs count once. A pair may be in both lists (noisy answers); see `contradictions`.
     ml_weight, cl_weight : float or array-like of float, shape (p,) and (q,), default 1.0
         One weight for all pairs of a kind, or one per listed pair; ``>= 0``, ``+inf`` makes a
-        pair hard.  Repeated listings of a pair must agree on its weight: neither the sum nor the
-        last one is more plausible than the other, so the object refuses to choose.
+        pair hard. Repeated pairs must have equal weights.
     n_points : int, keyword-only
         Number of points that the indices refer to.
 
@@ -102,7 +93,6 @@ class Constraints:
     ml_weight, cl_weight : float or ndarray of float64, shape (p,) and (q,)
         Read-only and aligned with the stored rows; a scalar stays a scalar.
     n_points : int
-        Number of points.
 
     Raises
     ------
@@ -160,9 +150,8 @@ class Constraints:
     ) -> Constraints:
         r"""Draw `n` distinct unordered pairs of points and type them by their labels.
 
-        Every set of `n` pairs out of the :math:`m(m-1)/2` pairs among `m` points is equally likely;
-        a pair becomes must-link iff its two labels are equal (the random queries of the papers'
-        learning curves; Basu, Bilenko and Mooney, KDD 2004, section 4).
+        Every set of `n` pairs is equally likely; pairs of equal labels become must-links (Basu,
+        Bilenko and Mooney, KDD 2004, section 4).
 
         Parameters
         ----------
@@ -171,9 +160,8 @@ class Constraints:
         n : int
             Number of pairs, at most the number available.
         rng : numpy.random.Generator
-            Source of all randomness.
         among : array-like of int, shape (m,), or of bool, shape (n_points,), optional
-            The points that pairs may touch (the training points, say); default: all.
+            The points that pairs may touch, such as training points; default: all.
         ml_weight, cl_weight : float, default 1.0
             Weights of the result.
 
@@ -186,10 +174,6 @@ class Constraints:
         ------
         ValueError
             If `n` is negative or exceeds the number of available pairs.
-
-        Notes
-        -----
-        Memory is :math:`O(n + m)`; two million pairs among a million points take about a second.
 
         Examples
         --------
@@ -224,20 +208,15 @@ class Constraints:
             Not negative. With `m` points and :math:`r` the share, the number of pairs is
 
             * ``of="pairs"``: exactly ``round(r * m * (m - 1) / 2)``, distinct;
-            * ``of="points"``: exactly ``round(r * m)``, distinct (Lange et al. 2005, whose
-              percentages are relative to the number of samples);
-            * ``of="ordered pairs"``: what is left of ``round(r * m * m)`` distinct *ordered* pairs
-              when their order is forgotten: random, about ``2 r`` of all unordered pairs for small
-              ``r`` (the experiments of Khashabi et al. 2015, as their code draws them).
-        rng : numpy.random.Generator
-        among : array-like of int, shape (m,), or of bool, shape (n_points,), optional
-            The points that pairs may touch; default: all.
+            * ``of="points"``: exactly ``round(r * m)``, distinct (Lange et al. 2005);
+            * ``of="ordered pairs"``: the unordered pairs among ``round(r * m * m)`` distinct
+              ordered ones, about ``2 r`` of all (Khashabi et al. 2015, by their code).
+        rng, among, ml_weight, cl_weight
+            See `sample`.
         of : {"pairs", "points", "ordered pairs"}
         wrong : float in [0, 1]
-            Share of the pairs that get the wrong kind: exactly that share (see `flip`), except for
-            "ordered pairs", of which each is wrong with this probability, independently. (There,
-            when both orders of a pair are drawn, the later answer counts, which is the same.)
-        ml_weight, cl_weight : float, default 1.0
+            Share of the pairs that get the wrong kind: exactly that share (see `flip`), but a
+            probability for each of the "ordered pairs".
 
         Returns
         -------
@@ -261,10 +240,6 @@ class Constraints:
         >>> labels = np.arange(150) // 50
         >>> Constraints.sample_share(labels, 0.01, rng, wrong=0.05)
         Constraints(39 must-link, 73 cannot-link, n_points=150)
-        >>> len(Constraints.sample_share(labels, 0.01, rng, of="points"))
-        2
-        >>> len(Constraints.sample_share(labels, 0.01, rng, of="ordered pairs"))
-        225
         """
         check_generator(rng)
         if of not in get_args(ShareOf):
@@ -298,17 +273,16 @@ class Constraints:
         cl_weight: float = 1.0,
         max_pairs: int = 5_000_000,
     ) -> Constraints:
-        r"""Turn classes that are known of some points into constraints.
+        r"""Turn known classes of some points into constraints.
 
         Parameters
         ----------
         labels : array-like, shape (n_points,)
-            Classes, `unlabelled` where not known.
+            Classes; `unlabelled` where unknown.
         unlabelled : object, default -1
         scheme : {"pairs", "chains"}
-            All pairs of labelled points; or a chain of must-links through each class, and one
-            cannot-link for each two classes, between their first points: few pairs, which imply
-            all of the others.
+            All pairs of labelled points; or a chain of must-links through each class and one
+            cannot-link between the first points of each two classes, which imply all others.
         ml_weight, cl_weight : float, default 1.0
         max_pairs : int, default 5_000_000
             Most pairs allowed.
@@ -345,7 +319,7 @@ class Constraints:
         Parameters
         ----------
         matrix : SciPy sparse array or matrix, shape (n_points, n_points)
-            Symmetric, or one triangle of it; zeros are no pairs, infinite entries hard ones.
+            Symmetric, or one triangle of it; zeros are no pairs, infinite entries are hard ones.
 
         Returns
         -------
@@ -368,7 +342,7 @@ class Constraints:
         return cls._from_parts(files.from_sparse(matrix))
 
     def to_sparse(self, *, symmetric: bool = True) -> Any:
-        """Return a CSR array of the weights, those of cannot-links negative.
+        """Return a CSR array of the weights, negative for cannot-links.
 
         Parameters
         ----------
@@ -382,7 +356,7 @@ class Constraints:
         Raises
         ------
         ValueError
-            If a pair is in both lists or has weight zero, which a matrix cannot hold.
+            If a pair is in both lists or has weight zero, which a matrix cannot represent.
 
         Examples
         --------
@@ -400,12 +374,12 @@ class Constraints:
         Parameters
         ----------
         graph : networkx.Graph
-            Its edges have an attribute that says "must-link" or "cannot-link", and another with the
-            weight, 1.0 where it is missing. A directed edge counts as a pair; a multigraph may
-            hold a pair of both kinds.
+            Its edges have an attribute "must-link" or "cannot-link", and another with the
+            weight, by default 1.0. A directed edge counts as a pair; a multigraph may hold a pair
+            of both kinds.
         ids : sequence, optional
-            The nodes in the order of the points; default: the graph's order. May hold points that
-            are no nodes.
+            The nodes in the order of the points, by default the graph's order; points need not be
+            nodes.
         kind, weight : str
             Names of the attributes.
 
@@ -443,7 +417,7 @@ class Constraints:
         Raises
         ------
         ValueError
-            If a pair is in both lists, which a simple graph cannot hold.
+            If a pair is in both lists, which a simple graph cannot represent.
 
         Examples
         --------
@@ -466,12 +440,12 @@ class Constraints:
         Parameters
         ----------
         path : path
-            UTF-8. The header names the columns, in any order; without a weight it is 1. The kind is
+            UTF-8. The header names the columns, in any order; the default weight is 1. The kind is
             "must-link" or "cannot-link". Empty lines are skipped.
         n_points : int, optional
             Number of points; ``i`` and ``j`` are then numbers from 0.
         ids : sequence, optional
-            Instead of `n_points`: the names of the points, as ``i`` and ``j`` give them.
+            Instead of `n_points`: the names of the points, as in ``i`` and ``j``.
 
         Returns
         -------
@@ -489,10 +463,6 @@ class Constraints:
         --------
         >>> c = Constraints([[0, 1]], [[1, 2]], n_points=3)
         >>> c.write_csv("pairs.csv", ids=["ant", "bee", "cat"])
-        >>> print(Path("pairs.csv").read_text(), end="")
-        i,j,kind,weight
-        ant,bee,must-link,1.0
-        bee,cat,cannot-link,1.0
         >>> Constraints.read_csv("pairs.csv", ids=["ant", "bee", "cat"]) == c
         True
         """
@@ -507,7 +477,7 @@ class Constraints:
         ----------
         path : path
         ids : sequence, shape (n_points,), optional
-            Names of the points, written as ``str`` gives them; default: their numbers.
+            Names of the points, written by ``str``; default: their numbers.
 
         Raises
         ------
@@ -525,7 +495,7 @@ class Constraints:
 
     @classmethod
     def read_npz(cls, path: str | os.PathLike[str]) -> Constraints:
-        """Read what `write_npz` wrote; nothing is unpickled.
+        """Read an archive of `write_npz`; nothing is unpickled.
 
         Parameters
         ----------
@@ -538,7 +508,7 @@ class Constraints:
         Raises
         ------
         FormatError
-            A `ValueError` that names the file and what is wrong with it.
+            A `ValueError` that names the file and the error.
         OSError
             If the file cannot be opened.
 
@@ -568,7 +538,7 @@ class Constraints:
 
     @classmethod
     def _from_parts(cls, parts: Parts, path: str | os.PathLike[str] | None = None) -> Constraints:
-        """Make the object, errors in a file's content naming the file."""
+        """Make the object, with the file's name in errors."""
         try:
             return cls(*parts[:4], n_points=parts.n_points)
         except (ValueError, TypeError) as error:
@@ -608,10 +578,7 @@ class Constraints:
         return f"Constraints({', '.join(parts)})"
 
     def __eq__(self, other: object) -> bool:
-        """Whether both hold the same pairs with the same weights over the same points.
-
-        A scalar weight equals a per-pair array that holds that value everywhere.
-        """
+        """Whether pairs, weights and points are equal; a scalar equals an array of that value."""
         if not isinstance(other, Constraints):
             return NotImplemented
         return (
@@ -669,8 +636,8 @@ class Constraints:
         Parameters
         ----------
         sample_ids : array-like, shape (n_points,), optional
-            Names of the rows, all different. The pairs are then pairs of names, and `SampleIds`
-            are among the arguments: cross-validation needs both, since it passes some rows only.
+            Distinct names of the rows. Pairs then consist of names, and `SampleIds` are added:
+            cross-validation needs both, since it passes some rows only.
 
         Returns
         -------
@@ -708,12 +675,12 @@ class Constraints:
         }
 
     def touches(self, points: npt.ArrayLike) -> IntArray:
-        """Return those of the points that some pair touches, ascending.
+        """Return the given points that some pair touches, ascending.
 
         Parameters
         ----------
         points : array-like of int, or of bool, shape (n_points,)
-            The held-out points, say: then the answer must be empty.
+            For held-out points, the result must be empty.
 
         Returns
         -------
@@ -738,7 +705,7 @@ class Constraints:
         ----------
         points : array-like of int, shape (m,), or of bool, shape (n_points,)
         renumber : bool
-            Number the points by their place in `points`, for data cut down to these rows.
+            Number the points by their place in `points`, for data restricted to these rows.
 
         Returns
         -------
@@ -779,7 +746,7 @@ class Constraints:
         )
 
     def components(self) -> IntArray:
-        """Return the connected component of the must-link graph that each point belongs to.
+        """Return the connected component of each point in the must-link graph.
 
         Returns
         -------
@@ -803,11 +770,6 @@ class Constraints:
         list of ndarray of int64
             Ascending point indices of each component; components of equal size are ordered by
             their smallest point.
-
-        References
-        ----------
-        Basu, Bilenko and Mooney, "A probabilistic framework for semi-supervised clustering",
-        KDD 2004, section 3.3.
 
         Examples
         --------
@@ -856,31 +818,27 @@ class Constraints:
     ) -> Constraints:
         r"""Return the transitive closure: all pairs that the given ones imply.
 
-        With :math:`N_1, N_2, \dots` the connected components of the must-link graph, the closure
-        has every pair inside an :math:`N_p` as must-link, and every pair of
-        :math:`N_p \times N_q` as cannot-link if at least one cannot-link joins the two.
+        Must-links join all points of a component of the must-link graph; cannot-links join all
+        points of two components that one cannot-link joins.
 
         Parameters
         ----------
         policy : {"raise", "drop", "keep", "vote"}, default "raise"
-            What to do if a cannot-link lies inside a component: raise `ContradictionError`; drop
-            those cannot-links and close the rest; keep the constraints as given, *unclosed*; or
-            close what survives a `vote`. Without contradictions all four do the same.
+            Treatment of cannot-links inside a component: raise `ContradictionError`; drop them and
+            close the rest; keep the constraints as given, *unclosed*; or close the result of a
+            `vote`. Without contradictions all four agree.
         max_pairs : int, default 5_000_000
-            Largest size of the result.  A component of `s` points alone has ``s (s - 1) / 2``
-            pairs.
+            Largest size of the result.
         merge : bool, default False
-            Where all must-links are hard, say the same by few pairs: the must-links as they are,
-            which hold components together, and one cannot-link between each two components, of
-            the weight of all that there would be.  A labelling that keeps the must-links violates
-            as much weight as with all pairs; memory is linear.
+            For hard must-links only: keep the must-links, and add one cannot-link between each two
+            components, of the summed weight of all. Every labelling that keeps the must-links
+            violates the same weight; memory is linear.
 
         Returns
         -------
         Constraints
-            Idempotent: closing it again changes nothing.  A scalar weight stays the scalar.  With
-            per-pair weights a given pair keeps its own and an inferred pair gets the mean weight
-            of the given pairs of its kind (those that were not dropped).
+            Idempotent. A scalar weight stays a scalar. With per-pair weights, given pairs keep
+            theirs, and inferred pairs get the mean weight of the given pairs of their kind.
 
         Raises
         ------
@@ -888,15 +846,14 @@ class Constraints:
             If there are contradictions and `policy` is "raise"; if hard pairs contradict each
             other and it is "vote".
         ValueError
-            If the closure would have more than `max_pairs` pairs, or must-links are to be merged
-            that are not hard.
+            If the closure would have more than `max_pairs` pairs, or `merge` is set and some
+            must-link is not hard.
 
         Notes
         -----
-        Closure changes the *scale* of the penalties: one given pair becomes up to
-        :math:`|N_p| |N_q|` pairs of the same weight.  Under noise the components percolate into
-        one another (on iris, 5 % wrong answers can join 146 of the 150 points), so noisy
-        constraints are better left as they are, or voted on.
+        Closure changes the *scale* of the penalties: one pair becomes up to :math:`|N_p| |N_q|`
+        pairs. Under noise components merge (on iris, 5 % wrong answers can join 146 of the 150
+        points), so noisy constraints are better left as they are, or voted on.
 
         References
         ----------
@@ -906,9 +863,6 @@ class Constraints:
         --------
         >>> Constraints([[0, 1], [1, 2]], [[2, 3]], n_points=4).close()
         Constraints(3 must-link, 3 cannot-link, n_points=4)
-        >>> hard = Constraints([[0, 1], [1, 2]], [[2, 3]], np.inf, n_points=4)
-        >>> hard.close(merge=True).cl_weight.tolist()
-        [3.0]
         """
         if policy not in get_args(ClosurePolicy):
             allowed = ", ".join(map(repr, get_args(ClosurePolicy)))
@@ -947,48 +901,42 @@ class Constraints:
         return Constraints(*closed(kept._parts, component, limit), n_points=self.n_points)
 
     def vote(self) -> Constraints:
-        r"""Return the pairs that are left when contradictory ones vote: noise taken out.
+        r"""Return the pairs that remain after contradictory ones vote, which removes noise.
 
-        The points are put into groups :math:`g` by correlation clustering, that is, so that little
-        weight is violated,
+        Correlation clustering puts the points into groups :math:`g` that violate little weight,
 
         .. math::
 
             \sum_M w_{ij} [g_i \ne g_j] + \sum_C \bar w_{ij} [g_i = g_j],
 
-        by merging the two groups between which must-links outweigh cannot-links by most, for as
-        long as there are such, then moving single points, and so on in turn. Then each pair is
-        judged by its groups:
+        by merging the groups with the largest surplus of must-links, then moving single points, in
+        turn. Then each pair is judged by its groups:
 
-        * a must-link survives inside a group, a cannot-link does not;
-        * between two groups no must-link survives, and cannot-links do if they outweigh the
-          must-links between the two.
+        * inside a group, must-links survive, and cannot-links do not;
+        * between two groups no must-link survives, and cannot-links do if they outweigh them.
 
-        One wrong must-link between two classes is so outvoted by the cannot-links between the
-        points that right ones have joined, where the plain closure merges the classes.
+        So one wrong must-link between two classes is outvoted, where the closure merges them.
 
         Returns
         -------
         Constraints
-            Without contradictions; all of the pairs where there were none in the first place. Its
-            must-link components are the groups.
+            Without contradictions; unchanged if there were none. Its must-link components are the
+            groups.
 
         Raises
         ------
         ContradictionError
-            If must-links of infinite weight connect the points of a cannot-link of infinite
-            weight. Other pairs of infinite weight always survive, weight zero has no say.
+            If hard must-links connect the points of a hard cannot-link. Other hard pairs always
+            survive, and pairs of weight zero have no vote.
 
         Guarantees
         ----------
-        Deterministic; of equal votes, the points of lower numbers come first. The weight of the
-        pairs dropped inside contradictory components is a local optimum: merging two groups, or
-        moving a point, does not lower it.
+        Deterministic: of equal votes, points of lower numbers come first. The weight of the dropped
+        pairs is a local optimum under merging two groups or moving a point.
 
         Complexity
         ----------
-        :math:`O(p \log^2 p)` for `p` pairs in contradictory components, and a few sweeps over them;
-        a hundred thousand take about a second.
+        :math:`O(p \log^2 p)` for `p` pairs in contradictory components, and a few sweeps over them.
 
         References
         ----------
@@ -1004,8 +952,6 @@ class Constraints:
         Constraints(15 must-link, 0 cannot-link, n_points=6)
         >>> c.vote()
         Constraints(6 must-link, 2 cannot-link, n_points=6)
-        >>> c.close("vote")
-        Constraints(6 must-link, 9 cannot-link, n_points=6)
         """
         component = self.components()
         disputed = contradicting(self._parts, component)
@@ -1019,23 +965,20 @@ class Constraints:
         Parameters
         ----------
         share : float in [0, 1]
-            Exactly ``round(share * len(self))`` distinct pairs change kind (Python's rounding:
-            halves go to the even number); all choices are equally likely.
+            Exactly ``round(share * len(self))`` distinct pairs change kind; all choices are equally
+            likely.
         rng : numpy.random.Generator
-            Source of all randomness.
 
         Returns
         -------
         Constraints
-            As many pairs as before.  If both weights are scalars they stay so, and a flipped pair
-            takes the weight of its new kind; otherwise both become per-pair and every pair keeps
-            the weight it had.
+            As many pairs. Scalar weights stay, and a flipped pair takes the weight of its new
+            kind; per-pair weights stay with their pairs.
 
         Raises
         ------
         ValueError
-            If `share` is outside [0, 1], or some pair is in both lists: such a pair has no kind
-            that could be flipped.
+            If `share` is outside [0, 1], or some pair is in both lists.
 
         Examples
         --------

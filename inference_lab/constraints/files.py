@@ -1,7 +1,4 @@
-"""Constraints in files, sparse matrices and graphs: the reading and writing behind `Constraints`.
-
-Files are data: nothing in them is executed, and what is wrong with one is said with its place.
-"""
+"""Files, sparse matrices and graphs of `Constraints`; nothing in files is executed."""
 
 from __future__ import annotations
 
@@ -83,7 +80,7 @@ def write_csv(
 def read_csv(
     path: Path, n_points: int | None, ids: Sequence[Hashable] | npt.NDArray[Any] | None
 ) -> Parts:
-    """Read what `write_csv` writes."""
+    """Read a file of `write_csv`."""
     if (n_points is None) == (ids is None):
         raise TypeError("give either n_points or ids, to say which points there are")
     place: dict[str, int] | None = None
@@ -243,7 +240,7 @@ def _scalar(weight: npt.NDArray[Any]) -> Any:
 
 
 def _refuse_both(constraints: Parts, where: str) -> None:
-    """Refuse pairs that are in both lists, which one number cannot say."""
+    """Refuse pairs that are in both lists, which one number cannot represent."""
     n = constraints.n_points
     both = np.intersect1d(
         codes_of(constraints.must_link, n), codes_of(constraints.cannot_link, n), assume_unique=True
@@ -257,7 +254,7 @@ def _refuse_both(constraints: Parts, where: str) -> None:
 
 
 def to_sparse(constraints: Parts, symmetric: bool) -> Any:
-    """Return a CSR array of weights, those of cannot-links negative."""
+    """Return a CSR array of weights, negative for cannot-links."""
     from scipy.sparse import coo_array
 
     _refuse_both(constraints, "a matrix")

@@ -1,7 +1,4 @@
-"""Unordered pairs of points as arrays: drawing, numbering and listing them.
-
-Everything here is vectorised over the pairs, and nothing is of size ``n_points ** 2``.
-"""
+"""Unordered pairs of points as arrays: drawing, numbering and listing them."""
 
 from __future__ import annotations
 
@@ -36,7 +33,6 @@ def point_indices(value: npt.ArrayLike, n_points: int, *, name: str) -> IntArray
     value : array-like of int, shape (m,), or of bool, shape (n_points,)
         Indices in ``0..n_points-1`` without repetition, or a mask.
     n_points : int
-        Number of points that the indices refer to.
     name : str
         Name of the argument, for the error messages.
 
@@ -184,10 +180,7 @@ def pairs_across(
 
 
 def sorted_distinct(values: IntArray) -> IntArray:
-    """Return the distinct values in ascending order.
-
-    On two million integers numpy 2.4's ``np.unique``, which hashes, takes 1.8 s and this 0.02 s.
-    """
+    """Return the distinct values in ascending order; sorting is faster than ``np.unique``."""
     ordered = np.sort(values)
     is_first = np.ones(ordered.size, dtype=bool)
     np.not_equal(ordered[1:], ordered[:-1], out=is_first[1:])

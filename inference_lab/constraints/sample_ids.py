@@ -1,4 +1,4 @@
-"""Names of rows: pairs of names are turned into pairs of rows, and wrong names are found."""
+"""Names of rows: translation of pairs of names, and detection of wrong names."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ _SHOWN = 5  # unknown names listed in a message
 
 
 class SampleIds(np.ndarray[Any, np.dtype[Any]]):
-    """Names of the rows of a data set, of which a part still knows all.
+    """Names of the rows of a data set; a part of it retains the names of all rows.
 
-    Cross-validation passes ``fit`` some of the rows with their names, and all of the pairs. A pair
-    that names a row of another fold is left out there; a name that no row has is an error.
+    Cross-validation passes ``fit`` some of the rows with their names, and all of the pairs. Pairs
+    with a row of another fold are left out; an unknown name is an error.
 
     Parameters
     ----------
@@ -80,7 +80,7 @@ def _refuse_nan(names: npt.NDArray[Any], name: str) -> None:
 
 
 def rows_named(ids: SampleIds, pairs: npt.NDArray[Any], name: str) -> npt.NDArray[np.int64]:
-    """Return the rows that pairs name, -1 for those of rows that are not in this part."""
+    """Return the rows that pairs name, -1 for rows outside this part."""
     _refuse_nan(pairs, name)
     everyone = ids.everyone.tolist()
     row = dict.fromkeys(everyone, -1) | {each: at for at, each in enumerate(ids.tolist())}

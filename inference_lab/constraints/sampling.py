@@ -1,4 +1,4 @@
-"""Pairs drawn from known classes, and points split: the work behind `Constraints.sample`."""
+"""Pairs drawn from known classes, and splits of points, for `Constraints.sample`."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def drawn_in_order(
 def known(
     truth: npt.NDArray[np.generic], unlabelled: object, scheme: str, limit: int
 ) -> tuple[IntArray, IntArray]:
-    """Return the must-links and cannot-links that known classes amount to."""
+    """Return the must-links and cannot-links implied by known classes."""
     labelled = np.flatnonzero(np.asarray(truth != unlabelled, dtype=bool))
     _, group, size = np.unique(truth[labelled], return_inverse=True, return_counts=True)
     members = labelled[np.argsort(group, kind="stable")]
@@ -100,7 +100,7 @@ def split_points(
     """Split points into training and test points.
 
     Draw constraints ``among`` the training points only, cluster all points, and score the test
-    points; `Constraints.touches` tells whether a test point slipped in.
+    points; `Constraints.touches` finds test points in pairs.
 
     Parameters
     ----------

@@ -1,15 +1,9 @@
-r"""Which of several contradictory pairs to believe: a vote of must-links against cannot-links.
+r"""Vote of must-links against cannot-links among contradictory pairs.
 
-The points are split into groups that violate little weight in total,
-
-``sum_M w_ij [g_i != g_j] + sum_C w_ij [g_i = g_j]``,
-
-which is correlation clustering (N. Bansal, A. Blum, S. Chawla, "Correlation clustering", Machine
-Learning 56, 2004), NP-hard and searched greedily: the two groups between which must-links
-outweigh cannot-links by most become one, until no such two are left (M. Keuper et al., "Efficient
-decomposition of image and mesh graphs by lifted multicuts", ICCV 2015); then single members move to
-the group that agrees with them best; groups fall apart where no must-link holds them together; and
-so on in turn until nothing changes.
+Correlation clustering (N. Bansal, A. Blum, S. Chawla, Machine Learning 56, 2004) by greedy search:
+merge the two groups with the largest surplus of must-links (M. Keuper et al., "Efficient
+decomposition of image and mesh graphs by lifted multicuts", ICCV 2015), move single members, and
+split groups that no must-link holds together, until nothing changes.
 """
 
 from __future__ import annotations
@@ -42,12 +36,7 @@ def connected(n: int, pairs: IntArray) -> IntArray:
 
 
 def vote(n: int, pairs: IntArray, evidence: FloatArray) -> IntArray:
-    """Split units into groups that agree with most of the evidence.
-
-    Notes
-    -----
-    Deterministic: of equal gains, the pair of lowest numbers comes first.
-    """
+    """Split units into groups that agree with most of the evidence; lower numbers win ties."""
     group = np.arange(n)
     finite = np.abs(evidence[np.isfinite(evidence)])
     least = _LEAST_GAIN * float(finite.max(initial=0.0))

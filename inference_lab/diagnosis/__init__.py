@@ -1,4 +1,4 @@
-"""Predictors of how hard an energy is, and what they predict, with the evidence."""
+"""Graph features that predict difficulty, with the evidence of a study."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Says how hard an energy is, and which solver is for it."""
+"""Prediction of the difficulty of an energy and of suitable solvers."""
 
 from __future__ import annotations
 
@@ -34,26 +34,26 @@ _CLASSES = (
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """What `diagnose` finds: measures of an energy, and what they predict.
+    """Result of `diagnose`: features of an energy, and their predictions.
 
     Attributes
     ----------
     measures : Measures
         Sizes, frustrated pairs and cycles, core, weights.
     facts : mapping
-        What the problem tells of its constraints: how many for each point, which share is wrong.
+        Constraints of the problem: number for each point, share of wrong ones.
     lp_gap : float or None
-        Gap of the LP relaxation in percent, on the whole graph or on a part; None if it was not
-        solved in time. 0 means tight.
+        Gap of the LP relaxation in percent, on the whole graph or a part; 0 means tight, None
+        not solved in time.
     lp_variables : int
-        Variables of what it was solved on; 0 if it was not.
+        Number of variables of that graph or part; 0 if not solved.
     evidence : mapping
-        Of the problems of a study with about as much frustration: how many there were, of
-        how many data sets, how many the relaxation was tight on, who was best.
+        Problems of a study with similar frustration: their number, data sets, tight relaxations
+        and best solvers.
     study : str
-        The study that the evidence is from.
+        Source of the evidence.
     remarks : tuple of str
-        What the problem's info remarks on.
+        Remarks of the problem's info.
 
     Examples
     --------
@@ -78,10 +78,7 @@ class Diagnosis:
 
     @property
     def tight(self) -> bool | None:
-        """Whether the LP relaxation gives the optimum: known of small graphs, else predicted.
-
-        None where neither the part that was looked at nor the evidence tells.
-        """
+        """Whether the LP relaxation gives the optimum, known or predicted; None if unknown."""
         if self.lp_gap is not None and (self.whole or self.lp_gap > 0):
             return self.lp_gap == 0
         if not self.evidence.get("problems"):
@@ -91,15 +88,12 @@ class Diagnosis:
 
     @property
     def solvers(self) -> list[str]:
-        """Specs of the solvers that were best on such problems, the fastest first.
-
-        Where the relaxation is not `tight`, on those of them where it was not either.
-        """
+        """Specs of the best solvers on problems of the same tightness, the fastest first."""
         known = self.evidence
         return list((known["not_tight"] if self.tight is False else known).get("best", ()))
 
     def summary(self) -> dict[str, str]:
-        """Return the findings as texts, by what they are of.
+        """Return the findings as texts, by topic.
 
         Returns
         -------
@@ -215,24 +209,23 @@ def diagnose(
     time_limit: float = 2.0,
     seed: int = 0,
 ) -> Diagnosis:
-    """Say how hard an energy is to minimise, and which solver is for it.
+    """Predict how hard an energy is to minimise, and which solvers suit it.
 
-    Frustrated pairs and cycles, the 3-core, the largest connected part, degrees and weights are
-    measured in time linear in the graph; the LP relaxation is solved on the whole of a small graph,
-    else on the variables around one of them. What that predicts is told by the records of a
-    study: of its problems with about as much frustration, how many were proved, and by whom.
+    Features such as frustrated cycles take linear time; the LP relaxation is solved on a small
+    graph or on a part of a large one. Records of a study with similar frustration give the
+    prediction.
 
     Parameters
     ----------
     graph : FactorGraph, Problem, ProblemFamily, str or path
-        A graph, or whatever stands for a problem; of problems of constrained clustering the
-        number of constraints and the share of wrong ones are told as well.
+        A graph, or anything that stands for a problem; for constrained clustering, constraints
+        and wrong ones are counted too.
     data_dir : path, optional
         The data folder, for a spec.
     time_limit : float
         Seconds for the relaxation; 0 leaves it out.
     seed : int
-        Of the pairs through which cycles are looked for, and of the part.
+        Seed of the sampled pairs and of the part.
 
     Returns
     -------
@@ -245,9 +238,8 @@ def diagnose(
 
     Notes
     -----
-    The evidence is of E-steps with hidden Markov random fields; what it says of other energies is a
-    guess. A relaxation that is tight on a part need not be so on the whole; one that is not tight
-    on a part with the terms around it cut off is a hint only, too.
+    The evidence is of E-steps with hidden Markov random fields; for other energies it is a guess.
+    The relaxation on a part is only a hint for the whole.
 
     Examples
     --------

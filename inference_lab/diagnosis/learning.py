@@ -1,7 +1,6 @@
-"""What measures of a graph predict, learnt from the records of a study.
+"""Predictions from graph features, learnt from the records of a study.
 
-Problems are sorted into classes by one measure, frustrated pairs times their weight: of each
-class is told how many problems were proved and which solvers did well.
+Problems are classed by frustrated pairs times their weight, with solved shares and good solvers.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ PREDICTORS = (
 
 
 def known_facts(info: dict[str, Any], measures: Measures) -> dict[str, float]:
-    """Return what is known of the constraints behind a graph: how many, how many of them wrong."""
+    """Return the known facts of the constraints behind a graph: number and wrong ones."""
     if not {"must_links", "cannot_links"} <= info.keys() or not measures.variables:
         return {}
     count = (info["must_links"] + info["cannot_links"]) / measures.variables
@@ -51,7 +50,7 @@ def known_facts(info: dict[str, Any], measures: Measures) -> dict[str, float]:
 
 
 def auc(scores: Sequence[float], hard: Sequence[bool]) -> float:
-    """Return how often a hard problem has the larger score than an easy one; ties count half."""
+    """Return the share of pairs in which the hard problem scores higher; ties count half."""
     from scipy.stats import rankdata
 
     label = np.asarray(hard, dtype=bool)
@@ -63,7 +62,7 @@ def auc(scores: Sequence[float], hard: Sequence[bool]) -> float:
 
 
 def learn(store: Path | str, data_dir: Path | None = None) -> dict[str, Any]:
-    """Measure the problems of a store of records, and return what the measures predict."""
+    """Measure the problems of a store of records, and return the learnt predictions."""
     records = [r for r in Findings.of_store(RecordStore(store)).records if r.temperature == 0]
     results = Results(Findings(records))
     solvers = results.solvers
@@ -123,7 +122,7 @@ def _class(
     tight: np.ndarray[Any, Any],
     units: Sequence[str],
 ) -> dict[str, Any]:
-    """Return what is known of the problems of one class."""
+    """Return the facts of the problems of one class."""
     if not len(here):
         return {"problems": 0}
     low, high = wilson(int(tight[here].sum()), len(here))

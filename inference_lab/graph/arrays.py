@@ -1,4 +1,4 @@
-"""The flat arrays that kernels take, and what the numbers in them mean."""
+"""Flat arrays that kernels take, and the codes in them."""
 
 from __future__ import annotations
 
@@ -78,10 +78,7 @@ class GraphArrays(NamedTuple):
     slot_factor: Int32Array
 
     def read_only(self) -> GraphArrays:
-        """Return the arrays as kernels take them; each that may be written to is a type of its own.
-
-        All kernels would be compiled anew for it.
-        """
+        """Return the arrays read-only, because kernels compile anew for writable ones."""
         return GraphArrays(*map(_read_only, self))
 
 

@@ -95,10 +95,7 @@ _ELSEWHERE = {
 
 
 class _Extent(NamedTuple):
-    """Sums over terms: of the largest finite cost by absolute value, and of the least cost.
-
-    The last is the number of terms without a finite cost, which count 0 in the others.
-    """
+    """Sums over terms of the largest absolute and the least finite cost; number without any."""
 
     size: float
     low: float
@@ -118,18 +115,15 @@ class FactorGraph:
     pairwise term joins two variables (parallel edges are added up); no edge joins a variable to
     itself and no scope names one twice; nothing changes after construction.
 
-    Precision: energies are sums in floating point, so what is small beside large costs is lost.
-    `magnitude` is what a labelling can cost at most, by absolute value, and `resolution` what
-    rounding can change an energy near the minimum by, or a bound. Costs of any common unit give the
-    same answers: `inference_lab.solve` brings those far from 1 near it, by a power of two, which is
-    exact; only below 1e-190 nothing is proved. Penalties too large to be paid near the minimum take
-    no digits from what is: methods see them lowered, see `capped`. Where the resolution is coarser
-    than what a proof may leave open (1e-8 of the energy: costs of 1e12 that are paid and cancel
-    down to 1), bounds are lowered by it and no labelling is called optimal. Marginals need a
-    temperature of at least the resolution.
+    Precision: energies are floating-point sums, so small costs are lost beside large ones.
+    `magnitude` bounds the absolute energy, `resolution` the rounding error near the minimum.
+    `inference_lab.solve` scales costs far from 1 by a power of two, which is exact; below 1e-190
+    nothing is proved. Methods see penalties too large to be paid lowered, see `capped`. Where the
+    resolution exceeds the tolerance of proofs (1e-8 of the energy), bounds are lowered by it and no
+    labelling is called optimal. Marginals need a temperature of at least the resolution.
 
     Memory: ``8 sum_i k_i`` bytes of unaries, 34 bytes an edge plus its values (8 bytes for Potts),
-    32 bytes an edge for the adjacency once a solver asks for it.
+    32 bytes an edge for the adjacency once a solver uses it.
 
     Examples
     --------
@@ -155,7 +149,7 @@ class FactorGraph:
     label_costs: LabelCosts = NO_LABEL_COSTS
 
     def __init__(self, *costs: Never, **arrays: Any) -> None:
-        """Hold the arrays that `from_terms` has computed; called with anything else, name it."""
+        """Hold the arrays that `from_terms` has computed; raise on any other call."""
         given = {f.name: arrays.get(f.name, f.default) for f in fields(self)}
         lacking = any(value is MISSING for value in given.values())
         if costs or lacking or not arrays.keys() <= given.keys():
@@ -184,10 +178,9 @@ class FactorGraph:
         unary : (n, k) array, or sequence of n 1-D arrays where cardinalities differ
         terms : iterable of DiagonalTerms, SharedTable and OwnTables
         factors : iterable of (scope, table)
-            Dense factors of any arity; those of arity 0, 1 and 2 join the constant, the unaries
-            and the pairwise terms. ``table.shape`` must match the cardinalities of the scope. Many
-            of one shape are a single ``(scopes, tables)``, arrays of shapes ``(f, arity)`` and
-            ``(f, k_1, ..., k_arity)``, which takes a tenth of the time.
+            Dense factors of any arity; arities 0, 1 and 2 join the constant, the unaries and the
+            pairwise terms. Many factors of one shape are faster as a single ``(scopes, tables)``,
+            arrays of shapes ``(f, arity)`` and ``(f, k_1, ..., k_arity)``.
         constant : float
             Added to every energy; finite.
 
@@ -330,9 +323,6 @@ class FactorGraph:
         >>> unary = [[0.0, 2.0, 5.0], [4.0, 3.0, 0.0]]
         >>> il.FactorGraph.pairwise(unary, [(0, 1)], jumps, weights=[0.5]).energy([0, 2])
         1.0
-        >>> own = [[[1, 2, 3], [4, 5, 6]]]
-        >>> il.FactorGraph.pairwise([[0, 0], [0, 0, 0]], [(0, 1)], own).energy([1, 2])
-        6.0
         """
         tables = unwrap(tables, "tables")
         shared = isinstance(tables, np.ndarray) and tables.dtype != object and tables.ndim == 2
@@ -364,7 +354,7 @@ class FactorGraph:
         cardinalities : (n,) array of int
             Number of labels of each variable, at least 1.
         factors : iterable of (scope, table)
-            ``table`` holds energies, one axis a variable of the scope; or stacks of them, as in
+            ``table`` holds energies, one axis a variable of the scope; or stacks, as in
             `from_terms`.
         constant : float
 
@@ -419,7 +409,7 @@ class FactorGraph:
 
     @property
     def n_label_costs(self) -> int:
-        """Number of labels and sets of labels whose use costs something."""
+        """Number of labels and sets of labels with a label cost."""
         return int(self.label_costs.costs.size)
 
     @cached_property
@@ -437,10 +427,7 @@ class FactorGraph:
 
     @cached_property
     def is_diagonal(self) -> bool:
-        """Whether all terms on two and more variables are pairwise ones of the diagonal family.
-
-        Label costs, which are on all variables, are left out of account.
-        """
+        """Whether all terms on two and more variables, except label costs, are diagonal."""
         return self.n_factors == 0 and bool((self.edge_kinds != TABLE).all())
 
     @cached_property
@@ -499,15 +486,7 @@ class FactorGraph:
 
     @cached_property
     def least_unaries(self) -> FloatArray:
-        """The cost of the cheapest label of each variable, shape (n,).
-
-        Examples
-        --------
-        >>> import inference_lab as il
-        >>> g = il.FactorGraph.potts([[0.0, 1.0], [0.6, 0.25]], [(0, 1)], [0.5])
-        >>> g.least_unaries.tolist()
-        [0.0, 0.25]
-        """
+        """The cost of the cheapest label of each variable, shape (n,)."""
         return freeze(self._by_variable(np.minimum, self.unary_values))
 
     def _by_variable(self, ufunc: np.ufunc, values: FloatArray) -> FloatArray:
@@ -542,27 +521,12 @@ class FactorGraph:
 
     @property
     def magnitude(self) -> float:
-        """The sum over all terms of the largest finite cost by absolute value.
-
-        No labelling of finite energy costs more, by absolute value. Linear time, once.
-        """
+        """The sum of the largest finite absolute cost of each term, a bound on finite energies."""
         return self._whole_extent.size
 
     @property
     def sum_of_minima(self) -> float:
-        """The sum of the least costs of all terms: a lower bound that is always there.
-
-        ``constant + sum_i min theta_i + sum_ij min theta_ij + sum_f min theta_f``, and the least
-        label costs that a single label brings, less an allowance for rounding; ``+inf`` where a
-        term forbids everything. Linear time, once.
-
-        Examples
-        --------
-        >>> import inference_lab as il
-        >>> g = il.FactorGraph.potts([[0.0, 1.0], [0.6, 0.25]], [(0, 1)], [0.5])
-        >>> round(g.sum_of_minima, 12)
-        0.25
-        """
+        """The sum of the least costs of all terms, less rounding: a lower bound on the energy."""
         extent = self._whole_extent
         if extent.forbidding:
             return math.inf
@@ -571,10 +535,7 @@ class FactorGraph:
 
     @cached_property
     def resolution(self) -> float:
-        """The rounding error of energies near the minimum, and of bounds on it.
-
-        `resolution_at` the energy of the cheapest unaries. Linear time, once.
-        """
+        """The rounding error of energies near the minimum, and of bounds on it."""
         return self.resolution_at(self.unary_energy)
 
     @cached_property
@@ -585,9 +546,8 @@ class FactorGraph:
     def resolution_at(self, energy: float) -> float:
         """Return the rounding error of energies up to this one.
 
-        ``2^-50`` of what such labellings can pay, by absolute value: the least costs of all terms,
-        and the distance of the energy to their sum. Costs too large ever to be paid do not count.
-        At most ``2^-50`` of the `magnitude`, at least 1e-200.
+        ``2^-50`` of the largest absolute cost that such labellings can pay; costs too large to be
+        paid do not count. At most ``2^-50`` of the `magnitude`, at least 1e-200.
 
         Parameters
         ----------
@@ -641,7 +601,7 @@ class FactorGraph:
         Parameters
         ----------
         e : int
-            Which of `edges`.
+            Row of `edges`.
 
         Returns
         -------
@@ -690,7 +650,7 @@ class FactorGraph:
     def factors(self) -> Iterator[tuple[tuple[int, ...], FloatArray]]:
         """Iterate over all factors as (scope, dense table): the non-zero unaries, then the rest.
 
-        The constant and label costs are not among them. Meant for export and for small graphs.
+        Without the constant and label costs. Meant for export and for small graphs.
 
         Yields
         ------
@@ -764,9 +724,9 @@ class FactorGraph:
         Parameters
         ----------
         labels : (n,) array of int, optional
-            The colours; the cheapest label of each variable by itself where none are given.
+            Labels to colour; by default the cheapest label of each variable by itself.
         axes : matplotlib.axes.Axes, optional
-            Where to draw; a new figure if not given.
+            Axes to draw on; a new figure by default.
 
         Returns
         -------
@@ -793,7 +753,7 @@ class FactorGraph:
         return drawn
 
     def __getstate__(self) -> dict[str, Any]:
-        """Pickle the defining arrays only; what is derived is derived again."""
+        """Pickle the defining arrays only; others are derived again."""
         stored = {name: getattr(self, name) for name in _STORED}
         return {**stored, "label_costs": tuple(self.label_costs)}
 
@@ -809,7 +769,7 @@ class FactorGraph:
     # ------------------------------------------------------------------ the evaluator
 
     def check_labels(self, labels: npt.ArrayLike) -> IntArray:
-        """Return labels as an int64 array of shape (n,) or (b, n), or say what is wrong.
+        """Return labels as an int64 array of shape (n,) or (b, n), or raise an error.
 
         Parameters
         ----------
@@ -860,9 +820,7 @@ class FactorGraph:
         return np.flatnonzero(~table), np.flatnonzero(table)
 
     def energy(self, labels: npt.ArrayLike) -> Any:
-        """Evaluate ``E(x)``: the one evaluator that everything is judged by.
-
-        Written in plain numpy, independent of the kernels that solvers use.
+        """Evaluate ``E(x)`` in plain numpy, independently of the kernels that solvers use.
 
         Parameters
         ----------
@@ -930,7 +888,7 @@ class FactorGraph:
         return np.asarray(total + self.constant)
 
     def _block_energies(self, x: IntArray, small: npt.NDArray[Any], first: int) -> FloatArray:
-        """Evaluate the variables, and the pairwise terms of each family, from a number on."""
+        """Evaluate unaries and pairwise terms from a given number on."""
         block = slice(first, first + _TERMS_BLOCK)
         total = self.unary_values[self.unary_ptr[:-1][block] + x[:, block]].sum(axis=1)
         diagonal, table = self._edge_split
@@ -1051,10 +1009,7 @@ class FactorGraph:
 
     @cached_property
     def components(self) -> IntArray:
-        """Connected component of each variable, shape (n,), numbered by first appearance.
-
-        Label costs couple all variables, which are one component then.
-        """
+        """Component of each variable, shape (n,), by first appearance; label costs join all."""
         from scipy.sparse import coo_array
         from scipy.sparse.csgraph import connected_components
 
@@ -1073,10 +1028,7 @@ class FactorGraph:
 
     @cached_property
     def is_forest(self) -> bool:
-        """Whether the factor graph has no cycle, so that message passing is exact.
-
-        A graph of several variables with label costs is none.
-        """
+        """Whether the factor graph (with label costs) has no cycle, so message passing is exact."""
         if self.n_label_costs:
             return self.n_variables <= 1
         links = self.n_edges + int(self.factor_scopes.size)
@@ -1115,7 +1067,7 @@ class FactorGraph:
         Parameters
         ----------
         evidence : mapping of int to int
-            The label of each variable that is observed.
+            The label of each observed variable.
 
         Returns
         -------
@@ -1189,16 +1141,15 @@ class FactorGraph:
         costs: npt.ArrayLike = 0.0,
         sets: Iterable[tuple[Iterable[int], float]] = (),
     ) -> FactorGraph:
-        """Return the graph with these label costs, in place of any it has, and all else shared.
+        """Return the graph with these label costs in place of its own, and all else shared.
 
-        ``sum_s h_s [some x_i is in L_s]`` is added to the energy: what is paid once for each label
-        that is used, or for each set of labels of which any is used. Not every solver knows of
-        them; those that do not say `unsupported`.
+        Adds ``sum_s h_s [some x_i is in L_s]``: paid once for each used label, or set of labels.
+        Solvers that do not support label costs return `unsupported`.
 
         Parameters
         ----------
         costs : float or (k,) array
-            What each label costs by itself, ``k`` being the largest number of labels of a variable.
+            Cost of each label, ``k`` being the largest number of labels of a variable.
         sets : iterable of (label numbers, cost)
 
         Returns
@@ -1258,11 +1209,10 @@ class FactorGraph:
         )
 
     def _scaled_edges(self, exponent: int) -> tuple[FloatArray, FloatArray]:
-        """Return weights and pool of pairwise terms whose costs are multiplied by ``2^exponent``.
+        """Return weights and pool of pairwise terms with costs multiplied by ``2^exponent``.
 
-        Tables are multiplied and their weights stay, unless an entry would exceed `COST_LIMIT` by
-        itself, as the weights are small: then these take what is too much. In that case what no
-        term uses (parallel edges leave it behind) becomes 0.
+        Tables are multiplied, unless an entry would exceed `COST_LIMIT`: then weights take the
+        rest.
         """
         table = self.edge_kinds == TABLE
         weights = np.where(table, self.edge_weights, np.ldexp(self.edge_weights, exponent))
@@ -1318,7 +1268,7 @@ class FactorGraph:
         return self._with_costs(**changes) if changes else self
 
     def _capped_edges(self, cap: float) -> dict[str, Any]:
-        """Return what changes of the pairwise terms when their costs are capped."""
+        """Return the changed arrays of the pairwise terms when their costs are capped."""
         dear = np.flatnonzero(self.edge_extremes()[1] > cap)
         if dear.size == 0:
             return {}
@@ -1369,10 +1319,7 @@ def unary_minimum(graph: FactorGraph) -> IntArray:
 
 
 def first_least(costs: FloatArray, ptr: IntArray) -> IntArray:
-    """Return the place, in each row of ragged costs, of its least entry (the first of equals).
-
-    Row ``i``, of one entry at least, is ``costs[ptr[i] : ptr[i + 1]]``; shape (rows,).
-    """
+    """Return the place of the least entry in each non-empty row of ragged costs, shape (rows,)."""
     start = ptr[:-1]
     least = np.minimum.reduceat(costs, start) if costs.size else costs
     cheapest = np.flatnonzero(costs == np.repeat(least, np.diff(ptr)))
@@ -1380,7 +1327,7 @@ def first_least(costs: FloatArray, ptr: IntArray) -> IntArray:
 
 
 def _by_value(values: Int32Array, end: int) -> IntArray:
-    """Return the places of numbers from 0 to before `end` as they rise, of equal ones in order."""
+    """Return the stable ascending order of numbers from 0 to before `end`."""
     falls = np.count_nonzero(values[1:] < values[:-1])
     if end <= 1 << 16 and falls > values.size // _RUN:
         # Numpy sorts these in linear time; others as fast only where they rise for long.
@@ -1389,7 +1336,7 @@ def _by_value(values: Int32Array, end: int) -> IntArray:
 
 
 def _distinct(values: IntArray) -> tuple[IntArray, IntArray]:
-    """Return the distinct values, rising, and which of them each value is."""
+    """Return the distinct values, ascending, and the index of each value among them."""
     # Where all edges of a picture share a table, or each has its own, nothing need be sorted.
     if values.size and (values == values[0]).all():
         return values[:1], np.zeros(values.size, dtype=np.int64)
@@ -1412,13 +1359,13 @@ def _extremes(
 
 
 def _finite_or_less(values: FloatArray) -> FloatArray:
-    """Return costs with ``-inf``, which no maximum is, in place of ``+inf``."""
+    """Return costs with ``-inf`` in place of ``+inf``, to be ignored by maxima."""
     infinite = np.isposinf(values)
     return np.where(infinite, -np.inf, values) if infinite.any() else values
 
 
 def _lowered(costs: FloatArray, cap: float) -> FloatArray:
-    """Return costs of which no finite one is above a cap; the array itself where none is."""
+    """Return costs with finite ones lowered to a cap; the array itself if none is above."""
     above = (costs > cap) & (costs < np.inf)
     return freeze(np.where(above, cap, costs)) if above.any() else costs
 

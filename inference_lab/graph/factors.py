@@ -23,10 +23,7 @@ from inference_lab.graph.terms import (
 
 
 class Factors(NamedTuple):
-    """Dense factors in storage form: where each begins in the flat scopes and tables, and these.
-
-    Who makes them sees to it that they fit; a graph takes the arrays over.
-    """
+    """Dense factors in storage form: starts in flat scopes and tables; not checked again."""
 
     ptr: IntArray
     scopes: IntArray
@@ -99,7 +96,7 @@ def parse_factors(
 def _as_stack(
     scopes: npt.NDArray[Any], tables: npt.ArrayLike, cardinalities: IntArray, name: str
 ) -> FloatArray:
-    """Return the tables of factors of one shape; refuse what is refused of each alone."""
+    """Return the tables of factors of one shape, with the same checks as for each alone."""
     n = cardinalities.size
     if scopes.dtype.kind not in "iu":
         raise ValueError(f"{name} has scopes of dtype {scopes.dtype}; scopes are integers")
@@ -129,7 +126,7 @@ def _as_stack(
 
 
 class Split(NamedTuple):
-    """Factors by what they are in a graph; see `split`."""
+    """Factors by arity; see `split`."""
 
     constants: FloatArray
     unary: FloatArray

@@ -1,4 +1,4 @@
-"""What is seen of a graph at a glance: contradictions, how much there is."""
+"""Quick checks of a graph: contradictions and sizes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _BLOCK = 4_000_000
 
 
 def n_entries(graph: FactorGraph) -> int:
-    """Return what looking through a graph grows with: labels of variables and of ends of edges."""
+    """Return the number of labels of variables and of ends of edges."""
     if graph.n_labels is None:
         ends = int(graph.cardinalities[graph.edges].sum())
     else:
@@ -22,17 +22,15 @@ def n_entries(graph: FactorGraph) -> int:
 
 
 def n_table_entries(graph: FactorGraph) -> int:
-    """Return the entries of the tables of all terms but unary ones, if each had one of its own."""
+    """Return the number of table entries of all terms but unary ones, if each had its own."""
     sizes = graph.cardinalities[graph.edges]
     return int(sizes[:, 0] @ sizes[:, 1]) + graph.table_values.size
 
 
 def contradiction(graph: FactorGraph) -> str | None:
-    """Return why the graph is infeasible where that is easy to see, else None.
+    """Return a reason of infeasibility that is found in linear time, else None.
 
-    Looks at single variables, single terms, and hard must-links: variables that must be equal
-    share the labels that all of them allow, and a hard cannot-link among them contradicts.
-    None does not mean that a finite labelling exists. Complexity: linear in the graph.
+    Looks at single variables, single terms, and variables joined by hard must-links.
     """
     if not graph.has_infinite:
         return None
@@ -82,7 +80,7 @@ def _impossible_table(graph: FactorGraph, allowed: npt.NDArray[np.bool_]) -> int
 
 
 def _equality_contradiction(graph: FactorGraph, allowed: npt.NDArray[np.bool_]) -> str | None:
-    """Contract hard must-links and look for a group that is left without a label."""
+    """Contract hard must-links and find a group without an allowed label."""
     diagonal = graph.edge_kinds != TABLE
     must = np.isinf(graph.edge_weights)
     if graph.cardinalities.min() < 2:

@@ -1,12 +1,10 @@
-"""Label costs: what is paid once for each label, or set of labels, that any variable takes.
+"""Label costs, paid once for each label, or set of labels, that any variable takes.
 
 ``sum_s h_s [some x_i is in L_s]`` (Delong, Osokin, Isack, Boykov, "Fast approximate energy
 minimization with label costs", IJCV 96, 2012): a term over all variables at once, which prices
 the number of labels in use. A facility that is opened, a cluster, a model.
-
-Costs are finite and not negative. A negative one would reward use, and would make the term neither
-submodular in a move nor a minimum of linear functions, on which the bounds rest; a label that costs
-``+inf`` is forbidden, which belongs into the unaries.
+Costs are finite and not negative: negative ones would not be submodular in moves, nor a minimum of
+linear functions, on which the bounds rest. A forbidden label belongs into the unaries.
 """
 
 from __future__ import annotations
@@ -56,7 +54,7 @@ class LabelCosts(NamedTuple):
         return _pack(kept, self.of_ptr.size - 1) if kept else NO_LABEL_COSTS
 
     def of(self, labels: IntArray) -> FloatArray:
-        """Return what labellings (b, n) pay, shape (b,)."""
+        """Return the label costs of labellings (b, n), shape (b,)."""
         if self.costs.size == 0:
             return np.zeros(len(labels))
         used = np.zeros((len(labels), self.of_ptr.size - 1), dtype=bool)
@@ -66,7 +64,7 @@ class LabelCosts(NamedTuple):
         return np.asarray(np.where(paid, self.costs, 0.0).sum(axis=1))
 
     def least(self) -> float:
-        """Return what any labelling of at least one variable pays at least."""
+        """Return the least label costs of any labelling of at least one variable."""
         if self.costs.size == 0:
             return 0.0
         alone = np.zeros(self.of_ptr.size - 1)

@@ -27,16 +27,9 @@ __all__ = ["Star", "chain", "star"]
 
 
 class Star(NamedTuple):
-    """A graph with one binary variable a set of labels: 0 if no variable uses it, else 1.
+    """A graph with a binary variable ``n + s`` for each set ``s``: 1 if a variable uses it.
 
-    Attributes
-    ----------
-    graph : FactorGraph
-        Without label costs; variable ``n + s`` belongs to set ``s``.
-    member : (s, k) bool array
-        Which labels are in which set.
-    n : int
-        Number of variables of the graph that was encoded.
+    ``member`` (s, k) bool marks the labels in each set; ``n`` is the number of original variables.
     """
 
     graph: FactorGraph
@@ -81,11 +74,9 @@ def star(graph: FactorGraph, temperature: float = 0.0, *, hard: bool = True) -> 
 
 
 def chain(graph: FactorGraph) -> FactorGraph:
-    """Encode label costs by a binary variable for each variable and set it has a label of.
+    """Encode label costs by a binary variable for each variable and set; the last one pays.
 
-    ``o_i`` says whether the variable or one before it uses the set; the last one pays.
-
-    Complexity: O(n s) variables and terms of three variables.
+    ``o_i`` is 1 if the variable or one before it uses the set. O(n s) variables and ternary terms.
     """
     n = graph.n_variables
     unary: list[FloatArray] = []

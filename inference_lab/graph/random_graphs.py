@@ -289,11 +289,7 @@ def _hard_tables(rng: _Rng) -> FactorGraph:
 
 
 def _inheritance(rng: _Rng) -> FactorGraph:
-    """Draw tables in which one variable follows from the others, as in pedigrees; feasible.
-
-    Half of them copy the label of a variable that the last one chooses. Sums of messages along the
-    cycles grow without end.
-    """
+    """Draw feasible tables in which one variable follows from the others, as in pedigrees."""
     counts = _cardinalities(rng)
     planted = rng.integers(0, counts)
     factors = []

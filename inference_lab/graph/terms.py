@@ -122,7 +122,7 @@ def in_range(array: FloatArray) -> bool:
 
 
 def check_costs(array: FloatArray, name: str) -> FloatArray:
-    """Refuse NaN, ``-inf`` and what exceeds `COST_LIMIT`, naming the first offending place."""
+    """Refuse NaN, ``-inf`` and costs beyond `COST_LIMIT`, with the first offending place."""
     if in_range(array):
         return array
     allowed = (np.abs(array) <= COST_LIMIT) | np.isposinf(array)
@@ -141,7 +141,7 @@ def check_costs(array: FloatArray, name: str) -> FloatArray:
 
 
 def unwrap(values: Any, name: str) -> Any:
-    """Return what holds an array (a pandas DataFrame, say) as that; refuse masked arrays."""
+    """Return containers of an array (such as a pandas DataFrame) as one; refuse masked arrays."""
     if isinstance(values, np.ma.MaskedArray):
         raise ValueError(f"{name} is a masked array; fill it, with +inf for what is forbidden")
     if hasattr(values, "__array__") and not isinstance(values, np.ndarray):
@@ -150,12 +150,12 @@ def unwrap(values: Any, name: str) -> Any:
 
 
 def as_costs(values: npt.ArrayLike, name: str) -> FloatArray:
-    """Return a float64 copy of the costs; refuse what is not a number, NaN and ``-inf``."""
+    """Return a float64 copy of the costs; refuse non-numbers, NaN and ``-inf``."""
     return check_costs(as_floats(values, name, copy=True), name)
 
 
 def as_floats(values: npt.ArrayLike, name: str, *, copy: bool) -> FloatArray:
-    """Return numbers in C order, as a copy where that is asked for; refuse what is no number."""
+    """Return numbers in C order, as a copy if asked; refuse non-numbers."""
     values = unwrap(values, name)
     try:
         array = np.asarray(values)
@@ -184,7 +184,7 @@ def _check_objects(array: npt.NDArray[Any], name: str) -> None:
 
 
 def as_scope(raw: Sequence[int], n: int, name: str) -> tuple[int, ...]:
-    """Return the variables of a scope; refuse what is no integer, missing, or named twice."""
+    """Return the variables of a scope; refuse non-integers, missing and repeated ones."""
     try:
         scope = tuple(raw)
         if not set(map(type, scope)) <= {int}:
@@ -310,10 +310,7 @@ def _pack_diagonal(term: DiagonalTerms, cardinalities: IntArray) -> EdgeBlock:
 
 
 def _classify(tables: FloatArray) -> tuple[npt.NDArray[np.uint8], FloatArray, FloatArray]:
-    """Return the kind of each ``tables[e]``, its diagonal, and its ``differ`` if it has one.
-
-    Shapes (m,), (m, min(k_i, k_j)) and (m,); a table of a single entry is a Potts term.
-    """
+    """Return the kind, diagonal and ``differ`` of each table; a single entry is a Potts term."""
     diagonal = np.diagonal(tables, axis1=1, axis2=2)
     kinds = np.where((diagonal == diagonal[:, :1]).all(axis=1), POTTS, DIAGONAL).astype(np.uint8)
     off = ~np.eye(tables.shape[1], tables.shape[2], dtype=bool)

@@ -19,10 +19,9 @@ def reach(
     tail: int,
     most: int,
 ) -> int:
-    """Append the variables that share a term with ``i``, and are not seen yet, to a queue.
+    """Append unseen variables that share a term with ``i`` to a queue of length `tail`.
 
-    Those seen have ``seen[j] == stamp``. The queue holds `tail` before; its new length, at most
-    `most`, is returned. Calling this for one after the other in the queue is breadth-first search.
+    Seen ones have ``seen[j] == stamp``. Returns the new length, at most `most`.
     """
     for p in range(g.adj_ptr[i], g.adj_ptr[i + 1]):
         j = g.adj_var[p]
@@ -45,10 +44,7 @@ def reach(
 def nearest(
     g: GraphArrays, centre: int, size: int, seen: IntArray, stamp: int, out: IntArray
 ) -> int:
-    """Write the variables nearest to one, itself first, to `out`; return how many, at most `size`.
-
-    `seen` holds the stamps of earlier calls, which must differ from this one's.
-    """
+    """Write up to `size` variables nearest to one to `out`, itself first; return their number."""
     out[0] = centre
     seen[centre] = stamp
     head = 0
@@ -61,10 +57,7 @@ def nearest(
 
 @kernel
 def breadth_first(g: GraphArrays) -> IntArray:
-    """Return the variables in breadth-first order, component after component, shape (n,).
-
-    Complexity: O(variables + edges + sum of squared arities).
-    """
+    """Return the variables in breadth-first order, component after component, shape (n,)."""
     n = g.cardinalities.size
     order = np.empty(n, dtype=np.int64)
     seen = np.zeros(n, dtype=np.uint8)
