@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from inference_lab.formatting import NONE, counted, format_percent, shortened
+from inference_lab.formatting import NONE, counted, shortened
 from inference_lab.reporting.analysis import Analysis, Summary
 from inference_lab.reporting.cells import (
     Columns,
@@ -25,7 +25,7 @@ from inference_lab.reporting.cells import (
     table_of,
     text_cell,
 )
-from inference_lab.reporting.charts import GREYS, Chart, heatmap
+from inference_lab.reporting.charts import GREYS, heatmap
 from inference_lab.reporting.document import Block, Cell, Column, Picture, Section, Table, Text
 from inference_lab.reporting.results import natural
 from inference_lab.reporting.statistics import shifted_geometric_mean
@@ -37,6 +37,9 @@ FloatArray = npt.NDArray[np.float64]
 
 #: Characters that a cell of a map has room for.
 _MAP_NAME = 24
+
+#: Leads that are named below a map, in points of the primal gap.
+_LEADS = (NEAR, 0.1, 1.0, 10.0)
 
 
 def _summary_columns(analysis: Analysis, summary: Summary) -> Columns:
@@ -141,14 +144,12 @@ def classes_section(analysis: Analysis) -> Section | None:
         return None
     results = analysis.results
     of = np.array(results.class_of)
-    shown = np.full((len(results.solvers), len(analysis.classes)), np.nan)
     heads: list[Column] = []
     rows: list[tuple[Cell, ...]] = []
     names = list(dict.fromkeys(c.title for c, _ in _summary_columns(analysis, analysis.total)))
-    for number, name in enumerate(analysis.classes):
+    for name in analysis.classes:
         chosen = np.flatnonzero(of == name)
         summary = analysis.summary(chosen)
-        shown[:, number] = summary.primal
         columns = {c.title: (c, cells) for c, cells in _summary_columns(analysis, summary)}
         n = len(columns["solver"][1])
         kept = [columns.get(t, (Column(t), [Cell(NONE)] * n)) for t in names]
@@ -166,37 +167,7 @@ def classes_section(analysis: Analysis) -> Section | None:
         tuple(rows),
         "Counted as over all problems.",
     )
-    picture = Picture(
-        "class-gaps",
-        "Mean primal gap in percent on each class; bold: the lowest of the class.",
-        f"Map of primal gaps of {counted(len(analysis.labels), 'solver')} on "
-        f"{len(analysis.classes)} classes.",
-        partial(_gap_map, shown[analysis.order], analysis.labels, analysis.classes),
-    )
-    return Section("Classes of problems", (picture, table))
-
-
-def _gap_map(gaps: FloatArray, solvers: Sequence[str], classes: Sequence[str]) -> Chart:
-    """Return a map of gaps in percent, the lowest of each class in bold."""
-    import pandas as pd
-
-    texts = [[format_percent(float(v)) if np.isfinite(v) else "" for v in line] for line in gaps]
-    lowest = [format_percent(float(np.nanmin([*gap, 100.0]))) for gap in gaps.T]
-    cells = [
-        {
-            "x": name,
-            "y": solver,
-            "panel": "",
-            "text": texts[i][j],
-            "value": float(gaps[i, j]),
-            "best": texts[i][j] == lowest[j] != "",
-        }
-        for i, solver in enumerate(solvers)
-        for j, name in enumerate(classes)
-    ]
-    # Gaps span decades.
-    scale = {"type": "symlog", "constant": 0.01, "domain": [0, 100], "range": GREYS}
-    return heatmap(pd.DataFrame(cells), "", "", scale=scale)
+    return Section("Classes of problems", (table,))
 
 
 def map_section(analysis: Analysis, maps: Sequence[tuple[str, str]]) -> Section | None:
@@ -225,30 +196,14 @@ class _Grid(NamedTuple):
 
 
 class _Winner(NamedTuple):
-    """Who is best in a cell: one, or all that tie, by how much, and who of them is fastest."""
+    """Who is best in a cell: one, or all that tie, and by how much."""
 
     solvers: list[int]
-    best: float
     lead: float
-    fastest: int
-    seconds: float
-
-
-def _winner(
-    analysis: Analysis, worth: FloatArray, seconds: FloatArray, slack: float = 0.0
-) -> _Winner:
-    """Return the solvers with the lowest worth; seconds have the shape (problems, solvers)."""
-    lowest = float(worth.min())
-    best = [int(s) for s in np.flatnonzero(worth <= lowest + slack)]
-    others = np.delete(worth, best)
-    lead = float(others.min()) - lowest if others.size else np.nan
-    speed = {s: shifted_geometric_mean(seconds[:, s], analysis.shift) for s in best}
-    fastest = min(best, key=lambda s: speed[s])
-    return _Winner(best, lowest, lead, fastest, speed[fastest])
 
 
 def _maps(analysis: Analysis, first: str, second: str) -> list[Block]:
-    """Say which solver is best, and which proves most, where two entries have which values."""
+    """Say which solver is best where two entries have which values."""
     places: dict[tuple[str, str], list[int]] = {}
     for n, record in enumerate(analysis.results.problem_records):
         info = record.problem_info
@@ -259,7 +214,7 @@ def _maps(analysis: Analysis, first: str, second: str) -> list[Block]:
         return [Text((text,))]
     along, across = (sorted({key[at] for key in places}, key=natural) for at in (0, 1))
     grid = _Grid(first, second, along, across, places)
-    return [*_best_map(analysis, grid), *_proof_map(analysis, grid)]
+    return _best_map(analysis, grid)
 
 
 def _best_map(analysis: Analysis, grid: _Grid) -> list[Block]:
@@ -271,109 +226,45 @@ def _best_map(analysis: Analysis, grid: _Grid) -> list[Block]:
     winners: dict[tuple[int, int], _Winner] = {}
     rows: list[tuple[Cell, ...]] = []
     for i, j, here in grid.cells():
-        found = winners[i, j] = _winner(analysis, primal[here].mean(axis=0), seconds[here], NEAR)
-        reached = [percent_cell(found.best), percent_cell(found.lead)]
-        rows.append(_map_row(analysis, grid, (i, j), here, found, [], reached))
-    columns = [Column("primal gap %"), Column("lead", help=f"to the next solver, {_POINTS}")]
+        gaps = primal[here].mean(axis=0)
+        lowest = float(gaps.min())
+        best = [int(s) for s in np.flatnonzero(gaps <= lowest + NEAR)]
+        others = np.delete(gaps, best)
+        lead = float(others.min()) - lowest if others.size else np.nan
+        speed = {s: shifted_geometric_mean(seconds[here][:, s], analysis.shift) for s in best}
+        fastest = min(best, key=lambda s: speed[s])
+        winners[i, j] = _Winner(best, lead)
+        rows.append(
+            (
+                text_cell(grid.along[i]),
+                text_cell(grid.across[j]),
+                count_cell(len(here)),
+                text_cell(", ".join(results.solvers[s] for s in best), 240),
+                percent_cell(lowest),
+                percent_cell(lead),
+                text_cell(results.solvers[fastest]),
+                seconds_cell(speed[fastest]),
+            )
+        )
     table = Table(
         f"best-solver-{grid.first}-{grid.second}",
         f"The best solver for each {grid.first} and {grid.second}.",
         (
             *(Column(grid.first), Column(grid.second), Column("problems")),
             Column("best", right=False, help="all that tie"),
-            *columns,
-            *_FASTEST,
+            Column("primal gap %"),
+            Column("lead", help="to the next solver, in points of the primal gap"),
+            *(Column("fastest of them", right=False), Column("seconds")),
         ),
         tuple(rows),
         f"The best has the lowest mean primal gap; all within {NEAR:g} % of it tie. Seconds: "
         "shifted geometric mean.",
     )
-    caption = (
-        f"The best solver by {grid.first} and {grid.second}: the lowest mean primal gap; all "
-        f"within {NEAR:g} % of it tie. Darker: the next solver is further above."
-    )
-    bar = "lead over the next solver, points of the primal gap"
-    ticks = (NEAR, 0.1, 1.0, 10.0)
-    return [_map_picture(analysis, grid, "best-solver-map", caption, winners, bar, ticks), table]
-
-
-def _proof_map(analysis: Analysis, grid: _Grid) -> list[Block]:
-    """Say which solver proves most answers where; nothing if none proves any."""
-    results = analysis.results
-    proof = results.typical(results.proof_seconds)
-    proved = np.isfinite(proof)
-    if not proved.any():
-        return []
-    # Without a proof, a solver is charged the time that it had.
-    charged = np.where(proved, proof, results.typical(results.charged_seconds))
-    winners: dict[tuple[int, int], _Winner] = {}
-    rows: list[tuple[Cell, ...]] = []
-    for i, j, here in grid.cells():
-        counts = proved[here].sum(axis=0)
-        anyone = [count_cell(int(proved[here].any(axis=1).sum()))]
-        found = None
-        told = [count_cell(0), text_cell(NONE)]
-        if counts.any():
-            percent = -100.0 * counts / len(here)
-            found = winners[i, j] = _winner(analysis, percent, charged[here])
-            told = [count_cell(int(counts.max())), share_cell(found.lead)]
-        rows.append(_map_row(analysis, grid, (i, j), here, found, anyone, told))
-    table = Table(
-        f"best-prover-{grid.first}-{grid.second}",
-        f"The solver that proves most answers for each {grid.first} and {grid.second}.",
-        (
-            *(Column(grid.first), Column(grid.second), Column("problems")),
-            Column("proved", help="problems on which some solver proves its answer"),
-            Column("proves most", right=False, help="all that tie"),
-            Column("of them"),
-            Column("lead", help="over the next solver, in percent of the problems"),
-            *_FASTEST,
-        ),
-        tuple(rows),
-        "By its own bound; all that prove as many tie. Seconds: shifted geometric mean of those "
-        "until the proof; without a proof, the time it had counts.",
-    )
-    caption = (
-        f"The solver that proves most answers by {grid.first} and {grid.second}; all that prove as "
-        "many tie. Darker: the next solver proves fewer."
-    )
-    bar = "lead over the next solver, % of the problems"
-    ticks = (1.0, 25.0, 50.0, 75.0)
-    return [_map_picture(analysis, grid, "best-prover-map", caption, winners, bar, ticks), table]
-
-
-_FASTEST = (Column("fastest of them", right=False), Column("seconds"))
-_POINTS = "in points of the primal gap"
-
-
-def _map_row(
-    analysis: Analysis,
-    grid: _Grid,
-    place: tuple[int, int],
-    here: list[int],
-    winner: _Winner | None,
-    before: list[Cell],
-    reached: list[Cell],
-) -> tuple[Cell, ...]:
-    """Return a row of the table of a map: where, who is best, what they reach, and how fast."""
-    names = analysis.results.solvers
-    where = (text_cell(grid.along[place[0]]), text_cell(grid.across[place[1]]))
-    if winner is None:
-        nobody = text_cell(NONE)
-        return (*where, count_cell(len(here)), *before, nobody, *reached, nobody, Cell(NONE))
-    best = text_cell(", ".join(names[s] for s in winner.solvers), 240)
-    fast = (text_cell(names[winner.fastest]), seconds_cell(winner.seconds))
-    return (*where, count_cell(len(here)), *before, best, *reached, *fast)
+    return [_map_picture(analysis, grid, winners), table]
 
 
 def _map_picture(
-    analysis: Analysis,
-    grid: _Grid,
-    name: str,
-    caption: str,
-    winners: Mapping[tuple[int, int], _Winner],
-    bar: str,
-    ticks: Sequence[float],
+    analysis: Analysis, grid: _Grid, winners: Mapping[tuple[int, int], _Winner]
 ) -> Picture:
     """Return the picture of a map: who is best in each cell, and by how much."""
     import pandas as pd
@@ -391,18 +282,32 @@ def _map_picture(
         text = said if alone or len(said) <= _MAP_NAME else f"tie of {len(found.solvers)}"
         lead = found.lead if alone and np.isfinite(found.lead) else 0.0
         rows.append({**row, "text": shortened(text, _MAP_NAME), "value": lead})
-    along = counted(len(grid.along), "value")
-    sizes = f"{along} of {grid.first} and {len(grid.across)} of {grid.second}"
     # Leads that differ by factors are told apart by their logarithm.
-    steps = np.diff(np.log(ticks))
-    log = bool(np.allclose(steps, steps[0]))
-    kind = {"type": "symlog", "constant": ticks[0]} if log else {"type": "linear"}
-    scale = {"domain": [0, ticks[-1]], "range": GREYS, "clamp": True, **kind}
+    scale = {
+        "domain": [0, _LEADS[-1]],
+        "range": GREYS,
+        "clamp": True,
+        "type": "symlog",
+        "constant": _LEADS[0],
+    }
     draw = partial(
-        heatmap, pd.DataFrame(rows), grid.second, grid.first, scale=scale, shades=bar, ticks=ticks
+        heatmap,
+        pd.DataFrame(rows),
+        grid.second,
+        grid.first,
+        scale=scale,
+        shades="lead over the next solver, points of the primal gap",
+        ticks=_LEADS,
     )
-    name = f"{name}-{grid.first}-{grid.second}"
-    return Picture(name, caption, f"Map of a solver for each of {sizes}.", draw)
+    along = counted(len(grid.along), "value")
+    return Picture(
+        f"best-solver-map-{grid.first}-{grid.second}",
+        f"The best solver by {grid.first} and {grid.second}: the lowest mean primal gap; all "
+        f"within {NEAR:g} % of it tie. Darker: the next solver is further above.",
+        f"Map of a solver for each of {along} of {grid.first} and {len(grid.across)} of "
+        f"{grid.second}.",
+        draw,
+    )
 
 
 def _value(value: object) -> str:

@@ -19,7 +19,6 @@ from inference_lab.reporting.cells import (
 from inference_lab.reporting.charts import ranks_chart
 from inference_lab.reporting.document import Block, Cell, Column, Picture, Section, Table, Text
 from inference_lab.reporting.statistics import (
-    TIME_RATIO,
     block_ranks,
     pairwise_wins,
     rank_test,
@@ -39,14 +38,11 @@ _TIE = 1e-6
 def solvers_section(analysis: Analysis) -> Section | None:
     """Return the section on solver against solver, if there are two."""
     results = analysis.results
-    k = len(analysis.labels)
-    if k < 2:
+    if len(analysis.labels) < 2:
         return None
-    energies, seconds = (
-        np.moveaxis(results.spread(v), 2, 1).reshape(-1, results.shape[1])[:, analysis.order]
-        for v in (np.where(results.infeasible, -np.inf, results.energy), results.seconds)
-    )
-    wins = pairwise_wins(energies, seconds)
+    energies = results.spread(np.where(results.infeasible, -np.inf, results.energy))
+    matched = np.moveaxis(energies, 2, 1).reshape(-1, results.shape[1])
+    wins, ties = pairwise_wins(matched[:, analysis.order])
     heads = [
         Column(str(n), help=label, name=label, as_text=True)
         for n, label in enumerate(analysis.labels, start=1)
@@ -58,11 +54,10 @@ def solvers_section(analysis: Analysis) -> Section | None:
             if i == j:
                 cells.append(Cell(NONE))
                 continue
-            won, lost, tie = int(wins.wins[i, j]), int(wins.wins[j, i]), int(wins.ties[i, j])
+            won, lost, tie = int(wins[i, j]), int(wins[j, i]), int(ties[i, j])
             told = (
                 f"{label} against {other}: lower energy in {won}, equal in {tie}, higher in "
-                f"{lost} runs; of the equal ones faster in {wins.faster[i, j]}, slower in "
-                f"{wins.faster[j, i]}"
+                f"{lost} runs"
             )
             cells.append(Cell(f"{won}/{tie}/{lost}", float(won - lost), title=told))
         rows.append(tuple(cells))
@@ -78,31 +73,7 @@ def solvers_section(analysis: Analysis) -> Section | None:
         tuple(rows),
         "A run without a labelling loses to each with one; two without are equal.",
     )
-    faster = table_of(
-        "wins-on-time",
-        "Of the runs that found equal energies: faster / slower by more than "
-        f"{100 * (TIME_RATIO - 1):.0f} %.",
-        [
-            (Column("no."), [count_cell(n) for n in range(1, k + 1)]),
-            (Column("solver", right=False), [text_cell(label) for label in analysis.labels]),
-            *(
-                (
-                    heads[j],
-                    [
-                        Cell(NONE)
-                        if i == j
-                        else Cell(
-                            f"{wins.faster[i, j]}/{wins.faster[j, i]}",
-                            float(wins.faster[i, j] - wins.faster[j, i]),
-                        )
-                        for i in range(k)
-                    ],
-                )
-                for j in range(k)
-            ),
-        ],
-    )
-    return Section("Solver against solver", (table, faster, *_ranks(analysis)))
+    return Section("Solver against solver", (table, *_ranks(analysis)))
 
 
 def _ranks(analysis: Analysis) -> list[Block]:

@@ -18,7 +18,6 @@ from inference_lab.specs.extras import require
 __all__ = [
     "Profile",
     "RankTest",
-    "Wins",
     "block_ranks",
     "holm",
     "median",
@@ -37,9 +36,6 @@ __all__ = [
 
 FloatArray = npt.NDArray[np.float64]
 _Place = Callable[[npt.NDArray[np.int64]], npt.NDArray[np.int64]]
-
-#: Times are told apart if the larger one is more than so many times the smaller one.
-TIME_RATIO = 1.1
 
 #: Up to so many instances, Wilcoxon's test is exact.
 _EXACT = 50
@@ -138,29 +134,13 @@ def holm(p_values: Sequence[float]) -> list[float]:
 # ---------------------------------------------------------------------- solver against solver
 
 
-@dataclass(frozen=True)
-class Wins:
-    """How often one solver ended below another."""
-
-    wins: npt.NDArray[np.int64]
-    ties: npt.NDArray[np.int64]
-    faster: npt.NDArray[np.int64]
-
-
 def pairwise_wins(
-    energies: npt.ArrayLike,
-    seconds: npt.ArrayLike,
-    *,
-    tolerance: float = OPTIMALITY_TOLERANCE,
-    time_ratio: float = TIME_RATIO,
-) -> Wins:
-    """Count for each pair of solvers which of them found the lower energy."""
+    energies: npt.ArrayLike, *, tolerance: float = OPTIMALITY_TOLERANCE
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Count how often each solver ended below each other one, and how often at the same energy."""
     energy = _matrix(energies, "energies", missing=True)
-    time = _matrix(seconds, "seconds", missing=True)
-    if energy.shape != time.shape:
-        raise ValueError(f"energies have the shape {energy.shape}, but seconds {time.shape}")
     k = energy.shape[1]
-    wins, ties, faster = (np.zeros((k, k), dtype=np.int64) for _ in range(3))
+    wins, ties = (np.zeros((k, k), dtype=np.int64) for _ in range(2))
     for i in range(k):
         mine = energy[:, [i]]
         with np.errstate(invalid="ignore", over="ignore"):
@@ -168,11 +148,9 @@ def pairwise_wins(
             close = np.isfinite(mine - energy) & (np.abs(mine - energy) <= tolerance * size)
             tie = (mine == energy) | close
             wins[i] = ((mine < energy) & ~tie).sum(axis=0)
-            quick = time[:, [i]] * time_ratio < time
         ties[i] = tie.sum(axis=0)
-        faster[i] = (tie & quick & np.isfinite(energy)).sum(axis=0)
     np.fill_diagonal(ties, 0)
-    return Wins(wins, ties, faster)
+    return wins, ties
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 
 from inference_lab.formatting import counted, format_percent, format_rate, format_seconds, listed
 from inference_lab.reporting.analysis import Analysis, Summary
-from inference_lab.reporting.statistics import TIME_RATIO
 
 __all__ = ["NEAR", "in_short"]
 
@@ -16,6 +15,9 @@ NEAR = 0.01
 
 #: Percent of the primal gap within which the fastest solver is looked for.
 _GOOD = 1.0
+
+#: Times count as equal if the larger one is at most so many times the smaller one.
+_TIME_RATIO = 1.1
 
 #: Solvers named in a sentence; others are counted.
 _NAMED = 4
@@ -85,8 +87,7 @@ def _fastest(analysis: Analysis, summary: Summary, order: Sequence[int]) -> str:
     if not good:
         return f"None is within {_GOOD:g} % of them on average."
     quickest = min(float(summary.seconds[s]) for s in good)
-    # Times that differ by less count as equal, as in the table of wins.
-    equal = [s for s in good if summary.seconds[s] <= TIME_RATIO * quickest]
+    equal = [s for s in good if summary.seconds[s] <= _TIME_RATIO * quickest]
     time = f"{format_seconds(quickest)} s on average"
     if len(good) == 1:
         return f"No other is within {_GOOD:g} % of them on average; it takes {time}."

@@ -48,14 +48,12 @@ _TABLES = (
         "summary",
         "classes",
         "best-solver-",
-        "best-prover-",
         "targets",
         "quality-at-times",
     ),
     *("seconds-by-size", "gaps-by-size"),
     *(
         "wins",
-        "wins-on-time",
         "ranks",
         "open-problems",
         "problems",
@@ -66,7 +64,7 @@ _TABLES = (
     *("solvers", "limits", "environment"),
 )
 _FIGURES = (
-    *("class-gaps", "best-solver-map-", "best-prover-map-", "performance-profile", "cactus"),
+    *("best-solver-map-", "performance-profile", "cactus"),
     *("solved-over-time", "gain-map-", "seconds-by-size"),
     *("gap-over-time", "convergence-", "critical-difference"),
 )

@@ -377,10 +377,10 @@ def test_profiles_and_cactus_plots(runs):
 @over_cases
 def test_wins(runs):
     referee, document = Referee(runs), report(runs)
-    wins, faster = table(document, "wins"), table(document, "wins-on-time")
+    wins = table(document, "wins")
     solvers = list(column(wins, "solver"))
     for (i, a), (j, b) in itertools.permutations(enumerate(solvers), 2):
-        won = tied = lost = quick = slow = 0
+        won = tied = lost = 0
         for first in referee.of(a):
             for second in referee.of(b):
                 if (first.problem, first.seed) != (second.problem, second.seed):
@@ -388,15 +388,11 @@ def test_wins(runs):
                 x, y = (-INF if referee.infeasible(r) else r.energy for r in (first, second))
                 if x == y or (math.isfinite(x - y) and close(x, y)):
                     tied += 1
-                    if math.isfinite(x):
-                        quick += first.seconds * 1.1 < second.seconds
-                        slow += second.seconds * 1.1 < first.seconds
                 elif x < y:
                     won += 1
                 else:
                     lost += 1
         assert wins.rows[i][2 + j].text == f"{won}/{tied}/{lost}"
-        assert faster.rows[i][2 + j].text == f"{quick}/{slow}"
 
 
 @over_cases
