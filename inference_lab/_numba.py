@@ -17,6 +17,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
+import numpy as np
 from llvmlite import ir
 from numba import njit
 from numba.core import cgutils, config, event, types
@@ -24,6 +25,10 @@ from numba.extending import intrinsic
 from numba.np.arrayobj import make_array
 
 from inference_lab.loading import timer
+
+#: Numba compiles a step anew for each literal and each width of integers that it is handed. In this
+#: type, which mypy takes for any, numbers are handed over alike; merged, they are constants again.
+int64: Any = np.int64
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 

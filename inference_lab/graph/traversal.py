@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from inference_lab._numba import inlined, kernel
+from inference_lab._numba import inlined, int64, kernel
 from inference_lab.graph.arrays import GraphArrays, IntArray
 
 
@@ -48,7 +48,8 @@ def nearest(
     out[0] = centre
     seen[centre] = stamp
     head = 0
-    tail = 1
+    # No constant to numba, which would compile `reach` anew for it.
+    tail: int = int64(1)
     while head < tail and tail < size:
         tail = reach(g, out[head], seen, stamp, out, tail, size)
         head += 1

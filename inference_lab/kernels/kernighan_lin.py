@@ -6,16 +6,18 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from inference_lab._numba import inlined, lean_kernel
+from inference_lab._numba import inlined, int64, lean_kernel
 from inference_lab.graph.arrays import TABLE, FloatArray, GraphArrays, IntArray
 from inference_lab.graph.factor_graph import FactorGraph
 from inference_lab.kernels.heap import Heap, clear, empty_heap, pop, push, settle
 from inference_lab.kernels.messages import local_costs
 from inference_lab.kernels.struct import record
 
-#: Truth values that are no constants to numba, which would compile a step anew for each of them.
+#: Values that are no constants to numba, which would compile a step anew for each of them.
 _YES: Any = np.bool_(True)
 _NO: Any = np.bool_(False)
+_NONE = int64(0)
+_ENDLESS = int64(1 << 60)
 
 #: A chain must gain more than this share of the largest cost at one variable, so that rounding
 #: cannot cycle.
@@ -144,7 +146,7 @@ def _move(g: GraphArrays, x: IntArray, c: Chains, i: int, new: int, invite: bool
     for p in range(g.adj_ptr[i], g.adj_ptr[i + 1]):
         h = g.adj_half[p]
         e = h >> 1
-        j = g.adj_var[p]
+        j = int64(g.adj_var[p])
         start = g.unary_ptr[j]
         kj = g.cardinalities[j]
         weight = g.weights[e]
@@ -174,7 +176,7 @@ def _move(g: GraphArrays, x: IntArray, c: Chains, i: int, new: int, invite: bool
         for other in range(g.factor_ptr[f], g.factor_ptr[f + 1]):
             if other == slot:
                 continue
-            j = g.scopes[other]
+            j = int64(g.scopes[other])
             index = g.table_ptr[f]
             stride = 1
             step = 1
@@ -337,8 +339,8 @@ def chains_from(g: GraphArrays, x: IntArray, c: Chains, i: int, rules: Rules) ->
             if partner >= 0:
                 work += go_to(g, x, c, partner, old, rules.tolerance, _NO)
         if goes_on and now.best_moves == 0:
-            most = 1 << 60
-            work += most - extend(g, x, c, rules.moves, rules.tolerance, _YES, most)
+            left = extend(g, x, c, rules.moves, rules.tolerance, _YES, _ENDLESS)
+            work += _ENDLESS - left
         roll_back(g, x, c)
         if now.best_moves > 0:
             now.gained_cost += now.best_cost
@@ -400,7 +402,7 @@ def keep_better_parts(g: GraphArrays, x: IntArray, c: Chains, tolerance: float) 
     now = c.now[0]
     fell = 0
     for q in range(now.changed):
-        size = _join_part(x, c, c.journal[q], 0)
+        size = _join_part(x, c, c.journal[q], _NONE)
         if size == 0:
             continue
         head = 0
@@ -408,11 +410,11 @@ def keep_better_parts(g: GraphArrays, x: IntArray, c: Chains, tolerance: float) 
             i = c.moved[head]
             head += 1
             for p in range(g.adj_ptr[i], g.adj_ptr[i + 1]):
-                size = _join_part(x, c, g.adj_var[p], size)
+                size = _join_part(x, c, int64(g.adj_var[p]), size)
             for p in range(g.inc_ptr[i], g.inc_ptr[i + 1]):
                 f = g.slot_factor[g.inc_slot[p]]
                 for s in range(g.factor_ptr[f], g.factor_ptr[f + 1]):
-                    size = _join_part(x, c, g.scopes[s], size)
+                    size = _join_part(x, c, int64(g.scopes[s]), size)
         now.gained_cost = 0.0
         now.gained_violations = 0
         for t in range(size):

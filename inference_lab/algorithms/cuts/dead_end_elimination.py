@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from inference_lab._numba import inlined, lean_kernel
+from inference_lab._numba import inlined, int64, lean_kernel
 from inference_lab.algorithms.cuts.maxflow import CutArrays
 from inference_lab.graph.arrays import TABLE, Flags, FloatArray, GraphArrays, IntArray
 from inference_lab.kernels.messages import edge_cost, half_cost
@@ -94,16 +94,17 @@ def _dominated(
         j = g.adj_var[p]
         value = -np.inf
         if a < g.cardinalities[j] and alive[g.unary_ptr[j] + a]:
-            now = half_cost(g, g.adj_half[p], a, a)
+            h = int64(g.adj_half[p])
+            now = half_cost(g, h, a, a)
             if not np.isinf(now):
-                value = half_cost(g, g.adj_half[p], b, a) - now
+                value = half_cost(g, h, b, a) - now
         least += value
         if least == -np.inf:
             break
     if least > 0.0:
         return False
     for p in range(g.adj_ptr[i], g.adj_ptr[i + 1]):
-        worst = _worst_of_edge(g, alive, g.adj_half[p], g.adj_var[p], a, b)
+        worst = _worst_of_edge(g, alive, int64(g.adj_half[p]), g.adj_var[p], a, b)
         if np.isinf(worst):
             # With -inf, no labelling with a is finite.
             return bool(worst < 0.0)
@@ -305,7 +306,7 @@ def prune(
         count -= 1
         j = stack[count]
         for p in range(g.adj_ptr[j], g.adj_ptr[j + 1]):
-            i = g.adj_var[p]
+            i = int64(g.adj_var[p])
             if role[i] != CHANGES:
                 continue
             h = g.adj_half[p] ^ 1

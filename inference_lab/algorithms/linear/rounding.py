@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from inference_lab._numba import kernel, lean_kernel
+from inference_lab._numba import int64, kernel, lean_kernel
 from inference_lab.graph.arrays import TABLE, FloatArray, GraphArrays, IntArray
 from inference_lab.kernels.messages import edge_cost
 from inference_lab.kernels.mixed_radix import next_labels
@@ -282,7 +282,7 @@ def _begin(
             value = min(g.unary[si + a], big)
             for p in range(g.adj_ptr[i], g.adj_ptr[i + 1]):
                 if x[g.adj_var[p]] >= 0:
-                    value += _half_expectation(g, g.adj_half[p], state.belief, a, big)
+                    value += _half_expectation(g, int64(g.adj_half[p]), state.belief, a, big)
             state.cost[si + a] = value
         for p in range(g.adj_ptr[i], g.adj_ptr[i + 1]):
             if x[g.adj_var[p]] < 0 and g.adj_half[p] & 1 == 0:
@@ -326,7 +326,7 @@ def _try_label(
             j = g.adj_var[p]
             if state.x[j] >= 0:
                 continue
-            half = g.adj_half[p]
+            half = int64(g.adj_half[p])
             e = half >> 1
             steps += 1.0
             if g.kinds[e] == TABLE:
@@ -412,7 +412,8 @@ def _run_phases(
             if steps > max_steps:
                 return steps
             best_change = np.inf
-            best_h = -1
+            # No constant to numba, which would compile `_give_label` anew for it.
+            best_h = int64(-1)
             best_length = 0
             for h in range(count.size):
                 # Drop those that have got their label since.
