@@ -98,6 +98,8 @@ class EStep(ProblemFamily):
         Seeds, independently of each other, the training points, the constraints, the flips and
         the centroids.
 
+    Notes
+    -----
     The info holds ``largest_component``, the share of points in the largest must-link component,
     and ``weight_over_calibrated``, the ratio of the weight to the calibrated one; ``remarks`` are
     about uncommon values.
