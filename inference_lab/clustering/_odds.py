@@ -14,7 +14,7 @@ import numpy as np
 
 from inference_lab.clustering.hmrf import violations
 from inference_lab.constraints import Constraints
-from inference_lab.constraints.pairs import codes_of
+from inference_lab.constraints.pairs import pairs_outside
 from inference_lab.graph.arrays import FloatArray
 
 __all__ = [
@@ -52,12 +52,12 @@ def wrong_share(constraints: Constraints) -> float:
     them. Wrong: those that the groups of `Constraints.vote` violate. Pairs in both lists are left
     out of the checks: answers that agree merge into one pair, so only differing ones would count.
     """
-    ml, cl = constraints.must_link, constraints.cannot_link
-    codes = [codes_of(pairs, constraints.n_points) for pairs in (ml, cl)]
-    ml, cl = ml[~np.isin(codes[0], codes[1])], cl[~np.isin(codes[1], codes[0])]
+    given, n = constraints, constraints.n_points
+    ml = pairs_outside(given.must_link, given.cannot_link, n)
+    cl = pairs_outside(given.cannot_link, given.must_link, n)
     twice = len(constraints.must_link) - len(ml)
     # All alike: what is asked is how many are wrong, not how much they weigh.
-    once = Constraints(ml, cl, n_points=constraints.n_points)
+    once = Constraints(ml, cl, n_points=n)
     component = once.components()
     connecting = component.size - int(component.max(initial=-1)) - 1
     ends = np.sort(component[cl], axis=1)

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from inference_lab.constraints import Constraints
 from inference_lab.constraints.arrays import canonical
-from inference_lab.constraints.pairs import codes_of
+from inference_lab.constraints.pairs import pairs_outside
 from inference_lab.constraints.sample_ids import SampleIds, rows_named
 from inference_lab.graph.arrays import FloatArray, IntArray
 
@@ -62,8 +62,8 @@ class Side:
         apart = np.array([(j, i) for at, i in enumerate(first) for j in first[:at]], dtype=np.int64)
         given = self.constraints
         n = self.known.size
-        chain = _not_among(chain, given.must_link, n)
-        apart = _not_among(apart.reshape(-1, 2), given.cannot_link, n)
+        chain = pairs_outside(chain, given.must_link, n)
+        apart = pairs_outside(apart.reshape(-1, 2), given.cannot_link, n)
         return Constraints(
             np.concatenate([given.must_link, chain]),
             np.concatenate([given.cannot_link, apart]),
@@ -88,12 +88,6 @@ class Side:
             None if self.weights is None else self.weights[rows],
             sources,
         )
-
-
-def _not_among(pairs: IntArray, given: IntArray, n_points: int) -> IntArray:
-    """Return the pairs that are not given, in either order of their ends."""
-    codes = codes_of(np.sort(pairs, axis=1), n_points)
-    return pairs[~np.isin(codes, codes_of(given, n_points))]
 
 
 def agreeing(labels: IntArray, known: IntArray, n_clusters: int) -> IntArray:

@@ -228,7 +228,7 @@ def _member(path: Path, arrays: Any, name: str) -> npt.NDArray[Any]:
     except KeyError:
         raise FormatError(f"{here} is missing; an archive has {', '.join(_MEMBERS)}") from None
     # Packed in an unknown way or encrypted; no header, or one that does not fit; too large for it.
-    except (NotImplementedError, RuntimeError, ValueError, TypeError, MemoryError) as error:
+    except (RuntimeError, ValueError, TypeError, MemoryError) as error:
         raise FormatError(f"{here} cannot be read: {str(error)[:200]}") from None
 
 

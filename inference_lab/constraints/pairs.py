@@ -14,6 +14,7 @@ __all__ = [
     "distinct_integers",
     "pairs_across",
     "pairs_inside",
+    "pairs_outside",
     "point_indices",
     "sample_pairs",
     "sorted_distinct",
@@ -153,6 +154,12 @@ def codes_of(pairs: IntArray, n_points: int) -> IntArray:
     """Encode sorted pairs as ``i * n_points + j``, whose order is lexicographic."""
     codes: IntArray = pairs[:, 0] * n_points + pairs[:, 1]
     return codes
+
+
+def pairs_outside(pairs: IntArray, given: IntArray, n_points: int) -> IntArray:
+    """Return the pairs that are not among others, in either order of their ends."""
+    codes = codes_of(np.sort(pairs, axis=1), n_points)
+    return pairs[~np.isin(codes, codes_of(given, n_points))]
 
 
 def pairs_inside(start: IntArray, size: IntArray) -> IntArray:
