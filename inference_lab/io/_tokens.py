@@ -38,6 +38,8 @@ class Tokens:
         For messages.
     first : int
         The tokens before this one are not taken as numbers.
+    hint : str
+        Follows the message about a token that is not a number.
 
     Attributes
     ----------
@@ -46,10 +48,11 @@ class Tokens:
         ``inf`` where it is out of the range of doubles.
     """
 
-    def __init__(self, data: bytes, path: str, first: int = 0) -> None:
+    def __init__(self, data: bytes, path: str, first: int = 0, hint: str = "") -> None:
         self.data = data
         self.path = path
         self.first = first
+        self.hint = hint
         raw = np.frombuffer(data, dtype=np.uint8)
         text = _TEXT[raw]
         if not text.all():
@@ -118,7 +121,8 @@ class Tokens:
             ),
             len(self) - 1 - self.first,
         )
-        return self.error(number, f"expected a number, got {self.shown(number + self.first)}")
+        shown = self.shown(number + self.first)
+        return self.error(number, f"expected a number, got {shown}{self.hint}")
 
     def integer(self, number: int, what: str, high: int | None = None, low: int = 0) -> int:
         """Return ``values[number]`` as an integer from ``low`` to ``high``, or raise."""

@@ -78,10 +78,7 @@ def parse(data: bytes, path: str) -> FactorGraph:
     name = WORD.search(data)
     if name is None:
         raise FormatError(f"{path}: the file is empty; expected the name of the problem")
-    try:
-        tokens = Tokens(data, path, first=1)
-    except FormatError as problem:
-        raise FormatError(f"{problem}; functions given by a keyword are not read") from None
+    tokens = Tokens(data, path, first=1, hint="; functions given by a keyword are not read")
     end = int(tokens.values.size)
     n = tokens.integer(0, "the number of variables", high=max(0, end - 4))
     tokens.integer(1, "the largest number of labels")

@@ -275,6 +275,12 @@ def test_errors_say_what_is_wrong_and_where(text: str, message: str) -> None:
     check_refused(parse, text, message, "here.wcsp")
 
 
+def test_only_words_bring_the_hint_about_keywords() -> None:
+    with pytest.raises(FormatError, match="expected plain ASCII text") as caught:
+        parse(b"t 1 2 0 9 \xff")
+    assert "keyword" not in str(caught.value)
+
+
 @given(damaged((SMALL,)))
 def test_damaged_text_is_refused_exactly_when_the_slow_reader_refuses(data: bytes) -> None:
     """And otherwise both read the same energy."""
