@@ -110,7 +110,7 @@ def filled(text: str, tables: Iterable[Table]) -> tuple[str, list[str]]:
     lookups = _Lookups(tables)
     try:
         shown = environment.from_string(text).render(lookups.offered())
-    except (TemplateError, TypeError, ValueError) as problem:
+    except (TemplateError, TypeError, ValueError, AttributeError, ArithmeticError) as problem:
         return text, [f"it is no template: {problem}"]
     return shown, lookups.missing
 

@@ -70,6 +70,8 @@ def test_texts_are_filled(text, shown):
         ("{{ cell('mean-seconds' }}", "no template"),
         ("{{ nothing('a') }}", "no template"),
         ("{{ ''.__class__.__mro__[1].__subclasses__() }}", "no template"),
+        ("{{ 1|plain }}", "no template"),
+        ("{{ 1 / 0 }}", "no template"),
     ],
 )
 def test_what_is_not_there_is_said(text, missing):
