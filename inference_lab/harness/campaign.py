@@ -57,10 +57,8 @@ class Shard:
 
 @dataclass(frozen=True, kw_only=True)
 class Execution:
-    """Place, manner and selection of the tasks of a campaign."""
+    """Place, manner and selection of the tasks of a campaign, as in `inference_lab.compare`."""
 
-    #: `jobs`, `cluster`, `rerun`, `shard`, `threads`, `memory_limit`, `progress`: As in
-    #: `inference_lab.compare`.
     jobs: int = 1
     cluster: str | None = None
     rerun: Literal["failed", "timeout", "all"] | None = None
