@@ -5,6 +5,7 @@ A call whose process died returns a `Crash`; all others continue.
 
 from __future__ import annotations
 
+import gc
 import importlib
 import multiprocessing
 import pickle
@@ -204,11 +205,16 @@ class _Cluster(Executor):
         except ImportError:
             reason = how_to_install("distributed", "cluster")
             raise ClusterError(f"distributed is {reason}") from None
+        client = None
         try:
             client = distributed.Client(self.address, timeout=_CONNECT_TIMEOUT)
         except (OSError, ValueError, TypeError) as problem:
-            said = " ".join(str(problem).split())
-            raise ClusterError(f"no Dask scheduler answers at {self.address!r}: {said}") from None
+            reason = " ".join(str(problem).split())
+        if client is None:
+            # A client without a scheduler closes when it is collected. If that happened while
+            # another one starts, both would wait for the same lock for ever.
+            gc.collect()
+            raise ClusterError(f"no Dask scheduler answers at {self.address!r}: {reason}")
         with client, warnings.catch_warnings():
             # Problems travel with the calls, so that they outlive the worker that had them.
             warnings.filterwarnings("ignore", "Sending large graph")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import re
 import signal
@@ -10,6 +11,7 @@ import sys
 import threading
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -165,6 +167,13 @@ def test_fits_of_a_study_run_on_a_cluster(cluster, tmp_path):
     ]
 
 
+def unclosed_clients() -> list[Any]:
+    from distributed import Client
+
+    held = [thing for thing in gc.get_objects() if isinstance(thing, Client)]
+    return [client for client in held if client.status != "closed"]
+
+
 def test_a_cluster_that_is_not_there_is_told(monkeypatch):
     from inference_lab.harness import executors
 
@@ -172,6 +181,8 @@ def test_a_cluster_that_is_not_there_is_told(monkeypatch):
     for address in ("tcp://127.0.0.1:1", "nonsense://x", "tcp://127.0.0.1:99999999"):
         with pytest.raises(ClusterError, match=re.escape(address)):
             il.compare(PROBLEMS[0], "icm", cluster=address)
+        # It would close whenever it is collected, perhaps while the next one starts.
+        assert unclosed_clients() == []
     done = CliRunner().invoke(
         main, ["compare", "potts-grid", "--solver", "icm", "--cluster", "tcp://127.0.0.1:1"]
     )
