@@ -120,6 +120,20 @@ def test_reduction_maps_labels_and_bounds_back():
     assert whole.diagnostics["columns"] > s.diagnostics["columns"]
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_reduction_makes_no_program_larger(seed):
+    """Potts terms become tables where their ends have lost different labels."""
+    rng = np.random.default_rng(seed)
+    pairs = rng.choice(40, (400, 2))
+    edges = np.unique(pairs[pairs[:, 0] < pairs[:, 1]], axis=0)
+    unary = 4.0 * rng.random((40, 10))
+    # Each variable has another label that no neighbour makes up for.
+    unary[np.arange(40), rng.choice(10, 40)] += 1000.0
+    graph = il.FactorGraph.potts(unary, edges, rng.uniform(-1.0, 1.0, len(edges)))
+    s, whole = (il.solve(graph, spec, time_limit=2.0) for spec in ("ilp", "ilp(reduce=false)"))
+    assert s.diagnostics["columns"] <= whole.diagnostics["columns"]
+
+
 def test_infeasible_is_proved_by_cuts():
     """An odd cycle of hard cannot-links between two clusters: no branching is needed."""
     edges = [(i, (i + 1) % 5) for i in range(5)]

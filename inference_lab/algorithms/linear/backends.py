@@ -341,6 +341,9 @@ def _integer_with_highs(
     begin = perf_counter()
     solver = _load(model, scale, integer=True)
     solver.setOptionValue("mip_rel_gap", 0.0)
+    # This heuristic does not look at the clock: 90 s on an image of 4,096 pixels. Labellings are
+    # found before the program is solved.
+    solver.setOptionValue("mip_heuristic_run_feasibility_jump", False)
     # HiGHS does not look at the clock while it probes binary variables in presolve, which took
     # 0.1 ms a nonzero on E-steps.
     presolved = 2e-4 * model.n_nonzeros < time_limit
