@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -17,9 +17,7 @@ from inference_lab.clustering.em import EStep, Model, Result, maximise_expectati
 from inference_lab.clustering.hmrf import HMRF
 from inference_lab.clustering.mixture import (
     ConstrainedGaussianMixture,
-    Covariance,
     Gaussians,
-    Prior,
 )
 from inference_lab.constraints import Constraints
 from inference_lab.contract import Solver
@@ -53,6 +51,7 @@ def critical_temperature(
     return _critical(HMRF(points, none, distortion, nowhere, counts=counts), points.shape[0])
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class AnnealedConstrainedKMeans(PairwiseClusterer):
     r"""K-means under constraints by deterministic annealing.
 
@@ -115,44 +114,26 @@ class AnnealedConstrainedKMeans(PairwiseClusterer):
     True
     """
 
+    n_clusters: int = field(default=3, kw_only=False)
+    distortion: str | Distortion = "euclidean"
+    e_step: str | Solver = "mean-field"
+    e_step_time_limit: float | None = None
+    start_temperature: float | None = None
+    cooling: float = 0.8
+    end_ratio: float = 1e-3
+    alpha: float | Literal["fewest-violations"] = 0.5
+    alpha_mode: AlphaMode = "sum"
+    n_init: int = 1
+    n_jobs: int | None = None
+    max_iter: int = 20
+    tol: float = 1e-6
+    random_state: Any = None
+
     _allowed: ClassVar = {
         "cooling": (Range(above=0, below=1),),
         "end_ratio": (Range(above=0, below=1),),
         "start_temperature": (None, Range(above=0, below=math.inf)),
     }
-
-    def __init__(
-        self,
-        n_clusters: int = 3,
-        *,
-        distortion: str | Distortion = "euclidean",
-        e_step: str | Solver = "mean-field",
-        e_step_time_limit: float | None = None,
-        start_temperature: float | None = None,
-        cooling: float = 0.8,
-        end_ratio: float = 1e-3,
-        alpha: float | Literal["fewest-violations"] = 0.5,
-        alpha_mode: AlphaMode = "sum",
-        n_init: int = 1,
-        n_jobs: int | None = None,
-        max_iter: int = 20,
-        tol: float = 1e-6,
-        random_state: Any = None,
-    ) -> None:
-        self.n_clusters = n_clusters
-        self.distortion = distortion
-        self.e_step = e_step
-        self.e_step_time_limit = e_step_time_limit
-        self.start_temperature = start_temperature
-        self.cooling = cooling
-        self.end_ratio = end_ratio
-        self.alpha = alpha
-        self.alpha_mode = alpha_mode
-        self.n_init = n_init
-        self.n_jobs = n_jobs
-        self.max_iter = max_iter
-        self.tol = tol
-        self.random_state = random_state
 
     def _worth_of_odds(self, points: Points, side: Side) -> dict[str, float]:
         unit = worth_of_odds(points, self.n_clusters, self._distortion(), side.weights)
@@ -211,6 +192,7 @@ class AnnealedConstrainedKMeans(PairwiseClusterer):
         return SoftFit(model, _joined(annealed, final), shares, stages)
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class AnnealedConstrainedMixture(ConstrainedGaussianMixture):
     r"""Gaussian mixture under constraints, fitted by deterministic annealing.
 
@@ -263,47 +245,16 @@ class AnnealedConstrainedMixture(ConstrainedGaussianMixture):
     True
     """
 
+    start_temperature: float | None = None
+    cooling: float = 0.8
+    max_iter: int = 20
+    tol: float = 1e-7
+    init: str = field(default="neighbourhoods", init=False)
+
     _allowed: ClassVar = ConstrainedGaussianMixture._allowed | {
         "cooling": (Range(above=0, below=1),),
         "start_temperature": (None, Range(at_least=1, below=math.inf)),
     }
-
-    def __init__(
-        self,
-        n_clusters: int = 3,
-        *,
-        covariance_type: Covariance = "full",
-        e_step: str | Solver = "mean-field",
-        e_step_time_limit: float | None = None,
-        prior: Prior = "maximum-entropy",
-        start_temperature: float | None = None,
-        cooling: float = 0.8,
-        alpha: float | Literal["fewest-violations"] = 0.5,
-        alpha_mode: AlphaMode = "sum",
-        reg_covar: float = 1e-6,
-        n_init: int = 1,
-        n_jobs: int | None = None,
-        max_iter: int = 20,
-        tol: float = 1e-7,
-        random_state: Any = None,
-    ) -> None:
-        super().__init__(
-            n_clusters,
-            covariance_type=covariance_type,
-            e_step=e_step,
-            e_step_time_limit=e_step_time_limit,
-            prior=prior,
-            alpha=alpha,
-            alpha_mode=alpha_mode,
-            reg_covar=reg_covar,
-            n_init=n_init,
-            n_jobs=n_jobs,
-            max_iter=max_iter,
-            tol=tol,
-            random_state=random_state,
-        )
-        self.start_temperature = start_temperature
-        self.cooling = cooling
 
     def _fit_once(
         self,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Self
 
 import numpy as np
@@ -19,6 +19,7 @@ from inference_lab.graph.arrays import FloatArray
 __all__ = ["BregmanKMeans", "SphericalKMeans", "worth_of_odds"]
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class BregmanKMeans(ConstrainedClusterer):
     r"""K-means with any Bregman divergence, or the cosine.
 
@@ -72,28 +73,15 @@ class BregmanKMeans(ConstrainedClusterer):
     True
     """
 
-    def __init__(
-        self,
-        n_clusters: int = 3,
-        *,
-        distortion: str | Distortion = "euclidean",
-        init: Init | npt.ArrayLike = "k-means++",
-        empty_clusters: EmptyClusters = "reseed",
-        n_init: int = 1,
-        n_jobs: int | None = None,
-        max_iter: int = 100,
-        tol: float = 1e-6,
-        random_state: Any = None,
-    ) -> None:
-        self.n_clusters = n_clusters
-        self.distortion = distortion
-        self.init = init
-        self.empty_clusters = empty_clusters
-        self.n_init = n_init
-        self.n_jobs = n_jobs
-        self.max_iter = max_iter
-        self.tol = tol
-        self.random_state = random_state
+    n_clusters: int = field(default=3, kw_only=False)
+    distortion: str | Distortion = "euclidean"
+    init: Init | npt.ArrayLike = "k-means++"
+    empty_clusters: EmptyClusters = "reseed"
+    n_init: int = 1
+    n_jobs: int | None = None
+    max_iter: int = 100
+    tol: float = 1e-6
+    random_state: Any = None
 
     def fit(self, X: Any, y: Any = None, *, sample_weight: npt.ArrayLike | None = None) -> Self:
         """Cluster the points.
@@ -174,6 +162,7 @@ class _Direction(Cosine):
         return result
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class SphericalKMeans(BregmanKMeans):
     r"""K-means on the unit sphere: minimises ``sum_i 1 - cos(x_i, mu_{l_i})``.
 
@@ -209,26 +198,4 @@ class SphericalKMeans(BregmanKMeans):
     True
     """
 
-    def __init__(
-        self,
-        n_clusters: int = 3,
-        *,
-        init: Init | npt.ArrayLike = "k-means++",
-        empty_clusters: EmptyClusters = "reseed",
-        n_init: int = 1,
-        n_jobs: int | None = None,
-        max_iter: int = 100,
-        tol: float = 1e-6,
-        random_state: Any = None,
-    ) -> None:
-        super().__init__(
-            n_clusters,
-            distortion=_Direction(),
-            init=init,
-            empty_clusters=empty_clusters,
-            n_init=n_init,
-            n_jobs=n_jobs,
-            max_iter=max_iter,
-            tol=tol,
-            random_state=random_state,
-        )
+    distortion: str | Distortion = field(default=_Direction(), init=False)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Literal, TypeAlias
 
 import numpy as np
@@ -220,6 +220,7 @@ class _Start(Fit):
         self.status = status
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class COPKMeans(PairwiseClusterer):
     r"""K-means whose every assignment satisfies all constraints.
 
@@ -290,40 +291,24 @@ class COPKMeans(PairwiseClusterer):
     (True, True)
     """
 
+    n_clusters: int = field(default=3, kw_only=False)
+    distortion: str | Distortion = "euclidean"
+    init: Literal["wagstaff"] | Init | npt.ArrayLike = "wagstaff"
+    whole_components: bool = True
+    order: Order = "random"
+    max_failures: int = 10
+    on_failure: OnFailure = "warn"
+    empty_clusters: EmptyClusters = "reseed"
+    n_init: int = 1
+    max_iter: int = 100
+    tol: float = 1e-6
+    random_state: Any = None
+
     _allowed: ClassVar = {
         "order": ("random", "given", "most-constrained"),
         "on_failure": ("warn", "raise", "ignore"),
         "max_failures": (Whole(at_least=1),),
     }
-
-    def __init__(
-        self,
-        n_clusters: int = 3,
-        *,
-        distortion: str | Distortion = "euclidean",
-        init: Literal["wagstaff"] | Init | npt.ArrayLike = "wagstaff",
-        whole_components: bool = True,
-        order: Order = "random",
-        max_failures: int = 10,
-        on_failure: OnFailure = "warn",
-        empty_clusters: EmptyClusters = "reseed",
-        n_init: int = 1,
-        max_iter: int = 100,
-        tol: float = 1e-6,
-        random_state: Any = None,
-    ) -> None:
-        self.n_clusters = n_clusters
-        self.distortion = distortion
-        self.init = init
-        self.whole_components = whole_components
-        self.order = order
-        self.max_failures = max_failures
-        self.on_failure = on_failure
-        self.empty_clusters = empty_clusters
-        self.n_init = n_init
-        self.max_iter = max_iter
-        self.tol = tol
-        self.random_state = random_state
 
     def _fit(self, points: Points, side: Side) -> None:
         constraints = of_positive_weight(side.constraints)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Literal, get_args
 
 import numpy as np
@@ -37,6 +37,7 @@ Closure = Literal["raise", "drop", "keep", "vote"]
 Metric = Literal["diagonal", "full", "gradient"]
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class HMRFKMeans(PairwiseClusterer):
     r"""K-means over a hidden Markov random field of must-links and cannot-links.
 
@@ -135,47 +136,27 @@ class HMRFKMeans(PairwiseClusterer):
     True
     """
 
+    n_clusters: int = field(default=3, kw_only=False)
+    distortion: str | Distortion = "euclidean"
+    penalty: Penalty = "distance"
+    metric: Metric | MetricLearner | None = None
+    metric_per_cluster: bool = False
+    e_step: str | Solver = "icm"
+    e_step_time_limit: float | None = None
+    e_step_start: EStepStart = "previous"
+    init: Init | npt.ArrayLike = "neighbourhoods"
+    closure: Closure | None = None
+    empty_clusters: EmptyClusters = "reseed"
+    n_init: int = 1
+    n_jobs: int | None = None
+    max_iter: int = 100
+    tol: float = 1e-6
+    random_state: Any = None
+
     _allowed: ClassVar = {
         "penalty": ("distance", "potts"),
         "closure": (None, "raise", "drop", "keep", "vote"),
     }
-
-    def __init__(
-        self,
-        n_clusters: int = 3,
-        *,
-        distortion: str | Distortion = "euclidean",
-        penalty: Penalty = "distance",
-        metric: Metric | MetricLearner | None = None,
-        metric_per_cluster: bool = False,
-        e_step: str | Solver = "icm",
-        e_step_time_limit: float | None = None,
-        e_step_start: EStepStart = "previous",
-        init: Init | npt.ArrayLike = "neighbourhoods",
-        closure: Closure | None = None,
-        empty_clusters: EmptyClusters = "reseed",
-        n_init: int = 1,
-        n_jobs: int | None = None,
-        max_iter: int = 100,
-        tol: float = 1e-6,
-        random_state: Any = None,
-    ) -> None:
-        self.n_clusters = n_clusters
-        self.distortion = distortion
-        self.penalty = penalty
-        self.metric = metric
-        self.metric_per_cluster = metric_per_cluster
-        self.e_step = e_step
-        self.e_step_time_limit = e_step_time_limit
-        self.e_step_start = e_step_start
-        self.init = init
-        self.closure = closure
-        self.empty_clusters = empty_clusters
-        self.n_init = n_init
-        self.n_jobs = n_jobs
-        self.max_iter = max_iter
-        self.tol = tol
-        self.random_state = random_state
 
     def _fit(self, points: Points, side: Side) -> None:
         if self.closure == "drop":
@@ -289,6 +270,7 @@ class HMRFKMeans(PairwiseClusterer):
         return self._alternate(model, self._expectation(rng))
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class PCKMeans(HMRFKMeans):
     r"""Pairwise-constrained K-means: squared distances, and a fixed price for each violation.
 
@@ -329,39 +311,13 @@ class PCKMeans(HMRFKMeans):
     0
     """
 
-    def __init__(
-        self,
-        n_clusters: int = 3,
-        *,
-        e_step: str | Solver = "icm",
-        e_step_time_limit: float | None = None,
-        e_step_start: EStepStart = "previous",
-        init: Init | npt.ArrayLike = "neighbourhoods",
-        closure: Closure | None = None,
-        empty_clusters: EmptyClusters = "reseed",
-        n_init: int = 1,
-        n_jobs: int | None = None,
-        max_iter: int = 100,
-        tol: float = 1e-6,
-        random_state: Any = None,
-    ) -> None:
-        super().__init__(
-            n_clusters,
-            penalty="potts",
-            e_step=e_step,
-            e_step_time_limit=e_step_time_limit,
-            e_step_start=e_step_start,
-            init=init,
-            closure=closure,
-            empty_clusters=empty_clusters,
-            n_init=n_init,
-            n_jobs=n_jobs,
-            max_iter=max_iter,
-            tol=tol,
-            random_state=random_state,
-        )
+    distortion: str | Distortion = field(default="euclidean", init=False)
+    penalty: Penalty = field(default="potts", init=False)
+    metric: Metric | MetricLearner | None = field(default=None, init=False)
+    metric_per_cluster: bool = field(default=False, init=False)
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class MPCKMeans(HMRFKMeans):
     r"""Metric pairwise-constrained K-means: PCKMeans with a learnt metric.
 
@@ -410,38 +366,6 @@ class MPCKMeans(HMRFKMeans):
     True
     """
 
-    def __init__(
-        self,
-        n_clusters: int = 3,
-        *,
-        metric: Literal["diagonal", "full"] = "diagonal",
-        metric_per_cluster: bool = False,
-        e_step: str | Solver = "icm",
-        e_step_time_limit: float | None = None,
-        e_step_start: EStepStart = "previous",
-        init: Init | npt.ArrayLike = "neighbourhoods",
-        closure: Closure | None = None,
-        empty_clusters: EmptyClusters = "reseed",
-        n_init: int = 1,
-        n_jobs: int | None = None,
-        max_iter: int = 100,
-        tol: float = 1e-6,
-        random_state: Any = None,
-    ) -> None:
-        super().__init__(
-            n_clusters,
-            penalty="distance",
-            metric=metric,
-            metric_per_cluster=metric_per_cluster,
-            e_step=e_step,
-            e_step_time_limit=e_step_time_limit,
-            e_step_start=e_step_start,
-            init=init,
-            closure=closure,
-            empty_clusters=empty_clusters,
-            n_init=n_init,
-            n_jobs=n_jobs,
-            max_iter=max_iter,
-            tol=tol,
-            random_state=random_state,
-        )
+    metric: Literal["diagonal", "full"] = "diagonal"
+    distortion: str | Distortion = field(default="euclidean", init=False)
+    penalty: Penalty = field(default="distance", init=False)

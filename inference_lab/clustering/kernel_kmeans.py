@@ -25,6 +25,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal, TypeAlias
 
 import numpy as np
@@ -252,6 +253,7 @@ class _Start:
         self.converged = converged
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class KernelHMRFKMeans(PairwiseClusterer):
     r"""Kernel K-means with rewards for satisfied constraints, and ratio and normalised cuts.
 
@@ -330,47 +332,29 @@ class KernelHMRFKMeans(PairwiseClusterer):
     True
     """
 
-    X_fit_: Points | None
+    n_clusters: int = field(default=3, kw_only=False)
+    kernel: str | Callable[..., float] = "rbf"
+    gamma: float | None = None
+    degree: float = 3.0
+    coef0: float = 1.0
+    kernel_params: Mapping[str, Any] | None = None
+    form: Form = "ratio-association"
+    sigma: float | Literal["smallest"] = 0.0
+    local_search: bool = True
+    init: KernelInit | npt.ArrayLike = "auto"
+    n_init: int = 1
+    n_jobs: int | None = None
+    max_iter: int = 100
+    random_state: Any = None
+
+    X_fit_: Points | None = field(init=False)
     #: Of precomputed similarities, those to points that count; None for all.
-    _columns: IntArray | None
+    _columns: IntArray | None = field(init=False)
 
     _allowed: ClassVar = {
         "form": ("ratio-association", "ratio-cut", "normalised-cut"),
         "sigma": ("smallest", Range(at_least=0, below=math.inf)),
     }
-
-    def __init__(
-        self,
-        n_clusters: int = 3,
-        *,
-        kernel: str | Callable[..., float] = "rbf",
-        gamma: float | None = None,
-        degree: float = 3.0,
-        coef0: float = 1.0,
-        kernel_params: Mapping[str, Any] | None = None,
-        form: Form = "ratio-association",
-        sigma: float | Literal["smallest"] = 0.0,
-        local_search: bool = True,
-        init: KernelInit | npt.ArrayLike = "auto",
-        n_init: int = 1,
-        n_jobs: int | None = None,
-        max_iter: int = 100,
-        random_state: Any = None,
-    ) -> None:
-        self.n_clusters = n_clusters
-        self.kernel = kernel
-        self.gamma = gamma
-        self.degree = degree
-        self.coef0 = coef0
-        self.kernel_params = kernel_params
-        self.form = form
-        self.sigma = sigma
-        self.local_search = local_search
-        self.init = init
-        self.n_init = n_init
-        self.n_jobs = n_jobs
-        self.max_iter = max_iter
-        self.random_state = random_state
 
     # -------------------------------------------------------------- fitting
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal, get_args
 
 import numpy as np
@@ -233,6 +234,7 @@ class Gaussians(Model):
         yield "components"
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class ConstrainedGaussianMixture(PairwiseClusterer):
     r"""Gaussian mixture with must-links, cannot-links and labels, fitted by EM.
 
@@ -302,44 +304,26 @@ class ConstrainedGaussianMixture(PairwiseClusterer):
     True
     """
 
+    n_clusters: int = field(default=3, kw_only=False)
+    covariance_type: Covariance = "full"
+    e_step: str | Solver = "mean-field"
+    e_step_time_limit: float | None = None
+    prior: Prior = "maximum-entropy"
+    alpha: float | Literal["fewest-violations"] = 0.5
+    alpha_mode: AlphaMode = "sum"
+    init: Init | npt.ArrayLike = "neighbourhoods"
+    reg_covar: float = 1e-6
+    n_init: int = 1
+    n_jobs: int | None = None
+    max_iter: int = 100
+    tol: float = 1e-6
+    random_state: Any = None
+
     _allowed: ClassVar = {
         "covariance_type": get_args(Covariance),
         "prior": get_args(Prior),
         "reg_covar": (Range(at_least=0, below=math.inf),),
     }
-
-    def __init__(
-        self,
-        n_clusters: int = 3,
-        *,
-        covariance_type: Covariance = "full",
-        e_step: str | Solver = "mean-field",
-        e_step_time_limit: float | None = None,
-        prior: Prior = "maximum-entropy",
-        alpha: float | Literal["fewest-violations"] = 0.5,
-        alpha_mode: AlphaMode = "sum",
-        init: Init | npt.ArrayLike = "neighbourhoods",
-        reg_covar: float = 1e-6,
-        n_init: int = 1,
-        n_jobs: int | None = None,
-        max_iter: int = 100,
-        tol: float = 1e-6,
-        random_state: Any = None,
-    ) -> None:
-        self.n_clusters = n_clusters
-        self.covariance_type = covariance_type
-        self.e_step = e_step
-        self.e_step_time_limit = e_step_time_limit
-        self.prior = prior
-        self.alpha = alpha
-        self.alpha_mode = alpha_mode
-        self.init = init
-        self.reg_covar = reg_covar
-        self.n_init = n_init
-        self.n_jobs = n_jobs
-        self.max_iter = max_iter
-        self.tol = tol
-        self.random_state = random_state
 
     def _worth_of_odds(self, points: FloatArray, side: Side) -> dict[str, float]:
         return {"ml_weight": 1.0, "cl_weight": 1.0}

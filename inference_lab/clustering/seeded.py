@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal, Self, TypeAlias
 
 import numpy as np
@@ -20,6 +21,7 @@ __all__ = ["ConstrainedKMeans", "SeededKMeans"]
 Unseeded: TypeAlias = Literal["k-means++", "perturbed", "random"]
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class SeededKMeans(ConstrainedClusterer):
     r"""K-means whose centroids start at the means of labelled points.
 
@@ -61,32 +63,19 @@ class SeededKMeans(ConstrainedClusterer):
     [1, 1, 0, 0]
     """
 
+    n_clusters: int = field(default=3, kw_only=False)
+    distortion: str | Distortion = "euclidean"
+    init: Unseeded = "k-means++"
+    empty_clusters: EmptyClusters = "reseed"
+    n_init: int = 1
+    n_jobs: int | None = None
+    max_iter: int = 100
+    tol: float = 1e-6
+    random_state: Any = None
+
     _allowed: ClassVar = {"init": ("k-means++", "perturbed", "random")}
     #: Whether labelled points keep their labels.
     _holds_on: ClassVar[bool] = False
-
-    def __init__(
-        self,
-        n_clusters: int = 3,
-        *,
-        distortion: str | Distortion = "euclidean",
-        init: Unseeded = "k-means++",
-        empty_clusters: EmptyClusters = "reseed",
-        n_init: int = 1,
-        n_jobs: int | None = None,
-        max_iter: int = 100,
-        tol: float = 1e-6,
-        random_state: Any = None,
-    ) -> None:
-        self.n_clusters = n_clusters
-        self.distortion = distortion
-        self.init = init
-        self.empty_clusters = empty_clusters
-        self.n_init = n_init
-        self.n_jobs = n_jobs
-        self.max_iter = max_iter
-        self.tol = tol
-        self.random_state = random_state
 
     def fit(
         self,

@@ -10,7 +10,7 @@ P. Jain, S. Sra, I. Dhillon, "Information-theoretic metric learning", ICML 2007.
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -55,6 +55,7 @@ class _Dense(PairwiseClusterer):
         self._judge(side.constraints)
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class ConstrainedLinkage(_Dense):
     """Complete-link clustering of distances that the pairs have changed (Klein et al. 2002).
 
@@ -98,8 +99,7 @@ class ConstrainedLinkage(_Dense):
     True
     """
 
-    def __init__(self, n_clusters: int = 3) -> None:
-        self.n_clusters = n_clusters
+    n_clusters: int = field(default=3, kw_only=False)
 
     def _fit(self, points: Points, side: Side) -> None:
         from sklearn.cluster import AgglomerativeClustering
@@ -154,6 +154,7 @@ def _similarities(points: FloatArray, n_neighbours: int, width: float | None) ->
     return gaps.maximum(gaps.T)
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class ConstrainedSpectral(_Dense):
     """Spectral clustering of similarities changed by the pairs (Kamvar et al. 2003).
 
@@ -201,25 +202,16 @@ class ConstrainedSpectral(_Dense):
     True
     """
 
+    n_clusters: int = field(default=3, kw_only=False)
+    n_neighbours: int = 10
+    width: float | None = None
+    n_init: int = 10
+    random_state: Any = None
+
     _allowed: ClassVar = {
         "n_neighbours": (Whole(at_least=1),),
         "width": (None, Range(above=0, below=math.inf)),
     }
-
-    def __init__(
-        self,
-        n_clusters: int = 3,
-        *,
-        n_neighbours: int = 10,
-        width: float | None = None,
-        n_init: int = 10,
-        random_state: Any = None,
-    ) -> None:
-        self.n_clusters = n_clusters
-        self.n_neighbours = n_neighbours
-        self.width = width
-        self.n_init = n_init
-        self.random_state = random_state
 
     def _fit(self, points: Points, side: Side) -> None:
         from sklearn.preprocessing import normalize
@@ -258,6 +250,7 @@ _ALL_EIGENVALUES = 300
 _PRECISION = 1e-7
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class FlexibleSpectral(_Dense):
     r"""Normalised cuts that satisfy the pairs to a degree (Wang and Davidson 2010).
 
@@ -321,27 +314,17 @@ class FlexibleSpectral(_Dense):
     True
     """
 
+    n_clusters: int = field(default=3, kw_only=False)
+    strength: float = 0.1
+    n_neighbours: int = 10
+    width: float | None = None
+    n_init: int = 10
+    random_state: Any = None
+
     _allowed: ClassVar = {
         **ConstrainedSpectral._allowed,
         "strength": (Range(above=0, below=1),),
     }
-
-    def __init__(
-        self,
-        n_clusters: int = 3,
-        *,
-        strength: float = 0.1,
-        n_neighbours: int = 10,
-        width: float | None = None,
-        n_init: int = 10,
-        random_state: Any = None,
-    ) -> None:
-        self.n_clusters = n_clusters
-        self.strength = strength
-        self.n_neighbours = n_neighbours
-        self.width = width
-        self.n_init = n_init
-        self.random_state = random_state
 
     def _fit(self, points: Points, side: Side) -> None:
         rng = self._generator()
@@ -456,6 +439,7 @@ def _largest(
     return values[order], np.ascontiguousarray(vectors[:, order])
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class MetricKMeans(_Dense):
     r"""K-means under a metric learnt from the pairs beforehand: RCA or ITML.
 
@@ -505,37 +489,23 @@ class MetricKMeans(_Dense):
     0
     """
 
+    n_clusters: int = field(default=3, kw_only=False)
+    metric: Literal["rca", "itml"] = "rca"
+    ridge: float = 1e-3
+    slack: float = 1.0
+    sweeps: int = 20
+    init: Init | npt.ArrayLike = "k-means++"
+    n_init: int = 1
+    max_iter: int = 100
+    tol: float = 1e-6
+    random_state: Any = None
+
     _allowed: ClassVar = {
         "metric": ("rca", "itml"),
         "ridge": (Range(above=0, below=math.inf),),
         "slack": (Range(above=0, below=math.inf),),
         "sweeps": (Whole(at_least=1),),
     }
-
-    def __init__(
-        self,
-        n_clusters: int = 3,
-        *,
-        metric: Literal["rca", "itml"] = "rca",
-        ridge: float = 1e-3,
-        slack: float = 1.0,
-        sweeps: int = 20,
-        init: Init | npt.ArrayLike = "k-means++",
-        n_init: int = 1,
-        max_iter: int = 100,
-        tol: float = 1e-6,
-        random_state: Any = None,
-    ) -> None:
-        self.n_clusters = n_clusters
-        self.metric = metric
-        self.ridge = ridge
-        self.slack = slack
-        self.sweeps = sweeps
-        self.init = init
-        self.n_init = n_init
-        self.max_iter = max_iter
-        self.tol = tol
-        self.random_state = random_state
 
     def _fit(self, points: Points, side: Side) -> None:
         pairs = _counted(side, self.n_clusters)

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import math
 import time
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
@@ -270,6 +271,7 @@ def _log_means(a: npt.ArrayLike, b: npt.ArrayLike) -> tuple[Any, Any]:
     return digamma(a) - both, digamma(b) - both
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class TVClust(SourcedClusterer):
     r"""Dirichlet process mixture with noisy answers about pairs, by variational inference.
 
@@ -349,49 +351,29 @@ class TVClust(SourcedClusterer):
     2
     """
 
+    n_clusters: int = field(default=15, kw_only=False)
+    data: Literal["gaussian", "directions", "counts"] = "gaussian"
+    alpha: float = 1.0
+    belief: float = 1.0
+    p_prior: tuple[float, float] = (10.0, 1.0)
+    q_prior: tuple[float, float] = (10.0, 1.0)
+    e_step: Literal["coordinate"] | str | Solver = "coordinate"
+    e_step_time_limit: float | None = None
+    standardise: bool = True
+    init: Literal["k-means", "prior"] = "k-means"
+    both_ways: bool = True
+    n_init: int = 1
+    n_jobs: int | None = None
+    max_iter: int = 300
+    tol: float = 1e-7
+    random_state: Any = None
+
     _allowed: ClassVar = {
         "data": ("gaussian", "directions", "counts"),
         "alpha": (Range(above=0, below=math.inf),),
         "belief": (Range(above=0, below=math.inf),),
         "init": ("k-means", "prior"),
     }
-
-    def __init__(
-        self,
-        n_clusters: int = 15,
-        *,
-        data: Literal["gaussian", "directions", "counts"] = "gaussian",
-        alpha: float = 1.0,
-        belief: float = 1.0,
-        p_prior: tuple[float, float] = (10.0, 1.0),
-        q_prior: tuple[float, float] = (10.0, 1.0),
-        e_step: Literal["coordinate"] | str | Solver = "coordinate",
-        e_step_time_limit: float | None = None,
-        standardise: bool = True,
-        init: Literal["k-means", "prior"] = "k-means",
-        both_ways: bool = True,
-        n_init: int = 1,
-        n_jobs: int | None = None,
-        max_iter: int = 300,
-        tol: float = 1e-7,
-        random_state: Any = None,
-    ) -> None:
-        self.n_clusters = n_clusters
-        self.data = data
-        self.alpha = alpha
-        self.belief = belief
-        self.p_prior = p_prior
-        self.q_prior = q_prior
-        self.e_step = e_step
-        self.e_step_time_limit = e_step_time_limit
-        self.standardise = standardise
-        self.init = init
-        self.both_ways = both_ways
-        self.n_init = n_init
-        self.n_jobs = n_jobs
-        self.max_iter = max_iter
-        self.tol = tol
-        self.random_state = random_state
 
     @classmethod
     def release(cls, random_state: Any = None) -> TVClust:

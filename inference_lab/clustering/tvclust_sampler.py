@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import math
 import time
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
@@ -388,6 +388,7 @@ def least_variation(samples: IntArray) -> tuple[int, float]:
     return best, float(mean[best])
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class TVClustSampler(SourcedClusterer):
     r"""Dirichlet process mixture with noisy answers about pairs, by sampling.
 
@@ -455,6 +456,19 @@ class TVClustSampler(SourcedClusterer):
     2
     """
 
+    data: Literal["gaussian", "directions", "counts"] = "gaussian"
+    alpha: float = 1.0
+    belief: float = 1.0
+    concentration: float | None = None
+    p_prior: tuple[float, float] = (10.0, 1.0)
+    q_prior: tuple[float, float] = (10.0, 1.0)
+    standardise: bool = True
+    n_samples: int = 100
+    thinning: int = 2
+    burn_in: int = 100
+    split_merge: int = 2
+    random_state: Any = None
+
     _allowed: ClassVar = {
         "data": ("gaussian", "directions", "counts"),
         "alpha": (Range(above=0, below=math.inf),),
@@ -465,35 +479,6 @@ class TVClustSampler(SourcedClusterer):
         "burn_in": (Whole(at_least=0),),
         "split_merge": (Whole(at_least=0),),
     }
-
-    def __init__(
-        self,
-        *,
-        data: Literal["gaussian", "directions", "counts"] = "gaussian",
-        alpha: float = 1.0,
-        belief: float = 1.0,
-        concentration: float | None = None,
-        p_prior: tuple[float, float] = (10.0, 1.0),
-        q_prior: tuple[float, float] = (10.0, 1.0),
-        standardise: bool = True,
-        n_samples: int = 100,
-        thinning: int = 2,
-        burn_in: int = 100,
-        split_merge: int = 2,
-        random_state: Any = None,
-    ) -> None:
-        self.data = data
-        self.alpha = alpha
-        self.belief = belief
-        self.concentration = concentration
-        self.p_prior = p_prior
-        self.q_prior = q_prior
-        self.standardise = standardise
-        self.n_samples = n_samples
-        self.thinning = thinning
-        self.burn_in = burn_in
-        self.split_merge = split_merge
-        self.random_state = random_state
 
     def _label_limit(self) -> None:
         """Labels can name any number of clusters."""

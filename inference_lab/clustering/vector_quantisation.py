@@ -10,6 +10,7 @@ SDM 2005. D. Pelleg, D. Baras, "K-means with large and noisy constraint sets", E
 from __future__ import annotations
 
 import time
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import numpy as np
@@ -215,6 +216,7 @@ def _between(centroids: FloatArray) -> tuple[FloatArray, IntArray]:
     return between, apart.argmin(axis=1)
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class LCVQE(PairwiseClusterer):
     r"""K-means in which points of violated pairs pull other centroids than their own.
 
@@ -259,26 +261,15 @@ class LCVQE(PairwiseClusterer):
     True
     """
 
-    _assignment: ClassVar[type[_Linear | _Joint]] = _Linear
+    n_clusters: int = field(default=3, kw_only=False)
+    paired_twice: bool = False
+    init: Init | npt.ArrayLike = "k-means++"
+    n_init: int = 1
+    n_jobs: int | None = None
+    max_iter: int = 300
+    random_state: Any = None
 
-    def __init__(
-        self,
-        n_clusters: int = 3,
-        *,
-        paired_twice: bool = False,
-        init: Init | npt.ArrayLike = "k-means++",
-        n_init: int = 1,
-        n_jobs: int | None = None,
-        max_iter: int = 300,
-        random_state: Any = None,
-    ) -> None:
-        self.n_clusters = n_clusters
-        self.paired_twice = paired_twice
-        self.init = init
-        self.n_init = n_init
-        self.n_jobs = n_jobs
-        self.max_iter = max_iter
-        self.random_state = random_state
+    _assignment: ClassVar[type[_Linear | _Joint]] = _Linear
 
     def _fit(self, points: Points, side: Side) -> None:
         pairs = _Pairs(side, twice=self.paired_twice)
