@@ -8,12 +8,11 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from inference_lab.clustering._base import PairwiseClusterer
 from inference_lab.clustering._side import Side
-from inference_lab.clustering._soft import AlphaMode, SoftFit, best_alpha
+from inference_lab.clustering._soft import AlphaMode, SoftClusterer
 from inference_lab.clustering.bregman_kmeans import worth_of_odds
 from inference_lab.clustering.distortions import Distortion, Points
-from inference_lab.clustering.em import EStep, Model, Result, maximise_expectation
+from inference_lab.clustering.em import EStep, Fit, Model, Result, maximise_expectation
 from inference_lab.clustering.hmrf import HMRF
 from inference_lab.clustering.mixture import (
     ConstrainedGaussianMixture,
@@ -52,7 +51,7 @@ def critical_temperature(
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
-class AnnealedConstrainedKMeans(PairwiseClusterer):
+class AnnealedConstrainedKMeans(SoftClusterer):
     r"""K-means under constraints by deterministic annealing.
 
     At temperature T the labels of all points together have the probability
@@ -139,20 +138,9 @@ class AnnealedConstrainedKMeans(PairwiseClusterer):
         unit = worth_of_odds(points, self.n_clusters, self._distortion(), side.weights)
         return {"ml_weight": unit, "cl_weight": unit}
 
-    def _fit(self, points: Points, side: Side) -> None:
-        best: SoftFit[HMRF] = best_alpha(
-            self.alpha,
-            self.alpha_mode,
-            side,
-            lambda importance: self._best_of(
-                lambda rng: self._fit_once(points, side, importance, rng)
-            ),
-        )
-        self.cluster_centers_ = self._moved_back(best.model.centroids)
-        self.metrics_ = best.model.metrics
-        self.temperatures_ = np.array(best.temperatures)
-        self._take_soft(best)
-        self._judge(side.constraints)
+    def _take_model(self, model: HMRF) -> None:
+        self.cluster_centers_ = self._moved_back(model.centroids)
+        self.metrics_ = model.metrics
 
     def _fit_once(
         self,
@@ -160,7 +148,7 @@ class AnnealedConstrainedKMeans(PairwiseClusterer):
         side: Side,
         importance: FloatArray | None,
         rng: np.random.Generator,
-    ) -> SoftFit[HMRF]:
+    ) -> Fit[HMRF]:
         distortion = self._distortion()
         nowhere = np.zeros((self.n_clusters, points.shape[1]))
         model = HMRF(
@@ -189,7 +177,7 @@ class AnnealedConstrainedKMeans(PairwiseClusterer):
             tol=self.tol,
             start=None if shares is None else shares.argmax(axis=1),
         )
-        return SoftFit(model, _joined(annealed, final), shares, stages)
+        return Fit(model, _joined(annealed, final), shares, stages)
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -262,7 +250,7 @@ class AnnealedConstrainedMixture(ConstrainedGaussianMixture):
         side: Side,
         importance: FloatArray | None,
         rng: np.random.Generator,
-    ) -> SoftFit[Gaussians]:
+    ) -> Fit[Gaussians]:
         nowhere = np.zeros((self.n_clusters, points.shape[1]))
         model = self._gaussians(points, side, nowhere, importance)
         first = self.start_temperature or max(1.0, 1.05 * _critical(model, len(points)))
@@ -276,11 +264,7 @@ class AnnealedConstrainedMixture(ConstrainedGaussianMixture):
             self.max_iter,
             self.tol,
         )
-        return SoftFit(model, result, temperatures=stages)
-
-    def _take_soft(self, best: SoftFit[Any]) -> None:
-        super()._take_soft(best)
-        self.temperatures_ = np.array(best.temperatures)
+        return Fit(model, result, temperatures=stages)
 
 
 def _stages(first: float, last: float, cooling: float) -> list[float]:

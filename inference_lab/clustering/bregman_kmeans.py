@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
 
-from inference_lab.clustering._base import ConstrainedClusterer, Fit, check_setting
+from inference_lab.clustering._base import ConstrainedClusterer, check_setting
 from inference_lab.clustering._side import Side
 from inference_lab.clustering.distortions import Cosine, Distortion, Points
-from inference_lab.clustering.em import EStep
+from inference_lab.clustering.em import EStep, Fit
 from inference_lab.clustering.hmrf import HMRF, EmptyClusters
-from inference_lab.clustering.seeding import Init, initial_centroids
+from inference_lab.clustering.seeding import Init
 from inference_lab.graph.arrays import FloatArray
 
 __all__ = ["BregmanKMeans", "SphericalKMeans", "worth_of_odds"]
@@ -83,6 +83,9 @@ class BregmanKMeans(ConstrainedClusterer):
     tol: float = 1e-6
     random_state: Any = None
 
+    #: Whether labelled points keep their labels.
+    _holds_on: ClassVar[bool] = False
+
     def fit(self, X: Any, y: Any = None, *, sample_weight: npt.ArrayLike | None = None) -> Self:
         """Cluster the points.
 
@@ -119,14 +122,15 @@ class BregmanKMeans(ConstrainedClusterer):
         if isinstance(self.init, str):
             check_setting("init", self.init, ("k-means++", "random", "perturbed"))
 
-    def _fit_once(self, points: Points, side: Side, rng: np.random.Generator) -> Fit:
-        distortion, nobody = self._distortion(), side.constraints
-        init = self._moved(self.init)
-        start: FloatArray = initial_centroids(
-            points, nobody, self.n_clusters, distortion, init, rng, counts=side.weights
-        )
+    def _fit_once(self, points: Points, side: Side, rng: np.random.Generator) -> Fit[HMRF]:
         model = HMRF(
-            points, nobody, distortion, start, empty=self.empty_clusters, counts=side.weights
+            points,
+            side.constraints,
+            self._distortion(),
+            self._start(points, side, rng),
+            empty=self.empty_clusters,
+            known=side.known if self._holds_on else None,
+            counts=side.weights,
         )
         return self._alternate(model, self._expectation(points, rng))
 

@@ -11,7 +11,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple, TypeAlias
+from typing import Generic, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -27,6 +27,7 @@ __all__ = [
     "Assignment",
     "Coupling",
     "EStep",
+    "Fit",
     "HalfStep",
     "InfeasibleConstraintsError",
     "Model",
@@ -39,6 +40,7 @@ __all__ = [
 Assignment: TypeAlias = "IntArray | FloatArray"
 
 
+M = TypeVar("M")
 #: Points listed in a message before it is cut.
 _SHOWN = 5
 #: Vertices from which cliques are grown, those of most edges first.
@@ -349,6 +351,29 @@ class Result:
     history: list[HalfStep]
     n_iter: int
     converged: bool
+
+
+@dataclass
+class Fit(Generic[M]):
+    """One start of a fit: the model as it ended, and its result."""
+
+    model: M
+    result: Result
+    #: Shares of the clusters at the last temperature above zero, if not those of the result.
+    shares: FloatArray | None = None
+    #: Temperatures of the stages of annealing; None without.
+    temperatures: list[float] | None = None
+
+    @property
+    def objective(self) -> float:
+        """Return the objective, ``inf`` where it is not known, so that known ones are preferred."""
+        return self.result.objective if not np.isnan(self.result.objective) else np.inf
+
+    @property
+    def labels(self) -> IntArray:
+        """Return the most probable cluster of each point."""
+        found = self.result.assignment
+        return as_labels(found if found.ndim == 1 else found.argmax(axis=1))
 
 
 def maximise_expectation(

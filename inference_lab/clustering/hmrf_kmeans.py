@@ -9,12 +9,12 @@ from typing import Any, ClassVar, Literal, get_args
 import numpy as np
 import numpy.typing as npt
 
-from inference_lab.clustering._base import Fit, PairwiseClusterer
+from inference_lab.clustering._base import PairwiseClusterer
 from inference_lab.clustering._odds import watch_components, watch_weight
 from inference_lab.clustering._side import Side
 from inference_lab.clustering.bregman_kmeans import worth_of_odds
 from inference_lab.clustering.distortions import Distortion, Points, SquaredEuclidean
-from inference_lab.clustering.em import EStep
+from inference_lab.clustering.em import EStep, Fit
 from inference_lab.clustering.hmrf import HMRF, EmptyClusters, Penalty
 from inference_lab.clustering.metric_learning import (
     ClosedForm,
@@ -23,7 +23,7 @@ from inference_lab.clustering.metric_learning import (
     MetricLearner,
     effective_rank,
 )
-from inference_lab.clustering.seeding import Init, initial_centroids
+from inference_lab.clustering.seeding import Init
 from inference_lab.contract import Solver
 from inference_lab.registry.registry import as_solver
 
@@ -244,23 +244,12 @@ class HMRFKMeans(PairwiseClusterer):
         cold = self.e_step_start == "cold"
         return EStep(as_solver(self.e_step), rng, self.e_step_time_limit, cold=cold)
 
-    def _fit_once(self, points: Points, side: Side, rng: np.random.Generator) -> Fit:
-        distortion = self._distortion()
-        start = initial_centroids(
-            points,
-            side.constraints,
-            self.n_clusters,
-            distortion,
-            self._moved(self.init),
-            rng,
-            known=side.known,
-            counts=side.weights,
-        )
+    def _fit_once(self, points: Points, side: Side, rng: np.random.Generator) -> Fit[HMRF]:
         model = HMRF(
             points,
             side.constraints,
-            distortion,
-            start,
+            self._distortion(),
+            self._start(points, side, rng),
             penalty=self.penalty,
             learner=self._learner(),
             empty=self.empty_clusters,

@@ -36,7 +36,7 @@ from inference_lab.clustering._base import PairwiseClusterer, check_setting
 from inference_lab.clustering._side import Side, agreeing
 from inference_lab.clustering.bregman_kmeans import BregmanKMeans
 from inference_lab.clustering.distortions import Points, cluster_sums, dense, is_sparse
-from inference_lab.clustering.em import HalfStep
+from inference_lab.clustering.em import HalfStep, Result, as_labels
 from inference_lab.constraints import Constraints
 from inference_lab.constraints.centroids import farthest_first
 from inference_lab.graph.arrays import FloatArray, IntArray
@@ -241,18 +241,6 @@ def fill(labels: IntArray, n_clusters: int, priority: FloatArray) -> IntArray:
     return labels
 
 
-class _Start:
-    """One start: labels, objective and history."""
-
-    def __init__(
-        self, labels: IntArray, objective: float, history: list[HalfStep], converged: bool
-    ) -> None:
-        self.labels = labels
-        self.objective = objective
-        self.history = history
-        self.converged = converged
-
-
 @dataclass(eq=False, repr=False, kw_only=True)
 class KernelHMRFKMeans(PairwiseClusterer):
     r"""Kernel K-means with rewards for satisfied constraints, and ratio and normalised cuts.
@@ -363,21 +351,18 @@ class KernelHMRFKMeans(PairwiseClusterer):
         similarities = self._similarities(points)
         trace = self._trace(similarities, side)
         sigma = trace.smallest_shift() if isinstance(self.sigma, str) else float(self.sigma)
-        best: _Start = self._best_of(
+        best: Result = self._best_of(
             lambda rng: self._fit_once(similarities, trace, side, sigma, rng)
         )
         self.X_fit_ = None if self._precomputed() else points
-        self.labels_ = self._fitted_labels = best.labels
+        self.labels_ = self._fitted_labels = as_labels(best.assignment)
         self._fitted_counts = side.weights
-        self.objective_ = best.objective
-        self.history_ = best.history
-        self.n_iter_ = best.history[-1].iteration
-        self.converged_ = best.converged
+        self._note(best)
         self.sigma_ = sigma
-        sums = _Sums(trace, best.labels)
+        sums = _Sums(trace, self.labels_)
         self._sizes = sums.sizes
         # Of new points no constraints are known: they are compared with means in plain features.
-        self._within = sums.within - _rewards(side.constraints, best.labels, self.n_clusters)
+        self._within = sums.within - _rewards(side.constraints, self.labels_, self.n_clusters)
         self._judge(side.constraints)
 
     def _only(self, points: Points, rows: IntArray) -> Points:
@@ -476,7 +461,7 @@ class KernelHMRFKMeans(PairwiseClusterer):
         side: Side,
         sigma: float,
         rng: np.random.Generator,
-    ) -> _Start:
+    ) -> Result:
         since = time.perf_counter()
         labels = self._first_labels(similarities, trace, side, rng)
         sums = _Sums(trace, labels)
@@ -499,7 +484,7 @@ class KernelHMRFKMeans(PairwiseClusterer):
                 break
             labels, sums = found, after
             history.append(HalfStep(iteration, step, sums.objective, time.perf_counter() - since))
-        return _Start(labels, sums.objective, history, converged)
+        return Result(labels, sums.objective, history, history[-1].iteration, converged)
 
     # -------------------------------------------------------------- initial labels
 

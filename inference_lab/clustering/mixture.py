@@ -10,9 +10,8 @@ from typing import Any, ClassVar, Literal, get_args
 import numpy as np
 import numpy.typing as npt
 
-from inference_lab.clustering._base import PairwiseClusterer
 from inference_lab.clustering._side import Side
-from inference_lab.clustering._soft import AlphaMode, SoftFit, best_alpha
+from inference_lab.clustering._soft import AlphaMode, SoftClusterer
 from inference_lab.clustering.distortions import (
     Distortion,
     Points,
@@ -20,9 +19,16 @@ from inference_lab.clustering.distortions import (
     cheapest,
     whitened,
 )
-from inference_lab.clustering.em import Assignment, Coupling, EStep, Model, maximise_expectation
+from inference_lab.clustering.em import (
+    Assignment,
+    Coupling,
+    EStep,
+    Fit,
+    Model,
+    maximise_expectation,
+)
 from inference_lab.clustering.hmrf import clamped, times_counts
-from inference_lab.clustering.seeding import Init, initial_centroids, pushed_apart
+from inference_lab.clustering.seeding import Init, pushed_apart
 from inference_lab.constraints import Constraints
 from inference_lab.contract import Solver
 from inference_lab.graph.arrays import FloatArray, IntArray
@@ -235,7 +241,7 @@ class Gaussians(Model):
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
-class ConstrainedGaussianMixture(PairwiseClusterer):
+class ConstrainedGaussianMixture(SoftClusterer):
     r"""Gaussian mixture with must-links, cannot-links and labels, fitted by EM.
 
     The labels of all points together have the posterior
@@ -328,22 +334,11 @@ class ConstrainedGaussianMixture(PairwiseClusterer):
     def _worth_of_odds(self, points: FloatArray, side: Side) -> dict[str, float]:
         return {"ml_weight": 1.0, "cl_weight": 1.0}
 
-    def _fit(self, points: FloatArray, side: Side) -> None:
-        best = best_alpha(
-            self.alpha,
-            self.alpha_mode,
-            side,
-            lambda importance: self._best_of(
-                lambda rng: self._fit_once(points, side, importance, rng)
-            ),
-        )
-        model: Gaussians = best.model
+    def _take_model(self, model: Gaussians) -> None:
         self.weights_ = model.weights
         self.means_ = self.cluster_centers_ = self._moved_back(model.means)
         self.covariances_ = model.covariances
-        self._take_soft(best)
         self._fitted = model
-        self._judge(side.constraints)
 
     def _fit_once(
         self,
@@ -351,17 +346,8 @@ class ConstrainedGaussianMixture(PairwiseClusterer):
         side: Side,
         importance: FloatArray | None,
         rng: np.random.Generator,
-    ) -> SoftFit[Gaussians]:
-        start = initial_centroids(
-            points,
-            side.constraints,
-            self.n_clusters,
-            SquaredEuclidean(),
-            self._moved(self.init),
-            rng,
-            known=side.known,
-            counts=side.weights,
-        )
+    ) -> Fit[Gaussians]:
+        start = self._start(points, side, rng)
         model = self._gaussians(points, side, start, importance)
         # The first parameters are those of the nearest means.
         nearest = cheapest(SquaredEuclidean().distances(points, start), None)
@@ -369,7 +355,7 @@ class ConstrainedGaussianMixture(PairwiseClusterer):
             pass
         e_step = EStep(as_solver(self.e_step), rng, self.e_step_time_limit, temperature=1.0)
         result = maximise_expectation(model, e_step, max_iter=self.max_iter, tol=self.tol)
-        return SoftFit(model, result)
+        return Fit(model, result)
 
     def _gaussians(
         self, points: FloatArray, side: Side, means: FloatArray, importance: FloatArray | None

@@ -26,9 +26,9 @@ from inference_lab.clustering.distortions import (
     cluster_sizes,
     cluster_sums,
 )
-from inference_lab.clustering.em import Coupling, refuse_contradiction
+from inference_lab.clustering.em import Coupling, Result, as_labels, refuse_contradiction
 from inference_lab.clustering.hmrf import clamped
-from inference_lab.clustering.seeding import Init, initial_centroids
+from inference_lab.clustering.seeding import Init
 from inference_lab.constraints import Constraints
 from inference_lab.graph.arrays import FloatArray, IntArray
 from inference_lab.graph.terms import DiagonalTerms
@@ -218,10 +218,17 @@ class ConstrainedSpectral(_Dense):
 
         rng = self._generator()
         self.eigenvalues_, vectors = _largest(self._chain(points, side), self.n_clusters, rng)
+        self.objective_ = self._cluster(normalize(vectors), points, side, rng)
+
+    def _cluster(
+        self, rows: FloatArray, points: FloatArray, side: Side, rng: np.random.Generator
+    ) -> float:
+        """Label the points by k-means of their embedded rows; return its objective."""
         model = BregmanKMeans(self.n_clusters, n_init=self.n_init, random_state=rng)
-        model.fit(normalize(vectors), sample_weight=side.weights)
+        model.fit(rows, sample_weight=side.weights)
         self._take(points, side, model.labels_, SquaredEuclidean())
-        self.objective_, self.n_iter_ = model.objective_, model.n_iter_
+        self.n_iter_ = model.n_iter_
+        return model.objective_
 
     def _chain(self, points: FloatArray, side: Side) -> Any:
         """Return the transition matrix, sparse."""
@@ -251,7 +258,7 @@ _PRECISION = 1e-7
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
-class FlexibleSpectral(_Dense):
+class FlexibleSpectral(ConstrainedSpectral):
     r"""Normalised cuts that satisfy the pairs to a degree (Wang and Davidson 2010).
 
     With similarities ``W`` as in `ConstrainedSpectral` (and 1 on the diagonal), degrees ``D`` and
@@ -314,12 +321,7 @@ class FlexibleSpectral(_Dense):
     True
     """
 
-    n_clusters: int = field(default=3, kw_only=False)
     strength: float = 0.1
-    n_neighbours: int = 10
-    width: float | None = None
-    n_init: int = 10
-    random_state: Any = None
 
     _allowed: ClassVar = {
         **ConstrainedSpectral._allowed,
@@ -328,11 +330,7 @@ class FlexibleSpectral(_Dense):
 
     def _fit(self, points: Points, side: Side) -> None:
         rng = self._generator()
-        rows = self._embedding(points, side, rng)
-        model = BregmanKMeans(self.n_clusters, n_init=self.n_init, random_state=rng)
-        model.fit(rows, sample_weight=side.weights)
-        self._take(points, side, model.labels_, SquaredEuclidean())
-        self.n_iter_ = model.n_iter_
+        self._cluster(self._embedding(points, side, rng), points, side, rng)
 
     def _embedding(self, points: FloatArray, side: Side, rng: np.random.Generator) -> FloatArray:
         """Return the embedded points, one row each, for k-means."""
@@ -514,31 +512,23 @@ class MetricKMeans(_Dense):
         if learnt is None:
             learnt = _nearest_metric(points, pairs, self.slack, self.sweeps, rng)
         metric = SquaredEuclidean(learnt)
-        best: BregmanKMeans | None = None
-        for child in rng.spawn(self.n_init):
-            start = initial_centroids(
-                points,
-                pairs,
-                self.n_clusters,
-                metric,
-                self._moved(self.init),
-                child,
-                known=side.known,
-                counts=side.weights,
-            )
+
+        def fit_once(child: np.random.Generator) -> Result:
             model = BregmanKMeans(
                 self.n_clusters,
                 distortion=metric,
-                init=start,
+                init=self._start(points, replace(side, constraints=pairs), child, metric),
                 max_iter=self.max_iter,
                 tol=self.tol,
                 random_state=child,
             ).fit(points, sample_weight=side.weights)
-            if best is None or model.objective_ < best.objective_:
-                best = model
-        assert best is not None  # since n_init is at least one
-        self._take(points, side, best.labels_, metric)
-        self._note(_Ended(best))
+            return Result(
+                model.labels_, model.objective_, model.history_, model.n_iter_, model.converged_
+            )
+
+        best: Result = self._best_of(fit_once, rng)
+        self._take(points, side, as_labels(best.assignment), metric)
+        self._note(best)
 
     def _components(self, points: FloatArray, pairs: Constraints, side: Side) -> FloatArray:
         """Return the inverse of the covariance within the components of the must-links."""
@@ -558,16 +548,6 @@ class MetricKMeans(_Dense):
             return np.eye(d)
         inverse = np.linalg.inv(covariance + ridge * np.eye(d))
         return np.asarray((inverse + inverse.T) / 2.0)
-
-
-class _Ended:
-    """Outcome of a k-means run."""
-
-    def __init__(self, model: BregmanKMeans) -> None:
-        self.objective = model.objective_
-        self.n_iter = model.n_iter_
-        self.history = model.history_
-        self.converged = model.converged_
 
 
 def _nearest_metric(
