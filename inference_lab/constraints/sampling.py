@@ -9,15 +9,13 @@ from inference_lab.constraints.arrays import IntArray, read_classes
 from inference_lab.constraints.pairs import (
     check_count,
     check_generator,
-    distinct_integers,
     pairs_across,
     pairs_inside,
     point_indices,
     sample_pairs,
-    sorted_distinct,
 )
 
-__all__ = ["drawn", "drawn_in_order", "known", "split_points"]
+__all__ = ["drawn", "known", "split_points"]
 
 
 def drawn(
@@ -40,30 +38,6 @@ def drawn(
     if points is not None:
         pairs = points[pairs]
     together = np.asarray(truth[pairs[:, 0]] == truth[pairs[:, 1]], dtype=bool)
-    return pairs[together], pairs[~together]
-
-
-def drawn_in_order(
-    truth: npt.NDArray[np.generic],
-    share: float,
-    rng: np.random.Generator,
-    points: IntArray,
-    wrong: float,
-) -> tuple[IntArray, IntArray]:
-    """Draw a share of the ordered pairs and forget their order; return must- and cannot-links."""
-    m = int(points.size)
-    count = round(share * m * m)
-    if count > m * (m - 1):
-        raise ValueError(
-            f"share = {share!r} needs {count} distinct ordered pairs, but {m} points have only "
-            f"{m * (m - 1)}"
-        )
-    first, second = np.divmod(distinct_integers(m * (m - 1), count, rng), max(m - 1, 1))
-    second += second >= first
-    codes = sorted_distinct(np.minimum(first, second) * m + np.maximum(first, second))
-    pairs = points[np.stack(np.divmod(codes, max(m, 1)), axis=1)]
-    together = np.asarray(truth[pairs[:, 0]] == truth[pairs[:, 1]], dtype=bool)
-    together ^= rng.random(together.size) < wrong
     return pairs[together], pairs[~together]
 
 
