@@ -41,8 +41,9 @@ class Parts:
 def refuse_both(given: Parts, why: str) -> None:
     """Refuse pairs that are in both lists."""
     n = given.n_points
-    codes = [codes_of(pairs, n) for pairs in (given.must_link, given.cannot_link)]
-    both = np.intersect1d(*codes, assume_unique=True)
+    both = np.intersect1d(
+        codes_of(given.must_link, n), codes_of(given.cannot_link, n), assume_unique=True
+    )
     if both.size:
         i, j = divmod(int(both[0]), n)
         raise ValueError(
