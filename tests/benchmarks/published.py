@@ -20,10 +20,9 @@ from pathlib import Path
 import inference_lab as il
 from inference_lab.contract import Solution
 from inference_lab.graph.factor_graph import FactorGraph
-from inference_lab.hardness.evidence import BREAKS, class_of
-from inference_lab.hardness.measures import frustration
 from inference_lab.problems.instances import available_instances
 from inference_lab.registry.sources import as_problem
+from inference_lab.selection.instance_features import BREAKS, class_of, frustration
 
 #: Share of the best energy known that may be missing.
 NEAR = 1e-3
