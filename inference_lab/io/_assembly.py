@@ -14,7 +14,7 @@ from inference_lab.graph.factor_graph import FactorGraph
 from inference_lab.graph.factors import Factors, starts_of
 from inference_lab.graph.terms import OwnTables, PairwiseTerms, SharedTable, Unaries
 from inference_lab.io._files import FormatError
-from inference_lab.io._tokens import Tokens, whole
+from inference_lab.io._tokens import Tokens
 
 #: Numpy allows 64 axes, in older versions 32; 2**31 entries do not fit into a file that we read.
 _MAX_AXES = 31
@@ -100,21 +100,19 @@ def read_scopes(
 ) -> IntArray:
     """Return the variables at these places, which are those of all scopes, checked."""
 
-    def fail(position: int, message: str) -> FormatError:
+    def named(position: int) -> str:
         f = int(np.searchsorted(np.cumsum(arities), position, side="right"))
-        return tokens.error(int(places[position]), f"{noun} {f}{message}")
+        return f"{noun} {f}"
 
-    listed = tokens.values[places]
-    good = whole(listed, 0, n)
-    if not good.all():
-        s = int(np.argmin(good))
-        allowed = f"0 to {n - 1}" if n else "but there are none"
-        got = tokens.shown(int(places[s]) + tokens.first)
-        raise fail(s, f": expected a variable of its scope, {allowed}, got {got}")
-    scopes = listed.astype(np.int64)
+    allowed = f"0 to {n - 1}" if n else "but there are none"
+    scopes = tokens.integers(
+        places, 0, n, lambda s: f"{named(s)}: expected a variable of its scope, {allowed}"
+    ).astype(np.int64)
     again = repeated(arities, scopes, n)
     if again is not None:
-        raise fail(again, f" names variable {scopes[again]} twice in its scope")
+        raise tokens.error(
+            int(places[again]), f"{named(again)} names variable {scopes[again]} twice in its scope"
+        )
     return scopes
 
 

@@ -105,16 +105,12 @@ def parse(data: bytes, path: str, *, costs: bool = False) -> FactorGraph:
 
 
 def _cardinalities(tokens: Tokens, n: int) -> IntArray:
-    values = tokens.values[1 : 1 + n]
-    good = whole(values, 1, 2**31)
-    if not good.all():
-        i = int(np.argmin(good))
-        raise tokens.error(
-            1 + i,
-            f"variable {i}: expected its number of labels, an integer >= 1, "
-            f"got {tokens.shown(2 + i)}",
-        )
-    return values.astype(np.int64)
+    return tokens.integers(
+        1 + np.arange(n),
+        1,
+        2**31,
+        lambda i: f"variable {i}: expected its number of labels, an integer >= 1",
+    ).astype(np.int64)
 
 
 def _scopes(tokens: Tokens, n: int, n_factors: int) -> tuple[IntArray, IntArray, int]:
@@ -177,9 +173,7 @@ def _table_places(
     sizes = expected.astype(np.int64)
     last = int(places[-1] + sizes[-1]) + 1 if n_factors else at
     if last < end and not _is_annotation(tokens, last):
-        raise tokens.error(
-            last, f"{end - last} surplus tokens after the last table, from {tokens.shown(last + 1)}"
-        )
+        tokens.check_end(last, "the last table")
     return sizes, places + 1
 
 
