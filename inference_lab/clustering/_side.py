@@ -25,6 +25,7 @@ __all__ = [
     "partly_labelled",
     "read_partial_labels",
     "read_side",
+    "refuse_hard",
 ]
 
 #: Where scikit-learn fits the rows `train` of `X`.
@@ -114,6 +115,21 @@ def of_positive_weight(given: Constraints) -> Constraints:
         given.cl_weights[cl],
         n_points=given.n_points,
     )
+
+
+def refuse_hard(given: Constraints) -> None:
+    """Refuse pairs of infinite weight."""
+    for name, pairs, weights in (
+        ("ml_weight", given.must_link, given.ml_weights),
+        ("cl_weight", given.cannot_link, given.cl_weights),
+    ):
+        hard = np.flatnonzero(np.isinf(weights))
+        if hard.size:
+            i, j = pairs[hard[0]].tolist()
+            raise ValueError(
+                f"{name} must be finite here, but that of the pair ({i}, {j}) is inf; this "
+                "estimator cannot make a pair hard"
+            )
 
 
 def read_side(

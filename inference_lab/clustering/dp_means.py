@@ -23,7 +23,7 @@ import numpy as np
 from inference_lab._numba import kernel
 from inference_lab.clustering._base import PairwiseClusterer, Whole
 from inference_lab.clustering._odds import USUAL_ODDS
-from inference_lab.clustering._side import Side
+from inference_lab.clustering._side import Side, refuse_hard
 from inference_lab.clustering.bregman_kmeans import worth_of_odds
 from inference_lab.clustering.distortions import (
     Distortion,
@@ -114,9 +114,7 @@ class Pairs:
     """
 
     def __init__(self, constraints: Constraints, n: int, *, both_ways: bool = True) -> None:
-        for name in ("ml_weights", "cl_weights"):
-            if np.isinf(getattr(constraints, name)).any():
-                raise ValueError(f"{name[:-1]} must be finite here; a hard pair cannot be had")
+        refuse_hard(constraints)
         ends = np.concatenate([constraints.must_link, constraints.cannot_link]).astype(np.int64)
         weight = np.concatenate([constraints.ml_weights, -constraints.cl_weights])
         if both_ways:

@@ -16,6 +16,7 @@ from typing import Generic, NamedTuple, TypeAlias, TypeVar
 import numpy as np
 
 from inference_lab.clustering.merging import Units, units_of
+from inference_lab.constraints import Constraints
 from inference_lab.constraints.vote import connected
 from inference_lab.contract import Solution, Solver, Status
 from inference_lab.graph.arrays import FloatArray, IntArray
@@ -31,6 +32,7 @@ __all__ = [
     "HalfStep",
     "InfeasibleConstraintsError",
     "Model",
+    "PairedModel",
     "Result",
     "maximise_expectation",
     "refuse_contradiction",
@@ -138,6 +140,41 @@ class Model(ABC):
     def parameters(self) -> tuple[FloatArray, ...]:
         """Return the arrays that show whether a step changed anything."""
         return ()
+
+
+class PairedModel(Model):
+    """Model of points that pairs couple.
+
+    `importance` (n,) weighs points in the objective at T > 0, the same for all coupled points;
+    `counts` (n,) are sample weights.
+    """
+
+    def __init__(
+        self,
+        constraints: Constraints,
+        importance: FloatArray | None,
+        counts: FloatArray | None,
+    ) -> None:
+        self.constraints = constraints
+        self._importance = importance
+        self._counts = counts
+        #: The points in pairs, and the pairs between these.
+        self.rows: IntArray = constraints.touches(np.arange(constraints.n_points))
+        self.pairs = constraints.restrict(self.rows, renumber=True)
+
+    def coupled(self, terms: Sequence[DiagonalTerms], unary: FloatArray | None = None) -> Coupling:
+        """Return the coupling by terms between `rows`."""
+        importance = 1.0
+        if self._importance is not None and self.rows.size:
+            importance = float(self._importance[self.rows[0]])
+        counts = None if self._counts is None else self._counts[self.rows]
+        return Coupling(self.rows, terms, unary, importance, counts)
+
+    def importance(self) -> FloatArray | None:
+        """Return the product of importance and sample weights, None for ones."""
+        if self._importance is None or self._counts is None:
+            return self._counts if self._importance is None else self._importance
+        return self._importance * self._counts
 
 
 @dataclass

@@ -33,7 +33,7 @@ import numpy.typing as npt
 
 from inference_lab._numba import kernel as compiled
 from inference_lab.clustering._base import PairwiseClusterer, check_setting
-from inference_lab.clustering._side import Side, agreeing
+from inference_lab.clustering._side import Side, agreeing, refuse_hard
 from inference_lab.clustering.bregman_kmeans import BregmanKMeans
 from inference_lab.clustering.distortions import Points, cluster_sums, dense, is_sparse
 from inference_lab.clustering.em import HalfStep, Result, as_labels
@@ -347,7 +347,7 @@ class KernelHMRFKMeans(PairwiseClusterer):
     # -------------------------------------------------------------- fitting
 
     def _fit(self, points: Points, side: Side) -> None:
-        _refuse_infinite(side.constraints)
+        refuse_hard(side.constraints)
         similarities = self._similarities(points)
         trace = self._trace(similarities, side)
         sigma = trace.smallest_shift() if isinstance(self.sigma, str) else float(self.sigma)
@@ -709,20 +709,6 @@ def _rewards(constraints: Constraints, labels: IntArray, n_clusters: int) -> Flo
         together = labels[pairs[:, 0]] == labels[pairs[:, 1]]
         total += _totals(labels[pairs[together, 0]], weights[together], n_clusters)
     return total
-
-
-def _refuse_infinite(constraints: Constraints) -> None:
-    for name, pairs, weights in (
-        ("ml_weight", constraints.must_link, constraints.ml_weights),
-        ("cl_weight", constraints.cannot_link, constraints.cl_weights),
-    ):
-        infinite = np.flatnonzero(np.isinf(weights))
-        if infinite.size:
-            i, j = pairs[infinite[0]].tolist()
-            raise ValueError(
-                f"{name} of the pair ({i}, {j}) is inf; a kernel needs finite weights, which "
-                "cannot make a pair hard"
-            )
 
 
 def _check_symmetric(matrix: Points) -> None:

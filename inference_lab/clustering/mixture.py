@@ -24,10 +24,10 @@ from inference_lab.clustering.em import (
     Coupling,
     EStep,
     Fit,
-    Model,
+    PairedModel,
     maximise_expectation,
 )
-from inference_lab.clustering.hmrf import clamped, times_counts
+from inference_lab.clustering.hmrf import clamped, violated
 from inference_lab.clustering.seeding import Init, pushed_apart
 from inference_lab.constraints import Constraints
 from inference_lab.contract import Solver
@@ -44,7 +44,7 @@ Prior = Literal["maximum-entropy", "chunklets", "points"]
 _LOG_2PI = float(np.log(2.0 * np.pi))
 
 
-class Gaussians(Model):
+class Gaussians(PairedModel):
     """Components of a Gaussian mixture whose labels are coupled by constraints.
 
     `known`, `importance` and `counts` as in `HMRF`; `ridge` is added to the diagonal of
@@ -66,19 +66,14 @@ class Gaussians(Model):
         self.points = points
         self.covariance = covariance
         self.ridge = ridge
-        self._importance = importance
-        self._counts = counts
+        super().__init__(constraints, importance, counts)
         n, d = points.shape
         k = len(means)
         self.known = known
         self.means = np.array(means, dtype=np.float64)
-        touched = np.concatenate([constraints.must_link.ravel(), constraints.cannot_link.ravel()])
-        self.rows: IntArray = np.flatnonzero(np.bincount(touched, minlength=n))
-        place = np.zeros(n, dtype=np.int64)
-        place[self.rows] = np.arange(self.rows.size)
         self._terms = [
-            DiagonalTerms(place[constraints.must_link], differ=constraints.ml_weights),
-            DiagonalTerms(place[constraints.cannot_link], same=constraints.cl_weights),
+            DiagonalTerms(self.pairs.must_link, differ=constraints.ml_weights),
+            DiagonalTerms(self.pairs.cannot_link, same=constraints.cl_weights),
         ]
         #: How often the mixing weight of its component counts for each point.
         self.mixed = np.ones(n)
@@ -148,15 +143,7 @@ class Gaussians(Model):
 
     def coupling(self) -> Coupling:
         """Return the constraints as diagonal terms."""
-        importance = 1.0
-        if self._importance is not None and self.rows.size:
-            importance = float(self._importance[self.rows[0]])
-        counts = None if self._counts is None else self._counts[self.rows]
-        return Coupling(self.rows, self._terms, importance=importance, counts=counts)
-
-    def importance(self) -> FloatArray | None:
-        """Return the weight of each point, shape (n,), None for one."""
-        return times_counts(self._importance, self._counts)
+        return self.coupled(self._terms)
 
     def response(self) -> Callable[[FloatArray], FloatArray]:
         """Return the response of costs to shares, without the ridge."""
@@ -194,12 +181,9 @@ class Gaussians(Model):
         """Return the summed costs and penalties of labels."""
         costs = self.costs()[np.arange(labels.size), labels]
         own = costs.sum() if self._counts is None else self._counts @ costs
-        local = labels[self.rows]
-        ml, cl = self._terms
-        e, f = np.asarray(ml.edges), np.asarray(cl.edges)
-        apart = np.asarray(ml.differ)[local[e[:, 0]] != local[e[:, 1]]].sum()
-        together = np.asarray(cl.same)[local[f[:, 0]] == local[f[:, 1]]].sum()
-        return float(own + apart + together)
+        c = self.constraints
+        ml, cl = violated(c, labels)
+        return float(own + c.ml_weights[ml].sum() + c.cl_weights[cl].sum())
 
     def parameters(self) -> tuple[FloatArray, ...]:
         """Return mixing weights, means and covariances."""

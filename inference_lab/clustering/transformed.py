@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from inference_lab.clustering._base import PairwiseClusterer, Whole
-from inference_lab.clustering._side import Side, agreeing, of_positive_weight
+from inference_lab.clustering._side import Side, agreeing, of_positive_weight, refuse_hard
 from inference_lab.clustering.bregman_kmeans import BregmanKMeans
 from inference_lab.clustering.distortions import (
     Distortion,
@@ -399,10 +399,9 @@ def _signed(side: Side) -> Any:
     """Return the weights of must-links, and minus those of cannot-links, as a symmetric matrix."""
     from scipy.sparse import coo_array, csr_array
 
+    refuse_hard(side.constraints)
     pairs = side.labels_as_pairs()
     weights = np.concatenate([pairs.ml_weights, -pairs.cl_weights])
-    if np.isinf(weights).any():
-        raise ValueError("weights of pairs must be finite here; a hard pair cannot be had")
     i, j = np.concatenate([pairs.must_link, pairs.cannot_link]).T
     n = pairs.n_points
     half = coo_array((weights, (i, j)), shape=(n, n))

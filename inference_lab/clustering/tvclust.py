@@ -611,14 +611,13 @@ class _Fit:
     ) -> None:
         """Take the marginals of the coupled points from a solver."""
         c = self.pairs.constraints
-        rows = np.unique(np.concatenate([c.must_link.ravel(), c.cannot_link.ravel()]))
-        place = np.zeros(len(logits), dtype=np.int64)
-        place[rows] = np.arange(rows.size)
+        rows = c.touches(np.arange(c.n_points))
+        pairs = c.restrict(rows, renumber=True)
         graph = FactorGraph.from_terms(
             -logits[rows],
             [
-                DiagonalTerms(place[c.must_link], same=-gain[self.told.must] * c.ml_weights),
-                DiagonalTerms(place[c.cannot_link], same=loss[self.told.cannot] * c.cl_weights),
+                DiagonalTerms(pairs.must_link, same=-gain[self.told.must] * c.ml_weights),
+                DiagonalTerms(pairs.cannot_link, same=loss[self.told.cannot] * c.cl_weights),
             ],
         )
         solution = solve(

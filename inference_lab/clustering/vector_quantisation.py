@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from inference_lab._numba import lean_kernel
 from inference_lab.clustering._base import PairwiseClusterer
-from inference_lab.clustering._side import Side
+from inference_lab.clustering._side import Side, refuse_hard
 from inference_lab.clustering.distortions import Points, SquaredEuclidean, cheapest
 from inference_lab.clustering.em import Fit, HalfStep, Result
 from inference_lab.clustering.hmrf import clamped
@@ -109,15 +109,13 @@ class _Pairs:
 
     def __init__(self, side: Side, *, twice: bool) -> None:
         constraints = side.constraints
+        refuse_hard(constraints)
         self.known = side.known
         self.counts = side.counts
         self.ml, self.ml_weight = self._listed(constraints.must_link, constraints.ml_weights, twice)
         self.cl, self.cl_weight = self._listed(
             constraints.cannot_link, constraints.cl_weights, twice
         )
-        for name in ("ml_weight", "cl_weight"):
-            if not np.isfinite(getattr(self, name)).all():
-                raise ValueError(f"{name} must be finite here; a hard pair cannot be had")
 
     def own(self, cost: FloatArray) -> FloatArray:
         """Return half the squared distances, infinite where labels exclude a cluster."""
