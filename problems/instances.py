@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from functools import cache
 from importlib import resources
 from pathlib import Path
-from typing import Any
+
+import msgspec
 
 from inference_lab.data.datasets import DATA_VARIABLE, DataFormatError, DataNotFoundError
 from inference_lab.data.folders import data_folder
@@ -67,16 +68,8 @@ class Instance:
 @cache
 def _table() -> dict[str, Instance]:
     text = (resources.files("inference_lab.problems") / "instances.csv").read_text("utf-8")
-    table = {}
-    for row in csv.DictReader(text.splitlines()):
-        values: dict[str, Any] = {
-            **row,
-            "variables": int(row["variables"]),
-            "max_labels": int(row["max_labels"]),
-            "energy": float(row["energy"]),
-        }
-        table[values["name"]] = Instance(**values)
-    return table
+    rows = msgspec.convert(list(csv.DictReader(text.splitlines())), list[Instance], strict=False)
+    return {one.name: one for one in rows}
 
 
 def available_instances() -> dict[str, str]:

@@ -28,12 +28,14 @@ from inference_lab.clustering.distortions import (
     Points,
     SquaredEuclidean,
     as_distortion,
+    distances_under,
     is_sparse,
 )
 from inference_lab.clustering.em import EStep, Fit, HalfStep, maximise_expectation
 from inference_lab.clustering.hmrf import HMRF, Violations, share_kept, violations
 from inference_lab.clustering.seeding import initial_centroids
 from inference_lab.constraints import Constraints, SampleIds
+from inference_lab.constraints.constraints import selected
 from inference_lab.graph.arrays import FloatArray, IntArray
 from inference_lab.specs.settings import Range
 
@@ -457,13 +459,7 @@ class ConstrainedClusterer(
 
     def _dissimilarities(self, points: Points, centroids: FloatArray) -> FloatArray:
         """Return the distortion of each point in each cluster, under the metric of the cluster."""
-        if len(self.metrics_) == 1:
-            return self.metrics_[0].distances(points, centroids)
-        columns = [
-            metric.distances(points, centroids[h : h + 1])[:, 0]
-            for h, metric in enumerate(self.metrics_)
-        ]
-        return np.stack(columns, axis=1)
+        return distances_under(self.metrics_, points, centroids)
 
     def _inertia(self, points: Points, counts: FloatArray) -> float:
         """Return the summed distortion of points, around the origin, to the closest centroids."""
@@ -682,11 +678,4 @@ class PairwiseClusterer(ConstrainedClusterer):
 
     def _label_others(self, points: Points, held: IntArray) -> None:
         super()._label_others(points, held)
-        used = self.constraints_
-        self.constraints_ = Constraints(
-            held[used.must_link],
-            held[used.cannot_link],
-            used.ml_weight,
-            used.cl_weight,
-            n_points=points.shape[0],
-        )
+        self.constraints_ = selected(self.constraints_, place=held, n_points=points.shape[0])

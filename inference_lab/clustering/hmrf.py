@@ -28,6 +28,7 @@ from inference_lab.clustering.distortions import (
     cluster_sizes,
     cluster_sums,
     counted_shares,
+    distances_under,
 )
 from inference_lab.clustering.em import Assignment, Coupling, PairedModel, as_labels
 from inference_lab.clustering.metric_learning import MetricLearner, Penalised
@@ -177,14 +178,10 @@ class HMRF(PairedModel):
         # Of rows that rise; no copy of all of them.
         some = rows is not None and rows.size < self.points.shape[0]
         points = self.points[rows] if some else self.points
-        if len(self.metrics) == 1:
-            return self.metrics[0].distances(points, self.centroids)
-        d = points.shape[1]
-        columns = [
-            m.distances(points, self.centroids[h : h + 1])[:, 0] - m.log_det(d)
-            for h, m in enumerate(self.metrics)
-        ]
-        return np.stack(columns, axis=1)
+        costs = distances_under(self.metrics, points, self.centroids)
+        if len(self.metrics) > 1:
+            costs -= [m.log_det(points.shape[1]) for m in self.metrics]
+        return costs
 
     def nearest(self, previous: IntArray | None) -> IntArray:
         """Return the cheapest cluster of each point on its own; ties keep the previous label."""

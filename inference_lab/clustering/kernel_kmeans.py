@@ -33,7 +33,7 @@ import numpy.typing as npt
 
 from inference_lab._numba import kernel as compiled
 from inference_lab.clustering._base import PairwiseClusterer, check_setting
-from inference_lab.clustering._side import Side, agreeing, refuse_hard
+from inference_lab.clustering._side import Side, agreeing, read_partial_labels, refuse_hard
 from inference_lab.clustering.bregman_kmeans import BregmanKMeans
 from inference_lab.clustering.distortions import Points, cluster_sums, dense, is_sparse
 from inference_lab.clustering.em import HalfStep, Result, as_labels
@@ -498,7 +498,7 @@ class KernelHMRFKMeans(PairwiseClusterer):
         n, k = similarities.shape[0], self.n_clusters
         known = side.known
         if not isinstance(self.init, str):
-            given = _read_labels(self.init, n, k)
+            given = read_partial_labels(self.init, n, k, "init", least=0)
             return trace.filled(np.where(known >= 0, known, given), rng.random(n))
         init = self.init
         if init == "auto":
@@ -727,20 +727,3 @@ def _check_symmetric(matrix: Points) -> None:
             f"X[{i}, {j}] = {matrix[i, j]:g} but X[{j}, {i}] = {matrix[j, i]:g}; "
             "kernel='precomputed' needs a symmetric matrix"
         )
-
-
-def _read_labels(given: npt.ArrayLike, n_points: int, n_clusters: int) -> IntArray:
-    """Validate initial labels."""
-    labels = np.asarray(given)
-    if labels.shape != (n_points,):
-        raise ValueError(f"init has shape {labels.shape}; labels of shape ({n_points},) are needed")
-    if labels.dtype.kind not in "iu":
-        raise TypeError(f"init has dtype {labels.dtype}; integer labels, or a word, are needed")
-    outside = np.flatnonzero((labels < 0) | (labels >= n_clusters))
-    if outside.size:
-        at = int(outside[0])
-        raise ValueError(
-            f"init[{at}] = {labels[at]} is no cluster; numbers from 0 to n_clusters - 1 = "
-            f"{n_clusters - 1} are allowed"
-        )
-    return labels.astype(np.int64)

@@ -111,6 +111,8 @@ class Credibility:
 class SourcedClusterer(PairwiseClusterer):
     """Base of the estimators that learn how often answers about pairs are right."""
 
+    data: Literal["gaussian", "directions", "counts"]
+    standardise: bool
     p_prior: tuple[float, float]
     q_prior: tuple[float, float]
     __metadata_request__fit: ClassVar = {"ml_source": True, "cl_source": True}
@@ -174,6 +176,21 @@ class SourcedClusterer(PairwiseClusterer):
             ml_source=ml_source,
             cl_source=cl_source,
         )
+
+    def _centred(self, points: Points, counts: FloatArray) -> Points:
+        """Return the points on the scale of the prior of the components."""
+        self._shift, self._scale = np.zeros(points.shape[1]), np.ones(points.shape[1])
+        if self.standardise and self.data == "gaussian":
+            self._shift, self._scale = shift_and_scale(points, counts)
+        return self._as_modelled(points)
+
+    def _as_modelled(self, points: Points) -> Points:
+        """Return points on the scale of the components, their directions, or counts."""
+        if self.data == "gaussian":
+            return (points - self._shift) / self._scale
+        if self.data == "counts":
+            return checked_counts(points)
+        return as_directions(points)
 
     def _check_settings(self) -> None:
         super()._check_settings()
@@ -428,23 +445,6 @@ class TVClust(SourcedClusterer):
     def _check_number(self, n_points: int) -> None:
         """Accept fewer points than components; some then have none."""
 
-    def _centred(self, points: Points, counts: FloatArray) -> Points:
-        """Return the points on the scale of the prior of the components."""
-        self._shift, self._scale = np.zeros(points.shape[1]), np.ones(points.shape[1])
-        if self.standardise and self.data == "gaussian":
-            self._shift, self._scale = shift_and_scale(points, counts)
-        return self._as_modelled(points)
-
-    def _as_modelled(self, points: Points) -> Points:
-        """Return points on the scale of the components, their directions, or counts."""
-        from sklearn.preprocessing import normalize
-
-        if self.data == "gaussian":
-            return (points - self._shift) / self._scale
-        if self.data == "counts":
-            return checked_counts(points)
-        return np.asarray(normalize(points))
-
     def _takes_sparse(self, distortion: Distortion) -> bool:
         return self.data == "counts"
 
@@ -454,6 +454,13 @@ class TVClust(SourcedClusterer):
 
     def _costs(self, points: Points) -> FloatArray:
         return -self._best.logits(self._as_modelled(points))
+
+
+def as_directions(points: Points) -> FloatArray:
+    """Return rows scaled to unit length."""
+    from sklearn.preprocessing import normalize
+
+    return np.asarray(normalize(points))
 
 
 def shift_and_scale(points: FloatArray, counts: FloatArray) -> tuple[FloatArray, FloatArray]:

@@ -50,6 +50,7 @@ __all__ = [
     "check_generator",
     "point_indices",
     "sample_pairs",
+    "selected",
     "split_points",
 ]
 
@@ -518,26 +519,9 @@ class Constraints(Parts):
         inside = place >= 0
         ml = inside[self.must_link[:, 0]] & inside[self.must_link[:, 1]]
         cl = inside[self.cannot_link[:, 0]] & inside[self.cannot_link[:, 1]]
-        return self._only(ml, cl, place if renumber else None, kept.size if renumber else None)
-
-    def _only(
-        self,
-        ml: npt.NDArray[np.bool_],
-        cl: npt.NDArray[np.bool_],
-        place: IntArray | None = None,
-        n_points: int | None = None,
-    ) -> Constraints:
-        """Return some of the rows, perhaps over renumbered points."""
-        pairs = [self.must_link[ml], self.cannot_link[cl]]
-        if place is not None:
-            pairs = [place[some] for some in pairs]
-        weights = [
-            weight[rows] if isinstance(weight, np.ndarray) else weight
-            for weight, rows in ((self.ml_weight, ml), (self.cl_weight, cl))
-        ]
-        return Constraints(
-            *pairs, *weights, n_points=self.n_points if n_points is None else n_points
-        )
+        if not renumber:
+            return selected(self, ml, cl)
+        return selected(self, ml, cl, place, kept.size)
 
     def components(self) -> IntArray:
         """Return the connected component of each point in the must-link graph.
@@ -686,7 +670,7 @@ class Constraints(Parts):
                 return self.vote().close(max_pairs=limit, merge=merge)
         kept = self
         if at_odds.any():
-            kept = self._only(np.ones(len(self.must_link), dtype=np.bool_), ~at_odds)
+            kept = selected(self, cl=~at_odds)
         if merge:
             apart, weights = merged(kept, component)
             return Constraints(
@@ -751,7 +735,7 @@ class Constraints(Parts):
         disputed = contradicting(self, component)
         if not disputed.any():
             return self
-        return self._only(*surviving(self, component, disputed))
+        return selected(self, *surviving(self, component, disputed))
 
     def flip(self, share: float, rng: np.random.Generator) -> Constraints:
         """Turn a random share of the pairs into the other kind (noisy answers).
@@ -797,3 +781,22 @@ class Constraints(Parts):
         return Constraints(
             pairs[is_ml], pairs[~is_ml], ml_weight, cl_weight, n_points=self.n_points
         )
+
+
+def selected(
+    given: Constraints,
+    ml: npt.NDArray[np.bool_] | None = None,
+    cl: npt.NDArray[np.bool_] | None = None,
+    place: IntArray | None = None,
+    n_points: int | None = None,
+) -> Constraints:
+    """Return some of the must-links and cannot-links, perhaps over renumbered points."""
+    pairs, weights = [], []
+    for some, weight, rows in (
+        (given.must_link, given.ml_weight, ml),
+        (given.cannot_link, given.cl_weight, cl),
+    ):
+        kept = slice(None) if rows is None else rows
+        pairs.append(some[kept] if place is None else place[some[kept]])
+        weights.append(weight[kept] if isinstance(weight, np.ndarray) else weight)
+    return Constraints(*pairs, *weights, n_points=given.n_points if n_points is None else n_points)

@@ -16,7 +16,6 @@ from scipy.sparse import csr_array
 from sklearn.datasets import load_iris
 
 from inference_lab.clustering import InfeasibleConstraintsError
-from inference_lab.clustering.bregman_kmeans import BregmanKMeans
 from inference_lab.clustering.cop_kmeans import ConstraintsNotMetWarning, COPKMeans
 from inference_lab.constraints import Constraints
 
@@ -138,15 +137,6 @@ def test_whole_components_go_where_their_sum_is_least() -> None:
     assert [1, 1, 1, 0, 1] == whole.labels_.tolist()
     first = COPKMeans(2, whole_components=False, **common).fit(points, must_link=must)
     assert [0, 0, 0, 0, 1] == first.labels_.tolist()
-
-
-@pytest.mark.parametrize("order", ORDERS)
-def test_without_constraints_it_is_k_means(order: Any) -> None:
-    points = np.random.default_rng(0).normal(size=(200, 3))
-    plain = BregmanKMeans(5, init=points[:5], tol=0.0).fit(points)
-    model = COPKMeans(5, init=points[:5], tol=0.0, order=order).fit(points)
-    assert plain.labels_.tolist() == model.labels_.tolist()
-    assert plain.objective_ == pytest.approx(model.objective_)
 
 
 @pytest.mark.parametrize("whole", [True, False])

@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from scipy.sparse import csr_array
 from scipy.sparse import random as sparse_random
 from sklearn.base import clone
-from sklearn.cluster import KMeans
 from sklearn.datasets import load_iris
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
@@ -140,23 +139,6 @@ def test_nor_with_other_distortions(distortion, penalty, seed):
     ).fit(points, must_link=pairs.must_link, cannot_link=pairs.cannot_link)
     values = np.array([line.objective for line in model.history_])
     assert np.diff(values).max(initial=0.0) <= 1e-9 * (1 + np.abs(values).max())
-
-
-def test_without_constraints_it_is_lloyd():
-    points, _, _ = some(5, n=300, d=4)
-    init = points[:5]
-    ours = HMRFKMeans(5, init=init, tol=0.0, max_iter=300, random_state=0).fit(points)
-    theirs = KMeans(5, init=init, n_init=1, tol=0.0, algorithm="lloyd").fit(points)
-    np.testing.assert_array_equal(ours.labels_, theirs.labels_)
-    np.testing.assert_allclose(ours.cluster_centers_, theirs.cluster_centers_)
-    assert ours.objective_ == pytest.approx(theirs.inertia_)
-    np.testing.assert_array_equal(ours.predict(points), ours.labels_)
-    assert ours.score(points) == pytest.approx(-ours.objective_)
-    # Far from the origin nothing is lost.
-    far = HMRFKMeans(5, init=init + 1e7, tol=0.0, max_iter=300, random_state=0).fit(points + 1e7)
-    np.testing.assert_array_equal(far.labels_, ours.labels_)
-    assert far.objective_ == pytest.approx(ours.objective_, rel=1e-6)
-    np.testing.assert_array_equal(far.predict(points + 1e7), ours.labels_)
 
 
 def test_one_metric_for_one_cluster_is_one_metric():
