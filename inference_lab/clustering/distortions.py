@@ -130,6 +130,13 @@ def product(points: Points, centroids: FloatArray) -> FloatArray:
     return np.asarray(points @ np.ascontiguousarray(centroids.T), dtype=np.float64)
 
 
+def scaled_columns(rows: Points, weights: FloatArray | None) -> Points:
+    """Return rows with each column times its weight."""
+    if weights is None:
+        return rows
+    return rows.multiply(weights).tocsr() if is_sparse(rows) else rows * weights
+
+
 def row_products(first: Points, second: Points) -> FloatArray:
     """Return the inner product of each row of one matrix with the same row of another."""
     if is_sparse(first):
@@ -315,7 +322,6 @@ class Distortion(ABC):
         """
         return cheapest(self.distances(points, centroids), previous)
 
-    @abstractmethod
     def own(self, points: Points, centroids: FloatArray, labels: IntArray) -> FloatArray:
         """Return the cost of each point in its own cluster.
 
@@ -335,6 +341,8 @@ class Distortion(ABC):
         >>> SquaredEuclidean().own(points, centroids, np.array([1, 0])).tolist()
         [25.0, 4.0]
         """
+        costs = self.distances(points, centroids)
+        return np.take_along_axis(costs, labels[:, np.newaxis], axis=1).ravel()
 
     @abstractmethod
     def between(self, points: Points, pairs: IntArray) -> FloatArray:
@@ -513,8 +521,24 @@ def _farthest(distortion: Distortion, points: Points) -> float:
     return most
 
 
+class _Weighted(Distortion):
+    """Distortion with a field `metric` of weights."""
+
+    metric: FloatArray | None
+
+    @property
+    def weights(self) -> FloatArray | None:
+        """The metric."""
+        return self.metric
+
+    def reweighted(self, weights: FloatArray) -> Self:
+        """Return the distortion under another metric."""
+        # Subclasses are dataclasses.
+        return replace(self, metric=weights)  # type: ignore[type-var]
+
+
 @dataclass(frozen=True, eq=False)
-class SquaredEuclidean(Distortion):
+class SquaredEuclidean(_Weighted):
     r"""``D(x, mu) = (x - mu)' A (x - mu)``, and ``phi`` the same between two points.
 
     Parameters
@@ -557,15 +581,6 @@ class SquaredEuclidean(Distortion):
             )
         object.__setattr__(self, "metric", metric)
 
-    @property
-    def weights(self) -> FloatArray | None:
-        """The metric."""
-        return self.metric
-
-    def reweighted(self, weights: FloatArray) -> Self:
-        """Return the distortion under another metric."""
-        return replace(self, metric=weights)
-
     def log_det(self, n_features: int) -> float:
         """Return ``log det A``, ``-inf`` where it is singular."""
         if self.metric is None:
@@ -591,11 +606,9 @@ class SquaredEuclidean(Distortion):
         >>> SquaredEuclidean(np.array([1.0, 4.0])).times(np.array([[3.0, 2.0]])).tolist()
         [[3.0, 8.0]]
         """
-        if self.metric is None:
-            return rows
-        if self.metric.ndim == 2:
+        if self.metric is not None and self.metric.ndim == 2:
             return rows @ self.metric
-        return rows.multiply(self.metric).tocsr() if is_sparse(rows) else rows * self.metric
+        return scaled_columns(rows, self.metric)
 
     def norms(self, points: Points) -> FloatArray:
         """Return ``x' A x`` of each row.
@@ -702,7 +715,7 @@ class SquaredEuclidean(Distortion):
 
 
 @dataclass(frozen=True, eq=False)
-class Cosine(Distortion):
+class Cosine(_Weighted):
     r"""``D(x, mu) = 1 - x' A mu / (|x|_A |mu|_A)`` with a diagonal ``A``; ``phi`` alike.
 
     Centroids have unit length under ``A``: the scaled sum of the unit points, which minimises the
@@ -723,15 +736,6 @@ class Cosine(Distortion):
     metric: FloatArray | None = None
 
     accepts_sparse: ClassVar[bool] = True
-
-    @property
-    def weights(self) -> FloatArray | None:
-        """The diagonal of the metric."""
-        return self.metric
-
-    def reweighted(self, weights: FloatArray) -> Self:
-        """Return the distortion under another diagonal metric."""
-        return replace(self, metric=weights)
 
     def check(self, points: Points) -> None:
         """Refuse rows of zeros, which have no direction."""
@@ -764,9 +768,7 @@ class Cosine(Distortion):
         >>> Cosine(np.array([1.0, 4.0])).times(np.array([[3.0, 2.0]])).tolist()
         [[3.0, 8.0]]
         """
-        if self.metric is None:
-            return rows
-        return rows.multiply(self.metric).tocsr() if is_sparse(rows) else rows * self.metric
+        return scaled_columns(rows, self.metric)
 
     def lengths(self, points: Points) -> FloatArray:
         """Return ``|x|_A`` of each row.
@@ -794,12 +796,6 @@ class Cosine(Distortion):
         length = self.lengths(points)
         cosine /= np.where(length > 0, length, 1.0)[:, np.newaxis]
         return np.clip(np.subtract(1.0, cosine, out=cosine), 0.0, 2.0, out=cosine)
-
-    def own(self, points: Points, centroids: FloatArray, labels: IntArray) -> FloatArray:
-        """Return the cost of each point in its own cluster."""
-        return np.take_along_axis(
-            self.distances(points, centroids), labels[:, np.newaxis], axis=1
-        ).ravel()
 
     def between(self, points: Points, pairs: IntArray) -> FloatArray:
         """Return one minus the cosine of pairs."""
@@ -899,12 +895,6 @@ class Bregman(Distortion):
         result += self.generator(points)[:, np.newaxis]
         return np.maximum(result, 0.0, out=result)
 
-    def own(self, points: Points, centroids: FloatArray, labels: IntArray) -> FloatArray:
-        """Return the divergence of each point from its own centroid."""
-        return np.take_along_axis(
-            self.distances(points, centroids), labels[:, np.newaxis], axis=1
-        ).ravel()
-
     def between(self, points: Points, pairs: IntArray) -> FloatArray:
         """Return the Jensen-Bregman divergence of pairs."""
         first, second = points[pairs[:, 0]], points[pairs[:, 1]]
@@ -920,7 +910,7 @@ class Bregman(Distortion):
 
 
 @dataclass(frozen=True, eq=False)
-class IDivergence(Bregman):
+class IDivergence(_Weighted, Bregman):
     r"""``D(x, mu) = sum_m a_m (x_m log(x_m / mu_m) - x_m + mu_m)`` on data without negatives.
 
     ``phi(x, y) = sum_m a_m (x_m log(2 x_m / (x_m + y_m)) + y_m log(2 y_m / (x_m + y_m)))``.
@@ -950,15 +940,6 @@ class IDivergence(Bregman):
     def __post_init__(self) -> None:
         """Check the smoothing."""
         check_settings(self)
-
-    @property
-    def weights(self) -> FloatArray | None:
-        """The weights of the features."""
-        return self.metric
-
-    def reweighted(self, weights: FloatArray) -> Self:
-        """Return the divergence with other weights of the features."""
-        return replace(self, metric=weights)
 
     def check(self, points: Points) -> None:
         """Refuse negative entries and rows without mass."""

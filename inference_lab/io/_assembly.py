@@ -150,7 +150,7 @@ def assemble(
     energies: FloatArray,
     constant: float = 0.0,
 ) -> FactorGraph:
-    """Make a graph of tables that lie in one flat array."""
+    """Make a graph of tables that lie in one flat array; those over no variable are constants."""
     large = too_large(energies)
     if large.any():
         at = int(np.argmax(large))
@@ -182,7 +182,22 @@ def assemble(
         terms += _shared_terms(joined[shared], cardinalities, starts[shared], energies)
         _check_merged(pairs, joined, shared, starts, cardinalities, fail)
     factors = _factors(cardinalities, arities, scopes, sizes, entry_starts, energies)
-    return graph_of(path, Unaries(cardinalities, pointers, flat), terms, factors, constant)
+    constants = energies[entry_starts[arities == 0]]
+    finite = np.isfinite(constants)
+    constant += total(constants[finite])
+    graph = graph_of(path, Unaries(cardinalities, pointers, flat), terms, factors, constant)
+    return graph if finite.all() else forbidding(path, graph)
+
+
+def forbidding(path: str, graph: FactorGraph) -> FactorGraph:
+    """Return the graph with no labelling allowed, which only the labels of a variable can say."""
+    if graph.n_variables == 0:
+        raise FormatError(
+            f"{path}: no labelling is allowed, and there is no variable whose labels could say so"
+        )
+    forbidden = graph.unary_values.copy()
+    forbidden[: int(graph.cardinalities[0])] = math.inf
+    return graph.with_unary(forbidden)
 
 
 def _factors(

@@ -42,7 +42,6 @@ from inference_lab.io._assembly import (
     scope_of,
     shown_scope,
     table_sizes,
-    total,
 )
 from inference_lab.io._files import FormatError
 from inference_lab.io._potentials import energies_of, potentials
@@ -68,15 +67,7 @@ def parse(data: bytes, path: str) -> FactorGraph:
     starts = np.cumsum(sizes) - sizes
     energies = layout.energies(sizes, starts)
     return assemble(
-        path,
-        layout.fail,
-        cardinalities,
-        layout.arities,
-        scopes,
-        sizes,
-        starts,
-        energies,
-        total(energies[starts[layout.arities == 0]]),
+        path, layout.fail, cardinalities, layout.arities, scopes, sizes, starts, energies
     )
 
 

@@ -53,7 +53,6 @@ from inference_lab.io._assembly import (
     shown_scope,
     table_sizes,
     too_many_free_labels,
-    total,
 )
 from inference_lab.io._files import FormatError
 from inference_lab.io._potentials import energies_of, potentials
@@ -91,17 +90,7 @@ def parse(data: bytes, path: str, *, costs: bool = False) -> FactorGraph:
         shown = shown_scope(scope_of(f, arities, scopes))
         return tokens.error(int(entry_starts[f]), f"factor {f} over {shown}: {why}")
 
-    return assemble(
-        path,
-        fail,
-        cardinalities,
-        arities,
-        scopes,
-        sizes,
-        entry_starts,
-        energies,
-        total(energies[entry_starts[arities == 0]]),
-    )
+    return assemble(path, fail, cardinalities, arities, scopes, sizes, entry_starts, energies)
 
 
 def _cardinalities(tokens: Tokens, n: int) -> IntArray:

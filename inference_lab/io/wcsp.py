@@ -51,13 +51,13 @@ from inference_lab.graph.factor_graph import FactorGraph
 from inference_lab.io._assembly import (
     assemble,
     check_entries,
+    forbidding,
     ranges,
     read_scopes,
     scope_of,
     shown_scope,
     table_sizes,
     too_many_free_labels,
-    total,
 )
 from inference_lab.io._files import FormatError
 from inference_lab.io._tokens import WORD, Tokens, whole
@@ -103,7 +103,6 @@ def parse(data: bytes, path: str) -> FactorGraph:
                 "that is no finite number"
             )
         energies = scaled
-    constants = energies[starts[functions.arities == 0]]
     graph = assemble(
         path,
         functions.fail,
@@ -113,18 +112,9 @@ def parse(data: bytes, path: str) -> FactorGraph:
         sizes,
         starts,
         energies,
-        offset + total(constants[np.isfinite(constants)]),
+        offset,
     )
-    # Constants that forbid everything have no place but the labels of a variable.
-    if top > 0 and np.isfinite(constants).all():
-        return graph
-    if n == 0:
-        raise tokens.error(
-            3, "no labelling is allowed, and there is no variable whose labels could say so"
-        )
-    forbidden = graph.unary_values.copy()
-    forbidden[: int(cardinalities[0])] = math.inf
-    return graph.with_unary(forbidden)
+    return graph if top > 0 else forbidding(path, graph)
 
 
 def _written_scale(name: bytes) -> tuple[float, float]:
