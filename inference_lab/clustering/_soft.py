@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import Any, Literal, get_args
+from typing import Any, ClassVar, Literal, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -14,6 +14,7 @@ from inference_lab.clustering.distortions import Points
 from inference_lab.clustering.em import Fit
 from inference_lab.clustering.hmrf import violations
 from inference_lab.graph.arrays import FloatArray
+from inference_lab.specs.settings import Range
 
 __all__ = ["AlphaMode", "SoftClusterer", "point_weights"]
 
@@ -32,10 +33,6 @@ def point_weights(
     ``1 - alpha`` weighs supervised points, ``alpha`` the others: each point ("sum") or each kind
     ("mean"). Lange et al. 2005 describe "mean" and print "sum".
     """
-    if not 0.0 < alpha < 1.0:
-        raise ValueError(f"alpha must lie between 0 and 1, got {alpha}")
-    if mode not in get_args(AlphaMode):
-        raise ValueError(f"alpha_mode = {mode!r} is unknown; allowed: 'sum', 'mean'")
     if supervised.all() or not supervised.any() or (mode == "sum" and alpha == 0.5):
         return None
     times = np.ones(supervised.size) if counts is None else counts
@@ -50,6 +47,11 @@ class SoftClusterer(PairwiseClusterer):
 
     alpha: float | str
     alpha_mode: AlphaMode
+
+    _allowed: ClassVar[dict[str, tuple[Any, ...]]] = {
+        "alpha": ("fewest-violations", Range(above=0, below=1)),
+        "alpha_mode": get_args(AlphaMode),
+    }
 
     @abstractmethod
     def _fit_once(
@@ -98,11 +100,6 @@ class SoftClusterer(PairwiseClusterer):
 
         if not isinstance(alpha, str):
             return fit(alpha)
-        if alpha != "fewest-violations":
-            raise ValueError(
-                f"alpha = {alpha!r} is unknown; allowed: a number between 0 and 1, or "
-                "'fewest-violations'"
-            )
         best, fewest = None, np.inf
         for value in _ALPHAS:
             found = fit(value)

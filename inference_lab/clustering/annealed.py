@@ -128,7 +128,7 @@ class AnnealedConstrainedKMeans(SoftClusterer):
     tol: float = 1e-6
     random_state: Any = None
 
-    _allowed: ClassVar = {
+    _allowed: ClassVar = SoftClusterer._allowed | {
         "cooling": (Range(above=0, below=1),),
         "end_ratio": (Range(above=0, below=1),),
         "start_temperature": (None, Range(above=0, below=math.inf)),

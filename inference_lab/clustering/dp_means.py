@@ -16,7 +16,7 @@ from __future__ import annotations
 import math
 import time
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, Literal, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple, get_args
 
 import numpy as np
 
@@ -348,6 +348,7 @@ class RDPMeans(PairwiseClusterer):
     random_state: Any = None
 
     _allowed: ClassVar = {
+        "cluster_cost": (*get_args(ClusterCost), Range(at_least=0, below=math.inf)),
         "xi": ("auto", Range(at_least=0, below=math.inf)),
         "xi_rate": (Range(at_least=1, below=math.inf),),
         "xi_max": (None, Range(at_least=0, below=math.inf)),
@@ -434,8 +435,6 @@ class RDPMeans(PairwiseClusterer):
         """Return ``lambda``."""
         rule = self.cluster_cost
         if not isinstance(rule, str):
-            if not 0.0 <= rule < math.inf:
-                raise ValueError(f"cluster_cost must be finite and not negative, got {rule}")
             return float(rule)
         # What a point costs that counts once.
         plain = replace(side, known=np.full(points.shape[0], -1), weights=None)
@@ -446,11 +445,6 @@ class RDPMeans(PairwiseClusterer):
             order = np.argsort(-nearest, kind="stable")
             return float(
                 nearest[order[np.searchsorted(side.counts[order].cumsum(), self.n_clusters)]]
-            )
-        if rule != "farthest-first":
-            raise ValueError(
-                f"cluster_cost = {rule!r} is unknown; give a number, 'farthest-first' or "
-                "'kth-distance'"
             )
         price = 0.0
         for _ in range(self.n_clusters):

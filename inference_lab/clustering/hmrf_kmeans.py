@@ -154,6 +154,7 @@ class HMRFKMeans(PairwiseClusterer):
     random_state: Any = None
 
     _allowed: ClassVar = {
+        "e_step_start": get_args(EStepStart),
         "penalty": ("distance", "potts"),
         "closure": (None, "raise", "drop", "keep", "vote"),
     }
@@ -217,30 +218,25 @@ class HMRFKMeans(PairwiseClusterer):
             learner.check(self._distortion())
 
     def _learner(self) -> MetricLearner | None:
-        if self.metric is None or isinstance(self.metric, MetricLearner):
-            if self.metric is None and self.metric_per_cluster:
-                raise ValueError("metric_per_cluster=True needs a metric to learn: set metric")
-            return self.metric
-        if self.metric == "gradient":
-            if self.metric_per_cluster:
-                raise ValueError(
-                    "metric='gradient' learns one metric; metric_per_cluster=True needs 'diagonal' "
-                    "or 'full'"
-                )
+        metric = self.metric
+        if isinstance(metric, MetricLearner):
+            return metric
+        if metric not in (None, *get_args(Metric)):
+            raise ValueError(
+                f"metric = {metric!r} is unknown; allowed: None, 'diagonal', 'full', 'gradient', "
+                "or a MetricLearner"
+            )
+        if self.metric_per_cluster and metric not in ("diagonal", "full"):
+            raise ValueError(
+                f"metric_per_cluster=True needs metric='diagonal' or 'full', got {metric!r}"
+            )
+        if metric is None:
+            return None
+        if metric == "gradient":
             return GradientStep()
-        if self.metric in ("diagonal", "full"):
-            return ClosedForm(self.metric, per_cluster=self.metric_per_cluster)
-        raise ValueError(
-            f"metric = {self.metric!r} is unknown; allowed: None, 'diagonal', 'full', 'gradient', "
-            "or a MetricLearner"
-        )
+        return ClosedForm(metric, per_cluster=self.metric_per_cluster)
 
     def _expectation(self, rng: np.random.Generator) -> EStep:
-        if self.e_step_start not in get_args(EStepStart):
-            raise ValueError(
-                f"e_step_start = {self.e_step_start!r} is unknown; allowed: "
-                + ", ".join(map(repr, get_args(EStepStart)))
-            )
         cold = self.e_step_start == "cold"
         return EStep(as_solver(self.e_step), rng, self.e_step_time_limit, cold=cold)
 

@@ -309,7 +309,7 @@ class ConstrainedGaussianMixture(SoftClusterer):
     tol: float = 1e-6
     random_state: Any = None
 
-    _allowed: ClassVar = {
+    _allowed: ClassVar = SoftClusterer._allowed | {
         "covariance_type": get_args(Covariance),
         "prior": get_args(Prior),
         "reg_covar": (Range(at_least=0, below=math.inf),),

@@ -190,19 +190,7 @@ class Diagnosis:
         >>> il.diagnose(g).to_dict()["measures"]["variables"]
         2
         """
-        return json_object(
-            {
-                "measures": asdict(self.measures),
-                "facts": dict(self.facts),
-                "lp_gap": self.lp_gap,
-                "lp_variables": self.lp_variables,
-                "tight": self.tight,
-                "solvers": self.solvers,
-                "evidence": dict(self.evidence),
-                "study": self.study,
-                "remarks": list(self.remarks),
-            }
-        )
+        return json_object({**asdict(self), "tight": self.tight, "solvers": self.solvers})
 
 
 def _told(solvers: list[dict[str, Any]]) -> str:

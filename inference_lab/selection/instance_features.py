@@ -14,7 +14,7 @@ from inference_lab.constraints.vote import connected
 from inference_lab.graph.arrays import POTTS, TABLE, FloatArray, IntArray
 from inference_lab.graph.factor_graph import FactorGraph
 
-__all__ = ["BREAKS", "Measures", "class_of", "couplings", "frustration", "measure", "sample"]
+__all__ = ["BREAKS", "Measures", "class_of", "couplings", "measure", "sample"]
 
 #: Edges through which a shortest cycle is looked for, and edges that are looked at for each.
 CYCLES = 200
@@ -246,15 +246,6 @@ def measure(graph: FactorGraph, seed: int = 0) -> Measures:
         frustrated_cycles_error=(high - low) / 2,
         weight_ratio=_weight_ratio(graph, strength),
     )
-
-
-def frustration(graph: FactorGraph) -> float:
-    """Return `Measures.frustration` of a graph, and measure nothing else."""
-    strength = couplings(graph)
-    two = int(graph.cardinalities.max(initial=0)) == 2
-    edges = np.asarray(graph.edges, dtype=np.int64)
-    frustrated = _frustrated(edges, strength, graph.n_variables, two)
-    return _at_stake(frustrated, _weight_ratio(graph, strength))
 
 
 def _at_stake(frustrated: float, weight_ratio: float) -> float:

@@ -235,7 +235,7 @@ def test_bregman_costs():
         ({"xi": -1.0}, "xi must be finite and at least 0, got -1"),
         ({"xi_rate": 0.5}, "xi_rate must be finite and at least 1"),
         ({"cluster_cost": "often"}, "cluster_cost = 'often' is unknown"),
-        ({"cluster_cost": -1.0}, "cluster_cost must be finite and not negative"),
+        ({"cluster_cost": -1.0}, "cluster_cost must be finite and at least 0, got -1"),
         ({"squared": False, "distortion": "kl"}, "roots of squared Euclidean distances only"),
         ({"order": "sorted"}, "order = 'sorted' is unknown; allowed: 'random', 'sequential'"),
         ({"e_step": "trw-s"}, "cannot label these points: trw-s knows nothing of label costs"),

@@ -337,7 +337,7 @@ def test_bad_constraints(given_pairs, error, message):
         ({"penalty": "hard"}, ValueError, "penalty"),
         ({"metric": "cubic"}, ValueError, "metric"),
         ({"metric_per_cluster": True}, ValueError, "metric_per_cluster"),
-        ({"metric": "gradient", "metric_per_cluster": True}, ValueError, "one metric"),
+        ({"metric": "gradient", "metric_per_cluster": True}, ValueError, "needs metric='diagonal'"),
         ({"metric": "full", "distortion": "cosine"}, ValueError, "gradient"),
         ({"metric": "gradient", "distortion": "itakura-saito"}, ValueError, "no weights"),
         ({"closure": "maybe"}, ValueError, "closure"),

@@ -312,12 +312,3 @@ def test_damaged_text_is_refused_exactly_when_the_slow_reader_refuses(data: byte
 
 
 # ------------------------------------------------------------------ round trips
-
-
-@pytest.mark.parametrize("suffix", ["", ".gz", ".xz"])
-def test_files(tmp_path: Path, suffix: str) -> None:
-    """By suffix, packed or not."""
-    path = tmp_path / f"m.fg{suffix}"
-    il.write(parse(SMALL), path)
-    x = labellings(parse(SMALL))
-    np.testing.assert_allclose(il.read(path).energy(x), parse(SMALL).energy(x), atol=1e-14)
