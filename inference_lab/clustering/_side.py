@@ -158,6 +158,7 @@ def read_side(
         _refuse_folds()
     sourced = ml_source is not None or cl_source is not None
     found: list[tuple[npt.ArrayLike | None, npt.ArrayLike, IntArray]] = []
+    told: Any
     for pairs, weight, source, name, kind in (
         (must_link, ml_weight, ml_source, "must_link", "ml"),
         (cannot_link, cl_weight, cl_source, "cannot_link", "cl"),
@@ -298,5 +299,5 @@ def _by_ids(
             "the numbers differ"
         )
     rows = rows_named(ids, given, name)
-    present = (rows >= 0).all(axis=1)
+    present = np.asarray((rows >= 0).all(axis=1))
     return rows[present], present

@@ -37,21 +37,15 @@ from inference_lab.constraints.pairs import (
     check_generator,
     distinct_integers,
     point_indices,
-    sample_pairs,
 )
 from inference_lab.constraints.sample_ids import SampleIds
-from inference_lab.constraints.sampling import drawn, known, split_points
+from inference_lab.constraints.sampling import drawn, known
 from inference_lab.io._files import FormatError
 
 __all__ = [
     "ClosurePolicy",
     "Constraints",
-    "ContradictionError",
-    "check_generator",
-    "point_indices",
-    "sample_pairs",
     "selected",
-    "split_points",
 ]
 
 ClosurePolicy: TypeAlias = Literal["raise", "drop", "keep", "vote"]
