@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import csv
 import math
-import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
@@ -92,14 +91,6 @@ def find(name: str) -> Instance:
     else:
         said = ", ".join(f"{collection}/..." for collection in collections)
     raise SpecError(f"unknown instance {name!r}{nearest(name, _table())}; valid names: {said}")
-
-
-def identify(path: str | os.PathLike[str]) -> Instance | None:
-    """Return the instance that a model file is, whatever its name; None if it is none of them."""
-    # The file is compared as it is stored: the same model, compressed in another way, is another
-    # file.
-    digest = file_digest(Path(path))
-    return next((one for one in _table().values() if one.sha256 == digest), None)
 
 
 @dataclass(frozen=True)

@@ -1,21 +1,20 @@
-"""Pairs drawn from known classes, and splits of points, for `Constraints.sample`."""
+"""Pairs drawn from known classes, for `Constraints.sample`."""
 
 from __future__ import annotations
 
 import numpy as np
 import numpy.typing as npt
 
-from inference_lab.constraints.arrays import IntArray, read_classes
+from inference_lab.constraints.arrays import IntArray
 from inference_lab.constraints.pairs import (
     check_count,
-    check_generator,
     pairs_across,
     pairs_inside,
     point_indices,
     sample_pairs,
 )
 
-__all__ = ["drawn", "known", "split_points"]
+__all__ = ["drawn", "known"]
 
 
 def drawn(
@@ -66,64 +65,3 @@ def known(
         ml = np.stack((members[links], members[links + 1]), axis=1)
         cl = members[start[two_classes]]
     return ml, cl
-
-
-def split_points(
-    labels: npt.ArrayLike, share: float, rng: np.random.Generator, *, stratified: bool = True
-) -> tuple[IntArray, IntArray]:
-    """Split points into training and test points.
-
-    Draw constraints ``among`` the training points only, cluster all points, and score the test
-    points; `Constraints.touches` finds test points in pairs.
-
-    Parameters
-    ----------
-    labels : array-like, shape (n_points,)
-        True classes.
-    share : float in [0, 1]
-        ``round(share * n_points)`` points are test points.
-    rng : numpy.random.Generator
-    stratified : bool
-        Every class gives its share, up to less than one point.
-
-    Returns
-    -------
-    train, test : ndarray of int64
-        Ascending.
-
-    Raises
-    ------
-    TypeError, ValueError
-        If `rng` is no generator, or `share` is not from 0 to 1.
-
-    Examples
-    --------
-    >>> from inference_lab.constraints.constraints import Constraints
-    >>> rng = np.random.default_rng(0)
-    >>> labels = ["a", "a", "b", "b"]
-    >>> train, test = split_points(labels, 0.5, rng)
-    >>> c = Constraints.sample(labels, 1, rng, among=train)
-    >>> c.touches(test)
-    array([], dtype=int64)
-    """
-    check_generator(rng)
-    if not 0.0 <= share <= 1.0:
-        raise ValueError(f"share = {share!r} is not allowed; a number from 0 to 1 is needed")
-    truth = read_classes(labels)
-    count = round(share * truth.size)
-    order = rng.permutation(truth.size)
-    if stratified:
-        _, group, size = np.unique(truth, return_inverse=True, return_counts=True)
-        # Whole points first; what is left goes to the largest remainders.
-        exact = share * size
-        quota = np.floor(exact).astype(np.int64)
-        remainder = np.argsort(quota - exact, kind="stable")
-        quota[remainder[: count - int(quota.sum())]] += 1
-        order = order[np.argsort(group[order], kind="stable")]
-        rank = np.arange(truth.size) - np.repeat(np.cumsum(size) - size, size)
-        chosen = order[rank < np.repeat(quota, size)]
-    else:
-        chosen = order[:count]
-    is_test = np.zeros(truth.size, dtype=np.bool_)
-    is_test[chosen] = True
-    return np.flatnonzero(~is_test), np.flatnonzero(is_test)
