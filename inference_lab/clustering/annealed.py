@@ -237,6 +237,7 @@ class AnnealedConstrainedMixture(ConstrainedGaussianMixture):
     cooling: float = 0.8
     max_iter: int = 20
     tol: float = 1e-7
+    #: Fixed here, so no argument.
     init: str = field(default="neighbourhoods", init=False)
 
     _allowed: ClassVar = ConstrainedGaussianMixture._allowed | {

@@ -202,4 +202,5 @@ class SphericalKMeans(BregmanKMeans):
     True
     """
 
+    #: Fixed here, so no argument.
     distortion: str | Distortion = field(default=_Direction(), init=False)

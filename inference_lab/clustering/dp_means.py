@@ -509,6 +509,7 @@ class DPMeans(RDPMeans):
     [1, 3, 5]
     """
 
+    #: Fixed here, so no argument.
     xi: float | Literal["auto"] = field(default=0.0, init=False)
     xi_rate: float = field(default=1.0, init=False)
     xi_max: float | None = field(default=None, init=False)

@@ -296,6 +296,7 @@ class PCKMeans(HMRFKMeans):
     0
     """
 
+    #: Fixed here, so no argument.
     distortion: str | Distortion = field(default="euclidean", init=False)
     penalty: Penalty = field(default="potts", init=False)
     metric: Metric | MetricLearner | None = field(default=None, init=False)
@@ -352,5 +353,6 @@ class MPCKMeans(HMRFKMeans):
     """
 
     metric: Literal["diagonal", "full"] = "diagonal"
+    #: Fixed here, so no argument.
     distortion: str | Distortion = field(default="euclidean", init=False)
     penalty: Penalty = field(default="distance", init=False)
