@@ -213,16 +213,6 @@ def test_identical_points() -> None:
 @pytest.mark.parametrize(
     ("settings_", "points", "message"),
     [
-        ({"n_clusters": 5}, np.ones((3, 2)), "n_clusters=5"),
-        ({"n_clusters": 0}, np.ones((3, 2)), "n_clusters must be at least 1"),
-        ({"n_init": 0}, np.ones((3, 2)), "n_init must be at least 1"),
-        ({"tol": -1.0}, np.ones((3, 2)), "tol must be"),
-        ({"distortion": "manhattan"}, np.ones((3, 2)), "'manhattan'"),
-        ({"init": "neighbourhoods"}, np.ones((3, 2)), "init = 'neighbourhoods'"),
-        ({"init": [[0.0, 0.0]]}, np.ones((3, 2)), r"\(1, 2\)"),
-        ({"init": np.zeros((2, 5))}, np.ones((3, 2)), r"got shape \(2, 5\)"),
-        ({"init": np.full((2, 2), np.nan)}, np.ones((3, 2)), "finite"),
-        ({"empty_clusters": "drop"}, np.ones((3, 2)), "empty_clusters = 'drop'"),
         ({"distortion": "kl"}, np.array([[1.0], [-2.0], [3.0]]), r"X\[1, 0\] = -2.0"),
         ({"distortion": "itakura-saito"}, np.array([[1.0], [0.0]]), r"X\[1, 0\] = 0.0"),
         ({"distortion": "cosine"}, np.array([[1.0], [0.0]]), "row 1 of X is all zero"),

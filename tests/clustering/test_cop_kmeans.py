@@ -309,30 +309,6 @@ def test_a_hundred_thousand_points() -> None:
     assert seconds < 30.0  # 2 s on an idle machine
 
 
-@pytest.mark.parametrize(
-    ("settings_", "pairs", "error", "message"),
-    [
-        ({"n_clusters": 7}, {}, ValueError, "n_clusters=7"),
-        ({"order": "sorted"}, {}, ValueError, "order = 'sorted'"),
-        ({"on_failure": "stop"}, {}, ValueError, "on_failure = 'stop'"),
-        ({"max_failures": 0}, {}, ValueError, "max_failures must be at least 1"),
-        ({"max_failures": 1.5}, {}, TypeError, "max_failures must be an integer"),
-        ({"init": "wagstaf"}, {}, ValueError, "init = 'wagstaf'"),
-        ({"init": np.zeros((3, 1))}, {}, ValueError, r"\(2, 1\)"),
-        ({}, {"must_link": [(1, 1)]}, ValueError, "pairs a point with itself"),
-        ({}, {"cannot_link": [(0, 4)]}, ValueError, r"cannot_link\[0, 1\] = 4"),
-        ({}, {"cannot_link": [(0, 1)], "cl_weight": -1.0}, ValueError, "cl_weight = -1"),
-        ({}, {"must_link": [0, 1]}, ValueError, "must_link has shape"),
-    ],
-)
-def test_bad_input_is_refused(
-    settings_: dict[str, Any], pairs: dict[str, Any], error: type[Exception], message: str
-) -> None:
-    points = np.arange(4.0)[:, np.newaxis]
-    with pytest.raises(error, match=message):
-        COPKMeans(**{"n_clusters": 2, **settings_}).fit(points, **pairs)
-
-
 def test_a_pair_in_both_lists_and_no_pairs() -> None:
     points = np.arange(4.0)[:, np.newaxis]
     with pytest.warns(ConstraintsNotMetWarning, match="points 1 and 2"):

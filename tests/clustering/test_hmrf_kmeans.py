@@ -309,52 +309,6 @@ def test_sparse_text_stays_sparse():
     np.testing.assert_array_equal(same.labels_, model.labels_)
 
 
-@pytest.mark.parametrize(
-    ("given_pairs", "error", "message"),
-    [
-        ({"must_link": [(0, 0)]}, ValueError, "itself"),
-        ({"must_link": [(0, 10)]}, ValueError, "10"),
-        ({"cannot_link": [(-1, 2)]}, ValueError, "-1"),
-        ({"must_link": [(0, 1)], "ml_weight": -1.0}, ValueError, "ml_weight"),
-        ({"must_link": [(0, 1)], "ml_weight": [1.0, 2.0]}, ValueError, "ml_weight"),
-        ({"must_link": [(0.5, 1)]}, TypeError, "must_link"),
-        ({"must_link": [0, 1, 2]}, ValueError, "must_link"),
-        ({"must_link": [(0, 1)], "sample_ids": [1, 2]}, ValueError, "sample_ids"),
-    ],
-)
-def test_bad_constraints(given_pairs, error, message):
-    points = np.random.default_rng(0).normal(size=(6, 2))
-    with pytest.raises(error, match=message):
-        HMRFKMeans(2).fit(points, **given_pairs)
-
-
-@pytest.mark.parametrize(
-    ("settings_", "error", "message"),
-    [
-        ({"n_clusters": 9}, ValueError, "n_clusters=9"),
-        ({"n_clusters": 0}, ValueError, "n_clusters"),
-        ({"n_clusters": 2.5}, TypeError, "n_clusters"),
-        ({"penalty": "hard"}, ValueError, "penalty"),
-        ({"metric": "cubic"}, ValueError, "metric"),
-        ({"metric_per_cluster": True}, ValueError, "metric_per_cluster"),
-        ({"metric": "gradient", "metric_per_cluster": True}, ValueError, "needs metric='diagonal'"),
-        ({"metric": "full", "distortion": "cosine"}, ValueError, "gradient"),
-        ({"metric": "gradient", "distortion": "itakura-saito"}, ValueError, "no weights"),
-        ({"closure": "maybe"}, ValueError, "closure"),
-        ({"init": "far"}, ValueError, "init"),
-        ({"init": [[0.0, 0.0]]}, ValueError, "init"),
-        ({"e_step": "icn"}, ValueError, "icm"),
-        ({"tol": -1.0}, ValueError, "tol"),
-        ({"max_iter": 0}, ValueError, "max_iter"),
-        ({"distortion": "l1"}, ValueError, "distortion"),
-    ],
-)
-def test_bad_settings(settings_, error, message):
-    points = np.random.default_rng(0).random(size=(6, 2)) + 0.1
-    with pytest.raises(error, match=message):
-        HMRFKMeans(**{"n_clusters": 2, **settings_}).fit(points)
-
-
 # A constant feature, in which all points are alike, gets all weight.
 @pytest.mark.filterwarnings("ignore::inference_lab.clustering.DegenerateMetricWarning")
 def test_edges_of_the_input():

@@ -217,12 +217,6 @@ def test_strong_constraints_are_followed_on_two_overlapping_clusters():
 @pytest.mark.parametrize(
     ("settings", "given", "message"),
     [
-        ({"covariance_type": "block"}, {}, "covariance_type"),
-        ({"prior": "flat"}, {}, "prior"),
-        ({"reg_covar": -1.0}, {}, "reg_covar"),
-        ({"alpha": 0.0}, {"must_link": [(0, 1)]}, "alpha must be above 0 and below 1, got 0"),
-        ({"alpha": 1.0}, {"must_link": [(0, 1)]}, "alpha must be above 0 and below 1, got 1"),
-        ({"alpha_mode": "median"}, {}, "alpha_mode = 'median' is unknown"),
         ({}, {"partial_labels": [0, 1]}, "partial_labels"),
         ({}, {"partial_labels": [0, 1, 2, -1, -1]}, r"partial_labels\[2\]"),
         ({"e_step": "ilp"}, {"must_link": [(0, 1)]}, "ilp"),
