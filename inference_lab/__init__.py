@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from inference_lab.contract import Status as Status
     from inference_lab.contract import UnsolvedError as UnsolvedError
     from inference_lab.contract import UnsolvedWarning as UnsolvedWarning
-    from inference_lab.diagnosis import Diagnosis as Diagnosis
-    from inference_lab.diagnosis import diagnose as diagnose
     from inference_lab.graph.factor_graph import FactorGraph as FactorGraph
     from inference_lab.graph.terms import DiagonalTerms as DiagonalTerms
     from inference_lab.graph.terms import OwnTables as OwnTables
@@ -37,6 +35,8 @@ if TYPE_CHECKING:
     from inference_lab.registry.registry import available_problems as available_problems
     from inference_lab.registry.registry import available_solvers as available_solvers
     from inference_lab.reporting.comparison import Comparison as Comparison
+    from inference_lab.selection import Diagnosis as Diagnosis
+    from inference_lab.selection import diagnose as diagnose
     from inference_lab.solving import solve as solve
     from inference_lab.specs.grammar import SpecError as SpecError
 
@@ -54,8 +54,8 @@ _HOME = {
     "Status": "contract",
     "UnsolvedError": "contract",
     "UnsolvedWarning": "contract",
-    "Diagnosis": "diagnosis",
-    "diagnose": "diagnosis",
+    "Diagnosis": "selection",
+    "diagnose": "selection",
     "DiagonalTerms": "graph.terms",
     "FactorGraph": "graph.factor_graph",
     "OwnTables": "graph.terms",

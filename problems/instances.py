@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import csv
 import math
-import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
 from pathlib import Path
-from typing import Any
+
+import msgspec
 
 from inference_lab.data.datasets import DATA_VARIABLE, DataFormatError, DataNotFoundError
 from inference_lab.data.folders import data_folder
@@ -67,16 +67,8 @@ class Instance:
 @cache
 def _table() -> dict[str, Instance]:
     text = (resources.files("inference_lab.problems") / "instances.csv").read_text("utf-8")
-    table = {}
-    for row in csv.DictReader(text.splitlines()):
-        values: dict[str, Any] = {
-            **row,
-            "variables": int(row["variables"]),
-            "max_labels": int(row["max_labels"]),
-            "energy": float(row["energy"]),
-        }
-        table[values["name"]] = Instance(**values)
-    return table
+    rows = msgspec.convert(list(csv.DictReader(text.splitlines())), list[Instance], strict=False)
+    return {one.name: one for one in rows}
 
 
 def available_instances() -> dict[str, str]:
@@ -99,14 +91,6 @@ def find(name: str) -> Instance:
     else:
         said = ", ".join(f"{collection}/..." for collection in collections)
     raise SpecError(f"unknown instance {name!r}{nearest(name, _table())}; valid names: {said}")
-
-
-def identify(path: str | os.PathLike[str]) -> Instance | None:
-    """Return the instance that a model file is, whatever its name; None if it is none of them."""
-    # The file is compared as it is stored: the same model, compressed in another way, is another
-    # file.
-    digest = file_digest(Path(path))
-    return next((one for one in _table().values() if one.sha256 == digest), None)
 
 
 @dataclass(frozen=True)

@@ -139,6 +139,7 @@ def recipes(
     min_variables: int = 0,
     families: tuple[str, ...] = PAIRWISE,
     higher_order: bool = True,
+    styles: tuple[str, ...] = ("normal", "integers", "large"),
 ) -> Recipe:
     """Draw the inputs of a small graph.
 
@@ -146,7 +147,7 @@ def recipes(
     costs; None draws it.
     """
     rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
-    style = draw(st.sampled_from(["normal", "integers", "large"]))
+    style = draw(st.sampled_from(styles))
     forbid = draw(st.booleans()) if hard is None else hard
     infinite = draw(st.sampled_from([0.05, 0.2, 0.5])) if forbid else 0.0
     costs = _Costs(rng, style, infinite)

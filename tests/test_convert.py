@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 import warnings
 from typing import Any
@@ -19,7 +18,7 @@ from pgmpy.models import (
     JunctionTree,
 )
 from pgmpy.models import FactorGraph as PgmpyFactorGraph
-from strategies import labellings
+from strategies import Recipe, labellings, recipes
 
 import inference_lab as il
 from inference_lab.convert import from_networkx, from_pgmpy, to_networkx, to_pgmpy
@@ -30,44 +29,13 @@ with warnings.catch_warnings():
     from pgmpy.inference import VariableElimination
 
 
-@st.composite
-def graphs(draw: st.DrawFn, higher: bool = True, hard: float = 0.15) -> il.FactorGraph:
-    """Small graphs of all families: ragged, with hard costs, isolated variables, a constant."""
-    n = draw(st.integers(1, 4))
-    cards = [draw(st.integers(1, 3)) for _ in range(n)]
-    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
-
-    def costs(*shape: int) -> np.ndarray:
-        array = rng.normal(scale=2, size=shape).round(3)
-        return np.where(rng.random(shape) < hard, np.inf, array)
-
-    unary = [costs(k) if draw(st.booleans()) else np.zeros(k) for k in cards]
-    terms: list[Any] = []
-    for i, j in itertools.combinations(range(n), 2):
-        family = draw(st.sampled_from(["none", "potts", "both", "diagonal", "shared", "own"]))
-        edges = [(j, i)] if draw(st.booleans()) else [(i, j)]
-        shape = tuple(cards[v] for v in edges[0])
-        if family == "potts":
-            terms.append(il.DiagonalTerms(edges, 0.0, costs(1)))
-        elif family == "both":
-            terms.append(il.DiagonalTerms(edges, costs(1), costs(1)))
-        elif family == "diagonal":
-            terms.append(il.DiagonalTerms(edges, costs(1, 3), costs(1)))
-        elif family == "shared":
-            terms.append(il.SharedTable(edges, costs(*shape), 2.5))
-        elif family == "own":
-            terms.append(il.OwnTables(edges, [costs(*shape)]))
-    factors = []
-    if higher and n >= 3 and draw(st.booleans()):
-        scope = tuple(draw(st.permutations(range(n)))[: draw(st.integers(3, n))])
-        factors.append((scope, costs(*(cards[v] for v in scope))))
-    return il.FactorGraph.from_terms(unary, terms, factors, draw(st.floats(-100, 100)))
-
+#: Costs whose potentials are ordinary doubles.
+ORDINARY = ("normal", "integers")
 
 # ------------------------------------------------------------------ networkx
 
 
-@given(graphs(), st.booleans())
+@given(recipes(min_variables=1, styles=ORDINARY).map(Recipe.build), st.booleans())
 def test_networkx_there_and_back_is_the_same_energy(graph: il.FactorGraph, force: bool) -> None:
     there = to_networkx(graph, bipartite=True if force else None)
     again, order = from_networkx(there)
@@ -79,7 +47,10 @@ def test_networkx_there_and_back_is_the_same_energy(graph: il.FactorGraph, force
     assert np.isin(again.edge_kinds, graph.edge_kinds).all()  # structure is kept
 
 
-@given(graphs(), st.randoms(use_true_random=False))
+@given(
+    recipes(min_variables=1, styles=ORDINARY).map(Recipe.build),
+    st.randoms(use_true_random=False),
+)
 def test_networkx_nodes_of_any_name_in_any_order(graph: il.FactorGraph, random: Any) -> None:
     there = to_networkx(graph)
     names = {node: f"node {node}" for node in there if not isinstance(node, tuple)}
@@ -250,7 +221,7 @@ def pgmpy_energies(model: Any, x: np.ndarray) -> np.ndarray:
     return total
 
 
-@given(graphs())
+@given(recipes(min_variables=1, styles=ORDINARY).map(Recipe.build))
 def test_to_pgmpy_has_the_energy_up_to_the_offset(graph: il.FactorGraph) -> None:
     model, offset = to_pgmpy(graph)
     assert isinstance(model, DiscreteMarkovNetwork)
@@ -267,7 +238,7 @@ def test_to_pgmpy_has_the_energy_up_to_the_offset(graph: il.FactorGraph) -> None
 
 
 @settings(max_examples=15)
-@given(graphs(hard=0.0))
+@given(recipes(hard=False, min_variables=1, styles=ORDINARY).map(Recipe.build))
 def test_pgmpy_computes_our_marginals(graph: il.FactorGraph) -> None:
     model, _ = to_pgmpy(graph)
     x = labellings(graph)

@@ -23,23 +23,24 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from inference_lab.clustering._odds import log_odds, watch_nothing
 from inference_lab.clustering._side import Side, has_pairs, read_side
-from inference_lab.clustering._soft import SoftFit
 from inference_lab.clustering.distortions import (
     Distortion,
     Points,
     SquaredEuclidean,
     as_distortion,
+    distances_under,
     is_sparse,
 )
-from inference_lab.clustering.em import EStep, HalfStep, Result, maximise_expectation
+from inference_lab.clustering.em import EStep, Fit, HalfStep, maximise_expectation
 from inference_lab.clustering.hmrf import HMRF, Violations, share_kept, violations
+from inference_lab.clustering.seeding import initial_centroids
 from inference_lab.constraints import Constraints, SampleIds
+from inference_lab.constraints.constraints import selected
 from inference_lab.graph.arrays import FloatArray, IntArray
 from inference_lab.specs.settings import Range
 
 __all__ = [
     "ConstrainedClusterer",
-    "Fit",
     "PairwiseClusterer",
     "Whole",
     "check_setting",
@@ -109,15 +110,6 @@ def refuse_large(points: Points) -> None:
         )
 
 
-class Fit:
-    """One start of a fit: the model as it ended, and what the driver returned."""
-
-    def __init__(self, model: HMRF, result: Result) -> None:
-        self.model = model
-        self.result = result
-        self.objective = result.objective
-
-
 class ConstrainedClusterer(
     ClassNamePrefixFeaturesOutMixin,  # type: ignore[misc]  # scikit-learn ships no types
     TransformerMixin,  # type: ignore[misc]
@@ -151,6 +143,7 @@ class ConstrainedClusterer(
     converged_: bool
     responsibilities_: FloatArray
     n_clusters: int
+    init: Any
     max_iter: int
     tol: float
     random_state: Any
@@ -269,13 +262,29 @@ class ConstrainedClusterer(
         self._origin = counts @ points / counts.sum()
         return points - self._origin
 
-    def _moved(self, init: Any) -> Any:
-        """Move centroids that the user gave to where the points were moved."""
-        if isinstance(init, str) or self._origin is None:
-            return init
-        given = np.asarray(init, dtype=np.float64)
-        # Where the shape is wrong, `initial_centroids` says so.
-        return given - self._origin if given.shape[-1:] == self._origin.shape else given
+    def _start(
+        self,
+        points: Points,
+        side: Side,
+        rng: np.random.Generator,
+        distortion: Distortion | None = None,
+    ) -> FloatArray:
+        """Return the initial centroids that the settings ask for."""
+        init = self.init
+        if not isinstance(init, str) and self._origin is not None:
+            given = np.asarray(init, dtype=np.float64)
+            # Where the shape is wrong, `initial_centroids` says so.
+            init = given - self._origin if given.shape[-1:] == self._origin.shape else given
+        return initial_centroids(
+            points,
+            side.constraints,
+            self.n_clusters,
+            distortion or self._distortion(),
+            init,
+            rng,
+            known=side.known,
+            counts=side.weights,
+        )
 
     def _moved_back(self, centroids: FloatArray) -> FloatArray:
         """Return centroids where the data is."""
@@ -334,9 +343,13 @@ class ConstrainedClusterer(
             return np.random.default_rng(check_random_state(state).randint(2**31))
         return np.random.default_rng(state)
 
-    def _best_of(self, fit_once: Callable[[np.random.Generator], Any]) -> Any:
+    def _best_of(
+        self,
+        fit_once: Callable[[np.random.Generator], Any],
+        rng: np.random.Generator | None = None,
+    ) -> Any:
         """Return the fit of least objective over ``n_init`` starts."""
-        starts = self._generator().spawn(getattr(self, "n_init", 1))
+        starts = (rng or self._generator()).spawn(getattr(self, "n_init", 1))
         # As they come, so that one beside the best is in memory.
         shared = Parallel(n_jobs=getattr(self, "n_jobs", None), return_as="generator")
         fits = shared(delayed(fit_once)(start) for start in starts)
@@ -349,28 +362,16 @@ class ConstrainedClusterer(
         self.history_ = result.history
         self.converged_ = result.converged
 
-    def _alternate(self, model: HMRF, e_step: EStep) -> Fit:
+    def _alternate(self, model: HMRF, e_step: EStep) -> Fit[HMRF]:
         """Run the driver with the limits of the settings."""
         return Fit(model, maximise_expectation(model, e_step, max_iter=self.max_iter, tol=self.tol))
 
-    def _take_hard(self, best: Fit) -> None:
+    def _take_hard(self, best: Fit[HMRF]) -> None:
         """Set the attributes that hard clusterers share."""
-        self.labels_ = np.asarray(best.result.assignment, dtype=np.int64)
+        self.labels_ = best.labels
         self.cluster_centers_ = self._moved_back(best.model.centroids)
         self.metrics_ = best.model.metrics
         self._note(best.result)
-
-    def _take_soft(self, best: SoftFit[Any]) -> None:
-        """Set the attributes that soft clusterers share."""
-        result = best.result
-        shares = best.shares
-        if shares is None:
-            labels = result.assignment
-            soft = labels.ndim == 2
-            shares = np.asarray(labels if soft else np.eye(self.n_clusters)[labels])
-        self.responsibilities_ = shares
-        self.labels_ = best.labels
-        self._note(result)
 
     def predict(self, X: Any) -> IntArray:
         """Return the cheapest cluster of each point on its own, constraints left aside.
@@ -458,13 +459,7 @@ class ConstrainedClusterer(
 
     def _dissimilarities(self, points: Points, centroids: FloatArray) -> FloatArray:
         """Return the distortion of each point in each cluster, under the metric of the cluster."""
-        if len(self.metrics_) == 1:
-            return self.metrics_[0].distances(points, centroids)
-        columns = [
-            metric.distances(points, centroids[h : h + 1])[:, 0]
-            for h, metric in enumerate(self.metrics_)
-        ]
-        return np.stack(columns, axis=1)
+        return distances_under(self.metrics_, points, centroids)
 
     def _inertia(self, points: Points, counts: FloatArray) -> float:
         """Return the summed distortion of points, around the origin, to the closest centroids."""
@@ -683,11 +678,4 @@ class PairwiseClusterer(ConstrainedClusterer):
 
     def _label_others(self, points: Points, held: IntArray) -> None:
         super()._label_others(points, held)
-        used = self.constraints_
-        self.constraints_ = Constraints(
-            held[used.must_link],
-            held[used.cannot_link],
-            used.ml_weight,
-            used.cl_weight,
-            n_points=points.shape[0],
-        )
+        self.constraints_ = selected(self.constraints_, place=held, n_points=points.shape[0])

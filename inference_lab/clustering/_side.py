@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from inference_lab.constraints import Constraints
 from inference_lab.constraints.arrays import canonical
+from inference_lab.constraints.constraints import selected
 from inference_lab.constraints.pairs import pairs_outside
 from inference_lab.constraints.sample_ids import SampleIds, rows_named
 from inference_lab.graph.arrays import FloatArray, IntArray
@@ -25,8 +26,11 @@ __all__ = [
     "partly_labelled",
     "read_partial_labels",
     "read_side",
+    "refuse_hard",
 ]
 
+#: Sources of pairs where none are given.
+_NO_SOURCE = np.zeros((), dtype=np.int64)
 #: Where scikit-learn fits the rows `train` of `X`.
 _FOLDS = "sklearn.model_selection._validation"
 
@@ -104,16 +108,22 @@ def agreeing(labels: IntArray, known: IntArray, n_clusters: int) -> IntArray:
 
 def of_positive_weight(given: Constraints) -> Constraints:
     """Return the constraints without the pairs of weight zero."""
-    ml, cl = given.ml_weights > 0, given.cl_weights > 0
-    if ml.all() and cl.all():
-        return given
-    return Constraints(
-        given.must_link[ml],
-        given.cannot_link[cl],
-        given.ml_weights[ml],
-        given.cl_weights[cl],
-        n_points=given.n_points,
-    )
+    return selected(given, given.ml_weights > 0, given.cl_weights > 0)
+
+
+def refuse_hard(given: Constraints) -> None:
+    """Refuse pairs of infinite weight."""
+    for name, pairs, weights in (
+        ("ml_weight", given.must_link, given.ml_weights),
+        ("cl_weight", given.cannot_link, given.cl_weights),
+    ):
+        hard = np.flatnonzero(np.isinf(weights))
+        if hard.size:
+            i, j = pairs[hard[0]].tolist()
+            raise ValueError(
+                f"{name} must be finite here, but that of the pair ({i}, {j}) is inf; this "
+                "estimator cannot make a pair hard"
+            )
 
 
 def read_side(
@@ -139,34 +149,37 @@ def read_side(
         raise ValueError(
             "y and partial_labels both hold labels, -1 where a point has none; give one of them"
         )
-    sources: tuple[npt.NDArray[Any], npt.NDArray[Any]] | None = None
-    if ml_source is not None or cl_source is not None:
-        sources = (
-            _read_source(ml_source, must_link, "ml_source"),
-            _read_source(cl_source, cannot_link, "cl_source"),
-        )
+    ids = None
     if sample_ids is not None:
-        if sources is not None:
-            told = ((must_link, sources[0]), (cannot_link, sources[1]))
-            kept = [np.asarray(_by_ids(sample_ids, *each, n_points, "pairs")[1]) for each in told]
-            sources = kept[0], kept[1]
-        must_link, ml_weight = _by_ids(sample_ids, must_link, ml_weight, n_points, "must_link")
-        cannot_link, cl_weight = _by_ids(
-            sample_ids, cannot_link, cl_weight, n_points, "cannot_link"
-        )
+        ids = sample_ids if isinstance(sample_ids, SampleIds) else SampleIds(sample_ids)
+        if ids.shape != (n_points,):
+            raise ValueError(f"sample_ids must have shape ({n_points},), got {ids.shape}")
     elif has_pairs(must_link) or has_pairs(cannot_link):
         _refuse_folds()
-    if sources is not None:
-        # In the order that constraints keep pairs in.
-        sources = (
-            _aligned(must_link, sources[0], n_points, "must_link", "ml_source"),
-            _aligned(cannot_link, sources[1], n_points, "cannot_link", "cl_source"),
-        )
+    sourced = ml_source is not None or cl_source is not None
+    found: list[tuple[npt.ArrayLike | None, npt.ArrayLike, IntArray]] = []
+    told: Any
+    for pairs, weight, source, name, kind in (
+        (must_link, ml_weight, ml_source, "must_link", "ml"),
+        (cannot_link, cl_weight, cl_source, "cannot_link", "cl"),
+    ):
+        told = _read_source(source, pairs, f"{kind}_source") if sourced else _NO_SOURCE
+        if ids is not None and pairs is not None and has_pairs(pairs):
+            pairs, present = _by_ids(ids, pairs, n_points, name)
+            weight, told = (
+                given[present] if given.ndim else given
+                for given in (np.asarray(weight), np.asarray(told))
+            )
+        if sourced:
+            # In the order that constraints keep pairs in.
+            told = canonical(pairs, told, n_points, name, f"{kind}_source")[1]
+        found.append((pairs, weight, np.asarray(told, dtype=np.int64)))
+    (ml, ml_weights, ml_told), (cl, cl_weights, cl_told) = found
     return Side(
-        Constraints(must_link, cannot_link, ml_weight, cl_weight, n_points=n_points),
+        Constraints(ml, cl, ml_weights, cl_weights, n_points=n_points),
         read_partial_labels(labels, n_points, n_clusters, named),
         _read_sample_weight(sample_weight, n_points),
-        sources,
+        (ml_told, cl_told) if sourced else None,
     )
 
 
@@ -188,17 +201,6 @@ def _read_source(source: npt.ArrayLike | None, pairs: npt.ArrayLike | None, name
     return given.astype(np.int64)
 
 
-def _aligned(
-    pairs: npt.ArrayLike | None,
-    source: npt.NDArray[Any],
-    n_points: int,
-    pairs_name: str,
-    name: str,
-) -> IntArray:
-    """Return the source of each pair as constraints sort them, each once."""
-    return np.asarray(canonical(pairs, source, n_points, pairs_name, name)[1], dtype=np.int64)
-
-
 def partly_labelled(y: Any) -> Any:
     """Return `y` if it has numbers of which some are -1, else None: full labels are for scoring."""
     given = np.asarray(y)
@@ -210,29 +212,28 @@ def read_partial_labels(
     n_points: int,
     n_clusters: int | None,
     name: str = "partial_labels",
+    least: int = -1,
 ) -> IntArray:
-    """Validate labels of some of the points."""
+    """Validate labels of some of the points, or of all where `least` is 0."""
     if partial_labels is None:
         return np.full(n_points, -1, dtype=np.int64)
+    without = "-1 for a point without a label" if least < 0 else "a label for each point"
     given = np.asarray(partial_labels)
     if given.shape != (n_points,):
         raise ValueError(
-            f"{name} has shape {given.shape}; shape ({n_points},) is needed, with -1 for "
-            "each point without a label"
+            f"{name} has shape {given.shape}; shape ({n_points},) is needed, {without}"
         )
     if given.dtype.kind not in "iu":
         raise TypeError(
-            f"{name} has dtype {given.dtype}; integers are needed: the number of a cluster, or -1 "
-            "for a point without a label"
+            f"{name} has dtype {given.dtype}; integers are needed: numbers of clusters, {without}"
         )
     most = np.inf if n_clusters is None else n_clusters - 1
-    outside = np.flatnonzero((given < -1) | (given > most))
+    outside = np.flatnonzero((given < least) | (given > most))
     if outside.size:
         at = int(outside[0])
         to = "on" if n_clusters is None else f"to n_clusters - 1 = {n_clusters - 1}"
         raise ValueError(
-            f"{name}[{at}] = {given[at]} is no cluster; numbers from 0 {to} are allowed, and -1 "
-            "for a point without a label"
+            f"{name}[{at}] = {given[at]} is no cluster; numbers from 0 {to} are allowed, {without}"
         )
     return given.astype(np.int64)
 
@@ -285,18 +286,9 @@ def _refuse_folds() -> None:
 
 
 def _by_ids(
-    sample_ids: npt.ArrayLike,
-    pairs: npt.ArrayLike | None,
-    weight: npt.ArrayLike,
-    n_points: int,
-    name: str,
-) -> tuple[npt.ArrayLike | None, npt.ArrayLike]:
-    """Translate pairs of names into pairs of rows, without those of rows in other folds."""
-    ids = sample_ids if isinstance(sample_ids, SampleIds) else SampleIds(sample_ids)
-    if ids.shape != (n_points,):
-        raise ValueError(f"sample_ids must have shape ({n_points},), got {ids.shape}")
-    if pairs is None or len(np.asarray(pairs)) == 0:
-        return None, weight
+    ids: SampleIds, pairs: npt.ArrayLike, n_points: int, name: str
+) -> tuple[IntArray, npt.NDArray[np.bool_]]:
+    """Return the rows of pairs of names, and which pairs have no row in another fold."""
     given = np.asarray(pairs)
     if given.ndim != 2 or given.shape[1] != 2:
         raise ValueError(f"{name} must have shape (p, 2), got {given.shape}")
@@ -307,6 +299,5 @@ def _by_ids(
             "the numbers differ"
         )
     rows = rows_named(ids, given, name)
-    present = (rows >= 0).all(axis=1)
-    weights = np.asarray(weight, dtype=np.float64)
-    return rows[present], weights[present] if weights.ndim else weight
+    present = np.asarray((rows >= 0).all(axis=1))
+    return rows[present], present

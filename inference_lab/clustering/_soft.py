@@ -1,47 +1,25 @@
-"""Weights of supervised points for the soft clusterers, and their choice."""
+"""Base of the soft clusterers, and their weights of supervised points."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import Any, Generic, Literal, TypeVar, get_args
+from abc import abstractmethod
+from typing import Any, ClassVar, Literal, get_args
 
 import numpy as np
 import numpy.typing as npt
 
+from inference_lab.clustering._base import PairwiseClusterer
 from inference_lab.clustering._side import Side
-from inference_lab.clustering.em import Result
+from inference_lab.clustering.distortions import Points
+from inference_lab.clustering.em import Fit
 from inference_lab.clustering.hmrf import violations
-from inference_lab.graph.arrays import FloatArray, IntArray
+from inference_lab.graph.arrays import FloatArray
+from inference_lab.specs.settings import Range
 
-__all__ = ["AlphaMode", "SoftFit", "best_alpha", "point_weights"]
+__all__ = ["AlphaMode", "SoftClusterer", "point_weights"]
 
 AlphaMode = Literal["sum", "mean"]
-_M = TypeVar("_M")
-
 _ALPHAS = tuple(round(0.1 * step, 1) for step in range(9, 0, -1))
-
-
-@dataclass
-class SoftFit(Generic[_M]):
-    """One start of a soft fit."""
-
-    model: _M
-    result: Result
-    #: Shares of the clusters at the last temperature above zero, if not those of the result.
-    shares: FloatArray | None = None
-    temperatures: list[float] = field(default_factory=list)
-
-    @property
-    def objective(self) -> float:
-        """Return the objective, ``inf`` where it is not known, so that known ones are preferred."""
-        return self.result.objective if not np.isnan(self.result.objective) else np.inf
-
-    @property
-    def labels(self) -> IntArray:
-        """Return the most probable cluster of each point."""
-        shares = self.result.assignment
-        return np.asarray(shares if shares.ndim == 1 else shares.argmax(axis=1), dtype=np.int64)
 
 
 def point_weights(
@@ -55,10 +33,6 @@ def point_weights(
     ``1 - alpha`` weighs supervised points, ``alpha`` the others: each point ("sum") or each kind
     ("mean"). Lange et al. 2005 describe "mean" and print "sum".
     """
-    if not 0.0 < alpha < 1.0:
-        raise ValueError(f"alpha must lie between 0 and 1, got {alpha}")
-    if mode not in get_args(AlphaMode):
-        raise ValueError(f"alpha_mode = {mode!r} is unknown; allowed: 'sum', 'mean'")
     if supervised.all() or not supervised.any() or (mode == "sum" and alpha == 0.5):
         return None
     times = np.ones(supervised.size) if counts is None else counts
@@ -68,34 +42,71 @@ def point_weights(
     return np.asarray(weights * (times.sum() / (times @ weights)), dtype=np.float64)
 
 
-def best_alpha(
-    alpha: float | str,
-    mode: AlphaMode,
-    side: Side,
-    fit: Callable[[FloatArray | None], Any],
-) -> Any:
-    """Fit with the weights of alpha, or with the alpha of fewest violated constraints.
+class SoftClusterer(PairwiseClusterer):
+    """Base of the estimators whose points have shares in the clusters."""
 
-    Violations are counted for labels from the parameters alone, because the labels of a fit obey
-    large weights under any alpha (Lange et al. 2005, sec. 2).
-    """
-    constraints = side.constraints
-    supervised = side.known >= 0
-    supervised[constraints.must_link] = True
-    supervised[constraints.cannot_link] = True
-    if isinstance(alpha, str):
-        if alpha != "fewest-violations":
-            raise ValueError(
-                f"alpha = {alpha!r} is unknown; allowed: a number between 0 and 1, or "
-                "'fewest-violations'"
+    alpha: float | str
+    alpha_mode: AlphaMode
+
+    _allowed: ClassVar[dict[str, tuple[Any, ...]]] = {
+        "alpha": ("fewest-violations", Range(above=0, below=1)),
+        "alpha_mode": get_args(AlphaMode),
+    }
+
+    @abstractmethod
+    def _fit_once(
+        self,
+        points: Points,
+        side: Side,
+        importance: FloatArray | None,
+        rng: np.random.Generator,
+    ) -> Fit[Any]:
+        """Fit from one start, with the weights of points given."""
+
+    def _fit(self, points: Points, side: Side) -> None:
+        best = self._best_alpha(points, side)
+        self._take_model(best.model)
+        shares, found = best.shares, best.result.assignment
+        if shares is None:
+            shares = np.asarray(found if found.ndim == 2 else np.eye(self.n_clusters)[found])
+        self.responsibilities_ = shares
+        self.labels_ = best.labels
+        if best.temperatures is not None:
+            self.temperatures_ = np.array(best.temperatures)
+        self._note(best.result)
+        self._judge(side.constraints)
+
+    @abstractmethod
+    def _take_model(self, model: Any) -> None:
+        """Set the attributes that hold the fitted parameters."""
+
+    def _best_alpha(self, points: Points, side: Side) -> Fit[Any]:
+        """Fit with the weights of alpha, or with the alpha of fewest violated constraints.
+
+        Violations are counted for labels from the parameters alone, because the labels of a fit
+        obey large weights under any alpha (Lange et al. 2005, sec. 2).
+        """
+        constraints, alpha = side.constraints, self.alpha
+        supervised = side.known >= 0
+        supervised[constraints.must_link] = True
+        supervised[constraints.cannot_link] = True
+
+        def fit(value: float) -> Fit[Any]:
+            importance = point_weights(supervised, value, self.alpha_mode, side.weights)
+            best: Fit[Any] = self._best_of(
+                lambda rng: self._fit_once(points, side, importance, rng)
             )
+            return best
+
+        if not isinstance(alpha, str):
+            return fit(alpha)
         best, fewest = None, np.inf
         for value in _ALPHAS:
-            found = fit(point_weights(supervised, value, mode, side.weights))
+            found = fit(value)
             weight = violations(constraints, found.model.nearest(None)).weight
             if best is None or weight < fewest:
                 best, fewest = found, weight
             if fewest == 0:
                 break
+        assert best is not None  # since there are values to try
         return best
-    return fit(point_weights(supervised, alpha, mode, side.weights))

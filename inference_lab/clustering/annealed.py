@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from inference_lab.clustering._base import PairwiseClusterer
 from inference_lab.clustering._side import Side
-from inference_lab.clustering._soft import AlphaMode, SoftFit, best_alpha
+from inference_lab.clustering._soft import AlphaMode, SoftClusterer
 from inference_lab.clustering.bregman_kmeans import worth_of_odds
 from inference_lab.clustering.distortions import Distortion, Points
-from inference_lab.clustering.em import EStep, Model, Result, maximise_expectation
+from inference_lab.clustering.em import EStep, Fit, Model, Result, maximise_expectation
 from inference_lab.clustering.hmrf import HMRF
 from inference_lab.clustering.mixture import (
     ConstrainedGaussianMixture,
-    Covariance,
     Gaussians,
-    Prior,
 )
 from inference_lab.constraints import Constraints
 from inference_lab.contract import Solver
@@ -53,7 +50,8 @@ def critical_temperature(
     return _critical(HMRF(points, none, distortion, nowhere, counts=counts), points.shape[0])
 
 
-class AnnealedConstrainedKMeans(PairwiseClusterer):
+@dataclass(eq=False, repr=False, kw_only=True)
+class AnnealedConstrainedKMeans(SoftClusterer):
     r"""K-means under constraints by deterministic annealing.
 
     At temperature T the labels of all points together have the probability
@@ -115,63 +113,34 @@ class AnnealedConstrainedKMeans(PairwiseClusterer):
     True
     """
 
-    _allowed: ClassVar = {
+    n_clusters: int = field(default=3, kw_only=False)
+    distortion: str | Distortion = "euclidean"
+    e_step: str | Solver = "mean-field"
+    e_step_time_limit: float | None = None
+    start_temperature: float | None = None
+    cooling: float = 0.8
+    end_ratio: float = 1e-3
+    alpha: float | Literal["fewest-violations"] = 0.5
+    alpha_mode: AlphaMode = "sum"
+    n_init: int = 1
+    n_jobs: int | None = None
+    max_iter: int = 20
+    tol: float = 1e-6
+    random_state: Any = None
+
+    _allowed: ClassVar = SoftClusterer._allowed | {
         "cooling": (Range(above=0, below=1),),
         "end_ratio": (Range(above=0, below=1),),
         "start_temperature": (None, Range(above=0, below=math.inf)),
     }
 
-    def __init__(
-        self,
-        n_clusters: int = 3,
-        *,
-        distortion: str | Distortion = "euclidean",
-        e_step: str | Solver = "mean-field",
-        e_step_time_limit: float | None = None,
-        start_temperature: float | None = None,
-        cooling: float = 0.8,
-        end_ratio: float = 1e-3,
-        alpha: float | Literal["fewest-violations"] = 0.5,
-        alpha_mode: AlphaMode = "sum",
-        n_init: int = 1,
-        n_jobs: int | None = None,
-        max_iter: int = 20,
-        tol: float = 1e-6,
-        random_state: Any = None,
-    ) -> None:
-        self.n_clusters = n_clusters
-        self.distortion = distortion
-        self.e_step = e_step
-        self.e_step_time_limit = e_step_time_limit
-        self.start_temperature = start_temperature
-        self.cooling = cooling
-        self.end_ratio = end_ratio
-        self.alpha = alpha
-        self.alpha_mode = alpha_mode
-        self.n_init = n_init
-        self.n_jobs = n_jobs
-        self.max_iter = max_iter
-        self.tol = tol
-        self.random_state = random_state
-
     def _worth_of_odds(self, points: Points, side: Side) -> dict[str, float]:
         unit = worth_of_odds(points, self.n_clusters, self._distortion(), side.weights)
         return {"ml_weight": unit, "cl_weight": unit}
 
-    def _fit(self, points: Points, side: Side) -> None:
-        best: SoftFit[HMRF] = best_alpha(
-            self.alpha,
-            self.alpha_mode,
-            side,
-            lambda importance: self._best_of(
-                lambda rng: self._fit_once(points, side, importance, rng)
-            ),
-        )
-        self.cluster_centers_ = self._moved_back(best.model.centroids)
-        self.metrics_ = best.model.metrics
-        self.temperatures_ = np.array(best.temperatures)
-        self._take_soft(best)
-        self._judge(side.constraints)
+    def _take_model(self, model: HMRF) -> None:
+        self.cluster_centers_ = self._moved_back(model.centroids)
+        self.metrics_ = model.metrics
 
     def _fit_once(
         self,
@@ -179,7 +148,7 @@ class AnnealedConstrainedKMeans(PairwiseClusterer):
         side: Side,
         importance: FloatArray | None,
         rng: np.random.Generator,
-    ) -> SoftFit[HMRF]:
+    ) -> Fit[HMRF]:
         distortion = self._distortion()
         nowhere = np.zeros((self.n_clusters, points.shape[1]))
         model = HMRF(
@@ -208,9 +177,10 @@ class AnnealedConstrainedKMeans(PairwiseClusterer):
             tol=self.tol,
             start=None if shares is None else shares.argmax(axis=1),
         )
-        return SoftFit(model, _joined(annealed, final), shares, stages)
+        return Fit(model, _joined(annealed, final), shares, stages)
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class AnnealedConstrainedMixture(ConstrainedGaussianMixture):
     r"""Gaussian mixture under constraints, fitted by deterministic annealing.
 
@@ -263,47 +233,17 @@ class AnnealedConstrainedMixture(ConstrainedGaussianMixture):
     True
     """
 
+    start_temperature: float | None = None
+    cooling: float = 0.8
+    max_iter: int = 20
+    tol: float = 1e-7
+    #: Fixed here, so no argument.
+    init: str = field(default="neighbourhoods", init=False)
+
     _allowed: ClassVar = ConstrainedGaussianMixture._allowed | {
         "cooling": (Range(above=0, below=1),),
         "start_temperature": (None, Range(at_least=1, below=math.inf)),
     }
-
-    def __init__(
-        self,
-        n_clusters: int = 3,
-        *,
-        covariance_type: Covariance = "full",
-        e_step: str | Solver = "mean-field",
-        e_step_time_limit: float | None = None,
-        prior: Prior = "maximum-entropy",
-        start_temperature: float | None = None,
-        cooling: float = 0.8,
-        alpha: float | Literal["fewest-violations"] = 0.5,
-        alpha_mode: AlphaMode = "sum",
-        reg_covar: float = 1e-6,
-        n_init: int = 1,
-        n_jobs: int | None = None,
-        max_iter: int = 20,
-        tol: float = 1e-7,
-        random_state: Any = None,
-    ) -> None:
-        super().__init__(
-            n_clusters,
-            covariance_type=covariance_type,
-            e_step=e_step,
-            e_step_time_limit=e_step_time_limit,
-            prior=prior,
-            alpha=alpha,
-            alpha_mode=alpha_mode,
-            reg_covar=reg_covar,
-            n_init=n_init,
-            n_jobs=n_jobs,
-            max_iter=max_iter,
-            tol=tol,
-            random_state=random_state,
-        )
-        self.start_temperature = start_temperature
-        self.cooling = cooling
 
     def _fit_once(
         self,
@@ -311,7 +251,7 @@ class AnnealedConstrainedMixture(ConstrainedGaussianMixture):
         side: Side,
         importance: FloatArray | None,
         rng: np.random.Generator,
-    ) -> SoftFit[Gaussians]:
+    ) -> Fit[Gaussians]:
         nowhere = np.zeros((self.n_clusters, points.shape[1]))
         model = self._gaussians(points, side, nowhere, importance)
         first = self.start_temperature or max(1.0, 1.05 * _critical(model, len(points)))
@@ -325,11 +265,7 @@ class AnnealedConstrainedMixture(ConstrainedGaussianMixture):
             self.max_iter,
             self.tol,
         )
-        return SoftFit(model, result, temperatures=stages)
-
-    def _take_soft(self, best: SoftFit[Any]) -> None:
-        super()._take_soft(best)
-        self.temperatures_ = np.array(best.temperatures)
+        return Fit(model, result, temperatures=stages)
 
 
 def _stages(first: float, last: float, cooling: float) -> list[float]:

@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, Self
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
 
-from inference_lab.clustering._base import ConstrainedClusterer, Fit, check_setting
+from inference_lab.clustering._base import ConstrainedClusterer, check_setting
 from inference_lab.clustering._side import Side
 from inference_lab.clustering.distortions import Cosine, Distortion, Points
-from inference_lab.clustering.em import EStep
+from inference_lab.clustering.em import EStep, Fit
 from inference_lab.clustering.hmrf import HMRF, EmptyClusters
-from inference_lab.clustering.seeding import Init, initial_centroids
+from inference_lab.clustering.seeding import Init
 from inference_lab.graph.arrays import FloatArray
 
 __all__ = ["BregmanKMeans", "SphericalKMeans", "worth_of_odds"]
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class BregmanKMeans(ConstrainedClusterer):
     r"""K-means with any Bregman divergence, or the cosine.
 
@@ -72,28 +73,18 @@ class BregmanKMeans(ConstrainedClusterer):
     True
     """
 
-    def __init__(
-        self,
-        n_clusters: int = 3,
-        *,
-        distortion: str | Distortion = "euclidean",
-        init: Init | npt.ArrayLike = "k-means++",
-        empty_clusters: EmptyClusters = "reseed",
-        n_init: int = 1,
-        n_jobs: int | None = None,
-        max_iter: int = 100,
-        tol: float = 1e-6,
-        random_state: Any = None,
-    ) -> None:
-        self.n_clusters = n_clusters
-        self.distortion = distortion
-        self.init = init
-        self.empty_clusters = empty_clusters
-        self.n_init = n_init
-        self.n_jobs = n_jobs
-        self.max_iter = max_iter
-        self.tol = tol
-        self.random_state = random_state
+    n_clusters: int = field(default=3, kw_only=False)
+    distortion: str | Distortion = "euclidean"
+    init: Init | npt.ArrayLike = "k-means++"
+    empty_clusters: EmptyClusters = "reseed"
+    n_init: int = 1
+    n_jobs: int | None = None
+    max_iter: int = 100
+    tol: float = 1e-6
+    random_state: Any = None
+
+    #: Whether labelled points keep their labels.
+    _holds_on: ClassVar[bool] = False
 
     def fit(self, X: Any, y: Any = None, *, sample_weight: npt.ArrayLike | None = None) -> Self:
         """Cluster the points.
@@ -131,14 +122,15 @@ class BregmanKMeans(ConstrainedClusterer):
         if isinstance(self.init, str):
             check_setting("init", self.init, ("k-means++", "random", "perturbed"))
 
-    def _fit_once(self, points: Points, side: Side, rng: np.random.Generator) -> Fit:
-        distortion, nobody = self._distortion(), side.constraints
-        init = self._moved(self.init)
-        start: FloatArray = initial_centroids(
-            points, nobody, self.n_clusters, distortion, init, rng, counts=side.weights
-        )
+    def _fit_once(self, points: Points, side: Side, rng: np.random.Generator) -> Fit[HMRF]:
         model = HMRF(
-            points, nobody, distortion, start, empty=self.empty_clusters, counts=side.weights
+            points,
+            side.constraints,
+            self._distortion(),
+            self._start(points, side, rng),
+            empty=self.empty_clusters,
+            known=side.known if self._holds_on else None,
+            counts=side.weights,
         )
         return self._alternate(model, self._expectation(points, rng))
 
@@ -174,6 +166,7 @@ class _Direction(Cosine):
         return result
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class SphericalKMeans(BregmanKMeans):
     r"""K-means on the unit sphere: minimises ``sum_i 1 - cos(x_i, mu_{l_i})``.
 
@@ -209,26 +202,5 @@ class SphericalKMeans(BregmanKMeans):
     True
     """
 
-    def __init__(
-        self,
-        n_clusters: int = 3,
-        *,
-        init: Init | npt.ArrayLike = "k-means++",
-        empty_clusters: EmptyClusters = "reseed",
-        n_init: int = 1,
-        n_jobs: int | None = None,
-        max_iter: int = 100,
-        tol: float = 1e-6,
-        random_state: Any = None,
-    ) -> None:
-        super().__init__(
-            n_clusters,
-            distortion=_Direction(),
-            init=init,
-            empty_clusters=empty_clusters,
-            n_init=n_init,
-            n_jobs=n_jobs,
-            max_iter=max_iter,
-            tol=tol,
-            random_state=random_state,
-        )
+    #: Fixed here, so no argument.
+    distortion: str | Distortion = field(default=_Direction(), init=False)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Literal, TypeAlias
 
 import numpy as np
@@ -11,18 +11,19 @@ import numpy.typing as npt
 from scipy.sparse import coo_array, csr_array
 
 from inference_lab._numba import kernel
-from inference_lab.clustering._base import Fit, PairwiseClusterer, Whole
+from inference_lab.clustering._base import PairwiseClusterer, Whole
 from inference_lab.clustering._side import Side, of_positive_weight
 from inference_lab.clustering.distortions import Distortion, Points, counted_shares
 from inference_lab.clustering.em import (
     Assignment,
     EStep,
+    Fit,
     InfeasibleConstraintsError,
     Model,
     Result,
 )
 from inference_lab.clustering.hmrf import HMRF, EmptyClusters, clamped, violations
-from inference_lab.clustering.seeding import Init, initial_centroids
+from inference_lab.clustering.seeding import Init
 from inference_lab.constraints import Constraints
 from inference_lab.graph.arrays import FloatArray, IntArray
 
@@ -212,14 +213,7 @@ class _Placement(EStep):
         return placed[units.of_point], stuck
 
 
-class _Start(Fit):
-    """One start, with how it ended."""
-
-    def __init__(self, fit: Fit, status: str) -> None:
-        super().__init__(fit.model, fit.result)
-        self.status = status
-
-
+@dataclass(eq=False, repr=False, kw_only=True)
 class COPKMeans(PairwiseClusterer):
     r"""K-means whose every assignment satisfies all constraints.
 
@@ -290,49 +284,32 @@ class COPKMeans(PairwiseClusterer):
     (True, True)
     """
 
+    n_clusters: int = field(default=3, kw_only=False)
+    distortion: str | Distortion = "euclidean"
+    init: Literal["wagstaff"] | Init | npt.ArrayLike = "wagstaff"
+    whole_components: bool = True
+    order: Order = "random"
+    max_failures: int = 10
+    on_failure: OnFailure = "warn"
+    empty_clusters: EmptyClusters = "reseed"
+    n_init: int = 1
+    max_iter: int = 100
+    tol: float = 1e-6
+    random_state: Any = None
+
     _allowed: ClassVar = {
         "order": ("random", "given", "most-constrained"),
         "on_failure": ("warn", "raise", "ignore"),
         "max_failures": (Whole(at_least=1),),
     }
 
-    def __init__(
-        self,
-        n_clusters: int = 3,
-        *,
-        distortion: str | Distortion = "euclidean",
-        init: Literal["wagstaff"] | Init | npt.ArrayLike = "wagstaff",
-        whole_components: bool = True,
-        order: Order = "random",
-        max_failures: int = 10,
-        on_failure: OnFailure = "warn",
-        empty_clusters: EmptyClusters = "reseed",
-        n_init: int = 1,
-        max_iter: int = 100,
-        tol: float = 1e-6,
-        random_state: Any = None,
-    ) -> None:
-        self.n_clusters = n_clusters
-        self.distortion = distortion
-        self.init = init
-        self.whole_components = whole_components
-        self.order = order
-        self.max_failures = max_failures
-        self.on_failure = on_failure
-        self.empty_clusters = empty_clusters
-        self.n_init = n_init
-        self.max_iter = max_iter
-        self.tol = tol
-        self.random_state = random_state
-
     def _fit(self, points: Points, side: Side) -> None:
         constraints = of_positive_weight(side.constraints)
         side = replace(side, constraints=constraints)
         units = _Units(side, self.whole_components)
-        best, failures = self._search(points, side, units, self._generator())
+        best, self.status_, failures = self._search(points, side, units, self._generator())
         self._take_hard(best)
-        self.status_ = best.status
-        self.converged_ = best.status == "converged"
+        self.converged_ = self.status_ == "converged"
         self.n_failures_ = failures
         self._judge(constraints)
         self.feasible_ = self.violations_.must_link + self.violations_.cannot_link == 0
@@ -359,29 +336,23 @@ class COPKMeans(PairwiseClusterer):
         side: Side,
         units: _Units,
         rng: np.random.Generator,
-    ) -> tuple[_Start, int]:
-        """Return the best start, and the number of those that failed."""
-        best: _Start | None = None
-        nearest: tuple[float, float, _Start] | None = None
-        succeeded = failures = 0
-        while succeeded < self.n_init and failures < self.max_failures:
+    ) -> tuple[Fit[HMRF], str, int]:
+        """Return the best start, how it ended, and the number of those that failed."""
+        ended: list[tuple[Fit[HMRF], str]] = []
+        failed: list[tuple[Fit[HMRF], str]] = []
+        while len(ended) < self.n_init and len(failed) < self.max_failures:
             (child,) = rng.spawn(1)
             start = self._fit_once(points, side, units, child)
-            if start.status not in ("failed", "infeasible"):
-                succeeded += 1
-                if best is None or start.objective < best.objective:
-                    best = start
-                continue
-            failures += 1
-            weight = violations(side.constraints, np.asarray(start.result.assignment)).weight
-            if nearest is None or (weight, start.objective) < nearest[:2]:
-                nearest = weight, start.objective, start
-            if start.status == "infeasible":
+            (failed if start[1] in ("failed", "infeasible") else ended).append(start)
+            if start[1] == "infeasible":
                 break
-        if best is not None:
-            return best, failures
-        assert nearest is not None  # since max_failures is at least one
-        return nearest[2], failures
+        if ended:
+            return *min(ended, key=lambda start: start[0].objective), len(failed)
+
+        def violation(start: tuple[Fit[HMRF], str]) -> tuple[float, float]:
+            return violations(side.constraints, start[0].labels).weight, start[0].objective
+
+        return *min(failed, key=violation), len(failed)
 
     def _fit_once(
         self,
@@ -389,15 +360,14 @@ class COPKMeans(PairwiseClusterer):
         side: Side,
         units: _Units,
         rng: np.random.Generator,
-    ) -> _Start:
-        # The model knows of no constraints: the E-step sees to them.
-        nobody = Constraints(None, None, n_points=points.shape[0])
-        start = self._start(points, side, units, rng)
+    ) -> tuple[Fit[HMRF], str]:
+        """Return the start, and how it ended."""
         model = HMRF(
             points,
-            nobody,
+            # The model knows of no constraints: the E-step sees to them.
+            Constraints(None, None, n_points=points.shape[0]),
             self._distortion(),
-            start,
+            self._centroids(points, side, units, rng),
             empty=self.empty_clusters,
             counts=side.weights,
         )
@@ -407,14 +377,13 @@ class COPKMeans(PairwiseClusterer):
             if placement.best is not None and placement.best[0] < fit.objective:
                 fit = _stop(model, placement.best[1], fit.result)
         except _NoPlaceError as error:
-            return _Start(
-                _stop(model, error.labels, None), "infeasible" if units.infeasible else "failed"
-            )
+            status = "infeasible" if units.infeasible else "failed"
+            return _stop(model, error.labels, None), status
         if units.infeasible:
-            return _Start(fit, "infeasible")
-        return _Start(fit, placement.ended or ("converged" if fit.result.converged else "limit"))
+            return fit, "infeasible"
+        return fit, placement.ended or ("converged" if fit.result.converged else "limit")
 
-    def _start(
+    def _centroids(
         self,
         points: Points,
         side: Side,
@@ -425,16 +394,7 @@ class COPKMeans(PairwiseClusterer):
         init, k, n = self.init, self.n_clusters, points.shape[0]
         distortion = self._distortion()
         if not (isinstance(init, str) and init == "wagstaff"):
-            return initial_centroids(
-                points,
-                side.constraints,
-                k,
-                distortion,
-                self._moved(init),
-                rng,
-                known=side.known,
-                counts=side.weights,
-            )
+            return self._start(points, side, rng)
         shuffled = rng.permutation(n)
         first = np.sort(np.unique(units.of_point[shuffled], return_index=True)[1])[:k]
         # With fewer components than clusters, points of one component have to do.
@@ -458,7 +418,7 @@ class COPKMeans(PairwiseClusterer):
         return distortion.centroids(points[chosen], counted_shares(labels, k, counts), k, zeros)
 
 
-def _stop(model: HMRF, labels: IntArray, result: Result | None) -> Fit:
+def _stop(model: HMRF, labels: IntArray, result: Result | None) -> Fit[HMRF]:
     """End a start at other labels than its last, with the centroids that belong to them."""
     for _ in model.maximise(labels):
         pass

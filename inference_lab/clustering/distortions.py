@@ -28,7 +28,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import cache
@@ -56,6 +56,7 @@ __all__ = [
     "as_distortion",
     "cluster_sums",
     "counted_shares",
+    "distances_under",
     "whitened",
 ]
 
@@ -127,6 +128,13 @@ def dense(points: Points) -> FloatArray:
 def product(points: Points, centroids: FloatArray) -> FloatArray:
     """Return all inner products, shape (n, k)."""
     return np.asarray(points @ np.ascontiguousarray(centroids.T), dtype=np.float64)
+
+
+def scaled_columns(rows: Points, weights: FloatArray | None) -> Points:
+    """Return rows with each column times its weight."""
+    if weights is None:
+        return rows
+    return rows.multiply(weights).tocsr() if is_sparse(rows) else rows * weights
 
 
 def row_products(first: Points, second: Points) -> FloatArray:
@@ -314,7 +322,6 @@ class Distortion(ABC):
         """
         return cheapest(self.distances(points, centroids), previous)
 
-    @abstractmethod
     def own(self, points: Points, centroids: FloatArray, labels: IntArray) -> FloatArray:
         """Return the cost of each point in its own cluster.
 
@@ -334,6 +341,8 @@ class Distortion(ABC):
         >>> SquaredEuclidean().own(points, centroids, np.array([1, 0])).tolist()
         [25.0, 4.0]
         """
+        costs = self.distances(points, centroids)
+        return np.take_along_axis(costs, labels[:, np.newaxis], axis=1).ravel()
 
     @abstractmethod
     def between(self, points: Points, pairs: IntArray) -> FloatArray:
@@ -457,6 +466,18 @@ class Distortion(ABC):
         return 0.0
 
 
+def distances_under(
+    metrics: Sequence[Distortion], points: Points, centroids: FloatArray
+) -> FloatArray:
+    """Return the cost of each point in each cluster, under one metric or that of the cluster."""
+    if len(metrics) == 1:
+        return metrics[0].distances(points, centroids)
+    columns = [
+        metric.distances(points, centroids[h : h + 1])[:, 0] for h, metric in enumerate(metrics)
+    ]
+    return np.stack(columns, axis=1)
+
+
 def cluster_sizes(
     shares: npt.ArrayLike, n_clusters: int, counts: FloatArray | None = None
 ) -> FloatArray:
@@ -500,8 +521,24 @@ def _farthest(distortion: Distortion, points: Points) -> float:
     return most
 
 
+class _Weighted(Distortion):
+    """Distortion with a field `metric` of weights."""
+
+    metric: FloatArray | None
+
+    @property
+    def weights(self) -> FloatArray | None:
+        """The metric."""
+        return self.metric
+
+    def reweighted(self, weights: FloatArray) -> Self:
+        """Return the distortion under another metric."""
+        # Subclasses are dataclasses.
+        return replace(self, metric=weights)  # type: ignore[type-var]
+
+
 @dataclass(frozen=True, eq=False)
-class SquaredEuclidean(Distortion):
+class SquaredEuclidean(_Weighted):
     r"""``D(x, mu) = (x - mu)' A (x - mu)``, and ``phi`` the same between two points.
 
     Parameters
@@ -544,15 +581,6 @@ class SquaredEuclidean(Distortion):
             )
         object.__setattr__(self, "metric", metric)
 
-    @property
-    def weights(self) -> FloatArray | None:
-        """The metric."""
-        return self.metric
-
-    def reweighted(self, weights: FloatArray) -> Self:
-        """Return the distortion under another metric."""
-        return replace(self, metric=weights)
-
     def log_det(self, n_features: int) -> float:
         """Return ``log det A``, ``-inf`` where it is singular."""
         if self.metric is None:
@@ -578,11 +606,9 @@ class SquaredEuclidean(Distortion):
         >>> SquaredEuclidean(np.array([1.0, 4.0])).times(np.array([[3.0, 2.0]])).tolist()
         [[3.0, 8.0]]
         """
-        if self.metric is None:
-            return rows
-        if self.metric.ndim == 2:
+        if self.metric is not None and self.metric.ndim == 2:
             return rows @ self.metric
-        return rows.multiply(self.metric).tocsr() if is_sparse(rows) else rows * self.metric
+        return scaled_columns(rows, self.metric)
 
     def norms(self, points: Points) -> FloatArray:
         """Return ``x' A x`` of each row.
@@ -689,7 +715,7 @@ class SquaredEuclidean(Distortion):
 
 
 @dataclass(frozen=True, eq=False)
-class Cosine(Distortion):
+class Cosine(_Weighted):
     r"""``D(x, mu) = 1 - x' A mu / (|x|_A |mu|_A)`` with a diagonal ``A``; ``phi`` alike.
 
     Centroids have unit length under ``A``: the scaled sum of the unit points, which minimises the
@@ -710,15 +736,6 @@ class Cosine(Distortion):
     metric: FloatArray | None = None
 
     accepts_sparse: ClassVar[bool] = True
-
-    @property
-    def weights(self) -> FloatArray | None:
-        """The diagonal of the metric."""
-        return self.metric
-
-    def reweighted(self, weights: FloatArray) -> Self:
-        """Return the distortion under another diagonal metric."""
-        return replace(self, metric=weights)
 
     def check(self, points: Points) -> None:
         """Refuse rows of zeros, which have no direction."""
@@ -751,9 +768,7 @@ class Cosine(Distortion):
         >>> Cosine(np.array([1.0, 4.0])).times(np.array([[3.0, 2.0]])).tolist()
         [[3.0, 8.0]]
         """
-        if self.metric is None:
-            return rows
-        return rows.multiply(self.metric).tocsr() if is_sparse(rows) else rows * self.metric
+        return scaled_columns(rows, self.metric)
 
     def lengths(self, points: Points) -> FloatArray:
         """Return ``|x|_A`` of each row.
@@ -781,12 +796,6 @@ class Cosine(Distortion):
         length = self.lengths(points)
         cosine /= np.where(length > 0, length, 1.0)[:, np.newaxis]
         return np.clip(np.subtract(1.0, cosine, out=cosine), 0.0, 2.0, out=cosine)
-
-    def own(self, points: Points, centroids: FloatArray, labels: IntArray) -> FloatArray:
-        """Return the cost of each point in its own cluster."""
-        return np.take_along_axis(
-            self.distances(points, centroids), labels[:, np.newaxis], axis=1
-        ).ravel()
 
     def between(self, points: Points, pairs: IntArray) -> FloatArray:
         """Return one minus the cosine of pairs."""
@@ -886,12 +895,6 @@ class Bregman(Distortion):
         result += self.generator(points)[:, np.newaxis]
         return np.maximum(result, 0.0, out=result)
 
-    def own(self, points: Points, centroids: FloatArray, labels: IntArray) -> FloatArray:
-        """Return the divergence of each point from its own centroid."""
-        return np.take_along_axis(
-            self.distances(points, centroids), labels[:, np.newaxis], axis=1
-        ).ravel()
-
     def between(self, points: Points, pairs: IntArray) -> FloatArray:
         """Return the Jensen-Bregman divergence of pairs."""
         first, second = points[pairs[:, 0]], points[pairs[:, 1]]
@@ -907,7 +910,7 @@ class Bregman(Distortion):
 
 
 @dataclass(frozen=True, eq=False)
-class IDivergence(Bregman):
+class IDivergence(_Weighted, Bregman):
     r"""``D(x, mu) = sum_m a_m (x_m log(x_m / mu_m) - x_m + mu_m)`` on data without negatives.
 
     ``phi(x, y) = sum_m a_m (x_m log(2 x_m / (x_m + y_m)) + y_m log(2 y_m / (x_m + y_m)))``.
@@ -937,15 +940,6 @@ class IDivergence(Bregman):
     def __post_init__(self) -> None:
         """Check the smoothing."""
         check_settings(self)
-
-    @property
-    def weights(self) -> FloatArray | None:
-        """The weights of the features."""
-        return self.metric
-
-    def reweighted(self, weights: FloatArray) -> Self:
-        """Return the divergence with other weights of the features."""
-        return replace(self, metric=weights)
 
     def check(self, points: Points) -> None:
         """Refuse negative entries and rows without mass."""

@@ -15,15 +15,15 @@ from __future__ import annotations
 
 import math
 import time
-from dataclasses import replace
-from typing import Any, ClassVar, Literal, NamedTuple
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar, Literal, NamedTuple, get_args
 
 import numpy as np
 
 from inference_lab._numba import kernel
 from inference_lab.clustering._base import PairwiseClusterer, Whole
 from inference_lab.clustering._odds import USUAL_ODDS
-from inference_lab.clustering._side import Side
+from inference_lab.clustering._side import Side, refuse_hard
 from inference_lab.clustering.bregman_kmeans import worth_of_odds
 from inference_lab.clustering.distortions import (
     Distortion,
@@ -114,9 +114,7 @@ class Pairs:
     """
 
     def __init__(self, constraints: Constraints, n: int, *, both_ways: bool = True) -> None:
-        for name in ("ml_weights", "cl_weights"):
-            if np.isinf(getattr(constraints, name)).any():
-                raise ValueError(f"{name[:-1]} must be finite here; a hard pair cannot be had")
+        refuse_hard(constraints)
         ends = np.concatenate([constraints.must_link, constraints.cannot_link]).astype(np.int64)
         weight = np.concatenate([constraints.ml_weights, -constraints.cl_weights])
         if both_ways:
@@ -239,6 +237,7 @@ class Schedule(NamedTuple):
     until_grown: bool
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class RDPMeans(PairwiseClusterer):
     r"""K-means that opens clusters at a price, and pays for violated pairs.
 
@@ -327,7 +326,29 @@ class RDPMeans(PairwiseClusterer):
     (2, 3)
     """
 
+    n_clusters: int = field(default=3, kw_only=False)
+    cluster_cost: float | ClusterCost = "farthest-first"
+    xi: float | Literal["auto"] = "auto"
+    xi_rate: float = 1.0
+    xi_max: float | None = None
+    patience: int = 1
+    warm_up: int = 0
+    distortion: str | Distortion = "euclidean"
+    squared: bool = True
+    e_step: str | Solver = "sweep"
+    candidates: int = 8
+    e_step_time_limit: float | None = None
+    start: Literal["mean", "box"] = "mean"
+    order: Literal["random", "sequential"] = "random"
+    ties: Literal["keep", "last"] = "keep"
+    max_clusters: int = 1000
+    n_init: int = 1
+    n_jobs: int | None = None
+    max_iter: int = 300
+    random_state: Any = None
+
     _allowed: ClassVar = {
+        "cluster_cost": (*get_args(ClusterCost), Range(at_least=0, below=math.inf)),
         "xi": ("auto", Range(at_least=0, below=math.inf)),
         "xi_rate": (Range(at_least=1, below=math.inf),),
         "xi_max": (None, Range(at_least=0, below=math.inf)),
@@ -339,51 +360,6 @@ class RDPMeans(PairwiseClusterer):
         "order": ("random", "sequential"),
         "ties": ("keep", "last"),
     }
-
-    def __init__(
-        self,
-        n_clusters: int = 3,
-        *,
-        cluster_cost: float | ClusterCost = "farthest-first",
-        xi: float | Literal["auto"] = "auto",
-        xi_rate: float = 1.0,
-        xi_max: float | None = None,
-        patience: int = 1,
-        warm_up: int = 0,
-        distortion: str | Distortion = "euclidean",
-        squared: bool = True,
-        e_step: str | Solver = "sweep",
-        candidates: int = 8,
-        e_step_time_limit: float | None = None,
-        start: Literal["mean", "box"] = "mean",
-        order: Literal["random", "sequential"] = "random",
-        ties: Literal["keep", "last"] = "keep",
-        max_clusters: int = 1000,
-        n_init: int = 1,
-        n_jobs: int | None = None,
-        max_iter: int = 300,
-        random_state: Any = None,
-    ) -> None:
-        self.n_clusters = n_clusters
-        self.cluster_cost = cluster_cost
-        self.xi = xi
-        self.xi_rate = xi_rate
-        self.xi_max = xi_max
-        self.patience = patience
-        self.warm_up = warm_up
-        self.distortion = distortion
-        self.squared = squared
-        self.e_step = e_step
-        self.candidates = candidates
-        self.e_step_time_limit = e_step_time_limit
-        self.start = start
-        self.order = order
-        self.ties = ties
-        self.max_clusters = max_clusters
-        self.n_init = n_init
-        self.n_jobs = n_jobs
-        self.max_iter = max_iter
-        self.random_state = random_state
 
     @classmethod
     def release(cls, n_clusters: int, random_state: Any = None) -> RDPMeans:
@@ -459,8 +435,6 @@ class RDPMeans(PairwiseClusterer):
         """Return ``lambda``."""
         rule = self.cluster_cost
         if not isinstance(rule, str):
-            if not 0.0 <= rule < math.inf:
-                raise ValueError(f"cluster_cost must be finite and not negative, got {rule}")
             return float(rule)
         # What a point costs that counts once.
         plain = replace(side, known=np.full(points.shape[0], -1), weights=None)
@@ -471,11 +445,6 @@ class RDPMeans(PairwiseClusterer):
             order = np.argsort(-nearest, kind="stable")
             return float(
                 nearest[order[np.searchsorted(side.counts[order].cumsum(), self.n_clusters)]]
-            )
-        if rule != "farthest-first":
-            raise ValueError(
-                f"cluster_cost = {rule!r} is unknown; give a number, 'farthest-first' or "
-                "'kth-distance'"
             )
         price = 0.0
         for _ in range(self.n_clusters):
@@ -503,6 +472,7 @@ class RDPMeans(PairwiseClusterer):
         return self._distortion().centroids(points, everyone, 1, zeros)
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class DPMeans(RDPMeans):
     r"""K-means that opens a cluster wherever a point costs more than a price in all others.
 
@@ -539,41 +509,13 @@ class DPMeans(RDPMeans):
     [1, 3, 5]
     """
 
-    def __init__(
-        self,
-        n_clusters: int = 3,
-        *,
-        cluster_cost: float | ClusterCost = "farthest-first",
-        distortion: str | Distortion = "euclidean",
-        squared: bool = True,
-        e_step: str | Solver = "sweep",
-        candidates: int = 8,
-        e_step_time_limit: float | None = None,
-        start: Literal["mean", "box"] = "mean",
-        order: Literal["random", "sequential"] = "random",
-        max_clusters: int = 1000,
-        n_init: int = 1,
-        n_jobs: int | None = None,
-        max_iter: int = 300,
-        random_state: Any = None,
-    ) -> None:
-        super().__init__(
-            n_clusters,
-            cluster_cost=cluster_cost,
-            xi=0.0,
-            distortion=distortion,
-            squared=squared,
-            e_step=e_step,
-            candidates=candidates,
-            e_step_time_limit=e_step_time_limit,
-            start=start,
-            order=order,
-            max_clusters=max_clusters,
-            n_init=n_init,
-            n_jobs=n_jobs,
-            max_iter=max_iter,
-            random_state=random_state,
-        )
+    #: Fixed here, so no argument.
+    xi: float | Literal["auto"] = field(default=0.0, init=False)
+    xi_rate: float = field(default=1.0, init=False)
+    xi_max: float | None = field(default=None, init=False)
+    patience: int = field(default=1, init=False)
+    warm_up: int = field(default=0, init=False)
+    ties: Literal["keep", "last"] = field(default="keep", init=False)
 
     def _fit(self, points: Points, side: Side) -> None:
         if len(side.constraints):

@@ -11,11 +11,12 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple, TypeAlias
+from typing import Generic, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 
 from inference_lab.clustering.merging import Units, units_of
+from inference_lab.constraints import Constraints
 from inference_lab.constraints.vote import connected
 from inference_lab.contract import Solution, Solver, Status
 from inference_lab.graph.arrays import FloatArray, IntArray
@@ -27,9 +28,11 @@ __all__ = [
     "Assignment",
     "Coupling",
     "EStep",
+    "Fit",
     "HalfStep",
     "InfeasibleConstraintsError",
     "Model",
+    "PairedModel",
     "Result",
     "maximise_expectation",
     "refuse_contradiction",
@@ -39,6 +42,7 @@ __all__ = [
 Assignment: TypeAlias = "IntArray | FloatArray"
 
 
+M = TypeVar("M")
 #: Points listed in a message before it is cut.
 _SHOWN = 5
 #: Vertices from which cliques are grown, those of most edges first.
@@ -136,6 +140,41 @@ class Model(ABC):
     def parameters(self) -> tuple[FloatArray, ...]:
         """Return the arrays that show whether a step changed anything."""
         return ()
+
+
+class PairedModel(Model):
+    """Model of points that pairs couple.
+
+    `importance` (n,) weighs points in the objective at T > 0, the same for all coupled points;
+    `counts` (n,) are sample weights.
+    """
+
+    def __init__(
+        self,
+        constraints: Constraints,
+        importance: FloatArray | None,
+        counts: FloatArray | None,
+    ) -> None:
+        self.constraints = constraints
+        self._importance = importance
+        self._counts = counts
+        #: The points in pairs, and the pairs between these.
+        self.rows: IntArray = constraints.touches(np.arange(constraints.n_points))
+        self.pairs = constraints.restrict(self.rows, renumber=True)
+
+    def coupled(self, terms: Sequence[DiagonalTerms], unary: FloatArray | None = None) -> Coupling:
+        """Return the coupling by terms between `rows`."""
+        importance = 1.0
+        if self._importance is not None and self.rows.size:
+            importance = float(self._importance[self.rows[0]])
+        counts = None if self._counts is None else self._counts[self.rows]
+        return Coupling(self.rows, terms, unary, importance, counts)
+
+    def importance(self) -> FloatArray | None:
+        """Return the product of importance and sample weights, None for ones."""
+        if self._importance is None or self._counts is None:
+            return self._counts if self._importance is None else self._importance
+        return self._importance * self._counts
 
 
 @dataclass
@@ -349,6 +388,29 @@ class Result:
     history: list[HalfStep]
     n_iter: int
     converged: bool
+
+
+@dataclass
+class Fit(Generic[M]):
+    """One start of a fit: the model as it ended, and its result."""
+
+    model: M
+    result: Result
+    #: Shares of the clusters at the last temperature above zero, if not those of the result.
+    shares: FloatArray | None = None
+    #: Temperatures of the stages of annealing; None without.
+    temperatures: list[float] | None = None
+
+    @property
+    def objective(self) -> float:
+        """Return the objective, ``inf`` where it is not known, so that known ones are preferred."""
+        return self.result.objective if not np.isnan(self.result.objective) else np.inf
+
+    @property
+    def labels(self) -> IntArray:
+        """Return the most probable cluster of each point."""
+        found = self.result.assignment
+        return as_labels(found if found.ndim == 1 else found.argmax(axis=1))
 
 
 def maximise_expectation(

@@ -28,8 +28,9 @@ from inference_lab.clustering.distortions import (
     cluster_sizes,
     cluster_sums,
     counted_shares,
+    distances_under,
 )
-from inference_lab.clustering.em import Assignment, Coupling, Model, as_labels
+from inference_lab.clustering.em import Assignment, Coupling, PairedModel, as_labels
 from inference_lab.clustering.metric_learning import MetricLearner, Penalised
 from inference_lab.clustering.seeding import pushed_apart
 from inference_lab.constraints import Constraints
@@ -97,7 +98,7 @@ def share_kept(constraints: Constraints, labels: IntArray) -> float:
     return float(np.mean([1.0 - len(lost) / len(pairs) for lost, pairs in of_kind if len(pairs)]))
 
 
-class HMRF(Model):
+class HMRF(PairedModel):
     """Clusters of the HMRF-KMeans family.
 
     `importance` (n,) weighs points in the centroids at T > 0, the same for all coupled points.
@@ -118,13 +119,11 @@ class HMRF(Model):
         known: IntArray | None = None,
         counts: FloatArray | None = None,
     ) -> None:
-        self._importance = importance
-        self._counts = counts
+        super().__init__(constraints, importance, counts)
         labels = np.full(points.shape[0], -1) if known is None else known
         self.held: IntArray = np.flatnonzero(labels >= 0)
         self.held_labels: IntArray = labels[self.held]
         self.points = points
-        self.constraints = constraints
         self.centroids = np.array(centroids, dtype=np.float64)
         self.penalty = penalty
         self.learner = learner
@@ -133,12 +132,6 @@ class HMRF(Model):
         per_cluster = learner is not None and learner.per_cluster
         #: One metric for all clusters, or one for each.
         self.metrics: list[Distortion] = [distortion] * (k if per_cluster else 1)
-        touched = np.concatenate([constraints.must_link.ravel(), constraints.cannot_link.ravel()])
-        self.rows: IntArray = np.flatnonzero(np.bincount(touched, minlength=points.shape[0]))
-        place = np.zeros(points.shape[0], dtype=np.int64)
-        place[self.rows] = np.arange(self.rows.size)
-        self._ml = place[constraints.must_link]
-        self._cl = place[constraints.cannot_link]
         self._summed: tuple[IntArray, FloatArray, FloatArray] | None = None
         self._weigh()
 
@@ -163,8 +156,8 @@ class HMRF(Model):
             self.cl_costs = _times(self.cl_costs, np.stack(cl, axis=1))
         if self.ml_costs.shape[1] == 1 and self.cl_costs.shape[1] == 1:
             self._terms = [
-                DiagonalTerms(self._ml, same=0.0, differ=self.ml_costs[:, 0]),
-                DiagonalTerms(self._cl, same=self.cl_costs[:, 0], differ=0.0),
+                DiagonalTerms(self.pairs.must_link, same=0.0, differ=self.ml_costs[:, 0]),
+                DiagonalTerms(self.pairs.cannot_link, same=self.cl_costs[:, 0], differ=0.0),
             ]
 
     def _total(self, values: FloatArray) -> float:
@@ -185,14 +178,10 @@ class HMRF(Model):
         # Of rows that rise; no copy of all of them.
         some = rows is not None and rows.size < self.points.shape[0]
         points = self.points[rows] if some else self.points
-        if len(self.metrics) == 1:
-            return self.metrics[0].distances(points, self.centroids)
-        d = points.shape[1]
-        columns = [
-            m.distances(points, self.centroids[h : h + 1])[:, 0] - m.log_det(d)
-            for h, m in enumerate(self.metrics)
-        ]
-        return np.stack(columns, axis=1)
+        costs = distances_under(self.metrics, points, self.centroids)
+        if len(self.metrics) > 1:
+            costs -= [m.log_det(points.shape[1]) for m in self.metrics]
+        return costs
 
     def nearest(self, previous: IntArray | None) -> IntArray:
         """Return the cheapest cluster of each point on its own; ties keep the previous label."""
@@ -208,25 +197,21 @@ class HMRF(Model):
 
         The unaries hold half of each cluster's must-link cost, and equal labels take it back.
         """
-        importance = 1.0
-        if self._importance is not None and self.rows.size:
-            importance = float(self._importance[self.rows[0]])
-        counts = None if self._counts is None else self._counts[self.rows]
         if self.ml_costs.shape[1] == 1 and self.cl_costs.shape[1] == 1:
-            return Coupling(self.rows, self._terms, importance=importance, counts=counts)
+            return self.coupled(self._terms)
         k = len(self.centroids)
         unary = np.zeros((self.rows.size, k))
         # A hard must-link costs nothing that could be taken back.
         hard = np.isinf(self.ml_costs)
         soft = np.where(hard, 0.0, self.ml_costs)
         for end in range(2):
-            np.add.at(unary, self._ml[:, end], soft / 2.0)
+            np.add.at(unary, self.pairs.must_link[:, end], soft / 2.0)
         apart = np.where(hard[:, 0], np.inf, 0.0)
         terms = [
-            DiagonalTerms(self._ml, same=-soft, differ=apart),
-            DiagonalTerms(self._cl, same=self.cl_costs, differ=0.0),
+            DiagonalTerms(self.pairs.must_link, same=-soft, differ=apart),
+            DiagonalTerms(self.pairs.cannot_link, same=self.cl_costs, differ=0.0),
         ]
-        return Coupling(self.rows, terms, unary, importance, counts)
+        return self.coupled(terms, unary)
 
     def pair_costs(self) -> FloatArray:
         """Return the mean cost over clusters of violating each pair, shape (p + q,)."""
@@ -327,10 +312,6 @@ class HMRF(Model):
             self.points, self.centroids, self.metrics[0], share, rng, self._counts
         )
 
-    def importance(self) -> FloatArray | None:
-        """Return the weight of each point, shape (n,), None for one."""
-        return times_counts(self._importance, self._counts)
-
     def maximise(self, assignment: Assignment) -> Iterator[str]:
         """Move the centroids, then learn the metric from labels."""
         if assignment.ndim == 2:
@@ -415,13 +396,6 @@ def clamped(costs: FloatArray, known: IntArray) -> FloatArray:
     costs[rows] = np.inf
     costs[rows, known[rows]] = own
     return costs
-
-
-def times_counts(importance: FloatArray | None, counts: FloatArray | None) -> FloatArray | None:
-    """Return the product of importance and sample weights, None for ones."""
-    if importance is None or counts is None:
-        return counts if importance is None else importance
-    return importance * counts
 
 
 def _times(weights: FloatArray, costs: FloatArray) -> FloatArray:

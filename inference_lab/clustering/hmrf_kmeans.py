@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import warnings
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Literal, get_args
 
 import numpy as np
 import numpy.typing as npt
 
-from inference_lab.clustering._base import Fit, PairwiseClusterer
+from inference_lab.clustering._base import PairwiseClusterer
 from inference_lab.clustering._odds import watch_components, watch_weight
 from inference_lab.clustering._side import Side
 from inference_lab.clustering.bregman_kmeans import worth_of_odds
 from inference_lab.clustering.distortions import Distortion, Points, SquaredEuclidean
-from inference_lab.clustering.em import EStep
+from inference_lab.clustering.em import EStep, Fit
 from inference_lab.clustering.hmrf import HMRF, EmptyClusters, Penalty
 from inference_lab.clustering.metric_learning import (
     ClosedForm,
@@ -23,7 +23,7 @@ from inference_lab.clustering.metric_learning import (
     MetricLearner,
     effective_rank,
 )
-from inference_lab.clustering.seeding import Init, initial_centroids
+from inference_lab.clustering.seeding import Init
 from inference_lab.contract import Solver
 from inference_lab.registry.registry import as_solver
 
@@ -37,6 +37,7 @@ Closure = Literal["raise", "drop", "keep", "vote"]
 Metric = Literal["diagonal", "full", "gradient"]
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class HMRFKMeans(PairwiseClusterer):
     r"""K-means over a hidden Markov random field of must-links and cannot-links.
 
@@ -135,47 +136,28 @@ class HMRFKMeans(PairwiseClusterer):
     True
     """
 
+    n_clusters: int = field(default=3, kw_only=False)
+    distortion: str | Distortion = "euclidean"
+    penalty: Penalty = "distance"
+    metric: Metric | MetricLearner | None = None
+    metric_per_cluster: bool = False
+    e_step: str | Solver = "icm"
+    e_step_time_limit: float | None = None
+    e_step_start: EStepStart = "previous"
+    init: Init | npt.ArrayLike = "neighbourhoods"
+    closure: Closure | None = None
+    empty_clusters: EmptyClusters = "reseed"
+    n_init: int = 1
+    n_jobs: int | None = None
+    max_iter: int = 100
+    tol: float = 1e-6
+    random_state: Any = None
+
     _allowed: ClassVar = {
+        "e_step_start": get_args(EStepStart),
         "penalty": ("distance", "potts"),
         "closure": (None, "raise", "drop", "keep", "vote"),
     }
-
-    def __init__(
-        self,
-        n_clusters: int = 3,
-        *,
-        distortion: str | Distortion = "euclidean",
-        penalty: Penalty = "distance",
-        metric: Metric | MetricLearner | None = None,
-        metric_per_cluster: bool = False,
-        e_step: str | Solver = "icm",
-        e_step_time_limit: float | None = None,
-        e_step_start: EStepStart = "previous",
-        init: Init | npt.ArrayLike = "neighbourhoods",
-        closure: Closure | None = None,
-        empty_clusters: EmptyClusters = "reseed",
-        n_init: int = 1,
-        n_jobs: int | None = None,
-        max_iter: int = 100,
-        tol: float = 1e-6,
-        random_state: Any = None,
-    ) -> None:
-        self.n_clusters = n_clusters
-        self.distortion = distortion
-        self.penalty = penalty
-        self.metric = metric
-        self.metric_per_cluster = metric_per_cluster
-        self.e_step = e_step
-        self.e_step_time_limit = e_step_time_limit
-        self.e_step_start = e_step_start
-        self.init = init
-        self.closure = closure
-        self.empty_clusters = empty_clusters
-        self.n_init = n_init
-        self.n_jobs = n_jobs
-        self.max_iter = max_iter
-        self.tol = tol
-        self.random_state = random_state
 
     def _fit(self, points: Points, side: Side) -> None:
         if self.closure == "drop":
@@ -236,50 +218,34 @@ class HMRFKMeans(PairwiseClusterer):
             learner.check(self._distortion())
 
     def _learner(self) -> MetricLearner | None:
-        if self.metric is None or isinstance(self.metric, MetricLearner):
-            if self.metric is None and self.metric_per_cluster:
-                raise ValueError("metric_per_cluster=True needs a metric to learn: set metric")
-            return self.metric
-        if self.metric == "gradient":
-            if self.metric_per_cluster:
-                raise ValueError(
-                    "metric='gradient' learns one metric; metric_per_cluster=True needs 'diagonal' "
-                    "or 'full'"
-                )
+        metric = self.metric
+        if isinstance(metric, MetricLearner):
+            return metric
+        if metric not in (None, *get_args(Metric)):
+            raise ValueError(
+                f"metric = {metric!r} is unknown; allowed: None, 'diagonal', 'full', 'gradient', "
+                "or a MetricLearner"
+            )
+        if self.metric_per_cluster and metric not in ("diagonal", "full"):
+            raise ValueError(
+                f"metric_per_cluster=True needs metric='diagonal' or 'full', got {metric!r}"
+            )
+        if metric is None:
+            return None
+        if metric == "gradient":
             return GradientStep()
-        if self.metric in ("diagonal", "full"):
-            return ClosedForm(self.metric, per_cluster=self.metric_per_cluster)
-        raise ValueError(
-            f"metric = {self.metric!r} is unknown; allowed: None, 'diagonal', 'full', 'gradient', "
-            "or a MetricLearner"
-        )
+        return ClosedForm(metric, per_cluster=self.metric_per_cluster)
 
     def _expectation(self, rng: np.random.Generator) -> EStep:
-        if self.e_step_start not in get_args(EStepStart):
-            raise ValueError(
-                f"e_step_start = {self.e_step_start!r} is unknown; allowed: "
-                + ", ".join(map(repr, get_args(EStepStart)))
-            )
         cold = self.e_step_start == "cold"
         return EStep(as_solver(self.e_step), rng, self.e_step_time_limit, cold=cold)
 
-    def _fit_once(self, points: Points, side: Side, rng: np.random.Generator) -> Fit:
-        distortion = self._distortion()
-        start = initial_centroids(
-            points,
-            side.constraints,
-            self.n_clusters,
-            distortion,
-            self._moved(self.init),
-            rng,
-            known=side.known,
-            counts=side.weights,
-        )
+    def _fit_once(self, points: Points, side: Side, rng: np.random.Generator) -> Fit[HMRF]:
         model = HMRF(
             points,
             side.constraints,
-            distortion,
-            start,
+            self._distortion(),
+            self._start(points, side, rng),
             penalty=self.penalty,
             learner=self._learner(),
             empty=self.empty_clusters,
@@ -289,6 +255,7 @@ class HMRFKMeans(PairwiseClusterer):
         return self._alternate(model, self._expectation(rng))
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class PCKMeans(HMRFKMeans):
     r"""Pairwise-constrained K-means: squared distances, and a fixed price for each violation.
 
@@ -329,39 +296,14 @@ class PCKMeans(HMRFKMeans):
     0
     """
 
-    def __init__(
-        self,
-        n_clusters: int = 3,
-        *,
-        e_step: str | Solver = "icm",
-        e_step_time_limit: float | None = None,
-        e_step_start: EStepStart = "previous",
-        init: Init | npt.ArrayLike = "neighbourhoods",
-        closure: Closure | None = None,
-        empty_clusters: EmptyClusters = "reseed",
-        n_init: int = 1,
-        n_jobs: int | None = None,
-        max_iter: int = 100,
-        tol: float = 1e-6,
-        random_state: Any = None,
-    ) -> None:
-        super().__init__(
-            n_clusters,
-            penalty="potts",
-            e_step=e_step,
-            e_step_time_limit=e_step_time_limit,
-            e_step_start=e_step_start,
-            init=init,
-            closure=closure,
-            empty_clusters=empty_clusters,
-            n_init=n_init,
-            n_jobs=n_jobs,
-            max_iter=max_iter,
-            tol=tol,
-            random_state=random_state,
-        )
+    #: Fixed here, so no argument.
+    distortion: str | Distortion = field(default="euclidean", init=False)
+    penalty: Penalty = field(default="potts", init=False)
+    metric: Metric | MetricLearner | None = field(default=None, init=False)
+    metric_per_cluster: bool = field(default=False, init=False)
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class MPCKMeans(HMRFKMeans):
     r"""Metric pairwise-constrained K-means: PCKMeans with a learnt metric.
 
@@ -410,38 +352,7 @@ class MPCKMeans(HMRFKMeans):
     True
     """
 
-    def __init__(
-        self,
-        n_clusters: int = 3,
-        *,
-        metric: Literal["diagonal", "full"] = "diagonal",
-        metric_per_cluster: bool = False,
-        e_step: str | Solver = "icm",
-        e_step_time_limit: float | None = None,
-        e_step_start: EStepStart = "previous",
-        init: Init | npt.ArrayLike = "neighbourhoods",
-        closure: Closure | None = None,
-        empty_clusters: EmptyClusters = "reseed",
-        n_init: int = 1,
-        n_jobs: int | None = None,
-        max_iter: int = 100,
-        tol: float = 1e-6,
-        random_state: Any = None,
-    ) -> None:
-        super().__init__(
-            n_clusters,
-            penalty="distance",
-            metric=metric,
-            metric_per_cluster=metric_per_cluster,
-            e_step=e_step,
-            e_step_time_limit=e_step_time_limit,
-            e_step_start=e_step_start,
-            init=init,
-            closure=closure,
-            empty_clusters=empty_clusters,
-            n_init=n_init,
-            n_jobs=n_jobs,
-            max_iter=max_iter,
-            tol=tol,
-            random_state=random_state,
-        )
+    metric: Literal["diagonal", "full"] = "diagonal"
+    #: Fixed here, so no argument.
+    distortion: str | Distortion = field(default="euclidean", init=False)
+    penalty: Penalty = field(default="distance", init=False)

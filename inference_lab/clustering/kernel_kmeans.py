@@ -25,6 +25,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal, TypeAlias
 
 import numpy as np
@@ -32,10 +33,10 @@ import numpy.typing as npt
 
 from inference_lab._numba import kernel as compiled
 from inference_lab.clustering._base import PairwiseClusterer, check_setting
-from inference_lab.clustering._side import Side, agreeing
+from inference_lab.clustering._side import Side, agreeing, read_partial_labels, refuse_hard
 from inference_lab.clustering.bregman_kmeans import BregmanKMeans
 from inference_lab.clustering.distortions import Points, cluster_sums, dense, is_sparse
-from inference_lab.clustering.em import HalfStep
+from inference_lab.clustering.em import HalfStep, Result, as_labels
 from inference_lab.constraints import Constraints
 from inference_lab.constraints.centroids import farthest_first
 from inference_lab.graph.arrays import FloatArray, IntArray
@@ -240,18 +241,7 @@ def fill(labels: IntArray, n_clusters: int, priority: FloatArray) -> IntArray:
     return labels
 
 
-class _Start:
-    """One start: labels, objective and history."""
-
-    def __init__(
-        self, labels: IntArray, objective: float, history: list[HalfStep], converged: bool
-    ) -> None:
-        self.labels = labels
-        self.objective = objective
-        self.history = history
-        self.converged = converged
-
-
+@dataclass(eq=False, repr=False, kw_only=True)
 class KernelHMRFKMeans(PairwiseClusterer):
     r"""Kernel K-means with rewards for satisfied constraints, and ratio and normalised cuts.
 
@@ -330,70 +320,49 @@ class KernelHMRFKMeans(PairwiseClusterer):
     True
     """
 
-    X_fit_: Points | None
+    n_clusters: int = field(default=3, kw_only=False)
+    kernel: str | Callable[..., float] = "rbf"
+    gamma: float | None = None
+    degree: float = 3.0
+    coef0: float = 1.0
+    kernel_params: Mapping[str, Any] | None = None
+    form: Form = "ratio-association"
+    sigma: float | Literal["smallest"] = 0.0
+    local_search: bool = True
+    init: KernelInit | npt.ArrayLike = "auto"
+    n_init: int = 1
+    n_jobs: int | None = None
+    max_iter: int = 100
+    random_state: Any = None
+
+    X_fit_: Points | None = field(init=False)
     #: Of precomputed similarities, those to points that count; None for all.
-    _columns: IntArray | None
+    _columns: IntArray | None = field(init=False)
 
     _allowed: ClassVar = {
         "form": ("ratio-association", "ratio-cut", "normalised-cut"),
         "sigma": ("smallest", Range(at_least=0, below=math.inf)),
     }
 
-    def __init__(
-        self,
-        n_clusters: int = 3,
-        *,
-        kernel: str | Callable[..., float] = "rbf",
-        gamma: float | None = None,
-        degree: float = 3.0,
-        coef0: float = 1.0,
-        kernel_params: Mapping[str, Any] | None = None,
-        form: Form = "ratio-association",
-        sigma: float | Literal["smallest"] = 0.0,
-        local_search: bool = True,
-        init: KernelInit | npt.ArrayLike = "auto",
-        n_init: int = 1,
-        n_jobs: int | None = None,
-        max_iter: int = 100,
-        random_state: Any = None,
-    ) -> None:
-        self.n_clusters = n_clusters
-        self.kernel = kernel
-        self.gamma = gamma
-        self.degree = degree
-        self.coef0 = coef0
-        self.kernel_params = kernel_params
-        self.form = form
-        self.sigma = sigma
-        self.local_search = local_search
-        self.init = init
-        self.n_init = n_init
-        self.n_jobs = n_jobs
-        self.max_iter = max_iter
-        self.random_state = random_state
-
     # -------------------------------------------------------------- fitting
 
     def _fit(self, points: Points, side: Side) -> None:
-        _refuse_infinite(side.constraints)
+        refuse_hard(side.constraints)
         similarities = self._similarities(points)
         trace = self._trace(similarities, side)
         sigma = trace.smallest_shift() if isinstance(self.sigma, str) else float(self.sigma)
-        best: _Start = self._best_of(
+        best: Result = self._best_of(
             lambda rng: self._fit_once(similarities, trace, side, sigma, rng)
         )
         self.X_fit_ = None if self._precomputed() else points
-        self.labels_ = self._fitted_labels = best.labels
+        self.labels_ = self._fitted_labels = as_labels(best.assignment)
         self._fitted_counts = side.weights
-        self.objective_ = best.objective
-        self.history_ = best.history
-        self.n_iter_ = best.history[-1].iteration
-        self.converged_ = best.converged
+        self._note(best)
         self.sigma_ = sigma
-        sums = _Sums(trace, best.labels)
+        sums = _Sums(trace, self.labels_)
         self._sizes = sums.sizes
         # Of new points no constraints are known: they are compared with means in plain features.
-        self._within = sums.within - _rewards(side.constraints, best.labels, self.n_clusters)
+        self._within = sums.within - _rewards(side.constraints, self.labels_, self.n_clusters)
         self._judge(side.constraints)
 
     def _only(self, points: Points, rows: IntArray) -> Points:
@@ -492,7 +461,7 @@ class KernelHMRFKMeans(PairwiseClusterer):
         side: Side,
         sigma: float,
         rng: np.random.Generator,
-    ) -> _Start:
+    ) -> Result:
         since = time.perf_counter()
         labels = self._first_labels(similarities, trace, side, rng)
         sums = _Sums(trace, labels)
@@ -515,7 +484,7 @@ class KernelHMRFKMeans(PairwiseClusterer):
                 break
             labels, sums = found, after
             history.append(HalfStep(iteration, step, sums.objective, time.perf_counter() - since))
-        return _Start(labels, sums.objective, history, converged)
+        return Result(labels, sums.objective, history, history[-1].iteration, converged)
 
     # -------------------------------------------------------------- initial labels
 
@@ -529,7 +498,7 @@ class KernelHMRFKMeans(PairwiseClusterer):
         n, k = similarities.shape[0], self.n_clusters
         known = side.known
         if not isinstance(self.init, str):
-            given = _read_labels(self.init, n, k)
+            given = read_partial_labels(self.init, n, k, "init", least=0)
             return trace.filled(np.where(known >= 0, known, given), rng.random(n))
         init = self.init
         if init == "auto":
@@ -742,20 +711,6 @@ def _rewards(constraints: Constraints, labels: IntArray, n_clusters: int) -> Flo
     return total
 
 
-def _refuse_infinite(constraints: Constraints) -> None:
-    for name, pairs, weights in (
-        ("ml_weight", constraints.must_link, constraints.ml_weights),
-        ("cl_weight", constraints.cannot_link, constraints.cl_weights),
-    ):
-        infinite = np.flatnonzero(np.isinf(weights))
-        if infinite.size:
-            i, j = pairs[infinite[0]].tolist()
-            raise ValueError(
-                f"{name} of the pair ({i}, {j}) is inf; a kernel needs finite weights, which "
-                "cannot make a pair hard"
-            )
-
-
 def _check_symmetric(matrix: Points) -> None:
     n = matrix.shape[0]
     if matrix.shape != (n, n):
@@ -772,20 +727,3 @@ def _check_symmetric(matrix: Points) -> None:
             f"X[{i}, {j}] = {matrix[i, j]:g} but X[{j}, {i}] = {matrix[j, i]:g}; "
             "kernel='precomputed' needs a symmetric matrix"
         )
-
-
-def _read_labels(given: npt.ArrayLike, n_points: int, n_clusters: int) -> IntArray:
-    """Validate initial labels."""
-    labels = np.asarray(given)
-    if labels.shape != (n_points,):
-        raise ValueError(f"init has shape {labels.shape}; labels of shape ({n_points},) are needed")
-    if labels.dtype.kind not in "iu":
-        raise TypeError(f"init has dtype {labels.dtype}; integer labels, or a word, are needed")
-    outside = np.flatnonzero((labels < 0) | (labels >= n_clusters))
-    if outside.size:
-        at = int(outside[0])
-        raise ValueError(
-            f"init[{at}] = {labels[at]} is no cluster; numbers from 0 to n_clusters - 1 = "
-            f"{n_clusters - 1} are allowed"
-        )
-    return labels.astype(np.int64)

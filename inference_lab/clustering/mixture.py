@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal, get_args
 
 import numpy as np
 import numpy.typing as npt
 
-from inference_lab.clustering._base import PairwiseClusterer
 from inference_lab.clustering._side import Side
-from inference_lab.clustering._soft import AlphaMode, SoftFit, best_alpha
+from inference_lab.clustering._soft import AlphaMode, SoftClusterer
 from inference_lab.clustering.distortions import (
     Distortion,
     Points,
@@ -19,9 +19,16 @@ from inference_lab.clustering.distortions import (
     cheapest,
     whitened,
 )
-from inference_lab.clustering.em import Assignment, Coupling, EStep, Model, maximise_expectation
-from inference_lab.clustering.hmrf import clamped, times_counts
-from inference_lab.clustering.seeding import Init, initial_centroids, pushed_apart
+from inference_lab.clustering.em import (
+    Assignment,
+    Coupling,
+    EStep,
+    Fit,
+    PairedModel,
+    maximise_expectation,
+)
+from inference_lab.clustering.hmrf import clamped, violated
+from inference_lab.clustering.seeding import Init, pushed_apart
 from inference_lab.constraints import Constraints
 from inference_lab.contract import Solver
 from inference_lab.graph.arrays import FloatArray, IntArray
@@ -37,7 +44,7 @@ Prior = Literal["maximum-entropy", "chunklets", "points"]
 _LOG_2PI = float(np.log(2.0 * np.pi))
 
 
-class Gaussians(Model):
+class Gaussians(PairedModel):
     """Components of a Gaussian mixture whose labels are coupled by constraints.
 
     `known`, `importance` and `counts` as in `HMRF`; `ridge` is added to the diagonal of
@@ -59,19 +66,14 @@ class Gaussians(Model):
         self.points = points
         self.covariance = covariance
         self.ridge = ridge
-        self._importance = importance
-        self._counts = counts
+        super().__init__(constraints, importance, counts)
         n, d = points.shape
         k = len(means)
         self.known = known
         self.means = np.array(means, dtype=np.float64)
-        touched = np.concatenate([constraints.must_link.ravel(), constraints.cannot_link.ravel()])
-        self.rows: IntArray = np.flatnonzero(np.bincount(touched, minlength=n))
-        place = np.zeros(n, dtype=np.int64)
-        place[self.rows] = np.arange(self.rows.size)
         self._terms = [
-            DiagonalTerms(place[constraints.must_link], differ=constraints.ml_weights),
-            DiagonalTerms(place[constraints.cannot_link], same=constraints.cl_weights),
+            DiagonalTerms(self.pairs.must_link, differ=constraints.ml_weights),
+            DiagonalTerms(self.pairs.cannot_link, same=constraints.cl_weights),
         ]
         #: How often the mixing weight of its component counts for each point.
         self.mixed = np.ones(n)
@@ -141,15 +143,7 @@ class Gaussians(Model):
 
     def coupling(self) -> Coupling:
         """Return the constraints as diagonal terms."""
-        importance = 1.0
-        if self._importance is not None and self.rows.size:
-            importance = float(self._importance[self.rows[0]])
-        counts = None if self._counts is None else self._counts[self.rows]
-        return Coupling(self.rows, self._terms, importance=importance, counts=counts)
-
-    def importance(self) -> FloatArray | None:
-        """Return the weight of each point, shape (n,), None for one."""
-        return times_counts(self._importance, self._counts)
+        return self.coupled(self._terms)
 
     def response(self) -> Callable[[FloatArray], FloatArray]:
         """Return the response of costs to shares, without the ridge."""
@@ -187,12 +181,9 @@ class Gaussians(Model):
         """Return the summed costs and penalties of labels."""
         costs = self.costs()[np.arange(labels.size), labels]
         own = costs.sum() if self._counts is None else self._counts @ costs
-        local = labels[self.rows]
-        ml, cl = self._terms
-        e, f = np.asarray(ml.edges), np.asarray(cl.edges)
-        apart = np.asarray(ml.differ)[local[e[:, 0]] != local[e[:, 1]]].sum()
-        together = np.asarray(cl.same)[local[f[:, 0]] == local[f[:, 1]]].sum()
-        return float(own + apart + together)
+        c = self.constraints
+        ml, cl = violated(c, labels)
+        return float(own + c.ml_weights[ml].sum() + c.cl_weights[cl].sum())
 
     def parameters(self) -> tuple[FloatArray, ...]:
         """Return mixing weights, means and covariances."""
@@ -233,7 +224,8 @@ class Gaussians(Model):
         yield "components"
 
 
-class ConstrainedGaussianMixture(PairwiseClusterer):
+@dataclass(eq=False, repr=False, kw_only=True)
+class ConstrainedGaussianMixture(SoftClusterer):
     r"""Gaussian mixture with must-links, cannot-links and labels, fitted by EM.
 
     The labels of all points together have the posterior
@@ -302,64 +294,35 @@ class ConstrainedGaussianMixture(PairwiseClusterer):
     True
     """
 
-    _allowed: ClassVar = {
+    n_clusters: int = field(default=3, kw_only=False)
+    covariance_type: Covariance = "full"
+    e_step: str | Solver = "mean-field"
+    e_step_time_limit: float | None = None
+    prior: Prior = "maximum-entropy"
+    alpha: float | Literal["fewest-violations"] = 0.5
+    alpha_mode: AlphaMode = "sum"
+    init: Init | npt.ArrayLike = "neighbourhoods"
+    reg_covar: float = 1e-6
+    n_init: int = 1
+    n_jobs: int | None = None
+    max_iter: int = 100
+    tol: float = 1e-6
+    random_state: Any = None
+
+    _allowed: ClassVar = SoftClusterer._allowed | {
         "covariance_type": get_args(Covariance),
         "prior": get_args(Prior),
         "reg_covar": (Range(at_least=0, below=math.inf),),
     }
 
-    def __init__(
-        self,
-        n_clusters: int = 3,
-        *,
-        covariance_type: Covariance = "full",
-        e_step: str | Solver = "mean-field",
-        e_step_time_limit: float | None = None,
-        prior: Prior = "maximum-entropy",
-        alpha: float | Literal["fewest-violations"] = 0.5,
-        alpha_mode: AlphaMode = "sum",
-        init: Init | npt.ArrayLike = "neighbourhoods",
-        reg_covar: float = 1e-6,
-        n_init: int = 1,
-        n_jobs: int | None = None,
-        max_iter: int = 100,
-        tol: float = 1e-6,
-        random_state: Any = None,
-    ) -> None:
-        self.n_clusters = n_clusters
-        self.covariance_type = covariance_type
-        self.e_step = e_step
-        self.e_step_time_limit = e_step_time_limit
-        self.prior = prior
-        self.alpha = alpha
-        self.alpha_mode = alpha_mode
-        self.init = init
-        self.reg_covar = reg_covar
-        self.n_init = n_init
-        self.n_jobs = n_jobs
-        self.max_iter = max_iter
-        self.tol = tol
-        self.random_state = random_state
-
     def _worth_of_odds(self, points: FloatArray, side: Side) -> dict[str, float]:
         return {"ml_weight": 1.0, "cl_weight": 1.0}
 
-    def _fit(self, points: FloatArray, side: Side) -> None:
-        best = best_alpha(
-            self.alpha,
-            self.alpha_mode,
-            side,
-            lambda importance: self._best_of(
-                lambda rng: self._fit_once(points, side, importance, rng)
-            ),
-        )
-        model: Gaussians = best.model
+    def _take_model(self, model: Gaussians) -> None:
         self.weights_ = model.weights
         self.means_ = self.cluster_centers_ = self._moved_back(model.means)
         self.covariances_ = model.covariances
-        self._take_soft(best)
         self._fitted = model
-        self._judge(side.constraints)
 
     def _fit_once(
         self,
@@ -367,17 +330,8 @@ class ConstrainedGaussianMixture(PairwiseClusterer):
         side: Side,
         importance: FloatArray | None,
         rng: np.random.Generator,
-    ) -> SoftFit[Gaussians]:
-        start = initial_centroids(
-            points,
-            side.constraints,
-            self.n_clusters,
-            SquaredEuclidean(),
-            self._moved(self.init),
-            rng,
-            known=side.known,
-            counts=side.weights,
-        )
+    ) -> Fit[Gaussians]:
+        start = self._start(points, side, rng)
         model = self._gaussians(points, side, start, importance)
         # The first parameters are those of the nearest means.
         nearest = cheapest(SquaredEuclidean().distances(points, start), None)
@@ -385,7 +339,7 @@ class ConstrainedGaussianMixture(PairwiseClusterer):
             pass
         e_step = EStep(as_solver(self.e_step), rng, self.e_step_time_limit, temperature=1.0)
         result = maximise_expectation(model, e_step, max_iter=self.max_iter, tol=self.tol)
-        return SoftFit(model, result)
+        return Fit(model, result)
 
     def _gaussians(
         self, points: FloatArray, side: Side, means: FloatArray, importance: FloatArray | None

@@ -3,24 +3,21 @@
 from __future__ import annotations
 
 import warnings
+from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, Self, TypeAlias
 
-import numpy as np
 import numpy.typing as npt
 
-from inference_lab.clustering._base import ConstrainedClusterer, Fit
-from inference_lab.clustering._side import Side, partly_labelled
-from inference_lab.clustering.distortions import Distortion, Points
-from inference_lab.clustering.em import EStep
-from inference_lab.clustering.hmrf import HMRF, EmptyClusters
-from inference_lab.clustering.seeding import initial_centroids
+from inference_lab.clustering._side import partly_labelled
+from inference_lab.clustering.bregman_kmeans import BregmanKMeans
 
 __all__ = ["ConstrainedKMeans", "SeededKMeans"]
 
 Unseeded: TypeAlias = Literal["k-means++", "perturbed", "random"]
 
 
-class SeededKMeans(ConstrainedClusterer):
+@dataclass(eq=False, repr=False, kw_only=True)
+class SeededKMeans(BregmanKMeans):
     r"""K-means whose centroids start at the means of labelled points.
 
     Cluster ``h`` starts at ``mean(x_i : y_i = h)``; the labels are not used again, so wrong ones
@@ -61,32 +58,11 @@ class SeededKMeans(ConstrainedClusterer):
     [1, 1, 0, 0]
     """
 
+    init: Unseeded = "k-means++"
+
     _allowed: ClassVar = {"init": ("k-means++", "perturbed", "random")}
     #: Whether labelled points keep their labels.
     _holds_on: ClassVar[bool] = False
-
-    def __init__(
-        self,
-        n_clusters: int = 3,
-        *,
-        distortion: str | Distortion = "euclidean",
-        init: Unseeded = "k-means++",
-        empty_clusters: EmptyClusters = "reseed",
-        n_init: int = 1,
-        n_jobs: int | None = None,
-        max_iter: int = 100,
-        tol: float = 1e-6,
-        random_state: Any = None,
-    ) -> None:
-        self.n_clusters = n_clusters
-        self.distortion = distortion
-        self.init = init
-        self.empty_clusters = empty_clusters
-        self.n_init = n_init
-        self.n_jobs = n_jobs
-        self.max_iter = max_iter
-        self.tol = tol
-        self.random_state = random_state
 
     def fit(
         self,
@@ -133,32 +109,6 @@ class SeededKMeans(ConstrainedClusterer):
                 stacklevel=2,
             )
         return self._fit_to(X, y=y, partial_labels=partial_labels, sample_weight=sample_weight)
-
-    def _fit(self, points: Points, side: Side) -> None:
-        self._take_hard(self._best_of(lambda rng: self._fit_once(points, side, rng)))
-
-    def _fit_once(self, points: Points, side: Side, rng: np.random.Generator) -> Fit:
-        distortion = self._distortion()
-        start = initial_centroids(
-            points,
-            side.constraints,
-            self.n_clusters,
-            distortion,
-            self.init,
-            rng,
-            known=side.known,
-            counts=side.weights,
-        )
-        model = HMRF(
-            points,
-            side.constraints,
-            distortion,
-            start,
-            empty=self.empty_clusters,
-            known=side.known if self._holds_on else None,
-            counts=side.weights,
-        )
-        return self._alternate(model, EStep("icm", rng))
 
 
 class ConstrainedKMeans(SeededKMeans):

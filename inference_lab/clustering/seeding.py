@@ -42,7 +42,6 @@ def initial_centroids(
     *,
     known: IntArray | None = None,
     counts: FloatArray | None = None,
-    perturbation: Literal["multiplicative", "additive"] | None = None,
 ) -> FloatArray:
     """Choose initial centroids: means of labelled points, and `init` for other clusters."""
     k, (n, d) = n_clusters, points.shape
@@ -73,7 +72,7 @@ def initial_centroids(
         if init == "neighbourhoods+singletons":
             groups += _singletons(constraints, groups, labels < 0, absent.size - len(groups))
         result[absent] = _others(
-            points, settled, groups, absent.size, distortion, init, rng, counts, perturbation
+            points, settled, groups, absent.size, distortion, init, rng, counts
         )
     return result
 
@@ -111,7 +110,6 @@ def _others(
     init: str,
     rng: np.random.Generator,
     counts: FloatArray | None,
-    perturbation: Literal["multiplicative", "additive"] | None,
 ) -> FloatArray:
     """Return k centroids besides the settled ones."""
     n, d = points.shape
@@ -126,10 +124,8 @@ def _others(
         before = np.concatenate((settled, known))
         return _spread(points, before, len(settled) + k, distortion, rng, counts)[len(settled) :]
     centre = _centre(points, distortion, counts)
-    if perturbation is None:
-        additive = isinstance(distortion, SquaredEuclidean)
-        perturbation = "additive" if additive else "multiplicative"
-    scale = centre if perturbation == "multiplicative" else _deviations(points, counts)
+    additive = isinstance(distortion, SquaredEuclidean)
+    scale = _deviations(points, counts) if additive else centre
     uniform = rng.random((k - len(groups), d))
     perturbed = alone(centre + _AMPLITUDE * (uniform - 0.5) * scale, distortion)
     return np.concatenate((known, perturbed))

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
 import numpy as np
-import numpy.typing as npt
 
 from inference_lab._numba import kernel
 from inference_lab.clustering._base import Whole
 from inference_lab.clustering.bregman_kmeans import BregmanKMeans
-from inference_lab.clustering.distortions import Distortion, Points
+from inference_lab.clustering.distortions import Points
 from inference_lab.clustering.em import Assignment, EStep, Model, as_labels
-from inference_lab.clustering.hmrf import EmptyClusters
-from inference_lab.clustering.seeding import Init
 from inference_lab.graph.arrays import FloatArray, IntArray
 
 __all__ = ["SizeConstrainedKMeans", "balance"]
@@ -121,6 +119,7 @@ class _Flow(EStep):
         return labels
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class SizeConstrainedKMeans(BregmanKMeans):
     r"""K-means with lower and upper bounds on cluster sizes.
 
@@ -166,39 +165,13 @@ class SizeConstrainedKMeans(BregmanKMeans):
     [3, 3]
     """
 
+    min_size: int = 1
+    max_size: int | None = None
+
     _allowed: ClassVar = {
         "min_size": (Whole(at_least=0),),
         "max_size": (None, Whole(at_least=1)),
     }
-
-    def __init__(
-        self,
-        n_clusters: int = 3,
-        *,
-        min_size: int = 1,
-        max_size: int | None = None,
-        distortion: str | Distortion = "euclidean",
-        init: Init | npt.ArrayLike = "k-means++",
-        empty_clusters: EmptyClusters = "reseed",
-        n_init: int = 1,
-        n_jobs: int | None = None,
-        max_iter: int = 100,
-        tol: float = 1e-6,
-        random_state: Any = None,
-    ) -> None:
-        super().__init__(
-            n_clusters,
-            distortion=distortion,
-            init=init,
-            empty_clusters=empty_clusters,
-            n_init=n_init,
-            n_jobs=n_jobs,
-            max_iter=max_iter,
-            tol=tol,
-            random_state=random_state,
-        )
-        self.min_size = min_size
-        self.max_size = max_size
 
     def fit(self, X: Any, y: Any = None) -> Self:  # type: ignore[override]  # points count once
         """Cluster the points.

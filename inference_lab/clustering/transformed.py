@@ -10,14 +10,14 @@ P. Jain, S. Sra, I. Dhillon, "Information-theoretic metric learning", ICML 2007.
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from inference_lab.clustering._base import PairwiseClusterer, Whole
-from inference_lab.clustering._side import Side, agreeing, of_positive_weight
+from inference_lab.clustering._side import Side, agreeing, of_positive_weight, refuse_hard
 from inference_lab.clustering.bregman_kmeans import BregmanKMeans
 from inference_lab.clustering.distortions import (
     Distortion,
@@ -26,9 +26,9 @@ from inference_lab.clustering.distortions import (
     cluster_sizes,
     cluster_sums,
 )
-from inference_lab.clustering.em import Coupling, refuse_contradiction
+from inference_lab.clustering.em import Coupling, Result, as_labels, refuse_contradiction
 from inference_lab.clustering.hmrf import clamped
-from inference_lab.clustering.seeding import Init, initial_centroids
+from inference_lab.clustering.seeding import Init
 from inference_lab.constraints import Constraints
 from inference_lab.graph.arrays import FloatArray, IntArray
 from inference_lab.graph.terms import DiagonalTerms
@@ -55,6 +55,7 @@ class _Dense(PairwiseClusterer):
         self._judge(side.constraints)
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class ConstrainedLinkage(_Dense):
     """Complete-link clustering of distances that the pairs have changed (Klein et al. 2002).
 
@@ -98,8 +99,7 @@ class ConstrainedLinkage(_Dense):
     True
     """
 
-    def __init__(self, n_clusters: int = 3) -> None:
-        self.n_clusters = n_clusters
+    n_clusters: int = field(default=3, kw_only=False)
 
     def _fit(self, points: Points, side: Side) -> None:
         from sklearn.cluster import AgglomerativeClustering
@@ -154,6 +154,7 @@ def _similarities(points: FloatArray, n_neighbours: int, width: float | None) ->
     return gaps.maximum(gaps.T)
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class ConstrainedSpectral(_Dense):
     """Spectral clustering of similarities changed by the pairs (Kamvar et al. 2003).
 
@@ -201,35 +202,33 @@ class ConstrainedSpectral(_Dense):
     True
     """
 
+    n_clusters: int = field(default=3, kw_only=False)
+    n_neighbours: int = 10
+    width: float | None = None
+    n_init: int = 10
+    random_state: Any = None
+
     _allowed: ClassVar = {
         "n_neighbours": (Whole(at_least=1),),
         "width": (None, Range(above=0, below=math.inf)),
     }
-
-    def __init__(
-        self,
-        n_clusters: int = 3,
-        *,
-        n_neighbours: int = 10,
-        width: float | None = None,
-        n_init: int = 10,
-        random_state: Any = None,
-    ) -> None:
-        self.n_clusters = n_clusters
-        self.n_neighbours = n_neighbours
-        self.width = width
-        self.n_init = n_init
-        self.random_state = random_state
 
     def _fit(self, points: Points, side: Side) -> None:
         from sklearn.preprocessing import normalize
 
         rng = self._generator()
         self.eigenvalues_, vectors = _largest(self._chain(points, side), self.n_clusters, rng)
+        self.objective_ = self._cluster(normalize(vectors), points, side, rng)
+
+    def _cluster(
+        self, rows: FloatArray, points: FloatArray, side: Side, rng: np.random.Generator
+    ) -> float:
+        """Label the points by k-means of their embedded rows; return its objective."""
         model = BregmanKMeans(self.n_clusters, n_init=self.n_init, random_state=rng)
-        model.fit(normalize(vectors), sample_weight=side.weights)
+        model.fit(rows, sample_weight=side.weights)
         self._take(points, side, model.labels_, SquaredEuclidean())
-        self.objective_, self.n_iter_ = model.objective_, model.n_iter_
+        self.n_iter_ = model.n_iter_
+        return model.objective_
 
     def _chain(self, points: FloatArray, side: Side) -> Any:
         """Return the transition matrix, sparse."""
@@ -258,7 +257,8 @@ _ALL_EIGENVALUES = 300
 _PRECISION = 1e-7
 
 
-class FlexibleSpectral(_Dense):
+@dataclass(eq=False, repr=False, kw_only=True)
+class FlexibleSpectral(ConstrainedSpectral):
     r"""Normalised cuts that satisfy the pairs to a degree (Wang and Davidson 2010).
 
     With similarities ``W`` as in `ConstrainedSpectral` (and 1 on the diagonal), degrees ``D`` and
@@ -321,35 +321,16 @@ class FlexibleSpectral(_Dense):
     True
     """
 
+    strength: float = 0.1
+
     _allowed: ClassVar = {
         **ConstrainedSpectral._allowed,
         "strength": (Range(above=0, below=1),),
     }
 
-    def __init__(
-        self,
-        n_clusters: int = 3,
-        *,
-        strength: float = 0.1,
-        n_neighbours: int = 10,
-        width: float | None = None,
-        n_init: int = 10,
-        random_state: Any = None,
-    ) -> None:
-        self.n_clusters = n_clusters
-        self.strength = strength
-        self.n_neighbours = n_neighbours
-        self.width = width
-        self.n_init = n_init
-        self.random_state = random_state
-
     def _fit(self, points: Points, side: Side) -> None:
         rng = self._generator()
-        rows = self._embedding(points, side, rng)
-        model = BregmanKMeans(self.n_clusters, n_init=self.n_init, random_state=rng)
-        model.fit(rows, sample_weight=side.weights)
-        self._take(points, side, model.labels_, SquaredEuclidean())
-        self.n_iter_ = model.n_iter_
+        self._cluster(self._embedding(points, side, rng), points, side, rng)
 
     def _embedding(self, points: FloatArray, side: Side, rng: np.random.Generator) -> FloatArray:
         """Return the embedded points, one row each, for k-means."""
@@ -418,10 +399,9 @@ def _signed(side: Side) -> Any:
     """Return the weights of must-links, and minus those of cannot-links, as a symmetric matrix."""
     from scipy.sparse import coo_array, csr_array
 
+    refuse_hard(side.constraints)
     pairs = side.labels_as_pairs()
     weights = np.concatenate([pairs.ml_weights, -pairs.cl_weights])
-    if np.isinf(weights).any():
-        raise ValueError("weights of pairs must be finite here; a hard pair cannot be had")
     i, j = np.concatenate([pairs.must_link, pairs.cannot_link]).T
     n = pairs.n_points
     half = coo_array((weights, (i, j)), shape=(n, n))
@@ -456,6 +436,7 @@ def _largest(
     return values[order], np.ascontiguousarray(vectors[:, order])
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class MetricKMeans(_Dense):
     r"""K-means under a metric learnt from the pairs beforehand: RCA or ITML.
 
@@ -505,37 +486,23 @@ class MetricKMeans(_Dense):
     0
     """
 
+    n_clusters: int = field(default=3, kw_only=False)
+    metric: Literal["rca", "itml"] = "rca"
+    ridge: float = 1e-3
+    slack: float = 1.0
+    sweeps: int = 20
+    init: Init | npt.ArrayLike = "k-means++"
+    n_init: int = 1
+    max_iter: int = 100
+    tol: float = 1e-6
+    random_state: Any = None
+
     _allowed: ClassVar = {
         "metric": ("rca", "itml"),
         "ridge": (Range(above=0, below=math.inf),),
         "slack": (Range(above=0, below=math.inf),),
         "sweeps": (Whole(at_least=1),),
     }
-
-    def __init__(
-        self,
-        n_clusters: int = 3,
-        *,
-        metric: Literal["rca", "itml"] = "rca",
-        ridge: float = 1e-3,
-        slack: float = 1.0,
-        sweeps: int = 20,
-        init: Init | npt.ArrayLike = "k-means++",
-        n_init: int = 1,
-        max_iter: int = 100,
-        tol: float = 1e-6,
-        random_state: Any = None,
-    ) -> None:
-        self.n_clusters = n_clusters
-        self.metric = metric
-        self.ridge = ridge
-        self.slack = slack
-        self.sweeps = sweeps
-        self.init = init
-        self.n_init = n_init
-        self.max_iter = max_iter
-        self.tol = tol
-        self.random_state = random_state
 
     def _fit(self, points: Points, side: Side) -> None:
         pairs = _counted(side, self.n_clusters)
@@ -544,31 +511,23 @@ class MetricKMeans(_Dense):
         if learnt is None:
             learnt = _nearest_metric(points, pairs, self.slack, self.sweeps, rng)
         metric = SquaredEuclidean(learnt)
-        best: BregmanKMeans | None = None
-        for child in rng.spawn(self.n_init):
-            start = initial_centroids(
-                points,
-                pairs,
-                self.n_clusters,
-                metric,
-                self._moved(self.init),
-                child,
-                known=side.known,
-                counts=side.weights,
-            )
+
+        def fit_once(child: np.random.Generator) -> Result:
             model = BregmanKMeans(
                 self.n_clusters,
                 distortion=metric,
-                init=start,
+                init=self._start(points, replace(side, constraints=pairs), child, metric),
                 max_iter=self.max_iter,
                 tol=self.tol,
                 random_state=child,
             ).fit(points, sample_weight=side.weights)
-            if best is None or model.objective_ < best.objective_:
-                best = model
-        assert best is not None  # since n_init is at least one
-        self._take(points, side, best.labels_, metric)
-        self._note(_Ended(best))
+            return Result(
+                model.labels_, model.objective_, model.history_, model.n_iter_, model.converged_
+            )
+
+        best: Result = self._best_of(fit_once, rng)
+        self._take(points, side, as_labels(best.assignment), metric)
+        self._note(best)
 
     def _components(self, points: FloatArray, pairs: Constraints, side: Side) -> FloatArray:
         """Return the inverse of the covariance within the components of the must-links."""
@@ -588,16 +547,6 @@ class MetricKMeans(_Dense):
             return np.eye(d)
         inverse = np.linalg.inv(covariance + ridge * np.eye(d))
         return np.asarray((inverse + inverse.T) / 2.0)
-
-
-class _Ended:
-    """Outcome of a k-means run."""
-
-    def __init__(self, model: BregmanKMeans) -> None:
-        self.objective = model.objective_
-        self.n_iter = model.n_iter_
-        self.history = model.history_
-        self.converged = model.converged_
 
 
 def _nearest_metric(

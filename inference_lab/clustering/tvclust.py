@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import math
 import time
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
@@ -110,6 +111,8 @@ class Credibility:
 class SourcedClusterer(PairwiseClusterer):
     """Base of the estimators that learn how often answers about pairs are right."""
 
+    data: Literal["gaussian", "directions", "counts"]
+    standardise: bool
     p_prior: tuple[float, float]
     q_prior: tuple[float, float]
     __metadata_request__fit: ClassVar = {"ml_source": True, "cl_source": True}
@@ -173,6 +176,21 @@ class SourcedClusterer(PairwiseClusterer):
             ml_source=ml_source,
             cl_source=cl_source,
         )
+
+    def _centred(self, points: Points, counts: FloatArray) -> Points:
+        """Return the points on the scale of the prior of the components."""
+        self._shift, self._scale = np.zeros(points.shape[1]), np.ones(points.shape[1])
+        if self.standardise and self.data == "gaussian":
+            self._shift, self._scale = shift_and_scale(points, counts)
+        return self._as_modelled(points)
+
+    def _as_modelled(self, points: Points) -> Points:
+        """Return points on the scale of the components, their directions, or counts."""
+        if self.data == "gaussian":
+            return (points - self._shift) / self._scale
+        if self.data == "counts":
+            return checked_counts(points)
+        return as_directions(points)
 
     def _check_settings(self) -> None:
         super()._check_settings()
@@ -270,6 +288,7 @@ def _log_means(a: npt.ArrayLike, b: npt.ArrayLike) -> tuple[Any, Any]:
     return digamma(a) - both, digamma(b) - both
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class TVClust(SourcedClusterer):
     r"""Dirichlet process mixture with noisy answers about pairs, by variational inference.
 
@@ -349,49 +368,29 @@ class TVClust(SourcedClusterer):
     2
     """
 
+    n_clusters: int = field(default=15, kw_only=False)
+    data: Literal["gaussian", "directions", "counts"] = "gaussian"
+    alpha: float = 1.0
+    belief: float = 1.0
+    p_prior: tuple[float, float] = (10.0, 1.0)
+    q_prior: tuple[float, float] = (10.0, 1.0)
+    e_step: Literal["coordinate"] | str | Solver = "coordinate"
+    e_step_time_limit: float | None = None
+    standardise: bool = True
+    init: Literal["k-means", "prior"] = "k-means"
+    both_ways: bool = True
+    n_init: int = 1
+    n_jobs: int | None = None
+    max_iter: int = 300
+    tol: float = 1e-7
+    random_state: Any = None
+
     _allowed: ClassVar = {
         "data": ("gaussian", "directions", "counts"),
         "alpha": (Range(above=0, below=math.inf),),
         "belief": (Range(above=0, below=math.inf),),
         "init": ("k-means", "prior"),
     }
-
-    def __init__(
-        self,
-        n_clusters: int = 15,
-        *,
-        data: Literal["gaussian", "directions", "counts"] = "gaussian",
-        alpha: float = 1.0,
-        belief: float = 1.0,
-        p_prior: tuple[float, float] = (10.0, 1.0),
-        q_prior: tuple[float, float] = (10.0, 1.0),
-        e_step: Literal["coordinate"] | str | Solver = "coordinate",
-        e_step_time_limit: float | None = None,
-        standardise: bool = True,
-        init: Literal["k-means", "prior"] = "k-means",
-        both_ways: bool = True,
-        n_init: int = 1,
-        n_jobs: int | None = None,
-        max_iter: int = 300,
-        tol: float = 1e-7,
-        random_state: Any = None,
-    ) -> None:
-        self.n_clusters = n_clusters
-        self.data = data
-        self.alpha = alpha
-        self.belief = belief
-        self.p_prior = p_prior
-        self.q_prior = q_prior
-        self.e_step = e_step
-        self.e_step_time_limit = e_step_time_limit
-        self.standardise = standardise
-        self.init = init
-        self.both_ways = both_ways
-        self.n_init = n_init
-        self.n_jobs = n_jobs
-        self.max_iter = max_iter
-        self.tol = tol
-        self.random_state = random_state
 
     @classmethod
     def release(cls, random_state: Any = None) -> TVClust:
@@ -446,23 +445,6 @@ class TVClust(SourcedClusterer):
     def _check_number(self, n_points: int) -> None:
         """Accept fewer points than components; some then have none."""
 
-    def _centred(self, points: Points, counts: FloatArray) -> Points:
-        """Return the points on the scale of the prior of the components."""
-        self._shift, self._scale = np.zeros(points.shape[1]), np.ones(points.shape[1])
-        if self.standardise and self.data == "gaussian":
-            self._shift, self._scale = shift_and_scale(points, counts)
-        return self._as_modelled(points)
-
-    def _as_modelled(self, points: Points) -> Points:
-        """Return points on the scale of the components, their directions, or counts."""
-        from sklearn.preprocessing import normalize
-
-        if self.data == "gaussian":
-            return (points - self._shift) / self._scale
-        if self.data == "counts":
-            return checked_counts(points)
-        return np.asarray(normalize(points))
-
     def _takes_sparse(self, distortion: Distortion) -> bool:
         return self.data == "counts"
 
@@ -472,6 +454,13 @@ class TVClust(SourcedClusterer):
 
     def _costs(self, points: Points) -> FloatArray:
         return -self._best.logits(self._as_modelled(points))
+
+
+def as_directions(points: Points) -> FloatArray:
+    """Return rows scaled to unit length."""
+    from sklearn.preprocessing import normalize
+
+    return np.asarray(normalize(points))
 
 
 def shift_and_scale(points: FloatArray, counts: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -629,14 +618,13 @@ class _Fit:
     ) -> None:
         """Take the marginals of the coupled points from a solver."""
         c = self.pairs.constraints
-        rows = np.unique(np.concatenate([c.must_link.ravel(), c.cannot_link.ravel()]))
-        place = np.zeros(len(logits), dtype=np.int64)
-        place[rows] = np.arange(rows.size)
+        rows = c.touches(np.arange(c.n_points))
+        pairs = c.restrict(rows, renumber=True)
         graph = FactorGraph.from_terms(
             -logits[rows],
             [
-                DiagonalTerms(place[c.must_link], same=-gain[self.told.must] * c.ml_weights),
-                DiagonalTerms(place[c.cannot_link], same=loss[self.told.cannot] * c.cl_weights),
+                DiagonalTerms(pairs.must_link, same=-gain[self.told.must] * c.ml_weights),
+                DiagonalTerms(pairs.cannot_link, same=loss[self.told.cannot] * c.cl_weights),
             ],
         )
         solution = solve(

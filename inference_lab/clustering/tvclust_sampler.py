@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import math
 import time
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
@@ -30,9 +30,8 @@ from inference_lab.clustering.directions import log_bessel, log_normaliser
 from inference_lab.clustering.distortions import Distortion, Points
 from inference_lab.clustering.dp_means import Pairs
 from inference_lab.clustering.em import HalfStep
-from inference_lab.clustering.tvclust import Credibility, SourcedClusterer, shift_and_scale
-from inference_lab.clustering.word_counts import checked_counts
-from inference_lab.constraints import Constraints
+from inference_lab.clustering.tvclust import Credibility, SourcedClusterer, as_directions
+from inference_lab.constraints.constraints import selected
 from inference_lab.graph.arrays import FloatArray, IntArray
 from inference_lab.specs.settings import Range
 
@@ -388,6 +387,7 @@ def least_variation(samples: IntArray) -> tuple[int, float]:
     return best, float(mean[best])
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class TVClustSampler(SourcedClusterer):
     r"""Dirichlet process mixture with noisy answers about pairs, by sampling.
 
@@ -455,6 +455,19 @@ class TVClustSampler(SourcedClusterer):
     2
     """
 
+    data: Literal["gaussian", "directions", "counts"] = "gaussian"
+    alpha: float = 1.0
+    belief: float = 1.0
+    concentration: float | None = None
+    p_prior: tuple[float, float] = (10.0, 1.0)
+    q_prior: tuple[float, float] = (10.0, 1.0)
+    standardise: bool = True
+    n_samples: int = 100
+    thinning: int = 2
+    burn_in: int = 100
+    split_merge: int = 2
+    random_state: Any = None
+
     _allowed: ClassVar = {
         "data": ("gaussian", "directions", "counts"),
         "alpha": (Range(above=0, below=math.inf),),
@@ -466,54 +479,18 @@ class TVClustSampler(SourcedClusterer):
         "split_merge": (Whole(at_least=0),),
     }
 
-    def __init__(
-        self,
-        *,
-        data: Literal["gaussian", "directions", "counts"] = "gaussian",
-        alpha: float = 1.0,
-        belief: float = 1.0,
-        concentration: float | None = None,
-        p_prior: tuple[float, float] = (10.0, 1.0),
-        q_prior: tuple[float, float] = (10.0, 1.0),
-        standardise: bool = True,
-        n_samples: int = 100,
-        thinning: int = 2,
-        burn_in: int = 100,
-        split_merge: int = 2,
-        random_state: Any = None,
-    ) -> None:
-        self.data = data
-        self.alpha = alpha
-        self.belief = belief
-        self.concentration = concentration
-        self.p_prior = p_prior
-        self.q_prior = q_prior
-        self.standardise = standardise
-        self.n_samples = n_samples
-        self.thinning = thinning
-        self.burn_in = burn_in
-        self.split_merge = split_merge
-        self.random_state = random_state
-
     def _label_limit(self) -> None:
         """Labels can name any number of clusters."""
 
     def _fit(self, points: FloatArray, side: Side) -> None:
         rows = np.repeat(np.arange(len(points)), _times(side))
         first = np.searchsorted(rows, np.arange(len(points)))
-        told = side.constraints
         chain = _Chain(
             self,
             points[rows],
             replace(
                 side,
-                constraints=Constraints(
-                    first[told.must_link],
-                    first[told.cannot_link],
-                    told.ml_weight,
-                    told.cl_weight,
-                    n_points=rows.size,
-                ),
+                constraints=selected(side.constraints, place=first, n_points=rows.size),
                 known=side.known[rows],
             ),
             self._generator(),
@@ -538,7 +515,7 @@ class TVClustSampler(SourcedClusterer):
             shares = sums + self.belief
             self.cluster_centers_ = shares / shares.sum(axis=1, keepdims=True)
         elif self.data == "directions":
-            self.cluster_centers_ = self._as_directions(sums)
+            self.cluster_centers_ = as_directions(sums)
         else:
             self.cluster_centers_ = sums / (sizes + 1.0) * self._scale + self._shift
         self.history_ = chain.history
@@ -582,22 +559,8 @@ class TVClustSampler(SourcedClusterer):
     def _check_number(self, n_points: int) -> None:
         """Accept any number of points, since clusters never outnumber them."""
 
-    def _centred(self, points: Points, counts: FloatArray) -> Points:
-        """Return the points on the scale of the prior of the components."""
-        self._shift, self._scale = np.zeros(points.shape[1]), np.ones(points.shape[1])
-        if self.data == "counts":
-            return np.ascontiguousarray(checked_counts(points))
-        if self.data == "directions":
-            return self._as_directions(points)
-        if self.standardise:
-            self._shift, self._scale = shift_and_scale(points, counts)
-        return np.ascontiguousarray((points - self._shift) / self._scale)
-
-    @staticmethod
-    def _as_directions(points: Points) -> FloatArray:
-        from sklearn.preprocessing import normalize
-
-        return np.asarray(normalize(points))
+    def _as_modelled(self, points: Points) -> Points:
+        return np.ascontiguousarray(super()._as_modelled(points))
 
     def _takes_sparse(self, distortion: Distortion) -> bool:
         return False
@@ -610,12 +573,11 @@ class TVClustSampler(SourcedClusterer):
         return super().transform(X)
 
     def _costs(self, points: Points) -> FloatArray:
-        points = self._as_directions(points) if self.data == "directions" else points
-        points = (points - self._shift) / self._scale
+        points = self._as_modelled(points)
         out = np.empty((len(points), self.n_clusters_))
         # What is written to is new, as the estimator may have come from a read-only file.
         state = self._state._replace(room=np.zeros(points.shape[1]))
-        log_densities(state, np.ascontiguousarray(points), out)
+        log_densities(state, points, out)
         return -out - np.log(self._state.sizes[: self.n_clusters_])
 
 

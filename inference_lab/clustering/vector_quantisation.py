@@ -10,6 +10,7 @@ SDM 2005. D. Pelleg, D. Baras, "K-means with large and noisy constraint sets", E
 from __future__ import annotations
 
 import time
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import numpy as np
@@ -17,11 +18,11 @@ import numpy.typing as npt
 
 from inference_lab._numba import lean_kernel
 from inference_lab.clustering._base import PairwiseClusterer
-from inference_lab.clustering._side import Side
+from inference_lab.clustering._side import Side, refuse_hard
 from inference_lab.clustering.distortions import Points, SquaredEuclidean, cheapest
-from inference_lab.clustering.em import HalfStep
+from inference_lab.clustering.em import Fit, HalfStep, Result
 from inference_lab.clustering.hmrf import clamped
-from inference_lab.clustering.seeding import Init, initial_centroids
+from inference_lab.clustering.seeding import Init
 from inference_lab.graph.arrays import FloatArray, IntArray
 
 __all__ = ["CVQE", "LCVQE"]
@@ -108,15 +109,13 @@ class _Pairs:
 
     def __init__(self, side: Side, *, twice: bool) -> None:
         constraints = side.constraints
+        refuse_hard(constraints)
         self.known = side.known
         self.counts = side.counts
         self.ml, self.ml_weight = self._listed(constraints.must_link, constraints.ml_weights, twice)
         self.cl, self.cl_weight = self._listed(
             constraints.cannot_link, constraints.cl_weights, twice
         )
-        for name in ("ml_weight", "cl_weight"):
-            if not np.isfinite(getattr(self, name)).all():
-                raise ValueError(f"{name} must be finite here; a hard pair cannot be had")
 
     def own(self, cost: FloatArray) -> FloatArray:
         """Return half the squared distances, infinite where labels exclude a cluster."""
@@ -215,6 +214,7 @@ def _between(centroids: FloatArray) -> tuple[FloatArray, IntArray]:
     return between, apart.argmin(axis=1)
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class LCVQE(PairwiseClusterer):
     r"""K-means in which points of violated pairs pull other centroids than their own.
 
@@ -259,35 +259,51 @@ class LCVQE(PairwiseClusterer):
     True
     """
 
-    _assignment: ClassVar[type[_Linear | _Joint]] = _Linear
+    n_clusters: int = field(default=3, kw_only=False)
+    paired_twice: bool = False
+    init: Init | npt.ArrayLike = "k-means++"
+    n_init: int = 1
+    n_jobs: int | None = None
+    max_iter: int = 300
+    random_state: Any = None
 
-    def __init__(
-        self,
-        n_clusters: int = 3,
-        *,
-        paired_twice: bool = False,
-        init: Init | npt.ArrayLike = "k-means++",
-        n_init: int = 1,
-        n_jobs: int | None = None,
-        max_iter: int = 300,
-        random_state: Any = None,
-    ) -> None:
-        self.n_clusters = n_clusters
-        self.paired_twice = paired_twice
-        self.init = init
-        self.n_init = n_init
-        self.n_jobs = n_jobs
-        self.max_iter = max_iter
-        self.random_state = random_state
+    _assignment: ClassVar[type[_Linear | _Joint]] = _Linear
 
     def _fit(self, points: Points, side: Side) -> None:
         pairs = _Pairs(side, twice=self.paired_twice)
-        best: _Fit = self._best_of(lambda rng: _Fit(self, points, side, pairs, rng))
-        self.labels_ = best.assignment.labels
-        self.cluster_centers_ = self._moved_back(best.centroids)
+        best: Fit[FloatArray] = self._best_of(lambda rng: self._fit_once(points, side, pairs, rng))
+        self.labels_ = best.labels
+        self.cluster_centers_ = self._moved_back(best.model)
         self.metrics_ = [SquaredEuclidean()]
-        self._note(best)
+        self._note(best.result)
         self._judge(side.constraints)
+
+    def _fit_once(
+        self, points: Points, side: Side, pairs: _Pairs, rng: np.random.Generator
+    ) -> Fit[FloatArray]:
+        distance = SquaredEuclidean().distances
+        history: list[HalfStep] = []
+        centroids = self._start(points, side, rng)
+        cost = distance(points, centroids)
+        assignment: Any = None
+        converged = False
+        while len(history) < 2 * self.max_iter and not converged:
+            iteration = 1 + len(history) // 2
+            before = assignment
+            since = time.perf_counter()
+            assignment = self._assignment(cost, centroids, pairs)
+            value = assignment.objective(cost, centroids)
+            history.append(HalfStep(iteration, "E", value, time.perf_counter() - since))
+            since = time.perf_counter()
+            centroids = assignment.centroids(points, centroids)
+            cost = distance(points, centroids)
+            value = assignment.objective(cost, centroids)
+            history.append(HalfStep(iteration, "centroids", value, time.perf_counter() - since))
+            converged = before is not None and assignment.same(before)
+        result = Result(
+            assignment.labels, history[-1].objective, history, len(history) // 2, converged
+        )
+        return Fit(centroids, result)
 
     def _takes_sparse(self, distortion: Any) -> bool:
         return False
@@ -334,49 +350,3 @@ class CVQE(LCVQE):
     """
 
     _assignment = _Joint
-
-
-class _Fit:
-    """One start."""
-
-    def __init__(
-        self,
-        settings: LCVQE,
-        points: Points,
-        side: Side,
-        pairs: _Pairs,
-        rng: np.random.Generator,
-    ) -> None:
-        distance = SquaredEuclidean().distances
-        init = settings._moved(settings.init)
-        self.centroids = initial_centroids(
-            points,
-            side.constraints,
-            settings.n_clusters,
-            SquaredEuclidean(),
-            init,
-            rng,
-            known=side.known,
-            counts=side.weights,
-        )
-        self.history: list[HalfStep] = []
-        self.converged = False
-        self.n_iter = 0
-        cost = distance(points, self.centroids)
-        before: Any = None
-        while self.n_iter < settings.max_iter and not self.converged:
-            self.n_iter += 1
-            since = time.perf_counter()
-            self.assignment: Any = settings._assignment(cost, self.centroids, pairs)
-            self._note("E", cost, since)
-            since = time.perf_counter()
-            self.centroids = self.assignment.centroids(points, self.centroids)
-            cost = distance(points, self.centroids)
-            self._note("centroids", cost, since)
-            self.converged = before is not None and self.assignment.same(before)
-            before = self.assignment
-        self.objective = self.history[-1].objective
-
-    def _note(self, step: str, cost: FloatArray, since: float) -> None:
-        value = self.assignment.objective(cost, self.centroids)
-        self.history.append(HalfStep(self.n_iter, step, value, time.perf_counter() - since))

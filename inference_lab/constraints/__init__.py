@@ -4,7 +4,6 @@ from inference_lab.constraints.closure import ContradictionError
 from inference_lab.constraints.constraints import ClosurePolicy, Constraints
 from inference_lab.constraints.pairs import check_generator, point_indices, sample_pairs
 from inference_lab.constraints.sample_ids import SampleIds
-from inference_lab.constraints.sampling import split_points
 
 __all__ = [
     "ClosurePolicy",
@@ -14,7 +13,6 @@ __all__ = [
     "check_generator",
     "point_indices",
     "sample_pairs",
-    "split_points",
 ]
 
 

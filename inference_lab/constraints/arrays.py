@@ -2,25 +2,27 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, TypeAlias
+from dataclasses import dataclass
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from inference_lab.constraints.pairs import codes_of
 
-__all__ = ["FloatArray", "IntArray", "Parts", "Weight", "canonical", "read_classes"]
+__all__ = ["FloatArray", "IntArray", "Parts", "Weight", "canonical", "read_classes", "refuse_both"]
 
 IntArray: TypeAlias = "npt.NDArray[np.int64]"
 FloatArray: TypeAlias = "npt.NDArray[np.float64]"
 Weight: TypeAlias = "float | FloatArray"
 
 
-class Parts(NamedTuple):
-    """Arguments of the constructor of `Constraints`."""
+@dataclass(frozen=True, eq=False, repr=False)
+class Parts:
+    """Fields of `Constraints`, before they are checked and in canonical form."""
 
-    must_link: npt.NDArray[Any]
-    cannot_link: npt.NDArray[Any]
+    must_link: IntArray
+    cannot_link: IntArray
     ml_weight: Weight
     cl_weight: Weight
     n_points: int
@@ -34,6 +36,19 @@ class Parts(NamedTuple):
     def cl_weights(self) -> FloatArray:
         """Weight of each cannot-link pair, shape (q,), float64, read-only."""
         return np.broadcast_to(np.asarray(self.cl_weight, dtype=np.float64), len(self.cannot_link))
+
+
+def refuse_both(given: Parts, why: str) -> None:
+    """Refuse pairs that are in both lists."""
+    n = given.n_points
+    both = np.intersect1d(
+        codes_of(given.must_link, n), codes_of(given.cannot_link, n), assume_unique=True
+    )
+    if both.size:
+        i, j = divmod(int(both[0]), n)
+        raise ValueError(
+            f"the pair ({i}, {j}) is both must-link and cannot-link ({both.size} such pairs); {why}"
+        )
 
 
 def canonical(

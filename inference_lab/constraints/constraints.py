@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, TypeAlias, get_args
 
@@ -17,12 +17,12 @@ import numpy.typing as npt
 
 import inference_lab.constraints.files as files
 from inference_lab.constraints.arrays import (
-    FloatArray,
     IntArray,
     Parts,
     Weight,
     canonical,
     read_classes,
+    refuse_both,
 )
 from inference_lab.constraints.closure import (
     ContradictionError,
@@ -35,34 +35,27 @@ from inference_lab.constraints.pairs import (
     MAX_POINTS,
     check_count,
     check_generator,
-    codes_of,
     distinct_integers,
     point_indices,
-    sample_pairs,
 )
 from inference_lab.constraints.sample_ids import SampleIds
-from inference_lab.constraints.sampling import drawn, drawn_in_order, known, split_points
+from inference_lab.constraints.sampling import drawn, known
 from inference_lab.io._files import FormatError
 
 __all__ = [
     "ClosurePolicy",
     "Constraints",
-    "ContradictionError",
-    "check_generator",
-    "point_indices",
-    "sample_pairs",
-    "split_points",
+    "selected",
 ]
 
 ClosurePolicy: TypeAlias = Literal["raise", "drop", "keep", "vote"]
-ShareOf: TypeAlias = Literal["pairs", "points", "ordered pairs"]
 Ids: TypeAlias = "Sequence[Hashable] | npt.NDArray[Any]"
 
 _SHOWN = 5  # pairs listed in a message or in a repr before it is cut
 
 
 @dataclass(frozen=True, init=False, eq=False, repr=False)
-class Constraints:
+class Constraints(Parts):
     r"""Must-link and cannot-link pairs with their weights, validated and in canonical form.
 
     The pairs enter the clustering energy as
@@ -112,12 +105,6 @@ class Constraints:
     >>> c.close().cannot_link.tolist()
     [[0, 3], [1, 3], [2, 3]]
     """
-
-    must_link: IntArray
-    cannot_link: IntArray
-    ml_weight: float | FloatArray = 1.0
-    cl_weight: float | FloatArray = 1.0
-    n_points: int = field(kw_only=True)
 
     def __init__(
         self,
@@ -184,83 +171,6 @@ class Constraints:
         check_generator(rng)
         truth = read_classes(labels)
         return cls(*drawn(truth, n, rng, among), ml_weight, cl_weight, n_points=truth.size)
-
-    @classmethod
-    def sample_share(
-        cls,
-        labels: npt.ArrayLike,
-        share: float,
-        rng: np.random.Generator,
-        among: npt.ArrayLike | None = None,
-        *,
-        of: ShareOf = "pairs",
-        wrong: float = 0.0,
-        ml_weight: float = 1.0,
-        cl_weight: float = 1.0,
-    ) -> Constraints:
-        r"""Draw a share of all pairs, or as many pairs as a share of the points.
-
-        Parameters
-        ----------
-        labels : array-like, shape (n_points,)
-            True classes.
-        share : float
-            Not negative. With `m` points and :math:`r` the share, the number of pairs is
-
-            * ``of="pairs"``: exactly ``round(r * m * (m - 1) / 2)``, distinct;
-            * ``of="points"``: exactly ``round(r * m)``, distinct (Lange et al. 2005);
-            * ``of="ordered pairs"``: the unordered pairs among ``round(r * m * m)`` distinct
-              ordered ones, about ``2 r`` of all (Khashabi et al. 2015, by their code).
-        rng, among, ml_weight, cl_weight
-            See `sample`.
-        of : {"pairs", "points", "ordered pairs"}
-        wrong : float in [0, 1]
-            Share of the pairs that get the wrong kind: exactly that share (see `flip`), but a
-            probability for each of the "ordered pairs".
-
-        Returns
-        -------
-        Constraints
-
-        Raises
-        ------
-        ValueError
-            If a share is out of range, or more pairs are needed than there are.
-
-        References
-        ----------
-        T. Lange, M. Law, A. Jain, J. Buhmann, "Learning with constrained and unlabelled data", CVPR
-        2005, section 4.
-        D. Khashabi, J. Wieting, J. Liu, F. Liang, "Clustering with side information", 2015,
-        section 5.
-
-        Examples
-        --------
-        >>> rng = np.random.default_rng(0)
-        >>> labels = np.arange(150) // 50
-        >>> Constraints.sample_share(labels, 0.01, rng, wrong=0.05)
-        Constraints(39 must-link, 73 cannot-link, n_points=150)
-        """
-        check_generator(rng)
-        if of not in get_args(ShareOf):
-            allowed = ", ".join(map(repr, get_args(ShareOf)))
-            raise ValueError(f"of = {of!r} is unknown; allowed: {allowed}")
-        if not 0.0 <= share < np.inf:
-            raise ValueError(f"share = {share!r} is not allowed; a finite number >= 0 is needed")
-        if not 0.0 <= wrong <= 1.0:
-            raise ValueError(f"wrong = {wrong!r} is not allowed; a number from 0 to 1 is needed")
-        truth = read_classes(labels)
-        points = np.arange(truth.size)
-        if among is not None:
-            points = point_indices(among, truth.size, name="among")
-        m = int(points.size)
-        weights = {"ml_weight": ml_weight, "cl_weight": cl_weight}
-        if of != "ordered pairs":
-            count = round(share * (m if of == "points" else m * (m - 1) / 2))
-            sampled = cls.sample(truth, count, rng, points, **weights)
-            return sampled.flip(wrong, rng) if wrong > 0 else sampled
-        pairs = drawn_in_order(truth, share, rng, points, wrong)
-        return cls(*pairs, **weights, n_points=truth.size)
 
     @classmethod
     def from_labels(
@@ -363,69 +273,7 @@ class Constraints:
         >>> Constraints([[0, 1]], [[0, 2]], n_points=3).to_sparse().toarray().tolist()
         [[0.0, 1.0, -1.0], [1.0, 0.0, 0.0], [-1.0, 0.0, 0.0]]
         """
-        return files.to_sparse(self._parts, symmetric)
-
-    @classmethod
-    def from_networkx(
-        cls, graph: Any, ids: Ids | None = None, *, kind: str = "kind", weight: str = "weight"
-    ) -> Constraints:
-        """Read the edges of a graph.
-
-        Parameters
-        ----------
-        graph : networkx.Graph
-            Its edges have an attribute "must-link" or "cannot-link", and another with the
-            weight, by default 1.0. A directed edge counts as a pair; a multigraph may hold a pair
-            of both kinds.
-        ids : sequence, optional
-            The nodes in the order of the points, by default the graph's order; points need not be
-            nodes.
-        kind, weight : str
-            Names of the attributes.
-
-        Returns
-        -------
-        Constraints
-
-        Raises
-        ------
-        ValueError
-            If an edge has no such kind, or ends outside `ids`.
-
-        Examples
-        --------
-        >>> import networkx as nx
-        >>> graph = nx.Graph()
-        >>> graph.add_edge("b", "a", kind="must-link", weight=2.0)
-        >>> Constraints.from_networkx(graph, ["a", "x", "b"]).must_link.tolist()
-        [[0, 2]]
-        """
-        return cls._from_parts(files.from_networkx(graph, ids, kind, weight))
-
-    def to_networkx(self, ids: Ids | None = None) -> Any:
-        """Return a graph of all points, its edges with attributes "kind" and "weight".
-
-        Parameters
-        ----------
-        ids : sequence of hashable, shape (n_points,), optional
-            The nodes; default: the numbers of the points.
-
-        Returns
-        -------
-        networkx.Graph
-
-        Raises
-        ------
-        ValueError
-            If a pair is in both lists, which a simple graph cannot represent.
-
-        Examples
-        --------
-        >>> graph = Constraints([[0, 1]], None, n_points=3).to_networkx("abc")
-        >>> graph.edges["a", "b"]["kind"], graph.number_of_nodes()
-        ('must-link', 3)
-        """
-        return files.to_networkx(self._parts, ids)
+        return files.to_sparse(self, symmetric)
 
     @classmethod
     def read_csv(
@@ -491,76 +339,17 @@ class Constraints:
         >>> Constraints.read_csv("pairs.csv", ids=["a", "b", "c"])
         Constraints(1 must-link, 1 cannot-link, n_points=3)
         """
-        files.write_csv(self._parts, Path(path), ids)
-
-    @classmethod
-    def read_npz(cls, path: str | os.PathLike[str]) -> Constraints:
-        """Read an archive of `write_npz`; nothing is unpickled.
-
-        Parameters
-        ----------
-        path : path
-
-        Returns
-        -------
-        Constraints
-
-        Raises
-        ------
-        FormatError
-            A `ValueError` that names the file and the error.
-        OSError
-            If the file cannot be opened.
-
-        Examples
-        --------
-        >>> Constraints(None, [[0, 2]], n_points=3).write_npz("pairs.npz")
-        >>> Constraints.read_npz("pairs.npz").cannot_link.tolist()
-        [[0, 2]]
-        """
-        return cls._from_parts(files.read_npz(Path(path)), path)
-
-    def write_npz(self, path: str | os.PathLike[str]) -> None:
-        """Write the arrays to an archive of numpy's, at exactly this path.
-
-        Parameters
-        ----------
-        path : path
-
-        Examples
-        --------
-        >>> c = Constraints([[0, 1]], None, 2.5, n_points=3)
-        >>> c.write_npz("pairs.npz")
-        >>> Constraints.read_npz("pairs.npz")
-        Constraints(1 must-link, 0 cannot-link, ml_weight=2.5, n_points=3)
-        """
-        files.write_npz(self._parts, Path(path))
+        files.write_csv(self, Path(path), ids)
 
     @classmethod
     def _from_parts(cls, parts: Parts, path: str | os.PathLike[str] | None = None) -> Constraints:
         """Make the object, with the file's name in errors."""
         try:
-            return cls(*parts[:4], n_points=parts.n_points)
+            return cls(**vars(parts))
         except (ValueError, TypeError) as error:
             if path is None:
                 raise
             raise FormatError(f"{Path(path)}: {error}") from None
-
-    @property
-    def _parts(self) -> Parts:
-        return Parts(
-            self.must_link, self.cannot_link, self.ml_weight, self.cl_weight, self.n_points
-        )
-
-    @property
-    def ml_weights(self) -> FloatArray:
-        """Weight of each must-link pair, shape (p,), float64, read-only."""
-        return self._parts.ml_weights
-
-    @property
-    def cl_weights(self) -> FloatArray:
-        """Weight of each cannot-link pair, shape (q,), float64, read-only."""
-        return self._parts.cl_weights
 
     def __len__(self) -> int:
         """Total number of pairs of both kinds."""
@@ -724,26 +513,9 @@ class Constraints:
         inside = place >= 0
         ml = inside[self.must_link[:, 0]] & inside[self.must_link[:, 1]]
         cl = inside[self.cannot_link[:, 0]] & inside[self.cannot_link[:, 1]]
-        return self._only(ml, cl, place if renumber else None, kept.size if renumber else None)
-
-    def _only(
-        self,
-        ml: npt.NDArray[np.bool_],
-        cl: npt.NDArray[np.bool_],
-        place: IntArray | None = None,
-        n_points: int | None = None,
-    ) -> Constraints:
-        """Return some of the rows, perhaps over renumbered points."""
-        pairs = [self.must_link[ml], self.cannot_link[cl]]
-        if place is not None:
-            pairs = [place[some] for some in pairs]
-        weights = [
-            weight[rows] if isinstance(weight, np.ndarray) else weight
-            for weight, rows in ((self.ml_weight, ml), (self.cl_weight, cl))
-        ]
-        return Constraints(
-            *pairs, *weights, n_points=self.n_points if n_points is None else n_points
-        )
+        if not renumber:
+            return selected(self, ml, cl)
+        return selected(self, ml, cl, place, kept.size)
 
     def components(self) -> IntArray:
         """Return the connected component of each point in the must-link graph.
@@ -807,7 +579,7 @@ class Constraints:
         >>> c.contradictions().tolist()
         [[0, 2]]
         """
-        return self.cannot_link[contradicting(self._parts, self.components())]
+        return self.cannot_link[contradicting(self, self.components())]
 
     def close(
         self,
@@ -874,7 +646,7 @@ class Constraints:
                 "among the weights, for which a component may be torn apart"
             )
         component = self.components()
-        at_odds = contradicting(self._parts, component)
+        at_odds = contradicting(self, component)
         if at_odds.any():
             pairs = self.cannot_link[at_odds]
             if policy == "raise":
@@ -892,13 +664,13 @@ class Constraints:
                 return self.vote().close(max_pairs=limit, merge=merge)
         kept = self
         if at_odds.any():
-            kept = self._only(np.ones(len(self.must_link), dtype=np.bool_), ~at_odds)
+            kept = selected(self, cl=~at_odds)
         if merge:
-            apart, weights = merged(kept._parts, component)
+            apart, weights = merged(kept, component)
             return Constraints(
                 self.must_link, apart, self.ml_weight, weights, n_points=self.n_points
             )
-        return Constraints(*closed(kept._parts, component, limit), n_points=self.n_points)
+        return Constraints(*closed(kept, component, limit), n_points=self.n_points)
 
     def vote(self) -> Constraints:
         r"""Return the pairs that remain after contradictory ones vote, which removes noise.
@@ -954,10 +726,10 @@ class Constraints:
         Constraints(6 must-link, 2 cannot-link, n_points=6)
         """
         component = self.components()
-        disputed = contradicting(self._parts, component)
+        disputed = contradicting(self, component)
         if not disputed.any():
             return self
-        return self._only(*surviving(self._parts, component, disputed))
+        return selected(self, *surviving(self, component, disputed))
 
     def flip(self, share: float, rng: np.random.Generator) -> Constraints:
         """Turn a random share of the pairs into the other kind (noisy answers).
@@ -989,17 +761,7 @@ class Constraints:
         check_generator(rng)
         if not 0.0 <= share <= 1.0:
             raise ValueError(f"share = {share!r} is not allowed; a number from 0 to 1 is needed")
-        both = np.intersect1d(
-            codes_of(self.must_link, self.n_points),
-            codes_of(self.cannot_link, self.n_points),
-            assume_unique=True,
-        )
-        if both.size:
-            i, j = divmod(int(both[0]), self.n_points)
-            raise ValueError(
-                f"{both.size} pair(s) are both must-link and cannot-link, the first is ({i}, {j}); "
-                "flip needs every pair to be of one kind"
-            )
+        refuse_both(self, "flip needs every pair to be of one kind")
         total = len(self)
         chosen = distinct_integers(total, round(share * total), rng)
         is_ml = np.arange(total) < len(self.must_link)
@@ -1013,3 +775,22 @@ class Constraints:
         return Constraints(
             pairs[is_ml], pairs[~is_ml], ml_weight, cl_weight, n_points=self.n_points
         )
+
+
+def selected(
+    given: Constraints,
+    ml: npt.NDArray[np.bool_] | None = None,
+    cl: npt.NDArray[np.bool_] | None = None,
+    place: IntArray | None = None,
+    n_points: int | None = None,
+) -> Constraints:
+    """Return some of the must-links and cannot-links, perhaps over renumbered points."""
+    pairs, weights = [], []
+    for some, weight, rows in (
+        (given.must_link, given.ml_weight, ml),
+        (given.cannot_link, given.cl_weight, cl),
+    ):
+        kept = slice(None) if rows is None else rows
+        pairs.append(some[kept] if place is None else place[some[kept]])
+        weights.append(weight[kept] if isinstance(weight, np.ndarray) else weight)
+    return Constraints(*pairs, *weights, n_points=given.n_points if n_points is None else n_points)

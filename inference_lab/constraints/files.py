@@ -5,9 +5,6 @@ from __future__ import annotations
 import csv
 import io
 import re
-import struct
-import zipfile
-import zlib
 from collections.abc import Hashable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -15,19 +12,16 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from inference_lab.constraints.arrays import Parts
+from inference_lab.constraints.arrays import Parts, refuse_both
 from inference_lab.constraints.pairs import codes_of
+from inference_lab.constraints.sample_ids import names_of
 from inference_lab.io._files import FormatError
 
 __all__ = [
-    "from_networkx",
     "from_sparse",
     "read_csv",
-    "read_npz",
-    "to_networkx",
     "to_sparse",
     "write_csv",
-    "write_npz",
 ]
 
 IntArray = npt.NDArray[np.int64]
@@ -35,22 +29,8 @@ FloatArray = npt.NDArray[np.float64]
 
 KINDS = ("must-link", "cannot-link")
 _COLUMNS = ("i", "j", "kind", "weight")
-_MEMBERS = ("must_link", "cannot_link", "ml_weight", "cl_weight", "n_points")
-_MAX_BYTES = 2 << 30  # of an unpacked archive: a few bytes can unpack into terabytes
 _INDEX = re.compile("[0-9]{1,18}")
 _NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?|[+]?[iI]nf")
-
-
-def names_of(ids: Sequence[Hashable] | npt.NDArray[Any], n_points: int | None) -> list[Any]:
-    """Check the names of points: one each, no two alike."""
-    names = ids.tolist() if isinstance(ids, np.ndarray) else list(ids)
-    if n_points is not None and len(names) != n_points:
-        raise ValueError(f"ids has {len(names)} names for {n_points} points; one each is needed")
-    seen: dict[Any, int] = {}
-    for at, name in enumerate(names):
-        if seen.setdefault(name, at) != at:
-            raise ValueError(f"ids[{at}] = {name!r} is already ids[{seen[name]}]; ids are unique")
-    return names
 
 
 # --------------------------------------------------------------------------------------- CSV
@@ -63,7 +43,7 @@ def write_csv(
     names: Sequence[Any] = range(constraints.n_points)
     if ids is not None:
         names = [str(name) for name in names_of(ids, constraints.n_points)]
-        names_of(names, None)  # different objects may read alike
+        names_of(names)  # different objects may read alike
     with path.open("w", encoding="utf-8", newline="") as stream:
         writer = csv.writer(stream, lineterminator="\n")
         writer.writerow(_COLUMNS)
@@ -85,8 +65,8 @@ def read_csv(
         raise TypeError("give either n_points or ids, to say which points there are")
     place: dict[str, int] | None = None
     if ids is not None:
-        names = [str(name) for name in names_of(ids, None)]
-        place = {name: at for at, name in enumerate(names_of(names, None))}
+        names = [str(name) for name in names_of(ids)]
+        place = {name: at for at, name in enumerate(names_of(names))}
     count = len(place) if place is not None else int(n_points or 0)
     found = _rows(path, count, place)
     parts = []
@@ -189,75 +169,14 @@ def _agree(path: Path, pairs: IntArray, weights: FloatArray, lines: IntArray, n:
         )
 
 
-# --------------------------------------------------------------------------------------- npz
-
-
-def write_npz(constraints: Parts, path: Path) -> None:
-    """Write the arrays as they are, at exactly this path."""
-    with path.open("wb") as stream:
-        np.savez(
-            stream,
-            must_link=constraints.must_link,
-            cannot_link=constraints.cannot_link,
-            ml_weight=np.asarray(constraints.ml_weight),
-            cl_weight=np.asarray(constraints.cl_weight),
-            n_points=np.asarray(constraints.n_points),
-        )
-
-
-def read_npz(path: Path) -> Parts:
-    """Read the arrays of an archive; `Constraints` checks them."""
-    try:
-        with zipfile.ZipFile(path) as archive:
-            size = sum(info.file_size for info in archive.infolist())
-        if size > _MAX_BYTES:
-            raise FormatError(f"{path}: {size:,} bytes unpacked; at most {_MAX_BYTES:,} are read")
-        with np.load(path, allow_pickle=False) as arrays:
-            ml, cl, ml_weight, cl_weight, n = (_member(path, arrays, name) for name in _MEMBERS)
-    except (zipfile.BadZipFile, zlib.error, EOFError, struct.error) as error:
-        raise FormatError(f"{path}: no npz archive, or a damaged one: {error}") from None
-    if n.shape or n.dtype.kind not in "iu":
-        raise FormatError(f"{path}: the array 'n_points' is no integer")
-    return Parts(ml, cl, _scalar(ml_weight), _scalar(cl_weight), int(n))
-
-
-def _member(path: Path, arrays: Any, name: str) -> npt.NDArray[Any]:
-    here = f"{path}: the array {name!r}"
-    try:
-        return np.asarray(arrays[name])
-    except KeyError:
-        raise FormatError(f"{here} is missing; an archive has {', '.join(_MEMBERS)}") from None
-    # Packed in an unknown way or encrypted; no header, or one that does not fit; too large for it.
-    except (RuntimeError, ValueError, TypeError, MemoryError) as error:
-        raise FormatError(f"{here} cannot be read: {str(error)[:200]}") from None
-
-
-def _scalar(weight: npt.NDArray[Any]) -> Any:
-    return weight if weight.ndim else weight.item()
-
-
-# --------------------------------------------------------------------------- matrices, graphs
-
-
-def _refuse_both(constraints: Parts, where: str) -> None:
-    """Refuse pairs that are in both lists, which one number cannot represent."""
-    n = constraints.n_points
-    both = np.intersect1d(
-        codes_of(constraints.must_link, n), codes_of(constraints.cannot_link, n), assume_unique=True
-    )
-    if both.size:
-        i, j = divmod(int(both[0]), n)
-        raise ValueError(
-            f"the pair ({i}, {j}) is both must-link and cannot-link ({both.size} such pairs), "
-            f"which {where} cannot hold"
-        )
+# ---------------------------------------------------------------------------------- matrices
 
 
 def to_sparse(constraints: Parts, symmetric: bool) -> Any:
     """Return a CSR array of weights, negative for cannot-links."""
     from scipy.sparse import coo_array
 
-    _refuse_both(constraints, "a matrix")
+    refuse_both(constraints, "a matrix cannot hold it")
     for kind, pairs, weights in (
         ("must-link", constraints.must_link, constraints.ml_weights),
         ("cannot-link", constraints.cannot_link, constraints.cl_weights),
@@ -316,51 +235,3 @@ def from_sparse(matrix: Any) -> Parts:
     pairs, values = pairs[first], values[first]
     ml = values > 0
     return Parts(pairs[ml], pairs[~ml], values[ml], -values[~ml], n)
-
-
-def to_networkx(constraints: Parts, ids: Sequence[Hashable] | npt.NDArray[Any] | None) -> Any:
-    """Return a graph of all points with attributes ``kind`` and ``weight`` on its edges."""
-    import networkx as nx
-
-    _refuse_both(constraints, "a simple graph")
-    names: Sequence[Any] = range(constraints.n_points)
-    if ids is not None:
-        names = names_of(ids, constraints.n_points)
-    graph: nx.Graph[Any] = nx.Graph()
-    graph.add_nodes_from(names)
-    for kind, pairs, weights in (
-        (KINDS[0], constraints.must_link, constraints.ml_weights),
-        (KINDS[1], constraints.cannot_link, constraints.cl_weights),
-    ):
-        graph.add_edges_from(
-            (names[i], names[j], {"kind": kind, "weight": weight})
-            for (i, j), weight in zip(pairs.tolist(), weights.tolist(), strict=True)
-        )
-    return graph
-
-
-def from_networkx(
-    graph: Any, ids: Sequence[Hashable] | npt.NDArray[Any] | None, kind: str, weight: str
-) -> Parts:
-    """Read the edges of a graph."""
-    names = list(graph.nodes) if ids is None else names_of(ids, None)
-    place = {name: at for at, name in enumerate(names)}
-    found: dict[str, tuple[list[tuple[int, int]], list[float]]] = {k: ([], []) for k in KINDS}
-    for one, two, data in graph.edges(data=True):
-        for end in (one, two):
-            if end not in place:
-                raise ValueError(f"the edge ({one!r}, {two!r}) ends at {end!r}, not one of the ids")
-        if data.get(kind) not in found:
-            raise ValueError(
-                f"the edge ({one!r}, {two!r}) has {kind} = {data.get(kind)!r}; "
-                f"allowed: {', '.join(KINDS)}"
-            )
-        pairs, weights = found[data[kind]]
-        pairs.append((place[one], place[two]))
-        weights.append(data.get(weight, 1.0))
-    arrays = [
-        (np.array(pairs, dtype=np.int64).reshape(-1, 2), np.array(weights))
-        for pairs, weights in found.values()
-    ]
-    (ml, ml_weight), (cl, cl_weight) = arrays
-    return Parts(ml, cl, ml_weight, cl_weight, len(names))

@@ -2,16 +2,32 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Hashable, Sequence
 from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["SampleIds", "rows_named"]
+__all__ = ["SampleIds", "names_of", "rows_named"]
 
 _SHOWN = 5  # unknown names listed in a message
+
+
+def names_of(
+    ids: Sequence[Hashable] | npt.NDArray[Any], n_points: int | None = None, what: str = "ids"
+) -> list[Any]:
+    """Check the names of points: one each, no two alike."""
+    names = ids.tolist() if isinstance(ids, np.ndarray) else list(ids)
+    if n_points is not None and len(names) != n_points:
+        raise ValueError(f"{what} has {len(names)} names for {n_points} points; one each is needed")
+    seen: dict[Any, int] = {}
+    for at, name in enumerate(names):
+        if seen.setdefault(name, at) != at:
+            raise ValueError(
+                f"{what} names {name!r} twice, at {seen[name]} and {at}; each row needs a name of "
+                "its own"
+            )
+    return names
 
 
 class SampleIds(np.ndarray[Any, np.dtype[Any]]):
@@ -47,11 +63,7 @@ class SampleIds(np.ndarray[Any, np.dtype[Any]]):
         if names.ndim != 1:
             raise ValueError(f"sample_ids has shape {names.shape}; a name for each row is needed")
         _refuse_nan(names, "sample_ids")
-        repeated = [name for name, count in Counter(names.tolist()).items() if count > 1]
-        if repeated:
-            raise ValueError(
-                f"sample_ids names {repeated[0]!r} twice; each row needs a name of its own"
-            )
+        names_of(names, what="sample_ids")
         return names.view(cls)
 
     def __array_finalize__(self, of: object) -> None:

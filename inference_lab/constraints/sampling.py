@@ -1,23 +1,20 @@
-"""Pairs drawn from known classes, and splits of points, for `Constraints.sample`."""
+"""Pairs drawn from known classes, for `Constraints.sample`."""
 
 from __future__ import annotations
 
 import numpy as np
 import numpy.typing as npt
 
-from inference_lab.constraints.arrays import IntArray, read_classes
+from inference_lab.constraints.arrays import IntArray
 from inference_lab.constraints.pairs import (
     check_count,
-    check_generator,
-    distinct_integers,
     pairs_across,
     pairs_inside,
     point_indices,
     sample_pairs,
-    sorted_distinct,
 )
 
-__all__ = ["drawn", "drawn_in_order", "known", "split_points"]
+__all__ = ["drawn", "known"]
 
 
 def drawn(
@@ -40,30 +37,6 @@ def drawn(
     if points is not None:
         pairs = points[pairs]
     together = np.asarray(truth[pairs[:, 0]] == truth[pairs[:, 1]], dtype=bool)
-    return pairs[together], pairs[~together]
-
-
-def drawn_in_order(
-    truth: npt.NDArray[np.generic],
-    share: float,
-    rng: np.random.Generator,
-    points: IntArray,
-    wrong: float,
-) -> tuple[IntArray, IntArray]:
-    """Draw a share of the ordered pairs and forget their order; return must- and cannot-links."""
-    m = int(points.size)
-    count = round(share * m * m)
-    if count > m * (m - 1):
-        raise ValueError(
-            f"share = {share!r} needs {count} distinct ordered pairs, but {m} points have only "
-            f"{m * (m - 1)}"
-        )
-    first, second = np.divmod(distinct_integers(m * (m - 1), count, rng), max(m - 1, 1))
-    second += second >= first
-    codes = sorted_distinct(np.minimum(first, second) * m + np.maximum(first, second))
-    pairs = points[np.stack(np.divmod(codes, max(m, 1)), axis=1)]
-    together = np.asarray(truth[pairs[:, 0]] == truth[pairs[:, 1]], dtype=bool)
-    together ^= rng.random(together.size) < wrong
     return pairs[together], pairs[~together]
 
 
@@ -92,64 +65,3 @@ def known(
         ml = np.stack((members[links], members[links + 1]), axis=1)
         cl = members[start[two_classes]]
     return ml, cl
-
-
-def split_points(
-    labels: npt.ArrayLike, share: float, rng: np.random.Generator, *, stratified: bool = True
-) -> tuple[IntArray, IntArray]:
-    """Split points into training and test points.
-
-    Draw constraints ``among`` the training points only, cluster all points, and score the test
-    points; `Constraints.touches` finds test points in pairs.
-
-    Parameters
-    ----------
-    labels : array-like, shape (n_points,)
-        True classes.
-    share : float in [0, 1]
-        ``round(share * n_points)`` points are test points.
-    rng : numpy.random.Generator
-    stratified : bool
-        Every class gives its share, up to less than one point.
-
-    Returns
-    -------
-    train, test : ndarray of int64
-        Ascending.
-
-    Raises
-    ------
-    TypeError, ValueError
-        If `rng` is no generator, or `share` is not from 0 to 1.
-
-    Examples
-    --------
-    >>> from inference_lab.constraints.constraints import Constraints
-    >>> rng = np.random.default_rng(0)
-    >>> labels = ["a", "a", "b", "b"]
-    >>> train, test = split_points(labels, 0.5, rng)
-    >>> c = Constraints.sample(labels, 1, rng, among=train)
-    >>> c.touches(test)
-    array([], dtype=int64)
-    """
-    check_generator(rng)
-    if not 0.0 <= share <= 1.0:
-        raise ValueError(f"share = {share!r} is not allowed; a number from 0 to 1 is needed")
-    truth = read_classes(labels)
-    count = round(share * truth.size)
-    order = rng.permutation(truth.size)
-    if stratified:
-        _, group, size = np.unique(truth, return_inverse=True, return_counts=True)
-        # Whole points first; what is left goes to the largest remainders.
-        exact = share * size
-        quota = np.floor(exact).astype(np.int64)
-        remainder = np.argsort(quota - exact, kind="stable")
-        quota[remainder[: count - int(quota.sum())]] += 1
-        order = order[np.argsort(group[order], kind="stable")]
-        rank = np.arange(truth.size) - np.repeat(np.cumsum(size) - size, size)
-        chosen = order[rank < np.repeat(quota, size)]
-    else:
-        chosen = order[:count]
-    is_test = np.zeros(truth.size, dtype=np.bool_)
-    is_test[chosen] = True
-    return np.flatnonzero(~is_test), np.flatnonzero(is_test)

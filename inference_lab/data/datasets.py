@@ -8,6 +8,7 @@ itself.  No preprocessing.
 from __future__ import annotations
 
 import gzip
+import importlib.resources
 import math
 import os
 import zlib
@@ -17,6 +18,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import TypeAlias
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
@@ -111,7 +113,7 @@ class _Embedded:
 
 @dataclass(frozen=True)
 class _Files:
-    """A data set in UCI text files, one point a line.
+    """A data set in UCI text files, as ``uci.toml`` describes it.
 
     ``label`` and ``ignored`` are column numbers of the file; ``classes`` are all codes that the
     file may hold, ``keep`` those that the data set consists of (all if empty), and ``names`` what
@@ -127,9 +129,9 @@ class _Files:
     url: str
     keep: tuple[str, ...] = ()
     ignored: tuple[int, ...] = ()
-    separator: str | None = ","  # None: blanks
-    header: int = 0  # lines before the points
-    names: tuple[str, ...] = ()  # what the classes are called, where codes do not say it
+    separator: str = ","
+    header: int = 0
+    names: tuple[str, ...] = ()
 
     @property
     def kept(self) -> tuple[str, ...]:
@@ -145,7 +147,6 @@ class _Drawn:
 
 
 _UCI = "https://archive.ics.uci.edu/dataset"
-
 _REGISTRY: dict[str, _Embedded | _Files | _Drawn] = {
     "iris": _Embedded("iris flowers, 150 x 4, 3 classes (UCI, corrected version)", "load_iris"),
     "wine": _Embedded("Italian wines, 178 x 13, 3 classes (UCI)", "load_wine"),
@@ -157,203 +158,9 @@ _REGISTRY: dict[str, _Embedded | _Files | _Drawn] = {
         "load_digits",
         keep=(3, 8, 9),
     ),
-    "letters-ijl": _Files(
-        "letters I, J and L of letter-recognition, 2263 x 16, 3 classes (UCI)",
-        files=("letter-recognition.data",),
-        rows=(20_000,),
-        columns=17,
-        label=0,
-        classes=tuple("ABCDEFGHIJKLMNOPQRSTUVWXYZ"),
-        keep=("I", "J", "L"),
-        url=f"{_UCI}/59/letter+recognition",
-    ),
-    "pendigits-389": _Files(
-        "pen-written digits 3, 8 and 9, 3165 x 16, 3 classes (UCI, both parts)",
-        files=("pendigits.tra", "pendigits.tes"),
-        rows=(7494, 3498),
-        columns=17,
-        label=16,
-        classes=tuple("0123456789"),
-        keep=("3", "8", "9"),
-        url=f"{_UCI}/81/pen+based+recognition+of+handwritten+digits",
-    ),
-    "ecoli": _Files(
-        "protein localisation sites, 336 x 7, 8 classes (UCI)",
-        files=("ecoli.data",),
-        rows=(336,),
-        columns=9,
-        label=8,
-        classes=("cp", "im", "imL", "imS", "imU", "om", "omL", "pp"),
-        ignored=(0,),  # the name of the sequence
-        separator=None,
-        url=f"{_UCI}/39/ecoli",
-    ),
-    "glass": _Files(
-        "glass identification, 214 x 9, 6 classes (UCI, without the Id column)",
-        files=("glass.data",),
-        rows=(214,),
-        columns=11,
-        label=10,
-        classes=("1", "2", "3", "5", "6", "7"),  # class 4 does not occur
-        ignored=(0,),  # a running number; rows are sorted by class, so it leaks the labels
-        url=f"{_UCI}/42/glass+identification",
-    ),
-    "glass-with-id": _Files(
-        "glass as above with the Id column, 214 x 10, 6 classes (UCI; as some papers have used it)",
-        files=("glass.data",),
-        rows=(214,),
-        columns=11,
-        label=10,
-        classes=("1", "2", "3", "5", "6", "7"),
-        url=f"{_UCI}/42/glass+identification",
-    ),
-    "balance": _Files(
-        "balance scale, 625 x 4, 3 classes (UCI)",
-        files=("balance-scale.data",),
-        rows=(625,),
-        columns=5,
-        label=0,
-        classes=("B", "L", "R"),
-        url=f"{_UCI}/12/balance+scale",
-    ),
-    "ionosphere": _Files(
-        "radar returns from the ionosphere, 351 x 34, 2 classes (UCI; the second column is all 0)",
-        files=("ionosphere.data",),
-        rows=(351,),
-        columns=35,
-        label=34,
-        classes=("b", "g"),
-        url=f"{_UCI}/52/ionosphere",
-    ),
-    "seeds": _Files(
-        "wheat kernels, 210 x 7, 3 classes (UCI)",
-        files=("seeds_dataset.txt",),
-        rows=(210,),
-        columns=8,
-        label=7,
-        classes=("1", "2", "3"),
-        names=("Kama", "Rosa", "Canadian"),
-        separator=None,
-        url=f"{_UCI}/236/seeds",
-    ),
-    "new-thyroid": _Files(
-        "thyroid function, 215 x 5, 3 classes (UCI)",
-        files=("new-thyroid.data",),
-        rows=(215,),
-        columns=6,
-        label=0,
-        classes=("1", "2", "3"),
-        names=("normal", "hyper", "hypo"),
-        url=f"{_UCI}/102/thyroid+disease",
-    ),
-    "vertebral": _Files(
-        "vertebral column, 310 x 6, 3 classes (UCI)",
-        files=("column_3C.dat",),
-        rows=(310,),
-        columns=7,
-        label=6,
-        classes=("DH", "NO", "SL"),
-        separator=None,
-        url=f"{_UCI}/212/vertebral+column",
-    ),
-    "sonar": _Files(
-        "sonar returns of mines and rocks, 208 x 60, 2 classes (UCI)",
-        files=("sonar.all-data",),
-        rows=(208,),
-        columns=61,
-        label=60,
-        classes=("M", "R"),
-        url=f"{_UCI}/151/connectionist+bench+sonar+mines+vs+rocks",
-    ),
-    "zoo": _Files(
-        "animals, 101 x 16, 7 classes (UCI, without their names)",
-        files=("zoo.data",),
-        rows=(101,),
-        columns=18,
-        label=17,
-        classes=tuple("1234567"),
-        ignored=(0,),
-        url=f"{_UCI}/111/zoo",
-    ),
-    "soybean-small": _Files(
-        "soybean diseases, 47 x 35, 4 classes (UCI)",
-        files=("soybean-small.data",),
-        rows=(47,),
-        columns=36,
-        label=35,
-        classes=("0", "1", "10", "11"),  # D1 to D4 in the file of UCI
-        names=("D1", "D2", "D3", "D4"),
-        url=f"{_UCI}/91/soybean+small",
-    ),
-    "dermatology": _Files(
-        "erythemato-squamous diseases, 366 x 33, 6 classes (UCI, without the age)",
-        files=("dermatology.data",),
-        rows=(366,),
-        columns=35,
-        label=34,
-        classes=tuple("123456"),
-        ignored=(33,),  # unknown in 8 rows, which some copies have filled in with other numbers
-        url=f"{_UCI}/33/dermatology",
-    ),
-    "segmentation": _Files(
-        "3 x 3 regions of outdoor images, 2100 x 18, 7 classes (UCI, test part: the 210 points of "
-        "the other part are all in it; without the constant feature)",
-        files=("segmentation.test",),
-        rows=(2100,),
-        columns=20,
-        label=0,
-        classes=("BRICKFACE", "CEMENT", "FOLIAGE", "GRASS", "PATH", "SKY", "WINDOW"),
-        ignored=(3,),  # the number of pixels, always 9
-        header=5,
-        url=f"{_UCI}/50/image+segmentation",
-    ),
-    "vowel": _Files(
-        "steady vowels of fifteen speakers, 990 x 10, 11 classes (UCI)",
-        files=("vowel-context.data",),
-        rows=(990,),
-        columns=14,
-        label=13,
-        classes=tuple(str(code) for code in range(11)),
-        ignored=(0, 1, 2),  # which part, which speaker, which sex
-        url=f"{_UCI}/152/connectionist+bench+vowel+recognition+deterding+data",
-    ),
-    "satellite": _Files(
-        "3 x 3 pixels of Landsat images, 6435 x 36, 6 classes (UCI, both parts)",
-        files=("sat.trn", "sat.tst"),
-        rows=(4435, 2000),
-        columns=37,
-        label=36,
-        classes=("1", "2", "3", "4", "5", "7"),  # class 6 does not occur
-        separator=None,
-        url=f"{_UCI}/146/statlog+landsat+satellite",
-    ),
-    "banknote": _Files(
-        "wavelets of images of banknotes, 1372 x 4, 2 classes (UCI)",
-        files=("data_banknote_authentication.txt",),
-        rows=(1372,),
-        columns=5,
-        label=4,
-        classes=("0", "1"),
-        url=f"{_UCI}/267/banknote+authentication",
-    ),
-    "movement-libras": _Files(
-        "hand movements, 360 x 90, 15 classes (UCI)",
-        files=("movement_libras.data",),
-        rows=(360,),
-        columns=91,
-        label=90,
-        classes=tuple(str(code) for code in range(1, 16)),
-        url=f"{_UCI}/181/libras+movement",
-    ),
-    "optdigits": _Files(
-        "8 x 8 images of digits, 5620 x 64, 10 classes (UCI, both parts; the digits of "
-        "scikit-learn are the second)",
-        files=("optdigits.tra", "optdigits.tes"),
-        rows=(3823, 1797),
-        columns=65,
-        label=64,
-        classes=tuple("0123456789"),
-        url=f"{_UCI}/80/optical+recognition+of+handwritten+digits",
+    **msgspec.toml.decode(
+        (importlib.resources.files(__package__) / "uci.toml").read_text("utf-8"),
+        type=dict[str, _Files],
     ),
     **{
         name: _Drawn(
@@ -446,7 +253,7 @@ def _load_files(name: str, entry: _Files, data_dir: _PathLike | None) -> Dataset
         np.array(features, dtype=np.float64),
         np.array(labels, dtype=np.int64),
         entry.names or entry.kept,
-        f"UCI Machine Learning Repository, {entry.url}",
+        f"UCI Machine Learning Repository, {_UCI}/{entry.url}",
     )
 
 
@@ -455,7 +262,7 @@ def _locate(name: str, entry: _Files, data_dir: _PathLike | None) -> list[Path]:
     root = data_folder(data_dir)
     remedy = (
         f"Give the folder that holds uci/ with --data-dir or ${DATA_VARIABLE}. "
-        f"The file comes from the UCI Machine Learning Repository: {entry.url}"
+        f"The file comes from the UCI Machine Learning Repository: {_UCI}/{entry.url}"
     )
     if root is None:
         needed = " and ".join(f"uci/{file}[.gz]" for file in entry.files)
@@ -487,7 +294,7 @@ def _rows(path: Path, entry: _Files) -> Iterator[tuple[int, list[str]]]:
             for line, text in enumerate(stream, start=1):
                 if line <= entry.header or not text.strip():
                     continue
-                fields = [field.strip() for field in text.split(entry.separator)]
+                fields = [field.strip() for field in text.split(entry.separator or None)]
                 if len(fields) != entry.columns:
                     raise DataFormatError(
                         f"{path}, line {line}: {len(fields)} columns; {entry.columns} are expected"

@@ -207,14 +207,19 @@ def _matrix(
 # ---------------------------------------------------------------------- by name
 
 
-def _news(name: str, groups: tuple[str, ...] | None, data_dir: Path | None) -> Corpus:
-    path = find_file(
-        "mini_newsgroups.tar.gz",
-        data_dir,
-        "text",
-        source="https://archive.ics.uci.edu/dataset/113/twenty+newsgroups",
-    )
-    return _of_posts(name, read_newsgroups(path, groups))
+def _news(name: str) -> Callable[[Path | None], Corpus]:
+    """Return the loader of some newsgroups, or of all."""
+
+    def load(data_dir: Path | None) -> Corpus:
+        path = find_file(
+            "mini_newsgroups.tar.gz",
+            data_dir,
+            "text",
+            source="https://archive.ics.uci.edu/dataset/113/twenty+newsgroups",
+        )
+        return _of_posts(name, read_newsgroups(path, NEWS_SUBSETS.get(name)))
+
+    return load
 
 
 def _classic3(data_dir: Path | None) -> Corpus:
@@ -243,19 +248,13 @@ def _yahoo(data_dir: Path | None) -> Corpus:
 
 
 _CORPORA: Mapping[str, tuple[str, Callable[[Path | None], Corpus]]] = {
-    "news-different-3": (
-        "300 posts: atheism, baseball, space",
-        lambda data_dir: _news("news-different-3", NEWS_SUBSETS["news-different-3"], data_dir),
-    ),
+    "news-different-3": ("300 posts: atheism, baseball, space", _news("news-different-3")),
     "news-related-3": (
         "300 posts: politics of guns, of the Middle East, others",
-        lambda data_dir: _news("news-related-3", NEWS_SUBSETS["news-related-3"], data_dir),
+        _news("news-related-3"),
     ),
-    "news-similar-3": (
-        "300 posts: graphics, MS Windows, X Windows",
-        lambda data_dir: _news("news-similar-3", NEWS_SUBSETS["news-similar-3"], data_dir),
-    ),
-    "news-20": ("2000 posts of 20 groups", lambda data_dir: _news("news-20", None, data_dir)),
+    "news-similar-3": ("300 posts: graphics, MS Windows, X Windows", _news("news-similar-3")),
+    "news-20": ("2000 posts of 20 groups", _news("news-20")),
     "classic3": ("3891 abstracts: MEDLINE, CISI, CRANFIELD", _classic3),
     "classic3-subset": ("400 of them: 100, 200 and 100", _classic3_subset),
     "k1a": ("2340 Yahoo! news, 20 classes", _yahoo),

@@ -14,7 +14,7 @@ from inference_lab.graph.factor_graph import FactorGraph
 from inference_lab.graph.factors import Factors, starts_of
 from inference_lab.graph.terms import OwnTables, PairwiseTerms, SharedTable, Unaries
 from inference_lab.io._files import FormatError
-from inference_lab.io._tokens import Tokens, whole
+from inference_lab.io._tokens import Tokens
 
 #: Numpy allows 64 axes, in older versions 32; 2**31 entries do not fit into a file that we read.
 _MAX_AXES = 31
@@ -100,21 +100,19 @@ def read_scopes(
 ) -> IntArray:
     """Return the variables at these places, which are those of all scopes, checked."""
 
-    def fail(position: int, message: str) -> FormatError:
+    def named(position: int) -> str:
         f = int(np.searchsorted(np.cumsum(arities), position, side="right"))
-        return tokens.error(int(places[position]), f"{noun} {f}{message}")
+        return f"{noun} {f}"
 
-    listed = tokens.values[places]
-    good = whole(listed, 0, n)
-    if not good.all():
-        s = int(np.argmin(good))
-        allowed = f"0 to {n - 1}" if n else "but there are none"
-        got = tokens.shown(int(places[s]) + tokens.first)
-        raise fail(s, f": expected a variable of its scope, {allowed}, got {got}")
-    scopes = listed.astype(np.int64)
+    allowed = f"0 to {n - 1}" if n else "but there are none"
+    scopes = tokens.integers(
+        places, 0, n, lambda s: f"{named(s)}: expected a variable of its scope, {allowed}"
+    ).astype(np.int64)
     again = repeated(arities, scopes, n)
     if again is not None:
-        raise fail(again, f" names variable {scopes[again]} twice in its scope")
+        raise tokens.error(
+            int(places[again]), f"{named(again)} names variable {scopes[again]} twice in its scope"
+        )
     return scopes
 
 
@@ -152,7 +150,7 @@ def assemble(
     energies: FloatArray,
     constant: float = 0.0,
 ) -> FactorGraph:
-    """Make a graph of tables that lie in one flat array."""
+    """Make a graph of tables that lie in one flat array; those over no variable are constants."""
     large = too_large(energies)
     if large.any():
         at = int(np.argmax(large))
@@ -184,7 +182,22 @@ def assemble(
         terms += _shared_terms(joined[shared], cardinalities, starts[shared], energies)
         _check_merged(pairs, joined, shared, starts, cardinalities, fail)
     factors = _factors(cardinalities, arities, scopes, sizes, entry_starts, energies)
-    return graph_of(path, Unaries(cardinalities, pointers, flat), terms, factors, constant)
+    constants = energies[entry_starts[arities == 0]]
+    finite = np.isfinite(constants)
+    constant += total(constants[finite])
+    graph = graph_of(path, Unaries(cardinalities, pointers, flat), terms, factors, constant)
+    return graph if finite.all() else forbidding(path, graph)
+
+
+def forbidding(path: str, graph: FactorGraph) -> FactorGraph:
+    """Return the graph with no labelling allowed, which only the labels of a variable can say."""
+    if graph.n_variables == 0:
+        raise FormatError(
+            f"{path}: no labelling is allowed, and there is no variable whose labels could say so"
+        )
+    forbidden = graph.unary_values.copy()
+    forbidden[: int(graph.cardinalities[0])] = math.inf
+    return graph.with_unary(forbidden)
 
 
 def _factors(

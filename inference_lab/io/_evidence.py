@@ -26,10 +26,7 @@ def parse_evidence(data: bytes, path: str, cardinalities: IntArray) -> dict[int,
     values = tokens.values
     if values.size == 0:
         raise tokens.error(0, "expected evidence 'count variable label ...'; 0 for none")
-    whole = (values >= 0) & (values < 2**31) & (values == np.floor(values))
-    if not whole.all():
-        at = int(np.argmin(whole))
-        raise tokens.error(at, f"expected an integer >= 0, got {tokens.shown(at)}")
+    tokens.integers(np.arange(values.size), 0, 2**31, lambda at: "expected an integer >= 0")
     head = int(values[0])
     if values.size == 1 + 2 * head:
         start = 1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import warnings
+from collections.abc import Callable
 
 import numpy as np
 import numpy.typing as npt
@@ -22,7 +23,13 @@ WORD = re.compile(rb"[^ \t\n\v\f\r]+")
 NUMERAL = re.compile(rb"([+-]?)([0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE]([+-]?[0-9]+))?")
 
 
-def whole(values: FloatArray, low: int, high: int) -> npt.NDArray[np.bool_]:
+#: Makes the message for the value at one of several places: what is expected there.
+Expected = Callable[[int], str]
+
+
+def whole(
+    values: FloatArray, low: IntArray | float, high: IntArray | float
+) -> npt.NDArray[np.bool_]:
     """Which values are integers in ``low .. high - 1`` (not NaN)."""
     good: npt.NDArray[np.bool_] = (values >= low) & (values < high) & (values == np.floor(values))
     return good
@@ -123,6 +130,25 @@ class Tokens:
         )
         shown = self.shown(number + self.first)
         return self.error(number, f"expected a number, got {shown}{self.hint}")
+
+    def integers(
+        self, places: IntArray, low: IntArray | float, high: IntArray | float, expected: Expected
+    ) -> FloatArray:
+        """Return the values at some places, integers in ``low .. high - 1``, or raise."""
+        values = self.values[places]
+        good = whole(values, low, high)
+        if not good.all():
+            at = int(np.argmin(good))
+            place = int(places[at])
+            raise self.error(place, f"{expected(at)}, got {self.shown(place + self.first)}")
+        return values
+
+    def check_end(self, at: int, after: str) -> None:
+        """Refuse values from ``values[at]`` on."""
+        end = int(self.values.size)
+        if at < end:
+            shown = self.shown(at + self.first)
+            raise self.error(at, f"{end - at} surplus tokens after {after}, from {shown}")
 
     def integer(self, number: int, what: str, high: int | None = None, low: int = 0) -> int:
         """Return ``values[number]`` as an integer from ``low`` to ``high``, or raise."""

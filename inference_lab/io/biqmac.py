@@ -59,21 +59,12 @@ def _entries(data: bytes, path: str) -> tuple[int, IntArray, FloatArray]:
     if n > most:
         raise tokens.error(0, f"{n} vertices; at most {most} are read of a file of {end} numbers")
     m = tokens.integer(1, "the number of entries", high=max(0, end - 2) // 3)
-    if 2 + 3 * m < end:
-        raise tokens.error(
-            2 + 3 * m,
-            f"{end - 2 - 3 * m} surplus tokens after the {m} entries 'i j w', "
-            f"from {tokens.shown(2 + 3 * m)}",
-        )
+    tokens.check_end(2 + 3 * m, f"the {m} entries 'i j w'")
     entries = tokens.values[2:].reshape(m, 3)
-    ends = entries[:, :2]
-    good = (ends >= 1) & (ends <= n) & (ends == np.floor(ends))
-    if not good.all():
-        e, side = (int(p) for p in np.argwhere(~good)[0])
-        place = 2 + 3 * e + side
-        raise tokens.error(
-            place, f"entry {e}: expected a vertex, 1 to {n}, got {tokens.shown(place)}"
-        )
+    places = 2 + 3 * np.repeat(np.arange(m), 2) + np.tile([0, 1], m)
+    ends = tokens.integers(
+        places, 1, n + 1, lambda at: f"entry {at // 2}: expected a vertex, 1 to {n}"
+    )
     weights = entries[:, 2]
     good = np.abs(weights) <= _limits.MAX_COST
     if not good.all():
@@ -83,4 +74,4 @@ def _entries(data: bytes, path: str) -> tuple[int, IntArray, FloatArray]:
             f"entry {e}: the weight is {tokens.shown(4 + 3 * e)}; weights are finite numbers of "
             f"at most {_limits.MAX_COST:g}",
         )
-    return n, ends.astype(np.int64) - 1, weights.copy()
+    return n, ends.reshape(m, 2).astype(np.int64) - 1, weights.copy()

@@ -51,7 +51,6 @@ from inference_lab.io._assembly import (
     check_entries,
     shown_scope,
     too_many_free_labels,
-    total,
 )
 from inference_lab.io._files import FormatError
 
@@ -242,28 +241,7 @@ def parse(data: bytes, path: str) -> FactorGraph:
     limits = sign * bound - (math.fsum(lowest.tolist()) - lowest)
     energies[energies >= np.repeat(limits[own], sizes[own])] = math.inf
 
-    constants = energies[starts[arities == 0]]
-    graph = assemble(
-        path,
-        fail,
-        cardinalities,
-        arities,
-        scopes,
-        sizes,
-        starts,
-        energies,
-        total(constants[np.isfinite(constants)]),
-    )
-    # Constants that forbid everything have no place but the labels of a variable.
-    if np.isfinite(constants).all():
-        return graph
-    if not values:
-        raise FormatError(
-            f"{path}: no labelling is allowed, and there is no variable whose labels could say so"
-        )
-    forbidden = graph.unary_values.copy()
-    forbidden[: values[0].size] = math.inf
-    return graph.with_unary(forbidden)
+    return assemble(path, fail, cardinalities, arities, scopes, sizes, starts, energies)
 
 
 def _problem(reader: _Reader) -> tuple[float, float]:

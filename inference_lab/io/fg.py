@@ -42,11 +42,10 @@ from inference_lab.io._assembly import (
     scope_of,
     shown_scope,
     table_sizes,
-    total,
 )
 from inference_lab.io._files import FormatError
 from inference_lab.io._potentials import energies_of, potentials
-from inference_lab.io._tokens import Tokens, whole
+from inference_lab.io._tokens import Tokens
 
 _COMMENT = re.compile(rb"#[^\r\n]*")
 
@@ -68,15 +67,7 @@ def parse(data: bytes, path: str) -> FactorGraph:
     starts = np.cumsum(sizes) - sizes
     energies = layout.energies(sizes, starts)
     return assemble(
-        path,
-        layout.fail,
-        cardinalities,
-        layout.arities,
-        scopes,
-        sizes,
-        starts,
-        energies,
-        total(energies[starts[layout.arities == 0]]),
+        path, layout.fail, cardinalities, layout.arities, scopes, sizes, starts, energies
     )
 
 
@@ -109,10 +100,7 @@ class _Layout:
             self.counts[f] = count
             self.entries_at[f] = at + 1
             at += 1 + 2 * count
-        if at < end:
-            raise tokens.error(
-                at, f"{end - at} surplus tokens after the last factor, from {tokens.shown(at)}"
-            )
+        tokens.check_end(at, "the last factor")
         before = self.entries_at - 1 - 2 * self.arities
         #: Places of the variables of all scopes.
         self.scopes_at = ranges(before, self.arities)
@@ -127,24 +115,24 @@ class _Layout:
     def cardinalities(self) -> IntArray:
         """Return the number of labels of each variable, on which all factors must agree."""
         places = self.scopes_at + np.repeat(self.arities, self.arities)
-        listed = self.tokens.values[places]
-        good = whole(listed, 1, 2**31)
-        if not good.all():
-            s = int(np.argmin(good))
-            raise self.tokens.error(
-                int(places[s]),
+        listed = self.tokens.integers(
+            places,
+            1,
+            2**31,
+            lambda s: (
                 f"factor {self._owner(s)}: expected the number of labels of variable "
-                f"{self.scopes[s]}, an integer >= 1, got {self.tokens.shown(int(places[s]))}",
-            )
+                f"{self.scopes[s]}, an integer >= 1"
+            ),
+        ).astype(np.int64)
         found = np.ones(int(self.scopes.max(initial=-1)) + 1, dtype=np.int64)
-        found[self.scopes] = listed.astype(np.int64)
+        found[self.scopes] = listed
         differs = np.flatnonzero(found[self.scopes] != listed)
         if differs.size:
             s = int(differs[0])
             raise self.tokens.error(
                 int(places[s]),
                 f"factor {self._owner(s)} gives variable {self.scopes[s]} "
-                f"{int(listed[s])} labels, another factor {found[self.scopes[s]]}",
+                f"{listed[s]} labels, another factor {found[self.scopes[s]]}",
             )
         return found
 
@@ -169,15 +157,15 @@ class _Layout:
             np.cumsum(self.counts) - self.counts, self.counts
         )
         places = self.entries_at[owner] + 2 * within
-        listed = tokens.values[places]
-        good = (listed >= 0) & (listed < sizes[owner]) & (listed == np.floor(listed))
-        if not good.all():
-            e = int(np.argmin(good))
-            raise tokens.error(
-                int(places[e]),
+        listed = tokens.integers(
+            places,
+            0,
+            sizes[owner],
+            lambda e: (
                 f"{self._factor(int(owner[e]))}: expected the index of an entry, 0 to "
-                f"{sizes[owner[e]] - 1}, got {tokens.shown(int(places[e]))}",
-            )
+                f"{sizes[owner[e]] - 1}"
+            ),
+        ).astype(np.int64)
 
         def fail(place: int, why: str) -> FormatError:
             f = int(np.searchsorted(self.entries_at, place, side="right")) - 1
@@ -188,7 +176,7 @@ class _Layout:
             )
 
         energies = np.full(int(sizes.sum()), math.inf)
-        energies[starts[owner] + listed.astype(np.int64)] = energies_of(tokens, places + 1, fail)
+        energies[starts[owner] + listed] = energies_of(tokens, places + 1, fail)
         least = np.minimum.reduceat(energies, starts) if starts.size else energies
         empty = np.flatnonzero(np.isposinf(least))
         if empty.size:

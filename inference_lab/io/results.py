@@ -32,7 +32,7 @@ import numpy.typing as npt
 
 from inference_lab.graph.arrays import FloatArray, IntArray
 from inference_lab.io._files import FormatError, read_bytes, write_text
-from inference_lab.io._tokens import WORD, Tokens, whole
+from inference_lab.io._tokens import WORD, Tokens
 
 __all__ = [
     "LogPartition",
@@ -128,15 +128,12 @@ def read_labels(path: str | os.PathLike[str]) -> IntArray:
         raise tokens.error(
             skip, f"{n} variables are announced, and {values.size - 1 - skip} labels are there"
         )
-    labels = values[1 + skip :]
-    good = whole(labels, 0, 2**31)
-    if not good.all():
-        i = int(np.argmin(good))
-        raise tokens.error(
-            1 + skip + i,
-            f"variable {i}: expected a label, an integer >= 0, got {tokens.shown(1 + skip + i)}",
-        )
-    return labels.astype(np.int64)
+    return tokens.integers(
+        1 + skip + np.arange(n),
+        0,
+        2**31,
+        lambda i: f"variable {i}: expected a label, an integer >= 0",
+    ).astype(np.int64)
 
 
 def write_labels(path: str | os.PathLike[str], labels: npt.ArrayLike, task: str = "MPE") -> None:
@@ -237,10 +234,7 @@ def _marginals(tokens: Tokens, start: int) -> list[FloatArray]:
             )
         rows.append(row.copy())
         at += 1 + k
-    if at < end:
-        raise tokens.error(
-            at, f"{end - at} surplus tokens after the last variable, from {tokens.shown(at)}"
-        )
+    tokens.check_end(at, "the last variable")
     return rows
 
 

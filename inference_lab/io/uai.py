@@ -53,7 +53,6 @@ from inference_lab.io._assembly import (
     shown_scope,
     table_sizes,
     too_many_free_labels,
-    total,
 )
 from inference_lab.io._files import FormatError
 from inference_lab.io._potentials import energies_of, potentials
@@ -91,30 +90,16 @@ def parse(data: bytes, path: str, *, costs: bool = False) -> FactorGraph:
         shown = shown_scope(scope_of(f, arities, scopes))
         return tokens.error(int(entry_starts[f]), f"factor {f} over {shown}: {why}")
 
-    return assemble(
-        path,
-        fail,
-        cardinalities,
-        arities,
-        scopes,
-        sizes,
-        entry_starts,
-        energies,
-        total(energies[entry_starts[arities == 0]]),
-    )
+    return assemble(path, fail, cardinalities, arities, scopes, sizes, entry_starts, energies)
 
 
 def _cardinalities(tokens: Tokens, n: int) -> IntArray:
-    values = tokens.values[1 : 1 + n]
-    good = whole(values, 1, 2**31)
-    if not good.all():
-        i = int(np.argmin(good))
-        raise tokens.error(
-            1 + i,
-            f"variable {i}: expected its number of labels, an integer >= 1, "
-            f"got {tokens.shown(2 + i)}",
-        )
-    return values.astype(np.int64)
+    return tokens.integers(
+        1 + np.arange(n),
+        1,
+        2**31,
+        lambda i: f"variable {i}: expected its number of labels, an integer >= 1",
+    ).astype(np.int64)
 
 
 def _scopes(tokens: Tokens, n: int, n_factors: int) -> tuple[IntArray, IntArray, int]:
@@ -177,9 +162,7 @@ def _table_places(
     sizes = expected.astype(np.int64)
     last = int(places[-1] + sizes[-1]) + 1 if n_factors else at
     if last < end and not _is_annotation(tokens, last):
-        raise tokens.error(
-            last, f"{end - last} surplus tokens after the last table, from {tokens.shown(last + 1)}"
-        )
+        tokens.check_end(last, "the last table")
     return sizes, places + 1
 
 

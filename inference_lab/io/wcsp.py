@@ -51,13 +51,13 @@ from inference_lab.graph.factor_graph import FactorGraph
 from inference_lab.io._assembly import (
     assemble,
     check_entries,
+    forbidding,
     ranges,
     read_scopes,
     scope_of,
     shown_scope,
     table_sizes,
     too_many_free_labels,
-    total,
 )
 from inference_lab.io._files import FormatError
 from inference_lab.io._tokens import WORD, Tokens, whole
@@ -103,7 +103,6 @@ def parse(data: bytes, path: str) -> FactorGraph:
                 "that is no finite number"
             )
         energies = scaled
-    constants = energies[starts[functions.arities == 0]]
     graph = assemble(
         path,
         functions.fail,
@@ -113,18 +112,9 @@ def parse(data: bytes, path: str) -> FactorGraph:
         sizes,
         starts,
         energies,
-        offset + total(constants[np.isfinite(constants)]),
+        offset,
     )
-    # Constants that forbid everything have no place but the labels of a variable.
-    if top > 0 and np.isfinite(constants).all():
-        return graph
-    if n == 0:
-        raise tokens.error(
-            3, "no labelling is allowed, and there is no variable whose labels could say so"
-        )
-    forbidden = graph.unary_values.copy()
-    forbidden[: int(cardinalities[0])] = math.inf
-    return graph.with_unary(forbidden)
+    return graph if top > 0 else forbidding(path, graph)
 
 
 def _written_scale(name: bytes) -> tuple[float, float]:
@@ -170,13 +160,7 @@ class _Functions:
         at = 4 + n
         for f in range(n_functions):
             at = self._walk(f, at, shared)
-        end = int(tokens.values.size)
-        if at < end:
-            raise tokens.error(
-                at,
-                f"{end - at} surplus tokens after the last cost function, "
-                f"from {tokens.shown(at + 1)}",
-            )
+        tokens.check_end(at, "the last cost function")
         places = ranges(self.heads + 1, self.arities)
         self.scopes = read_scopes(tokens, places, self.arities, n, "function")
 
@@ -289,31 +273,25 @@ class _Functions:
         places = self.tuples_at[members][which] + within * (arity + 1)
         scope_starts = (np.cumsum(self.arities) - self.arities)[members]
         index = np.zeros(which.size, dtype=np.int64)
+
+        def named(t: int) -> str:
+            return f"{self._name(int(members[which[t]]))}, tuple {within[t]}"
+
         for axis in range(arity):
-            labels = tokens.values[places + axis]
-            sizes = cardinalities[self.scopes[scope_starts + axis]][which]
-            good = (labels >= 0) & (labels < sizes) & (labels == np.floor(labels))
-            if not good.all():
-                t = int(np.argmin(good))
-                place = int(places[t]) + axis
-                variable = int(self.scopes[scope_starts[which[t]] + axis])
-                raise tokens.error(
-                    place,
-                    f"{self._name(int(members[which[t]]))}, tuple {within[t]}: expected a label "
-                    f"of variable {variable}, 0 to {sizes[t] - 1}, got {tokens.shown(place + 1)}",
+            variables = self.scopes[scope_starts + axis][which]
+            sizes = cardinalities[variables]
+
+            def label(t: int, variables: IntArray = variables, sizes: IntArray = sizes) -> str:
+                return (
+                    f"{named(t)}: expected a label of variable {variables[t]}, 0 to {sizes[t] - 1}"
                 )
+
+            labels = tokens.integers(places + axis, 0, sizes, label)
             index = index * sizes + labels.astype(np.int64)
         places += arity
-        costs = tokens.values[places]
-        good = (costs >= 0) & np.isfinite(costs) & (costs == np.floor(costs))
-        if not good.all():
-            t = int(np.argmin(good))
-            place = int(places[t])
-            raise tokens.error(
-                place,
-                f"{self._name(int(members[which[t]]))}, tuple {within[t]}: expected its cost, an "
-                f"integer >= 0, got {tokens.shown(place + 1)}",
-            )
+        costs = tokens.integers(
+            places, 0, math.inf, lambda t: f"{named(t)}: expected its cost, an integer >= 0"
+        )
         forbidding = costs >= top
         if top >= _EXACT:
             same: dict[bytes, bool] = {}

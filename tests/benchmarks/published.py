@@ -20,10 +20,9 @@ from pathlib import Path
 import inference_lab as il
 from inference_lab.contract import Solution
 from inference_lab.graph.factor_graph import FactorGraph
-from inference_lab.hardness.evidence import BREAKS, class_of
-from inference_lab.hardness.measures import frustration
 from inference_lab.problems.instances import available_instances
 from inference_lab.registry.sources import as_problem
+from inference_lab.selection.instance_features import BREAKS, class_of, measure
 
 #: Share of the best energy known that may be missing.
 NEAR = 1e-3
@@ -52,7 +51,7 @@ def grid(data_dir: str | None) -> Iterator[tuple[str, FactorGraph, float]]:
         if not any(left for (_, of), left in wanted.items() if of == tight):
             continue
         graph = as_problem(one["problem"], data_dir=data_dir).graph
-        kind = class_of(frustration(graph)), tight
+        kind = class_of(measure(graph).frustration), tight
         if wanted[kind]:
             wanted[kind] -= 1
             yield one["problem"], graph, float(one["energy"])

@@ -151,34 +151,6 @@ def test_annealing_ends_in_the_objective_of_pckmeans():
         assert np.diff(values).max(initial=0.0) <= 1e-8 * abs(values[0])
 
 
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"cooling": 1.0}, "cooling"),
-        ({"end_ratio": 0.0}, "end_ratio"),
-        ({"start_temperature": -1.0}, "start_temperature"),
-        ({"alpha": "best"}, "alpha"),
-        ({"n_clusters": 7}, "n_clusters"),
-    ],
-)
-def test_bad_settings_of_annealing(settings, message):
-    with pytest.raises(ValueError, match=message):
-        AnnealedConstrainedKMeans(**{"n_clusters": 2, **settings}).fit(np.arange(5.0)[:, None])
-
-
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"cooling": 0.0}, "cooling"),
-        ({"start_temperature": 0.5}, "start_temperature must be finite and at least 1"),
-        ({"covariance_type": "block"}, "covariance_type"),
-    ],
-)
-def test_bad_settings_of_the_annealed_mixture(settings, message):
-    with pytest.raises(ValueError, match=message):
-        AnnealedConstrainedMixture(2, **settings).fit(np.arange(5.0)[:, None])
-
-
 @pytest.mark.parametrize("kind", [AnnealedConstrainedMixture, ConstrainedGaussianMixture, TVClust])
 def test_small_components_do_not_wait_for_all_cores(kind, monkeypatch):
     """SciPy's triangular solver uses all cores: 30 points took 10 s while others were busy."""

@@ -1,16 +1,21 @@
 """Attributes and distances are those of scikit-learn's KMeans, in all estimators."""
 
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from scipy.sparse import csr_array
 from sklearn.base import clone
 from sklearn.cluster import KMeans
 
 import inference_lab.clustering as clustering
 from inference_lab.clustering import (
+    CVQE,
+    LCVQE,
     BregmanKMeans,
+    COPKMeans,
     HMRFKMeans,
     KernelHMRFKMeans,
     MetricKMeans,
@@ -19,6 +24,7 @@ from inference_lab.clustering import (
     SizeConstrainedKMeans,
     SphericalKMeans,
 )
+from inference_lab.clustering.cop_kmeans import Order
 
 RNG = np.random.default_rng(5)
 TRUTH = np.repeat([0, 1, 2], 10)
@@ -111,17 +117,36 @@ def test_transform_is_euclidean_and_inertia_its_squares(kind: Any) -> None:
         assert weighted.inertia_ == pytest.approx(COUNTS @ closest)
 
 
-def test_k_means_from_the_same_start_gives_the_same() -> None:
-    points = POINTS.astype(np.float64) + 1e3
-    start = points[[0, 10, 20]]
-    weights = COUNTS.copy()
-    weights[4] = 0.0
-    theirs = KMeans(3, init=start, n_init=1, tol=0.0).fit(points, sample_weight=weights)
-    for ours in (BregmanKMeans(3, init=start, tol=0.0), PCKMeans(3, init=start, tol=0.0)):
-        ours.fit(points, sample_weight=weights)
-        np.testing.assert_array_equal(ours.labels_, theirs.labels_)
-        assert ours.inertia_ == pytest.approx(theirs.inertia_)
-        np.testing.assert_allclose(ours.transform(points), theirs.transform(points), atol=1e-6)
+@pytest.mark.parametrize(
+    ("kind", "of_inertia", "settings"),
+    [
+        (BregmanKMeans, 1.0, {"tol": 0.0}),
+        (PCKMeans, 1.0, {"tol": 0.0}),
+        (HMRFKMeans, 1.0, {"tol": 0.0}),
+        *((COPKMeans, 1.0, {"tol": 0.0, "order": order}) for order in get_args(Order)),
+        (LCVQE, 0.5, {}),
+        (CVQE, 0.5, {}),
+    ],
+)
+@given(seed=st.integers(0, 2**32 - 1), k=st.integers(1, 6), away=st.sampled_from([0.0, 1e2, 1e7]))
+def test_k_means_from_the_same_start_gives_the_same(
+    kind: Any, of_inertia: float, settings: Any, seed: int, k: int, away: float
+) -> None:
+    """Without pairs, also far from the origin, and where points count several times or not."""
+    rng = np.random.default_rng(seed)
+    points = rng.normal(size=(60, 3)) + 2.0 * rng.normal(size=(k, 3))[rng.integers(k, size=60)]
+    counts = rng.integers(0, 4, size=60).astype(float)
+    counts[:k] = 1.0
+    theirs = KMeans(k, init=points[:k], n_init=1, tol=0.0, algorithm="lloyd")
+    theirs.fit(points, sample_weight=counts)
+    ours = kind(k, init=points[:k] + away, max_iter=300, **settings)
+    ours.fit(points + away, sample_weight=counts)
+    np.testing.assert_array_equal(ours.labels_, theirs.labels_)
+    np.testing.assert_array_equal(ours.predict(points + away), ours.labels_)
+    assert ours.inertia_ == pytest.approx(theirs.inertia_, rel=1e-6)
+    assert ours.objective_ == pytest.approx(of_inertia * theirs.inertia_, rel=1e-6)
+    np.testing.assert_allclose(ours.cluster_centers_ - away, theirs.cluster_centers_, atol=1e-7)
+    assert ours.converged_
 
 
 def test_inertia_does_not_depend_on_what_pairs_cost() -> None:

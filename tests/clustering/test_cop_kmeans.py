@@ -16,7 +16,6 @@ from scipy.sparse import csr_array
 from sklearn.datasets import load_iris
 
 from inference_lab.clustering import InfeasibleConstraintsError
-from inference_lab.clustering.bregman_kmeans import BregmanKMeans
 from inference_lab.clustering.cop_kmeans import ConstraintsNotMetWarning, COPKMeans
 from inference_lab.constraints import Constraints
 
@@ -138,15 +137,6 @@ def test_whole_components_go_where_their_sum_is_least() -> None:
     assert [1, 1, 1, 0, 1] == whole.labels_.tolist()
     first = COPKMeans(2, whole_components=False, **common).fit(points, must_link=must)
     assert [0, 0, 0, 0, 1] == first.labels_.tolist()
-
-
-@pytest.mark.parametrize("order", ORDERS)
-def test_without_constraints_it_is_k_means(order: Any) -> None:
-    points = np.random.default_rng(0).normal(size=(200, 3))
-    plain = BregmanKMeans(5, init=points[:5], tol=0.0).fit(points)
-    model = COPKMeans(5, init=points[:5], tol=0.0, order=order).fit(points)
-    assert plain.labels_.tolist() == model.labels_.tolist()
-    assert plain.objective_ == pytest.approx(model.objective_)
 
 
 @pytest.mark.parametrize("whole", [True, False])
@@ -317,30 +307,6 @@ def test_a_hundred_thousand_points() -> None:
     cannot = random.cannot_link
     assert (model.labels_[cannot[:, 0]] != model.labels_[cannot[:, 1]]).all()
     assert seconds < 30.0  # 2 s on an idle machine
-
-
-@pytest.mark.parametrize(
-    ("settings_", "pairs", "error", "message"),
-    [
-        ({"n_clusters": 7}, {}, ValueError, "n_clusters=7"),
-        ({"order": "sorted"}, {}, ValueError, "order = 'sorted'"),
-        ({"on_failure": "stop"}, {}, ValueError, "on_failure = 'stop'"),
-        ({"max_failures": 0}, {}, ValueError, "max_failures must be at least 1"),
-        ({"max_failures": 1.5}, {}, TypeError, "max_failures must be an integer"),
-        ({"init": "wagstaf"}, {}, ValueError, "init = 'wagstaf'"),
-        ({"init": np.zeros((3, 1))}, {}, ValueError, r"\(2, 1\)"),
-        ({}, {"must_link": [(1, 1)]}, ValueError, "pairs a point with itself"),
-        ({}, {"cannot_link": [(0, 4)]}, ValueError, r"cannot_link\[0, 1\] = 4"),
-        ({}, {"cannot_link": [(0, 1)], "cl_weight": -1.0}, ValueError, "cl_weight = -1"),
-        ({}, {"must_link": [0, 1]}, ValueError, "must_link has shape"),
-    ],
-)
-def test_bad_input_is_refused(
-    settings_: dict[str, Any], pairs: dict[str, Any], error: type[Exception], message: str
-) -> None:
-    points = np.arange(4.0)[:, np.newaxis]
-    with pytest.raises(error, match=message):
-        COPKMeans(**{"n_clusters": 2, **settings_}).fit(points, **pairs)
 
 
 def test_a_pair_in_both_lists_and_no_pairs() -> None:

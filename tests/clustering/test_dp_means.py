@@ -229,24 +229,6 @@ def test_bregman_costs():
     assert model.labels_[0] != model.labels_[-1] and np.isfinite(values).all()
 
 
-@pytest.mark.parametrize(
-    ("settings", "said"),
-    [
-        ({"xi": -1.0}, "xi must be finite and at least 0, got -1"),
-        ({"xi_rate": 0.5}, "xi_rate must be finite and at least 1"),
-        ({"cluster_cost": "often"}, "cluster_cost = 'often' is unknown"),
-        ({"cluster_cost": -1.0}, "cluster_cost must be finite and not negative"),
-        ({"squared": False, "distortion": "kl"}, "roots of squared Euclidean distances only"),
-        ({"order": "sorted"}, "order = 'sorted' is unknown; allowed: 'random', 'sequential'"),
-        ({"e_step": "trw-s"}, "cannot label these points: trw-s knows nothing of label costs"),
-    ],
-)
-def test_what_is_refused(settings, said):
-    points = np.random.default_rng(0).random((10, 2)) + 0.1
-    with pytest.raises(ValueError, match=said):
-        RDPMeans(**settings).fit(points)
-
-
 def test_infinite_weights_are_refused():
     with pytest.raises(ValueError, match="ml_weight must be finite"):
         RDPMeans().fit(np.eye(4), must_link=[(0, 1)], ml_weight=np.inf)

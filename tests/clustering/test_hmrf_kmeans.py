@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from scipy.sparse import csr_array
 from scipy.sparse import random as sparse_random
 from sklearn.base import clone
-from sklearn.cluster import KMeans
 from sklearn.datasets import load_iris
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
@@ -140,23 +139,6 @@ def test_nor_with_other_distortions(distortion, penalty, seed):
     ).fit(points, must_link=pairs.must_link, cannot_link=pairs.cannot_link)
     values = np.array([line.objective for line in model.history_])
     assert np.diff(values).max(initial=0.0) <= 1e-9 * (1 + np.abs(values).max())
-
-
-def test_without_constraints_it_is_lloyd():
-    points, _, _ = some(5, n=300, d=4)
-    init = points[:5]
-    ours = HMRFKMeans(5, init=init, tol=0.0, max_iter=300, random_state=0).fit(points)
-    theirs = KMeans(5, init=init, n_init=1, tol=0.0, algorithm="lloyd").fit(points)
-    np.testing.assert_array_equal(ours.labels_, theirs.labels_)
-    np.testing.assert_allclose(ours.cluster_centers_, theirs.cluster_centers_)
-    assert ours.objective_ == pytest.approx(theirs.inertia_)
-    np.testing.assert_array_equal(ours.predict(points), ours.labels_)
-    assert ours.score(points) == pytest.approx(-ours.objective_)
-    # Far from the origin nothing is lost.
-    far = HMRFKMeans(5, init=init + 1e7, tol=0.0, max_iter=300, random_state=0).fit(points + 1e7)
-    np.testing.assert_array_equal(far.labels_, ours.labels_)
-    assert far.objective_ == pytest.approx(ours.objective_, rel=1e-6)
-    np.testing.assert_array_equal(far.predict(points + 1e7), ours.labels_)
 
 
 def test_one_metric_for_one_cluster_is_one_metric():
@@ -325,52 +307,6 @@ def test_sparse_text_stays_sparse():
     same = HMRFKMeans(4, distortion="cosine", metric="gradient", random_state=0, max_iter=5)
     same.fit(texts.toarray(), **pairs.fit_params())
     np.testing.assert_array_equal(same.labels_, model.labels_)
-
-
-@pytest.mark.parametrize(
-    ("given_pairs", "error", "message"),
-    [
-        ({"must_link": [(0, 0)]}, ValueError, "itself"),
-        ({"must_link": [(0, 10)]}, ValueError, "10"),
-        ({"cannot_link": [(-1, 2)]}, ValueError, "-1"),
-        ({"must_link": [(0, 1)], "ml_weight": -1.0}, ValueError, "ml_weight"),
-        ({"must_link": [(0, 1)], "ml_weight": [1.0, 2.0]}, ValueError, "ml_weight"),
-        ({"must_link": [(0.5, 1)]}, TypeError, "must_link"),
-        ({"must_link": [0, 1, 2]}, ValueError, "must_link"),
-        ({"must_link": [(0, 1)], "sample_ids": [1, 2]}, ValueError, "sample_ids"),
-    ],
-)
-def test_bad_constraints(given_pairs, error, message):
-    points = np.random.default_rng(0).normal(size=(6, 2))
-    with pytest.raises(error, match=message):
-        HMRFKMeans(2).fit(points, **given_pairs)
-
-
-@pytest.mark.parametrize(
-    ("settings_", "error", "message"),
-    [
-        ({"n_clusters": 9}, ValueError, "n_clusters=9"),
-        ({"n_clusters": 0}, ValueError, "n_clusters"),
-        ({"n_clusters": 2.5}, TypeError, "n_clusters"),
-        ({"penalty": "hard"}, ValueError, "penalty"),
-        ({"metric": "cubic"}, ValueError, "metric"),
-        ({"metric_per_cluster": True}, ValueError, "metric_per_cluster"),
-        ({"metric": "gradient", "metric_per_cluster": True}, ValueError, "one metric"),
-        ({"metric": "full", "distortion": "cosine"}, ValueError, "gradient"),
-        ({"metric": "gradient", "distortion": "itakura-saito"}, ValueError, "no weights"),
-        ({"closure": "maybe"}, ValueError, "closure"),
-        ({"init": "far"}, ValueError, "init"),
-        ({"init": [[0.0, 0.0]]}, ValueError, "init"),
-        ({"e_step": "icn"}, ValueError, "icm"),
-        ({"tol": -1.0}, ValueError, "tol"),
-        ({"max_iter": 0}, ValueError, "max_iter"),
-        ({"distortion": "l1"}, ValueError, "distortion"),
-    ],
-)
-def test_bad_settings(settings_, error, message):
-    points = np.random.default_rng(0).random(size=(6, 2)) + 0.1
-    with pytest.raises(error, match=message):
-        HMRFKMeans(**{"n_clusters": 2, **settings_}).fit(points)
 
 
 # A constant feature, in which all points are alike, gets all weight.

@@ -442,7 +442,6 @@ def test_pipelines_names_of_samples_and_repeatability() -> None:
 @pytest.mark.parametrize(
     ("settings_", "data", "pairs", "error", "message"),
     [
-        ({"n_clusters": 5}, None, {}, ValueError, "n_clusters=5"),
         ({"form": "min-cut"}, None, {}, ValueError, "form = 'min-cut'"),
         ({"kernel": "gaussian"}, None, {}, ValueError, "kernel = 'gaussian'"),
         ({"kernel": 3}, None, {}, TypeError, "kernel must be a name or callable"),
@@ -474,11 +473,9 @@ def test_pipelines_names_of_samples_and_repeatability() -> None:
             None,
             {"must_link": [(0, 1)], "ml_weight": np.inf},
             ValueError,
-            r"ml_weight of the pair",
+            r"ml_weight must be finite here, but that of the pair \(0, 1\) is inf",
         ),
-        ({}, None, {"cannot_link": [(0, 1)], "cl_weight": np.inf}, ValueError, "cl_weight of"),
-        ({}, None, {"must_link": [(0, 9)]}, ValueError, r"must_link\[0, 1\] = 9"),
-        ({}, None, {"must_link": [(2, 2)]}, ValueError, "pairs a point with itself"),
+        ({}, None, {"cannot_link": [(0, 1)], "cl_weight": np.inf}, ValueError, "cl_weight must be"),
         ({}, np.array([[0.0], [np.nan], [1.0], [2.0]]), {}, ValueError, "NaN"),
     ],
 )

@@ -207,18 +207,3 @@ def test_bad_labels_are_refused(labels: Any, error: type[Exception], message: st
     for kind in BOTH:
         with pytest.raises(error, match=message):
             kind(2).fit(np.arange(4.0)[:, np.newaxis], partial_labels=labels)
-
-
-@pytest.mark.parametrize(
-    ("settings_", "message"),
-    [
-        ({"n_clusters": 5}, "n_clusters=5"),
-        ({"init": "neighbourhoods"}, "init = 'neighbourhoods'"),
-        ({"empty_clusters": "drop"}, "empty_clusters = 'drop'"),
-        ({"distortion": "kl"}, r"X\[0, 0\] = -1.0"),
-        ({"max_iter": 0}, "max_iter must be at least 1"),
-    ],
-)
-def test_bad_settings_are_refused(settings_: dict[str, Any], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        SeededKMeans(**{"n_clusters": 2, **settings_}).fit([[-1.0], [0.0], [1.0], [2.0]])

@@ -154,7 +154,7 @@ def test_weights_of_pairs_say_how_sure_they_are():
             .labels_
         )
         assert adjusted_rand_score(truth, labels) > 0.6
-    with pytest.raises(ValueError, match="weights of pairs must be finite"):
+    with pytest.raises(ValueError, match=r"l_weight must be finite"):
         FlexibleSpectral(2).fit(points, must_link=[(0, 4)], ml_weight=np.inf)
 
 

@@ -302,10 +302,6 @@ def test_any_soft_solver_takes_the_e_step(e_step):
 
 def test_what_is_refused():
     points, _, _ = drawn(0)
-    with pytest.raises(ValueError, match="alpha must be finite and above 0"):
-        TVClust(alpha=0.0).fit(points)
-    with pytest.raises(ValueError, match="p_prior must be positive"):
-        TVClust(p_prior=(0.0, 1.0)).fit(points)
     with pytest.raises(ValueError, match="gives no marginals"):
         TVClust(e_step="icm").fit(points, must_link=[(0, 1)])
     with pytest.raises(ValueError, match="ml_weight must be finite"):

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from inference_lab.clustering import CVQE, LCVQE, PCKMeans
+from inference_lab.clustering import CVQE, LCVQE
 from inference_lab.clustering.vector_quantisation import settle_jointly, settle_pairs
 from inference_lab.constraints import Constraints
 
@@ -133,17 +133,6 @@ def test_centroids_of_lcvqe_never_raise_the_objective_and_minimise_it(seed):
     for labelled, moved in zip(values[::2], values[1::2], strict=True):
         assert moved <= labelled * (1 + 1e-12)
     assert model.objective_ == values[-1]
-
-
-@pytest.mark.parametrize("estimator", [LCVQE, CVQE])
-def test_without_pairs_it_is_k_means(estimator):
-    points, _ = drawn(0)
-    start = points[:3]
-    model = estimator(3, init=start).fit(points)
-    means = PCKMeans(3, init=start, tol=0.0).fit(points)
-    np.testing.assert_array_equal(model.labels_, means.labels_)
-    assert model.objective_ == pytest.approx(0.5 * means.objective_)
-    assert model.converged_
 
 
 def test_centroids_of_cvqe_by_hand():

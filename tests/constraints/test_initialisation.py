@@ -77,9 +77,6 @@ def test_farthest_first_starts_at_the_largest_and_weighs_by_size() -> None:
     # From the 4 points at 0: product 4*3*4^2 = 192 against 4*2*4.5^2 = 162 and 4*2*1 = 8.
     x, c = groups_at((0.0, 4), (4.0, 3), (-4.5, 2), (1.0, 2))
     assert [[0.0], [4.0]] == constraint_centroids(x, c, 2, rng()).tolist()
-    # Roots: sqrt(12)*16 = 55.4 against sqrt(8)*20.25 = 57.3.
-    root = constraint_centroids(x, c, 2, rng(), weighting="sqrt")
-    assert [[0.0], [-4.5]] == root.tolist()
     assert [[0.0], [4.0], [-4.5]] == constraint_centroids(x, c, 3, rng()).tolist()
 
 
@@ -126,34 +123,6 @@ def test_always_k_finite_centroids_and_independent_of_closure(
     assert np.array_equal(centroids, constraint_centroids(x, pairs.close(), k, rng(7)))
 
 
-@pytest.mark.parametrize(
-    ("change", "kind", "message"),
-    [
-        ({"features": [1.0, 2.0]}, ValueError, r"features has shape \(2,\)"),
-        ({"features": np.zeros((0, 2))}, ValueError, r"features has shape \(0, 2\)"),
-        ({"features": [["a", "b"]]}, TypeError, "features has dtype <U1"),
-        ({"features": [[0, 1], [2, np.inf], [0, 0]]}, ValueError, r"features\[1, 1\] = inf"),
-        ({"n_clusters": 4}, ValueError, "n_clusters = 4 is not allowed; from 1 .* points, 3"),
-        ({"n_clusters": 0}, ValueError, "n_clusters = 0"),
-        ({"n_clusters": 2.0}, TypeError, "n_clusters = 2.0 is not an integer"),
-        ({"rng": 0}, TypeError, "rng is of type int"),
-        ({"weighting": "sum"}, ValueError, "weighting = 'sum' is unknown; allowed: 'product'"),
-        ({"perturbation": "no"}, ValueError, "perturbation = 'no' is unknown"),
-        ({"features": np.zeros((4, 1))}, ValueError, "n_points = 3 points, but .* 4 rows"),
-    ],
-)
-def test_errors(change: dict[str, object], kind: type[Exception], message: str) -> None:
-    arguments: dict[str, object] = {
-        "features": np.eye(3),
-        "constraints": Constraints(None, None, n_points=3),
-        "n_clusters": 2,
-        "rng": rng(),
-    }
-    arguments.update(change)
-    with pytest.raises(kind, match=message):
-        constraint_centroids(**arguments)  # type: ignore[arg-type]
-
-
 # --- kmeans_centroids and class_centroids -----------------------------------------------------
 
 
@@ -164,8 +133,6 @@ def test_kmeans_finds_separated_clusters_and_is_repeatable() -> None:
     expected = class_centroids(x, truth)
     assert squared_distances(expected, found).min(axis=1) == pytest.approx(np.zeros(3), abs=1e-9)
     assert np.array_equal(found, kmeans_centroids(x, 3, rng(3)))
-    with pytest.raises(ValueError, match="n_clusters = 61"):
-        kmeans_centroids(x, 61, rng(3))
 
 
 def test_class_centroids() -> None:
@@ -173,21 +140,6 @@ def test_class_centroids() -> None:
     labels = np.arange(30) % 3
     expected = [x[labels == h].mean(axis=0) for h in range(3)]
     assert np.allclose(expected, class_centroids(x, labels), rtol=1e-13, atol=1e-13)
-
-
-@pytest.mark.parametrize(
-    ("labels", "kind", "message"),
-    [
-        ([0, 1], ValueError, r"labels has shape \(2,\); one label for each of the 3"),
-        ([0.0, 1.0, 1.0], TypeError, "labels has dtype float64"),
-        ([0, -1, 1], ValueError, r"labels\[1\] = -1 is not allowed"),
-        ([0, 10**15, 1], ValueError, r"labels\[1\] = 1000000000000000 is not allowed"),
-        ([0, 2, 2], ValueError, "class 1 has no points, but labels go up to 2"),
-    ],
-)
-def test_class_centroid_errors(labels: list[int], kind: type[Exception], message: str) -> None:
-    with pytest.raises(kind, match=message):
-        class_centroids(np.eye(3), labels)
 
 
 # --- squared_distances ------------------------------------------------------------------------
@@ -219,18 +171,6 @@ def test_chunks_join_and_extra_memory_is_small() -> None:
     distances = squared_distances(x, mu)
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
-    assert peak - distances.nbytes < 5e6  # the mask of finite entries is the largest part
+    assert peak - distances.nbytes < 5e6
     some = rng(7).integers(200_000, size=500)
     assert np.allclose(((x[some, np.newaxis] - mu) ** 2).sum(2), distances[some], rtol=1e-13)
-
-
-def test_squared_distance_errors_and_views() -> None:
-    with pytest.raises(ValueError, match="features has 2 columns but centroids has 3"):
-        squared_distances(np.eye(2), np.eye(3))
-    with pytest.raises(ValueError, match=r"centroids\[0, 1\] = nan"):
-        squared_distances(np.eye(2), [[0.0, np.nan]])
-    x = rng(8).normal(size=(6, 8))
-    assert np.array_equal(
-        squared_distances(x[::2, ::-2].copy(), np.ones((1, 4))),
-        squared_distances(x[::2, ::-2], np.ones((1, 4))),
-    )

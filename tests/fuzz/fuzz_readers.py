@@ -28,7 +28,6 @@ CASE_SECONDS = 30.0
 #: Limits of the readers in these cases: what is declared in a few bytes is small, too.
 _LIMITS = {
     "MAX_BYTES": 1 << 24,
-    "MAX_UNPACKED": 1 << 18,
     "MAX_ENTRIES": 1 << 14,
     "MAX_FREE_LABELS": 1 << 12,
 }

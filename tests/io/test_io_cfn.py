@@ -284,11 +284,3 @@ def test_such_files_are_not_written(tmp_path: Path) -> None:
     with pytest.raises(FormatError, match=r"cfn can be read only; .* \.uai, \.fg, \.wcsp"):
         il.write(parse(SMALL), tmp_path / "m.cfn")
     assert not list(tmp_path.iterdir())
-
-
-@pytest.mark.parametrize("suffix", ["", ".gz"])
-def test_files(tmp_path: Path, suffix: str) -> None:
-    """By suffix, packed or not."""
-    path = tmp_path / f"m.cfn{suffix}"
-    path.write_bytes(gzip.compress(SMALL) if suffix else SMALL)
-    assert il.read(path).content_hash == parse(SMALL).content_hash

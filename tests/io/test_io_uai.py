@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import gzip
-import itertools
 import lzma
 import math
 import re
@@ -587,72 +586,6 @@ def test_damaged_compressed_files_are_refused(
 
 
 # ------------------------------------------------------------------ round trips
-
-_COSTS = st.one_of(
-    st.floats(-6, 6),
-    st.sampled_from([0.0, 1.0, -1.0, 1e-9, 5000.0, -5000.0, 699.9, 701.0, -701.0, 745.2]),
-)
-
-
-@st.composite
-def graphs(draw: st.DrawFn, uniform: bool | None = None) -> il.FactorGraph:
-    """Small graphs of all families, with hard and with huge costs."""
-    n = draw(st.integers(1, 4))
-    if draw(st.booleans()) if uniform is None else uniform:
-        cards = [draw(st.integers(1, 3))] * n
-    else:
-        cards = [draw(st.integers(1, 3)) for _ in range(n)]
-    seeds = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
-    palette = draw(st.lists(_COSTS, min_size=1, max_size=5))
-    hard = draw(st.sampled_from([0.0, 0.2, 0.7]))
-
-    def costs(*shape: int, may_be_hard: bool = True) -> np.ndarray:
-        array = seeds.choice(palette, size=shape)
-        if may_be_hard:
-            array = np.where(seeds.random(shape) < hard, np.inf, array)
-        return array
-
-    unary = [costs(k) for k in cards]
-    pairs = list(itertools.combinations(range(n), 2))
-    terms: list[Any] = []
-    for i, j in pairs:
-        family = draw(st.sampled_from(["none", "potts", "diagonal", "shared", "own"]))
-        if draw(st.booleans()):
-            i, j = j, i
-        edges = [(i, j)]
-        if family == "potts":
-            terms.append(il.DiagonalTerms(edges, costs(1), costs(1)))
-        elif family == "diagonal":
-            terms.append(il.DiagonalTerms(edges, costs(1, max(cards)), costs(1)))
-        elif family == "shared":
-            table = costs(cards[i], cards[j])
-            terms.append(il.SharedTable(edges, table, draw(st.sampled_from([0.5, 1.0, 3.0]))))
-        elif family == "own":
-            terms.append(il.OwnTables(edges, [costs(cards[i], cards[j])]))
-    factors = []
-    if n >= 3 and draw(st.booleans()):
-        scope = draw(st.permutations(range(n)))[: draw(st.integers(3, n))]
-        factors.append((tuple(scope), costs(*(cards[v] for v in scope))))
-    constant = draw(st.one_of(st.just(0.0), _COSTS, st.floats(-1e7, 1e7)))
-    return il.FactorGraph.from_terms(unary, terms, factors, constant)
-
-
-def says_nothing_is_allowed_in_one_entry(graph: il.FactorGraph) -> bool:
-    return any(table.size == 1 and np.isinf(table).all() for _, table in graph.factors())
-
-
-@given(graphs())
-def test_what_is_written_is_read_back(graph: il.FactorGraph) -> None:
-    if says_nothing_is_allowed_in_one_entry(graph):
-        with pytest.raises(ValueError, match="forbids its only entry"):
-            uai.serialise(graph)
-        return
-    text = "".join(uai.serialise(graph))
-    again = parse(text.encode())
-    assert_same_energies(graph, again)
-    assert again.n_edges == graph.n_edges
-    assert again.n_factors == graph.n_factors
-    assert "".join(uai.serialise(graph)) == text
 
 
 @given(st.floats(-1e18, 1e18) | st.floats(-1e4, 1e4) | st.floats(-1e-3, 1e-3))

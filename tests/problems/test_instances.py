@@ -20,7 +20,6 @@ from inference_lab.problems.instances import (
     Instances,
     available_instances,
     find,
-    identify,
 )
 from inference_lab.registry.sources import as_problem
 
@@ -75,7 +74,6 @@ def test_instance_is_what_the_reference_says(folder: Path, name: str) -> None:
     """Content, sizes, status, value up to its digits; the evidence is applied."""
     known, row = find(name), of_reference(folder, find(name))
     assert known.sha256 == row["sha256"]
-    assert identify(folder / "map" / known.file) is known
     problem = build(name, folder)
     graph = problem.graph
     assert problem.name == f"instances(instance={name})"
@@ -241,11 +239,8 @@ def copied(folder: Path, name: str, to: Path, as_file: str) -> Path:
 
 def test_content_counts_and_not_the_name(folder: Path, tmp_path: Path) -> None:
     """Files under other names are found; under each other's names they are not mixed up."""
-    one = copied(folder, "libdai/hoi1", tmp_path, "libdai/hoi2.fg")
+    copied(folder, "libdai/hoi1", tmp_path, "libdai/hoi2.fg")
     copied(folder, "libdai/hoi2", tmp_path, "elsewhere/x.bin")
-    found = identify(one)
-    assert found is not None
-    assert found.name == "libdai/hoi1"
     for name in ("libdai/hoi1", "libdai/hoi2"):
         problem = Instances(name).build(tmp_path)
         assert problem.graph.content_hash == build(name, folder).graph.content_hash
@@ -261,14 +256,6 @@ def test_evidence_is_found_by_its_content(folder: Path, tmp_path: Path) -> None:
     problem = Instances("small_merlin/cancer").build(tmp_path)
     assert problem.graph.content_hash == (build("small_merlin/cancer", folder).graph.content_hash)
     assert problem.info["evidence_sha256"] == find("small_merlin/cancer").evidence_sha256
-
-
-def test_other_files_are_not_identified(tmp_path: Path) -> None:
-    """None, and an error only where there is no file."""
-    (tmp_path / "m.uai").write_text("MARKOV 0 0")
-    assert identify(tmp_path / "m.uai") is None
-    with pytest.raises(FileNotFoundError):
-        identify(tmp_path / "missing.uai")
 
 
 def test_missing_data(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,9 +11,9 @@ from places import DATA, ROOT
 from rendered import recorded
 
 from inference_lab.constraints.centroids import kmeans_centroids, squared_distances
-from inference_lab.hardness.evidence import evidence
 from inference_lab.registry.sources import as_problem
 from inference_lab.results.scoring import adjusted_rand
+from inference_lab.selection.algorithm_selection import evidence
 from inference_lab.studies import StudyError, load_study
 from inference_lab.studies.datasets import load_points
 from inference_lab.studies.definition import Method, Protocol, Study

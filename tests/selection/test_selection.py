@@ -17,11 +17,18 @@ from sample_records import record
 
 import inference_lab as il
 from inference_lab.cli import main
-from inference_lab.diagnosis.learning import auc, learn
-from inference_lab.hardness.evidence import BREAKS, class_of, evidence
-from inference_lab.hardness.measures import couplings, measure, sample, wilson
 from inference_lab.registry.sources import as_problem
 from inference_lab.results.records import RecordStore
+from inference_lab.selection.algorithm_selection import evidence
+from inference_lab.selection.instance_features import (
+    BREAKS,
+    class_of,
+    couplings,
+    measure,
+    sample,
+    wilson,
+)
+from inference_lab.selection.learning import auc, learn
 
 
 def signed_graph(seed, n=9, m=14, labels=3):

@@ -1,4 +1,4 @@
-"""What of a graph can be measured in time linear in its size, and says how hard it is."""
+"""Graph features that predict difficulty, measured in time linear in the size of the graph."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ from itertools import combinations
 import numpy as np
 import numpy.typing as npt
 
+from inference_lab.constraints.vote import connected
 from inference_lab.graph.arrays import POTTS, TABLE, FloatArray, IntArray
 from inference_lab.graph.factor_graph import FactorGraph
 
-__all__ = ["Measures", "couplings", "frustration", "measure", "sample"]
+__all__ = ["BREAKS", "Measures", "class_of", "couplings", "measure", "sample"]
 
 #: Edges through which a shortest cycle is looked for, and edges that are looked at for each.
 CYCLES = 200
@@ -22,6 +23,15 @@ _STEPS = 2_000
 #: Variables and pairs of a graph whose relaxation is solved whole, or of the sample that is.
 SAMPLE = 300
 _PAIRS = 2_000
+
+
+#: Where classes by `Measures.frustration` begin, but for the first.
+BREAKS = (0.0, 0.04, 0.5)
+
+
+def class_of(frustration: float) -> int:
+    """Return the number of the class of a graph with so much frustration."""
+    return sum(frustration > least for least in BREAKS)
 
 
 @dataclass(frozen=True)
@@ -134,24 +144,13 @@ def _core(pairs: IntArray, n: int, least: int = 3) -> int:
         pairs = pairs[there[pairs].all(axis=1)]
 
 
-def _joined(pairs: IntArray, n: int) -> IntArray:
-    """Return the connected part of each of n variables."""
-    from scipy.sparse import coo_array
-    from scipy.sparse.csgraph import connected_components
-
-    ones = np.ones(len(pairs), dtype=np.int8)
-    links = coo_array((ones, (pairs[:, 0], pairs[:, 1])), shape=(n, n)).tocsr()
-    found: IntArray = connected_components(links, directed=False)[1].astype(np.int64)
-    return found
-
-
 def _frustrated(edges: IntArray, strength: FloatArray, n: int, two: bool) -> float:
     """Return how many pairs for each variable are at odds with what the others prefer."""
     repulsive = strength < 0
     if not repulsive.any():
         return 0.0
     if not two:
-        part = _joined(edges[strength > 0], n)
+        part = connected(n, edges[strength > 0])
         return float((part[edges[repulsive, 0]] == part[edges[repulsive, 1]]).sum() / n)
     from scipy.sparse import coo_array
     from scipy.sparse.csgraph import breadth_first_order
@@ -159,7 +158,7 @@ def _frustrated(edges: IntArray, strength: FloatArray, n: int, two: bool) -> flo
     signed = edges[strength != 0]
     sign = np.sign(strength[strength != 0])
     # One more variable holds the parts together.
-    _, roots = np.unique(_joined(signed, n), return_index=True)
+    _, roots = np.unique(connected(n, signed), return_index=True)
     ends = np.concatenate([signed, np.stack([np.full(len(roots), n), roots], axis=1)])
     links = coo_array((np.ones(len(ends)), (ends[:, 0], ends[:, 1])), shape=(n + 1, n + 1))
     before = breadth_first_order(links.tocsr(), n, directed=False)[1].astype(np.int64)
@@ -247,15 +246,6 @@ def measure(graph: FactorGraph, seed: int = 0) -> Measures:
         frustrated_cycles_error=(high - low) / 2,
         weight_ratio=_weight_ratio(graph, strength),
     )
-
-
-def frustration(graph: FactorGraph) -> float:
-    """Return `Measures.frustration` of a graph, and measure nothing else."""
-    strength = couplings(graph)
-    two = int(graph.cardinalities.max(initial=0)) == 2
-    edges = np.asarray(graph.edges, dtype=np.int64)
-    frustrated = _frustrated(edges, strength, graph.n_variables, two)
-    return _at_stake(frustrated, _weight_ratio(graph, strength))
 
 
 def _at_stake(frustrated: float, weight_ratio: float) -> float:

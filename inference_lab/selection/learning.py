@@ -12,14 +12,20 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
-from inference_lab.hardness.evidence import BREAKS, class_of
-from inference_lab.hardness.measures import Measures, measure, wilson
 from inference_lab.registry.sources import as_problem
 from inference_lab.reporting.results import Results, facts_of
 from inference_lab.reporting.summary import NEAR
 from inference_lab.results.analysis import Findings
 from inference_lab.results.records import RecordStore
+from inference_lab.selection.instance_features import (
+    BREAKS,
+    Measures,
+    class_of,
+    measure,
+    wilson,
+)
 
 __all__ = ["auc", "known_facts", "learn"]
 
@@ -49,7 +55,7 @@ def known_facts(info: dict[str, Any], measures: Measures) -> dict[str, float]:
     return found
 
 
-def auc(scores: Sequence[float], hard: Sequence[bool]) -> float:
+def auc(scores: npt.ArrayLike, hard: npt.ArrayLike) -> float:
     """Return the share of pairs in which the hard problem scores higher; ties count half."""
     from scipy.stats import rankdata
 
@@ -87,16 +93,11 @@ def learn(store: Path | str, data_dir: Path | None = None) -> dict[str, Any]:
         "refused": np.nan_to_num(results.typical(results.unsupported)) > 0,
         "run": results.run,
     }
-    predictors = {
-        name: auc(
-            [row[name] for row, there in zip(rows, known, strict=True) if there],
-            [not t for t, there in zip(tight, known, strict=True) if there],
-        )
-        for name in PREDICTORS
-        for known in [
-            [r and math.isfinite(row.get(name, math.nan)) for r, row in zip(run, rows, strict=True)]
-        ]
-    }
+    predictors = {}
+    for name in PREDICTORS:
+        values = np.array([row.get(name, math.nan) for row in rows])
+        known = run & np.isfinite(values)
+        predictors[name] = auc(values[known], ~tight[known])
     classes = [class_of(row["frustration"]) for row in rows]
     units = [
         str(facts_of(record).get("data", name))

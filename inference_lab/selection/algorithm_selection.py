@@ -2,26 +2,28 @@
 
 from __future__ import annotations
 
+import importlib.resources
+import json
 import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from inference_lab.contract import small_energy
-from inference_lab.diagnosis.learning import known_facts
 from inference_lab.formatting import counted, facts_table, format_percent, listed
 from inference_lab.graph.factor_graph import FactorGraph
-from inference_lab.hardness.evidence import class_of, evidence
-from inference_lab.hardness.measures import Measures, measure, sample
 from inference_lab.registry.sources import as_problem
 from inference_lab.results.json_lines import json_object
 from inference_lab.results.summaries import gap_percent, remarks_of
+from inference_lab.selection.instance_features import Measures, class_of, measure, sample
+from inference_lab.selection.learning import known_facts
 
 if TYPE_CHECKING:
     from inference_lab.registry.sources import ProblemSource
 
-__all__ = ["Diagnosis", "diagnose"]
+__all__ = ["Diagnosis", "diagnose", "evidence"]
 
 #: What classes by frustration are called.
 _CLASSES = (
@@ -30,6 +32,14 @@ _CLASSES = (
     "frustration is of the order of the costs",
     "frustration is strong",
 )
+
+
+@cache
+def evidence() -> dict[str, Any]:
+    """Return the evidence that comes with the library; `learning` makes it from records."""
+    text = (importlib.resources.files(__package__) / "evidence.json").read_text("utf-8")
+    found: dict[str, Any] = json.loads(text)
+    return found
 
 
 @dataclass(frozen=True)
@@ -180,19 +190,7 @@ class Diagnosis:
         >>> il.diagnose(g).to_dict()["measures"]["variables"]
         2
         """
-        return json_object(
-            {
-                "measures": asdict(self.measures),
-                "facts": dict(self.facts),
-                "lp_gap": self.lp_gap,
-                "lp_variables": self.lp_variables,
-                "tight": self.tight,
-                "solvers": self.solvers,
-                "evidence": dict(self.evidence),
-                "study": self.study,
-                "remarks": list(self.remarks),
-            }
-        )
+        return json_object({**asdict(self), "tight": self.tight, "solvers": self.solvers})
 
 
 def _told(solvers: list[dict[str, Any]]) -> str:

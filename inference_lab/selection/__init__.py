@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from inference_lab.diagnosis.diagnosing import Diagnosis, diagnose
-from inference_lab.hardness.measures import Measures
+from inference_lab.selection.algorithm_selection import Diagnosis, diagnose
+from inference_lab.selection.instance_features import Measures
 
 __all__ = ["Diagnosis", "Measures", "diagnose"]
