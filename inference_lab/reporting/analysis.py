@@ -152,8 +152,8 @@ class Analysis:
             primal=mean(np.nansum(typical, axis=0), (~np.isnan(typical)).sum(axis=0)),
             gap=mean(np.where(known, gaps, 0.0).sum(axis=0), known.sum(axis=0)),
             gaps=known.sum(axis=0),
-            best=mean(100.0 * total("best"), runs),
-            proved=mean(100.0 * total("proved"), runs),
+            best=np.round(mean(100.0 * total("best"), runs), 10),
+            proved=np.round(mean(100.0 * total("proved"), runs), 10),
             regret=mean(total("regret"), (~np.isnan(part["regret"])).sum(axis=(0, 2))),
             seconds=np.array(
                 [

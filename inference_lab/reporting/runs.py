@@ -9,8 +9,18 @@ from collections.abc import Iterable, Sequence
 
 from inference_lab.data.folders import DATA_VARIABLE
 from inference_lab.formatting import NONE, counted, format_bytes
-from inference_lab.reporting.cells import count_cell, text_cell
-from inference_lab.reporting.document import Block, Cell, Code, Column, Items, Section, Table, Text
+from inference_lab.reporting.document import (
+    Block,
+    Cell,
+    Code,
+    Column,
+    Items,
+    Section,
+    Table,
+    Text,
+    column,
+    cut,
+)
 from inference_lab.reporting.statistics import median
 from inference_lab.results.analysis import Findings
 from inference_lab.results.consistency_checks import environment_id, memory_limits
@@ -43,17 +53,6 @@ def failures_section(comparison: Findings) -> Section | None:
             counts.setdefault((record.solver, record.status, reason), []).append(record)
     if not counts:
         return None
-    rows = tuple(
-        (
-            text_cell(solver),
-            Cell(status, mark="" if records[0].refused else "failed"),
-            count_cell(len(records)),
-            count_cell(len({record.problem for record in records})),
-            text_cell(reason or NONE, _REASON_WIDTH),
-            text_cell(records[0].problem),
-        )
-        for (solver, status, reason), records in counts.items()
-    )
     failed = sum(r.failed for r in comparison.records)
     refused = sum(r.refused for r in comparison.records)
     table = Table(
@@ -61,11 +60,20 @@ def failures_section(comparison: Findings) -> Section | None:
         f"Of {counted(len(comparison.records), 'run')}, {failed:,} failed and {refused:,} "
         f"{'was' if refused == 1 else 'were'} refused.",
         (
-            *(Column("solver", right=False), Column("status", right=False), Column("runs")),
-            *(Column("problems"), Column("reason", right=False)),
-            Column("first problem", right=False),
+            column("solver", [solver for solver, _, _ in counts]),
+            Column(
+                "status",
+                [
+                    Cell(status, mark="" if records[0].refused else "failed")
+                    for (_, status, _), records in counts.items()
+                ],
+                right=False,
+            ),
+            column("runs", map(len, counts.values())),
+            column("problems", [len({r.problem for r in rs}) for rs in counts.values()]),
+            column("reason", [r or NONE for _, _, r in counts], cut(_REASON_WIDTH), right=False),
+            column("first problem", [records[0].problem for records in counts.values()]),
         ),
-        rows,
         "Records hold the whole message and the end of the traceback.",
     )
     return Section("Failures", (table,))
@@ -76,26 +84,18 @@ def settings_section(comparison: Findings) -> Section:
     versions: dict[tuple[str, int], list[Record]] = {}
     for record in comparison.records:
         versions.setdefault((record.solver, record.solver_version), []).append(record)
-    rows = tuple(
-        (
-            text_cell(solver),
-            text_cell(records[0].solver_name),
-            count_cell(version),
-            text_cell(
-                ", ".join(f"{k}={_setting(v)}" for k, v in records[0].settings.items()) or NONE
-            ),
-            count_cell(len(records)),
-        )
-        for (solver, version), records in versions.items()
-    )
+    first = [records[0] for records in versions.values()]
+    settings = [", ".join(f"{k}={_setting(v)}" for k, v in r.settings.items()) for r in first]
     table = Table(
         "solvers",
         "The solvers with all their settings.",
         (
-            *(Column("solver", right=False), Column("method", right=False), Column("version")),
-            *(Column("settings", right=False), Column("runs")),
+            column("solver", [r.solver for r in first]),
+            column("method", [r.solver_name for r in first]),
+            column("version", [r.solver_version for r in first]),
+            column("settings", [said or NONE for said in settings]),
+            column("runs", map(len, versions.values())),
         ),
-        rows,
     )
     return Section("Solvers and settings", (table,))
 
@@ -119,13 +119,6 @@ def environment_section(comparison: Findings) -> Section:
     facts = [dict(record.environment) for record in environments.values()]
     names = list(dict.fromkeys(name for fact in facts for name in fact))
     heads = [f"environment {n}" if len(facts) > 1 else "value" for n in range(1, len(facts) + 1)]
-    rows = [
-        (
-            text_cell(name),
-            *(text_cell(_fact(name, fact[name]) if name in fact else NONE) for fact in facts),
-        )
-        for name in names
-    ]
     limits = {
         "threads a run": sorted({str(r.threads) for r in comparison.records}),
         "time limit (s)": _distinct(r.time_limit for r in comparison.records),
@@ -134,19 +127,23 @@ def environment_section(comparison: Findings) -> Section:
     given = Table(
         "limits",
         "What every run was given.",
-        (Column("what", right=False), Column("value", right=False)),
-        tuple(
-            (text_cell(name), text_cell(", ".join(values) or NONE))
-            for name, values in limits.items()
+        (
+            column("what", limits),
+            column("value", [", ".join(values) or NONE for values in limits.values()]),
         ),
     )
-    if not rows:
+    if not names:
         return Section("Environment", (given,))
     table = Table(
         "environment",
         "Where the runs were made.",
-        (Column("what", right=False), *(Column(head, right=False) for head in heads)),
-        tuple(rows),
+        (
+            column("what", names),
+            *(
+                column(head, [_fact(n, fact[n]) if n in fact else NONE for n in names])
+                for head, fact in zip(heads, facts, strict=True)
+            ),
+        ),
     )
     return Section("Environment", (given, table))
 

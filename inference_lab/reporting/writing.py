@@ -10,7 +10,7 @@ from pathlib import Path
 
 from inference_lab.reporting.charts import Drawing, drawing
 from inference_lab.reporting.csv_text import csv_table
-from inference_lab.reporting.document import Document, Picture, file_stems
+from inference_lab.reporting.document import Document, Picture
 from inference_lab.reporting.latex import latex_table
 from inference_lab.reporting.markdown import render_markdown
 from inference_lab.results.files import write_whole
@@ -82,31 +82,23 @@ def write_document(
     check_folder(folder, ["README.md"] * markdown + ["index.html"] * html)
     from inference_lab.reporting.page import render_page
 
-    tables, pictures = document.tables(), document.pictures()
-    table_stems = file_stems([table.name for table in tables], "table")
-    picture_stems = file_stems([picture.name for picture in pictures], "figure")
-    forms: list[dict[str, str]] = []
-    for table, stem in zip(tables, table_stems, strict=True):
-        forms.append({})
+    document = document.numbered()
+    forms: dict[str, str] = {}
+    for table in document.tables():
         if csv:
-            forms[-1]["csv"] = csv_table(table)
+            forms[f"{table.stem}.csv"] = csv_table(table)
         if latex:
-            forms[-1]["tex"] = latex_table(table, stem)
-    drawings = [_draw(picture) for picture in pictures]
+            forms[f"{table.stem}.tex"] = latex_table(table)
+    drawings = {picture.stem: _draw(picture) for picture in document.pictures()}
 
-    files: dict[str, bytes] = {}
-    for stem, form in zip(table_stems, forms, strict=True):
-        files |= {f"tables/{stem}.{suffix}": text.encode() for suffix, text in form.items()}
-    for stem, drawn in zip(picture_stems, drawings, strict=True):
+    files = {f"tables/{name}": text.encode() for name, text in forms.items()}
+    for stem, drawn in drawings.items():
         files[f"figures/{stem}.svg"] = drawn.svg.encode()
         files[f"figures/{stem}.pdf"] = drawn.pdf
     if markdown:
-        suffixes = ["csv"] * csv or ["tex"] * latex
-        text = render_markdown(document, table_stems, picture_stems, suffixes)
-        files["README.md"] = text.encode()
+        files["README.md"] = render_markdown(document, ["csv"] * csv or ["tex"] * latex).encode()
     if html:
-        page = render_page(document, table_stems, picture_stems, drawings, forms)
-        files["index.html"] = page.encode()
+        files["index.html"] = render_page(document, drawings, forms).encode()
 
     folder.mkdir(parents=True, exist_ok=True)
     # Both are listed until all is done: the next one knows what an interrupted one left.

@@ -17,7 +17,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
-from sample_document import AWKWARD, sample_document
+from sample_document import AWKWARD, sample_document, table_of
 
 from inference_lab.formatting import printable, printable_lines
 from inference_lab.reporting import writing
@@ -53,7 +53,7 @@ def _picture(name: str = "curve") -> Picture:
 def _table(*texts: str, name: str = "t", mark: Mark = "") -> Table:
     columns = (Column("name", right=False), Column("value"))
     rows = tuple((Cell(text, mark=mark), Cell("1.0", 1.0)) for text in texts)
-    return Table(name, "The caption.", columns, rows)
+    return table_of(name, "The caption.", columns, rows)
 
 
 # ---------------------------------------------------------------------- Markdown
@@ -100,9 +100,7 @@ def test_no_code_leaves_its_block(text: str) -> None:
     """Read back, code in a folded section is itself, line by line, and nothing stands beside it."""
     shown = printable_lines(text)
     section = Section("s", (Code(text), Text(("after",))))
-    tokens = MarkdownIt("commonmark").parse(
-        render_markdown(Document("t", sections=(section,)), [], [])
-    )
+    tokens = MarkdownIt("commonmark").parse(render_markdown(Document("t", sections=(section,))))
     assert [t.content for t in tokens if t.type == "fence"] == ([shown + "\n"] if shown else [])
     assert [t.content for t in tokens if t.type == "inline"] == ["t", "s", "after"]
 
@@ -115,7 +113,7 @@ def test_csv_holds_names_texts_and_counts_as_they_are() -> None:
         Column("%"),
     )
     row = (Cell("1", 1), Cell("8/4/0", 8.0), Cell("33", 100 / 3))
-    table = Table("t", "", columns, (row,))
+    table = table_of("t", "", columns, (row,))
     assert csv_table(table) == "no.,icm,%\n1,8/4/0,33.3333333333\n"
 
 
@@ -142,7 +140,7 @@ def test_markdown_shows_text_and_nothing_else(text: str) -> None:
         table = _table(text, text, mark=mark)  # type: ignore[arg-type]
         section = Section("x" + text, (Text((text,)), Items((text,)), table))
         document = Document("x" + text, (("x" + text, text),), (text,), (text,), (section,))
-        found = _outline(render_markdown(document, ["t"], []))
+        found = _outline(render_markdown(document))
         # Two boxes and a list, empty entries left out; a table of two rows.
         assert found.tags.count("li") == (3 if shown else 0)
         assert found.tags.count("tr") == 3
@@ -161,9 +159,9 @@ def test_markdown_shows_text_and_nothing_else(text: str) -> None:
 def test_markdown_sample() -> None:
     """Headings, pictures and folded sections of a whole report are those of the document."""
     document = sample_document()
-    tables = [f"t{at}" for at in range(len(document.tables()))]
-    pictures = [f"p{at}" for at in range(4)]
-    text = render_markdown(document, tables, pictures, ["csv", "tex"])
+    tables = [table.stem for table in document.numbered().tables()]
+    pictures = [picture.stem for picture in document.numbered().pictures()]
+    text = render_markdown(document, ["csv", "tex"])
     found = _outline(text)
     assert found.tags.count("table") == len(tables)
     assert found.tags.count("img") == 4
@@ -182,9 +180,7 @@ def test_markdown_sample() -> None:
 def test_markdown_numbers_stay_readable() -> None:
     """Numbers and plain names are not escaped: the source can be read as it is."""
     text = render_markdown(
-        Document("t", sections=(Section("s", (_table("9.50", "-1.5", "loopy_bp(x=0.5)", "-"),)),)),
-        ["t"],
-        [],
+        Document("t", sections=(Section("s", (_table("9.50", "-1.5", "loopy_bp(x=0.5)", "-"),)),))
     )
     for cell in ("| 9.50 |", "| -1.5 |", "| loopy_bp(x=0.5) |", "| - |"):
         assert cell in text
@@ -205,7 +201,7 @@ def test_csv_holds_values() -> None:
         Cell("0.1", np.float64(0.1)),
     )
     text = csv_table(
-        Table("t", "", columns, (row, tuple(map(Cell, ("", "-", "\N{EN DASH}", "x", "-2")))))
+        table_of("t", "", columns, (row, tuple(map(Cell, ("", "-", "\N{EN DASH}", "x", "-2")))))
     )
     assert text.splitlines() == [
         "a,b,c,d,e",
