@@ -6,10 +6,9 @@ import itertools
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from inference_lab.formatting import (
     NONE,
@@ -20,7 +19,7 @@ from inference_lab.formatting import (
     format_share,
     shortened,
 )
-from inference_lab.reporting.analysis import Analysis, Summary
+from inference_lab.reporting.analysis import Analysis
 from inference_lab.reporting.charts import GREYS, heatmap
 from inference_lab.reporting.document import (
     Block,
@@ -39,6 +38,9 @@ from inference_lab.reporting.results import natural
 from inference_lab.reporting.statistics import shifted_geometric_mean
 from inference_lab.reporting.summary import NEAR
 
+if TYPE_CHECKING:
+    import pandas as pd
+
 __all__ = ["classes_section", "map_section", "results_section"]
 
 #: Characters that a cell of a map has room for.
@@ -48,10 +50,10 @@ _MAP_NAME = 24
 _LEADS = (NEAR, 0.1, 1.0, 10.0)
 
 
-def _summary_columns(analysis: Analysis, summary: Summary) -> list[Column]:
+def _summary_columns(analysis: Analysis, summary: pd.DataFrame) -> list[Column]:
     chosen = [int(s) for s in analysis.everyone if summary.runs[s]]
 
-    def made(title: str, values: npt.NDArray[Any], form: Form = str, **more: Any) -> Column:
+    def made(title: str, values: pd.Series[Any], form: Form = str, **more: Any) -> Column:
         return column(title, values[chosen].tolist(), form, **more)
 
     columns = [column("solver", [analysis.results.solvers[s] for s in chosen])]

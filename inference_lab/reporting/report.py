@@ -114,7 +114,7 @@ def report_document(
         Section("Notes", (Items(tuple(notes)),)) if notes else None,
         settings_section(everything),
         environment_section(everything),
-        limitations_section(everything, shift),
+        limitations_section(everything),
         # Labels are no specs.
         again_section(ordered, command),
     ]

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import json
-import math
 import shlex
 from collections.abc import Iterable, Sequence
 
-from inference_lab.data.folders import DATA_VARIABLE
 from inference_lab.formatting import NONE, counted, format_bytes
 from inference_lab.reporting.document import (
     Block,
@@ -21,10 +19,9 @@ from inference_lab.reporting.document import (
     column,
     cut,
 )
-from inference_lab.reporting.statistics import median
 from inference_lab.results.analysis import Findings
 from inference_lab.results.consistency_checks import environment_id, memory_limits
-from inference_lab.results.records import TRACE_LIMIT, Record
+from inference_lab.results.records import Record
 
 __all__ = [
     "again_section",
@@ -155,7 +152,7 @@ def _distinct(values: Iterable[float | None]) -> list[str]:
     )
 
 
-def limitations_section(comparison: Findings, shift: float) -> Section:
+def limitations_section(comparison: Findings) -> Section:
     """Return what the records do not show, each point computed from them."""
     records = comparison.records
     labellings = [r for r in records if r.temperature == 0]
@@ -174,20 +171,6 @@ def limitations_section(comparison: Findings, shift: float) -> Section:
             + (f", and {ended} did not stop and were ended by force" if ended else "")
             + "; with more time they might do better."
         )
-    unproved = sum(
-        math.isfinite(p.known_energy) and not p.proves(p.known_energy, p.best_bound)
-        for p in comparison.problems
-    )
-    if labellings and unproved:
-        said.append(
-            f"On {unproved} of {counted(len(comparison.problems), 'problem')} the best energy "
-            "known is not proved optimal: primal gaps are to it, and true ones may be larger."
-        )
-    unbounded = sum(p.best_bound == -math.inf for p in comparison.problems)
-    if labellings and unbounded:
-        said.append(
-            f"On {counted(unbounded, 'problem')} no solver gave a bound, so the gap is not known."
-        )
     if labellings:
         said.append(
             "Gaps are relative to the size of the energy; a constant added to the energy of a "
@@ -198,30 +181,12 @@ def limitations_section(comparison: Findings, shift: float) -> Section:
                 f"{len(comparison.problems)} problems are few for tests over problems, and they "
                 "are no random sample."
             )
-    refused = len({(r.solver, r.problem) for r in records if r.refused})
-    if refused:
-        said.append(
-            f"Refused by the method: {counted(refused, 'pair')} of solver and problem; means "
-            "charge such runs like failures."
-        )
-    thinned = sum(len(r.trace) >= TRACE_LIMIT for r in records)
-    if thinned:
-        what = "history" if thinned == 1 else "histories"
-        said.append(
-            f"{thinned:,} {what} reached the {TRACE_LIMIT} points that are kept: where points were "
-            "left out, times to targets come a step late."
-        )
     done = [r for r in labellings if not (r.failed or r.refused)]
     short = sum(r.seconds < _SHORT for r in done)
     if short:
         said.append(
             f"{counted(short, 'run')} took less than {1e3 * _SHORT:g} ms, where ratios of times "
             "say little."
-        )
-    if done and median([r.seconds for r in done]) < shift / 10:
-        said.append(
-            f"At least half of the runs took less than a tenth of the shift of {shift:g} s; below "
-            "the shift, means of times are almost plain means."
         )
     return Section("Known limitations", (Items(tuple(said)),))
 
@@ -241,28 +206,7 @@ def again_section(comparison: Findings, command: str) -> Section:
     command = command or _command(records, seeds)
     if command:
         blocks += [Text(("The command that makes the runs again:",)), Code(command)]
-    if any(map(_reads_files, records)):
-        advice = (
-            "Some of the problems are read from files: say where the folder of data is with "
-            f"--data-dir DIR, or in the environment variable {DATA_VARIABLE}."
-        )
-        blocks.append(Text((advice,)))
     return Section("To run it again", tuple(blocks))
-
-
-def _reads_files(record: Record) -> bool:
-    """Return whether the problem of a record is made of files, by its settings."""
-    from inference_lab.data import datasets, images
-
-    info = record.problem_info
-    embedded = {
-        "data": [n for n, said in datasets.available().items() if said.endswith("[embedded]")],
-        "image": [*images.EMBEDDED, "shapes"],
-        "pair": ["synthetic"],
-        "path": [],
-        "instance": [],
-    }
-    return any(isinstance(info.get(k), str) and info[k] not in v for k, v in embedded.items())
 
 
 def _source(record: Record) -> str:
