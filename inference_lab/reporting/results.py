@@ -119,35 +119,32 @@ class Results:
         return np.array([numbers[r.solver] for r in self.records], np.int64)
 
     @cached_property
-    def _places(self) -> tuple[npt.NDArray[np.int64], int]:
+    def _draw(self) -> npt.NDArray[np.int64]:
+        """The number of each record's draw among those of its problem."""
+        import pandas as pd
+
+        asked = pd.DataFrame(
+            {
+                "problem": self.problem,
+                "seed": [-1.0 if r.seed is None else float(r.seed) for r in self.records],
+                "repeat": [r.repeat for r in self.records],
+            }
+        )
         # Runs of one solver that were asked the same (such as in two environments) are numbered.
-        numbers: list[dict[tuple[float, int, int], int]] = [{} for _ in self.problems]
-        again: dict[tuple[int, int, float, int], int] = {}
-        asked = []
-        for record, p, s in zip(
-            self.records, self.problem.tolist(), self.solver.tolist(), strict=True
-        ):
-            seed = -1.0 if record.seed is None else float(record.seed)
-            place = (p, s, seed, record.repeat)
-            count = again[place] = again.get(place, -1) + 1
-            draw = (seed, record.repeat, count)
-            numbers[p].setdefault(draw, 0)
-            asked.append(draw)
-        for own in numbers:
-            for number, draw in enumerate(sorted(own)):
-                own[draw] = number
-        draws = [numbers[p][draw] for p, draw in zip(self.problem.tolist(), asked, strict=True)]
-        return np.array(draws, np.int64), max(map(len, numbers), default=0)
+        asked["again"] = asked.groupby([*asked, self.solver]).cumcount()
+        known = asked.drop_duplicates().sort_values(["problem", "seed", "repeat", "again"])
+        known["draw"] = known.groupby("problem").cumcount()
+        return asked.merge(known, how="left")["draw"].to_numpy()
 
     @property
     def shape(self) -> tuple[int, int, int]:
         """Numbers of problems, solvers and draws."""
-        return len(self.problems), len(self.solvers), self._places[1]
+        return len(self.problems), len(self.solvers), int(self._draw.max(initial=-1)) + 1
 
     def spread(self, values: npt.ArrayLike) -> FloatArray:
         """Sort one number a record into an array of `shape`, NaN where there is no record."""
         array = np.full(self.shape, np.nan)
-        array[self.problem, self.solver, self._places[0]] = np.asarray(values, dtype=np.float64)
+        array[self.problem, self.solver, self._draw] = np.asarray(values, dtype=np.float64)
         return array
 
     # ------------------------------------------------------------------ one number a record

@@ -6,7 +6,8 @@ times are ``inf`` where a run came to nothing.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -35,7 +36,6 @@ __all__ = [
 ]
 
 FloatArray = npt.NDArray[np.float64]
-_Place = Callable[[npt.NDArray[np.int64]], npt.NDArray[np.int64]]
 
 #: Up to so many instances, Wilcoxon's test is exact.
 _EXACT = 50
@@ -97,28 +97,22 @@ def primal_gap_percent(energies: npt.ArrayLike, reference: npt.ArrayLike) -> Flo
 
 def quantile(values: npt.ArrayLike, q: float) -> FloatArray:
     """Return a quantile along the last axis without NaN; entries may be infinite."""
-    return _order_statistic(values, lambda n: np.ceil(q * n - 1e-9).astype(np.int64) - 1)
-
-
-def median(values: npt.ArrayLike) -> FloatArray:
-    """Return the median along the last axis without NaN; entries may be infinite.
-
-    Of an even number of entries the mean of the two middle ones, which is infinite if one is.
-    """
-    low = _order_statistic(values, lambda n: (n - 1) // 2)
-    high = _order_statistic(values, lambda n: n // 2)
-    return np.where(low == high, low, low / 2 + high / 2)
-
-
-def _order_statistic(values: npt.ArrayLike, place: _Place) -> FloatArray:
-    # NaN are sorted to the end.
+    # That of numpy takes differences of neighbours, of which infinite ones have none. NaN are
+    # sorted to the end.
     array = np.sort(np.asarray(values, dtype=np.float64), axis=-1)
     present = (~np.isnan(array)).sum(axis=-1)
     if array.shape[-1] == 0:
         return np.full(array.shape[:-1], np.nan)
-    at = np.clip(place(present), 0, np.maximum(present - 1, 0))
-    found: FloatArray = np.take_along_axis(array, at[..., None], axis=-1)[..., 0]
+    place = np.clip(np.ceil(q * present - 1e-9).astype(np.int64) - 1, 0, None)
+    found: FloatArray = np.take_along_axis(array, place[..., None], axis=-1)[..., 0]
     return found
+
+
+def median(values: npt.ArrayLike) -> FloatArray:
+    """Return the median along the last axis without NaN; entries may be infinite."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "All-NaN slice|Mean of empty slice")
+        return np.asarray(np.nanmedian(np.asarray(values, dtype=np.float64), axis=-1))
 
 
 def holm(p_values: Sequence[float]) -> list[float]:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import io
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
-from html import escape
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from inference_lab.formatting import (
@@ -17,7 +16,6 @@ from inference_lab.formatting import (
     format_rate,
     format_seconds,
     format_share,
-    printable,
     shortened,
 )
 from inference_lab.reporting.csv_text import csv_text as rows_as_csv
@@ -35,12 +33,16 @@ from inference_lab.results.records import jsonable
 from inference_lab.results.summaries import ProblemSummary, Row
 
 if TYPE_CHECKING:
+    from rich.console import Console
     from rich.table import Table as RichTable
 
 __all__ = ["Part", "csv_text", "html", "markdown", "plain_text", "rich_table", "summary_table"]
 
 #: Footnotes are cut off here; records hold the whole message and the end of the traceback.
 _REASON_WIDTH = 200
+
+#: Problems that a notebook shows, so that a study does not fill its page.
+_SHOWN_PROBLEMS = 10
 
 #: Warnings are shown up to this number, and cut off here; a report has them all.
 _WARNINGS = 3
@@ -257,15 +259,20 @@ def _fit(tables: list[Table], width: int | None) -> tuple[list[Table], int]:
     return fitted, padding
 
 
-def rich_table(comparison: Findings, width: int | None = None, part: Part = "all") -> RichTable:
-    """Lay out a comparison, or a part of it, as one rich table; see `Comparison.table`."""
-    from rich.table import Table
+def rich_table(
+    comparison: Findings, width: int | None = None, part: Part = "all", most: int | None = None
+) -> RichTable:
+    """Lay out a comparison, or a part of it, as one rich table; see `Comparison.table`.
+
+    Of the problems the first are shown, if there are more than `most`.
+    """
+    from rich.table import Table as RichTable
     from rich.text import Text
 
     notes = _footnotes(comparison)
     tables, padding = _fit(_problem_tables(comparison, notes), width)
     widths = _widths(tables)
-    page = Table.grid()
+    page = RichTable.grid()
     page.add_column()
     alarms, warnings = comparison.alarms, _warnings(comparison)
     if part == "problems":
@@ -276,19 +283,22 @@ def rich_table(comparison: Findings, width: int | None = None, part: Part = "all
         page.add_row(Text(f"WARNING: {warning}", style="yellow"))
     if alarms or warnings:
         page.add_row("")
-    summaries = [_summary_table(comparison)] if len(tables) > 1 else []
-    if part == "problems":
-        summaries = []
-    for number, table in enumerate([*tables, *summaries]):
-        if part == "summary" and number < len(tables):
-            continue
-        if number and part != "summary":
+    shown: list[tuple[Table, dict[str, int] | None]] = []
+    if part != "summary":
+        shown += [(table, widths) for table in tables[:most]]
+    if part != "problems" and len(tables) > 1:
+        shown.append((_summary_table(comparison), None))
+    for number, (table, aligned) in enumerate(shown):
+        if number:
             page.add_row("")
         caption = f"  {table.caption}" if table.caption else ""
         page.add_row(Text.assemble((table.name, "bold cyan"), (caption, "dim")))
         page.add_row(Text(table.note, style="dim"))
         if table.columns[0].cells:
-            page.add_row(_rich_rows(table, widths if number < len(tables) else None, padding))
+            page.add_row(_rich_rows(table, aligned, padding))
+    if most is not None and len(tables) > most:
+        rest = counted(len(tables) - most, "more problem")
+        page.add_row(Text(f"and {rest}, which print(...) shows", style="dim"))
     if tables and part != "problems":
         page.add_row("")
         page.add_row(Text(_legend(comparison), style="dim"))
@@ -334,72 +344,32 @@ def _rich_rows(table: Table, widths: dict[str, int] | None, padding: int) -> Ric
 
 def plain_text(comparison: Findings, width: int | None = None, part: Part = "all") -> str:
     """Render `rich_table` without colours."""
+    text = _printed(comparison, width, part).export_text()
+    return "\n".join(line.rstrip() for line in text.splitlines()) + "\n"
+
+
+def html(comparison: Findings) -> str:
+    """Render the first problems of `rich_table` for a notebook, where long lines scroll."""
+    form = '<pre style="line-height:normal;white-space:pre;overflow-x:auto">{code}</pre>'
+    console = _printed(comparison, None, "all", _SHOWN_PROBLEMS)
+    return console.export_html(inline_styles=True, code_format=form)
+
+
+def _printed(
+    comparison: Findings, width: int | None, part: Part, most: int | None = None
+) -> Console:
+    """Return a console that has recorded a table, by default as wide as it takes."""
     from rich.console import Console
 
     if width is None:
         tables, padding = _fit(_problem_tables(comparison, _footnotes(comparison)), None)
         width = max(120, _line_width(tables, padding) + padding)
-    stream = io.StringIO()
-    console = Console(file=stream, width=width, color_system=None, force_terminal=False)
-    console.print(rich_table(comparison, width, part))
-    return "\n".join(line.rstrip() for line in stream.getvalue().splitlines()) + "\n"
+    console = Console(file=io.StringIO(), width=width, force_terminal=False, record=True)
+    console.print(rich_table(comparison, width, part, most))
+    return console
 
 
-# ---------------------------------------------------------------------- HTML, Markdown and CSV
-
-#: Problems that a notebook shows, so that a study does not fill its page.
-_SHOWN_PROBLEMS = 10
-
-
-def html(comparison: Findings) -> str:
-    """Render a comparison for a notebook; names and reasons are escaped."""
-
-    def said(text: str, style: str = "") -> str:
-        return f'<p style="margin:0.3em 0;{style}">{escape(printable(text))}</p>'
-
-    notes = _footnotes(comparison)
-    tables = _problem_tables(comparison, notes)
-    if not tables:
-        return said(repr(comparison))
-    rest = len(tables) - _SHOWN_PROBLEMS
-    summary = [_summary_table(comparison)] if len(tables) > 1 else []
-    parts = [said(f"CONTRADICTION: {alarm}", "color:#c00") for alarm in comparison.alarms]
-    parts += [said(f"WARNING: {warning}", "color:#a60") for warning in _warnings(comparison)]
-    parts += map(_html_table, tables[:_SHOWN_PROBLEMS])
-    if rest > 0:
-        parts.append(said(f"and {counted(rest, 'more problem')}, which print(...) shows"))
-    parts += map(_html_table, summary)
-    parts.append(said(_legend(comparison).replace("* best", "bold: best", 1)))
-    parts += [
-        said(f"[{number}] {shortened(reason, _REASON_WIDTH)}") for reason, number in notes.items()
-    ]
-    return "".join(parts)
-
-
-def _html_table(table: Table) -> str:
-    """Return a table with its name above it; notebooks would set all of it flush right.
-
-    Not by pandas' Styler: that needs jinja2, an extra, and the cells are texts already.
-    """
-    sides = ["right" if head.right else "left" for head in table.columns]
-
-    def line(kind: str, texts: Iterable[str]) -> str:
-        cells = zip(sides, texts, strict=True)
-        return "".join(f'<{kind} style="text-align:{side}">{text}</{kind}>' for side, text in cells)
-
-    def shown(cell: Cell) -> str:
-        text = escape(printable(cell.text))
-        return f"<strong>{text}</strong>" if cell.mark == "best" else text
-
-    caption = "; ".join(part for part in (table.caption, table.note) if part)
-    head = line("th", (escape(head.title) for head in table.columns))
-    body = "".join(f"<tr>{line('td', map(shown, row))}</tr>" for row in table.rows)
-    return (
-        '<table><caption style="text-align:left">'
-        f"<strong>{escape(printable(table.name))}</strong> {escape(printable(caption))}</caption>"
-        + (f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody>" if body else "")
-        + "</table>"
-    )
+# ---------------------------------------------------------------------- Markdown and CSV
 
 
 def markdown(comparison: Findings) -> str:

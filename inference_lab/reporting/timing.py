@@ -38,6 +38,9 @@ FloatArray = npt.NDArray[np.float64]
 #: Points of a curve over time.
 _MOMENTS = 60
 
+#: Problems whose runs are drawn by themselves.
+_DRAWN = 4
+
 
 def targets_section(analysis: Analysis) -> Section:
     """Return the section on times to targets, profiles included."""
@@ -178,12 +181,12 @@ def glance_section(analysis: Analysis) -> Section | None:
     return Section("At a glance", (picture,))
 
 
-def history_section(analysis: Analysis, drawn_problems: int) -> Section:
+def history_section(analysis: Analysis) -> Section:
     """Return the section on the quality over time; some problems are drawn by themselves."""
     if not has_histories(analysis):
         text = "The records hold no history of the runs, so nothing is said about times before "
         return Section("Quality over time", (Text((text + "their ends.",)),))
-    drawn = [_convergence(analysis, p) for p in _hardest(analysis)[:drawn_problems]]
+    drawn = [_convergence(analysis, p) for p in _hardest(analysis)[:_DRAWN]]
     return Section("Quality over time", (_fixed_time_table(analysis), *drawn))
 
 

@@ -71,7 +71,7 @@ def test_one_denominator_a_problem_in_every_form():
         assert f"& {gap:.2f} " in summary[solver]
         assert any(line.startswith(f"{solver} ") and f" {gap:.2f} " in line for line in lines)
         assert f"| {gap:.2f} |" in comparison.to_markdown()
-        assert f">{gap:.2f}</td>" in comparison._repr_html_()
+        assert f" {gap:.2f} " in comparison._repr_html_()
         assert round(drawn[solver], 2) == gap
     (table,) = (t for t in report_document(comparison, title="t").tables() if t.name == "problem-p")
     at = [column.title for column in table.columns].index("gap %")

@@ -735,21 +735,6 @@ def test_names_may_be_anything():
         drawing(picture.draw())
 
 
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [
-        ({"targets": ()}, "targets must be percentages"),
-        ({"targets": (100.0,)}, "targets"),
-        ({"times": (0.0,)}, "times must be seconds above 0"),
-        ({"shift": -1.0}, "shift"),
-        ({"drawn_problems": -1}, "drawn_problems"),
-    ],
-)
-def test_options_out_of_range_are_refused(options, said):
-    with pytest.raises(ValueError, match=said):
-        report_document(study(), title="", **options)
-
-
 def test_the_work_grows_with_the_records_and_not_with_their_square():
     def seconds(problems):
         runs = [
