@@ -67,27 +67,24 @@ def markdown_rows(table: Table) -> str:
     )
 
 
-def _section(section: Section, level: int, suffixes: Sequence[str]) -> Iterator[str]:
+def _section(section: Section, level: int) -> Iterator[str]:
     if section.folded:
         title = html.escape(printable(section.title)).replace("|", "&#124;")
         yield f"<details>\n<summary><strong>{title}</strong></summary>"
     else:
         yield f"{'#' * min(level, 6)} {escape_markdown(section.title)}"
     for block in section.blocks:
-        yield from _block(block, suffixes)
+        yield from _block(block)
     for inner in section.sections:
-        yield from _section(inner, level + 1, suffixes)
+        yield from _section(inner, level + 1)
     if section.folded:
         yield "</details>"
 
 
-def _block(block: Block, suffixes: Sequence[str]) -> Iterator[str]:
+def _block(block: Block) -> Iterator[str]:
     if isinstance(block, Table):
-        files = ", ".join(
-            f"[{'LaTeX' if s == 'tex' else s.upper()}](tables/{block.stem}.{s})" for s in suffixes
-        )
-        caption = f'<a id="table-{block.stem}"></a>{_inline(block.caption)}'
-        yield f"{caption} ({files})" if files else caption
+        anchor = f'<a id="table-{block.stem}"></a>'
+        yield f"{anchor}{_inline(block.caption)} ([CSV](tables/{block.stem}.csv))"
         yield markdown_rows(block)
         yield escape_markdown(block.note)
         yield escape_markdown("; ".join(block.meanings()))
@@ -119,7 +116,7 @@ def _box(kind: str, entries: Sequence[str]) -> str:
     return f"> [!{kind}]\n" + "\n".join(f"> {line}" for line in _items(entries).split("\n"))
 
 
-def render_markdown(document: Document, suffixes: Sequence[str] = ()) -> str:
+def render_markdown(document: Document) -> str:
     """Return a document as a page of Markdown, with links to the files of its tables."""
     parts = [f"# {escape_markdown(document.title)}"]
     if document.alarms:
@@ -130,5 +127,5 @@ def render_markdown(document: Document, suffixes: Sequence[str] = ()) -> str:
         first, *others = paragraphs(said) or [""]
         parts += [f"**{_inline(name)}.** {_inline(first)}", *map(escape_markdown, others)]
     for section in document.numbered().sections:
-        parts += _section(section, 2, suffixes)
+        parts += _section(section, 2)
     return "\n\n".join(part for part in parts if part) + "\n"

@@ -22,7 +22,7 @@ from inference_lab.reporting.problem_tables import (
     problems_section,
 )
 from inference_lab.reporting.ranking import solvers_section
-from inference_lab.reporting.results import Classes, Results, natural
+from inference_lab.reporting.results import Results, natural
 from inference_lab.reporting.runs import (
     again_section,
     environment_section,
@@ -53,7 +53,7 @@ def report_document(
     question: str = "",
     answer: str = "",
     notes: Sequence[str] = (),
-    classes: Classes | None = None,
+    classes: str | None = None,
     targets: Sequence[float] = TARGETS,
     times: Sequence[float] | None = None,
     shift: float = SHIFT,

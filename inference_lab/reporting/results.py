@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -20,16 +19,13 @@ from inference_lab.results.records import Record
 from inference_lab.results.summaries import CONTRADICTION_TOLERANCE, ProblemSummary
 from inference_lab.specs.grammar import SpecError, parse_spec, plain_value
 
-__all__ = ["Classes", "Results", "facts_of", "natural", "problem_class"]
+__all__ = ["Results", "facts_of", "natural", "problem_class"]
 
 FloatArray = npt.NDArray[np.float64]
 BoolArray = npt.NDArray[np.bool_]
 
 #: Scores that are fields of a record.
 _SCORES = ("accuracy", "pairwise_f", "nmi", "ari")
-
-#: What says which class a problem is of: by its name, or from one of its records.
-Classes = Mapping[str, str] | Callable[[Record], str]
 
 
 def natural(text: str) -> tuple[tuple[int, float, str], ...]:
@@ -38,16 +34,14 @@ def natural(text: str) -> tuple[tuple[int, float, str], ...]:
     return tuple((1, float(p), p) if at % 2 else (0, 0.0, p) for at, p in enumerate(parts))
 
 
-def problem_class(record: Record, classes: Classes | None = None) -> str:
+def problem_class(record: Record, entry: str | None = None) -> str:
     """Return the class of the problem of a run.
 
-    What `classes` says; else the entry ``class`` of the problem's info; else its family, which is
-    its name up to the first parenthesis.
+    An entry of the problem's info, ``"other"`` where it has none of that name; by default the
+    entry ``class``, or else the family of the problem, its name up to the first parenthesis.
     """
-    if callable(classes):
-        return str(classes(record))
-    if classes is not None and record.problem in classes:
-        return str(classes[record.problem])
+    if entry is not None:
+        return str(record.problem_info.get(entry, "other"))
     given = record.problem_info.get("class")
     return str(given) if given is not None else record.problem.partition("(")[0]
 
@@ -71,7 +65,7 @@ class Results:
     """
 
     comparison: Findings
-    classes: Classes | None = None
+    classes: str | None = None
     elsewhere: Known = field(default_factory=dict)
 
     @cached_property

@@ -44,16 +44,6 @@ _EXACT = 50
 CLOCK = 1e-6
 
 
-def _matrix(values: npt.ArrayLike, name: str, *, missing: bool = False) -> FloatArray:
-    array = np.asarray(values, dtype=np.float64)
-    if array.ndim != 2:
-        raise ValueError(f"{name} must have the shape (instances, solvers), got {array.shape}")
-    if not missing and np.isnan(array).any():
-        row, column = np.argwhere(np.isnan(array))[0]
-        raise ValueError(f"{name}[{row}, {column}] is NaN; leave out instances that are incomplete")
-    return array
-
-
 # ---------------------------------------------------------------------- one number of many
 
 
@@ -132,7 +122,7 @@ def pairwise_wins(
     energies: npt.ArrayLike, *, tolerance: float = OPTIMALITY_TOLERANCE
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
     """Count how often each solver ended below each other one, and how often at the same energy."""
-    energy = _matrix(energies, "energies", missing=True)
+    energy = np.asarray(energies, dtype=np.float64)
     k = energy.shape[1]
     wins, ties = (np.zeros((k, k), dtype=np.int64) for _ in range(2))
     for i in range(k):
@@ -170,9 +160,7 @@ def performance_profile(times: npt.ArrayLike, *, clock: float = CLOCK) -> Profil
     ``rho_s(tau) = |{p : t_ps <= tau min_s t_ps}| / n`` (Dolan and More, "Benchmarking
     optimization software with performance profiles", Mathematical Programming 91, 2002, eq. 2.1).
     """
-    matrix = np.maximum(_matrix(times, "times"), clock)
-    if matrix.size == 0:
-        raise ValueError("times must hold at least one instance and one solver")
+    matrix = np.maximum(np.asarray(times, dtype=np.float64), clock)
     fastest = matrix.min(axis=1, keepdims=True)
     with np.errstate(invalid="ignore"):
         ratios = np.where(np.isfinite(matrix), matrix / fastest, np.inf)
@@ -182,7 +170,7 @@ def performance_profile(times: npt.ArrayLike, *, clock: float = CLOCK) -> Profil
 
 def solved_within(times: npt.ArrayLike) -> list[FloatArray]:
     """Return for each solver the times at which it solved one more instance: a cactus plot."""
-    matrix = _matrix(times, "times", missing=True)
+    matrix = np.asarray(times, dtype=np.float64)
     return [np.sort(column[np.isfinite(column)]) for column in matrix.T]
 
 
@@ -194,7 +182,7 @@ def snapped(values: npt.ArrayLike, tolerance: float) -> FloatArray:
 
     Going up a row, a value no more than `tolerance` above the smallest of its group joins it.
     """
-    matrix = _matrix(values, "values")
+    matrix = np.asarray(values, dtype=np.float64)
     order = np.argsort(matrix, axis=1, kind="stable")
     ascending = np.take_along_axis(matrix, order, axis=1)
     for column in range(1, matrix.shape[1]):
@@ -225,7 +213,7 @@ def block_ranks(values: npt.ArrayLike, blocks: Sequence[object]) -> FloatArray:
     """
     import pandas as pd
 
-    ranks = pd.DataFrame(_matrix(values, "values")).rank(axis=1)
+    ranks = pd.DataFrame(np.asarray(values, dtype=np.float64)).rank(axis=1)
     return ranks.groupby([str(block) for block in blocks], sort=False).mean().to_numpy()
 
 
@@ -254,10 +242,8 @@ def rank_test(values: npt.ArrayLike, alpha: float = 0.05) -> RankTest:
     """
     from scipy.stats import friedmanchisquare, rankdata, studentized_range
 
-    matrix = _matrix(values, "values")
+    matrix = np.asarray(values, dtype=np.float64)
     n, k = matrix.shape
-    if n < 2 or k < 2:
-        raise ValueError(f"two instances and two solvers are needed, got the shape {matrix.shape}")
     if (matrix == matrix[:, :1]).all():
         statistic, p_value = 0.0, 1.0
     elif k == 2:
@@ -297,7 +283,7 @@ def signed_rank(difference: FloatArray) -> float:
 
 def wilcoxon_against(values: npt.ArrayLike, first: int) -> FloatArray:
     """Return p-values of `signed_rank` of one solver against each other one, after `holm`."""
-    matrix = _matrix(values, "values")
+    matrix = np.asarray(values, dtype=np.float64)
     others = [s for s in range(matrix.shape[1]) if s != first]
     result = np.ones(matrix.shape[1])
     result[others] = holm([signed_rank(matrix[:, s] - matrix[:, first]) for s in others])

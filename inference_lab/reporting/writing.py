@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Iterable
 from pathlib import Path
 
 from inference_lab.reporting.charts import Drawing, drawing
@@ -46,12 +45,12 @@ def _list(folder: Path, names: set[str]) -> None:
     write_whole(folder / _MANIFEST, text.encode())
 
 
-def check_folder(folder: Path | str, names: Iterable[str] = ("README.md", "index.html")) -> None:
+def check_folder(folder: Path | str) -> None:
     """Refuse a folder in which a report would overwrite what no report wrote."""
     require("report", "altair", "vl_convert", "jinja2")
     folder = Path(folder)
     before = _listed(folder)
-    for name in names:
+    for name in ("README.md", "index.html"):
         # Tables and figures have names of their own; these may be anybody's.
         if name not in before and os.path.lexists(folder / name):
             raise FileExistsError(
@@ -60,15 +59,7 @@ def check_folder(folder: Path | str, names: Iterable[str] = ("README.md", "index
             )
 
 
-def write_document(
-    document: Document,
-    folder: Path | str,
-    *,
-    csv: bool = True,
-    latex: bool = True,
-    html: bool = True,
-    markdown: bool = True,
-) -> list[Path]:
+def write_document(document: Document, folder: Path | str) -> list[Path]:
     """Write a document into a folder.
 
     The same document gives the same bytes, but for the order of fonts in a PDF. All is rendered
@@ -79,26 +70,22 @@ def write_document(
     """
     folder = Path(folder)
     before = _listed(folder)
-    check_folder(folder, ["README.md"] * markdown + ["index.html"] * html)
+    check_folder(folder)
     from inference_lab.reporting.page import render_page
 
     document = document.numbered()
     forms: dict[str, str] = {}
     for table in document.tables():
-        if csv:
-            forms[f"{table.stem}.csv"] = csv_table(table)
-        if latex:
-            forms[f"{table.stem}.tex"] = latex_table(table)
+        forms[f"{table.stem}.csv"] = csv_table(table)
+        forms[f"{table.stem}.tex"] = latex_table(table)
     drawings = {picture.stem: _draw(picture) for picture in document.pictures()}
 
     files = {f"tables/{name}": text.encode() for name, text in forms.items()}
     for stem, drawn in drawings.items():
         files[f"figures/{stem}.svg"] = drawn.svg.encode()
         files[f"figures/{stem}.pdf"] = drawn.pdf
-    if markdown:
-        files["README.md"] = render_markdown(document, ["csv"] * csv or ["tex"] * latex).encode()
-    if html:
-        files["index.html"] = render_page(document, drawings, forms).encode()
+    files["README.md"] = render_markdown(document).encode()
+    files["index.html"] = render_page(document, drawings, forms).encode()
 
     folder.mkdir(parents=True, exist_ok=True)
     # Both are listed until all is done: the next one knows what an interrupted one left.

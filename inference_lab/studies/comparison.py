@@ -105,8 +105,8 @@ class SolverStudy:
     labels : mapping of str to str
         What solvers are called in the report, by spec.
     tables, figures : list of str or None
-        Names of those the report shows, or how they begin, with a hyphen at the end; all by
-        default.
+        Names of those the report shows, as their files have them, or how they begin, with a hyphen
+        at the end; all by default.
     quick : mapping
         Values of `problems`, `solvers`, `seeds`, `repeats`, `time_limit` (of stages, too, where it
         is less), of ``cells`` and ``draws`` of the designs, and in ``values`` of names of the grids
@@ -355,7 +355,6 @@ def render_comparison(study: SolverStudy, comparison: Comparison, folder: Path |
     from inference_lab.reporting.report import report_document
     from inference_lab.reporting.writing import write_document
 
-    entry = study.classes
     folder = Path(folder)
     held = read_known(folder / FILE)
     document = report_document(
@@ -365,7 +364,7 @@ def render_comparison(study: SolverStudy, comparison: Comparison, folder: Path |
         question=study.question,
         answer=study.answer.strip(),
         notes=study.notes,
-        classes=None if entry is None else lambda r: str(r.problem_info.get(entry, "other")),
+        classes=study.classes,
         targets=study.targets,
         times=study.times,
         maps=[(first, second) for first, second in study.maps],
@@ -403,20 +402,8 @@ def _asked(name: str, asked: Sequence[str] | None) -> bool:
 
 
 def _chosen(document: Document, study: SolverStudy) -> Document:
-    """Leave out tables and figures that a study does not ask for; warn of those there are not."""
+    """Leave out tables and figures that a study does not ask for, and sections without any."""
     from inference_lab.reporting.document import Picture, Table
-
-    warnings = list(document.warnings)
-    for kind, there, asked in (
-        ("table", document.tables(), study.tables),
-        ("figure", document.pictures(), study.figures),
-    ):
-        for name in asked or ():
-            if not any(_asked(block.name, [name]) for block in there):
-                hint = nearest(name, [block.name for block in there])
-                warnings.append(
-                    f"The study asks for the {kind} {name!r}, which there is not{hint}."
-                )
 
     def kept(block: Block) -> Block | None:
         if isinstance(block, Table):
@@ -425,4 +412,4 @@ def _chosen(document: Document, study: SolverStudy) -> Document:
             return block if _asked(block.name, study.figures) else None
         return block
 
-    return replace(document.changed(kept), warnings=tuple(warnings))
+    return document.changed(kept)

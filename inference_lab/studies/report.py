@@ -15,7 +15,6 @@ import numpy as np
 from inference_lab.graph.arrays import FloatArray
 from inference_lab.reporting.answers import with_answers
 from inference_lab.reporting.contrasts import Observation, contrasts_section
-from inference_lab.reporting.csv_text import csv_text
 from inference_lab.reporting.document import (
     Block,
     Cell,
@@ -33,7 +32,6 @@ from inference_lab.reporting.document import (
 from inference_lab.reporting.published_claims import with_claims
 from inference_lab.reporting.statistics import holm
 from inference_lab.results.clustering_records import COSTS, StudyRecord, environments
-from inference_lab.results.files import write_whole
 from inference_lab.studies.datasets import told_apart
 from inference_lab.studies.definition import Method, Study
 from inference_lab.studies.learning_curves import (
@@ -68,17 +66,6 @@ def render_study(study: Study, records: Sequence[StudyRecord], folder: Path | st
 
     folder = Path(folder)
     write_document(study_document(study, records, environments(folder)), folder)
-    if study.details:
-        header = ["data", "method", "constraints", "score", "mean", "half_width_95", "runs"]
-        stages = study.stages()
-        own = _own(stages, records)
-        lines = [
-            ([stage.title] if study.parts else []) + line
-            for stage in stages
-            for line in _csv_lines(_Results(stage, own[stage.title]), stage)
-        ]
-        text = csv_text([["part", *header] if study.parts else header, *lines])
-        write_whole(folder / "results.csv", text.encode())
     return folder / "README.md"
 
 
@@ -405,25 +392,3 @@ def _closing(
         Section("Sources and machine", (Text(tuple(said)),)),
         Section("To run it again", (command,)),
     ]
-
-
-def _csv_lines(results: _Results, study: Study) -> list[list[str]]:
-    """Return the mean and interval of each cell."""
-    lines = []
-    for data in study.data:
-        for method in results.methods:
-            for value in study.constraints:
-                for score in study.scores:
-                    mean = results.mean(score, data, method, value)
-                    lines.append(
-                        [
-                            data,
-                            method,
-                            f"{value:g}",
-                            score,
-                            repr(mean.value),
-                            repr(mean.half),
-                            str(mean.runs),
-                        ]
-                    )
-    return lines

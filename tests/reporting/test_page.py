@@ -283,7 +283,7 @@ def test_size_of_ten_thousand_records(tmp_path: Path) -> None:
         table = table_of(f"problem-{problem}", "One of many.", columns, rows)
         sections.append(Section(f"problem {problem}", (table,), folded=True))
     section = Section("Problem by problem", folded=True, sections=tuple(sections))
-    write_document(Document("t", sections=(section,)), tmp_path, markdown=False)
+    write_document(Document("t", sections=(section,)), tmp_path)
     assert (tmp_path / "index.html").stat().st_size < 1.5e6
 
 
@@ -294,7 +294,7 @@ def test_size_of_ten_thousand_records(tmp_path: Path) -> None:
 def address(tmp_path_factory: pytest.TempPathFactory) -> str:
     """Write the sample report; return where its page is."""
     folder = tmp_path_factory.mktemp("page")
-    write_document(sample_document(), folder, markdown=False)
+    write_document(sample_document(), folder)
     return (folder / "index.html").as_uri()
 
 

@@ -149,7 +149,9 @@ def test_markdown_shows_text_and_nothing_else(text: str) -> None:
             "h1 h2 p ul li blockquote table thead tbody tr th td strong em a".split()
         )
         assert found.attributes.count(("id", "table-t")) == 1
-        assert {name for name, _ in found.attributes} <= {"id", "style"}
+        links = [value for name, value in found.attributes if name == "href"]
+        assert links == ["tables/t.csv"]
+        assert {name for name, _ in found.attributes} <= {"id", "style", "href"}
         suffix = " (!)" if mark == "alarm" and shown else ""
         assert found.texts["td"][0] == shown + suffix
         assert found.texts.get("li", [""])[-1].strip() == shown
@@ -161,7 +163,7 @@ def test_markdown_sample() -> None:
     document = sample_document()
     tables = [table.stem for table in document.numbered().tables()]
     pictures = [picture.stem for picture in document.numbered().pictures()]
-    text = render_markdown(document, ["csv", "tex"])
+    text = render_markdown(document)
     found = _outline(text)
     assert found.tags.count("table") == len(tables)
     assert found.tags.count("img") == 4
@@ -171,8 +173,7 @@ def test_markdown_sample() -> None:
     assert text.index("[!CAUTION]") < text.index("[!WARNING]") < text.index("**Question.**")
     links = [value for name, value in found.attributes if name in ("href", "src")]
     assert sorted(links) == sorted(
-        [f"tables/{t}.{s}" for t in tables for s in ("csv", "tex")]
-        + [f"figures/{p}.svg" for p in pictures]
+        [f"tables/{t}.csv" for t in tables] + [f"figures/{p}.svg" for p in pictures]
     )
     assert all(printable(name) in found.texts["li"] for name in AWKWARD if name)
 
@@ -291,28 +292,6 @@ def test_pictures_are_drawn_once(tmp_path: Path) -> None:
     assert len(calls) == 1
 
 
-@pytest.mark.parametrize("form", ["csv", "latex", "html", "markdown"])
-def test_forms_can_be_left_out(form: str, tmp_path: Path) -> None:
-    """Without a form its files are missing, and no page links to them."""
-    document = Document("t", sections=(Section("s", (_table("a"),)),))
-    every = {"tables/t.csv", "tables/t.tex", "index.html", "README.md"}
-    missing = {
-        "csv": "tables/t.csv",
-        "latex": "tables/t.tex",
-        "html": "index.html",
-        "markdown": "README.md",
-    }[form]
-    written = write_document(document, tmp_path, **{form: False})
-    assert {str(p.relative_to(tmp_path).as_posix()) for p in written} == every - {missing}
-    for page in ("index.html", "README.md"):
-        if (tmp_path / page).exists():
-            text = (tmp_path / page).read_text(encoding="utf-8")
-            # The other page leads to one file of each table.
-            one = page == "README.md" and form != "csv"
-            assert ("LaTeX" in text) is (form != "latex" and not one)
-            assert ("CSV" in text) is (form != "csv")
-
-
 def test_only_own_stale_files_are_removed(tmp_path: Path) -> None:
     """What an earlier rendering wrote goes when it is gone; what others put there stays."""
     old = (Section("s", (_table("a", name="old"), _picture("old"))),)
@@ -366,10 +345,6 @@ def test_pages_of_others_are_not_replaced(name: str, manifest: str | None, tmp_p
         write_document(sample_document(), tmp_path)
     assert str(tmp_path / name) in str(caught.value)
     assert {p: p.read_bytes() for p in tmp_path.rglob("*")} == before
-    # What is not asked for replaces nothing.
-    form = {"README.md": "markdown", "index.html": "html"}[name]
-    write_document(Document("t"), tmp_path, **{form: False})
-    assert (tmp_path / name).read_text() == "mine"
     (tmp_path / name).unlink()
     write_document(Document("t"), tmp_path)
     write_document(Document("u"), tmp_path)
