@@ -126,9 +126,14 @@ class Analysis:
         typical = runs.groupby(["solver", "problem"])["primal"].median()
         gaps = self._gaps[self._gaps.index.isin(problems, level="problem")].groupby("solver")
         mean = partial(shifted_geometric_mean, shift=self.shift)
-        means = by[["best", "proved", "regret", "accuracy", "pairwise"]].mean()
-        # 55 is not to be 55.00000000000001.
-        means = means.round({"best": 10, "proved": 10})
+        solvers = range(len(self.results.solvers))
+
+        def mean_of(name: str) -> FloatArray:
+            known = runs[runs[name].notna()]
+            total = np.bincount(known["solver"], known[name], len(solvers))
+            with np.errstate(invalid="ignore"):
+                return np.asarray(total / np.bincount(known["solver"], minlength=len(solvers)))
+
         counts = pd.DataFrame(
             {
                 "runs": by.size(),
@@ -138,13 +143,15 @@ class Analysis:
                 "unsupported": by["unsupported"].sum(),
             }
         )
-        solvers = range(len(self.results.solvers))
         found = {
             "primal": typical.groupby("solver").mean(),
             "gap": gaps.mean(),
             "seconds": by["charged"].agg(mean),
+            # 55 is not to be 55.00000000000001.
+            **{name: pd.Series(mean_of(name).round(10)) for name in ("best", "proved")},
+            **{name: pd.Series(mean_of(name)) for name in ("regret", "accuracy", "pairwise")},
         }
-        numbers = pd.concat([means, pd.DataFrame(found)], axis=1).reindex(solvers)
+        numbers = pd.DataFrame(found).reindex(solvers)
         return counts.reindex(solvers).fillna(0).astype(int).join(numbers)
 
     @cached_property
