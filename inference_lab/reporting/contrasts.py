@@ -284,7 +284,7 @@ def _among(contrast: Contrast, facts: Mapping[str, Any]) -> bool:
 def measure(contrasts: Sequence[Contrast], observations: Iterable[Observation]) -> list[Measured]:
     """Return what contrasts come to, the primary ones corrected for their number."""
     held = list(observations)
-    effects = [_effect(_pairs(contrast, held)) for contrast in contrasts]
+    effects = [effect(as_rows(gains(contrast, held))) for contrast in contrasts]
     primary = [at for at, contrast in enumerate(contrasts) if contrast.primary]
     corrected = [found.p_value for found in effects]
     for at, p in zip(primary, holm([corrected[at] for at in primary]), strict=True):
@@ -293,11 +293,6 @@ def measure(contrasts: Sequence[Contrast], observations: Iterable[Observation]) 
         Measured(contrast, found, p, verdict(found, p, contrast.margin))
         for contrast, found, p in zip(contrasts, effects, corrected, strict=True)
     ]
-
-
-def _effect(pairs: Iterable[_Pair]) -> Effect:
-    """Return the mean gain over sets."""
-    return effect(as_rows(_by_set(pairs)))
 
 
 def regimes(
@@ -311,7 +306,7 @@ def regimes(
             cells.setdefault(place, []).append(pair)
     found = {}
     for place in sorted(cells):
-        here = _effect(cells[place])
+        here = effect(as_rows(_by_set(cells[place])))
         said = verdict(here, here.p_value, contrast.margin)
         found[tuple(name for _, name in place)] = Measured(contrast, here, math.nan, said)
     return found

@@ -17,14 +17,13 @@ from inference_lab.contract import OPTIMALITY_TOLERANCE
 from inference_lab.specs.extras import require
 
 __all__ = [
-    "Profile",
     "RankTest",
     "block_ranks",
     "holm",
     "median",
     "pairwise_wins",
     "par",
-    "performance_profile",
+    "performance_ratios",
     "primal_gap_percent",
     "quantile",
     "rank_test",
@@ -137,35 +136,17 @@ def pairwise_wins(
     return wins, ties
 
 
-@dataclass(frozen=True)
-class Profile:
-    """A performance profile: for each solver the distribution of its ratio to the fastest."""
+def performance_ratios(times: npt.ArrayLike) -> FloatArray:
+    """Return the times of solvers as multiples of the fastest, ``inf`` where nothing is solved.
 
-    ratios: tuple[FloatArray, ...]
-    n: int
-
-    def share(self, solver: int, ratio: float) -> float:
-        """Return the share of instances that a solver solved within `ratio` times the fastest."""
-        return float(np.searchsorted(self.ratios[solver], ratio, side="right")) / self.n
-
-    @property
-    def largest(self) -> float:
-        """The largest finite ratio, 1 if there is none."""
-        return max((float(r[-1]) for r in self.ratios if r.size), default=1.0)
-
-
-def performance_profile(times: npt.ArrayLike, *, clock: float = CLOCK) -> Profile:
-    """Return the performance profile of solvers.
-
-    ``rho_s(tau) = |{p : t_ps <= tau min_s t_ps}| / n`` (Dolan and More, "Benchmarking
-    optimization software with performance profiles", Mathematical Programming 91, 2002, eq. 2.1).
+    Their distributions are performance profiles, ``rho_s(tau) = |{p : t_ps <= tau min_s t_ps}| /
+    n`` (Dolan and More, "Benchmarking optimization software with performance profiles",
+    Mathematical Programming 91, 2002, eq. 2.1).
     """
-    matrix = np.maximum(np.asarray(times, dtype=np.float64), clock)
-    fastest = matrix.min(axis=1, keepdims=True)
+    matrix = np.maximum(np.asarray(times, dtype=np.float64), CLOCK)
     with np.errstate(invalid="ignore"):
-        ratios = np.where(np.isfinite(matrix), matrix / fastest, np.inf)
-    columns = (np.sort(column) for column in ratios.T)
-    return Profile(tuple(c[np.isfinite(c)] for c in columns), len(matrix))
+        ratios = matrix / matrix.min(axis=1, keepdims=True)
+    return np.where(np.isfinite(matrix), ratios, np.inf)
 
 
 def solved_within(times: npt.ArrayLike) -> list[FloatArray]:

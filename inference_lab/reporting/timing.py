@@ -17,7 +17,7 @@ from inference_lab.reporting.resampling import share_band
 from inference_lab.reporting.statistics import (
     median,
     par,
-    performance_profile,
+    performance_ratios,
     primal_gap_percent,
     quantile,
     shifted_geometric_mean,
@@ -99,14 +99,14 @@ def _profile(analysis: Analysis, solved: FloatArray) -> Block:
     if not len(analysis.complete):
         text = "No problem was run by all solvers, so there is no performance profile."
         return Text((text,))
-    profile = performance_profile(solved[analysis.complete][:, analysis.order])
+    ratios = performance_ratios(solved[analysis.complete][:, analysis.order])
     return Picture(
         "performance-profile",
         f"Performance profile (Dolan and More) over {analysis.basis}: the share of problems that "
         "each solver solved within so many times the time of the fastest. " + _solved(analysis),
         f"Performance profiles of {counted(len(analysis.labels), 'solver')} on "
         f"{counted(len(analysis.complete), 'problem')}.",
-        partial(curves_chart, charts.profile_curves(profile, analysis.labels)),
+        partial(curves_chart, charts.profile_curves(ratios, analysis.labels)),
     )
 
 
