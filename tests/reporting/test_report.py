@@ -400,16 +400,6 @@ def test_extreme_energies_make_no_report_fail():
     assert all(c.endswith("Values beyond 1e100 are left out.") for c in captions)
 
 
-def test_ranks_are_tested_over_problems():
-    document = report_document(study(), title="")
-    ranks = table(document, "ranks")
-    values = {name: cell.value for name, cell in column(ranks, "average rank").items()}
-    assert values["exact"] == 1.0 and sum(values.values()) == pytest.approx(6.0)
-    assert "over all 4 problems" in ranks.caption and "Friedman" in ranks.note
-    assert "no p can be below 0.125" in ranks.note
-    assert {p.name for p in document.pictures()} >= {"critical-difference", "performance-profile"}
-
-
 def test_one_problem_has_no_tests_and_no_profiles():
     document = report_document([r for r in study() if r.problem == "chain(n=0)"], title="")
     names = {p.name for p in document.pictures()}

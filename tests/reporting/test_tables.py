@@ -70,13 +70,6 @@ def test_warnings_stand_below_the_alarms_and_are_short():
     assert "WARNING" not in fair.to_text() and "Warning" not in fair.to_markdown()
 
 
-def test_markdown_shows_names_and_nothing_else():
-    text = Comparison([record("a|b #", "<i>*x*"), record("q")]).to_markdown()
-    assert "### a&#124;b \\#\n" in text
-    assert "| &lt;i&gt;\\*x\\* | **1.000000** |" in text
-    assert text.count("\n\n\n") == 0
-
-
 def test_an_estimate_keeps_its_kind_beside_runs_without_one():
     runs = [
         record(temperature=1.0, status="error", seed=1),
