@@ -24,7 +24,6 @@ from inference_lab.reporting.document import (
     Text,
     column,
     p_value,
-    signed,
 )
 from inference_lab.reporting.mixed import mixed_model
 from inference_lab.reporting.resampling import ALPHA, Effect, Verdict, as_rows, effect, verdict
@@ -437,7 +436,7 @@ def _model(contrast: Contrast, observations: Iterable[Observation]) -> Block:
         return Text((f"There is no mixed model of {contrast.name}: {problem}.",))
     columns = (
         column("effect", [c.name for c in found]),
-        column("gain", [c.value for c in found], signed(4)),
+        column("gain", [c.value for c in found], "{:+.4f}".format),
         Column("95 % interval", [Cell(f"{c.low:+.4f} to {c.high:+.4f}", c.low) for c in found]),
         column("p", [c.p_value for c in found], p_value),
     )

@@ -38,7 +38,6 @@ __all__ = [
     "failures",
     "file_stems",
     "p_value",
-    "signed",
 ]
 
 Mark = Literal["", "best", "failed", "alarm"]
@@ -164,11 +163,6 @@ def energies(decimals: int) -> Callable[[float | None], Cell]:
         return Cell(format_energy(finite, decimals), finite)
 
     return shown
-
-
-def signed(decimals: int) -> Form:
-    """Return the form of differences."""
-    return lambda value: NONE if math.isnan(value) else f"{value:+.{decimals}f}"
 
 
 def failures(count: int) -> Cell:
