@@ -81,6 +81,7 @@ def format_rate(value: float | None) -> str:
     """Return a whole percentage, or `NONE`; 0 and 100 only where it is just that."""
     if value is None or math.isnan(value):
         return NONE
+    value = round(value, 10)  # 55 is not to be 55.00000000000001
     if 0 < value < 0.5 or 99.5 <= value < 100:
         return "<0.1" if value < 0.05 else ">99.9" if value >= 99.95 else f"{value:.1f}"
     return f"{value:.0f}"
@@ -88,7 +89,7 @@ def format_rate(value: float | None) -> str:
 
 def format_share(value: float | None) -> str:
     """Return a score between 0 and 1 with three decimals, or `NONE`."""
-    return NONE if value is None else f"{value:.3f}"
+    return NONE if value is None or math.isnan(value) else f"{value:.3f}"
 
 
 def format_bytes(value: float, digits: int = 3) -> str:

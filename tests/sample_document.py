@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 
@@ -65,6 +68,19 @@ SOLVERS = [
 ]
 
 PROBLEMS = [f"grid-{20 + 5 * at}x{20 + 5 * at}-potts-{at:02d}" for at in range(40)] + AWKWARD
+
+
+def table_of(
+    name: str,
+    caption: str,
+    columns: Sequence[Column],
+    rows: Iterable[Sequence[Cell]],
+    note: str = "",
+) -> Table:
+    """Return a table of rows."""
+    held = list(rows)
+    filled = (replace(head, cells=[row[at] for row in held]) for at, head in enumerate(columns))
+    return Table(name, caption, tuple(filled), note)
 
 
 def _profile() -> Chart:
@@ -131,7 +147,7 @@ def _summary() -> Table:
                 failed if at % 7 == 3 else Cell("optimal" if at % 2 else "time limit"),
             )
         )
-    return Table("summary", "All 60 problems: the mean of each solver.", columns, tuple(rows))
+    return table_of("summary", "All 60 problems: the mean of each solver.", columns, rows)
 
 
 def _problem_table(number: int) -> Table:
@@ -147,7 +163,7 @@ def _problem_table(number: int) -> Table:
         mark = "best" if at == 0 else "alarm" if at == 2 else ""
         rows.append((Cell(solver), Cell(f"{energy:.4f}", energy, mark), *numbers))
     name = PROBLEMS[number]
-    return Table(name, f"Problem {name}.", columns, tuple(rows), note="Energies are costs.")
+    return table_of(name, f"Problem {name}.", columns, rows, note="Energies are costs.")
 
 
 def sample_document() -> Document:

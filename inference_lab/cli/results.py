@@ -35,7 +35,7 @@ def _runs(folder: Path) -> RecordStore:
     if not isinstance(store, RecordStore):
         raise BadInput(
             f"{store.path} holds the fits of a study of clustering: inference-lab reproduce STUDY "
-            "--render makes its report, and results.csv beside it"
+            "--render makes its report, with a CSV file of each table"
         )
     return store
 

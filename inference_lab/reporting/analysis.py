@@ -5,17 +5,20 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
 from inference_lab.formatting import counted, listed
 from inference_lab.reporting.results import Results, facts_of, natural
-from inference_lab.reporting.statistics import median, shifted_geometric_mean
-from inference_lab.results.summaries import Row
+from inference_lab.reporting.statistics import shifted_geometric_mean
 
-__all__ = ["BAND", "Analysis", "Summary"]
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["BAND", "Analysis"]
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -25,47 +28,6 @@ BAND = (0.25, 0.75)
 
 #: At most so many problems that are left out of a mean are named.
 _NAMED = 5
-
-
-@dataclass(frozen=True)
-class Summary:
-    """Solvers over a set of problems: one entry a solver in each array.
-
-    Attributes
-    ----------
-    runs, problems : (k,) int64 arrays
-        Runs, and problems that the solver was run on.
-    primal : (k,) float64 array
-        Primal gap in percent, mean over problems of medians over draws.
-    gap : (k,) float64 array
-        Gap to the best bound in percent, mean over the problems on which it is known.
-    gaps : (k,) int64 array
-        Number of the latter.
-    best, proved : (k,) float64 arrays
-        Percent of runs that found the best energy known, that proved their answer.
-    regret : (k,) float64 array
-        Energy above the best known, in weights of a violated constraint: mean over the runs on
-        problems that tell their weight.
-    seconds : (k,) float64 array
-        Shifted geometric mean over runs of the seconds that they are charged.
-    failed, unsupported : (k,) int64 arrays
-    accuracy, pairwise : (k,) float64 arrays
-        Means over the runs that have them; NaN where none has.
-    """
-
-    runs: IntArray
-    problems: IntArray
-    primal: FloatArray
-    gap: FloatArray
-    gaps: IntArray
-    best: FloatArray
-    proved: FloatArray
-    regret: FloatArray
-    seconds: FloatArray
-    failed: IntArray
-    unsupported: IntArray
-    accuracy: FloatArray
-    pairwise: FloatArray
 
 
 @dataclass(frozen=True)
@@ -99,76 +61,101 @@ class Analysis:
     # ------------------------------------------------------------------ means
 
     @cached_property
-    def _spread(self) -> dict[str, FloatArray]:
-        """Numbers of shape (problems, solvers, draws), NaN where there is no run."""
+    def _runs(self) -> pd.DataFrame:
+        """A line for each run: its problem and solver, by number, and what it came to."""
+        import pandas as pd
+
         results = self.results
-        return {
-            "primal": results.spread(results.primal_gap),
-            "best": results.spread(results.best),
-            "proved": results.spread(np.isfinite(results.proof_seconds)),
-            "charged": results.spread(results.charged_seconds),
-            "regret": results.spread(results.regret),
-            "failed": results.spread(results.failed),
-            "unsupported": results.spread(results.unsupported),
-            "accuracy": results.spread(_or_nan(r.accuracy for r in results.records)),
-            "pairwise": results.spread(_or_nan(r.pairwise_f for r in results.records)),
-        }
-
-    @cached_property
-    def _gaps(self) -> FloatArray:
-        """Gaps to the best bounds in percent, of shape (problems, solvers)."""
-        results = self.results
-        rows: dict[tuple[str, str], Row] = {
-            (row.problem, row.solver): row for row in results.comparison.rows
-        }
-        gaps = [
-            [
-                row.gap_percent if (row := rows.get((p.name, s))) is not None else None
-                for s in results.solvers
-            ]
-            for p in results.problems
-        ]
-        return np.array(gaps, dtype=np.float64).reshape(results.shape[:2])
-
-    def summary(self, problems: IntArray) -> Summary:
-        """Return the means over some problems, given by their numbers."""
-        part = {name: array[problems] for name, array in self._spread.items()}
-        present = ~np.isnan(part["primal"])
-        runs = present.sum(axis=(0, 2))
-        gaps = self._gaps[problems]
-        known = np.isfinite(gaps)
-
-        def mean(total: FloatArray, count: IntArray) -> FloatArray:
-            return np.where(count > 0, total / np.maximum(count, 1), np.nan)
-
-        def total(name: str) -> FloatArray:
-            summed: FloatArray = np.nansum(part[name], axis=(0, 2))
-            return summed
-
-        typical = median(part["primal"])
-        return Summary(
-            runs=runs,
-            problems=present.any(axis=2).sum(axis=0),
-            primal=mean(np.nansum(typical, axis=0), (~np.isnan(typical)).sum(axis=0)),
-            gap=mean(np.where(known, gaps, 0.0).sum(axis=0), known.sum(axis=0)),
-            gaps=known.sum(axis=0),
-            best=mean(100.0 * total("best"), runs),
-            proved=mean(100.0 * total("proved"), runs),
-            regret=mean(total("regret"), (~np.isnan(part["regret"])).sum(axis=(0, 2))),
-            seconds=np.array(
-                [
-                    shifted_geometric_mean(part["charged"][:, s], self.shift)
-                    for s in range(len(self.results.solvers))
-                ]
-            ),
-            failed=total("failed").astype(np.int64),
-            unsupported=total("unsupported").astype(np.int64),
-            accuracy=mean(total("accuracy"), (~np.isnan(part["accuracy"])).sum(axis=(0, 2))),
-            pairwise=mean(total("pairwise"), (~np.isnan(part["pairwise"])).sum(axis=(0, 2))),
+        return pd.DataFrame(
+            {
+                "problem": results.problem,
+                "solver": results.solver,
+                "primal": results.primal_gap,
+                "best": 100.0 * results.best,
+                "proved": 100.0 * np.isfinite(results.proof_seconds),
+                "charged": results.charged_seconds,
+                "regret": results.regret,
+                "failed": results.failed,
+                "unsupported": results.unsupported,
+                "accuracy": _or_nan(r.accuracy for r in results.records),
+                "pairwise": _or_nan(r.pairwise_f for r in results.records),
+            }
         )
 
     @cached_property
-    def total(self) -> Summary:
+    def _gaps(self) -> pd.Series[float]:
+        """Gaps to the best bounds in percent, by problem and solver, where they are known."""
+        import pandas as pd
+
+        rows = {(row.problem, row.solver): row.gap_percent for row in self.results.comparison.rows}
+        found = {
+            (p, s): rows.get((problem.name, solver))
+            for p, problem in enumerate(self.results.problems)
+            for s, solver in enumerate(self.results.solvers)
+        }
+        return pd.Series(found, dtype=np.float64).rename_axis(["problem", "solver"]).dropna()
+
+    def summary(self, problems: IntArray) -> pd.DataFrame:
+        """Return the means over some problems, given by their numbers: a line for each solver.
+
+        Columns
+        -------
+        runs, problems
+            Runs, and problems that the solver was run on.
+        primal
+            Primal gap in percent, mean over problems of medians over draws.
+        gap, gaps
+            Gap to the best bound in percent, mean over the problems on which it is known, and
+            their number.
+        best, proved
+            Percent of runs that found the best energy known, that proved their answer.
+        regret
+            Energy above the best known, in weights of a violated constraint: mean over the runs on
+            problems that tell their weight.
+        seconds
+            Shifted geometric mean over runs of the seconds that they are charged.
+        failed, unsupported
+            Numbers of runs.
+        accuracy, pairwise
+            Means over the runs that have them; NaN where none has.
+        """
+        import pandas as pd
+
+        runs = self._runs[self._runs["problem"].isin(problems)]
+        by = runs.groupby("solver")
+        typical = runs.groupby(["solver", "problem"])["primal"].median()
+        gaps = self._gaps[self._gaps.index.isin(problems, level="problem")].groupby("solver")
+        mean = partial(shifted_geometric_mean, shift=self.shift)
+        solvers = range(len(self.results.solvers))
+
+        def mean_of(name: str) -> FloatArray:
+            known = runs[runs[name].notna()]
+            total = np.bincount(known["solver"], known[name], len(solvers))
+            with np.errstate(invalid="ignore"):
+                return np.asarray(total / np.bincount(known["solver"], minlength=len(solvers)))
+
+        counts = pd.DataFrame(
+            {
+                "runs": by.size(),
+                "problems": by["problem"].nunique(),
+                "gaps": gaps.size(),
+                "failed": by["failed"].sum(),
+                "unsupported": by["unsupported"].sum(),
+            }
+        )
+        found = {
+            "primal": typical.groupby("solver").mean(),
+            "gap": gaps.mean(),
+            "seconds": by["charged"].agg(mean),
+            # 55 is not to be 55.00000000000001.
+            **{name: pd.Series(mean_of(name).round(10)) for name in ("best", "proved")},
+            **{name: pd.Series(mean_of(name)) for name in ("regret", "accuracy", "pairwise")},
+        }
+        numbers = pd.DataFrame(found).reindex(solvers)
+        return counts.reindex(solvers).fillna(0).astype(int).join(numbers)
+
+    @cached_property
+    def total(self) -> pd.DataFrame:
         """The means over all problems."""
         return self.summary(np.arange(len(self.results.problems)))
 
@@ -183,7 +170,7 @@ class Analysis:
     @cached_property
     def order(self) -> IntArray:
         """Those that did not refuse every problem: there is nothing to compare of the others."""
-        taking_part = (self.total.unsupported < self.total.runs)[self.everyone]
+        taking_part = (self.total.unsupported < self.total.runs).to_numpy()[self.everyone]
         return self.everyone[taking_part] if taking_part.any() else self.everyone
 
     @cached_property
@@ -194,7 +181,7 @@ class Analysis:
     @cached_property
     def ranked(self) -> IntArray:
         """Those of `order` that refused nothing: a refusal is no rank."""
-        taking_part: IntArray = self.order[self.total.unsupported[self.order] == 0]
+        taking_part: IntArray = self.order[self.total.unsupported.to_numpy()[self.order] == 0]
         return taking_part
 
     # ------------------------------------------------------------------ problems in common

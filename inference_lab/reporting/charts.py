@@ -14,7 +14,6 @@ import numpy as np
 import numpy.typing as npt
 
 from inference_lab.formatting import printable
-from inference_lab.reporting.statistics import Profile
 from inference_lab.reporting.traces import Steps
 
 if TYPE_CHECKING:
@@ -115,14 +114,14 @@ def _frame(names: Sequence[str], x: Any, y: Any, **more: Any) -> pd.DataFrame:
     return pd.concat(parts, ignore_index=True)
 
 
-def profile_curves(profile: Profile, names: Sequence[str]) -> Curves:
+def profile_curves(ratios: FloatArray, names: Sequence[str]) -> Curves:
     """Return a performance profile: the share of problems within a multiple of the fastest."""
-    end = 1.15 * max(profile.largest, 2.0)
+    end = 1.15 * float(ratios[np.isfinite(ratios)].max(initial=2.0))
     across, shares = [], []
-    for ratios in profile.ratios:
+    for own in ratios.T:
         # Ratios that several problems share make one step.
-        found, counts = np.unique(ratios, return_counts=True)
-        share = np.cumsum(counts) / profile.n
+        found, counts = np.unique(own[np.isfinite(own)], return_counts=True)
+        share = np.cumsum(counts) / len(ratios)
         if not found.size or found[0] > 1.0:
             found, share = np.append(1.0, found), np.append(0.0, share)
         across.append(np.append(found, end))

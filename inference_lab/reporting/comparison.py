@@ -133,9 +133,8 @@ class Comparison(Findings):
         >>> print(c.to_latex(["gap %"], {"icm": "ICM"}).splitlines()[-4])
         ICM & 0 \\
         """
-        laid = latex_table(
-            summary_table(self, columns, {**self.solver_labels, **(labels or {})}), "solvers"
-        )
+        called = {**self.solver_labels, **(labels or {})}
+        laid = latex_table(summary_table(self, columns, called))
         if not caption:
             return laid
         return (

@@ -13,16 +13,18 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from inference_lab.formatting import NONE, counted
-from inference_lab.reporting.cells import (
-    column_of,
-    count_cell,
-    number_cell,
-    p_cell,
-    table_of,
-    text_cell,
-)
 from inference_lab.reporting.charts import Chart, heatmap
-from inference_lab.reporting.document import Block, Cell, Column, Picture, Section, Table, Text
+from inference_lab.reporting.document import (
+    Block,
+    Cell,
+    Column,
+    Picture,
+    Section,
+    Table,
+    Text,
+    column,
+    p_value,
+)
 from inference_lab.reporting.mixed import mixed_model
 from inference_lab.reporting.resampling import ALPHA, Effect, Verdict, as_rows, effect, verdict
 from inference_lab.reporting.statistics import holm
@@ -281,20 +283,15 @@ def _among(contrast: Contrast, facts: Mapping[str, Any]) -> bool:
 def measure(contrasts: Sequence[Contrast], observations: Iterable[Observation]) -> list[Measured]:
     """Return what contrasts come to, the primary ones corrected for their number."""
     held = list(observations)
-    effects = [_effect(_pairs(contrast, held)) for contrast in contrasts]
+    effects = [effect(as_rows(gains(contrast, held))) for contrast in contrasts]
     primary = [at for at, contrast in enumerate(contrasts) if contrast.primary]
     corrected = [found.p_value for found in effects]
-    for at, p_value in zip(primary, holm([corrected[at] for at in primary]), strict=True):
-        corrected[at] = p_value
+    for at, p in zip(primary, holm([corrected[at] for at in primary]), strict=True):
+        corrected[at] = p
     return [
-        Measured(contrast, found, p_value, verdict(found, p_value, contrast.margin))
-        for contrast, found, p_value in zip(contrasts, effects, corrected, strict=True)
+        Measured(contrast, found, p, verdict(found, p, contrast.margin))
+        for contrast, found, p in zip(contrasts, effects, corrected, strict=True)
     ]
-
-
-def _effect(pairs: Iterable[_Pair]) -> Effect:
-    """Return the mean gain over sets."""
-    return effect(as_rows(_by_set(pairs)))
 
 
 def regimes(
@@ -308,7 +305,7 @@ def regimes(
             cells.setdefault(place, []).append(pair)
     found = {}
     for place in sorted(cells):
-        here = _effect(cells[place])
+        here = effect(as_rows(_by_set(cells[place])))
         said = verdict(here, here.p_value, contrast.margin)
         found[tuple(name for _, name in place)] = Measured(contrast, here, math.nan, said)
     return found
@@ -337,23 +334,23 @@ def _map(contrast: Contrast, observations: Iterable[Observation]) -> list[Block]
         f"Map of gains over {counted(len(cells), 'cell')}.",
         partial(_gain_map, cells, contrast.over),
     )
-    keys, held = list(cells), list(cells.values())
     columns = [
-        (
-            Column(name, right=False),
-            [text_cell(key[at]) for key in keys],
-        )
-        for at, name in enumerate(contrast.over)
-    ]
-    columns += [
-        column_of(held, "gain", _gain_cell),
-        column_of(held, "95 % interval", _interval_cell),
-        column_of(held, "sets above", _sets_cell),
-        column_of(held, "draws", lambda m: count_cell(m.effect.draws)),
-        column_of(held, "verdict", lambda m: text_cell(m.verdict), right=False),
+        *(column(name, [key[at] for key in cells]) for at, name in enumerate(contrast.over)),
+        *_effects(list(cells.values())),
+        column("verdict", [found.verdict for found in cells.values()]),
     ]
     note = "Verdicts by intervals and tests of each cell, without correction for their number."
-    return [picture, table_of(f"gains-{contrast.name}", caption, columns, note)]
+    return [picture, Table(f"gains-{contrast.name}", caption, tuple(columns), note)]
+
+
+def _effects(held: Sequence[Measured]) -> list[Column]:
+    """Return the columns on the size of effects, and on what they rest on."""
+    return [
+        column("gain", held, _gain_cell, help="mean over sets of means over draws"),
+        column("95 % interval", held, _interval_cell, help="over resampled sets and draws"),
+        column("sets above", held, _sets_cell, help="sets with a mean above zero, of all"),
+        column("draws", [found.effect.draws for found in held]),
+    ]
 
 
 def _gain_map(cells: Mapping[tuple[str, ...], Measured], facts: Sequence[str]) -> Chart:
@@ -365,13 +362,13 @@ def _gain_map(cells: Mapping[tuple[str, ...], Measured], facts: Sequence[str]) -
     signs = {"equivalent": " =", "undecided": " ?"}
     across, along, panels = (_names_along(cells, at) for at in range(3))
     rows = []
-    for panel, row, column in itertools.product(panels, along, across):
-        found = cells.get(tuple(part for part in (column, row, panel) if part is not None))
+    for panel, row, name in itertools.product(panels, along, across):
+        found = cells.get(tuple(part for part in (name, row, panel) if part is not None))
         if found is None:
             continue
         effect = found.effect
         told = "" if math.isnan(effect.low) else f"{_short(effect.low)}, {_short(effect.high)}"
-        place = {"x": column, "y": row or "", "panel": f"{facts[2]} {panel}" if panel else ""}
+        place = {"x": name, "y": row or "", "panel": f"{facts[2]} {panel}" if panel else ""}
         value = effect.value if found.verdict not in signs else 0.0
         text = f"{_short(effect.value)}{signs.get(found.verdict, '')}\n{told}"
         rows.append({**place, "text": text, "value": value, "best": False})
@@ -437,17 +434,13 @@ def _model(contrast: Contrast, observations: Iterable[Observation]) -> Block:
         )
     except (ValueError, TypeError, MissingExtra) as problem:
         return Text((f"There is no mixed model of {contrast.name}: {problem}.",))
-    columns = [
-        column_of(found, "effect", lambda c: text_cell(c.name), right=False),
-        column_of(found, "gain", lambda c: number_cell(c.value, f"{c.value:+.4f}")),
-        column_of(
-            found,
-            "95 % interval",
-            lambda c: number_cell(c.low, f"{c.low:+.4f} to {c.high:+.4f}"),
-        ),
-        column_of(found, "p", lambda c: p_cell(c.p_value)),
-    ]
-    return table_of(
+    columns = (
+        column("effect", [c.name for c in found]),
+        column("gain", [c.value for c in found], "{:+.4f}".format),
+        Column("95 % interval", [Cell(f"{c.low:+.4f} to {c.high:+.4f}", c.low) for c in found]),
+        column("p", [c.p_value for c in found], p_value),
+    )
+    return Table(
         f"mixed-{contrast.name}",
         f"{contrast.name}: a mixed model of the gain in {contrast.metric}, with sets and draws as "
         "random effects.",
@@ -468,28 +461,25 @@ def _table(measured: Sequence[Measured]) -> Table:
         if margins
         else ""
     )
-    columns = [
-        column_of(measured, "contrast", _name_cell, right=False),
-        column_of(measured, "metric", lambda m: text_cell(m.contrast.metric), right=False),
-        column_of(measured, "gain", _gain_cell, help="mean over sets of means over draws"),
-        column_of(measured, "95 % interval", _interval_cell, help="over resampled sets and draws"),
-        column_of(
-            measured,
-            "sets above",
-            _sets_cell,
-            help="sets with a mean above zero, of all",
+    contrasts = [found.contrast for found in measured]
+    columns = (
+        Column(
+            "contrast",
+            [Cell(c.name, title=f"{c.solver} against {c.baseline}") for c in contrasts],
+            right=False,
         ),
-        column_of(measured, "draws", lambda m: count_cell(m.effect.draws)),
-        column_of(measured, "p", lambda m: p_cell(m.effect.p_value), help="sign flips of sets"),
-        column_of(
-            measured,
+        column("metric", [c.metric for c in contrasts]),
+        *_effects(measured),
+        column("p", [m.effect.p_value for m in measured], p_value, help="sign flips of sets"),
+        column(
             "p (Holm)",
-            lambda m: p_cell(m.corrected) if m.contrast.primary else Cell(NONE),
+            [m.corrected if m.contrast.primary else None for m in measured],
+            p_value,
             help=f"corrected for {counted(primary, 'primary contrast')}",
         ),
-        column_of(measured, "verdict", lambda m: text_cell(m.verdict), right=False),
-    ]
-    return table_of(
+        column("verdict", [m.verdict for m in measured]),
+    )
+    return Table(
         "contrasts",
         "The contrasts that the study declares: gains of one method over another, positive where "
         "the first is better.",
@@ -502,14 +492,9 @@ def _table(measured: Sequence[Measured]) -> Table:
     )
 
 
-def _name_cell(found: Measured) -> Cell:
-    told = f"{found.contrast.solver} against {found.contrast.baseline}"
-    return Cell(found.contrast.name, title=told)
-
-
 def _gain_cell(found: Measured) -> Cell:
     value = found.effect.value
-    return number_cell(value, NONE if math.isnan(value) else _signed(value, found))
+    return Cell(NONE) if math.isnan(value) else Cell(_signed(value, found), value)
 
 
 def _sets_cell(found: Measured) -> Cell:
@@ -520,7 +505,7 @@ def _interval_cell(found: Measured) -> Cell:
     low, high = found.effect.low, found.effect.high
     if math.isnan(low):
         return Cell(NONE)
-    return number_cell(low, f"{_signed(low, found)} to {_signed(high, found)}")
+    return Cell(f"{_signed(low, found)} to {_signed(high, found)}", low)
 
 
 def _signed(value: float, found: Measured) -> str:

@@ -7,13 +7,14 @@ document are plain text: renderers escape them, so a problem may have any name a
 
 from __future__ import annotations
 
+import math
 import re
 import unicodedata
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, get_args
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
 
-from inference_lab.formatting import printable
+from inference_lab.formatting import NONE, format_energy, printable, shortened
 
 if TYPE_CHECKING:
     from inference_lab.reporting.charts import Chart
@@ -24,13 +25,19 @@ __all__ = [
     "Code",
     "Column",
     "Document",
+    "Form",
     "Items",
     "Mark",
     "Picture",
     "Section",
     "Table",
     "Text",
+    "column",
+    "cut",
+    "energies",
+    "failures",
     "file_stems",
+    "p_value",
 ]
 
 Mark = Literal["", "best", "failed", "alarm"]
@@ -58,21 +65,15 @@ class Cell:
     mark: Mark = ""
     title: str = ""
 
-    def __post_init__(self) -> None:
-        """Refuse marks that no renderer knows."""
-        if self.mark not in get_args(Mark):
-            raise ValueError(
-                f"mark must be one of {', '.join(map(repr, get_args(Mark)))}, got {self.mark!r}"
-            )
-
 
 @dataclass(frozen=True)
 class Column:
-    """The head of a column.
+    """A column of a table; see `column`.
 
     Parameters
     ----------
     title : str
+    cells : sequence of Cell
     right : bool
         Whether the column is set flush right.
     help : str
@@ -85,32 +86,112 @@ class Column:
     """
 
     title: str
+    cells: Sequence[Cell] = ()
     right: bool = True
     help: str = ""
     name: str = ""
     as_text: bool = False
 
 
+#: Makes of a value its text, or its whole cell.
+Form: TypeAlias = Callable[[Any], str | Cell]
+
+
+def column(
+    title: str,
+    values: Iterable[Any],
+    form: Form = str,
+    *,
+    right: bool | None = None,
+    best: Callable[[list[float]], float] | None = None,
+    help: str = "",
+    name: str = "",
+    as_text: bool = False,
+) -> Column:
+    """Return a column of values; by default they are texts.
+
+    Parameters
+    ----------
+    title, help, name, as_text
+        As in `Column`.
+    values : iterable
+        One for each row.
+    form : callable
+        Makes of a value its text, or its whole cell.
+    right : bool, optional
+        By default all columns are flush right but those of plain texts.
+    best : {min, max}, optional
+        Which of the values are marked as best, unless all are equal.
+    """
+    cells = []
+    for value in values:
+        shown = form(value)
+        cells.append(shown if isinstance(shown, Cell) else Cell(shown, _number(value)))
+    # Rounding is no difference.
+    digits = {
+        at: float(f"{cell.value:.12g}")
+        for at, cell in enumerate(cells)
+        if cell.value is not None and math.isfinite(cell.value)
+    }
+    if best is not None and len(set(digits.values())) > 1:
+        chosen = best(list(digits.values()))
+        for at, value in digits.items():
+            if value == chosen and not cells[at].mark:
+                cells[at] = replace(cells[at], mark="best")
+    if right is None:
+        right = form is not str or any(cell.value is not None for cell in cells)
+    return Column(title, cells, right, help, name, as_text)
+
+
+def _number(value: object) -> float | None:
+    """Return the number behind a cell, if there is one; counts stay whole."""
+    if isinstance(value, int):
+        return value
+    return float(value) if isinstance(value, float) and not math.isnan(value) else None
+
+
+def cut(width: int) -> Form:
+    """Return the form of texts that are cut off after so many characters."""
+    return lambda text: Cell(shortened(text, width), title=text if len(text) > width else "")
+
+
+def energies(decimals: int) -> Callable[[float | None], Cell]:
+    """Return the form of energies and bounds; one that is not finite is missing."""
+
+    def shown(value: float | None) -> Cell:
+        finite = value if value is not None and math.isfinite(value) else None
+        return Cell(format_energy(finite, decimals), finite)
+
+    return shown
+
+
+def failures(count: int) -> Cell:
+    """Return a number of failures, marked if there are any."""
+    return Cell(str(count), count, mark="failed" if count else "")
+
+
+def p_value(value: float | None) -> str:
+    """Return a p-value."""
+    if value is None:
+        return NONE
+    return f"{value:.3f}" if value >= 0.001 else "<0.001"
+
+
 @dataclass(frozen=True)
 class Table:
-    """A table with a caption."""
+    """A table with a caption; `stem` names its files, see `Document.numbered`."""
 
     name: str
     caption: str
     columns: tuple[Column, ...]
-    rows: tuple[tuple[Cell, ...], ...]
     note: str = ""
+    stem: str = ""
+    kind: ClassVar[str] = "table"
 
-    def __post_init__(self) -> None:
-        """Refuse tables that are not rectangular."""
-        if not self.columns:
-            raise ValueError(f"columns of table {self.name!r} must not be empty")
-        for number, row in enumerate(self.rows):
-            if len(row) != len(self.columns):
-                raise ValueError(
-                    f"rows[{number}] of table {self.name!r} has {len(row)} cells, but there are "
-                    f"{len(self.columns)} columns"
-                )
+    @property
+    def rows(self) -> list[tuple[Cell, ...]]:
+        """The cells of each row."""
+        return list(zip(*(column.cells for column in self.columns), strict=True))
 
     def meanings(self) -> list[str]:
         """Return what the columns mean, each with its title, on one line."""
@@ -119,12 +200,14 @@ class Table:
 
 @dataclass(frozen=True)
 class Picture:
-    """A figure."""
+    """A figure; `stem` names its files, see `Document.numbered`."""
 
     name: str
     caption: str
     alt: str
     draw: Callable[[], Chart]
+    stem: str = ""
+    kind: ClassVar[str] = "picture"
 
 
 @dataclass(frozen=True)
@@ -132,6 +215,7 @@ class Text:
     """Paragraphs of plain text."""
 
     paragraphs: tuple[str, ...]
+    kind: ClassVar[str] = "text"
 
 
 @dataclass(frozen=True)
@@ -139,6 +223,7 @@ class Items:
     """A bullet list of plain text."""
 
     entries: tuple[str, ...]
+    kind: ClassVar[str] = "items"
 
 
 @dataclass(frozen=True)
@@ -146,6 +231,7 @@ class Code:
     """What is typed or read by a machine, such as a command; white space in it counts."""
 
     text: str
+    kind: ClassVar[str] = "code"
 
 
 Block = Table | Picture | Text | Items | Code
@@ -153,13 +239,35 @@ Block = Table | Picture | Text | Items | Code
 
 @dataclass(frozen=True)
 class Section:
-    """A titled part of a document: its own blocks, then the sections inside it."""
+    """A titled part of a document: its own blocks, then the sections inside it.
+
+    What is aside is folded on the page, what is folded in Markdown as well.
+    """
 
     title: str
     blocks: tuple[Block, ...] = ()
     folded: bool = False
     sections: tuple[Section, ...] = ()
     aside: bool = False
+
+    def walk(self) -> Iterator[Section]:
+        """Yield the section and all inside it, in the order of the page."""
+        yield self
+        for inner in self.sections:
+            yield from inner.walk()
+
+    def changed(self, change: Callable[[Block], Block | None]) -> Section:
+        """Return the section with other blocks; None leaves one out."""
+        blocks = [changed for block in self.blocks if (changed := change(block)) is not None]
+        return replace(self, blocks=tuple(blocks), sections=_changed(self.sections, change))
+
+
+def _changed(
+    sections: Iterable[Section], change: Callable[[Block], Block | None]
+) -> tuple[Section, ...]:
+    """Return sections with other blocks, without those that nothing is left of."""
+    changed = [section.changed(change) for section in sections]
+    return tuple(section for section in changed if section.blocks or section.sections)
 
 
 @dataclass(frozen=True)
@@ -174,13 +282,9 @@ class Document:
 
     def blocks(self) -> Iterator[Block]:
         """Iterate over the blocks of all sections, in the order of the page."""
-
-        def walk(sections: tuple[Section, ...]) -> Iterator[Block]:
-            for section in sections:
+        for outer in self.sections:
+            for section in outer.walk():
                 yield from section.blocks
-                yield from walk(section.sections)
-
-        return walk(self.sections)
 
     def tables(self) -> list[Table]:
         """Return all tables, in the order of the page."""
@@ -189,6 +293,24 @@ class Document:
     def pictures(self) -> list[Picture]:
         """Return all pictures, in the order of the page."""
         return [block for block in self.blocks() if isinstance(block, Picture)]
+
+    def changed(self, change: Callable[[Block], Block | None]) -> Document:
+        """Return the document with other blocks; None leaves one out, and empty sections go."""
+        return replace(self, sections=_changed(self.sections, change))
+
+    def numbered(self) -> Document:
+        """Return the document with names of files for its tables and pictures, no two alike."""
+        stems = {
+            Table: iter(file_stems([table.name for table in self.tables()], "table")),
+            Picture: iter(file_stems([picture.name for picture in self.pictures()], "figure")),
+        }
+        return self.changed(
+            lambda block: (
+                replace(block, stem=next(stems[type(block)]))
+                if isinstance(block, Table | Picture)
+                else block
+            )
+        )
 
 
 #: Longer names are cut: file systems allow 255 bytes, archives and tools often fewer.

@@ -92,7 +92,7 @@ _LEGEND = {
 }
 
 
-def latex_table(table: Table, stem: str) -> str:
+def latex_table(table: Table) -> str:
     r"""Return a table as a ``tabular`` in the style of booktabs.
 
     Caption, label and the meaning of columns and marks stand above it as comments, so that a paper
@@ -107,7 +107,7 @@ def latex_table(table: Table, stem: str) -> str:
     lines = [
         r"\usepackage{booktabs}",
         *([rf"\caption{{{caption}}}"] if caption else []),
-        rf"\label{{tab:{stem}}}",
+        rf"\label{{tab:{table.stem}}}",
         *said,
     ]
     rows = [[_cell(cell) for cell in row] for row in table.rows]

@@ -4,18 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from inference_lab.formatting import NONE, decimals_for
-from inference_lab.reporting.cells import (
-    Columns,
-    column_of,
-    count_cell,
-    energy_cell,
-    number_cell,
-    seconds_cell,
-    table_of,
-    text_cell,
-)
-from inference_lab.reporting.document import Cell, Section, Table, Text
+from inference_lab.formatting import NONE, decimals_for, format_seconds
+from inference_lab.reporting.document import Section, Table, Text, column, energies, failures
 from inference_lab.reporting.statistics import median
 from inference_lab.results.analysis import Findings
 from inference_lab.results.records import Record
@@ -62,31 +52,24 @@ def _log_table(name: str, temperature: float, by_solver: dict[str, list[Record]]
         for records in groups
     ]
     decimals = decimals_for(v for v in typical if v is not None)
-    columns: Columns = [
-        column_of(by_solver, "solver", text_cell, right=False),
-        column_of(typical, "log Z", lambda value: energy_cell(value, decimals)),
-        column_of(groups, "kind", _kind_cell, right=False),
+    columns = [
+        column("solver", by_solver),
+        column("log Z", typical, energies(decimals)),
+        column("kind", map(_kind, groups)),
     ]
     if exact:
         truth = float(median(exact))
         errors = [None if value is None else value - truth for value in typical]
-        columns.append(
-            column_of(errors, "error", lambda e: number_cell(e, NONE if e is None else f"{e:+.3g}"))
-        )
+        columns.append(column("error", errors, lambda e: NONE if e is None else f"{e:+.3g}"))
+    timed = [[r for r in records if not (r.failed or r.refused)] for records in groups]
     columns += [
-        column_of(groups, "seconds", _time_cell),
-        column_of(groups, "runs", lambda records: count_cell(len(records))),
-        column_of(
-            groups, "failed", lambda records: count_cell(sum(r.failed for r in records), mark=True)
-        ),
-        column_of(
-            groups,
-            "unsup.",
-            lambda records: count_cell(sum(r.refused for r in records)),
-        ),
+        column("seconds", [_median(r.seconds for r in runs) for runs in timed], format_seconds),
+        column("runs", map(len, groups)),
+        column("failed", [sum(r.failed for r in records) for records in groups], failures),
+        column("unsup.", [sum(r.refused for r in records) for records in groups]),
     ]
-    return table_of(
-        f"log-z-{name}-{temperature:g}", f"{name} at temperature {temperature:g}.", columns
+    return Table(
+        f"log-z-{name}-{temperature:g}", f"{name} at temperature {temperature:g}.", tuple(columns)
     )
 
 
@@ -95,11 +78,6 @@ def _median(values: Iterable[float]) -> float | None:
     return float(median(found)) if found else None
 
 
-def _kind_cell(records: list[Record]) -> Cell:
-    kinds = (str(r.log_partition_kind) for r in records if r.log_partition_kind)
-    kind = next(kinds, NONE)
-    return Cell(_KINDS.get(kind, kind))
-
-
-def _time_cell(records: list[Record]) -> Cell:
-    return seconds_cell(_median(r.seconds for r in records if not (r.failed or r.refused)))
+def _kind(records: list[Record]) -> str:
+    kind = next((r.log_partition_kind for r in records if r.log_partition_kind), NONE)
+    return _KINDS.get(kind, kind)

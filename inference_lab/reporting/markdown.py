@@ -11,7 +11,6 @@ from inference_lab.reporting.document import (
     Block,
     Cell,
     Code,
-    Column,
     Document,
     Items,
     Mark,
@@ -57,63 +56,47 @@ def _row(cells: Iterable[str]) -> str:
     return "| " + " | ".join(cells) + " |"
 
 
-def markdown_rows(columns: Iterable[Column], rows: Iterable[Iterable[Cell]]) -> str:
+def markdown_rows(table: Table) -> str:
     """Return the lines of a table, its head included."""
-    columns = list(columns)
     return "\n".join(
         [
-            _row(_inline(column.title) for column in columns),
-            _row("---:" if column.right else ":---" for column in columns),
-            *(_row(_cell(cell) for cell in row) for row in rows),
+            _row(_inline(column.title) for column in table.columns),
+            _row("---:" if column.right else ":---" for column in table.columns),
+            *(_row(map(_cell, row)) for row in table.rows),
         ]
     )
 
 
-class _Writer:
-    """Writes the blocks of a document in their order, each with the name of its files."""
+def _section(section: Section, level: int) -> Iterator[str]:
+    if section.folded:
+        title = html.escape(printable(section.title)).replace("|", "&#124;")
+        yield f"<details>\n<summary><strong>{title}</strong></summary>"
+    else:
+        yield f"{'#' * min(level, 6)} {escape_markdown(section.title)}"
+    for block in section.blocks:
+        yield from _block(block)
+    for inner in section.sections:
+        yield from _section(inner, level + 1)
+    if section.folded:
+        yield "</details>"
 
-    def __init__(self, tables: Sequence[str], pictures: Sequence[str], suffixes: Sequence[str]):
-        self._tables: Iterator[str] = iter(tables)
-        self._pictures: Iterator[str] = iter(pictures)
-        self._suffixes = suffixes
 
-    def section(self, section: Section, level: int) -> Iterator[str]:
-        if section.folded:
-            title = html.escape(printable(section.title)).replace("|", "&#124;")
-            yield f"<details>\n<summary><strong>{title}</strong></summary>"
-        else:
-            yield f"{'#' * min(level, 6)} {escape_markdown(section.title)}"
-        for block in section.blocks:
-            yield from self._block(block)
-        for inner in section.sections:
-            yield from self.section(inner, level + 1)
-        if section.folded:
-            yield "</details>"
-
-    def _block(self, block: Block) -> Iterator[str]:
-        if isinstance(block, Table):
-            yield from self._table(block)
-        elif isinstance(block, Picture):
-            place = f"figures/{next(self._pictures)}.svg"
-            yield f"![{_inline(block.alt)}]({place})"
-            yield escape_markdown(block.caption)
-        elif isinstance(block, Items):
-            yield _items(block.entries)
-        elif isinstance(block, Code):
-            yield _fenced(block.text)
-        else:
-            yield from map(escape_markdown, block.paragraphs)
-
-    def _table(self, table: Table) -> Iterator[str]:
-        stem = next(self._tables)
-        files = ", ".join(
-            f"[{'LaTeX' if s == 'tex' else s.upper()}](tables/{stem}.{s})" for s in self._suffixes
-        )
-        caption = f'<a id="table-{stem}"></a>{_inline(table.caption)}'
-        yield f"{caption} ({files})" if files else caption
-        yield markdown_rows(table.columns, table.rows)
-        yield escape_markdown(table.note)
-        yield escape_markdown("; ".join(table.meanings()))
+def _block(block: Block) -> Iterator[str]:
+    if isinstance(block, Table):
+        anchor = f'<a id="table-{block.stem}"></a>'
+        yield f"{anchor}{_inline(block.caption)} ([CSV](tables/{block.stem}.csv))"
+        yield markdown_rows(block)
+        yield escape_markdown(block.note)
+        yield escape_markdown("; ".join(block.meanings()))
+    elif isinstance(block, Picture):
+        yield f"![{_inline(block.alt)}](figures/{block.stem}.svg)"
+        yield escape_markdown(block.caption)
+    elif isinstance(block, Items):
+        yield _items(block.entries)
+    elif isinstance(block, Code):
+        yield _fenced(block.text)
+    else:
+        yield from map(escape_markdown, block.paragraphs)
 
 
 def _fenced(text: str) -> str:
@@ -133,13 +116,8 @@ def _box(kind: str, entries: Sequence[str]) -> str:
     return f"> [!{kind}]\n" + "\n".join(f"> {line}" for line in _items(entries).split("\n"))
 
 
-def render_markdown(
-    document: Document,
-    tables: Sequence[str],
-    pictures: Sequence[str],
-    suffixes: Sequence[str] = (),
-) -> str:
-    """Return a document as a page of Markdown."""
+def render_markdown(document: Document) -> str:
+    """Return a document as a page of Markdown, with links to the files of its tables."""
     parts = [f"# {escape_markdown(document.title)}"]
     if document.alarms:
         parts.append(_box("CAUTION", document.alarms))
@@ -148,7 +126,6 @@ def render_markdown(
     for name, said in document.lead:
         first, *others = paragraphs(said) or [""]
         parts += [f"**{_inline(name)}.** {_inline(first)}", *map(escape_markdown, others)]
-    writer = _Writer(tables, pictures, suffixes)
-    for section in document.sections:
-        parts += writer.section(section, 2)
+    for section in document.numbered().sections:
+        parts += _section(section, 2)
     return "\n\n".join(part for part in parts if part) + "\n"

@@ -3,37 +3,45 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
-from inference_lab.formatting import NONE, counted, shortened
-from inference_lab.reporting.analysis import Analysis, Summary
-from inference_lab.reporting.cells import (
-    Columns,
-    best_marked,
-    column_of,
-    count_cell,
-    number_cell,
-    percent_cell,
-    score_cell,
-    seconds_cell,
-    share_cell,
-    table_of,
-    text_cell,
+from inference_lab.formatting import (
+    NONE,
+    counted,
+    format_percent,
+    format_rate,
+    format_seconds,
+    format_share,
+    shortened,
 )
+from inference_lab.reporting.analysis import Analysis
 from inference_lab.reporting.charts import GREYS, heatmap
-from inference_lab.reporting.document import Block, Cell, Column, Picture, Section, Table, Text
+from inference_lab.reporting.document import (
+    Block,
+    Cell,
+    Column,
+    Form,
+    Picture,
+    Section,
+    Table,
+    Text,
+    column,
+    cut,
+    failures,
+)
 from inference_lab.reporting.results import natural
 from inference_lab.reporting.statistics import shifted_geometric_mean
 from inference_lab.reporting.summary import NEAR
 
-__all__ = ["classes_section", "map_section", "results_section"]
+if TYPE_CHECKING:
+    import pandas as pd
 
-FloatArray = npt.NDArray[np.float64]
+__all__ = ["classes_section", "map_section", "results_section"]
 
 #: Characters that a cell of a map has room for.
 _MAP_NAME = 24
@@ -42,61 +50,51 @@ _MAP_NAME = 24
 _LEADS = (NEAR, 0.1, 1.0, 10.0)
 
 
-def _summary_columns(analysis: Analysis, summary: Summary) -> Columns:
+def _summary_columns(analysis: Analysis, summary: pd.DataFrame) -> list[Column]:
     chosen = [int(s) for s in analysis.everyone if summary.runs[s]]
 
-    def column(
-        title: str, values: npt.NDArray[Any], cell: Callable[[Any], Cell], help: str = ""
-    ) -> tuple[Column, list[Cell]]:
-        return column_of(values[chosen].tolist(), title, cell, help=help)
+    def made(title: str, values: pd.Series[Any], form: Form = str, **more: Any) -> Column:
+        return column(title, values[chosen].tolist(), form, **more)
 
-    def marked(
-        found: tuple[Column, list[Cell]], largest: bool = False
-    ) -> tuple[Column, list[Cell]]:
-        head, cells = found
-        return head, best_marked(cells, largest)
-
-    specs = [analysis.results.solvers[s] for s in chosen]
-    columns: Columns = [column_of(specs, "solver", text_cell, right=False)]
+    columns = [column("solver", [analysis.results.solvers[s] for s in chosen])]
     if len(set(analysis.total.problems.tolist())) > 1:
-        run_on = "problems that the solver was run on"
-        columns.append(column("run on", summary.problems, count_cell, run_on))
+        columns.append(made("run on", summary.problems, help="problems that the solver was run on"))
     primal = "distance to the best energy known"
-    columns.append(marked(column("primal gap %", summary.primal, percent_cell, primal)))
+    columns.append(made("primal gap %", summary.primal, format_percent, best=min, help=primal))
     if summary.gaps.any():
         bound = "distance to the best bound known, whoever gave it"
-        columns.append(column("gap %", summary.gap, percent_cell, bound))
+        columns.append(made("gap %", summary.gap, format_percent, help=bound))
         if (summary.gaps < summary.problems)[chosen].any():
-            known = zip(
-                summary.gaps[chosen].tolist(), summary.problems[chosen].tolist(), strict=True
-            )
-            head = Column("gap known", help="problems on which the gap is known")
-            columns.append((head, [Cell(f"{gaps}/{all_}", gaps) for gaps, all_ in known]))
+            known = [
+                Cell(f"{summary.gaps[s]}/{summary.problems[s]}", int(summary.gaps[s]))
+                for s in chosen
+            ]
+            columns.append(Column("gap known", known, help="problems on which the gap is known"))
     if np.isfinite(summary.regret[chosen]).any():
         above = "energy above the best known, in weights of a violated constraint: mean over runs"
-        columns.append(marked(column("regret", summary.regret, _regret_cell, above)))
+        columns.append(made("regret", summary.regret, _regret, best=min, help=above))
     best = "runs that found the best energy known"
     proved = "runs that proved their answer by their own bound"
     columns += [
-        marked(column("% best", summary.best, share_cell, best), largest=True),
-        marked(column("% proved", summary.proved, share_cell, proved), largest=True),
-        marked(column("seconds", summary.seconds, seconds_cell, "shifted geometric mean")),
+        made("% best", summary.best, format_rate, best=max, help=best),
+        made("% proved", summary.proved, format_rate, best=max, help=proved),
+        made("seconds", summary.seconds, format_seconds, best=min, help="shifted geometric mean"),
     ]
     for title, means in (("accuracy", summary.accuracy), ("pairwise F", summary.pairwise)):
         if np.isfinite(means).any():
             truth = "agreement with the ground truth, mean over runs that gave a labelling"
-            columns.append(marked(column(title, means, score_cell, truth), largest=True))
-    failures = partial(count_cell, mark=True)
+            columns.append(made(title, means, format_share, best=max, help=truth))
+    ended = "runs that ended in an error, or were ended"
     columns += [
-        column("failed", summary.failed, failures, "runs that ended in an error, or were ended"),
-        column("unsup.", summary.unsupported, count_cell, "runs that the method refused"),
-        column("runs", summary.runs, count_cell),
+        made("failed", summary.failed, failures, help=ended),
+        made("unsup.", summary.unsupported, help="runs that the method refused"),
+        made("runs", summary.runs),
     ]
     return columns
 
 
-def _regret_cell(value: float) -> Cell:
-    return number_cell(value, NONE if np.isnan(value) else f"{value:.3g}")
+def _regret(value: float) -> str:
+    return NONE if np.isnan(value) else f"{value:.3g}"
 
 
 def _counting(analysis: Analysis) -> str:
@@ -128,11 +126,11 @@ def results_section(analysis: Analysis) -> Section:
             " In the tables of results only, for having refused every problem: "
             f"{', '.join(left_out)}."
         )
-    table = table_of(
+    table = Table(
         "summary",
         f"All solvers over {counted(n_problems, 'problem')}, the closest to the best energies "
         "first.",
-        _summary_columns(analysis, analysis.total),
+        tuple(_summary_columns(analysis, analysis.total)),
         _counting(analysis),
     )
     return Section("Results", (Text((text,)), table))
@@ -144,27 +142,26 @@ def classes_section(analysis: Analysis) -> Section | None:
         return None
     results = analysis.results
     of = np.array(results.class_of)
-    heads: list[Column] = []
-    rows: list[tuple[Cell, ...]] = []
-    names = list(dict.fromkeys(c.title for c, _ in _summary_columns(analysis, analysis.total)))
+    titles = [c.title for c in _summary_columns(analysis, analysis.total)]
+    heads: dict[str, Column] = {}
+    cells: dict[str, list[Cell]] = {title: [] for title in ("class", "problems", *titles)}
     for name in analysis.classes:
         chosen = np.flatnonzero(of == name)
-        summary = analysis.summary(chosen)
-        columns = {c.title: (c, cells) for c, cells in _summary_columns(analysis, summary)}
-        n = len(columns["solver"][1])
-        kept = [columns.get(t, (Column(t), [Cell(NONE)] * n)) for t in names]
-        heads = [
-            Column("class", right=False),
-            Column("problems"),
-            *(head for head, _ in kept),
-        ]
-        lines = zip(*(cells for _, cells in kept), strict=True)
-        rows += [(text_cell(name), count_cell(len(chosen)), *line) for line in lines]
+        made = {c.title: c for c in _summary_columns(analysis, analysis.summary(chosen))}
+        heads |= made
+        n = len(made["solver"].cells)
+        cells["class"] += [Cell(name)] * n
+        cells["problems"] += [Cell(str(len(chosen)), len(chosen))] * n
+        for title in titles:
+            cells[title] += made[title].cells if title in made else [Cell(NONE)] * n
+    columns = [
+        replace(heads.get(title, Column(title, [], right=title != "class")), cells=held)
+        for title, held in cells.items()
+    ]
     table = Table(
         "classes",
         "Solvers on each class of problems.",
-        tuple(heads),
-        tuple(rows),
+        tuple(columns),
         "Counted as over all problems.",
     )
     return Section("Classes of problems", (table,))
@@ -178,54 +175,37 @@ def map_section(analysis: Analysis, maps: Sequence[tuple[str, str]]) -> Section 
     return Section("Which solver where", tuple(blocks))
 
 
-class _Grid(NamedTuple):
-    """Which problems have which values of two entries of their info."""
+class _Cell(NamedTuple):
+    """Which solvers are best where two entries have certain values: one, or all that tie."""
 
-    first: str
-    second: str
-    along: list[str]
-    across: list[str]
-    places: dict[tuple[str, str], list[int]]
-
-    def cells(self) -> Iterator[tuple[int, int, list[int]]]:
-        """Yield row, column and problems of each cell that has any."""
-        for i, a in enumerate(self.along):
-            for j, b in enumerate(self.across):
-                if (a, b) in self.places:
-                    yield i, j, self.places[a, b]
-
-
-class _Winner(NamedTuple):
-    """Who is best in a cell: one, or all that tie, and by how much."""
-
+    along: str
+    across: str
+    problems: int
     solvers: list[int]
+    gap: float
+    #: How far the next solver is from them.
     lead: float
+    fastest: int
+    seconds: float
 
 
 def _maps(analysis: Analysis, first: str, second: str) -> list[Block]:
-    """Say which solver is best where two entries have which values."""
+    """Say which solver has the lowest energies where two entries have which values."""
+    results = analysis.results
     places: dict[tuple[str, str], list[int]] = {}
-    for n, record in enumerate(analysis.results.problem_records):
+    for n, record in enumerate(results.problem_records):
         info = record.problem_info
         if first in info and second in info:
             places.setdefault((_value(info[first]), _value(info[second])), []).append(n)
     if not places:
         text = f"No problem says both {first} and {second}, so there is no map over them."
         return [Text((text,))]
-    along, across = (sorted({key[at] for key in places}, key=natural) for at in (0, 1))
-    grid = _Grid(first, second, along, across, places)
-    return _best_map(analysis, grid)
-
-
-def _best_map(analysis: Analysis, grid: _Grid) -> list[Block]:
-    """Say which solver has the lowest energies where, and by how much."""
-    results = analysis.results
     primal, seconds = (results.typical(v) for v in (results.primal_gap, results.charged_seconds))
     # A solver that was not run on a problem is not the best on it.
     primal = np.where(np.isnan(primal), 100.0, primal)
-    winners: dict[tuple[int, int], _Winner] = {}
-    rows: list[tuple[Cell, ...]] = []
-    for i, j, here in grid.cells():
+    cells = []
+    for key in sorted(places, key=lambda key: (natural(key[0]), natural(key[1]))):
+        here = places[key]
         gaps = primal[here].mean(axis=0)
         lowest = float(gaps.min())
         best = [int(s) for s in np.flatnonzero(gaps <= lowest + NEAR)]
@@ -233,55 +213,51 @@ def _best_map(analysis: Analysis, grid: _Grid) -> list[Block]:
         lead = float(others.min()) - lowest if others.size else np.nan
         speed = {s: shifted_geometric_mean(seconds[here][:, s], analysis.shift) for s in best}
         fastest = min(best, key=lambda s: speed[s])
-        winners[i, j] = _Winner(best, lead)
-        rows.append(
-            (
-                text_cell(grid.along[i]),
-                text_cell(grid.across[j]),
-                count_cell(len(here)),
-                text_cell(", ".join(results.solvers[s] for s in best), 240),
-                percent_cell(lowest),
-                percent_cell(lead),
-                text_cell(results.solvers[fastest]),
-                seconds_cell(speed[fastest]),
-            )
-        )
+        cells.append(_Cell(*key, len(here), best, lowest, lead, fastest, speed[fastest]))
+    names = [", ".join(results.solvers[s] for s in cell.solvers) for cell in cells]
     table = Table(
-        f"best-solver-{grid.first}-{grid.second}",
-        f"The best solver for each {grid.first} and {grid.second}.",
+        f"best-solver-{first}-{second}",
+        f"The best solver for each {first} and {second}.",
         (
-            *(Column(grid.first), Column(grid.second), Column("problems")),
-            Column("best", right=False, help="all that tie"),
-            Column("primal gap %"),
-            Column("lead", help="to the next solver, in points of the primal gap"),
-            *(Column("fastest of them", right=False), Column("seconds")),
+            column(first, [cell.along for cell in cells], right=True),
+            column(second, [cell.across for cell in cells], right=True),
+            column("problems", [cell.problems for cell in cells]),
+            column("best", names, cut(240), right=False, help="all that tie"),
+            column("primal gap %", [cell.gap for cell in cells], format_percent),
+            column(
+                "lead",
+                [cell.lead for cell in cells],
+                format_percent,
+                help="to the next solver, in points of the primal gap",
+            ),
+            column("fastest of them", [results.solvers[cell.fastest] for cell in cells]),
+            column("seconds", [cell.seconds for cell in cells], format_seconds),
         ),
-        tuple(rows),
         f"The best has the lowest mean primal gap; all within {NEAR:g} % of it tie. Seconds: "
         "shifted geometric mean.",
     )
-    return [_map_picture(analysis, grid, winners), table]
+    return [_map_picture(analysis, first, second, cells), table]
 
 
-def _map_picture(
-    analysis: Analysis, grid: _Grid, winners: Mapping[tuple[int, int], _Winner]
-) -> Picture:
+def _map_picture(analysis: Analysis, first: str, second: str, cells: Sequence[_Cell]) -> Picture:
     """Return the picture of a map: who is best in each cell, and by how much."""
     import pandas as pd
 
     short = analysis.results.comparison.short_name
+    found = {(cell.along, cell.across): cell for cell in cells}
+    along, across = (sorted({key[at] for key in found}, key=natural) for at in (0, 1))
     rows = []
-    for i, j in itertools.product(range(len(grid.along)), range(len(grid.across))):
-        row = {"x": grid.across[j], "y": grid.along[i], "panel": "", "best": False}
-        found = winners.get((i, j))
-        if found is None:
-            rows.append({**row, "text": "", "value": 0.0})
-            continue
-        said = ", ".join(short(analysis.results.solvers[s]) for s in found.solvers)
-        alone = len(found.solvers) == 1
-        text = said if alone or len(said) <= _MAP_NAME else f"tie of {len(found.solvers)}"
-        lead = found.lead if alone and np.isfinite(found.lead) else 0.0
-        rows.append({**row, "text": shortened(text, _MAP_NAME), "value": lead})
+    for a, b in itertools.product(along, across):
+        text, lead = "", 0.0
+        if (a, b) in found:
+            cell = found[a, b]
+            text = ", ".join(short(analysis.results.solvers[s]) for s in cell.solvers)
+            if len(cell.solvers) > 1 and len(text) > _MAP_NAME:
+                text = f"tie of {len(cell.solvers)}"
+            if len(cell.solvers) == 1 and np.isfinite(cell.lead):
+                lead = cell.lead
+        text = shortened(text, _MAP_NAME)
+        rows.append({"x": b, "y": a, "panel": "", "best": False, "text": text, "value": lead})
     # Leads that differ by factors are told apart by their logarithm.
     scale = {
         "domain": [0, _LEADS[-1]],
@@ -293,19 +269,18 @@ def _map_picture(
     draw = partial(
         heatmap,
         pd.DataFrame(rows),
-        grid.second,
-        grid.first,
+        second,
+        first,
         scale=scale,
         shades="lead over the next solver, points of the primal gap",
         ticks=_LEADS,
     )
-    along = counted(len(grid.along), "value")
     return Picture(
-        f"best-solver-map-{grid.first}-{grid.second}",
-        f"The best solver by {grid.first} and {grid.second}: the lowest mean primal gap; all "
+        f"best-solver-map-{first}-{second}",
+        f"The best solver by {first} and {second}: the lowest mean primal gap; all "
         f"within {NEAR:g} % of it tie. Darker: the next solver is further above.",
-        f"Map of a solver for each of {along} of {grid.first} and {len(grid.across)} of "
-        f"{grid.second}.",
+        f"Map of a solver for each of {counted(len(along), 'value')} of {first} and "
+        f"{len(across)} of {second}.",
         draw,
     )
 

@@ -8,26 +8,16 @@ import json
 import math
 import re
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Mapping
 from functools import cache
 from importlib import resources
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from markupsafe import Markup, escape
 
 from inference_lab.formatting import paragraphs, printable, printable_lines
 from inference_lab.reporting.charts import Drawing, javascript
-from inference_lab.reporting.document import (
-    Block,
-    Cell,
-    Code,
-    Document,
-    Items,
-    Picture,
-    Section,
-    Table,
-    file_stems,
-)
+from inference_lab.reporting.document import Cell, Document, Table, file_stems
 
 if TYPE_CHECKING:
     from jinja2 import Template
@@ -76,7 +66,7 @@ def _rows(table: Table) -> Markup:
     Not in the template, which takes ten times as long for each of many thousand cells; numbers are
     plain cells, since most are.
     """
-    heads = bool(table.columns) and not table.columns[0].right
+    heads = not table.columns[0].right
     lines = []
     for row in table.rows:
         cells = [
@@ -130,70 +120,6 @@ def _packed(text: str) -> str:
     return base64.b64encode(zlib.compress(text.encode(), 9)).decode("ascii")
 
 
-class _Layout:
-    """Turns the document into what the template reads, with an anchor for every part."""
-
-    def __init__(
-        self,
-        document: Document,
-        tables: Sequence[str],
-        pictures: Sequence[str],
-        drawings: Sequence[Drawing],
-        downloads: Sequence[dict[str, str]],
-    ) -> None:
-        self._tables = zip(tables, downloads, strict=True)
-        self._pictures = zip(pictures, drawings, strict=True)
-        titles = [section.title for section in _sections(document.sections)]
-        self._anchors = iter(file_stems(titles, "part"))
-
-    def section(self, section: Section) -> dict[str, Any]:
-        return {
-            "id": f"section-{next(self._anchors)}",
-            "title": section.title,
-            "folded": section.folded or section.aside,
-            "blocks": [self._block(block) for block in section.blocks],
-            "sections": [self.section(inner) for inner in section.sections],
-        }
-
-    def _block(self, block: Block) -> dict[str, Any]:
-        if isinstance(block, Table):
-            return self._table(block)
-        if isinstance(block, Picture):
-            stem, drawing = next(self._pictures)
-            return {
-                "kind": "picture",
-                "id": f"figure-{stem}",
-                "caption": block.caption,
-                "alt": block.alt,
-                "spec": json.dumps(drawing.spec | {"description": printable(block.alt)}),
-                "file": f"figures/{stem}.svg",
-            }
-        if isinstance(block, Items):
-            return {"kind": "items", "entries": block.entries}
-        if isinstance(block, Code):
-            # What is marked as safe keeps its white space.
-            return {"kind": "code", "text": escape(printable_lines(block.text))}
-        return {"kind": "text", "paragraphs": block.paragraphs}
-
-    def _table(self, table: Table) -> dict[str, Any]:
-        stem, files = next(self._tables)
-        return {
-            "kind": "table",
-            "id": f"table-{stem}",
-            "caption": table.caption,
-            "note": table.note,
-            "columns": table.columns,
-            "rows": _rows(table),
-            "downloads": [(_FORMS.get(suffix, suffix), f"{stem}.{suffix}") for suffix in files],
-        }
-
-
-def _sections(sections: Sequence[Section]) -> Iterator[Section]:
-    for section in sections:
-        yield section
-        yield from _sections(section.sections)
-
-
 @cache
 def _template() -> Template:
     """Return the template of the page with all that is the same for every document."""
@@ -212,7 +138,16 @@ def _template() -> Template:
         lstrip_blocks=True,
         finalize=one_line,
     )
-    environment.filters |= {"packed": _packed, "words": _words}
+    environment.filters |= {
+        "packed": _packed,
+        "words": _words,
+        "rows": _rows,
+        # What is marked as safe keeps its white space.
+        "lines": lambda text: escape(printable_lines(text)),
+        "id": id,
+        "json": json.dumps,
+        "printable": printable,
+    }
     return environment.get_template(
         "page.html",
         globals={
@@ -239,30 +174,31 @@ def _scripts(charts: bool) -> list[tuple[str, Markup]]:
 
 
 def render_page(
-    document: Document,
-    tables: Sequence[str],
-    pictures: Sequence[str],
-    drawings: Sequence[Drawing],
-    downloads: Sequence[dict[str, str]],
+    document: Document, drawings: Mapping[str, Drawing], files: Mapping[str, str]
 ) -> str:
     """Return a document as one page of HTML that fetches nothing.
 
-    Anchors are made of the stems of the files of tables and pictures, see `file_stems`. Downloads
-    are for each table the files that a reader may save from the page, suffix to text.
+    Parameters
+    ----------
+    document : Document
+        Numbered, see `Document.numbered`.
+    drawings : mapping
+        Of the pictures, by stem.
+    files : mapping
+        Name to text of the files of tables that a reader may save from the page.
 
     Without JavaScript all is shown but for large folded sections, which stay packed; charts are
     links to pictures, and the files of tables are those in the folder ``tables`` beside the page.
     """
-    layout = _Layout(document, tables, pictures, drawings, downloads)
-    files = {
-        f"{stem}.{suffix}": text
-        for stem, forms in zip(tables, downloads, strict=True)
-        for suffix, text in forms.items()
-    }
+    sections = [inner for outer in document.sections for inner in outer.walk()]
+    anchors = file_stems([section.title for section in sections], "part")
     return _template().render(
         document=document,
         lead=[(name, paragraphs(said)) for name, said in document.lead],
-        files=json.dumps(files) if files else "",
-        sections=[layout.section(section) for section in document.sections],
+        drawings=drawings,
+        files=files,
+        forms=_FORMS,
+        # A section may be equal to another one; each has an anchor of its own.
+        anchors=dict(zip(map(id, sections), anchors, strict=True)),
         scripts=_scripts(bool(drawings)),
     )

@@ -10,7 +10,7 @@ from inference_lab.reporting.analysis import Analysis
 from inference_lab.reporting.charts import Curves, cactus_curves, gap_curves, profile_curves
 from inference_lab.reporting.report import SHIFT, TARGETS
 from inference_lab.reporting.results import Results
-from inference_lab.reporting.statistics import performance_profile, solved_within
+from inference_lab.reporting.statistics import performance_ratios, solved_within
 from inference_lab.reporting.timing import gaps_over_time, has_histories, solved_seconds
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ def _profile(analysis: Analysis) -> Curves:
     if not len(analysis.complete):
         raise ValueError("there is no performance profile: no problem was run by all solvers")
     solved = solved_seconds(analysis)[analysis.complete][:, analysis.order]
-    return profile_curves(performance_profile(solved), analysis.labels)
+    return profile_curves(performance_ratios(solved), analysis.labels)
 
 
 def _cactus(analysis: Analysis) -> Curves:

@@ -4,22 +4,23 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
-from inference_lab.formatting import NONE, counted, decimals_for, format_energy
-from inference_lab.reporting.cells import (
-    Columns,
-    energy_cell,
-    number_cell,
-    optional_column,
-    text_cell,
+from inference_lab.formatting import (
+    NONE,
+    counted,
+    decimals_for,
+    format_energy,
+    format_percent,
+    format_seconds,
 )
-from inference_lab.reporting.document import Cell
+from inference_lab.reporting.document import Cell, Column, Form, column, energies
 from inference_lab.results.summaries import ProblemSummary, Row
 
 __all__ = [
-    "energy_cells",
     "known_facts",
-    "proof_cell",
+    "optional_column",
+    "problem_columns",
     "row_decimals",
     "score_columns",
     "sizes",
@@ -58,33 +59,43 @@ def known_facts(problem: ProblemSummary, decimals: int) -> list[str]:
 
 def row_decimals(problem: ProblemSummary, rows: Iterable[Row]) -> int:
     """Return the decimals of all energies and bounds in the table of a problem."""
-    energies = [e for row in rows for e in (row.energy_max, row.lower_bound)]
-    return decimals_for([*energies, problem.truth_energy or 0.0])
+    found = [e for row in rows for e in (row.energy_max, row.lower_bound)]
+    return decimals_for([*found, problem.truth_energy or 0.0])
 
 
-def energy_cells(problem: ProblemSummary, rows: Iterable[Row], decimals: int) -> list[Cell]:
-    """Return the energies of the solvers, the best energy known marked."""
-    cells = [(row, energy_cell(row.energy, decimals)) for row in rows]
-    return [
-        Cell(
-            cell.text, cell.value, "best" if problem.proves(row.energy, problem.best_energy) else ""
-        )
-        for row, cell in cells
+def problem_columns(
+    problem: ProblemSummary, rows: Sequence[Row], decimals: int
+) -> dict[str, Column]:
+    """Return the columns that tables of the solvers on a problem share, by title."""
+    energy = energies(decimals)
+
+    def found(row: Row) -> Cell:
+        best = problem.proves(row.energy, problem.best_energy)
+        return replace(energy(row.energy), mark="best" if best else "")
+
+    columns = [
+        column("solver", [row.solver for row in rows]),
+        column("energy", rows, found),
+        column("gap %", [row.gap_percent for row in rows], format_percent),
+        column("bound", [row.lower_bound for row in rows], energy),
+        column("proved", [row.proved_by if row.answered else NONE for row in rows]),
+        column("seconds", [row.seconds for row in rows], format_seconds),
     ]
+    return {made.title: made for made in columns}
 
 
-def proof_cell(row: Row) -> Cell:
-    """Return by whose bound the answer is proved, if there is an answer."""
-    return text_cell(row.proved_by if row.answered else NONE)
+def optional_column(title: str, values: Sequence[float | None], form: Form) -> list[Column]:
+    """Return a column, if there is anything in it."""
+    return [] if all(v is None for v in values) else [column(title, values, form)]
 
 
-def score_columns(rows: Sequence[Row]) -> Columns:
+def score_columns(rows: Sequence[Row]) -> list[Column]:
     """Return a column for each score of the problem's own."""
-    columns: Columns = []
+    columns = []
     for name in dict.fromkeys(name for row in rows for name in row.scores):
         columns += optional_column(
             name.replace("_", " "),
             [row.scores.get(name) for row in rows],
-            lambda v: number_cell(v, NONE if v is None else f"{v:.4g}"),
+            lambda v: NONE if v is None else f"{v:.4g}",
         )
     return columns

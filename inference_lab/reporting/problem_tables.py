@@ -3,30 +3,36 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
 
-from inference_lab.formatting import NONE, decimals_for, format_seconds, listed, shortened
-from inference_lab.reporting.analysis import BAND, Analysis
-from inference_lab.reporting.cells import (
-    Columns,
-    column_of,
-    count_cell,
-    energy_cell,
-    number_cell,
-    optional_column,
-    percent_cell,
-    score_cell,
-    seconds_cell,
-    table_of,
-    text_cell,
+from inference_lab.formatting import (
+    NONE,
+    decimals_for,
+    format_percent,
+    format_seconds,
+    format_share,
+    listed,
+    shortened,
 )
-from inference_lab.reporting.document import Cell, Column, Section, Table, Text
+from inference_lab.reporting.analysis import BAND, Analysis
+from inference_lab.reporting.document import (
+    Cell,
+    Column,
+    Section,
+    Table,
+    Text,
+    column,
+    cut,
+    energies,
+)
 from inference_lab.reporting.problem_header import (
-    energy_cells,
     known_facts,
-    proof_cell,
+    optional_column,
+    problem_columns,
     row_decimals,
     score_columns,
     sizes,
@@ -41,53 +47,53 @@ FloatArray = npt.NDArray[np.float64]
 #: Longer messages are cut off; records hold the whole.
 _REASON_WIDTH = 300
 
+#: Scores of the records by the titles of their columns.
+_SCORES = {"accuracy": "accuracy", "pairwise F": "pairwise_f", "NMI": "nmi", "ARI": "ari"}
+
 
 def problems_section(analysis: Analysis) -> Section:
     """Return the section on what all runs together say about each problem."""
     results = analysis.results
-    rows = []
-    for summary, record, name in zip(
-        results.problems, results.problem_records, results.class_of, strict=True
-    ):
-        decimals = decimals_for([summary.best_energy, summary.best_bound, summary.optimum or 0.0])
-        infeasible = summary.best_bound == math.inf and summary.best_energy == math.inf
-        rows.append(
-            (
-                text_cell(summary.name),
-                text_cell(name),
-                *(
-                    Cell(f"{n:,}", n)
-                    for n in (
-                        *(summary.n_variables, summary.n_edges),
-                        *(summary.n_factors, summary.n_labels),
-                    )
-                ),
-                Cell("infeasible")
-                if infeasible
-                else energy_cell(summary.best_energy, decimals),
-                text_cell(summary.best_energy_by or NONE),
-                energy_cell(summary.best_bound, decimals),
-                text_cell(summary.best_bound_by or NONE),
-                percent_cell(summary.gap_percent),
-                energy_cell(summary.optimum, decimals),
-                text_cell(record.optimum_source or NONE, 60),
-                text_cell(summary.hash[:12] or NONE) if not summary.hash else
-                Cell(summary.hash[:12], title=summary.hash),
-            )
-        )  # fmt: skip
+    problems = results.problems
+    decimals = [decimals_for([p.best_energy, p.best_bound, p.optimum or 0.0]) for p in problems]
+
+    def shown(values: Sequence[float | None]) -> list[Cell]:
+        return [energies(d)(value) for d, value in zip(decimals, values, strict=True)]
+
+    best = [
+        Cell("infeasible") if p.best_bound == math.inf == p.best_energy else cell
+        for p, cell in zip(problems, shown([p.best_energy for p in problems]), strict=True)
+    ]
+    sources = [record.optimum_source or NONE for record in results.problem_records]
+    columns = (
+        column("problem", [p.name for p in problems]),
+        column("class", results.class_of),
+        column("variables", [p.n_variables for p in problems], "{:,}".format),
+        column("edges", [p.n_edges for p in problems], "{:,}".format),
+        column("larger factors", [p.n_factors for p in problems], "{:,}".format),
+        column("labels", [p.n_labels for p in problems], "{:,}".format),
+        Column("best energy", best),
+        column(
+            "found by",
+            [p.best_energy_by or NONE for p in problems],
+            help="one of those that found it",
+        ),
+        Column("best bound", shown([p.best_bound for p in problems])),
+        column("given by", [p.best_bound_by or NONE for p in problems]),
+        column("gap %", [p.gap_percent for p in problems], format_percent),
+        Column("known optimum", shown([p.optimum for p in problems])),
+        column("source", sources, cut(60), right=False),
+        Column(
+            "content",
+            [Cell(p.hash[:12] or NONE, title=p.hash) for p in problems],
+            right=False,
+            help="beginning of the hash of the content",
+        ),
+    )
     table = Table(
         "problems",
         "The problems, and what all runs together say about them.",
-        (
-            *(Column("problem", right=False), Column("class", right=False)),
-            *(Column(t) for t in ("variables", "edges", "larger factors", "labels")),
-            Column("best energy"),
-            Column("found by", right=False, help="one of those that found it"),
-            *(Column("best bound"), Column("given by", right=False)),
-            *(Column("gap %"), Column("known optimum"), Column("source", right=False)),
-            Column("content", right=False, help="beginning of the hash of the content"),
-        ),
-        tuple(rows),
+        columns,
         "Labels: of the variable that has most.",
     )
     return Section("Problems", (table,))
@@ -106,31 +112,28 @@ def open_section(analysis: Analysis) -> Section | None:
     solved = f"The best energy known of {len(known) - len(left):,} of {len(known):,} problems is "
     if not left:
         return Section("Open problems", (Text((f"{solved}proved: none is open.",)),))
-    rows = []
-    for best, summary in left:
-        decimals = decimals_for([best.energy, best.bound])
-        rows.append(
-            (
-                text_cell(summary.name),
-                energy_cell(best.energy, decimals),
-                text_cell(listed(best.found_by, 3) if best.found_by else NONE),
-                energy_cell(best.bound, decimals),
-                text_cell(listed(best.bound_by, 3) if best.bound_by else NONE),
-                percent_cell(gap_percent(best.energy, best.bound, small=best.small_energy)),
-            )
-        )
+    decimals = [decimals_for([best.energy, best.bound]) for best, _ in left]
     table = Table(
         "open-problems",
         f"{solved}proved; these are open.",
         (
-            Column("problem", right=False),
-            Column("best energy"),
-            Column("found by", right=False),
-            Column("best bound"),
-            Column("given by", right=False),
-            Column("gap %"),
+            column("problem", [summary.name for _, summary in left]),
+            Column(
+                "best energy",
+                [energies(d)(best.energy) for d, (best, _) in zip(decimals, left, strict=True)],
+            ),
+            column("found by", [listed(best.found_by, 3) or NONE for best, _ in left]),
+            Column(
+                "best bound",
+                [energies(d)(best.bound) for d, (best, _) in zip(decimals, left, strict=True)],
+            ),
+            column("given by", [listed(best.bound_by, 3) or NONE for best, _ in left]),
+            column(
+                "gap %",
+                [gap_percent(b.energy, b.bound, small=b.small_energy) for b, _ in left],
+                format_percent,
+            ),
         ),
-        tuple(rows),
         "Runs elsewhere, with more time, count where the file of best energies beside the records "
         "has them.",
     )
@@ -171,53 +174,42 @@ def _problem_table(
 ) -> Table:
     decimals = row_decimals(problem, rows)
     several = any(row.runs > 1 for row in rows)
-    columns: Columns = [
-        column_of(rows, "solver", lambda row: text_cell(row.solver), right=False),
-        (Column("energy"), energy_cells(problem, rows, decimals)),
-    ]
+    energy = energies(decimals)
+    shared = problem_columns(problem, rows, decimals)
+    columns = [shared["solver"], shared["energy"]]
     if several:
         columns += [
-            column_of(rows, "lowest", lambda row: energy_cell(row.energy_min, decimals)),
-            column_of(rows, "highest", lambda row: energy_cell(row.energy_max, decimals)),
+            column("lowest", [row.energy_min for row in rows], energy),
+            column("highest", [row.energy_max for row in rows], energy),
         ]
-    columns += [
-        column_of(primal.tolist(), "primal gap %", percent_cell),
-        *(
-            [column_of(rows, "gap %", lambda row: percent_cell(row.gap_percent))]
-            if problem.best_bound > -math.inf
-            else []
-        ),
-        column_of(rows, "bound", lambda row: energy_cell(row.lower_bound, decimals)),
-        column_of(
-            rows,
-            "proved",
-            proof_cell,
-            right=False,
-            help="by the solver's own bound (yes), or another's; k/n: on k of n runs",
-        ),
-        column_of(rows, "seconds", lambda row: seconds_cell(row.seconds)),
-    ]
+    columns.append(column("primal gap %", primal, format_percent))
+    if problem.best_bound > -math.inf:
+        columns.append(shared["gap %"])
+    said = "by the solver's own bound (yes), or another's; k/n: on k of n runs"
+    columns += [shared["bound"], replace(shared["proved"], help=said), shared["seconds"]]
     if several:
-        head = Column("quartiles", help="of the seconds", as_text=True)
-        columns.append((head, list(map(_quartiles_cell, quick.tolist(), slow.tolist()))))
-    columns += optional_column("accuracy", [row.accuracy for row in rows], score_cell)
-    columns += optional_column("pairwise F", [row.pairwise_f for row in rows], score_cell)
-    columns += optional_column("NMI", [row.nmi for row in rows], score_cell)
-    columns += optional_column("ARI", [row.ari for row in rows], score_cell)
-    columns += score_columns(rows)
+        quartiles = list(zip(quick.tolist(), slow.tolist(), strict=True))
+        columns.append(
+            column("quartiles", quartiles, _quartiles, help="of the seconds", as_text=True)
+        )
+    for title, name in _SCORES.items():
+        columns += optional_column(title, [getattr(row, name) for row in rows], format_share)
     columns += [
-        column_of(rows, "runs", lambda row: count_cell(row.runs)),
-        column_of(rows, "status", _status_cell, right=False),
+        *score_columns(rows),
+        column("runs", [row.runs for row in rows]),
+        column("status", rows, _status, right=False),
     ]
     known = "; ".join([sizes(problem), *known_facts(problem, decimals), *problem.remarks])
-    return table_of(f"problem-{problem.name}", f"{problem.name}: {known}.", columns)
+    return Table(f"problem-{problem.name}", f"{problem.name}: {known}.", tuple(columns))
 
 
-def _quartiles_cell(quick: float, slow: float) -> Cell:
-    text = NONE if math.isnan(slow) else f"{format_seconds(quick)} to {format_seconds(slow)}"
-    return number_cell(slow, text)
+def _quartiles(ends: tuple[float, float]) -> Cell:
+    quick, slow = ends
+    if math.isnan(slow):
+        return Cell(NONE)
+    return Cell(f"{format_seconds(quick)} to {format_seconds(slow)}", slow)
 
 
-def _status_cell(row: Row) -> Cell:
+def _status(row: Row) -> Cell:
     reasons = shortened("; ".join(row.messages), _REASON_WIDTH)
     return Cell(row.status, mark="failed" if row.failed else "", title=reasons)

@@ -7,8 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from inference_lab.reporting.answers import filled
-from inference_lab.reporting.cells import column_of, table_of, text_cell
-from inference_lab.reporting.document import Document, Section
+from inference_lab.reporting.document import Document, Section, Table, column
 
 __all__ = ["Claim", "with_claims"]
 
@@ -42,14 +41,13 @@ def with_claims(document: Document, claims: Sequence[Claim]) -> Document:
     if not claims:
         return document
     shown = [filled(claim.evidence, document.tables()) for claim in claims]
-    rows = [replace(claim, evidence=text) for claim, (text, _) in zip(claims, shown, strict=True)]
-    columns = [
-        column_of(rows, "paper", lambda c: text_cell(c.paper), right=False),
-        column_of(rows, "says", lambda c: text_cell(c.claim), right=False),
-        column_of(rows, "here", lambda c: text_cell(c.verdict), right=False),
-        column_of(rows, "evidence", lambda c: text_cell(c.evidence), right=False),
-    ]
-    table = table_of("claims", "What was published, and what the records say to it.", columns)
+    columns = (
+        column("paper", [claim.paper for claim in claims]),
+        column("says", [claim.claim for claim in claims]),
+        column("here", [claim.verdict for claim in claims]),
+        column("evidence", [text for text, _ in shown]),
+    )
+    table = Table("claims", "What was published, and what the records say to it.", columns)
     first, *rest = document.sections
     wrong = [
         f"Evidence of {claim.claim!r} and records differ: {said}."

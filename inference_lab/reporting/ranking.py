@@ -8,16 +8,18 @@ import numpy as np
 
 from inference_lab.formatting import NONE, listed
 from inference_lab.reporting.analysis import Analysis
-from inference_lab.reporting.cells import (
-    best_marked,
-    count_cell,
-    number_cell,
-    p_cell,
-    table_of,
-    text_cell,
-)
 from inference_lab.reporting.charts import ranks_chart
-from inference_lab.reporting.document import Block, Cell, Column, Picture, Section, Table, Text
+from inference_lab.reporting.document import (
+    Block,
+    Cell,
+    Column,
+    Picture,
+    Section,
+    Table,
+    Text,
+    column,
+    p_value,
+)
 from inference_lab.reporting.statistics import (
     block_ranks,
     pairwise_wins,
@@ -43,34 +45,31 @@ def solvers_section(analysis: Analysis) -> Section | None:
     energies = results.spread(np.where(results.infeasible, -np.inf, results.energy))
     matched = np.moveaxis(energies, 2, 1).reshape(-1, results.shape[1])
     wins, ties = pairwise_wins(matched[:, analysis.order])
-    heads = [
-        Column(str(n), help=label, name=label, as_text=True)
-        for n, label in enumerate(analysis.labels, start=1)
-    ]
-    rows = []
-    for i, label in enumerate(analysis.labels):
-        cells = [count_cell(i + 1), text_cell(label)]
-        for j, other in enumerate(analysis.labels):
-            if i == j:
-                cells.append(Cell(NONE))
-                continue
-            won, lost, tie = int(wins[i, j]), int(wins[j, i]), int(ties[i, j])
-            told = (
-                f"{label} against {other}: lower energy in {won}, equal in {tie}, higher in "
-                f"{lost} runs"
-            )
-            cells.append(Cell(f"{won}/{tie}/{lost}", float(won - lost), title=told))
-        rows.append(tuple(cells))
+    labels = analysis.labels
+
+    def against(i: int, j: int) -> Cell:
+        if i == j:
+            return Cell(NONE)
+        won, lost, tie = int(wins[i, j]), int(wins[j, i]), int(ties[i, j])
+        told = (
+            f"{labels[i]} against {labels[j]}: lower energy in {won}, equal in {tie}, higher in "
+            f"{lost} runs"
+        )
+        return Cell(f"{won}/{tie}/{lost}", float(won - lost), title=told)
+
+    n = range(len(labels))
     table = Table(
         "wins",
         "Lower / equal / higher energy of the solver of the row against that of the column, "
         "over runs on the same problem with the same seed and repeat.",
         (
-            Column("no."),
-            Column("solver", right=False),
-            *heads,
+            column("no.", [i + 1 for i in n]),
+            column("solver", labels),
+            *(
+                Column(str(j + 1), [against(i, j) for i in n], help=label, name=label, as_text=True)
+                for j, label in enumerate(labels)
+            ),
         ),
-        tuple(rows),
         "A run without a labelling loses to each with one; two without are equal.",
     )
     return Section("Solver against solver", (table, *_ranks(analysis)))
@@ -96,28 +95,24 @@ def _ranks(analysis: Analysis) -> list[Block]:
     p_values = wilcoxon_against(values, first)
     differ = bool(test.p_value < ALPHA)
     order = np.argsort(test.ranks, kind="stable")
-    columns = [
-        (Column("solver", right=False), [text_cell(labels[s]) for s in order]),
-        (
-            Column("average rank"),
-            best_marked([number_cell(float(test.ranks[s]), f"{test.ranks[s]:.2f}") for s in order]),
-        ),
-        (
-            Column(
-                "apart from the first",
-                right=False,
-                help=f"whether p is below {ALPHA:g}, and Friedman's test of several rejects",
-            ),
-            [
-                Cell(NONE if s == first else "yes" if differ and p_values[s] < ALPHA else "no")
-                for s in order
-            ],
-        ),
-        (
-            Column("p", help="Wilcoxon's signed-rank test against the first, after Holm"),
-            [Cell(NONE) if s == first else p_cell(float(p_values[s])) for s in order],
-        ),
+    apart = [
+        NONE if s == first else "yes" if differ and p_values[s] < ALPHA else "no" for s in order
     ]
+    columns = (
+        column("solver", [labels[s] for s in order]),
+        column("average rank", test.ranks[order].tolist(), "{:.2f}".format, best=min),
+        column(
+            "apart from the first",
+            apart,
+            help=f"whether p is below {ALPHA:g}, and Friedman's test of several rejects",
+        ),
+        column(
+            "p",
+            [None if s == first else float(p_values[s]) for s in order],
+            p_value,
+            help="Wilcoxon's signed-rank test against the first, after Holm",
+        ),
+    )
     k = len(labels)
     least = 2.0 ** (1 - n)
     few = least > ALPHA
@@ -128,7 +123,7 @@ def _ranks(analysis: Analysis) -> list[Block]:
         basis = f"{n} blocks ({analysis.blocks}) of {basis}"
         measured = "of mean ranks in blocks "
     out = [analysis.results.solvers[s] for s in analysis.order if s not in ranked]
-    table = table_of(
+    table = Table(
         "ranks",
         f"Average ranks by primal gap over {basis} (medians over seeds and repeats; ties "
         "share the mean rank; without a labelling the gap is 100"

@@ -7,7 +7,6 @@ matter.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -23,7 +22,7 @@ from inference_lab.reporting.problem_tables import (
     problems_section,
 )
 from inference_lab.reporting.ranking import solvers_section
-from inference_lab.reporting.results import Classes, Results, natural
+from inference_lab.reporting.results import Results, natural
 from inference_lab.reporting.runs import (
     again_section,
     environment_section,
@@ -54,7 +53,7 @@ def report_document(
     question: str = "",
     answer: str = "",
     notes: Sequence[str] = (),
-    classes: Classes | None = None,
+    classes: str | None = None,
     targets: Sequence[float] = TARGETS,
     times: Sequence[float] | None = None,
     shift: float = SHIFT,
@@ -63,19 +62,9 @@ def report_document(
     known: Known | None = None,
     contrasts: Sequence[Contrast] = (),
     blocks: str | None = None,
-    drawn_problems: int = 4,
     command: str = "",
 ) -> Document:
     """Return the report of a comparison."""
-    targets = tuple(float(t) for t in targets)
-    if not targets or not all(0 <= t < 100 for t in targets):
-        raise ValueError(f"targets must be percentages in [0, 100), at least one, got {targets}")
-    if times is not None and not all(t > 0 and math.isfinite(t) for t in times):
-        raise ValueError(f"times must be seconds above 0, got {list(times)}")
-    if not (shift >= 0 and math.isfinite(shift)):
-        raise ValueError(f"shift must be seconds from 0 on, got {shift}")
-    if drawn_problems < 0:
-        raise ValueError(f"drawn_problems must not be negative, got {drawn_problems}")
     ordered = _ordered(results)
     everything = ordered.shown
     first: list[Section | None] = []
@@ -89,7 +78,7 @@ def report_document(
             else Findings(labellings, labels=everything.solver_labels)
         )
         analysis = Analysis(
-            Results(part, classes, known or {}), targets, tuple(times or ()), shift, blocks
+            Results(part, classes, known or {}), tuple(targets), tuple(times or ()), shift, blocks
         )
         said = in_short(analysis)
         first += [
@@ -102,7 +91,7 @@ def report_document(
             classes_section(analysis),
             map_section(analysis, maps),
             targets_section(analysis),
-            history_section(analysis, drawn_problems),
+            history_section(analysis),
             solvers_section(analysis),
             open_section(analysis),
             problems_section(analysis),
@@ -114,7 +103,7 @@ def report_document(
         Section("Notes", (Items(tuple(notes)),)) if notes else None,
         settings_section(everything),
         environment_section(everything),
-        limitations_section(everything, shift),
+        limitations_section(everything),
         # Labels are no specs.
         again_section(ordered, command),
     ]

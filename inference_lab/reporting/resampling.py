@@ -43,11 +43,6 @@ FEWEST = 6
 def _rows(values: npt.ArrayLike) -> tuple[FloatArray, IntArray]:
     """Return the sets that have draws, their draws first, and the number of draws of each."""
     array = np.asarray(values, dtype=np.float64)
-    if array.ndim != 2:
-        raise ValueError(f"values must have the shape (sets, draws), got {array.shape}")
-    if np.isinf(array).any():
-        row, column = np.argwhere(np.isinf(array))[0]
-        raise ValueError(f"values[{row}, {column}] = {array[row, column]} is not finite")
     counts = (~np.isnan(array)).sum(axis=1)
     kept = counts > 0
     # NaN are sorted to the end.

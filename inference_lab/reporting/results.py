@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -20,16 +19,13 @@ from inference_lab.results.records import Record
 from inference_lab.results.summaries import CONTRADICTION_TOLERANCE, ProblemSummary
 from inference_lab.specs.grammar import SpecError, parse_spec, plain_value
 
-__all__ = ["Classes", "Results", "facts_of", "natural", "problem_class"]
+__all__ = ["Results", "facts_of", "natural", "problem_class"]
 
 FloatArray = npt.NDArray[np.float64]
 BoolArray = npt.NDArray[np.bool_]
 
 #: Scores that are fields of a record.
 _SCORES = ("accuracy", "pairwise_f", "nmi", "ari")
-
-#: What says which class a problem is of: by its name, or from one of its records.
-Classes = Mapping[str, str] | Callable[[Record], str]
 
 
 def natural(text: str) -> tuple[tuple[int, float, str], ...]:
@@ -38,16 +34,14 @@ def natural(text: str) -> tuple[tuple[int, float, str], ...]:
     return tuple((1, float(p), p) if at % 2 else (0, 0.0, p) for at, p in enumerate(parts))
 
 
-def problem_class(record: Record, classes: Classes | None = None) -> str:
+def problem_class(record: Record, entry: str | None = None) -> str:
     """Return the class of the problem of a run.
 
-    What `classes` says; else the entry ``class`` of the problem's info; else its family, which is
-    its name up to the first parenthesis.
+    An entry of the problem's info, ``"other"`` where it has none of that name; by default the
+    entry ``class``, or else the family of the problem, its name up to the first parenthesis.
     """
-    if callable(classes):
-        return str(classes(record))
-    if classes is not None and record.problem in classes:
-        return str(classes[record.problem])
+    if entry is not None:
+        return str(record.problem_info.get(entry, "other"))
     given = record.problem_info.get("class")
     return str(given) if given is not None else record.problem.partition("(")[0]
 
@@ -71,7 +65,7 @@ class Results:
     """
 
     comparison: Findings
-    classes: Classes | None = None
+    classes: str | None = None
     elsewhere: Known = field(default_factory=dict)
 
     @cached_property
@@ -119,35 +113,32 @@ class Results:
         return np.array([numbers[r.solver] for r in self.records], np.int64)
 
     @cached_property
-    def _places(self) -> tuple[npt.NDArray[np.int64], int]:
+    def _draw(self) -> npt.NDArray[np.int64]:
+        """The number of each record's draw among those of its problem."""
+        import pandas as pd
+
+        asked = pd.DataFrame(
+            {
+                "problem": self.problem,
+                "seed": [-1.0 if r.seed is None else float(r.seed) for r in self.records],
+                "repeat": [r.repeat for r in self.records],
+            }
+        )
         # Runs of one solver that were asked the same (such as in two environments) are numbered.
-        numbers: list[dict[tuple[float, int, int], int]] = [{} for _ in self.problems]
-        again: dict[tuple[int, int, float, int], int] = {}
-        asked = []
-        for record, p, s in zip(
-            self.records, self.problem.tolist(), self.solver.tolist(), strict=True
-        ):
-            seed = -1.0 if record.seed is None else float(record.seed)
-            place = (p, s, seed, record.repeat)
-            count = again[place] = again.get(place, -1) + 1
-            draw = (seed, record.repeat, count)
-            numbers[p].setdefault(draw, 0)
-            asked.append(draw)
-        for own in numbers:
-            for number, draw in enumerate(sorted(own)):
-                own[draw] = number
-        draws = [numbers[p][draw] for p, draw in zip(self.problem.tolist(), asked, strict=True)]
-        return np.array(draws, np.int64), max(map(len, numbers), default=0)
+        asked["again"] = asked.groupby([*asked, self.solver]).cumcount()
+        known = asked.drop_duplicates().sort_values(["problem", "seed", "repeat", "again"])
+        known["draw"] = known.groupby("problem").cumcount()
+        return asked.merge(known, how="left")["draw"].to_numpy()
 
     @property
     def shape(self) -> tuple[int, int, int]:
         """Numbers of problems, solvers and draws."""
-        return len(self.problems), len(self.solvers), self._places[1]
+        return len(self.problems), len(self.solvers), int(self._draw.max(initial=-1)) + 1
 
     def spread(self, values: npt.ArrayLike) -> FloatArray:
         """Sort one number a record into an array of `shape`, NaN where there is no record."""
         array = np.full(self.shape, np.nan)
-        array[self.problem, self.solver, self._places[0]] = np.asarray(values, dtype=np.float64)
+        array[self.problem, self.solver, self._draw] = np.asarray(values, dtype=np.float64)
         return array
 
     # ------------------------------------------------------------------ one number a record

@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 import json
-import math
 import shlex
 from collections.abc import Iterable, Sequence
 
-from inference_lab.data.folders import DATA_VARIABLE
 from inference_lab.formatting import NONE, counted, format_bytes
-from inference_lab.reporting.cells import count_cell, text_cell
-from inference_lab.reporting.document import Block, Cell, Code, Column, Items, Section, Table, Text
-from inference_lab.reporting.statistics import median
+from inference_lab.reporting.document import (
+    Block,
+    Cell,
+    Code,
+    Column,
+    Items,
+    Section,
+    Table,
+    Text,
+    column,
+    cut,
+)
 from inference_lab.results.analysis import Findings
 from inference_lab.results.consistency_checks import environment_id, memory_limits
-from inference_lab.results.records import TRACE_LIMIT, Record
+from inference_lab.results.records import Record
 
 __all__ = [
     "again_section",
@@ -43,17 +50,6 @@ def failures_section(comparison: Findings) -> Section | None:
             counts.setdefault((record.solver, record.status, reason), []).append(record)
     if not counts:
         return None
-    rows = tuple(
-        (
-            text_cell(solver),
-            Cell(status, mark="" if records[0].refused else "failed"),
-            count_cell(len(records)),
-            count_cell(len({record.problem for record in records})),
-            text_cell(reason or NONE, _REASON_WIDTH),
-            text_cell(records[0].problem),
-        )
-        for (solver, status, reason), records in counts.items()
-    )
     failed = sum(r.failed for r in comparison.records)
     refused = sum(r.refused for r in comparison.records)
     table = Table(
@@ -61,11 +57,20 @@ def failures_section(comparison: Findings) -> Section | None:
         f"Of {counted(len(comparison.records), 'run')}, {failed:,} failed and {refused:,} "
         f"{'was' if refused == 1 else 'were'} refused.",
         (
-            *(Column("solver", right=False), Column("status", right=False), Column("runs")),
-            *(Column("problems"), Column("reason", right=False)),
-            Column("first problem", right=False),
+            column("solver", [solver for solver, _, _ in counts]),
+            Column(
+                "status",
+                [
+                    Cell(status, mark="" if records[0].refused else "failed")
+                    for (_, status, _), records in counts.items()
+                ],
+                right=False,
+            ),
+            column("runs", map(len, counts.values())),
+            column("problems", [len({r.problem for r in rs}) for rs in counts.values()]),
+            column("reason", [r or NONE for _, _, r in counts], cut(_REASON_WIDTH), right=False),
+            column("first problem", [records[0].problem for records in counts.values()]),
         ),
-        rows,
         "Records hold the whole message and the end of the traceback.",
     )
     return Section("Failures", (table,))
@@ -76,26 +81,18 @@ def settings_section(comparison: Findings) -> Section:
     versions: dict[tuple[str, int], list[Record]] = {}
     for record in comparison.records:
         versions.setdefault((record.solver, record.solver_version), []).append(record)
-    rows = tuple(
-        (
-            text_cell(solver),
-            text_cell(records[0].solver_name),
-            count_cell(version),
-            text_cell(
-                ", ".join(f"{k}={_setting(v)}" for k, v in records[0].settings.items()) or NONE
-            ),
-            count_cell(len(records)),
-        )
-        for (solver, version), records in versions.items()
-    )
+    first = [records[0] for records in versions.values()]
+    settings = [", ".join(f"{k}={_setting(v)}" for k, v in r.settings.items()) for r in first]
     table = Table(
         "solvers",
         "The solvers with all their settings.",
         (
-            *(Column("solver", right=False), Column("method", right=False), Column("version")),
-            *(Column("settings", right=False), Column("runs")),
+            column("solver", [r.solver for r in first]),
+            column("method", [r.solver_name for r in first]),
+            column("version", [r.solver_version for r in first]),
+            column("settings", [said or NONE for said in settings]),
+            column("runs", map(len, versions.values())),
         ),
-        rows,
     )
     return Section("Solvers and settings", (table,))
 
@@ -119,13 +116,6 @@ def environment_section(comparison: Findings) -> Section:
     facts = [dict(record.environment) for record in environments.values()]
     names = list(dict.fromkeys(name for fact in facts for name in fact))
     heads = [f"environment {n}" if len(facts) > 1 else "value" for n in range(1, len(facts) + 1)]
-    rows = [
-        (
-            text_cell(name),
-            *(text_cell(_fact(name, fact[name]) if name in fact else NONE) for fact in facts),
-        )
-        for name in names
-    ]
     limits = {
         "threads a run": sorted({str(r.threads) for r in comparison.records}),
         "time limit (s)": _distinct(r.time_limit for r in comparison.records),
@@ -134,19 +124,23 @@ def environment_section(comparison: Findings) -> Section:
     given = Table(
         "limits",
         "What every run was given.",
-        (Column("what", right=False), Column("value", right=False)),
-        tuple(
-            (text_cell(name), text_cell(", ".join(values) or NONE))
-            for name, values in limits.items()
+        (
+            column("what", limits),
+            column("value", [", ".join(values) or NONE for values in limits.values()]),
         ),
     )
-    if not rows:
+    if not names:
         return Section("Environment", (given,))
     table = Table(
         "environment",
         "Where the runs were made.",
-        (Column("what", right=False), *(Column(head, right=False) for head in heads)),
-        tuple(rows),
+        (
+            column("what", names),
+            *(
+                column(head, [_fact(n, fact[n]) if n in fact else NONE for n in names])
+                for head, fact in zip(heads, facts, strict=True)
+            ),
+        ),
     )
     return Section("Environment", (given, table))
 
@@ -158,7 +152,7 @@ def _distinct(values: Iterable[float | None]) -> list[str]:
     )
 
 
-def limitations_section(comparison: Findings, shift: float) -> Section:
+def limitations_section(comparison: Findings) -> Section:
     """Return what the records do not show, each point computed from them."""
     records = comparison.records
     labellings = [r for r in records if r.temperature == 0]
@@ -177,20 +171,6 @@ def limitations_section(comparison: Findings, shift: float) -> Section:
             + (f", and {ended} did not stop and were ended by force" if ended else "")
             + "; with more time they might do better."
         )
-    unproved = sum(
-        math.isfinite(p.known_energy) and not p.proves(p.known_energy, p.best_bound)
-        for p in comparison.problems
-    )
-    if labellings and unproved:
-        said.append(
-            f"On {unproved} of {counted(len(comparison.problems), 'problem')} the best energy "
-            "known is not proved optimal: primal gaps are to it, and true ones may be larger."
-        )
-    unbounded = sum(p.best_bound == -math.inf for p in comparison.problems)
-    if labellings and unbounded:
-        said.append(
-            f"On {counted(unbounded, 'problem')} no solver gave a bound, so the gap is not known."
-        )
     if labellings:
         said.append(
             "Gaps are relative to the size of the energy; a constant added to the energy of a "
@@ -201,30 +181,12 @@ def limitations_section(comparison: Findings, shift: float) -> Section:
                 f"{len(comparison.problems)} problems are few for tests over problems, and they "
                 "are no random sample."
             )
-    refused = len({(r.solver, r.problem) for r in records if r.refused})
-    if refused:
-        said.append(
-            f"Refused by the method: {counted(refused, 'pair')} of solver and problem; means "
-            "charge such runs like failures."
-        )
-    thinned = sum(len(r.trace) >= TRACE_LIMIT for r in records)
-    if thinned:
-        what = "history" if thinned == 1 else "histories"
-        said.append(
-            f"{thinned:,} {what} reached the {TRACE_LIMIT} points that are kept: where points were "
-            "left out, times to targets come a step late."
-        )
     done = [r for r in labellings if not (r.failed or r.refused)]
     short = sum(r.seconds < _SHORT for r in done)
     if short:
         said.append(
             f"{counted(short, 'run')} took less than {1e3 * _SHORT:g} ms, where ratios of times "
             "say little."
-        )
-    if done and median([r.seconds for r in done]) < shift / 10:
-        said.append(
-            f"At least half of the runs took less than a tenth of the shift of {shift:g} s; below "
-            "the shift, means of times are almost plain means."
         )
     return Section("Known limitations", (Items(tuple(said)),))
 
@@ -244,28 +206,7 @@ def again_section(comparison: Findings, command: str) -> Section:
     command = command or _command(records, seeds)
     if command:
         blocks += [Text(("The command that makes the runs again:",)), Code(command)]
-    if any(map(_reads_files, records)):
-        advice = (
-            "Some of the problems are read from files: say where the folder of data is with "
-            f"--data-dir DIR, or in the environment variable {DATA_VARIABLE}."
-        )
-        blocks.append(Text((advice,)))
     return Section("To run it again", tuple(blocks))
-
-
-def _reads_files(record: Record) -> bool:
-    """Return whether the problem of a record is made of files, by its settings."""
-    from inference_lab.data import datasets, images
-
-    info = record.problem_info
-    embedded = {
-        "data": [n for n, said in datasets.available().items() if said.endswith("[embedded]")],
-        "image": [*images.EMBEDDED, "shapes"],
-        "pair": ["synthetic"],
-        "path": [],
-        "instance": [],
-    }
-    return any(isinstance(info.get(k), str) and info[k] not in v for k, v in embedded.items())
 
 
 def _source(record: Record) -> str:

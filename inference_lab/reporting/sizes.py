@@ -10,18 +10,19 @@ from functools import cached_property, partial
 import numpy as np
 import numpy.typing as npt
 
-from inference_lab.formatting import NONE, counted
+from inference_lab.formatting import NONE, counted, format_percent, format_seconds
 from inference_lab.reporting.analysis import Analysis
-from inference_lab.reporting.cells import (
-    Columns,
-    best_marked,
-    percent_cell,
-    seconds_cell,
-    table_of,
-    text_cell,
-)
 from inference_lab.reporting.charts import Curves, curves_chart, size_curves
-from inference_lab.reporting.document import Cell, Column, Picture, Section, Table, Text
+from inference_lab.reporting.document import (
+    Cell,
+    Column,
+    Form,
+    Picture,
+    Section,
+    Table,
+    Text,
+    column,
+)
 from inference_lab.reporting.resampling import as_rows, effect
 from inference_lab.reporting.results import facts_of
 from inference_lab.reporting.statistics import shifted_geometric_mean
@@ -60,12 +61,12 @@ class _Sizes:
         """Return means of one number a record over the problems of each size."""
         found = np.full((len(self.values), len(self.analysis.order)), np.nan)
         spread = self.analysis.results.spread(values)
-        for row, size in enumerate(self.values):
+        for at, size in enumerate(self.values):
             part = spread[self.size == size]
-            for column, s in enumerate(self.analysis.order):
+            for number, s in enumerate(self.analysis.order):
                 known = part[:, s][~np.isnan(part[:, s])]
                 if known.size:
-                    found[row, column] = mean(known)
+                    found[at, number] = mean(known)
         return found
 
     @cached_property
@@ -109,18 +110,16 @@ class _Sizes:
 
     def seconds_table(self) -> Table:
         """Return the seconds by size, and how they grow."""
-        columns = self._columns(self.seconds, seconds_cell)
-        for row, (_, cells) in enumerate(columns[1:]):
-            for place, cell in enumerate(cells):
-                share = self.cut[row, place]
-                if share > 0:
-                    cells[place] = replace(cell, text=f"{cell.text} ({100 * share:.0f} % cut)")
-        exponents: tuple[Column, list[Cell]] = (Column("exponent"), self.exponents())
-        return table_of(
+        first, *columns = self._columns(self.seconds, format_seconds)
+        told = [
+            replace(made, cells=list(map(_with_cut, made.cells, shares.tolist())))
+            for made, shares in zip(columns, self.cut, strict=True)
+        ]
+        return Table(
             "seconds-by-size",
             f"Seconds by {self.growing}: shifted geometric means over the problems of a size "
             f"(shift {self.analysis.shift:g} s).",
-            [*columns, exponents],
+            (first, *told, Column("exponent", self.exponents())),
             "Cut: the share of the runs that a limit ended. Exponent: the power of the number of "
             "variables with which the seconds of the other runs grow, with a 95 % interval over "
             f"resampled {self.analysis.blocks or 'problems'}; 1 is linear.",
@@ -129,19 +128,17 @@ class _Sizes:
     def gap_table(self) -> Table:
         """Return the primal gaps by size."""
         gaps = self._means(self.analysis.results.primal_gap, np.mean)
-        return table_of(
+        return Table(
             "gaps-by-size",
             f"Primal gap in percent by {self.growing}: means over the problems of a size.",
-            self._columns(gaps, percent_cell),
+            tuple(self._columns(gaps, format_percent)),
             "To the best energy known, which is less well known of large problems.",
         )
 
-    def _columns(self, values: FloatArray, cell: Callable[[float], Cell]) -> Columns:
-        names = [text_cell(label) for label in self.analysis.labels]
-        columns: Columns = [(Column("solver", right=False), names)]
-        for row, size in enumerate(self.values):
-            cells = best_marked([cell(float(v)) for v in values[row]])
-            columns.append((Column(f"{size:,.0f}"), cells))
+    def _columns(self, values: FloatArray, form: Form) -> list[Column]:
+        columns = [column("solver", self.analysis.labels)]
+        for size, row in zip(self.values, values.tolist(), strict=True):
+            columns.append(column(f"{size:,.0f}", row, form, best=min))
         return columns
 
     def _curves(self) -> Curves:
@@ -158,6 +155,11 @@ class _Sizes:
             f"Seconds against {self.growing} for {solvers}.",
             partial(curves_chart, self._curves()),
         )
+
+
+def _with_cut(cell: Cell, share: float) -> Cell:
+    """Return a time with the share of the runs that a limit ended, if there are any."""
+    return replace(cell, text=f"{cell.text} ({100 * share:.0f} % cut)") if share > 0 else cell
 
 
 def _exponent(slopes: list[list[float]]) -> Cell:

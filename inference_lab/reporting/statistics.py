@@ -6,7 +6,8 @@ times are ``inf`` where a run came to nothing.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,14 +17,13 @@ from inference_lab.contract import OPTIMALITY_TOLERANCE
 from inference_lab.specs.extras import require
 
 __all__ = [
-    "Profile",
     "RankTest",
     "block_ranks",
     "holm",
     "median",
     "pairwise_wins",
     "par",
-    "performance_profile",
+    "performance_ratios",
     "primal_gap_percent",
     "quantile",
     "rank_test",
@@ -35,23 +35,12 @@ __all__ = [
 ]
 
 FloatArray = npt.NDArray[np.float64]
-_Place = Callable[[npt.NDArray[np.int64]], npt.NDArray[np.int64]]
 
 #: Up to so many instances, Wilcoxon's test is exact.
 _EXACT = 50
 
 #: No run is shorter than this, in seconds: ratios of times below it say nothing.
 CLOCK = 1e-6
-
-
-def _matrix(values: npt.ArrayLike, name: str, *, missing: bool = False) -> FloatArray:
-    array = np.asarray(values, dtype=np.float64)
-    if array.ndim != 2:
-        raise ValueError(f"{name} must have the shape (instances, solvers), got {array.shape}")
-    if not missing and np.isnan(array).any():
-        row, column = np.argwhere(np.isnan(array))[0]
-        raise ValueError(f"{name}[{row}, {column}] is NaN; leave out instances that are incomplete")
-    return array
 
 
 # ---------------------------------------------------------------------- one number of many
@@ -97,28 +86,22 @@ def primal_gap_percent(energies: npt.ArrayLike, reference: npt.ArrayLike) -> Flo
 
 def quantile(values: npt.ArrayLike, q: float) -> FloatArray:
     """Return a quantile along the last axis without NaN; entries may be infinite."""
-    return _order_statistic(values, lambda n: np.ceil(q * n - 1e-9).astype(np.int64) - 1)
-
-
-def median(values: npt.ArrayLike) -> FloatArray:
-    """Return the median along the last axis without NaN; entries may be infinite.
-
-    Of an even number of entries the mean of the two middle ones, which is infinite if one is.
-    """
-    low = _order_statistic(values, lambda n: (n - 1) // 2)
-    high = _order_statistic(values, lambda n: n // 2)
-    return np.where(low == high, low, low / 2 + high / 2)
-
-
-def _order_statistic(values: npt.ArrayLike, place: _Place) -> FloatArray:
-    # NaN are sorted to the end.
+    # That of numpy takes differences of neighbours, of which infinite ones have none. NaN are
+    # sorted to the end.
     array = np.sort(np.asarray(values, dtype=np.float64), axis=-1)
     present = (~np.isnan(array)).sum(axis=-1)
     if array.shape[-1] == 0:
         return np.full(array.shape[:-1], np.nan)
-    at = np.clip(place(present), 0, np.maximum(present - 1, 0))
-    found: FloatArray = np.take_along_axis(array, at[..., None], axis=-1)[..., 0]
+    place = np.clip(np.ceil(q * present - 1e-9).astype(np.int64) - 1, 0, None)
+    found: FloatArray = np.take_along_axis(array, place[..., None], axis=-1)[..., 0]
     return found
+
+
+def median(values: npt.ArrayLike) -> FloatArray:
+    """Return the median along the last axis without NaN; entries may be infinite."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "All-NaN slice|Mean of empty slice")
+        return np.asarray(np.nanmedian(np.asarray(values, dtype=np.float64), axis=-1))
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
@@ -138,7 +121,7 @@ def pairwise_wins(
     energies: npt.ArrayLike, *, tolerance: float = OPTIMALITY_TOLERANCE
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
     """Count how often each solver ended below each other one, and how often at the same energy."""
-    energy = _matrix(energies, "energies", missing=True)
+    energy = np.asarray(energies, dtype=np.float64)
     k = energy.shape[1]
     wins, ties = (np.zeros((k, k), dtype=np.int64) for _ in range(2))
     for i in range(k):
@@ -153,42 +136,22 @@ def pairwise_wins(
     return wins, ties
 
 
-@dataclass(frozen=True)
-class Profile:
-    """A performance profile: for each solver the distribution of its ratio to the fastest."""
+def performance_ratios(times: npt.ArrayLike) -> FloatArray:
+    """Return the times of solvers as multiples of the fastest, ``inf`` where nothing is solved.
 
-    ratios: tuple[FloatArray, ...]
-    n: int
-
-    def share(self, solver: int, ratio: float) -> float:
-        """Return the share of instances that a solver solved within `ratio` times the fastest."""
-        return float(np.searchsorted(self.ratios[solver], ratio, side="right")) / self.n
-
-    @property
-    def largest(self) -> float:
-        """The largest finite ratio, 1 if there is none."""
-        return max((float(r[-1]) for r in self.ratios if r.size), default=1.0)
-
-
-def performance_profile(times: npt.ArrayLike, *, clock: float = CLOCK) -> Profile:
-    """Return the performance profile of solvers.
-
-    ``rho_s(tau) = |{p : t_ps <= tau min_s t_ps}| / n`` (Dolan and More, "Benchmarking
-    optimization software with performance profiles", Mathematical Programming 91, 2002, eq. 2.1).
+    Their distributions are performance profiles, ``rho_s(tau) = |{p : t_ps <= tau min_s t_ps}| /
+    n`` (Dolan and More, "Benchmarking optimization software with performance profiles",
+    Mathematical Programming 91, 2002, eq. 2.1).
     """
-    matrix = np.maximum(_matrix(times, "times"), clock)
-    if matrix.size == 0:
-        raise ValueError("times must hold at least one instance and one solver")
-    fastest = matrix.min(axis=1, keepdims=True)
+    matrix = np.maximum(np.asarray(times, dtype=np.float64), CLOCK)
     with np.errstate(invalid="ignore"):
-        ratios = np.where(np.isfinite(matrix), matrix / fastest, np.inf)
-    columns = (np.sort(column) for column in ratios.T)
-    return Profile(tuple(c[np.isfinite(c)] for c in columns), len(matrix))
+        ratios = matrix / matrix.min(axis=1, keepdims=True)
+    return np.where(np.isfinite(matrix), ratios, np.inf)
 
 
 def solved_within(times: npt.ArrayLike) -> list[FloatArray]:
     """Return for each solver the times at which it solved one more instance: a cactus plot."""
-    matrix = _matrix(times, "times", missing=True)
+    matrix = np.asarray(times, dtype=np.float64)
     return [np.sort(column[np.isfinite(column)]) for column in matrix.T]
 
 
@@ -200,7 +163,7 @@ def snapped(values: npt.ArrayLike, tolerance: float) -> FloatArray:
 
     Going up a row, a value no more than `tolerance` above the smallest of its group joins it.
     """
-    matrix = _matrix(values, "values")
+    matrix = np.asarray(values, dtype=np.float64)
     order = np.argsort(matrix, axis=1, kind="stable")
     ascending = np.take_along_axis(matrix, order, axis=1)
     for column in range(1, matrix.shape[1]):
@@ -231,7 +194,7 @@ def block_ranks(values: npt.ArrayLike, blocks: Sequence[object]) -> FloatArray:
     """
     import pandas as pd
 
-    ranks = pd.DataFrame(_matrix(values, "values")).rank(axis=1)
+    ranks = pd.DataFrame(np.asarray(values, dtype=np.float64)).rank(axis=1)
     return ranks.groupby([str(block) for block in blocks], sort=False).mean().to_numpy()
 
 
@@ -260,10 +223,8 @@ def rank_test(values: npt.ArrayLike, alpha: float = 0.05) -> RankTest:
     """
     from scipy.stats import friedmanchisquare, rankdata, studentized_range
 
-    matrix = _matrix(values, "values")
+    matrix = np.asarray(values, dtype=np.float64)
     n, k = matrix.shape
-    if n < 2 or k < 2:
-        raise ValueError(f"two instances and two solvers are needed, got the shape {matrix.shape}")
     if (matrix == matrix[:, :1]).all():
         statistic, p_value = 0.0, 1.0
     elif k == 2:
@@ -303,7 +264,7 @@ def signed_rank(difference: FloatArray) -> float:
 
 def wilcoxon_against(values: npt.ArrayLike, first: int) -> FloatArray:
     """Return p-values of `signed_rank` of one solver against each other one, after `holm`."""
-    matrix = _matrix(values, "values")
+    matrix = np.asarray(values, dtype=np.float64)
     others = [s for s in range(matrix.shape[1]) if s != first]
     result = np.ones(matrix.shape[1])
     result[others] = holm([signed_rank(matrix[:, s] - matrix[:, first]) for s in others])

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import io
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
-from html import escape
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from inference_lab.formatting import (
     NONE,
@@ -16,35 +15,25 @@ from inference_lab.formatting import (
     format_percent,
     format_rate,
     format_seconds,
-    printable,
+    format_share,
     shortened,
 )
-from inference_lab.reporting.cells import (
-    Columns,
-    column_of,
-    energy_cell,
-    percent_cell,
-    score_cell,
-    seconds_cell,
-    table_of,
-    text_cell,
-)
 from inference_lab.reporting.csv_text import csv_text as rows_as_csv
-from inference_lab.reporting.document import Cell, Column, Table
+from inference_lab.reporting.document import Cell, Table, column, energies
 from inference_lab.reporting.markdown import escape_markdown, markdown_rows
 from inference_lab.reporting.problem_header import (
-    energy_cells,
     known_facts,
-    proof_cell,
+    problem_columns,
     row_decimals,
     score_columns,
     sizes,
 )
 from inference_lab.results.analysis import Findings
 from inference_lab.results.records import jsonable
-from inference_lab.results.summaries import ProblemSummary, Row, SolverSummary
+from inference_lab.results.summaries import ProblemSummary, Row
 
 if TYPE_CHECKING:
+    from rich.console import Console
     from rich.table import Table as RichTable
 
 __all__ = ["Part", "csv_text", "html", "markdown", "plain_text", "rich_table", "summary_table"]
@@ -52,12 +41,17 @@ __all__ = ["Part", "csv_text", "html", "markdown", "plain_text", "rich_table", "
 #: Footnotes are cut off here; records hold the whole message and the end of the traceback.
 _REASON_WIDTH = 200
 
+#: Problems that a notebook shows, so that a study does not fill its page.
+_SHOWN_PROBLEMS = 10
+
 #: Warnings are shown up to this number, and cut off here; a report has them all.
 _WARNINGS = 3
 _WARNING_WIDTH = 160
 
 #: Title of the column that stands in the place of "gap %" where no bound is known.
 OVER_BEST = "over best %"
+#: Title of the column that is left out first where there is little room.
+_PAIRWISE = "pair F"
 
 
 # ---------------------------------------------------------------------- what is in the tables
@@ -85,75 +79,51 @@ def _status(row: Row, notes: dict[str, int]) -> str:
 
 
 def _problem_table(
-    problem: ProblemSummary, rows: list[Row], notes: dict[str, int], shown: _Shown
+    problem: ProblemSummary, rows: list[Row], comparison: Findings, notes: dict[str, int]
 ) -> Table:
+    """Return the table of the solvers on a problem; all problems have the same columns."""
+    everywhere = comparison.rows
     decimals = row_decimals(problem, rows)
-    columns: Columns = [
-        column_of(rows, "solver", lambda row: text_cell(row.solver), right=False),
-        (Column("energy"), energy_cells(problem, rows, decimals)),
-    ]
-    if shown.spread:
-        columns.append(column_of(rows, "spread", lambda row: _spread_cell(row, decimals)))
+    energy = energies(decimals)
+    shared = problem_columns(problem, rows, decimals)
+
+    def spread(row: Row) -> str | Cell:
+        found = row.energy_max - row.energy_min if math.isfinite(row.energy) else None
+        return "0" if found == 0 else energy(found)
+
+    def partition(row: Row) -> str:
+        if row.log_partition is None:
+            return NONE
+        sign = {"exact": "=", "lower": ">=", "upper": "<="}.get(row.log_partition_kind or "", "~")
+        return f"{format_energy(row.log_partition, decimals)} {sign}"
+
+    columns = [shared["solver"], shared["energy"]]
+    if any(row.runs > 1 for row in everywhere):
+        columns.append(column("spread", rows, spread))
     if problem.best_bound > -math.inf:
-        columns.append(column_of(rows, "gap %", lambda row: percent_cell(row.gap_percent)))
+        columns.append(shared["gap %"])
     else:
-        columns.append(column_of(rows, OVER_BEST, lambda row: percent_cell(row.over_best_percent)))
-    if shown.bounds:
-        columns.append(column_of(rows, "bound", lambda row: energy_cell(row.lower_bound, decimals)))
-    columns.append(column_of(rows, "proved", proof_cell, right=False))
-    if shown.partition:
-        columns.append(column_of(rows, "log Z", lambda row: _partition_cell(row, decimals)))
-    columns.append(column_of(rows, "seconds", lambda row: seconds_cell(row.seconds)))
-    if shown.accuracy:
-        columns.append(column_of(rows, "accur.", lambda row: score_cell(row.accuracy)))
-    if shown.pairwise:
-        columns.append(column_of(rows, "pair F", lambda row: score_cell(row.pairwise_f)))
+        columns.append(column(OVER_BEST, [row.over_best_percent for row in rows], format_percent))
+    columns += [shared["bound"], shared["proved"]]
+    if any(row.log_partition is not None for row in everywhere):
+        columns.append(column("log Z", rows, partition))
+    columns.append(shared["seconds"])
+    if any(row.accuracy is not None for row in everywhere):
+        columns.append(column("accur.", [row.accuracy for row in rows], format_share))
+        columns.append(column(_PAIRWISE, [row.pairwise_f for row in rows], format_share))
     columns += score_columns(rows)
-    columns.append(column_of(rows, "status", lambda row: Cell(_status(row, notes)), right=False))
+    columns.append(column("status", [_status(row, notes) for row in rows]))
     known = "; ".join([", ".join(known_facts(problem, decimals)), *problem.remarks])
-    return table_of(problem.name, sizes(problem), columns, known)
+    return Table(problem.name, sizes(problem), tuple(columns), known)
 
 
-def _spread_cell(row: Row, decimals: int) -> Cell:
-    spread = row.energy_max - row.energy_min if math.isfinite(row.energy) else None
-    return Cell("0") if spread == 0 else energy_cell(spread, decimals)
-
-
-def _partition_cell(row: Row, decimals: int) -> Cell:
-    if row.log_partition is None:
-        return Cell(NONE)
-    sign = {"exact": "=", "lower": ">=", "upper": "<="}.get(row.log_partition_kind or "", "~")
-    return Cell(f"{format_energy(row.log_partition, decimals)} {sign}")
-
-
-class _Shown(NamedTuple):
-    """Which columns there is anything to show in, and room for."""
-
-    spread: bool
-    bounds: bool
-    partition: bool
-    accuracy: bool
-    pairwise: bool
-
-
-def _shown(comparison: Findings) -> _Shown:
-    rows = comparison.rows
-    scored = any(row.accuracy is not None for row in rows)
-    return _Shown(
-        spread=any(row.runs > 1 for row in rows),
-        bounds=True,
-        partition=any(row.log_partition is not None for row in rows),
-        accuracy=scored,
-        pairwise=scored,
-    )
-
-
-def _problem_tables(comparison: Findings, notes: dict[str, int], shown: _Shown) -> list[Table]:
+def _problem_tables(comparison: Findings, notes: dict[str, int]) -> list[Table]:
     rows: dict[str, list[Row]] = {}
     for row in comparison.rows:
         rows.setdefault(row.problem, []).append(row)
     return [
-        _problem_table(problem, rows[problem.name], notes, shown) for problem in comparison.problems
+        _problem_table(problem, rows[problem.name], comparison, notes)
+        for problem in comparison.problems
     ]
 
 
@@ -174,27 +144,25 @@ def _summary_table(comparison: Findings) -> Table:
         part = [r for r in comparison.records if (r.problem, r.problem_hash) in common]
         solvers = Findings(part, labels=comparison.solver_labels).solvers
 
-    def column(title: str, cell: Callable[[SolverSummary], str]) -> tuple[Column, list[Cell]]:
-        return column_of(solvers, title, lambda s: Cell(cell(s)), right=title != "solver")
-
     bounded = any(s.gaps for s in solvers)
     partial = any(0 < s.gaps < s.problems for s in solvers)
     columns = [
-        column("solver", lambda s: s.solver),
-        column("gap %", lambda s: format_percent(s.mean_gap_percent))
+        column("solver", [s.solver for s in solvers]),
+        column("gap %", [s.mean_gap_percent for s in solvers], format_percent)
         if bounded
-        else column(OVER_BEST, lambda s: format_percent(s.mean_over_best_percent)),
-        *([column("known", lambda s: f"{s.gaps}/{s.problems}")] if partial else []),
-        column("% best", lambda s: format_rate(s.percent_best)),
-        column("% proved", lambda s: format_rate(s.percent_proved)),
-        column("median s", lambda s: format_seconds(s.median_seconds)),
+        else column(OVER_BEST, [s.mean_over_best_percent for s in solvers], format_percent),
+        *([column("known", [f"{s.gaps}/{s.problems}" for s in solvers], right=True)] * partial),
+        column("% best", [s.percent_best for s in solvers], format_rate),
+        column("% proved", [s.percent_proved for s in solvers], format_rate),
+        column("median s", [s.median_seconds for s in solvers], format_seconds),
         column(
             "total s",
-            lambda s: NONE if s.median_seconds is None else format_seconds(s.total_seconds),
+            [None if s.median_seconds is None else s.total_seconds for s in solvers],
+            format_seconds,
         ),
-        column("failed", lambda s: str(s.failed)),
-        column("unsup.", lambda s: str(s.unsupported)),
-        column("runs", lambda s: str(s.runs)),
+        column("failed", [s.failed for s in solvers]),
+        column("unsup.", [s.unsupported for s in solvers]),
+        column("runs", [s.runs for s in solvers]),
     ]
     note = (
         f"{'gap' if bounded else 'over best'}: mean over problems"
@@ -203,7 +171,7 @@ def _summary_table(comparison: Findings) -> Table:
     )
     if n and not common:
         note = "There is no such problem, so the solvers are not compared."
-    return table_of(title, "", columns, note)
+    return Table(title, "", tuple(columns), note)
 
 
 def summary_table(
@@ -211,22 +179,18 @@ def summary_table(
 ) -> Table:
     """Return the table over solvers with some of its columns, and names for some solvers."""
     table = _summary_table(comparison)
-    if comparison.records and not table.rows:
+    first, *others = table.columns
+    solvers = [cell.text for cell in first.cells]
+    if comparison.records and not solvers:
         raise ValueError("there is no table over solvers: no problem was run by all of them")
-    titles = [column.title for column in table.columns]
-    solvers = [row[0].text for row in table.rows]
-    wanted = titles[1:] if columns is None else list(columns)
-    for kind, asked, there in (("column", wanted, titles[1:]), ("solver", labels, solvers)):
+    titled = {other.title: other for other in others}
+    wanted = list(titled) if columns is None else list(columns)
+    for kind, asked, there in (("column", wanted, titled), ("solver", labels, solvers)):
         for name in asked:
             if name not in there:
                 raise ValueError(f"there is no {kind} {name!r}, but {', '.join(there)}")
-    places = [0, *(titles.index(title) for title in wanted)]
-    named = [[Cell(labels.get(row[0].text, row[0].text)), *row[1:]] for row in table.rows]
-    return replace(
-        table,
-        columns=tuple(table.columns[p] for p in places),
-        rows=tuple(tuple(row[p] for p in places) for row in named),
-    )
+    named = column("solver", [labels.get(solver, solver) for solver in solvers])
+    return replace(table, columns=(named, *(titled[title] for title in wanted)), stem="solvers")
 
 
 #: The formulas of the columns of distances, with and without a bound of the problem.
@@ -263,9 +227,9 @@ def _widths(tables: list[Table]) -> dict[str, int]:
     """Return widths by title that let the columns of all problems stand under each other."""
     widths: dict[str, int] = {}
     for table in tables:
-        for column, cells in zip(table.columns, zip(*table.rows, strict=True), strict=True):
-            width = max(len(column.title), *(len(cell.text) for cell in cells))
-            widths[column.title] = max(width, widths.get(column.title, 0))
+        for shown in table.columns:
+            width = max(len(shown.title), *(len(cell.text) for cell in shown.cells))
+            widths[shown.title] = max(width, widths.get(shown.title, 0))
     if widths:
         widths["solver"] = min(widths["solver"], _SOLVER_WIDTH)
     return widths
@@ -283,31 +247,32 @@ def _line_width(tables: list[Table], padding: int) -> int:
     )
 
 
-def _fit(comparison: Findings, notes: dict[str, int], width: int | None) -> tuple[list[Table], int]:
+def _fit(tables: list[Table], width: int | None) -> tuple[list[Table], int]:
     """Return the tables of the problems with the columns there is room for, and the padding."""
-    everything = _shown(comparison)
-    choices = [
-        (everything, 2),
-        (everything, 1),
-        (everything._replace(pairwise=False), 1),
-        (everything._replace(pairwise=False, bounds=False), 1),
-    ]
-    for shown, padding in choices:
-        tables = _problem_tables(comparison, notes, shown)
-        if width is None or _line_width(tables, padding) <= width:
+    for left_out, padding in (((), 2), ((), 1), ((_PAIRWISE,), 1), ((_PAIRWISE, "bound"), 1)):
+        fitted = [
+            replace(table, columns=tuple(c for c in table.columns if c.title not in left_out))
+            for table in tables
+        ]
+        if width is None or _line_width(fitted, padding) <= width:
             break
-    return tables, padding
+    return fitted, padding
 
 
-def rich_table(comparison: Findings, width: int | None = None, part: Part = "all") -> RichTable:
-    """Lay out a comparison, or a part of it, as one rich table; see `Comparison.table`."""
-    from rich.table import Table
+def rich_table(
+    comparison: Findings, width: int | None = None, part: Part = "all", most: int | None = None
+) -> RichTable:
+    """Lay out a comparison, or a part of it, as one rich table; see `Comparison.table`.
+
+    Of the problems the first are shown, if there are more than `most`.
+    """
+    from rich.table import Table as RichTable
     from rich.text import Text
 
     notes = _footnotes(comparison)
-    tables, padding = _fit(comparison, notes, width)
+    tables, padding = _fit(_problem_tables(comparison, notes), width)
     widths = _widths(tables)
-    page = Table.grid()
+    page = RichTable.grid()
     page.add_column()
     alarms, warnings = comparison.alarms, _warnings(comparison)
     if part == "problems":
@@ -318,19 +283,22 @@ def rich_table(comparison: Findings, width: int | None = None, part: Part = "all
         page.add_row(Text(f"WARNING: {warning}", style="yellow"))
     if alarms or warnings:
         page.add_row("")
-    summaries = [_summary_table(comparison)] if len(tables) > 1 else []
-    if part == "problems":
-        summaries = []
-    for number, table in enumerate([*tables, *summaries]):
-        if part == "summary" and number < len(tables):
-            continue
-        if number and part != "summary":
+    shown: list[tuple[Table, dict[str, int] | None]] = []
+    if part != "summary":
+        shown += [(table, widths) for table in tables[:most]]
+    if part != "problems" and len(tables) > 1:
+        shown.append((_summary_table(comparison), None))
+    for number, (table, aligned) in enumerate(shown):
+        if number:
             page.add_row("")
         caption = f"  {table.caption}" if table.caption else ""
         page.add_row(Text.assemble((table.name, "bold cyan"), (caption, "dim")))
         page.add_row(Text(table.note, style="dim"))
-        if table.rows:
-            page.add_row(_rich_rows(table, widths if number < len(tables) else None, padding))
+        if table.columns[0].cells:
+            page.add_row(_rich_rows(table, aligned, padding))
+    if most is not None and len(tables) > most:
+        rest = counted(len(tables) - most, "more problem")
+        page.add_row(Text(f"and {rest}, which print(...) shows", style="dim"))
     if tables and part != "problems":
         page.add_row("")
         page.add_row(Text(_legend(comparison), style="dim"))
@@ -349,15 +317,15 @@ def _rich_rows(table: Table, widths: dict[str, int] | None, padding: int) -> Ric
     laid = RichTable(box=None, pad_edge=False, padding=(0, padding, 0, 0), header_style="underline")
     laid.add_column("", width=1)
     last = len(table.columns) - 1
-    for c, column in enumerate(table.columns):
-        title = Text(column.title)
+    for c, head in enumerate(table.columns):
+        title = Text(head.title)
         if widths is not None:
-            (title.pad_left if column.right else title.pad_right)(
-                max(0, widths[column.title] - len(column.title))
+            (title.pad_left if head.right else title.pad_right)(
+                max(0, widths[head.title] - len(head.title))
             )
         laid.add_column(
             title,
-            justify="right" if column.right else "left",
+            justify="right" if head.right else "left",
             no_wrap=0 < c < last,
             min_width=_SOLVER_MIN_WIDTH if c == 0 else None,
             max_width=_SOLVER_WIDTH if c == 0 else None,
@@ -376,73 +344,32 @@ def _rich_rows(table: Table, widths: dict[str, int] | None, padding: int) -> Ric
 
 def plain_text(comparison: Findings, width: int | None = None, part: Part = "all") -> str:
     """Render `rich_table` without colours."""
-    from rich.console import Console
-
-    if width is None:
-        notes = _footnotes(comparison)
-        tables, padding = _fit(comparison, notes, None)
-        width = max(120, _line_width(tables, padding) + padding)
-    stream = io.StringIO()
-    console = Console(file=stream, width=width, color_system=None, force_terminal=False)
-    console.print(rich_table(comparison, width, part))
-    return "\n".join(line.rstrip() for line in stream.getvalue().splitlines()) + "\n"
-
-
-# ---------------------------------------------------------------------- HTML, Markdown and CSV
-
-#: Problems that a notebook shows, so that a study does not fill its page.
-_SHOWN_PROBLEMS = 10
+    text = _printed(comparison, width, part).export_text()
+    return "\n".join(line.rstrip() for line in text.splitlines()) + "\n"
 
 
 def html(comparison: Findings) -> str:
-    """Render a comparison for a notebook; names and reasons are escaped."""
-
-    def said(text: str, style: str = "") -> str:
-        return f'<p style="margin:0.3em 0;{style}">{escape(printable(text))}</p>'
-
-    notes = _footnotes(comparison)
-    tables = _problem_tables(comparison, notes, _shown(comparison))
-    if not tables:
-        return said(repr(comparison))
-    rest = len(tables) - _SHOWN_PROBLEMS
-    summary = [_summary_table(comparison)] if len(tables) > 1 else []
-    parts = [said(f"CONTRADICTION: {alarm}", "color:#c00") for alarm in comparison.alarms]
-    parts += [said(f"WARNING: {warning}", "color:#a60") for warning in _warnings(comparison)]
-    parts += map(_html_table, tables[:_SHOWN_PROBLEMS])
-    if rest > 0:
-        parts.append(said(f"and {counted(rest, 'more problem')}, which print(...) shows"))
-    parts += map(_html_table, summary)
-    parts.append(said(_legend(comparison).replace("* best", "bold: best", 1)))
-    parts += [
-        said(f"[{number}] {shortened(reason, _REASON_WIDTH)}") for reason, number in notes.items()
-    ]
-    return "".join(parts)
+    """Render the first problems of `rich_table` for a notebook, where long lines scroll."""
+    form = '<pre style="line-height:normal;white-space:pre;overflow-x:auto">{code}</pre>'
+    console = _printed(comparison, None, "all", _SHOWN_PROBLEMS)
+    return console.export_html(inline_styles=True, code_format=form)
 
 
-def _html_table(table: Table) -> str:
-    """Return a table with its name above it; notebooks would set all of it flush right.
+def _printed(
+    comparison: Findings, width: int | None, part: Part, most: int | None = None
+) -> Console:
+    """Return a console that has recorded a table, by default as wide as it takes."""
+    from rich.console import Console
 
-    Not by pandas' Styler: that needs jinja2, an extra, and the cells are texts already.
-    """
-    sides = ["right" if column.right else "left" for column in table.columns]
+    if width is None:
+        tables, padding = _fit(_problem_tables(comparison, _footnotes(comparison)), None)
+        width = max(120, _line_width(tables, padding) + padding)
+    console = Console(file=io.StringIO(), width=width, force_terminal=False, record=True)
+    console.print(rich_table(comparison, width, part, most))
+    return console
 
-    def line(kind: str, texts: Iterable[str]) -> str:
-        cells = zip(sides, texts, strict=True)
-        return "".join(f'<{kind} style="text-align:{side}">{text}</{kind}>' for side, text in cells)
 
-    def shown(cell: Cell) -> str:
-        text = escape(printable(cell.text))
-        return f"<strong>{text}</strong>" if cell.mark == "best" else text
-
-    caption = "; ".join(part for part in (table.caption, table.note) if part)
-    head = line("th", (escape(column.title) for column in table.columns))
-    body = "".join(f"<tr>{line('td', map(shown, row))}</tr>" for row in table.rows)
-    return (
-        '<table><caption style="text-align:left">'
-        f"<strong>{escape(printable(table.name))}</strong> {escape(printable(caption))}</caption>"
-        + (f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody>" if body else "")
-        + "</table>"
-    )
+# ---------------------------------------------------------------------- Markdown and CSV
 
 
 def markdown(comparison: Findings) -> str:
@@ -450,7 +377,7 @@ def markdown(comparison: Findings) -> str:
     notes = _footnotes(comparison)
     parts = [f"> **Contradiction:** {escape_markdown(alarm)}" for alarm in comparison.alarms]
     parts += [f"> **Warning:** {escape_markdown(warning)}" for warning in _warnings(comparison)]
-    tables = _problem_tables(comparison, notes, _shown(comparison))
+    tables = _problem_tables(comparison, notes)
     if len(tables) > 1:
         tables.append(_summary_table(comparison))
     for table in tables:
@@ -458,7 +385,7 @@ def markdown(comparison: Findings) -> str:
         parts += [
             f"### {escape_markdown(table.name)}",
             escape_markdown(said),
-            *([markdown_rows(table.columns, table.rows)] if table.rows else []),
+            *([markdown_rows(table)] if table.columns[0].cells else []),
         ]
     if tables:
         parts.append(escape_markdown(_legend(comparison).replace("* best", "bold: best", 1)))

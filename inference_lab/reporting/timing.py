@@ -8,25 +8,16 @@ from functools import partial
 import numpy as np
 import numpy.typing as npt
 
-from inference_lab.formatting import counted
+from inference_lab.formatting import counted, format_percent, format_rate, format_seconds
 from inference_lab.reporting import charts
 from inference_lab.reporting.analysis import BAND, Analysis
-from inference_lab.reporting.cells import (
-    Columns,
-    best_marked,
-    percent_cell,
-    seconds_cell,
-    share_cell,
-    table_of,
-    text_cell,
-)
 from inference_lab.reporting.charts import BANDS, curves_chart
-from inference_lab.reporting.document import Block, Column, Picture, Section, Table, Text
+from inference_lab.reporting.document import Block, Picture, Section, Table, Text, column
 from inference_lab.reporting.resampling import share_band
 from inference_lab.reporting.statistics import (
     median,
     par,
-    performance_profile,
+    performance_ratios,
     primal_gap_percent,
     quantile,
     shifted_geometric_mean,
@@ -46,6 +37,9 @@ FloatArray = npt.NDArray[np.float64]
 
 #: Points of a curve over time.
 _MOMENTS = 60
+
+#: Problems whose runs are drawn by themselves.
+_DRAWN = 4
 
 
 def targets_section(analysis: Analysis) -> Section:
@@ -105,14 +99,14 @@ def _profile(analysis: Analysis, solved: FloatArray) -> Block:
     if not len(analysis.complete):
         text = "No problem was run by all solvers, so there is no performance profile."
         return Text((text,))
-    profile = performance_profile(solved[analysis.complete][:, analysis.order])
+    ratios = performance_ratios(solved[analysis.complete][:, analysis.order])
     return Picture(
         "performance-profile",
         f"Performance profile (Dolan and More) over {analysis.basis}: the share of problems that "
         "each solver solved within so many times the time of the fastest. " + _solved(analysis),
         f"Performance profiles of {counted(len(analysis.labels), 'solver')} on "
         f"{counted(len(analysis.complete), 'problem')}.",
-        partial(curves_chart, charts.profile_curves(profile, analysis.labels)),
+        partial(curves_chart, charts.profile_curves(ratios, analysis.labels)),
     )
 
 
@@ -132,9 +126,7 @@ def _cactus(analysis: Analysis, solved: FloatArray) -> Picture:
 
 def _target_table(analysis: Analysis) -> Table:
     results = analysis.results
-    columns: Columns = [
-        (Column("solver", right=False), [text_cell(label) for label in analysis.labels])
-    ]
+    columns = [column("solver", analysis.labels)]
     goals = [(f"{t:g} %", results.target_seconds(t)) for t in analysis.targets]
     proved = bool(np.isfinite(results.proof_seconds).any())
     if proved:
@@ -143,23 +135,21 @@ def _target_table(analysis: Analysis) -> Table:
         reached = results.spread(np.isfinite(seconds))
         exact, full = results.spread(seconds), results.spread(results.full_seconds)
         times = results.spread(np.where(np.isfinite(seconds), seconds, results.full_seconds))
-        shares, means, penalised = [], [], []
-        for s in analysis.order:
-            known = reached[:, s][~np.isnan(reached[:, s])]
-            shares.append(share_cell(100.0 * float(known.mean())))
-            means.append(seconds_cell(shifted_geometric_mean(times[:, s], analysis.shift)))
-            penalised.append(seconds_cell(par(exact[:, s], full[:, s])))
+        order = analysis.order
+        shares = [round(100.0 * float(np.nanmean(reached[:, s])), 10) for s in order]
+        means = [shifted_geometric_mean(times[:, s], analysis.shift) for s in order]
+        penalised = [par(exact[:, s], full[:, s]) for s in order]
         columns += [
-            (Column(f"{name}: % of runs"), best_marked(shares, largest=True)),
-            (Column(f"{name}: seconds"), best_marked(means)),
-            (Column(f"{name}: PAR2"), best_marked(penalised)),
+            column(f"{name}: % of runs", shares, format_rate, best=max),
+            column(f"{name}: seconds", means, format_seconds, best=min),
+            column(f"{name}: PAR2", penalised, format_seconds, best=min),
         ]
-    return table_of(
+    return Table(
         "targets",
         "Time to reach a primal gap"
         + (" and to a proof" if proved else "")
         + ": the percentage of runs that did, and the seconds it took.",
-        columns,
+        tuple(columns),
         f"Shifted geometric means (shift {analysis.shift:g} s) over runs; a run that did not reach "
         "the target is charged its time limit (its own time where that is longer), or without a "
         "limit the longest time of all runs. PAR2: plain means, in which it is charged twice that.",
@@ -191,12 +181,12 @@ def glance_section(analysis: Analysis) -> Section | None:
     return Section("At a glance", (picture,))
 
 
-def history_section(analysis: Analysis, drawn_problems: int) -> Section:
+def history_section(analysis: Analysis) -> Section:
     """Return the section on the quality over time; some problems are drawn by themselves."""
     if not has_histories(analysis):
         text = "The records hold no history of the runs, so nothing is said about times before "
         return Section("Quality over time", (Text((text + "their ends.",)),))
-    drawn = [_convergence(analysis, p) for p in _hardest(analysis)[:drawn_problems]]
+    drawn = [_convergence(analysis, p) for p in _hardest(analysis)[:_DRAWN]]
     return Section("Quality over time", (_fixed_time_table(analysis), *drawn))
 
 
@@ -238,20 +228,15 @@ def gaps_over_time(analysis: Analysis) -> tuple[FloatArray, FloatArray]:
 def _fixed_time_table(analysis: Analysis) -> Table:
     results = analysis.results
     gap = _gaps_at(analysis, analysis.times)
-    columns: Columns = [
-        (Column("solver", right=False), [text_cell(label) for label in analysis.labels])
-    ]
+    columns = [column("solver", analysis.labels)]
     for number, moment in enumerate(analysis.times):
-        medians = results.typical(gap[:, number])
-        means = [float(v[~np.isnan(v)].mean()) for v in (medians[:, s] for s in analysis.order)]
-        columns.append(
-            (Column(f"{moment:g} s"), best_marked([percent_cell(mean) for mean in means]))
-        )
-    return table_of(
+        means = np.nanmean(results.typical(gap[:, number])[:, analysis.order], axis=0)
+        columns.append(column(f"{moment:g} s", means.tolist(), format_percent, best=min))
+    return Table(
         "quality-at-times",
         "Primal gap in percent at fixed times: the mean over problems of medians over seeds "
         "and repeats.",
-        columns,
+        tuple(columns),
         "From the same histories as the times to targets. A run that has ended keeps what it "
         "had; without a labelling the gap is 100."
         + (" Each solver over the problems that it was run on." if analysis.incomplete else ""),

@@ -5,12 +5,11 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Iterable
 from pathlib import Path
 
 from inference_lab.reporting.charts import Drawing, drawing
 from inference_lab.reporting.csv_text import csv_table
-from inference_lab.reporting.document import Document, Picture, file_stems
+from inference_lab.reporting.document import Document, Picture
 from inference_lab.reporting.latex import latex_table
 from inference_lab.reporting.markdown import render_markdown
 from inference_lab.results.files import write_whole
@@ -46,12 +45,12 @@ def _list(folder: Path, names: set[str]) -> None:
     write_whole(folder / _MANIFEST, text.encode())
 
 
-def check_folder(folder: Path | str, names: Iterable[str] = ("README.md", "index.html")) -> None:
+def check_folder(folder: Path | str) -> None:
     """Refuse a folder in which a report would overwrite what no report wrote."""
     require("report", "altair", "vl_convert", "jinja2")
     folder = Path(folder)
     before = _listed(folder)
-    for name in names:
+    for name in ("README.md", "index.html"):
         # Tables and figures have names of their own; these may be anybody's.
         if name not in before and os.path.lexists(folder / name):
             raise FileExistsError(
@@ -60,15 +59,7 @@ def check_folder(folder: Path | str, names: Iterable[str] = ("README.md", "index
             )
 
 
-def write_document(
-    document: Document,
-    folder: Path | str,
-    *,
-    csv: bool = True,
-    latex: bool = True,
-    html: bool = True,
-    markdown: bool = True,
-) -> list[Path]:
+def write_document(document: Document, folder: Path | str) -> list[Path]:
     """Write a document into a folder.
 
     The same document gives the same bytes, but for the order of fonts in a PDF. All is rendered
@@ -79,34 +70,22 @@ def write_document(
     """
     folder = Path(folder)
     before = _listed(folder)
-    check_folder(folder, ["README.md"] * markdown + ["index.html"] * html)
+    check_folder(folder)
     from inference_lab.reporting.page import render_page
 
-    tables, pictures = document.tables(), document.pictures()
-    table_stems = file_stems([table.name for table in tables], "table")
-    picture_stems = file_stems([picture.name for picture in pictures], "figure")
-    forms: list[dict[str, str]] = []
-    for table, stem in zip(tables, table_stems, strict=True):
-        forms.append({})
-        if csv:
-            forms[-1]["csv"] = csv_table(table)
-        if latex:
-            forms[-1]["tex"] = latex_table(table, stem)
-    drawings = [_draw(picture) for picture in pictures]
+    document = document.numbered()
+    forms: dict[str, str] = {}
+    for table in document.tables():
+        forms[f"{table.stem}.csv"] = csv_table(table)
+        forms[f"{table.stem}.tex"] = latex_table(table)
+    drawings = {picture.stem: _draw(picture) for picture in document.pictures()}
 
-    files: dict[str, bytes] = {}
-    for stem, form in zip(table_stems, forms, strict=True):
-        files |= {f"tables/{stem}.{suffix}": text.encode() for suffix, text in form.items()}
-    for stem, drawn in zip(picture_stems, drawings, strict=True):
+    files = {f"tables/{name}": text.encode() for name, text in forms.items()}
+    for stem, drawn in drawings.items():
         files[f"figures/{stem}.svg"] = drawn.svg.encode()
         files[f"figures/{stem}.pdf"] = drawn.pdf
-    if markdown:
-        suffixes = ["csv"] * csv or ["tex"] * latex
-        text = render_markdown(document, table_stems, picture_stems, suffixes)
-        files["README.md"] = text.encode()
-    if html:
-        page = render_page(document, table_stems, picture_stems, drawings, forms)
-        files["index.html"] = page.encode()
+    files["README.md"] = render_markdown(document).encode()
+    files["index.html"] = render_page(document, drawings, forms).encode()
 
     folder.mkdir(parents=True, exist_ok=True)
     # Both are listed until all is done: the next one knows what an interrupted one left.

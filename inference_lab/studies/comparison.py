@@ -22,7 +22,7 @@ from inference_lab.studies.toml_config import StudyError, read_field
 if TYPE_CHECKING:
     from inference_lab.harness.progress import Progress
     from inference_lab.reporting.comparison import Comparison
-    from inference_lab.reporting.document import Block, Document, Section
+    from inference_lab.reporting.document import Block, Document
 
 __all__ = ["Design", "Grid", "SolverStudy", "Stage", "render_comparison", "run_comparison"]
 
@@ -35,39 +35,6 @@ _BATCH = 240
 #: What the quick form of a study can change, besides the sizes of designs and the values of either.
 _QUICK = ("problems", "solvers", "seeds", "repeats", "time_limit")
 _QUICK_DESIGN = ("cells", "draws")
-
-
-#: Names of tables and figures that a report may have; those that end in a hyphen go on with the
-#: names of what they are about. Which there are depends on the records.
-_TABLES = (
-    *(
-        "contrasts",
-        "claims",
-        "gains-",
-        "mixed-",
-        "summary",
-        "classes",
-        "best-solver-",
-        "targets",
-        "quality-at-times",
-    ),
-    *("seconds-by-size", "gaps-by-size"),
-    *(
-        "wins",
-        "ranks",
-        "open-problems",
-        "problems",
-        "problem-",
-        "log-z-",
-        "failures",
-    ),
-    *("solvers", "limits", "environment"),
-)
-_FIGURES = (
-    *("best-solver-map-", "performance-profile", "cactus"),
-    *("solved-over-time", "gain-map-", "seconds-by-size"),
-    *("gap-over-time", "convergence-", "critical-difference"),
-)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -138,8 +105,8 @@ class SolverStudy:
     labels : mapping of str to str
         What solvers are called in the report, by spec.
     tables, figures : list of str or None
-        Names of those the report shows, or how they begin, with a hyphen at the end; all by
-        default.
+        Names of those the report shows, as their files have them, or how they begin, with a hyphen
+        at the end; all by default.
     quick : mapping
         Values of `problems`, `solvers`, `seeds`, `repeats`, `time_limit` (of stages, too, where it
         is less), of ``cells`` and ``draws`` of the designs, and in ``values`` of names of the grids
@@ -286,14 +253,6 @@ class SolverStudy:
                 raise StudyError(f"maps must be pairs of names, got {axes}")
         if not self.targets or not all(0 <= target < 100 for target in self.targets):
             raise StudyError(f"targets must be percentages below 100, got {self.targets}")
-        for key, named, known in (
-            ("tables", self.tables, _TABLES),
-            ("figures", self.figures, _FIGURES),
-        ):
-            for name in named or ():
-                if not _names(name, known):
-                    there = ", ".join(k + "..." if k[-1] == "-" else k for k in known)
-                    raise StudyError(f"{key} names {name!r}; reports have {there}")
         if self.times is not None and not all(time > 0 for time in self.times):
             raise StudyError(f"times must be positive seconds, got {self.times}")
 
@@ -396,7 +355,6 @@ def render_comparison(study: SolverStudy, comparison: Comparison, folder: Path |
     from inference_lab.reporting.report import report_document
     from inference_lab.reporting.writing import write_document
 
-    entry = study.classes
     folder = Path(folder)
     held = read_known(folder / FILE)
     document = report_document(
@@ -406,7 +364,7 @@ def render_comparison(study: SolverStudy, comparison: Comparison, folder: Path |
         question=study.question,
         answer=study.answer.strip(),
         notes=study.notes,
-        classes=None if entry is None else lambda r: str(r.problem_info.get(entry, "other")),
+        classes=study.classes,
         targets=study.targets,
         times=study.times,
         maps=[(first, second) for first, second in study.maps],
@@ -436,10 +394,10 @@ def _in_specs(study: SolverStudy) -> list[Contrast]:
     ]
 
 
-def _names(name: str, asked: Sequence[str] | None) -> bool:
+def _asked(name: str, asked: Sequence[str] | None) -> bool:
     """Whether a table or figure is asked for, by its name or by how that begins."""
     return asked is None or any(
-        name == each or (each[-1] == "-" and name.startswith(each)) for each in asked
+        name == each or (each[-1:] == "-" and name.startswith(each)) for each in asked
     )
 
 
@@ -447,22 +405,11 @@ def _chosen(document: Document, study: SolverStudy) -> Document:
     """Leave out tables and figures that a study does not ask for, and sections without any."""
     from inference_lab.reporting.document import Picture, Table
 
-    def kept(block: Block) -> bool:
+    def kept(block: Block) -> Block | None:
         if isinstance(block, Table):
-            return _names(block.name, study.tables)
+            return block if _asked(block.name, study.tables) else None
         if isinstance(block, Picture):
-            return _names(block.name, study.figures)
-        return True
+            return block if _asked(block.name, study.figures) else None
+        return block
 
-    def left(sections: tuple[Section, ...]) -> tuple[Section, ...]:
-        chosen = (
-            replace(
-                section,
-                blocks=tuple(block for block in section.blocks if kept(block)),
-                sections=left(section.sections),
-            )
-            for section in sections
-        )
-        return tuple(section for section in chosen if section.blocks or section.sections)
-
-    return replace(document, sections=left(document.sections))
+    return document.changed(kept)

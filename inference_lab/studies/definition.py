@@ -284,8 +284,7 @@ class Study:
     claims : list of Claim
         What was published, and what the records say to it.
     details : bool
-        Whether there are tables and figures of each set of data, on the page and in
-        ``results.csv``; else of the summaries only.
+        Whether there are tables and figures of each set of data; else of the summaries only.
     """
 
     title: str

@@ -3,18 +3,28 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from inference_lab.graph.arrays import FloatArray
 from inference_lab.reporting.charts import Chart, panels
+from inference_lab.reporting.document import Cell
 from inference_lab.reporting.statistics import signed_rank
 from inference_lab.results.clustering_records import COSTS, StudyRecord
 
-__all__ = ["Difference", "Mean", "Results", "curve_panels", "mean_of", "paired", "score_name"]
+__all__ = [
+    "Difference",
+    "Mean",
+    "curve_panels",
+    "gathered",
+    "mean_cell",
+    "mean_of",
+    "paired",
+    "score_name",
+]
 
 _NAMES: Mapping[str, str] = {
     "pairwise_f": "pairwise F",
@@ -76,71 +86,48 @@ def paired(first: npt.ArrayLike, second: npt.ArrayLike) -> Difference:
     return Difference(mean.value, mean.half, mean.runs, signed_rank(difference))
 
 
-@dataclass(frozen=True)
-class Results:
-    """The records of a study as arrays."""
-
-    data: list[str]
-    methods: list[str]
-    constraints: list[float]
-    runs: int
-    values: dict[str, npt.NDArray[np.float64]]
-    failures: list[StudyRecord]
-
-    @classmethod
-    def gather(
-        cls,
-        records: Iterable[StudyRecord],
-        data: list[str],
-        methods: list[str],
-        constraints: list[float],
-        runs: int,
-        scores: list[str],
-    ) -> Results:
-        """Sort records into arrays."""
-        shape = (len(data), len(methods), len(constraints), runs)
-        names = [*scores, *COSTS, "optimal", "solved"]
-        values = {name: np.full(shape, np.nan) for name in names}
-        failures = []
-        for record in records:
-            if record.status != "ok":
-                failures.append(record)
-                continue
-            at = (
-                data.index(record.data),
-                methods.index(record.method),
-                constraints.index(record.constraints),
-                record.run,
-            )
-            for name in scores:
-                values[name][at] = _number(record.score(name))
-            for name in COSTS:
-                values[name][at] = record.score(name)
-            for name in ("optimal", "solved"):
-                values[name][at] = _number(record.e_steps[name])
-        return cls(data, methods, constraints, runs, values, failures)
-
-    def mean(self, name: str, data: str, method: str, constraints: float) -> Mean:
-        """Return the mean of one cell over runs."""
-        return mean_of(
-            self.values[name][
-                self.data.index(data),
-                self.methods.index(method),
-                self.constraints.index(constraints),
-            ]
-        )
-
-    def pooled(self, name: str, method: str, constraints: float | None = None) -> Any:
-        """Return each run's mean over data, and over numbers of constraints if none is given."""
-        chosen = self.values[name][:, self.methods.index(method)]
-        if constraints is not None:
-            chosen = chosen[:, [self.constraints.index(constraints)]]
-        # A run with a hole is no fair mean.
-        return chosen.mean(axis=(0, 1))
+def mean_cell(mean: Mean | Difference, form: str = ".3f", more: str = "") -> Cell:
+    """Return a mean with half the width of its interval, and what stands behind it."""
+    if math.isnan(mean.value):
+        return Cell(f"-{more}")
+    spread = "" if math.isnan(mean.half) else f" ± {mean.half:{form.removeprefix('+')}}"
+    return Cell(f"{mean.value:{form}}{spread}{more}", mean.value)
 
 
-def _number(value: Any) -> float:
-    return float(value) if value is not None else math.nan
+def gathered(
+    records: Mapping[str, Iterable[StudyRecord]],
+    methods: Sequence[str],
+    data: Sequence[str],
+    constraints: Sequence[float],
+    runs: int,
+    scores: Sequence[str],
+    called: Callable[[str], str] = str,
+) -> dict[tuple[str, str], FloatArray]:
+    """Return what fits came to, by the name of a score or cost and by method.
+
+    Arrays have the shape (parts, data, constraints, runs), the parts in the order of `records`;
+    NaN where there is no fit, or it failed. Data of records are what `called` makes of them.
+    """
+    import pandas as pd
+
+    names = list(dict.fromkeys([*scores, *COSTS, *_E_STEPS]))
+    lines = {
+        (record.method, title, called(record.data), record.constraints, record.run): [
+            record.e_steps.get(name) if name in _E_STEPS else record.score(name) for name in names
+        ]
+        for title, held in records.items()
+        for record in held
+        if not record.failed
+    }
+    found = pd.DataFrame.from_dict(lines, "index", columns=names, dtype=np.float64)
+    asked = pd.MultiIndex.from_product([methods, records, data, constraints, range(runs)])
+    shape = (len(methods), len(records), len(data), len(constraints), runs)
+    arrays = {name: found[name].reindex(asked).to_numpy().reshape(shape) for name in names}
+    return {(name, m): arrays[name][at] for name in names for at, m in enumerate(methods)}
+
+
+#: What records say of E-steps: how many were solved, and proved optimal.
+_E_STEPS = ("solved", "optimal")
 
 
 def score_name(score: str) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -15,26 +15,34 @@ import numpy as np
 from inference_lab.graph.arrays import FloatArray
 from inference_lab.reporting.answers import with_answers
 from inference_lab.reporting.contrasts import Observation, contrasts_section
-from inference_lab.reporting.csv_text import csv_text
 from inference_lab.reporting.document import (
     Block,
     Cell,
     Code,
     Column,
     Document,
+    Form,
     Items,
     Picture,
     Section,
     Table,
     Text,
+    column,
 )
 from inference_lab.reporting.published_claims import with_claims
 from inference_lab.reporting.statistics import holm
 from inference_lab.results.clustering_records import COSTS, StudyRecord, environments
-from inference_lab.results.files import write_whole
 from inference_lab.studies.datasets import told_apart
 from inference_lab.studies.definition import Method, Study
-from inference_lab.studies.learning_curves import Results, curve_panels, paired, score_name
+from inference_lab.studies.learning_curves import (
+    Mean,
+    curve_panels,
+    gathered,
+    mean_cell,
+    mean_of,
+    paired,
+    score_name,
+)
 from inference_lab.studies.running import cells
 from inference_lab.studies.summaries import summary_section
 
@@ -58,17 +66,6 @@ def render_study(study: Study, records: Sequence[StudyRecord], folder: Path | st
 
     folder = Path(folder)
     write_document(study_document(study, records, environments(folder)), folder)
-    if study.details:
-        header = ["data", "method", "constraints", "score", "mean", "half_width_95", "runs"]
-        stages = study.stages()
-        own = _own(stages, records)
-        lines = [
-            ([stage.title] if study.parts else []) + line
-            for stage in stages
-            for line in _csv_lines(_results(stage, own[stage.title]), stage)
-        ]
-        text = csv_text([["part", *header] if study.parts else header, *lines])
-        write_whole(folder / "results.csv", text.encode())
     return folder / "README.md"
 
 
@@ -84,7 +81,7 @@ def study_document(
         parts.insert(0, asked)
     warnings: list[str] = []
     for stage in stages:
-        results = _results(stage, own[stage.title])
+        results = _Results(stage, own[stage.title])
         prefix = f"{stage.title}-" if study.parts else ""
         if study.details:
             sections = _sections(stage, results, prefix)
@@ -106,10 +103,28 @@ def study_document(
     return with_claims(with_answers(document), study.claims)
 
 
-def _results(stage: Study, own: Sequence[StudyRecord]) -> Results:
-    """Return the records of a stage as arrays."""
-    methods = [m.label for m in stage.methods]
-    return Results.gather(own, stage.data, methods, stage.constraints, stage.runs, stage.scores)
+class _Results:
+    """The fits of a stage as arrays of shape (data, constraints, runs), by score and method."""
+
+    def __init__(self, stage: Study, own: Sequence[StudyRecord]) -> None:
+        self.stage = stage
+        self.failures = [record for record in own if record.failed]
+        self.methods = [m.label for m in stage.methods]
+        asked = (self.methods, stage.data, stage.constraints, stage.runs, stage.scores)
+        self.values = {at: v[0] for at, v in gathered({stage.title: own}, *asked).items()}
+
+    def mean(self, name: str, data: str, method: str, constraints: float) -> Mean:
+        """Return the mean of one cell over runs."""
+        at = self.stage.data.index(data), self.stage.constraints.index(constraints)
+        return mean_of(self.values[name, method][at])
+
+    def pooled(self, name: str, method: str, constraints: float | None = None) -> FloatArray:
+        """Return each run's mean over data, and over numbers of constraints if none is given."""
+        values = self.values[name, method]
+        if constraints is not None:
+            values = values[:, [self.stage.constraints.index(constraints)]]
+        # A run with a hole is no fair mean.
+        return np.asarray(values.mean(axis=(0, 1)))
 
 
 def _own(stages: Sequence[Study], records: Sequence[StudyRecord]) -> dict[str, list[StudyRecord]]:
@@ -142,7 +157,7 @@ def _observations(own: Mapping[str, Sequence[StudyRecord]]) -> Iterator[Observat
             yield Observation(cell, record.method, facts, {**costs, **scores})
 
 
-def _sections(study: Study, results: Results, prefix: str) -> tuple[Section, ...]:
+def _sections(study: Study, results: _Results, prefix: str) -> tuple[Section, ...]:
     """Return all that is said about one stage."""
     sections = []
     if study.baseline is not None:
@@ -153,9 +168,9 @@ def _sections(study: Study, results: Results, prefix: str) -> tuple[Section, ...
         if len(study.constraints) > 1:
             means = [
                 (data, method, f"{value:g}", results.mean(score, data, method, value))
-                for data in results.data
+                for data in study.data
                 for method in results.methods
-                for value in results.constraints
+                for value in study.constraints
             ]
             blocks.append(
                 Picture(
@@ -171,7 +186,7 @@ def _sections(study: Study, results: Results, prefix: str) -> tuple[Section, ...
     return (*sections, _effort(results, study, prefix), _protocol(study, prefix))
 
 
-def _missing(study: Study, results: Results, records: Sequence[StudyRecord]) -> list[str]:
+def _missing(study: Study, results: _Results, records: Sequence[StudyRecord]) -> list[str]:
     asked = len(study.data) * len(study.methods) * len(study.constraints) * study.runs
     said = []
     if len(records) < asked:
@@ -186,119 +201,109 @@ def _missing(study: Study, results: Results, records: Sequence[StudyRecord]) -> 
     return said
 
 
-def _table(
-    name: str,
-    caption: str,
-    header: Sequence[str],
-    rows: Iterable[Sequence[Cell]],
-    note: str = "",
-    *,
-    words: int = 1,
-) -> Table:
-    """Return a table whose first columns, `words` of them, hold words."""
-    columns = tuple(Column(title, right=at >= words) for at, title in enumerate(header))
-    return Table(name, caption, columns, tuple(tuple(row) for row in rows), note)
+def _number(form: str) -> Form:
+    return lambda value: format(value, form) if math.isfinite(value) else "-"
 
 
-def _plus_minus(value: float, half: float, more: str = "", *, sign: bool = False) -> Cell:
-    if math.isnan(value):
-        return Cell("-")
-    shown = f"{value:+.3f}" if sign else f"{value:.3f}"
-    spread = "" if math.isnan(half) else f" ± {half:.3f}"
-    return Cell(f"{shown}{spread}{more}", value)
-
-
-def _number(value: float, form: str) -> Cell:
-    return Cell(format(value, form), value) if math.isfinite(value) else Cell("-")
-
-
-def _against_baseline(results: Results, study: Study, prefix: str) -> Section:
+def _against_baseline(results: _Results, study: Study, prefix: str) -> Section:
     """Compare all methods with the baseline, paired by run, over all data."""
     score, base = study.scores[0], str(study.baseline)
     others = [m for m in results.methods if m != base]
-    columns: list[float | None] = [None, *results.constraints]
-    rows, tests = [], []
-    for method in others:
-        for column in columns:
-            found = paired(
-                results.pooled(score, method, column), results.pooled(score, base, column)
-            )
-            tests.append((method, column, found))
-    corrected = holm([found.p_value for _, _, found in tests])
-    for method in others:
-        cells = [Cell(method)]
-        for (name, _, found), p_value in zip(tests, corrected, strict=True):
-            if name == method:
-                mark = " *" if p_value < _SIGNIFICANT else ""
-                cells.append(_plus_minus(found.value, found.half, mark, sign=True))
-        rows.append(cells)
-    table = _table(
+    numbers: dict[str, float | None] = {"all": None, **{f"{c:g}": c for c in study.constraints}}
+    found = {
+        (method, title): paired(
+            results.pooled(score, method, number), results.pooled(score, base, number)
+        )
+        for method in others
+        for title, number in numbers.items()
+    }
+    corrected = holm([difference.p_value for difference in found.values()])
+    marks = {
+        at: " *" if p_value < _SIGNIFICANT else ""
+        for at, p_value in zip(found, corrected, strict=True)
+    }
+    columns = (
+        Column(title, [mean_cell(found[m, title], "+.3f", marks[m, title]) for m in others])
+        for title in numbers
+    )
+    table = Table(
         f"{prefix}against-baseline",
         f"Difference in {score_name(score)} to {base}, paired by run, mean over data sets.",
-        ["method", "all", *(f"{c:g}" for c in results.constraints)],
-        rows,
+        (column("method", others), *columns),
         f"With 95 % confidence intervals over {study.runs} runs; * marks p < {_SIGNIFICANT:g} in "
-        f"Wilcoxon's signed-rank test, corrected for {len(tests)} tests (Holm).",
+        f"Wilcoxon's signed-rank test, corrected for {len(found)} tests (Holm).",
     )
     return Section(f"Against {base}", (table,))
 
 
-def _score_tables(results: Results, study: Study, score: str, prefix: str) -> list[Table]:
+def _score_tables(results: _Results, study: Study, score: str, prefix: str) -> list[Table]:
     published = {
         (p.data, p.method, p.constraints): p.value for p in study.published if p.score == score
     }
-    tables = []
-    for data in results.data:
-        rows = []
-        for method in results.methods:
-            cells = [Cell(method)]
-            for value in results.constraints:
-                mean = results.mean(score, data, method, value)
-                there = published.get((data, method, value))
-                more = "" if there is None else f" ({there:.3f})"
-                cells.append(_plus_minus(mean.value, mean.half, more))
-            rows.append(cells)
-        tables.append(
-            _table(
-                f"{prefix}{score}-{data}",
-                f"{data}: mean {score_name(score)} by number of constraints.",
-                ["method", *(f"{c:g}" for c in results.constraints)],
-                rows,
-                "In brackets: published." if any(key[0] == data for key in published) else "",
-            )
+
+    def cell(data: str, method: str, value: float) -> Cell:
+        there = published.get((data, method, value))
+        more = "" if there is None else f" ({there:.3f})"
+        return mean_cell(results.mean(score, data, method, value), more=more)
+
+    return [
+        Table(
+            f"{prefix}{score}-{data}",
+            f"{data}: mean {score_name(score)} by number of constraints.",
+            (
+                column("method", results.methods),
+                *(
+                    Column(f"{c:g}", [cell(data, m, c) for m in results.methods])
+                    for c in study.constraints
+                ),
+            ),
+            "In brackets: published." if any(key[0] == data for key in published) else "",
         )
-    return tables
+        for data in study.data
+    ]
 
 
-def _effort(results: Results, study: Study, prefix: str) -> Section:
+def _effort(results: _Results, study: Study, prefix: str) -> Section:
     """Report time, objective, violations and proofs, over all data and numbers of constraints."""
-    base = study.baseline
-    rows = []
-    for method in results.methods:
-        m = results.methods.index(method)
-        seconds = results.values["e_step_seconds"][:, m]
-        cells = [Cell(method), _number(1e3 * _median(seconds), ".1f")]
-        if base is not None:
-            b = results.methods.index(base)
-            ratio = seconds / results.values["e_step_seconds"][:, b]
-            gain = results.values["objective"][:, b] - results.values["objective"][:, m]
-            share = gain / np.maximum(np.abs(results.values["objective"][:, b]), 1e-12)
-            cells += [_number(_median(ratio), ".1f"), _number(100 * _mean(share), "+.3f")]
-        cells.append(_number(_mean(results.values["violated"][:, m]), ".2f"))
-        solved = float(np.nansum(results.values["solved"][:, m]))
-        proved = float(np.nansum(results.values["optimal"][:, m]))
-        cells.append(_number(100 * proved / solved if solved else math.nan, ".0f"))
-        rows.append(cells)
-    compared = [f"median ratio to {base}", f"objective below {base}'s (%)"] if base else []
-    header = [
-        "method",
-        "E-steps of a fit (ms, median)",
-        *compared,
-        "violated weight (mean)",
-        "E-steps proved optimal (%)",
+    methods, base = results.methods, study.baseline
+
+    def of(name: str) -> list[FloatArray]:
+        return [results.values[name, method] for method in methods]
+
+    seconds, objective = of("e_step_seconds"), of("objective")
+    columns = [
+        column("method", methods),
+        column(
+            "E-steps of a fit (ms, median)", [1e3 * _median(s) for s in seconds], _number(".1f")
+        ),
+    ]
+    if base is not None:
+        b = methods.index(base)
+        least = np.maximum(np.abs(objective[b]), 1e-12)
+        columns += [
+            column(
+                f"median ratio to {base}",
+                [_median(s / seconds[b]) for s in seconds],
+                _number(".1f"),
+            ),
+            column(
+                f"objective below {base}'s (%)",
+                [100 * _mean((objective[b] - found) / least) for found in objective],
+                _number("+.3f"),
+            ),
+        ]
+    proved = [
+        100 * float(np.nansum(optimal)) / solved
+        if (solved := float(np.nansum(steps)))
+        else math.nan
+        for optimal, steps in zip(of("optimal"), of("solved"), strict=True)
+    ]
+    columns += [
+        column("violated weight (mean)", [_mean(v) for v in of("violated")], _number(".2f")),
+        column("E-steps proved optimal (%)", proved, _number(".0f")),
     ]
     caption = "Over all data sets and numbers of constraints."
-    return Section("Effort and objective", (_table(f"{prefix}effort", caption, header, rows),))
+    return Section("Effort and objective", (Table(f"{prefix}effort", caption, tuple(columns)),))
 
 
 def _median(values: FloatArray) -> float:
@@ -333,46 +338,36 @@ def _protocol(study: Study, prefix: str) -> Section:
 
 
 def _methods(methods: Sequence[Method], name: str) -> Table:
-    rows = []
-    for m in methods:
-        settings = {
-            **m.settings,
-            "selection": m.selection,
-            "weight": m.weight,
-            "closure": m.closure,
-        }
-        shown = ", ".join(f"{key}={value}" for key, value in settings.items())
-        rows.append([Cell(m.label), Cell(m.estimator), Cell(shown)])
-    header = ["method", "estimator", "settings"]
-    return _table(name, "The methods and their settings.", header, rows, words=3)
+    settings = [
+        {**m.settings, "selection": m.selection, "weight": m.weight, "closure": m.closure}
+        for m in methods
+    ]
+    columns = (
+        column("method", [m.label for m in methods]),
+        column("estimator", [m.estimator for m in methods]),
+        column("settings", [", ".join(f"{k}={v}" for k, v in each.items()) for each in settings]),
+    )
+    return Table(name, "The methods and their settings.", columns)
 
 
 def _protocols(study: Study) -> Section:
     """Say what the parts are, and what the methods, where parts have no sections."""
-    rows = []
-    for stage in study.stages():
-        p = stage.protocol
-        rows.append(
-            [
-                Cell(stage.title),
-                Cell("; ".join(stage.data)),
-                Cell(", ".join(f"{value:g}" for value in stage.constraints)),
-                Cell(f"{p.noise:g}", p.noise),
-                Cell(str(stage.runs), stage.runs),
-            ]
-        )
-    header = ["part", "data", "constraints", "wrong", "runs"]
+    stages = study.stages()
     unit = _UNITS[study.protocol.unit].partition("(")[2].rstrip(")")
-    parts = _table(
+    parts = Table(
         "parts",
         f"The parts: constraints as {unit}, and which share of them is wrong. In each run, all "
         "methods get the same constraints and start from the same seed; more constraints contain "
         "the fewer.",
-        header,
-        rows,
-        words=3,
+        (
+            column("part", [stage.title for stage in stages]),
+            column("data", ["; ".join(stage.data) for stage in stages]),
+            column("constraints", [", ".join(f"{v:g}" for v in s.constraints) for s in stages]),
+            column("wrong", [stage.protocol.noise for stage in stages], "{:g}".format),
+            column("runs", [stage.runs for stage in stages]),
+        ),
     )
-    used = {method.key: method for stage in study.stages() for method in stage.methods}
+    used = {method.key: method for stage in stages for method in stage.methods}
     return Section("Protocol", (parts, _methods(list(used.values()), "methods")))
 
 
@@ -397,25 +392,3 @@ def _closing(
         Section("Sources and machine", (Text(tuple(said)),)),
         Section("To run it again", (command,)),
     ]
-
-
-def _csv_lines(results: Results, study: Study) -> list[list[str]]:
-    """Return the mean and interval of each cell."""
-    lines = []
-    for data in results.data:
-        for method in results.methods:
-            for value in results.constraints:
-                for score in study.scores:
-                    mean = results.mean(score, data, method, value)
-                    lines.append(
-                        [
-                            data,
-                            method,
-                            f"{value:g}",
-                            score,
-                            repr(mean.value),
-                            repr(mean.half),
-                            str(mean.runs),
-                        ]
-                    )
-    return lines

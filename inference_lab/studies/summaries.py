@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -11,18 +11,25 @@ from typing import Any
 import numpy as np
 
 from inference_lab.graph.arrays import FloatArray
-from inference_lab.reporting.document import Block, Cell, Column, Picture, Section, Table
+from inference_lab.reporting.document import Block, Cell, Column, Picture, Section, Table, column
 from inference_lab.results.clustering_records import COSTS, StudyRecord
 from inference_lab.studies.datasets import told_apart
 from inference_lab.studies.definition import Study, Summary
-from inference_lab.studies.learning_curves import Mean, curve_panels, mean_of, score_name
+from inference_lab.studies.learning_curves import (
+    Mean,
+    curve_panels,
+    gathered,
+    mean_cell,
+    mean_of,
+    score_name,
+)
 
 __all__ = ["Summed", "summary_section"]
 
 
 @dataclass(frozen=True)
 class Summed:
-    """The fits of a summary as arrays."""
+    """The fits of a summary as arrays of shape (data, runs), by score, method and column."""
 
     methods: list[str]
     columns: list[str]
@@ -30,50 +37,45 @@ class Summed:
 
     @classmethod
     def gather(
-        cls,
-        study: Study,
-        summary: Summary,
-        records: Mapping[str, Sequence[StudyRecord]],
+        cls, study: Study, summary: Summary, records: Mapping[str, Sequence[StudyRecord]]
     ) -> Summed:
         """Sort records into arrays."""
         stages = {stage.title: stage for stage in study.stages()}
         first = stages[summary.parts[0]]
-        data = summary.data or [told_apart(name)[0] for name in first.data]
+        data = summary.data or list(map(_plain_name, first.data))
         constraints = summary.constraints or first.constraints
         named = [stages[t] for t in (summary.constant, *summary.parts) if t]
         known = list(dict.fromkeys(m.label for stage in named for m in stage.methods))
         methods = summary.methods or known
         scores = summary.scores or study.scores
-        shape = (len(summary.parts), len(data), len(constraints), first.runs)
-        filled = {(s, m): np.full(shape, np.nan) for s in scores for m in methods}
-        for title in (summary.constant, *summary.parts):
-            if not title:
-                continue
-            constant = title == summary.constant
-            part: Any = slice(None) if constant else summary.parts.index(title)
-            for record in records[title]:
-                name, _ = told_apart(record.data)
-                wanted = constant or record.constraints in constraints
-                if record.failed or name not in data or record.method not in methods or not wanted:
-                    continue
-                at: Any = slice(None) if constant else constraints.index(record.constraints)
-                for score in scores:
-                    place = (part, data.index(name), at, record.run)
-                    value = record.score(score)
-                    filled[score, record.method][place] = math.nan if value is None else value
+
+        def fits(
+            titles: Sequence[str], numbers: Sequence[float]
+        ) -> dict[tuple[str, str], FloatArray]:
+            own = {title: records[title] for title in titles}
+            return gathered(own, methods, data, numbers, first.runs, scores, _plain_name)
+
+        arrays = fits(summary.parts, constraints)
+        if summary.constant:
+            # The part has one number of constraints, which stands for all.
+            constant = fits([summary.constant], stages[summary.constant].constraints[:1])
+            arrays = {
+                at: np.where(np.isnan(found), constant[at], found) for at, found in arrays.items()
+            }
+        everything: Any = slice(None)
         columns: dict[str, Any] = {}
         if summary.by == "data":
-            columns = {name: (slice(None), [d]) for d, name in enumerate(data)}
-            columns["mean"] = (slice(None), slice(None))
+            columns = {name: (everything, [d]) for d, name in enumerate(data)}
+            columns["mean"] = (everything, everything)
         elif summary.by == "part":
-            columns = {title: ([p], slice(None)) for p, title in enumerate(summary.parts)}
+            columns = {title: ([p], everything) for p, title in enumerate(summary.parts)}
         else:
             columns = {
-                f"{value:g}": (slice(None), slice(None), [c]) for c, value in enumerate(constraints)
+                f"{value:g}": (everything, everything, [c]) for c, value in enumerate(constraints)
             }
         values = {
             (score, method, column): array[chosen].mean(axis=(0, 2))
-            for (score, method), array in filled.items()
+            for (score, method), array in arrays.items()
             for column, chosen in columns.items()
         }
         return cls(methods, list(columns), values)
@@ -97,6 +99,11 @@ class Summed:
         if len(values) == 1 or not np.isfinite(values).all():
             return ""
         return f" ({int((values.mean(axis=1) > 1e-12).sum())}/{len(values)})"
+
+
+def _plain_name(data: str) -> str:
+    """Return the name of data, whatever number of classes methods are told."""
+    return told_apart(data)[0]
 
 
 def summary_section(
@@ -136,60 +143,47 @@ def summary_section(
 def _means(
     summary: Summary, summed: Summed, score: str, published: Mapping[tuple[str, str], float]
 ) -> Table:
-    rows = []
-    foreign = [m for m in summary.published if m not in summed.methods]
-    for method in [*summed.methods, *foreign]:
-        cells = [Cell(method)]
-        for column in summed.columns:
-            there = published.get((method, column))
-            mean = (
-                summed.mean(score, method, column)
-                if method in summed.methods
-                else Mean(math.nan, math.nan, 0)
-            )
-            form = ".3g" if score in COSTS else ".2f"
-            shown = "-" if math.isnan(mean.value) else format(mean.value, form)
-            shown += "" if math.isnan(mean.half) else f" ± {mean.half:{form}}"
-            more = "" if there is None else f" ({there:.2f})"
-            cells.append(Cell(shown + more, None if math.isnan(mean.value) else mean.value))
-        rows.append(tuple(cells))
+    form = ".3g" if score in COSTS else ".2f"
+
+    def cell(method: str, column: str) -> Cell:
+        there = published.get((method, column))
+        more = "" if there is None else f" ({there:.2f})"
+        if method not in summed.methods:
+            return Cell(f"-{more}")
+        return mean_cell(summed.mean(score, method, column), form, more)
+
+    methods = list(dict.fromkeys([*summed.methods, *summary.published]))
     said = f"In brackets: published, {summary.source}." if published else ""
     return Table(
         f"{summary.title}-{score}",
         f"{summary.title}: mean {score_name(score)}.",
-        _columns(summed),
-        tuple(rows),
+        _columns(summed, methods, cell),
         " ".join(filter(None, [_intervals(summed), said, summary.note])),
     )
 
 
 def _differences(summary: Summary, summed: Summed, score: str) -> Table:
     base = str(summary.baseline)
-    rows = []
-    for method in summed.methods:
-        if method == base:
-            continue
-        cells = [Cell(method)]
-        for column in summed.columns:
-            mean = summed.mean(score, method, column, less=base)
-            if math.isnan(mean.value):
-                cells.append(Cell("-"))
-                continue
-            wins = summed.above(score, method, base, column)
-            spread = "" if math.isnan(mean.half) else f" ± {mean.half:.2f}"
-            cells.append(Cell(f"{mean.value:+.2f}{spread}{wins}", mean.value))
-        rows.append(tuple(cells))
+
+    def cell(method: str, column: str) -> Cell:
+        wins = summed.above(score, method, base, column)
+        return mean_cell(summed.mean(score, method, column, less=base), "+.2f", wins)
+
+    others = [method for method in summed.methods if method != base]
     return Table(
         f"{summary.title}-{score}-less",
         f"{summary.title}: {score_name(score)} less that of {base}, paired by run.",
-        _columns(summed),
-        tuple(rows),
+        _columns(summed, others, cell),
         f"{_intervals(summed)} In brackets: on how many of the data sets it is above.",
     )
 
 
-def _columns(summed: Summed) -> tuple[Column, ...]:
-    return (Column("method", right=False), *(Column(column) for column in summed.columns))
+def _columns(
+    summed: Summed, methods: Sequence[str], cell: Callable[[str, str], Cell]
+) -> tuple[Column, ...]:
+    """Return the column of the methods, and one of cells for each column of a summary."""
+    filled = (Column(name, [cell(method, name) for method in methods]) for name in summed.columns)
+    return (column("method", methods), *filled)
 
 
 def _intervals(summed: Summed) -> str:

@@ -154,10 +154,5 @@ def test_an_infeasible_problem_is_an_answer():
     assert il.solve(graph, "icm").raise_for_status().status == "infeasible"
 
 
-def test_a_misspelt_name_is_answered_with_the_nearest():
-    with pytest.raises(AttributeError, match="did you mean 'FactorGraph'"):
-        il.FactorGrpah  # noqa: B018
-
-
 def test_dir_shows_public_names_only():
     assert dir(il) == sorted(il.__all__)

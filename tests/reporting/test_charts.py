@@ -11,7 +11,7 @@ import pytest
 
 from inference_lab.reporting import charts
 from inference_lab.reporting.charts import curves_chart, drawing, heatmap, panels, ranks_chart
-from inference_lab.reporting.statistics import performance_profile, solved_within
+from inference_lab.reporting.statistics import performance_ratios, solved_within
 from inference_lab.reporting.traces import Steps
 
 INF = math.inf
@@ -75,7 +75,7 @@ def made(kind, names):
     seconds = np.outer(np.arange(1, k + 1), [0.1, 1.0, 10.0])
     bands = (GAPS[:k] / 2, GAPS[:k])
     made_curves = {
-        "profile": lambda: charts.profile_curves(performance_profile(solved(k)), names),
+        "profile": lambda: charts.profile_curves(performance_ratios(solved(k)), names),
         "cactus": lambda: charts.cactus_curves(solved_within(solved(k)), names),
         "gap": lambda: charts.gap_curves(TIMES, GAPS[:k], names, bands),
         "solved": lambda: charts.solved_curves(TIMES, GAPS[:k] / 100, *bands, names),
@@ -119,7 +119,7 @@ def test_lines_differ_in_black_and_white():
 
 
 def test_a_profile_is_the_shares_of_its_ratios():
-    profile = performance_profile([[1.0, 2.0], [4.0, 1.0], [3.0, INF]])
+    profile = performance_ratios([[1.0, 2.0], [4.0, 1.0], [3.0, INF]])
     rows = charts.profile_curves(profile, ["a", "b"]).rows
     parts = rows.groupby("solver")
     shown = {name: list(zip(part["x"], part["y"], strict=True)) for name, part in parts}
@@ -127,7 +127,7 @@ def test_a_profile_is_the_shares_of_its_ratios():
     assert shown["a"] == pytest.approx([(1.0, 2 / 3), (4.0, 1.0), (end, 1.0)])
     assert shown["b"] == pytest.approx([(1.0, 1 / 3), (2.0, 2 / 3), (end, 2 / 3)])
     # Who never wins starts at zero, and so does who solves nothing.
-    late = charts.profile_curves(performance_profile([[1.0, 2.0, INF]]), ["a", "b", "c"]).rows
+    late = charts.profile_curves(performance_ratios([[1.0, 2.0, INF]]), ["a", "b", "c"]).rows
     assert late[late["solver"] != "a"].groupby("solver").first()["y"].tolist() == [0.0, 0.0]
 
 
@@ -166,5 +166,5 @@ def test_energies_of_any_finite_size_are_drawn_or_left_out(size):
 def test_what_nobody_solved_is_still_a_chart():
     nothing = [np.zeros(0), np.zeros(0)]
     assert drawing(curves_chart(charts.cactus_curves(nothing, ["a", "b"]))).svg.startswith("<svg")
-    none = performance_profile([[INF, INF]])
+    none = performance_ratios([[INF, INF]])
     assert drawing(curves_chart(charts.profile_curves(none, ["a", "b"]))).svg.startswith("<svg")

@@ -9,7 +9,8 @@ from inference_lab.reporting.document import Cell, Column, Document, Section, Ta
 from inference_lab.reporting.published_claims import Claim, with_claims
 from inference_lab.studies import StudyError, load_study
 
-TABLE = Table("gaps", "", (Column("solver"), Column("gap")), ((Cell("icm"), Cell("5.00", 5.0)),))
+COLUMNS = (Column("solver", [Cell("icm")]), Column("gap", [Cell("5.00", 5.0)]))
+TABLE = Table("gaps", "", COLUMNS)
 DOCUMENT = Document("T", (), sections=(Section("S", (TABLE,)), Section("U", (TABLE,))))
 
 

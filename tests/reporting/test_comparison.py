@@ -10,10 +10,8 @@ import json
 import math
 import os
 import re
-import signal
 import subprocess
 import sys
-import time
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
@@ -94,10 +92,6 @@ class Broken(Solver):
             raise RuntimeError("no idea\nwhat to do")
         if self.how == "leave":
             sys.exit(3)
-        if self.how == "die":
-            os._exit(7)
-        if self.how == "kill":
-            os.kill(os.getpid(), signal.SIGKILL)
         if self.how == "labels":
             run.offer(np.full(graph.n_variables, 99))
         return None
@@ -393,22 +387,6 @@ def test_a_store_that_is_something_else_is_refused_before_anything_runs(tmp_path
     assert SEEN == [] and path.read_text() == "my notes\n"
 
 
-def test_an_interrupted_comparison_keeps_what_was_done(tmp_path):
-    path = tmp_path / "runs.jsonl"
-
-    def progress(event):
-        if event.done == 3:
-            raise KeyboardInterrupt
-
-    for jobs in (1, 2):
-        path.unlink(missing_ok=True)
-        begin = time.perf_counter()
-        with pytest.raises(KeyboardInterrupt):
-            il.compare(problem(), Guess(), seeds=9, store=path, progress=progress, jobs=jobs)
-        assert len(RecordStore(path).read()) == 3
-        assert time.perf_counter() - begin < 60
-
-
 # ---------------------------------------------------------------------- processes
 
 
@@ -434,28 +412,6 @@ def test_processes_give_the_same_answers_and_one_thread_each():
         for record in comparison.records:
             if record.solver == "Threads":
                 assert set(record.diagnostics["pools"]) <= {1}
-
-
-@pytest.mark.parametrize("jobs", [1, 2])
-def test_a_process_that_dies_costs_only_its_run(jobs):
-    solvers = [Broken("die"), "icm", Broken("kill"), Guess()]
-    comparison = il.compare([problem("a"), problem("b", 1)], solvers, jobs=jobs)
-    assert [(r.problem, r.solver) for r in comparison.records] == [
-        (p, s) for p in "ab" for s in ("Broken(how=die)", "icm", "Broken(how=kill)", "Guess")
-    ]
-    for record in comparison.records:
-        if record.solver == "Broken(how=die)":
-            assert (record.status, record.message) == (
-                "crash",
-                "the process ended with exit code 7, without an answer",
-            )
-            assert record.exit_code == 7
-        elif record.solver == "Broken(how=kill)":
-            assert record.message == "the process was killed by SIGKILL"
-            assert record.exit_code == -9
-            assert record.problem_hash and record.settings == {"how": "kill"}
-        else:
-            assert math.isfinite(record.energy)
 
 
 SCRIPT = """

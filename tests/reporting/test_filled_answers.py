@@ -5,13 +5,14 @@ from __future__ import annotations
 import re
 
 import pytest
+from sample_document import table_of
 
 from inference_lab.reporting.answers import filled, with_answers
-from inference_lab.reporting.document import Cell, Column, Document, Section, Table
+from inference_lab.reporting.document import Cell, Column, Document, Section
 
 
 def table(name, head, *rows):
-    return Table(name, "", tuple(map(Column, head)), tuple(rows))
+    return table_of(name, "", list(map(Column, head)), rows)
 
 
 TABLES = [

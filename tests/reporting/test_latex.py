@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-from sample_document import AWKWARD
+from sample_document import AWKWARD, table_of
 
 from inference_lab.formatting import printable
-from inference_lab.reporting.document import Cell, Column, Table
+from inference_lab.reporting.document import Cell, Column
 from inference_lab.reporting.latex import escape_latex, latex_table
 
 #: What the commands that may occur typeset.
@@ -113,7 +114,9 @@ def test_every_row_has_its_cells() -> None:
     names = [*AWKWARD, "[first]", "*first"]
     rows = tuple((Cell(name), Cell("1"), Cell(name)) for name in names)
     columns = (Column("a & b", right=False), Column("c \\\\"), Column("d"))
-    lines = latex_table(Table("t", "50 % of\nall", columns, rows), "t").splitlines()
+    lines = latex_table(
+        replace(table_of("t", "50 % of\nall", columns, rows), stem="t")
+    ).splitlines()
     body = lines[lines.index(r"\midrule") + 1 : lines.index(r"\bottomrule")]
     assert len(body) == len(names)
     for line in body:
@@ -130,9 +133,9 @@ def test_marks() -> None:
     """The best is bold; failures and alarms are marked; the legend names the marks there are."""
     row = (Cell("1", 1.0, "best"), Cell("x_y", None, "failed"), Cell("3", 3.0, "alarm"), Cell(""))
     columns = tuple(Column(title) for title in "abcd")
-    text = latex_table(Table("t", "", columns, (row,), note="a note\n\\end{document}"), "t")
+    text = latex_table(table_of("t", "", columns, (row,), note="a note\n\\end{document}"))
     assert r"\textbf{1} & \emph{x\_y} & 3\textsuperscript{!} &  \\" in text
     assert "% Bold: best.\n% Italic: failed.\n% !: contradicts another result.\n" in text
     assert "% a note \\end{document}\n" in text
-    plain = latex_table(Table("t", "", columns[:1], ((Cell("1"),),)), "t")
+    plain = latex_table(table_of("t", "", columns[:1], ((Cell("1"),),)))
     assert "Bold" not in plain

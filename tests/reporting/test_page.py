@@ -21,7 +21,7 @@ import numpy as np
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-from sample_document import AWKWARD, PROBLEMS, SCRIPT, SOLVERS, sample_document
+from sample_document import AWKWARD, PROBLEMS, SCRIPT, SOLVERS, sample_document, table_of
 
 from inference_lab.formatting import printable, printable_lines
 from inference_lab.reporting import page
@@ -87,13 +87,11 @@ class _Elements(HTMLParser):
 
 
 def _page_of(document: Document) -> str:
-    tables, pictures = document.tables(), document.pictures()
-    stems = (
-        [f"{kind}{at}" for at in range(len(all_))]
-        for kind, all_ in (("t", tables), ("p", pictures))
-    )
+    document = document.numbered()
+    drawings = {picture.stem: BLANK for picture in document.pictures()}
+    files = {f"{table.stem}.csv": "a" for table in document.tables()}
     with mock.patch.object(page, "javascript", lambda: "let vegaEmbed;"):
-        return render_page(document, *stems, [BLANK] * len(pictures), [{"csv": "a"}] * len(tables))
+        return render_page(document, drawings, files)
 
 
 @given(st.text(st.characters(), max_size=30))
@@ -101,7 +99,7 @@ def _page_of(document: Document) -> str:
 @example("  two\n\n\tlines & <b>")
 def test_code_keeps_its_lines(text: str) -> None:
     """Code is one element, in which all of it stands as it is."""
-    page = render_page(Document("t", sections=(Section("s", (Code(text),)),)), [], [], [], [])
+    page = render_page(Document("t", sections=(Section("s", (Code(text),)),)), {}, {})
     found = _Elements(page)
     names = [name for name, _ in found.elements]
     assert names.count("pre") == names.count("code") == names.count("script") == 1
@@ -119,7 +117,7 @@ def _full_of(text: str) -> Document:
     )
     columns = (Column(text, right=False, help=text), Column(text, help=text), Column(text))
     blocks = (
-        Table(text, text, columns, (cells,), note=text),
+        table_of(text, text, columns, (cells,), note=text),
         Picture(text, text, text, dict),
         Text((text,)),
         Items((text,)),
@@ -211,11 +209,11 @@ def test_values_are_for_sorting() -> None:
     """Cells carry numbers as JavaScript reads them, where their text is not the number."""
     values = (1.5, -0.25, float("inf"), float("-inf"), float("nan"), None, 7, 1e-300)
     columns = tuple(Column(str(at)) for at in range(len(values)))
-    table = Table("t", "", columns, (tuple(Cell("x", value) for value in values),))
+    table = table_of("t", "", columns, (tuple(Cell("x", value) for value in values),))
     found = _Elements(_page_of(Document("t", sections=(Section("s", (table,)),))))
     assert found.of("data-value") == ["1.5", "-0.25", "Infinity", "-Infinity", "7", "1e-300"]
     cells = (Cell("1,500.0", 1500.0), Cell("1.50", 1.5004), Cell("7", None))
-    table = Table("t", "", columns[:3], (cells,))
+    table = table_of("t", "", columns[:3], (cells,))
     found = _Elements(_page_of(Document("t", sections=(Section("s", (table,)),))))
     assert found.of("data-value") == ["1.5004", ""]
 
@@ -246,7 +244,7 @@ def test_names_are_parted_between_their_settings() -> None:
     """Long names may be broken after commas, brackets and slashes, others not at all."""
 
     def head(name: str) -> str:
-        table = Table("t", "", (Column("solver", right=False),), ((Cell(name),),))
+        table = Table("t", "", (Column("solver", [Cell(name)], right=False),))
         page = _page_of(Document("t", sections=(Section("s", (table,)),)))
         found = re.search(r'<th scope="row">(.*)</th>', page)
         assert found is not None
@@ -282,10 +280,10 @@ def test_size_of_ten_thousand_records(tmp_path: Path) -> None:
             )
             for n in range(20)
         )
-        table = Table(f"problem-{problem}", "One of many.", columns, rows)
+        table = table_of(f"problem-{problem}", "One of many.", columns, rows)
         sections.append(Section(f"problem {problem}", (table,), folded=True))
     section = Section("Problem by problem", folded=True, sections=tuple(sections))
-    write_document(Document("t", sections=(section,)), tmp_path, markdown=False)
+    write_document(Document("t", sections=(section,)), tmp_path)
     assert (tmp_path / "index.html").stat().st_size < 1.5e6
 
 
@@ -296,7 +294,7 @@ def test_size_of_ten_thousand_records(tmp_path: Path) -> None:
 def address(tmp_path_factory: pytest.TempPathFactory) -> str:
     """Write the sample report; return where its page is."""
     folder = tmp_path_factory.mktemp("page")
-    write_document(sample_document(), folder, markdown=False)
+    write_document(sample_document(), folder)
     return (folder / "index.html").as_uri()
 
 

@@ -17,7 +17,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
-from sample_document import AWKWARD, sample_document
+from sample_document import AWKWARD, sample_document, table_of
 
 from inference_lab.formatting import printable, printable_lines
 from inference_lab.reporting import writing
@@ -53,7 +53,7 @@ def _picture(name: str = "curve") -> Picture:
 def _table(*texts: str, name: str = "t", mark: Mark = "") -> Table:
     columns = (Column("name", right=False), Column("value"))
     rows = tuple((Cell(text, mark=mark), Cell("1.0", 1.0)) for text in texts)
-    return Table(name, "The caption.", columns, rows)
+    return table_of(name, "The caption.", columns, rows)
 
 
 # ---------------------------------------------------------------------- Markdown
@@ -100,9 +100,7 @@ def test_no_code_leaves_its_block(text: str) -> None:
     """Read back, code in a folded section is itself, line by line, and nothing stands beside it."""
     shown = printable_lines(text)
     section = Section("s", (Code(text), Text(("after",))))
-    tokens = MarkdownIt("commonmark").parse(
-        render_markdown(Document("t", sections=(section,)), [], [])
-    )
+    tokens = MarkdownIt("commonmark").parse(render_markdown(Document("t", sections=(section,))))
     assert [t.content for t in tokens if t.type == "fence"] == ([shown + "\n"] if shown else [])
     assert [t.content for t in tokens if t.type == "inline"] == ["t", "s", "after"]
 
@@ -115,7 +113,7 @@ def test_csv_holds_names_texts_and_counts_as_they_are() -> None:
         Column("%"),
     )
     row = (Cell("1", 1), Cell("8/4/0", 8.0), Cell("33", 100 / 3))
-    table = Table("t", "", columns, (row,))
+    table = table_of("t", "", columns, (row,))
     assert csv_table(table) == "no.,icm,%\n1,8/4/0,33.3333333333\n"
 
 
@@ -142,7 +140,7 @@ def test_markdown_shows_text_and_nothing_else(text: str) -> None:
         table = _table(text, text, mark=mark)  # type: ignore[arg-type]
         section = Section("x" + text, (Text((text,)), Items((text,)), table))
         document = Document("x" + text, (("x" + text, text),), (text,), (text,), (section,))
-        found = _outline(render_markdown(document, ["t"], []))
+        found = _outline(render_markdown(document))
         # Two boxes and a list, empty entries left out; a table of two rows.
         assert found.tags.count("li") == (3 if shown else 0)
         assert found.tags.count("tr") == 3
@@ -151,7 +149,9 @@ def test_markdown_shows_text_and_nothing_else(text: str) -> None:
             "h1 h2 p ul li blockquote table thead tbody tr th td strong em a".split()
         )
         assert found.attributes.count(("id", "table-t")) == 1
-        assert {name for name, _ in found.attributes} <= {"id", "style"}
+        links = [value for name, value in found.attributes if name == "href"]
+        assert links == ["tables/t.csv"]
+        assert {name for name, _ in found.attributes} <= {"id", "style", "href"}
         suffix = " (!)" if mark == "alarm" and shown else ""
         assert found.texts["td"][0] == shown + suffix
         assert found.texts.get("li", [""])[-1].strip() == shown
@@ -161,9 +161,9 @@ def test_markdown_shows_text_and_nothing_else(text: str) -> None:
 def test_markdown_sample() -> None:
     """Headings, pictures and folded sections of a whole report are those of the document."""
     document = sample_document()
-    tables = [f"t{at}" for at in range(len(document.tables()))]
-    pictures = [f"p{at}" for at in range(4)]
-    text = render_markdown(document, tables, pictures, ["csv", "tex"])
+    tables = [table.stem for table in document.numbered().tables()]
+    pictures = [picture.stem for picture in document.numbered().pictures()]
+    text = render_markdown(document)
     found = _outline(text)
     assert found.tags.count("table") == len(tables)
     assert found.tags.count("img") == 4
@@ -173,8 +173,7 @@ def test_markdown_sample() -> None:
     assert text.index("[!CAUTION]") < text.index("[!WARNING]") < text.index("**Question.**")
     links = [value for name, value in found.attributes if name in ("href", "src")]
     assert sorted(links) == sorted(
-        [f"tables/{t}.{s}" for t in tables for s in ("csv", "tex")]
-        + [f"figures/{p}.svg" for p in pictures]
+        [f"tables/{t}.csv" for t in tables] + [f"figures/{p}.svg" for p in pictures]
     )
     assert all(printable(name) in found.texts["li"] for name in AWKWARD if name)
 
@@ -182,9 +181,7 @@ def test_markdown_sample() -> None:
 def test_markdown_numbers_stay_readable() -> None:
     """Numbers and plain names are not escaped: the source can be read as it is."""
     text = render_markdown(
-        Document("t", sections=(Section("s", (_table("9.50", "-1.5", "loopy_bp(x=0.5)", "-"),)),)),
-        ["t"],
-        [],
+        Document("t", sections=(Section("s", (_table("9.50", "-1.5", "loopy_bp(x=0.5)", "-"),)),))
     )
     for cell in ("| 9.50 |", "| -1.5 |", "| loopy_bp(x=0.5) |", "| - |"):
         assert cell in text
@@ -205,7 +202,7 @@ def test_csv_holds_values() -> None:
         Cell("0.1", np.float64(0.1)),
     )
     text = csv_table(
-        Table("t", "", columns, (row, tuple(map(Cell, ("", "-", "\N{EN DASH}", "x", "-2")))))
+        table_of("t", "", columns, (row, tuple(map(Cell, ("", "-", "\N{EN DASH}", "x", "-2")))))
     )
     assert text.splitlines() == [
         "a,b,c,d,e",
@@ -295,28 +292,6 @@ def test_pictures_are_drawn_once(tmp_path: Path) -> None:
     assert len(calls) == 1
 
 
-@pytest.mark.parametrize("form", ["csv", "latex", "html", "markdown"])
-def test_forms_can_be_left_out(form: str, tmp_path: Path) -> None:
-    """Without a form its files are missing, and no page links to them."""
-    document = Document("t", sections=(Section("s", (_table("a"),)),))
-    every = {"tables/t.csv", "tables/t.tex", "index.html", "README.md"}
-    missing = {
-        "csv": "tables/t.csv",
-        "latex": "tables/t.tex",
-        "html": "index.html",
-        "markdown": "README.md",
-    }[form]
-    written = write_document(document, tmp_path, **{form: False})
-    assert {str(p.relative_to(tmp_path).as_posix()) for p in written} == every - {missing}
-    for page in ("index.html", "README.md"):
-        if (tmp_path / page).exists():
-            text = (tmp_path / page).read_text(encoding="utf-8")
-            # The other page leads to one file of each table.
-            one = page == "README.md" and form != "csv"
-            assert ("LaTeX" in text) is (form != "latex" and not one)
-            assert ("CSV" in text) is (form != "csv")
-
-
 def test_only_own_stale_files_are_removed(tmp_path: Path) -> None:
     """What an earlier rendering wrote goes when it is gone; what others put there stays."""
     old = (Section("s", (_table("a", name="old"), _picture("old"))),)
@@ -370,10 +345,6 @@ def test_pages_of_others_are_not_replaced(name: str, manifest: str | None, tmp_p
         write_document(sample_document(), tmp_path)
     assert str(tmp_path / name) in str(caught.value)
     assert {p: p.read_bytes() for p in tmp_path.rglob("*")} == before
-    # What is not asked for replaces nothing.
-    form = {"README.md": "markdown", "index.html": "html"}[name]
-    write_document(Document("t"), tmp_path, **{form: False})
-    assert (tmp_path / name).read_text() == "mine"
     (tmp_path / name).unlink()
     write_document(Document("t"), tmp_path)
     write_document(Document("u"), tmp_path)

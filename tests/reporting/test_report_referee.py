@@ -494,25 +494,6 @@ def test_the_summary_by_hand():
     assert shown("unsup.") == {"a": 0, "b": 0, "c": 0, "d": 3}
 
 
-def test_times_by_hand():
-    document = report(by_hand())
-    targets = table(document, "targets")
-    # The killed run of c reached 101 after 3 s; it is charged the 12 s it took for 0 %.
-    reached = column(targets, "1 %: % of runs")
-    assert reached["c"].value == pytest.approx(300 / 8)
-    product = 3.5 * 10.5 * 10.5**2 * 10.5**2 * 1.5**2
-    assert column(targets, "1 %: seconds")["c"].value == pytest.approx(product ** (1 / 8) - 0.5)
-    product = 12.5 * 10.5 * 10.5**2 * 10.5**2 * 1.5**2
-    assert column(targets, "0 %: seconds")["c"].value == pytest.approx(product ** (1 / 8) - 0.5)
-    # a proves the optimum of cost at its end, that there is none after 2 s, and rare after 1 s.
-    product = 4.5 * 6.5 * 10.5**2 * 2.5**2 * 10.5**2 * 1.5**2
-    assert column(targets, "proof: seconds")["a"].value == pytest.approx(product ** (1 / 10) - 0.5)
-    fixed = table(document, "quality-at-times")
-    # At 1 s: 25/125 on cost, nothing on gain and hard, 0 on zero and rare.
-    assert column(fixed, "1 s")["a"].value == pytest.approx((20 + 100 + 100 + 0 + 0) / 5)
-    assert column(fixed, "4 s")["a"].value == pytest.approx((10 + 20 + 0 + 0 + 0) / 5)
-
-
 def test_ranks_say_on_which_problems_they_rest():
     document = report(by_hand())
     basis = "the 4 of 5 problems that all these solvers were run on (not rare)"
@@ -587,10 +568,3 @@ def test_the_command_without_a_limit_says_so():
     runs = [run("p", "a", 0, [(1.0, 1.0, 1.0)], time_limit=None)]
     command = report(runs).sections[-1].blocks[2]
     assert command == Code("inference-lab compare p --solver a --seeds 1 --time-limit none")
-
-
-def test_a_known_optimum_is_a_proved_energy():
-    runs = [run("p", "a", 0, [(1.0, 2.0, -INF)], optimum=1.0), run("q", "a", 0, [(1.0, 2.0, -INF)])]
-    said = next(s for s in report(runs).sections if s.title == "Known limitations")
-    (unproved,) = (entry for entry in said.blocks[0].entries if "not proved" in entry)
-    assert unproved.startswith("On 1 of 2 problems the best energy known is not proved optimal")

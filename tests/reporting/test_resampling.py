@@ -126,14 +126,6 @@ def test_one_draw_a_set_is_the_plain_bootstrap_of_scipy():
     assert found == pytest.approx(list(expected), abs=0.03)
 
 
-def test_the_bootstrap_refuses_what_is_no_table():
-    with pytest.raises(ValueError, match=r"shape \(sets, draws\), got \(3,\)"):
-        mean_resampled(np.ones(3))
-    with pytest.raises(ValueError, match=r"values\[0, 1\] = inf is not finite"):
-        mean_resampled([[1.0, math.inf]])
-    assert mean_resampled([[NAN]]).size == 0
-
-
 # ---------------------------------------------------------------------- effects and verdicts
 
 

@@ -892,7 +892,7 @@ def test_a_report_comes_from_the_records_alone(tmp_path):
     study = load_study(write(tmp_path / "small"))
     records = run_study(study, tmp_path / "small")
     page = render_study(study, records, tmp_path / "small")
-    files = ["README.md", "results.csv", "figures/nmi.svg", "figures/pairwise-f.svg"]
+    files = ["README.md", "figures/nmi.svg", "figures/pairwise-f.svg"]
     first = {name: (tmp_path / "small" / name).read_bytes() for name in files}
     blind = run_study(study, tmp_path / "small", jobs=0, data_dir=str(tmp_path / "none"))
     render_study(study, blind, tmp_path / "small")
@@ -917,12 +917,9 @@ def test_a_report_comes_from_the_records_alone(tmp_path):
     ]
     assert float(asked["gain"]) == pytest.approx(sum(gains) / 4)
     assert (asked["sets above"], asked["draws"]) == (f"{int(sum(gains) > 0)}", "2")
-    rows = table(tmp_path / "small" / "results.csv")
-    assert len(rows) == 2 * 2 * 2
-    found = next(
-        r for r in rows if (r["method"], r["constraints"], r["score"]) == ("PCKMeans", "20", "nmi")
-    )
-    assert float(found["mean"]) == np.mean(chosen) and found["runs"] == "2"
+    first, second = table(tmp_path / "small" / "tables" / "nmi-iris.csv")
+    assert (first["method"], second["method"]) == ("PCKMeans", "without")
+    assert float(first["20"]) == pytest.approx(np.mean(chosen), rel=1e-11)
 
 
 def test_parts_have_sections_figures_and_published_values_of_their_own(tmp_path, undrawn):
@@ -937,10 +934,9 @@ def test_parts_have_sections_figures_and_published_values_of_their_own(tmp_path,
     figures = sorted(p.name for p in (tmp_path / "parted" / "figures").iterdir())
     # The other has one number of constraints.
     assert figures == ["as-it-is-accuracy.pdf", "as-it-is-accuracy.svg"]
-    rows = table(tmp_path / "parted" / "results.csv")
-    assert [r["part"] for r in rows] == ["As it is"] * 2 + ["Half of it wrong"]
+    (row,) = table(tmp_path / "parted" / "tables" / "half-of-it-wrong-accuracy-iris.csv")
     wrong = [r.scores["accuracy"] for r in records if r.noise == 0.5]
-    assert float(rows[-1]["mean"]) == np.mean(wrong)
+    assert float(row["10"]) == pytest.approx(np.mean(wrong), rel=1e-11)
 
 
 def test_a_report_has_the_labels_of_its_definition_and_not_those_of_its_records(tmp_path, undrawn):
@@ -949,9 +945,7 @@ def test_a_report_has_the_labels_of_its_definition_and_not_those_of_its_records(
     stale = [replace(record, method="an earlier name") for record in records]
     text = render_study(study, stale, tmp_path / "parted").read_text()
     assert "an earlier name" not in text and "not been run" not in text
-    stale_rows = (tmp_path / "parted" / "results.csv").read_bytes()
     assert text == render_study(study, records, tmp_path / "parted").read_text()
-    assert stale_rows == (tmp_path / "parted" / "results.csv").read_bytes()
 
 
 def test_a_report_says_what_is_missing(tmp_path, undrawn):
@@ -1005,7 +999,6 @@ def test_reports_are_rendered_from_the_records_beside_them(name, undrawn):
     _, files = rendered(name)
     page = files["README.md"].decode()
     assert page == (REPORTS / name / "README.md").read_text()
-    assert ("results.csv" in files) == study.details
     shown = set(re.findall(r"\(figures/(\S+?)\)", page))
     assert {p.name for p in (REPORTS / name / "figures").glob("*.svg")} == shown
     for path in sorted((REPORTS / name / "tables").iterdir()):
@@ -1016,7 +1009,7 @@ def test_reports_are_rendered_from_the_records_beside_them(name, undrawn):
 
 def test_reports_stay_small():
     """Records are packed, and what one command makes of the rest is not kept."""
-    made = ("*/index.html", "*/figures/*.pdf", "*/tables/*.tex", "*/results.csv")
+    made = ("*/index.html", "*/figures/*.pdf", "*/tables/*.tex")
     files = [
         path
         for path in REPORTS.rglob("*")
