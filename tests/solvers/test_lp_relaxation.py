@@ -520,21 +520,6 @@ def test_backends_that_are_not_there():
     assert "available: highs" in s.message
 
 
-def test_settings_are_checked():
-    with pytest.raises(ValueError, match="draws must be at least 1, got 0"):
-        LPRelaxation(draws=0)
-    with pytest.raises(
-        ValueError,
-        match="rounding must be all, kleinberg-tardos, derandomised or argmax, got 'best'",
-    ):
-        LPRelaxation(rounding="best")  # type: ignore[arg-type]
-
-
-def test_temperature_is_refused():
-    s = il.solve(random_graph("potts", 0), "lp-relaxation", temperature=1.0)
-    assert s.status == "unsupported"
-
-
 def test_model_beyond_32_bits_is_refused_before_it_is_built():
     n, k = 20_000, 1500
     rng = np.random.default_rng(0)
