@@ -10,9 +10,10 @@ import numpy as np
 import numpy.typing as npt
 
 from inference_lab._numba import lean_kernel
-from inference_lab.contract import Marginals, Outcome, Run, Solver
+from inference_lab.contract import Outcome, Run
 from inference_lab.graph.arrays import FloatArray, GraphArrays, IntArray
-from inference_lab.graph.factor_graph import FactorGraph
+from inference_lab.graph.factor_graph import FactorGraph, least_labels
+from inference_lab.iteration import IterativeSolver, Progress
 from inference_lab.kernels.messages import local_costs, unflatten
 from inference_lab.kernels.struct import record
 from inference_lab.specs.settings import setting
@@ -243,14 +244,6 @@ def agree(summary: dict[str, Any]) -> bool:
     return bool(summary["max_rhat"] < _AGREEMENT)
 
 
-def most_probable(graph: FactorGraph, probabilities: FloatArray) -> IntArray:
-    """Return the label of largest probability of each variable (flat input), shape (n,)."""
-    rows: Marginals = unflatten(graph, probabilities)
-    if isinstance(rows, np.ndarray):
-        return np.asarray(rows.argmax(axis=1), dtype=np.int64)
-    return np.array([row.argmax() for row in rows], dtype=np.int64)
-
-
 def draw_independent(
     graph: FactorGraph, temperature: float, rng: np.random.Generator, draws: int
 ) -> tuple[IntArray, float]:
@@ -275,7 +268,7 @@ def draw_independent(
 
 
 @dataclass(frozen=True)
-class Gibbs(Solver):
+class Gibbs(IterativeSolver["_Sampler"]):
     """Gibbs sampling from ``p(x) ~ exp(-E(x) / T)`` (Geman, Geman 1984).
 
     Each sweep draws the label of every variable from its conditional given all others. Marginals
@@ -370,27 +363,31 @@ class Gibbs(Solver):
             return None
         return "gibbs samples at T > 0; simulated-annealing finds labellings in this way"
 
-    def run(self, graph: FactorGraph, run: Run) -> Outcome:
-        """Sample until all sweeps are made or the budget is spent."""
-        if graph.n_variables == 0:
-            return no_variables(graph, run)
-        state = _Sampler(self, graph, run)
-        total = self.burn_in + self.sweeps * self.thinning
-        done = 0
-        while done < total and not run.should_stop(done):
-            if done == self.burn_in:
-                state.forget()
-            sweeps, keep = self.stretch(done, state)
-            if run.max_iterations is not None:
-                sweeps = min(sweeps, run.max_iterations - done)
-            if not state.advance(sweeps, keep):
-                break
-            done += sweeps
-        outcome = Outcome(iterations=done)
+    @property
+    def most_iterations(self) -> int:
+        """Limit on the sweeps of a chain, burn-in included."""
+        return self.burn_in + self.sweeps * self.thinning
+
+    def init(self, graph: FactorGraph, run: Run) -> _Sampler | Outcome:
+        """Start the chains."""
+        return _Sampler(self, graph, run) if graph.n_variables else no_variables(graph, run)
+
+    def step(self, state: _Sampler, run: Run, done: int) -> Progress | None:
+        """Sweep every chain, as often as one look at the clock allows."""
+        if done == self.burn_in:
+            state.forget()
+        sweeps, keep = self.stretch(done, state)
+        if run.max_iterations is not None:
+            sweeps = min(sweeps, run.max_iterations - done)
+        return Progress(iterations=sweeps) if state.advance(sweeps, keep) else None
+
+    def finish(self, state: _Sampler, run: Run, outcome: Outcome) -> Outcome:
+        """Average the draws; estimate the log-partition."""
+        done = outcome.iterations
         outcome.diagnostics = {"burned_in": done > self.burn_in, **state.finish()}
         if state.marginals is not None:
-            outcome.marginals = unflatten(graph, state.marginals)
-            outcome.converged = done == total and agree(outcome.diagnostics)
+            outcome.marginals = unflatten(state.graph, state.marginals)
+            outcome.converged = done == self.most_iterations and agree(outcome.diagnostics)
         if self.ais_runs:
             steps, estimate = state.log_partition(done)
             outcome.iterations += steps
@@ -517,7 +514,7 @@ class _Sampler:
         if draws:
             self.marginals = self.averages.mean(self.graph.cardinalities)
             figures.update(self.averages.summary(self.graph, self.marginals))
-            self.run.offer(most_probable(self.graph, self.marginals))
+            self.run.offer(least_labels(self.graph, -self.marginals))
         for x in self.x[: 0 if self.feasible.any() else 1]:
             self.run.offer(x)
         return figures
