@@ -239,9 +239,18 @@ def _variance(total: FloatArray, square: FloatArray, count: int) -> FloatArray:
     return np.asarray(spread / (count - 1))
 
 
-def agree(summary: dict[str, Any]) -> bool:
-    """Whether the chains behind a summary of `ChainAverages` have come to the same averages."""
-    return bool(summary["max_rhat"] < _AGREEMENT)
+def add_averages(
+    averages: ChainAverages, graph: FactorGraph, run: Run, outcome: Outcome, complete: bool
+) -> None:
+    """Add the averages of all draws and their errors; offer the most probable labels."""
+    draws = int(averages.added.sum())
+    outcome.diagnostics["draws"] = draws
+    if draws:
+        mean = averages.mean(graph.cardinalities)
+        outcome.marginals = unflatten(graph, mean)
+        outcome.diagnostics |= averages.summary(graph, mean)
+        outcome.converged = complete and outcome.diagnostics["max_rhat"] < _AGREEMENT
+        run.offer(least_labels(graph, -mean))
 
 
 def draw_independent(
@@ -383,11 +392,16 @@ class Gibbs(IterativeSolver["_Sampler"]):
 
     def finish(self, state: _Sampler, run: Run, outcome: Outcome) -> Outcome:
         """Average the draws; estimate the log-partition."""
-        done = outcome.iterations
-        outcome.diagnostics = {"burned_in": done > self.burn_in, **state.finish()}
-        if state.marginals is not None:
-            outcome.marginals = unflatten(state.graph, state.marginals)
-            outcome.converged = done == self.most_iterations and agree(outcome.diagnostics)
+        graph, done = state.graph, outcome.iterations
+        hard = (graph.pairwise_values, graph.edge_weights, graph.table_values)
+        outcome.diagnostics = {
+            "burned_in": done > self.burn_in,
+            "ergodic": all(np.isfinite(values).all() for values in hard),
+            "feasible_chains": int(state.feasible.sum()),
+        }
+        add_averages(state.averages, graph, run, outcome, done == self.most_iterations)
+        if not state.feasible.any():
+            run.offer(state.x[0])
         if self.ais_runs:
             steps, estimate = state.log_partition(done)
             outcome.iterations += steps
@@ -449,7 +463,6 @@ class _Sampler:
         self.energy = np.full(settings.chains, np.inf)
         self.feasible: npt.NDArray[np.bool_] = np.zeros(settings.chains, dtype=np.bool_)
         self.averages = ChainAverages(size, settings.chains, settings.sweeps)
-        self.marginals: FloatArray | None = None
 
     def visit(self, x: IntArray, sweeps: int, coupling: float, energy: float, least: float) -> bool:
         """Make so many sweeps of one chain; return False if time ran out on the way."""
@@ -500,24 +513,6 @@ class _Sampler:
             self.energy[~self.feasible] = self.energy[inside]
         chains, size = self.averages.batch.shape
         self.averages = ChainAverages(size, chains, self.settings.sweeps)
-
-    def finish(self) -> dict[str, Any]:
-        """Average the draws, and return the diagnostics."""
-        draws = int(self.averages.added.sum())
-        graph = self.graph
-        hard = (graph.pairwise_values, graph.edge_weights, graph.table_values)
-        figures: dict[str, Any] = {
-            "draws": draws,
-            "ergodic": all(np.isfinite(values).all() for values in hard),
-            "feasible_chains": int(self.feasible.sum()),
-        }
-        if draws:
-            self.marginals = self.averages.mean(self.graph.cardinalities)
-            figures.update(self.averages.summary(self.graph, self.marginals))
-            self.run.offer(least_labels(self.graph, -self.marginals))
-        for x in self.x[: 0 if self.feasible.any() else 1]:
-            self.run.offer(x)
-        return figures
 
     def log_partition(self, before: int) -> tuple[int, tuple[float, float] | None]:
         """Estimate the log-partition by annealed importance sampling (Neal 2001, eq. 4)."""

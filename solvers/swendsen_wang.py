@@ -10,15 +10,14 @@ import numpy as np
 from inference_lab._numba import inlined, lean_kernel
 from inference_lab.contract import Outcome, Run
 from inference_lab.graph.arrays import DIAGONAL, TABLE, FloatArray, IntArray
-from inference_lab.graph.factor_graph import FactorGraph, least_labels
+from inference_lab.graph.factor_graph import FactorGraph
 from inference_lab.graph.terms import freeze
 from inference_lab.iteration import IterativeSolver, Progress
-from inference_lab.kernels.messages import unflatten
 from inference_lab.kernels.union_find import find
 from inference_lab.solvers.gibbs import (
     ChainAverages,
     Workspace,
-    agree,
+    add_averages,
     gibbs_visits,
     no_variables,
     start_draws,
@@ -431,15 +430,9 @@ class SwendsenWang(IterativeSolver["_Sampler"]):
 
     def finish(self, state: _Sampler, run: Run, outcome: Outcome) -> Outcome:
         """Average the draws."""
-        graph, done = state.graph, outcome.iterations
-        draws = int(state.averages.added.sum())
-        outcome.diagnostics = {"burned_in": done > self.burn_in, "draws": draws}
-        if draws:
-            mean = state.averages.mean(graph.cardinalities)
-            outcome.marginals = unflatten(graph, mean)
-            outcome.diagnostics.update(state.averages.summary(graph, mean))
-            outcome.converged = done == self.most_iterations and agree(outcome.diagnostics)
-            run.offer(least_labels(graph, -mean))
+        done = outcome.iterations
+        outcome.diagnostics = {"burned_in": done > self.burn_in}
+        add_averages(state.averages, state.graph, run, outcome, done == self.most_iterations)
         return outcome
 
 

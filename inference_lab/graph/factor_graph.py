@@ -909,7 +909,7 @@ class FactorGraph:
         blocks = range(0, max(self.n_variables, self.n_edges, 1), _TERMS_BLOCK)
         total: Any = sum(self._block_energies(x, small, first) for first in blocks)
         if self.n_factors:
-            strides = self._scope_strides
+            strides = self.scope_strides
             step = np.take(x, self.factor_scopes, axis=1) * strides
             index = np.add.reduceat(step, self.factor_ptr[:-1], axis=1)
             total = total + self.table_values[self.table_ptr[:-1] + index].sum(axis=1)
@@ -952,7 +952,7 @@ class FactorGraph:
         return not (pure and not self.pairwise_values[self.edge_offsets[diagonal]].any())
 
     @cached_property
-    def _scope_strides(self) -> IntArray:
+    def scope_strides(self) -> IntArray:
         """Stride in its table of each position of ``factor_scopes``."""
         sizes = self.cardinalities[self.factor_scopes]
         strides = np.ones(sizes.size, dtype=np.int64)
@@ -1423,7 +1423,7 @@ _STRUCTURE = (
     "is_forest",
     "breadth_first_order",
     "_edge_split",
-    "_scope_strides",
+    "scope_strides",
 )
 
 _STORED = (
