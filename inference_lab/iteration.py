@@ -87,6 +87,16 @@ class IterativeSolver(Solver, Generic[State]):
         Returns
         -------
         object or Outcome
+
+        Examples
+        --------
+        >>> import inference_lab as il
+        >>> from inference_lab.solvers.loopy_bp import LoopyBP
+        >>> g = il.FactorGraph.potts([[0.0, 1.0], [0.6, 0.0]], [(0, 1)], [0.5])
+        >>> run = il.Run(g)
+        >>> state = LoopyBP().init(g, run)
+        >>> state.feasible
+        True
         """
 
     @abstractmethod
@@ -103,6 +113,16 @@ class IterativeSolver(Solver, Generic[State]):
         -------
         Progress or None
             None if the budget ended within the step, which then does not count.
+
+        Examples
+        --------
+        >>> import inference_lab as il
+        >>> from inference_lab.solvers.loopy_bp import LoopyBP
+        >>> g = il.FactorGraph.potts([[0.0, 1.0], [0.6, 0.0]], [(0, 1)], [0.5])
+        >>> run = il.Run(g)
+        >>> state = LoopyBP().init(g, run)
+        >>> [LoopyBP().step(state, run, done).converged for done in range(2)]
+        [False, True]
         """
 
     def decode(self, state: State, run: Run, done: int) -> IntArray | None:
@@ -117,6 +137,17 @@ class IterativeSolver(Solver, Generic[State]):
         Returns
         -------
         (n,) array of int, or None
+
+        Examples
+        --------
+        >>> import inference_lab as il
+        >>> from inference_lab.solvers.loopy_bp import LoopyBP
+        >>> g = il.FactorGraph.potts([[0.0, 1.0], [0.6, 0.0]], [(0, 1)], [0.5])
+        >>> run = il.Run(g)
+        >>> state = LoopyBP().init(g, run)
+        >>> _ = LoopyBP().step(state, run, 0), LoopyBP().step(state, run, 1)
+        >>> LoopyBP().decode(state, run, 2).tolist()
+        [0, 1]
         """
         return None
 
@@ -133,6 +164,17 @@ class IterativeSolver(Solver, Generic[State]):
         Returns
         -------
         Outcome
+
+        Examples
+        --------
+        >>> import inference_lab as il
+        >>> from inference_lab.solvers.loopy_bp import LoopyBP
+        >>> g = il.FactorGraph.potts([[0.0, 1.0], [0.6, 0.0]], [(0, 1)], [0.5])
+        >>> run = il.Run(g)
+        >>> state = LoopyBP().init(g, run)
+        >>> _ = LoopyBP().step(state, run, 0), LoopyBP().step(state, run, 1)
+        >>> LoopyBP().finish(state, run, il.Outcome(True, iterations=2)).diagnostics["updates"]
+        4
         """
         return outcome
 
