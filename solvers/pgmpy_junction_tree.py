@@ -166,7 +166,7 @@ def _min_fill_cliques(graph: FactorGraph) -> list[frozenset[int]]:
     from networkx import Graph
     from networkx.algorithms.approximation import treewidth_min_fill_in
 
-    joined = Graph()
+    joined: Any = Graph()
     joined.add_nodes_from(range(graph.n_variables))
     joined.add_edges_from(graph.edges.tolist())
     for f in range(graph.n_factors):
