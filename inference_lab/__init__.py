@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from inference_lab.harness.comparing import compare as compare
     from inference_lab.io import read as read
     from inference_lab.io import write as write
+    from inference_lab.iteration import IterativeSolver as IterativeSolver
+    from inference_lab.iteration import Progress as Progress
     from inference_lab.problem import Problem as Problem
     from inference_lab.problem import ProblemFamily as ProblemFamily
     from inference_lab.registry.registry import available_problems as available_problems
@@ -62,6 +64,8 @@ _HOME = {
     "SharedTable": "graph.terms",
     "read": "io",
     "write": "io",
+    "IterativeSolver": "iteration",
+    "Progress": "iteration",
     "Problem": "problem",
     "ProblemFamily": "problem",
     "available_problems": "registry.registry",

@@ -649,11 +649,11 @@ class Solver(Settings, ABC):
 
     @classmethod
     def _heeds_label_costs(cls) -> bool:
-        """Whether the class that defines `run`, or one derived from it, declares support."""
+        """Whether the class that defines `run` or `step`, or one derived from it, has support."""
         for base in cls.__mro__:
             if "label_costs" in vars(base):
                 return bool(vars(base)["label_costs"])
-            if "run" in vars(base):
+            if "run" in vars(base) or "step" in vars(base):
                 break
         return False
 

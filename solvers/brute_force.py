@@ -10,7 +10,7 @@ import numpy as np
 
 from inference_lab._numba import inlined, kernel
 from inference_lab.contract import Outcome, Run, Solver
-from inference_lab.graph.arrays import FloatArray, GraphArrays, IntArray
+from inference_lab.graph.arrays import FloatArray, GraphArrays, IntArray, starts_of
 from inference_lab.graph.factor_graph import FactorGraph
 from inference_lab.graph.label_costs import LabelCosts
 from inference_lab.kernels.label_costs import enter, leave, opening
@@ -59,7 +59,6 @@ def _plan(graph: FactorGraph) -> _Plan:
     n = graph.n_variables
     target = [graph.edges.max(axis=1).astype(np.int64)]
     source = [graph.edges.min(axis=1).astype(np.int64)]
-    strides = np.ones(graph.factor_scopes.size, dtype=np.int64)
     if graph.n_factors:
         starts = graph.factor_ptr[:-1]
         scopes = graph.factor_scopes.astype(np.int64)
@@ -67,12 +66,6 @@ def _plan(graph: FactorGraph) -> _Plan:
         others = np.where(scopes == np.repeat(last, np.diff(graph.factor_ptr)), -1, scopes)
         target.append(last)
         source.append(np.maximum.reduceat(others, starts))
-        sizes = graph.cardinalities[scopes]
-        # Right to left within each scope: the last variable varies fastest.
-        ends = set((graph.factor_ptr[1:] - 1).tolist())
-        for s in range(scopes.size - 2, -1, -1):
-            if s not in ends:
-                strides[s] = strides[s + 1] * sizes[s + 1]
     targets, sources = np.concatenate(target), np.concatenate(source)
     order = np.lexsort((sources, targets))
     lengths = graph.cardinalities[targets[order]]
@@ -88,13 +81,13 @@ def _plan(graph: FactorGraph) -> _Plan:
     final[targets[order]] = after[order]  # the last of a chain is written last
     by_source = np.lexsort((after, sources))
     return _Plan(
-        ptr=np.concatenate([np.zeros(1, np.int64), np.cumsum(np.bincount(sources, minlength=n))]),
+        ptr=starts_of(np.bincount(sources, minlength=n)),
         term=by_source.astype(np.int64),
         target=targets[by_source],
         before=before[by_source],
         after=after[by_source],
         final=final,
-        strides=strides,
+        strides=graph.scope_strides,
         size=int(graph.unary_values.size + lengths.sum()),
     )
 

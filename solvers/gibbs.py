@@ -10,9 +10,10 @@ import numpy as np
 import numpy.typing as npt
 
 from inference_lab._numba import lean_kernel
-from inference_lab.contract import Marginals, Outcome, Run, Solver
+from inference_lab.contract import Outcome, Run
 from inference_lab.graph.arrays import FloatArray, GraphArrays, IntArray
-from inference_lab.graph.factor_graph import FactorGraph
+from inference_lab.graph.factor_graph import FactorGraph, least_labels
+from inference_lab.iteration import IterativeSolver, Progress
 from inference_lab.kernels.messages import local_costs, unflatten
 from inference_lab.kernels.struct import record
 from inference_lab.specs.settings import setting
@@ -238,17 +239,18 @@ def _variance(total: FloatArray, square: FloatArray, count: int) -> FloatArray:
     return np.asarray(spread / (count - 1))
 
 
-def agree(summary: dict[str, Any]) -> bool:
-    """Whether the chains behind a summary of `ChainAverages` have come to the same averages."""
-    return bool(summary["max_rhat"] < _AGREEMENT)
-
-
-def most_probable(graph: FactorGraph, probabilities: FloatArray) -> IntArray:
-    """Return the label of largest probability of each variable (flat input), shape (n,)."""
-    rows: Marginals = unflatten(graph, probabilities)
-    if isinstance(rows, np.ndarray):
-        return np.asarray(rows.argmax(axis=1), dtype=np.int64)
-    return np.array([row.argmax() for row in rows], dtype=np.int64)
+def add_averages(
+    averages: ChainAverages, graph: FactorGraph, run: Run, outcome: Outcome, complete: bool
+) -> None:
+    """Add the averages of all draws and their errors; offer the most probable labels."""
+    draws = int(averages.added.sum())
+    outcome.diagnostics["draws"] = draws
+    if draws:
+        mean = averages.mean(graph.cardinalities)
+        outcome.marginals = unflatten(graph, mean)
+        outcome.diagnostics |= averages.summary(graph, mean)
+        outcome.converged = complete and outcome.diagnostics["max_rhat"] < _AGREEMENT
+        run.offer(least_labels(graph, -mean))
 
 
 def draw_independent(
@@ -275,7 +277,7 @@ def draw_independent(
 
 
 @dataclass(frozen=True)
-class Gibbs(Solver):
+class Gibbs(IterativeSolver["_Sampler"]):
     """Gibbs sampling from ``p(x) ~ exp(-E(x) / T)`` (Geman, Geman 1984).
 
     Each sweep draws the label of every variable from its conditional given all others. Marginals
@@ -370,27 +372,36 @@ class Gibbs(Solver):
             return None
         return "gibbs samples at T > 0; simulated-annealing finds labellings in this way"
 
-    def run(self, graph: FactorGraph, run: Run) -> Outcome:
-        """Sample until all sweeps are made or the budget is spent."""
-        if graph.n_variables == 0:
-            return no_variables(graph, run)
-        state = _Sampler(self, graph, run)
-        total = self.burn_in + self.sweeps * self.thinning
-        done = 0
-        while done < total and not run.should_stop(done):
-            if done == self.burn_in:
-                state.forget()
-            sweeps, keep = self.stretch(done, state)
-            if run.max_iterations is not None:
-                sweeps = min(sweeps, run.max_iterations - done)
-            if not state.advance(sweeps, keep):
-                break
-            done += sweeps
-        outcome = Outcome(iterations=done)
-        outcome.diagnostics = {"burned_in": done > self.burn_in, **state.finish()}
-        if state.marginals is not None:
-            outcome.marginals = unflatten(graph, state.marginals)
-            outcome.converged = done == total and agree(outcome.diagnostics)
+    @property
+    def most_iterations(self) -> int:
+        """Limit on the sweeps of a chain, burn-in included."""
+        return self.burn_in + self.sweeps * self.thinning
+
+    def init(self, graph: FactorGraph, run: Run) -> _Sampler | Outcome:
+        """Start the chains."""
+        return _Sampler(self, graph, run) if graph.n_variables else no_variables(graph, run)
+
+    def step(self, state: _Sampler, run: Run, done: int) -> Progress | None:
+        """Sweep every chain, as often as one look at the clock allows."""
+        if done == self.burn_in:
+            state.forget()
+        sweeps, keep = self.stretch(done, state)
+        if run.max_iterations is not None:
+            sweeps = min(sweeps, run.max_iterations - done)
+        return Progress(iterations=sweeps) if state.advance(sweeps, keep) else None
+
+    def finish(self, state: _Sampler, run: Run, outcome: Outcome) -> Outcome:
+        """Average the draws; estimate the log-partition."""
+        graph, done = state.graph, outcome.iterations
+        hard = (graph.pairwise_values, graph.edge_weights, graph.table_values)
+        outcome.diagnostics = {
+            "burned_in": done > self.burn_in,
+            "ergodic": all(np.isfinite(values).all() for values in hard),
+            "feasible_chains": int(state.feasible.sum()),
+        }
+        add_averages(state.averages, graph, run, outcome, done == self.most_iterations)
+        if not state.feasible.any():
+            run.offer(state.x[0])
         if self.ais_runs:
             steps, estimate = state.log_partition(done)
             outcome.iterations += steps
@@ -452,7 +463,6 @@ class _Sampler:
         self.energy = np.full(settings.chains, np.inf)
         self.feasible: npt.NDArray[np.bool_] = np.zeros(settings.chains, dtype=np.bool_)
         self.averages = ChainAverages(size, settings.chains, settings.sweeps)
-        self.marginals: FloatArray | None = None
 
     def visit(self, x: IntArray, sweeps: int, coupling: float, energy: float, least: float) -> bool:
         """Make so many sweeps of one chain; return False if time ran out on the way."""
@@ -503,24 +513,6 @@ class _Sampler:
             self.energy[~self.feasible] = self.energy[inside]
         chains, size = self.averages.batch.shape
         self.averages = ChainAverages(size, chains, self.settings.sweeps)
-
-    def finish(self) -> dict[str, Any]:
-        """Average the draws, and return the diagnostics."""
-        draws = int(self.averages.added.sum())
-        graph = self.graph
-        hard = (graph.pairwise_values, graph.edge_weights, graph.table_values)
-        figures: dict[str, Any] = {
-            "draws": draws,
-            "ergodic": all(np.isfinite(values).all() for values in hard),
-            "feasible_chains": int(self.feasible.sum()),
-        }
-        if draws:
-            self.marginals = self.averages.mean(self.graph.cardinalities)
-            figures.update(self.averages.summary(self.graph, self.marginals))
-            self.run.offer(most_probable(self.graph, self.marginals))
-        for x in self.x[: 0 if self.feasible.any() else 1]:
-            self.run.offer(x)
-        return figures
 
     def log_partition(self, before: int) -> tuple[int, tuple[float, float] | None]:
         """Estimate the log-partition by annealed importance sampling (Neal 2001, eq. 4)."""

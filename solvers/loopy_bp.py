@@ -34,10 +34,11 @@ from inference_lab.algorithms.belief_propagation.schedules import (
 )
 from inference_lab.algorithms.elimination.arc_consistency import allowed_labels
 from inference_lab.algorithms.label_cost_encoding import run_on_star
-from inference_lab.contract import Marginals, Outcome, Run, Solver
+from inference_lab.contract import Marginals, Outcome, Run
 from inference_lab.graph.arrays import FloatArray, IntArray
 from inference_lab.graph.factor_graph import FactorGraph
 from inference_lab.graph.terms import freeze
+from inference_lab.iteration import IterativeSolver, Progress
 from inference_lab.kernels.bp_updates import Network, Step
 from inference_lab.kernels.heap import empty_heap
 from inference_lab.kernels.messages import (
@@ -84,7 +85,7 @@ def renewed_message(
 
 
 @dataclass(frozen=True)
-class LoopyBP(Solver):
+class LoopyBP(IterativeSolver["Passes"]):
     """Belief propagation on graphs with cycles (Pearl 1988; Yedidia, Freeman, Weiss 2005).
 
     At T = 0 messages are min-sum (max-product): ``m(b) = min_a theta(a, b) + cavity(a)``; at
@@ -166,8 +167,8 @@ class LoopyBP(Solver):
         """Every graph, every temperature."""
         return None
 
-    def run(self, graph: FactorGraph, run: Run) -> Outcome:
-        """Pass messages until they settle or the budget is spent; decode on the way."""
+    def init(self, graph: FactorGraph, run: Run) -> Passes | Outcome:
+        """Start the messages from zero, or from the given marginals."""
         if graph.n_label_costs:
             return run_on_star(self, graph, run)
         passes = Passes(self, graph, run.temperature)
@@ -175,21 +176,23 @@ class LoopyBP(Solver):
             return Outcome(infeasible=True)
         if run.initial_marginals is not None and run.temperature > 0.0:
             passes.recall(run.initial_marginals)
-        sweeps = 0
-        converged = False
-        while not (converged or sweeps >= self.max_sweeps or run.should_stop(sweeps)):
-            converged = passes.sweep(sweeps)
-            sweeps += 1
-            run.offer(passes.labels())
-        passes.decode(run)
-        exact = converged and graph.is_forest
-        outcome = Outcome(
-            converged=converged,
-            iterations=sweeps,
-            diagnostics={"updates": passes.updates, "last_change": passes.change},
-        )
+        return passes
+
+    def step(self, state: Passes, run: Run, done: int) -> Progress:
+        """Make one sweep."""
+        return Progress(state.sweep(done))
+
+    def decode(self, state: Passes, run: Run, done: int) -> IntArray:
+        """Return the best label of each variable when it was last updated."""
+        return state.labels()
+
+    def finish(self, state: Passes, run: Run, outcome: Outcome) -> Outcome:
+        """Decode in two more ways; add marginals, or the proof on a forest."""
+        state.decode(run)
+        outcome.diagnostics = {"updates": state.updates, "last_change": state.change}
+        exact = outcome.converged and state.graph.is_forest
         if run.temperature > 0.0:
-            outcome.marginals, outcome.log_partition = passes.marginals()
+            outcome.marginals, outcome.log_partition = state.marginals()
             outcome.log_partition_kind = "exact" if exact else "estimate"
         elif exact:
             run.bound(run.best_energy)

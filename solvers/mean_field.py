@@ -12,7 +12,7 @@ import numpy as np
 from inference_lab._numba import inlined, inlined_minimum, kernel, lean_kernel
 from inference_lab.contract import Outcome, Run, Solver
 from inference_lab.graph.arrays import POTTS, TABLE, FloatArray, GraphArrays, IntArray
-from inference_lab.graph.factor_graph import FactorGraph
+from inference_lab.graph.factor_graph import FactorGraph, least_labels
 from inference_lab.kernels.factors import add_expectation
 from inference_lab.kernels.messages import aligned_zeros, cost_scale, least, unflatten
 from inference_lab.specs.settings import setting
@@ -567,10 +567,7 @@ class _State:
 
     def decode(self) -> IntArray:
         """Return the most probable label of each variable, shape (n,)."""
-        rows = unflatten(self.graph, self.q)
-        if isinstance(rows, np.ndarray):
-            return np.asarray(rows.argmax(axis=1), dtype=np.int64)
-        return np.array([row.argmax() for row in rows], dtype=np.int64)
+        return least_labels(self.graph, -self.q)
 
     def trim(self, temperature: float) -> None:
         """Clear forbidden combinations of what weight is only rounding or damping."""

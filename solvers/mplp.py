@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import asdict, dataclass
 from typing import ClassVar, Literal
 
@@ -21,9 +20,10 @@ from inference_lab.algorithms.dual.reparametrisation import (
     sweep_factors,
 )
 from inference_lab.algorithms.dual.tightening import tighten
-from inference_lab.contract import Outcome, Run, Solver
+from inference_lab.contract import Outcome, Run
 from inference_lab.graph.arrays import TABLE, FloatArray, IntArray
 from inference_lab.graph.factor_graph import FactorGraph
+from inference_lab.iteration import IterativeSolver, Progress, Standstill
 from inference_lab.kernels.descent import descend
 from inference_lab.kernels.messages import cost_scale
 from inference_lab.specs.settings import setting
@@ -64,7 +64,7 @@ def shares_of_factor(table: FloatArray, costs: list[FloatArray]) -> list[FloatAr
 
 
 @dataclass(frozen=True)
-class MPLP(Solver):
+class MPLP(IterativeSolver["_Sweeps"]):
     """Coordinate ascent on the dual of the local polytope, and on tighter ones (T = 0).
 
     Every term ``f`` passes a part ``d_fi(x_i)`` of its cost on to its variables; the bound is
@@ -144,37 +144,37 @@ class MPLP(Solver):
     patience: int = setting(5, at_least=1)
     max_sweeps: int = setting(5000, at_least=1)
 
-    def run(self, graph: FactorGraph, run: Run) -> Outcome:
-        """Sweep until the bound stands still, then add clusters; decode on the way."""
-        state = _Sweeps(graph)
-        run.offer(state.decode(False))
-        scale, step = cost_scale(graph), energy_step(graph)
+    def init(self, graph: FactorGraph, run: Run) -> _Sweeps:
+        """Start from the terms as they are."""
         enough = self.tolerance if self.tighten is None else max(self.tolerance, _ENOUGH)
-        first = bound = -math.inf
-        calm = sweeps = 0
-        converged = False
-        while not (converged or sweeps >= self.max_sweeps or run.should_stop(sweeps)):
-            if not state.sweep(bool(sweeps % 2), run):
-                break
-            sweeps += 1
-            found = state.bound()
-            run.bound(next_energy(graph, found, step))
-            if found == math.inf:
-                return Outcome(infeasible=True, iterations=sweeps)
-            first = found if sweeps == 1 else first
-            calm = calm + 1 if found - bound <= enough * (found - first + scale) else 0
-            bound = found
-            converged = calm >= self.patience
-            if converged or sweeps & (sweeps - 1) == 0:
-                self._offer(state, graph, run, bool(sweeps & 4))
-            if run.proved:
-                break
-        if self.tighten is None or run.proved or not converged:
+        state = _Sweeps(graph)
+        state.standstill = Standstill(enough, self.patience, cost_scale(graph))
+        run.offer(state.decode(False))
+        return state
+
+    def step(self, state: _Sweeps, run: Run, done: int) -> Progress | None:
+        """Update every term once."""
+        if not state.sweep(bool(done % 2), run):
+            return None
+        found = state.bound()
+        state.converged = state.standstill.reached(found)
+        return Progress(state.converged, next_energy(state.graph, found, state.step))
+
+    def decode(self, state: _Sweeps, run: Run, done: int) -> IntArray | None:
+        """Return the local minimum below the labelling of the dual, now and then."""
+        # After ever more sweeps, since this costs about as much as one of them.
+        rarely = not state.converged and done & (done - 1)
+        return None if rarely else state.polished(run, bool(done & 4))
+
+    def finish(self, state: _Sweeps, run: Run, outcome: Outcome) -> Outcome:
+        """Add clusters once the bound stands still."""
+        if self.tighten is None or run.proved or not outcome.converged:
             if not run.proved:
-                self._offer(state, graph, run, False)
-            return Outcome(converged=converged, iterations=sweeps, diagnostics={"bound": bound})
+                run.offer(state.polished(run, False))
+            outcome.diagnostics = {"bound": state.standstill.bound}
+            return outcome
         tightened = tighten(
-            graph,
+            state.graph,
             run,
             state.dual,
             how=self.tighten,
@@ -182,7 +182,7 @@ class MPLP(Solver):
             max_rounds=self.max_rounds,
             max_memory=self.max_memory,
             tolerance=self.tolerance,
-            sweeps=sweeps,
+            sweeps=outcome.iterations,
             max_sweeps=self.max_sweeps,
         )
         return Outcome(
@@ -192,18 +192,16 @@ class MPLP(Solver):
             diagnostics=asdict(tightened),
         )
 
-    def _offer(self, state: _Sweeps, graph: FactorGraph, run: Run, backwards: bool) -> None:
-        x = state.decode(backwards)
-        run.offer(x)
-        descend(graph.arrays, x, state.natural, _POLISH_SWEEPS)
-        run.offer(x)
-
 
 class _Sweeps:
     """The dual of a run, and the sweeps over its terms."""
 
+    standstill: Standstill
+
     def __init__(self, graph: FactorGraph) -> None:
         self.graph = graph
+        self.converged = False
+        self.step = energy_step(graph)
         self.dual = start_dual(graph)
         self.natural: IntArray = np.arange(graph.n_variables)
         self._work = make_scratch(graph)
@@ -237,4 +235,11 @@ class _Sweeps:
             self.graph.arrays, order, self.dual, no_clusters(self.graph),
             self.graph.has_infinite, self._work, x,
         )  # fmt: skip
+        return x
+
+    def polished(self, run: Run, backwards: bool) -> IntArray:
+        """Offer the labelling that the dual suggests; return the local minimum below it."""
+        x = self.decode(backwards)
+        run.offer(x)
+        descend(self.graph.arrays, x, self.natural, _POLISH_SWEEPS)
         return x

@@ -88,10 +88,10 @@ class PgmpyJunctionTree(Solver):
                 f"pgmpy compares {terms} terms with up to {graph.n_variables} cliques; "
                 f"at most {_MAX_COMPARISONS} comparisons are tried"
             )
-        filled = _fill_in(graph, self.max_entries)
-        if filled.entries > self.max_entries or filled.width >= _MAX_AXES:
+        width, entries = _sizes(graph, _min_fill_cliques(graph))
+        if entries > self.max_entries or width >= _MAX_AXES:
             return (
-                f"a clique of {filled.width + 1} variables, tables of at least {filled.entries} "
+                f"a clique of {width + 1} variables, tables of at least {entries} "
                 f"entries (min-fill); max_entries is {self.max_entries}, and at most {_MAX_AXES} "
                 "variables are tried"
             )
@@ -115,7 +115,7 @@ class PgmpyJunctionTree(Solver):
             return Outcome(infeasible=True)
         if graph.n_variables and run.temperature == 0:
             run.offer(unary_minimum(graph))
-        filled = _fill_in(graph, self.max_entries)
+        cliques = _min_fill_cliques(graph)
         terms = merged_terms(graph)
         if any(table.min() == math.inf for _, table in terms):
             # Two terms over the same variables can forbid everything only together.
@@ -123,11 +123,17 @@ class PgmpyJunctionTree(Solver):
         span = math.fsum(range_of(table) for _, table in terms)
         unit = run.temperature or max(span / _RANGE, 1e-300)
         answer = _Answer(graph, run.temperature == 0)
-        diagnostics = {"width": filled.width, "cliques": 0, "entries": filled.entries}
+        width, entries = _sizes(graph, cliques)
+        diagnostics = {"width": width, "cliques": 0, "entries": entries}
         component = graph.components
         for c in range(int(component.max(initial=-1)) + 1):
             members = [term for term in terms if component[term[0][0]] == c]
-            fill = [pair for pair in filled.pairs if component[pair[0]] == c]
+            fill = [
+                pair
+                for clique in cliques
+                for pair in combinations(sorted(clique), 2)
+                if component[pair[0]] == c
+            ]
             # pgmpy spends about this long on each comparison.
             if 2e-5 * len(members) ** 2 > run.remaining:
                 return Outcome(diagnostics=diagnostics)
@@ -155,53 +161,24 @@ class PgmpyJunctionTree(Solver):
         )
 
 
-class _FillIn:
-    """The pairs to be joined so that no cycle is without a chord, and what the cliques take."""
+def _min_fill_cliques(graph: FactorGraph) -> list[frozenset[int]]:
+    """Return the cliques of a tree decomposition by greedy min-fill."""
+    from networkx import Graph
+    from networkx.algorithms.approximation import treewidth_min_fill_in
 
-    def __init__(self) -> None:
-        self.pairs: list[tuple[int, int]] = []
-        self.width = 0
-        self.entries = 0
+    joined: Any = Graph()
+    joined.add_nodes_from(range(graph.n_variables))
+    joined.add_edges_from(graph.edges.tolist())
+    for f in range(graph.n_factors):
+        joined.add_edges_from(combinations(graph.higher_order(f)[0], 2))
+    return list(treewidth_min_fill_in(joined)[1])
 
 
-def _fill_in(graph: FactorGraph, enough: int) -> _FillIn:
-    """Eliminate variables by min-fill; stop once the tables have more than `enough` entries."""
-    near: list[set[int]] = [set() for _ in range(graph.n_variables)]
-    scopes = [tuple(ends) for ends in graph.edges.tolist()]
-    scopes += [graph.higher_order(f)[0] for f in range(graph.n_factors)]
-    for scope in scopes:
-        for i, j in combinations(scope, 2):
-            near[i].add(j)
-            near[j].add(i)
-    sizes = graph.cardinalities.tolist()
-    out = _FillIn()
-
-    def missing(i: int) -> int:
-        around = near[i]
-        return sum(len(around) - 1 - len(near[j] & around) for j in around)
-
-    cost = {i: missing(i) for i in range(graph.n_variables)}
-    while cost and out.entries <= enough:
-        i = min(cost, key=lambda v: (cost[v], v))
-        around = near[i]
-        out.width = max(out.width, len(around))
-        # Cliques within others are counted, too: an upper bound.
-        out.entries += math.prod(sizes[j] for j in around) * sizes[i]
-        changed = set(around)
-        for j, l in combinations(sorted(around), 2):  # noqa: E741
-            if l not in near[j]:
-                out.pairs.append((j, l))
-                near[j].add(l)
-                near[l].add(j)
-                changed |= near[j] & near[l]
-        for j in around:
-            near[j].discard(i)
-            changed |= near[j]
-        del cost[i]
-        changed.discard(i)
-        for j in changed:
-            cost[j] = missing(j)
-    return out
+def _sizes(graph: FactorGraph, cliques: list[frozenset[int]]) -> tuple[int, int]:
+    """Return the width of cliques, and the number of entries of their tables."""
+    labels = graph.cardinalities.tolist()
+    entries = sum(math.prod(labels[i] for i in clique) for clique in cliques)
+    return max(0, *(len(clique) - 1 for clique in cliques)), entries
 
 
 class _Tree:

@@ -17,9 +17,10 @@ from inference_lab.algorithms.pgmpy_models import (
     surrogate_infinity,
 )
 from inference_lab.algorithms.presolve import trivial_outcome
-from inference_lab.contract import Outcome, Run, Solver
+from inference_lab.contract import Outcome, Run
 from inference_lab.graph.arrays import FloatArray, IntArray
 from inference_lab.graph.factor_graph import FactorGraph, unary_minimum
+from inference_lab.iteration import IterativeSolver, Progress
 from inference_lab.specs.settings import setting
 
 _EPS = float(np.finfo(np.float64).eps)
@@ -30,7 +31,7 @@ _MAX_ENTRIES = 1_000_000
 
 
 @dataclass(frozen=True)
-class PgmpyMPLP(Solver):
+class PgmpyMPLP(IterativeSolver["_Dual"]):
     """Maximise the dual of the local-polytope relaxation by pgmpy's ``Mplp``.
 
     pgmpy updates the messages. After each sweep the bound is computed anew from the messages and
@@ -75,7 +76,7 @@ class PgmpyMPLP(Solver):
 
     def supports(self, graph: FactorGraph, temperature: float) -> str | None:
         """Return why not: a temperature, or a graph too large for pgmpy."""
-        refused = Solver.supports(self, graph, temperature)
+        refused = super().supports(graph, temperature)
         if refused:
             return refused
         arity = np.diff(graph.factor_ptr)
@@ -88,8 +89,13 @@ class PgmpyMPLP(Solver):
             return f"a table of {largest} entries; pgmpy copies each often, at most {_MAX_ENTRIES}"
         return None
 
-    def run(self, graph: FactorGraph, run: Run) -> Outcome:
-        """Update messages, sweep by sweep, until the bound rests."""
+    @property
+    def most_iterations(self) -> float:
+        """Limit on the sweeps."""
+        return self.sweeps
+
+    def init(self, graph: FactorGraph, run: Run) -> _Dual | Outcome:
+        """Set up pgmpy's messages."""
         with run.paused():
             pgmpy_inference()
         outcome = trivial_outcome(graph, run)
@@ -104,22 +110,20 @@ class PgmpyMPLP(Solver):
         if 1e-6 * graph.n_edges**2 + 1e-4 * len(terms) > run.remaining:
             return Outcome(diagnostics={"notes": ["no time to set up pgmpy"]})
         dual = _Dual(graph, terms)
-        bound = dual.bound()
-        run.bound(bound)
-        sweeps = 0
-        converged = False
-        while sweeps < self.sweeps and not run.should_stop(sweeps):
-            if not dual.sweep(run):
-                break
-            sweeps += 1
-            raised = dual.bound()
-            run.bound(raised)
-            run.offer(dual.labels())
-            if raised - bound <= self.tolerance * max(1.0, abs(raised)):
-                converged = True
-                break
-            bound = raised
-        return Outcome(converged=converged, iterations=sweeps)
+        run.bound(dual.best)
+        return dual
+
+    def step(self, state: _Dual, run: Run, done: int) -> Progress | None:
+        """Update the messages of every factor once."""
+        if not state.sweep(run):
+            return None
+        before, state.best = state.best, state.bound()
+        small = self.tolerance * max(1.0, abs(state.best))
+        return Progress(state.best - before <= small, state.best)
+
+    def decode(self, state: _Dual, run: Run, done: int) -> IntArray:
+        """Return the labels of largest belief."""
+        return state.labels()
 
 
 class _Dual:
@@ -142,6 +146,7 @@ class _Dual:
         self.clusters = [
             self.mplp.cluster_set[frozenset(f"x{i}" for i in scope)] for scope, _ in self.tables
         ]
+        self.best = self.bound()
 
     def sweep(self, run: Run) -> bool:
         """Update the messages of every factor; False if time runs out."""

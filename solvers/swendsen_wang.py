@@ -8,18 +8,17 @@ from typing import NamedTuple
 import numpy as np
 
 from inference_lab._numba import inlined, lean_kernel
-from inference_lab.contract import Outcome, Run, Solver
+from inference_lab.contract import Outcome, Run
 from inference_lab.graph.arrays import DIAGONAL, TABLE, FloatArray, IntArray
 from inference_lab.graph.factor_graph import FactorGraph
 from inference_lab.graph.terms import freeze
-from inference_lab.kernels.messages import unflatten
+from inference_lab.iteration import IterativeSolver, Progress
 from inference_lab.kernels.union_find import find
 from inference_lab.solvers.gibbs import (
     ChainAverages,
     Workspace,
-    agree,
+    add_averages,
     gibbs_visits,
-    most_probable,
     no_variables,
     start_draws,
 )
@@ -334,7 +333,7 @@ def hard_pattern(model: Model, n: int) -> IntArray | None:
 
 
 @dataclass(frozen=True)
-class SwendsenWang(Solver):
+class SwendsenWang(IterativeSolver["_Sampler"]):
     """Swendsen-Wang sampling from ``p(x) ~ exp(-E(x) / T)`` (Swendsen, Wang 1987).
 
     Edges whose ends agree are bonded with probability ``1 - exp(-w / T)``, with ``w`` the extra
@@ -406,8 +405,13 @@ class SwendsenWang(Solver):
         model = model_of(graph)
         return model if isinstance(model, str) else None
 
-    def run(self, graph: FactorGraph, run: Run) -> Outcome:
-        """Sample until all sweeps are made or the budget is spent."""
+    @property
+    def most_iterations(self) -> int:
+        """Limit on the sweeps of a chain, burn-in included."""
+        return self.burn_in + self.sweeps
+
+    def init(self, graph: FactorGraph, run: Run) -> _Sampler | Outcome:
+        """Start the chains."""
         if graph.n_variables == 0:
             return no_variables(graph, run)
         model = model_of(graph)
@@ -415,26 +419,20 @@ class SwendsenWang(Solver):
             raise ValueError(model)
         start = hard_pattern(model, graph.n_variables)
         state = None if start is None else _Sampler(self, graph, model, start, run)
-        if state is None or not state.feasible:
-            return Outcome(infeasible=True)
-        total = self.burn_in + self.sweeps
-        done = 0
-        while done < total and not run.should_stop(done):
-            if done == self.burn_in:
-                state.forget()
-            skipped = 0 <= done - self.burn_in < state.averages.skipped
-            if not state.sweep(keep=not skipped):
-                break
-            done += 1
-        outcome = Outcome(iterations=done)
-        draws = int(state.averages.added.sum())
-        outcome.diagnostics = {"burned_in": done > self.burn_in, "draws": draws}
-        if draws:
-            mean = state.averages.mean(graph.cardinalities)
-            outcome.marginals = unflatten(graph, mean)
-            outcome.diagnostics.update(state.averages.summary(graph, mean))
-            outcome.converged = done == total and agree(outcome.diagnostics)
-            run.offer(most_probable(graph, mean))
+        return state if state is not None and state.feasible else Outcome(infeasible=True)
+
+    def step(self, state: _Sampler, run: Run, done: int) -> Progress | None:
+        """Sweep every chain once."""
+        if done == self.burn_in:
+            state.forget()
+        skipped = 0 <= done - self.burn_in < state.averages.skipped
+        return Progress() if state.sweep(keep=not skipped) else None
+
+    def finish(self, state: _Sampler, run: Run, outcome: Outcome) -> Outcome:
+        """Average the draws."""
+        done = outcome.iterations
+        outcome.diagnostics = {"burned_in": done > self.burn_in}
+        add_averages(state.averages, state.graph, run, outcome, done == self.most_iterations)
         return outcome
 
 

@@ -34,7 +34,7 @@ from inference_lab.algorithms.elimination.marginalisation import Scope, onto, ov
 from inference_lab.algorithms.label_cost_encoding import run_on_star
 from inference_lab.contract import Outcome, Run, Solver
 from inference_lab.graph.arrays import FloatArray, IntArray
-from inference_lab.graph.factor_graph import FactorGraph, first_least
+from inference_lab.graph.factor_graph import FactorGraph, least_labels
 from inference_lab.kernels.messages import cost_scale, message_ptr, unflatten
 from inference_lab.specs.settings import setting
 
@@ -182,7 +182,7 @@ class TRWBP(Solver):
             rows = rest.marginals(marginals, passing.joint)
             marginals = np.zeros(graph.unary_values.size)
             marginals[domains.allowed] = np.concatenate(rows)
-        run.offer(first_least(-marginals, graph.unary_ptr))
+        run.offer(least_labels(graph, -marginals))
         return Outcome(
             converged=converged,
             iterations=passing.sweeps,

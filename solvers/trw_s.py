@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import asdict, dataclass
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 
@@ -28,9 +28,10 @@ from inference_lab.algorithms.dual.trws_layout import (
     message_sizes,
     workspace,
 )
-from inference_lab.contract import Outcome, Run, Solver
+from inference_lab.contract import Outcome, Run
 from inference_lab.graph.arrays import NO_FORM, TABLE, FloatArray, GraphArrays, IntArray
 from inference_lab.graph.factor_graph import FactorGraph
+from inference_lab.iteration import IterativeSolver, Progress, Standstill
 from inference_lab.kernels.descent import descend
 from inference_lab.kernels.factors import min_marginals
 from inference_lab.kernels.messages import (
@@ -418,8 +419,11 @@ def hand_over(
 class Passes:
     """The messages of one run, and the passes that renew them along an order of the variables."""
 
+    standstill: Standstill
+
     def __init__(self, graph: FactorGraph, order: IntArray) -> None:
-        self.graph = graph
+        self.graph, self.order = graph, order
+        self.decoded = 0
         sizes = message_sizes(graph)
         self.plan = make_plan(graph, order, sizes)
         self.terms = make_terms(graph.arrays)
@@ -492,7 +496,7 @@ class Passes:
 
 
 @dataclass(frozen=True)
-class TRWS(Solver):
+class TRWS(IterativeSolver[Passes]):
     """Sequential tree-reweighted message passing at T = 0 (Kolmogorov 2006, 2015).
 
     Maximises a lower bound, the sum of the minima of the terms of a reparametrisation. Passing
@@ -564,56 +568,54 @@ class TRWS(Solver):
     polish: bool = True
     tighten: Literal["cycles", "triplets"] | None = None
 
-    def run(self, graph: FactorGraph, run: Run) -> Outcome:
-        """Sweep until the bound stands still, meets a labelling, or the budget is spent."""
+    def init(self, graph: FactorGraph, run: Run) -> Passes:
+        """Start the messages from zero."""
         order = np.arange(graph.n_variables)
         if graph.is_forest or self.order == "breadth-first":
             # That of a graph is read-only, and kernels would be compiled for both.
             order = graph.breadth_first_order.copy()
         passes = Passes(graph, order)
+        passes.standstill = Standstill(self.tolerance, self.patience, cost_scale(graph))
         # An answer of sorts before the first, possibly long, pass.
         run.offer(passes.decode())
-        scale = cost_scale(graph)
-        first = bound = -math.inf
-        gain = math.inf
-        calm = sweeps = decoded = 0
-        converged = False
-        while not (converged or sweeps >= self.max_sweeps or run.should_stop(sweeps)):
-            found = passes.half_sweep(1, run)
-            if found is not None and found < math.inf:
-                found = passes.half_sweep(0, run)
-            if found is None:
-                break
-            if found == math.inf:
-                return Outcome(infeasible=True, iterations=sweeps)
-            sweeps += 1
-            run.bound(found)
-            if sweeps == 1:
-                first = found
-            gain, bound = found - bound, found
-            calm = calm + 1 if gain <= self.tolerance * (bound - first + scale) else 0
-            converged = calm >= self.patience or graph.is_forest
-            if sweeps - decoded >= (self.decode_every or max(1, sweeps // 4)):
-                run.offer(passes.decode())
-                decoded = sweeps
-            if run.proved:
-                break
-        if decoded < sweeps:
-            run.offer(passes.decode())
+        return passes
+
+    def step(self, state: Passes, run: Run, done: int) -> Progress | None:
+        """Pass up the order and down."""
+        found = state.half_sweep(1, run)
+        if found is not None and found < math.inf:
+            found = state.half_sweep(0, run)
+        if found is None:
+            return None
+        still = state.standstill.reached(found)
+        return Progress(still or state.graph.is_forest, found)
+
+    def decode(self, state: Passes, run: Run, done: int) -> IntArray | None:
+        """Return the labelling that the messages suggest, now and then."""
+        if done - state.decoded < (self.decode_every or max(1, done // 4)):
+            return None
+        state.decoded = done
+        return state.decode()
+
+    def finish(self, state: Passes, run: Run, outcome: Outcome) -> Outcome:
+        """Polish the best labelling, then add clusters."""
+        graph, sweeps = state.graph, outcome.iterations
+        if state.decoded < sweeps:
+            run.offer(state.decode())
         if self.polish and not (run.proved or run.should_stop()):
             best = run.best_labels
             assert best is not None  # offered before the first pass
             polished = best.copy()
-            descend(graph.arrays, polished, order, _POLISH_SWEEPS)
+            descend(graph.arrays, polished, state.order, _POLISH_SWEEPS)
             run.offer(polished)
-        diagnostics: dict[str, Any] = {"last_gain": gain, "bound": bound}
-        settled = converged or sweeps >= self.max_sweeps
+        outcome.diagnostics = {"last_gain": state.standstill.gain, "bound": state.standstill.bound}
+        settled = outcome.converged or sweeps >= self.max_sweeps
         if self.tighten is None or run.proved or not settled or run.should_stop(sweeps):
-            return Outcome(converged=converged, iterations=sweeps, diagnostics=diagnostics)
+            return outcome
         tightened = tighten(
             graph,
             run,
-            passes.reparametrisation(),
+            state.reparametrisation(),
             how=self.tighten,
             sweeps=sweeps,
             max_sweeps=sweeps + _TIGHTENING_SWEEPS,
@@ -622,5 +624,5 @@ class TRWS(Solver):
             converged=tightened.stopped_by == "converged",
             infeasible=tightened.stopped_by == "infeasible",
             iterations=tightened.sweeps,
-            diagnostics=diagnostics | asdict(tightened),
+            diagnostics=outcome.diagnostics | asdict(tightened),
         )

@@ -35,6 +35,11 @@ TRUNCATED_LINEAR = 1
 TRUNCATED_QUADRATIC = 2
 
 
+def starts_of(sizes: npt.ArrayLike) -> IntArray:
+    """Return where stretches of these lengths start, and the end of the last."""
+    return np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes, dtype=np.int64)])
+
+
 class GraphArrays(NamedTuple):
     """The arrays of a graph in the form that numba kernels take (all C-contiguous, read-only).
 

@@ -39,8 +39,9 @@ from inference_lab.graph.arrays import (
     GraphArrays,
     Int32Array,
     IntArray,
+    starts_of,
 )
-from inference_lab.graph.factors import Factors, parse_factors, split, starts_of
+from inference_lab.graph.factors import Factors, parse_factors, split
 from inference_lab.graph.label_costs import NO_LABEL_COSTS, LabelCosts, label_costs
 from inference_lab.graph.terms import (
     COST_LIMIT,
@@ -468,12 +469,7 @@ class FactorGraph:
             return low, high
         others: Any = np.flatnonzero(~potts) if potts.any() else slice(None)
         table, weights = self.edge_kinds[others] == TABLE, weights[others]
-        first, second = self.cardinalities[self.edges[others]].T
-        lengths = np.where(table, first * second, np.minimum(first, second))
-        # Each stretch of the pool once, however many edges share it.
-        starts, which = _distinct(self.edge_offsets[others])
-        longest = np.zeros(starts.size, dtype=np.int64)
-        np.maximum.at(longest, which, lengths)
+        starts, longest, which = self._stretches(others)
         least, most = _extremes(self.pairwise_values, starts, starts + longest)
         least, most = least[which], most[which]
         # A negative weight turns a table over; one with infinite entries has none.
@@ -483,6 +479,40 @@ class FactorGraph:
         dearest = np.maximum(most, _finite_or_less(weights))
         high[others] = np.where(table, np.maximum(one, other), dearest)
         return low, high
+
+    def pool_sizes(self, edges: IntArray | slice = slice(None)) -> IntArray:
+        """Return the number of entries of `pairwise_values` that each term has, shape (m,).
+
+        Parameters
+        ----------
+        edges : array of int or slice
+            The terms; by default all.
+
+        Returns
+        -------
+        (m,) int64 array
+
+        Examples
+        --------
+        >>> import inference_lab as il
+        >>> g = il.FactorGraph.potts([[0.0, 1.0], [0.6, 0.0]], [(0, 1)], [0.5])
+        >>> g.pool_sizes().tolist()
+        [1]
+        """
+        kinds = self.edge_kinds[edges]
+        first, second = self.cardinalities[self.edges[edges]].T
+        diagonal = np.where(kinds == DIAGONAL, np.minimum(first, second), 1)
+        return np.where(kinds == TABLE, first * second, diagonal)
+
+    def _stretches(self, edges: IntArray | slice) -> tuple[IntArray, IntArray, IntArray]:
+        """Return start and length of each stretch of the pool once, and the stretch of each term.
+
+        However many terms share one.
+        """
+        starts, which = _distinct(self.edge_offsets[edges])
+        longest = np.zeros(starts.size, dtype=np.int64)
+        np.maximum.at(longest, which, self.pool_sizes(edges))
+        return starts, longest, which
 
     @cached_property
     def least_unaries(self) -> FloatArray:
@@ -879,7 +909,7 @@ class FactorGraph:
         blocks = range(0, max(self.n_variables, self.n_edges, 1), _TERMS_BLOCK)
         total: Any = sum(self._block_energies(x, small, first) for first in blocks)
         if self.n_factors:
-            strides = self._scope_strides
+            strides = self.scope_strides
             step = np.take(x, self.factor_scopes, axis=1) * strides
             index = np.add.reduceat(step, self.factor_ptr[:-1], axis=1)
             total = total + self.table_values[self.table_ptr[:-1] + index].sum(axis=1)
@@ -922,7 +952,7 @@ class FactorGraph:
         return not (pure and not self.pairwise_values[self.edge_offsets[diagonal]].any())
 
     @cached_property
-    def _scope_strides(self) -> IntArray:
+    def scope_strides(self) -> IntArray:
         """Stride in its table of each position of ``factor_scopes``."""
         sizes = self.cardinalities[self.factor_scopes]
         strides = np.ones(sizes.size, dtype=np.int64)
@@ -1219,12 +1249,8 @@ class FactorGraph:
         values = np.ldexp(self.pairwise_values, exponent)
         if not (np.isfinite(values) & (np.abs(values) > COST_LIMIT)).any():
             return weights, values
-        first, second = self.cardinalities[self.edges].T
-        lengths = np.where(self.edge_kinds == DIAGONAL, np.minimum(first, second), 1)
-        lengths = np.where(table, first * second, lengths)
-        starts, which = _distinct(self.edge_offsets)
-        longest, shared = np.zeros(starts.size, dtype=np.int64), np.zeros(starts.size, dtype=bool)
-        np.maximum.at(longest, which, lengths)
+        starts, longest, which = self._stretches(slice(None))
+        shared = np.zeros(starts.size, dtype=bool)
         shared[which] = table
         sizes = np.maximum(*np.abs(np.nan_to_num(_extremes(values, starts, starts + longest))))
         # The largest cost of such a table becomes about 1.
@@ -1274,9 +1300,7 @@ class FactorGraph:
             return {}
         table = self.edge_kinds[dear] == TABLE
         factor = np.where(table, self.edge_weights[dear], 1.0)
-        sizes = self.cardinalities[self.edges[dear]]
-        lengths = np.where(self.edge_kinds[dear] == DIAGONAL, sizes.min(axis=1), 1)
-        lengths = np.where(table, sizes.prod(axis=1), lengths)
+        lengths = self.pool_sizes(dear)
         # They get stretches of their own at the end of the pool, those that shared one and have
         # the same weight one together; tables are multiplied out.
         shared = np.stack([self.edge_offsets[dear], lengths, factor.view(np.int64)], axis=1)
@@ -1313,9 +1337,14 @@ class FactorGraph:
 
 def unary_minimum(graph: FactorGraph) -> IntArray:
     """Return the cheapest label of each variable on its own (the first of equals), shape (n,)."""
+    return least_labels(graph, graph.unary_values)
+
+
+def least_labels(graph: FactorGraph, costs: FloatArray) -> IntArray:
+    """Return the label of least cost of each variable (flat input, the first of equals), (n,)."""
     if graph.n_labels is not None:
-        return np.asarray(graph.unary.argmin(axis=1), dtype=np.int64)
-    return first_least(graph.unary_values, graph.unary_ptr)
+        return np.asarray(costs.reshape(-1, graph.n_labels).argmin(axis=1), dtype=np.int64)
+    return first_least(costs, graph.unary_ptr)
 
 
 def first_least(costs: FloatArray, ptr: IntArray) -> IntArray:
@@ -1394,7 +1423,7 @@ _STRUCTURE = (
     "is_forest",
     "breadth_first_order",
     "_edge_split",
-    "_scope_strides",
+    "scope_strides",
 )
 
 _STORED = (

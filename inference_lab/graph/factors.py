@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from inference_lab.graph.arrays import FloatArray, IntArray
+from inference_lab.graph.arrays import FloatArray, IntArray, starts_of
 from inference_lab.graph.terms import (
     EdgeBlock,
     Unaries,
@@ -46,11 +46,6 @@ class Factors(NamedTuple):
         scopes = self.scopes[np.repeat(which, arities)]
         values = self.values[np.repeat(which, sizes)]
         return Factors.of(arities[which], scopes, sizes[which], values)
-
-
-def starts_of(sizes: npt.ArrayLike) -> IntArray:
-    """Return where stretches of these lengths start, and the end of the last."""
-    return np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes, dtype=np.int64)])
 
 
 def parse_factors(

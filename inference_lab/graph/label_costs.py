@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from inference_lab.graph.arrays import FloatArray, IntArray
+from inference_lab.graph.arrays import FloatArray, IntArray, starts_of
 from inference_lab.graph.terms import as_costs, check_costs, freeze
 
 __all__ = ["NO_LABEL_COSTS", "LabelCosts", "label_costs"]
@@ -77,13 +77,12 @@ def _pack(sets: Sequence[tuple[tuple[int, ...], float]], n_labels: int) -> Label
     labels = np.array([a for members, _ in sets for a in members], dtype=np.int64)
     sizes = np.array([len(members) for members, _ in sets], dtype=np.int64)
     owner = np.repeat(np.arange(len(sets)), sizes)
-    start = np.zeros(1, dtype=np.int64)
     counts = np.bincount(labels, minlength=n_labels)
     return LabelCosts(
         costs=freeze(np.array([cost for _, cost in sets], dtype=np.float64)),
-        ptr=freeze(np.concatenate([start, np.cumsum(sizes)])),
+        ptr=freeze(starts_of(sizes)),
         labels=freeze(labels),
-        of_ptr=freeze(np.concatenate([start, np.cumsum(counts)]).astype(np.int64)),
+        of_ptr=freeze(starts_of(counts)),
         of_set=freeze(owner[np.argsort(labels, kind="stable")]),
     )
 

@@ -22,6 +22,7 @@ from inference_lab.graph.arrays import (
     FloatArray,
     Int32Array,
     IntArray,
+    starts_of,
 )
 
 #: No finite cost is larger, by absolute value. Sums over all terms of a graph that fits into memory
@@ -263,9 +264,8 @@ def parse_unary(unary: npt.ArrayLike | Sequence[npt.ArrayLike] | Unaries) -> Una
                 f"unary[{i}] must be a 1-D array with at least one label, got shape {row.shape}"
             )
     cardinalities = np.array([row.size for row in rows], dtype=np.int64)
-    ptr = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(cardinalities)])
     values = np.concatenate(rows) if rows else np.empty(0)
-    return Unaries(cardinalities, ptr, values)
+    return Unaries(cardinalities, starts_of(cardinalities), values)
 
 
 class EdgeBlock(NamedTuple):

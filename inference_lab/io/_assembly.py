@@ -9,9 +9,9 @@ import numpy as np
 import numpy.typing as npt
 
 import inference_lab.io._limits as _limits
-from inference_lab.graph.arrays import FloatArray, IntArray
+from inference_lab.graph.arrays import FloatArray, IntArray, starts_of
 from inference_lab.graph.factor_graph import FactorGraph
-from inference_lab.graph.factors import Factors, starts_of
+from inference_lab.graph.factors import Factors
 from inference_lab.graph.terms import OwnTables, PairwiseTerms, SharedTable, Unaries
 from inference_lab.io._files import FormatError
 from inference_lab.io._tokens import Tokens

@@ -29,6 +29,31 @@ def max_absolute(k: int, values: FloatArray) -> float:
 
 
 @inlined
+def cheapest(k: int, current: int, scale: float, cost: FloatArray, infinite: IntArray) -> int:
+    """Return the label of fewest infinite terms, then of least cost; `current` if none gains."""
+    best = current
+    threshold = cost[current] - _RELATIVE_GAIN * scale
+    for a in range(k):
+        if infinite[a] < infinite[best] or (infinite[a] == infinite[best] and cost[a] < (
+            threshold if best == current else cost[best]
+        )):  # fmt: skip
+            best = a
+    return int(best)
+
+
+@inlined
+def wake(g: GraphArrays, i: int, dirty: npt.NDArray[np.bool_]) -> None:
+    """Mark the variables dirty that share a term with variable ``i``."""
+    for p in range(g.adj_ptr[i], g.adj_ptr[i + 1]):
+        dirty[np.uint64(g.adj_var[np.uint64(p)])] = True
+    for p in range(g.inc_ptr[i], g.inc_ptr[i + 1]):
+        f = g.slot_factor[g.inc_slot[p]]
+        for s in range(g.factor_ptr[f], g.factor_ptr[f + 1]):
+            if g.scopes[s] != i:
+                dirty[g.scopes[s]] = True
+
+
+@inlined
 def best_label(
     g: GraphArrays, x: IntArray, i: int, cost: FloatArray, infinite: IntArray | None
 ) -> int:
@@ -51,14 +76,7 @@ def best_label(
     if infinite is None:
         return -1
     scale = local_costs(g, x, i, cost, infinite)
-    best = current
-    threshold = cost[current] - _RELATIVE_GAIN * scale
-    for a in range(k):
-        if infinite[a] < infinite[best] or (infinite[a] == infinite[best] and cost[a] < (
-            threshold if best == current else cost[best]
-        )):  # fmt: skip
-            best = a
-    return int(best)
+    return cheapest(k, current, scale, cost, infinite)
 
 
 @inlined
@@ -112,13 +130,7 @@ def sweep(
         changes += gains
         if ties == AWAIT:
             ties = SPREAD
-        for p in range(g.adj_ptr[visited], g.adj_ptr[visited + 1]):
-            dirty[np.uint64(g.adj_var[np.uint64(p)])] = True
-        for p in range(g.inc_ptr[visited], g.inc_ptr[visited + 1]):
-            f = g.slot_factor[g.inc_slot[p]]
-            for s in range(g.factor_ptr[f], g.factor_ptr[f + 1]):
-                if g.scopes[s] != visited:
-                    dirty[g.scopes[s]] = True
+        wake(g, visited, dirty)
     return changes
 
 

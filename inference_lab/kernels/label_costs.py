@@ -13,11 +13,8 @@ from inference_lab._numba import inlined, kernel, lean_kernel
 from inference_lab.graph.arrays import FloatArray, GraphArrays, IntArray
 from inference_lab.graph.factor_graph import FactorGraph
 from inference_lab.graph.label_costs import LabelCosts
-from inference_lab.kernels.descent import descend
+from inference_lab.kernels.descent import Descent, cheapest, descend, wake
 from inference_lab.kernels.messages import local_costs
-
-#: A move must gain more than this share of the costs it adds up, so that rounding cannot cycle.
-_RELATIVE_GAIN = 1e-13
 
 
 @inlined
@@ -94,13 +91,7 @@ def priced_sweep(
         scale = local_costs(g, x, i, cost, infinite)
         leave(p, used, current)
         scale += add_prices(p, used, k, cost)
-        best = current
-        threshold = cost[current] - _RELATIVE_GAIN * scale
-        for a in range(k):
-            if infinite[a] < infinite[best] or (infinite[a] == infinite[best] and cost[a] < (
-                threshold if best == current else cost[best]
-            )):  # fmt: skip
-                best = a
+        best = cheapest(k, current, scale, cost, infinite)
         if best != current:
             others = False
             for q in range(p.of_ptr[current], p.of_ptr[current + 1]):
@@ -113,37 +104,19 @@ def priced_sweep(
                 dirty[i] = False
             x[i] = best
             changes += 1
-            for q in range(g.adj_ptr[i], g.adj_ptr[i + 1]):
-                dirty[g.adj_var[q]] = True
-            for q in range(g.inc_ptr[i], g.inc_ptr[i + 1]):
-                f = g.slot_factor[g.inc_slot[q]]
-                for s in range(g.factor_ptr[f], g.factor_ptr[f + 1]):
-                    if g.scopes[s] != i:
-                        dirty[g.scopes[s]] = True
+            wake(g, i, dirty)
         enter(p, used, best)
     return changes
 
 
-@kernel
-def _priced_descend(
-    g: GraphArrays, p: LabelCosts, x: IntArray, used: IntArray, order: IntArray, max_sweeps: int
-) -> int:
-    """Sweep in a fixed order until nothing changes, in place; return the number of sweeps."""
-    width = 0
-    for i in range(g.cardinalities.size):
-        width = max(width, g.cardinalities[i])
-    cost = np.empty(width)
-    infinite = np.empty(width, dtype=np.int64)
-    dirty = np.ones(g.cardinalities.size, dtype=np.bool_)
-    for done in range(max_sweeps):
-        if priced_sweep(g, p, x, used, order, dirty, cost, infinite) == 0:
-            return done + 1
-    return max_sweeps
-
-
 def descend_on(graph: FactorGraph, x: IntArray, order: IntArray, max_sweeps: int) -> int:
     """Descend by single changes in a fixed order, in place, label costs included."""
-    p = graph.label_costs
+    g, p = graph.arrays, graph.label_costs
     if not graph.n_label_costs:
-        return int(descend(graph.arrays, x, order, max_sweeps))
-    return int(_priced_descend(graph.arrays, p, x, count_users(p, x), order, max_sweeps))
+        return descend(g, x, order, max_sweeps)
+    used, scratch = count_users(p, x), Descent(g)
+    dirty = np.ones(x.size, dtype=np.bool_)
+    for done in range(max_sweeps):
+        if priced_sweep(g, p, x, used, order, dirty, scratch.cost, scratch.infinite) == 0:
+            return done + 1
+    return max_sweeps

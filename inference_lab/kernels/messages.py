@@ -30,20 +30,19 @@ from inference_lab.graph.arrays import (
     FloatArray,
     GraphArrays,
     IntArray,
+    starts_of,
 )
 from inference_lab.graph.factor_graph import FactorGraph
 
 
 def message_ptr(graph: FactorGraph) -> IntArray:
     """Return where the message at each adjacency position starts, shape (2m + 1,)."""
-    sizes = graph.cardinalities[graph.edges.ravel()[graph.arrays.adj_half]]
-    return np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(sizes)])
+    return starts_of(graph.cardinalities[graph.edges.ravel()[graph.arrays.adj_half]])
 
 
 def slot_ptr(graph: FactorGraph) -> IntArray:
     """Return where the message of each position of ``scopes`` starts, shape (slots + 1,)."""
-    sizes = graph.cardinalities[graph.factor_scopes]
-    return np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(sizes)])
+    return starts_of(graph.cardinalities[graph.factor_scopes])
 
 
 def cost_scale(graph: FactorGraph) -> float:
@@ -60,9 +59,7 @@ def cost_scale(graph: FactorGraph) -> float:
         else:
             parts.append(graph.unary_values - np.repeat(least, graph.cardinalities))
     table = graph.edge_kinds == TABLE
-    first, second = graph.cardinalities[graph.edges.T]
-    length = np.where(table, first * second, np.minimum(first, second))
-    length[graph.edge_kinds == POTTS] = 1
+    length = graph.pool_sizes()
     pool = np.where(np.isfinite(graph.pairwise_values), np.abs(graph.pairwise_values), 0.0)
     before = np.concatenate([[0.0], np.cumsum(pool)])
     mean = (before[graph.edge_offsets + length] - before[graph.edge_offsets]) / length

@@ -129,13 +129,6 @@ def test_energy_by_hand():
     assert g.energy([0, 1, 1]) == 0.5 + 1 + 8 + 64 + 256 + 3 * 512 + 7 * 4096
 
 
-def test_potts_takes_either_sign_and_infinity():
-    g = FactorGraph.potts(np.zeros((3, 2)), [(0, 1), (1, 2)], [INF, -2.0])
-    assert g.energy([0, 0, 0]) == 0.0
-    assert g.energy([0, 0, 1]) == -2.0
-    assert g.energy([0, 1, 1]) == INF
-
-
 @pytest.mark.parametrize(
     ("labels", "message"),
     [
@@ -197,20 +190,6 @@ def test_parallel_edges_are_added_up(first, second, reverse):
     alone = FactorGraph.from_terms(np.zeros((3, 3)), terms)
     assert (g.edge_table(0) == alone.edge_table(0)).all()
     assert (g.edge_table(2) == alone.edge_table(2)).all()
-
-
-def test_parallel_edges_of_ragged_variables():
-    """Tables of one shape and of its transpose, many times."""
-    rng = np.random.default_rng(0)
-    tables = [rng.normal(size=(2, 3)), rng.normal(size=(3, 2)), rng.normal(size=(2, 3))]
-    terms = [
-        OwnTables([(0, 1), (1, 0), (0, 1)], tables),
-        DiagonalTerms([(1, 0)], [[1.0, 2.0]], 0.5),
-    ]
-    g = FactorGraph.from_terms([np.zeros(2), np.zeros(3)], terms)
-    penalty = np.array([[1.0, 0.5, 0.5], [0.5, 2.0, 0.5]])
-    assert g.n_edges == 1
-    assert np.allclose(g.edge_table(0), tables[0] + tables[1].T + tables[2] + penalty)
 
 
 def test_many_parallel_edges_are_merged_in_blocks(monkeypatch):
@@ -326,12 +305,6 @@ def test_shared_costs_are_stored_once():
     assert FactorGraph.pairwise(unary, edges, POTTS_TABLE).pairwise_values.size == 1
     term = DiagonalTerms(edges, [[1.0, 2.0, 3.0]])
     assert FactorGraph.from_terms(unary, [term]).pairwise_values.size == 3
-
-
-def test_the_order_of_labels_in_a_table_is_that_of_the_edge():
-    table = np.arange(6.0).reshape(2, 3)
-    g = FactorGraph.pairwise([np.zeros(3), np.zeros(2)], [(1, 0)], [table])
-    assert g.energy([2, 1]) == table[1, 2]
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -777,11 +750,6 @@ def test_with_unary_shares_the_structure(family, derived):
     hard = g.with_unary(np.where(np.arange(values.size) == 0, INF, values))
     assert hard.has_infinite
     assert il.solve(h, "brute-force").energy == pytest.approx(il.solve(fresh, "brute-force").energy)
-
-
-def test_with_unary_takes_a_matrix():
-    g = FactorGraph.potts(U, E, 1.0)
-    assert g.with_unary(np.arange(6.0).reshape(3, 2)).unary.tolist() == [[0, 1], [2, 3], [4, 5]]
 
 
 # ---------------------------------------------------------------------- closed forms

@@ -7,8 +7,9 @@ import re
 import numpy as np
 import pytest
 
+from inference_lab.graph.arrays import starts_of
 from inference_lab.graph.factor_graph import FactorGraph
-from inference_lab.graph.factors import Factors, parse_factors, starts_of
+from inference_lab.graph.factors import Factors, parse_factors
 
 CARDINALITIES = np.array([2, 3, 2, 3, 1])
 SCOPES = np.array([[0, 1, 2], [2, 3, 0], [0, 3, 2]])

@@ -1,4 +1,4 @@
-"""Truncated quadratic tables are recognised, and their messages are those of the table."""
+"""Messages of truncated quadratic tables are those of the table."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 import inference_lab as il
 from inference_lab._numba import lean_kernel
 from inference_lab.graph.arrays import (
-    NO_FORM,
     TRUNCATED_LINEAR,
     TRUNCATED_QUADRATIC,
     FloatArray,
@@ -34,35 +33,9 @@ def graph_of(table: FloatArray, weight: float = 1.0) -> il.FactorGraph:
     return il.FactorGraph.pairwise(unary, [(0, 1)], table, [weight])
 
 
-def form_of(table: FloatArray, weight: float = 1.0) -> int:
-    return int(graph_of(table, weight).arrays.forms[0])
-
-
 def send(g: GraphArrays, h: int, cavity: FloatArray) -> tuple[FloatArray, float]:
     out = np.empty(cavity.size)
     return out, message(g, h, cavity, out)
-
-
-@pytest.mark.parametrize("cap", [2.5, 9.0, 1e9])
-@pytest.mark.parametrize("base", [0.0, -3.0])
-def test_a_truncated_quadratic_table_is_recognised(cap: float, base: float) -> None:
-    table = base + np.minimum(0.7 * differences(7) ** 2, cap)
-    assert form_of(table) == TRUNCATED_QUADRATIC
-    assert form_of(table, weight=1.3) == TRUNCATED_QUADRATIC
-
-
-def test_other_tables_keep_their_form() -> None:
-    d = differences(7)
-    quadratic = np.minimum(0.7 * d**2, 9.0)
-    assert form_of(np.minimum(0.7 * np.abs(d), 2.0)) == TRUNCATED_LINEAR
-    # Linear up to the cap as well as quadratic: the cheaper form counts.
-    assert form_of(np.minimum(np.abs(d), 1.5)) == TRUNCATED_LINEAR
-    assert form_of(-quadratic) == NO_FORM
-    assert form_of(quadratic, weight=-1.0) == NO_FORM
-    assert form_of(quadratic + 1e-9 * (d == 3)) == NO_FORM
-    assert form_of(np.where(np.abs(d) > 3, np.inf, quadratic)) == NO_FORM
-    assert form_of(np.roll(quadratic, 1, axis=0)) == NO_FORM
-    assert form_of(quadratic[:, ::-1].copy()) == NO_FORM
 
 
 @given(
@@ -109,19 +82,3 @@ def test_a_weight_without_effect_gives_a_constant_message(weight: float) -> None
     out, smallest = send(graph_of(table, weight).arrays, 1, np.array([3.0, 1.0, 2.0, np.inf, 5.0]))
     assert (out == 1.0).all()
     assert smallest == 1.0
-
-
-def test_solvers_agree_on_a_quadratic_chain() -> None:
-    """Exact on a chain of 120 labels, long enough for the envelope, against a dense recursion."""
-    rng = np.random.default_rng(3)
-    n, k = 6, 120
-    unary = rng.normal(scale=300.0, size=(n, k))
-    table = np.minimum(differences(k) ** 2, 100.0**2).astype(np.float64)
-    edges = [(i, i + 1) for i in range(n - 1)]
-    graph = il.FactorGraph.pairwise(unary, edges, table)
-    assert (graph.arrays.forms == TRUNCATED_QUADRATIC).all()
-    best = unary[0]
-    for row in unary[1:]:
-        best = (best[:, None] + table).min(axis=0) + row
-    solution = il.solve(graph, "loopy-bp")
-    assert solution.energy == pytest.approx(best.min(), rel=1e-12)

@@ -1,4 +1,4 @@
-"""Solvers of other packages: what the contract's own suite does not ask of them."""
+"""Solvers of other packages, and ilp beside them: what the contract's own suite does not ask."""
 
 from __future__ import annotations
 
@@ -54,8 +54,8 @@ def frustrated(n, k, m, seed=0, weight=1.0):
 # ---------------------------------------------------------------------- exact, by integers
 
 
-@pytest.mark.parametrize("name", EXACT)
-@pytest.mark.parametrize("weight", [1e-9, 1.0, 1e6, 1e25])
+@pytest.mark.parametrize("name", [*EXACT, "ilp"])
+@pytest.mark.parametrize("weight", [1e-9, 1e-6, 1.0, 1e6, 1e12, 1e25])
 def test_any_unit_of_energy(name, weight):
     for seed in range(2):
         graph = frustrated(9, 3, 20, seed, weight)
@@ -66,7 +66,7 @@ def test_any_unit_of_energy(name, weight):
         assert s.status == "optimal"
 
 
-@pytest.mark.parametrize("name", EXACT)
+@pytest.mark.parametrize("name", [*EXACT, "ilp"])
 def test_penalties_that_are_never_paid(name):
     """1e9 beside 1e-3: the integers are spent on the costs that matter."""
     graph = frustrated(8, 3, 15, 1, weight=1e-3)
@@ -83,7 +83,7 @@ def test_penalties_that_are_never_paid(name):
     assert s.energy - s.lower_bound < 1e-9
 
 
-@pytest.mark.parametrize("name", EXACT)
+@pytest.mark.parametrize("name", [*EXACT, "ilp"])
 def test_infeasible_is_proved(name):
     edges = [(0, 1), (1, 2), (0, 2)]
     graph = il.FactorGraph.from_terms(np.zeros((3, 2)), [il.DiagonalTerms(edges, math.inf, 0.0)])
@@ -211,19 +211,6 @@ def test_what_listeners_raise_passes_through_cpsat():
 
     with pytest.raises(KeyError, match="stop here"):
         il.solve(graph, "ortools-cpsat", on_offer=listen, time_limit=60)
-
-
-def test_settings_are_checked():
-    for text, message in (
-        ("toulbar2(search=vns)", "'vns' is not one of hbfs, dfs"),
-        ("toulbar2(vac=-1)", "vac must be at least 0, got -1"),
-        ("ortools-cpsat(workers=0)", "workers must be at least 1, got 0"),
-        ("pgmpy-mplp(sweeps=0)", "sweeps must be at least 1, got 0"),
-        ("pgmpy-mplp(tolerance=-1)", "tolerance must be at least 0, got -1"),
-        ("pgmpy-junction-tree(max_entries=0)", "max_entries must be at least 1, got 0"),
-    ):
-        with pytest.raises(ValueError, match=message):
-            solver_registry.make(text)
 
 
 # ---------------------------------------------------------------------- packages that are missing

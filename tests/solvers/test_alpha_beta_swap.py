@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 
 import inference_lab as il
 from inference_lab.conformance import exhaustive
-from inference_lab.solvers.alpha_beta_swap import AlphaBetaSwap
 
 SEEDS = st.integers(0, 10_000)
 
@@ -108,8 +107,3 @@ def test_unused_labels_cost_no_cut():
     s = il.solve(graph, "alpha-beta-swap")
     assert s.status == "converged"
     assert s.diagnostics["moves"] == k - 1
-
-
-def test_bad_settings():
-    with pytest.raises(ValueError, match="max_cycles must be at least 1, got 0"):
-        AlphaBetaSwap(max_cycles=0)

@@ -15,7 +15,6 @@ import inference_lab as il
 from inference_lab.algorithms.cuts.roof_duality import MAX_ARITY
 from inference_lab.conformance import exhaustive
 from inference_lab.graph.grids import grid_edges
-from inference_lab.solvers.alpha_expansion import AlphaExpansion
 
 SEEDS = st.integers(0, 10_000)
 
@@ -185,8 +184,3 @@ def test_large_factors_are_refused():
     s = il.solve(graph, "alpha-expansion")
     assert s.status == "unsupported"
     assert f"{arity} variables" in s.message
-
-
-def test_bad_settings():
-    with pytest.raises(ValueError, match="max_cycles must be at least 1, got 0"):
-        AlphaExpansion(max_cycles=0)

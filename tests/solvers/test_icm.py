@@ -382,14 +382,6 @@ def test_by_default_labels_spread_along_grids():
     assert runs["auto"].labels.tolist() != runs["sequential"].labels.tolist()
 
 
-@pytest.mark.parametrize("spec", ["icm", "icm(init=random, restarts=3)", "icm(order=sequential)"])
-def test_a_seed_makes_it_deterministic(spec):
-    for seed in range(3):
-        one, two = (il.solve(frustrated(), spec, seed=seed) for _ in range(2))
-        assert one.labels.tolist() == two.labels.tolist() and one.iterations == two.iterations
-        assert [p.energy for p in one.trace] == [p.energy for p in two.trace]
-
-
 def test_limits():
     graph = frustrated(n=300)
     full = il.solve(graph, "icm")
@@ -419,30 +411,6 @@ def test_a_sweep_that_was_cut_off_proves_nothing(monkeypatch):
     start = np.array([0, 0, 0, 1])
     s = il.solve(graph, "icm(order=sequential)", initial=start, time_limit=5.0)
     assert s.labels.tolist() == start.tolist() and s.status == "limit"
-
-
-@pytest.mark.parametrize(
-    ("spec", "message"),
-    [
-        ("icm(restarts=-1)", "restarts must be at least 0, got -1"),
-        ("icm(max_sweeps=0)", "max_sweeps must be at least 1, got 0"),
-        ("icm(init=best)", "'best' is not one of unary, random"),
-        ("icm(order=residual)", "'residual' is not one of auto, random, sequential, symmetric"),
-    ],
-)
-def test_settings_out_of_range(spec, message):
-    with pytest.raises(il.SpecError, match=message):
-        il.solve(frustrated(), spec)
-
-
-def test_marginals_are_not_its_business():
-    s = il.solve(frustrated(), "icm", temperature=1.0)
-    assert s.status == "unsupported" and s.message == "icm finds labellings, not marginals"
-
-
-def test_empty_graph():
-    s = il.solve(FactorGraph.from_factors([], [], 2.5), "icm(restarts=1)")
-    assert s.energy == 2.5 and s.labels.shape == (0,) and s.status == "converged"
 
 
 # ---------------------------------------------------------------------- the kernels others use

@@ -678,25 +678,6 @@ def test_messages_that_do_not_settle_are_damped_in_the_end():
     assert runs[0].iterations == runs[1].iterations < 50
 
 
-@pytest.mark.parametrize(
-    ("spec", "message"),
-    [
-        ("loopy-bp(damping=1)", "damping must be at least 0 and below 1, got 1.0"),
-        ("loopy-bp(damping=-0.1)", "damping must be at least 0 and below 1, got -0.1"),
-        ("loopy-bp(tolerance=-1)", "tolerance must be at least 0, got -1.0"),
-        ("loopy-bp(tolerance=nan)", "tolerance must be at least 0, got nan"),
-        ("loopy-bp(max_sweeps=0)", "max_sweeps must be at least 1, got 0"),
-        (
-            "loopy-bp(schedule=random)",
-            "'random' is not one of sequential, chains, residual, synchronous",
-        ),
-    ],
-)
-def test_settings_out_of_range(spec, message):
-    with pytest.raises(il.SpecError, match=message):
-        il.solve(easy(0), spec)
-
-
 @pytest.mark.parametrize("temperature", [0.0, 1.0])
 @pytest.mark.parametrize("schedule", SCHEDULES)
 def test_empty_and_edgeless_graphs(schedule, temperature):

@@ -25,6 +25,7 @@ from inference_lab.algorithms.linear.rounding import (
 )
 from inference_lab.graph.random_graphs import FAMILIES, random_graph
 from inference_lab.solvers import lp_relaxation
+from inference_lab.solvers.ilp import ILP
 from inference_lab.solvers.lp_relaxation import LPRelaxation, node_distributions
 
 PAIRWISE = [
@@ -152,12 +153,6 @@ def test_graph_that_only_the_integer_program_knows_to_be_infeasible():
     assert s.lower_bound <= 1e-12
     assert s.status == "converged"
     assert s.diagnostics["rounding"]["feasible"] == 0
-
-
-def test_graph_without_variables():
-    graph = il.FactorGraph.from_factors([], [((), 2.5)])
-    s = il.solve(graph, "lp-relaxation")
-    assert (s.status, s.energy) == ("optimal", 2.5)
 
 
 # ------------------------------------------------------------------ Kleinberg-Tardos rounding
@@ -506,33 +501,20 @@ def test_cbc_through_pulp_agrees_with_highs():
     assert solve_relaxation(model).infeasible
 
 
-def test_backends_that_are_not_there():
+@pytest.mark.parametrize("solver", [LPRelaxation, ILP])
+def test_backends_that_are_not_there(solver):
     with pytest.raises(ValueError, match=r"backend must be highs or one of .*got 'GLPK'"):
-        LPRelaxation(backend="GLPK")
+        solver(backend="GLPK")
     import pulp
 
-    missing = next(
-        name for name in pulp.listSolvers() if name not in pulp.listSolvers(onlyAvailable=True)
-    )
-    s = il.solve(random_graph("potts", 0), LPRelaxation(backend=missing))
+    available = pulp.listSolvers(onlyAvailable=True)
+    missing = next(name for name in pulp.listSolvers() if name not in available)
+    s = il.solve(random_graph("potts", 0), solver(backend=missing))
     assert s.status == "not-installed"
     assert f"backend {missing} is not installed" in s.message
+    # What can be used instead is listed.
     assert "available: highs" in s.message
-
-
-def test_settings_are_checked():
-    with pytest.raises(ValueError, match="draws must be at least 1, got 0"):
-        LPRelaxation(draws=0)
-    with pytest.raises(
-        ValueError,
-        match="rounding must be all, kleinberg-tardos, derandomised or argmax, got 'best'",
-    ):
-        LPRelaxation(rounding="best")  # type: ignore[arg-type]
-
-
-def test_temperature_is_refused():
-    s = il.solve(random_graph("potts", 0), "lp-relaxation", temperature=1.0)
-    assert s.status == "unsupported"
+    assert all(name in s.message for name in available)
 
 
 def test_model_beyond_32_bits_is_refused_before_it_is_built():

@@ -569,18 +569,6 @@ def test_budget():
     assert warm.iterations == len(list(MeanField().temperatures(1.0)))
 
 
-def test_a_seed_makes_it_deterministic_and_seeds_differ():
-    graph = glass()
-    for temperature in (0.0, 0.2):
-        one, two, other = (
-            il.solve(graph, "mean-field", seed=seed, temperature=temperature) for seed in (0, 0, 1)
-        )
-        assert one.labels.tolist() == two.labels.tolist() and one.iterations == two.iterations
-        assert one.labels.tolist() != other.labels.tolist()
-        if temperature:
-            assert (one.marginals == two.marginals).all()
-
-
 def test_a_given_labelling_chooses_the_fixed_point():
     """Two equally good ferromagnetic states: the start decides; and it is never lost."""
     graph = FactorGraph.potts(np.zeros((6, 2)), list(itertools.combinations(range(6), 2)), 1.0)
@@ -598,29 +586,3 @@ def test_empty_graph(temperature):
     assert s.energy == 2.0 and s.labels.shape == (0,)
     if temperature:
         assert s.log_partition == -2.0 and len(s.marginals) == 0
-
-
-@pytest.mark.parametrize(
-    ("spec", "message"),
-    [
-        ("mean-field(damping=1)", "damping must be at least 0 and below 1, got 1.0"),
-        ("mean-field(tolerance=-1)", "tolerance must be at least 0, got -1.0"),
-        ("mean-field(max_sweeps=0)", "max_sweeps must be at least 1, got 0"),
-        ("mean-field(anneal_sweeps=0)", "anneal_sweeps must be at least 1, got 0"),
-        (
-            "mean-field(start_temperature=0)",
-            "start_temperature must be finite and above 0, got 0.0",
-        ),
-        (
-            "mean-field(start_temperature=inf)",
-            "start_temperature must be finite and above 0, got inf",
-        ),
-        ("mean-field(cooling=1)", "cooling must be above 0 and below 1, got 1.0"),
-        ("mean-field(end_ratio=0)", "end_ratio must be above 0 and at most 1, got 0.0"),
-        ("mean-field(end_ratio=2)", "end_ratio must be above 0 and at most 1, got 2.0"),
-        ("mean-field(update=random)", "'random' is not one of sequential, parallel"),
-    ],
-)
-def test_settings_out_of_range(spec, message):
-    with pytest.raises(il.SpecError, match=message):
-        il.solve(easy(0), spec)

@@ -212,16 +212,3 @@ def test_grids_of_the_competition(name: str, data_dir: Path) -> None:
     reference = rows[f"{name}.uai"]
     energy = il.solve(graph, "simulated-annealing(reheats=40)").energy
     assert energy <= reference + 0.01 * abs(reference)
-
-
-@pytest.mark.parametrize(
-    "setting",
-    [
-        "sweeps=0", "reheats=-1", "restarts=-1", "reheat_sweeps=0", "region=0",
-        "start_temperature=0", "end_ratio=0", "end_ratio=1.5", "reheat_ratio=2",
-    ],
-)  # fmt: skip
-def test_settings_are_checked(setting: str) -> None:
-    """A setting out of range is refused by name."""
-    with pytest.raises(ValueError, match=setting.split("=")[0]):
-        il.solve(random_graph("potts", 0), f"simulated-annealing({setting})")

@@ -279,15 +279,3 @@ def test_what_the_theory_forbids_is_refused(graph: FactorGraph, reason: str) -> 
     s = il.solve(graph, "swendsen-wang", temperature=1.0)
     assert s.status == "unsupported"
     assert re.search(reason, s.message), s.message
-
-
-def test_zero_temperature_is_refused() -> None:
-    """At T = 0 there is nothing to sample."""
-    assert il.solve(random_graph("potts", 0), "swendsen-wang").status == "unsupported"
-
-
-@pytest.mark.parametrize("name", ["sweeps", "burn_in", "single_sweeps", "chains"])
-def test_settings_are_checked(name: str) -> None:
-    """A setting out of range is refused by name."""
-    with pytest.raises(ValueError, match=f"{name} must be at least"):
-        SwendsenWang(**{name: -1})

@@ -217,12 +217,6 @@ def test_no_time_still_gives_a_labelling(solver: str) -> None:
     assert s.labels is not None and s.iterations == 0 and s.status == "limit"
 
 
-@solvers("trw-s", "mplp")
-def test_marginals_are_refused(solver: str) -> None:
-    s = il.solve(random_graph("potts", 0), solver, temperature=1.0)
-    assert s.status == "unsupported" and "marginals" in s.message
-
-
 # ---------------------------------------------------------------------- what must not matter
 
 

@@ -521,19 +521,3 @@ def test_contradictions_along_cycles_are_found():
         np.zeros((4, 3)), [(0, 1), (1, 2), (2, 3)], np.repeat(rising[None], 3, axis=0)
     )
     assert il.solve(graph, "trw-bp", temperature=1.0).status == "infeasible"
-
-
-@pytest.mark.parametrize(
-    "bad",
-    [
-        {"trees": 0},
-        {"tree_updates": -1},
-        {"damping": 1.0},
-        {"tolerance": -1e-9},
-        {"max_sweeps": 0},
-    ],
-)
-def test_settings_are_checked(bad):
-    ((name, value),) = bad.items()
-    with pytest.raises(ValueError, match=rf"{name} must .*, got {value}"):
-        TRWBP(**bad)

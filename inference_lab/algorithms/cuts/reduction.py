@@ -20,9 +20,10 @@ from inference_lab.graph.arrays import (
     FloatArray,
     GraphArrays,
     IntArray,
+    starts_of,
 )
 from inference_lab.graph.factor_graph import FactorGraph, unary_minimum
-from inference_lab.graph.factors import Factors, starts_of
+from inference_lab.graph.factors import Factors
 from inference_lab.graph.terms import (
     DiagonalTerms,
     OwnTables,

@@ -1,0 +1,221 @@
+"""The loop of iterative methods: budget, bounds, offers and convergence."""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from dataclasses import dataclass
+from typing import Generic, NamedTuple, TypeVar
+
+from inference_lab.contract import Outcome, Run, Solver
+from inference_lab.graph.arrays import IntArray
+from inference_lab.graph.factor_graph import FactorGraph
+
+__all__ = ["IterativeSolver", "Progress", "Standstill"]
+
+State = TypeVar("State")
+
+
+class Progress(NamedTuple):
+    """The result of one step of an `IterativeSolver`.
+
+    Attributes
+    ----------
+    converged : bool
+        Further steps would change nothing.
+    lower_bound : float
+        A proved lower bound on the minimum energy; ``inf`` proves that there is no labelling.
+    iterations : int
+        Iterations that the step counts for.
+
+    Examples
+    --------
+    >>> Progress(lower_bound=2.5).converged
+    False
+    """
+
+    converged: bool = False
+    lower_bound: float = -math.inf
+    iterations: int = 1
+
+
+@dataclass(frozen=True)
+class IterativeSolver(Solver, Generic[State]):
+    """Base of solvers that repeat one step until it changes nothing or the budget is spent.
+
+    A subclass defines `init` and `step`, and where they apply `decode` and `finish`. All that
+    changes during a run is in the state, which can be of any type.
+
+    >>> from dataclasses import dataclass
+    >>> import numpy as np
+    >>> @dataclass(frozen=True)
+    ... class Restarts(IterativeSolver):
+    ...     '''Draw labellings at random.'''
+    ...     max_sweeps: int = 100
+    ...
+    ...     def init(self, graph, run):
+    ...         return np.zeros(graph.n_variables, dtype=np.int64)
+    ...
+    ...     def step(self, state, run, done):
+    ...         state[:] = run.rng.integers(0, run.graph.cardinalities)
+    ...         return Progress()
+    ...
+    ...     def decode(self, state, run, done):
+    ...         return state
+    >>> import inference_lab as il
+    >>> g = il.FactorGraph.potts([[0.0, 1.0], [1.0, 0.0]], [(0, 1)], [0.5])
+    >>> s = il.solve(g, Restarts(), seed=0)
+    >>> s.energy, s.iterations
+    (0.5, 100)
+    """
+
+    @property
+    def most_iterations(self) -> float:
+        """Limit on the iterations by the settings: `max_sweeps`, if the class has it."""
+        return float(getattr(self, "max_sweeps", math.inf))
+
+    @abstractmethod
+    def init(self, graph: FactorGraph, run: Run) -> State | Outcome:
+        """Return the state before the first step, or the outcome of a run that needs none.
+
+        Parameters
+        ----------
+        graph : FactorGraph
+            In the units of the run; not to be changed.
+        run : Run
+
+        Returns
+        -------
+        object or Outcome
+
+        Examples
+        --------
+        >>> import inference_lab as il
+        >>> from inference_lab.solvers.loopy_bp import LoopyBP
+        >>> g = il.FactorGraph.potts([[0.0, 1.0], [0.6, 0.0]], [(0, 1)], [0.5])
+        >>> run = il.Run(g)
+        >>> state = LoopyBP().init(g, run)
+        >>> state.feasible
+        True
+        """
+
+    @abstractmethod
+    def step(self, state: State, run: Run, done: int) -> Progress | None:
+        """Change the state by one step, after `done` iterations.
+
+        Parameters
+        ----------
+        state : object
+        run : Run
+        done : int
+
+        Returns
+        -------
+        Progress or None
+            None if the budget ended within the step, which then does not count.
+
+        Examples
+        --------
+        >>> import inference_lab as il
+        >>> from inference_lab.solvers.loopy_bp import LoopyBP
+        >>> g = il.FactorGraph.potts([[0.0, 1.0], [0.6, 0.0]], [(0, 1)], [0.5])
+        >>> run = il.Run(g)
+        >>> state = LoopyBP().init(g, run)
+        >>> [LoopyBP().step(state, run, done).converged for done in range(2)]
+        [False, True]
+        """
+
+    def decode(self, state: State, run: Run, done: int) -> IntArray | None:
+        """Return the labelling to offer after `done` iterations; None for none.
+
+        Parameters
+        ----------
+        state : object
+        run : Run
+        done : int
+
+        Returns
+        -------
+        (n,) array of int, or None
+
+        Examples
+        --------
+        >>> import inference_lab as il
+        >>> from inference_lab.solvers.loopy_bp import LoopyBP
+        >>> g = il.FactorGraph.potts([[0.0, 1.0], [0.6, 0.0]], [(0, 1)], [0.5])
+        >>> run = il.Run(g)
+        >>> state = LoopyBP().init(g, run)
+        >>> _ = LoopyBP().step(state, run, 0), LoopyBP().step(state, run, 1)
+        >>> LoopyBP().decode(state, run, 2).tolist()
+        [0, 1]
+        """
+        return None
+
+    def finish(self, state: State, run: Run, outcome: Outcome) -> Outcome:
+        """Return the outcome after the last step, with what the method adds to it.
+
+        Parameters
+        ----------
+        state : object
+        run : Run
+        outcome : Outcome
+            With `converged` and `iterations`.
+
+        Returns
+        -------
+        Outcome
+
+        Examples
+        --------
+        >>> import inference_lab as il
+        >>> from inference_lab.solvers.loopy_bp import LoopyBP
+        >>> g = il.FactorGraph.potts([[0.0, 1.0], [0.6, 0.0]], [(0, 1)], [0.5])
+        >>> run = il.Run(g)
+        >>> state = LoopyBP().init(g, run)
+        >>> _ = LoopyBP().step(state, run, 0), LoopyBP().step(state, run, 1)
+        >>> LoopyBP().finish(state, run, il.Outcome(True, iterations=2)).diagnostics["updates"]
+        4
+        """
+        return outcome
+
+    def run(self, graph: FactorGraph, run: Run) -> Outcome:
+        """Make steps until one converges, a labelling is proved, or the budget is spent."""
+        state = self.init(graph, run)
+        if isinstance(state, Outcome):
+            return state
+        done, converged = 0, False
+        while not (
+            converged or run.proved or done >= self.most_iterations or run.should_stop(done)
+        ):
+            progress = self.step(state, run, done)
+            if progress is None:
+                break
+            done += progress.iterations
+            converged = progress.converged
+            run.bound(progress.lower_bound)
+            if progress.lower_bound == math.inf:
+                return Outcome(infeasible=True, iterations=done)
+            labels = self.decode(state, run, done)
+            if labels is not None:
+                run.offer(labels)
+        return self.finish(state, run, Outcome(converged=converged, iterations=done))
+
+
+class Standstill:
+    """Test whether a bound has hardly risen in several iterations in succession."""
+
+    def __init__(self, tolerance: float, patience: int, scale: float) -> None:
+        # A gain counts as none up to this share of all that was gained, plus the mean cost.
+        self.tolerance, self.patience, self.scale = tolerance, patience, scale
+        self.first: float | None = None
+        self.bound, self.gain = -math.inf, math.inf
+        self._calm = 0
+
+    def reached(self, bound: float) -> bool:
+        """Add the bound of an iteration; return whether it now stands still."""
+        if self.first is None:
+            self.first = bound
+        self.gain, self.bound = bound - self.bound, bound
+        small = self.gain <= self.tolerance * (bound - self.first + self.scale)
+        self._calm = self._calm + 1 if small else 0
+        return self._calm >= self.patience

@@ -1,0 +1,86 @@
+"""Settings of the solvers that are out of range are refused, by name and with the range."""
+
+from __future__ import annotations
+
+import pytest
+
+from inference_lab.registry.registry import solver_registry
+
+#: The least value of settings that have one, solver by solver.
+LEAST = {
+    "alpha-beta-swap": {"max_cycles": 1},
+    "alpha-expansion": {"max_cycles": 1},
+    "gibbs": {"sweeps": 4, "burn_in": 0, "thinning": 1, "chains": 1, "ais_steps": 1},
+    "icm": {"restarts": 0, "max_sweeps": 1},
+    "loopy-bp": {"tolerance": 0, "max_sweeps": 1},
+    "lp-relaxation": {"draws": 1},
+    "mean-field": {"tolerance": 0, "max_sweeps": 1, "anneal_sweeps": 1},
+    "mplp": {
+        "tolerance": 0,
+        "max_memory": 0,
+        "clusters_per_round": 1,
+        "max_rounds": 1,
+        "patience": 1,
+        "max_sweeps": 1,
+    },
+    "ortools-cpsat": {"workers": 1},
+    "pgmpy-junction-tree": {"max_entries": 1},
+    "pgmpy-mplp": {"sweeps": 1, "tolerance": 0},
+    "simulated-annealing": {
+        "sweeps": 1,
+        "reheats": 0,
+        "restarts": 0,
+        "reheat_sweeps": 1,
+        "region": 1,
+    },
+    "swendsen-wang": {"sweeps": 4, "burn_in": 0, "single_sweeps": 0, "chains": 1},
+    "toulbar2": {"vac": 0},
+    "trw-bp": {"trees": 1, "tree_updates": 0, "tolerance": 0, "max_sweeps": 1},
+    "trw-s": {"tolerance": 0, "patience": 1, "decode_every": 1, "max_sweeps": 1},
+}
+
+#: Specs with any other fault, and the message.
+REFUSED = {
+    "gibbs(ais_runs=1)": "ais_runs must be 0 or at least 2",
+    "icm(init=best)": "'best' is not one of unary, random",
+    "icm(order=residual)": "'residual' is not one of auto, random, sequential, symmetric",
+    "ilp(cuts=all)": "'all' is not one of cycles",
+    "loopy-bp(damping=1)": r"damping must be at least 0 and below 1, got 1\.0",
+    "loopy-bp(damping=-0.1)": r"damping must be at least 0 and below 1, got -0\.1",
+    "loopy-bp(tolerance=nan)": "tolerance must be at least 0, got nan",
+    "loopy-bp(schedule=random)": (
+        "'random' is not one of sequential, chains, residual, synchronous"
+    ),
+    "lp-relaxation(rounding=best)": (
+        "'best' is not one of all, kleinberg-tardos, derandomised, argmax"
+    ),
+    "mean-field(damping=1)": r"damping must be at least 0 and below 1, got 1\.0",
+    "mean-field(start_temperature=0)": r"start_temperature must be finite and above 0, got 0\.0",
+    "mean-field(start_temperature=inf)": "start_temperature must be finite and above 0, got inf",
+    "mean-field(cooling=1)": r"cooling must be above 0 and below 1, got 1\.0",
+    "mean-field(end_ratio=0)": r"end_ratio must be above 0 and at most 1, got 0\.0",
+    "mean-field(end_ratio=2)": r"end_ratio must be above 0 and at most 1, got 2\.0",
+    "mean-field(update=random)": "'random' is not one of sequential, parallel",
+    "mplp(tolerance=nan)": "tolerance must be at least 0, got nan",
+    "mplp(tighten=cycle)": "'cycle' is not one of cycles, triplets",
+    "simulated-annealing(start_temperature=0)": "start_temperature must be finite and above 0",
+    "simulated-annealing(end_ratio=0)": "end_ratio must be above 0 and at most 1",
+    "simulated-annealing(end_ratio=1.5)": "end_ratio must be above 0 and at most 1",
+    "simulated-annealing(reheat_ratio=2)": "reheat_ratio must be above 0 and at most 1",
+    "toulbar2(search=vns)": "'vns' is not one of hbfs, dfs",
+    "trw-bp(damping=1)": r"damping must be at least 0 and below 1, got 1\.0",
+    "trw-s(tolerance=nan)": "tolerance must be at least 0, got nan",
+    "trw-s(tighten=cycle)": "'cycle' is not one of cycles, triplets",
+}
+
+BELOW = {
+    f"{solver}({name}={least - 1})": f"{name} must be at least {least}, got {least - 1}"
+    for solver, settings in LEAST.items()
+    for name, least in settings.items()
+}
+
+
+@pytest.mark.parametrize("spec", [*BELOW, *REFUSED])
+def test_settings_out_of_range_are_refused(spec: str) -> None:
+    with pytest.raises(ValueError, match={**BELOW, **REFUSED}[spec]):
+        solver_registry.make(spec)
