@@ -297,7 +297,7 @@ class Document:
         return [block for block in self.blocks() if isinstance(block, Picture)]
 
     def changed(self, change: Callable[[Block], Block | None]) -> Document:
-        """Return the document with other blocks; None leaves one out, and sections that lost all."""
+        """Return the document with other blocks; None leaves one out, as `Section.changed`."""
         return replace(self, sections=_changed(self.sections, change))
 
     def numbered(self) -> Document:
