@@ -265,9 +265,11 @@ class Section:
 def _changed(
     sections: Iterable[Section], change: Callable[[Block], Block | None]
 ) -> tuple[Section, ...]:
-    """Return sections with other blocks, without those that nothing is left of."""
-    changed = [section.changed(change) for section in sections]
-    return tuple(section for section in changed if section.blocks or section.sections)
+    """Return sections with other blocks, without those that lost all they had."""
+    pairs = [(section, section.changed(change)) for section in sections]
+    return tuple(
+        new for old, new in pairs if new.blocks or new.sections or not (old.blocks or old.sections)
+    )
 
 
 @dataclass(frozen=True)
@@ -295,7 +297,7 @@ class Document:
         return [block for block in self.blocks() if isinstance(block, Picture)]
 
     def changed(self, change: Callable[[Block], Block | None]) -> Document:
-        """Return the document with other blocks; None leaves one out, and empty sections go."""
+        """Return the document with other blocks; None leaves one out, as `Section.changed`."""
         return replace(self, sections=_changed(self.sections, change))
 
     def numbered(self) -> Document:
