@@ -14,6 +14,8 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from inference_lab.algorithms.iteration import IterativeSolver as IterativeSolver
+    from inference_lab.algorithms.iteration import Progress as Progress
     from inference_lab.clustering import HMRFKMeans as HMRFKMeans
     from inference_lab.constraints import Constraints as Constraints
     from inference_lab.contract import Outcome as Outcome
@@ -30,8 +32,6 @@ if TYPE_CHECKING:
     from inference_lab.harness.comparing import compare as compare
     from inference_lab.io import read as read
     from inference_lab.io import write as write
-    from inference_lab.iteration import IterativeSolver as IterativeSolver
-    from inference_lab.iteration import Progress as Progress
     from inference_lab.problem import Problem as Problem
     from inference_lab.problem import ProblemFamily as ProblemFamily
     from inference_lab.registry.registry import available_problems as available_problems
@@ -64,8 +64,8 @@ _HOME = {
     "SharedTable": "graph.terms",
     "read": "io",
     "write": "io",
-    "IterativeSolver": "iteration",
-    "Progress": "iteration",
+    "IterativeSolver": "algorithms.iteration",
+    "Progress": "algorithms.iteration",
     "Problem": "problem",
     "ProblemFamily": "problem",
     "available_problems": "registry.registry",

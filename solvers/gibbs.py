@@ -10,10 +10,10 @@ import numpy as np
 import numpy.typing as npt
 
 from inference_lab._numba import lean_kernel
+from inference_lab.algorithms.iteration import IterativeSolver, Progress
 from inference_lab.contract import Outcome, Run
 from inference_lab.graph.arrays import FloatArray, GraphArrays, IntArray
 from inference_lab.graph.factor_graph import FactorGraph, least_labels
-from inference_lab.iteration import IterativeSolver, Progress
 from inference_lab.kernels.messages import local_costs, unflatten
 from inference_lab.kernels.struct import record
 from inference_lab.specs.settings import setting

@@ -33,12 +33,12 @@ from inference_lab.algorithms.belief_propagation.schedules import (
     synchronous_sweep,
 )
 from inference_lab.algorithms.elimination.arc_consistency import allowed_labels
+from inference_lab.algorithms.iteration import IterativeSolver, Progress
 from inference_lab.algorithms.label_cost_encoding import run_on_star
 from inference_lab.contract import Marginals, Outcome, Run
 from inference_lab.graph.arrays import FloatArray, IntArray
 from inference_lab.graph.factor_graph import FactorGraph
 from inference_lab.graph.terms import freeze
-from inference_lab.iteration import IterativeSolver, Progress
 from inference_lab.kernels.bp_updates import Network, Step
 from inference_lab.kernels.heap import empty_heap
 from inference_lab.kernels.messages import (

@@ -20,10 +20,10 @@ from inference_lab.algorithms.dual.reparametrisation import (
     sweep_factors,
 )
 from inference_lab.algorithms.dual.tightening import tighten
+from inference_lab.algorithms.iteration import IterativeSolver, Progress, Standstill
 from inference_lab.contract import Outcome, Run
 from inference_lab.graph.arrays import TABLE, FloatArray, IntArray
 from inference_lab.graph.factor_graph import FactorGraph
-from inference_lab.iteration import IterativeSolver, Progress, Standstill
 from inference_lab.kernels.descent import descend
 from inference_lab.kernels.messages import cost_scale
 from inference_lab.specs.settings import setting

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from inference_lab.algorithms.iteration import IterativeSolver, Progress
 from inference_lab.algorithms.pgmpy_models import (
     Term,
     merged_terms,
@@ -20,7 +21,6 @@ from inference_lab.algorithms.presolve import trivial_outcome
 from inference_lab.contract import Outcome, Run
 from inference_lab.graph.arrays import FloatArray, IntArray
 from inference_lab.graph.factor_graph import FactorGraph, unary_minimum
-from inference_lab.iteration import IterativeSolver, Progress
 from inference_lab.specs.settings import setting
 
 _EPS = float(np.finfo(np.float64).eps)

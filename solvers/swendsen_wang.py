@@ -8,11 +8,11 @@ from typing import NamedTuple
 import numpy as np
 
 from inference_lab._numba import inlined, lean_kernel
+from inference_lab.algorithms.iteration import IterativeSolver, Progress
 from inference_lab.contract import Outcome, Run
 from inference_lab.graph.arrays import DIAGONAL, TABLE, FloatArray, IntArray
 from inference_lab.graph.factor_graph import FactorGraph
 from inference_lab.graph.terms import freeze
-from inference_lab.iteration import IterativeSolver, Progress
 from inference_lab.kernels.union_find import find
 from inference_lab.solvers.gibbs import (
     ChainAverages,

@@ -28,10 +28,10 @@ from inference_lab.algorithms.dual.trws_layout import (
     message_sizes,
     workspace,
 )
+from inference_lab.algorithms.iteration import IterativeSolver, Progress, Standstill
 from inference_lab.contract import Outcome, Run
 from inference_lab.graph.arrays import NO_FORM, TABLE, FloatArray, GraphArrays, IntArray
 from inference_lab.graph.factor_graph import FactorGraph
-from inference_lab.iteration import IterativeSolver, Progress, Standstill
 from inference_lab.kernels.descent import descend
 from inference_lab.kernels.factors import min_marginals
 from inference_lab.kernels.messages import (

@@ -35,6 +35,9 @@ def read_bytes(path: Path) -> bytes:
     chunks: list[bytes] = []
     total = 0
     most = _limits.MAX_BYTES
+    if path.suffix.lower() in COMPRESSIONS:
+        # A few kilobytes can unpack into gigabytes.
+        most = min(most, max(_limits.MAX_UNPACKED, _limits.MAX_RATIO * path.stat().st_size))
     try:
         with _open(path) as stream:
             while chunk := stream.read(_CHUNK):

@@ -165,6 +165,19 @@ def test_what_the_graph_refuses_is_a_fault_of_the_file(
 # ---------------------------------------------------------------------- packed files
 
 
+@pytest.mark.parametrize("suffix", [".gz", ".xz"])
+def test_packed_files_are_bounded_by_their_size(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, suffix: str
+) -> None:
+    """A bomb is refused before it is unpacked."""
+    monkeypatch.setattr(_limits, "MAX_UNPACKED", 1_000_000)
+    pack = {".gz": gzip.compress, ".xz": lambda data: lzma.compress(data, preset=0)}[suffix]
+    path = tmp_path / f"bomb.uai{suffix}"
+    path.write_bytes(pack(b"MARKOV 0 0" + b" " * (4 << 20)))
+    found = measured(lambda: il.read(path))
+    assert "more than 1,000,000 bytes of content" in str(found)
+
+
 def test_a_file_that_is_packed_twice_has_no_known_suffix(tmp_path: Path) -> None:
     """One layer is taken off, by the last suffix."""
     path = tmp_path / "m.uai.gz.xz"
