@@ -165,9 +165,9 @@ def read(
     -----
     Time and memory are linear in the size of the content and of the arrays it declares. What small
     files may declare is bounded: 2**24 entries of tables beyond as many as the file has numbers,
-    a million labels of variables of no factor, costs of 1e100, 2 GiB of content, packed or not. A
-    variable twice in a scope is an error; a loop of a max-cut problem is never cut, and one of a
-    QUBO is its linear term.
+    a million labels of variables of no factor, costs of 1e100; packed files may unpack into 32 MiB
+    or a hundred times their size, and any file into 2 GiB. A variable twice in a scope is an error;
+    a loop of a max-cut problem is never cut, and one of a QUBO is its linear term.
 
     Examples
     --------

@@ -36,8 +36,8 @@ def read_bytes(path: Path) -> bytes:
     total = 0
     most = _limits.MAX_BYTES
     if path.suffix.lower() in COMPRESSIONS:
-        # A few kilobytes can unpack into gigabytes.
-        most = min(most, max(_limits.MAX_UNPACKED, _limits.MAX_RATIO * path.stat().st_size))
+        size = path.stat().st_size
+        most = min(most, max(_limits.MAX_UNPACKED, _limits.MAX_RATIO * size))
     try:
         with _open(path) as stream:
             while chunk := stream.read(_CHUNK):
@@ -45,6 +45,7 @@ def read_bytes(path: Path) -> bytes:
                 if total > most:
                     raise FormatError(
                         f"{path}: more than {most:,} bytes of content, the most that is read"
+                        + (f" of a file of {size:,} bytes" if most < _limits.MAX_BYTES else "")
                     )
                 chunks.append(chunk)
     except (EOFError, gzip.BadGzipFile, zlib.error, lzma.LZMAError) as problem:

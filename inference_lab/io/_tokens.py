@@ -23,7 +23,7 @@ WORD = re.compile(rb"[^ \t\n\v\f\r]+")
 NUMERAL = re.compile(rb"([+-]?)([0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE]([+-]?[0-9]+))?")
 
 
-#: Makes the message for the value at one of several places: what is expected there.
+#: Makes the message on the value expected at one of several places.
 Expected = Callable[[int], str]
 
 

@@ -37,6 +37,39 @@ _QUICK = ("problems", "solvers", "seeds", "repeats", "time_limit")
 _QUICK_DESIGN = ("cells", "draws")
 
 
+#: Names of tables and figures that a report may have; those that end in a hyphen go on with the
+#: names of what they are about. Which there are depends on the records.
+_TABLES = (
+    *(
+        "contrasts",
+        "claims",
+        "gains-",
+        "mixed-",
+        "summary",
+        "classes",
+        "best-solver-",
+        "targets",
+        "quality-at-times",
+    ),
+    *("seconds-by-size", "gaps-by-size"),
+    *(
+        "wins",
+        "ranks",
+        "open-problems",
+        "problems",
+        "problem-",
+        "log-z-",
+        "failures",
+    ),
+    *("solvers", "limits", "environment"),
+)
+_FIGURES = (
+    *("best-solver-map-", "performance-profile", "cactus"),
+    *("solved-over-time", "gain-map-", "seconds-by-size"),
+    *("gap-over-time", "convergence-", "critical-difference"),
+)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Stage:
     """Further solvers, on those of the problems that others have left open.
@@ -105,8 +138,8 @@ class SolverStudy:
     labels : mapping of str to str
         What solvers are called in the report, by spec.
     tables, figures : list of str or None
-        Names of those the report shows, as their files have them, or how they begin, with a hyphen
-        at the end; all by default.
+        Names of those the report shows, or how they begin, with a hyphen at the end; all by
+        default.
     quick : mapping
         Values of `problems`, `solvers`, `seeds`, `repeats`, `time_limit` (of stages, too, where it
         is less), of ``cells`` and ``draws`` of the designs, and in ``values`` of names of the grids
@@ -253,6 +286,14 @@ class SolverStudy:
                 raise StudyError(f"maps must be pairs of names, got {axes}")
         if not self.targets or not all(0 <= target < 100 for target in self.targets):
             raise StudyError(f"targets must be percentages below 100, got {self.targets}")
+        for key, named, known in (
+            ("tables", self.tables, _TABLES),
+            ("figures", self.figures, _FIGURES),
+        ):
+            for name in named or ():
+                if not _asked(name, known):
+                    there = ", ".join(k + "..." if k[-1] == "-" else k for k in known)
+                    raise StudyError(f"{key} names {name!r}; reports have {there}")
         if self.times is not None and not all(time > 0 for time in self.times):
             raise StudyError(f"times must be positive seconds, got {self.times}")
 

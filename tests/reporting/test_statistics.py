@@ -168,6 +168,40 @@ def test_ranks_and_critical_difference_of_the_published_example():
             assert test.critical_difference == pytest.approx(q * scale, abs=1e-3 * scale)
 
 
+def test_wilcoxon_by_enumeration_and_its_correction():
+    rng = np.random.default_rng(4)
+    values = rng.normal(size=(8, 3)) + np.array([0.0, 0.5, 2.0])
+    raw = {}
+    for i, j in ((0, 1), (0, 2), (1, 2)):
+        difference = values[:, i] - values[:, j]
+        ranks = scipy.stats.rankdata(np.abs(difference))
+        signs = np.array(np.meshgrid(*[[0, 1]] * 8)).reshape(8, -1)
+        sums = ranks @ signs
+        observed = ranks[difference > 0].sum()
+        tail = min((sums <= observed).mean(), (sums >= observed).mean())
+        raw[i, j] = min(1.0, 2 * tail)
+    # Corrected for the two comparisons that are made, not for all three.
+    for first in range(3):
+        others = [s for s in range(3) if s != first]
+        expected = holm([raw[min(first, s), max(first, s)] for s in others])
+        p_values = wilcoxon_against(values, first)
+        assert p_values[others] == pytest.approx(expected) and p_values[first] == 1.0
+
+
+@given(st.lists(st.integers(-3, 3), min_size=2, max_size=9))
+def test_wilcoxon_with_ties_and_zeros_by_enumeration(differences):
+    values = np.array([[d, 0.0] for d in differences])
+    ranks = scipy.stats.rankdata(np.abs(differences))
+    sums = []
+    for signs in itertools.product((0, 1), repeat=len(differences)):
+        halves = [0.5 if d == 0 else s for s, d in zip(signs, differences, strict=True)]
+        sums.append(float(np.dot(ranks, halves)))
+    observed = float(np.dot(ranks, (np.sign(differences) + 1) / 2))
+    tails = (np.mean([s <= observed for s in sums]), np.mean([s >= observed for s in sums]))
+    expected = min(1.0, 2 * min(tails)) if any(differences) else 1.0
+    assert wilcoxon_against(values, 0)[1] == pytest.approx(expected)
+
+
 def test_wilcoxon_of_the_published_example():
     # Demsar (2006), table 2: R+ = 93 and R- = 12 over 14 data sets, two of them ties.
     c45, pruned = np.array(AUC)[:, 0], np.array(AUC)[:, 1]

@@ -159,6 +159,30 @@ def test_tables_and_figures_are_those_that_are_named(tmp_path, undrawn):
     less = load_study(write(tmp_path / "less", text))
     document = render_comparison(less, comparison, tmp_path / "less")
     assert [b.name for b in document.blocks() if hasattr(b, "name")] == tables[:1]
+    # Which there are depends on the records; what no report has is refused at once.
+    for key in ("tables", "figures"):
+        with pytest.raises(StudyError, match=f"{key} names 'none'; reports have"):
+            load_study(write(tmp_path / "wrong", f'{key} = ["none"]\n' + SMALL.lstrip()))
+
+
+def test_names_of_tables_and_figures_are_those_of_the_report(tmp_path, undrawn):
+    """Every block of a real report can be asked for, and is then there."""
+    study, comparison = recorded("estep-regimes")
+    problems = {record.problem for record in comparison.records}
+    some = set(sorted(problems)[::20])
+    comparison = Comparison(
+        [record for record in comparison.records if record.problem in some],
+        labels=comparison.solver_labels,
+        stages=comparison.stages,
+    )
+    everything = render_comparison(
+        replace(study, tables=None, figures=None), comparison, tmp_path / "all"
+    )
+    tables = [table.name for table in everything.tables()]
+    figures = [picture.name for picture in everything.pictures()]
+    asked = replace(study, tables=tables, figures=figures)
+    asked.check()
+    assert {"contrasts", "summary", "wins", "ranks", "problems"} <= set(tables)
 
 
 def test_a_study_from_elsewhere_runs_no_code_and_reads_no_files(tmp_path, monkeypatch):
