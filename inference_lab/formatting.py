@@ -81,7 +81,6 @@ def format_rate(value: float | None) -> str:
     """Return a whole percentage, or `NONE`; 0 and 100 only where it is just that."""
     if value is None or math.isnan(value):
         return NONE
-    value = round(value, 10)  # 55 is not to be 55.00000000000001
     if 0 < value < 0.5 or 99.5 <= value < 100:
         return "<0.1" if value < 0.05 else ">99.9" if value >= 99.95 else f"{value:.1f}"
     return f"{value:.0f}"

@@ -152,7 +152,7 @@ class IterativeSolver(Solver, Generic[State]):
         return None
 
     def finish(self, state: State, run: Run, outcome: Outcome) -> Outcome:
-        """Return the outcome after the last step, with what the method adds to it.
+        """Return the outcome after the last step, with the additions of the method.
 
         Parameters
         ----------

@@ -62,7 +62,7 @@ class Analysis:
 
     @cached_property
     def _runs(self) -> pd.DataFrame:
-        """A line for each run: its problem and solver, by number, and what it came to."""
+        """A line for each run: the numbers of its problem and solver, and its results."""
         import pandas as pd
 
         results = self.results

@@ -344,7 +344,7 @@ def _map(contrast: Contrast, observations: Iterable[Observation]) -> list[Block]
 
 
 def _effects(held: Sequence[Measured]) -> list[Column]:
-    """Return the columns on the size of effects, and on what they rest on."""
+    """Return the columns on the size of effects, and on the sets and draws behind them."""
     return [
         column("gain", held, _gain_cell, help="mean over sets of means over draws"),
         column("95 % interval", held, _interval_cell, help="over resampled sets and draws"),

@@ -119,7 +119,7 @@ def column(
     form : callable
         Makes of a value its text, or its whole cell.
     right : bool, optional
-        By default all columns are flush right but those of plain texts.
+        By default flush right, except for plain texts.
     best : {min, max}, optional
         Which of the values are marked as best, unless all are equal.
     """
@@ -151,7 +151,7 @@ def _number(value: object) -> float | None:
 
 
 def cut(width: int) -> Form:
-    """Return the form of texts that are cut off after so many characters."""
+    """Return the form of texts cut off after `width` characters."""
     return lambda text: Cell(shortened(text, width), title=text if len(text) > width else "")
 
 
@@ -241,7 +241,7 @@ Block = Table | Picture | Text | Items | Code
 class Section:
     """A titled part of a document: its own blocks, then the sections inside it.
 
-    What is aside is folded on the page, what is folded in Markdown as well.
+    A section aside is folded on the page; a folded one in Markdown, too.
     """
 
     title: str

@@ -190,7 +190,7 @@ class _Cell(NamedTuple):
 
 
 def _maps(analysis: Analysis, first: str, second: str) -> list[Block]:
-    """Say which solver has the lowest energies where two entries have which values."""
+    """Map the solvers of lowest energy over the values of two entries."""
     results = analysis.results
     places: dict[tuple[str, str], list[int]] = {}
     for n, record in enumerate(results.problem_records):

@@ -142,7 +142,7 @@ def _template() -> Template:
         "packed": _packed,
         "words": _words,
         "rows": _rows,
-        # What is marked as safe keeps its white space.
+        # Text marked as safe keeps its white space.
         "lines": lambda text: escape(printable_lines(text)),
         "id": id,
         "json": json.dumps,

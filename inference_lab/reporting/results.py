@@ -114,7 +114,7 @@ class Results:
 
     @cached_property
     def _draw(self) -> npt.NDArray[np.int64]:
-        """The number of each record's draw among those of its problem."""
+        """The number of each record's draw among the draws of its problem."""
         import pandas as pd
 
         asked = pd.DataFrame(

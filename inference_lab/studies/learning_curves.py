@@ -87,7 +87,7 @@ def paired(first: npt.ArrayLike, second: npt.ArrayLike) -> Difference:
 
 
 def mean_cell(mean: Mean | Difference, form: str = ".3f", more: str = "") -> Cell:
-    """Return a mean with half the width of its interval, and what stands behind it."""
+    """Return a mean with half the width of its interval, followed by `more`."""
     if math.isnan(mean.value):
         return Cell(f"-{more}")
     spread = "" if math.isnan(mean.half) else f" ± {mean.half:{form.removeprefix('+')}}"
@@ -103,10 +103,10 @@ def gathered(
     scores: Sequence[str],
     called: Callable[[str], str] = str,
 ) -> dict[tuple[str, str], FloatArray]:
-    """Return what fits came to, by the name of a score or cost and by method.
+    """Return scores and costs of fits, by the name of the score or cost and by method.
 
     Arrays have the shape (parts, data, constraints, runs), the parts in the order of `records`;
-    NaN where there is no fit, or it failed. Data of records are what `called` makes of them.
+    NaN where there is no fit, or it failed. `called` translates the names of data.
     """
     import pandas as pd
 
@@ -126,7 +126,7 @@ def gathered(
     return {(name, m): arrays[name][at] for name in names for at, m in enumerate(methods)}
 
 
-#: What records say of E-steps: how many were solved, and proved optimal.
+#: Counts of E-steps in records: solved, and proved optimal.
 _E_STEPS = ("solved", "optimal")
 
 

@@ -1,4 +1,4 @@
-"""The loop of iterative solvers: what ends it, and what it reports."""
+"""The loop of iterative solvers: its stopping rules and its report."""
 
 from __future__ import annotations
 
