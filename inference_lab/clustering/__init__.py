@@ -5,7 +5,6 @@
 2
 """
 
-from inference_lab.clustering._odds import MergedClassesWarning, PairWeightWarning
 from inference_lab.clustering.active import (
     ExploreConsolidate,
     MinMax,
@@ -14,6 +13,12 @@ from inference_lab.clustering.active import (
     ask_at_terminal,
 )
 from inference_lab.clustering.annealed import AnnealedConstrainedKMeans, AnnealedConstrainedMixture
+from inference_lab.clustering.baselines import (
+    ConstrainedLinkage,
+    ConstrainedSpectral,
+    FlexibleSpectral,
+    MetricKMeans,
+)
 from inference_lab.clustering.bregman_kmeans import BregmanKMeans, SphericalKMeans
 from inference_lab.clustering.cop_kmeans import ConstraintsNotMetWarning, COPKMeans
 from inference_lab.clustering.distortions import (
@@ -38,14 +43,9 @@ from inference_lab.clustering.metric_learning import (
 )
 from inference_lab.clustering.mixture import ConstrainedGaussianMixture
 from inference_lab.clustering.model_selection import ConstraintCV
+from inference_lab.clustering.pair_weights import MergedClassesWarning, PairWeightWarning
 from inference_lab.clustering.seeded import ConstrainedKMeans, SeededKMeans
 from inference_lab.clustering.size_bounds import SizeConstrainedKMeans
-from inference_lab.clustering.transformed import (
-    ConstrainedLinkage,
-    ConstrainedSpectral,
-    FlexibleSpectral,
-    MetricKMeans,
-)
 from inference_lab.clustering.tvclust import TVClust
 from inference_lab.clustering.tvclust_sampler import TVClustSampler
 from inference_lab.clustering.vector_quantisation import CVQE, LCVQE

@@ -21,8 +21,6 @@ from sklearn.base import (
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from inference_lab.clustering._odds import log_odds, watch_nothing
-from inference_lab.clustering._side import Side, has_pairs, read_side
 from inference_lab.clustering.distortions import (
     Distortion,
     Points,
@@ -33,7 +31,9 @@ from inference_lab.clustering.distortions import (
 )
 from inference_lab.clustering.em import EStep, Fit, HalfStep, maximise_expectation
 from inference_lab.clustering.hmrf import HMRF, Violations, share_kept, violations
-from inference_lab.clustering.seeding import initial_centroids
+from inference_lab.clustering.initialisation import initial_centroids
+from inference_lab.clustering.pair_weights import log_odds, watch_nothing
+from inference_lab.clustering.supervision import Side, has_pairs, read_side
 from inference_lab.constraints import Constraints, SampleIds
 from inference_lab.constraints.constraints import selected
 from inference_lab.graph.arrays import FloatArray, IntArray

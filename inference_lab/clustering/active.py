@@ -13,7 +13,7 @@ import numpy.typing as npt
 from sklearn.utils import check_array
 
 from inference_lab.clustering.distortions import Distortion, Points, as_distortion
-from inference_lab.clustering.seeding import alone
+from inference_lab.clustering.initialisation import alone
 from inference_lab.constraints import Constraints, check_generator, point_indices
 from inference_lab.graph.arrays import FloatArray, IntArray
 

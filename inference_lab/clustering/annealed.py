@@ -8,7 +8,6 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from inference_lab.clustering._side import Side
 from inference_lab.clustering._soft import AlphaMode, SoftClusterer
 from inference_lab.clustering.bregman_kmeans import worth_of_odds
 from inference_lab.clustering.distortions import Distortion, Points
@@ -18,6 +17,7 @@ from inference_lab.clustering.mixture import (
     ConstrainedGaussianMixture,
     Gaussians,
 )
+from inference_lab.clustering.supervision import Side
 from inference_lab.constraints import Constraints
 from inference_lab.contract import Solver
 from inference_lab.graph.arrays import FloatArray

@@ -9,11 +9,11 @@ import numpy as np
 import numpy.typing as npt
 
 from inference_lab.clustering._base import ConstrainedClusterer, check_setting
-from inference_lab.clustering._side import Side
 from inference_lab.clustering.distortions import Cosine, Distortion, Points
 from inference_lab.clustering.em import EStep, Fit
 from inference_lab.clustering.hmrf import HMRF, EmptyClusters
-from inference_lab.clustering.seeding import Init
+from inference_lab.clustering.initialisation import Init
+from inference_lab.clustering.supervision import Side
 from inference_lab.graph.arrays import FloatArray
 
 __all__ = ["BregmanKMeans", "SphericalKMeans", "worth_of_odds"]

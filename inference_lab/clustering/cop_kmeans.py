@@ -12,7 +12,6 @@ from scipy.sparse import coo_array, csr_array
 
 from inference_lab._numba import kernel
 from inference_lab.clustering._base import PairwiseClusterer, Whole
-from inference_lab.clustering._side import Side, of_positive_weight
 from inference_lab.clustering.distortions import Distortion, Points, counted_shares
 from inference_lab.clustering.em import (
     Assignment,
@@ -23,7 +22,8 @@ from inference_lab.clustering.em import (
     Result,
 )
 from inference_lab.clustering.hmrf import HMRF, EmptyClusters, clamped, violations
-from inference_lab.clustering.seeding import Init
+from inference_lab.clustering.initialisation import Init
+from inference_lab.clustering.supervision import Side, of_positive_weight
 from inference_lab.constraints import Constraints
 from inference_lab.graph.arrays import FloatArray, IntArray
 

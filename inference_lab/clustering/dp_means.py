@@ -22,8 +22,6 @@ import numpy as np
 
 from inference_lab._numba import kernel
 from inference_lab.clustering._base import PairwiseClusterer, Whole
-from inference_lab.clustering._odds import USUAL_ODDS
-from inference_lab.clustering._side import Side, refuse_hard
 from inference_lab.clustering.bregman_kmeans import worth_of_odds
 from inference_lab.clustering.distortions import (
     Distortion,
@@ -34,6 +32,8 @@ from inference_lab.clustering.distortions import (
 )
 from inference_lab.clustering.em import HalfStep
 from inference_lab.clustering.hmrf import clamped, violations
+from inference_lab.clustering.pair_weights import USUAL_ODDS
+from inference_lab.clustering.supervision import Side, refuse_hard
 from inference_lab.constraints import Constraints
 from inference_lab.contract import Solution, Solver
 from inference_lab.graph.arrays import Flags, FloatArray, IntArray

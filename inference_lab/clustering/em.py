@@ -15,7 +15,7 @@ from typing import Generic, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 
-from inference_lab.clustering.merging import Units, units_of
+from inference_lab.clustering.must_link_contraction import Units, units_of
 from inference_lab.constraints import Constraints
 from inference_lab.constraints.vote import connected
 from inference_lab.contract import Solution, Solver, Status

@@ -31,8 +31,8 @@ from inference_lab.clustering.distortions import (
     distances_under,
 )
 from inference_lab.clustering.em import Assignment, Coupling, PairedModel, as_labels
+from inference_lab.clustering.initialisation import pushed_apart
 from inference_lab.clustering.metric_learning import MetricLearner, Penalised
-from inference_lab.clustering.seeding import pushed_apart
 from inference_lab.constraints import Constraints
 from inference_lab.graph.arrays import FloatArray, IntArray
 from inference_lab.graph.terms import DiagonalTerms

@@ -10,12 +10,11 @@ import numpy as np
 import numpy.typing as npt
 
 from inference_lab.clustering._base import PairwiseClusterer
-from inference_lab.clustering._odds import watch_components, watch_weight
-from inference_lab.clustering._side import Side
 from inference_lab.clustering.bregman_kmeans import worth_of_odds
 from inference_lab.clustering.distortions import Distortion, Points, SquaredEuclidean
 from inference_lab.clustering.em import EStep, Fit
 from inference_lab.clustering.hmrf import HMRF, EmptyClusters, Penalty
+from inference_lab.clustering.initialisation import Init
 from inference_lab.clustering.metric_learning import (
     ClosedForm,
     DegenerateMetricWarning,
@@ -23,7 +22,8 @@ from inference_lab.clustering.metric_learning import (
     MetricLearner,
     effective_rank,
 )
-from inference_lab.clustering.seeding import Init
+from inference_lab.clustering.pair_weights import watch_components, watch_weight
+from inference_lab.clustering.supervision import Side
 from inference_lab.contract import Solver
 from inference_lab.registry.registry import as_solver
 

@@ -33,10 +33,10 @@ import numpy.typing as npt
 
 from inference_lab._numba import kernel as compiled
 from inference_lab.clustering._base import PairwiseClusterer, check_setting
-from inference_lab.clustering._side import Side, agreeing, read_partial_labels, refuse_hard
 from inference_lab.clustering.bregman_kmeans import BregmanKMeans
 from inference_lab.clustering.distortions import Points, cluster_sums, dense, is_sparse
 from inference_lab.clustering.em import HalfStep, Result, as_labels
+from inference_lab.clustering.supervision import Side, agreeing, read_partial_labels, refuse_hard
 from inference_lab.constraints import Constraints
 from inference_lab.constraints.centroids import farthest_first
 from inference_lab.graph.arrays import FloatArray, IntArray

@@ -10,7 +10,6 @@ from typing import Any, ClassVar, Literal, get_args
 import numpy as np
 import numpy.typing as npt
 
-from inference_lab.clustering._side import Side
 from inference_lab.clustering._soft import AlphaMode, SoftClusterer
 from inference_lab.clustering.distortions import (
     Distortion,
@@ -28,7 +27,8 @@ from inference_lab.clustering.em import (
     maximise_expectation,
 )
 from inference_lab.clustering.hmrf import clamped, violated
-from inference_lab.clustering.seeding import Init, pushed_apart
+from inference_lab.clustering.initialisation import Init, pushed_apart
+from inference_lab.clustering.supervision import Side
 from inference_lab.constraints import Constraints
 from inference_lab.contract import Solver
 from inference_lab.graph.arrays import FloatArray, IntArray

@@ -8,8 +8,8 @@ from typing import Any, ClassVar, Literal, Self, TypeAlias
 
 import numpy.typing as npt
 
-from inference_lab.clustering._side import partly_labelled
 from inference_lab.clustering.bregman_kmeans import BregmanKMeans
+from inference_lab.clustering.supervision import partly_labelled
 
 __all__ = ["ConstrainedKMeans", "SeededKMeans"]
 

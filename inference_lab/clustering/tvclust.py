@@ -23,8 +23,6 @@ import numpy.typing as npt
 
 from inference_lab._numba import kernel
 from inference_lab.clustering._base import PairwiseClusterer, refuse_constraints
-from inference_lab.clustering._side import Side
-from inference_lab.clustering.directions import Directions
 from inference_lab.clustering.distortions import (
     Distortion,
     Points,
@@ -34,7 +32,9 @@ from inference_lab.clustering.dp_means import Pairs
 from inference_lab.clustering.em import HalfStep
 from inference_lab.clustering.hmrf import clamped
 from inference_lab.clustering.hmrf_kmeans import HMRFKMeans
-from inference_lab.clustering.word_counts import Multinomials, checked_counts
+from inference_lab.clustering.multinomial import Multinomials, checked_counts
+from inference_lab.clustering.supervision import Side
+from inference_lab.clustering.von_mises_fisher import Directions
 from inference_lab.contract import Solver, Status
 from inference_lab.graph.arrays import FloatArray, IntArray
 from inference_lab.graph.factor_graph import FactorGraph

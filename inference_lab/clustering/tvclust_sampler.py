@@ -25,12 +25,12 @@ from sklearn.utils.validation import check_is_fitted
 
 from inference_lab._numba import lean_kernel
 from inference_lab.clustering._base import Whole
-from inference_lab.clustering._side import Side
-from inference_lab.clustering.directions import log_bessel, log_normaliser
 from inference_lab.clustering.distortions import Distortion, Points
 from inference_lab.clustering.dp_means import Pairs
 from inference_lab.clustering.em import HalfStep
+from inference_lab.clustering.supervision import Side
 from inference_lab.clustering.tvclust import Credibility, SourcedClusterer, as_directions
+from inference_lab.clustering.von_mises_fisher import log_bessel, log_normaliser
 from inference_lab.constraints.constraints import selected
 from inference_lab.graph.arrays import FloatArray, IntArray
 from inference_lab.specs.settings import Range

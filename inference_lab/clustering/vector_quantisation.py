@@ -18,11 +18,11 @@ import numpy.typing as npt
 
 from inference_lab._numba import lean_kernel
 from inference_lab.clustering._base import PairwiseClusterer
-from inference_lab.clustering._side import Side, refuse_hard
 from inference_lab.clustering.distortions import Points, SquaredEuclidean, cheapest
 from inference_lab.clustering.em import Fit, HalfStep, Result
 from inference_lab.clustering.hmrf import clamped
-from inference_lab.clustering.seeding import Init
+from inference_lab.clustering.initialisation import Init
+from inference_lab.clustering.supervision import Side, refuse_hard
 from inference_lab.graph.arrays import FloatArray, IntArray
 
 __all__ = ["CVQE", "LCVQE"]

@@ -18,7 +18,7 @@ from inference_lab.clustering import (
     ask_at_terminal,
 )
 from inference_lab.clustering.distortions import SquaredEuclidean
-from inference_lab.clustering.seeding import initial_centroids
+from inference_lab.clustering.initialisation import initial_centroids
 from inference_lab.constraints import Constraints
 from inference_lab.results.scoring import pairwise_f
 

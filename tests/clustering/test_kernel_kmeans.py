@@ -20,9 +20,9 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from inference_lab.clustering import SquaredEuclidean, kernel_kmeans
-from inference_lab.clustering._side import read_side
+from inference_lab.clustering.initialisation import initial_centroids
 from inference_lab.clustering.kernel_kmeans import KernelHMRFKMeans
-from inference_lab.clustering.seeding import initial_centroids
+from inference_lab.clustering.supervision import read_side
 from inference_lab.constraints import Constraints
 
 Floats = npt.NDArray[np.float64]

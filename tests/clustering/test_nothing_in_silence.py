@@ -25,8 +25,8 @@ from inference_lab.clustering import (
     PCKMeans,
     RDPMeans,
 )
-from inference_lab.clustering._odds import log_odds
 from inference_lab.clustering.model_selection import ConstraintCV
+from inference_lab.clustering.pair_weights import log_odds
 from inference_lab.constraints import Constraints, SampleIds
 
 X, Y = load_iris(return_X_y=True)

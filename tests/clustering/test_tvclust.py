@@ -13,7 +13,7 @@ from scipy.special import betaln, gammaln, ive, logsumexp
 from sklearn.base import clone
 
 from inference_lab.clustering import TVClust, TVClustSampler
-from inference_lab.clustering.directions import log_bessel, log_normaliser, mean_length
+from inference_lab.clustering.von_mises_fisher import log_bessel, log_normaliser, mean_length
 from inference_lab.constraints import Constraints, SampleIds
 from inference_lab.studies.estimators import ESTIMATORS
 

@@ -13,8 +13,8 @@ from scipy.special import betaln, gammaln, ive, logsumexp, multigammaln
 from sklearn.base import clone
 
 from inference_lab.clustering import TVClustSampler
-from inference_lab.clustering._side import read_side
 from inference_lab.clustering.dp_means import Pairs
+from inference_lab.clustering.supervision import read_side
 from inference_lab.clustering.tvclust_sampler import (
     _Chain,
     change,

@@ -17,7 +17,6 @@ import numpy as np
 import numpy.typing as npt
 
 from inference_lab.clustering._base import PairwiseClusterer, Whole
-from inference_lab.clustering._side import Side, agreeing, of_positive_weight, refuse_hard
 from inference_lab.clustering.bregman_kmeans import BregmanKMeans
 from inference_lab.clustering.distortions import (
     Distortion,
@@ -28,7 +27,8 @@ from inference_lab.clustering.distortions import (
 )
 from inference_lab.clustering.em import Coupling, Result, as_labels, refuse_contradiction
 from inference_lab.clustering.hmrf import clamped
-from inference_lab.clustering.seeding import Init
+from inference_lab.clustering.initialisation import Init
+from inference_lab.clustering.supervision import Side, agreeing, of_positive_weight, refuse_hard
 from inference_lab.constraints import Constraints
 from inference_lab.graph.arrays import FloatArray, IntArray
 from inference_lab.graph.terms import DiagonalTerms

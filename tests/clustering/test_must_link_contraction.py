@@ -13,7 +13,7 @@ import inference_lab as il
 from inference_lab.clustering import PCKMeans, SquaredEuclidean
 from inference_lab.clustering.em import EStep
 from inference_lab.clustering.hmrf import HMRF, violations
-from inference_lab.clustering.merging import units_of
+from inference_lab.clustering.must_link_contraction import units_of
 from inference_lab.constraints import Constraints
 
 INF = math.inf

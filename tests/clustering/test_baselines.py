@@ -14,10 +14,10 @@ from inference_lab.clustering import (
     ConstrainedSpectral,
     FlexibleSpectral,
     MetricKMeans,
-    transformed,
+    baselines,
 )
-from inference_lab.clustering._side import Side
-from inference_lab.clustering.transformed import _impose, _nearest_metric, _signed
+from inference_lab.clustering.baselines import _impose, _nearest_metric, _signed
+from inference_lab.clustering.supervision import Side
 from inference_lab.constraints import Constraints
 
 IRIS, TRUTH = load_iris(return_X_y=True)
@@ -104,7 +104,7 @@ def test_vectors_solve_the_generalised_problem(monkeypatch):
     points, corner = blobs(240)
     pairs = Constraints.sample(corner, 80, np.random.default_rng(0))
     dense = FlexibleSpectral(4, random_state=0).fit(points, **pairs.fit_params())
-    monkeypatch.setattr(transformed, "_ALL_EIGENVALUES", 0)
+    monkeypatch.setattr(baselines, "_ALL_EIGENVALUES", 0)
     sparse = FlexibleSpectral(4, random_state=0).fit(points, **pairs.fit_params())
     np.testing.assert_allclose(sparse.eigenvalues_, dense.eigenvalues_, rtol=1e-5)
     assert sparse.beta_ == pytest.approx(dense.beta_)
@@ -113,7 +113,7 @@ def test_vectors_solve_the_generalised_problem(monkeypatch):
     assert adjusted_rand_score(dense.labels_, sparse.labels_) == 1.0
 
     similar = np.eye(240)
-    similar += transformed._similarities(points, 10, None).toarray()
+    similar += baselines._similarities(points, 10, None).toarray()
     root = np.sqrt(similar.sum(axis=1))
     laplacian = np.eye(240) - similar / np.outer(root, root)
     links = np.zeros((240, 240))
