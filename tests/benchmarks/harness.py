@@ -1,15 +1,13 @@
 """What the harness costs, and how long a report takes: ``python tests/benchmarks/harness.py``.
 
 A thousand runs that take a fraction of a millisecond each, in this process and in two workers;
-then ten thousand records, read and reported. With ``--many``: ten thousand runs in one comparison,
-and what the harness holds meanwhile.
+then ten thousand records, read and reported.
 """
 
 from __future__ import annotations
 
 import itertools
 import math
-import os
 import statistics
 import subprocess
 import sys
@@ -116,42 +114,7 @@ def reports(folder: Path) -> None:
         print(f"{records:7} {size:6.1f} {statistics.median(times):8.2f} {page:31.2f}")
 
 
-def many(folder: Path) -> None:
-    """Print what this process holds after 1,000 and after 10,000 runs of one comparison."""
-    print("jobs    runs   open files   MB resident   MB beyond the first runs, and kB a run")
-    for jobs in (1, 2):
-        count, first = 0, 0.0
-
-        def note(event: object, jobs: int = jobs) -> None:
-            nonlocal count, first
-            if getattr(event, "record", None) is None:
-                return
-            count += 1
-            if count in (100, 1_000, 10_000):
-                pages = int(Path("/proc/self/statm").read_text().split()[1])
-                held = pages * os.sysconf("SC_PAGE_SIZE") / 1e6
-                first = first or held
-                files = len(os.listdir("/proc/self/fd"))
-                print(
-                    f"{jobs:4} {count:7} {files:12} {held:13.1f} {held - first:14.1f} "
-                    f"{1000 * (held - first) / count:8.1f}",
-                    flush=True,
-                )
-
-        il.compare(
-            PROBLEMS,
-            ["icm"],
-            seeds=1000,
-            jobs=jobs,
-            store=folder / f"many{jobs}.jsonl",
-            progress=note,
-        )
-
-
 if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as place:
-        if "--many" in sys.argv:
-            many(Path(place))
-            sys.exit()
         runs(Path(place))
         reports(Path(place))
