@@ -111,7 +111,6 @@ class Credibility:
 class SourcedClusterer(PairwiseClusterer):
     """Base of the estimators that learn how often answers about pairs are right."""
 
-    data: Literal["gaussian", "directions", "counts"]
     standardise: bool
     p_prior: tuple[float, float]
     q_prior: tuple[float, float]
@@ -180,17 +179,13 @@ class SourcedClusterer(PairwiseClusterer):
     def _centred(self, points: Points, counts: FloatArray) -> Points:
         """Return the points on the scale of the prior of the components."""
         self._shift, self._scale = np.zeros(points.shape[1]), np.ones(points.shape[1])
-        if self.standardise and self.data == "gaussian":
+        if self.standardise:
             self._shift, self._scale = shift_and_scale(points, counts)
         return self._as_modelled(points)
 
     def _as_modelled(self, points: Points) -> Points:
-        """Return points on the scale of the components, their directions, or counts."""
-        if self.data == "gaussian":
-            return (points - self._shift) / self._scale
-        if self.data == "counts":
-            return checked_counts(points)
-        return as_directions(points)
+        """Return points on the scale of the components."""
+        return (points - self._shift) / self._scale
 
     def _check_settings(self) -> None:
         super()._check_settings()
@@ -447,6 +442,18 @@ class TVClust(SourcedClusterer):
 
     def _takes_sparse(self, distortion: Distortion) -> bool:
         return self.data == "counts"
+
+    def _centred(self, points: Points, counts: FloatArray) -> Points:
+        if self.data == "gaussian":
+            return super()._centred(points, counts)
+        self._shift, self._scale = np.zeros(1), np.ones(1)
+        return self._as_modelled(points)
+
+    def _as_modelled(self, points: Points) -> Points:
+        """Return points on the scale of the components, their directions, or counts."""
+        if self.data == "gaussian":
+            return super()._as_modelled(points)
+        return checked_counts(points) if self.data == "counts" else as_directions(points)
 
     def transform(self, X: Any) -> FloatArray:
         """Return minus the expected log-joint of points and components, without pairs."""

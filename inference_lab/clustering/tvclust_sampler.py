@@ -17,7 +17,7 @@ from __future__ import annotations
 import math
 import time
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Literal, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -29,8 +29,7 @@ from inference_lab.clustering.distortions import Distortion, Points
 from inference_lab.clustering.dp_means import Pairs
 from inference_lab.clustering.em import HalfStep
 from inference_lab.clustering.supervision import Side
-from inference_lab.clustering.tvclust import Credibility, SourcedClusterer, as_directions
-from inference_lab.clustering.von_mises_fisher import log_bessel, log_normaliser
+from inference_lab.clustering.tvclust import Credibility, SourcedClusterer
 from inference_lab.constraints.constraints import selected
 from inference_lab.graph.arrays import FloatArray, IntArray
 from inference_lab.specs.settings import Range
@@ -41,24 +40,15 @@ __all__ = ["TVClustSampler", "least_variation"]
 _SCRATCH = 3
 #: Scans that make a proposal's start independent of where the chain is.
 _SCANS = 3
-#: Metropolis steps for the concentration after each sweep, and their size in the logarithm.
-_STEPS = 4
-_STEP = 0.4
 
 
 class Clusters(NamedTuple):
-    """Sufficient statistics of clusters in slots; slots without points hold the prior.
-
-    Gaussians have the prior of `TVClust`, counts a symmetric Dirichlet prior, directions a uniform
-    prior of their means and one concentration.
-    """
+    """Sufficient statistics of clusters in slots; slots without points hold the prior."""
 
     sizes: IntArray  # (slots,)
     sums: FloatArray  # (slots, d)
-    factor: FloatArray  # (slots, d, d): Cholesky factors of the scatter; of Gaussians only
+    factor: FloatArray  # (slots, d, d): Cholesky factors of the scatter
     log_gamma: FloatArray  # (n + 2,): log of the multivariate gamma function, by size
-    belief: FloatArray  # (1,): the Dirichlet prior for counts, else 0
-    kappa: FloatArray  # (1,): the concentration of directions, else -1
     room: FloatArray  # (d,): scratch
 
 
@@ -90,54 +80,29 @@ def change(c: Clusters, x: FloatArray, h: int, sign: int) -> None:
     if sign < 0 and c.sizes[h] == 1:
         clear(c, h)
         return
-    if c.factor.shape[1] > 0:
-        held = c.sizes[h] + 1.0 if sign > 0 else float(c.sizes[h])
-        scale = math.sqrt(held / (held + 1.0))
-        for v in range(d):
-            rest = c.sums[h, v] if sign > 0 else c.sums[h, v] - x[v]
-            c.room[v] = scale * (x[v] - rest / held)
-        for j in range(d):
-            old, moved = c.factor[h, j, j], c.room[j]
-            # A scatter is at least I, so that what is left is positive but for rounding.
-            new = math.sqrt(max(old * old + sign * moved * moved, 1e-12))
-            ratio, share = new / old, moved / old
-            c.factor[h, j, j] = new
-            for i in range(j + 1, d):
-                c.factor[h, i, j] = (c.factor[h, i, j] + sign * share * c.room[i]) / ratio
-                c.room[i] = ratio * c.room[i] - share * c.factor[h, i, j]
+    held = c.sizes[h] + 1.0 if sign > 0 else float(c.sizes[h])
+    scale = math.sqrt(held / (held + 1.0))
+    for v in range(d):
+        rest = c.sums[h, v] if sign > 0 else c.sums[h, v] - x[v]
+        c.room[v] = scale * (x[v] - rest / held)
+    for j in range(d):
+        old, moved = c.factor[h, j, j], c.room[j]
+        # A scatter is at least I, so that what is left is positive but for rounding.
+        new = math.sqrt(max(old * old + sign * moved * moved, 1e-12))
+        ratio, share = new / old, moved / old
+        c.factor[h, j, j] = new
+        for i in range(j + 1, d):
+            c.factor[h, i, j] = (c.factor[h, i, j] + sign * share * c.room[i]) / ratio
+            c.room[i] = ratio * c.room[i] - share * c.factor[h, i, j]
     for v in range(d):
         c.sums[h, v] += sign * x[v]
     c.sizes[h] += sign
 
 
 @lean_kernel
-def _log_uniform(c: Clusters, length: float) -> float:
-    """Return the log of the integral of ``exp(kappa mu' s)`` over ``mu``, up to a constant."""
-    return log_bessel(0.5 * c.sums.shape[1] - 1.0, c.kappa[0] * length)
-
-
-@lean_kernel
 def log_predictive(c: Clusters, x: FloatArray, h: int) -> float:
     """Return the log-probability of a point given the points of a slot."""
     d, n = x.size, c.sizes[h]
-    belief = c.belief[0]
-    value = 0.0
-    if belief > 0.0:
-        total = held = 0.0
-        for v in range(d):
-            held += c.sums[h, v]
-            if x[v] > 0.0:
-                total += x[v]
-                value += math.lgamma(belief + c.sums[h, v] + x[v])
-                value -= math.lgamma(belief + c.sums[h, v])
-        return value + math.lgamma(d * belief + held) - math.lgamma(d * belief + held + total)
-    if c.kappa[0] >= 0.0:
-        before = after = 0.0
-        for v in range(d):
-            before += c.sums[h, v] ** 2
-            after += (c.sums[h, v] + x[v]) ** 2
-        value = _log_uniform(c, math.sqrt(after)) - _log_uniform(c, math.sqrt(before))
-        return float(value - _log_uniform(c, 1.0) - 0.5 * d * math.log(2.0 * math.pi))
     square = log_det = 0.0
     for i in range(d):
         rest = x[i] - c.sums[h, i] / (n + 1.0)
@@ -156,19 +121,6 @@ def log_predictive(c: Clusters, x: FloatArray, h: int) -> float:
 def log_evidence(c: Clusters, h: int) -> float:
     """Return the log-probability of all points of a slot."""
     d, n = c.sums.shape[1], c.sizes[h]
-    belief = c.belief[0]
-    value = 0.0
-    if belief > 0.0:
-        held = 0.0
-        for v in range(d):
-            held += c.sums[h, v]
-            value += math.lgamma(belief + c.sums[h, v]) - math.lgamma(belief)
-        return value + math.lgamma(d * belief) - math.lgamma(d * belief + held)
-    if c.kappa[0] >= 0.0:
-        for v in range(d):
-            value += c.sums[h, v] ** 2
-        value = _log_uniform(c, math.sqrt(value)) - _log_uniform(c, 0.0)
-        return float(value - n * (_log_uniform(c, 1.0) + 0.5 * d * math.log(2.0 * math.pi)))
     log_det = 0.0
     for i in range(d):
         log_det += 2.0 * math.log(c.factor[h, i, i])
@@ -344,23 +296,17 @@ def log_densities(c: Clusters, points: FloatArray, out: FloatArray) -> None:
             out[i, h] = log_predictive(c, points[i], h)
 
 
-def clusters(points: FloatArray, slots: int, belief: float, kappa: float = -1.0) -> Clusters:
+def clusters(points: FloatArray, slots: int) -> Clusters:
     """Return empty clusters in `slots` slots, and the extra slots of proposals."""
     from scipy.special import multigammaln
 
     n, d = points.shape
-    width = 0 if belief or kappa >= 0.0 else d
-    log_gamma = np.zeros(n + 2)
-    if width:
-        log_gamma = np.array([multigammaln(0.5 * (d + size), d) for size in range(n + 2)])
     slots += _SCRATCH
     found = Clusters(
         np.zeros(slots, dtype=np.int64),
         np.zeros((slots, d)),
-        np.zeros((slots, width, width)),
-        log_gamma,
-        np.array([belief]),
-        np.array([kappa]),
+        np.zeros((slots, d, d)),
+        np.array([multigammaln(0.5 * (d + size), d) for size in range(n + 2)]),
         np.zeros(d),
     )
     gather(found, points, np.empty(0, dtype=np.int64))
@@ -391,16 +337,13 @@ def least_variation(samples: IntArray) -> tuple[int, float]:
 class TVClustSampler(SourcedClusterer):
     r"""Dirichlet process mixture with noisy answers about pairs, by sampling.
 
-    The model of `TVClust` without truncation: a Chinese restaurant process, with all parameters of
-    the components integrated out.
+    The model of `TVClust` with normal components and without truncation: a Chinese restaurant
+    process, with all parameters of the components integrated out.
 
     Parameters
     ----------
-    data, alpha, belief, p_prior, q_prior, standardise
+    alpha, p_prior, q_prior, standardise
         See `TVClust`.
-    concentration : float, optional
-        Of directions; by default it is drawn, with a log-normal prior around the number of
-        features, with a standard deviation of one.
     n_samples : int
         Number of kept partitions.
     thinning : int
@@ -424,9 +367,7 @@ class TVClustSampler(SourcedClusterer):
     n_clusters_ : int
         Clusters named in ``partial_labels`` come first, in the order of their numbers.
     cluster_centers_ : (k, d) array
-        Posterior means of the clusters, in the form of `TVClust`.
-    concentration_ : float
-        Mean of the sampled concentrations of directions.
+        Posterior means of the clusters, in the units of the data.
     accepted_ : float
         Share of accepted proposals to split or merge.
     history_ : list of HalfStep
@@ -438,9 +379,8 @@ class TVClustSampler(SourcedClusterer):
     -----
     **Guarantees.** The chain leaves the posterior invariant.
 
-    **Complexity.** A sweep costs O(n k d^2 + pairs), for directions and counts O(n k d + pairs); a
-    proposal O(n d^2 + pairs). Memory: the samples, and O(k d^2). The point estimate takes
-    O(n_samples^2 n).
+    **Complexity.** A sweep costs O(n k d^2 + pairs), a proposal O(n d^2 + pairs). Memory: the
+    samples, and O(k d^2). The point estimate takes O(n_samples^2 n).
 
     References
     ----------
@@ -455,10 +395,7 @@ class TVClustSampler(SourcedClusterer):
     2
     """
 
-    data: Literal["gaussian", "directions", "counts"] = "gaussian"
     alpha: float = 1.0
-    belief: float = 1.0
-    concentration: float | None = None
     p_prior: tuple[float, float] = (10.0, 1.0)
     q_prior: tuple[float, float] = (10.0, 1.0)
     standardise: bool = True
@@ -469,10 +406,7 @@ class TVClustSampler(SourcedClusterer):
     random_state: Any = None
 
     _allowed: ClassVar = {
-        "data": ("gaussian", "directions", "counts"),
         "alpha": (Range(above=0, below=math.inf),),
-        "belief": (Range(above=0, below=math.inf),),
-        "concentration": (None, Range(at_least=0, below=math.inf)),
         "n_samples": (Whole(at_least=1),),
         "thinning": (Whole(at_least=1),),
         "burn_in": (Whole(at_least=0),),
@@ -504,20 +438,11 @@ class TVClustSampler(SourcedClusterer):
         )
         self.labels_ = self.samples_[best].copy()
         self.n_clusters_ = int(chain.samples[best].max()) + 1
-        kappa = float(chain.kappas.mean())
-        if self.data == "directions":
-            self.concentration_ = kappa
-        self._state = clusters(points[rows], self.n_clusters_, self._belief, kappa)
+        self._state = clusters(points[rows], self.n_clusters_)
         gather(self._state, points[rows], chain.samples[best])
         k = self.n_clusters_
         sizes, sums = self._state.sizes[:k, None], self._state.sums[:k]
-        if self.data == "counts":
-            shares = sums + self.belief
-            self.cluster_centers_ = shares / shares.sum(axis=1, keepdims=True)
-        elif self.data == "directions":
-            self.cluster_centers_ = as_directions(sums)
-        else:
-            self.cluster_centers_ = sums / (sizes + 1.0) * self._scale + self._shift
+        self.cluster_centers_ = sums / (sizes + 1.0) * self._scale + self._shift
         self.history_ = chain.history
         self.n_iter_ = len(chain.history)
         self.converged_ = True
@@ -551,10 +476,6 @@ class TVClustSampler(SourcedClusterer):
         for labels in chosen:
             together += labels[:, None] == labels
         return together / len(chosen)
-
-    @property
-    def _belief(self) -> float:
-        return float(self.belief) if self.data == "counts" else 0.0
 
     def _check_number(self, n_points: int) -> None:
         """Accept any number of points, since clusters never outnumber them."""
@@ -612,12 +533,7 @@ class _Chain:
         self.free: IntArray = np.flatnonzero(self.known < 0)
         self.n_known = int(self.known.max()) + 1
         #: The concentration of directions, -1 for others.
-        self.kappa = -1.0
-        if settings.data == "directions":
-            given = settings.concentration
-            self.kappa = float(points.shape[1] if given is None else given)
-        self.kappas: FloatArray = np.empty(settings.n_samples)
-        self.state = clusters(points, max(16, 2 * self.n_known), settings._belief, self.kappa)
+        self.state = clusters(points, max(16, 2 * self.n_known))
         self.labels: IntArray = np.maximum(self.known, 0)
         gather(self.state, points, self.labels)
         self.history: list[HalfStep] = []
@@ -633,8 +549,6 @@ class _Chain:
             for _ in range(settings.split_merge if n > 1 else 0):
                 self._split_or_merge()
             gather(self.state, points, self.labels)
-            if settings.data == "directions" and settings.concentration is None:
-                self._concentrate()
             self._answer()
             value, spent = -self.log_joint(), time.perf_counter() - since
             self.history.append(HalfStep(number, "sweep", value, spent))
@@ -642,7 +556,6 @@ class _Chain:
             if rest == 0 and kept > 0:
                 self.samples[kept - 1] = np.unique(self.labels, return_inverse=True)[1]
                 self.right[:, kept - 1] = self.p, self.q
-                self.kappas[kept - 1] = self.kappa
 
     def _answer(self) -> None:
         """Draw the shares of right answers, and compute the gain of sharing a cluster."""
@@ -662,30 +575,6 @@ class _Chain:
         gain, loss = np.log(p) - np.log1p(-q), np.log(q) - np.log1p(-p)
         self.effect: FloatArray = self.told.effect(self.pairs, gain, loss)
 
-    def _concentrate(self) -> None:
-        """Draw the concentration of directions by Metropolis steps in the logarithm."""
-        d = self.points.shape[1]
-        held = np.flatnonzero(self.state.sizes[:-_SCRATCH])
-        lengths = np.linalg.norm(self.state.sums[held], axis=1)
-        # A point of length zero says nothing.
-        n = int(np.count_nonzero(self.points.any(axis=1)))
-
-        def log_density(log_kappa: float) -> float:
-            kappa = math.exp(log_kappa)
-            value = n * log_normaliser(d, kappa) - log_normaliser(d, kappa * lengths).sum()
-            return float(value) - 0.5 * (log_kappa - math.log(d)) ** 2
-
-        at = math.log(self.kappa)
-        value = log_density(at)
-        for step, uniform in zip(
-            self.rng.normal(size=_STEPS), self.rng.random(_STEPS), strict=True
-        ):
-            there = at + _STEP * step
-            other = log_density(there)
-            if math.log(uniform) < other - value:
-                at, value = there, other
-        self.kappa = self.state.kappa[0] = math.exp(at)
-
     def _sweep(self) -> None:
         order, uniform = self.rng.permutation(self.free), self.rng.random(self.free.size)
         at = 0
@@ -701,7 +590,7 @@ class _Chain:
     def _widen(self) -> None:
         """Double the slots."""
         slots = 2 * (self.state.sizes.size - _SCRATCH)
-        self.state = clusters(self.points, slots, self.settings._belief, self.kappa)
+        self.state = clusters(self.points, slots)
         gather(self.state, self.points, self.labels)
 
     def _split_or_merge(self) -> None:
