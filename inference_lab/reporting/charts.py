@@ -27,7 +27,6 @@ __all__ = [
     "Chart",
     "Curves",
     "Drawing",
-    "cactus_curves",
     "convergence_curves",
     "curves_chart",
     "drawing",
@@ -82,13 +81,12 @@ _CONFIG: dict[str, Any] = {
 
 
 class Axis(NamedTuple):
-    """One axis: title, scale, limits, below which value symlog is linear, whether it counts."""
+    """One axis: title, scale, limits, and below which value symlog is linear."""
 
     title: str
     scale: Literal["linear", "log", "symlog"] = "linear"
     limits: tuple[float, float] | None = None
     floor: float = 1.0
-    whole: bool = False
 
 
 @dataclass(frozen=True)
@@ -130,15 +128,6 @@ def profile_curves(ratios: FloatArray, names: Sequence[str]) -> Curves:
     return Curves(
         names, _frame(names, across, shares), x, Axis("share of problems solved", limits=(0, 1))
     )
-
-
-def cactus_curves(times: Sequence[FloatArray], names: Sequence[str]) -> Curves:
-    """Return a cactus plot: the time within which so many problems are solved."""
-    counts = [np.arange(1, len(solved) + 1) for solved in times]
-    seconds = [np.maximum(solved, 1e-6) for solved in times]
-    most = max((len(solved) for solved in times), default=1)
-    x, y = Axis("problems solved", limits=(0, max(1, most)), whole=True), Axis("seconds", "log")
-    return Curves(names, _frame(names, counts, seconds), x, y, step=False)
 
 
 def solved_curves(
@@ -275,10 +264,7 @@ def _axis(made: Axis, values: pd.Series[float]) -> dict[str, Any]:
         scale["domain"] = list(made.limits)
     elif made.scale == "linear":
         scale["zero"] = False
-    axis = alt.Axis(
-        labelExpr="format(datum.value, '~g')",
-        **({"values": ticks} if ticks else {"tickMinStep": 1} if made.whole else {}),
-    )
+    axis = alt.Axis(labelExpr="format(datum.value, '~g')", **({"values": ticks} if ticks else {}))
     return {"title": printable(made.title), "scale": alt.Scale(**scale), "axis": axis}
 
 

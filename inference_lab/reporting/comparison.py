@@ -144,7 +144,7 @@ class Comparison(Findings):
 
     def plot(
         self,
-        kind: Literal["trade-off", "profile", "cactus", "gap-over-time"] = "trade-off",
+        kind: Literal["trade-off", "profile", "solved-over-time", "gap-over-time"] = "trade-off",
         *,
         axes: Axes | None = None,
     ) -> Axes:
@@ -152,12 +152,12 @@ class Comparison(Findings):
 
         Parameters
         ----------
-        kind : {"trade-off", "profile", "cactus", "gap-over-time"}
+        kind : {"trade-off", "profile", "solved-over-time", "gap-over-time"}
             What each solver reaches in which time: mean gap to the best bound against median
             seconds; the performance profile: the share of problems solved within so many times
-            the time of the fastest; the cactus plot: the time within which a number of problems
-            are solved, each by itself; or the gap to the best energy known, in the median over
-            all runs, against the time since they began.
+            the time of the fastest; the share of problems solved within so many seconds, each by
+            itself; or the gap to the best energy known, in the median over all runs, against the
+            time since they began.
         axes : matplotlib.axes.Axes, optional
             Of a figure of your own.
 
@@ -169,7 +169,8 @@ class Comparison(Findings):
         ------
         ValueError
             If `kind` is none of these, or the records do not hold what it takes: for a profile a
-            problem that all solvers were run on, for gaps over time the histories of runs.
+            problem that all solvers were run on, for shares over time a solved problem, for gaps
+            over time the histories of runs.
 
         Examples
         --------

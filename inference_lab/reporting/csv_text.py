@@ -68,7 +68,7 @@ def _csv_text(text: str) -> str:
 
 def csv_table(table: Table) -> str:
     """Return a table as CSV for programs."""
-    header = [_csv_text(column.name or column.title) for column in table.columns]
+    header = [_csv_text(column.title) for column in table.columns]
     rows = [
         [_csv_field(cell, column) for cell, column in zip(row, table.columns, strict=True)]
         for row in table.rows

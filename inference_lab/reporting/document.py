@@ -78,8 +78,6 @@ class Column:
         Whether the column is set flush right.
     help : str
         What the column means.
-    name : str
-        What it is called in CSV; empty: as its title.
     as_text : bool
         Whether CSV holds the texts of the cells, where their values are only what they are sorted
         by.
@@ -89,7 +87,6 @@ class Column:
     cells: Sequence[Cell] = ()
     right: bool = True
     help: str = ""
-    name: str = ""
     as_text: bool = False
 
 
@@ -105,14 +102,13 @@ def column(
     right: bool | None = None,
     best: Callable[[list[float]], float] | None = None,
     help: str = "",
-    name: str = "",
     as_text: bool = False,
 ) -> Column:
     """Return a column of values; by default they are texts.
 
     Parameters
     ----------
-    title, help, name, as_text
+    title, help, as_text
         As in `Column`.
     values : iterable
         One for each row.
@@ -140,7 +136,7 @@ def column(
                 cells[at] = replace(cells[at], mark="best")
     if right is None:
         right = form is not str or any(cell.value is not None for cell in cells)
-    return Column(title, cells, right, help, name, as_text)
+    return Column(title, cells, right, help, as_text)
 
 
 def _number(value: object) -> float | None:

@@ -7,11 +7,16 @@ from typing import TYPE_CHECKING
 from inference_lab.formatting import nearest
 from inference_lab.plotting.plots import draw_trade_off, own_axes
 from inference_lab.reporting.analysis import Analysis
-from inference_lab.reporting.charts import Curves, cactus_curves, gap_curves, profile_curves
+from inference_lab.reporting.charts import Curves, gap_curves, profile_curves, solved_curves
 from inference_lab.reporting.report import SHIFT, TARGETS
 from inference_lab.reporting.results import Results
-from inference_lab.reporting.statistics import performance_ratios, solved_within
-from inference_lab.reporting.timing import gaps_over_time, has_histories, solved_seconds
+from inference_lab.reporting.statistics import performance_ratios
+from inference_lab.reporting.timing import (
+    gaps_over_time,
+    has_histories,
+    solved_over_time,
+    solved_seconds,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -65,9 +70,11 @@ def _profile(analysis: Analysis) -> Curves:
     return profile_curves(performance_ratios(solved), analysis.labels)
 
 
-def _cactus(analysis: Analysis) -> Curves:
-    times = solved_within(solved_seconds(analysis)[:, analysis.order])
-    return cactus_curves(times, analysis.labels)
+def _solved(analysis: Analysis) -> Curves:
+    found = solved_over_time(analysis, solved_seconds(analysis))
+    if found is None:
+        raise ValueError("no problem is solved by any run: there are no shares over time")
+    return solved_curves(*found, analysis.labels)
 
 
 def _gaps(analysis: Analysis) -> Curves:
@@ -77,4 +84,4 @@ def _gaps(analysis: Analysis) -> Curves:
     return gap_curves(moments, middle, analysis.labels)
 
 
-_CURVES = {"profile": _profile, "cactus": _cactus, "gap-over-time": _gaps}
+_CURVES = {"profile": _profile, "solved-over-time": _solved, "gap-over-time": _gaps}

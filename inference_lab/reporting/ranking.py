@@ -1,4 +1,4 @@
-"""The section of a report on solver against solver: wins, and ranks with their tests."""
+"""The section of a report on solver against solver: ranks with their tests."""
 
 from __future__ import annotations
 
@@ -11,8 +11,6 @@ from inference_lab.reporting.analysis import Analysis
 from inference_lab.reporting.charts import ranks_chart
 from inference_lab.reporting.document import (
     Block,
-    Cell,
-    Column,
     Picture,
     Section,
     Table,
@@ -22,7 +20,6 @@ from inference_lab.reporting.document import (
 )
 from inference_lab.reporting.statistics import (
     block_ranks,
-    pairwise_wins,
     rank_test,
     snapped,
     wilcoxon_against,
@@ -39,40 +36,9 @@ _TIE = 1e-6
 
 def solvers_section(analysis: Analysis) -> Section | None:
     """Return the section on solver against solver, if there are two."""
-    results = analysis.results
     if len(analysis.labels) < 2:
         return None
-    energies = results.spread(np.where(results.infeasible, -np.inf, results.energy))
-    matched = np.moveaxis(energies, 2, 1).reshape(-1, results.shape[1])
-    wins, ties = pairwise_wins(matched[:, analysis.order])
-    labels = analysis.labels
-
-    def against(i: int, j: int) -> Cell:
-        if i == j:
-            return Cell(NONE)
-        won, lost, tie = int(wins[i, j]), int(wins[j, i]), int(ties[i, j])
-        told = (
-            f"{labels[i]} against {labels[j]}: lower energy in {won}, equal in {tie}, higher in "
-            f"{lost} runs"
-        )
-        return Cell(f"{won}/{tie}/{lost}", float(won - lost), title=told)
-
-    n = range(len(labels))
-    table = Table(
-        "wins",
-        "Lower / equal / higher energy of the solver of the row against that of the column, "
-        "over runs on the same problem with the same seed and repeat.",
-        (
-            column("no.", [i + 1 for i in n]),
-            column("solver", labels),
-            *(
-                Column(str(j + 1), [against(i, j) for i in n], help=label, name=label, as_text=True)
-                for j, label in enumerate(labels)
-            ),
-        ),
-        "A run without a labelling loses to each with one; two without are equal.",
-    )
-    return Section("Solver against solver", (table, *_ranks(analysis)))
+    return Section("Solver against solver", tuple(_ranks(analysis)))
 
 
 def _ranks(analysis: Analysis) -> list[Block]:

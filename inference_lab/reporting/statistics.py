@@ -1,4 +1,4 @@
-"""Statistics of comparisons: means, wins, profiles and tests, on plain arrays.
+"""Statistics of comparisons: means, profiles and tests, on plain arrays.
 
 Rows are instances (problems, or runs that were asked the same), columns are solvers. Energies and
 times are ``inf`` where a run came to nothing.
@@ -21,7 +21,6 @@ __all__ = [
     "block_ranks",
     "holm",
     "median",
-    "pairwise_wins",
     "par",
     "performance_ratios",
     "primal_gap_percent",
@@ -30,7 +29,6 @@ __all__ = [
     "shifted_geometric_mean",
     "signed_rank",
     "snapped",
-    "solved_within",
     "wilcoxon_against",
 ]
 
@@ -114,28 +112,6 @@ def holm(p_values: Sequence[float]) -> list[float]:
     return [float(p) for p in multipletests(p_values, method="holm")[1]]
 
 
-# ---------------------------------------------------------------------- solver against solver
-
-
-def pairwise_wins(
-    energies: npt.ArrayLike, *, tolerance: float = OPTIMALITY_TOLERANCE
-) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Count how often each solver ended below each other one, and how often at the same energy."""
-    energy = np.asarray(energies, dtype=np.float64)
-    k = energy.shape[1]
-    wins, ties = (np.zeros((k, k), dtype=np.int64) for _ in range(2))
-    for i in range(k):
-        mine = energy[:, [i]]
-        with np.errstate(invalid="ignore", over="ignore"):
-            size = np.maximum(1.0, np.minimum(np.abs(mine), np.abs(energy)))
-            close = np.isfinite(mine - energy) & (np.abs(mine - energy) <= tolerance * size)
-            tie = (mine == energy) | close
-            wins[i] = ((mine < energy) & ~tie).sum(axis=0)
-        ties[i] = tie.sum(axis=0)
-    np.fill_diagonal(ties, 0)
-    return wins, ties
-
-
 def performance_ratios(times: npt.ArrayLike) -> FloatArray:
     """Return the times of solvers as multiples of the fastest, ``inf`` where nothing is solved.
 
@@ -147,12 +123,6 @@ def performance_ratios(times: npt.ArrayLike) -> FloatArray:
     with np.errstate(invalid="ignore"):
         ratios = matrix / matrix.min(axis=1, keepdims=True)
     return np.where(np.isfinite(matrix), ratios, np.inf)
-
-
-def solved_within(times: npt.ArrayLike) -> list[FloatArray]:
-    """Return for each solver the times at which it solved one more instance: a cactus plot."""
-    matrix = np.asarray(times, dtype=np.float64)
-    return [np.sort(column[np.isfinite(column)]) for column in matrix.T]
 
 
 # ---------------------------------------------------------------------- tests

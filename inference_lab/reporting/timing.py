@@ -21,7 +21,6 @@ from inference_lab.reporting.statistics import (
     primal_gap_percent,
     quantile,
     shifted_geometric_mean,
-    solved_within,
 )
 
 __all__ = [
@@ -29,6 +28,7 @@ __all__ = [
     "glance_section",
     "has_histories",
     "history_section",
+    "solved_over_time",
     "solved_seconds",
     "targets_section",
 ]
@@ -50,7 +50,6 @@ def targets_section(analysis: Analysis) -> Section:
         blocks += [
             _solved_over_time(analysis, solved),
             _profile(analysis, solved),
-            _cactus(analysis, solved),
         ]
     return Section("Time to a target", tuple(blocks))
 
@@ -67,11 +66,16 @@ def solved_seconds(analysis: Analysis) -> FloatArray:
     return analysis.results.typical(analysis.results.solved_seconds(analysis.targets[0]))
 
 
-def _solved_over_time(analysis: Analysis, solved: FloatArray) -> Block:
-    """Return which share of the problems each solver had solved by when."""
+def solved_over_time(
+    analysis: Analysis, solved: FloatArray
+) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray] | None:
+    """Return times, and which share of the problems each solver had solved by then, with a band.
+
+    Shares and ends of the band have the shape (solvers, times); None if nothing is solved.
+    """
     finite = solved[np.isfinite(solved)]
     if not finite.size:
-        return Text(("No problem is solved by any run, so there is no figure of when.",))
+        return None
     start = max(1e-6, 0.9 * float(finite.min()))
     moments = np.geomspace(start, max(1.1 * float(finite.max()), 2 * start), _MOMENTS)
     curves = []
@@ -80,7 +84,15 @@ def _solved_over_time(analysis: Analysis, solved: FloatArray) -> Block:
         blocks = [analysis.block_of[at] for at in there]
         curves.append(share_band(solved[there, s][:, None] <= moments, blocks))
     share, low, high = (np.array(part) for part in zip(*curves, strict=True))
-    few = len(curves) <= BANDS and not np.isnan(low).all()
+    return moments, share, low, high
+
+
+def _solved_over_time(analysis: Analysis, solved: FloatArray) -> Block:
+    """Return the figure of the problems that each solver had solved by when."""
+    found = solved_over_time(analysis, solved)
+    if found is None:
+        return Text(("No problem is solved by any run, so there is no figure of when.",))
+    few = len(analysis.labels) <= BANDS and not np.isnan(found[2]).all()
     over = "problems" if analysis.blocks is None else f"blocks of problems ({analysis.blocks})"
     return Picture(
         "solved-over-time",
@@ -89,8 +101,8 @@ def _solved_over_time(analysis: Analysis, solved: FloatArray) -> Block:
         + (f" Bands: 95 % intervals at each time by itself, over resampled {over}." if few else "")
         + (" Each solver over the problems it was run on. " if analysis.incomplete else " ")
         + _solved(analysis),
-        f"Shares of solved problems over time for {counted(len(curves), 'solver')}.",
-        partial(curves_chart, charts.solved_curves(moments, share, low, high, analysis.labels)),
+        f"Shares of solved problems over time for {counted(len(analysis.labels), 'solver')}.",
+        partial(curves_chart, charts.solved_curves(*found, analysis.labels)),
     )
 
 
@@ -107,20 +119,6 @@ def _profile(analysis: Analysis, solved: FloatArray) -> Block:
         f"Performance profiles of {counted(len(analysis.labels), 'solver')} on "
         f"{counted(len(analysis.complete), 'problem')}.",
         partial(curves_chart, charts.profile_curves(ratios, analysis.labels)),
-    )
-
-
-def _cactus(analysis: Analysis, solved: FloatArray) -> Picture:
-    n = len(analysis.results.problems)
-    times = solved_within(solved[:, analysis.order])
-    return Picture(
-        "cactus",
-        f"Cactus plot: the time within which so many of the {counted(n, 'problem')} are solved, "
-        "each by itself."
-        + (" Where a solver was not run, it solved nothing. " if analysis.incomplete else " ")
-        + _solved(analysis),
-        f"Times of solved problems, ascending, for {counted(len(analysis.labels), 'solver')}.",
-        partial(curves_chart, charts.cactus_curves(times, analysis.labels)),
     )
 
 

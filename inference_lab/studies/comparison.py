@@ -53,7 +53,6 @@ _TABLES = (
     ),
     *("seconds-by-size", "gaps-by-size"),
     *(
-        "wins",
         "ranks",
         "open-problems",
         "problems",
@@ -64,7 +63,7 @@ _TABLES = (
     *("solvers", "limits", "environment"),
 )
 _FIGURES = (
-    *("best-solver-map-", "performance-profile", "cactus"),
+    *("best-solver-map-", "performance-profile"),
     *("solved-over-time", "gain-map-", "seconds-by-size"),
     *("gap-over-time", "convergence-", "critical-difference"),
 )

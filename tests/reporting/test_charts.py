@@ -11,7 +11,7 @@ import pytest
 
 from inference_lab.reporting import charts
 from inference_lab.reporting.charts import curves_chart, drawing, heatmap, panels, ranks_chart
-from inference_lab.reporting.statistics import performance_ratios, solved_within
+from inference_lab.reporting.statistics import performance_ratios
 from inference_lab.reporting.traces import Steps
 
 INF = math.inf
@@ -76,7 +76,6 @@ def made(kind, names):
     bands = (GAPS[:k] / 2, GAPS[:k])
     made_curves = {
         "profile": lambda: charts.profile_curves(performance_ratios(solved(k)), names),
-        "cactus": lambda: charts.cactus_curves(solved_within(solved(k)), names),
         "gap": lambda: charts.gap_curves(TIMES, GAPS[:k], names, bands),
         "solved": lambda: charts.solved_curves(TIMES, GAPS[:k] / 100, *bands, names),
         "sizes": lambda: charts.size_curves(
@@ -87,7 +86,7 @@ def made(kind, names):
     return curves_chart(made_curves[kind]())
 
 
-KINDS = [*("profile", "cactus", "gap", "solved", "sizes", "convergence", "ranks", "map", "panels")]
+KINDS = [*("profile", "gap", "solved", "sizes", "convergence", "ranks", "map", "panels")]
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -101,7 +100,7 @@ def test_every_chart_is_drawn_with_all_names_and_the_same_each_time(kind):
     assert "<script" not in first.svg and "NaN" not in first.svg
 
 
-@pytest.mark.parametrize("kind", ["profile", "cactus", "gap", "ranks", "map"])
+@pytest.mark.parametrize("kind", ["profile", "gap", "ranks", "map"])
 @pytest.mark.parametrize("k", [2, 30])
 def test_few_and_many_solvers_fit(kind, k):
     names = [f"solver-{n}" for n in range(k)]
@@ -164,7 +163,5 @@ def test_energies_of_any_finite_size_are_drawn_or_left_out(size):
 
 
 def test_what_nobody_solved_is_still_a_chart():
-    nothing = [np.zeros(0), np.zeros(0)]
-    assert drawing(curves_chart(charts.cactus_curves(nothing, ["a", "b"]))).svg.startswith("<svg")
     none = performance_ratios([[INF, INF]])
     assert drawing(curves_chart(charts.profile_curves(none, ["a", "b"]))).svg.startswith("<svg")

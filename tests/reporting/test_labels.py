@@ -108,7 +108,7 @@ def test_compare_takes_labels_by_any_form_of_a_spec() -> None:
             il.compare(graph, ["icm", DAMPED], labels=labels)
 
 
-@pytest.mark.parametrize("kind", ["trade-off", "profile", "cactus", "gap-over-time"])
+@pytest.mark.parametrize("kind", ["trade-off", "profile", "solved-over-time", "gap-over-time"])
 def test_pictures_name_the_solvers_and_use_the_axes_given(
     comparison: Comparison, kind: str
 ) -> None:
@@ -131,4 +131,7 @@ def test_pictures_that_cannot_be_drawn_say_why() -> None:
         apart.plot("profile")
     with pytest.raises(ValueError, match="no history of the runs"):
         apart.plot("gap-over-time")
+    hopeless = Comparison([record("p", "icm", float("inf"), status="crash")])
+    with pytest.raises(ValueError, match="no problem is solved by any run"):
+        hopeless.plot("solved-over-time")
     assert plt.get_fignums() == before

@@ -109,7 +109,7 @@ def test_csv_holds_names_texts_and_counts_as_they_are() -> None:
     """Of columns of texts the texts, of counts no decimals, of numbers all of them."""
     columns = (
         Column("no."),
-        Column("1", name="icm", as_text=True),
+        Column("icm", as_text=True),
         Column("%"),
     )
     row = (Cell("1", 1), Cell("8/4/0", 8.0), Cell("33", 100 / 3))

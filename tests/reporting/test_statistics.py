@@ -16,14 +16,12 @@ from hypothesis.extra.numpy import arrays
 from inference_lab.reporting.statistics import (
     holm,
     median,
-    pairwise_wins,
     performance_ratios,
     primal_gap_percent,
     quantile,
     rank_test,
     shifted_geometric_mean,
     snapped,
-    solved_within,
     wilcoxon_against,
 )
 
@@ -120,24 +118,11 @@ def test_holm_by_hand():
     assert holm([0.9, 0.8]) == [1.0, 1.0] and holm([]) == []
 
 
-# ---------------------------------------------------------------------- wins
-
-
-def test_energies_within_rounding_tie_and_missing_runs_do_not_count():
-    wins, ties = pairwise_wins([[1e6, 1e6 + 1e-3], [1.0, NAN], [1.0, 1.1]])
-    assert ties[0, 1] == 1 and wins.tolist() == [[0, 1], [0, 0]]
-
-
 # ---------------------------------------------------------------------- profiles
 
 
 def test_times_below_the_clock_are_no_ratios():
     assert performance_ratios([[0.0, 1e-9], [INF, INF]]).tolist() == [[1.0, 1.0], [INF, INF]]
-
-
-def test_cactus_data_are_the_solved_ones_in_order():
-    solved = solved_within([[3.0, INF], [NAN, 2.0], [1.0, 4.0]])
-    assert [s.tolist() for s in solved] == [[1.0, 3.0], [2.0, 4.0]]
 
 
 # ---------------------------------------------------------------------- tests

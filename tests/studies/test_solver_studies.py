@@ -182,7 +182,7 @@ def test_names_of_tables_and_figures_are_those_of_the_report(tmp_path, undrawn):
     figures = [picture.name for picture in everything.pictures()]
     asked = replace(study, tables=tables, figures=figures)
     asked.check()
-    assert {"contrasts", "summary", "wins", "ranks", "problems"} <= set(tables)
+    assert {"contrasts", "summary", "ranks", "problems"} <= set(tables)
 
 
 def test_a_study_from_elsewhere_runs_no_code_and_reads_no_files(tmp_path, monkeypatch):
