@@ -39,6 +39,7 @@ ROOMS = (
     "harness",
     "conformance",
     "clustering",
+    "reports",
     "studies",
     "cli",
     "__main__",
@@ -51,7 +52,7 @@ PACKAGE = "inference_lab"
 def modules() -> dict[str, ast.Module]:
     """Return the trees of all modules by their dotted names inside the package."""
     found = {}
-    for folder in (PACKAGE, "solvers", "problems"):
+    for folder in (PACKAGE, "solvers", "problems", "reports"):
         for path in sorted((ROOT / folder).rglob("*.py")):
             parts = path.relative_to(ROOT).with_suffix("").parts
             name = ".".join(parts[1:] if folder == PACKAGE else parts).removesuffix("__init__")

@@ -122,7 +122,7 @@ def test_wheel_holds_the_package_and_nothing_else(wheel: Path, tracked: list[str
         if folder in INSTALLED:
             expected.add(f"{INSTALLED[folder]}/{rest}")
         # Of the reports, the definitions of the studies and not their results.
-        if folder == "reports" and rest.endswith(("/study.toml", "__init__.py")):
+        if folder == "reports" and rest.endswith(("/study.toml", ".py")):
             expected.add(f"inference_lab/reports/{rest}")
     with zipfile.ZipFile(wheel) as archive:
         assert set(archive.namelist()) == expected
@@ -184,7 +184,7 @@ def test_generic_names_are_refused(name: str) -> None:
     assert f"'inference_lab.{name}', not '{name}'" in python(code, ROOT)
 
 
-@pytest.mark.parametrize("name", ["solvers", "problems"])
+@pytest.mark.parametrize("name", ["solvers", "problems", "reports"])
 def test_links_for_type_checkers(name: str) -> None:
     """Type checkers find the installed layout: links that lead to the folders."""
     link = ROOT / "typings" / "inference_lab" / name

@@ -19,8 +19,8 @@ from inference_lab.data.gaussians import labels_by_share
 from inference_lab.data.images import find_file, read_image
 from inference_lab.data.texts import corpora, load_corpus
 from inference_lab.graph.arrays import FloatArray, IntArray
-from inference_lab.studies.patterns import PATTERNS
-from inference_lab.studies.textures import site_centres, site_features
+from inference_lab.reports.patterns import PATTERNS
+from inference_lab.reports.textures import site_centres, site_features
 from inference_lab.studies.toml_config import StudyError
 
 __all__ = ["StudyPoints", "four_clouds", "known_points", "load_points"]
@@ -162,7 +162,7 @@ def known_points() -> Mapping[str, Callable[[str, str | None], StudyPoints]]:
       directions of the weights, with ``-wide`` for weights of the terms of two documents or more;
     * ``outex-000`` and its like, texture features of 101 x 101 sites of a mosaic;
     * ``lange-toy``, with ``-1.1`` to ``-1.8`` for other ratios of its sides, see `four_clouds`;
-    * ``two-spirals`` and its like, see `inference_lab.studies.patterns`.
+    * ``two-spirals`` and its like, see `inference_lab.reports.patterns`.
     """
     found: dict[str, Callable[[str, str | None], StudyPoints]] = {}
     found.update(dict.fromkeys(available(), _table))

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from inference_lab import clustering
+from inference_lab.reports.wekaut import WekaUTKMeans
 from inference_lab.results.scoring import adjusted_rand, matched_accuracy, nmi, pairwise_f
-from inference_lab.studies.wekaut import WekaUTKMeans
 
 __all__ = ["ESTIMATORS", "PARTIAL", "PREDICTED", "SCORES", "SEEDED"]
 

@@ -19,6 +19,8 @@ from inference_lab.cli import main
 from inference_lab.clustering import PCKMeans
 from inference_lab.harness.results_dir import LETTERS, states
 from inference_lab.processes.isolation import can_isolate
+from inference_lab.reports.patterns import PATTERNS
+from inference_lab.reports.textures import gabor_magnitudes, site_centres, site_features
 from inference_lab.results.clustering_records import FitStore, environments
 from inference_lab.studies import Study, StudyError, load_study, render_study, run_study
 from inference_lab.studies.datasets import (
@@ -37,9 +39,7 @@ from inference_lab.studies.methods import (
     fit_method,
     nested_pairs,
 )
-from inference_lab.studies.patterns import PATTERNS
 from inference_lab.studies.running import cells
-from inference_lab.studies.textures import gabor_magnitudes, site_centres, site_features
 
 STUDIES = sorted(
     path.parent.name for path in REPORTS.glob("*/study.toml") if isinstance(load_study(path), Study)
