@@ -264,7 +264,7 @@ def _axis(made: Axis, values: pd.Series[float]) -> dict[str, Any]:
         scale["domain"] = list(made.limits)
     elif made.scale == "linear":
         scale["zero"] = False
-    axis = alt.Axis(labelExpr="format(datum.value, '~g')", **({"values": ticks} if ticks else {}))
+    axis = alt.Axis(labelExpr="format(datum.value, '~g')", values=ticks or alt.Undefined)
     return {"title": printable(made.title), "scale": alt.Scale(**scale), "axis": axis}
 
 
