@@ -111,6 +111,43 @@ def random_pairs(rng: np.random.Generator, n: int, m: int) -> np.ndarray:
     return np.stack([first, (first + rng.integers(1, max(2, n), size=first.size)) % n], axis=1)
 
 
+def weak_graph(seed: int) -> FactorGraph:
+    """Draw a loopy graph of weak terms of every kind, on which there is one fixed point."""
+    rng = np.random.default_rng(seed)
+    n, k = 12, 3
+    edges = rng.permutation(list(itertools.combinations(range(n), 2)))[:20]
+    return FactorGraph.from_terms(
+        rng.normal(size=(n, k)),
+        [
+            DiagonalTerms(edges[:8], 0.3 * rng.normal(size=8), 0.3 * rng.normal(size=8)),
+            DiagonalTerms(edges[8:12], 0.3 * rng.normal(size=(4, k))),
+            SharedTable(edges[12:], 0.3 * rng.normal(size=(k, k)), rng.normal(size=8)),
+        ],
+        [(tuple(rng.permutation(n)[:3]), 0.3 * rng.normal(size=(k, k, k))) for _ in range(3)],
+    )
+
+
+def frustrated(
+    n: int, k: int, m: int, seed: int = 0, weight: float = 1.0, ties: float = 0.9
+) -> FactorGraph:
+    """Draw cannot-links and must-links that the relaxation does not settle, nor a descent."""
+    rng = np.random.default_rng(seed)
+    pairs = np.array(list(itertools.combinations(range(n), 2)))
+    edges = pairs[rng.choice(len(pairs), size=m, replace=False)]
+    w = weight * (ties + (1 - ties) * rng.random(m))
+    cannot = rng.random(m) < 0.7
+    return FactorGraph.from_terms(
+        weight * rng.random((n, k)),
+        [DiagonalTerms(edges, np.where(cannot, w, 0.0), np.where(cannot, 0.0, w))],
+    )
+
+
+def rank(graph: FactorGraph, x: np.ndarray) -> tuple[int, float]:
+    """Return what descents go by: violated hard terms first, then the finite costs."""
+    paid = [float(table[tuple(x[list(scope)])]) for scope, table in graph.factors()]
+    return sum(c == math.inf for c in paid), math.fsum(c for c in paid if c < math.inf)
+
+
 @dataclass(frozen=True)
 class _Costs:
     """Draws costs of one style, a share of them infinite."""

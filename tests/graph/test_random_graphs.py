@@ -11,7 +11,6 @@ import inference_lab as il
 from inference_lab.conformance import exhaustive
 from inference_lab.graph.arrays import DIAGONAL, POTTS, TABLE
 from inference_lab.graph.random_graphs import (
-    DEGENERATE,
     FAMILIES,
     FINITE,
     HARD,
@@ -35,11 +34,6 @@ def test_seeded(family):
     assert len(set(hashes)) > (15 if family != "equal" else 5)
 
 
-def test_families_do_not_share_their_numbers():
-    first = {f: float(random_graph(f, 0).unary_values[0]) for f in ("potts", "grid", "large")}
-    assert len(set(first.values())) == 3
-
-
 @pytest.mark.parametrize("family", FAMILIES)
 def test_small_and_feasible_as_named(family):
     for g in graphs(family):
@@ -58,10 +52,6 @@ def test_hard_families_forbid_something_in_every_graph(family):
     for g in graphs(family):
         energies = exhaustive(g).energies
         assert np.isinf(energies).any() and np.isfinite(energies).any()
-
-
-def test_families_are_named_once():
-    assert len(FAMILIES) == len(FINITE) + len(HARD) + len(DEGENERATE)
 
 
 def kinds(family: str) -> set[int]:
@@ -132,21 +122,6 @@ def test_forests_have_no_cycle():
     assert any(g.n_factors for g in graphs("forest"))
     assert any(g.components.max() > 0 for g in graphs("forest"))
     assert not any(g.is_forest for g in graphs("grid") if g.n_edges >= g.n_variables)
-
-
-def test_grids_join_neighbours_only():
-    for g in graphs("grid"):
-        steps = set(np.abs(np.diff(g.edges.astype(int), axis=1)).ravel().tolist())
-        assert len(steps) <= 2 and 1 in steps
-        assert g.degrees.max() <= 4
-        assert g.components.max() == 0
-
-
-def test_merged_graphs_have_one_term_a_pair_and_no_loop():
-    for g in graphs("merged"):
-        assert (g.edges[:, 0] != g.edges[:, 1]).all()
-        pairs = np.sort(g.edges, axis=1)
-        assert len(np.unique(pairs, axis=0)) == len(pairs)
 
 
 def test_links_are_hard():

@@ -6,7 +6,6 @@ import itertools
 import math
 
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -58,22 +57,6 @@ def test_a_semimetric_is_not_submodular_for_expansions():
         for seed in range(20)
     ]
     assert max(shares) > 0
-
-
-@given(SEEDS)
-def test_two_labels_and_submodular_is_solved(seed):
-    rng = np.random.default_rng(seed)
-    n = int(rng.integers(1, 10))
-    pairs = np.array(list(itertools.combinations(range(n), 2))).reshape(-1, 2)
-    edges = pairs[rng.random(len(pairs)) < 0.5]
-    tables = rng.normal(size=(len(edges), 2, 2))
-    # The two diagonal entries together at most as much as the others.
-    surplus = np.maximum(0.0, tables[:, 0, 0] + tables[:, 1, 1] - tables[:, 0, 1] - tables[:, 1, 0])
-    tables[:, 0, 0] -= surplus + 0.01
-    graph = il.FactorGraph.pairwise(rng.normal(scale=2.0, size=(n, 2)), edges, tables)
-    s = il.solve(graph, "alpha-beta-swap", initial=rng.integers(0, 2, n))
-    assert s.status == "optimal"
-    assert s.energy == pytest.approx(exhaustive(graph).optimum, abs=1e-9)
 
 
 def test_ragged_labels():

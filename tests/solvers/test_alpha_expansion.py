@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import math
-import time
 
 import numpy as np
 import pytest
@@ -86,20 +85,6 @@ def test_three_equal_or_pay(seed):
     assert s.energy <= graph.energy(moves).min() + 1e-9
 
 
-@given(SEEDS)
-def test_two_labels_and_submodular_is_solved(seed):
-    rng = np.random.default_rng(seed)
-    n = int(rng.integers(1, 10))
-    pairs = np.array(list(itertools.combinations(range(n), 2))).reshape(-1, 2)
-    edges = pairs[rng.random(len(pairs)) < 0.5]
-    weights = rng.exponential(size=len(edges))
-    weights[rng.random(len(edges)) < 0.1] = math.inf
-    graph = il.FactorGraph.potts(rng.normal(scale=2.0, size=(n, 2)), edges, weights)
-    s = il.solve(graph, "alpha-expansion", initial=rng.integers(0, 2, n))
-    assert s.status == "optimal"
-    assert s.energy == pytest.approx(exhaustive(graph).optimum, abs=1e-9)
-
-
 def test_two_labels_and_frustrated_has_the_bound_of_the_relaxation():
     rng = np.random.default_rng(5)
     edges = grid_edges(8, 8)
@@ -163,19 +148,6 @@ def test_share_of_nonsubmodular_pairs_is_said():
         s = il.solve(graph, f"alpha-expansion(nonsubmodular={rule})")
         assert 0 < s.diagnostics["nonsubmodular_share"] < 1
         assert s.diagnostics["moves"] >= s.diagnostics["successful_moves"]
-
-
-def test_limits():
-    rng = np.random.default_rng(3)
-    edges = grid_edges(150, 150)
-    unary = rng.normal(size=(22_500, 30))
-    graph = il.FactorGraph.potts(unary, edges, rng.normal(size=len(edges)))
-    il.solve(graph, "alpha-expansion", time_limit=0.01)
-    begin = time.perf_counter()
-    s = il.solve(graph, "alpha-expansion", time_limit=0.2)
-    assert time.perf_counter() - begin < 3.0
-    assert s.status == "limit"
-    assert il.solve(graph, "alpha-expansion(max_cycles=1)").iterations == 1
 
 
 def test_large_factors_are_refused():

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 import time
 
 import numpy as np
 import pytest
-from strategies import optimum
+from strategies import frustrated, optimum
 
 import inference_lab as il
 from inference_lab.algorithms.linear.backends import solve_integer
@@ -19,19 +18,6 @@ from inference_lab.solvers import ilp
 from inference_lab.solvers.ilp import ILP
 
 NONEMPTY = [family for family in FAMILIES if random_graph(family, 0).n_variables]
-
-
-def frustrated(n, k, m, seed=0, weight=1.0, ties=0.0):
-    """Random cannot-links and must-links that the relaxation does not settle."""
-    rng = np.random.default_rng(seed)
-    pairs = np.array(list(itertools.combinations(range(n), 2)))
-    edges = pairs[rng.choice(len(pairs), size=m, replace=False)]
-    w = weight * (ties + (1 - ties) * rng.random(m))
-    cannot = rng.random(m) < 0.7
-    return il.FactorGraph.from_terms(
-        weight * rng.random((n, k)),
-        [il.DiagonalTerms(edges, np.where(cannot, w, 0.0), np.where(cannot, 0.0, w))],
-    )
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -53,7 +39,7 @@ def test_branch_and_bound_alone_is_exact(family, seed):
 
 @pytest.mark.parametrize("seed", range(10))
 def test_branch_and_bound_closes_the_gap_of_the_relaxation(seed):
-    graph = frustrated(10, 3, 25, seed, ties=0.9)
+    graph = frustrated(10, 3, 25, seed)
     s = il.solve(graph, "ilp(cuts=none)")
     assert s.status == "optimal"
     assert s.energy == pytest.approx(optimum(graph))
@@ -67,7 +53,7 @@ def test_some_of_those_need_branch_and_bound():
     """Else the test above tests the relaxation only."""
     plain = ILP(cuts=None, reduce=False)
     used = [
-        "ilp_status" in il.solve(frustrated(10, 3, 25, seed, ties=0.9), plain).diagnostics
+        "ilp_status" in il.solve(frustrated(10, 3, 25, seed), plain).diagnostics
         for seed in range(10)
     ]
     assert sum(used) >= 5
@@ -77,7 +63,7 @@ def test_some_of_those_need_branch_and_bound():
 @pytest.mark.parametrize("seed", range(6))
 def test_cuts_close_most_of_the_gap_at_the_root(seed, reduce):
     """At most a third of the gap that the relaxation leaves is left to branch and bound."""
-    graph = frustrated(10, 3, 25, seed, ties=0.9)
+    graph = frustrated(10, 3, 25, seed)
     least = optimum(graph)
     s = il.solve(graph, ILP(reduce=reduce))
     assert s.status == "optimal" and s.energy == pytest.approx(least)
@@ -100,7 +86,7 @@ def test_noisy_estep_is_proved_at_the_root():
 
 def test_reduction_maps_labels_and_bounds_back():
     """What persistency decides is gone from the model, not from the answer."""
-    graph = frustrated(10, 3, 25, 2, ties=0.9)
+    graph = frustrated(10, 3, 25, 2)
     far = np.concatenate([graph.unary, np.full((10, 1), 50.0)], axis=1)
     lone = np.array([[3.0, 1.0, 2.0, 4.0]] * 3)
     terms = [
@@ -153,7 +139,7 @@ def test_infeasible_is_proved_where_the_relaxation_is_feasible():
 @pytest.mark.parametrize("seed", range(3))
 def test_cuts_serve_other_backends(seed):
     """CBC gets the cuts, and re-solves the relaxation for each round of them."""
-    graph = frustrated(9, 3, 22, seed, ties=0.9)
+    graph = frustrated(9, 3, 22, seed)
     s = il.solve(graph, "ilp(backend=PULP_CBC_CMD)")
     assert s.status == "optimal" and s.energy == pytest.approx(optimum(graph))
     if "cut_bound" in s.diagnostics:
@@ -174,7 +160,7 @@ def test_time_limit_leaves_incumbent_and_bound(limit):
 
 def test_labels_left_out_are_counted(monkeypatch):
     """A fourth label that costs too much is gone before branch and bound."""
-    graph = frustrated(10, 3, 25, 2, ties=0.9)
+    graph = frustrated(10, 3, 25, 2)
     wider = il.FactorGraph.from_terms(
         np.concatenate([graph.unary, np.full((10, 1), 50.0)], axis=1),
         [

@@ -251,21 +251,7 @@ def test_plans_go_with_their_graphs():
     assert len(junction_tree._plans) == before
 
 
-def test_max_bytes_is_checked():
-    with pytest.raises(ValueError, match=r"max_bytes must be at least 2\*\*20, got 10"):
-        JunctionTree(max_bytes=10)
-
-
 # ---------------------------------------------------------------------- numbers
-
-
-@pytest.mark.parametrize("times", [1.0, 1e5])
-def test_tiny_temperatures_put_all_weight_on_the_minimum(times):
-    graph = random_graph("own-tables", 2)
-    cold = il.solve(graph, "junction-tree")
-    warm = il.solve(graph, "junction-tree", temperature=times * graph.resolution)
-    assert warm.marginals == pytest.approx(np.eye(graph.n_labels)[cold.labels])
-    assert warm.labels.tolist() == cold.labels.tolist()
 
 
 def test_weights_far_apart_do_not_underflow():

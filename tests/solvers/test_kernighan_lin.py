@@ -8,6 +8,7 @@ from inspect import unwrap
 
 import numpy as np
 import pytest
+from strategies import rank
 
 import inference_lab as il
 from inference_lab.conformance import exhaustive
@@ -29,7 +30,7 @@ from inference_lab.kernels.kernighan_lin import (
 )
 from inference_lab.registry.sources import as_problem
 from inference_lab.solvers import kernighan_lin
-from inference_lab.solvers.kernighan_lin import KernighanLin, kick
+from inference_lab.solvers.kernighan_lin import kick
 
 INF = math.inf
 FEASIBLE = [f for f in (*FINITE, *HARD, *DEGENERATE) if f not in ("infeasible", "empty")]
@@ -50,12 +51,6 @@ def assert_costs_right(graph: FactorGraph, x: np.ndarray, c: Chains) -> None:
     scale = max(1.0, np.abs(fresh.cost).max(initial=0.0))
     assert c.cost == pytest.approx(fresh.cost, abs=1e-9 * scale)
     assert (c.hard == fresh.hard).all()
-
-
-def rank(graph: FactorGraph, x: np.ndarray) -> tuple[int, float]:
-    """Return violated hard terms and finite costs of a labelling."""
-    paid = [float(table[tuple(x[list(scope)])]) for scope, table in graph.factors()]
-    return sum(c == INF for c in paid), math.fsum(c for c in paid if c < INF)
 
 
 def naive_pass(graph: FactorGraph, x: np.ndarray) -> np.ndarray:
@@ -264,10 +259,3 @@ def test_a_pass_cut_short_is_rolled_back(monkeypatch: pytest.MonkeyPatch) -> Non
         s = il.solve(graph, "kernighan-lin", initial=start, time_limit=limit)
         energies = [point.energy for point in s.trace]
         assert all(b <= a + 1e-9 for a, b in itertools.pairwise(energies))
-
-
-@pytest.mark.parametrize("name", ["chain", "branches", "kicks", "ball"])
-def test_settings_are_checked(name: str) -> None:
-    """A setting out of range is refused by name."""
-    with pytest.raises(ValueError, match=f"{name} must be at least"):
-        KernighanLin(**{name: -1})

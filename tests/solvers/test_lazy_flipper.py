@@ -15,7 +15,7 @@ from inference_lab.graph.factor_graph import FactorGraph
 from inference_lab.graph.random_graphs import DEGENERATE, FINITE, HARD, random_graph
 from inference_lab.registry.sources import as_problem
 from inference_lab.solvers import lazy_flipper
-from inference_lab.solvers.lazy_flipper import LazyFlipper, flip, start_search
+from inference_lab.solvers.lazy_flipper import flip, start_search
 
 FEASIBLE = [f for f in (*FINITE, *HARD, *DEGENERATE) if f not in ("infeasible", "empty")]
 
@@ -143,9 +143,3 @@ def test_iterations_count_variables_taken_up() -> None:
     assert s.status == "limit"
     assert math.isfinite(s.energy)
     assert il.solve(graph, "lazy-flipper").energy < s.energy
-
-
-def test_settings_are_checked() -> None:
-    """A depth below 1 is refused."""
-    with pytest.raises(ValueError, match="max_depth must be at least 1, got 0"):
-        LazyFlipper(max_depth=0)

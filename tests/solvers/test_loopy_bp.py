@@ -7,9 +7,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-from strategies import random_pairs, recipes, truncated_linear
+from strategies import random_pairs, truncated_linear, weak_graph
 
 import inference_lab as il
 from inference_lab.algorithms.belief_propagation.chains import is_grid, make_trees
@@ -18,7 +16,7 @@ from inference_lab.graph.arrays import TRUNCATED_LINEAR, FloatArray
 from inference_lab.graph.factor_graph import FactorGraph
 from inference_lab.graph.grids import grid_edges
 from inference_lab.graph.random_graphs import FAMILIES, FINITE, random_graph
-from inference_lab.graph.terms import DiagonalTerms, SharedTable
+from inference_lab.graph.terms import DiagonalTerms
 from inference_lab.kernels.messages import GENERAL, message_limit
 from inference_lab.registry.sources import as_problem
 from inference_lab.solvers.loopy_bp import LoopyBP, Passes, renewed_message, soft_minimum
@@ -127,13 +125,6 @@ def pass_messages(graph: FactorGraph, solver: LoopyBP, temperature: float) -> tu
         if state.sweep(number):
             return state, True
     return state, False
-
-
-def assert_distributions(graph: FactorGraph, marginals: object) -> None:
-    assert len(marginals) == graph.n_variables
-    for k, row in zip(graph.cardinalities, marginals, strict=True):
-        assert row.shape == (k,) and (row >= 0).all()
-        assert row.sum() == pytest.approx(1.0, abs=1e-9)
 
 
 # ---------------------------------------------------------------------- exact on forests
@@ -289,37 +280,9 @@ def test_bethe_log_partition(temperature, schedule):
     assert checked >= 20
 
 
-def test_bethe_on_a_single_cycle_by_hand():
-    """The uniform fixed point of a flat cycle: ``log Z`` of the tree minus one closing term."""
-    n, w, temperature = 5, 0.8, 0.7
-    edges = [(i, (i + 1) % n) for i in range(n)]
-    graph = FactorGraph.potts(np.zeros((n, 2)), edges, w, constant=2.0)
-    s = il.solve(graph, "loopy-bp", temperature=temperature)
-    expected = n * math.log(2 * (1 + math.exp(-w / temperature))) - n * math.log(2)
-    assert s.log_partition == pytest.approx(expected - 2.0 / temperature)
-    assert s.marginals == pytest.approx(np.full((n, 2), 0.5))
-
-
-def easy(seed: int) -> FactorGraph:
-    """Return a loopy graph of weak terms of every kind, on which all schedules agree."""
-    rng = np.random.default_rng(seed)
-    n, k = 12, 3
-    pairs = np.array(list(itertools.combinations(range(n), 2)))
-    edges = rng.permutation(pairs)[:20]
-    return FactorGraph.from_terms(
-        rng.normal(size=(n, k)),
-        [
-            DiagonalTerms(edges[:8], 0.3 * rng.normal(size=8), 0.3 * rng.normal(size=8)),
-            DiagonalTerms(edges[8:12], 0.3 * rng.normal(size=(4, k))),
-            SharedTable(edges[12:], 0.3 * rng.normal(size=(k, k)), rng.normal(size=8)),
-        ],
-        [(tuple(rng.permutation(n)[:3]), 0.3 * rng.normal(size=(k, k, k))) for _ in range(3)],
-    )
-
-
 def test_schedules_and_damping_reach_the_same_fixed_point():
     for seed in range(5):
-        graph = easy(seed)
+        graph = weak_graph(seed)
         results = [
             il.solve(
                 graph,
@@ -336,17 +299,6 @@ def test_schedules_and_damping_reach_the_same_fixed_point():
         # Damping slows down; otherwise it was not applied.
         sweeps = [s.iterations for s in results]
         assert all(sweeps[i] < sweeps[i + 1] < sweeps[i + 2] for i in (0, 3, 6))
-
-
-def test_loops_are_counted_but_weak_ones_hardly_matter():
-    """Close to the truth where terms are weak; a wrong sign or weight would not be."""
-    for seed in range(5):
-        graph = easy(seed)
-        reference = il.solve(graph, "brute-force", temperature=1.0)
-        s = il.solve(graph, "loopy-bp", temperature=1.0)
-        assert s.log_partition == pytest.approx(reference.log_partition, abs=0.02)
-        assert np.abs(s.marginals - reference.marginals).max() < 0.02
-        assert il.solve(graph, "loopy-bp").energy == pytest.approx(reference.energy)
 
 
 # ---------------------------------------------------------------------- not converging
@@ -379,8 +331,8 @@ def test_messages_that_run_in_circles_do_not_pass_for_converged(schedule):
 def test_damping_does_not_make_small_steps_pass_for_convergence():
     for schedule in SCHEDULES:
         solver = LoopyBP(schedule=schedule, damping=1 - 1e-9, max_sweeps=50)
-        state, converged = pass_messages(easy(0), solver, 0.0)
-        assert not converged and Reference(easy(0), state).residual(0.0) > 1e-3
+        state, converged = pass_messages(weak_graph(0), solver, 0.0)
+        assert not converged and Reference(weak_graph(0), state).residual(0.0) > 1e-3
 
 
 @pytest.mark.parametrize("schedule", SCHEDULES)
@@ -400,23 +352,6 @@ def test_the_best_labelling_seen_is_returned(schedule):
 
 
 # ---------------------------------------------------------------------- infeasibility
-
-
-@given(
-    recipes(hard=True, min_variables=1),
-    st.sampled_from(SCHEDULES),
-    st.sampled_from([0.0, 1.0]),
-    st.integers(1, 5),
-)
-def test_infeasible_is_a_proof(recipe, schedule, temperature, sweeps):
-    """However few sweeps, damped or not; and a finite energy is finite."""
-    graph = recipe.build()
-    solver = LoopyBP(schedule=schedule, damping=0.3, max_sweeps=sweeps)
-    s = il.solve(graph, solver, temperature=temperature)
-    if s.status == "infeasible":
-        assert np.isinf(recipe.energies()).all()
-    else:
-        assert s.feasible or s.message == "no labelling of finite energy was found"
 
 
 def test_infeasibility_beyond_the_quick_look():
@@ -538,7 +473,7 @@ def test_costs_of_many_temperatures_do_not_underflow():
         assert np.abs(difference).max() <= 30 * temperature
     s = il.solve(graph, "loopy-bp", temperature=temperature)
     assert s.labels.tolist() == [1, 1, 1] and s.energy == 5.0
-    assert_distributions(graph, s.marginals)
+    assert s.marginals.sum(axis=1) == pytest.approx(1.0, abs=1e-9)
 
 
 # ---------------------------------------------------------------------- layout
@@ -577,20 +512,6 @@ def test_renumbering_and_layout(family):
 # ---------------------------------------------------------------------- extremes
 
 
-@pytest.mark.parametrize("temperature", EXTREME)
-@pytest.mark.parametrize("family", [f for f in FAMILIES if f != "infeasible"])
-def test_no_nan_at_any_temperature(family, temperature):
-    for seed in range(2):
-        graph = random_graph(family, seed)
-        for schedule in SCHEDULES:
-            solver = LoopyBP(schedule=schedule, max_sweeps=50)
-            s = il.solve(graph, solver, temperature=temperature)
-            if s.status == "infeasible":
-                continue
-            assert math.isfinite(s.log_partition)
-            assert_distributions(graph, s.marginals)
-
-
 def test_large_costs_beside_small_ones():
     """Must-links of a million; what the unaries say must not be lost in rounding."""
     rng = np.random.default_rng(0)
@@ -612,7 +533,7 @@ def test_reparametrisation_changes_nothing():
     """Costs moved from tables to unaries and back: the same marginals at the same temperature."""
     rng = np.random.default_rng(0)
     for seed in range(3):
-        graph = easy(seed)
+        graph = weak_graph(seed)
         factors = []
         for scope, table in graph.factors():
             moved = rng.normal(size=3)
@@ -646,24 +567,6 @@ def test_the_sweeps_of_a_converged_run_are_few_updates():
     assert synchronous.diagnostics["updates"] == n * synchronous.iterations
 
 
-@pytest.mark.parametrize("schedule", SCHEDULES)
-def test_budget(schedule):
-    solver = LoopyBP(schedule=schedule)
-    graphs = (frustrated(n=40, seed=seed) for seed in range(20))
-    hopeless = next(g for g in graphs if il.solve(g, solver).status == "limit")
-    s = il.solve(hopeless, solver, max_iterations=7)
-    assert s.status == "limit" and s.iterations == 7
-    # Large enough that it cannot settle in the time.
-    rng = np.random.default_rng(0)
-    n, m = 20_000, 80_000
-    edges = random_pairs(rng, n, m)
-    large = FactorGraph.potts(rng.normal(size=(n, 2)), edges, 3 * rng.normal(size=m))
-    assert large.components.size and large.breadth_first_order.size
-    endless = LoopyBP(schedule=schedule, max_sweeps=10**9)
-    s = il.solve(large, endless, time_limit=0.1, clock="cpu")
-    assert s.status == "limit" and 0.0 < s.seconds < 2.0 and s.iterations >= 1
-
-
 def test_messages_that_do_not_settle_are_damped_in_the_end():
     """What converges before that is left alone."""
     rng = np.random.default_rng(4)
@@ -676,33 +579,6 @@ def test_messages_that_do_not_settle_are_damped_in_the_end():
     easy = random_graph("potts", 0)
     runs = [il.solve(easy, spec) for spec in ("loopy-bp(damping=0)", "loopy-bp")]
     assert runs[0].iterations == runs[1].iterations < 50
-
-
-@pytest.mark.parametrize("temperature", [0.0, 1.0])
-@pytest.mark.parametrize("schedule", SCHEDULES)
-def test_empty_and_edgeless_graphs(schedule, temperature):
-    solver = LoopyBP(schedule=schedule)
-    s = il.solve(FactorGraph.from_factors([], [], 2.0), solver, temperature=temperature)
-    assert s.energy == 2.0 and s.labels.shape == (0,)
-    if temperature:
-        assert s.log_partition == -2.0 and len(s.marginals) == 0
-    graph = FactorGraph.potts([[1.0, 0.0], [0.5], [INF, 3.0, 3.0]], [], [])
-    s = il.solve(graph, solver, temperature=temperature)
-    assert s.energy == 3.5
-    if temperature:
-        expected = math.log(1 + math.exp(-1)) - 0.5 + math.log(2) - 3
-        assert s.log_partition == pytest.approx(expected) and s.log_partition_kind == "exact"
-        assert s.marginals[2].tolist() == pytest.approx([0.0, 0.5, 0.5])
-    else:
-        assert s.status == "optimal"
-
-
-def test_no_randomness():
-    graph = frustrated(n=12)
-    for schedule in SCHEDULES:
-        solver = LoopyBP(schedule=schedule, max_sweeps=20)
-        runs = [il.solve(graph, solver, seed=seed) for seed in (0, 1, None)]
-        assert len({tuple(p.energy for p in s.trace) for s in runs}) == 1
 
 
 def test_the_residual_schedule_keeps_its_heap_in_order():
@@ -726,7 +602,7 @@ def test_the_residual_schedule_keeps_its_heap_in_order():
 @pytest.mark.parametrize("family", ["own-tables", "ragged", "higher-order", "all"])
 def test_the_residual_schedule_renews_the_message_of_largest_change(family, damping, temperature):
     """Message by message, as in libDAI: all are proposed, and the one that changes most is sent."""
-    drawn = (easy(s) if family == "all" else random_graph(family, s) for s in range(50))
+    drawn = (weak_graph(s) if family == "all" else random_graph(family, s) for s in range(50))
     graph = next(g for g in drawn if not g.is_forest)
     state = Passes(LoopyBP(schedule="residual", damping=damping), graph, temperature)
     reference, scale = Reference(graph, state), state._step.scale

@@ -14,10 +14,10 @@ import inference_lab as il
 from inference_lab.conformance import exhaustive
 from inference_lab.contract import Run, Status
 from inference_lab.graph.grids import grid_edges
-from inference_lab.graph.random_graphs import FAMILIES, FINITE, random_graph
+from inference_lab.graph.random_graphs import FINITE, random_graph
 from inference_lab.problems.instances import Instances, find
 from inference_lab.registry.sources import as_problem
-from inference_lab.solvers.mplp import MPLP, _Sweeps, shares_of_edge, shares_of_factor
+from inference_lab.solvers.mplp import _Sweeps, shares_of_edge, shares_of_factor
 
 seeds = st.integers(0, 2**32 - 1)
 
@@ -55,38 +55,6 @@ def test_sweeps_follow_the_rules(family: str, seed: int) -> None:
         assert found == pytest.approx(np.concatenate([*expected, []]), rel=1e-9, abs=1e-9)
 
 
-@given(
-    family=st.sampled_from(sorted(FAMILIES)),
-    seed=seeds,
-    tighten=st.sampled_from(["cycles", "triplets", None]),
-)
-def test_bound_is_true_and_what_is_said_is_true(
-    family: str, seed: int, tighten: str | None
-) -> None:
-    graph = random_graph(family, seed)
-    found, slack = exhaustive(graph), tolerance(graph)
-    solution = il.solve(graph, MPLP(tighten=tighten), seed=0)  # type: ignore[arg-type]
-    if solution.status == Status.INFEASIBLE:
-        assert found.optimum == math.inf
-        return
-    assert solution.lower_bound <= found.optimum + slack
-    assert solution.energy >= found.optimum - slack
-    bounds = [point.lower_bound for point in solution.trace]
-    assert bounds == sorted(bounds)
-
-
-@pytest.mark.parametrize("family", sorted(FAMILIES))
-def test_tightening_never_loosens(family: str) -> None:
-    """Also after fewer sweeps without clusters than with none at all."""
-    for seed in range(6):
-        graph = random_graph(family, seed)
-        plain = il.solve(graph, "mplp(tighten=none)", seed=0)
-        slack = 1e-5 * exhaustive(graph).scale
-        for how in ("cycles", "triplets"):
-            solution = il.solve(graph, f"mplp(tighten={how})", seed=0)
-            assert solution.lower_bound >= plain.lower_bound - slack
-
-
 @pytest.mark.parametrize("length", [3, 5, 7, 11])
 def test_odd_cycles_are_solved_with_clusters_only(length: int) -> None:
     plain = il.solve(odd_cycle(length), "mplp(tighten=none)")
@@ -97,20 +65,6 @@ def test_odd_cycles_are_solved_with_clusters_only(length: int) -> None:
     assert solution.energy == 1.0
     assert solution.diagnostics["stopped_by"] == "proved"
     assert solution.diagnostics["clusters"] >= length - 2
-
-
-@pytest.mark.parametrize("seed", range(8))
-def test_bound_equals_that_of_the_local_polytope_with_two_labels(seed: int) -> None:
-    """Globerson and Jaakkola 2007: true of every fixed point for binary variables."""
-    rng = np.random.default_rng(seed)
-    edges = grid_edges(4, 5, wrap=True)
-    graph = il.FactorGraph.pairwise(
-        rng.normal(size=(20, 2)), edges, rng.normal(size=(len(edges), 2, 2))
-    )
-    lp = il.solve(graph, "lp-relaxation").lower_bound
-    solution = il.solve(graph, "mplp(tighten=none, tolerance=1e-10, patience=20)")
-    # An energy at the bound ends the sweeps.
-    assert solution.lower_bound == pytest.approx(lp, abs=1e-5)
 
 
 @pytest.mark.parametrize("family", ["potts", "own-tables", "ragged", "higher-order", "merged"])
@@ -137,17 +91,6 @@ def test_frustrated_grids_are_solved(seed: int) -> None:
     assert solution.gap <= 0.02 * plain.gap
 
 
-def test_infeasibility_that_only_a_cluster_proves() -> None:
-    """Three variables, two labels, all different: locally consistent, without a solution."""
-    graph = il.FactorGraph.from_terms(
-        np.zeros((3, 2)), [il.DiagonalTerms([(0, 1), (1, 2), (2, 0)], np.inf, 0.0)]
-    )
-    plain = il.solve(graph, "mplp(tighten=none)")
-    assert (plain.status, plain.lower_bound) == (Status.CONVERGED, 0.0)
-    solution = il.solve(graph, "mplp")
-    assert (solution.status, solution.lower_bound) == (Status.INFEASIBLE, math.inf)
-
-
 def test_whole_numbers_are_used_without_clusters_too() -> None:
     """The relaxation is a fraction below the optimum, and energies are whole numbers."""
     edges = [(0, 1), (1, 2), (2, 0)]
@@ -159,15 +102,6 @@ def test_whole_numbers_are_used_without_clusters_too() -> None:
     solution = il.solve(whole, "mplp(tighten=none)")
     assert (solution.status, solution.energy) == (Status.OPTIMAL, 1.0)
     assert il.solve(fraction, "mplp(tighten=none)").status == Status.CONVERGED
-
-
-def test_patience_counts_sweeps_in_succession() -> None:
-    rng = np.random.default_rng(1)
-    edges = grid_edges(5, 5)
-    graph = il.FactorGraph.potts(rng.normal(size=(25, 3)), edges, 3 * rng.normal(size=len(edges)))
-    one, many = (il.solve(graph, f"mplp(tighten=none, patience={p})") for p in (1, 40))
-    assert one.status == many.status == Status.CONVERGED
-    assert one.iterations + 39 <= many.iterations
 
 
 @pytest.mark.parametrize("limit", [1, 3, 8, 30])

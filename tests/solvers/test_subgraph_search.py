@@ -205,13 +205,6 @@ def test_a_new_start_keeps_the_best_and_fuses_with_it():
     assert search.run.best_energy <= graph.energy(kept) + 1e-9
 
 
-def test_bad_settings():
-    graph = il.FactorGraph.potts([[0.0, 1.0]], [], [])
-    for spec in ("table=0", "descent_table=0", "rounds=-1"):
-        with pytest.raises(il.SpecError, match=spec.partition("=")[0]):
-            il.solve(graph, f"subgraph-search({spec})")
-
-
 def test_growing_a_block_of_a_star_does_not_return_to_the_centre_for_each_leaf():
     """Finding the neighbours of the centre takes a step for each leaf."""
     n = 1000

@@ -22,7 +22,8 @@ import inference_lab as il
 from inference_lab.conformance import exhaustive
 from inference_lab.contract import Outcome, Run, Solver
 from inference_lab.graph.factor_graph import FactorGraph
-from inference_lab.graph.random_graphs import FAMILIES, random_graph
+from inference_lab.graph.grids import grid_edges
+from inference_lab.graph.random_graphs import FAMILIES, LABEL_COSTS, random_graph
 from inference_lab.graph.terms import DiagonalTerms, OwnTables, SharedTable
 from inference_lab.registry.registry import solver_registry
 from inference_lab.specs.extras import how_to_install
@@ -52,6 +53,11 @@ def solvers(*specs: str) -> pytest.MarkDecorator:
     )
 
 
+def applies(graph: FactorGraph, solver: str | Solver, temperature: float) -> bool:
+    made = solver_registry.make(solver) if isinstance(solver, str) else solver
+    return made.refusal(graph, temperature) is None
+
+
 # ---------------------------------------------------------------------- descents
 
 
@@ -68,6 +74,9 @@ def check_descent(solver: str | Solver, families: list[str]) -> None:
     """Energies on the way never rise, from any start, and the end is a local minimum."""
     for family, seed in itertools.product(families, range(3)):
         graph = random_graph(family, seed)
+        if not applies(graph, solver, 0.0):
+            assert family in LABEL_COSTS
+            continue
         start = np.random.default_rng(seed).integers(0, graph.cardinalities)
         for initial in (None, start):
             s = il.solve(graph, solver, initial=initial, seed=seed)
@@ -101,7 +110,7 @@ def check_descent(solver: str | Solver, families: list[str]) -> None:
 )
 def test_descents_never_rise_and_end_in_local_minima(solver: str) -> None:
     """Also where moves are not submodular and leave variables open."""
-    check_descent(solver, FEASIBLE)
+    check_descent(solver, [*FEASIBLE, *LABEL_COSTS])
 
 
 # ---------------------------------------------------------------------- exactness
@@ -151,14 +160,17 @@ def check_soft(
 def test_exact_everywhere(solver: str) -> None:
     """On every family, infeasible graphs included."""
     slow = "CBC" in solver  # a process of its own for each run
-    for family in ("potts", "ragged", "hard-tables", "mixed") if slow else FAMILIES:
+    few = ("potts", "ragged", "hard-tables", "mixed")
+    for family in few if slow else (*FAMILIES, *LABEL_COSTS):
         for seed in range(100, 102 if slow else 105):
-            check_exact(random_graph(family, seed), solver, seed)
+            graph = random_graph(family, seed)
+            if family not in LABEL_COSTS or applies(graph, solver, 0.0):
+                check_exact(graph, solver, seed)
 
 
 @solvers("brute-force", "junction-tree")
 def test_marginals_are_exact_everywhere(solver: str) -> None:
-    for family in FAMILIES:
+    for family in (*FAMILIES, *LABEL_COSTS):
         for seed in range(100, 106):
             check_soft(random_graph(family, seed), solver, (0.2, 1.0, 5.0)[seed % 3])
 
@@ -182,6 +194,15 @@ def test_marginals_are_exact_on_forests(solver: str, recipe: Recipe, temperature
     # One forest of the convex combination holds the graph, and its bound is tight.
     kind = "upper" if solver == "trw-bp" else "exact"
     check_soft(recipe.build(), solver, temperature, kind)
+
+
+@solvers("brute-force", "junction-tree")
+@pytest.mark.parametrize("times", [1.0, 1e5])
+def test_tiny_temperatures_put_all_weight_on_the_minimum(solver: str, times: float) -> None:
+    graph = random_graph("own-tables", 2)
+    s = il.solve(graph, solver, temperature=times * graph.resolution)
+    assert s.labels.tolist() == il.solve(graph, solver).labels.tolist()
+    assert s.marginals == pytest.approx(np.eye(graph.n_labels)[s.labels])
 
 
 @solvers("tree-dp", "junction-tree")
@@ -217,6 +238,66 @@ def test_no_time_still_gives_a_labelling(solver: str) -> None:
     assert s.labels is not None and s.iterations == 0 and s.status == "limit"
 
 
+@solvers("trw-s(tolerance=0)", "mplp(tighten=none, tolerance=1e-10, patience=20)")
+@pytest.mark.parametrize("seed", range(8))
+def test_bound_equals_that_of_the_local_polytope_with_two_labels(solver: str, seed: int) -> None:
+    """True of weak tree agreement (Kolmogorov, Wainwright 2005) and of fixed points of MPLP.
+
+    The latter by Globerson and Jaakkola 2007. An energy at the bound ends the sweeps.
+    """
+    rng = np.random.default_rng(seed)
+    edges = grid_edges(4, 5, wrap=True)
+    graph = FactorGraph.pairwise(
+        rng.normal(size=(20, 2)), edges, rng.normal(size=(len(edges), 2, 2))
+    )
+    lp = il.solve(graph, "lp-relaxation").lower_bound
+    assert il.solve(graph, solver).lower_bound == pytest.approx(lp, abs=1e-5)
+
+
+@solvers("trw-s", "mplp(tighten=none)")
+def test_patience_counts_sweeps_in_succession(solver: str) -> None:
+    rng = np.random.default_rng(1)
+    edges = grid_edges(5, 5)
+    graph = FactorGraph.potts(rng.normal(size=(25, 3)), edges, 3 * rng.normal(size=len(edges)))
+    method = solver_registry.make(solver)
+    one, many = (il.solve(graph, replace(method, patience=p)) for p in (1, 40))
+    assert one.status == many.status == "converged"
+    assert one.iterations + 39 <= many.iterations
+
+
+@solvers("trw-s", "mplp")
+def test_clusters_prove_what_messages_cannot(solver: str) -> None:
+    """Three variables, two labels, all different: hard, and at a price."""
+    edges = [(0, 1), (1, 2), (2, 0)]
+    soft = FactorGraph.potts(np.zeros((3, 2)), edges, -1.0, constant=3.0)
+    hard = FactorGraph.from_terms(np.zeros((3, 2)), [DiagonalTerms(edges, INF, 0.0)])
+    method = solver_registry.make(solver)
+    for graph, energy in ((soft, 1.0), (hard, INF)):
+        plain = il.solve(graph, replace(method, tighten=None))
+        assert plain.status == "converged" and plain.energy == energy
+        assert plain.lower_bound == pytest.approx(0.0, abs=1e-9)
+        tight = il.solve(graph, replace(method, tighten="cycles"))
+        assert tight.lower_bound == energy
+        assert tight.status == ("infeasible" if energy == INF else "optimal")
+
+
+@solvers("trw-s", "mplp")
+@pytest.mark.parametrize("family", FAMILIES)
+def test_tightening_never_loosens(solver: str, family: str) -> None:
+    """Also after fewer sweeps without clusters than with none at all, as MPLP makes."""
+    method = solver_registry.make(solver)
+    share = 1e-9 if solver == "trw-s" else 1e-5
+    for seed in range(6):
+        graph = random_graph(family, seed)
+        slack = share * exhaustive(graph).scale
+        plain = il.solve(graph, replace(method, tighten=None))
+        for how in ("cycles", "triplets"):
+            tight = il.solve(graph, replace(method, tighten=how))
+            assert tight.lower_bound >= plain.lower_bound - slack
+            start = tight.diagnostics.get("start_bound", INF)
+            assert start >= plain.lower_bound - slack or solver == "mplp"
+
+
 # ---------------------------------------------------------------------- what must not matter
 
 
@@ -235,11 +316,6 @@ def easy(seed: int) -> FactorGraph:
         ],
         cubes if seed % 2 else [],
     )
-
-
-def applies(graph: FactorGraph, solver: str | Solver, temperature: float) -> bool:
-    made = solver_registry.make(solver) if isinstance(solver, str) else solver
-    return made.supports(graph, temperature) is None
 
 
 def pairs_of_runs(

@@ -20,7 +20,7 @@ from inference_lab.conformance import exhaustive
 from inference_lab.contract import Run, Status
 from inference_lab.graph.arrays import FloatArray, IntArray
 from inference_lab.graph.grids import grid_edges
-from inference_lab.graph.random_graphs import FAMILIES, FINITE, random_graph
+from inference_lab.graph.random_graphs import FAMILIES, random_graph
 from inference_lab.kernels.messages import cost_scale
 from inference_lab.problems.instances import Instances, find
 from inference_lab.solvers import trw_s
@@ -154,27 +154,6 @@ def test_bound_is_at_most_that_of_the_local_polytope_and_mostly_equal(family: st
     assert equal >= 9
 
 
-@pytest.mark.parametrize("seed", range(10))
-def test_bound_equals_that_of_the_local_polytope_with_two_labels(seed: int) -> None:
-    """Kolmogorov and Wainwright 2005: true of every weak tree agreement of binary variables."""
-    rng = np.random.default_rng(seed)
-    edges = grid_edges(4, 5, wrap=True)
-    graph = il.FactorGraph.pairwise(
-        rng.normal(size=(20, 2)), edges, rng.normal(size=(len(edges), 2, 2))
-    )
-    lp = il.solve(graph, "lp-relaxation").lower_bound
-    assert converged_bound(graph) == pytest.approx(lp, abs=1e-6)
-
-
-@pytest.mark.parametrize("seed", range(10))
-def test_ties_on_a_tree_are_broken_consistently(seed: int) -> None:
-    rng = np.random.default_rng(seed)
-    edges = [(int(rng.integers(0, i)), i) for i in range(1, 300)]
-    unary = rng.integers(0, 2, size=(300, 3)).astype(np.float64)
-    graph = il.FactorGraph.potts(unary, edges, rng.integers(-1, 2, size=299))
-    assert il.solve(graph, "trw-s(polish=false)", max_iterations=1).status == Status.OPTIMAL
-
-
 @pytest.mark.parametrize("seed", range(6))
 def test_submodular_graphs_of_two_labels_are_solved(seed: int) -> None:
     """The bound reaches the energy on attractive grids; the answer is a minimum cut."""
@@ -193,17 +172,6 @@ def test_rising_chain_round_a_cycle_is_infeasible() -> None:
     solution = il.solve(graph, "trw-s")
     assert solution.status == Status.INFEASIBLE
     assert exhaustive(graph).optimum == math.inf
-
-
-def test_infeasibility_that_messages_cannot_prove_is_not_claimed() -> None:
-    """Three variables, two labels, all different: locally consistent, without a solution."""
-    graph = il.FactorGraph.from_terms(
-        np.zeros((3, 2)), [il.DiagonalTerms([(0, 1), (1, 2), (2, 0)], np.inf, 0.0)]
-    )
-    solution = il.solve(graph, "trw-s")
-    assert solution.status in (Status.CONVERGED, Status.LIMIT)
-    assert solution.energy == math.inf
-    assert solution.lower_bound == 0.0
 
 
 @pytest.mark.parametrize("family", ["own-tables", "higher-order", "mixed", "truncated-linear"])
@@ -264,15 +232,6 @@ def test_labels_are_chosen_given_those_before(family: str) -> None:
             assert best[x[i]] <= best.min() + 1e-9 * cost_scale(graph)
 
 
-def test_patience_counts_sweeps_in_succession() -> None:
-    rng = np.random.default_rng(1)
-    edges = grid_edges(5, 5)
-    graph = il.FactorGraph.potts(rng.normal(size=(25, 3)), edges, 3 * rng.normal(size=len(edges)))
-    one, many = (il.solve(graph, f"trw-s(patience={p})") for p in (1, 40))
-    assert one.status == many.status == Status.CONVERGED
-    assert one.iterations + 39 <= many.iterations
-
-
 def test_an_impossible_term_is_infeasible() -> None:
     """Potts with both costs infinite: there is no difference of the two to work with."""
     terms = [
@@ -316,17 +275,6 @@ def test_bound_of_many_terms_is_summed_without_loss() -> None:
     assert abs(next(kernel_passes(graph, natural(graph), 1)) - exact) <= 4 * math.ulp(exact)
 
 
-@pytest.mark.parametrize("family", sorted(FINITE))
-def test_both_orders_give_true_answers(family: str) -> None:
-    for seed in range(5):
-        graph = random_graph(family, seed)
-        optimum, slack = exhaustive(graph).optimum, tolerance(graph)
-        for order in ("given", "breadth-first"):
-            solution = il.solve(graph, f"trw-s(order={order})")
-            assert solution.lower_bound <= optimum + slack
-            assert solution.energy >= optimum - slack
-
-
 # ------------------------------------------------------------------ tightening
 
 
@@ -360,34 +308,6 @@ def test_reparametrisation_has_the_bound_of_the_next_pass(
         assert optimum == math.inf
     else:
         assert bound == pytest.approx(expected, abs=slack)
-
-
-@pytest.mark.parametrize("how", ["cycles", "triplets"])
-@pytest.mark.parametrize("family", sorted(FAMILIES))
-def test_tightening_never_loosens(family: str, how: str) -> None:
-    for seed in range(6):
-        graph = random_graph(family, seed)
-        found, slack = exhaustive(graph), tolerance(graph)
-        plain = il.solve(graph, "trw-s", seed=0)
-        solution = il.solve(graph, f"trw-s(tighten={how})", seed=0)
-        if solution.status == Status.INFEASIBLE:
-            assert found.optimum == math.inf
-            continue
-        assert plain.lower_bound - slack <= solution.lower_bound <= found.optimum + slack
-        assert found.optimum - slack <= solution.energy <= plain.energy
-        if "start_bound" in solution.diagnostics:
-            assert solution.diagnostics["start_bound"] >= plain.lower_bound - slack
-
-
-def test_tightening_proves_what_messages_cannot() -> None:
-    """Three variables, two labels, all different: hard, and at a price."""
-    edges = [(0, 1), (1, 2), (2, 0)]
-    soft = il.FactorGraph.potts(np.zeros((3, 2)), edges, -1.0, constant=3.0)
-    assert il.solve(soft, "trw-s").lower_bound == pytest.approx(0.0, abs=1e-9)
-    solution = il.solve(soft, "trw-s(tighten=cycles)")
-    assert (solution.status, solution.energy) == (Status.OPTIMAL, 1.0)
-    hard = il.FactorGraph.from_terms(np.zeros((3, 2)), [il.DiagonalTerms(edges, np.inf, 0.0)])
-    assert il.solve(hard, "trw-s(tighten=cycles)").status == Status.INFEASIBLE
 
 
 def test_no_tightening_by_default_nor_without_a_gap() -> None:
