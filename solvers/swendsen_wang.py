@@ -11,6 +11,7 @@ from inference_lab._numba import inlined, lean_kernel
 from inference_lab.algorithms.iteration import IterativeSolver, Progress
 from inference_lab.contract import Outcome, Run
 from inference_lab.graph.arrays import DIAGONAL, TABLE, FloatArray, IntArray
+from inference_lab.graph.connected import connected
 from inference_lab.graph.factor_graph import FactorGraph
 from inference_lab.graph.terms import freeze
 from inference_lab.kernels.union_find import find
@@ -318,15 +319,10 @@ def hard_pattern(model: Model, n: int) -> IntArray | None:
     hard = np.flatnonzero(np.isinf(model.gain)) if model.signed else np.empty(0, dtype=np.int64)
     if hard.size == 0:
         return x
-    from scipy.sparse import coo_array
-    from scipy.sparse.csgraph import connected_components
-
     i, j = model.edges[hard, 0], model.edges[hard, 1]
     crossed = n * (model.gain[hard] < 0.0)
-    rows = np.concatenate([i, i + n])
-    cols = np.concatenate([j + crossed, j + n - crossed])
-    links = coo_array((np.ones(rows.size, dtype=np.int8), (rows, cols)), shape=(2 * n, 2 * n))
-    _, group = connected_components(links.tocsr(), directed=False)
+    links = [np.stack([i, j + crossed], axis=1), np.stack([i + n, j + n - crossed], axis=1)]
+    group = connected(2 * n, np.concatenate(links))
     if (group[:n] == group[n:]).any():
         return None
     return np.where(group[:n] < group[n:], 0, 1).astype(np.int64)

@@ -530,7 +530,7 @@ class Constraints(Parts):
         >>> Constraints([[0, 2]], None, n_points=3).components()
         array([0, 1, 0])
         """
-        from inference_lab.constraints.vote import connected
+        from inference_lab.graph.connected import connected
 
         return connected(self.n_points, self.must_link)
 

@@ -14,25 +14,15 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["connected", "vote"]
+from inference_lab.graph.connected import connected
+
+__all__ = ["vote"]
 
 IntArray = npt.NDArray[np.int64]
 FloatArray = npt.NDArray[np.float64]
 
 #: A move must gain this share of the largest weight: sums rounded differently do not cycle.
 _LEAST_GAIN = 1e-9
-
-
-def connected(n: int, pairs: IntArray) -> IntArray:
-    """Return the number of the connected component of each of n points, shape (n,)."""
-    from scipy.sparse import coo_array
-    from scipy.sparse.csgraph import connected_components
-
-    if n == 0:
-        return np.zeros(0, dtype=np.int64)
-    ones = np.ones(len(pairs), dtype=np.int8)
-    graph = coo_array((ones, (pairs[:, 0], pairs[:, 1])), shape=(n, n))
-    return np.asarray(connected_components(graph.tocsr(), directed=False)[1], dtype=np.int64)
 
 
 def vote(n: int, pairs: IntArray, evidence: FloatArray) -> IntArray:

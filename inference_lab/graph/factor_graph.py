@@ -41,6 +41,7 @@ from inference_lab.graph.arrays import (
     IntArray,
     starts_of,
 )
+from inference_lab.graph.connected import connected
 from inference_lab.graph.factors import Factors, parse_factors, split
 from inference_lab.graph.label_costs import NO_LABEL_COSTS, LabelCosts, label_costs
 from inference_lab.graph.terms import (
@@ -1040,17 +1041,12 @@ class FactorGraph:
     @cached_property
     def components(self) -> IntArray:
         """Component of each variable, shape (n,), by first appearance; label costs join all."""
-        from scipy.sparse import coo_array
-        from scipy.sparse.csgraph import connected_components
-
         n, f = self.n_variables, self.n_factors
         if n == 0 or self.n_label_costs:
             return np.asarray(freeze(np.zeros(n, dtype=np.int64)))
         of_factor = n + np.repeat(np.arange(f), np.diff(self.factor_ptr))
-        rows = np.concatenate([self.edges[:, 0], self.factor_scopes])
-        cols = np.concatenate([self.edges[:, 1], of_factor])
-        links = coo_array((np.ones(rows.size, dtype=np.int8), (rows, cols)), shape=(n + f, n + f))
-        _, labels = connected_components(links.tocsr(), directed=False)
+        scopes = np.stack([self.factor_scopes, of_factor], axis=1)
+        labels = connected(n + f, np.concatenate([self.edges, scopes]))
         _, first, inverse = np.unique(labels[:n], return_index=True, return_inverse=True)
         rank = np.empty(first.size, dtype=np.int64)
         rank[np.argsort(first)] = np.arange(first.size)

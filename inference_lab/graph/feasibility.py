@@ -6,6 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from inference_lab.graph.arrays import DIAGONAL, POTTS, TABLE, IntArray
+from inference_lab.graph.connected import connected
 from inference_lab.graph.factor_graph import FactorGraph
 
 #: Tables are looked at in blocks of about this many entries.
@@ -89,18 +90,11 @@ def _equality_contradiction(graph: FactorGraph, allowed: npt.NDArray[np.bool_]) 
     equal = np.flatnonzero(diagonal & must)
     if equal.size == 0:
         return None
-    from scipy.sparse import coo_array
-    from scipy.sparse.csgraph import connected_components
-
     n = graph.n_variables
-    links = coo_array(
-        (np.ones(equal.size, dtype=np.int8), (graph.edges[equal, 0], graph.edges[equal, 1])),
-        shape=(n, n),
-    )
-    n_groups, group = connected_components(links.tocsr(), directed=False)
+    group = connected(n, graph.edges[equal])
     # Only groups that hold a must-link matter, so the table stays small.
     inside = np.unique(group[graph.edges[equal].ravel()])
-    row_of_group = np.full(n_groups, -1)
+    row_of_group = np.full(int(group.max()) + 1, -1)
     row_of_group[inside] = np.arange(inside.size)
     row: IntArray = row_of_group[group]
     members = np.flatnonzero(row >= 0)

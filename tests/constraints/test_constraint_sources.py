@@ -8,7 +8,8 @@ from scipy.sparse import csr_array
 from sklearn.datasets import load_iris
 
 from inference_lab.constraints import Constraints, ContradictionError
-from inference_lab.constraints.vote import connected, vote
+from inference_lab.constraints.vote import vote
+from inference_lab.graph.connected import connected
 
 IRIS = load_iris().target
 

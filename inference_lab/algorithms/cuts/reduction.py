@@ -22,6 +22,7 @@ from inference_lab.graph.arrays import (
     IntArray,
     starts_of,
 )
+from inference_lab.graph.connected import connected
 from inference_lab.graph.factor_graph import FactorGraph, unary_minimum
 from inference_lab.graph.factors import Factors
 from inference_lab.graph.terms import (
@@ -201,9 +202,6 @@ def with_forms(
     """Give labels back to variables that stay where a term would lose its form without them."""
     # All labels, in each set of variables that terms of a form connect, unless the variables of the
     # set have the same labels left, and one after the other where labels have an order.
-    from scipy.sparse import coo_array
-    from scipy.sparse.csgraph import connected_components
-
     n = graph.n_variables
     kinds, forms = graph.edge_kinds, graph.arrays.forms
     ordered = (kinds == TABLE) & (forms != NO_FORM)
@@ -211,11 +209,10 @@ def with_forms(
     ends = graph.edges[stays & (ordered | (kinds != TABLE))]
     if ends.size == 0:
         return alive, left
-    matrix = coo_array((np.ones(len(ends), dtype=np.int8), ends.T), shape=(n, n))
-    count, part = connected_components(matrix, directed=False)
+    part = connected(n, ends)
     mask = _labels_left(graph, alive)
     sets = np.packbits(mask, axis=1)
-    broken = np.zeros(count, dtype=bool)
+    broken = np.zeros(int(part.max()) + 1, dtype=bool)
     broken[part[ends[(sets[ends[:, 0]] != sets[ends[:, 1]]).any(axis=1), 0]]] = True
     span = mask.shape[1] - mask.argmax(axis=1) - mask[:, ::-1].argmax(axis=1)
     gaps = np.flatnonzero((span != left) & (left > 1))

@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from inference_lab._numba import int64, kernel, lean_kernel
 from inference_lab.graph.arrays import TABLE, FloatArray, GraphArrays, IntArray
+from inference_lab.graph.connected import connected
 from inference_lab.kernels.messages import edge_cost
 from inference_lab.kernels.mixed_radix import next_labels
 
@@ -438,9 +439,6 @@ def _run_phases(
 
 def _components(g: GraphArrays, free: IntArray) -> IntArray:
     """Return the number of the component of each of some variables, what lies between left out."""
-    from scipy.sparse import coo_array
-    from scipy.sparse.csgraph import connected_components
-
     number = np.full(g.cardinalities.size, -1)
     number[free] = np.arange(free.size)
     ends = number[g.edges]
@@ -450,8 +448,7 @@ def _components(g: GraphArrays, free: IntArray) -> IntArray:
     links = np.concatenate(
         [ends[(ends >= 0).all(axis=1)], np.stack([inside[:-1][same], inside[1:][same]], axis=1)]
     )
-    matrix = coo_array((np.ones(len(links), dtype=np.int8), links.T), shape=(free.size, free.size))
-    return np.asarray(connected_components(matrix, directed=False)[1], dtype=np.int64)
+    return connected(free.size, links)
 
 
 def _rank(

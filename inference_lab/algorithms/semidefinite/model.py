@@ -42,6 +42,7 @@ from inference_lab.algorithms.semidefinite.terms import (
     unite,
 )
 from inference_lab.graph.arrays import POTTS, TABLE, Flags, FloatArray, IntArray
+from inference_lab.graph.connected import connected
 from inference_lab.graph.factor_graph import FactorGraph
 
 #: Costs with this many binary places after the point at most are searched for a common quantum.
@@ -206,15 +207,7 @@ class _Builder:
             inside = (single[edges] == -1).all(axis=1)
         self.inside = np.flatnonzero(inside)
         self.coupled = np.flatnonzero(inside & (self.fit.kinds & ADDITIVE == 0))
-        from scipy.sparse import coo_array
-        from scipy.sparse.csgraph import connected_components
-
-        links = coo_array(
-            (np.ones(self.coupled.size, dtype=np.int8), edges[self.coupled].T), shape=(n, n)
-        )
-        self.component: IntArray = connected_components(links.tocsr(), directed=False)[1].astype(
-            np.int64
-        )
+        self.component = connected(n, edges[self.coupled])
         counts = np.add.reduceat(alive.astype(np.int64), graph.unary_ptr[:-1])
         widest = np.zeros(int(self.component.max(initial=-1)) + 1, dtype=np.int64)
         remaining = single == -1
