@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import math
 import warnings
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
@@ -37,34 +36,21 @@ from inference_lab.clustering.supervision import Side, has_pairs, read_side
 from inference_lab.constraints import Constraints, SampleIds
 from inference_lab.constraints.constraints import selected
 from inference_lab.graph.arrays import FloatArray, IntArray
-from inference_lab.specs.settings import Range
+from inference_lab.specs.settings import Range, check_settings, setting
 
 __all__ = [
+    "AT_LEAST_ONE",
     "ConstrainedClusterer",
     "PairwiseClusterer",
-    "Whole",
-    "check_setting",
+    "SharedSettings",
+    "check_word",
     "refuse_constraints",
     "refuse_large",
 ]
 
 
-class Whole(Range):
-    """Range of allowed whole numbers."""
-
-    __slots__ = ()
-
-
-#: What settings of the same name may be in all clusterers.
-_COMMON: dict[str, tuple[Any, ...]] = {
-    "n_clusters": (Whole(at_least=1),),
-    "n_init": (Whole(at_least=1),),
-    "max_iter": (Whole(at_least=1),),
-    "tol": (Range(at_least=0, below=math.inf),),
-    "empty_clusters": ("reseed", "keep", "raise"),
-    "e_step_time_limit": (None, Range(above=0)),
-}
-
+#: Metadata of a field that holds a positive number, as `setting` makes them.
+AT_LEAST_ONE = {"range": Range(at_least=1)}
 
 #: Arguments that say which pairs there are.
 _PAIRS = ("must_link", "cannot_link", "sample_ids")
@@ -73,22 +59,12 @@ _PAIRS = ("must_link", "cannot_link", "sample_ids")
 LARGEST_VALUE = 1e48
 
 
-def check_setting(name: str, value: Any, allowed: tuple[Any, ...]) -> None:
-    """Refuse a setting that is neither an allowed word nor in an allowed range."""
-    words = tuple(each for each in allowed if not isinstance(each, Range))
-    ranges = [each for each in allowed if isinstance(each, Range)]
-    if isinstance(value, int | float | np.number) and not isinstance(value, bool) and ranges:
-        if any(isinstance(r, Whole) for r in ranges) and not isinstance(value, int | np.integer):
-            raise TypeError(f"{name} must be an integer, got {value!r}")
-        if not any(r.admits(value) for r in ranges):
-            raise ValueError(f"{name} must be {' or '.join(map(str, ranges))}, got {value}")
-    elif not words:
-        kind = "an integer" if isinstance(ranges[0], Whole) else "a number"
-        raise TypeError(f"{name} must be {kind}, got {value!r}")
-    elif not isinstance(value, str | bool | None) or value not in words:
-        choices = ", ".join(map(repr, words))
-        number = f", or a number {' or '.join(map(str, ranges))}" if ranges else ""
-        raise ValueError(f"{name} = {value!r} is unknown; allowed: {choices}{number}")
+def check_word(name: str, value: str, allowed: Collection[str]) -> None:
+    """Refuse a word that is not allowed."""
+    if value not in allowed:
+        *first, last = allowed
+        words = f"{', '.join(first)} or {last}" if first else last
+        raise ValueError(f"{name} must be {words}, got {value!r}")
 
 
 def refuse_constraints(y: object) -> None:
@@ -108,6 +84,17 @@ def refuse_large(points: Points) -> None:
             f"X holds a value of size {most:g}; values up to {LARGEST_VALUE:g} are allowed, so "
             "that costs stay numbers: scale the data"
         )
+
+
+@dataclass(eq=False, repr=False, kw_only=True)
+class SharedSettings:
+    """Settings of the estimators with several starts."""
+
+    n_clusters: int = field(default=3, kw_only=False, metadata=AT_LEAST_ONE)
+    n_init: int = setting(1, at_least=1)
+    n_jobs: int | None = None
+    max_iter: int = setting(100, at_least=1)
+    random_state: Any = None
 
 
 class ConstrainedClusterer(
@@ -147,8 +134,6 @@ class ConstrainedClusterer(
     max_iter: int
     tol: float
     random_state: Any
-    #: What the settings that are words or numbers may be, where it is not as in all clusterers.
-    _allowed: ClassVar[dict[str, tuple[Any, ...]]] = {}
     #: One metric, or one for each cluster; set by `fit`.
     metrics_: Sequence[Distortion]
     #: Where costs are worked out from, so that nothing cancels; None for the origin.
@@ -161,7 +146,7 @@ class ConstrainedClusterer(
         n = points.shape[0]
         by_odds = [name for name in ("ml_weight", "cl_weight") if isinstance(given.get(name), str)]
         for name in by_odds:
-            check_setting(name, given[name], ("auto",))
+            check_word(name, given[name], ("auto",))
             given[name] = 1.0
         side = read_side(n, self._label_limit(), **given)
         names = given.get("sample_ids")
@@ -322,9 +307,7 @@ class ConstrainedClusterer(
 
     def _check_settings(self) -> None:
         """Check the settings that can be without the data."""
-        for name, allowed in (_COMMON | self._allowed).items():
-            if hasattr(self, name):
-                check_setting(name, getattr(self, name), allowed)
+        check_settings(self)
 
     def _check_number(self, n_points: int) -> None:
         """Check that there are points for all clusters."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import Any, ClassVar, Literal, get_args
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -14,7 +14,6 @@ from inference_lab.clustering.em import Fit
 from inference_lab.clustering.hmrf import violations
 from inference_lab.clustering.supervision import Side
 from inference_lab.graph.arrays import FloatArray
-from inference_lab.specs.settings import Range
 
 __all__ = ["AlphaMode", "SoftClusterer", "point_weights"]
 
@@ -47,11 +46,6 @@ class SoftClusterer(PairwiseClusterer):
 
     alpha: float | str
     alpha_mode: AlphaMode
-
-    _allowed: ClassVar[dict[str, tuple[Any, ...]]] = {
-        "alpha": ("fewest-violations", Range(above=0, below=1)),
-        "alpha_mode": get_args(AlphaMode),
-    }
 
     @abstractmethod
     def _fit_once(

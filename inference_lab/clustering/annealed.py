@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 import numpy as np
 
+from inference_lab.clustering._base import SharedSettings
 from inference_lab.clustering._soft import AlphaMode, SoftClusterer
 from inference_lab.clustering.bregman_kmeans import worth_of_odds
 from inference_lab.clustering.distortions import Distortion, Points
@@ -22,7 +23,7 @@ from inference_lab.constraints import Constraints
 from inference_lab.contract import Solver
 from inference_lab.graph.arrays import FloatArray
 from inference_lab.registry.registry import as_solver
-from inference_lab.specs.settings import Range
+from inference_lab.specs.settings import setting
 
 __all__ = ["AnnealedConstrainedKMeans", "AnnealedConstrainedMixture", "critical_temperature"]
 
@@ -51,7 +52,7 @@ def critical_temperature(
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
-class AnnealedConstrainedKMeans(SoftClusterer):
+class AnnealedConstrainedKMeans(SharedSettings, SoftClusterer):
     r"""K-means under constraints by deterministic annealing.
 
     At temperature T the labels of all points together have the probability
@@ -113,26 +114,16 @@ class AnnealedConstrainedKMeans(SoftClusterer):
     True
     """
 
-    n_clusters: int = field(default=3, kw_only=False)
     distortion: str | Distortion = "euclidean"
     e_step: str | Solver = "mean-field"
-    e_step_time_limit: float | None = None
-    start_temperature: float | None = None
-    cooling: float = 0.8
-    end_ratio: float = 1e-3
-    alpha: float | Literal["fewest-violations"] = 0.5
+    e_step_time_limit: float | None = setting(None, above=0)
+    start_temperature: float | None = setting(None, above=0, below=math.inf)
+    cooling: float = setting(0.8, above=0, below=1)
+    end_ratio: float = setting(1e-3, above=0, below=1)
+    alpha: float | Literal["fewest-violations"] = setting(0.5, above=0, below=1)
     alpha_mode: AlphaMode = "sum"
-    n_init: int = 1
-    n_jobs: int | None = None
-    max_iter: int = 20
-    tol: float = 1e-6
-    random_state: Any = None
-
-    _allowed: ClassVar = SoftClusterer._allowed | {
-        "cooling": (Range(above=0, below=1),),
-        "end_ratio": (Range(above=0, below=1),),
-        "start_temperature": (None, Range(above=0, below=math.inf)),
-    }
+    max_iter: int = setting(20, at_least=1)
+    tol: float = setting(1e-6, at_least=0, below=math.inf)
 
     def _worth_of_odds(self, points: Points, side: Side) -> dict[str, float]:
         unit = worth_of_odds(points, self.n_clusters, self._distortion(), side.weights)
@@ -233,17 +224,12 @@ class AnnealedConstrainedMixture(ConstrainedGaussianMixture):
     True
     """
 
-    start_temperature: float | None = None
-    cooling: float = 0.8
-    max_iter: int = 20
-    tol: float = 1e-7
+    start_temperature: float | None = setting(None, at_least=1, below=math.inf)
+    cooling: float = setting(0.8, above=0, below=1)
+    max_iter: int = setting(20, at_least=1)
+    tol: float = setting(1e-7, at_least=0, below=math.inf)
     #: Fixed here, so no argument.
     init: str = field(default="neighbourhoods", init=False)
-
-    _allowed: ClassVar = ConstrainedGaussianMixture._allowed | {
-        "cooling": (Range(above=0, below=1),),
-        "start_temperature": (None, Range(at_least=1, below=math.inf)),
-    }
 
     def _fit_once(
         self,

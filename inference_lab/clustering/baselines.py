@@ -11,12 +11,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
-from inference_lab.clustering._base import PairwiseClusterer, Whole
+from inference_lab.clustering._base import AT_LEAST_ONE, PairwiseClusterer
 from inference_lab.clustering.bregman_kmeans import BregmanKMeans
 from inference_lab.clustering.distortions import (
     Distortion,
@@ -32,7 +32,7 @@ from inference_lab.clustering.supervision import Side, agreeing, of_positive_wei
 from inference_lab.constraints import Constraints
 from inference_lab.graph.arrays import FloatArray, IntArray
 from inference_lab.graph.terms import DiagonalTerms
-from inference_lab.specs.settings import Range
+from inference_lab.specs.settings import setting
 
 __all__ = ["ConstrainedLinkage", "ConstrainedSpectral", "FlexibleSpectral", "MetricKMeans"]
 
@@ -99,7 +99,7 @@ class ConstrainedLinkage(_Dense):
     True
     """
 
-    n_clusters: int = field(default=3, kw_only=False)
+    n_clusters: int = field(default=3, kw_only=False, metadata=AT_LEAST_ONE)
 
     def _fit(self, points: Points, side: Side) -> None:
         from sklearn.cluster import AgglomerativeClustering
@@ -202,16 +202,11 @@ class ConstrainedSpectral(_Dense):
     True
     """
 
-    n_clusters: int = field(default=3, kw_only=False)
-    n_neighbours: int = 10
-    width: float | None = None
-    n_init: int = 10
+    n_clusters: int = field(default=3, kw_only=False, metadata=AT_LEAST_ONE)
+    n_neighbours: int = setting(10, at_least=1)
+    width: float | None = setting(None, above=0, below=math.inf)
+    n_init: int = setting(10, at_least=1)
     random_state: Any = None
-
-    _allowed: ClassVar = {
-        "n_neighbours": (Whole(at_least=1),),
-        "width": (None, Range(above=0, below=math.inf)),
-    }
 
     def _fit(self, points: Points, side: Side) -> None:
         from sklearn.preprocessing import normalize
@@ -321,12 +316,7 @@ class FlexibleSpectral(ConstrainedSpectral):
     True
     """
 
-    strength: float = 0.1
-
-    _allowed: ClassVar = {
-        **ConstrainedSpectral._allowed,
-        "strength": (Range(above=0, below=1),),
-    }
+    strength: float = setting(0.1, above=0, below=1)
 
     def _fit(self, points: Points, side: Side) -> None:
         rng = self._generator()
@@ -486,23 +476,16 @@ class MetricKMeans(_Dense):
     0
     """
 
-    n_clusters: int = field(default=3, kw_only=False)
+    n_clusters: int = field(default=3, kw_only=False, metadata=AT_LEAST_ONE)
     metric: Literal["rca", "itml"] = "rca"
-    ridge: float = 1e-3
-    slack: float = 1.0
-    sweeps: int = 20
+    ridge: float = setting(1e-3, above=0, below=math.inf)
+    slack: float = setting(1.0, above=0, below=math.inf)
+    sweeps: int = setting(20, at_least=1)
     init: Init | npt.ArrayLike = "k-means++"
-    n_init: int = 1
-    max_iter: int = 100
-    tol: float = 1e-6
+    n_init: int = setting(1, at_least=1)
+    max_iter: int = setting(100, at_least=1)
+    tol: float = setting(1e-6, at_least=0, below=math.inf)
     random_state: Any = None
-
-    _allowed: ClassVar = {
-        "metric": ("rca", "itml"),
-        "ridge": (Range(above=0, below=math.inf),),
-        "slack": (Range(above=0, below=math.inf),),
-        "sweeps": (Whole(at_least=1),),
-    }
 
     def _fit(self, points: Points, side: Side) -> None:
         pairs = _counted(side, self.n_clusters)

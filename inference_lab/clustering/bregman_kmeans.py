@@ -2,25 +2,27 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
 
-from inference_lab.clustering._base import ConstrainedClusterer, check_setting
+from inference_lab.clustering._base import ConstrainedClusterer, SharedSettings, check_word
 from inference_lab.clustering.distortions import Cosine, Distortion, Points
 from inference_lab.clustering.em import EStep, Fit
 from inference_lab.clustering.hmrf import HMRF, EmptyClusters
 from inference_lab.clustering.initialisation import Init
 from inference_lab.clustering.supervision import Side
 from inference_lab.graph.arrays import FloatArray
+from inference_lab.specs.settings import setting
 
 __all__ = ["BregmanKMeans", "SphericalKMeans", "worth_of_odds"]
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
-class BregmanKMeans(ConstrainedClusterer):
+class BregmanKMeans(SharedSettings, ConstrainedClusterer):
     r"""K-means with any Bregman divergence, or the cosine.
 
     Minimises ``J = sum_i D(x_i, mu_{l_i})`` by alternating the cheapest cluster of each point with
@@ -73,15 +75,10 @@ class BregmanKMeans(ConstrainedClusterer):
     True
     """
 
-    n_clusters: int = field(default=3, kw_only=False)
     distortion: str | Distortion = "euclidean"
     init: Init | npt.ArrayLike = "k-means++"
     empty_clusters: EmptyClusters = "reseed"
-    n_init: int = 1
-    n_jobs: int | None = None
-    max_iter: int = 100
-    tol: float = 1e-6
-    random_state: Any = None
+    tol: float = setting(1e-6, at_least=0, below=math.inf)
 
     #: Whether labelled points keep their labels.
     _holds_on: ClassVar[bool] = False
@@ -120,7 +117,7 @@ class BregmanKMeans(ConstrainedClusterer):
     def _check_settings(self) -> None:
         super()._check_settings()
         if isinstance(self.init, str):
-            check_setting("init", self.init, ("k-means++", "random", "perturbed"))
+            check_word("init", self.init, ("k-means++", "random", "perturbed"))
 
     def _fit_once(self, points: Points, side: Side, rng: np.random.Generator) -> Fit[HMRF]:
         model = HMRF(

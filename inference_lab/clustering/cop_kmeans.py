@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 from scipy.sparse import coo_array, csr_array
 
 from inference_lab._numba import kernel
-from inference_lab.clustering._base import PairwiseClusterer, Whole
+from inference_lab.clustering._base import AT_LEAST_ONE, PairwiseClusterer
 from inference_lab.clustering.distortions import Distortion, Points, counted_shares
 from inference_lab.clustering.em import (
     Assignment,
@@ -26,6 +27,7 @@ from inference_lab.clustering.initialisation import Init
 from inference_lab.clustering.supervision import Side, of_positive_weight
 from inference_lab.constraints import Constraints
 from inference_lab.graph.arrays import FloatArray, IntArray
+from inference_lab.specs.settings import setting
 
 __all__ = ["COPKMeans", "ConstraintsNotMetWarning"]
 
@@ -284,24 +286,18 @@ class COPKMeans(PairwiseClusterer):
     (True, True)
     """
 
-    n_clusters: int = field(default=3, kw_only=False)
+    n_clusters: int = field(default=3, kw_only=False, metadata=AT_LEAST_ONE)
     distortion: str | Distortion = "euclidean"
     init: Literal["wagstaff"] | Init | npt.ArrayLike = "wagstaff"
     whole_components: bool = True
     order: Order = "random"
-    max_failures: int = 10
+    max_failures: int = setting(10, at_least=1)
     on_failure: OnFailure = "warn"
     empty_clusters: EmptyClusters = "reseed"
-    n_init: int = 1
-    max_iter: int = 100
-    tol: float = 1e-6
+    n_init: int = setting(1, at_least=1)
+    max_iter: int = setting(100, at_least=1)
+    tol: float = setting(1e-6, at_least=0, below=math.inf)
     random_state: Any = None
-
-    _allowed: ClassVar = {
-        "order": ("random", "given", "most-constrained"),
-        "on_failure": ("warn", "raise", "ignore"),
-        "max_failures": (Whole(at_least=1),),
-    }
 
     def _fit(self, points: Points, side: Side) -> None:
         constraints = of_positive_weight(side.constraints)

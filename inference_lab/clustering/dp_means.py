@@ -16,12 +16,12 @@ from __future__ import annotations
 import math
 import time
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, Literal, NamedTuple, get_args
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
 from inference_lab._numba import kernel
-from inference_lab.clustering._base import PairwiseClusterer, Whole
+from inference_lab.clustering._base import PairwiseClusterer, SharedSettings
 from inference_lab.clustering.bregman_kmeans import worth_of_odds
 from inference_lab.clustering.distortions import (
     Distortion,
@@ -41,7 +41,7 @@ from inference_lab.graph.factor_graph import FactorGraph
 from inference_lab.graph.terms import DiagonalTerms
 from inference_lab.registry.registry import as_solver
 from inference_lab.solving import solve
-from inference_lab.specs.settings import Range
+from inference_lab.specs.settings import setting
 
 __all__ = ["DPMeans", "Pairs", "RDPMeans"]
 
@@ -238,7 +238,7 @@ class Schedule(NamedTuple):
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
-class RDPMeans(PairwiseClusterer):
+class RDPMeans(SharedSettings, PairwiseClusterer):
     r"""K-means that opens clusters at a price, and pays for violated pairs.
 
     ``J = sum_i D(x_i, mu_{l_i}) + lambda K + xi sum_ML w [l_i != l_j] + xi sum_CL w [l_i = l_j]``
@@ -326,40 +326,22 @@ class RDPMeans(PairwiseClusterer):
     (2, 3)
     """
 
-    n_clusters: int = field(default=3, kw_only=False)
-    cluster_cost: float | ClusterCost = "farthest-first"
-    xi: float | Literal["auto"] = "auto"
-    xi_rate: float = 1.0
-    xi_max: float | None = None
-    patience: int = 1
-    warm_up: int = 0
+    cluster_cost: float | ClusterCost = setting("farthest-first", at_least=0, below=math.inf)
+    xi: float | Literal["auto"] = setting("auto", at_least=0, below=math.inf)
+    xi_rate: float = setting(1.0, at_least=1, below=math.inf)
+    xi_max: float | None = setting(None, at_least=0, below=math.inf)
+    patience: int = setting(1, at_least=1)
+    warm_up: int = setting(0, at_least=0)
     distortion: str | Distortion = "euclidean"
     squared: bool = True
     e_step: str | Solver = "sweep"
-    candidates: int = 8
-    e_step_time_limit: float | None = None
+    candidates: int = setting(8, at_least=1)
+    e_step_time_limit: float | None = setting(None, above=0)
     start: Literal["mean", "box"] = "mean"
     order: Literal["random", "sequential"] = "random"
     ties: Literal["keep", "last"] = "keep"
-    max_clusters: int = 1000
-    n_init: int = 1
-    n_jobs: int | None = None
-    max_iter: int = 300
-    random_state: Any = None
-
-    _allowed: ClassVar = {
-        "cluster_cost": (*get_args(ClusterCost), Range(at_least=0, below=math.inf)),
-        "xi": ("auto", Range(at_least=0, below=math.inf)),
-        "xi_rate": (Range(at_least=1, below=math.inf),),
-        "xi_max": (None, Range(at_least=0, below=math.inf)),
-        "patience": (Whole(at_least=1),),
-        "warm_up": (Whole(at_least=0),),
-        "candidates": (Whole(at_least=1),),
-        "max_clusters": (Whole(at_least=1),),
-        "start": ("mean", "box"),
-        "order": ("random", "sequential"),
-        "ties": ("keep", "last"),
-    }
+    max_clusters: int = setting(1000, at_least=1)
+    max_iter: int = setting(300, at_least=1)
 
     @classmethod
     def release(cls, n_clusters: int, random_state: Any = None) -> RDPMeans:

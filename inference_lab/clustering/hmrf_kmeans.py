@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, Literal, get_args
+from typing import Literal, get_args
 
 import numpy as np
 import numpy.typing as npt
 
-from inference_lab.clustering._base import PairwiseClusterer
+from inference_lab.clustering._base import PairwiseClusterer, SharedSettings
 from inference_lab.clustering.bregman_kmeans import worth_of_odds
 from inference_lab.clustering.distortions import Distortion, Points, SquaredEuclidean
 from inference_lab.clustering.em import EStep, Fit
@@ -26,6 +27,7 @@ from inference_lab.clustering.pair_weights import watch_components, watch_weight
 from inference_lab.clustering.supervision import Side
 from inference_lab.contract import Solver
 from inference_lab.registry.registry import as_solver
+from inference_lab.specs.settings import setting
 
 __all__ = ["HMRFKMeans", "MPCKMeans", "PCKMeans"]
 
@@ -38,7 +40,7 @@ Metric = Literal["diagonal", "full", "gradient"]
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
-class HMRFKMeans(PairwiseClusterer):
+class HMRFKMeans(SharedSettings, PairwiseClusterer):
     r"""K-means over a hidden Markov random field of must-links and cannot-links.
 
     Minimises
@@ -136,28 +138,17 @@ class HMRFKMeans(PairwiseClusterer):
     True
     """
 
-    n_clusters: int = field(default=3, kw_only=False)
     distortion: str | Distortion = "euclidean"
     penalty: Penalty = "distance"
     metric: Metric | MetricLearner | None = None
     metric_per_cluster: bool = False
     e_step: str | Solver = "icm"
-    e_step_time_limit: float | None = None
+    e_step_time_limit: float | None = setting(None, above=0)
     e_step_start: EStepStart = "previous"
     init: Init | npt.ArrayLike = "neighbourhoods"
     closure: Closure | None = None
     empty_clusters: EmptyClusters = "reseed"
-    n_init: int = 1
-    n_jobs: int | None = None
-    max_iter: int = 100
-    tol: float = 1e-6
-    random_state: Any = None
-
-    _allowed: ClassVar = {
-        "e_step_start": get_args(EStepStart),
-        "penalty": ("distance", "potts"),
-        "closure": (None, "raise", "drop", "keep", "vote"),
-    }
+    tol: float = setting(1e-6, at_least=0, below=math.inf)
 
     def _fit(self, points: Points, side: Side) -> None:
         if self.closure == "drop":

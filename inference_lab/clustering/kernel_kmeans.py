@@ -26,13 +26,13 @@ import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from inference_lab._numba import kernel as compiled
-from inference_lab.clustering._base import PairwiseClusterer, check_setting
+from inference_lab.clustering._base import PairwiseClusterer, SharedSettings, check_word
 from inference_lab.clustering.bregman_kmeans import BregmanKMeans
 from inference_lab.clustering.distortions import Points, cluster_sums, dense, is_sparse
 from inference_lab.clustering.em import HalfStep, Result, as_labels
@@ -40,7 +40,7 @@ from inference_lab.clustering.supervision import Side, agreeing, read_partial_la
 from inference_lab.constraints import Constraints
 from inference_lab.constraints.centroids import farthest_first
 from inference_lab.graph.arrays import FloatArray, IntArray
-from inference_lab.specs.settings import Range
+from inference_lab.specs.settings import setting
 
 __all__ = ["KernelHMRFKMeans"]
 
@@ -242,7 +242,7 @@ def fill(labels: IntArray, n_clusters: int, priority: FloatArray) -> IntArray:
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
-class KernelHMRFKMeans(PairwiseClusterer):
+class KernelHMRFKMeans(SharedSettings, PairwiseClusterer):
     r"""Kernel K-means with rewards for satisfied constraints, and ratio and normalised cuts.
 
     Minimises, in the form "ratio-association",
@@ -320,29 +320,19 @@ class KernelHMRFKMeans(PairwiseClusterer):
     True
     """
 
-    n_clusters: int = field(default=3, kw_only=False)
     kernel: str | Callable[..., float] = "rbf"
     gamma: float | None = None
     degree: float = 3.0
     coef0: float = 1.0
     kernel_params: Mapping[str, Any] | None = None
     form: Form = "ratio-association"
-    sigma: float | Literal["smallest"] = 0.0
+    sigma: float | Literal["smallest"] = setting(0.0, at_least=0, below=math.inf)
     local_search: bool = True
     init: KernelInit | npt.ArrayLike = "auto"
-    n_init: int = 1
-    n_jobs: int | None = None
-    max_iter: int = 100
-    random_state: Any = None
 
     X_fit_: Points | None = field(init=False)
     #: Of precomputed similarities, those to points that count; None for all.
     _columns: IntArray | None = field(init=False)
-
-    _allowed: ClassVar = {
-        "form": ("ratio-association", "ratio-cut", "normalised-cut"),
-        "sigma": ("smallest", Range(at_least=0, below=math.inf)),
-    }
 
     # -------------------------------------------------------------- fitting
 
@@ -378,7 +368,7 @@ class KernelHMRFKMeans(PairwiseClusterer):
     def _check_settings(self) -> None:
         super()._check_settings()
         if isinstance(self.init, str):
-            check_setting("init", self.init, ("auto", "neighbourhoods", "spectral", "random"))
+            check_word("init", self.init, ("auto", "neighbourhoods", "spectral", "random"))
 
     def _centred(self, points: Points, counts: FloatArray) -> Points:
         return points
@@ -401,7 +391,7 @@ class KernelHMRFKMeans(PairwiseClusterer):
         from sklearn.metrics.pairwise import PAIRWISE_KERNEL_FUNCTIONS, pairwise_kernels
 
         if isinstance(self.kernel, str):
-            check_setting("kernel", self.kernel, (*PAIRWISE_KERNEL_FUNCTIONS, "precomputed"))
+            check_word("kernel", self.kernel, (*PAIRWISE_KERNEL_FUNCTIONS, "precomputed"))
             params: dict[str, Any] = {
                 "gamma": self.gamma,
                 "degree": self.degree,

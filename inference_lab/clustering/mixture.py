@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal, get_args
+from dataclasses import dataclass
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
+from inference_lab.clustering._base import SharedSettings
 from inference_lab.clustering._soft import AlphaMode, SoftClusterer
 from inference_lab.clustering.distortions import (
     Distortion,
@@ -34,7 +35,7 @@ from inference_lab.contract import Solver
 from inference_lab.graph.arrays import FloatArray, IntArray
 from inference_lab.graph.terms import DiagonalTerms
 from inference_lab.registry.registry import as_solver
-from inference_lab.specs.settings import Range
+from inference_lab.specs.settings import setting
 
 __all__ = ["ConstrainedGaussianMixture"]
 
@@ -225,7 +226,7 @@ class Gaussians(PairedModel):
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
-class ConstrainedGaussianMixture(SoftClusterer):
+class ConstrainedGaussianMixture(SharedSettings, SoftClusterer):
     r"""Gaussian mixture with must-links, cannot-links and labels, fitted by EM.
 
     The labels of all points together have the posterior
@@ -294,26 +295,15 @@ class ConstrainedGaussianMixture(SoftClusterer):
     True
     """
 
-    n_clusters: int = field(default=3, kw_only=False)
     covariance_type: Covariance = "full"
     e_step: str | Solver = "mean-field"
-    e_step_time_limit: float | None = None
+    e_step_time_limit: float | None = setting(None, above=0)
     prior: Prior = "maximum-entropy"
-    alpha: float | Literal["fewest-violations"] = 0.5
+    alpha: float | Literal["fewest-violations"] = setting(0.5, above=0, below=1)
     alpha_mode: AlphaMode = "sum"
     init: Init | npt.ArrayLike = "neighbourhoods"
-    reg_covar: float = 1e-6
-    n_init: int = 1
-    n_jobs: int | None = None
-    max_iter: int = 100
-    tol: float = 1e-6
-    random_state: Any = None
-
-    _allowed: ClassVar = SoftClusterer._allowed | {
-        "covariance_type": get_args(Covariance),
-        "prior": get_args(Prior),
-        "reg_covar": (Range(at_least=0, below=math.inf),),
-    }
+    reg_covar: float = setting(1e-6, at_least=0, below=math.inf)
+    tol: float = setting(1e-6, at_least=0, below=math.inf)
 
     def _worth_of_odds(self, points: FloatArray, side: Side) -> dict[str, float]:
         return {"ml_weight": 1.0, "cl_weight": 1.0}

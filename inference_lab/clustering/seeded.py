@@ -60,7 +60,6 @@ class SeededKMeans(BregmanKMeans):
 
     init: Unseeded = "k-means++"
 
-    _allowed: ClassVar = {"init": ("k-means++", "perturbed", "random")}
     #: Whether labelled points keep their labels.
     _holds_on: ClassVar[bool] = False
 

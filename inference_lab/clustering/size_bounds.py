@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
 import numpy as np
 
 from inference_lab._numba import kernel
-from inference_lab.clustering._base import Whole
 from inference_lab.clustering.bregman_kmeans import BregmanKMeans
 from inference_lab.clustering.distortions import Points
 from inference_lab.clustering.em import Assignment, EStep, Model, as_labels
 from inference_lab.graph.arrays import FloatArray, IntArray
+from inference_lab.specs.settings import setting
 
 __all__ = ["SizeConstrainedKMeans", "balance"]
 
@@ -165,13 +165,8 @@ class SizeConstrainedKMeans(BregmanKMeans):
     [3, 3]
     """
 
-    min_size: int = 1
-    max_size: int | None = None
-
-    _allowed: ClassVar = {
-        "min_size": (Whole(at_least=0),),
-        "max_size": (None, Whole(at_least=1)),
-    }
+    min_size: int = setting(1, at_least=0)
+    max_size: int | None = setting(None, at_least=1)
 
     def fit(self, X: Any, y: Any = None) -> Self:  # type: ignore[override]  # points count once
         """Cluster the points.

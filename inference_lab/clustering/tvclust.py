@@ -22,7 +22,12 @@ import numpy as np
 import numpy.typing as npt
 
 from inference_lab._numba import kernel
-from inference_lab.clustering._base import PairwiseClusterer, refuse_constraints
+from inference_lab.clustering._base import (
+    AT_LEAST_ONE,
+    PairwiseClusterer,
+    SharedSettings,
+    refuse_constraints,
+)
 from inference_lab.clustering.distortions import (
     Distortion,
     Points,
@@ -41,7 +46,7 @@ from inference_lab.graph.factor_graph import FactorGraph
 from inference_lab.graph.terms import DiagonalTerms
 from inference_lab.registry.registry import as_solver
 from inference_lab.solving import solve
-from inference_lab.specs.settings import Range
+from inference_lab.specs.settings import setting
 
 __all__ = ["TVClust"]
 
@@ -284,7 +289,7 @@ def _log_means(a: npt.ArrayLike, b: npt.ArrayLike) -> tuple[Any, Any]:
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
-class TVClust(SourcedClusterer):
+class TVClust(SharedSettings, SourcedClusterer):
     r"""Dirichlet process mixture with noisy answers about pairs, by variational inference.
 
     Maximises a lower bound on ``log p(X, answers)`` under
@@ -363,29 +368,19 @@ class TVClust(SourcedClusterer):
     2
     """
 
-    n_clusters: int = field(default=15, kw_only=False)
+    n_clusters: int = field(default=15, kw_only=False, metadata=AT_LEAST_ONE)
     data: Literal["gaussian", "directions", "counts"] = "gaussian"
-    alpha: float = 1.0
-    belief: float = 1.0
+    alpha: float = setting(1.0, above=0, below=math.inf)
+    belief: float = setting(1.0, above=0, below=math.inf)
     p_prior: tuple[float, float] = (10.0, 1.0)
     q_prior: tuple[float, float] = (10.0, 1.0)
     e_step: Literal["coordinate"] | str | Solver = "coordinate"
-    e_step_time_limit: float | None = None
+    e_step_time_limit: float | None = setting(None, above=0)
     standardise: bool = True
     init: Literal["k-means", "prior"] = "k-means"
     both_ways: bool = True
-    n_init: int = 1
-    n_jobs: int | None = None
-    max_iter: int = 300
-    tol: float = 1e-7
-    random_state: Any = None
-
-    _allowed: ClassVar = {
-        "data": ("gaussian", "directions", "counts"),
-        "alpha": (Range(above=0, below=math.inf),),
-        "belief": (Range(above=0, below=math.inf),),
-        "init": ("k-means", "prior"),
-    }
+    max_iter: int = setting(300, at_least=1)
+    tol: float = setting(1e-7, at_least=0, below=math.inf)
 
     @classmethod
     def release(cls, random_state: Any = None) -> TVClust:

@@ -17,14 +17,13 @@ from __future__ import annotations
 import math
 import time
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 from sklearn.utils.validation import check_is_fitted
 
 from inference_lab._numba import lean_kernel
-from inference_lab.clustering._base import Whole
 from inference_lab.clustering.distortions import Distortion, Points
 from inference_lab.clustering.dp_means import Pairs
 from inference_lab.clustering.em import HalfStep
@@ -32,7 +31,7 @@ from inference_lab.clustering.supervision import Side
 from inference_lab.clustering.tvclust import Credibility, SourcedClusterer
 from inference_lab.constraints.constraints import selected
 from inference_lab.graph.arrays import FloatArray, IntArray
-from inference_lab.specs.settings import Range
+from inference_lab.specs.settings import setting
 
 __all__ = ["TVClustSampler", "least_variation"]
 
@@ -395,23 +394,15 @@ class TVClustSampler(SourcedClusterer):
     2
     """
 
-    alpha: float = 1.0
+    alpha: float = setting(1.0, above=0, below=math.inf)
     p_prior: tuple[float, float] = (10.0, 1.0)
     q_prior: tuple[float, float] = (10.0, 1.0)
     standardise: bool = True
-    n_samples: int = 100
-    thinning: int = 2
-    burn_in: int = 100
-    split_merge: int = 2
+    n_samples: int = setting(100, at_least=1)
+    thinning: int = setting(2, at_least=1)
+    burn_in: int = setting(100, at_least=0)
+    split_merge: int = setting(2, at_least=0)
     random_state: Any = None
-
-    _allowed: ClassVar = {
-        "alpha": (Range(above=0, below=math.inf),),
-        "n_samples": (Whole(at_least=1),),
-        "thinning": (Whole(at_least=1),),
-        "burn_in": (Whole(at_least=0),),
-        "split_merge": (Whole(at_least=0),),
-    }
 
     def _label_limit(self) -> None:
         """Labels can name any number of clusters."""

@@ -10,20 +10,21 @@ SDM 2005. D. Pelleg, D. Baras, "K-means with large and noisy constraint sets", E
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
 from inference_lab._numba import lean_kernel
-from inference_lab.clustering._base import PairwiseClusterer
+from inference_lab.clustering._base import PairwiseClusterer, SharedSettings
 from inference_lab.clustering.distortions import Points, SquaredEuclidean, cheapest
 from inference_lab.clustering.em import Fit, HalfStep, Result
 from inference_lab.clustering.hmrf import clamped
 from inference_lab.clustering.initialisation import Init
 from inference_lab.clustering.supervision import Side, refuse_hard
 from inference_lab.graph.arrays import FloatArray, IntArray
+from inference_lab.specs.settings import setting
 
 __all__ = ["CVQE", "LCVQE"]
 
@@ -215,7 +216,7 @@ def _between(centroids: FloatArray) -> tuple[FloatArray, IntArray]:
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
-class LCVQE(PairwiseClusterer):
+class LCVQE(SharedSettings, PairwiseClusterer):
     r"""K-means in which points of violated pairs pull other centroids than their own.
 
     Points first go to their nearest centroids. A must-link between clusters j and n is then left
@@ -259,13 +260,9 @@ class LCVQE(PairwiseClusterer):
     True
     """
 
-    n_clusters: int = field(default=3, kw_only=False)
     paired_twice: bool = False
     init: Init | npt.ArrayLike = "k-means++"
-    n_init: int = 1
-    n_jobs: int | None = None
-    max_iter: int = 300
-    random_state: Any = None
+    max_iter: int = setting(300, at_least=1)
 
     _assignment: ClassVar[type[_Linear | _Joint]] = _Linear
 

@@ -351,7 +351,7 @@ def test_cold_e_steps_start_anew():
     warm = [line.objective for line in fits["previous"].history_]
     cold = [line.objective for line in fits["cold"].history_]
     assert warm[0] == cold[0] and warm != cold
-    with pytest.raises(ValueError, match="e_step_start = 'warm' is unknown; allowed: 'previous'"):
+    with pytest.raises(ValueError, match="e_step_start must be previous or cold, got 'warm'"):
         PCKMeans(3, e_step_start="warm").fit(points, **given_pairs)
 
 

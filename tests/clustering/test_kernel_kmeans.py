@@ -439,54 +439,6 @@ def test_pipelines_names_of_samples_and_repeatability() -> None:
     assert first.labels_.tolist() == named.labels_.tolist()
 
 
-@pytest.mark.parametrize(
-    ("settings_", "data", "pairs", "error", "message"),
-    [
-        ({"form": "min-cut"}, None, {}, ValueError, "form = 'min-cut'"),
-        ({"kernel": "gaussian"}, None, {}, ValueError, "kernel = 'gaussian'"),
-        ({"kernel": 3}, None, {}, TypeError, "kernel must be a name or callable"),
-        ({"sigma": -1.0}, None, {}, ValueError, "sigma must be finite"),
-        ({"sigma": "small"}, None, {}, ValueError, "sigma = 'small'"),
-        ({"init": "k-means++"}, None, {}, ValueError, r"init = 'k-means\+\+'"),
-        ({"init": [0, 1]}, None, {}, ValueError, r"init has shape \(2,\)"),
-        ({"init": [0, 1, 0, 2]}, None, {}, ValueError, r"init\[3\] = 2 is no cluster"),
-        ({"init": [0.5, 1, 0, 1]}, None, {}, TypeError, "init has dtype float64"),
-        ({"kernel": "precomputed"}, np.ones((3, 4)), {}, ValueError, r"shape \(3, 4\)"),
-        ({"kernel": "precomputed"}, np.triu(np.ones((4, 4))), {}, ValueError, r"X\[0, 1\] = 1"),
-        (
-            {"kernel": "precomputed"},
-            csr_array(np.triu(np.ones((4, 4)))),
-            {},
-            ValueError,
-            r"X\[0, 1\] = 1 but X\[1, 0\] = 0",
-        ),
-        (
-            {"kernel": "precomputed", "form": "normalised-cut"},
-            np.eye(4) - 0.5,
-            {},
-            ValueError,
-            "similarities of point 0 sum to -1",
-        ),
-        ({"kernel": lambda x, y: np.nan}, None, {}, ValueError, "kernel of points 0 and 0 is nan"),
-        (
-            {},
-            None,
-            {"must_link": [(0, 1)], "ml_weight": np.inf},
-            ValueError,
-            r"ml_weight must be finite here, but that of the pair \(0, 1\) is inf",
-        ),
-        ({}, None, {"cannot_link": [(0, 1)], "cl_weight": np.inf}, ValueError, "cl_weight must be"),
-        ({}, np.array([[0.0], [np.nan], [1.0], [2.0]]), {}, ValueError, "NaN"),
-    ],
-)
-def test_bad_input_is_refused(
-    settings_: dict[str, Any], data: Any, pairs: Any, error: type[Exception], message: str
-) -> None:
-    points = np.arange(4.0)[:, np.newaxis] if data is None else data
-    with pytest.raises(error, match=message):
-        KernelHMRFKMeans(**{"n_clusters": 2, **settings_}).fit(points, **pairs)
-
-
 def test_identical_points_and_pairs_in_both_lists() -> None:
     same = KernelHMRFKMeans(3, random_state=0).fit(np.ones((6, 2)))
     assert 3 == len(set(same.labels_.tolist()))

@@ -56,17 +56,3 @@ def test_the_objective_falls_and_loose_bounds_change_nothing():
     plain = BregmanKMeans(3, init=points[[0, 75, 95]]).fit(points)
     assert loose.labels_.tolist() == plain.labels_.tolist()
     assert balanced.objective_ > plain.objective_
-
-
-@pytest.mark.parametrize(
-    ("bounds", "error", "message"),
-    [
-        ({"min_size": 4}, ValueError, "2 clusters of at least min_size = 4 points need 8 points"),
-        ({"max_size": 2}, ValueError, "2 clusters of at most max_size = 2 points hold 4 points"),
-        ({"min_size": -1}, ValueError, "min_size must be at least 0"),
-        ({"max_size": 2.5}, TypeError, "max_size must be an integer"),
-    ],
-)
-def test_impossible_bounds_are_refused(bounds, error, message):
-    with pytest.raises(error, match=message):
-        SizeConstrainedKMeans(2, **bounds).fit(np.arange(6.0)[:, np.newaxis])
