@@ -154,8 +154,6 @@ def test_weights_of_pairs_say_how_sure_they_are():
             .labels_
         )
         assert adjusted_rand_score(truth, labels) > 0.6
-    with pytest.raises(ValueError, match=r"l_weight must be finite"):
-        FlexibleSpectral(2).fit(points, must_link=[(0, 4)], ml_weight=np.inf)
 
 
 def test_known_labels_join_pairs_and_keep_their_weights():

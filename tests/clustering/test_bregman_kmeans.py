@@ -208,24 +208,3 @@ def test_identical_points() -> None:
     model = BregmanKMeans(3, random_state=0).fit(np.ones((6, 2)))
     assert model.objective_ == pytest.approx(0.0)
     np.testing.assert_allclose(model.cluster_centers_, 1.0)
-
-
-@pytest.mark.parametrize(
-    ("settings_", "points", "message"),
-    [
-        ({"distortion": "kl"}, np.array([[1.0], [-2.0], [3.0]]), r"X\[1, 0\] = -2.0"),
-        ({"distortion": "itakura-saito"}, np.array([[1.0], [0.0]]), r"X\[1, 0\] = 0.0"),
-        ({"distortion": "cosine"}, np.array([[1.0], [0.0]]), "row 1 of X is all zero"),
-        ({}, np.array([[1.0], [np.inf]]), "infinity"),
-        ({}, np.ones(3), "2D array"),
-    ],
-)
-def test_bad_input_is_refused(settings_: dict[str, Any], points: Any, message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        BregmanKMeans(**{"n_clusters": 2, **settings_}).fit(points)
-
-
-def test_no_constraints_are_taken() -> None:
-    fit: Any = BregmanKMeans(2).fit
-    with pytest.raises(TypeError, match="must_link"):
-        fit(np.ones((3, 1)), must_link=[(0, 1)])

@@ -229,11 +229,6 @@ def test_bregman_costs():
     assert model.labels_[0] != model.labels_[-1] and np.isfinite(values).all()
 
 
-def test_infinite_weights_are_refused():
-    with pytest.raises(ValueError, match="ml_weight must be finite"):
-        RDPMeans().fit(np.eye(4), must_link=[(0, 1)], ml_weight=np.inf)
-
-
 def test_no_more_clusters_than_allowed():
     points, _ = drawn(0)
     assert DPMeans(cluster_cost=0.0, max_clusters=5, random_state=0).fit(points).n_clusters_ == 5

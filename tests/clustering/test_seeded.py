@@ -189,21 +189,3 @@ def test_cross_validation_cuts_the_labels_with_the_data() -> None:
     search = GridSearchCV(SeededKMeans(random_state=0), {"n_clusters": [3, 4]}, cv=3)
     search.fit(points, partial_labels=seeds)
     assert 4 == search.best_params_["n_clusters"]  # the score is minus the cost
-
-
-@pytest.mark.parametrize(
-    ("labels", "error", "message"),
-    [
-        ([0, 1], ValueError, r"partial_labels has shape \(2,\); shape \(4,\)"),
-        ([[0], [1], [0], [1]], ValueError, r"shape \(4, 1\)"),
-        ([0, 2, -1, -1], ValueError, r"partial_labels\[1\] = 2 is no cluster"),
-        ([0, -1, -2, -1], ValueError, r"partial_labels\[2\] = -2 is no cluster"),
-        ([0.0, 1.0, -1.0, -1.0], TypeError, "float64"),
-        (["a", "b", "a", "b"], TypeError, "dtype <U1"),
-        ([True, False, True, False], TypeError, "bool"),
-    ],
-)
-def test_bad_labels_are_refused(labels: Any, error: type[Exception], message: str) -> None:
-    for kind in BOTH:
-        with pytest.raises(error, match=message):
-            kind(2).fit(np.arange(4.0)[:, np.newaxis], partial_labels=labels)

@@ -214,19 +214,6 @@ def test_strong_constraints_are_followed_on_two_overlapping_clusters():
     assert pairwise_f(truth, model.labels_) > 0.95
 
 
-@pytest.mark.parametrize(
-    ("settings", "given", "message"),
-    [
-        ({}, {"partial_labels": [0, 1]}, "partial_labels"),
-        ({}, {"partial_labels": [0, 1, 2, -1, -1]}, r"partial_labels\[2\]"),
-        ({"e_step": "ilp"}, {"must_link": [(0, 1)]}, "ilp"),
-    ],
-)
-def test_bad_settings_of_the_mixture(settings, given, message):
-    with pytest.raises(ValueError, match=message):
-        ConstrainedGaussianMixture(2, **settings).fit(np.arange(5.0)[:, None], **given)
-
-
 @pytest.mark.parametrize("covariance", ["full", "tied", "diag", "spherical"])
 def test_points_that_coincide_need_a_ridge(covariance):
     model = ConstrainedGaussianMixture(2, covariance_type=covariance, reg_covar=0.0)

@@ -233,18 +233,6 @@ def test_each_source_is_believed_as_far_as_it_is_right(model):
     np.testing.assert_allclose(np.hstack(held), np.hstack([again.p_, again.q_, again.objective_]))
 
 
-def test_sources_that_are_refused():
-    points, _, _ = drawn(0)
-    with pytest.raises(ValueError, match=r"ml_source has shape \(1,\); shape \(2,\) is needed"):
-        TVClust().fit(points, must_link=[(0, 1), (1, 2)], ml_source=[0])
-    with pytest.raises(ValueError, match=r"cl_source\[0\] = -1; sources have numbers"):
-        TVClust().fit(points, cannot_link=[(0, 1)], cl_source=[-1])
-    with pytest.raises(ValueError, match="twice with different weights: ml_source"):
-        TVClust().fit(points, must_link=[(0, 1), (1, 0)], ml_source=[0, 1])
-    with pytest.raises(TypeError, match="cl_source has dtype float64"):
-        TVClust().fit(points, cannot_link=[(0, 1)], cl_source=[0.5])
-
-
 def test_one_point_without_choice_has_its_evidence():
     """With one component nothing is approximate but the factorisation, which is exact."""
     points = np.random.default_rng(0).normal(size=(6, 2))
@@ -298,14 +286,6 @@ def test_any_soft_solver_takes_the_e_step(e_step):
     other = TVClust(4, random_state=0, max_iter=15, e_step=e_step)
     other.fit(points, **links(constraints))
     assert other.objective_ == pytest.approx(plain.objective_, rel=0.02)
-
-
-def test_what_is_refused():
-    points, _, _ = drawn(0)
-    with pytest.raises(ValueError, match="gives no marginals"):
-        TVClust(e_step="icm").fit(points, must_link=[(0, 1)])
-    with pytest.raises(ValueError, match="ml_weight must be finite"):
-        TVClust().fit(points, must_link=[(0, 1)], ml_weight=np.inf)
 
 
 def test_the_release_hears_each_answer_once():

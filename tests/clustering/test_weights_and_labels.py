@@ -27,7 +27,6 @@ from inference_lab.clustering import (
     RDPMeans,
     SeededKMeans,
     TVClust,
-    TVClustSampler,
 )
 from inference_lab.clustering._base import PairwiseClusterer
 from inference_lab.constraints import Constraints, SampleIds
@@ -251,27 +250,6 @@ def test_labels_that_pairs_contradict_are_told():
     known[[0, 4]] = 1
     with pytest.raises(clustering.InfeasibleConstraintsError, match="points 0 and 4 into one"):
         COPKMeans(3, on_failure="raise").fit(POINTS, cannot_link=[(0, 4)], partial_labels=known)
-
-
-@pytest.mark.parametrize(
-    ("given", "told"),
-    [
-        ({"sample_weight": np.ones(3)}, "sample_weight has shape"),
-        ({"sample_weight": np.r_[-1.0, np.ones(23)]}, r"sample_weight\[0\] = -1"),
-        ({"sample_weight": np.r_[np.ones(23), np.inf]}, r"sample_weight\[23\] = inf"),
-        ({"sample_weight": np.zeros(24)}, "zero everywhere"),
-        ({"sample_weight": np.r_[np.ones(2), np.zeros(22)]}, "n_samples=2 should be >="),
-        ({"partial_labels": np.full(24, 3)}, r"partial_labels\[0\] = 3"),
-    ],
-)
-def test_weights_and_labels_that_cannot_be_used(given: dict[str, Any], told: str) -> None:
-    with pytest.raises(ValueError, match=told):
-        PCKMeans(3).fit(POINTS, **given)
-
-
-def test_a_sampler_takes_whole_weights_only():
-    with pytest.raises(ValueError, match="sample_weight = 0"):
-        TVClustSampler().fit(POINTS, sample_weight=np.full(24, 0.5))
 
 
 # ------------------------------------------------------------------ folds
