@@ -23,15 +23,6 @@ from inference_lab.results.scoring import matched_accuracy
 from inference_lab.studies.datasets import four_clouds
 
 
-def pairs_of(pairs, weight):
-    return {
-        "must_link": pairs.must_link,
-        "cannot_link": pairs.cannot_link,
-        "ml_weight": weight,
-        "cl_weight": weight,
-    }
-
-
 def gaussians(points, pairs, covariance, k=2, importance=None):
     known = np.full(len(points), -1)
     nowhere = np.zeros((k, points.shape[1]))
@@ -118,7 +109,7 @@ def test_annealing_finds_left_and_right_on_the_toy(e_step):
     """The toy of Lange et al. 2005, where EM with mean field freezes in the first labels."""
     points, truth = four_clouds()
     pairs = Constraints.sample(truth, 30, np.random.default_rng(3))
-    given = pairs_of(pairs, 1000.0)
+    given = pairs.with_weights(1000.0, 1000.0).fit_params()
     model = AnnealedConstrainedMixture(2, e_step=e_step, random_state=0).fit(points, **given)
     assert matched_accuracy(truth, model.labels_) > 0.97
     assert (np.diff(model.temperatures_) < 0).all() and model.temperatures_[-1] == 1.0
@@ -129,7 +120,7 @@ def test_annealing_ends_in_the_objective_of_pckmeans():
     truth = np.repeat(np.arange(3), 20)
     points = rng.normal(size=(60, 2)) + 3.0 * np.array([[0, 0], [1, 0], [0, 1]])[truth]
     pairs = Constraints.sample(truth, 40, rng)
-    given = pairs_of(pairs, 2.0)
+    given = pairs.with_weights(2.0, 2.0).fit_params()
     model = AnnealedConstrainedKMeans(3, random_state=0).fit(points, **given)
     labels, centroids = model.labels_, model.cluster_centers_
     expected = ((points - centroids[labels]) ** 2).sum()

@@ -4,27 +4,31 @@ from typing import Any, get_args
 
 import numpy as np
 import pytest
+from clusterers import KINDS, made
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.sparse import csr_array
 from sklearn.base import clone
 from sklearn.cluster import KMeans
+from sklearn.metrics import adjusted_rand_score
 
-import inference_lab.clustering as clustering
 from inference_lab.clustering import (
     CVQE,
     LCVQE,
     BregmanKMeans,
+    ConstrainedKMeans,
     COPKMeans,
     HMRFKMeans,
     KernelHMRFKMeans,
     MetricKMeans,
     MPCKMeans,
     PCKMeans,
+    SeededKMeans,
     SizeConstrainedKMeans,
     SphericalKMeans,
 )
 from inference_lab.clustering.cop_kmeans import Order
+from inference_lab.constraints import Constraints
 
 RNG = np.random.default_rng(5)
 TRUTH = np.repeat([0, 1, 2], 10)
@@ -35,16 +39,6 @@ POINTS = (RNG.normal(size=(30, 2)) + 4.0 * np.array([[1, 1], [3, 1], [1, 3]])[TR
 POINTS = np.abs(POINTS) + np.float32(0.25)
 COUNTS = RNG.integers(1, 4, size=30).astype(float)
 PAIRS: dict[str, Any] = {"must_link": [(0, 1), (10, 12)], "cannot_link": [(0, 12), (3, 20)]}
-KINDS = [
-    getattr(clustering, name)
-    for name in clustering.__all__
-    if hasattr(getattr(clustering, name), "fit")
-]
-QUICK = {
-    "AnnealedConstrainedKMeans": {"cooling": 0.1},
-    "AnnealedConstrainedMixture": {"cooling": 0.1},
-    "TVClustSampler": {"n_samples": 5, "burn_in": 0},
-}
 #: Those whose costs are log-densities, and no distances to centroids.
 DENSITIES = {
     "AnnealedConstrainedMixture",
@@ -52,12 +46,6 @@ DENSITIES = {
     "TVClust",
     "TVClustSampler",
 }
-
-
-def made(kind: Any) -> Any:
-    """Return an estimator of the kind with three clusters, if it takes a number."""
-    settings = {"n_clusters": 3, "random_state": 0, **QUICK.get(kind.__name__, {})}
-    return kind(**{k: v for k, v in settings.items() if k in kind().get_params()})
 
 
 def gaps(points: Any, centroids: Any) -> Any:
@@ -180,6 +168,29 @@ def test_other_distortions_are_as_they_are(distortion: Any) -> None:
     assert costs.dtype == np.float32
     assert model.inertia_ == pytest.approx(COUNTS @ costs.min(axis=1), rel=1e-5)
     np.testing.assert_array_equal(model.predict(POINTS), costs.argmin(axis=1))
+
+
+@pytest.mark.parametrize("distortion", ["cosine", "kl"])
+@pytest.mark.parametrize(
+    "kind", [BregmanKMeans, COPKMeans, ConstrainedKMeans, HMRFKMeans, SeededKMeans]
+)
+def test_sparse_data_give_the_clusters_of_dense_data(kind: Any, distortion: Any) -> None:
+    rng = np.random.default_rng(2)
+    truth = rng.integers(3, size=60)
+    counts = rng.poisson(0.2, size=(60, 30)).astype(float)
+    words = truth[:, np.newaxis] * 10 + rng.integers(10, size=(60, 5))
+    counts[np.arange(60)[:, np.newaxis], words] += 2
+    told: dict[str, Any] = {}
+    if kind in (ConstrainedKMeans, SeededKMeans):
+        told = {"partial_labels": np.where(np.arange(60) < 12, truth, -1)}
+    elif kind is not BregmanKMeans:
+        told = Constraints.sample(truth, 60, rng).fit_params()
+    dense, sparse = (
+        kind(3, distortion=distortion, n_init=3, random_state=0).fit(data, **told)
+        for data in (counts, csr_array(counts))
+    )
+    np.testing.assert_array_equal(dense.labels_, sparse.labels_)
+    assert adjusted_rand_score(truth, sparse.labels_) > 0.7
 
 
 def test_sparse_data_of_single_precision() -> None:

@@ -17,6 +17,7 @@ from sklearn.base import clone
 from inference_lab.clustering import (
     Bregman,
     EmptyClusterError,
+    HMRFKMeans,
     IDivergence,
     KullbackLeibler,
 )
@@ -176,17 +177,19 @@ def test_wide_sparse_text_stays_sparse() -> None:
         assert (truth[model.labels_ == h] == truth[model.labels_ == h][0]).mean() > 0.95
 
 
-def test_empty_clusters() -> None:
+@pytest.mark.parametrize("kind", [BregmanKMeans, HMRFKMeans])
+def test_empty_clusters(kind: Any) -> None:
     """A centroid far from all points is moved, kept or an error, as asked."""
     points = np.array([[0.0], [1.0], [2.0], [3.0]])
     start = np.array([[1.0], [2.0], [500.0]])
-    moved = BregmanKMeans(3, init=start).fit(points)
+    moved = kind(3, init=start).fit(points)
     assert 3 == len(np.unique(moved.labels_))
-    kept = BregmanKMeans(3, init=start, empty_clusters="keep").fit(points)
+    kept = kind(3, init=start, empty_clusters="keep").fit(points)
     assert [500.0] == kept.cluster_centers_[2].tolist()
     assert {0, 1} == set(kept.labels_.tolist())
+    assert moved.objective_ < kept.objective_
     with pytest.raises(EmptyClusterError, match="cluster 2"):
-        BregmanKMeans(3, init=start, empty_clusters="raise").fit(points)
+        kind(3, init=start, empty_clusters="raise").fit(points)
 
 
 def test_starts_settings_and_prediction() -> None:
@@ -202,9 +205,3 @@ def test_starts_settings_and_prediction() -> None:
     assert best.labels_.tolist() == best.predict(points).tolist()
     assert best.objective_ == pytest.approx(-best.score(points))
     assert "distortion" not in SphericalKMeans().get_params()
-
-
-def test_identical_points() -> None:
-    model = BregmanKMeans(3, random_state=0).fit(np.ones((6, 2)))
-    assert model.objective_ == pytest.approx(0.0)
-    np.testing.assert_allclose(model.cluster_centers_, 1.0)

@@ -12,7 +12,6 @@ import numpy.typing as npt
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy.sparse import csr_array
 from sklearn.datasets import load_iris
 
 from inference_lab.clustering import InfeasibleConstraintsError
@@ -257,8 +256,8 @@ def test_the_best_of_the_starts_that_succeed() -> None:
     assert ("limit", True) == (limited.status_, limited.feasible_)
 
 
-def test_weights_and_names() -> None:
-    """Weight zero leaves a pair out, any other makes it hard; pairs may name samples."""
+def test_weights() -> None:
+    """Weight zero leaves a pair out, any other makes it hard."""
     points = np.array([[0.0], [1.0], [8.0], [9.0]])
     common: dict[str, Any] = {"init": [[0.0], [9.0]]}
     pairs: dict[str, Any] = {"cannot_link": [(0, 1), (2, 3)]}
@@ -266,27 +265,6 @@ def test_weights_and_names() -> None:
     assert model.labels_[0] != model.labels_[1]
     assert model.labels_[2] == model.labels_[3]
     assert 1 == len(model.constraints_)
-    named = COPKMeans(2, **common).fit(
-        points, must_link=[("a", "d")], sample_ids=["a", "b", "c", "d"]
-    )
-    assert named.labels_[0] == named.labels_[3]
-
-
-def test_other_distortions_and_sparse_data() -> None:
-    rng = np.random.default_rng(1)
-    truth = rng.integers(3, size=90)
-    counts = rng.poisson(0.3, size=(90, 12)).astype(float)
-    counts[np.arange(90), truth * 4 + rng.integers(4, size=90)] += 3
-    c = Constraints.sample(truth, 80, rng)
-    for distortion in ("cosine", "kl"):
-        labels = [
-            COPKMeans(3, distortion=distortion, random_state=0, n_init=3)
-            .fit(data, must_link=c.must_link, cannot_link=c.cannot_link)
-            .labels_.tolist()
-            for data in (counts, csr_array(counts))
-        ]
-        assert labels[0] == labels[1]
-        assert satisfied(labels[0], c.must_link, c.cannot_link)
 
 
 def test_a_hundred_thousand_points() -> None:

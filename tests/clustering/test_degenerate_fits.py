@@ -8,6 +8,7 @@ from scipy.sparse import random_array
 from sklearn.datasets import load_iris
 
 from inference_lab.clustering import (
+    LCVQE,
     AnnealedConstrainedKMeans,
     AnnealedConstrainedMixture,
     BregmanKMeans,
@@ -15,7 +16,6 @@ from inference_lab.clustering import (
     ConstrainedKMeans,
     COPKMeans,
     DegenerateMetricWarning,
-    GradientStep,
     HMRFKMeans,
     InfeasibleConstraintsError,
     KernelHMRFKMeans,
@@ -47,14 +47,6 @@ def test_weights_of_the_cosine_stop_short_of_one_feature():
     assert (np.diff([line.objective for line in one.history_]) <= 1e-9).all()
 
 
-def test_steps_as_printed_are_warned_of_only():
-    points, pairs = two_groups()
-    step = GradientStep(paper_signs=True)
-    model = HMRFKMeans(2, distortion="cosine", metric=step, max_iter=300, random_state=0)
-    with pytest.warns(DegenerateMetricWarning):
-        model.fit(points, **pairs.fit_params())
-
-
 @pytest.mark.parametrize("per_cluster", [False, True])
 def test_a_full_metric_of_fewer_points_than_features_is_bounded(per_cluster: bool) -> None:
     points = np.random.default_rng(0).normal(size=(20, 40))
@@ -83,7 +75,15 @@ def test_a_full_metric_of_very_many_features_is_refused():
 POINTS = np.arange(12.0).reshape(6, 2)
 
 
-@pytest.mark.parametrize("solver", ["icm", "ilp"])
+@pytest.mark.parametrize(
+    ("kind", "solver"),
+    [
+        (PCKMeans, "icm"),
+        (HMRFKMeans, "ilp"),
+        (ConstrainedGaussianMixture, "junction-tree"),
+        (ConstrainedGaussianMixture, "mean-field"),
+    ],
+)
 @pytest.mark.parametrize(
     ("pairs", "told"),
     [
@@ -101,10 +101,10 @@ POINTS = np.arange(12.0).reshape(6, 2)
         ),
     ],
 )
-def test_an_infeasible_e_step_names_the_contradiction(solver, pairs, told):
+def test_an_infeasible_e_step_names_the_contradiction(kind, solver, pairs, told):
     hard = {"ml_weight": np.inf, "cl_weight": np.inf}
     with pytest.raises(InfeasibleConstraintsError, match=told):
-        PCKMeans(2, e_step=solver, init=POINTS[:2]).fit(POINTS, **pairs, **hard)
+        kind(2, e_step=solver, init=POINTS[:2]).fit(POINTS, **pairs, **hard)
 
 
 def test_hard_constraints_that_can_be_kept_are_no_contradiction():
@@ -118,10 +118,11 @@ def test_hard_constraints_that_can_be_kept_are_no_contradiction():
     assert model.labels_[[0, 1, 2, 5]].tolist() == [1, 0, 1, 1]
 
 
+@pytest.mark.parametrize("covariance", ["full", "tied", "diag", "spherical"])
 @pytest.mark.parametrize("kind", [ConstrainedGaussianMixture, AnnealedConstrainedMixture])
-def test_components_without_volume(kind):
+def test_components_without_volume(kind, covariance):
     with pytest.raises(ValueError, match="component 0 has no volume with reg_covar=0"):
-        kind(2, reg_covar=0.0, random_state=0).fit(np.ones((20, 2)))
+        kind(2, covariance_type=covariance, reg_covar=0.0, random_state=0).fit(np.ones((20, 2)))
 
 
 @pytest.mark.parametrize("kind", [PCKMeans, COPKMeans, KernelHMRFKMeans, ConstrainedKMeans])
@@ -131,6 +132,17 @@ def test_values_out_of_range_are_refused(kind):
         with pytest.raises(ValueError, match=r"size 1e\+200; values up to 1e\+48"):
             kind(2).fit(np.r_[[[1e200, 0.0]], POINTS])
         assert kind(2, random_state=0).fit(POINTS * 1e40).labels_.size == 6
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [BregmanKMeans, COPKMeans, HMRFKMeans, KernelHMRFKMeans, LCVQE],
+    ids=lambda k: k.__name__,
+)
+def test_points_that_are_all_the_same(kind):
+    model = kind(3, random_state=0).fit(np.ones((6, 2)))
+    assert model.objective_ == pytest.approx(0.0)
+    assert kind is not KernelHMRFKMeans or len(set(model.labels_.tolist())) == 3
 
 
 @pytest.mark.parametrize("n", [5, 150])
@@ -160,8 +172,3 @@ def test_constraints_in_the_wrong_place_are_not_ignored(kind):
     with pytest.raises(TypeError, match=r"must_link are Constraints, of which"):
         kind(2).fit(POINTS, must_link=pairs)
     assert kind(2, random_state=0).fit(POINTS, **pairs.fit_params()).labels_.size == 6
-
-
-def test_a_limit_of_no_time_is_refused_by_its_name():
-    with pytest.raises(ValueError, match=r"e_step_time_limit must be above 0, got 0"):
-        PCKMeans(2, e_step_time_limit=0).fit(POINTS)

@@ -24,10 +24,6 @@ def drawn(seed: int, n: int = 40, pairs: int = 30) -> tuple[np.ndarray, Constrai
     return points, Constraints.sample(truth, pairs, rng).flip(0.1, rng)
 
 
-def links(constraints: Constraints) -> dict[str, Any]:
-    return {"must_link": constraints.must_link, "cannot_link": constraints.cannot_link}
-
-
 def objective(
     points: np.ndarray, labels: np.ndarray, price: float, xi: float, constraints: Constraints
 ) -> float:
@@ -80,7 +76,7 @@ def test_sweeps_are_those_of_the_paper(seed, xi):
     points, constraints = drawn(seed)
     for sweeps in (1, 4, 30):
         model = RDPMeans(cluster_cost=12.0, xi=xi, order="sequential", max_iter=sweeps)
-        model.fit(points, **links(constraints))
+        model.fit(points, **constraints.fit_params())
         done = model.n_iter_
         expected = printed(points, 12.0, xi, constraints, done)
         np.testing.assert_array_equal(model.labels_, expected)
@@ -129,7 +125,7 @@ def test_who_is_passed_over_would_have_stayed(settings, monkeypatch):
         known[:4] = [0, 1, 1, 0]
         model = RDPMeans(**{"cluster_cost": 12.0, **settings}, random_state=seed)
         for partial in (None, known):
-            given = links(constraints) | {"partial_labels": partial}
+            given = constraints.fit_params() | {"partial_labels": partial}
             count += passed_over(monkeypatch, model, points, **given)
     assert count > 200
 
@@ -138,7 +134,7 @@ def test_who_is_passed_over_would_have_stayed(settings, monkeypatch):
 def test_who_could_not_open_a_cluster_may_when_one_has_closed(seed, monkeypatch):
     points, constraints = drawn(seed, n=16, pairs=20)
     model = RDPMeans(cluster_cost=0.5, xi=0.5, max_clusters=6, random_state=seed)
-    passed_over(monkeypatch, model, points, **links(constraints))
+    passed_over(monkeypatch, model, points, **constraints.fit_params())
 
 
 def test_a_friend_is_followed_in_the_same_sweep():
@@ -159,7 +155,7 @@ def test_the_objective_never_rises_and_is_the_definition(e_step):
         points, constraints = drawn(seed)
         for xi in (0.0, 2.0):
             model = RDPMeans(cluster_cost=12.0, xi=xi, e_step=e_step, random_state=seed)
-            model.fit(points, **links(constraints))
+            model.fit(points, **constraints.fit_params())
             values = [line.objective for line in model.history_]
             assert all(b <= a + 1e-9 for a, b in itertools.pairwise(values)), (seed, xi)
             expected = objective(points, model.labels_, 12.0, xi, constraints)
@@ -171,7 +167,7 @@ def test_the_objective_never_rises_and_is_the_definition(e_step):
 def test_without_weight_pairs_do_nothing():
     points, constraints = drawn(0)
     for seed in range(3):
-        one = RDPMeans(4, xi=0.0, random_state=seed).fit(points, **links(constraints))
+        one = RDPMeans(4, xi=0.0, random_state=seed).fit(points, **constraints.fit_params())
         two = DPMeans(4, random_state=seed).fit(points)
         np.testing.assert_array_equal(one.labels_, two.labels_)
         assert one.objective_ == two.objective_
@@ -180,12 +176,14 @@ def test_without_weight_pairs_do_nothing():
 def test_an_exact_e_step_is_no_worse_than_its_own_bound_and_its_start():
     points, constraints = drawn(1, n=12, pairs=8)
     model = RDPMeans(cluster_cost=12.0, xi=5.0, e_step="ilp", candidates=2, random_state=0)
-    model.fit(points, **links(constraints))
+    model.fit(points, **constraints.fit_params())
     for line in model.history_:
         if line.step == "E":
             assert line.status == "optimal"
             assert line.objective == pytest.approx(line.energy)
-    other = RDPMeans(cluster_cost=12.0, xi=5.0, random_state=0).fit(points, **links(constraints))
+    other = RDPMeans(cluster_cost=12.0, xi=5.0, random_state=0).fit(
+        points, **constraints.fit_params()
+    )
     assert model.objective_ <= other.objective_ * 1.5
 
 
@@ -203,16 +201,16 @@ def test_pairs_that_count_are_kept_and_the_weight_grows():
     points, _ = IRIS
     constraints = Constraints.sample(IRIS[1], 300, np.random.default_rng(0))
     model = RDPMeans(3, xi=0.001, xi_rate=2.0, patience=20, random_state=0)
-    model.fit(points, **links(constraints))
+    model.fit(points, **constraints.fit_params())
     assert model.violations_.weight == 0 and model.xi_ > 1.0
     capped = RDPMeans(3, xi=0.001, xi_rate=2.0, xi_max=0.01, patience=20, random_state=0)
-    assert capped.fit(points, **links(constraints)).xi_ == 0.01
+    assert capped.fit(points, **constraints.fit_params()).xi_ == 0.01
 
 
 def test_the_release_seeds_by_distances_and_ends_by_pairs():
     points, truth = IRIS
     constraints = Constraints.sample(truth, 500, np.random.default_rng(1))
-    model = RDPMeans.release(3, random_state=0).fit(points, **links(constraints))
+    model = RDPMeans.release(3, random_state=0).fit(points, **constraints.fit_params())
     assert model.violations_.weight == 0
     assert model.xi_ > 1e3
     mean = np.sqrt(((points - points.mean(axis=0)) ** 2).sum(axis=1))

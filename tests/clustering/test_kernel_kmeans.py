@@ -16,7 +16,6 @@ from sklearn.cluster import KMeans
 from sklearn.datasets import load_iris, make_circles
 from sklearn.metrics.pairwise import polynomial_kernel, rbf_kernel
 from sklearn.neighbors import kneighbors_graph
-from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from inference_lab.clustering import SquaredEuclidean, kernel_kmeans
@@ -72,16 +71,6 @@ def problems(draw: st.DrawFn) -> tuple[Floats, Constraints, int, int]:
     return affinities, c, k, seed % 1000
 
 
-def fitted(model: KernelHMRFKMeans, data: Any, c: Constraints) -> KernelHMRFKMeans:
-    return model.fit(
-        data,
-        must_link=c.must_link,
-        cannot_link=c.cannot_link,
-        ml_weight=c.ml_weights,
-        cl_weight=c.cl_weights,
-    )
-
-
 @given(
     problems(),
     st.sampled_from(FORMS),
@@ -103,7 +92,7 @@ def test_descent_to_a_local_optimum(
         init=init,
         random_state=seed,
     )
-    fitted(model, s, c)
+    model.fit(s, **c.fit_params())
     expected = definition(form, s, c, model.labels_, k)
     scale = 1e-9 * (1.0 + np.abs(s).sum() + c.ml_weights.sum() + c.cl_weights.sum())
     assert expected == pytest.approx(model.objective_, abs=scale)
@@ -119,7 +108,7 @@ def test_descent_to_a_local_optimum(
             if np.bincount(moved, minlength=k).min() > 0:
                 assert definition(form, s, c, moved, k) >= expected - scale
     # The same from a sparse matrix.
-    again = fitted(clone(model), csr_array(s), c)
+    again = clone(model).fit(csr_array(s), **c.fit_params())
     assert again.objective_ == pytest.approx(model.objective_, abs=scale)
 
 
@@ -137,7 +126,7 @@ def test_the_trace_form(problem: Any, form: Any) -> None:
         local_search=False,
         random_state=0,
     )
-    fitted(model, s, c)
+    model.fit(s, **c.fit_params())
     w = np.zeros_like(s)
     for pairs, values in ((c.must_link, c.ml_weights), (c.cannot_link, -c.cl_weights)):
         w[pairs[:, 0], pairs[:, 1]] += values
@@ -172,7 +161,7 @@ def test_many_starts_reach_the_least_objective(form: Any) -> None:
         model = KernelHMRFKMeans(
             k, kernel="precomputed", form=form, init="random", n_init=40, random_state=0
         )
-        assert least == pytest.approx(fitted(model, s, c).objective_, abs=1e-9)
+        assert least == pytest.approx(model.fit(s, **c.fit_params()).objective_, abs=1e-9)
 
 
 @given(st.integers(0, 2**32 - 1), st.integers(1, 5))
@@ -308,15 +297,15 @@ def test_constraints_enter_and_are_forgotten_for_new_points() -> None:
 def test_kernels_by_name_callable_and_matrix_agree(form: Any) -> None:
     points, _, c = constrained_iris()
     settings_: dict[str, Any] = {"form": form, "random_state": 0}
-    named = fitted(KernelHMRFKMeans(3, kernel="rbf", gamma=0.3, **settings_), points, c)
+    named = KernelHMRFKMeans(3, kernel="rbf", gamma=0.3, **settings_).fit(points, **c.fit_params())
     matrix = rbf_kernel(points, gamma=0.3)
-    given_ = fitted(KernelHMRFKMeans(3, kernel="precomputed", **settings_), matrix, c)
+    given_ = KernelHMRFKMeans(3, kernel="precomputed", **settings_).fit(matrix, **c.fit_params())
 
     def gauss(x: Floats, y: Floats, width: float) -> float:
         return float(np.exp(-width * ((x - y) ** 2).sum()))
 
-    function = fitted(
-        KernelHMRFKMeans(3, kernel=gauss, kernel_params={"width": 0.3}, **settings_), points, c
+    function = KernelHMRFKMeans(3, kernel=gauss, kernel_params={"width": 0.3}, **settings_).fit(
+        points, **c.fit_params()
     )
     assert named.labels_.tolist() == given_.labels_.tolist()
     # Eigenvectors that differ by rounding may number the clusters otherwise.
@@ -368,7 +357,7 @@ def test_rings_with_a_few_constraints() -> None:
     scores = []
     for weight in (0.0, 5.0):
         fit = KernelHMRFKMeans(3, gamma=0.5, random_state=0, n_init=3)
-        fitted(fit, points, c.with_weights(weight, weight))
+        fit.fit(points, **c.with_weights(weight, weight).fit_params())
         together = fit.labels_[:, np.newaxis] == fit.labels_
         scores.append((together == (truth[:, np.newaxis] == truth)).mean())
     assert scores[1] > scores[0] + 0.01
@@ -412,40 +401,7 @@ def test_sparse_graphs_are_not_made_dense() -> None:
     graph = (graph + graph.T).tocsr()
     c = Constraints.sample(truth, 5000, rng)
     model = KernelHMRFKMeans(k, kernel="precomputed", form="normalised-cut", random_state=0)
-    labels = fitted(model, graph, c).labels_
+    labels = model.fit(graph, **c.fit_params()).labels_
     shares = np.array([np.bincount(labels[truth == h], minlength=k) for h in range(k)])
     assert (shares.max(axis=1) > 0.95 * n / k).all()
     assert k == len(set(shares.argmax(axis=1).tolist()))
-
-
-def test_pipelines_names_of_samples_and_repeatability() -> None:
-    points, _, c = constrained_iris()
-    pipe = make_pipeline(StandardScaler(), KernelHMRFKMeans(3, gamma=0.3, random_state=0))
-    labels = pipe.fit(points, kernelhmrfkmeans__must_link=c.must_link).predict(points)
-    assert labels.shape == (150,)
-    first = fitted(KernelHMRFKMeans(3, random_state=4, n_init=2), points, c)
-    second = fitted(clone(first), points, c)
-    assert first.labels_.tolist() == second.labels_.tolist()
-    assert ["kernelhmrfkmeans0", "kernelhmrfkmeans1", "kernelhmrfkmeans2"] == list(
-        first.get_feature_names_out()
-    )
-    ids = np.arange(150) + 1000
-    named = KernelHMRFKMeans(3, random_state=4, n_init=2).fit(
-        points,
-        must_link=c.must_link + 1000,
-        cannot_link=c.cannot_link + 1000,
-        sample_ids=ids,
-    )
-    assert first.labels_.tolist() == named.labels_.tolist()
-
-
-def test_identical_points_and_pairs_in_both_lists() -> None:
-    same = KernelHMRFKMeans(3, random_state=0).fit(np.ones((6, 2)))
-    assert 3 == len(set(same.labels_.tolist()))
-    assert same.objective_ == pytest.approx(0.0)
-    points = np.array([[0.0], [1.0], [8.0], [9.0]])
-    both = KernelHMRFKMeans(2, random_state=0).fit(
-        points, must_link=[(0, 3)], cannot_link=[(3, 0)], ml_weight=7.0, cl_weight=7.0
-    )
-    plain = KernelHMRFKMeans(2, random_state=0).fit(points)
-    assert both.objective_ == pytest.approx(plain.objective_)

@@ -41,6 +41,7 @@ NAMES = np.array([f"flower {i}" for i in range(150)])
     [
         ([("x", "y")], NAMES, "must_link names 'x', 'y', which is not among the 150 sample_ids"),
         ([[0, 16]], np.arange(150).astype(str), "names must be equal, and 1 is not '1'"),
+        ([("a", "b")], np.full(150, "a"), "sample_ids names 'a' twice"),
         ([(np.nan, np.nan)], np.full(150, np.nan), "sample_ids.0. is nan, which equals nothing"),
         ([(0.0, np.nan)], np.arange(150.0), "must_link.0, 1. is nan, which equals nothing"),
     ],

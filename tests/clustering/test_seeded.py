@@ -10,9 +10,7 @@ import numpy.typing as npt
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy.sparse import csr_array
 from sklearn.datasets import load_iris
-from sklearn.model_selection import GridSearchCV
 
 from inference_lab.clustering import EmptyClusterError
 from inference_lab.clustering.bregman_kmeans import BregmanKMeans
@@ -165,27 +163,3 @@ def test_a_clamped_point_is_no_new_centroid() -> None:
             )
     everyone = ConstrainedKMeans(2, random_state=0).fit(points, partial_labels=np.zeros(5, int))
     assert [0] * 5 == everyone.labels_.tolist()
-
-
-@pytest.mark.parametrize("kind", BOTH)
-def test_sparse_documents_and_other_distortions(kind: Any) -> None:
-    rng = np.random.default_rng(2)
-    truth = rng.integers(3, size=60)
-    counts = rng.poisson(0.2, size=(60, 30)).astype(float)
-    counts[
-        np.arange(60)[:, np.newaxis], truth[:, np.newaxis] * 10 + rng.integers(10, size=(60, 5))
-    ] += 2
-    seeds = np.where(np.arange(60) < 12, truth, -1)
-    for distortion in ("cosine", "kl"):
-        dense = kind(3, distortion=distortion).fit(counts, partial_labels=seeds)
-        sparse = kind(3, distortion=distortion).fit(csr_array(counts), partial_labels=seeds)
-        assert dense.labels_.tolist() == sparse.labels_.tolist()
-        assert (sparse.labels_ == truth).mean() > 0.9
-
-
-def test_cross_validation_cuts_the_labels_with_the_data() -> None:
-    points, truth = load_iris(return_X_y=True)
-    seeds = np.where(np.arange(150) % 10 == 0, truth, -1)
-    search = GridSearchCV(SeededKMeans(random_state=0), {"n_clusters": [3, 4]}, cv=3)
-    search.fit(points, partial_labels=seeds)
-    assert 4 == search.best_params_["n_clusters"]  # the score is minus the cost

@@ -1,36 +1,27 @@
 """All exported estimators keep scikit-learn's conventions."""
 
-import inspect
 import re
 import warnings
 
 import numpy as np
 import pytest
+from clusterers import KINDS, QUICK, made
 from places import ROOT
-from sklearn.base import BaseEstimator
 from sklearn.cluster import KMeans
 from sklearn.utils import estimator_checks
 from sklearn.utils.estimator_checks import check_estimator
 
 import inference_lab.clustering as clustering
 
-ESTIMATORS = [
-    getattr(clustering, name)
-    for name in clustering.__all__
-    if inspect.isclass(getattr(clustering, name))
-    and issubclass(getattr(clustering, name), BaseEstimator)
-]
 #: Settings other than the default ones: quicker, or of code that those do not reach.
 SETTINGS = {
-    "AnnealedConstrainedKMeans": [{"cooling": 0.1}],
-    "AnnealedConstrainedMixture": [{"cooling": 0.1}],
     "KernelHMRFKMeans": [
         {},
         {"kernel": "linear", "sigma": "smallest", "local_search": False},
         {"form": "normalised-cut"},
     ],
     "TVClust": [{"max_iter": 10}],
-    "TVClustSampler": [{"n_samples": 10, "burn_in": 0, "thinning": 1}],
+    **{name: [settings] for name, settings in QUICK.items()},
 }
 #: Why weights differ from equal rows in another order, as for scikit-learn's own KMeans; from one
 #: start and in one order, test_weights_and_labels tests that they do not.
@@ -49,16 +40,12 @@ WEIGHT_CHECKS = (
 )
 
 
-def test_all_are_found():
-    assert len(ESTIMATORS) >= 11
-
-
 # Of the few distinct points of some checks, a metric rightly looks at one feature.
 @pytest.mark.filterwarnings("ignore::inference_lab.clustering.DegenerateMetricWarning")
 @pytest.mark.filterwarnings("ignore:y marks no point as unlabelled")
 @pytest.mark.parametrize(
     "estimator",
-    [e(**settings) for e in ESTIMATORS for settings in SETTINGS.get(e.__name__, [{}])],
+    [e(**settings) for e in KINDS for settings in SETTINGS.get(e.__name__, [{}])],
     ids=repr,
 )
 def test_check_estimator(estimator):
@@ -90,25 +77,23 @@ def test_documents_name_the_exceptions():
     assert set(re.findall(r"`([A-Z]\w+)`", sentence)) - {"KMeans"} == set(UNEQUAL)
     readme = " ".join((ROOT / "README.md").read_text(encoding="utf-8").split())
     assert "16 of the 23 pass all of scikit-learn's `check_estimator`; seven fail only" in readme
-    assert (len(UNEQUAL), len(ESTIMATORS)) == (7, 23)
+    assert (len(UNEQUAL), len(KINDS)) == (7, 23)
 
 
-@pytest.mark.parametrize("estimator", ESTIMATORS, ids=lambda e: e.__name__)
-def test_true_classes_do_not_leak_in(estimator):
+@pytest.mark.parametrize("kind", KINDS, ids=lambda k: k.__name__)
+def test_true_classes_do_not_leak_in(kind):
     # Pipelines and searches pass y to fit; a clustering that looked at it would be cheating.
     rng = np.random.default_rng(0)
     points = rng.random(size=(30, 3)) + 0.1
-    known = estimator().get_params()
-    settings = {k: v for k, v in {"n_clusters": 2, "random_state": 0}.items() if k in known}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        one = estimator(**settings).fit(points)
-        two = estimator(**settings).fit(points, rng.integers(2, size=30))
+        one = made(kind, n_clusters=2).fit(points)
+        two = made(kind, n_clusters=2).fit(points, rng.integers(2, size=30))
     np.testing.assert_array_equal(one.labels_, two.labels_)
     assert one.labels_.dtype.kind == "i"
 
 
-@pytest.mark.parametrize("estimator", ESTIMATORS, ids=lambda e: e.__name__)
+@pytest.mark.parametrize("estimator", KINDS, ids=lambda e: e.__name__)
 def test_notebooks_show_parameters_without_warnings(estimator):
     # scikit-learn takes the help of each parameter from the docstring, and warns of other sections.
     with warnings.catch_warnings():

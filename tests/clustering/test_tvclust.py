@@ -26,14 +26,10 @@ def drawn(seed: int, n: int = 60, pairs: int = 60) -> tuple[np.ndarray, np.ndarr
     return points, truth, Constraints.sample(truth, pairs, rng).flip(0.1, rng)
 
 
-def links(constraints: Constraints) -> dict[str, Any]:
-    return {"must_link": constraints.must_link, "cannot_link": constraints.cannot_link}
-
-
 @pytest.mark.parametrize("seed", range(4))
 def test_the_bound_never_falls(seed):
     points, _, constraints = drawn(seed)
-    model = TVClust(8, random_state=seed).fit(points, **links(constraints))
+    model = TVClust(8, random_state=seed).fit(points, **constraints.fit_params())
     values = [-line.objective for line in model.history_]
     assert all(b >= a - 1e-8 * abs(a) for a, b in itertools.pairwise(values))
     assert model.converged_ and model.objective_ == -values[-1]
@@ -95,7 +91,7 @@ def test_the_bound_lies_below_the_evidence_and_near_it(seed):
     model = TVClust(
         3, alpha=alpha, p_prior=p, q_prior=q, standardise=False, n_init=5, random_state=seed
     )
-    model.fit(points, **links(constraints))
+    model.fit(points, **constraints.fit_params())
     exact = log_evidence(points, 3, constraints, p, q, alpha)
     assert exact - 3.0 < -model.objective_ <= exact + 1e-9
 
@@ -110,7 +106,7 @@ def test_so_it_does_with_directions_and_several_sources(seed):
     model = TVClust(
         3, data="directions", alpha=alpha, p_prior=p, q_prior=q, n_init=5, random_state=seed
     )
-    model.fit(points, **links(constraints), ml_source=sources[0], cl_source=sources[1])
+    model.fit(points, **constraints.fit_params(), ml_source=sources[0], cl_source=sources[1])
     kappa = model.concentration_
 
     def marginal(members: np.ndarray) -> float:
@@ -137,7 +133,7 @@ def test_so_it_does_with_counts(seed, init):
         3, data="counts", alpha=alpha, belief=belief, p_prior=p, q_prior=q, n_init=5, init=init,
         random_state=seed,
     )  # fmt: skip
-    model.fit(points, **links(constraints))
+    model.fit(points, **constraints.fit_params())
 
     def marginal(members: np.ndarray) -> float:
         posterior = belief + members.sum(axis=0)
@@ -270,27 +266,27 @@ def test_clusters_are_found_without_their_number_and_answers_judged():
     """Right answers do no harm; wrong ones may take a point or two along."""
     points, truth, constraints = drawn(2)
     right = Constraints.sample(truth, 60, np.random.default_rng(0))
-    model = TVClust(10, random_state=0).fit(points, **links(right))
+    model = TVClust(10, random_state=0).fit(points, **right.fit_params())
     assert model.n_clusters_ == 3 and agreement(model.labels_, truth) == 1.0
     assert model.p_ > 0.9 and model.q_ > 0.9
     assert model.responsibilities_.sum(axis=1) == pytest.approx(np.ones(len(points)))
     np.testing.assert_array_equal(model.predict(points), model.labels_)
-    noisy = TVClust(10, random_state=0).fit(points, **links(constraints))
+    noisy = TVClust(10, random_state=0).fit(points, **constraints.fit_params())
     assert noisy.n_clusters_ == 3 and agreement(noisy.labels_, truth) > 0.9
 
 
 @pytest.mark.parametrize("e_step", ["mean-field", "loopy-bp"])
 def test_any_soft_solver_takes_the_e_step(e_step):
     points, _, constraints = drawn(1, n=40, pairs=20)
-    plain = TVClust(4, random_state=0, max_iter=15).fit(points, **links(constraints))
+    plain = TVClust(4, random_state=0, max_iter=15).fit(points, **constraints.fit_params())
     other = TVClust(4, random_state=0, max_iter=15, e_step=e_step)
-    other.fit(points, **links(constraints))
+    other.fit(points, **constraints.fit_params())
     assert other.objective_ == pytest.approx(plain.objective_, rel=0.02)
 
 
 def test_the_release_hears_each_answer_once():
     points, _, constraints = drawn(2)
-    model = TVClust.release(random_state=0).fit(points, **links(constraints))
+    model = TVClust.release(random_state=0).fit(points, **constraints.fit_params())
     assert model.n_iter_ <= 30 and model.responsibilities_.shape == (60, 15)
 
 

@@ -6,8 +6,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from clusterers import KINDS, PAIRED, made
 from sklearn.base import clone
-from sklearn.model_selection import GridSearchCV, cross_val_predict
+from sklearn.model_selection import GridSearchCV, KFold, cross_val_predict
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
@@ -26,9 +27,9 @@ from inference_lab.clustering import (
     PCKMeans,
     RDPMeans,
     SeededKMeans,
+    SizeConstrainedKMeans,
     TVClust,
 )
-from inference_lab.clustering._base import PairwiseClusterer
 from inference_lab.constraints import Constraints, SampleIds
 
 RNG = np.random.default_rng(3)
@@ -38,6 +39,8 @@ COUNTS = RNG.integers(1, 4, size=24)
 START = POINTS[[0, 9, 17]] + 0.3
 PAIRS = Constraints([[0, 1], [8, 9], [1, 4]], [[0, 9], [2, 17], [10, 20]], 2.0, 3.0, n_points=24)
 
+#: Those that take labels of some points.
+LABELLED = [k for k in KINDS if "partial_labels" in inspect.signature(k.fit).parameters]
 #: Those that can hold the copies of a point together, by must-links of infinite weight.
 LINKED = {
     "hmrf": HMRFKMeans(3, e_step="ilp", init=START),
@@ -115,37 +118,16 @@ def test_clusters_open_for_all_copies_of_a_point_at_once():
     assert DPMeans(cluster_cost=40.0).fit(POINTS).n_clusters_ < model.n_clusters_
 
 
-def estimators() -> list[Any]:
-    """Return an estimator of each kind that takes weights."""
-    kinds = (getattr(clustering, name) for name in clustering.__all__)
-    found = [kind for kind in kinds if inspect.isclass(kind) and hasattr(kind, "fit")]
-    # Bounds count points, whatever these weigh.
-    found.remove(clustering.SizeConstrainedKMeans)
-    quick = {
-        "AnnealedConstrainedKMeans": {"cooling": 0.1},
-        "AnnealedConstrainedMixture": {"cooling": 0.1},
-        "TVClustSampler": {"n_samples": 5, "burn_in": 0},
-    }
-    all_have = {"n_clusters": 3, "random_state": 0}
-    return [
-        kind(
-            **{k: v for k, v in all_have.items() if k in kind().get_params()},
-            **quick.get(kind.__name__, {}),
-        )
-        for kind in found
-    ]
-
-
-def takes_pairs(estimator: Any) -> bool:
-    return isinstance(estimator, PairwiseClusterer) and not isinstance(estimator, DPMeans)
-
-
-@pytest.mark.parametrize("estimator", estimators(), ids=lambda e: type(e).__name__)
-def test_a_point_of_no_weight_is_left_out_and_labelled(estimator: Any) -> None:
+# Bounds count points, whatever these weigh.
+@pytest.mark.parametrize(
+    "kind", [k for k in KINDS if k is not SizeConstrainedKMeans], ids=lambda k: k.__name__
+)
+def test_a_point_of_no_weight_is_left_out_and_labelled(kind: Any) -> None:
+    estimator = made(kind)
     held = np.flatnonzero(np.arange(24) % 5 != 2)
     weights = (np.arange(24) % 5 != 2).astype(float)
     told, some = {}, {}
-    if takes_pairs(estimator):
+    if kind in PAIRED:
         told = PAIRS.fit_params()
         some = PAIRS.restrict(held, renumber=True).fit_params()
     with warnings.catch_warnings():
@@ -172,12 +154,17 @@ def test_precomputed_similarities_to_points_of_no_weight_are_left_out():
     np.testing.assert_array_equal(one.predict(matrix), two.predict(POINTS))
 
 
-@pytest.mark.parametrize(
-    "estimator",
-    [each for each in estimators() if takes_pairs(each)],
-    ids=lambda e: type(e).__name__,
-)
-def test_labels_that_are_known_are_kept_beside_pairs(estimator: Any) -> None:
+@pytest.mark.parametrize("kind", PAIRED, ids=lambda k: k.__name__)
+def test_pairs_may_name_samples_and_fits_repeat(kind: Any) -> None:
+    by_row = made(kind).fit(POINTS, **PAIRS.fit_params())
+    by_name = made(kind).fit(POINTS, **PAIRS.fit_params(sample_ids=np.arange(24)[::-1] + 1000))
+    np.testing.assert_array_equal(by_row.labels_, by_name.labels_)
+    assert by_row.objective_ == by_name.objective_
+
+
+@pytest.mark.parametrize("kind", PAIRED, ids=lambda k: k.__name__)
+def test_labels_that_are_known_are_kept_beside_pairs(kind: Any) -> None:
+    estimator = made(kind)
     known = np.full(24, -1)
     known[[0, 5]], known[[8, 13]], known[16] = 2, 0, 1
     # One of them where it would not be of itself.
@@ -186,14 +173,9 @@ def test_labels_that_are_known_are_kept_beside_pairs(estimator: Any) -> None:
     np.testing.assert_array_equal(estimator.labels_[known >= 0], known[known >= 0])
 
 
-#: Those that take labels of some points.
-LABELLED = [
-    each for each in estimators() if "partial_labels" in inspect.signature(each.fit).parameters
-]
-
-
-@pytest.mark.parametrize("estimator", LABELLED, ids=lambda e: type(e).__name__)
-def test_a_y_with_points_marked_unlabelled_is_partial_labels(estimator: Any) -> None:
+@pytest.mark.parametrize("kind", LABELLED, ids=lambda k: k.__name__)
+def test_a_y_with_points_marked_unlabelled_is_partial_labels(kind: Any) -> None:
+    estimator = made(kind)
     some = np.where(np.arange(24) % 3 == 0, (TRUTH + 1) % 3, -1)
     by_name = clone(estimator).fit(POINTS, partial_labels=some)
     by_y = clone(estimator).fit(POINTS, some.tolist())
@@ -204,8 +186,9 @@ def test_a_y_with_points_marked_unlabelled_is_partial_labels(estimator: Any) -> 
     assert (plain.labels_ != by_y.labels_).any()
 
 
-@pytest.mark.parametrize("estimator", LABELLED, ids=lambda e: type(e).__name__)
-def test_a_y_of_true_classes_may_stand_beside_partial_labels(estimator: Any) -> None:
+@pytest.mark.parametrize("kind", LABELLED, ids=lambda k: k.__name__)
+def test_a_y_of_true_classes_may_stand_beside_partial_labels(kind: Any) -> None:
+    estimator = made(kind)
     some = np.where(np.arange(24) % 3 == 0, TRUTH, -1)
     one = clone(estimator).fit(POINTS, partial_labels=some)
     for classes in (TRUTH, TRUTH + 7, TRUTH.astype(float), np.array(["a", "b", "c"])[TRUTH]):
@@ -227,8 +210,12 @@ def test_a_y_whose_labels_are_no_clusters_is_refused_by_its_name(kind: Any) -> N
 def test_searches_cut_a_y_with_points_marked_unlabelled() -> None:
     names = (TRUTH + 1) % 3
     model = make_pipeline(StandardScaler(), ConstrainedKMeans(3, random_state=0))
-    found = cross_val_predict(model, POINTS, np.where(np.arange(24) % 2 == 0, names, -1), cv=4)
+    found = cross_val_predict(
+        model, POINTS, np.where(np.arange(24) % 2 == 0, names, -1), cv=KFold(4)
+    )
     assert (found == names).mean() > 0.9
+    told = {"constrainedkmeans__partial_labels": np.where(np.arange(24) % 2 == 0, names, -1)}
+    np.testing.assert_array_equal(cross_val_predict(model, POINTS, cv=KFold(4), params=told), found)
 
 
 @pytest.mark.parametrize("solver", ["icm", "ilp"])
