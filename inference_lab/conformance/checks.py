@@ -11,7 +11,7 @@ import random
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import fields, is_dataclass, replace
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -22,15 +22,11 @@ from inference_lab.conformance.graphs import (
     TOLERANCE,
     fresh,
     large_graph,
-    pristine,
-    reference,
     size_of,
-    tolerance_of,
 )
-from inference_lab.conformance.runs import SAMPLE_SEED, Case, Runs, call_of
+from inference_lab.conformance.runs import SAMPLE_SEED, Case, Planned, Runs, call_of
 from inference_lab.conformance.verdicts import Check, ConformanceFailure, NotApplicable, last_line
 from inference_lab.contract import Solution, Status
-from inference_lab.graph.arrays import FloatArray
 from inference_lab.graph.factor_graph import FactorGraph
 from inference_lab.graph.random_graphs import (
     FAMILIES,
@@ -44,6 +40,9 @@ from inference_lab.results.validation import marginals_fault, partition_fault, s
 from inference_lab.specs.grammar import SpecError, build, parse_spec
 
 __all__ = ["Examination"]
+
+#: The fault of a run in words, empty where there is none; None where a check does not judge it.
+_Fault: TypeAlias = Callable[[Case, Solution], str | None]
 
 #: Seconds given to the solver by the check of the time limit ...
 TIME_LIMIT = 0.3
@@ -83,7 +82,7 @@ class Examination(Runs):
         missing = self.solver.missing()
         if missing:
             raise NotApplicable(missing)
-        if not self.map_cases and not self.soft_cases:
+        if not self.group("cold") and not self.group("warm"):
             graph = fresh("potts", 0)
             reasons = [self.solver.supports(graph, t) for t in (0.0, 1.0)]
             raise ConformanceFailure(
@@ -134,8 +133,13 @@ class Examination(Runs):
             if case.error:
                 raise ConformanceFailure(case.error)
             assert case.solution is not None
-            if case.family == "infeasible":
-                self._judge_infeasible(case, case.solution)
+            if case.family == "infeasible" and (
+                case.solution.energy != math.inf or case.solution.status == Status.OPTIMAL
+            ):
+                raise ConformanceFailure(
+                    f"{case.where}: every labelling costs inf, but the run ended as "
+                    f"{case.solution.status.value!r} with energy {case.solution.energy}"
+                )
 
     def _label_costs(self) -> None:
         """A graph with label costs is refused with the reason, or no run on it raises."""
@@ -151,210 +155,79 @@ class Examination(Runs):
                     f"{solution.status.value!r} with message {solution.message!r}"
                 )
 
-    def _judge_infeasible(self, case: Case, solution: Solution) -> None:
-        if solution.energy != math.inf or solution.status == Status.OPTIMAL:
-            raise ConformanceFailure(
-                f"{case.where}: every labelling costs inf, but the run ended as "
-                f"{solution.status.value!r} with energy {solution.energy}"
-            )
-
-    def _outcome_valid(self) -> None:
-        """What a run returns has the types and ranges of an Outcome."""
-        for case, solution in self._finished():
-            if solution.status == Status.ERROR:
-                raise ConformanceFailure(f"{case.where}: {solution.message}")
-
-    # -------------------------------------------------------------- labels and energies
-
-    def _labels_valid(self) -> None:
-        """Labels are an int64 array of shape (n,), in range, and given unless infeasible."""
-        for case, solution in self._finished():
-            labels = solution.labels
-            if labels is None:
-                needed = case.temperature == 0 and not case.limited
-                if needed and solution.status != Status.INFEASIBLE:
-                    raise ConformanceFailure(
-                        f"{case.where}: a run without a budget ended as "
-                        f"{solution.status.value!r} and gave no labelling"
-                    )
-                continue
-            sizes = case.graph.cardinalities
-            if not isinstance(labels, np.ndarray) or labels.dtype != np.int64:
-                kind = getattr(labels, "dtype", type(labels).__name__)
-                raise ConformanceFailure(f"{case.where}: labels must be an int64 array, got {kind}")
-            if labels.shape != sizes.shape:
-                raise ConformanceFailure(
-                    f"{case.where}: labels must have shape {sizes.shape}, got {labels.shape}"
-                )
-            bad = np.flatnonzero((labels < 0) | (labels >= sizes))
-            if bad.size:
-                i = int(bad[0])
-                raise ConformanceFailure(
-                    f"{case.where}: labels[{i}] = {labels[i]}; the variable has labels 0 to "
-                    f"{sizes[i] - 1}"
-                )
-
-    def _energy_true(self) -> None:
-        """The energy is that of the labels in the graph as it was given."""
-        for case, solution in self._finished():
-            expected = math.inf
-            if solution.labels is not None:
-                expected = float(case.reference.energies[tuple(solution.labels)])
-            if not _close(solution.energy, expected, case.tolerance(expected)):
-                raise ConformanceFailure(
-                    f"{case.where}: energy is {solution.energy!r}, but the labels cost {expected!r}"
-                )
-
-    def _claim_true(self) -> None:
-        """A claimed energy is that of the labels."""
-        claims = 0
-        for case, solution in self._finished():
-            if solution.claimed_energy is None:
-                continue
-            claims += 1
-            energy = solution.energy
-            if not _close(solution.claimed_energy, energy, case.tolerance(energy)):
-                raise ConformanceFailure(
-                    f"{case.where}: the solver claims energy {solution.claimed_energy!r}, "
-                    f"but its labels cost {solution.energy!r}"
-                )
-        if not claims:
-            raise NotApplicable("the solver never claims an energy")
-
-    def _trace_consistent(self) -> None:
-        """In the trace no best energy rises, no bound or clock falls, and the result is its end."""
-        for case, solution in self._finished():
-            problem = _trace_problem(solution)
-            if problem:
-                raise ConformanceFailure(f"{case.where}: {problem}")
-
-    # -------------------------------------------------------------- bounds and status
-
-    def _bound_below_optimum(self) -> None:
-        """A lower bound is at most the least energy over all labellings."""
-        bounds = 0
-        for case, solution in self._finished():
-            # What a verdict of infeasibility is worth is another check's business.
-            if solution.status == Status.INFEASIBLE or solution.lower_bound == -math.inf:
-                continue
-            bounds += 1
-            optimum = case.reference.optimum
-            if not solution.lower_bound <= optimum + case.tolerance(optimum):
-                raise ConformanceFailure(
-                    f"{case.where}: lower bound {solution.lower_bound!r} is above the optimum "
-                    f"{optimum!r}"
-                )
-        if not bounds:
-            raise NotApplicable("the solver never gives a lower bound")
-
-    def _optimal_true(self) -> None:
-        """Optimal is only said of the least energy."""
-        proofs = 0
-        for case, solution in self._finished():
-            if solution.status != Status.OPTIMAL:
-                continue
-            proofs += 1
-            optimum = case.reference.optimum
-            if not _close(solution.energy, optimum, 2 * case.tolerance(optimum)):
-                raise ConformanceFailure(
-                    f"{case.where}: said to be optimal with energy {solution.energy!r}, "
-                    f"but the optimum is {optimum!r}"
-                )
-        if not proofs:
-            raise NotApplicable("the solver never proves an optimum")
-
-    def _infeasible_true(self) -> None:
-        """Infeasible is only said where every labelling costs +inf."""
-        for case, solution in self._finished():
-            if solution.status == Status.INFEASIBLE and math.isfinite(case.reference.optimum):
-                raise ConformanceFailure(
-                    f"{case.where}: said to be infeasible, but a labelling of energy "
-                    f"{case.reference.optimum!r} exists"
-                )
+    # -------------------------------------------------------------- bounds
 
     def _constant_shift(self) -> None:
         """Bounds and claims move with the constant of the graph."""
-        for family, _, how in self._sample(SAMPLED):
-            exact, temperature = reference(family, 1), how["temperature"]
+        for run in self._sample(SAMPLED):
+            exact, temperature = run.reference, run.temperature
             for constant in (-1000.0, 1000.0):
-                graph = fresh(family, 1)
+                graph = fresh(run.family, run.seed)
                 shifted = replace(graph, constant=graph.constant + constant)
-                where = f"{call_of(family, 1, **how)} with {constant:+g} on the graph's constant"
-                solution = self._solve(shifted, where, **how)
+                where = f"{run.where} with {constant:+g} on the graph's constant"
+                solution = self._solve(shifted, where, **run.how)
                 if solution.status == Status.INFEASIBLE:
                     continue
                 tolerance = TOLERANCE * (exact.scale + 1000.0)
                 optimum = exact.optimum + constant
-                if not solution.lower_bound <= optimum + tolerance:
-                    raise ConformanceFailure(
-                        f"{where}: lower bound {solution.lower_bound!r} is above the optimum "
-                        f"{optimum!r}"
-                    )
-                claimed = solution.claimed_energy
-                if claimed is not None and not _close(claimed, solution.energy, tolerance):
-                    raise ConformanceFailure(
-                        f"{where}: the solver claims energy {claimed!r}, but its labels cost "
-                        f"{solution.energy!r}"
-                    )
-                if temperature:
+                fault = _bound_fault(solution, optimum, tolerance)
+                fault = fault or _claim_fault(solution, tolerance)
+                if temperature and not fault:
                     log_z = exact.log_partition(temperature) - constant / temperature
-                    _judge_log_partition(solution, log_z, tolerance, where)
+                    fault = _log_partition_fault(solution, log_z, tolerance)
+                if fault:
+                    raise ConformanceFailure(f"{where}: {fault}")
 
     # -------------------------------------------------------------- repeatability
 
-    def _settled(self, family: str, temperature: float) -> Solution:
+    def _settled(self, run: Planned) -> Solution:
         """Return a run that others are compared with; made once, after one that nobody looks at.
 
         That gives it the past that those after it have.
         """
-        if (family, temperature) not in self._compared:
-            how: dict[str, Any] = {"temperature": temperature, "seed": SAMPLE_SEED}
+        key = run.family, run.temperature
+        if key not in self._compared:
             for turn in range(2):
                 with _global_randomness(turn):
-                    solution = self._solve(fresh(family, 1), call_of(family, 1, **how), **how)
-            self._compared[family, temperature] = solution
-        return self._compared[family, temperature]
+                    self._compared[key] = self._make(run)
+        return self._compared[key]
 
     def _repeatable(self) -> None:
         """The same seed gives the same result to the last bit."""
-        for family, graph, how in self._sample(SAMPLED):
-            where = call_of(family, 1, **how)
-            before = self._settled(family, how["temperature"])
+        for run in self._sample(SAMPLED):
+            before = self._settled(run)
             with _global_randomness(2):
-                after = self._solve(graph, where, **how)
-            _require_same(before, after, where, "two runs with the same seed differ")
+                after = self._make(run)
+            _require_same(before, after, run, "two runs with the same seed differ")
 
     def _stateless(self) -> None:
         """A run on another graph in between changes nothing."""
-        for family, graph, how in self._sample(SAMPLED):
-            where = call_of(family, 1, **how)
-            before = self._settled(family, how["temperature"])
+        for run in self._sample(SAMPLED):
+            before = self._settled(run)
             other = fresh("grid", 2)
-            if self._covers(other, how["temperature"]):
-                self._solve(other, where, **how)
+            if self._covers(other, run.temperature):
+                self._solve(other, run.where, **run.how)
             # Last a graph of the same shape with the costs turned round: a warm start would fit.
+            graph = fresh(run.family, run.seed)
             rows = np.split(graph.unary_values, graph.unary_ptr[1:-1])
             turned = graph.with_unary(np.concatenate([row[::-1] for row in rows]))
-            self._solve(turned, where, **{**how, "seed": 8})
-            after = self._solve(fresh(family, 1), where, **how)
-            _require_same(
-                before, after, where, "the result changed after a run on another graph in between"
-            )
+            self._solve(turned, run.where, **{**run.how, "seed": 8})
+            after = self._make(run)
+            what = "the result changed after a run on another graph in between"
+            _require_same(before, after, run, what)
 
     def _copies_agree(self) -> None:
         """Solver objects with equal settings give the same result."""
-        for family, graph, how in self._sample(SAMPLED):
-            where = call_of(family, 1, **how)
-            one = self._settled(family, how["temperature"])
-            two = self._solve(graph, where, solver=replace(self.solver), **how)
-            _require_same(one, two, where, "two solver objects with equal settings differ")
+        for run in self._sample(SAMPLED):
+            one = self._settled(run)
+            two = self._make(run, solver=replace(self.solver))
+            _require_same(one, two, run, "two solver objects with equal settings differ")
 
     def _input_unchanged(self) -> None:
         """The graph is not changed by a run."""
-        for family, graph, how in self._sample(FAMILIES):
-            where = call_of(family, 1, **how)
-            expected = pristine(family, 1)
-            self._solve(graph, where, **how)
+        for run in self._sample(FAMILIES):
+            expected, graph, where = run.graph, fresh(run.family, run.seed), run.where
+            self._solve(graph, where, **run.how)
             for name in (f.name for f in fields(FactorGraph)):
                 before, after = getattr(expected, name), getattr(graph, name)
                 if not _same(before, after):
@@ -373,18 +246,17 @@ class Examination(Runs):
 
     def _draws_from_run(self) -> None:
         """All random numbers come from run.rng, so that seeds give different runs."""
-        for family, graph, how in self._sample(SAMPLED):
+        for run in self._sample(SAMPLED):
             made = []
             for seed in (SAMPLE_SEED, SAMPLE_SEED + 1):
-                given = {**how, "seed": seed}
                 # From a state of its own, one that the run sets is a change.
                 with _global_randomness(seed), generators_made() as calls:
-                    self._solve(graph, call_of(family, 1, **given), **given)
+                    self._make(run, seed=seed)
                 made.append(calls)
             same = made[0] & made[1]
             if same:
                 raise ConformanceFailure(
-                    f"{call_of(family, 1, **how)}: whatever the seed, the run draws from "
+                    f"{run.where}: whatever the seed, the run draws from "
                     f"{' and '.join(sorted(same))}; draw from run.rng"
                 )
 
@@ -392,24 +264,24 @@ class Examination(Runs):
 
     def _initial_kept(self) -> None:
         """The answer is never worse than the start given."""
-        for family, graph, how in self._sample([*SAMPLED, "large"]):
-            exact = reference(family, 1)
-            best = np.unravel_index(int(exact.energies.argmin()), exact.energies.shape)
-            other = np.random.default_rng(3).integers(0, graph.cardinalities)
+        for run in self._sample([*SAMPLED, "large"]):
+            energies = run.reference.energies
+            best = np.unravel_index(int(energies.argmin()), energies.shape)
+            other = np.random.default_rng(3).integers(0, run.graph.cardinalities)
             for start in ([int(a) for a in best], other.tolist()):
-                where = call_of(family, 1, **how, initial=start)
-                given = float(exact.energies[tuple(start)])
-                solution = self._solve(fresh(family, 1), where, **how, initial=start)
-                if not solution.energy <= given + tolerance_of(graph, given):
+                given = float(energies[tuple(start)])
+                solution = self._make(run, initial=start)
+                if not solution.energy <= given + run.tolerance(given):
+                    where = call_of(run.family, run.seed, **run.how, initial=start)
                     raise ConformanceFailure(
                         f"{where}: the start costs {given!r}, the answer {solution.energy!r}"
                     )
 
     def _iteration_limit(self) -> None:
         """max_iterations is honoured, and iterations says what was done."""
-        if all(case.error for case in self.limited_cases):
+        if all(case.error for case in self.group("limited")):
             raise NotApplicable("no run under a limit on iterations came back")
-        for case in self.limited_cases:
+        for case in self.group("limited"):
             if case.solution is None:
                 continue
             done, limit = case.solution.iterations, case.how["max_iterations"]
@@ -456,9 +328,9 @@ class Examination(Runs):
         judged = 0
         free = {
             (case.family, case.seed, case.temperature): case.solution
-            for case in [*self.map_cases, *self.soft_cases]
+            for case in [*self.group("cold"), *self.group("warm")]
         }
-        for case in self.limited_cases:
+        for case in self.group("limited"):
             final = free.get((case.family, case.seed, case.temperature))
             limited = case.solution
             if limited is None or final is None or limited.status != Status.CONVERGED:
@@ -486,16 +358,15 @@ class Examination(Runs):
             ) from problem
         if twin != self.solver:
             raise ConformanceFailure(f"the solver comes back from pickle as {twin!r}")
-        for family, graph, how in self._sample(SAMPLED):
-            where = call_of(family, 1, **how)
-            solution = self._solve(graph, where, **how)
+        for run in self._sample(SAMPLED):
+            solution = self._make(run)
             try:
                 back = pickle.loads(pickle.dumps(solution))
             except Exception as problem:
                 raise ConformanceFailure(
-                    f"{where}: the solution cannot be pickled: {last_line(problem)}"
+                    f"{run.where}: the solution cannot be pickled: {last_line(problem)}"
                 ) from problem
-            _require_same(solution, back, where, "the solution changes on its way through pickle")
+            _require_same(solution, back, run, "the solution changes on its way through pickle")
 
     def _frozen(self) -> None:
         """Settings cannot be assigned."""
@@ -531,107 +402,69 @@ class Examination(Runs):
                 f"the spec {text!r} makes {twin!r}, which differs from {self.solver!r}"
             )
 
-    # -------------------------------------------------------------- T > 0
-
-    def _marginals_valid(self) -> None:
-        """Marginals have the shape of the unaries, are finite, not negative, and sum to 1."""
-        for case, solution in self._soft():
-            if solution.marginals is None and case.limited:
-                continue
-            if solution.marginals is None:
-                raise ConformanceFailure(f"{case.where}: a run without a budget gave no marginals")
-            fault = marginals_fault(solution.marginals, case.graph)
-            if fault:
-                raise ConformanceFailure(f"{case.where}: {fault}")
-
-    def _marginals_respect_infinity(self) -> None:
-        """A label whose unary is +inf has marginal 0."""
-        for case, solution in self._soft():
-            if solution.marginals is None:
-                continue
-            graph = case.graph
-            for i, row in enumerate(_rows(solution.marginals, graph, case.where)):
-                bad = np.flatnonzero(np.isinf(graph.unary_of(i)) & (row != 0))
-                if bad.size:
-                    raise ConformanceFailure(
-                        f"{case.where}: label {bad[0]} of variable {i} costs inf, but its marginal "
-                        f"is {row[bad[0]]!r}"
-                    )
-
-    def _log_partition_true(self) -> None:
-        """A log-partition said to be exact is, and a bound is on the right side."""
-        judged = 0
-        for case, solution in self._soft():
-            exact = case.reference.log_partition(case.temperature)
-            rounding = 4 * case.graph.resolution / case.temperature
-            tolerance = TOLERANCE * max(1.0, abs(exact)) + rounding
-            judged += _judge_log_partition(solution, exact, tolerance, case.where)
-        if not judged:
-            raise NotApplicable("the solver never gives an exact value or bound of log Z")
-
-    def _exact_marginals(self) -> None:
-        """Marginals that come with an exact log-partition are exact."""
-        judged = 0
-        for case, solution in self._soft():
-            if solution.log_partition_kind != "exact" or solution.marginals is None:
-                continue
-            judged += 1
-            expected = case.reference.marginals(case.temperature)
-            # An error of rounding in an energy is a relative error of a weight.
-            tolerance = TOLERANCE + 4 * case.graph.resolution / case.temperature
-            for i, row in enumerate(_rows(solution.marginals, case.graph, case.where)):
-                if not np.allclose(row, expected[i], rtol=0.0, atol=tolerance):
-                    raise ConformanceFailure(
-                        f"{case.where}: log Z is said to be exact, but marginals[{i}] = {row}, "
-                        f"and the exact ones are {expected[i]}"
-                    )
-        if not judged:
-            raise NotApplicable("the solver never says that its log-partition is exact")
-
     # -------------------------------------------------------------- the list
+
+    def _of_runs(self, fault: _Fault, never: str = "", soft: bool = False) -> Check:
+        """Return the check that no run has a fault; `never` is the reason if it judges none."""
+
+        def body() -> None:
+            judged = False
+            for case, solution in self._soft() if soft else self._finished():
+                found = fault(case, solution)
+                if found:
+                    raise ConformanceFailure(f"{case.where}: {found}")
+                judged |= found is not None
+            if not judged and never:
+                raise NotApplicable(f"the solver never {never}")
+
+        return _check_of(fault, body)
 
     def checks(self) -> list[Check]:
         """List all checks, the telling ones first."""
-
-        def of(body: Callable[[], None]) -> Check:
-            """Return the check that a method is: its name, and its docstring as the claim."""
-            name = body.__name__.strip("_").replace("_", "-")
-            return Check(name, inspect.getdoc(body) or name, body)
-
         return [
-            of(self._supports_something),
-            of(self._supports_answers),
+            *map(_check_of, (self._supports_something, self._supports_answers)),
             *(
                 Check(name, claim, functools.partial(self._completes, families))
                 for name, claim, families in _COMPLETES
             ),
-            of(self._label_costs),
-            of(self._outcome_valid),
-            of(self._labels_valid),
-            of(self._energy_true),
-            of(self._claim_true),
-            of(self._trace_consistent),
-            of(self._bound_below_optimum),
-            of(self._optimal_true),
-            of(self._infeasible_true),
-            of(self._constant_shift),
-            of(self._repeatable),
-            of(self._stateless),
-            of(self._copies_agree),
-            of(self._draws_from_run),
-            of(self._input_unchanged),
-            of(self._initial_kept),
-            of(self._iteration_limit),
-            of(self._time_limit),
-            of(self._converged_true),
-            of(self._picklable),
-            of(self._frozen),
-            of(self._spec_round_trip),
-            of(self._marginals_valid),
-            of(self._marginals_respect_infinity),
-            of(self._log_partition_true),
-            of(self._exact_marginals),
+            _check_of(self._label_costs),
+            self._of_runs(_outcome_valid),
+            self._of_runs(_labels_valid),
+            self._of_runs(_energy_true),
+            self._of_runs(_claim_true, "claims an energy"),
+            self._of_runs(_trace_consistent),
+            self._of_runs(_bound_below_optimum, "gives a lower bound"),
+            self._of_runs(_optimal_true, "proves an optimum"),
+            self._of_runs(_infeasible_true),
+            *map(
+                _check_of,
+                (
+                    self._constant_shift,
+                    self._repeatable,
+                    self._stateless,
+                    self._copies_agree,
+                    self._draws_from_run,
+                    self._input_unchanged,
+                    self._initial_kept,
+                    self._iteration_limit,
+                    self._time_limit,
+                    self._converged_true,
+                    self._picklable,
+                    self._frozen,
+                    self._spec_round_trip,
+                ),
+            ),
+            self._of_runs(_marginals_valid, soft=True),
+            self._of_runs(_marginals_respect_infinity, soft=True),
+            self._of_runs(_log_partition_true, "gives an exact value or bound of log Z", soft=True),
+            self._of_runs(_exact_marginals, "says that its log-partition is exact", soft=True),
         ]
+
+
+def _check_of(claim: Callable[..., Any], body: Callable[[], None] | None = None) -> Check:
+    """Return a check with the name of a function, and its docstring as the claim."""
+    name = claim.__name__.strip("_").replace("_", "-")
+    return Check(name, inspect.getdoc(claim) or name, body or claim)
 
 
 @contextlib.contextmanager
@@ -680,19 +513,11 @@ _COMPARED = (
 )
 
 
-def _require_same(first: Solution, second: Solution, where: str, what: str) -> None:
+def _require_same(first: Solution, second: Solution, run: Planned, what: str) -> None:
     for name in _COMPARED:
         a, b = getattr(first, name), getattr(second, name)
         if not _same(a, b):
-            raise ConformanceFailure(f"{where}: {what}: {name} was {show(a)}, then {show(b)}")
-
-
-def _rows(marginals: Any, graph: FactorGraph, where: str) -> list[FloatArray]:
-    """Return the marginals as one row a variable; raise if they are none."""
-    fault = shape_fault(marginals, graph)
-    if fault:
-        raise ConformanceFailure(f"{where}: {fault}")
-    return [np.asarray(row) for row in marginals]
+            raise ConformanceFailure(f"{run.where}: {what}: {name} was {show(a)}, then {show(b)}")
 
 
 def _close(a: float, b: float, tolerance: float) -> bool:
@@ -700,31 +525,52 @@ def _close(a: float, b: float, tolerance: float) -> bool:
     return a == b or abs(a - b) <= tolerance
 
 
-def _judge_log_partition(solution: Solution, exact: float, tolerance: float, where: str) -> bool:
-    """Whether there is a claim about ``log Z``; raise if it is false."""
-    value, kind = solution.log_partition, solution.log_partition_kind
-    fault = partition_fault(value, kind)
-    if fault:
-        raise ConformanceFailure(f"{where}: {fault}")
-    if value is None:
-        return False
-    right = {
-        "exact": abs(value - exact) <= tolerance,
-        "lower": value <= exact + tolerance,
-        "upper": value >= exact - tolerance,
-        "estimate": True,
-    }
-    assert kind is not None
-    if not right[kind]:
-        raise ConformanceFailure(
-            f"{where}: log_partition {value!r} is said to be of kind {kind!r}, "
-            f"but log Z is {exact!r}"
-        )
-    return kind != "estimate"
+# ---------------------------------------------------------------------- finished runs
 
 
-def _trace_problem(solution: Solution) -> str | None:
-    """Say what is wrong with the trace of a solution, if anything."""
+def _outcome_valid(case: Case, solution: Solution) -> str | None:
+    """What a run returns has the types and ranges of an Outcome."""
+    return solution.message or "it failed" if solution.status == Status.ERROR else ""
+
+
+def _labels_valid(case: Case, solution: Solution) -> str | None:
+    """Labels are an int64 array of shape (n,), in range, and given unless infeasible."""
+    labels, sizes = solution.labels, case.graph.cardinalities
+    if labels is None:
+        needed = case.temperature == 0 and not case.limited
+        if needed and solution.status != Status.INFEASIBLE:
+            return (
+                f"a run without a budget ended as {solution.status.value!r} and gave no labelling"
+            )
+        return ""
+    if not isinstance(labels, np.ndarray) or labels.dtype != np.int64:
+        kind = getattr(labels, "dtype", type(labels).__name__)
+        return f"labels must be an int64 array, got {kind}"
+    if labels.shape != sizes.shape:
+        return f"labels must have shape {sizes.shape}, got {labels.shape}"
+    bad = np.flatnonzero((labels < 0) | (labels >= sizes))
+    if bad.size:
+        i = int(bad[0])
+        return f"labels[{i}] = {labels[i]}; the variable has labels 0 to {sizes[i] - 1}"
+    return ""
+
+
+def _energy_true(case: Case, solution: Solution) -> str | None:
+    """The energy is that of the labels in the graph as it was given."""
+    expected = math.inf
+    if solution.labels is not None:
+        expected = float(case.reference.energies[tuple(solution.labels)])
+    right = _close(solution.energy, expected, case.tolerance(expected))
+    return "" if right else f"energy is {solution.energy!r}, but the labels cost {expected!r}"
+
+
+def _claim_true(case: Case, solution: Solution) -> str | None:
+    """A claimed energy is that of the labels."""
+    return _claim_fault(solution, case.tolerance(solution.energy))
+
+
+def _trace_consistent(case: Case, solution: Solution) -> str | None:
+    """In the trace no best energy rises, no bound or clock falls, and the result is its end."""
     best, bound, seconds = math.inf, -math.inf, 0.0
     for t, point in enumerate(solution.trace):
         # The clock is a difference of large numbers, so it may fall by their rounding.
@@ -742,4 +588,115 @@ def _trace_problem(solution: Solution) -> str | None:
         return f"the trace ends with energy {best}, the result is {solution.energy}"
     if bound != solution.lower_bound and solution.status != Status.INFEASIBLE:
         return f"the trace ends with bound {bound}, the result is {solution.lower_bound}"
-    return None
+    return ""
+
+
+def _bound_below_optimum(case: Case, solution: Solution) -> str | None:
+    """A lower bound is at most the least energy over all labellings."""
+    # The verdict of infeasibility is judged by another check.
+    if solution.status == Status.INFEASIBLE:
+        return None
+    optimum = case.reference.optimum
+    return _bound_fault(solution, optimum, case.tolerance(optimum))
+
+
+def _optimal_true(case: Case, solution: Solution) -> str | None:
+    """Optimal is only said of the least energy."""
+    if solution.status != Status.OPTIMAL:
+        return None
+    optimum = case.reference.optimum
+    if _close(solution.energy, optimum, 2 * case.tolerance(optimum)):
+        return ""
+    return f"said to be optimal with energy {solution.energy!r}, but the optimum is {optimum!r}"
+
+
+def _infeasible_true(case: Case, solution: Solution) -> str | None:
+    """Infeasible is only said where every labelling costs +inf."""
+    optimum = case.reference.optimum
+    if solution.status == Status.INFEASIBLE and math.isfinite(optimum):
+        return f"said to be infeasible, but a labelling of energy {optimum!r} exists"
+    return ""
+
+
+def _marginals_valid(case: Case, solution: Solution) -> str | None:
+    """Marginals have the shape of the unaries, are finite, not negative, and sum to 1."""
+    if solution.marginals is None:
+        return "" if case.limited else "a run without a budget gave no marginals"
+    return marginals_fault(solution.marginals, case.graph)
+
+
+def _marginals_respect_infinity(case: Case, solution: Solution) -> str | None:
+    """A label whose unary is +inf has marginal 0."""
+    if solution.marginals is None:
+        return ""
+    fault = shape_fault(solution.marginals, case.graph)
+    if fault:
+        return fault
+    for i, row in enumerate(map(np.asarray, solution.marginals)):
+        bad = np.flatnonzero(np.isinf(case.graph.unary_of(i)) & (row != 0))
+        if bad.size:
+            return f"label {bad[0]} of variable {i} costs inf, but its marginal is {row[bad[0]]!r}"
+    return ""
+
+
+def _log_partition_true(case: Case, solution: Solution) -> str | None:
+    """A log-partition said to be exact is, and a bound is on the right side."""
+    exact = case.reference.log_partition(case.temperature)
+    rounding = 4 * case.graph.resolution / case.temperature
+    tolerance = TOLERANCE * max(1.0, abs(exact)) + rounding
+    return _log_partition_fault(solution, exact, tolerance)
+
+
+def _exact_marginals(case: Case, solution: Solution) -> str | None:
+    """Marginals that come with an exact log-partition are exact."""
+    if solution.log_partition_kind != "exact" or solution.marginals is None:
+        return None
+    fault = shape_fault(solution.marginals, case.graph)
+    if fault:
+        return fault
+    expected = case.reference.marginals(case.temperature)
+    # An error of rounding in an energy is a relative error of a weight.
+    tolerance = TOLERANCE + 4 * case.graph.resolution / case.temperature
+    for i, row in enumerate(map(np.asarray, solution.marginals)):
+        if not np.allclose(row, expected[i], rtol=0.0, atol=tolerance):
+            return (
+                f"log Z is said to be exact, but marginals[{i}] = {row}, and the exact ones are "
+                f"{expected[i]}"
+            )
+    return ""
+
+
+def _bound_fault(solution: Solution, optimum: float, tolerance: float) -> str | None:
+    if solution.lower_bound == -math.inf:
+        return None
+    if solution.lower_bound <= optimum + tolerance:
+        return ""
+    return f"lower bound {solution.lower_bound!r} is above the optimum {optimum!r}"
+
+
+def _claim_fault(solution: Solution, tolerance: float) -> str | None:
+    claimed, energy = solution.claimed_energy, solution.energy
+    if claimed is None:
+        return None
+    if _close(claimed, energy, tolerance):
+        return ""
+    return f"the solver claims energy {claimed!r}, but its labels cost {energy!r}"
+
+
+def _log_partition_fault(solution: Solution, exact: float, tolerance: float) -> str | None:
+    """Judge a claim about ``log Z``; an estimate is none."""
+    value, kind = solution.log_partition, solution.log_partition_kind
+    fault = partition_fault(value, kind)
+    if fault:
+        return fault
+    if value is None or kind == "estimate":
+        return None
+    right = {
+        "exact": abs(value - exact) <= tolerance,
+        "lower": value <= exact + tolerance,
+        "upper": value >= exact - tolerance,
+    }
+    assert kind is not None
+    if right[kind]:
+        return ""
+    return f"log_partition {value!r} is said to be of kind {kind!r}, but log Z is {exact!r}"

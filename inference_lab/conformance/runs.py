@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import functools
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 from inference_lab.conformance.graphs import (
     Exhaustive,
@@ -41,28 +40,26 @@ def call_of(family: str, seed: int, /, **how: Any) -> str:
 
 
 @dataclass(frozen=True)
-class Case:
-    """One run on one random graph; of solution and error, there is one."""
+class Planned:
+    """A run that is going to be made, on a graph that the solver says it supports."""
 
     family: str
     seed: int
     how: Mapping[str, Any]
-    solution: Solution | None
-    error: str
 
     @property
     def where(self) -> str:
-        """The call that brings the run back."""
+        """The call that makes the run."""
         return call_of(self.family, self.seed, **self.how)
 
     @property
     def temperature(self) -> float:
-        """What the solver was given."""
+        """What the solver is given."""
         return float(self.how.get("temperature", 0.0))
 
     @property
     def limited(self) -> bool:
-        """Whether the run had a budget."""
+        """Whether the run has a budget."""
         return "max_iterations" in self.how or "time_limit" in self.how
 
     @property
@@ -72,7 +69,7 @@ class Case:
 
     @property
     def graph(self) -> FactorGraph:
-        """The graph, as the solver never saw it."""
+        """The graph, as the solver never sees it."""
         return pristine(self.family, self.seed)
 
     def tolerance(self, energy: float) -> float:
@@ -80,21 +77,17 @@ class Case:
         return tolerance_of(self.graph, energy)
 
 
-class Planned(NamedTuple):
-    """A run that is going to be made, on a graph that the solver says it supports."""
+@dataclass(frozen=True)
+class Case(Planned):
+    """One run on one random graph; of solution and error, there is one."""
 
-    family: str
-    seed: int
-    how: Mapping[str, Any]
-
-    @property
-    def where(self) -> str:
-        """The call that makes it."""
-        return call_of(self.family, self.seed, **self.how)
+    solution: Solution | None
+    error: str
 
 
-#: The groups of shared runs, by the names of the attributes that hold them.
-GROUPS = ("map_cases", "soft_cases", "limited_cases", "hurried_cases", "scaled_cases")
+#: The groups of shared runs: without a budget at ``T = 0`` and above, with a limit on iterations,
+#: with hardly any time, and on graphs with costs of unusual sizes.
+GROUPS = ("cold", "warm", "limited", "hurried", "scaled")
 
 
 class Runs:
@@ -107,6 +100,7 @@ class Runs:
         self.solver = solver
         self.seeds = range(graphs_per_family)
         self.endless = ""
+        self.groups: dict[str, list[Case]] = {}
         self._compared: dict[tuple[str, float], Solution] = {}
         self._covered: dict[tuple[str, int, float], bool] = {}
         self.watch: Callable[[str], AbstractContextManager[None]] = lambda where: nullcontext()
@@ -156,15 +150,15 @@ class Runs:
     def plan(self, group: str) -> list[Planned]:
         """List the runs of a group of `GROUPS`, those on the smallest graphs first."""
         restricted = {
-            "limited_cases": ("max_iterations", (1, 3)),
+            "limited": ("max_iterations", (1, 3)),
             # With hardly any time, what is claimed must hold all the same.
-            "hurried_cases": ("time_limit", (1e-5, 2e-3)),
+            "hurried": ("time_limit", (1e-5, 2e-3)),
         }
-        if group == "map_cases":
+        if group == "cold":
             listed = self._planned(self.seeds, (0.0,))
-        elif group == "soft_cases":
+        elif group == "warm":
             listed = self._planned(self.seeds, TEMPERATURES)
-        elif group == "scaled_cases":
+        elif group == "scaled":
             listed = [planned for family in SCALES for planned in self._planned_scaled(family)]
         else:
             name, limits = restricted[group]
@@ -205,47 +199,30 @@ class Runs:
                     yield Planned(family, seed, {"seed": seed, **how})
                     break
 
+    def _make(self, planned: Planned, *, solver: Solver | None = None, **changes: Any) -> Solution:
+        """Make a planned run, with other arguments of `solve` perhaps."""
+        how = {**planned.how, **changes}
+        where = call_of(planned.family, planned.seed, **how)
+        return self._solve(fresh(planned.family, planned.seed), where, solver=solver, **how)
+
     def run(self, planned: Planned) -> Case:
-        """Make a planned run."""
-        family, seed, how = planned
+        """Make a planned run, whatever comes of it."""
+        given = planned.family, planned.seed, planned.how
         try:
-            solution = self._solve(fresh(family, seed), planned.where, **how)
+            return Case(*given, self._make(planned), "")
         except ConformanceFailure as failure:
-            return Case(family, seed, how, None, str(failure))
-        return Case(family, seed, how, solution, "")
+            return Case(*given, None, str(failure))
 
-    def _group(self, name: str) -> list[Case]:
-        return [self.run(planned) for planned in self.plan(name)]
-
-    @functools.cached_property
-    def map_cases(self) -> list[Case]:
-        """Runs at ``T = 0``, without a budget."""
-        return self._group("map_cases")
-
-    @functools.cached_property
-    def soft_cases(self) -> list[Case]:
-        """Runs at ``T > 0``, without a budget."""
-        return self._group("soft_cases")
-
-    @functools.cached_property
-    def limited_cases(self) -> list[Case]:
-        """Runs with a limit on iterations."""
-        return self._group("limited_cases")
-
-    @functools.cached_property
-    def hurried_cases(self) -> list[Case]:
-        """Runs with hardly any time."""
-        return self._group("hurried_cases")
-
-    @functools.cached_property
-    def scaled_cases(self) -> list[Case]:
-        """Runs on graphs with costs of unusual sizes."""
-        return self._group("scaled_cases")
+    def group(self, name: str) -> list[Case]:
+        """Return the runs of a group of `GROUPS`, made once."""
+        if name not in self.groups:
+            self.groups[name] = [self.run(planned) for planned in self.plan(name)]
+        return self.groups[name]
 
     @property
     def cases(self) -> list[Case]:
         """All runs on the families of random graphs, those on the smallest graphs first."""
-        listed = [case for group in GROUPS for case in getattr(self, group)]
+        listed = [case for group in GROUPS for case in self.group(group)]
         return sorted(listed, key=lambda case: size_of(case.family, case.seed))
 
     def _finished(self) -> Iterator[tuple[Case, Solution]]:
@@ -260,7 +237,7 @@ class Runs:
 
     def _soft(self) -> Iterator[tuple[Case, Solution]]:
         """Go through the runs at ``T > 0`` on graphs that have a labelling."""
-        if not self.soft_cases:
+        if not self.group("warm"):
             raise NotApplicable("the solver supports none of the random graphs at T > 0")
         for case, solution in self._finished():
             if (
@@ -270,14 +247,13 @@ class Runs:
             ):
                 yield case, solution
 
-    def _sample(self, families: Iterable[str]) -> Iterator[tuple[str, FactorGraph, dict[str, Any]]]:
+    def _sample(self, families: Iterable[str]) -> Iterator[Planned]:
         """Take one graph of each family, at ``T = 0`` and at ``T = 1`` where supported."""
         count = 0
         for family in sorted(families, key=lambda name: size_of(name, 1)):
             for temperature in (0.0, 1.0):
                 if self._covers_drawn(family, 1, temperature):
                     count += 1
-                    how = {"temperature": temperature, "seed": SAMPLE_SEED}
-                    yield family, fresh(family, 1), how
+                    yield Planned(family, 1, {"temperature": temperature, "seed": SAMPLE_SEED})
         if count == 0:
             raise NotApplicable("the solver supports none of the random graphs")

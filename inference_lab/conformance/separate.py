@@ -125,7 +125,7 @@ class Separate:
             plan = [p for p in plan[len(received) + 1 :] if p.family != planned.family]
         for case in cases:
             _ = case.reference  # enumerated once here, and not in the process of every check
-        setattr(self.examination, group, cases)
+        self.examination.groups[group] = cases
 
     def _call(self, function: Callable[..., Any], *arguments: Any) -> ProcessResult:
         self._note[:1] = b"\0"
