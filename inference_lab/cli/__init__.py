@@ -12,8 +12,9 @@ from __future__ import annotations
 import click
 
 import inference_lab
+import inference_lab.cli.options as options
 from inference_lab.cli.checking import check
-from inference_lab.cli.common import Group, debug
+from inference_lab.cli.common import Group
 from inference_lab.cli.comparing import compare
 from inference_lab.cli.diagnosing import diagnose
 from inference_lab.cli.listing import list_names
@@ -27,7 +28,7 @@ __all__ = ["main"]
 
 @click.group(cls=Group, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(inference_lab.__version__, prog_name="inference-lab")
-@debug
+@options.debug
 def main() -> None:
     """Compare inference methods for discrete energies: one energy, one clock, a bound in every row.
 

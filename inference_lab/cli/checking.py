@@ -7,13 +7,14 @@ from typing import Any
 
 import click
 
-from inference_lab.cli.common import as_input, debug, json_option, print_json, quiet_stdout, say
+import inference_lab.cli.options as options
+from inference_lab.cli.common import as_input, print_json, quiet_stdout, say
 
 
 @click.command()
 @click.argument("solver", metavar="FILE|SPEC")
-@json_option
-@debug
+@options.as_json
+@options.debug
 def check(solver: str, as_json: bool) -> None:
     """Put a solver through the conformance suite.
 

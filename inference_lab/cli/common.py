@@ -1,10 +1,9 @@
-"""What the commands share: errors, streams, options."""
+"""What the commands share: errors and streams."""
 
 from __future__ import annotations
 
 import errno
 import json
-import math
 import os
 import shutil
 import signal
@@ -13,8 +12,7 @@ import threading
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, redirect_stdout
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
@@ -134,6 +132,13 @@ def say(text: str) -> None:
     click.echo(text, err=True)
 
 
+def _refuse(problem: Exception) -> NoReturn:
+    """Raise a problem as bad input, or as it is with ``--debug``."""
+    if click.get_current_context().meta.get("debug"):
+        raise problem
+    raise BadInput(one_line(problem)) from problem
+
+
 @contextmanager
 def as_input() -> Iterator[None]:
     """Treat what goes wrong inside as bad input."""
@@ -144,9 +149,21 @@ def as_input() -> Iterator[None]:
     try:
         yield
     except (InputError, SpecError, RecordError, OSError) as problem:
-        if click.get_current_context().meta.get("debug"):
-            raise
-        raise BadInput(one_line(problem)) from problem
+        _refuse(problem)
+
+
+@contextmanager
+def resumable(kept: Callable[[], str], *bad_input: type[Exception]) -> Iterator[None]:
+    """Treat some errors as bad input, and after others and Ctrl-C print what was kept."""
+    try:
+        yield
+    except bad_input as problem:
+        _refuse(problem)
+    except (KeyboardInterrupt, OSError) as problem:
+        stopped = isinstance(problem, KeyboardInterrupt)
+        say("interrupted" if stopped else f"error: {one_line(problem)}")
+        say(f"{kept()}; the same command goes on from there")
+        click.get_current_context().exit(130 if stopped else 2)
 
 
 @contextmanager
@@ -227,106 +244,3 @@ def progress(quiet: bool) -> Iterator[Callable[[Any], None]]:
 
         with display() as tell:
             yield tell
-
-
-# ---------------------------------------------------------------------- options
-
-
-def _number(value: str, expected: str, given: str | None = None) -> float:
-    """Read a number that is not negative, which may be part of what was `given`."""
-    try:
-        number = float(value)
-    except ValueError:
-        number = math.nan
-    if not math.isfinite(number) or number < 0:
-        raise click.BadParameter(f"{(given or value)!r} is not {expected}")
-    return number
-
-
-def as_seconds(ctx: click.Context, param: click.Parameter, value: str) -> float | None:
-    """Read a positive number of seconds, or ``none``."""
-    if value.lower() in ("none", "inf"):
-        return None
-    expected = "a positive number of seconds, or none"
-    seconds = _number(value, expected)
-    if seconds == 0:
-        raise click.BadParameter(f"{value!r} is not {expected}")
-    return seconds
-
-
-_UNITS = {
-    "": 1,
-    **{"bkmgt"[n] + "b" * (n > 0): 1000**n for n in range(5)},
-    **{"kmgt"[n] + "ib": 1024 ** (n + 1) for n in range(4)},
-}
-
-
-def as_bytes(ctx: click.Context, param: click.Parameter, value: str) -> int | str | None:
-    """Read a positive size such as ``4GB``, ``auto``, or ``none``."""
-    text = value.lower().replace(" ", "")
-    if text in ("auto", "none"):
-        return "auto" if text == "auto" else None
-    number = text.rstrip("bikmgt")
-    expected = "a size such as 4GB or 4GiB, auto, or none"
-    if text[len(number) :] not in _UNITS:
-        raise click.BadParameter(f"{value!r} is not {expected}")
-    size = int(_number(number, expected, value) * _UNITS[text[len(number) :]])
-    if size == 0:
-        raise click.BadParameter(f"{value!r} is not {expected}")
-    return size
-
-
-def as_temperature(ctx: click.Context, param: click.Parameter, value: str) -> float:
-    """Read a finite number that is not negative."""
-    return _number(value, "a number of at least 0")
-
-
-def _set_debug(ctx: click.Context, param: click.Parameter, value: bool) -> None:
-    if value:
-        ctx.meta["debug"] = True  # shared by the contexts of the group and the command
-
-
-debug = click.option(
-    "--debug",
-    is_flag=True,
-    expose_value=False,
-    callback=_set_debug,
-    help="Show the traceback of an error.",
-)
-json_option = click.option(
-    "--json", "as_json", is_flag=True, help="Print one JSON document and nothing else."
-)
-data_dir_option = click.option(
-    "--data-dir",
-    type=click.Path(exists=True, file_okay=False, path_type=Path),
-    help="Folder of real data (default: $INFERENCE_LAB_DATA).",
-)
-cluster_option = click.option(
-    "--cluster",
-    metavar="ADDRESS",
-    help="Scheduler of a Dask cluster that makes the runs, such as tcp://head:8786.",
-)
-jobs_option = click.option(
-    "--jobs",
-    type=click.IntRange(min=1),
-    default=1,
-    show_default=True,
-    help="Number of processes. Timings are cleanest with 1.",
-)
-quiet_option = click.option("--quiet", is_flag=True, help="No progress report.")
-rerun_option = click.option(
-    "--rerun",
-    type=click.Choice(["failed", "timeout", "all"]),
-    help="Make these again although there are records of them.",
-)
-shard_option = click.option(
-    "--shard", metavar="I/N", help="Make only the I-th of N equal shares of the runs."
-)
-temperature_option = click.option(
-    "--temperature",
-    callback=as_temperature,
-    default="0",
-    metavar="T",
-    show_default=True,
-    help="0: best labelling; above: marginals.",
-)

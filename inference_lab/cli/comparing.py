@@ -10,26 +10,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+import inference_lab.cli.options as options
 from inference_lab.cli.common import (
-    BadInput,
-    as_bytes,
-    as_seconds,
-    cluster_option,
-    data_dir_option,
-    debug,
-    jobs_option,
-    json_option,
-    one_line,
     print_json,
     print_table,
     problem_text,
     progress,
-    quiet_option,
     quiet_stdout,
-    rerun_option,
+    resumable,
     say,
-    shard_option,
-    temperature_option,
 )
 
 if TYPE_CHECKING:
@@ -64,51 +53,48 @@ DEFAULT_SOLVERS = ("icm", "loopy-bp", "mean-field", "lp-relaxation", "ilp")
     metavar="SPEC",
     help="A solver; may be repeated.",
 )
-@click.option(
-    "--seeds", type=click.IntRange(min=1), default=1, show_default=True, help="Number of seeds."
-)
+@click.option("--seeds", type=options.COUNT, default=1, show_default=True, help="Number of seeds.")
 @click.option(
     "--repeats",
-    type=click.IntRange(min=1),
+    type=options.COUNT,
     default=1,
     show_default=True,
     help="Number of runs with the same seed.",
 )
 @click.option(
     "--time-limit",
-    callback=lambda ctx, param, value: None if value is None else (as_seconds(ctx, param, value),),
+    callback=lambda ctx, param, value: (
+        None if value is None else (options.as_seconds(ctx, param, value),)
+    ),
     metavar="S",
     help="Seconds a run may take, or none (default: 10, and 1 where no problem is named).",
 )
 @click.option(
     "--memory-limit",
-    callback=as_bytes,
+    callback=options.as_bytes,
     default="auto",
     show_default=True,
     metavar="SIZE",
     help="Memory a run may take, such as 4GB, or none; auto shares the machine's among the jobs.",
 )
-@temperature_option
+@options.temperature
 @click.option(
     "--threads",
-    type=click.IntRange(min=1),
+    type=options.COUNT,
     default=1,
     show_default=True,
     help="Threads of numerical libraries in a run.",
 )
-@jobs_option
-@cluster_option
-@shard_option
-@rerun_option
+@options.of_runs
 @click.option(
     "--out",
-    type=click.Path(file_okay=False, path_type=Path),
+    type=options.FOLDER,
     help="Folder for records and tables (default: one in runs/ for each comparison).",
 )
-@data_dir_option
-@json_option
-@quiet_option
-@debug
+@options.data_dir
+@options.as_json
+@options.quiet
+@options.debug
 def compare(
     problems: tuple[str, ...],
     solvers: tuple[str, ...],
@@ -141,32 +127,29 @@ def compare(
     folder = out or _own_folder(named, chosen, settings)
     store = RecordStore(folder / "runs.jsonl")
     new = 0
-    try:
-        with quiet_stdout() as write, progress(quiet) as tell:
-            order = [as_solver(spec).spec for spec in chosen]
-            show = _Tables(write, order, settings["seeds"] * settings["repeats"])
 
-            def count(event: Progress[Record]) -> None:
-                nonlocal new
-                new += event.record is not None
-                tell(event)
-                if event.record is not None and not as_json:
-                    show(event.record)
+    def kept() -> str:
+        return f"{'1 new record is' if new == 1 else f'{new} new records are'} kept in {store.path}"
 
-            comparison = compare_solvers(
-                named, chosen, store=store, data_dir=data_dir, progress=count, **settings
-            )
-            comparison.save(folder)
-    except (InputError, SpecError, ClusterError) as problem:
-        if click.get_current_context().meta.get("debug"):
-            raise
-        raise BadInput(one_line(problem)) from problem
-    except (KeyboardInterrupt, OSError) as problem:
-        records = "1 new record is" if new == 1 else f"{new} new records are"
-        stopped = isinstance(problem, KeyboardInterrupt)
-        say("interrupted" if stopped else f"error: {one_line(problem)}")
-        say(f"{records} kept in {store.path}; the same command goes on from there")
-        click.get_current_context().exit(130 if stopped else 2)
+    with (
+        resumable(kept, InputError, SpecError, ClusterError),
+        quiet_stdout() as write,
+        progress(quiet) as tell,
+    ):
+        order = [as_solver(spec).spec for spec in chosen]
+        show = _Tables(write, order, settings["seeds"] * settings["repeats"])
+
+        def count(event: Progress[Record]) -> None:
+            nonlocal new
+            new += event.record is not None
+            tell(event)
+            if event.record is not None and not as_json:
+                show(event.record)
+
+        comparison = compare_solvers(
+            named, chosen, store=store, data_dir=data_dir, progress=count, **settings
+        )
+        comparison.save(folder)
     if as_json:
         print_json({"schema": 1, "folder": str(folder), "new": new, **comparison.as_dict()})
     else:

@@ -7,14 +7,8 @@ from pathlib import Path
 
 import click
 
-from inference_lab.cli.common import (
-    as_input,
-    data_dir_option,
-    debug,
-    json_option,
-    print_json,
-    quiet_stdout,
-)
+import inference_lab.cli.options as options
+from inference_lab.cli.common import as_input, print_json, quiet_stdout
 
 
 @click.command()
@@ -33,9 +27,9 @@ from inference_lab.cli.common import (
     metavar="FILE",
     help="PROBLEM is a store of records: write what they predict into this file.",
 )
-@data_dir_option
-@json_option
-@debug
+@options.data_dir
+@options.as_json
+@options.debug
 def diagnose(
     problem: str,
     time_limit: float,

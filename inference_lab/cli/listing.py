@@ -6,58 +6,38 @@ from typing import Any
 
 import click
 
-from inference_lab.cli.common import (
-    as_input,
-    debug,
-    json_option,
-    one_line,
-    print_json,
-    quiet_stdout,
-    say,
-)
+import inference_lab.cli.options as options
+from inference_lab.cli.common import as_input, print_json, quiet_stdout, say
 
 
 @click.command("list")
 @click.argument("kind", type=click.Choice(["solvers", "problems"]))
 @click.argument("name", required=False)
-@click.option("--verbose", "-v", is_flag=True, help="Show the settings of each.")
-@json_option
-@debug
-def list_names(kind: str, name: str | None, verbose: bool, as_json: bool) -> None:
+@options.as_json
+@options.debug
+def list_names(kind: str, name: str | None, as_json: bool) -> None:
     """List the solvers or problems there are, or show the settings of one by NAME."""
     from inference_lab.registry.registry import problem_registry, solver_registry
 
     registry: Any = solver_registry if kind == "solvers" else problem_registry
-    if name is not None:
-        with as_input(), quiet_stdout():
-            described = {name: _described(registry, name)}
-    else:
-        with quiet_stdout():
-            described = {
-                each: {
-                    "description": line,
-                    **(_described_if_loads(registry, each) if verbose else {}),
-                }
-                for each, line in registry.available().items()
-            }
+    with as_input(), quiet_stdout():
+        described: dict[str, Any] = (
+            {each: {"description": line} for each, line in registry.available().items()}
+            if name is None
+            else {name: _described(registry, name)}
+        )
     if as_json:
         print_json({"schema": 1, kind: described})
-        return
-    if name is not None:
+    elif name is None:
+        width = max(map(len, described), default=0)
+        for each, about in described.items():
+            click.echo(f"{each:<{width}}  {about['description']}")
+        say(f"\nSettings of one: inference-lab list {kind} NAME")
+    else:
         missing = registry.missing(name)
         click.echo(f"{name} ({missing})" if missing else name)
         click.echo(f"\n{described[name]['documentation']}\n\nSettings")
         _print_settings(described[name]["settings"])
-        return
-    width = max((len(each) for each in described), default=0)
-    for each, about in described.items():
-        click.echo(f"{each:<{width}}  {about['description']}")
-        if "settings" in about:
-            _print_settings(about["settings"])
-        elif verbose:
-            click.echo(f"    cannot be loaded: {about['reason']}")
-    if not verbose:
-        say(f"\nSettings of one: inference-lab list {kind} NAME")
 
 
 def _print_settings(settings: list[dict[str, Any]]) -> None:
@@ -67,14 +47,6 @@ def _print_settings(settings: list[dict[str, Any]]) -> None:
         default = "required" if setting["required"] else f"default {setting['default']}"
         limits = f", {setting['range']}" if setting["range"] else ""
         click.echo(f"    {setting['name']}: {setting['type']}{limits}, {default}")
-
-
-def _described_if_loads(registry: Any, name: str) -> dict[str, Any]:
-    """Do `_described`; one module that cannot be loaded must not hide the others."""
-    try:
-        return _described(registry, name)
-    except Exception as reason:
-        return {"reason": f"{type(reason).__name__}: {one_line(reason)}"}
 
 
 def _described(registry: Any, name: str) -> dict[str, Any]:

@@ -10,15 +10,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from inference_lab.cli.common import (
-    BadInput,
-    as_input,
-    debug,
-    json_option,
-    print_json,
-    quiet_option,
-    say,
-)
+import inference_lab.cli.options as options
+from inference_lab.cli.common import BadInput, as_input, print_json, say
 
 if TYPE_CHECKING:
     from inference_lab.results.records import RecordStore
@@ -59,7 +52,7 @@ def _no_collection() -> Iterator[None]:
 @_folder
 @click.option(
     "--out",
-    type=click.Path(file_okay=False, path_type=Path),
+    type=options.FOLDER,
     help="Folder for the report (default: DIR/report).",
 )
 @click.option("--title", help="Title of the report (default: the name of the folder).")
@@ -70,9 +63,9 @@ def _no_collection() -> Iterator[None]:
     metavar="SPEC=NAME",
     help="What a solver is called in the report; may be repeated.",
 )
-@quiet_option
-@json_option
-@debug
+@options.quiet
+@options.as_json
+@options.debug
 def report(
     folder: Path,
     out: Path | None,
@@ -130,8 +123,8 @@ def report(
 
 @click.command()
 @_folder
-@json_option
-@debug
+@options.as_json
+@options.debug
 def status(folder: Path, as_json: bool) -> None:
     """Show how far the runs of DIR are: done, failed, timed out, unsupported, missing."""
     from inference_lab.harness.results_dir import find_store, states
@@ -155,7 +148,7 @@ def status(folder: Path, as_json: bool) -> None:
     required=True,
     help="Folder that gets all records, or a file runs.jsonl.xz that gets them compressed.",
 )
-@debug
+@options.debug
 def merge(folders: tuple[str, ...], out: Path) -> None:
     """Put the records of several folders, such as those of shards, into one."""
     from inference_lab.harness.results_dir import find_store, store_in
@@ -173,10 +166,8 @@ def merge(folders: tuple[str, ...], out: Path) -> None:
 
 @click.command()
 @_folder
-@click.argument(
-    "file", metavar="FILE", type=click.Path(dir_okay=False, writable=True, path_type=Path)
-)
-@debug
+@click.argument("file", metavar="FILE", type=options.FILE)
+@options.debug
 def export(folder: Path, file: Path) -> None:
     """Write the records of DIR as one table to FILE: .csv or .parquet, one line a run."""
     from inference_lab.reporting.export import ExportError, write_table
@@ -192,13 +183,13 @@ def export(folder: Path, file: Path) -> None:
 
 @click.command()
 @click.argument("record", metavar="RECORD")
-@click.argument("folder", metavar="DIR", type=click.Path(path_type=Path))
+@_folder
 @click.option(
     "--out",
-    type=click.Path(dir_okay=False, writable=True, path_type=Path),
+    type=options.FILE,
     help="File for the labels, one a line (default: print them).",
 )
-@debug
+@options.debug
 def labels(record: str, folder: Path, out: Path | None) -> None:
     """Print the labelling that run RECORD of DIR found, the label of one variable a line.
 

@@ -8,17 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from inference_lab.cli.common import (
-    BadInput,
-    as_input,
-    as_seconds,
-    data_dir_option,
-    debug,
-    json_option,
-    print_json,
-    quiet_stdout,
-    temperature_option,
-)
+import inference_lab.cli.options as options
+from inference_lab.cli.common import BadInput, as_input, print_json, quiet_stdout
 
 if TYPE_CHECKING:
     from inference_lab.contract import Solution
@@ -41,40 +32,34 @@ _SHOWN_MARGINALS = 10
 )
 @click.option(
     "--time-limit",
-    callback=as_seconds,
+    callback=options.as_seconds,
     default="none",
     show_default=True,
     metavar="S",
     help="Seconds.",
 )
-@temperature_option
-@click.option(
-    "--evidence",
-    type=click.Path(dir_okay=False, path_type=Path),
-    help="UAI evidence file, for a model file.",
-)
+@options.temperature
 @click.option(
     "--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Of the run."
 )
 @click.option(
     "--out",
-    type=click.Path(dir_okay=False, writable=True, path_type=Path),
+    type=options.FILE,
     help="File for the labels, one a line.",
 )
 @click.option(
     "--picture",
-    type=click.Path(dir_okay=False, writable=True, path_type=Path),
+    type=options.FILE,
     help="File for the labels as an image (.png, .pgm, .ppm), where they are an image.",
 )
-@data_dir_option
-@json_option
-@debug
+@options.data_dir
+@options.as_json
+@options.debug
 def solve(
     file: str,
     solver: str,
     time_limit: float | None,
     temperature: float,
-    evidence: Path | None,
     seed: int,
     out: Path | None,
     picture: Path | None,
@@ -90,10 +75,7 @@ def solve(
         method = as_solver(solver)
         if out is not None and not out.absolute().parent.is_dir():
             raise NotADirectoryError(f"cannot write {out}: its folder does not exist")
-        if evidence is None:
-            problem = load_problem(file, data_dir)
-        else:
-            problem = _observed(file, evidence, data_dir)
+        problem = load_problem(file, data_dir)
         if picture is not None:
             _check_picture(problem, picture)
     with quiet_stdout():
@@ -136,16 +118,6 @@ def _check_picture(problem: Problem, path: Path) -> None:
         raise BadInput(str(reason)) from reason
     if problem.picture(np.zeros(problem.graph.n_variables, dtype=np.int64)) is None:
         raise BadInput(f"{problem.name} is not about an image: --picture has nothing to show")
-
-
-def _observed(file: str, evidence: Path, data_dir: Path | None) -> Problem:
-    """Read a model file with evidence."""
-    from inference_lab.harness.instances import load_problem
-    from inference_lab.registry.registry import problem_registry
-    from inference_lab.specs.grammar import build
-
-    family = problem_registry.load("file")
-    return load_problem(build(family, "file", {"path": file, "evidence": str(evidence)}), data_dir)
 
 
 def _solution_document(

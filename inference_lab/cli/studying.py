@@ -9,20 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from inference_lab.cli.common import (
-    BadInput,
-    cluster_option,
-    data_dir_option,
-    debug,
-    jobs_option,
-    one_line,
-    progress,
-    quiet_option,
-    quiet_stdout,
-    rerun_option,
-    say,
-    shard_option,
-)
+import inference_lab.cli.options as options
+from inference_lab.cli.common import progress, quiet_stdout, resumable, say
 
 if TYPE_CHECKING:
     from inference_lab.results.records import RunRecord
@@ -32,13 +20,10 @@ if TYPE_CHECKING:
 @click.command()
 @click.argument("study", metavar="STUDY")
 @click.option("--quick", is_flag=True, help="The quick form of the study: a minute or two.")
-@jobs_option
-@cluster_option
-@shard_option
-@rerun_option
+@options.of_runs
 @click.option(
     "--out",
-    type=click.Path(file_okay=False, path_type=Path),
+    type=options.FOLDER,
     help="Folder for records and report (default: the study's own; runs/STUDY with --quick, and "
     "for studies that come with the library).",
 )
@@ -48,9 +33,9 @@ if TYPE_CHECKING:
     is_flag=True,
     help="Run the Python code of others that the study names.",
 )
-@data_dir_option
-@quiet_option
-@debug
+@options.data_dir
+@options.quiet
+@options.debug
 def reproduce(
     study: str,
     quick: bool,
@@ -76,8 +61,8 @@ def reproduce(
     from inference_lab.results.records import RecordError
     from inference_lab.studies import SolverStudy, StudyError, find_study, load_study
 
-    bad = (StudyError, DataNotFoundError, DataFormatError, ClusterError, RecordError)
-    try:
+    bad_input = (StudyError, DataNotFoundError, DataFormatError, ClusterError, RecordError)
+    with resumable(lambda: "what was recorded is kept", *bad_input, FileExistsError):
         place, ours = find_study(study)
         definition = load_study(place)
         if quick:
@@ -100,15 +85,6 @@ def reproduce(
         ):
             settings["progress"] = tell
             page, failed, alarms = make(definition, target, settings)  # type: ignore[arg-type]
-    except (*bad, FileExistsError) as problem:
-        if click.get_current_context().meta.get("debug"):
-            raise
-        raise BadInput(one_line(problem)) from problem
-    except (KeyboardInterrupt, OSError) as problem:
-        stopped = isinstance(problem, KeyboardInterrupt)
-        say("interrupted" if stopped else f"error: {one_line(problem)}")
-        say("what was recorded is kept; the same command goes on from there")
-        click.get_current_context().exit(130 if stopped else 2)
     page = out / page.name
     click.echo(page)
     for alarm in alarms:

@@ -7,15 +7,8 @@ from pathlib import Path
 
 import click
 
-from inference_lab.cli.common import (
-    as_input,
-    data_dir_option,
-    debug,
-    quiet_option,
-    quiet_stdout,
-    say,
-    temperature_option,
-)
+import inference_lab.cli.options as options
+from inference_lab.cli.common import as_input, quiet_stdout, say
 from inference_lab.cli.comparing import DEFAULT_PROBLEMS, DEFAULT_SOLVERS
 
 
@@ -29,15 +22,15 @@ from inference_lab.cli.comparing import DEFAULT_PROBLEMS, DEFAULT_SOLVERS
     metavar="SPEC",
     help="Compile what problems like this one take (default: E-steps); may be repeated.",
 )
-@temperature_option
+@options.temperature
 @click.option(
     "--jobs",
-    type=click.IntRange(min=1),
+    type=options.COUNT,
     help="Number of processes (default: the processors that there are).",
 )
-@data_dir_option
-@quiet_option
-@debug
+@options.data_dir
+@options.quiet
+@options.debug
 def warm_up(
     solvers: tuple[str, ...],
     problems: tuple[str, ...],

@@ -112,17 +112,6 @@ def call(*arguments):
     return CliRunner().invoke(main, list(map(str, arguments)))
 
 
-def run(*arguments, **options):
-    """Run the command as a process of its own."""
-    return subprocess.run(
-        [COMMAND, *map(str, arguments)],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        **options,
-    )
-
-
 def call_for_real(capfd, *arguments):
     """Call the command with the streams of the system, which also catch what children print."""
     code = main(list(map(str, arguments)), standalone_mode=False) or 0
@@ -137,32 +126,6 @@ def one_line(result, *said):
     for text in said:
         assert text in lines[0]
     assert result.stdout == ""
-
-
-# ---------------------------------------------------------------------- light start
-
-
-@pytest.mark.parametrize(
-    "code",
-    [
-        "import inference_lab",
-        "import inference_lab.cli",
-        "import inference_lab as il; il.FactorGraph, il.Problem, il.Solver, il.SpecError",
-        "from inference_lab.cli import main; main(['--help'], standalone_mode=False)",
-        "from inference_lab.cli import main; main(['compare', '--help'], standalone_mode=False)",
-        "from inference_lab.cli import main; main(['list', 'solvers'], standalone_mode=False)",
-    ],
-)
-def test_nothing_heavy_is_imported_before_it_is_needed(code):
-    heavy = "{'pandas', 'numba', 'scipy', 'sklearn', 'pulp', 'pgmpy', 'networkx', 'matplotlib'}"
-    check = f"{code}\nimport sys\nprint(sorted({heavy} & set(sys.modules)), file=sys.stderr)"
-    done = subprocess.run([sys.executable, "-c", check], capture_output=True, text=True, timeout=60)
-    assert done.stderr.splitlines()[-1] == "[]", done.stderr
-
-
-def test_help_does_not_even_import_numpy():
-    check = "from inference_lab.cli import main\nimport sys\nassert 'numpy' not in sys.modules"
-    subprocess.run([sys.executable, "-c", check], check=True, timeout=60)
 
 
 def test_version_and_help():
@@ -206,19 +169,10 @@ def test_compare_prints_a_table_and_writes_records(work, monkeypatch):
     assert len(list((work / "runs").iterdir())) == 2
 
 
-def test_a_size_that_is_none_is_shown_as_it_was_given(work):
-    result = call("compare", "model.uai", "--memory-limit", "4XB")
-    assert result.exit_code == 2
-    assert "'4XB' is not a size such as 4GB or 4GiB, auto, or none" in result.stderr
-
-
 def test_warm_up_compiles_and_says_so(work):
     result = call("warm-up", "icm", "--problem", "model.uai", "--jobs", 1)
     assert result.exit_code == 0 and result.stdout == ""
     assert result.stderr.startswith("Compiling for icm, 1 at a time:\n  icm: ready after")
-    result = call("warm-up", "icn", "--problem", "model.uai")
-    assert result.exit_code == 2
-    one_line(result, "icm")
 
 
 def test_compare_json_is_one_document_and_nothing_else(work, capfd):
@@ -234,12 +188,8 @@ def test_compare_json_is_one_document_and_nothing_else(work, capfd):
             assert noise in stderr
         assert ("[2/2]" in stderr) == (extra != ["--quiet"])
     assert len(RecordStore(work / "here/runs.jsonl").read()) == 6
-
-
-def test_compare_plain_output_is_not_mixed_with_what_solvers_print(work):
-    """In a process of its own, as the command is installed."""
-    done = run("compare", "model.uai", "--solver", "mine.py:Zero")
-    assert done.returncode == 0 and "prints" not in done.stdout and "Zero" in done.stdout
+    _, stdout, _ = call_for_real(capfd, "compare", "model.uai", "--solver", "mine.py:Zero")
+    assert "prints" not in stdout and "Zero" in stdout
 
 
 def test_compare_passes_its_options_on(work):
@@ -287,41 +237,68 @@ def test_compare_exits_with_1_only_if_nothing_is_supported(work):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("command", "said"),
     [
-        (["--solver", "icn"], "unknown solver 'icn'; did you mean 'icm'?"),
-        (["--solver", "icm(restart=2)"], "did you mean 'restarts'"),
-        (["--solver", "icm(restarts=two)"], "'two' is not an integer"),
-        (["--solver", "icm", "--solver", "icm"], "more than once"),
-        (["--solver", "none.py"], "none.py does not exist"),
-        (["--solver", "mine.py"], "several"),
-        (["--solver", "broken.py"], "broken.py fails to import: SyntaxError"),
-        (["nosuch"], "unknown problem 'nosuch'"),
-        (["nosuch.uai"], "nosuch.uai does not exist"),
-        (["corrupt.uai"], "corrupt.uai"),
-        (["corrupt.uai.gz"], "corrupt.uai.gz"),
-        (["file(path=model.uai, evidence=gone.evid)"], "gone.evid"),
-        (["--time-limit", "0"], "'0' is not a positive number"),
-        (["--time-limit", "nan"], "'nan' is not a positive number"),
-        (["--time-limit", "soon"], "'soon'"),
-        (["--seeds", "0"], "0 is not in the range"),
-        (["--seeds", "many"], "'many'"),
-        (["--jobs", "-1"], "-1 is not in the range"),
-        (["--temperature", "-1"], "'-1' is not a number of at least 0"),
-        (["--data-dir", "gone"], "gone"),
-        (["--out", "model.uai"], "model.uai"),
-        (["--out", "model.uai/x"], "model.uai/x"),
-        (["--out", "other"], "runs.jsonl:1"),
-        (["--nonsense"], "--nonsense"),
+        ("compare --solver icn", "unknown solver 'icn'; did you mean 'icm'?"),
+        ("compare --solver icm(restart=2)", "did you mean 'restarts'"),
+        ("compare --solver icm(restarts=two)", "'two' is not an integer"),
+        ("compare --solver icm --solver icm", "more than once"),
+        ("compare --solver icm,ilp", "'icm,ilp' is no name of one solver; several"),
+        ("compare --solver none.py", "none.py does not exist"),
+        ("compare --solver mine.py", "several"),
+        ("compare --solver broken.py", "broken.py fails to import: SyntaxError"),
+        ("compare nosuch", "unknown problem 'nosuch'"),
+        ("compare icm", "'icm' is no problem but a solver, which a command takes as"),
+        ("compare nosuch.uai", "nosuch.uai does not exist"),
+        ("compare corrupt.uai", "corrupt.uai"),
+        ("compare corrupt.uai.gz", "corrupt.uai.gz"),
+        ("compare file(path=model.uai,evidence=gone.evid)", "gone.evid"),
+        ("compare --memory-limit 4XB", "'4XB' is not a size such as 4GB or 4GiB, auto, or none"),
+        ("compare --time-limit 0", "'0' is not a positive number"),
+        ("compare --time-limit nan", "'nan' is not a positive number"),
+        ("compare --time-limit soon", "'soon'"),
+        ("compare --seeds 0", "0 is not in the range"),
+        ("compare --seeds many", "'many'"),
+        ("compare --jobs -1", "-1 is not in the range"),
+        ("compare --temperature -1", "'-1' is not a number of at least 0"),
+        ("compare --data-dir gone", "gone"),
+        ("compare --out model.uai", "model.uai"),
+        ("compare --out model.uai/x", "model.uai/x"),
+        ("compare --out other", "runs.jsonl:1"),
+        ("compare --nonsense", "--nonsense"),
+        ("solve gone.uai", "gone.uai does not exist"),
+        ("solve model.txt", "model.txt"),
+        ("solve .", "problem '.'"),
+        ("solve binary.uai", "binary.uai"),
+        ("solve model.uai --solver=", "expected a name"),
+        ("solve file(path=model.uai,evidence=bad.evid)", "bad.evid"),
+        ("solve model.uai --out gone/labels.txt", "gone/labels.txt"),
+        ("solve model.uai --out .", "'.' is a directory"),
+        ("solve model.uai --temperature inf", "'inf'"),
+        ("solve model.uai --seed -1", "-1"),
+        ("solve", "FILE"),
+        ("list solver", "'solver'"),
+        ("list solvers icn", "unknown solver 'icn'; did you mean 'icm'"),
+        ("list solvers BP", "did you mean 'loopy-bp' or 'trw-bp'?"),
+        ("check empty.py", "empty.py defines no solver (a class derived from inference_lab.Solver"),
+        ("check potts-grid", "'potts-grid' is no solver but a problem"),
+        ("diagnose wine", "'wine' is a data set; a problem made of it is estep(data=wine)"),
+        ("reproduce estep-regime", "is no study; did you mean 'estep-regimes'?"),
+        ("warm-up icn", "unknown solver 'icn'"),
     ],
 )
-def test_compare_refuses_bad_input_with_one_line_and_code_2(work, arguments, said):
+def test_bad_input_is_refused_with_one_line_and_code_2(work, command, said):
+    (work / "model.txt").write_text(MODEL)
     (work / "corrupt.uai").write_text(MODEL[: len(MODEL) // 2])
     (work / "corrupt.uai.gz").write_bytes(b"\x1f\x8bnot gzip at all")
+    (work / "binary.uai").write_bytes(bytes(range(256)))
+    (work / "bad.evid").write_text("1 9 0\n")
     (work / "broken.py").write_text("def (")
+    (work / "empty.py").touch()
     (work / "other").mkdir()
     (work / "other" / "runs.jsonl").write_text("my notes\n")
-    result = call("compare", "model.uai", *arguments)
+    name, *arguments = command.split()
+    result = call(name, *["model.uai"] * (name == "compare"), *arguments)
     assert result.exit_code == 2
     one_line(result, said)
     assert not (work / "runs").exists()
@@ -365,7 +342,7 @@ def test_a_closed_pipe_is_no_error_message(work):
     reader, writer = os.pipe()
     os.close(reader)
     done = subprocess.run(
-        [COMMAND, "list", "solvers", "--verbose"],
+        [COMMAND, "list", "solvers"],
         stdout=writer,
         stderr=subprocess.PIPE,
         text=True,
@@ -473,12 +450,6 @@ def test_solve_gives_marginals_at_a_temperature(work):
     assert f"0: {one:.4f} {1 - one:.4f}" in text and "(exact)" in text
 
 
-def test_solve_with_evidence(work):
-    (work / "seen.evid").write_text("1 0 0\n")
-    result = call("solve", "model.uai", "--evidence", "seen.evid", "--solver", "icm", "--json")
-    assert json.loads(result.stdout)["labels"] == [0, 0, 1]
-
-
 def test_solve_writes_labels(work):
     result = call("solve", "model.uai", "--solver", "icm", "--out", "labels.txt")
     assert result.exit_code == 0 and "labels.txt" in result.stdout
@@ -513,38 +484,8 @@ def test_solve_exits_with_1_where_there_is_no_answer(work):
 
 def test_debug_shows_the_traceback(work):
     for arguments in (["--debug", "solve"], ["solve", "--debug"]):
-        done = run(*arguments, "model.uai", "--solver", "mine.py:Zero(fail=true)")
-        assert done.returncode == 1
-        assert "Traceback" in done.stderr and "mine.py" in done.stderr
-
-
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        (["gone.uai"], "gone.uai does not exist"),
-        (["model.txt"], "model.txt"),
-        (["."], "problem '.'"),
-        (["corrupt.uai"], "corrupt.uai"),
-        (["binary.uai"], "binary.uai"),
-        (["model.uai", "--solver", "icn"], "unknown solver 'icn'"),
-        (["model.uai", "--solver", ""], "expected a name"),
-        (["model.uai", "--evidence", "gone.evid"], "gone.evid"),
-        (["model.uai", "--evidence", "bad.evid"], "bad.evid"),
-        (["model.uai", "--out", "gone/labels.txt"], "gone/labels.txt"),
-        (["model.uai", "--out", "."], "'.' is a directory"),
-        (["model.uai", "--temperature", "inf"], "'inf'"),
-        (["model.uai", "--seed", "-1"], "-1"),
-        ([], "FILE"),
-    ],
-)
-def test_solve_refuses_bad_input_with_one_line_and_code_2(work, arguments, said):
-    (work / "model.txt").write_text(MODEL)
-    (work / "corrupt.uai").write_text(MODEL[: len(MODEL) // 2])
-    (work / "binary.uai").write_bytes(bytes(range(256)))
-    (work / "bad.evid").write_text("1 9 0\n")
-    result = call("solve", *arguments)
-    assert result.exit_code == 2
-    one_line(result, said)
+        result = call(*arguments, "model.uai", "--solver", "mine.py:Zero(fail=true)")
+        assert isinstance(result.exception, ZeroDivisionError)
 
 
 # ---------------------------------------------------------------------- list
@@ -560,32 +501,12 @@ def test_list_names_everything_with_its_settings(kind, registry):
     document = json.loads(call("list", kind, "--json").stdout)
     assert list(document[kind]) == registry.names()
     assert all(about["description"] for about in document[kind].values())
-    verbose = call("list", kind, "--verbose")
-    assert verbose.exit_code == 0
     for name in registry.names():
         one = call("list", kind, name)
         assert one.exit_code == 0 and one.stdout.splitlines()[0].split(" (not installed")[0] == name
         settings = json.loads(call("list", kind, name, "--json").stdout)[kind][name]["settings"]
         for setting in settings:
-            line = f"    {setting['name']}: {setting['type']}"
-            assert line in verbose.stdout and line in one.stdout
-
-
-def test_list_goes_on_past_what_cannot_be_loaded(monkeypatch):
-    real = type(solver_registry).load
-
-    def load(self, name):
-        if name == "icm":
-            raise ImportError("it needs\nmore")
-        return real(self, name)
-
-    monkeypatch.setattr(type(solver_registry), "load", load)
-    result = call("list", "solvers", "--verbose")
-    assert result.exit_code == 0
-    assert "    cannot be loaded: ImportError: it needs more\n" in result.stdout
-    assert "brute-force" in result.stdout and "    max_states: integer" in result.stdout
-    document = json.loads(call("list", "solvers", "--verbose", "--json").stdout)
-    assert document["solvers"]["icm"]["reason"] == "ImportError: it needs more"
+            assert f"    {setting['name']}: {setting['type']}" in one.stdout
 
 
 def test_list_shows_settings_as_they_are_written():
@@ -603,19 +524,6 @@ def test_list_shows_settings_as_they_are_written():
     assert settings["max_sweeps"]["default"] == "none"
     text = call("list", "problems", "file").stdout
     assert "path: text, required" in text and "evidence: text | none, default none" in text
-
-
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        (["solver"], "'solver'"),
-        (["solvers", "icn"], "unknown solver 'icn'; did you mean 'icm'"),
-    ],
-)
-def test_list_refuses_bad_input(arguments, said):
-    result = call("list", *arguments)
-    assert result.exit_code == 2
-    one_line(result, said)
 
 
 # ---------------------------------------------------------------------- check
@@ -636,11 +544,3 @@ def test_check_passes_a_good_solver_and_fails_a_liar(work, capfd, monkeypatch):
     assert verdicts["claim-true"] == "failed" and verdicts["labels-valid"] == "passed"
     assert document["counts"]["failed"] == list(verdicts.values()).count("failed") > 0
     assert "claim-true" in stderr
-
-
-def test_check_refuses_what_is_no_solver(work):
-    (work / "empty.py").write_text("x = 1\n")
-    for spec, said in [("empty.py", "defines no solver"), ("icn", "unknown solver")]:
-        result = call("check", spec)
-        assert result.exit_code == 2
-        one_line(result, said)

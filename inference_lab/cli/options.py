@@ -1,0 +1,122 @@
+"""The options that several commands have, and how their values are read."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import click
+
+#: Types of arguments: a number of things, a file or a folder to be written.
+COUNT = click.IntRange(min=1)
+FILE = click.Path(dir_okay=False, writable=True, path_type=Path)
+FOLDER = click.Path(file_okay=False, path_type=Path)
+
+
+def _number(value: str, expected: str, given: str | None = None) -> float:
+    """Read a number that is not negative, which may be part of what was `given`."""
+    try:
+        number = float(value)
+    except ValueError:
+        number = math.nan
+    if not math.isfinite(number) or number < 0:
+        raise click.BadParameter(f"{(given or value)!r} is not {expected}")
+    return number
+
+
+def as_seconds(ctx: click.Context, param: click.Parameter, value: str) -> float | None:
+    """Read a positive number of seconds, or ``none``."""
+    if value.lower() in ("none", "inf"):
+        return None
+    expected = "a positive number of seconds, or none"
+    seconds = _number(value, expected)
+    if seconds == 0:
+        raise click.BadParameter(f"{value!r} is not {expected}")
+    return seconds
+
+
+_UNITS = {
+    "": 1,
+    **{"bkmgt"[n] + "b" * (n > 0): 1000**n for n in range(5)},
+    **{"kmgt"[n] + "ib": 1024 ** (n + 1) for n in range(4)},
+}
+
+
+def as_bytes(ctx: click.Context, param: click.Parameter, value: str) -> int | str | None:
+    """Read a positive size such as ``4GB``, ``auto``, or ``none``."""
+    text = value.lower().replace(" ", "")
+    if text in ("auto", "none"):
+        return "auto" if text == "auto" else None
+    number = text.rstrip("bikmgt")
+    expected = "a size such as 4GB or 4GiB, auto, or none"
+    if text[len(number) :] not in _UNITS:
+        raise click.BadParameter(f"{value!r} is not {expected}")
+    size = int(_number(number, expected, value) * _UNITS[text[len(number) :]])
+    if size == 0:
+        raise click.BadParameter(f"{value!r} is not {expected}")
+    return size
+
+
+def as_temperature(ctx: click.Context, param: click.Parameter, value: str) -> float:
+    """Read a finite number that is not negative."""
+    return _number(value, "a number of at least 0")
+
+
+def _set_debug(ctx: click.Context, param: click.Parameter, value: bool) -> None:
+    if value:
+        ctx.meta["debug"] = True  # shared by the contexts of the group and the command
+
+
+debug = click.option(
+    "--debug",
+    is_flag=True,
+    expose_value=False,
+    callback=_set_debug,
+    help="Show the traceback of an error.",
+)
+as_json = click.option(
+    "--json", "as_json", is_flag=True, help="Print one JSON document and nothing else."
+)
+data_dir = click.option(
+    "--data-dir",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    help="Folder of real data (default: $INFERENCE_LAB_DATA).",
+)
+quiet = click.option("--quiet", is_flag=True, help="No progress report.")
+temperature = click.option(
+    "--temperature",
+    callback=as_temperature,
+    default="0",
+    metavar="T",
+    show_default=True,
+    help="0: best labelling; above: marginals.",
+)
+
+
+def of_runs(command: Any) -> Any:
+    """Add the options of commands that make many runs."""
+    for option in (
+        click.option(
+            "--rerun",
+            type=click.Choice(["failed", "timeout", "all"]),
+            help="Make these again although there are records of them.",
+        ),
+        click.option(
+            "--shard", metavar="I/N", help="Make only the I-th of N equal shares of the runs."
+        ),
+        click.option(
+            "--cluster",
+            metavar="ADDRESS",
+            help="Scheduler of a Dask cluster that makes the runs, such as tcp://head:8786.",
+        ),
+        click.option(
+            "--jobs",
+            type=COUNT,
+            default=1,
+            show_default=True,
+            help="Number of processes. Timings are cleanest with 1.",
+        ),
+    ):
+        command = option(command)
+    return command
