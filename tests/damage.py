@@ -1,53 +1,191 @@
-"""Damaged files: what readers must refuse in so many words, or read as it stands."""
+"""Small files of all formats, and their damage: refused in so many words, or read as it stands."""
 
 from __future__ import annotations
 
+import re
 import tracemalloc
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
+import numpy as np
 import pytest
 from hypothesis import strategies as st
 
 from inference_lab.io import FormatError
 
+#: A file of each format with all that it can hold.
+SMALL = {
+    "uai": b"""MARKOV
+3
+2 3 2
+5
+1 0
+2 0 1
+2 2 1
+3 0 1 2
+0
+
+2
+ 0.25 0.75
+6
+ 1 2 3
+ 4 5 6
+6
+ 1 0.5 0.5 1 0.5 0.5
+12
+ 1 2 3 4 5 6 7 8 9 10 11 0
+1
+ 0.5
+""",
+    "fg": b"""# three variables and a constant
+5
+
+1
+0
+2
+2
+0 0.25
+1 0.75
+
+2
+0 1
+2 3
+5
+0 1
+1 2.5 # (1, 0)
+2 3
+4 5
+5 6
+
+2
+2 1
+2 3
+6
+0 1
+1 0.5
+2 0.5
+3 1
+4 0.5
+5 0.5
+
+3
+0 1 2
+2 3 2
+3
+0 1
+7 2
+11 3
+
+0
+
+
+1
+0 0.5
+""",
+    "wcsp": b"""small 3 3 7 20
+2 3 -2
+0 4 0
+1 0 1 1
+1 5
+-2 0 1 2 3
+0 2 20
+1 0 0
+1 2 7
+2 2 1 25 2
+0 0 3
+0 2 1
+2 1 2 0 3
+1 0 1
+2 0 1
+2 1 2
+-2 1 0 0 1
+2 1 19
+2 2 1 2 -1
+""",
+    "cfn": b"""# a small one
+{
+ "problem": { "name": "small", "mustbe": "<20.00" },
+ "variables": { "a": [ "x", "y" ], "b": 3, "c": -2 },
+ "functions": {
+  "f0": { "scope": [ "a", "b" ], "defaultcost": 1.5, "costs": [ "x", 2, 20.0, "y", 0, -0.25 ] },
+  "f1": { "scope": [ "b" ], "costs": [ 0, 0.5, "1.5" ] },
+  "f2": { "scope": [ "c", "b" ], "costs": "f3" },
+  "f3": { "scope": [ "a", "b" ], "costs": [ 1, 2, 3, 4, 5, 6 ] },
+  "f4": { "scope": [], "costs": [ 2 ] }
+ }
+}
+""",
+    "dd": b"""c three left nodes, two right nodes
+p 3 2 5 4
+i0 0 {1 2}
+a 0 0 1 -2.5
+a 1 0 0 -1
+a 2 1 1 -4
+a 3 2 0 0.5
+a 4 2 1 -3
+e 0 3 -1.5
+e 3 2 7
+e 1 0 9
+e 2 4 -8
+n0 0 1
+""",
+    "max-cut": b"""4 6
+1 2 5
+2 3 -1.5
+3 1 2
+4 4 -3
+2 1 1
+3 4 7
+""",
+    "bayes": b"BAYES\n2\n2 2\n2\n1 0\n2 0 1\n\n2\n0.3 0.7\n\n4\n0.1 0.9 1.0 0.0\n",
+}
+
 #: Tokens that take the place of others.
 TOKENS = (
-    *("0", "1", "2", "3", "4", "-1", "-2", "7", "1e9", "1e-400", "nan", "inf", "x", "0.5"),
-    *("1e400", "99999999", "-BEGIN-", "#", '"', "[", "}", "\x00", "é"),
+    *(b"0", b"1", b"2", b"3", b"4", b"-1", b"-2", b"7", b"1e9", b"1e-400", b"nan", b"inf", b"x"),
+    *(b"0.5", b"1e400", b"99999999", b"-BEGIN-", b"#", b'"', b"[", b"}", b"\x00", "é".encode()),
 )
+#: A token is what stands between blanks, or brackets and quotes.
+_WORD = re.compile(rb"[^\s\[\]{},:\"]+")
 
 
-@st.composite
-def damaged(draw: st.DrawFn, bases: tuple[bytes, ...]) -> bytes:
-    """Draw one of the files, cut, with bits flipped, or with tokens or lines changed."""
-    base = draw(st.sampled_from(bases))
-    how = draw(st.sampled_from(["cut", "flip", "delete", "replace", "insert", "swap", "lines"]))
+def damage(rng: np.random.Generator, data: bytes, tokens: Sequence[bytes] = TOKENS) -> bytes:
+    """Return a file cut, with bits flipped, or with tokens or lines changed."""
+    if not data:
+        return rng.bytes(int(rng.integers(0, 40)))
+    at = int(rng.integers(len(data)))
+    how = str(rng.choice(["cut", "flip", "lines", "delete", "replace", "insert", "copy", "end"]))
     if how == "cut":
-        return base[: draw(st.integers(0, len(base)))]
+        return data[:at]
     if how == "flip":
-        data = bytearray(base)
-        for _ in range(draw(st.integers(1, 3))):
-            data[draw(st.integers(0, len(data) - 1))] ^= 1 << draw(st.integers(0, 7))
-        return bytes(data)
-    # Lines mean something in some formats: with their tokens they stay apart.
-    lines = [line.split(" ") for line in base.decode().split("\n")]
-    places = [(i, j) for i, line in enumerate(lines) for j, token in enumerate(line) if token]
+        return data[:at] + bytes([data[at] ^ 1 << int(rng.integers(8))]) + data[at + 1 :]
     if how == "lines":
-        i, j = (draw(st.integers(0, len(lines) - 1)) for _ in range(2))
+        lines = data.split(b"\n")
+        i, j = rng.integers(len(lines), size=2)
         lines[i], lines[j] = lines[j], lines[i]
-    else:
-        for _ in range(draw(st.integers(1, 3))):
-            i, j = places[draw(st.integers(0, len(places) - 1))]
-            if how == "delete":
-                lines[i][j] = ""
-            elif how == "replace":
-                lines[i][j] = draw(st.sampled_from(TOKENS))
-            elif how == "insert":
-                lines[i][j] += " " + draw(st.sampled_from(TOKENS))
-            else:
-                k, m = places[draw(st.integers(0, len(places) - 1))]
-                lines[i][j], lines[k][m] = lines[k][m], lines[i][j]
-    return "\n".join(" ".join(line) for line in lines).encode()
+        return b"\n".join(lines)
+    for _ in range(int(rng.integers(1, 4))):
+        words = [found.span() for found in _WORD.finditer(data)]
+        if not words:
+            break
+        start, stop = words[int(rng.integers(len(words)))]
+        other = data[slice(*words[int(rng.integers(len(words)))])]
+        token, rest = tokens[int(rng.integers(len(tokens)))], data[stop:]
+        if how == "end":
+            # The file ends with the token, or a little later.
+            return data[:start] + token + rest[: int(rng.choice([0, 1, 2, 4]))]
+        inserted = data[start:stop] + b" " + token
+        new = {"delete": b"", "replace": token, "insert": inserted, "copy": other}[how]
+        data = data[:start] + new + rest
+    return data
+
+
+def damaged(*bases: bytes) -> st.SearchStrategy[bytes]:
+    """Draw one of the files, damaged."""
+
+    def build(seed: int, base: bytes) -> bytes:
+        return damage(np.random.default_rng(seed), base)
+
+    return st.builds(build, st.integers(0, 2**32 - 1), st.sampled_from(bases))
 
 
 def check_refused(parse: Callable[[bytes], object], text: str, message: str, path: str) -> None:

@@ -39,8 +39,9 @@ class Endless(Exception):
 
 def target(name: str) -> ModuleType:
     """Return the module of a target."""
-    if str(HERE) not in sys.path:
-        sys.path.insert(0, str(HERE))
+    for folder in (HERE, HERE.parent):
+        if str(folder) not in sys.path:
+            sys.path.insert(0, str(folder))
     return importlib.import_module(f"fuzz_{name}")
 
 

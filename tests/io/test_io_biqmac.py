@@ -2,38 +2,24 @@
 
 from __future__ import annotations
 
-import csv
 import gzip
 import itertools
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import damage
 import hypothesis.strategies as st
 import numpy as np
 import pytest
 from damage import damaged
 from hypothesis import given
+from places import published
 
 import inference_lab as il
 from inference_lab.io import FormatError, biqmac
 
-SMALL = b"""4 6
-1 2 5
-2 3 -1.5
-3 1 2
-4 4 -3
-2 1 1
-3 4 7
-"""
-
-
-def instances(data_dir: Path) -> list[tuple[Path, dict[str, str]]]:
-    folder = data_dir / "map" / "maxcut_qubo"
-    if not folder.is_dir():
-        pytest.skip(f"no folder {folder}")
-    with (folder / "reference.csv").open(newline="") as stream:
-        return [(folder / row["file"], row) for row in csv.DictReader(stream)]
+SMALL = damage.SMALL["max-cut"]
 
 
 def read(path: Path, known: dict[str, str]) -> il.FactorGraph:
@@ -55,10 +41,10 @@ def value(rows: np.ndarray, kind: str, x: np.ndarray) -> float:
     return float((twice * rows[:, 2] * x[i] * x[j]).sum())
 
 
-def test_instances_have_their_sizes_and_values(data_dir: Path) -> None:
+def test_instances_have_their_sizes_and_values() -> None:
     """All instances, at random labellings; the energy is minus the cut, or the value."""
     rng = np.random.default_rng(0)
-    found = instances(data_dir)
+    found = published("maxcut_qubo")
     assert len(found) == 25
     for path, known in found:
         graph = read(path, known)
@@ -73,9 +59,11 @@ def test_instances_have_their_sizes_and_values(data_dir: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "cut"), [("G1.txt.gz", 11624), ("G11.txt", 562), ("G14.txt", 3058), ("be100.1", 19412)]
 )
-def test_published_cuts(data_dir: Path, name: str, cut: int) -> None:
+def test_published_cuts(name: str, cut: int) -> None:
     """The vectors of +1 and -1 that are published beside the instances."""
-    (path, known), *_ = [pair for pair in instances(data_dir) if pair[1]["file"].startswith(name)]
+    (path, known), *_ = [
+        pair for pair in published("maxcut_qubo") if pair[1]["file"].startswith(name)
+    ]
     vector = (path.parent / f"{name.partition('.txt')[0]}_cut.txt").read_text()
     sides = np.array(vector.replace(",", " ").split(), dtype=np.int64)
     assert set(sides.tolist()) == {-1, 1}
@@ -83,9 +71,9 @@ def test_published_cuts(data_dir: Path, name: str, cut: int) -> None:
 
 
 @pytest.mark.parametrize("name", ["gka1b.sparse", "bqp50-1.sparse"])
-def test_optima(data_dir: Path, name: str) -> None:
+def test_optima(name: str) -> None:
     """The values of the Biq Mac library, by enumeration or the integer program."""
-    (path, known), *_ = [pair for pair in instances(data_dir) if pair[1]["file"] == name]
+    ((path, known),) = published("maxcut_qubo", file=name)
     graph = read(path, known)
     solver = "brute-force" if graph.n_variables <= 20 else "ilp"
     solution = il.solve(graph, solver, time_limit=60.0)
@@ -133,7 +121,7 @@ def test_errors_say_what_is_wrong_and_where(
     assert str(caught.value).startswith("here")
 
 
-@given(damaged((SMALL,)), st.sampled_from(["max-cut", "qubo"]))
+@given(damaged(SMALL), st.sampled_from(["max-cut", "qubo"]))
 def test_damage_is_refused_or_read_as_it_stands(data: bytes, kind: str) -> None:
     """Nothing but FormatError; and what is read has the values of its entries."""
     parse = biqmac.parse_max_cut if kind == "max-cut" else biqmac.parse_qubo

@@ -2,36 +2,24 @@
 
 from __future__ import annotations
 
-import csv
 import gzip
 import json
 import math
-import tracemalloc
 from pathlib import Path
 from typing import Any
 
+import damage
 import numpy as np
 import pytest
-from damage import damaged
+from damage import check_refused, damaged
 from hypothesis import given
+from places import published
 from strategies import labellings
 
 import inference_lab as il
 from inference_lab.io import FormatError, cfn
 
-SMALL = b"""# a small one
-{
- "problem": { "name": "small", "mustbe": "<20.00" },
- "variables": { "a": [ "x", "y" ], "b": 3, "c": -2 },
- "functions": {
-  "f0": { "scope": [ "a", "b" ], "defaultcost": 1.5, "costs": [ "x", 2, 20.0, "y", 0, -0.25 ] },
-  "f1": { "scope": [ "b" ], "costs": [ 0, 0.5, "1.5" ] },
-  "f2": { "scope": [ "c", "b" ], "costs": "f3" },
-  "f3": { "scope": [ "a", "b" ], "costs": [ 1, 2, 3, 4, 5, 6 ] },
-  "f4": { "scope": [], "costs": [ 2 ] }
- }
-}
-"""
+SMALL = damage.SMALL["cfn"]
 
 
 def parse(data: bytes | str) -> il.FactorGraph:
@@ -76,19 +64,10 @@ def load(path: Path) -> dict[str, Any]:
     return json.loads(gzip.decompress(path.read_bytes()))
 
 
-def instances(data_dir: Path) -> list[tuple[Path, dict[str, str]]]:
-    folder = data_dir / "map" / "toulbar2"
-    if not folder.is_dir():
-        pytest.skip(f"no folder {folder}")
-    with (folder / "reference.csv").open(newline="") as stream:
-        rows = [row for row in csv.DictReader(stream) if row["type"] == "cfn"]
-    return [(folder / row["file"], row) for row in rows]
-
-
-def test_instances_have_their_sizes_and_the_sums_of_a_json_reader(data_dir: Path) -> None:
+def test_instances_have_their_sizes_and_the_sums_of_a_json_reader() -> None:
     """All instances, at random labellings."""
     rng = np.random.default_rng(0)
-    found = instances(data_dir)
+    found = published("toulbar2", type="cfn")
     assert len(found) == 2
     for path, known in found:
         graph = il.read(path)
@@ -101,21 +80,25 @@ def test_instances_have_their_sizes_and_the_sums_of_a_json_reader(data_dir: Path
         np.testing.assert_allclose(graph.energy(x), expected, rtol=1e-12)
 
 
-def test_optimum_of_the_protein(data_dir: Path) -> None:
+def test_optimum_of_the_protein() -> None:
     """The published optimum, by the integer program."""
-    (path, known), *_ = [pair for pair in instances(data_dir) if pair[1]["file"] == "1aho.cfn.gz"]
+    (path, known), *_ = [
+        pair for pair in published("toulbar2", type="cfn") if pair[1]["file"] == "1aho.cfn.gz"
+    ]
     solution = il.solve(il.read(path), "ilp", time_limit=60.0)
     assert solution.status is il.Status.OPTIMAL
     assert solution.energy == pytest.approx(float(known["value_min_cost"]), abs=1e-6)
 
 
-def test_published_value_of_alarm_counts_three_minima_twice(data_dir: Path) -> None:
+def test_published_value_of_alarm_counts_three_minima_twice() -> None:
     """toulbar2 1.4 adds the minimum of dense functions of four and more variables twice.
 
     Its value is above the sum of the costs in the file by these minima, which the optimal
     labelling pays; on the same costs in the ``.wcsp`` format it finds what is found here.
     """
-    (path, known), *_ = [pair for pair in instances(data_dir) if pair[1]["file"] == "alarm.cfn.gz"]
+    (path, known), *_ = [
+        pair for pair in published("toulbar2", type="cfn") if pair[1]["file"] == "alarm.cfn.gz"
+    ]
     solution = il.solve(il.read(path), "ilp", time_limit=60.0)
     assert solution.status is il.Status.OPTIMAL
     assert solution.energy == pytest.approx(3.086727, abs=1e-9)
@@ -243,14 +226,7 @@ HEAD = "{{t <9} [2 3]\n"
 )
 def test_errors_say_what_is_wrong_and_where(text: str, message: str) -> None:
     """And nothing of an announced size is made before it is checked."""
-    tracemalloc.start()
-    try:
-        with pytest.raises(FormatError, match=message) as caught:
-            parse(text)
-        assert tracemalloc.get_traced_memory()[1] < 20_000_000
-    finally:
-        tracemalloc.stop()
-    assert str(caught.value).startswith("here.cfn")
+    check_refused(parse, text, message, "here.cfn")
 
 
 def test_bytes_that_are_no_text() -> None:
@@ -259,7 +235,7 @@ def test_bytes_that_are_no_text() -> None:
         parse(b"{{t <9}\n \xff")
 
 
-@given(damaged((SMALL, SMALL.replace(b'"', b"").replace(b",", b"").replace(b":", b""))))
+@given(damaged(SMALL, SMALL.replace(b'"', b"").replace(b",", b"").replace(b":", b"")))
 def test_damage_is_refused_or_read_as_json_reads_it(data: bytes) -> None:
     """Nothing but FormatError; and what is strict JSON still has the sums of the JSON reader."""
     try:

@@ -8,6 +8,7 @@ import math
 import tracemalloc
 from pathlib import Path
 
+import damage
 import hypothesis.strategies as st
 import numpy as np
 import pytest
@@ -17,20 +18,7 @@ from hypothesis import given
 import inference_lab as il
 from inference_lab.io import FormatError, dd
 
-SMALL = b"""c three left nodes, two right nodes
-p 3 2 5 4
-i0 0 {1 2}
-a 0 0 1 -2.5
-a 1 0 0 -1
-a 2 1 1 -4
-a 3 2 0 0.5
-a 4 2 1 -3
-e 0 3 -1.5
-e 3 2 7
-e 1 0 9
-e 2 4 -8
-n0 0 1
-"""
+SMALL = damage.SMALL["dd"]
 
 
 def parse(data: bytes) -> il.FactorGraph:
@@ -176,7 +164,7 @@ def test_tables_beyond_the_limit_are_refused_before_they_are_made() -> None:
         tracemalloc.stop()
 
 
-@given(damaged((SMALL,)))
+@given(damaged(SMALL))
 def test_damage_is_refused_or_read_as_it_stands(data: bytes) -> None:
     """Nothing but FormatError; and what is read has the costs of its matchings."""
     try:

@@ -2,66 +2,23 @@
 
 from __future__ import annotations
 
-import csv
 import math
 import re
 from pathlib import Path
 from typing import Any
 
+import damage
 import numpy as np
 import pytest
 from damage import check_refused, damaged
 from hypothesis import given
+from places import published
 from strategies import labellings
 
 import inference_lab as il
 from inference_lab.io import FormatError, fg
 
-SMALL = b"""# three variables and a constant
-5
-
-1
-0
-2
-2
-0 0.25
-1 0.75
-
-2
-0 1
-2 3
-5
-0 1
-1 2.5 # (1, 0)
-2 3
-4 5
-5 6
-
-2
-2 1
-2 3
-6
-0 1
-1 0.5
-2 0.5
-3 1
-4 0.5
-5 0.5
-
-3
-0 1 2
-2 3 2
-3
-0 1
-7 2
-11 3
-
-0
-
-
-1
-0 0.5
-"""
+SMALL = damage.SMALL["fg"]
 
 
 def parse(data: bytes) -> il.FactorGraph:
@@ -145,18 +102,10 @@ def slow_energy(factors: list[SlowFactor], x: Any) -> float:
 # ------------------------------------------------------------------ real instances
 
 
-def instances(data_dir: Path) -> list[tuple[Path, dict[str, str]]]:
-    folder = data_dir / "map" / "libdai"
-    if not folder.is_dir():
-        pytest.skip(f"no folder {folder}")
-    with (folder / "reference.csv").open(newline="") as stream:
-        return [(folder / row["file"], row) for row in csv.DictReader(stream)]
-
-
-def test_instances_have_their_sizes_and_the_energies_of_a_slow_reader(data_dir: Path) -> None:
+def test_instances_have_their_sizes_and_the_energies_of_a_slow_reader() -> None:
     """All libDAI instances, at random labellings."""
     rng = np.random.default_rng(0)
-    found = instances(data_dir)
+    found = published("libdai")
     assert len(found) == 9
     for path, known in found:
         graph = il.read(path)
@@ -172,9 +121,9 @@ def test_instances_have_their_sizes_and_the_energies_of_a_slow_reader(data_dir: 
         np.testing.assert_allclose(graph.energy(x), expected, rtol=1e-12, atol=1e-12)
 
 
-def test_optima_and_partition_functions(data_dir: Path) -> None:
+def test_optima_and_partition_functions() -> None:
     """What was found by exact elimination elsewhere is found by ours."""
-    for path, known in instances(data_dir):
+    for path, known in published("libdai"):
         graph = il.read(path)
         best = il.solve(graph, "junction-tree")
         assert best.status is il.Status.OPTIMAL
@@ -292,7 +241,7 @@ def test_errors_say_what_is_wrong_and_where(text: str, message: str) -> None:
     check_refused(parse, text, message, "here.fg")
 
 
-@given(damaged((SMALL,)))
+@given(damaged(SMALL))
 def test_damaged_text_is_refused_exactly_when_the_slow_reader_refuses(data: bytes) -> None:
     """And otherwise both read the same energy."""
     try:

@@ -7,11 +7,8 @@ import math
 from pathlib import Path
 from typing import Any
 
-import hypothesis.strategies as st
 import numpy as np
 import pytest
-from damage import damaged
-from hypothesis import given
 
 import inference_lab as il
 from inference_lab.io import FormatError
@@ -168,35 +165,7 @@ def test_errors_say_what_is_wrong_and_where(
     assert str(caught.value).startswith(str(path))
 
 
-@given(
-    damaged(
-        (b"MPE\n3 0 1 0", b"MAR\n2 2 0.1 0.9 2 0.5 0.5", b"PR\n-1.5", b"MPE\n1 0\n-BEGIN-\n1 1")
-    )
-)
-def test_damage_is_refused(tmp_path_factory: pytest.TempPathFactory, data: bytes) -> None:
-    """Nothing but FormatError, from every reader."""
-    path = tmp_path_factory.getbasetemp() / "fuzz.out"
-    path.write_bytes(data)
-    for read in (read_labels, read_marginals, read_log_partition):
-        try:
-            found: Any = read(path)
-        except FormatError:
-            continue
-        for row in found if read is read_marginals else [np.asarray(found)]:
-            assert not np.isnan(row).any()
-
-
 # ------------------------------------------------------------------ round trips
-
-
-@given(st.lists(st.integers(0, 2**31 - 1), max_size=6), st.sampled_from(["", ".gz", ".xz"]))
-def test_labels_are_read_back(
-    tmp_path_factory: pytest.TempPathFactory, labels: list[int], suffix: str
-) -> None:
-    """Whatever their number, packed or not."""
-    path = tmp_path_factory.getbasetemp() / f"labels.MPE{suffix}"
-    write_labels(path, np.array(labels, dtype=np.int64))
-    assert read_labels(path).tolist() == labels
 
 
 def test_what_a_solver_returns_is_read_back(tmp_path: Path) -> None:

@@ -2,43 +2,25 @@
 
 from __future__ import annotations
 
-import csv
 import math
 import re
 from pathlib import Path
 from typing import Any
 
+import damage
 import hypothesis.strategies as st
 import numpy as np
 import pytest
 from damage import check_refused, damaged
 from hypothesis import given
+from places import published
 from strategies import Recipe, labellings, recipes
 
 import inference_lab as il
 from inference_lab.io import FormatError, wcsp
 from inference_lab.io._files import read_bytes
 
-SMALL = b"""small 3 3 7 20
-2 3 -2
-0 4 0
-1 0 1 1
-1 5
--2 0 1 2 3
-0 2 20
-1 0 0
-1 2 7
-2 2 1 25 2
-0 0 3
-0 2 1
-2 1 2 0 3
-1 0 1
-2 0 1
-2 1 2
--2 1 0 0 1
-2 1 19
-2 2 1 2 -1
-"""
+SMALL = damage.SMALL["wcsp"]
 
 
 def parse(data: bytes) -> il.FactorGraph:
@@ -129,19 +111,10 @@ def slow_energy(functions: list[SlowFunction], nothing: bool, x: Any) -> float:
 # ------------------------------------------------------------------ real instances
 
 
-def instances(data_dir: Path) -> list[tuple[Path, dict[str, str]]]:
-    folder = data_dir / "map" / "toulbar2"
-    if not folder.is_dir():
-        pytest.skip(f"no folder {folder}")
-    with (folder / "reference.csv").open(newline="") as stream:
-        rows = [row for row in csv.DictReader(stream) if row["type"] == "wcsp"]
-    return [(folder / row["file"], row) for row in rows]
-
-
-def test_instances_have_their_sizes_and_the_energies_of_a_slow_reader(data_dir: Path) -> None:
+def test_instances_have_their_sizes_and_the_energies_of_a_slow_reader() -> None:
     """All toulbar2 instances, at random labellings; the large ones by their sizes only."""
     rng = np.random.default_rng(0)
-    found = instances(data_dir)
+    found = published("toulbar2", type="wcsp")
     assert len(found) == 12
     for path, known in found:
         graph = il.read(path)
@@ -162,19 +135,18 @@ def test_instances_have_their_sizes_and_the_energies_of_a_slow_reader(data_dir: 
 @pytest.mark.parametrize(
     "name", ["4queens.wcsp", "GEOM40_6.wcsp.xz", "warehouse.wcsp", "zebra.wcsp"]
 )
-def test_optima(data_dir: Path, name: str) -> None:
+def test_optima(name: str) -> None:
     """The published optima, by the integer program."""
-    chosen = [pair for pair in instances(data_dir) if pair[1]["file"] == name]
-    (path, known), *_ = chosen
+    ((path, known),) = published("toulbar2", file=name)
     solution = il.solve(il.read(path), "ilp", time_limit=60.0)
     assert solution.status is il.Status.OPTIMAL
     assert solution.energy == float(known["value_min_cost"])
 
 
-def test_instances_are_written_without_loss(data_dir: Path) -> None:
+def test_instances_are_written_without_loss() -> None:
     """Natural costs stay what they are, under a name without a scale."""
     rng = np.random.default_rng(0)
-    for path, _ in instances(data_dir):
+    for path, _ in published("toulbar2", type="wcsp"):
         if path.name.startswith(("scen06", "CELAR")):
             continue
         graph = il.read(path)
@@ -281,7 +253,7 @@ def test_only_words_bring_the_hint_about_keywords() -> None:
     assert "keyword" not in str(caught.value)
 
 
-@given(damaged((SMALL,)))
+@given(damaged(SMALL))
 def test_damaged_text_is_refused_exactly_when_the_slow_reader_refuses(data: bytes) -> None:
     """And otherwise both read the same energy."""
     try:
