@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -27,39 +30,90 @@ _WORTH_SHARING = 256
 Fail = Callable[[int, str], FormatError]
 
 
-def table_sizes(cardinalities: IntArray, arities: IntArray, scopes: IntArray) -> FloatArray:
-    """Return the number of entries of each table."""
-    # In doubles, so that absurd sizes become large numbers and do not wrap around.
-    sizes = np.ones(arities.size)
-    some = np.flatnonzero(arities)
-    if some.size:
-        starts = (np.cumsum(arities) - arities)[some]
-        with np.errstate(over="ignore"):
-            sizes[some] = np.multiply.reduceat(cardinalities[scopes].astype(float), starts)
-    return sizes
+@dataclass(frozen=True)
+class Scopes:
+    """The variables of all factors, one scope after the other, and what a factor is called."""
+
+    arities: IntArray
+    variables: IntArray
+    noun: str = "factor"
+
+    @classmethod
+    def read(
+        cls, tokens: Tokens, places: IntArray, arities: IntArray, n: int, noun: str = "factor"
+    ) -> Self:
+        """Return the scopes whose variables stand at these places, checked."""
+        allowed = f"0 to {n - 1}" if n else "but there are none"
+
+        def named(position: int) -> str:
+            return f"{noun} {np.searchsorted(np.cumsum(arities), position, side='right')}"
+
+        variables = tokens.integers(
+            places, 0, n, lambda s: f"{named(s)}: expected a variable of its scope, {allowed}"
+        ).astype(np.int64)
+        owner = np.repeat(np.arange(arities.size, dtype=np.int64), arities)
+        order = np.argsort(owner * max(n, 1) + variables, kind="stable")
+        pairs = np.stack([owner, variables])[:, order]
+        twice = (pairs[:, 1:] == pairs[:, :-1]).all(axis=0)
+        if twice.any():
+            at = int(order[1:][twice].min())
+            raise tokens.error(
+                int(places[at]), f"{named(at)} names variable {variables[at]} twice in its scope"
+            )
+        return cls(arities, variables, noun)
+
+    @cached_property
+    def starts(self) -> IntArray:
+        """The position of the first variable of each factor."""
+        return np.asarray(np.cumsum(self.arities) - self.arities)
+
+    def owner(self, position: int) -> int:
+        """Return the factor that a position in `variables` belongs to."""
+        return int(np.searchsorted(np.cumsum(self.arities), position, side="right"))
+
+    def of(self, f: int) -> tuple[int, ...]:
+        """Return the variables of a factor."""
+        start = int(self.starts[f])
+        return tuple(self.variables[start : start + int(self.arities[f])].tolist())
+
+    def shown(self, f: int) -> str:
+        """Return a factor for a message."""
+        return f"{self.noun} {f} over {shown_scope(self.of(f))}"
+
+    def table_sizes(self, cardinalities: IntArray) -> FloatArray:
+        """Return the number of entries of each table."""
+        # In doubles, so that absurd sizes become large numbers and do not wrap around.
+        sizes = np.ones(self.arities.size)
+        some = np.flatnonzero(self.arities)
+        if some.size:
+            labels = cardinalities[self.variables].astype(float)
+            with np.errstate(over="ignore"):
+                sizes[some] = np.multiply.reduceat(labels, self.starts[some])
+        return sizes
+
+    def check_free(self, cardinalities: IntArray, fail: Fail) -> None:
+        """Refuse variables of no factor that have too many labels."""
+        # Such variables are announced in a few bytes, and would take up memory all the same.
+        free = np.ones(cardinalities.size, dtype=bool)
+        free[self.variables] = False
+        most = _limits.MAX_FREE_LABELS
+        if int(cardinalities[free].sum()) > most:
+            i = int(np.argmax(np.where(free, cardinalities, 0)))
+            raise fail(
+                i,
+                f"variable {i} has {cardinalities[i]} labels and no factor; variables of no "
+                f"factor may have {most:,} labels in all",
+            )
 
 
-def repeated(arities: IntArray, scopes: IntArray, n: int) -> int | None:
-    """Return the first position in `scopes` whose variable stands in the same scope before it."""
-    owner = np.repeat(np.arange(arities.size, dtype=np.int64), arities)
-    order = np.argsort(owner * max(n, 1) + scopes, kind="stable")
-    twice = (owner[order][1:] == owner[order][:-1]) & (scopes[order][1:] == scopes[order][:-1])
-    return int(order[1:][twice].min()) if twice.any() else None
+class Tables(NamedTuple):
+    """Tables that lie in one flat array, and where the one of each factor begins there."""
 
-
-def too_many_free_labels(cardinalities: IntArray, scopes: IntArray) -> tuple[int, str] | None:
-    """Return the largest variable of no factor, and the fault, if these have too many labels."""
-    # Such variables are announced in a few bytes, and would take up memory all the same.
-    free = np.ones(cardinalities.size, dtype=bool)
-    free[scopes] = False
-    most = _limits.MAX_FREE_LABELS
-    if int(cardinalities[free].sum()) <= most:
-        return None
-    i = int(np.argmax(np.where(free, cardinalities, 0)))
-    return i, (
-        f"variable {i} has {cardinalities[i]} labels and no factor; variables of no factor "
-        f"may have {most:,} labels in all"
-    )
+    cardinalities: IntArray
+    scopes: Scopes
+    sizes: IntArray
+    starts: IntArray
+    energies: FloatArray
 
 
 def check_entries(sizes: FloatArray, listed: int, fail: Fail) -> None:
@@ -95,33 +149,6 @@ def ranges(starts: IntArray, lengths: IntArray) -> IntArray:
     return np.asarray(np.repeat(starts, lengths) + within, dtype=np.int64)
 
 
-def read_scopes(
-    tokens: Tokens, places: IntArray, arities: IntArray, n: int, noun: str = "factor"
-) -> IntArray:
-    """Return the variables at these places, which are those of all scopes, checked."""
-
-    def named(position: int) -> str:
-        f = int(np.searchsorted(np.cumsum(arities), position, side="right"))
-        return f"{noun} {f}"
-
-    allowed = f"0 to {n - 1}" if n else "but there are none"
-    scopes = tokens.integers(
-        places, 0, n, lambda s: f"{named(s)}: expected a variable of its scope, {allowed}"
-    ).astype(np.int64)
-    again = repeated(arities, scopes, n)
-    if again is not None:
-        raise tokens.error(
-            int(places[again]), f"{named(again)} names variable {scopes[again]} twice in its scope"
-        )
-    return scopes
-
-
-def scope_of(f: int, arities: IntArray, scopes: IntArray) -> tuple[int, ...]:
-    """Return the variables of a factor."""
-    start = int(arities[:f].sum())
-    return tuple(scopes[start : start + int(arities[f])].tolist())
-
-
 def shown_scope(scope: tuple[int, ...]) -> str:
     """Return a scope for a message, cut when it is long."""
     if len(scope) <= 12:
@@ -139,18 +166,10 @@ def total(constants: FloatArray) -> float:
     return math.fsum(constants[~too_large(constants)].tolist())
 
 
-def assemble(
-    path: str,
-    fail: Fail,
-    cardinalities: IntArray,
-    arities: IntArray,
-    scopes: IntArray,
-    sizes: IntArray,
-    entry_starts: IntArray,
-    energies: FloatArray,
-    constant: float = 0.0,
-) -> FactorGraph:
-    """Make a graph of tables that lie in one flat array; those over no variable are constants."""
+def assemble(path: str, fail: Fail, tables: Tables, constant: float = 0.0) -> FactorGraph:
+    """Make a graph of tables; those over no variable are constants."""
+    cardinalities, scopes, sizes, entry_starts, energies = tables
+    arities = scopes.arities
     large = too_large(energies)
     if large.any():
         at = int(np.argmax(large))
@@ -159,7 +178,6 @@ def assemble(
             f,
             f"a cost is {energies[at]:g}; finite ones are at most {_limits.MAX_COST:g} in size",
         )
-    scope_starts = np.cumsum(arities) - arities
     pointers = np.concatenate([np.zeros(1, np.int64), np.cumsum(cardinalities)])
     flat = np.zeros(int(pointers[-1]))
     single = np.flatnonzero(arities == 1)
@@ -167,25 +185,23 @@ def assemble(
     cuts = np.searchsorted(ends, np.arange(_BLOCK, int(ends[-1]) if ends.size else 0, _BLOCK))
     for rows in np.split(single, np.unique(cuts)):
         lengths = sizes[rows]
-        into = ranges(pointers[scopes[scope_starts[rows]]], lengths)
+        into = ranges(pointers[scopes.variables[scopes.starts[rows]]], lengths)
         np.add.at(flat, into, energies[ranges(entry_starts[rows], lengths)])
 
     pairs = np.flatnonzero(arities == 2)
-    joined = scopes[scope_starts[pairs][:, None] + np.arange(2)]
+    joined = scopes.variables[scopes.starts[pairs][:, None] + np.arange(2)]
     starts = entry_starts[pairs]
     _, which, uses = np.unique(starts, return_inverse=True, return_counts=True)
     shared = ((uses[which] - 1) * sizes[pairs] >= _WORTH_SHARING) & (uses[which] > 1)
-    terms: list[PairwiseTerms] = [
-        *_own_terms(joined[~shared], cardinalities, starts[~shared], energies)
-    ]
+    terms: list[PairwiseTerms] = [*_own_terms(tables, joined[~shared], starts[~shared])]
     if shared.any():
-        terms += _shared_terms(joined[shared], cardinalities, starts[shared], energies)
+        terms += _shared_terms(tables, joined[shared], starts[shared])
         _check_merged(pairs, joined, shared, starts, cardinalities, fail)
-    factors = _factors(cardinalities, arities, scopes, sizes, entry_starts, energies)
     constants = energies[entry_starts[arities == 0]]
     finite = np.isfinite(constants)
     constant += total(constants[finite])
-    graph = graph_of(path, Unaries(cardinalities, pointers, flat), terms, factors, constant)
+    unaries = Unaries(cardinalities, pointers, flat)
+    graph = graph_of(path, unaries, terms, _factors(tables), constant)
     return graph if finite.all() else forbidding(path, graph)
 
 
@@ -200,17 +216,12 @@ def forbidding(path: str, graph: FactorGraph) -> FactorGraph:
     return graph.with_unary(forbidden)
 
 
-def _factors(
-    cardinalities: IntArray,
-    arities: IntArray,
-    scopes: IntArray,
-    sizes: IntArray,
-    entry_starts: IntArray,
-    energies: FloatArray,
-) -> Factors:
+def _factors(all_tables: Tables) -> Factors:
     """Lay out the factors of three variables and more."""
+    cardinalities, scopes, sizes, entry_starts, energies = all_tables
+    arities = scopes.arities
     higher = arities > 2
-    named = scopes[np.repeat(higher, arities)]
+    named = scopes.variables[np.repeat(higher, arities)]
     lengths = arities[higher]
     # Most of so many variables have one label only, and make no difference to the table.
     kept = (np.repeat(lengths, lengths) <= _MAX_AXES) | (cardinalities[named] > 1)
@@ -224,32 +235,28 @@ def _factors(
     )
 
 
-def _own_terms(
-    ends: IntArray, cardinalities: IntArray, starts: IntArray, energies: FloatArray
-) -> Iterator[OwnTables]:
+def _own_terms(tables: Tables, ends: IntArray, starts: IntArray) -> Iterator[OwnTables]:
     """Group tables of the same shape, so that each group is one array."""
     if ends.shape[0] == 0:
         return
-    shapes = cardinalities[ends]
+    shapes = tables.cardinalities[ends]
     order = np.lexsort((shapes[:, 1], shapes[:, 0]))
     changes = np.flatnonzero((np.diff(shapes[order], axis=0) != 0).any(axis=1)) + 1
     groups = np.split(order, changes)
     for rows in sorted(groups, key=lambda rows: int(rows[0])):
         k_i, k_j = (int(k) for k in shapes[rows[0]])
-        stack = energies[starts[rows][:, None] + np.arange(k_i * k_j)].reshape(-1, k_i, k_j)
+        stack = tables.energies[starts[rows][:, None] + np.arange(k_i * k_j)].reshape(-1, k_i, k_j)
         yield OwnTables(ends[rows], stack)
 
 
-def _shared_terms(
-    ends: IntArray, cardinalities: IntArray, starts: IntArray, energies: FloatArray
-) -> Iterator[SharedTable]:
+def _shared_terms(tables: Tables, ends: IntArray, starts: IntArray) -> Iterator[SharedTable]:
     """Make one term of each table; a pair that has it several times has it with a weight."""
     distinct, counts = np.unique(np.column_stack([starts, ends]), axis=0, return_counts=True)
     changes = np.flatnonzero(np.diff(distinct[:, 0])) + 1
     for rows in np.split(np.arange(len(distinct)), changes):
         start, i, j = distinct[rows[0]].tolist()
-        k_i, k_j = cardinalities[[i, j]].tolist()
-        table = energies[start : start + k_i * k_j].reshape(k_i, k_j)
+        k_i, k_j = tables.cardinalities[[i, j]].tolist()
+        table = tables.energies[start : start + k_i * k_j].reshape(k_i, k_j)
         yield SharedTable(distinct[rows, 1:], table, counts[rows].astype(float))
 
 

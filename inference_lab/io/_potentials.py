@@ -15,6 +15,7 @@ import numpy as np
 
 from inference_lab.graph.arrays import FloatArray, IntArray
 from inference_lab.graph.factor_graph import FactorGraph
+from inference_lab.io._assembly import Scopes
 from inference_lab.io._tokens import NUMERAL, Tokens
 
 #: Doubles below this have lost digits (subnormal), or all of them.
@@ -59,6 +60,19 @@ def energies_of(
         except ValueError as problem:
             raise fail(place_of(i), str(problem)) from None
     return energies
+
+
+def check_possible(
+    tokens: Tokens, scopes: Scopes, least: FloatArray, places: IntArray, hint: str = ""
+) -> None:
+    """Refuse tables of zeros only, by the least energy and the place of each."""
+    empty = np.flatnonzero(np.isposinf(least))
+    if empty.size:
+        f = int(empty[0])
+        what = "has no table but zeros" if scopes.arities[f] else "is a constant of zero"
+        raise tokens.error(
+            int(places[f]), f"{scopes.shown(f)} {what}: it would forbid every labelling{hint}"
+        )
 
 
 def _energy(numeral: bytes) -> float:

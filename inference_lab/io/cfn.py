@@ -46,12 +46,7 @@ import numpy as np
 import inference_lab.io._limits as _limits
 from inference_lab.graph.arrays import FloatArray, IntArray
 from inference_lab.graph.factor_graph import FactorGraph
-from inference_lab.io._assembly import (
-    assemble,
-    check_entries,
-    shown_scope,
-    too_many_free_labels,
-)
+from inference_lab.io._assembly import Scopes, Tables, assemble, check_entries, shown_scope
 from inference_lab.io._files import FormatError
 
 _TOKEN = re.compile(
@@ -210,11 +205,9 @@ def parse(data: bytes, path: str) -> FactorGraph:
     owners = _owners(reader, functions)
 
     cardinalities = np.array([v.size for v in values], dtype=np.int64)
-    scopes = np.array([v for f in functions for v in f.scope], dtype=np.int64)
-    wrong = too_many_free_labels(cardinalities, scopes)
-    if wrong is not None:
-        raise FormatError(f"{path}: {wrong[1]}")
     arities = np.array([len(f.scope) for f in functions], dtype=np.int64)
+    scopes = Scopes(arities, np.array([v for f in functions for v in f.scope], dtype=np.int64))
+    scopes.check_free(cardinalities, lambda i, why: FormatError(f"{path}: {why}"))
 
     def fail(f: int, why: str) -> FormatError:
         shown = f"{functions[f].shown(f)} over {shown_scope(functions[f].scope)}"
@@ -241,7 +234,7 @@ def parse(data: bytes, path: str) -> FactorGraph:
     limits = sign * bound - (math.fsum(lowest.tolist()) - lowest)
     energies[energies >= np.repeat(limits[own], sizes[own])] = math.inf
 
-    return assemble(path, fail, cardinalities, arities, scopes, sizes, starts, energies)
+    return assemble(path, fail, Tables(cardinalities, scopes, sizes, starts, energies))
 
 
 def _problem(reader: _Reader) -> tuple[float, float]:

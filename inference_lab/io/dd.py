@@ -33,7 +33,7 @@ import numpy as np
 import inference_lab.io._limits as _limits
 from inference_lab.graph.arrays import FloatArray, IntArray
 from inference_lab.graph.factor_graph import FactorGraph
-from inference_lab.io._assembly import assemble, check_entries
+from inference_lab.io._assembly import Scopes, Tables, assemble, check_entries
 from inference_lab.io._files import FormatError
 from inference_lab.io._tokens import Tokens
 
@@ -72,17 +72,12 @@ def parse(data: bytes, path: str) -> FactorGraph:
     def fail(f: int, why: str) -> FormatError:
         return lines.error(lines.rows[b"p"][0], f"of factor {f}, {why}")
 
+    arities = np.repeat([1, 2], [n_left, len(pairs)])
+    scopes = Scopes(arities, np.concatenate([np.arange(n_left), pairs.ravel()]))
     all_sizes = np.concatenate([sizes, sizes[pairs].prod(axis=1)])
-    return assemble(
-        path,
-        fail,
-        sizes,
-        np.repeat([1, 2], [n_left, len(pairs)]),
-        np.concatenate([np.arange(n_left), pairs.ravel()]),
-        all_sizes,
-        np.cumsum(all_sizes) - all_sizes,
-        np.concatenate([flat, tables]),
-    )
+    starts = np.cumsum(all_sizes) - all_sizes
+    energies = np.concatenate([flat, tables])
+    return assemble(path, fail, Tables(sizes, scopes, all_sizes, starts, energies))
 
 
 class _Lines:

@@ -34,17 +34,9 @@ import numpy as np
 import inference_lab.io._limits as _limits
 from inference_lab.graph.arrays import FloatArray, IntArray
 from inference_lab.graph.factor_graph import FactorGraph
-from inference_lab.io._assembly import (
-    assemble,
-    check_entries,
-    ranges,
-    read_scopes,
-    scope_of,
-    shown_scope,
-    table_sizes,
-)
+from inference_lab.io._assembly import Scopes, Tables, assemble, check_entries, ranges
 from inference_lab.io._files import FormatError
-from inference_lab.io._potentials import energies_of, potentials
+from inference_lab.io._potentials import check_possible, energies_of, potentials
 from inference_lab.io._tokens import Tokens
 
 _COMMENT = re.compile(rb"#[^\r\n]*")
@@ -62,13 +54,12 @@ def parse(data: bytes, path: str) -> FactorGraph:
     layout = _Layout(tokens, n_factors)
     cardinalities = layout.cardinalities()
     # Over the reversed scope, the first variable of the file is the last one and varies fastest.
-    scopes = layout.scopes[_reversal(layout.arities)]
+    arities = layout.scopes.arities
+    scopes = Scopes(arities, layout.scopes.variables[_reversal(arities)])
     sizes = layout.checked_sizes(cardinalities)
     starts = np.cumsum(sizes) - sizes
     energies = layout.energies(sizes, starts)
-    return assemble(
-        path, layout.fail, cardinalities, layout.arities, scopes, sizes, starts, energies
-    )
+    return assemble(path, layout.fail, Tables(cardinalities, scopes, sizes, starts, energies))
 
 
 def _reversal(arities: IntArray) -> IntArray:
@@ -85,7 +76,7 @@ class _Layout:
         self.tokens = tokens
         values = tokens.values
         end = int(values.size)
-        self.arities = np.empty(n_factors, dtype=np.int64)
+        arities = np.empty(n_factors, dtype=np.int64)
         self.counts = np.empty(n_factors, dtype=np.int64)
         #: Of the first listed index of each factor.
         self.entries_at = np.empty(n_factors, dtype=np.int64)
@@ -93,7 +84,7 @@ class _Layout:
         for f in range(n_factors):
             room = max(0, end - at - 2) // 2
             arity = tokens.integer(at, f"the number of variables of factor {f}", high=room)
-            self.arities[f] = arity
+            arities[f] = arity
             at += 1 + 2 * arity
             room = max(0, end - at - 1) // 2
             count = tokens.integer(at, f"the number of entries of factor {f}", high=room)
@@ -101,50 +92,47 @@ class _Layout:
             self.entries_at[f] = at + 1
             at += 1 + 2 * count
         tokens.check_end(at, "the last factor")
-        before = self.entries_at - 1 - 2 * self.arities
         #: Places of the variables of all scopes.
-        self.scopes_at = ranges(before, self.arities)
+        self.scopes_at = ranges(self.entries_at - 1 - 2 * arities, arities)
         # Each variable that is not named has a label, which takes memory.
         high = _limits.MAX_FREE_LABELS + self.scopes_at.size
-        self.scopes = read_scopes(tokens, self.scopes_at, self.arities, high)
-
-    def _owner(self, position: int) -> int:
-        """Return the factor that a position in the scopes belongs to."""
-        return int(np.searchsorted(np.cumsum(self.arities), position, side="right"))
+        self.scopes = Scopes.read(tokens, self.scopes_at, arities, high)
 
     def cardinalities(self) -> IntArray:
         """Return the number of labels of each variable, on which all factors must agree."""
-        places = self.scopes_at + np.repeat(self.arities, self.arities)
+        scopes, variables = self.scopes, self.scopes.variables
+        places = self.scopes_at + np.repeat(scopes.arities, scopes.arities)
         listed = self.tokens.integers(
             places,
             1,
             2**31,
             lambda s: (
-                f"factor {self._owner(s)}: expected the number of labels of variable "
-                f"{self.scopes[s]}, an integer >= 1"
+                f"factor {scopes.owner(s)}: expected the number of labels of variable "
+                f"{variables[s]}, an integer >= 1"
             ),
         ).astype(np.int64)
-        found = np.ones(int(self.scopes.max(initial=-1)) + 1, dtype=np.int64)
-        found[self.scopes] = listed
-        differs = np.flatnonzero(found[self.scopes] != listed)
+        found = np.ones(int(variables.max(initial=-1)) + 1, dtype=np.int64)
+        found[variables] = listed
+        differs = np.flatnonzero(found[variables] != listed)
         if differs.size:
             s = int(differs[0])
             raise self.tokens.error(
                 int(places[s]),
-                f"factor {self._owner(s)} gives variable {self.scopes[s]} "
-                f"{listed[s]} labels, another factor {found[self.scopes[s]]}",
+                f"factor {scopes.owner(s)} gives variable {variables[s]} "
+                f"{listed[s]} labels, another factor {found[variables[s]]}",
             )
         return found
 
     def checked_sizes(self, cardinalities: IntArray) -> IntArray:
         """Return the sizes of the tables, which may be far more than what is listed of them."""
-        expected = table_sizes(cardinalities, self.arities, self.scopes)
+        expected = self.scopes.table_sizes(cardinalities)
         many = np.flatnonzero(self.counts > expected)
         if many.size:
             f = int(many[0])
             raise self.tokens.error(
                 int(self.entries_at[f]) - 1,
-                f"{self._factor(f)} has {expected[f]:.0f} entries, but {self.counts[f]} are listed",
+                f"{self.scopes.shown(f)} has {expected[f]:.0f} entries, but {self.counts[f]} are "
+                "listed",
             )
         check_entries(expected, self.tokens.values.size, self.fail)
         return expected.astype(np.int64)
@@ -162,7 +150,7 @@ class _Layout:
             0,
             sizes[owner],
             lambda e: (
-                f"{self._factor(int(owner[e]))}: expected the index of an entry, 0 to "
+                f"{self.scopes.shown(int(owner[e]))}: expected the index of an entry, 0 to "
                 f"{sizes[owner[e]] - 1}"
             ),
         ).astype(np.int64)
@@ -171,29 +159,19 @@ class _Layout:
             f = int(np.searchsorted(self.entries_at, place, side="right")) - 1
             return tokens.error(
                 place,
-                f"{self._factor(f)}, entry {tokens.shown(place - 1)}: the potential "
+                f"{self.scopes.shown(f)}, entry {tokens.shown(place - 1)}: the potential "
                 f"{tokens.shown(place)} {why}; potentials are finite numbers >= 0",
             )
 
         energies = np.full(int(sizes.sum()), math.inf)
         energies[starts[owner] + listed] = energies_of(tokens, places + 1, fail)
         least = np.minimum.reduceat(energies, starts) if starts.size else energies
-        empty = np.flatnonzero(np.isposinf(least))
-        if empty.size:
-            f = int(empty[0])
-            what = "has no table but zeros" if self.arities[f] else "is a constant of zero"
-            raise tokens.error(
-                int(self.entries_at[f]) - 1,
-                f"{self._factor(f)} {what}: it would forbid every labelling",
-            )
+        check_possible(tokens, self.scopes, least, self.entries_at - 1)
         return energies
 
     def fail(self, f: int, why: str) -> FormatError:
         """Make the error for a factor."""
-        return self.tokens.error(int(self.entries_at[f]) - 1, f"{self._factor(f)}: {why}")
-
-    def _factor(self, f: int) -> str:
-        return f"factor {f} over {shown_scope(scope_of(f, self.arities, self.scopes))}"
+        return self.tokens.error(int(self.entries_at[f]) - 1, f"{self.scopes.shown(f)}: {why}")
 
 
 # ---------------------------------------------------------------------------- writing

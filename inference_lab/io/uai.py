@@ -46,17 +46,15 @@ import numpy as np
 
 from inference_lab.graph.arrays import FloatArray, IntArray
 from inference_lab.graph.factor_graph import FactorGraph
-from inference_lab.io._assembly import (
-    assemble,
-    read_scopes,
-    scope_of,
-    shown_scope,
-    table_sizes,
-    too_many_free_labels,
-)
+from inference_lab.io._assembly import Scopes, Tables, assemble
 from inference_lab.io._files import FormatError
-from inference_lab.io._potentials import energies_of, potentials
+from inference_lab.io._potentials import check_possible, energies_of, potentials
 from inference_lab.io._tokens import NUMERAL, WORD, Tokens, whole
+
+#: Follows the message about a table of zeros only.
+_PERHAPS_COSTS = (
+    " (a file of costs instead of potentials is no UAI model, but is read with costs=True)"
+)
 
 # ---------------------------------------------------------------------------- reading
 
@@ -79,18 +77,15 @@ def parse(data: bytes, path: str, *, costs: bool = False) -> FactorGraph:
     n = tokens.integer(0, "the number of variables", high=end - 1)
     cardinalities = _cardinalities(tokens, n)
     n_factors = tokens.integer(1 + n, "the number of factors", high=end - n - 2)
-    arities, scopes, at = _scopes(tokens, n, n_factors)
-    _check_free(tokens, cardinalities, scopes)
-    sizes, entry_starts = _table_places(tokens, cardinalities, arities, scopes, at)
-
-    read = _costs if costs else _energies
-    energies = read(tokens, arities, scopes, entry_starts)
+    scopes, at = _scopes(tokens, n, n_factors)
+    scopes.check_free(cardinalities, lambda i, why: tokens.error(1 + i, why))
+    sizes, starts = _table_places(tokens, cardinalities, scopes, at)
+    energies = (_costs if costs else _energies)(tokens, scopes, starts)
 
     def fail(f: int, why: str) -> FormatError:
-        shown = shown_scope(scope_of(f, arities, scopes))
-        return tokens.error(int(entry_starts[f]), f"factor {f} over {shown}: {why}")
+        return tokens.error(int(starts[f]), f"{scopes.shown(f)}: {why}")
 
-    return assemble(path, fail, cardinalities, arities, scopes, sizes, entry_starts, energies)
+    return assemble(path, fail, Tables(cardinalities, scopes, sizes, starts, energies))
 
 
 def _cardinalities(tokens: Tokens, n: int) -> IntArray:
@@ -102,8 +97,8 @@ def _cardinalities(tokens: Tokens, n: int) -> IntArray:
     ).astype(np.int64)
 
 
-def _scopes(tokens: Tokens, n: int, n_factors: int) -> tuple[IntArray, IntArray, int]:
-    """Return arities, all scopes one after the other, and where the tables begin."""
+def _scopes(tokens: Tokens, n: int, n_factors: int) -> tuple[Scopes, int]:
+    """Return all scopes, and where the tables begin."""
     values = tokens.values
     end = int(values.size)
     at = 2 + n
@@ -117,24 +112,17 @@ def _scopes(tokens: Tokens, n: int, n_factors: int) -> tuple[IntArray, IntArray,
         arities[f] = arity
         keep[at + 1 : at + 1 + int(arity)] = True
         at += 1 + int(arity)
-    places = np.flatnonzero(keep)
-    return arities, read_scopes(tokens, places, arities, n), at
-
-
-def _check_free(tokens: Tokens, cardinalities: IntArray, scopes: IntArray) -> None:
-    wrong = too_many_free_labels(cardinalities, scopes)
-    if wrong is not None:
-        raise tokens.error(1 + wrong[0], wrong[1])
+    return Scopes.read(tokens, np.flatnonzero(keep), arities, n), at
 
 
 def _table_places(
-    tokens: Tokens, cardinalities: IntArray, arities: IntArray, scopes: IntArray, at: int
+    tokens: Tokens, cardinalities: IntArray, scopes: Scopes, at: int
 ) -> tuple[IntArray, IntArray]:
     """Return the size of each table and the place of its first entry, checked against the file."""
     values = tokens.values
     end = int(values.size)
-    n_factors = arities.size
-    expected = table_sizes(cardinalities, arities, scopes)
+    n_factors = scopes.arities.size
+    expected = scopes.table_sizes(cardinalities)
     # Not a difference of sums: a count is exact as long as all sizes before it are.
     with np.errstate(over="ignore"):
         counts_at = at + np.concatenate([np.zeros(1), np.cumsum(expected + 1)])[:n_factors]
@@ -145,15 +133,13 @@ def _table_places(
     wrong = np.flatnonzero(values[places] != expected[:inside])
     if wrong.size:
         f = int(wrong[0])
-        raise _wrong_size(tokens, f, int(places[f]), expected[f], cardinalities, arities, scopes)
+        raise _wrong_size(tokens, f, int(places[f]), expected[f], cardinalities, scopes)
     if inside < n_factors:
         place = int(counts_at[inside])
         if place >= end:
             raise tokens.error(end, f"the file ends where the table of factor {inside} is expected")
         if values[place] != expected[inside]:
-            raise _wrong_size(
-                tokens, inside, place, expected[inside], cardinalities, arities, scopes
-            )
+            raise _wrong_size(tokens, inside, place, expected[inside], cardinalities, scopes)
         raise tokens.error(
             end,
             f"the file ends inside the table of factor {inside}: {expected[inside]:.0f} entries "
@@ -183,23 +169,20 @@ def _wrong_size(
     place: int,
     expected: float,
     cardinalities: IntArray,
-    arities: IntArray,
-    scopes: IntArray,
+    scopes: Scopes,
 ) -> Exception:
-    scope = scope_of(f, arities, scopes)
+    scope = scopes.of(f)
     labels = " x ".join(str(int(cardinalities[v])) for v in scope[:8])
     labels += " x ..." if len(scope) > 8 else ""
     size = f"{labels} = {expected:.0f}" if len(scope) > 1 else f"{expected:.0f}"
     return tokens.error(
         place,
-        f"factor {f} over {shown_scope(scope)} needs a table of {size} entries, "
+        f"{scopes.shown(f)} needs a table of {size} entries, "
         f"got the size {tokens.shown(place + 1)}",
     )
 
 
-def _energies(
-    tokens: Tokens, arities: IntArray, scopes: IntArray, entry_starts: IntArray
-) -> FloatArray:
+def _energies(tokens: Tokens, scopes: Scopes, entry_starts: IntArray) -> FloatArray:
     """Return ``-ln`` of the values; what stands outside the tables is left without meaning."""
     values = tokens.values
     if entry_starts.size == 0:
@@ -207,7 +190,7 @@ def _energies(
     begin = int(entry_starts[0])
 
     def fail(place: int, why: str) -> FormatError:
-        where = _entry(place, arities, scopes, entry_starts)
+        where = _entry(place, scopes, entry_starts)
         return tokens.error(
             place,
             f"{where}: the potential {tokens.shown(place + 1)} {why}; potentials are finite "
@@ -220,33 +203,23 @@ def _energies(
 
     # A table is followed by the count of the next one, which must not hide a table of zeros.
     energies[entry_starts[1:] - 1] = math.inf
-    empty = np.flatnonzero(np.isposinf(np.minimum.reduceat(energies, entry_starts)))
-    if empty.size:
-        f = int(empty[0])
-        what = "has no table but zeros" if arities[f] else "is a constant of zero"
-        raise tokens.error(
-            int(entry_starts[f]),
-            f"factor {f} over {shown_scope(scope_of(f, arities, scopes))} {what}: it would "
-            "forbid every labelling (a file of costs instead of potentials is no UAI model, but "
-            "is read with costs=True)",
-        )
+    least = np.minimum.reduceat(energies, entry_starts)
+    check_possible(tokens, scopes, least, entry_starts, _PERHAPS_COSTS)
     return energies
 
 
-def _costs(
-    tokens: Tokens, arities: IntArray, scopes: IntArray, entry_starts: IntArray
-) -> FloatArray:
+def _costs(tokens: Tokens, scopes: Scopes, entry_starts: IntArray) -> FloatArray:
     """Return the values as they are; only costs that cannot be meant are refused."""
     values = tokens.values
     begin = int(entry_starts[0]) if entry_starts.size else values.size
     good = np.isfinite(values)
     good[:begin] = True
-    constants = entry_starts[arities == 0]
+    constants = entry_starts[scopes.arities == 0]
     for place in np.flatnonzero(~good).tolist():
         # Numerals out of the range of doubles look infinite, too.
         meant = values[place] > 0 and not NUMERAL.fullmatch(tokens.text(place + 1))
         if not meant or place in constants:
-            where = _entry(place, arities, scopes, entry_starts)
+            where = _entry(place, scopes, entry_starts)
             allowed = "finite numbers" + ("" if place in constants else ", or inf to forbid")
             raise tokens.error(
                 place, f"{where}: the cost is {tokens.shown(place + 1)}; costs are {allowed}"
@@ -254,10 +227,9 @@ def _costs(
     return values
 
 
-def _entry(place: int, arities: IntArray, scopes: IntArray, entry_starts: IntArray) -> str:
+def _entry(place: int, scopes: Scopes, entry_starts: IntArray) -> str:
     f = int(np.searchsorted(entry_starts, place, side="right")) - 1
-    scope = shown_scope(scope_of(f, arities, scopes))
-    return f"factor {f} over {scope}, entry {place - int(entry_starts[f])}"
+    return f"{scopes.shown(f)}, entry {place - int(entry_starts[f])}"
 
 
 # ---------------------------------------------------------------------------- writing

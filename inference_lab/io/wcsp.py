@@ -49,15 +49,12 @@ import numpy as np
 from inference_lab.graph.arrays import FloatArray, IntArray
 from inference_lab.graph.factor_graph import FactorGraph
 from inference_lab.io._assembly import (
+    Scopes,
+    Tables,
     assemble,
     check_entries,
     forbidding,
     ranges,
-    read_scopes,
-    scope_of,
-    shown_scope,
-    table_sizes,
-    too_many_free_labels,
 )
 from inference_lab.io._files import FormatError
 from inference_lab.io._tokens import WORD, Tokens, whole
@@ -86,9 +83,7 @@ def parse(data: bytes, path: str) -> FactorGraph:
     top = float(tokens.integer(3, "the upper bound"))
     cardinalities = _cardinalities(tokens, n)
     functions = _Functions(tokens, n, n_functions)
-    wrong = too_many_free_labels(cardinalities, functions.scopes)
-    if wrong is not None:
-        raise tokens.error(4 + wrong[0], wrong[1])
+    functions.scopes.check_free(cardinalities, lambda i, why: tokens.error(4 + i, why))
     sizes = functions.checked_sizes(cardinalities)
     energies, starts = functions.energies(cardinalities, sizes, top)
 
@@ -103,17 +98,8 @@ def parse(data: bytes, path: str) -> FactorGraph:
                 "that is no finite number"
             )
         energies = scaled
-    graph = assemble(
-        path,
-        functions.fail,
-        cardinalities,
-        functions.arities,
-        functions.scopes,
-        sizes,
-        starts,
-        energies,
-        offset,
-    )
+    tables = Tables(cardinalities, functions.scopes, sizes, starts, energies)
+    graph = assemble(path, functions.fail, tables, offset)
     return graph if top > 0 else forbidding(path, graph)
 
 
@@ -162,7 +148,7 @@ class _Functions:
             at = self._walk(f, at, shared)
         tokens.check_end(at, "the last cost function")
         places = ranges(self.heads + 1, self.arities)
-        self.scopes = read_scopes(tokens, places, self.arities, n, "function")
+        self.scopes = Scopes.read(tokens, places, self.arities, n, "function")
 
     def _walk(self, f: int, at: int, shared: list[int]) -> int:
         """Note where the parts of function ``f`` stand, and return where the next one begins."""
@@ -209,29 +195,24 @@ class _Functions:
 
     def fail(self, f: int, why: str) -> FormatError:
         """Make the error for a function."""
-        return self.tokens.error(int(self.heads[f]), f"{self._name(f)}: {why}")
-
-    def _name(self, f: int) -> str:
-        return f"function {f} over {shown_scope(scope_of(f, self.arities, self.scopes))}"
+        return self.tokens.error(int(self.heads[f]), f"{self.scopes.shown(f)}: {why}")
 
     def checked_sizes(self, cardinalities: IntArray) -> IntArray:
         """Return the sizes of the tables, which may be far more than what is listed of them."""
-        sizes = table_sizes(cardinalities, self.arities, self.scopes)
+        sizes = self.scopes.table_sizes(cardinalities)
         # Shared tables of pairs are not copied; all others are.
         taken = np.where((self.uses >= 0) & (self.arities == 2), 0.0, sizes)
         check_entries(taken, self.tokens.values.size, self.fail)
-        scope_starts = np.cumsum(self.arities) - self.arities
-        labels = cardinalities[self.scopes]
+        starts = self.scopes.starts
+        labels = cardinalities[self.scopes.variables]
         for f in np.flatnonzero(self.uses >= 0).tolist():
             owner = int(self.uses[f])
-            own, other = (
-                labels[scope_starts[g] : scope_starts[g] + self.arities[g]] for g in (f, owner)
-            )
+            own, other = (labels[starts[g] : starts[g] + self.arities[g]] for g in (f, owner))
             if (own != other).any():
                 raise self.tokens.error(
                     int(self.heads[f]),
-                    f"the variables of {self._name(f)} have other numbers of labels than those "
-                    f"of the shared {self._name(owner)}",
+                    f"the variables of {self.scopes.shown(f)} have other numbers of labels than "
+                    f"those of the shared {self.scopes.shown(owner)}",
                 )
         return sizes.astype(np.int64)
 
@@ -271,14 +252,14 @@ class _Functions:
         which = np.repeat(np.arange(members.size), counts)
         within = np.arange(which.size) - np.repeat(np.cumsum(counts) - counts, counts)
         places = self.tuples_at[members][which] + within * (arity + 1)
-        scope_starts = (np.cumsum(self.arities) - self.arities)[members]
+        scope_starts = self.scopes.starts[members]
         index = np.zeros(which.size, dtype=np.int64)
 
         def named(t: int) -> str:
-            return f"{self._name(int(members[which[t]]))}, tuple {within[t]}"
+            return f"{self.scopes.shown(int(members[which[t]]))}, tuple {within[t]}"
 
         for axis in range(arity):
-            variables = self.scopes[scope_starts + axis][which]
+            variables = self.scopes.variables[scope_starts + axis][which]
             sizes = cardinalities[variables]
 
             def label(t: int, variables: IntArray = variables, sizes: IntArray = sizes) -> str:
