@@ -1,7 +1,7 @@
 """A campaign: tasks that each leave a record, whatever happens in them.
 
-An *executor* makes the `Call` of each task; its *record* is stored at once. Tasks with a stored
-record are skipped.
+`execute` makes the `Call` of each task; its *record* is stored at once. Tasks with a stored record
+are skipped.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from typing import Any, Generic, Literal, TypeVar
 
-from inference_lab.harness.executors import Call, executor
+from inference_lab.harness.executors import Call, execute
 from inference_lab.harness.isolated_run import crashed, one_line
 from inference_lab.harness.manifest import Planned, note_plan
 from inference_lab.harness.progress import Progress, reporter
@@ -179,9 +179,9 @@ def run_campaign(
             if execution.jobs == 1 and execution.cluster is None:
                 for number in campaign.warm_up(missing):
                     tell(number, compiling=True)
-            here = executor(execution.jobs, execution.cluster, execution.threads)
             calls = (campaign.call(number) for number in missing)
-            for number, answer in stack.enter_context(closing(here.run(calls, tell))):
+            where = (execution.jobs, execution.cluster, execution.threads)
+            for number, answer in stack.enter_context(closing(execute(calls, tell, *where))):
                 if isinstance(answer, Crash):
                     answer = crashed(campaign.blank(number), answer)
                 if store is not None:

@@ -11,14 +11,14 @@ import multiprocessing
 import pickle
 import threading
 import warnings
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Iterable, Iterator
+from itertools import islice
 from typing import Any, NamedTuple
 
 from inference_lab.processes.workers import Crash, Worker, finished, limited_threads
 from inference_lab.specs.extras import how_to_install
 
-__all__ = ["Call", "ClusterError", "Executor", "executor"]
+__all__ = ["Call", "ClusterError", "execute"]
 
 #: Calls that a cluster is given ahead, for each that it can do at a time.
 _AHEAD = 2
@@ -45,32 +45,28 @@ class Call(NamedTuple):
     arguments: tuple[Any, ...]
 
 
-class Executor(ABC):
-    """Something that makes calls.
+#: Number and result of each call, as it ends.
+Results = Generator[tuple[int, Any | Crash], None, None]
 
-    Parameters
-    ----------
-    threads : int
-        Threads that numerical libraries may use in a call.
+
+def execute(
+    calls: Iterable[Call],
+    start: Callable[[int], None],
+    jobs: int = 1,
+    cluster: str | None = None,
+    threads: int = 1,
+) -> Results:
+    """Make calls here, in `jobs` processes, or on the cluster at an address.
+
+    Numerical libraries may use `threads` threads in a call; `start` is called with the number of
+    each when it begins.
     """
-
-    def __init__(self, threads: int = 1) -> None:
-        self.threads = threads
-
-    @abstractmethod
-    def run(
-        self, calls: Iterable[Call], start: Callable[[int], None]
-    ) -> Generator[tuple[int, Any | Crash], None, None]:
-        """Make all calls; yield the number and the result of each as it ends."""
-
-
-class _Here(Executor):
-    """One call after the other, in this process."""
-
-    def run(
-        self, calls: Iterable[Call], start: Callable[[int], None]
-    ) -> Generator[tuple[int, Any | Crash], None, None]:
-        with limited_threads(self.threads):
+    if cluster is not None:
+        yield from _on_cluster(iter(calls), start, cluster, threads)
+    elif jobs > 1:
+        yield from _in_workers(iter(calls), start, jobs, threads)
+    else:
+        with limited_threads(threads):
             for call in calls:
                 start(call.number)
                 yield call.number, call.function(call.shared, *call.arguments)
@@ -111,40 +107,30 @@ def _with_shared(
     return function(_held[0], *arguments)
 
 
-class _Workers(Executor):
-    """Several processes of this machine."""
+def _in_workers(
+    waiting: Iterator[Call], start: Callable[[int], None], jobs: int, threads: int
+) -> Results:
+    """Make calls in several processes of this machine."""
+    senders: list[_Sender] = []
 
-    def __init__(self, jobs: int, threads: int = 1) -> None:
-        super().__init__(threads)
-        self.jobs = jobs
+    def give(sender: _Sender, call: Call | None) -> None:
+        if call is not None:
+            start(call.number)
+            sender.send(call)
 
-    def run(
-        self, calls: Iterable[Call], start: Callable[[int], None]
-    ) -> Generator[tuple[int, Any | Crash], None, None]:
-        waiting = iter(calls)
-        senders: list[_Sender] = []
-
-        def give(sender: _Sender, call: Call | None) -> None:
-            if call is not None:
-                start(call.number)
-                sender.send(call)
-
-        try:
-            for _ in range(self.jobs):
-                call = next(waiting, None)
-                if call is None:
-                    break
-                senders.append(_Sender(self.threads))
-                give(senders[-1], call)
-            while any(sender.worker.busy for sender in senders):
-                ready = finished([sender.worker for sender in senders])
-                for sender in senders:
-                    if sender.worker in ready:
-                        yield sender.result()
-                        give(sender, next(waiting, None))
-        finally:
+    try:
+        for call in islice(waiting, jobs):
+            senders.append(_Sender(threads))
+            give(senders[-1], call)
+        while any(sender.worker.busy for sender in senders):
+            ready = finished([sender.worker for sender in senders])
             for sender in senders:
-                sender.worker.stop()
+                if sender.worker in ready:
+                    yield sender.result()
+                    give(sender, next(waiting, None))
+    finally:
+        for sender in senders:
+            sender.worker.stop()
 
 
 # ---------------------------------------------------------------------- clusters
@@ -185,74 +171,59 @@ def _there(
         process.daemon = daemonic
 
 
-class _Cluster(Executor):
-    """A Dask cluster that is up already, by the address of its scheduler."""
+def _connect(address: str) -> tuple[Any, Any]:
+    """Return the package of Dask's clusters, and a client of a scheduler that is up already."""
+    try:
+        distributed: Any = importlib.import_module("distributed")
+    except ImportError:
+        reason = how_to_install("distributed", "cluster")
+        raise ClusterError(f"distributed is {reason}") from None
+    try:
+        return distributed, distributed.Client(address, timeout=_CONNECT_TIMEOUT)
+    except (OSError, ValueError, TypeError) as problem:
+        reason = " ".join(str(problem).split())
+    # A client without a scheduler closes when it is collected. If that happened while another one
+    # starts, both would wait for the same lock for ever.
+    gc.collect()
+    raise ClusterError(f"no Dask scheduler answers at {address!r}: {reason}")
 
+
+def _on_cluster(
+    waiting: Iterator[Call], start: Callable[[int], None], address: str, threads: int
+) -> Results:
+    """Make calls on a Dask cluster, by the address of its scheduler."""
     # The workers need the same versions of everything, and the data where they are here. Each of
     # their threads makes one call at a time: start them with ``--nthreads 1`` and as many as there
     # are processors. Calls of a worker that dies are made again on another; those that have begun
     # when the comparison is interrupted go on to their limit there, and nobody waits for them.
+    distributed, client = _connect(address)
+    numbers: dict[str, int] = {}
+    pickled: tuple[int | None, Any] = (None, None)
 
-    def __init__(self, address: str, threads: int = 1) -> None:
-        super().__init__(threads)
-        self.address = address
+    def submit() -> None:
+        nonlocal pickled
+        call = next(waiting, None)
+        if call is None:
+            return
+        start(call.number)
+        if pickled[0] != call.share:
+            shared = pickle.dumps(call.shared)
+            # A task, and not data that is scattered: that would be lost with its worker.
+            pickled = (call.share, client.submit(bytes, shared, pure=False))
+        share = (client.id, call.share)
+        future = client.submit(
+            _there, call.function, share, pickled[1], call.arguments, threads, pure=False
+        )
+        numbers[future.key] = call.number
+        ended.add(future)
 
-    def run(
-        self, calls: Iterable[Call], start: Callable[[int], None]
-    ) -> Generator[tuple[int, Any | Crash], None, None]:
-        try:
-            distributed: Any = importlib.import_module("distributed")
-        except ImportError:
-            reason = how_to_install("distributed", "cluster")
-            raise ClusterError(f"distributed is {reason}") from None
-        client = None
-        try:
-            client = distributed.Client(self.address, timeout=_CONNECT_TIMEOUT)
-        except (OSError, ValueError, TypeError) as problem:
-            reason = " ".join(str(problem).split())
-        if client is None:
-            # A client without a scheduler closes when it is collected. If that happened while
-            # another one starts, both would wait for the same lock for ever.
-            gc.collect()
-            raise ClusterError(f"no Dask scheduler answers at {self.address!r}: {reason}")
-        with client, warnings.catch_warnings():
-            # Problems travel with the calls, so that they outlive the worker that had them.
-            warnings.filterwarnings("ignore", "Sending large graph")
-            yield from self._run(distributed, client, iter(calls), start)
-
-    def _run(
-        self, distributed: Any, client: Any, waiting: Iterator[Call], start: Callable[[int], None]
-    ) -> Generator[tuple[int, Any | Crash], None, None]:
+    with client, warnings.catch_warnings():
+        # Problems travel with the calls, so that they outlive the worker that had them.
+        warnings.filterwarnings("ignore", "Sending large graph")
+        ended = distributed.as_completed()
         slots = sum(client.nthreads().values())
         if not slots:
-            raise ClusterError(f"the Dask cluster at {self.address!r} has no workers")
-        numbers: dict[str, int] = {}
-        pickled: tuple[int | None, Any] = (None, None)
-        ended = distributed.as_completed()
-
-        def submit() -> None:
-            nonlocal pickled
-            call = next(waiting, None)
-            if call is None:
-                return
-            start(call.number)
-            if pickled[0] != call.share:
-                shared = pickle.dumps(call.shared)
-                # A task, and not data that is scattered: that would be lost with its worker.
-                handle = client.submit(bytes, shared, pure=False)
-                pickled = (call.share, handle)
-            future = client.submit(
-                _there,
-                call.function,
-                (client.id, call.share),
-                pickled[1],
-                call.arguments,
-                self.threads,
-                pure=False,
-            )
-            numbers[future.key] = call.number
-            ended.add(future)
-
+            raise ClusterError(f"the Dask cluster at {address!r} has no workers")
         for _ in range(_AHEAD * slots):
             submit()
         for future in ended:
@@ -264,10 +235,3 @@ class _Cluster(Executor):
             else:
                 yield number, future.result()
             submit()
-
-
-def executor(jobs: int = 1, cluster: str | None = None, threads: int = 1) -> Executor:
-    """Return what makes calls here, in `jobs` processes, or on the cluster at an address."""
-    if cluster is not None:
-        return _Cluster(cluster, threads)
-    return _Here(threads) if jobs == 1 else _Workers(jobs, threads)

@@ -16,7 +16,7 @@ import numpy as np
 
 from inference_lab.contract import Solution, Solver, TracePoint, small_energy
 from inference_lab.graph.arrays import IntArray
-from inference_lab.harness.executors import Call, executor
+from inference_lab.harness.executors import Call, execute
 from inference_lab.harness.instances import Instance, Settings, build_instances, solver_source
 from inference_lab.harness.isolated_run import (
     Limits,
@@ -203,8 +203,7 @@ def warm_up_all(
         Call(n, _timed_warm_up, instances.index(instance), instance, (spec, settings))
         for n, (instance, spec) in enumerate(pairs)
     )
-    here = executor(jobs)
-    for number, seconds in here.run(calls, lambda number: None):
+    for number, seconds in execute(calls, lambda number: None, jobs):
         instance, spec = pairs[number]
         on = f" on {instance.problem.name}" if len(instances) > 1 else ""
         if isinstance(seconds, Crash):

@@ -23,7 +23,7 @@ from inference_lab.cli import main
 from inference_lab.contract import Outcome, Solver
 from inference_lab.harness.campaign import InputError, Shard
 from inference_lab.harness.comparing import Plan
-from inference_lab.harness.executors import Call, executor
+from inference_lab.harness.executors import Call, execute
 from inference_lab.harness.instances import Settings, build_instances
 from inference_lab.harness.manifest import plans_of
 from inference_lab.harness.results_dir import find_store, merge, states
@@ -447,7 +447,7 @@ def triple(shared, x):
 def test_workers_answer_every_call_and_get_what_is_shared_once_in_a_row(jobs):
     calls = [Call(n, triple, n // 4, ["xyz"[n // 4]], (n,)) for n in range(12)]
     started = []
-    found = dict(executor(jobs).run(calls, started.append))
+    found = dict(execute(calls, started.append, jobs))
     assert sorted(found) == sorted(started) == list(range(12))
     assert "exit code 9" in found.pop(3).message
     assert found == {n: "xyz"[n // 4] * n for n in range(12) if n != 3}
