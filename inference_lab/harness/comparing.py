@@ -97,7 +97,12 @@ class Plan(Campaign[Record]):
             for repeat in range(repeats)
             for s in range(len(sources))
         ]
-        self.keys = [self._key(task) for task in self.tasks]
+        # Problems and solvers of which no record can be made are refused here.
+        key = {(c, s): self._key(c, s) for c in range(len(instances)) for s in range(len(sources))}
+        self.keys = [
+            key[task.instance, task.solver]._replace(seed=task.seed, repeat=task.repeat)
+            for task in self.tasks
+        ]
         # Of each problem, the best energy and the best bound so far.
         self._best = [math.inf] * len(instances)
         self._bound = [
@@ -106,21 +111,17 @@ class Plan(Campaign[Record]):
         ]
         self._number = {instance.problem.name: c for c, instance in enumerate(instances)}
 
-    def _key(self, task: Task) -> RunKey:
-        problem, solver = self.instances[task.instance].problem, self.solvers[task.solver]
-        return RunKey(
-            problem.name,
-            problem.graph.content_hash,
-            solver.spec,
-            solver.version,
-            solver_source(solver),
-            task.seed,
-            task.repeat,
-            self.settings.time_limit,
-            self.settings.temperature,
-            self.settings.threads,
-            self.settings.clock,
-        )
+    def _key(self, instance: int, solver: int) -> RunKey:
+        """Return the key of a run, the seed of which will be replaced."""
+        try:
+            return self._blank(Task(instance, solver, max(self.seeds), 0)).key
+        except RecordError as problem:
+            spec, name = self.solvers[solver].spec, self.instances[instance].problem.name
+            raise InputError(f"no record can be made of {spec!r} on {name!r}: {problem}") from None
+
+    def _blank(self, task: Task) -> Record:
+        instance, solver = self.instances[task.instance], self.solvers[task.solver]
+        return blank(instance, solver, task.seed, task.repeat, self.settings)
 
     def in_order(self) -> list[int]:
         """Return the numbers of the tasks in the order in which they are run, always the same."""
@@ -150,9 +151,7 @@ class Plan(Campaign[Record]):
 
     def blank(self, number: int) -> Record:
         """Return the record of a run of which nothing is known but what was asked."""
-        task = self.tasks[number]
-        instance, solver = self.instances[task.instance], self.solvers[task.solver]
-        return blank(instance, solver, task.seed, task.repeat, self.settings)
+        return self._blank(self.tasks[number])
 
     def planned(self) -> PlannedRuns:
         """Return the entry of the plan in the manifest."""
@@ -349,7 +348,8 @@ def compare(
     )
     chosen_seeds = seed_list(seeds)
     sources: list[str | Solver] = _as_list(solvers, (str, Solver))
-    refuse_repeats("solver", [as_solver(source).spec for source in sources])
+    specs = [as_solver(source).spec for source in sources]
+    refuse_repeats("solver", specs)
     folder = None if data_dir is None else Path(data_dir)
     given = _as_list(problems, (str, Path, Problem, ProblemFamily, FactorGraph, Mapping))
     instances = [instance for source in given for instance in build_instances(source, folder)]
@@ -363,9 +363,8 @@ def compare(
         memory=execution.memory,
         trace_limit=trace_limit,
     )
+    called = _labels_of(labels or {}, specs)
     plan = Plan(instances, sources, chosen_seeds, repeats, settings)
-    called = _labels_of(labels or {}, [solver.spec for solver in plan.solvers])
-    _check_recordable(plan)
     if jobs > 1 or cluster is not None:
         _check_portable(plan)
     target = store if store is None or isinstance(store, RecordStore) else RecordStore(store)
@@ -390,19 +389,6 @@ def _labels_of(labels: Mapping[str, str], specs: list[str]) -> dict[str, str]:
 def _as_list(given: Any, kinds: tuple[type, ...]) -> list[Any]:
     """Return a list of what may be a single thing; a string is one thing, not its letters."""
     return [given] if isinstance(given, kinds) else list(given)
-
-
-def _check_recordable(plan: Plan) -> None:
-    """Refuse problems and solvers of which no record could be made."""
-    for number in range(max(len(plan.instances), len(plan.solvers))):
-        instance = plan.instances[min(number, len(plan.instances) - 1)]
-        solver = plan.solvers[min(number, len(plan.solvers) - 1)]
-        try:
-            blank(instance, solver, max(plan.seeds), 0, plan.settings)
-        except RecordError as problem:
-            raise InputError(
-                f"no record can be made of {solver.spec!r} on {instance.problem.name!r}: {problem}"
-            ) from None
 
 
 def _check_portable(plan: Plan) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-from abc import abstractmethod
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import product
@@ -35,6 +34,8 @@ class Planned(JsonLine):
     """The plan of one campaign."""
 
     SCHEMA: ClassVar[int] = 1
+    #: The type of `parts`.
+    PARTS: ClassVar[Any]
 
     schema: int = 1
     #: Digest of the plan.
@@ -57,13 +58,17 @@ class Planned(JsonLine):
         if total > _LARGEST_PLAN:
             raise RecordError(f"a plan has {total} runs; at most {_LARGEST_PLAN} can be handled")
 
-    @abstractmethod
     def parts(self) -> Sequence[_Runs | _Stage]:
-        """Return the parts of the plan, with their types checked."""
+        """Return the parts of the plan, its ``stages`` or the whole, with their types checked."""
+        parts: list[_Runs | _Stage] = msgspec.convert(
+            self.plan.get("stages", [self.plan]), self.PARTS
+        )
+        return parts
 
-    @abstractmethod
     def runs(self) -> Iterator[PlannedRun]:
-        """Yield the planned runs."""
+        """Yield the planned runs; parts of a study may share some."""
+        for part in self.parts():
+            yield from part.planned()
 
 
 class _Runs(msgspec.Struct):
@@ -82,20 +87,11 @@ class _Runs(msgspec.Struct):
         """Return the number of planned runs."""
         return len(self.problems) * len(self.solvers) * len(self.seeds) * self.repeats
 
-
-class PlannedRuns(Planned):
-    """The planned runs of a comparison of solvers; ``plan`` has the fields of `_Runs`."""
-
-    def parts(self) -> list[_Runs]:
-        """Return the plan, which has one part."""
-        return [msgspec.convert(self.plan, _Runs)]
-
-    def runs(self) -> Iterator[PlannedRun]:
+    def planned(self) -> Iterator[PlannedRun]:
         """Yield the planned runs."""
-        (plan,) = self.parts()
-        for (problem, digest), solver, seed in product(plan.problems, plan.solvers, plan.seeds):
+        for (problem, digest), solver, seed in product(self.problems, self.solvers, self.seeds):
             spec, version, source = solver
-            for repeat in range(plan.repeats):
+            for repeat in range(self.repeats):
                 key = RunKey(
                     problem,
                     digest,
@@ -104,10 +100,10 @@ class PlannedRuns(Planned):
                     source,
                     seed,
                     repeat,
-                    plan.time_limit,
-                    plan.temperature,
-                    plan.threads,
-                    plan.clock,
+                    self.time_limit,
+                    self.temperature,
+                    self.threads,
+                    self.clock,
                 )
                 yield PlannedRun(key, (problem, spec))
 
@@ -128,21 +124,25 @@ class _Stage(msgspec.Struct):
         """Return the number of planned fits."""
         return len(self.data) * len(self.methods) * len(self.constraints) * self.runs
 
+    def planned(self) -> Iterator[PlannedRun]:
+        """Yield the planned fits."""
+        for data, value, (label, method) in product(self.data, self.constraints, self.methods):
+            for run in range(self.runs):
+                protocol = (self.train, self.scored, self.noise, self.unit)
+                key = FitKey(data, method, value, run, *protocol)
+                yield PlannedRun(key, (key.task, label))
+
+
+class PlannedRuns(Planned):
+    """The planned runs of a comparison of solvers; ``plan`` has the fields of `_Runs`."""
+
+    PARTS = list[_Runs]
+
 
 class PlannedFits(Planned):
     """The planned fits of a study of clustering; ``plan`` has ``stages``, each a `_Stage`."""
 
-    def parts(self) -> list[_Stage]:
-        """Return the stages."""
-        return msgspec.convert(self.plan.get("stages"), list[_Stage])
-
-    def runs(self) -> Iterator[PlannedRun]:
-        """Yield the planned fits; parts of a study may share some."""
-        for s in self.parts():
-            for data, value, (label, method) in product(s.data, s.constraints, s.methods):
-                for run in range(s.runs):
-                    key = FitKey(data, method, value, run, s.train, s.scored, s.noise, s.unit)
-                    yield PlannedRun(key, (key.task, label))
+    PARTS = list[_Stage]
 
 
 #: How the plans of a store are noted, by what it holds.

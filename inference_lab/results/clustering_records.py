@@ -124,16 +124,7 @@ class StudyRecord(RunRecord):
     @property
     def key(self) -> FitKey:
         """The inputs of the fit; see `FitKey`."""
-        return FitKey(
-            self.data,
-            self.method_key,
-            self.constraints,
-            self.run,
-            self.train,
-            self.scored,
-            self.noise,
-            self.unit,
-        )
+        return FitKey._make(getattr(self, name) for name in FitKey._fields)
 
     @property
     def place(self) -> tuple[str, str]:

@@ -343,19 +343,7 @@ class Record(RunRecord):
     @property
     def key(self) -> RunKey:
         """The inputs of the run; see `RunKey`."""
-        return RunKey(
-            self.problem,
-            self.problem_hash,
-            self.solver,
-            self.solver_version,
-            self.solver_source,
-            self.seed,
-            self.repeat,
-            self.time_limit,
-            self.temperature,
-            self.threads,
-            self.clock,
-        )
+        return RunKey._make(getattr(self, name) for name in RunKey._fields)
 
     @property
     def place(self) -> tuple[str, str]:
