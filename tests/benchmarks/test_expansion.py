@@ -8,10 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 from places import DATA
-from workloads import EStep, FloatArray, estep
+from workloads import FloatArray
 
 import inference_lab as il
-from inference_lab.algorithms.cuts.persistency import Reduction, reduce
 from inference_lab.graph.grids import grid_edges
 
 LABELS = 16
@@ -84,46 +83,3 @@ def test_moves(
     assert s.status == il.Status.CONVERGED
     # Every move is submodular, so that the guarantees of both methods hold.
     assert s.diagnostics["nonsubmodular_share"] == 0
-
-
-@pytest.mark.parametrize("smoothness", ["Potts", "truncated linear"])
-def test_persistency(
-    measure: Callable[..., Any], graphs: dict[str, il.FactorGraph], smoothness: str
-) -> None:
-    """Partial optimality as preprocessing."""
-    graph = graphs[smoothness]
-    reduce(il.FactorGraph.potts(np.zeros((2, 3)), [(0, 1)], [1.0]))
-
-    def describe(reduction: Reduction) -> str:
-        left = reduction.graph.unary_values.size / graph.unary_values.size
-        return f"{reduction.share_fixed:.1%} of the variables fixed, {left:.1%} of the labels left"
-
-    reduction = measure(
-        f"persistency: Tsukuba, 16 labels, {smoothness}",
-        lambda: reduce(graph),
-        rounds=1,
-        note=describe,
-    )
-    assert 0 < reduction.share_fixed < 1
-
-
-@pytest.mark.parametrize("rule", ["qpbo", "truncate"])
-def test_constraints(measure: Callable[..., Any], rule: str) -> None:
-    """Expansions of an E-step whose cannot-links are not submodular."""
-    arrays: EStep = estep(100_000, 20, 200_000)
-    graph = arrays.build()
-    spec = f"alpha-expansion(nonsubmodular={rule})"
-    il.solve(graph, spec, max_iterations=1)
-
-    def describe(s: il.Solution) -> str:
-        share = s.diagnostics["nonsubmodular_share"]
-        return f"energy {s.energy:.0f}, {s.iterations} cycles, {share:.0%} of pairs not submodular"
-
-    s = measure(
-        f"{spec}: 100,000 points, 20 clusters, 200,000 constraints",
-        lambda: il.solve(graph, spec),
-        rounds=3,
-        note=describe,
-    )
-    assert s.status == il.Status.CONVERGED
-    assert s.energy < il.solve(graph, "icm").energy
