@@ -9,9 +9,8 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -66,72 +65,45 @@ def problem(name, seed=0):
 PROBLEMS = [problem("a"), problem("b", 1)]
 
 
-class Cluster:
-    """A scheduler and workers, each a process of its own."""
+#: Two workers, each with a nanny that starts it again. Not in the process of the tests: runs fork
+#: off it, and it would have threads.
+CLUSTER = """
+import sys
+from distributed import LocalCluster
 
-    def __init__(self, folder, workers):
-        self.folder = folder
-        # Ports that the system chooses; no pages that show what goes on.
-        quiet = {**os.environ, "DASK_DISTRIBUTED__WORKER__MEMORY__TERMINATE": "False"}
-        self.environment = {**quiet, "OMP_NUM_THREADS": "1"}
-        self.processes = []
-        log = folder / "scheduler.log"
-        self._start(
-            log, "scheduler", "--host", "127.0.0.1", "--port", "0", "--dashboard-address", ":0"
-        )
-        self.address = self._wait(log, r"Scheduler at:\s+(tcp://\S+)")
-        for number in range(workers):
-            self.add_worker(number)
+if __name__ == "__main__":
+    options = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": None}
+    with LocalCluster(host="127.0.0.1", **options, local_directory=sys.argv[1]) as cluster:
+        pids = [nanny.pid for nanny in cluster.workers.values()]
+        print(cluster.scheduler_address, *pids, flush=True)
+        sys.stdin.read()
+"""
 
-    def add_worker(self, number):
-        log = self.folder / f"worker{number}.log"
-        self._start(
-            log,
-            *("worker", self.address, "--nthreads", "1", "--no-dashboard", "--nworkers", "1"),
-            *("--local-directory", str(self.folder), "--name", str(number)),
-        )
-        self._wait(log, r"(Starting established connection)")
 
-    def _start(self, log, kind, *arguments):
-        with log.open("w") as stream:
-            self.processes.append(
-                subprocess.Popen(
-                    [sys.executable, "-m", "distributed.cli.dask_" + kind, *arguments],
-                    stdout=stream,
-                    stderr=subprocess.STDOUT,
-                    env=self.environment,
-                    start_new_session=True,
-                )
-            )
+class Cluster(NamedTuple):
+    """The address of a scheduler, and the processes of its workers."""
 
-    def _wait(self, log, pattern):
-        deadline = time.monotonic() + 60
-        while time.monotonic() < deadline:
-            found = re.search(pattern, log.read_text())
-            if found:
-                return found[1]
-            time.sleep(0.05)
-        raise TimeoutError(log.read_text())
-
-    def kill_worker(self, number):
-        # With the nanny that would start it again, and whatever it has started.
-        os.killpg(self.processes[1 + number].pid, signal.SIGKILL)
-
-    def stop(self):
-        for process in reversed(self.processes):
-            try:
-                os.killpg(process.pid, signal.SIGKILL)
-            except ProcessLookupError:
-                pass
-            process.wait()
+    address: str
+    workers: list[int]
 
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory):
     """Give the tests of this file one cluster; the last of them kills a worker of it."""
-    made = Cluster(tmp_path_factory.mktemp("cluster"), 2)
-    yield made
-    made.stop()
+    folder = tmp_path_factory.mktemp("cluster")
+    script = folder / "cluster.py"
+    script.write_text(CLUSTER)
+    with subprocess.Popen(
+        [sys.executable, str(script), str(folder)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        env={**os.environ, "DASK_DISTRIBUTED__WORKER__MEMORY__TERMINATE": "False"},
+        text=True,
+    ) as process:
+        address, *workers = process.stdout.readline().split()
+        yield Cluster(address, [int(worker) for worker in workers])
+        process.stdin.close()
 
 
 def what(comparison):
@@ -201,7 +173,7 @@ def test_a_cluster_gives_what_this_machine_gives_though_a_worker_is_killed(clust
         # In the middle, while both workers are busy.
         if event.done == 5 and not killed.is_set():
             killed.set()
-            threading.Timer(0.2, cluster.kill_worker, [1]).start()
+            threading.Timer(0.2, os.kill, [cluster.workers[1], signal.SIGKILL]).start()
 
     there = il.compare(
         PROBLEMS, solvers, seeds=4, cluster=cluster.address, store=store, progress=watch

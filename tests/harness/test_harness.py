@@ -474,11 +474,3 @@ def test_a_limit_on_processors_gives_a_busy_machine_time():
     wall, busy = (limits_of(Settings(time_limit=60.0, clock=clock)).wall for clock in CLOCKS)
     assert wall == 120.0 and busy >= 10 * 60.0
     assert limits_of(Settings(clock="cpu")).wall is None
-
-
-def test_a_record_equals_its_copy_in_the_store(tmp_path):
-    comparison = il.compare(PROBLEMS[:1], SOLVERS[:1], store=tmp_path / "runs.jsonl")
-    (record,) = comparison.records
-    assert record.seconds > 0 and len(record.trace) == 1
-    assert len(record.id) == 12 and "." not in record.started + record.finished
-    assert RecordStore(tmp_path / "runs.jsonl").read() == [record]

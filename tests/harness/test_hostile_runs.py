@@ -17,6 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 from click.testing import CliRunner
+from hostile_values import LOOP, NESTED, WIDE, Evil, Silent
 
 import inference_lab as il
 from inference_lab.cli import main
@@ -29,27 +30,6 @@ from inference_lab.results.records import SCHEMA, RecordError, RecordStore, Reco
 GRAPH = il.FactorGraph.potts([[0.0, 1.0], [0.6, 0.0]], [(0, 1)], [0.5])
 PROBLEM = il.Problem("pair", GRAPH)
 RAGGED = il.FactorGraph.from_terms([np.zeros(2), np.zeros(3)])
-
-
-class Evil:
-    """Raises whenever it is looked at."""
-
-    def _raise(self, *given):
-        raise RuntimeError("half \ud800")
-
-    __repr__ = __str__ = __float__ = __index__ = __bool__ = __len__ = __iter__ = _raise
-
-
-class Silent(Exception):
-    def __str__(self):
-        raise ValueError("no")
-
-
-LOOP: list[object] = []
-LOOP.append(LOOP)
-WIDE: object = 1
-for _ in range(6):
-    WIDE = [WIDE] * 900
 
 
 @dataclass(frozen=True)
@@ -136,7 +116,7 @@ DIAGNOSTICS = {
     "generator": (n for n in range(3)),
     "long": "x" * 10**7,
     "many": dict.fromkeys(map(str, range(10**5))),
-    "nested": json.loads("[" * 900 + "]" * 900),
+    "nested": NESTED,
     "set": {2**20000, "a", None},
     "number": np.longdouble(1.5),
     "kept": [1, 2.5, "three"],
@@ -335,7 +315,7 @@ class Slow(Solver):
 
 COMPARE = """
 import os, sys, time, warnings
-sys.path.insert(0, {tests!r})
+sys.path[:0] = {tests!r}
 import inference_lab as il
 from test_hostile_runs import PROBLEM, Slow
 warnings.showwarning = lambda message, *more: print(message, flush=True)
@@ -345,7 +325,8 @@ il.compare(PROBLEM, Slow(), seeds=8, store=sys.argv[1], shard=sys.argv[2] or Non
 
 
 def start(path, shard=""):
-    script = COMPARE.format(tests=os.path.dirname(__file__))
+    here = os.path.dirname(__file__)
+    script = COMPARE.format(tests=[here, os.path.dirname(here)])
     return subprocess.Popen(
         [sys.executable, "-c", script, str(path), shard],
         stdout=subprocess.PIPE,

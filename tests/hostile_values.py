@@ -1,0 +1,33 @@
+"""Values that no solver should report, and that no record can hold as they are."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+class Evil:
+    """Raises whenever it is looked at."""
+
+    def _raise(self, *given: Any) -> Any:
+        raise RuntimeError("half \ud800")
+
+    __repr__ = __str__ = __float__ = __int__ = __index__ = __bool__ = __len__ = __hash__ = _raise
+    __eq__ = __iter__ = _raise
+
+
+class Silent(Exception):
+    """Says nothing of itself."""
+
+    def __str__(self) -> str:
+        raise ValueError("no")
+
+
+#: A list that holds itself, one of 900^6 entries, and one in many others.
+LOOP: list[Any] = []
+LOOP.append(LOOP)
+WIDE: Any = 1
+for _ in range(6):
+    WIDE = [WIDE] * 900
+NESTED: Any = 0.5
+for _ in range(2000):
+    NESTED = [NESTED]
