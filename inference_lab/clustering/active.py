@@ -117,12 +117,11 @@ def ask_at_terminal(describe: Callable[[int], str] = str) -> Oracle:
 
 @dataclass
 class _State:
-    """Neighbourhoods found so far, and how far each candidate is from the points in them."""
+    """Neighbourhoods found so far, and what follows from them."""
 
     founders: list[int] = field(default_factory=list)
     members: list[list[int]] = field(default_factory=list)
     inferred: list[tuple[int, int]] = field(default_factory=list)
-    aside: set[int] = field(default_factory=set)
     phase: Literal["explore", "consolidate"] = "explore"
 
 

@@ -222,20 +222,9 @@ class HMRF(PairedModel):
     def penalties(self, labels: IntArray) -> float:
         """Return the summed cost of the violated constraints."""
         ml, cl = violated(self.constraints, labels)
-        pairs = self.constraints.must_link[ml]
-        if self.ml_costs.shape[1] == 1:
-            total = self.ml_costs[ml, 0].sum()
-        else:
-            total = (
-                0.5
-                * (
-                    self.ml_costs[ml, labels[pairs[:, 0]]] + self.ml_costs[ml, labels[pairs[:, 1]]]
-                ).sum()
-            )
-        if self.cl_costs.shape[1] == 1:
-            total += self.cl_costs[cl, 0].sum()
-        else:
-            total += self.cl_costs[cl, labels[self.constraints.cannot_link[cl, 0]]].sum()
+        first, second = labels[self.constraints.must_link[ml]].T
+        total = 0.5 * (_priced(self.ml_costs, ml, first) + _priced(self.ml_costs, ml, second)).sum()
+        total += _priced(self.cl_costs, cl, labels[self.constraints.cannot_link[cl, 0]]).sum()
         return float(total)
 
     def own_costs(self, labels: IntArray) -> FloatArray:
@@ -396,6 +385,11 @@ def clamped(costs: FloatArray, known: IntArray) -> FloatArray:
     costs[rows] = np.inf
     costs[rows, known[rows]] = own
     return costs
+
+
+def _priced(costs: FloatArray, rows: IntArray, labels: IntArray) -> FloatArray:
+    """Return the costs of rows under labels; one column is for all labels."""
+    return np.asarray(costs[rows, labels if costs.shape[1] > 1 else 0])
 
 
 def _times(weights: FloatArray, costs: FloatArray) -> FloatArray:

@@ -115,8 +115,8 @@ class HMRFKMeans(SharedSettings, PairwiseClusterer):
     Notes
     -----
     **Guarantees.** The objective never rises from one half-step to the next, whatever the solver,
-    unless E-steps start cold, centroids are smoothed (``kl`` and ``i-divergence`` with smoothing)
-    or gradients are those printed in the paper.
+    unless E-steps start cold, or centroids are smoothed (``kl`` and ``i-divergence`` with
+    smoothing).
 
     **Complexity.** An iteration costs O(n d k) and the solver's time on constrained points; with
     distance penalties, also O(n^2 d) up to 1,500 points and O(n d) beyond. Memory: the data once

@@ -23,7 +23,6 @@ Init: TypeAlias = Literal[
     "neighbourhoods",
     "neighbourhoods+perturbed",
     "neighbourhoods+singletons",
-    "largest+perturbed",
     "k-means++",
     "random",
     "perturbed",
@@ -66,8 +65,7 @@ def initial_centroids(
     result = np.empty((k, d))
     result[present] = settled
     if absent.size:
-        alike = init.startswith(("neighbourhoods", "largest"))
-        groups = constraints.neighbourhoods() if alike else []
+        groups = constraints.neighbourhoods() if init.startswith("neighbourhoods") else []
         groups = [group for group in groups if (labels[group] < 0).all()]
         if init == "neighbourhoods+singletons":
             groups += _singletons(constraints, groups, labels < 0, absent.size - len(groups))
@@ -117,8 +115,6 @@ def _others(
         return alone(points[np.sort(rng.choice(n, size=k, replace=False))], distortion)
     known = _group_centroids(points, groups, distortion, counts)
     if len(groups) >= k:
-        if init == "largest+perturbed":
-            return known[:k]
         return known[_traverse(points, known, groups, k, distortion, counts)]
     if init in ("neighbourhoods", "k-means++"):
         before = np.concatenate((settled, known))

@@ -34,7 +34,13 @@ import numpy.typing as npt
 from inference_lab._numba import kernel as compiled
 from inference_lab.clustering._base import PairwiseClusterer, SharedSettings, check_word
 from inference_lab.clustering.bregman_kmeans import BregmanKMeans
-from inference_lab.clustering.distortions import Points, cluster_sums, dense, is_sparse
+from inference_lab.clustering.distortions import (
+    Points,
+    cluster_sizes,
+    cluster_sums,
+    dense,
+    is_sparse,
+)
 from inference_lab.clustering.em import HalfStep, Result, as_labels
 from inference_lab.clustering.supervision import Side, agreeing, read_partial_labels, refuse_hard
 from inference_lab.constraints import Constraints
@@ -122,8 +128,8 @@ class _Sums:
         #: ``sum_{j in h} M_ij``, (k, n).
         self.rows = cluster_sums(trace.matrix, labels, k)
         own = self.rows[labels, np.arange(n)]
-        self.within = _totals(labels, own, k)
-        self.sizes = _totals(labels, trace.weights, k)
+        self.within = cluster_sizes(labels, k, own)
+        self.sizes = cluster_sizes(labels, k, trace.weights)
         self.counts = np.bincount(labels, minlength=k)
         self.objective = trace.constant - float((self.within / self.sizes).sum())
 
@@ -212,11 +218,6 @@ class _Trace:
             sums.counts.copy(),
         )
         return found, moves
-
-
-def _totals(labels: IntArray, values: FloatArray, n_clusters: int) -> FloatArray:
-    """Return the summed value of each cluster, shape (k,)."""
-    return np.asarray(np.bincount(labels, weights=values, minlength=n_clusters), dtype=np.float64)
 
 
 def fill(labels: IntArray, n_clusters: int, priority: FloatArray) -> IntArray:
@@ -697,7 +698,7 @@ def _rewards(constraints: Constraints, labels: IntArray, n_clusters: int) -> Flo
         (constraints.cannot_link, -constraints.cl_weights),
     ):
         together = labels[pairs[:, 0]] == labels[pairs[:, 1]]
-        total += _totals(labels[pairs[together, 0]], weights[together], n_clusters)
+        total += cluster_sizes(labels[pairs[together, 0]], n_clusters, weights[together])
     return total
 
 

@@ -381,19 +381,15 @@ class GradientStep(MetricLearner):
     ----------
     rate : float or None
         None: the papers' rates, 1.75 for the cosine, 1e-8 for the I-divergence, else 1e-3.
-    paper_signs : bool
-        Add the gradient as printed (``a + rate dJ/da``, for the cosine by eq. 19, the gradient of
-        the similarity), even if ``J`` rises: a descent for the cosine, an ascent for the
-        I-divergence.
     normalise : bool
         Keep the mean weight at one. Otherwise ``J`` of all but the cosine is linear in ``a`` and
         falls as all weights shrink.
 
     Notes
     -----
-    ``J`` is least where one feature has all weight, because points differ least there. Except with
-    `paper_signs`, steps stop at an effective rank of the number of clusters (of two, for costs
-    other than the cosine); estimators warn at lower ranks.
+    ``J`` is least where one feature has all weight, because points differ least there. Steps
+    stop at an effective rank of the number of clusters (of two, for costs other than the cosine);
+    estimators warn at lower ranks.
 
     Examples
     --------
@@ -406,7 +402,6 @@ class GradientStep(MetricLearner):
     """
 
     rate: float | None = setting(None, above=0, below=math.inf)
-    paper_signs: bool = False
     normalise: bool = True
 
     def check(self, distortion: Distortion) -> None:
@@ -435,9 +430,6 @@ class GradientStep(MetricLearner):
         if rate is None:
             rate = 1e-8 if isinstance(metric, IDivergence) else 1e-3
             rate = 1.75 if isinstance(metric, Cosine) else rate
-        if self.paper_signs:
-            sign = 1.0 if isinstance(metric, Cosine) else -1.0
-            return [metric.reweighted(np.maximum(old - sign * rate * slope, 0.0))]
 
         def at(step: float) -> list[Distortion]:
             weights = np.maximum(old - step * rate * slope, 0.0)

@@ -65,19 +65,10 @@ def log_bessel(order: float, x: float) -> float:
     return float(value)
 
 
-@lean_kernel
-def _log_bessels(order: float, x: FloatArray, out: FloatArray) -> None:
-    for at in range(x.size):
-        out[at] = log_bessel(order, x[at])
-
-
 def _over_array(order: float, x: Any) -> FloatArray:
     """Return `log_bessel` of each entry."""
     given = np.asarray(x, dtype=np.float64)
-    flat = np.array(given, ndmin=1).ravel()
-    out = np.empty_like(flat)
-    _log_bessels(order, flat, out)
-    return out.reshape(given.shape)
+    return np.array([log_bessel(order, each) for each in given.flat]).reshape(given.shape)
 
 
 def log_normaliser(d: int, kappa: Any) -> FloatArray:

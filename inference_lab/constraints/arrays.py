@@ -9,11 +9,10 @@ import numpy as np
 import numpy.typing as npt
 
 from inference_lab.constraints.pairs import codes_of
+from inference_lab.graph.arrays import FloatArray, IntArray
 
 __all__ = ["FloatArray", "IntArray", "Parts", "Weight", "canonical", "read_classes", "refuse_both"]
 
-IntArray: TypeAlias = "npt.NDArray[np.int64]"
-FloatArray: TypeAlias = "npt.NDArray[np.float64]"
 Weight: TypeAlias = "float | FloatArray"
 
 

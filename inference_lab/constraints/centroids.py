@@ -6,9 +6,9 @@ from collections.abc import Callable
 from typing import Literal, TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 
 from inference_lab.constraints.constraints import Constraints
+from inference_lab.graph.arrays import FloatArray, IntArray
 
 __all__ = [
     "Perturbation",
@@ -21,7 +21,6 @@ __all__ = [
 ]
 
 Perturbation: TypeAlias = Literal["multiplicative", "additive"]
-_Floats: TypeAlias = npt.NDArray[np.float64]
 
 _AMPLITUDE = 0.7  # of the perturbations; the constant of the authors' own code
 _TIE = 1e-12  # relative: values that differ by rounding only count as tied
@@ -29,13 +28,13 @@ _CHUNK = 1 << 16  # float64 entries of a block of differences, 512 kB: stays in 
 
 
 def constraint_centroids(
-    points: _Floats,
+    points: FloatArray,
     constraints: Constraints,
     n_clusters: int,
     rng: np.random.Generator,
     *,
     perturbation: Perturbation = "multiplicative",
-) -> npt.NDArray[np.float64]:
+) -> FloatArray:
     r"""Centroids from must-link neighbourhoods, the components of two or more points.
 
     With fewer neighbourhoods than clusters, random perturbations of the global centroid :math:`g`
@@ -58,7 +57,7 @@ def constraint_centroids(
         sizes = np.array([len(g) for g in groups], dtype=np.float64)
         from_centre = squared_distances(known, centre[np.newaxis])[:, 0]
 
-        def distances_to(q: int) -> _Floats:
+        def distances_to(q: int) -> FloatArray:
             return squared_distances(known, known[q : q + 1])[:, 0]
 
         return known[farthest_first(distances_to, sizes, from_centre, k)]
@@ -68,8 +67,8 @@ def constraint_centroids(
 
 
 def kmeans_centroids(
-    points: _Floats, n_clusters: int, rng: np.random.Generator, *, n_init: int = 10
-) -> npt.NDArray[np.float64]:
+    points: FloatArray, n_clusters: int, rng: np.random.Generator, *, n_init: int = 10
+) -> FloatArray:
     r"""Centroids of the best of several runs of scikit-learn's K-means, without constraints."""
     from sklearn.cluster import KMeans
 
@@ -78,14 +77,14 @@ def kmeans_centroids(
     return np.array(model.cluster_centers_, dtype=np.float64)
 
 
-def class_centroids(points: _Floats, classes: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
+def class_centroids(points: FloatArray, classes: IntArray) -> FloatArray:
     r"""Mean of each class: :math:`\mu_h = |X_h|^{-1} \sum_{i : l_i = h} x_i`."""
     size = np.bincount(classes)
     sums = [np.bincount(classes, weights=column, minlength=size.size) for column in points.T]
     return np.column_stack(sums) / size[:, np.newaxis]
 
 
-def squared_distances(points: _Floats, centroids: _Floats) -> npt.NDArray[np.float64]:
+def squared_distances(points: FloatArray, centroids: FloatArray) -> FloatArray:
     r"""Squared Euclidean distances :math:`D_{ih} = \sum_m (x_{im} - \mu_{hm})^2`.
 
     From differences, because the expansion :math:`|x|^2 - 2 x'\mu + |\mu|^2` cancels far from 0.
@@ -103,9 +102,9 @@ def squared_distances(points: _Floats, centroids: _Floats) -> npt.NDArray[np.flo
 
 
 def farthest_first(
-    distances_to: Callable[[int], _Floats],
-    sizes: _Floats,
-    from_centre: _Floats,
+    distances_to: Callable[[int], FloatArray],
+    sizes: FloatArray,
+    from_centre: FloatArray,
     k: int,
 ) -> list[int]:
     """Choose k groups, in the order of the weighted farthest-first traversal."""
@@ -119,9 +118,7 @@ def farthest_first(
     return visited
 
 
-def numbered_like(
-    found: npt.NDArray[np.int64], classes: npt.NDArray[np.int64], k: int
-) -> npt.NDArray[np.int64]:
+def numbered_like(found: IntArray, classes: IntArray, k: int) -> IntArray:
     """Return the order of clusters in which cluster ``h`` overlaps class ``h`` most, in total."""
     from scipy.optimize import linear_sum_assignment
 
@@ -130,7 +127,7 @@ def numbered_like(
     return np.asarray(cluster_of_class, dtype=np.int64)
 
 
-def _best(score: _Floats, tie_break: _Floats) -> int:
+def _best(score: FloatArray, tie_break: FloatArray) -> int:
     """Index of the largest score; ties by the largest `tie_break`, then by the lowest index."""
     top = score.max()
     tied = np.flatnonzero(score >= top - _TIE * abs(top))

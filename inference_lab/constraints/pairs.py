@@ -7,6 +7,8 @@ import operator
 import numpy as np
 import numpy.typing as npt
 
+from inference_lab.graph.arrays import IntArray
+
 __all__ = [
     "check_count",
     "check_generator",
@@ -20,7 +22,6 @@ __all__ = [
     "sorted_distinct",
 ]
 
-IntArray = npt.NDArray[np.int64]
 
 #: floor(sqrt(2**63 - 1)): i * n_points + j must fit into an int64.
 MAX_POINTS = 3_037_000_499

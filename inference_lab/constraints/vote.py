@@ -12,14 +12,12 @@ import heapq
 from collections.abc import Sequence
 
 import numpy as np
-import numpy.typing as npt
 
+from inference_lab.graph.arrays import FloatArray, IntArray
 from inference_lab.graph.connected import connected
 
 __all__ = ["vote"]
 
-IntArray = npt.NDArray[np.int64]
-FloatArray = npt.NDArray[np.float64]
 
 #: A move must gain this share of the largest weight: sums rounded differently do not cycle.
 _LEAST_GAIN = 1e-9
