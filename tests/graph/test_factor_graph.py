@@ -149,19 +149,6 @@ def test_labels_that_do_not_fit_are_refused(labels, message):
         g.energy(labels)
 
 
-def test_checked_labels_are_a_copy():
-    g = FactorGraph.from_factors([2, 3], [])
-    x = np.array([1, 2])
-    checked = g.check_labels(x)
-    x[0] = 0
-    assert checked.tolist() == [1, 2] and checked.dtype == np.int64
-
-
-def test_empty_batch():
-    g = random_graph("potts", 0)
-    assert g.energy(np.empty((0, g.n_variables), dtype=int)).shape == (0,)
-
-
 # ---------------------------------------------------------------------- what construction does
 
 
@@ -289,12 +276,6 @@ def test_tables_of_odd_shapes(shape, kind):
     g = FactorGraph.from_terms([np.zeros(k) for k in shape], [OwnTables([(0, 1)], [potts])])
     assert g.edge_kinds.tolist() == [POTTS]
     assert (g.edge_table(0) == potts).all()
-
-
-def test_a_diagonal_that_is_infinite_off_the_diagonal():
-    table = np.where(np.eye(3) > 0, 0.0, INF)
-    g = FactorGraph.pairwise(np.zeros((2, 3)), [(0, 1)], np.array([table]))
-    assert g.edge_kinds.tolist() == [POTTS] and g.energy([0, 1]) == INF and g.energy([1, 1]) == 0
 
 
 def test_shared_costs_are_stored_once():

@@ -57,12 +57,6 @@ def test_any_integers_name_variables(scope):
     assert pair == [1, 0]
 
 
-@pytest.mark.parametrize("scope", [(0, True), (np.int64(1), False)])
-def test_flags_among_integers_are_refused(scope):
-    with pytest.raises(ValueError, match="a scope is a sequence of integers"):
-        FactorGraph.from_factors([2, 2], [(scope, np.zeros((2, 2)))])
-
-
 def test_pairs_lie_by_shape_in_the_order_of_first_appearance():
     shapes = [(3, 2), (2, 2), (3, 2)]
     tables = [
@@ -78,13 +72,6 @@ def test_what_is_wrong_in_one_of_many_tables_is_named():
     tables = [np.zeros((2, 2)), np.array([[0.0, 0.0], [1e101, 0.0]]), np.full((2, 2), np.nan)]
     with pytest.raises(ValueError, match=re.escape("factor 1[1, 0] is 1e+101")):
         FactorGraph.from_factors([2, 2], [((0, 1), table) for table in tables])
-
-
-def test_a_graph_shares_no_memory_with_tables():
-    table = np.ones((2, 2, 2))
-    graph = FactorGraph.from_factors([2, 2, 2], [((0, 1, 2), table)])
-    table[:] = 7.0
-    assert graph.energy([0, 0, 0]) == 1.0
 
 
 def test_storage_form():

@@ -54,57 +54,50 @@ def test_hard_families_forbid_something_in_every_graph(family):
         assert np.isinf(energies).any() and np.isfinite(energies).any()
 
 
-def kinds(family: str) -> set[int]:
-    return {int(kind) for g in graphs(family) for kind in g.edge_kinds}
+@pytest.mark.parametrize(
+    ("family", "kinds"),
+    [
+        *(("potts", {POTTS}), ("estep", {POTTS}), ("diagonal", {DIAGONAL})),
+        *(("truncated-linear", {TABLE}), ("own-tables", {TABLE})),
+        *(("ragged", {POTTS, DIAGONAL, TABLE}), ("mixed", {POTTS, DIAGONAL, TABLE})),
+    ],
+)
+def test_families_are_of_their_kinds_of_terms(family, kinds):
+    drawn = graphs(family)
+    assert {int(kind) for g in drawn for kind in g.edge_kinds} == kinds
+    if family == "potts":
+        assert all((g.edge_weights >= 0).all() and not g.pairwise_values.any() for g in drawn)
+    if family in ("truncated-linear", "own-tables"):
+        stored = [1 if family == "truncated-linear" else g.n_edges for g in drawn]
+        assert [len(set(g.edge_offsets.tolist())) for g in drawn] == stored
+    if family in ("ragged", "mixed"):
+        assert all(g.n_labels is None for g in drawn)
 
 
-def test_potts_is_attractive():
-    for g in graphs("potts"):
-        assert set(g.edge_kinds.tolist()) == {POTTS}
-        assert (g.edge_weights >= 0).all()
-        assert (g.pairwise_values[g.edge_offsets] == 0).all()
+@pytest.mark.parametrize(
+    ("family", "where"),
+    [
+        ("must-links", "edge_weights"),
+        ("cannot-links", "pairwise_values"),
+        ("forbidden-labels", "unary_values"),
+        ("hard-tables", "pairwise_values"),
+    ],
+)
+def test_hard_families_forbid_in_the_terms_of_their_name(family, where):
+    for g in graphs(family):
+        assert np.isinf(getattr(g, where)).any()
+        assert family == "forbidden-labels" or np.isfinite(g.unary_values).all()
 
 
 def test_estep_mixes_must_links_and_cannot_links():
     signs = set()
     for g in graphs("estep"):
-        assert set(g.edge_kinds.tolist()) == {POTTS}
         assert (g.unary_values >= 0).all()
         signs |= set(np.sign(g.edge_weights - g.pairwise_values[g.edge_offsets]).tolist())
         # A penalty is never negative, whichever way it is written.
         assert exhaustive(g).optimum >= 0
     assert signs == {-1.0, 1.0}
     assert {g.constant > 0 for g in graphs("estep")} == {True, False}
-
-
-def test_diagonal_depends_on_the_label_with_both_signs():
-    for g in graphs("diagonal"):
-        assert set(g.edge_kinds.tolist()) == {DIAGONAL}
-    values = np.concatenate([g.pairwise_values for g in graphs("diagonal")])
-    assert values.min() < 0 < values.max()
-    shared = [len(set(g.edge_offsets.tolist())) < g.n_edges for g in graphs("diagonal")]
-    assert any(shared) and not all(shared)
-
-
-def test_truncated_linear_shares_one_table():
-    for g in graphs("truncated-linear"):
-        assert set(g.edge_kinds.tolist()) == {TABLE}
-        assert set(g.edge_offsets.tolist()) == {0}
-        assert g.pairwise_values.size == g.n_labels**2
-        row = g.pairwise_values[: g.n_labels]
-        assert row[0] == 0 and row[1] == 1 and (np.diff(row) >= 0).all()
-    assert any(len(set(g.edge_weights.tolist())) > 1 for g in graphs("truncated-linear"))
-
-
-def test_own_tables_have_a_table_each():
-    for g in graphs("own-tables"):
-        assert set(g.edge_kinds.tolist()) == {TABLE}
-        assert len(set(g.edge_offsets.tolist())) == g.n_edges
-
-
-def test_ragged_has_different_cardinalities_and_all_kinds():
-    assert all(g.n_labels is None for g in graphs("ragged"))
-    assert kinds("ragged") == {POTTS, DIAGONAL, TABLE}
 
 
 def test_higher_order_has_factors_of_three_and_four_beside_edges():
@@ -124,26 +117,6 @@ def test_forests_have_no_cycle():
     assert not any(g.is_forest for g in graphs("grid") if g.n_edges >= g.n_variables)
 
 
-def test_links_are_hard():
-    for g in graphs("must-links"):
-        assert np.isinf(g.edge_weights).any()
-    for g in graphs("cannot-links"):
-        assert np.isinf(g.pairwise_values[g.edge_offsets]).any()
-
-
-def test_forbidden_labels_are_in_the_unaries():
-    for g in graphs("forbidden-labels"):
-        assert np.isinf(g.unary_values).any()
-        assert np.isfinite(g.edge_weights).all()
-
-
-def test_hard_tables_are_in_tables_of_two_and_of_three_variables():
-    for g in graphs("hard-tables"):
-        assert np.isinf(g.pairwise_values).any()
-        assert np.isfinite(g.unary_values).all()
-    assert any(np.isinf(g.table_values).any() for g in graphs("hard-tables"))
-
-
 def test_in_inheritance_one_variable_follows_from_the_others():
     for g in graphs("inheritance"):
         assert g.n_factors >= 2 and g.n_edges == 0
@@ -154,7 +127,6 @@ def test_in_inheritance_one_variable_follows_from_the_others():
 
 def test_mixed_has_everything():
     drawn = graphs("mixed")
-    assert kinds("mixed") == {POTTS, DIAGONAL, TABLE}
     assert any(g.n_factors for g in drawn)
     assert all(g.constant > 0 for g in drawn)
     assert all(np.isinf(g.unary_values).any() for g in drawn)

@@ -43,15 +43,6 @@ def test_the_search_is_exact(search, integral):
         assert s.diagnostics["root_bound"] < s.energy
 
 
-def test_parts_of_any_size_lead_to_the_same_answer(monkeypatch):
-    graph = frustrated(0)
-    whole = il.solve(graph, "branch-and-bound")
-    monkeypatch.setattr(branch_and_bound, "_CHUNK", 2000)
-    parts = il.solve(graph, "branch-and-bound")
-    assert parts.iterations > whole.iterations
-    assert (parts.energy, parts.status) == (whole.energy, "optimal")
-
-
 def test_bounds_rise_during_the_search_and_hold(monkeypatch):
     graph = frustrated(1, n=10)
     optimum = least(graph)

@@ -36,26 +36,6 @@ def test_ties_go_to_the_first_labelling_in_lexicographic_order(family):
     assert tied >= 5
 
 
-@pytest.mark.parametrize("temperature", [0.0, 1.0])
-@pytest.mark.parametrize("family", ["potts", "ragged", "higher-order", "mixed", "one-variable"])
-def test_the_walk_can_stop_and_go_on_anywhere(family, temperature, monkeypatch):
-    """Chunks of a few steps give the result of one chunk, to the last bit."""
-    for seed in range(5):
-        graph = random_graph(family, seed)
-        whole = il.solve(graph, "brute-force", temperature=temperature)
-        with monkeypatch.context() as patch:
-            patch.setattr(brute_force, "_CHUNK", 5)
-            pieces = il.solve(graph, "brute-force", temperature=temperature)
-        assert pieces.labels.tolist() == whole.labels.tolist()
-        assert pieces.log_partition == whole.log_partition
-        if temperature:
-            assert np.array_equal(
-                np.concatenate(list(pieces.marginals)), np.concatenate(list(whole.marginals))
-            )
-        assert pieces.iterations >= whole.iterations
-    assert family == "one-variable" or pieces.iterations > whole.iterations
-
-
 def test_a_stopped_walk_gives_the_best_so_far_and_proves_nothing(monkeypatch):
     graph = random_graph("potts", 1)
     energies = enumerate_plainly(graph)
@@ -107,26 +87,6 @@ def test_hard_constraints_cut_the_walk_short():
     p = 1 / (1 + math.exp(sums[0] - sums[1]))
     assert s.marginals == pytest.approx(np.tile([p, 1 - p], (n, 1)))
     assert s.iterations == 2
-
-
-def test_million_states_against_numpy():
-    """2^20 labellings with 50 edges and a factor of four variables, past one chunk."""
-    rng = np.random.default_rng(1)
-    n = 20
-    edges = rng.permutation(list(itertools.combinations(range(n), 2)))[:50]
-    scope, table = (17, 3, 19, 8), rng.normal(size=(2, 2, 2, 2))
-    unary, weights = rng.normal(size=(n, 2)), rng.normal(size=len(edges))
-    graph = il.FactorGraph.from_terms(
-        unary, [il.DiagonalTerms(edges, 0.0, weights)], [(scope, table)]
-    )
-    x = (np.arange(2**n)[:, None] >> np.arange(n)[::-1]) & 1
-    energies = np.concatenate([graph.energy(block) for block in np.split(x, 16)])
-    s = il.solve(graph, "brute-force", temperature=1.0)
-    assert s.iterations > 2
-    assert s.labels.tolist() == x[energies.argmin()].tolist()
-    p = np.exp(energies.min() - energies)
-    assert s.log_partition == pytest.approx(math.log(p.sum()) - energies.min(), rel=1e-12)
-    assert s.marginals[:, 1] == pytest.approx(p @ x / p.sum(), rel=1e-9)
 
 
 @pytest.mark.parametrize(

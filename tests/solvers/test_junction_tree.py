@@ -22,80 +22,14 @@ from inference_lab.solvers.junction_tree import JunctionTree
 # ---------------------------------------------------------------------- larger than a block
 
 
-def transfer_matrix(width, height, unary, right, down, temperature):
-    """Energies, row by row, of a binary grid whose columns are ``width`` long.
-
-    Returns the minimum, log Z, and the marginals of label 1, with sums over all states of a column.
-    """
-    states = (np.arange(2**width)[:, None] >> np.arange(width)) & 1
-    own = [
-        (unary[c, np.arange(width), states]).sum(axis=1)
-        + (right[c] * (states[:, 1:] != states[:, :-1])).sum(axis=1)
-        for c in range(height)
-    ]
-
-    def across(values, weights, soft):
-        """Sum (or minimise) over the states of the last column, one variable at a time."""
-        cube = values.reshape((2,) * width)
-        for r in range(width):
-            axis = width - 1 - r
-            keep, flip = cube, np.flip(cube, axis=axis) + weights[r]
-            if soft:
-                cube = -temperature * np.logaddexp(-keep / temperature, -flip / temperature)
-            else:
-                cube = np.minimum(keep, flip)
-        return cube.ravel()
-
-    least = own[0]
-    forward = [own[0]]
-    for c in range(1, height):
-        least = own[c] + across(least, down[c - 1], False)
-        forward.append(own[c] + across(forward[-1], down[c - 1], True))
-    backward = [np.zeros(2**width)]
-    for c in range(height - 1, 0, -1):
-        backward.insert(0, across(own[c] + backward[0], down[c - 1], True))
-    log_weights = [-(f + b) / temperature for f, b in zip(forward, backward, strict=True)]
-    log_z = np.logaddexp.reduce(log_weights[0])
-    marginals = np.array([np.exp(w - log_z) @ states for w in log_weights])
-    return least.min(), log_z, marginals
-
-
-@pytest.mark.parametrize("temperature", [0.5, 2.0])
-def test_tables_of_many_blocks_equal_a_transfer_matrix(temperature):
-    """Tables of 2^14 entries, an Ising grid of 13 x 20 with couplings of both signs."""
-    width, height = 13, 20
-    rng = np.random.default_rng(0)
-    unary = rng.normal(size=(height, width, 2))
-    right = rng.normal(scale=2.0, size=(height, width - 1))
-    down = rng.normal(scale=2.0, size=(height - 1, width))
-    number = np.arange(height * width).reshape(height, width)
-    edges = np.concatenate(
-        [
-            np.stack([number[:, :-1].ravel(), number[:, 1:].ravel()], axis=1),
-            np.stack([number[:-1].ravel(), number[1:].ravel()], axis=1),
-        ]
-    )
-    graph = il.FactorGraph.potts(
-        unary.reshape(-1, 2), edges, np.concatenate([right.ravel(), down.ravel()])
-    )
-    least, log_z, marginals = transfer_matrix(width, height, unary, right, down, temperature)
-    cold = il.solve(graph, "junction-tree")
-    assert cold.status == "optimal"
-    assert cold.energy == pytest.approx(least, abs=1e-9)
-    warm = il.solve(graph, "junction-tree", temperature=temperature)
-    assert warm.diagnostics["log2_table_entries"] > 15
-    assert warm.log_partition == pytest.approx(log_z, abs=1e-9)
-    assert warm.marginals[:, 1] == pytest.approx(marginals.ravel(), abs=1e-10)
-
-
 def test_large_tables_of_many_labels_and_arities():
-    """Blocks cut within axes of 7 labels, with factors of four variables: against tree-dp.
+    """Blocks cut within axes of 9 labels, with factors of four variables: against tree-dp.
 
     Enumeration cannot go there, but a forest of larger variables can: pairs of variables of the
     graph are merged into the variables of a chain.
     """
     rng = np.random.default_rng(1)
-    n, k = 12, 7
+    n, k = 12, 9
     tables = [rng.normal(size=(k, k, k, k)) for _ in range(n // 2 - 1)]
     unary = rng.normal(size=(n, k))
     scopes = [(2 * t, 2 * t + 1, 2 * t + 2, 2 * t + 3) for t in range(n // 2 - 1)]
@@ -125,25 +59,6 @@ def test_large_tables_of_many_labels_and_arities():
 
 
 # ---------------------------------------------------------------------- budget
-
-
-@pytest.mark.parametrize("temperature", [0.0, 1.0])
-@pytest.mark.parametrize("family", ["grid", "mixed", "higher-order", "disconnected"])
-def test_the_passes_can_stop_and_go_on_anywhere(family, temperature, monkeypatch):
-    for seed in range(5):
-        graph = random_graph(family, seed)
-        whole = il.solve(graph, "junction-tree", temperature=temperature)
-        with monkeypatch.context() as patch:
-            patch.setattr(junction_tree, "_CHUNK", 1)
-            pieces = il.solve(graph, "junction-tree", temperature=temperature)
-        assert pieces.labels.tolist() == whole.labels.tolist()
-        assert pieces.log_partition == whole.log_partition
-        if temperature:
-            assert np.concatenate(list(pieces.marginals)).tolist() == (
-                np.concatenate(list(whole.marginals)).tolist()
-            )
-        assert pieces.iterations >= whole.iterations
-    assert pieces.iterations > whole.iterations
 
 
 def test_a_stop_leaves_what_is_known(monkeypatch):

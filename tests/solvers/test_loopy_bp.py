@@ -7,12 +7,12 @@ import math
 
 import numpy as np
 import pytest
-from strategies import random_pairs, truncated_linear, weak_graph
+from strategies import random_pairs, weak_graph
 
 import inference_lab as il
 from inference_lab.algorithms.belief_propagation.chains import is_grid, make_trees
 from inference_lab.algorithms.belief_propagation.layout import renumber
-from inference_lab.graph.arrays import TRUNCATED_LINEAR, FloatArray
+from inference_lab.graph.arrays import FloatArray
 from inference_lab.graph.factor_graph import FactorGraph
 from inference_lab.graph.grids import grid_edges
 from inference_lab.graph.random_graphs import FAMILIES, FINITE, random_graph
@@ -375,30 +375,6 @@ def test_hard_constraints_with_cycles_are_solved():
 
 
 # ---------------------------------------------------------------------- closed forms
-
-
-@pytest.mark.parametrize("schedule", SCHEDULES)
-def test_truncated_linear_messages_are_those_of_the_table(schedule):
-    """With the closed form switched off, every message is the same."""
-    rng = np.random.default_rng(0)
-    edges = random_pairs(rng, 10, 20)
-    for k, cap in ((4, 2.0), (9, 3.3), (16, 40.0)):
-        table = truncated_linear(k, 0.5, cap, 0.25)
-        graph = FactorGraph.pairwise(
-            rng.normal(size=(10, k)), edges, table, rng.uniform(0, 2, size=len(edges))
-        )
-        table_edges = graph.edge_kinds == 2
-        assert (graph.arrays.forms[table_edges] == TRUNCATED_LINEAR).all() and table_edges.any()
-        plain = FactorGraph(**{name: getattr(graph, name) for name in graph.__getstate__()})
-        forms = np.zeros_like(graph.arrays.forms)
-        forms.flags.writeable = False
-        plain.__dict__["arrays"] = graph.arrays._replace(forms=forms)
-        # What is below the tolerance may be skipped, and how large a change is, is estimated.
-        solver = LoopyBP(schedule=schedule, damping=0.2, max_sweeps=20, tolerance=0)
-        fast, _ = pass_messages(graph, solver, 0.0)
-        slow, _ = pass_messages(plain, solver, 0.0)
-        assert np.allclose(fast.messages, slow.messages, atol=1e-11)
-        assert il.solve(graph, solver).energy == il.solve(plain, solver).energy
 
 
 def test_tables_that_forbid_are_not_taken_for_truncated_linear():

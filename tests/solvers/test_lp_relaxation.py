@@ -416,16 +416,6 @@ def test_one_kind_of_rounding_offers_only_that(rounding):
     assert set(there.values()) == {None}
 
 
-def test_draws_in_blocks_are_the_same_draws(monkeypatch):
-    """A time limit only looks between blocks; the size of a block must not change results."""
-    graph = estep(np.random.default_rng(8), n=20, m=80, cannot=0.9)
-    whole = il.solve(graph, LPRelaxation(draws=20), seed=3)
-    monkeypatch.setattr(lp_relaxation, "_BLOCK_WORK", 1)
-    parts = il.solve(graph, LPRelaxation(draws=20), seed=3)
-    assert whole.diagnostics["rounding"] == parts.diagnostics["rounding"]
-    assert (whole.labels == parts.labels).all()
-
-
 def test_cbc_through_pulp_agrees_with_highs():
     for family in ("potts", "ragged", "hard-tables", "higher-order"):
         graph = random_graph(family, 1)

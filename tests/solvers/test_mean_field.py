@@ -378,19 +378,6 @@ def test_the_history_falls():
 # ---------------------------------------------------------------------- the best labelling
 
 
-@pytest.mark.parametrize("family", [f for f in FEASIBLE if f != "empty"])
-def test_annealing_is_mostly_right_on_small_graphs(family):
-    right = 0
-    for seed in range(20):
-        graph = random_graph(family, seed)
-        best = exhaustive(graph).optimum
-        s = il.solve(graph, "mean-field", seed=seed)
-        assert s.energy >= best - 1e-9 * max(1.0, abs(best))
-        right += s.energy <= best + 1e-9 * max(1.0, abs(best))
-    # Where a variable follows from others, a factorised distribution finds the best less often.
-    assert right >= (5 if family == "inheritance" else 11)
-
-
 def test_annealing_is_better_than_starting_cold():
     """Summed over spin glasses, the schedule is worth its sweeps."""
     slow, cold = 0.0, 0.0
@@ -413,19 +400,6 @@ def test_the_schedule_is_geometric_and_ends_where_it_should():
         assert all(a > b for a, b in itertools.pairwise(steps))
 
 
-# ---------------------------------------------------------------------- extremes
-
-
-def test_costs_are_zero():
-    graph = FactorGraph.potts(np.zeros((3, 2)), [(0, 1)], [0.0], constant=2.0)
-    s = il.solve(graph, "mean-field")
-    assert s.energy == 2.0 and s.status == "converged"
-    s = il.solve(graph, "mean-field", temperature=1.0)
-    assert s.log_partition == pytest.approx(3 * math.log(2) - 2.0)
-    only_hard = FactorGraph.potts(np.zeros((4, 2)), [(0, 1), (1, 2), (2, 3)], INF)
-    assert il.solve(only_hard, "mean-field").energy == 0.0
-
-
 # ---------------------------------------------------------------------- settings and budget
 
 
@@ -435,18 +409,11 @@ def glass(n: int = 60, seed: int = 0) -> FactorGraph:
     return FactorGraph.potts(np.zeros((n, 3)), edges, rng.normal(size=3 * n))
 
 
-def test_budget():
-    graph = glass()
-    for temperature in (0.0, 0.2):
-        s = il.solve(graph, "mean-field", temperature=temperature, max_iterations=2)
-        assert s.status == "limit" and s.iterations == 2 and s.labels is not None
-    s = il.solve(graph, "mean-field(max_sweeps=2)", temperature=0.2)
+def test_limits_on_sweeps_are_for_each_temperature():
+    s = il.solve(glass(), "mean-field(max_sweeps=2)", temperature=0.2)
     assert s.status == "limit" and s.iterations == 2
-    endless = MeanField(update="parallel", damping=0.0, max_sweeps=10**9)
-    s = il.solve(graph, endless, temperature=0.2, time_limit=0.2)
-    assert s.status == "limit" and s.seconds < 1.0 and s.iterations > 3
-    warm = il.solve(graph, "mean-field(anneal_sweeps=1, max_sweeps=1)")
-    assert warm.iterations == len(list(MeanField().temperatures(1.0)))
+    s = il.solve(glass(), "mean-field(anneal_sweeps=1, max_sweeps=1)")
+    assert s.iterations == len(list(MeanField().temperatures(1.0)))
 
 
 def test_a_given_labelling_chooses_the_fixed_point():

@@ -23,7 +23,7 @@ from inference_lab.conformance import exhaustive
 from inference_lab.contract import Outcome, Run, Solver
 from inference_lab.graph.factor_graph import FactorGraph
 from inference_lab.graph.grids import grid_edges
-from inference_lab.graph.random_graphs import FAMILIES, LABEL_COSTS, random_graph
+from inference_lab.graph.random_graphs import FAMILIES, HARD, LABEL_COSTS, random_graph
 from inference_lab.graph.terms import DiagonalTerms, OwnTables, SharedTable
 from inference_lab.registry.registry import solver_registry
 from inference_lab.specs.extras import how_to_install
@@ -214,6 +214,83 @@ def test_infeasible_forests_are_proved_so(solver: str) -> None:
     check_soft(graph, solver, 1.0)
 
 
+# ---------------------------------------------------------------------- samples and descents
+
+
+@solvers("gibbs", "gibbs(scan=random)", "swendsen-wang", "swendsen-wang(single_sweeps=0)")
+@pytest.mark.parametrize("family", [f for f in FEASIBLE if f not in ("large", "empty")])
+def test_sampled_marginals_are_within_their_standard_errors(solver: str, family: str) -> None:
+    """At most 4.5 of them, where single changes or clusters lead everywhere."""
+    for seed in range(6):
+        graph, temperature = random_graph(family, seed), (1.0, 1.5, 2.5)[seed % 3]
+        hard = "gibbs" in solver and np.isinf([*graph.edge_weights, *graph.pairwise_values]).any()
+        if hard or graph.n_factors * graph.has_infinite or not applies(graph, solver, temperature):
+            continue
+        s = il.solve(graph, solver, seed=seed, temperature=temperature)
+        exact = exhaustive(graph).marginals(temperature)
+        for row, expected, error in zip(s.marginals, exact, s.diagnostics["stderr"], strict=True):
+            assert (np.abs(row - expected) <= 4.5 * error + 1e-3).all(), (seed, row, expected)
+
+
+@solvers(
+    "kernighan-lin",
+    "mean-field",
+    *(
+        f"simulated-annealing(reheats=20, schedule={schedule})"
+        for schedule in ("geometric", "linear", "logarithmic")
+    ),
+)
+@pytest.mark.parametrize("family", [f for f in FEASIBLE if f != "empty"])
+def test_small_graphs_are_mostly_solved(solver: str, family: str) -> None:
+    solved = 0
+    for seed in range(12):
+        graph = random_graph(family, seed)
+        exact = exhaustive(graph)
+        solved += il.solve(graph, solver, seed=seed).energy <= exact.optimum + 1e-9 * exact.scale
+    if solver == "mean-field":
+        # Where a variable follows from others, a factorised distribution is of less use.
+        assert solved >= (4 if family == "inheritance" else 7)
+    else:
+        assert solved >= (12 if family not in HARD else 9 if family == "inheritance" else 11)
+
+
+#: Solvers that look at the clock between parts, and a limit on these that makes many of a run.
+PARTS = {
+    "brute-force": ("solvers.brute_force._CHUNK", 5),
+    "junction-tree": ("solvers.junction_tree._CHUNK", 1),
+    "branch-and-bound": ("solvers.branch_and_bound._CHUNK", 2000),
+    "kernighan-lin(kicks=1)": ("solvers.kernighan_lin._WORK", 1),
+    "lazy-flipper": ("solvers.lazy_flipper._WORK", 1),
+    "lp-relaxation(draws=20)": ("solvers.lp_relaxation._BLOCK_WORK", 1),
+    "gibbs(sweeps=64, chains=1)": ("solvers.gibbs._STEPS", 1),
+    "trw-s": ("algorithms.dual.reparametrisation._STRETCH", 10),
+}
+
+
+@solvers(*PARTS)
+@pytest.mark.parametrize("temperature", [0.0, 1.0])
+@pytest.mark.parametrize("family", ["grid", "mixed", "higher-order", "own-tables", "ragged"])
+def test_parts_of_any_size_lead_to_the_same_answer(
+    solver: str, family: str, temperature: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for seed in range(4):
+        graph = random_graph(family, seed)
+        if not applies(graph, solver, temperature):
+            return
+        whole = il.solve(graph, solver, temperature=temperature, seed=seed)
+        with monkeypatch.context() as patch:
+            place, value = PARTS[solver]
+            patch.setattr(f"inference_lab.{place}", value)
+            parts = il.solve(graph, solver, temperature=temperature, seed=seed)
+        assert parts.labels.tolist() == whole.labels.tolist()
+        assert (parts.energy, parts.status) == (whole.energy, whole.status)
+        assert parts.lower_bound == pytest.approx(whole.lower_bound, rel=1e-12)
+        if temperature:
+            assert parts.log_partition == whole.log_partition
+            for row, other in zip(parts.marginals, whole.marginals, strict=True):
+                assert row == pytest.approx(other, abs=1e-12)
+
+
 # ---------------------------------------------------------------------- duals
 
 
@@ -236,6 +313,22 @@ def test_infinite_costs_are_propagated_to_the_only_labelling(solver: str) -> Non
 def test_no_time_still_gives_a_labelling(solver: str) -> None:
     s = il.solve(random_graph("grid", 0), solver, time_limit=1e-9)
     assert s.labels is not None and s.iterations == 0 and s.status == "limit"
+
+
+@solvers("trw-s(tolerance=1e-9, patience=20)", "mplp(tighten=none)")
+@pytest.mark.parametrize("family", ["potts", "own-tables", "ragged", "higher-order", "merged"])
+def test_bound_is_at_most_that_of_the_local_polytope_and_mostly_near(
+    solver: str, family: str
+) -> None:
+    """A fixed point can lie below; on most random graphs it hardly does."""
+    near = 0
+    for seed in range(10):
+        graph = random_graph(family, seed)
+        lp = il.solve(graph, "lp-relaxation").lower_bound
+        bound = il.solve(graph, solver).lower_bound
+        assert bound <= lp + 1e-7
+        near += bound >= lp - (1e-4 if "trw-s" in solver else 0.05 * exhaustive(graph).scale)
+    assert near >= 8
 
 
 @solvers("trw-s(tolerance=0)", "mplp(tighten=none, tolerance=1e-10, patience=20)")

@@ -13,9 +13,7 @@ from hypothesis import strategies as st
 from places import DATA
 
 import inference_lab as il
-from inference_lab.algorithms.dual import reparametrisation
 from inference_lab.algorithms.dual.reparametrisation import dual_bound, make_scratch
-from inference_lab.algorithms.dual.trws_layout import workspace
 from inference_lab.conformance import exhaustive
 from inference_lab.contract import Run, Status
 from inference_lab.graph.arrays import FloatArray, IntArray
@@ -23,7 +21,6 @@ from inference_lab.graph.grids import grid_edges
 from inference_lab.graph.random_graphs import FAMILIES, random_graph
 from inference_lab.kernels.messages import cost_scale
 from inference_lab.problems.instances import Instances, find
-from inference_lab.solvers import trw_s
 from inference_lab.solvers.trw_s import Passes, one_pass
 
 needs_data = pytest.mark.skipif(
@@ -135,25 +132,6 @@ def test_bound_never_falls_nor_passes_the_optimum(family: str, seed: int, shuffl
         before = bound
 
 
-def converged_bound(graph: il.FactorGraph) -> float:
-    # Without the relaxation's proof of a labelling, which would stop it early.
-    *_, last = kernel_passes(graph, natural(graph), 1500)
-    return last
-
-
-@pytest.mark.parametrize("family", ["potts", "own-tables", "ragged", "higher-order", "merged"])
-def test_bound_is_at_most_that_of_the_local_polytope_and_mostly_equal(family: str) -> None:
-    """A weak tree agreement can lie below; on most random graphs it does not."""
-    equal = 0
-    for seed in range(12):
-        graph = random_graph(family, seed)
-        lp = il.solve(graph, "lp-relaxation").lower_bound
-        bound = converged_bound(graph)
-        assert bound <= lp + 1e-7
-        equal += bound >= lp - 1e-4
-    assert equal >= 9
-
-
 @pytest.mark.parametrize("seed", range(6))
 def test_submodular_graphs_of_two_labels_are_solved(seed: int) -> None:
     """The bound reaches the energy on attractive grids; the answer is a minimum cut."""
@@ -172,18 +150,6 @@ def test_rising_chain_round_a_cycle_is_infeasible() -> None:
     solution = il.solve(graph, "trw-s")
     assert solution.status == Status.INFEASIBLE
     assert exhaustive(graph).optimum == math.inf
-
-
-@pytest.mark.parametrize("family", ["own-tables", "higher-order", "mixed", "truncated-linear"])
-def test_stretches_between_looks_at_the_clock_change_nothing(
-    family: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    graph = random_graph(family, 4)
-    whole = list(kernel_passes(graph, natural(graph), 4))
-    monkeypatch.setattr(reparametrisation, "_STRETCH", 10)
-    passes = Passes(graph, natural(graph))
-    assert len(passes._stretches) > 1
-    assert list(kernel_passes(graph, natural(graph), 4)) == pytest.approx(whole, rel=1e-12)
 
 
 def test_the_last_messages_give_a_labelling_however_seldom_labels_are_decoded() -> None:
@@ -350,33 +316,6 @@ PROVED = [
     "toulbar2/GeomSurf-7-gm256.uai.gz",
     "toulbar2/network.uai",
 ]
-
-
-@pytest.mark.parametrize("labels", [1, 2, 3, 5, 16, 21])
-@pytest.mark.parametrize("terms", ["attractive", "either sign", "linear"])
-def test_the_kernel_for_plain_graphs_gives_what_the_general_one_gives(
-    labels: int, terms: str
-) -> None:
-    """Bounds and messages agree to the last bit, at the border and inside of a grid."""
-    rng = np.random.default_rng(labels)
-    edges = grid_edges(6, 7)
-    unary = rng.random((42, labels))
-    weights = rng.uniform(-0.3 if terms == "either sign" else 0.0, 0.3, size=len(edges))
-    if terms == "linear":
-        apart = np.abs(np.subtract.outer(np.arange(labels), np.arange(labels)))
-        graph = il.FactorGraph.pairwise(unary, edges, np.minimum(apart, 3.0), weights)
-    else:
-        graph = il.FactorGraph.potts(unary, edges, weights)
-    passes, run = Passes(graph, natural(graph)), Run(graph)
-    general = Passes(graph, natural(graph))
-    for direction in (1, 0) * 3:
-        bound = trw_s.half_sweep(
-            graph.arrays, general.plan, general.terms, direction, (0, 42), general.state,
-            trw_s.FINITE, workspace(graph),
-        )  # fmt: skip
-        assert passes.half_sweep(direction, run) == bound + graph.constant
-        np.testing.assert_array_equal(passes.state.rows, general.state.rows)
-    assert labels == 1 or np.any(general.state.rows > 0.0)
 
 
 def reference(instance: str) -> float:
