@@ -11,20 +11,18 @@ import numpy as np
 
 from inference_lab.algorithms.cuts.persistency import SHRINKING, Reduction, reduce
 from inference_lab.algorithms.linear.backends import (
+    LinearSolver,
     Relaxation,
     Relaxed,
-    check_backend,
     seconds_to_start,
     solve_integer,
-    why_too_large,
-    why_unavailable,
 )
 from inference_lab.algorithms.linear.cycle_cuts import tighten
 from inference_lab.algorithms.linear.model import build_linear_model, model_size
 from inference_lab.algorithms.linear.program import LinearModel
 from inference_lab.algorithms.presolve import trivial_outcome
 from inference_lab.algorithms.symmetry import break_symmetry
-from inference_lab.contract import Outcome, Run, Solver
+from inference_lab.contract import Outcome, Run
 from inference_lab.graph.arrays import TABLE, IntArray
 from inference_lab.graph.factor_graph import FactorGraph, unary_minimum
 from inference_lab.kernels.label_costs import descend_on
@@ -44,7 +42,7 @@ _SETUP_SECONDS = 1e-5
 
 
 @dataclass(frozen=True)
-class ILP(Solver):
+class ILP(LinearSolver):
     """Minimise the energy exactly as an integer linear program.
 
     The model is the LP of `inference_lab.algorithms.linear.model.build_linear_model` with binary
@@ -109,22 +107,8 @@ class ILP(Solver):
     label_costs: ClassVar[bool] = True
     start_up: ClassVar[float] = 40.0
 
-    backend: str = "highs"
     cuts: Literal["cycles"] | None = "cycles"
     reduce: bool = True
-
-    def __post_init__(self) -> None:
-        """Check the settings."""
-        super().__post_init__()
-        check_backend(self.backend)
-
-    def missing(self) -> str | None:
-        """Check the backend."""
-        return why_unavailable(self.backend)
-
-    def supports(self, graph: FactorGraph, temperature: float) -> str | None:
-        """Refuse a temperature above 0, and a matrix too large for the LP solver."""
-        return Solver.supports(self, graph, temperature) or why_too_large(graph)
 
     def run(self, graph: FactorGraph, run: Run) -> Outcome:
         """Shrink the graph, build the model, solve it, report its labelling and its bound."""

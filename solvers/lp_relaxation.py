@@ -10,11 +10,9 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from inference_lab.algorithms.linear.backends import (
-    check_backend,
+    LinearSolver,
     seconds_to_start,
     solve_relaxation,
-    why_too_large,
-    why_unavailable,
 )
 from inference_lab.algorithms.linear.model import build_linear_model, model_size
 from inference_lab.algorithms.linear.program import LinearModel
@@ -25,7 +23,7 @@ from inference_lab.algorithms.linear.rounding import (
     kleinberg_tardos,
 )
 from inference_lab.algorithms.presolve import trivial_outcome
-from inference_lab.contract import Outcome, Run, Solver
+from inference_lab.contract import Outcome, Run
 from inference_lab.graph.arrays import FloatArray, IntArray
 from inference_lab.graph.factor_graph import FactorGraph, unary_minimum
 from inference_lab.kernels.label_costs import descend_on
@@ -97,7 +95,7 @@ def node_distributions(model: LinearModel, x: FloatArray) -> FloatArray:
 
 
 @dataclass(frozen=True)
-class LPRelaxation(Solver):
+class LPRelaxation(LinearSolver):
     """Solve the local-polytope relaxation, round it, polish; its value is a proved lower bound.
 
     The LP is built by `inference_lab.algorithms.linear.model.build_linear_model`: the compact LP of
@@ -160,23 +158,9 @@ class LPRelaxation(Solver):
 
     label_costs: ClassVar[bool] = True
 
-    backend: str = "highs"
     draws: int = setting(100, at_least=1)
     rounding: Literal["all", "kleinberg-tardos", "derandomised", "argmax"] = "all"
     polish: bool = True
-
-    def __post_init__(self) -> None:
-        """Check the settings."""
-        super().__post_init__()
-        check_backend(self.backend)
-
-    def missing(self) -> str | None:
-        """Check the backend."""
-        return why_unavailable(self.backend)
-
-    def supports(self, graph: FactorGraph, temperature: float) -> str | None:
-        """Refuse a temperature above 0, and a matrix too large for the LP solver."""
-        return Solver.supports(self, graph, temperature) or why_too_large(graph)
 
     def run(self, graph: FactorGraph, run: Run) -> Outcome:
         """Build, solve, bound, round, polish."""

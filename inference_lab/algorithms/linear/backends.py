@@ -13,6 +13,7 @@ import numpy as np
 
 from inference_lab.algorithms.linear.model import model_size
 from inference_lab.algorithms.linear.program import MAX_NONZEROS, CsrArray, LinearModel
+from inference_lab.contract import Solver
 from inference_lab.graph.arrays import FloatArray, IntArray
 from inference_lab.graph.factor_graph import FactorGraph
 
@@ -399,38 +400,49 @@ def pulp_solver(backend: str = "PULP_CBC_CMD", time_limit: float = math.inf) -> 
         return pulp.getSolver(backend, **settings)
 
 
-def check_backend(backend: str) -> None:
-    """Check that a backend is ``"highs"`` or known to PuLP."""
-    if backend == "highs":
-        return
-    import pulp
+@dataclass(frozen=True)
+class LinearSolver(Solver):
+    """Base of solvers that build the linear program of a graph for a backend of choice."""
 
-    known = pulp.listSolvers()
-    if backend not in known:
-        raise ValueError(f"backend must be highs or one of {', '.join(known)}, got {backend!r}")
+    backend: str = "highs"
 
+    def __post_init__(self) -> None:
+        """Check the settings; the backend is ``"highs"`` or known to PuLP."""
+        super().__post_init__()
+        if self.backend == "highs":
+            return
+        import pulp
 
-def why_unavailable(backend: str) -> str | None:
-    """Return None if a backend can be used here, else the reason and those that can."""
-    if backend == "highs":
-        return None
-    import pulp
+        known = pulp.listSolvers()
+        if self.backend not in known:
+            raise ValueError(
+                f"backend must be highs or one of {', '.join(known)}, got {self.backend!r}"
+            )
 
-    available = pulp.listSolvers(onlyAvailable=True)
-    if backend in available:
-        return None
-    return f"backend {backend} is not installed here; available: {', '.join(['highs', *available])}"
+    def missing(self) -> str | None:
+        """Return None if the backend can be used here, else the reason and those that can."""
+        if self.backend == "highs":
+            return None
+        import pulp
 
+        available = pulp.listSolvers(onlyAvailable=True)
+        if self.backend in available:
+            return None
+        usable = ", ".join(["highs", *available])
+        return f"backend {self.backend} is not installed here; available: {usable}"
 
-def why_too_large(graph: FactorGraph) -> str | None:
-    """Return None if the model's matrix can be numbered with 32 bits, else its size."""
-    size = model_size(graph)
-    if max(size) <= MAX_NONZEROS:
-        return None
-    return (
-        f"the linear program would have {size.columns} columns and {size.nonzeros} nonzeros; "
-        f"the LP solver counts to {MAX_NONZEROS}"
-    )
+    def supports(self, graph: FactorGraph, temperature: float) -> str | None:
+        """Refuse a temperature above 0, and a matrix that 32 bits cannot number."""
+        refusal = super().supports(graph, temperature)
+        if refusal is not None:
+            return refusal
+        size = model_size(graph)
+        if max(size) <= MAX_NONZEROS:
+            return None
+        return (
+            f"the linear program would have {size.columns} columns and {size.nonzeros} nonzeros; "
+            f"the LP solver counts to {MAX_NONZEROS}"
+        )
 
 
 def seconds_to_start(nonzeros: int) -> float:
