@@ -12,7 +12,7 @@ import numpy.typing as npt
 from inference_lab._numba import lean_kernel
 from inference_lab.algorithms.iteration import IterativeSolver, Progress
 from inference_lab.contract import Outcome, Run
-from inference_lab.graph.arrays import FloatArray, GraphArrays, IntArray
+from inference_lab.graph.arrays import FloatArray, GraphArrays, IntArray, starts_of
 from inference_lab.graph.factor_graph import FactorGraph, least_labels
 from inference_lab.kernels.messages import local_costs, unflatten
 from inference_lab.kernels.struct import record
@@ -187,8 +187,7 @@ class ChainAverages:
     def mean(self, sizes: IntArray) -> FloatArray:
         """Return the averages, normalised for each variable; there must be a draw."""
         total = self.batch_sum * self.batch_length + self.batch.sum(axis=0)
-        starts = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(sizes)[:-1]])
-        sums = np.add.reduceat(total, starts) if sizes.size else np.empty(0)
+        sums = np.add.reduceat(total, starts_of(sizes)[:-1])
         return np.asarray(total / np.repeat(sums, sizes))
 
     def errors(self) -> tuple[FloatArray, FloatArray]:
@@ -441,20 +440,32 @@ def no_variables(graph: FactorGraph, run: Run) -> Outcome:
     )
 
 
-class _Sampler:
+class Chains:
+    """The averages of chains, and what a sweep of `gibbs_visits` works with."""
+
+    def __init__(self, graph: FactorGraph, run: Run, chains: int, sweeps: int) -> None:
+        self.graph, self.run = graph, run
+        width = int(graph.cardinalities.max())
+        self.work = Workspace(np.empty(width), np.empty(width, dtype=np.int64), np.empty(width))
+        self.draws = start_draws(graph)
+        self._sizes = graph.unary_values.size, chains, sweeps
+        self.averages = ChainAverages(*self._sizes)
+
+    def forget(self) -> None:
+        """End burn-in: drop what was averaged so far."""
+        self.averages = ChainAverages(*self._sizes)
+
+
+class _Sampler(Chains):
     """The chains of a run and their averages."""
 
     def __init__(self, settings: Gibbs, graph: FactorGraph, run: Run) -> None:
+        super().__init__(graph, run, settings.chains, settings.sweeps)
         self.settings = settings
-        self.graph = graph
-        self.run = run
-        n, size = graph.n_variables, graph.unary_values.size
-        width = int(graph.cardinalities.max())
+        n, width = graph.n_variables, self.work.cost.size
         steps = 10.0 + width * (1.0 + float(graph.degrees.mean()))
         self.block = max(1, int(_STEPS / steps))
         self.sweeps_at_once = max(1, self.block // n)
-        self.work = Workspace(np.empty(width), np.empty(width, dtype=np.int64), np.empty(width))
-        self.draws = start_draws(graph)
         self.order = np.arange(n, dtype=np.int64)
         self.x, _ = draw_independent(graph, run.temperature, run.rng, settings.chains)
         if run.initial is not None:
@@ -462,7 +473,6 @@ class _Sampler:
         # The energy of a chain is not known until it is feasible and was offered.
         self.energy = np.full(settings.chains, np.inf)
         self.feasible: npt.NDArray[np.bool_] = np.zeros(settings.chains, dtype=np.bool_)
-        self.averages = ChainAverages(size, settings.chains, settings.sweeps)
 
     def visit(self, x: IntArray, sweeps: int, coupling: float, energy: float, least: float) -> bool:
         """Make so many sweeps of one chain; return False if time ran out on the way."""
@@ -511,8 +521,7 @@ class _Sampler:
             inside = int(np.flatnonzero(self.feasible)[0])
             self.x[~self.feasible] = self.x[inside]
             self.energy[~self.feasible] = self.energy[inside]
-        chains, size = self.averages.batch.shape
-        self.averages = ChainAverages(size, chains, self.settings.sweeps)
+        super().forget()
 
     def log_partition(self, before: int) -> tuple[int, tuple[float, float] | None]:
         """Estimate the log-partition by annealed importance sampling (Neal 2001, eq. 4)."""

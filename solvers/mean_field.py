@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Literal, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from inference_lab._numba import inlined, inlined_minimum, kernel, lean_kernel
 from inference_lab.contract import Outcome, Run, Solver
@@ -530,21 +531,14 @@ class _State:
             return run.initial_marginals.copy()
         if run.initial is not None and run.temperature > 0.0:
             # Start next to the given labelling: one temperature better than by itself.
-            field = field.copy()
             field[graph.unary_ptr[:-1] + run.initial] -= temperature
-        least = np.minimum.reduceat(field, graph.unary_ptr[:-1])
-        tied = field == np.repeat(least, graph.cardinalities)
-        several = np.add.reduceat(tied.astype(np.int64), graph.unary_ptr[:-1]) > 1
-        tied &= np.repeat(several & (graph.degrees > 0), graph.cardinalities)
+        tied = field == self._repeated(np.minimum, field)
+        tied &= self._repeated(np.add, tied.astype(np.int64)) > 1
+        tied &= np.repeat(graph.degrees > 0, graph.cardinalities)
         if tied.any():
-            noise = run.rng.normal(scale=_NOISE * temperature, size=int(tied.sum()))
-            field = field.copy()
-            field[tied] += noise
-            least = np.minimum.reduceat(field, graph.unary_ptr[:-1])
-        q = np.exp(-(field - np.repeat(least, graph.cardinalities)) / temperature)
-        return np.asarray(
-            q / np.repeat(np.add.reduceat(q, graph.unary_ptr[:-1]), graph.cardinalities)
-        )
+            field[tied] += run.rng.normal(scale=_NOISE * temperature, size=int(tied.sum()))
+        q = np.exp(-(field - self._repeated(np.minimum, field)) / temperature)
+        return q / self._repeated(np.add, q)
 
     def sweep(self, temperature: float, reverse: bool) -> bool:
         """Make one sweep; return whether the distribution has settled."""
@@ -582,8 +576,10 @@ class _State:
         allowed = np.isfinite(self.graph.unary_values)
         # A run that was stopped at a low cap may have left weight on forbidden labels, even all.
         self.q[(self.q < 1e-12) | ~allowed] = 0.0
-        sums = np.add.reduceat(self.q, self.graph.unary_ptr[:-1])
-        empty = np.repeat(sums == 0.0, self.graph.cardinalities)
-        self.q[empty & allowed] = 1.0
-        sums = np.add.reduceat(self.q, self.graph.unary_ptr[:-1])
-        self.q /= np.repeat(sums, self.graph.cardinalities)
+        self.q[(self._repeated(np.add, self.q) == 0.0) & allowed] = 1.0
+        self.q /= self._repeated(np.add, self.q)
+
+    def _repeated(self, ufunc: np.ufunc, values: npt.NDArray[Any]) -> FloatArray:
+        """Reduce the values of each variable's labels, and give each of them the result."""
+        reduced = ufunc.reduceat(values, self.graph.unary_ptr[:-1])
+        return np.repeat(np.asarray(reduced, dtype=np.float64), self.graph.cardinalities)

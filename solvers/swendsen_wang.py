@@ -16,12 +16,10 @@ from inference_lab.graph.factor_graph import FactorGraph
 from inference_lab.graph.terms import freeze
 from inference_lab.kernels.union_find import find
 from inference_lab.solvers.gibbs import (
-    ChainAverages,
-    Workspace,
+    Chains,
     add_averages,
     gibbs_visits,
     no_variables,
-    start_draws,
 )
 from inference_lab.specs.settings import setting
 
@@ -432,21 +430,17 @@ class SwendsenWang(IterativeSolver["_Sampler"]):
         return outcome
 
 
-class _Sampler:
+class _Sampler(Chains):
     """The chains of a run and their averages."""
 
     def __init__(
         self, settings: SwendsenWang, graph: FactorGraph, model: Model, start: IntArray, run: Run
     ) -> None:
+        super().__init__(graph, run, settings.chains, settings.sweeps)
         self.settings = settings
-        self.graph = graph
         self.model = model
-        self.run = run
-        width = int(graph.cardinalities.max())
-        self.work = Workspace(np.empty(width), np.empty(width, dtype=np.int64), np.empty(width))
-        n, size = graph.n_variables, graph.unary_values.size
-        self.scratch = Scratch(np.empty(n, dtype=np.int64), np.empty(size))
-        self.draws = start_draws(graph)
+        n = graph.n_variables
+        self.scratch = Scratch(np.empty(n, dtype=np.int64), np.empty(graph.unary_values.size))
         self.order = np.tile(np.arange(n, dtype=np.int64), settings.single_sweeps)
         self.x = np.tile(start, (settings.chains, 1))
         # Only hard bonds are drawn at the highest temperature, and any label they allow is taken.
@@ -458,7 +452,6 @@ class _Sampler:
             if run.initial is not None and np.isfinite(run.best_energy):
                 self.x[0] = run.initial
             run.offer(self.x[0])
-        self.averages = ChainAverages(size, settings.chains, settings.sweeps)
 
     def update(self, x: IntArray, bonds: FloatArray, temperature: float) -> float:
         """Make one update; the draws' sums are the conditionals then; return the energy."""
@@ -490,8 +483,3 @@ class _Sampler:
             if keep:
                 self.averages.add(chain, self.draws.sums / (1 + self.settings.single_sweeps))
         return True
-
-    def forget(self) -> None:
-        """End burn-in: drop what was averaged so far."""
-        chains, size = self.averages.batch.shape
-        self.averages = ChainAverages(size, chains, self.settings.sweeps)

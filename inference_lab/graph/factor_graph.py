@@ -1422,18 +1422,5 @@ _STRUCTURE = (
     "scope_strides",
 )
 
-_STORED = (
-    "cardinalities",
-    "unary_ptr",
-    "unary_values",
-    "edges",
-    "edge_kinds",
-    "edge_weights",
-    "edge_offsets",
-    "pairwise_values",
-    "factor_ptr",
-    "factor_scopes",
-    "table_ptr",
-    "table_values",
-    "constant",
-)
+#: What defines a graph, but for its label costs.
+_STORED = tuple(f.name for f in fields(FactorGraph) if f.name != "label_costs")

@@ -18,6 +18,7 @@ import numpy as np
 
 from inference_lab.graph.arrays import FloatArray, IntArray
 from inference_lab.graph.factor_graph import FactorGraph
+from inference_lab.graph.grids import grid_edges
 from inference_lab.graph.terms import COST_LIMIT, DiagonalTerms, OwnTables, SharedTable
 from inference_lab.specs.grammar import unknown
 
@@ -180,14 +181,8 @@ def _forest(rng: _Rng) -> FactorGraph:
 def _grid(rng: _Rng) -> FactorGraph:
     """Small grids with Potts terms of mixed sign or one truncated quadratic table."""
     rows, columns, k = [(3, 3, 2), (2, 5, 2), (2, 3, 3), (1, 6, 3), (2, 2, 5)][rng.integers(5)]
-    number = np.arange(rows * columns).reshape(rows, columns)
-    edges = np.concatenate(
-        [
-            np.stack([number[:, :-1].ravel(), number[:, 1:].ravel()], axis=1),
-            np.stack([number[:-1].ravel(), number[1:].ravel()], axis=1),
-        ]
-    )
-    unary = rng.normal(size=(number.size, k))
+    edges = grid_edges(rows, columns)
+    unary = rng.normal(size=(rows * columns, k))
     if k > 2:
         a = np.arange(k)
         table = np.minimum((a[:, None] - a[None]) ** 2, 3.0)

@@ -206,25 +206,25 @@ def as_scope(raw: Sequence[int], n: int, name: str) -> tuple[int, ...]:
     return scope
 
 
-def _as_edges(edges: npt.ArrayLike, n: int, name: str = "edges") -> Int32Array:
-    array = np.asarray(unwrap(edges, name))
+def _as_edges(edges: npt.ArrayLike, n: int) -> Int32Array:
+    array = np.asarray(unwrap(edges, "edges"))
     if array.size == 0:
         return np.empty((0, 2), dtype=np.int32)
     if array.ndim != 2 or array.shape[1] != 2:
-        raise ValueError(f"{name} must have shape (m, 2), got {array.shape}")
+        raise ValueError(f"edges must have shape (m, 2), got {array.shape}")
     if array.dtype.kind not in "iu":
-        raise ValueError(f"{name} must hold integers, got dtype {array.dtype}")
+        raise ValueError(f"edges must hold integers, got dtype {array.dtype}")
     if array.min() < 0 or array.max() >= n:
         row = int(np.argwhere((array < 0) | (array >= n))[0, 0])
         raise ValueError(
-            f"{name}[{row}] = {tuple(int(v) for v in array[row])} names a missing variable; "
+            f"edges[{row}] = {tuple(int(v) for v in array[row])} names a missing variable; "
             f"the graph has variables 0 to {n - 1}"
         )
     loops = array[:, 0] == array[:, 1]
     if loops.any():
         row = int(np.argmax(loops))
         raise ValueError(
-            f"{name}[{row}] = {tuple(int(v) for v in array[row])} joins a variable to itself; "
+            f"edges[{row}] = {tuple(int(v) for v in array[row])} joins a variable to itself; "
             "add the diagonal of its costs to the unary"
         )
     return array.astype(np.int32)
@@ -276,6 +276,15 @@ class EdgeBlock(NamedTuple):
     weights: FloatArray
     offsets: IntArray
     values: FloatArray
+
+
+_NO_EDGES = EdgeBlock(
+    np.empty((0, 2), np.int32),
+    np.empty(0, np.uint8),
+    np.empty(0),
+    np.empty(0, np.int64),
+    np.empty(0),
+)
 
 
 def _per_edge(values: npt.ArrayLike, m: int, name: str) -> FloatArray:
@@ -450,16 +459,9 @@ def concatenate(blocks: list[EdgeBlock]) -> EdgeBlock:
     """Join blocks into one, with one pool of values."""
     if len(blocks) == 1:
         return blocks[0]
-    starts = np.cumsum([0] + [b.values.size for b in blocks[:-1]])
-    return EdgeBlock(
-        np.concatenate([b.edges for b in blocks]) if blocks else np.empty((0, 2), np.int32),
-        np.concatenate([b.kinds for b in blocks]) if blocks else np.empty(0, np.uint8),
-        np.concatenate([b.weights for b in blocks]) if blocks else np.empty(0),
-        np.concatenate([b.offsets + s for b, s in zip(blocks, starts, strict=True)])
-        if blocks
-        else np.empty(0, np.int64),
-        np.concatenate([b.values for b in blocks]) if blocks else np.empty(0),
-    )
+    starts = starts_of([b.values.size for b in blocks])
+    moved = [b._replace(offsets=b.offsets + s) for b, s in zip(blocks, starts, strict=False)]
+    return EdgeBlock(*map(np.concatenate, zip(_NO_EDGES, *moved, strict=True)))
 
 
 def dense(block: EdgeBlock, e: int, cardinalities: IntArray) -> FloatArray:
