@@ -216,11 +216,9 @@ class _Terms:
     def __init__(self, index: Mapping[Hashable, int], cardinalities: Sequence[int]) -> None:
         self.index = index
         self.cardinalities = cardinalities
-        self.diagonal_edges: list[tuple[int, int]] = []
-        self.same: list[FloatArray] = []
-        self.differ: list[float] = []
-        self.table_edges: list[tuple[int, int]] = []
-        self.tables: list[FloatArray] = []
+        #: Edge, costs of equal labels (one for all, or one a label), and cost of different ones.
+        self.diagonal: list[tuple[tuple[int, int], FloatArray, float]] = []
+        self.tables: list[tuple[tuple[int, int], FloatArray]] = []
         self.factors: list[tuple[tuple[int, ...], FloatArray]] = []
 
     def add(
@@ -244,9 +242,7 @@ class _Terms:
                 )
             if differ.ndim:
                 raise ValueError(f"weight of {what} must be a number, got shape {differ.shape}")
-            self.diagonal_edges.append((i, j))
-            self.same.append(same)
-            self.differ.append(float(differ))
+            self.diagonal.append(((i, j), same, float(differ)))
         else:
             raise ValueError(f"{what} has no cost: expected weight, same or table")
 
@@ -269,37 +265,24 @@ class _Terms:
         if table.shape != expected:
             raise ValueError(f"table of {what} has shape {table.shape}; expected {expected}")
         if len(numbers) == 2:
-            self.table_edges.append((numbers[0], numbers[1]))
-            self.tables.append(table)
+            self.tables.append(((numbers[0], numbers[1]), table))
         else:
             self.factors.append((numbers, table))
 
     def pairwise(self) -> list[PairwiseTerms]:
         """Return the terms on two variables as blocks."""
         blocks: list[PairwiseTerms] = []
-        by_label = [e for e, same in enumerate(self.same) if same.ndim]
-        constant = [e for e, same in enumerate(self.same) if not same.ndim]
-        if constant:
-            blocks.append(
-                DiagonalTerms(
-                    [self.diagonal_edges[e] for e in constant],
-                    np.array([float(self.same[e]) for e in constant]),
-                    np.array([self.differ[e] for e in constant]),
-                )
-            )
-        if by_label:
-            rows = np.zeros((len(by_label), max(self.same[e].size for e in by_label)))
-            for row, e in enumerate(by_label):
-                rows[row, : self.same[e].size] = self.same[e]
-            blocks.append(
-                DiagonalTerms(
-                    [self.diagonal_edges[e] for e in by_label],
-                    rows,
-                    np.array([self.differ[e] for e in by_label]),
-                )
-            )
+        for by_label in (False, True):
+            chosen = [term for term in self.diagonal if bool(term[1].ndim) == by_label]
+            if chosen:
+                edges, same, differ = zip(*chosen, strict=True)
+                rows = np.zeros((len(chosen), max(costs.size for costs in same)))
+                for row, costs in zip(rows, same, strict=True):
+                    row[: costs.size] = costs
+                blocks.append(DiagonalTerms(edges, rows if by_label else rows[:, 0], differ))
         if self.tables:
-            blocks.append(OwnTables(self.table_edges, self.tables))
+            edges, tables = zip(*self.tables, strict=True)
+            blocks.append(OwnTables(edges, tables))
         return blocks
 
 
