@@ -6,8 +6,7 @@ import hashlib
 from dataclasses import dataclass
 from pathlib import Path
 
-from inference_lab.data.folders import places
-from inference_lab.formatting import nearest
+from inference_lab.data.folders import find_file
 from inference_lab.graph.factor_graph import FactorGraph
 from inference_lab.io import read
 from inference_lab.problem import Problem, ProblemFamily
@@ -42,8 +41,8 @@ class File(ProblemFamily):
 
     def build(self, data_dir: Path | None = None) -> Problem:
         """Read the file."""
-        model = _find(self.path, data_dir)
-        evidence = None if self.evidence is None else _find(self.evidence, data_dir)
+        model = find_file(self.path, data_dir, "")
+        evidence = None if self.evidence is None else find_file(self.evidence, data_dir, "")
         graph = read(model, evidence=evidence, format=self.format, costs=self.costs)
         info: dict[str, int | str] = {**sizes(graph), "sha256": file_digest(model)}
         if evidence is not None:
@@ -65,21 +64,3 @@ def file_digest(path: Path) -> str:
     """Return the SHA-256 of a file as it is stored."""
     with path.open("rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
-
-
-def _find(name: str, data_dir: Path | None) -> Path:
-    """Return the file of that name, from the working directory or else from the data folder."""
-    looked_at = places(name, data_dir)
-    for place in looked_at:
-        if place.is_file():
-            return place
-    said = []
-    for place in looked_at:
-        if place.exists():
-            said.append(f"{place} is not a file")
-        elif not place.parent.is_dir():
-            said.append(f"{place.parent} is not a folder")
-        else:
-            there = (entry.name for entry in place.parent.iterdir() if entry.is_file())
-            said.append(f"{place} does not exist{nearest(place.name, there)}")
-    raise FileNotFoundError("; ".join(said))

@@ -124,14 +124,10 @@ class Instances(ProblemFamily):
             evidence = _locate(known, known.evidence, known.evidence_sha256, data_dir)
         costs = known.format == "uai" and known.scale == "cost"
         graph = read(model, evidence=evidence, format=known.format, costs=costs)
+        published = ("sha256", "status", "proof", "scale", "licence", "origin")
         info: dict[str, int | float | str] = {
             **sizes(graph),
-            "sha256": known.sha256,
-            "status": known.status,
-            "proof": known.proof,
-            "scale": known.scale,
-            "licence": known.licence,
-            "origin": known.origin,
+            **{name: getattr(known, name) for name in published},
         }
         if known.evidence:
             info["evidence_sha256"] = known.evidence_sha256

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -115,14 +115,7 @@ class ProteinSideChains(ProblemFamily):
     def build(self, data_dir: Path | None = None) -> Problem:
         """Read the instance, or draw the model."""
         if self.instance is not None:
-            published = Instances(self._published()).build(data_dir)
-            return Problem(
-                self.spec,
-                published.graph,
-                optimum=published.optimum,
-                optimum_source=published.optimum_source,
-                info=published.info,
-            )
+            return replace(Instances(self._published()).build(data_dir), name=self.spec)
         rng = np.random.default_rng(self.seed)
         kinds = list(RESIDUES.values())
         often = np.array([kind[1] for kind in kinds])

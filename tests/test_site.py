@@ -28,7 +28,6 @@ import inference_lab as il
 
 DOCS = ROOT / "docs"
 SITE = ROOT / "build" / "docs"
-PAGES = [path for path in sorted(DOCS.rglob("*.md")) if "gallery" not in path.parts]
 EXAMPLES = sorted((ROOT / "examples").glob("plot_*.py"))
 
 #: What users import from, with what each of these offers; None: its ``__all__``.
@@ -94,19 +93,6 @@ def test_every_public_name_is_in_the_reference(module: str) -> None:
     ]
     assert missing == []
     assert [name for name in names if not inspect.getdoc(getattr(home, name))] == []
-
-
-@pytest.mark.parametrize("path", PAGES, ids=lambda path: str(path.relative_to(DOCS)))
-def test_links_between_pages(path: Path) -> None:
-    """Links, cards and contents of a page lead to pages that are there."""
-    text = path.read_text(encoding="utf-8")
-    named = re.findall(r"\]\(([^)#:\s]+)\)", text)
-    for contents in re.findall(r"^```\{toctree\}\n(.*?)^```", text, flags=re.M | re.S):
-        lines = [line for line in contents.splitlines() if line and not line.startswith(":")]
-        named += [f"{line}.md" for line in lines]
-    named += [f"{name}.md" for name in re.findall(r"^:link: (\S+)$", text, flags=re.M)]
-    made = [name for name in named if name.startswith(("gallery/", "../gallery/"))]
-    assert [n for n in named if n not in made and not (path.parent / n).is_file()] == []
 
 
 # ---------------------------------------------------------------------- the builder

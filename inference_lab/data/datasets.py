@@ -22,7 +22,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from inference_lab.data.folders import DATA_VARIABLE, data_folder
+from inference_lab.data.folders import DATA_VARIABLE, DataNotFoundError, data_folder
 from inference_lab.data.gaussians import MIXTURES, Mixture
 
 __all__ = [
@@ -36,10 +36,6 @@ __all__ = [
 ]
 
 _PathLike: TypeAlias = "str | os.PathLike[str]"
-
-
-class DataNotFoundError(FileNotFoundError):
-    """A data set needs a file that is not there; the message says which, and where to get it."""
 
 
 class DataFormatError(ValueError):

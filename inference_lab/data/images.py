@@ -16,9 +16,8 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from inference_lab.data.datasets import DataFormatError, DataNotFoundError
-from inference_lab.data.folders import DATA_VARIABLE, data_folder, places
-from inference_lab.formatting import nearest
+from inference_lab.data.datasets import DataFormatError
+from inference_lab.data.folders import find_file
 from inference_lab.graph.arrays import FloatArray, IntArray
 from inference_lab.io import FormatError
 from inference_lab.io._files import read_bytes
@@ -67,27 +66,6 @@ _COLOURS = np.array(
 
 
 # ---------------------------------------------------------------------- files
-
-
-def find_file(name: str, data_dir: Path | None, folder: str = "image", *, source: str = "") -> Path:
-    """Return the file of a name: in the working directory, the data folder, or a folder in it."""
-    looked_at = places(name, data_dir, folder)
-    for place in looked_at:
-        if place.is_file():
-            return place
-    given = Path(name)
-    there = [entry.name for place in looked_at for entry in _siblings(place)]
-    where = " and ".join(str(place.parent) for place in looked_at)
-    remedy = f"; it was published at {source}" if source else ""
-    if data_folder(data_dir) is None and not given.expanduser().is_absolute():
-        remedy += f"; a data folder can be given with --data-dir or ${DATA_VARIABLE}"
-    raise DataNotFoundError(
-        f"no file {given.name!r} in {where}{nearest(given.name, there)}{remedy}"
-    )
-
-
-def _siblings(place: Path) -> list[Path]:
-    return [e for e in place.parent.iterdir() if e.is_file()] if place.parent.is_dir() else []
 
 
 def read_image(path: str | os.PathLike[str]) -> Image:

@@ -57,14 +57,11 @@ def known_facts(info: dict[str, Any], measures: Measures) -> dict[str, float]:
 
 def auc(scores: npt.ArrayLike, hard: npt.ArrayLike) -> float:
     """Return the share of pairs in which the hard problem scores higher; ties count half."""
-    from scipy.stats import rankdata
+    from sklearn.metrics import roc_auc_score
 
-    label = np.asarray(hard, dtype=bool)
-    positive, negative = int(label.sum()), int((~label).sum())
-    if not positive or not negative:
+    if len(np.unique(np.asarray(hard, dtype=bool))) < 2:
         return math.nan
-    ranks = rankdata(np.asarray(scores, dtype=np.float64))
-    return float((ranks[label].sum() - positive * (positive + 1) / 2) / (positive * negative))
+    return float(roc_auc_score(hard, scores))
 
 
 def learn(store: Path | str, data_dir: Path | None = None) -> dict[str, Any]:
