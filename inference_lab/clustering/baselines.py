@@ -25,13 +25,18 @@ from inference_lab.clustering.distortions import (
     cluster_sizes,
     cluster_sums,
 )
-from inference_lab.clustering.em import Coupling, Result, as_labels, refuse_contradiction
+from inference_lab.clustering.em import (
+    Coupling,
+    Result,
+    as_labels,
+    pair_terms,
+    refuse_contradiction,
+)
 from inference_lab.clustering.hmrf import clamped
 from inference_lab.clustering.initialisation import Init
 from inference_lab.clustering.supervision import Side, agreeing, of_positive_weight, refuse_hard
 from inference_lab.constraints import Constraints
 from inference_lab.graph.arrays import FloatArray, IntArray
-from inference_lab.graph.terms import DiagonalTerms
 from inference_lab.specs.settings import setting
 
 __all__ = ["ConstrainedLinkage", "ConstrainedSpectral", "FlexibleSpectral", "MetricKMeans"]
@@ -123,10 +128,7 @@ class ConstrainedLinkage(_Dense):
 def _counted(side: Side, n_clusters: int) -> Constraints:
     """Return the pairs of positive weight, and pairs implied by labels."""
     given, n = of_positive_weight(side.constraints), side.known.size
-    hard = [
-        DiagonalTerms(given.must_link, differ=given.ml_weights),
-        DiagonalTerms(given.cannot_link, same=given.cl_weights),
-    ]
+    hard = pair_terms(given, given.ml_weights, given.cl_weights)
     refuse_contradiction(
         clamped(np.zeros((n, n_clusters)), side.known), Coupling(np.arange(n), hard)
     )

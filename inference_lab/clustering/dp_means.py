@@ -30,7 +30,7 @@ from inference_lab.clustering.distortions import (
     counted_shares,
     dense,
 )
-from inference_lab.clustering.em import HalfStep
+from inference_lab.clustering.em import HalfStep, pair_terms
 from inference_lab.clustering.hmrf import clamped, violations
 from inference_lab.clustering.pair_weights import USUAL_ODDS
 from inference_lab.clustering.supervision import Side, refuse_hard
@@ -130,10 +130,7 @@ class Pairs:
     def terms(self, xi: float) -> list[DiagonalTerms]:
         """Return the penalties of violated pairs."""
         c = self.constraints
-        return [
-            DiagonalTerms(c.must_link, same=0.0, differ=xi * c.ml_weights),
-            DiagonalTerms(c.cannot_link, same=xi * c.cl_weights, differ=0.0),
-        ]
+        return pair_terms(c, xi * c.ml_weights, xi * c.cl_weights)
 
 
 class _State:

@@ -35,6 +35,7 @@ __all__ = [
     "PairedModel",
     "Result",
     "maximise_expectation",
+    "pair_terms",
     "refuse_contradiction",
 ]
 
@@ -140,6 +141,16 @@ class Model(ABC):
     def parameters(self) -> tuple[FloatArray, ...]:
         """Return the arrays that show whether a step changed anything."""
         return ()
+
+
+def pair_terms(
+    pairs: Constraints, ml_costs: FloatArray, cl_costs: FloatArray
+) -> list[DiagonalTerms]:
+    """Return the costs of violated must-links and cannot-links as terms."""
+    return [
+        DiagonalTerms(pairs.must_link, differ=ml_costs),
+        DiagonalTerms(pairs.cannot_link, same=cl_costs),
+    ]
 
 
 class PairedModel(Model):

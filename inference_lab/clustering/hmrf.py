@@ -30,7 +30,7 @@ from inference_lab.clustering.distortions import (
     counted_shares,
     distances_under,
 )
-from inference_lab.clustering.em import Assignment, Coupling, PairedModel, as_labels
+from inference_lab.clustering.em import Assignment, Coupling, PairedModel, as_labels, pair_terms
 from inference_lab.clustering.initialisation import pushed_apart
 from inference_lab.clustering.metric_learning import MetricLearner, Penalised
 from inference_lab.constraints import Constraints
@@ -155,10 +155,7 @@ class HMRF(PairedModel):
             self.ml_costs = _times(self.ml_costs, np.stack(ml, axis=1))
             self.cl_costs = _times(self.cl_costs, np.stack(cl, axis=1))
         if self.ml_costs.shape[1] == 1 and self.cl_costs.shape[1] == 1:
-            self._terms = [
-                DiagonalTerms(self.pairs.must_link, same=0.0, differ=self.ml_costs[:, 0]),
-                DiagonalTerms(self.pairs.cannot_link, same=self.cl_costs[:, 0], differ=0.0),
-            ]
+            self._terms = pair_terms(self.pairs, self.ml_costs[:, 0], self.cl_costs[:, 0])
 
     def _total(self, values: FloatArray) -> float:
         """Return the sum over the points, each as often as it counts."""

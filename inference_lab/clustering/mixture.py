@@ -26,6 +26,7 @@ from inference_lab.clustering.em import (
     Fit,
     PairedModel,
     maximise_expectation,
+    pair_terms,
 )
 from inference_lab.clustering.hmrf import clamped, violated
 from inference_lab.clustering.initialisation import Init, pushed_apart
@@ -33,7 +34,6 @@ from inference_lab.clustering.supervision import Side
 from inference_lab.constraints import Constraints
 from inference_lab.contract import Solver
 from inference_lab.graph.arrays import FloatArray, IntArray
-from inference_lab.graph.terms import DiagonalTerms
 from inference_lab.registry.registry import as_solver
 from inference_lab.specs.settings import setting
 
@@ -72,10 +72,7 @@ class Gaussians(PairedModel):
         k = len(means)
         self.known = known
         self.means = np.array(means, dtype=np.float64)
-        self._terms = [
-            DiagonalTerms(self.pairs.must_link, differ=constraints.ml_weights),
-            DiagonalTerms(self.pairs.cannot_link, same=constraints.cl_weights),
-        ]
+        self._terms = pair_terms(self.pairs, constraints.ml_weights, constraints.cl_weights)
         #: How often the mixing weight of its component counts for each point.
         self.mixed = np.ones(n)
         if prior == "maximum-entropy":

@@ -58,16 +58,10 @@ class Side:
 
     def labels_as_pairs(self) -> Constraints:
         """Return the constraints and a spanning set of pairs of weight one for the labels."""
-        held = np.flatnonzero(self.known >= 0)
-        order = held[np.argsort(self.known[held], kind="stable")]
-        alike = self.known[order[1:]] == self.known[order[:-1]]
-        first = order[np.r_[True, ~alike]] if held.size else order
-        chain = np.stack([order[:-1], order[1:]], axis=1)[alike]
-        apart = np.array([(j, i) for at, i in enumerate(first) for j in first[:at]], dtype=np.int64)
-        given = self.constraints
-        n = self.known.size
-        chain = pairs_outside(chain, given.must_link, n)
-        apart = pairs_outside(apart.reshape(-1, 2), given.cannot_link, n)
+        given, n = self.constraints, self.known.size
+        known = Constraints.from_labels(self.known, scheme="chains")
+        chain = pairs_outside(known.must_link, given.must_link, n)
+        apart = pairs_outside(known.cannot_link, given.cannot_link, n)
         return Constraints(
             np.concatenate([given.must_link, chain]),
             np.concatenate([given.cannot_link, apart]),
