@@ -33,7 +33,7 @@ from inference_lab.algorithms.elimination.bucket_elimination import (
 from inference_lab.algorithms.elimination.order import Elimination, elimination_order
 from inference_lab.algorithms.label_cost_encoding import run_on_star
 from inference_lab.contract import Marginals, Outcome, Run, Solver
-from inference_lab.graph.arrays import FloatArray
+from inference_lab.graph.arrays import FloatArray, starts_of
 from inference_lab.graph.factor_graph import FactorGraph, unary_minimum
 from inference_lab.graph.feasibility import n_entries
 from inference_lab.graph.label_encoding import star
@@ -76,7 +76,7 @@ class _Plan:
         kept = int(tree.rows.sum())
         if temperature == 0:
             return int((tree.made_at + tree.rows).max(initial=0)), kept, 0
-        told = np.concatenate([[0], np.cumsum(tree.rows[tree.children])])
+        told = starts_of(tree.rows[tree.children])
         return kept, kept, int(np.diff(told[tree.child_ptr]).max(initial=0))
 
     def n_bytes(self, tree: Tree, temperature: float) -> int:

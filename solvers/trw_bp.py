@@ -35,6 +35,7 @@ from inference_lab.algorithms.label_cost_encoding import run_on_star
 from inference_lab.contract import Outcome, Run, Solver
 from inference_lab.graph.arrays import FloatArray, IntArray
 from inference_lab.graph.factor_graph import FactorGraph, least_labels
+from inference_lab.kernels.forest_passes import Forest, Totals
 from inference_lab.kernels.messages import cost_scale, message_ptr, unflatten
 from inference_lab.specs.settings import setting
 
@@ -273,18 +274,16 @@ class _Passing:
 
     def bound(self) -> float:
         """Return the upper bound on the log-partition that the messages give as they are."""
-        total = np.empty(self.graph.unary_values.size)
+        totals = Totals(np.empty(self.graph.unary_values.size), np.empty(2), *self.work[:2])
         values = [
             share
             * forest_energy(
                 self.arrays,
-                order,
-                up,
+                Forest(order, up),
                 self.run.temperature,
                 self.state,
                 self.factors,
-                total,
-                self.work,
+                totals,
             )
             for order, up, share in zip(*self.forests, strict=True)
         ]

@@ -13,7 +13,6 @@ from inference_lab.algorithms.dual.decoding import decode
 from inference_lab.algorithms.dual.reparametrisation import (
     Dual,
     half_ptr,
-    offsets,
     start_dual,
     stretches,
 )
@@ -30,7 +29,7 @@ from inference_lab.algorithms.dual.trws_layout import (
 )
 from inference_lab.algorithms.iteration import IterativeSolver, Progress, Standstill
 from inference_lab.contract import Outcome, Run
-from inference_lab.graph.arrays import NO_FORM, TABLE, FloatArray, GraphArrays, IntArray
+from inference_lab.graph.arrays import NO_FORM, TABLE, FloatArray, GraphArrays, IntArray, starts_of
 from inference_lab.graph.factor_graph import FactorGraph
 from inference_lab.kernels.descent import descend
 from inference_lab.kernels.factors import min_marginals
@@ -449,7 +448,7 @@ class Passes:
         dense = (graph.edge_kinds == TABLE) & (graph.arrays.forms == NO_FORM)
         entries = np.multiply(*graph.cardinalities[graph.edges].T)
         each = np.where(dense, entries, 32 * sizes)
-        cost = offsets(each[plan.half >> 1])
+        cost = starts_of(each[plan.half >> 1])
         work = cost[plan.ptr[1:]] - cost[plan.ptr[:-1]] + graph.cardinalities[plan.order]
         if graph.n_factors:
             rank = np.empty(graph.n_variables, dtype=np.int64)

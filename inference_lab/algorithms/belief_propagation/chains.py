@@ -7,7 +7,7 @@ from itertools import pairwise
 import numpy as np
 
 from inference_lab.algorithms.belief_propagation.schedules import Trees
-from inference_lab.graph.arrays import GraphArrays
+from inference_lab.graph.arrays import GraphArrays, starts_of
 from inference_lab.graph.factor_graph import FactorGraph
 
 #: As many directions have the terms of a picture with eight neighbours.
@@ -43,6 +43,6 @@ def make_trees(g: GraphArrays, along_grid: bool) -> tuple[Trees, list[tuple[int,
         back, parent = back[ranked], parent[ranked]
         group = np.arange(back.size) - np.searchsorted(child, child)
     order = np.argsort(group, kind="stable")
-    bounds = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(np.bincount(group))])
+    bounds = starts_of(np.bincount(group))
     back = back[order]
     return Trees(g.adj_reverse[back].astype(np.int64), back), list(pairwise(bounds.tolist()))

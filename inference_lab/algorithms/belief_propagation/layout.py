@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from inference_lab._numba import kernel
-from inference_lab.graph.arrays import GraphArrays, IntArray
+from inference_lab.graph.arrays import GraphArrays, IntArray, starts_of
 from inference_lab.graph.factor_graph import FactorGraph
 from inference_lab.kernels.bp_updates import General, Links, Scratch
 from inference_lab.kernels.messages import (
@@ -51,7 +51,7 @@ def renumber(g: GraphArrays, order: IntArray) -> tuple[GraphArrays, IntArray]:
 
 def _bounds(ptr: IntArray, order: IntArray) -> IntArray:
     """Return where blocks start in another order, with the end behind."""
-    return np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(np.diff(ptr)[order])])
+    return starts_of(np.diff(ptr)[order])
 
 
 def _gather(ptr: IntArray, rows: IntArray) -> IntArray:

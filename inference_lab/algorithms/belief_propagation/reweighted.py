@@ -7,10 +7,19 @@ from typing import NamedTuple
 import numpy as np
 
 from inference_lab._numba import inlined, lean_kernel
-from inference_lab.graph.arrays import FloatArray, GraphArrays, Int32Array, IntArray
+from inference_lab.graph.arrays import FloatArray, GraphArrays, IntArray
 from inference_lab.graph.factor_graph import FactorGraph
 from inference_lab.kernels.factors import factor_message
-from inference_lab.kernels.messages import edge_cost, slot_ptr, sum_product_message
+from inference_lab.kernels.forest_passes import (
+    Forest,
+    Slots,
+    Totals,
+    closes,
+    head_of,
+    make_slots,
+    send_to_roots,
+)
+from inference_lab.kernels.messages import edge_cost, sum_product_message
 from inference_lab.kernels.mixed_radix import next_labels
 
 
@@ -36,7 +45,7 @@ class Factors(NamedTuple):
     #: ``scopes``, as in `State`.
     ptr: IntArray
     messages: FloatArray
-    #: ``cavity`` like the messages, and ``digits`` as long as the largest arity: scratch.
+    #: See `Slots`: scratch.
     cavity: FloatArray
     digits: IntArray
 
@@ -63,9 +72,8 @@ def make_factors(graph: FactorGraph) -> Factors | None:
     """Allocate the messages of the factors, zeros; None where there are none."""
     if graph.n_factors == 0:
         return None
-    ptr = slot_ptr(graph)
-    arity = int(np.diff(graph.factor_ptr).max())
-    return Factors(ptr, np.zeros(ptr[-1]), np.empty(ptr[-1]), np.empty(arity, dtype=np.int64))
+    ptr, cavity, digits = make_slots(graph)
+    return Factors(ptr, np.zeros(ptr[-1]), cavity, digits)
 
 
 @lean_kernel
@@ -188,22 +196,6 @@ def sweep(
 
 
 @inlined
-def _closes(g: GraphArrays, order: Int32Array, up: Int32Array, at: int) -> bool:
-    """Whether ``order[at]``, which hangs from a factor, is the first one that does."""
-    before = up[order[at - 1]]
-    return bool(before > -2 or g.slot_factor[-2 - before] != g.slot_factor[-2 - up[order[at]]])
-
-
-@inlined
-def _head(g: GraphArrays, f: int, up: Int32Array) -> int:
-    """Return the position in ``scopes`` of the variable that a factor hangs from."""
-    head = g.factor_ptr[f]
-    while up[g.scopes[head]] == -2 - head:
-        head += 1
-    return int(head)
-
-
-@inlined
 def _take_out(g: GraphArrays, slot: int, rho: float, factors: Factors, total: FloatArray) -> None:
     """Take the message at a position of ``scopes`` out of a total."""
     start, own = g.unary_ptr[g.scopes[slot]], factors.ptr[slot]
@@ -212,23 +204,15 @@ def _take_out(g: GraphArrays, slot: int, rho: float, factors: Factors, total: Fl
 
 
 @lean_kernel
-def forest_energy(
-    g: GraphArrays,
-    order: Int32Array,
-    up: Int32Array,
-    temperature: float,
-    state: State,
-    factors: Factors | None,
-    total: FloatArray,
-    work: Workspace,
-) -> float:
-    """Return ``-T log Z`` of one forest of the reparametrised energy."""
-    # The variables of the forest have the unaries ``b_i - sum n_c / rho_c`` over its terms ``c`` at
-    # ``i``, its terms ``theta_c / rho_c``.
+def _fill_unaries(
+    g: GraphArrays, forest: Forest, state: State, factors: Factors | None, total: FloatArray
+) -> None:
+    """Write the unaries of a forest, ``b_i - sum n_c / rho_c`` over its terms ``c`` at ``i``."""
+    up = forest.up
     for t in range(total.size):
         total[t] = state.belief[t]
-    for at in range(order.size):
-        i = order[at]
+    for at in range(forest.order.size):
+        i = forest.order[at]
         p = up[i]
         if p >= 0:
             j = g.adj_var[p]
@@ -239,51 +223,29 @@ def forest_energy(
             for b in range(g.cardinalities[j]):
                 total[g.unary_ptr[j] + b] -= state.messages[other + b] / rho
         elif factors is not None and p < -1:
-            f = g.slot_factor[-2 - p]
-            rho = state.rho[g.kinds.size + f]
+            rho = state.rho[g.kinds.size + g.slot_factor[-2 - p]]
             _take_out(g, -2 - p, rho, factors, total)
-            if _closes(g, order, up, at):
-                _take_out(g, _head(g, f, up), rho, factors, total)
-    result = 0.0
-    for at in range(order.size - 1, -1, -1):
-        i = order[at]
-        k = g.cardinalities[i]
-        start = g.unary_ptr[i]
-        p = up[i]
-        if p == -1:
-            best = np.inf
-            for a in range(k):
-                best = min(best, total[start + a])
-            weight = 0.0
-            for a in range(k):
-                weight += np.exp((best - total[start + a]) / temperature)
-            result += best - temperature * np.log(weight)
-        elif p >= 0:
-            j = g.adj_var[p]
-            h = g.adj_half[p] ^ 1
-            rho = state.rho[h >> 1]
-            for a in range(k):
-                work.cavity[a] = rho * total[start + a]
-            least = sum_product_message(g, h, rho * temperature, work.cavity, work.out)
-            result += least / rho
-            for b in range(g.cardinalities[j]):
-                total[g.unary_ptr[j] + b] += (work.out[b] - least) / rho
-        elif factors is not None:
-            f = g.slot_factor[-2 - p]
-            rho = state.rho[g.kinds.size + f]
-            for a in range(k):
-                factors.cavity[factors.ptr[-2 - p] + a] = rho * total[start + a]
-            if _closes(g, order, up, at):
-                head = _head(g, f, up)
-                least = factor_message(
-                    g, head, rho * temperature, factors.cavity, factors.ptr, work.out,
-                    factors.digits,
-                )  # fmt: skip
-                result += least / rho
-                other = g.unary_ptr[g.scopes[head]]
-                for b in range(g.cardinalities[g.scopes[head]]):
-                    total[other + b] += (work.out[b] - least) / rho
-    return result
+            if closes(g, forest, at):
+                _take_out(g, head_of(g, forest, i), rho, factors, total)
+
+
+def forest_energy(
+    g: GraphArrays,
+    forest: Forest,
+    temperature: float,
+    state: State,
+    factors: Factors | None,
+    totals: Totals,
+) -> float:
+    """Return ``-T log Z`` of one forest of the reparametrised energy."""
+    # Its terms are ``theta_c / rho_c``.
+    slots = Slots(factors.ptr, factors.cavity, factors.digits) if factors is not None else None
+    _fill_unaries(g, forest, state, factors, totals.total)
+    totals.shift[:] = 0.0
+    send_to_roots(
+        g, forest, temperature, state.rho, totals, slots, None, forest.order.size, 1 << 60
+    )
+    return float(totals.shift[0])
 
 
 @lean_kernel

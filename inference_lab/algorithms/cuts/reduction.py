@@ -153,7 +153,7 @@ def shrink(
 
     unary = graph.unary_values.copy()
     constant = graph.constant + _fold(graph.arrays, fixed, unary)
-    label_ptr = np.concatenate([[0], np.cumsum(left[variables])]).astype(np.int64)
+    label_ptr = starts_of(left[variables])
     labels = values[~single]
     kept = unary[places[~single]]
     factors = _restricted_factors(graph, alive, number)

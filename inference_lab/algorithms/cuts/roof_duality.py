@@ -26,7 +26,7 @@ from inference_lab.algorithms.cuts.maxflow import (
     UInt32Array,
     larger_power_of_two,
 )
-from inference_lab.graph.arrays import TABLE, FloatArray, GraphArrays, IntArray
+from inference_lab.graph.arrays import TABLE, FloatArray, GraphArrays, IntArray, starts_of
 from inference_lab.graph.factor_graph import FactorGraph
 from inference_lab.kernels.messages import edge_cost
 
@@ -588,7 +588,7 @@ def _laid_out_with_factors(graph: FactorGraph) -> tuple[CutGraph, Moves, int]:
         node, _ = _aux_pairs(arity)
         aux_nodes[arities == arity] = node[-1] + 1
         aux_pairs[arities == arity] = node.size
-    inner_ptr = _starts(arities * (arities - 1) // 2)
+    inner_ptr = starts_of(arities * (arities - 1) // 2)
     inner = np.empty((int(inner_ptr[-1]), 2), dtype=np.int64)
     for arity in sizes:
         members = np.flatnonzero(arities == arity)
@@ -598,8 +598,8 @@ def _laid_out_with_factors(graph: FactorGraph) -> tuple[CutGraph, Moves, int]:
         inner[rows] = np.stack([scope[:, first], scope[:, second]], axis=2)
     # Pairs that stand in several factors, or are edges, too, share their coefficient.
     pairs, which = _merged(np.concatenate([graph.edges, inner]), n)
-    aux_node = n + _starts(aux_nodes)
-    aux_pair = len(pairs) + _starts(aux_pairs)
+    aux_node = n + starts_of(aux_nodes)
+    aux_pair = len(pairs) + starts_of(aux_pairs)
     edges = np.empty((int(aux_pair[-1]), 2), dtype=np.int64)
     edges[: len(pairs)] = pairs
     for arity in sizes:
@@ -617,11 +617,6 @@ def _laid_out_with_factors(graph: FactorGraph) -> tuple[CutGraph, Moves, int]:
         aux_pair=aux_pair[:-1],
     )
     return network, moves, len(pairs)
-
-
-def _starts(sizes: IntArray) -> IntArray:
-    """Return where consecutive blocks of these sizes start, and where the last one ends."""
-    return np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(sizes, dtype=np.int64)])
 
 
 def _merged(pairs: IntArray, n: int) -> tuple[IntArray, IntArray]:

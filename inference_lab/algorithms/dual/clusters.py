@@ -27,7 +27,6 @@ from inference_lab.algorithms.dual.reparametrisation import (
     decode,
     make_scratch,
     no_clusters,
-    offsets,
     refresh,
     stretches,
     sum_of_least,
@@ -35,7 +34,7 @@ from inference_lab.algorithms.dual.reparametrisation import (
     sweep_stars,
 )
 from inference_lab.contract import Run
-from inference_lab.graph.arrays import NO_FORM, TABLE, FloatArray, Int32Array, IntArray
+from inference_lab.graph.arrays import NO_FORM, TABLE, FloatArray, Int32Array, IntArray, starts_of
 from inference_lab.graph.factor_graph import FactorGraph
 
 
@@ -115,17 +114,17 @@ class Clusters:
         sizes = np.diff(graph.table_ptr)
         self._structure = replace(
             graph,
-            factor_ptr=offsets(np.diff(graph.factor_ptr)[kept]),
+            factor_ptr=starts_of(np.diff(graph.factor_ptr)[kept]),
             factor_scopes=graph.factor_scopes[slots],
-            table_ptr=offsets(sizes[kept]),
+            table_ptr=starts_of(sizes[kept]),
             table_values=graph.table_values[np.repeat(kept, sizes)],
         )
         self.dual = dual._replace(
-            slot_ptr=offsets(graph.cardinalities[self._structure.factor_scopes]),
+            slot_ptr=starts_of(graph.cardinalities[self._structure.factor_scopes]),
             from_factor=dual.from_factor[entries],
         )
         for arity in sorted(scopes):
-            start = self.arrays.tables.size + offsets(
+            start = self.arrays.tables.size + starts_of(
                 np.array([t.size for t in tables[arity]], dtype=np.int64)
             )
             self.arrays = self.arrays._replace(
@@ -154,7 +153,7 @@ class Clusters:
         tables = [self.graph.edge_table(int(e)).ravel() for e in convert]
         zeros = cardinalities[added].prod(axis=1)
         sizes = np.concatenate([np.array([t.size for t in tables], dtype=np.int64), zeros])
-        starts = self._pool.size + offsets(sizes)
+        starts = self._pool.size + starts_of(sizes)
         fresh = np.concatenate([*tables, np.zeros(int(zeros.sum()))])
         self._base = np.concatenate([self._base, fresh])
         self._pool = np.concatenate([self._pool, fresh])
@@ -171,7 +170,7 @@ class Clusters:
         self._offsets = np.append(self._offsets, starts[convert.size : -1])
         self._forms = np.append(self._forms, np.full(count, NO_FORM, dtype=np.uint8))
         self._own = np.append(self._own, np.ones(count, dtype=bool))
-        halves = offsets(cardinalities[added.ravel()])
+        halves = starts_of(cardinalities[added.ravel()])
         ptr = self.dual.half_ptr
         self.dual = self.dual._replace(
             half_ptr=np.concatenate([ptr, ptr[-1] + halves[1:]]),
@@ -268,7 +267,7 @@ class Clusters:
         position += LARGEST_CLUSTER * np.repeat(np.arange(arity.size), arity)
         by_variable = np.argsort(clusters.variables, kind="stable")
         self.arrays = clusters._replace(
-            inside_ptr=offsets(np.bincount(clusters.variables, minlength=graph.n_variables)),
+            inside_ptr=starts_of(np.bincount(clusters.variables, minlength=graph.n_variables)),
             inside=position[by_variable],
         )
 

@@ -14,9 +14,9 @@ import numpy.typing as npt
 from inference_lab._numba import inlined, lean_kernel
 from inference_lab.algorithms.dual.cluster_updates import gain_of_cliques
 from inference_lab.algorithms.dual.clusters import Clusters, pair_keys
-from inference_lab.algorithms.dual.reparametrisation import Dual, offsets, stretches
+from inference_lab.algorithms.dual.reparametrisation import Dual, stretches
 from inference_lab.contract import Run
-from inference_lab.graph.arrays import FloatArray, GraphArrays, Int32Array, IntArray
+from inference_lab.graph.arrays import FloatArray, GraphArrays, Int32Array, IntArray, starts_of
 from inference_lab.kernels.messages import edge_cost
 
 #: Edges of the projection graph that are kept, the strongest ones.
@@ -362,7 +362,7 @@ def make_projection(clusters: Clusters, tolerance: float, run: Run) -> Projectio
         return None
     variable = np.repeat(np.arange(graph.n_variables, dtype=np.int32), graph.cardinalities)
     projection = Projection(
-        offsets(np.bincount(nodes.ravel(), minlength=variable.size)),
+        starts_of(np.bincount(nodes.ravel(), minlength=variable.size)),
         np.empty(2 * size.size, dtype=np.int32),
         np.empty(2 * size.size),
         np.empty(2 * size.size, dtype=np.bool_),

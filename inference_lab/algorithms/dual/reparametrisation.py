@@ -22,7 +22,14 @@ import numpy as np
 import numpy.typing as npt
 
 from inference_lab._numba import inlined, lean_kernel
-from inference_lab.graph.arrays import TABLE, FloatArray, GraphArrays, Int32Array, IntArray
+from inference_lab.graph.arrays import (
+    TABLE,
+    FloatArray,
+    GraphArrays,
+    Int32Array,
+    IntArray,
+    starts_of,
+)
 from inference_lab.graph.factor_graph import FactorGraph
 from inference_lab.kernels.factors import min_marginals
 from inference_lab.kernels.messages import edge_cost, min_sum_message, slot_ptr
@@ -88,11 +95,6 @@ def no_clusters(graph: FactorGraph) -> ClusterArrays:
     )
 
 
-def offsets(sizes: npt.NDArray[np.int64]) -> IntArray:
-    """Return where consecutive blocks of these sizes start, and the end of the last."""
-    return np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(sizes, dtype=np.int64)])
-
-
 def stretches(work: npt.NDArray[np.int64]) -> list[tuple[int, int]]:
     """Cut a sequence into stretches of bounded work, between which the clock is looked at."""
     if work.size == 0:
@@ -103,7 +105,7 @@ def stretches(work: npt.NDArray[np.int64]) -> list[tuple[int, int]]:
 
 def half_ptr(graph: FactorGraph) -> IntArray:
     """Return where the part of each half-edge starts, shape (2m + 1,)."""
-    return offsets(graph.cardinalities[graph.edges.ravel()])
+    return starts_of(graph.cardinalities[graph.edges.ravel()])
 
 
 def start_dual(

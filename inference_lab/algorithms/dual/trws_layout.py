@@ -7,8 +7,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from inference_lab.algorithms.dual.reparametrisation import offsets
-from inference_lab.graph.arrays import FloatArray, Int32Array, IntArray
+from inference_lab.graph.arrays import FloatArray, Int32Array, IntArray, starts_of
 from inference_lab.graph.factor_graph import FactorGraph
 from inference_lab.kernels.messages import aligned_zeros, slot_ptr
 
@@ -56,7 +55,7 @@ def make_plan(graph: FactorGraph, order: IntArray, sizes: IntArray) -> Schedule:
     key += np.where(ends == higher[:, None], n, 0)
     key += (higher - lower)[:, None]
     half = np.argsort(key.ravel(), kind="stable")
-    ptr = offsets(ahead + behind)
+    ptr = starts_of(ahead + behind)
     middle = ptr[:-1] + ahead
     # The first messages ahead of all variables lie side by side, then the second ones, and so on:
     # on a grid, both passes then read and write a few streams.
@@ -68,7 +67,7 @@ def make_plan(graph: FactorGraph, order: IntArray, sizes: IntArray) -> Schedule:
     edge = half >> 1
     layout = edge[forward[np.argsort(place, kind="stable")]]
     start = np.empty(m, dtype=np.int64)
-    start[layout] = offsets(sizes[layout])[:-1]
+    start[layout] = starts_of(sizes[layout])[:-1]
 
     slots = rank[graph.factor_scopes]
     role = np.full(slots.size, MIDDLE, dtype=np.uint8)

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from inference_lab._numba import kernel, lean_kernel
-from inference_lab.graph.arrays import TABLE, FloatArray, GraphArrays, IntArray
+from inference_lab.graph.arrays import TABLE, FloatArray, GraphArrays, IntArray, starts_of
 from inference_lab.graph.factor_graph import FactorGraph, first_least
 from inference_lab.kernels.messages import edge_cost, half_cost
 from inference_lab.kernels.mixed_radix import entry_of, first_allowed_labels, next_allowed_labels
@@ -207,7 +207,7 @@ def allowed_labels(graph: FactorGraph, among: BoolArray | None = None) -> Domain
     if feasible and graph.has_infinite:
         feasible = bool(_propagate(graph.arrays, _hard_terms(graph.arrays), allowed))
     kept = np.flatnonzero(allowed)
-    counts = np.concatenate([[0], np.cumsum(allowed)])
+    counts = starts_of(allowed)
     ptr = counts[graph.unary_ptr].astype(np.int64)
     owner = np.repeat(np.arange(graph.n_variables), np.diff(ptr))
     return Domains(ptr, kept - graph.unary_ptr[owner], allowed, feasible)

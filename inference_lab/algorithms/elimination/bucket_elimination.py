@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from inference_lab._numba import inlined, kernel, lean_kernel
 from inference_lab.algorithms.elimination.arc_consistency import BoolArray, Domains, Interactions
-from inference_lab.graph.arrays import FloatArray, GraphArrays, IntArray
+from inference_lab.graph.arrays import FloatArray, GraphArrays, IntArray, starts_of
 from inference_lab.graph.factor_graph import FactorGraph
 from inference_lab.kernels.messages import edge_cost
 from inference_lab.kernels.struct import record
@@ -236,7 +236,7 @@ def _assign_terms(
         first = np.concatenate([first, np.minimum.reduceat(turn[graph.factor_scopes], starts)])
     terms = np.flatnonzero(couples)
     terms = terms[np.argsort(first[terms], kind="stable")]
-    ptr = np.concatenate([[0], np.cumsum(np.bincount(first[terms], minlength=n_tables))])
+    ptr = starts_of(np.bincount(first[terms], minlength=n_tables))
     return ptr, terms
 
 
@@ -260,7 +260,7 @@ def make_tree(
     inner = np.flatnonzero(np.diff(sep_ptr) > 0)
     parent = sep[sep_ptr[inner + 1] - 1]
     children = inner[np.argsort(parent, kind="stable")]
-    child_ptr = np.concatenate([[0], np.cumsum(np.bincount(parent, minlength=count))])
+    child_ptr = starts_of(np.bincount(parent, minlength=count))
     variables = network.variables[turn]
     position = np.full(graph.n_variables, -1, dtype=np.int64)
     position[variables] = np.arange(count)

@@ -14,7 +14,7 @@ import numpy as np
 from inference_lab.algorithms.linear.model import model_size
 from inference_lab.algorithms.linear.program import MAX_NONZEROS, CsrArray, LinearModel
 from inference_lab.contract import Solver
-from inference_lab.graph.arrays import FloatArray, IntArray
+from inference_lab.graph.arrays import FloatArray, IntArray, starts_of
 from inference_lab.graph.factor_graph import FactorGraph
 
 #: A solution that goes on from the last basis and takes more iterations than this share of so many
@@ -323,7 +323,7 @@ def _pruned(model: LinearModel) -> LinearModel:
     # An empty row with a right-hand side of 1 says that there is no solution, and stays.
     rows_eq = (np.diff(a_eq.indptr) > 0) | (model.b_eq != 0.0)
     rows_ub = np.diff(a_ub.indptr) > 0
-    position = np.concatenate([np.zeros(1, np.int64), np.cumsum(kept[:n_u])])
+    position = starts_of(kept[:n_u])
     return replace(
         model,
         cost=model.cost[kept],

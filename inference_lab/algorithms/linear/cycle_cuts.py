@@ -23,7 +23,7 @@ from inference_lab._numba import lean_kernel
 from inference_lab.algorithms.linear.backends import Relaxation, Relaxed
 from inference_lab.algorithms.linear.model import ALWAYS, links
 from inference_lab.algorithms.linear.program import CsrArray, LinearModel, Rows
-from inference_lab.graph.arrays import FloatArray, GraphArrays, Int32Array, IntArray
+from inference_lab.graph.arrays import FloatArray, GraphArrays, Int32Array, IntArray, starts_of
 from inference_lab.graph.factor_graph import FactorGraph
 from inference_lab.kernels.heap import Heap, clear, empty_heap, pop, push, rise
 
@@ -293,7 +293,7 @@ class _Separation:
         degree = np.bincount(source, minlength=n_nodes)
         flip = flips[first] ^ flips[second]
         self.projection = _Projection(
-            ptr=np.concatenate([np.zeros(1, np.int64), np.cumsum(degree)]),
+            ptr=starts_of(degree),
             to=target[order].astype(np.int32),
             link=np.concatenate([used, used])[order],
             flip=np.concatenate([flip, flip])[order].astype(np.uint8),

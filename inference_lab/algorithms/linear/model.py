@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from inference_lab.algorithms.linear.program import LinearModel, Rows
-from inference_lab.graph.arrays import DIAGONAL, TABLE, FloatArray, IntArray
+from inference_lab.graph.arrays import DIAGONAL, TABLE, FloatArray, IntArray, starts_of
 from inference_lab.graph.factor_graph import FactorGraph
 
 
@@ -191,7 +191,7 @@ def build_linear_model(graph: FactorGraph) -> LinearModel:
     upper = np.where(np.isinf(cost), 0.0, 1.0)
     a_eq, b_eq = equal.build(cost.size)
     a_ub, b_ub = below.build(cost.size)
-    group_ptr = np.concatenate([np.zeros(1, np.int64), np.cumsum(np.concatenate(groups))])
+    group_ptr = starts_of(np.concatenate(groups))
     return LinearModel(
         cost=np.where(np.isinf(cost), 0.0, cost),
         a_eq=a_eq,

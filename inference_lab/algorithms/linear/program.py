@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from inference_lab.graph.arrays import FloatArray, IntArray
+from inference_lab.graph.arrays import FloatArray, IntArray, starts_of
 
 #: A sparse matrix in CSR form (``scipy.sparse.csr_array``).
 CsrArray: TypeAlias = Any
@@ -283,7 +283,7 @@ class Rows:
         from scipy.sparse import csr_array
 
         lengths = np.concatenate([np.empty(0, np.int64), *self.lengths])
-        indptr = np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)])
+        indptr = starts_of(lengths)
         index = np.int32 if max(int(indptr[-1]), n_columns) <= MAX_NONZEROS else np.int64
         indices = np.concatenate([np.empty(0, index), *self.indices], dtype=index, casting="unsafe")
         matrix = csr_array(

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from inference_lab._numba import int64, kernel, lean_kernel
-from inference_lab.graph.arrays import TABLE, FloatArray, GraphArrays, IntArray
+from inference_lab.graph.arrays import TABLE, FloatArray, GraphArrays, IntArray, starts_of
 from inference_lab.graph.connected import connected
 from inference_lab.kernels.messages import edge_cost
 from inference_lab.kernels.mixed_radix import next_labels
@@ -462,7 +462,7 @@ def _rank(
     values[labels, rows] = u[g.unary_ptr[free][rows] + labels]
     ranked = np.stack([free[np.lexsort((-value, part))] for value in values])
     count = np.stack([np.bincount(part[value > 0.0], minlength=part.max() + 1) for value in values])
-    starts = np.concatenate([[0], np.cumsum(np.bincount(part))])
+    starts = starts_of(np.bincount(part))
     return ranked, starts, np.ascontiguousarray(count.T)
 
 

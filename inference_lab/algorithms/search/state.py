@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from inference_lab.algorithms.search.network import FORBIDDEN, HARD, Network
-from inference_lab.graph.arrays import IntArray
+from inference_lab.graph.arrays import IntArray, starts_of
 from inference_lab.kernels.heap import Heap, empty_heap, push
 from inference_lab.kernels.struct import record
 
@@ -107,7 +107,7 @@ def make_functions(network: Network, order: list[int], unit: int) -> tuple[Funct
     """Return the cost functions of a network in units, and the unary costs."""
     rank = {v: r for r, v in enumerate(order)}
     sizes = [int(network.domains.sizes[v]) for v in order]
-    ptr = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+    ptr = starts_of(sizes)
     unary = np.zeros(ptr[-1], dtype=np.int64)
     slots, scope, stride, table_at, tables = [0], [], [], [], []
     known: dict[bytes, int] = {}

@@ -37,7 +37,7 @@ import numpy.typing as npt
 
 from inference_lab._numba import lean_kernel
 from inference_lab.algorithms.linear.backends import highs_solver
-from inference_lab.graph.arrays import FloatArray, IntArray
+from inference_lab.graph.arrays import FloatArray, IntArray, starts_of
 from inference_lab.kernels.struct import record
 
 #: Rows of the histogram by which the most violated triangles are kept.
@@ -207,7 +207,7 @@ class Rows:
         lengths = np.diff(self.ptr)
         terms = np.repeat(kept, lengths)
         self.i, self.j, self.value = self.i[terms], self.j[terms], self.value[terms]
-        self.ptr = np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths[kept])])
+        self.ptr = starts_of(lengths[kept])
         for name in ("rhs", "norm", "multiplier", "free", "key"):
             setattr(self, name, getattr(self, name)[kept])
 
@@ -472,7 +472,7 @@ class PatternPool:
         ends = np.concatenate([high, low])
         order = np.argsort(ends, kind="stable")
         self._neighbours = np.concatenate([low, high])[order]
-        self._ptr = np.concatenate([[0], np.cumsum(np.bincount(ends, minlength=nodes))])
+        self._ptr = starts_of(np.bincount(ends, minlength=nodes))
 
     def find(
         self, x: FloatArray, threshold: float, known: IntArray, should_stop: Callable[[], bool]
