@@ -9,9 +9,9 @@ import numpy as np
 
 from inference_lab._numba import inlined, lean_kernel
 from inference_lab.algorithms.iteration import IterativeSolver, Progress
+from inference_lab.algorithms.parity import unite
 from inference_lab.contract import Outcome, Run
 from inference_lab.graph.arrays import DIAGONAL, TABLE, FloatArray, IntArray
-from inference_lab.graph.connected import connected
 from inference_lab.graph.factor_graph import FactorGraph
 from inference_lab.graph.terms import freeze
 from inference_lab.kernels.union_find import find
@@ -311,19 +311,11 @@ def _binary_model(graph: FactorGraph) -> Model | str:
 
 def hard_pattern(model: Model, n: int) -> IntArray | None:
     """Return labels that satisfy all hard bonds, whatever the unaries, or None."""
-    # With `signed`, every variable stands twice in a graph, once for each label; hard bonds link
-    # the labels that go together, and a variable whose labels are linked is a contradiction.
-    x = np.zeros(n, dtype=np.int64)
-    hard = np.flatnonzero(np.isinf(model.gain)) if model.signed else np.empty(0, dtype=np.int64)
-    if hard.size == 0:
-        return x
-    i, j = model.edges[hard, 0], model.edges[hard, 1]
-    crossed = n * (model.gain[hard] < 0.0)
-    links = [np.stack([i, j + crossed], axis=1), np.stack([i + n, j + n - crossed], axis=1)]
-    group = connected(2 * n, np.concatenate(links))
-    if (group[:n] == group[n:]).any():
-        return None
-    return np.where(group[:n] < group[n:], 0, 1).astype(np.int64)
+    hard = np.isinf(model.gain) & model.signed
+    if not hard.any():
+        return np.zeros(n, dtype=np.int64)
+    united = unite(n, model.edges[hard], model.gain[hard] < 0.0)
+    return None if united is None else united[1].astype(np.int64)
 
 
 @dataclass(frozen=True)

@@ -81,22 +81,6 @@ def test_compact_diagonal_form_equals_transport_for_fixed_marginals(gain, more_i
     assert compact == pytest.approx(dense_value(graph, fixed), abs=1e-6)
 
 
-@given(st.integers(0, 2**32 - 1))
-def test_mixed_diagonals_on_cycles_equal_the_local_polytope(seed):
-    rng = np.random.default_rng(seed)
-    n = int(rng.integers(3, 6))
-    sizes = rng.integers(1, 5, size=n)
-    edges = [(i, (i + 1) % n) for i in range(n)] + [(0, 2)] * (n > 3)
-    graph = il.FactorGraph.from_terms(
-        [rng.normal(size=k) * 0.1 for k in sizes],
-        [
-            il.DiagonalTerms([e], rng.choice([-1.0, -0.3, 0.0, 0.4, 1.0], size=(1, 4)), 0.1)
-            for e in edges
-        ],
-    )
-    assert relaxed_value(graph) == pytest.approx(dense_value(graph), abs=1e-7)
-
-
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("family", FAMILIES)
 def test_relaxation_equals_the_dense_local_polytope(family, seed):

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import inference_lab as il
 from inference_lab.algorithms.dual.cluster_updates import gain_of_cliques
-from inference_lab.algorithms.dual.clusters import Clusters, pair_keys
+from inference_lab.algorithms.dual.clusters import Clusters
 from inference_lab.algorithms.dual.frustration import (
     find_cliques,
     find_cycles,
@@ -205,16 +205,6 @@ def test_new_ones_leaves_out_repeats_and_known_clusters() -> None:
     assert state.new_ones(rows[:0])[0].shape == (0, 3)
 
 
-def test_memory_is_what_is_held() -> None:
-    graph = il.FactorGraph.potts(np.zeros((5, 3)), grid_edges(1, 5), 1.0)
-    state = start(graph)
-    assert state.memory == 0
-    state.add(np.array([[0, 1, 2]], dtype=np.int32))
-    # Three pairs of nine entries: parts, and tables kept twice.
-    assert state.memory == 3 * 9 * 24
-    assert state.memory <= int(state.cost_of(np.array([[0, 1, 2]], dtype=np.int32))[1][0])
-
-
 # ------------------------------------------------------------------ where to add clusters
 
 
@@ -375,11 +365,6 @@ def test_four_colours_for_three() -> None:
     assert (run.best_energy, cycles.stopped_by) == (1.0, "proved")
 
 
-def test_pair_keys_ignore_direction() -> None:
-    edges = np.array([[0, 3], [3, 0], [2, 1]], dtype=np.int32)
-    assert pair_keys(5, edges).tolist() == [3, 3, 7]
-
-
 # ------------------------------------------------------------------ the loop
 
 
@@ -499,14 +484,6 @@ def test_whole_numbers_raise_the_bound_to_the_next() -> None:
     run = a_run(odd)
     tighten(odd, run, start_dual(odd), how="triplets")
     assert 3.3 * np.pi < run.lower_bound <= 10 / 3 * np.pi + 1e-9
-
-
-def test_same_seed_same_run() -> None:
-    graph = frustrated_grid()
-    runs = [a_run(graph) for _ in range(2)]
-    done = [tighten(graph, run, start_dual(graph)) for run in runs]
-    assert done[0] == done[1]
-    assert [p.lower_bound for p in runs[0].trace] == [p.lower_bound for p in runs[1].trace]
 
 
 def test_unit_of_the_costs_does_not_matter() -> None:

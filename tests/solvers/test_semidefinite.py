@@ -444,21 +444,6 @@ def test_what_is_not_covered_is_refused_with_the_reason() -> None:
     assert "not marginals" in il.solve(repulsive(3, 2), small, temperature=1.0).message
 
 
-@pytest.mark.parametrize(
-    ("setting", "value"),
-    [
-        ("tolerance", -1.0),
-        ("progress", -0.1),
-        ("patience", 0),
-        ("iterations", 0),
-        ("max_bytes", 0),
-    ],
-)
-def test_settings_are_checked(setting: str, value: float) -> None:
-    with pytest.raises(ValueError, match=setting):
-        Semidefinite(**{setting: value})
-
-
 def test_the_heuristic_is_checked() -> None:
     with pytest.raises(ValueError, match="no-such-solver"):
         Semidefinite(heuristic="no-such-solver")

@@ -28,6 +28,13 @@ LEAST = {
     "ortools-cpsat": {"workers": 1},
     "pgmpy-junction-tree": {"max_entries": 1},
     "pgmpy-mplp": {"sweeps": 1, "tolerance": 0},
+    "semidefinite": {
+        "tolerance": 0,
+        "progress": 0,
+        "patience": 1,
+        "iterations": 1,
+        "max_bytes": 1,
+    },
     "simulated-annealing": {
         "sweeps": 1,
         "reheats": 0,

@@ -8,10 +8,8 @@ import numpy as np
 import pytest
 
 import inference_lab as il
-from inference_lab.conformance import exhaustive
 from inference_lab.graph.random_graphs import random_graph
 from inference_lab.solvers import tree_dp
-from inference_lab.solvers.tree_dp import TreeDP
 
 
 def hard_forest(rng, n):
@@ -83,16 +81,6 @@ def test_cycles_are_refused_with_their_number(graph, cycles):
     s = il.solve(graph, "tree-dp")
     assert s.status == "unsupported"
     assert s.message == f"the graph has {cycles}; dynamic programming on trees needs a forest"
-
-
-def test_factors_that_share_one_variable_are_a_forest():
-    rng = np.random.default_rng(0)
-    graph = il.FactorGraph.from_factors(
-        [2, 3, 2, 3, 2],
-        [((0, 1, 2), rng.normal(size=(2, 3, 2))), ((4, 2, 3), rng.normal(size=(2, 2, 3)))],
-    )
-    assert TreeDP().supports(graph, 0.0) is None
-    assert il.solve(graph, "tree-dp").energy == pytest.approx(exhaustive(graph).optimum)
 
 
 @pytest.mark.parametrize("temperature", [0.0, 1.0])

@@ -26,6 +26,7 @@ import numpy as np
 import numpy.typing as npt
 
 from inference_lab.algorithms.elimination.arc_consistency import allowed_labels
+from inference_lab.algorithms.parity import unite
 from inference_lab.algorithms.semidefinite.terms import (
     ADDITIVE,
     APART,
@@ -39,7 +40,6 @@ from inference_lab.algorithms.semidefinite.terms import (
     fold_potts,
     follow,
     read_pairs,
-    unite,
 )
 from inference_lab.graph.arrays import POTTS, TABLE, Flags, FloatArray, IntArray
 from inference_lab.graph.connected import connected
@@ -259,10 +259,10 @@ class _Builder:
         read_pairs(graph.arrays, joined[of_bits], bits, tables)
         odd = np.zeros(joined.size, dtype=np.bool_)
         odd[of_bits] = np.isinf(tables[: int(of_bits.sum()), 0, 0])
-        root = np.arange(n)
-        turned = np.zeros(n, dtype=np.bool_)
-        if not unite(graph.edges[joined].astype(np.int64), odd, root, turned):
+        united = unite(n, graph.edges[joined], odd)
+        if united is None:
             return None
+        root, turned = united
         bits[turned] = bits[turned][:, ::-1]
         parts = []
         constants = [0.0]

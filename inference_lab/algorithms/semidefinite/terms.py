@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from inference_lab._numba import inlined, kernel, lean_kernel
 from inference_lab.graph.arrays import POTTS, Flags, FloatArray, GraphArrays, IntArray
@@ -279,43 +278,6 @@ def classify(g: GraphArrays, alive: Flags, remains: Flags, sums: Sums, fit: Fit)
             fit.kinds[e] = SOFT
             fit.coupling[e] = c
             fit.residue[e] = worst
-
-
-@lean_kernel
-def unite(
-    ends: IntArray, odd: npt.NDArray[np.bool_], root: IntArray, parity: npt.NDArray[np.bool_]
-) -> bool:
-    """Unite variables that determine each other; return False if that is contradictory."""
-    # ``root`` is a forest, on return every entry a root; ``parity`` says whether the bit of a
-    # variable is that of its root turned round.
-    for t in range(ends.shape[0]):
-        tops = (ends[t, 0], ends[t, 1])
-        turned = odd[t]
-        first = tops[0]
-        while root[first] != first:
-            turned ^= parity[first]
-            first = root[first]
-        second = tops[1]
-        while root[second] != second:
-            turned ^= parity[second]
-            second = root[second]
-        if first != second:
-            # The smaller number stays on top.
-            low = min(first, second)
-            high = max(first, second)
-            root[high] = low
-            parity[high] = turned
-        elif turned:
-            return False
-    for i in range(root.size):
-        top = root[i]
-        turned = parity[i]
-        while root[top] != top:
-            turned ^= parity[top]
-            top = root[top]
-        root[i] = top
-        parity[i] = turned
-    return True
 
 
 @lean_kernel
