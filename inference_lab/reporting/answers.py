@@ -11,14 +11,14 @@ each verdict that there may be, and the page warns of one without.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from dataclasses import replace
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal
 
 from inference_lab.formatting import nearest
-from inference_lab.reporting.document import Cell, Document, Table, file_stems
+from inference_lab.reporting.document import Cell, Document, Section, Table, column, file_stems
 
-__all__ = ["filled", "with_answers"]
+__all__ = ["Claim", "filled", "with_answers"]
 
 #: Columns of the table of contrasts by what they are called in answers.
 _CONTRASTS = {
@@ -115,11 +115,50 @@ def filled(text: str, tables: Iterable[Table]) -> tuple[str, list[str]]:
     return shown, lookups.missing
 
 
-def with_answers(document: Document) -> Document:
-    """Return a report with its answer filled in; what its tables do not have becomes warnings."""
-    lead, warnings = [], list(document.warnings)
+@dataclass(frozen=True, kw_only=True)
+class Claim:
+    """A sentence of a publication, and what the records of a study say to it.
+
+    Parameters
+    ----------
+    paper : str
+        Authors and year.
+    claim : str
+        What it says, in our words.
+    verdict : {"holds", "holds under conditions", "does not hold", "cannot be told"}
+    evidence : str
+        Why, a Jinja text over the tables of the report.
+    """
+
+    paper: str
+    claim: str
+    verdict: Literal["holds", "holds under conditions", "does not hold", "cannot be told"]
+    evidence: str
+
+
+def with_answers(document: Document, claims: Sequence[Claim] = ()) -> Document:
+    """Return a report with its answer filled in, and with claims after its first section.
+
+    What the answer and the evidence ask of the tables, and these do not have, becomes warnings.
+    """
+    tables, lead, warnings = document.tables(), [], list(document.warnings)
     for name, text in document.lead:
-        shown, missing = filled(text, document.tables()) if name == "Answer" else (text, [])
+        shown, missing = filled(text, tables) if name == "Answer" else (text, [])
         lead.append((name, shown))
         warnings += [f"{name} and records differ: {said}." for said in missing]
-    return replace(document, lead=tuple(lead), warnings=tuple(warnings))
+    evidence = []
+    for claim in claims:
+        shown, missing = filled(claim.evidence, tables)
+        evidence.append(shown)
+        warnings += [f"Evidence of {claim.claim!r} and records differ: {s}." for s in missing]
+    sections = document.sections
+    if claims:
+        columns = (
+            column("paper", [claim.paper for claim in claims]),
+            column("says", [claim.claim for claim in claims]),
+            column("here", [claim.verdict for claim in claims]),
+            column("evidence", evidence),
+        )
+        table = Table("claims", "What was published, and what the records say to it.", columns)
+        sections = (sections[0], Section("Published claims", (table,)), *sections[1:])
+    return replace(document, lead=tuple(lead), warnings=tuple(warnings), sections=sections)

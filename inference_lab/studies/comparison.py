@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from inference_lab.formatting import nearest
 from inference_lab.registry.registry import as_solver, problem_registry
+from inference_lab.reporting.answers import Claim, with_answers
 from inference_lab.reporting.contrasts import Contrast
-from inference_lab.reporting.published_claims import Claim, with_claims
 from inference_lab.results.best_known import FILE, known_best, merged, read_known, write_known
 from inference_lab.results.records import TRACE_LIMIT, Record, RecordStore
 from inference_lab.specs.grammar import SpecError
@@ -391,7 +391,6 @@ def _held(study: SolverStudy, store: RecordStore) -> list[Record]:
 
 def render_comparison(study: SolverStudy, comparison: Comparison, folder: Path | str) -> Document:
     """Write the report of a study into a folder and return it; see `write_document`."""
-    from inference_lab.reporting.answers import with_answers
     from inference_lab.reporting.report import report_document
     from inference_lab.reporting.writing import write_document
 
@@ -413,7 +412,7 @@ def render_comparison(study: SolverStudy, comparison: Comparison, folder: Path |
         blocks=study.blocks,
         command=f"inference-lab reproduce {study.name}",
     )
-    document = _chosen(with_claims(with_answers(document), study.claims), study)
+    document = _chosen(with_answers(document, study.claims), study)
     write_document(document, folder)
     write_known(folder / FILE, merged(held, known_best(comparison.records)))
     return document

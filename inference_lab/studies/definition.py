@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal
 
+from inference_lab.reporting.answers import Claim
 from inference_lab.reporting.contrasts import Contrast
-from inference_lab.reporting.published_claims import Claim
 from inference_lab.results.clustering_records import COSTS
 from inference_lab.studies.datasets import told_apart
 from inference_lab.studies.designs import check_names, check_values

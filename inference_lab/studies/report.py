@@ -29,7 +29,6 @@ from inference_lab.reporting.document import (
     Text,
     column,
 )
-from inference_lab.reporting.published_claims import with_claims
 from inference_lab.reporting.statistics import holm
 from inference_lab.results.clustering_records import COSTS, StudyRecord, environments
 from inference_lab.studies.datasets import told_apart
@@ -100,7 +99,7 @@ def study_document(
         warnings=tuple(warnings),
         sections=(*parts, *_closing(study, records, known)),
     )
-    return with_claims(with_answers(document), study.claims)
+    return with_answers(document, study.claims)
 
 
 class _Results:

@@ -1,14 +1,16 @@
-"""Texts over tables: what they may ask, and what becomes of what is not there."""
+"""Answers and published claims: what they may ask of tables, and what is not there."""
 
 from __future__ import annotations
 
 import re
 
 import pytest
+from places import ROOT
 from sample_document import table_of
 
-from inference_lab.reporting.answers import filled, with_answers
-from inference_lab.reporting.document import Cell, Column, Document, Section
+from inference_lab.reporting.answers import Claim, filled, with_answers
+from inference_lab.reporting.document import Cell, Column, Document, Section, Table
+from inference_lab.studies import StudyError, load_study
 
 
 def table(name, head, *rows):
@@ -86,3 +88,40 @@ def test_a_report_warns_of_what_its_answer_asks_in_vain():
     filled_in = with_answers(Document("t", text, sections=(Section("s", tuple(TABLES)),)))
     assert filled_in.lead == (("Question", "{{ 1 }}?"), ("Answer", "?, +0.010"))
     assert filled_in.warnings == ("Answer and records differ: there is no table 'a'.",)
+
+
+# ---------------------------------------------------------------------- claims
+
+COLUMNS = (Column("solver", [Cell("icm")]), Column("gap", [Cell("5.00", 5.0)]))
+GAPS = Table("gaps", "", COLUMNS)
+DOCUMENT = Document("T", (), sections=(Section("S", (GAPS,)), Section("U", (GAPS,))))
+
+
+def claim(evidence, verdict="holds"):
+    return Claim(paper="A (2004)", claim="ICM is poor.", verdict=verdict, evidence=evidence)
+
+
+def test_claims_stand_after_the_first_section_with_their_numbers():
+    shown = with_answers(
+        DOCUMENT, [claim("Its gap is {{ value('gaps', 'icm', 'gap')|fixed(0) }} %.")]
+    )
+    assert [section.title for section in shown.sections] == ["S", "Published claims", "U"]
+    (table,) = shown.sections[1].blocks
+    assert [cell.text for cell in table.rows[0]] == [
+        *("A (2004)", "ICM is poor.", "holds", "Its gap is 5 %.")
+    ]
+    assert shown.warnings == () and with_answers(DOCUMENT) == DOCUMENT
+
+
+def test_evidence_that_the_tables_do_not_give_is_a_warning():
+    shown = with_answers(DOCUMENT, [claim("Its gap is {{ cell('gaps', 'ilp', 'gap') }} %.")])
+    (said,) = shown.warnings
+    assert said.startswith("Evidence of 'ICM is poor.' and records differ: table 'gaps' has no row")
+
+
+def test_a_study_refuses_a_verdict_that_says_nothing(tmp_path):
+    study = (ROOT / "reports" / "em-regimes" / "study.toml").read_text(encoding="utf-8")
+    wrong = '\n[[claims]]\npaper = "A"\nclaim = "B"\nverdict = "perhaps"\nevidence = "C"\n'
+    (tmp_path / "study.toml").write_text(study + wrong, encoding="utf-8")
+    with pytest.raises(StudyError, match=r"claims\[\d+\].verdict = 'perhaps'; allowed: 'holds'"):
+        load_study(tmp_path)
