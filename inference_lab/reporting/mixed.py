@@ -38,41 +38,32 @@ def mixed_model(
     """
     require("report", "statsmodels")
     import pandas as pd
-    from statsmodels.regression.mixed_linear_model import MixedLM, VCSpec
+    from statsmodels.regression.mixed_linear_model import MixedLM
 
-    columns = {"mean": np.ones(len(gains))}
-    for name in effects:
-        log, _, fact = name.rpartition(" ")
+    frame = pd.DataFrame(list(gains), columns=["set", "draw", "gain"])
+    if (sets := frame["set"].nunique()) < 2:
+        raise ValueError(f"a mixed model needs two sets at least, got {sets}")
+    names = [f"effect_{number}" for number in range(len(effects))]
+    for name, effect in zip(names, effects, strict=True):
+        log, _, fact = effect.rpartition(" ")
         column = np.array([float(f[fact]) for f in facts])
         column = np.log(column) if log == "log" else column
         spread = float(column.std())
         if not (math.isfinite(spread) and spread > 0):
-            raise ValueError(f"effect {name!r} must vary, and be a finite number everywhere")
-        columns[name] = (column - column.mean()) / spread
-    sets = np.array([unit for unit, _, _ in gains])
-    if len(set(sets)) < 2:
-        raise ValueError(f"a mixed model needs two sets at least, got {len(set(sets))}")
-    draws = np.array([f"{unit} {draw}" for unit, draw, _ in gains])
+            raise ValueError(f"effect {effect!r} must vary, and be a finite number everywhere")
+        frame[name] = (column - column.mean()) / spread
     # A draw that is one pair is the rest itself.
-    parts: dict[str, Any] = {}
-    if len(set(draws)) < len(draws):
-        matrices, names = [], []
-        for unit in sorted(set(sets)):
-            here, which = np.unique(draws[sets == unit], return_inverse=True)
-            matrices.append(np.eye(len(here))[which])
-            names.append([str(name) for name in here])
-        parts["exog_vc"] = VCSpec(["draw"], [names], [matrices])
+    nested = frame[["set", "draw"]].duplicated().any()
     with warnings.catch_warnings():
         # A variance at its bound, zero, is an answer.
         warnings.simplefilter("ignore")
-        model = MixedLM(
-            np.array([gain for _, _, gain in gains]),
-            pd.DataFrame(columns),
-            groups=sets,
-            exog_re=np.ones((len(gains), 1)),
-            **parts,
-        )
-        found = model.fit(reml=True)
+        found = MixedLM.from_formula(
+            " + ".join(["gain ~ 1", *names]),
+            frame,
+            groups="set",
+            re_formula="1",
+            vc_formula={"draw": "0 + C(draw)"} if nested else None,
+        ).fit(reml=True)
     ends = np.asarray(found.conf_int())
     return [
         Coefficient(
@@ -82,5 +73,5 @@ def mixed_model(
             float(ends[at, 1]),
             float(found.pvalues.iloc[at]),
         )
-        for at, name in enumerate(columns)
+        for at, name in enumerate(["mean", *effects])
     ]

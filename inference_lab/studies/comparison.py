@@ -33,7 +33,7 @@ _SOLVED = ("optimal", "infeasible")
 _BATCH = 240
 
 #: What the quick form of a study can change, besides the sizes of designs and the values of either.
-_QUICK = ("problems", "solvers", "seeds", "repeats", "time_limit")
+_QUICK = ("problems", "solvers", "seeds", "time_limit")
 _QUICK_DESIGN = ("cells", "draws")
 
 
@@ -112,7 +112,7 @@ class SolverStudy:
         Specs.
     stages : list of Stage
         Further solvers on some of the problems.
-    seeds, repeats, time_limit, clock, temperature, threads, trace_limit
+    seeds, time_limit, clock, trace_limit
         As in `inference_lab.compare`.
     answer : str
         What the results say, written by whoever looked at them: a Jinja text over the tables of
@@ -140,9 +140,9 @@ class SolverStudy:
         Names of those the report shows, or how they begin, with a hyphen at the end; all by
         default.
     quick : mapping
-        Values of `problems`, `solvers`, `seeds`, `repeats`, `time_limit` (of stages, too, where it
-        is less), of ``cells`` and ``draws`` of the designs, and in ``values`` of names of the grids
-        and designs, for a look in a minute.
+        Values of `problems`, `solvers`, `seeds`, `time_limit` (of stages, too, where it is less),
+        of ``cells`` and ``draws`` of the designs, and in ``values`` of names of the grids and
+        designs, for a look in a minute.
     """
 
     title: str
@@ -153,11 +153,8 @@ class SolverStudy:
     designs: list[Design] = field(default_factory=list)
     stages: list[Stage] = field(default_factory=list)
     seeds: int | list[int] = 1
-    repeats: int = 1
     time_limit: float
     clock: Literal["wall", "cpu"] = "wall"
-    temperature: float = 0.0
-    threads: int = 1
     trace_limit: int = TRACE_LIMIT
     answer: str = ""
     notes: list[str] = field(default_factory=list)
@@ -268,15 +265,12 @@ class SolverStudy:
         seeds = self.seeds if isinstance(self.seeds, list) else [self.seeds]
         if not seeds or min(seeds) < (0 if isinstance(self.seeds, list) else 1):
             raise StudyError(f"seeds must be a number from 1 on or a list, got {self.seeds}")
-        for key, least in (("repeats", 1), ("threads", 1), ("trace_limit", 2)):
-            if getattr(self, key) < least:
-                raise StudyError(f"{key} must be at least {least}, got {getattr(self, key)}")
+        if self.trace_limit < 2:
+            raise StudyError(f"trace_limit must be at least 2, got {self.trace_limit}")
         limits = [stage.time_limit for stage in self.stages if stage.time_limit is not None]
         for limit in (self.time_limit, *limits):
             if not (math.isfinite(limit) and limit > 0):
                 raise StudyError(f"time_limit must be positive seconds, got {limit}")
-        if not (math.isfinite(self.temperature) and self.temperature >= 0):
-            raise StudyError(f"temperature must not be negative, got {self.temperature}")
         for number, contrast in enumerate(self.contrasts):
             if wrong := contrast.problem(solvers):
                 raise StudyError(f"contrasts[{number}]: {wrong}")
@@ -326,11 +320,8 @@ def run_comparison(
                 problems,
                 solvers,
                 seeds=study.seeds,
-                repeats=study.repeats,
                 time_limit=limit,
                 clock=study.clock,
-                temperature=study.temperature,
-                threads=study.threads,
                 trace_limit=study.trace_limit,
                 jobs=jobs,
                 cluster=cluster,
@@ -376,7 +367,7 @@ def _held(study: SolverStudy, store: RecordStore) -> list[Record]:
         limit = stage.time_limit or study.time_limit
         limits |= {as_solver(spec).spec: limit for spec in stage.solvers}
     seeds = range(study.seeds) if isinstance(study.seeds, int) else study.seeds
-    asked = (study.temperature, study.threads, study.clock)
+    asked = (0.0, 1, 0, study.clock)
     return [
         record
         for record in store
@@ -384,8 +375,7 @@ def _held(study: SolverStudy, store: RecordStore) -> list[Record]:
         and record.solver in limits
         and record.time_limit == limits[record.solver]
         and record.seed in seeds
-        and record.repeat < study.repeats
-        and (record.temperature, record.threads, record.clock) == asked
+        and (record.temperature, record.threads, record.repeat, record.clock) == asked
     ]
 
 

@@ -121,7 +121,7 @@ class Protocol:
         Whose labels count.
     noise : float
         Share of the constraints that are turned into the other kind.
-    unit : {"pairs", "share-of-points", "share-of-pairs", "share-of-ordered-pairs", "share-seeded"}
+    unit : {"pairs", "share-of-points", "share-of-ordered-pairs", "share-seeded"}
         What the numbers of constraints are. "share-of-ordered-pairs" draws ordered pairs, of which
         each is answered, and wrongly with probability `noise`; then their order is forgotten.
         "share-seeded" is the share of the training points that are seeds, each with the label of
@@ -131,9 +131,7 @@ class Protocol:
     train: float = 1.0
     scored: Literal["held-out", "all"] = "all"
     noise: float = 0.0
-    unit: Literal[
-        "pairs", "share-of-points", "share-of-pairs", "share-of-ordered-pairs", "share-seeded"
-    ] = "pairs"
+    unit: Literal["pairs", "share-of-points", "share-of-ordered-pairs", "share-seeded"] = "pairs"
 
     def check(self) -> None:
         """Refuse what contradicts itself."""
@@ -153,8 +151,6 @@ class Protocol:
             return min(round(value * n_train**2), 2 * available)
         if self.unit == "share-of-points":
             value = value * n_points
-        elif self.unit == "share-of-pairs":
-            value = value * available
         return min(round(value), available)
 
 
@@ -353,19 +349,12 @@ class Study:
     def quickly(self) -> Study:
         """Return the quick form."""
         if self.parts:
+            changed = ("data", "methods", "constraints", "runs", "baseline")
             stages = [stage.quickly() for stage in self.stages()]
+            values = [{name: getattr(stage, name) for name in changed} for stage in stages]
             parts = [
-                replace(
-                    part,
-                    data=stage.data,
-                    methods=stage.methods,
-                    only=[],
-                    constraints=stage.constraints,
-                    runs=stage.runs,
-                    baseline=stage.baseline,
-                    quick={},
-                )
-                for part, stage in zip(self.parts, stages, strict=True)
+                replace(part, only=[], quick={}, **each)
+                for part, each in zip(self.parts, values, strict=True)
             ]
             result = replace(self, parts=parts, baseline=None, quick={}, summaries=[], details=True)
             return result._without_findings()

@@ -50,7 +50,6 @@ __all__ = ["render_study"]
 _UNITS = {
     "pairs": "constraints (pairs)",
     "share-of-points": "constraints (share of the number of points)",
-    "share-of-pairs": "constraints (share of all pairs)",
     "share-of-ordered-pairs": "constraints (share of all ordered pairs)",
     "share-seeded": "seeds (share of the training points)",
 }

@@ -7,7 +7,6 @@ import io
 import json
 import math
 import os
-import re
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -280,18 +279,6 @@ def test_fonts_are_embedded_as_outlines_of_truetype(tmp_path: Path) -> None:
     assert b"/Type3" not in content
 
 
-def test_pictures_are_drawn_once(tmp_path: Path) -> None:
-    """One drawing serves all files and pages."""
-    calls = []
-
-    def draw() -> Chart:
-        calls.append(1)
-        return _figure()
-
-    write_document(Document("t", sections=(Section("s", (Picture("p", "", "", draw),)),)), tmp_path)
-    assert len(calls) == 1
-
-
 def test_only_own_stale_files_are_removed(tmp_path: Path) -> None:
     """What an earlier rendering wrote goes when it is gone; what others put there stays."""
     old = (Section("s", (_table("a", name="old"), _picture("old"))),)
@@ -406,12 +393,3 @@ def test_modes_follow_the_umask(tmp_path: Path) -> None:
     plain.write_text("x")
     for path in write_document(Document("t"), tmp_path / "report"):
         assert path.stat().st_mode == plain.stat().st_mode
-
-
-def test_markdown_links_lead_to_files(tmp_path: Path, undrawn: None) -> None:
-    """Each link and picture of the page is a file that was written."""
-    write_document(sample_document(), tmp_path)
-    text = (tmp_path / "README.md").read_text(encoding="utf-8")
-    links = re.findall(r"\]\(((?:tables|figures)/[^)]*)\)", text)
-    assert len(links) == len(sample_document().tables()) + 4
-    assert all((tmp_path / link).is_file() for link in links)

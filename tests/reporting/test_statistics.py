@@ -75,12 +75,6 @@ def test_the_shifted_geometric_mean_is_what_its_formula_says():
     assert math.isnan(shifted_geometric_mean([], 1.0))
 
 
-@given(st.lists(st.floats(0, 1e6), min_size=1, max_size=9), st.floats(1e-3, 1e3))
-def test_the_shifted_geometric_mean_lies_between_minimum_and_mean(values, shift):
-    mean = shifted_geometric_mean(values, shift)
-    assert min(values) - 1e-6 <= mean <= std.fmean(values) * (1 + 1e-9) + 1e-6
-
-
 def test_primal_gaps():
     gap = primal_gap_percent([10.0, 12.5, INF, -3.0, NAN, 10.0 + 1e-9], 10.0)
     assert gap[:4].tolist() == pytest.approx([0.0, 20.0, 100.0, 100.0])
@@ -91,13 +85,6 @@ def test_primal_gaps():
     assert primal_gap_percent([0.0, 1.0, 1e-9], 0.0).tolist() == [0.0, 100.0, 0.0]
     # No labelling is known at all.
     assert primal_gap_percent([INF, 3.0], INF).tolist() == [100.0, 100.0]
-
-
-@given(st.floats(-100, 100), st.lists(st.floats(0, 100), min_size=2, max_size=6))
-def test_primal_gaps_rise_with_the_energy(best, above):
-    energies = best + np.sort(above)
-    gaps = primal_gap_percent(energies, best)
-    assert (np.diff(gaps) >= -1e-9).all() and gaps.min() >= 0 and gaps.max() <= 100
 
 
 @given(st.lists(st.one_of(st.floats(0, 9), st.just(INF), st.just(NAN)), max_size=9))
@@ -153,26 +140,6 @@ def test_ranks_and_critical_difference_of_the_published_example():
             assert test.critical_difference == pytest.approx(q * scale, abs=1e-3 * scale)
 
 
-def test_wilcoxon_by_enumeration_and_its_correction():
-    rng = np.random.default_rng(4)
-    values = rng.normal(size=(8, 3)) + np.array([0.0, 0.5, 2.0])
-    raw = {}
-    for i, j in ((0, 1), (0, 2), (1, 2)):
-        difference = values[:, i] - values[:, j]
-        ranks = scipy.stats.rankdata(np.abs(difference))
-        signs = np.array(np.meshgrid(*[[0, 1]] * 8)).reshape(8, -1)
-        sums = ranks @ signs
-        observed = ranks[difference > 0].sum()
-        tail = min((sums <= observed).mean(), (sums >= observed).mean())
-        raw[i, j] = min(1.0, 2 * tail)
-    # Corrected for the two comparisons that are made, not for all three.
-    for first in range(3):
-        others = [s for s in range(3) if s != first]
-        expected = holm([raw[min(first, s), max(first, s)] for s in others])
-        p_values = wilcoxon_against(values, first)
-        assert p_values[others] == pytest.approx(expected) and p_values[first] == 1.0
-
-
 @given(st.lists(st.integers(-3, 3), min_size=2, max_size=9))
 def test_wilcoxon_with_ties_and_zeros_by_enumeration(differences):
     values = np.array([[d, 0.0] for d in differences])
@@ -185,20 +152,6 @@ def test_wilcoxon_with_ties_and_zeros_by_enumeration(differences):
     tails = (np.mean([s <= observed for s in sums]), np.mean([s >= observed for s in sums]))
     expected = min(1.0, 2 * min(tails)) if any(differences) else 1.0
     assert wilcoxon_against(values, 0)[1] == pytest.approx(expected)
-
-
-def test_wilcoxon_of_the_published_example():
-    # Demsar (2006), table 2: R+ = 93 and R- = 12 over 14 data sets, two of them ties.
-    c45, pruned = np.array(AUC)[:, 0], np.array(AUC)[:, 1]
-    found = scipy.stats.wilcoxon(np.round(pruned - c45, 3), zero_method="zsplit")
-    assert found.statistic == 12.0
-    p_value = wilcoxon_against(np.round(np.column_stack([pruned - c45, 0 * c45]), 3), 0)[1]
-    ranks = scipy.stats.rankdata(np.abs(np.round(pruned - c45, 3)))
-    assert ranks[ranks == 1.5].size == 2
-    signs = np.array(list(itertools.product((0, 1), repeat=12)))
-    sums = signs @ ranks[ranks != 1.5] + 1.5
-    assert p_value == pytest.approx(2 * np.mean(sums <= 12))
-    assert 0.002 < p_value < 0.02  # The paper's critical value at 0.05 is 21.
 
 
 def test_wilcoxon_of_equal_columns_and_of_holes():

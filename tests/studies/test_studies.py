@@ -337,7 +337,6 @@ def test_explore_alone_asks_about_the_farthest_point_as_long_as_it_may():
 def test_units_of_the_number_of_constraints():
     assert Protocol().count(40.4, 100, 100) == 40
     assert Protocol(unit="share-of-points").count(0.3, 200, 100) == 60
-    assert Protocol(unit="share-of-pairs").count(0.5, 200, 10) == round(22.5)
     assert Protocol().count(1e9, 200, 10) == 45
 
 
