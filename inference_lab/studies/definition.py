@@ -89,6 +89,11 @@ class Method:
                 del parts[name]
         return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:12]
 
+    def told(self) -> dict[str, Any]:
+        """Return the settings with how the method gets its constraints, as records tell them."""
+        names = ("selection", "weight", "closure")
+        return {**self.settings, **{name: getattr(self, name) for name in names}}
+
     def variants(self) -> list[Method]:
         """Return the methods that this one stands for: itself, if nothing varies."""
         where = f"method {self.label!r}: vary"

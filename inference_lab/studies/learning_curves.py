@@ -16,7 +16,6 @@ from inference_lab.reporting.statistics import signed_rank
 from inference_lab.results.clustering_records import COSTS, StudyRecord
 
 __all__ = [
-    "Difference",
     "Mean",
     "curve_panels",
     "gathered",
@@ -46,20 +45,9 @@ class Mean(NamedTuple):
     """A mean over runs, with half the width of its 95 % confidence interval (NaN for one run)."""
 
     value: float
-    half: float
-    runs: int
-
-
-class Difference(NamedTuple):
-    """A mean difference over paired runs, and the p-value of Wilcoxon's signed-rank test.
-
-    The p-value is 1 where all differences are zero.
-    """
-
-    value: float
-    half: float
-    runs: int
-    p_value: float
+    half: float = math.nan
+    #: Of Wilcoxon's signed-rank test, for a difference over paired runs; 1 if all are zero.
+    p_value: float = math.nan
 
 
 def mean_of(values: Iterable[float]) -> Mean:
@@ -68,25 +56,22 @@ def mean_of(values: Iterable[float]) -> Mean:
 
     array = np.array([v for v in values if math.isfinite(v)], dtype=np.float64)
     n = array.size
-    if n == 0:
-        return Mean(math.nan, math.nan, 0)
-    if n == 1:
-        return Mean(float(array[0]), math.nan, 1)
+    if n < 2:
+        return Mean(float(array[0]) if n else math.nan)
     quantile = float(t.ppf(0.5 + LEVEL / 2.0, n - 1))
-    return Mean(float(array.mean()), quantile * float(array.std(ddof=1)) / math.sqrt(n), n)
+    return Mean(float(array.mean()), quantile * float(array.std(ddof=1)) / math.sqrt(n))
 
 
-def paired(first: npt.ArrayLike, second: npt.ArrayLike) -> Difference:
+def paired(first: npt.ArrayLike, second: npt.ArrayLike) -> Mean:
     """Return the mean of ``first - second`` over runs, where both are finite."""
     difference = np.asarray(first, dtype=np.float64) - np.asarray(second, dtype=np.float64)
     difference = difference[np.isfinite(difference)]
-    mean = mean_of(difference)
     # Rounding makes no rank.
-    difference = np.where(np.abs(difference) < 1e-12, 0.0, difference)
-    return Difference(mean.value, mean.half, mean.runs, signed_rank(difference))
+    snapped = np.where(np.abs(difference) < 1e-12, 0.0, difference)
+    return mean_of(difference)._replace(p_value=signed_rank(snapped))
 
 
-def mean_cell(mean: Mean | Difference, form: str = ".3f", more: str = "") -> Cell:
+def mean_cell(mean: Mean, form: str = ".3f", more: str = "") -> Cell:
     """Return a mean with half the width of its interval, followed by `more`."""
     if math.isnan(mean.value):
         return Cell(f"-{more}")

@@ -43,7 +43,7 @@ class Draw:
 
 @dataclass(frozen=True)
 class Fit:
-    """What came of one fit."""
+    """What came of one fit, by the names of the fields of its record."""
 
     scores: dict[str, float]
     objective: float

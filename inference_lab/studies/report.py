@@ -336,14 +336,13 @@ def _protocol(study: Study, prefix: str) -> Section:
 
 
 def _methods(methods: Sequence[Method], name: str) -> Table:
-    settings = [
-        {**m.settings, "selection": m.selection, "weight": m.weight, "closure": m.closure}
-        for m in methods
-    ]
     columns = (
         column("method", [m.label for m in methods]),
         column("estimator", [m.estimator for m in methods]),
-        column("settings", [", ".join(f"{k}={v}" for k, v in each.items()) for each in settings]),
+        column(
+            "settings",
+            [", ".join(f"{k}={v}" for k, v in each.items()) for each in map(Method.told, methods)],
+        ),
     )
     return Table(name, "The methods and their settings.", columns)
 

@@ -51,17 +51,8 @@ class Cell(NamedTuple):
     @property
     def key(self) -> FitKey:
         """Return the key of its record."""
-        p = self.protocol
-        return FitKey(
-            self.data,
-            self.method.key,
-            self.constraints,
-            self.run,
-            p.train,
-            p.scored,
-            p.noise,
-            p.unit,
-        )
+        asked = (self.data, self.method.key, self.constraints, self.run)
+        return FitKey(*asked, **vars(self.protocol))
 
 
 def cells(study: Study) -> list[Cell]:
@@ -115,10 +106,7 @@ class StudyPlan(Campaign[StudyRecord]):
                         "methods": [[method.label, method.key] for method in stage.methods],
                         "constraints": stage.constraints,
                         "runs": stage.runs,
-                        "train": stage.protocol.train,
-                        "scored": stage.protocol.scored,
-                        "noise": stage.protocol.noise,
-                        "unit": stage.protocol.unit,
+                        **vars(stage.protocol),
                     }
                     for stage in self.study.stages()
                 ]
@@ -138,25 +126,17 @@ def _points(data: str, data_dir: str | None) -> StudyPoints:
 
 def _blank(study: str, cell: Cell, limits: Limits) -> StudyRecord:
     """Return the record of a fit of which nothing is known but what was asked."""
-    method, protocol = cell.method, cell.protocol
+    method = cell.method
     return StudyRecord(
         study=study,
         data=cell.data,
         method=method.label,
         method_key=method.key,
         estimator=method.estimator,
-        settings={
-            **method.settings,
-            "selection": method.selection,
-            "weight": method.weight,
-            "closure": method.closure,
-        },
+        settings=method.told(),
         constraints=cell.constraints,
         run=cell.run,
-        train=protocol.train,
-        scored=protocol.scored,
-        noise=protocol.noise,
-        unit=protocol.unit,
+        **vars(cell.protocol),
         status="error",
         time_limit=limits.wall,
         started=now(),
@@ -196,18 +176,7 @@ def _warm_up(cell: Cell, points: StudyPoints) -> None:
 
 
 def _fitted(asked: StudyRecord, fit: Fit) -> StudyRecord:
-    return replace(
-        asked,
-        status="ok",
-        scores=fit.scores,
-        objective=fit.objective,
-        seconds=fit.seconds,
-        e_step_seconds=fit.e_step_seconds,
-        violated=fit.violated,
-        weight=fit.weight,
-        iterations=fit.iterations,
-        e_steps=fit.e_steps,
-    )
+    return replace(asked, status="ok", **vars(fit))
 
 
 def run_study(

@@ -90,7 +90,7 @@ class Summed:
             values = values - self.values[score, less, column]
         each = values[0] if len(values) == 1 else values.mean(axis=1)
         if not np.isfinite(each).all():
-            return Mean(math.nan, math.nan, 0)
+            return Mean(math.nan)
         return mean_of(each)
 
     def above(self, score: str, method: str, less: str, column: str) -> str:
