@@ -9,13 +9,13 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from sample_records import record
 
 from inference_lab.reporting.charts import drawing
 from inference_lab.reporting.contrasts import Contrast, Observation, gains, measure, regimes
 from inference_lab.reporting.report import report_document
 from inference_lab.reporting.resampling import sign_flip
 from inference_lab.reporting.statistics import block_ranks, holm, par
-from inference_lab.results.records import Record
 
 SETS = "abcdefgh"
 
@@ -93,10 +93,14 @@ def test_holm_is_over_the_primary_contrasts_only():
         ({"solver": "ilq"}, "solver 'ilq' is none of the study's: icm, ilp"),
         ({"baseline": "ilp"}, "solver and baseline are both 'ilp'"),
         ({"margin": -1.0}, "margin must be a number from 0 on, got -1.0"),
+        ({"over": list("abcd")}, "over must be up to three facts"),
+        ({"over": ["a"], "breaks": {"b": [1]}}, "breaks.b is of no fact"),
+        ({"over": ["a"], "breaks": {"a": [2, 1]}}, "breaks.a must be ascending numbers"),
+        ({"over": ["a"], "breaks": {"a": "x"}}, "breaks.a must be ascending numbers"),
     ],
 )
 def test_contrasts_that_cannot_be_answered_are_refused(changes, said):
-    assert asked(**changes).problem(["icm", "ilp"]) == said
+    assert asked(**changes).problem(["icm", "ilp"]).startswith(said)
     assert asked().problem(["icm", "ilp"]) == ""
 
 
@@ -112,25 +116,12 @@ def runs_of_report():
         for solver, above in (("icm", 4.0), ("ilp", 0.0), ("picky", 1.0)):
             refused = solver == "picky" and (data, seed) == ("c", 1)
             energy = math.inf if refused else 100.0 + above * rng.random()
-            records.append(
-                Record(
-                    problem=name,
-                    problem_hash=name,
-                    n_variables=9,
-                    n_edges=9,
-                    n_factors=0,
-                    n_labels=3,
-                    problem_info={"data": data, "weight": 0.5},
-                    solver=solver,
-                    solver_name=solver,
-                    seed=0,
-                    status="unsupported" if refused else "converged",
-                    energy=energy,
-                    ari=None if refused else 0.5 + 0.1 * (solver == "ilp") + 0.01 * rng.random(),
-                    seconds=0.01,
-                    time_limit=1.0,
-                )
-            )
+            changes = {
+                "status": "unsupported" if refused else "converged",
+                "ari": None if refused else 0.5 + 0.1 * (solver == "ilp") + 0.01 * rng.random(),
+                "problem_info": {"data": data, "weight": 0.5},
+            }
+            records.append(record(name, solver, energy, seconds=0.01, time_limit=1.0, **changes))
     return records
 
 
@@ -267,19 +258,6 @@ def test_a_report_draws_the_map_and_gives_its_table(tmp_path):
         assert f">{row['gain'].value:+.3f}<" in drawn
     none = report_document(runs_of_report(), title="T", contrasts=[asked(over=["planet"])])
     assert "no map of exact" in str(none.sections[0].blocks[0])
-
-
-@pytest.mark.parametrize(
-    ("changes", "said"),
-    [
-        ({"over": list("abcd")}, "over must be up to three facts"),
-        ({"over": ["a"], "breaks": {"b": [1]}}, "breaks.b is of no fact"),
-        ({"over": ["a"], "breaks": {"a": [2, 1]}}, "breaks.a must be ascending numbers"),
-        ({"over": ["a"], "breaks": {"a": "x"}}, "breaks.a must be ascending numbers"),
-    ],
-)
-def test_maps_that_cannot_be_drawn_are_refused(changes, said):
-    assert asked(**changes).problem(["icm", "ilp"]).startswith(said)
 
 
 def test_labels_with_names_in_braces_are_paired_by_what_these_stand_for():

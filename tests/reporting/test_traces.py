@@ -79,19 +79,6 @@ def test_many_traces_against_a_walk_along_each(runs):
         assert [a.tolist() for a in steps(run)] == [a.tolist() for a in own]
 
 
-def test_nothing_is_there_before_the_first_labelling():
-    run = traced([(1.0, INF, -2.0), (2.0, 7.0, -2.0)], seconds=5.0)
-    assert quality_at(run, [0.9, 1.0, 1.9, 2.0, 60.0]) == [
-        (INF, -INF),
-        (INF, -2.0),
-        (INF, -2.0),
-        (7.0, -2.0),
-        (7.0, -2.0),
-    ]
-    assert time_to_target(run, 7.0) == 2.0 and time_to_target(run, 6.9) == INF
-    assert time_to_target(run, INF) == time_to_target(run, math.nan) == INF
-
-
 def test_targets_are_reached_within_rounding():
     run = traced([(1.0, 1000.0 + 1e-6, -INF)])
     assert time_to_target(run, 1000.0) == 1.0
@@ -117,6 +104,8 @@ def test_without_a_trace_the_end_is_all_that_is_known():
 def test_numbers_that_are_none_say_nothing():
     run = traced([(1.0, math.nan, math.nan)], energy=math.inf, lower_bound=-math.inf)
     assert quality_at(run, [9.0]) == [(INF, -INF)] and time_to_target(run, 1.0) == INF
+    found = traced([(2.0, 7.0, -2.0)])
+    assert time_to_target(found, INF) == time_to_target(found, math.nan) == INF
 
 
 def test_no_runs_at_all():

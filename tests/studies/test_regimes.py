@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from places import DATA, ROOT
+from places import ROOT
 from rendered import recorded
 
 from inference_lab.constraints.centroids import kmeans_centroids, squared_distances
@@ -18,7 +18,6 @@ from inference_lab.studies import StudyError, load_study
 from inference_lab.studies.datasets import load_points
 from inference_lab.studies.definition import Method, Protocol, Study
 from inference_lab.studies.methods import draw_constraints, draw_run, fit_method
-from inference_lab.studies.running import cells
 
 PER_POINT = Protocol(unit="share-of-points", noise=0.2)
 
@@ -139,18 +138,6 @@ def test_calibrated_weights_are_those_of_the_problem(noise):
     soft = Method("s", "gaussian-mixture", {"e_step": "mean-field"}, weight="log-odds")
     odds = np.log((300 * (1 - noise) + 0.5) / (300 * noise + 0.5))
     assert fit_method(soft, points, protocol, 2, 0).weight == pytest.approx(odds)
-
-
-def test_the_study_of_regimes_has_what_its_design_asks_for():
-    study = load_study(ROOT / "reports" / "em-regimes")
-    assert len(study.data) == 12 and len(study.stages()) == 5
-    assert {stage.protocol.noise for stage in study.stages()} == {0.0, 0.05, 0.1, 0.2, 0.3}
-    hard = [m for m in study.methods if m.weight == "calibrated" and "cold" not in m.label]
-    assert len(hard) == 7 * 2 * 4 and len(study.methods) == 56 + 2 + 4 + 8
-    assert len(cells(study)) == 12 * 2 * 5 * len(study.methods) * study.runs
-    if DATA.is_dir():
-        for name in study.data:
-            assert load_points(name, DATA).few == 200
 
 
 def test_definitions_on_the_page_about_studies_can_be_read(tmp_path):

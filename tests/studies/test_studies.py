@@ -275,12 +275,6 @@ def test_all_pairs_are_equally_likely():
     assert ((seen - 200) ** 2 / 200).sum() < chi2.ppf(1 - 1e-6, 44)
 
 
-def test_the_number_of_pairs_is_exact_also_for_many_points():
-    pairs = nested_pairs(5000, 10_000, np.random.default_rng(0))
-    assert len(np.unique(pairs, axis=0)) == 10_000
-    assert (nested_pairs(5000, 10, np.random.default_rng(0)) == pairs[:10]).all()
-
-
 @pytest.mark.parametrize("selection", ["random", "active", "explore"])
 @pytest.mark.parametrize("data", ["iris", "lange-toy"])
 def test_no_held_out_point_is_in_any_constraint(data, selection):
