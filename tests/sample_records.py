@@ -1,4 +1,4 @@
-"""Records of runs that nobody made, for tests of what is said about them."""
+"""Records of runs that nobody made, and what reports say of them, for tests."""
 
 from __future__ import annotations
 
@@ -34,3 +34,15 @@ def traced(points, **changes):
     trace = tuple(TracePoint(t, e, e, b) for t, e, b in points)
     given = {"seconds": seconds, "energy": energy, "lower_bound": bound, **changes}
     return record(trace=trace, **given)
+
+
+def table(document, name):
+    """Return a table of a report."""
+    return next(t for t in document.tables() if t.name == name)
+
+
+def column(found, title, key=None):
+    """Return the cells of a column by the text of the first column (or another one)."""
+    titles = [c.title for c in found.columns]
+    by = 0 if key is None else titles.index(key)
+    return {row[by].text: row[titles.index(title)] for row in found.rows}

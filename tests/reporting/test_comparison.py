@@ -140,21 +140,6 @@ class Spy(Solver):
         return Outcome()
 
 
-@dataclass(frozen=True)
-class Marginal(Solver):
-    """Uniform marginals."""
-
-    def supports(self, graph, temperature):
-        return None
-
-    def run(self, graph, run):
-        run.offer(np.zeros(graph.n_variables, dtype=np.int64))
-        if run.temperature == 0:
-            return Outcome()
-        uniform = np.full(graph.unary.shape, 1 / graph.n_labels)
-        return Outcome(marginals=uniform, log_partition=1.25, log_partition_kind="lower")
-
-
 def graph(n=6, k=3, seed=0, m=8):
     rng = np.random.default_rng(seed)
     edges = rng.integers(0, n, (m, 2))
@@ -498,14 +483,6 @@ def test_a_known_optimum_is_a_bound_and_a_proof():
     assert comparison.records[0].optimum_source == "by hand"
 
 
-def test_without_any_bound_there_is_no_gap():
-    comparison = il.compare(step(), [Fixed(), Fixed(label=1)])
-    assert [row.gap_percent for row in comparison.rows] == [None, None]
-    assert [row.over_best_percent for row in comparison.rows] == [0.0, 100.0]
-    assert comparison.problems[0].best_bound_by == ""
-    assert "no bound known" in comparison.to_text()
-
-
 @pytest.mark.parametrize(
     ("problem_given", "solvers", "said"),
     [
@@ -537,11 +514,6 @@ def test_contradictions_are_alarms_on_top(problem_given, solvers, said):
 )
 def test_rounding_and_loose_bounds_are_no_alarm(solvers):
     assert il.compare(step(optimum=1.0), solvers).alarms == []
-
-
-def test_a_bound_that_contradicts_proves_nothing():
-    comparison = il.compare(step(), [Fixed(bound=1.5), Fixed(label=1, bound=3.0)])
-    assert [row.proved_by for row in comparison.rows] == ["no", "no"]
 
 
 def test_an_infeasible_problem_is_shown_as_such():
@@ -643,14 +615,6 @@ def test_a_single_problem_has_no_summary_and_one_seed_no_spread():
     text = il.compare(step(), "icm").to_text()
     assert "All" not in text and "spread" not in text and "accur." not in text
     assert str(il.compare(step(), "icm", seeds=2)).count("spread") == 2
-
-
-def test_marginal_runs_show_the_log_partition():
-    comparison = il.compare(step(), [Marginal(), Guess()], temperature=2.0)
-    assert comparison.records[0].temperature == 2.0
-    assert comparison.rows[0].log_partition == 1.25
-    assert re.search(r"1\.250* >=", comparison.to_text())
-    assert comparison.records[1].status == "unsupported"
 
 
 def test_names_cannot_break_markdown_or_html():

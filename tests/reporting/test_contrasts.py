@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from sample_records import record
+from sample_records import record, table
 
 from inference_lab.reporting.charts import drawing
 from inference_lab.reporting.contrasts import Contrast, Observation, gains, measure, regimes
@@ -126,10 +126,10 @@ def runs_of_report():
 
 
 def cells(document, name, key):
-    (table,) = (t for t in document.tables() if t.name == name)
-    titles = [c.title for c in table.columns]
-    return table, {
-        row[titles.index(key)].text: dict(zip(titles, row, strict=True)) for row in table.rows
+    found = table(document, name)
+    titles = [c.title for c in found.columns]
+    return found, {
+        row[titles.index(key)].text: dict(zip(titles, row, strict=True)) for row in found.rows
     }
 
 
@@ -141,8 +141,8 @@ def test_a_report_shows_contrasts_ranks_by_blocks_and_regret():
         asked(name="against itself", metric="nothing"),
     ]
     document = report_document(runs, title="", contrasts=questions, blocks="data")
-    table, shown = cells(document, "contrasts", "contrast")
-    assert "margin of 0.005" in table.note and "none can be below 0.0078" in table.note
+    asked_of, shown = cells(document, "contrasts", "contrast")
+    assert "margin of 0.005" in asked_of.note and "none can be below 0.0078" in asked_of.note
     by = {(r.problem_info["data"], r.problem, r.solver): r for r in runs}
     gain = std.fmean(
         by[d, f"estep(data={d}, seed={s})", "ilp"].ari
@@ -169,9 +169,9 @@ def test_a_report_shows_contrasts_ranks_by_blocks_and_regret():
         ),
         abs=1e-7,
     )
-    table, ranks = cells(document, "ranks", "solver")
-    assert set(ranks) == {"icm", "ilp"} and "8 blocks (data) of all 16 problems" in table.caption
-    assert "refused problems: picky" in table.note
+    ranked, ranks = cells(document, "ranks", "solver")
+    assert set(ranks) == {"icm", "ilp"} and "8 blocks (data) of all 16 problems" in ranked.caption
+    assert "refused problems: picky" in ranked.note
     (picture,) = (p for p in document.pictures() if p.name == "critical-difference")
     assert "over 8 blocks (data)" in picture.caption
     (picture,) = (p for p in document.pictures() if p.name == "solved-over-time")

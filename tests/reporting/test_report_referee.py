@@ -11,7 +11,7 @@ import statistics as std
 import numpy as np
 import pytest
 import scipy.stats
-from sample_records import traced
+from sample_records import column, table, traced
 
 from inference_lab.reporting.comparison import Comparison
 from inference_lab.reporting.document import Code
@@ -225,16 +225,6 @@ class Referee:
 
 
 # ---------------------------------------------------------------------- the report
-
-
-def table(document, name):
-    return next(t for t in document.tables() if t.name == name)
-
-
-def column(found, title, key="solver"):
-    """Return the cells of a column by the text of another one."""
-    titles = [c.title for c in found.columns]
-    return {row[titles.index(key)].text: row[titles.index(title)] for row in found.rows}
 
 
 def report(runs, **options):
