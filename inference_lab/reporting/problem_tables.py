@@ -37,6 +37,7 @@ from inference_lab.reporting.problem_header import (
     score_columns,
     sizes,
 )
+from inference_lab.reporting.results import SCORES
 from inference_lab.reporting.statistics import quantile
 from inference_lab.results.summaries import ProblemSummary, Row, gap_percent
 
@@ -46,9 +47,6 @@ FloatArray = npt.NDArray[np.float64]
 
 #: Longer messages are cut off; records hold the whole.
 _REASON_WIDTH = 300
-
-#: Scores of the records by the titles of their columns.
-_SCORES = {"accuracy": "accuracy", "pairwise F": "pairwise_f", "NMI": "nmi", "ARI": "ari"}
 
 
 def problems_section(analysis: Analysis) -> Section:
@@ -192,7 +190,7 @@ def _problem_table(
         columns.append(
             column("quartiles", quartiles, _quartiles, help="of the seconds", as_text=True)
         )
-    for title, name in _SCORES.items():
+    for title, name in SCORES.items():
         columns += optional_column(title, [getattr(row, name) for row in rows], format_share)
     columns += [
         *score_columns(rows),

@@ -18,6 +18,7 @@ from inference_lab.reporting.document import (
     column,
     p_value,
 )
+from inference_lab.reporting.resampling import ALPHA
 from inference_lab.reporting.statistics import (
     block_ranks,
     rank_test,
@@ -25,10 +26,7 @@ from inference_lab.reporting.statistics import (
     wilcoxon_against,
 )
 
-__all__ = ["ALPHA", "solvers_section"]
-
-#: Level of the tests.
-ALPHA = 0.05
+__all__ = ["solvers_section"]
 
 #: Primal gaps in percent that differ by less are ties in tests.
 _TIE = 1e-6

@@ -19,13 +19,13 @@ from inference_lab.results.records import Record
 from inference_lab.results.summaries import CONTRADICTION_TOLERANCE, ProblemSummary
 from inference_lab.specs.grammar import SpecError, parse_spec, plain_value
 
-__all__ = ["Results", "facts_of", "natural", "problem_class"]
+__all__ = ["SCORES", "Results", "facts_of", "natural", "problem_class"]
 
 FloatArray = npt.NDArray[np.float64]
 BoolArray = npt.NDArray[np.bool_]
 
-#: Scores that are fields of a record.
-_SCORES = ("accuracy", "pairwise_f", "nmi", "ari")
+#: Scores that are fields of a record, by the titles of their columns.
+SCORES = {"accuracy": "accuracy", "pairwise F": "pairwise_f", "NMI": "nmi", "ARI": "ari"}
 
 
 def natural(text: str) -> tuple[tuple[int, float, str], ...]:
@@ -270,7 +270,7 @@ class Results:
         found = []
         for at, r in enumerate(self.records):
             scores = {
-                **{name: getattr(r, name) for name in _SCORES},
+                **{name: getattr(r, name) for name in SCORES.values()},
                 **{k: v for k, v in r.scores.items() if isinstance(v, int | float)},
             }
             values = {

@@ -39,33 +39,14 @@ _QUICK_DESIGN = ("cells", "draws")
 
 #: Names of tables and figures that a report may have; those that end in a hyphen go on with the
 #: names of what they are about. Which there are depends on the records.
-_TABLES = (
-    *(
-        "contrasts",
-        "claims",
-        "gains-",
-        "mixed-",
-        "summary",
-        "classes",
-        "best-solver-",
-        "targets",
-        "quality-at-times",
-    ),
-    *("seconds-by-size", "gaps-by-size"),
-    *(
-        "ranks",
-        "open-problems",
-        "problems",
-        "problem-",
-        "log-z-",
-        "failures",
-    ),
-    *("solvers", "limits", "environment"),
+_TABLES = tuple(
+    "contrasts claims gains- mixed- summary classes best-solver- targets quality-at-times "
+    "seconds-by-size gaps-by-size ranks open-problems problems problem- log-z- failures solvers "
+    "limits environment".split()
 )
-_FIGURES = (
-    *("best-solver-map-", "performance-profile"),
-    *("solved-over-time", "gain-map-", "seconds-by-size"),
-    *("gap-over-time", "convergence-", "critical-difference"),
+_FIGURES = tuple(
+    "best-solver-map- performance-profile solved-over-time gain-map- seconds-by-size "
+    "gap-over-time convergence- critical-difference".split()
 )
 
 

@@ -29,6 +29,7 @@ from inference_lab.reporting.document import (
     Text,
     column,
 )
+from inference_lab.reporting.resampling import ALPHA
 from inference_lab.reporting.statistics import holm
 from inference_lab.results.clustering_records import COSTS, StudyRecord, environments
 from inference_lab.studies.datasets import told_apart
@@ -53,9 +54,6 @@ _UNITS = {
     "share-of-ordered-pairs": "constraints (share of all ordered pairs)",
     "share-seeded": "seeds (share of the training points)",
 }
-
-#: Differences with a smaller p-value, after Holm's correction, are called significant.
-_SIGNIFICANT = 0.05
 
 
 def render_study(study: Study, records: Sequence[StudyRecord], folder: Path | str) -> Path:
@@ -217,8 +215,7 @@ def _against_baseline(results: _Results, study: Study, prefix: str) -> Section:
     }
     corrected = holm([difference.p_value for difference in found.values()])
     marks = {
-        at: " *" if p_value < _SIGNIFICANT else ""
-        for at, p_value in zip(found, corrected, strict=True)
+        at: " *" if p_value < ALPHA else "" for at, p_value in zip(found, corrected, strict=True)
     }
     columns = (
         Column(title, [mean_cell(found[m, title], "+.3f", marks[m, title]) for m in others])
@@ -228,7 +225,7 @@ def _against_baseline(results: _Results, study: Study, prefix: str) -> Section:
         f"{prefix}against-baseline",
         f"Difference in {score_name(score)} to {base}, paired by run, mean over data sets.",
         (column("method", others), *columns),
-        f"With 95 % confidence intervals over {study.runs} runs; * marks p < {_SIGNIFICANT:g} in "
+        f"With 95 % confidence intervals over {study.runs} runs; * marks p < {ALPHA:g} in "
         f"Wilcoxon's signed-rank test, corrected for {len(found)} tests (Holm).",
     )
     return Section(f"Against {base}", (table,))
