@@ -1,7 +1,8 @@
-"""Six patterns of points in the plane on which centroids alone do not find the classes.
+"""Points in the plane on which centroids alone do not find the classes, drawn for two studies.
 
-The shapes that "Clustering With Side Information" (Khashabi et al. 2015, sec. 5.1) shows: the sizes
-are those of the generators in the authors' code; the points are drawn anew, always the same.
+Six patterns are the shapes that "Clustering With Side Information" (Khashabi et al. 2015, sec. 5.1)
+shows: the sizes are those of the generators in the authors' code; the points are drawn anew, always
+the same.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import numpy as np
 
 from inference_lab.graph.arrays import FloatArray, IntArray
 
-__all__ = ["PATTERNS"]
+__all__ = ["PATTERNS", "four_clouds"]
 
 _Drawn: TypeAlias = tuple[FloatArray, IntArray]
 
@@ -101,3 +102,16 @@ PATTERNS: Mapping[str, Callable[[], _Drawn]] = {
     "crescent-full-moon": crescent_full_moon,
     "outlier": outlier,
 }
+
+
+def four_clouds(n: int = 200, seed: int = 0, ratio: float = 2.0) -> _Drawn:
+    """Return the toy data of Lange et al. (2005, fig. 2), rebuilt from its description.
+
+    Four round clouds of equal size on the corners of a rectangle that is higher than wide. The
+    best two clusters are the upper and the lower clouds; the classes are left and right.
+    """
+    rng = np.random.default_rng(seed)
+    right, upper = np.arange(n) % 2, np.arange(n) // 2 % 2
+    points = rng.normal(scale=0.4, size=(n, 2))
+    points += np.stack([2.0 * right - 1.0, ratio * (2.0 * upper - 1.0)], axis=1)
+    return points, right.astype(np.int64)

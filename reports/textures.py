@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from inference_lab.graph.arrays import FloatArray
+from inference_lab.data.images import find_file, read_image
+from inference_lab.graph.arrays import FloatArray, IntArray
 
-__all__ = ["gabor_magnitudes", "site_centres", "site_features"]
+__all__ = ["gabor_magnitudes", "mosaic", "site_centres", "site_features"]
 
 #: Wavelengths in pixels, an octave apart; the filters are an octave wide.
 WAVELENGTHS = (4.0, 8.0, 16.0)
@@ -75,3 +77,13 @@ def site_features(image: npt.ArrayLike, sites: int = 101, window: int = 31) -> F
     spread = features.std(axis=0)
     scaled = (features - features.mean(axis=0)) / np.where(spread > 1e-12, spread, 1.0)
     return np.asarray(scaled, dtype=np.float64)
+
+
+def mosaic(number: str, data_dir: str | None) -> tuple[FloatArray, IntArray]:
+    """Return the features and the regions of 101 x 101 sites of a mosaic of textures."""
+    folder = None if data_dir is None else Path(data_dir)
+    image, truth = (read_image(find_file(f"outex/{name}.png", folder)) for name in (number, "gt"))
+    sites = 101
+    at = np.ix_(site_centres(truth.shape[0], sites), site_centres(truth.shape[1], sites))
+    labels = np.unique(truth[at].ravel(), return_inverse=True)[1]
+    return site_features(image, sites), labels.astype(np.int64)

@@ -8,7 +8,6 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,14 +15,13 @@ import numpy as np
 from inference_lab.data.corpus import latent_semantics
 from inference_lab.data.datasets import available, load
 from inference_lab.data.gaussians import labels_by_share
-from inference_lab.data.images import find_file, read_image
 from inference_lab.data.texts import corpora, load_corpus
-from inference_lab.graph.arrays import FloatArray, IntArray
-from inference_lab.reports.patterns import PATTERNS
-from inference_lab.reports.textures import site_centres, site_features
+from inference_lab.graph.arrays import IntArray
+from inference_lab.reports.patterns import PATTERNS, four_clouds
+from inference_lab.reports.textures import mosaic
 from inference_lab.studies.toml_config import StudyError
 
-__all__ = ["StudyPoints", "four_clouds", "known_points", "load_points"]
+__all__ = ["StudyPoints", "known_points", "load_points"]
 
 #: Texture mosaics with one ground truth in common.
 _MOSAICS = ("outex-000", "outex-001", "outex-017", "outex-042")
@@ -86,19 +84,6 @@ def told_apart(name: str) -> tuple[str, int]:
     return (found[1], int(found[2])) if found else (name, 0)
 
 
-def four_clouds(n: int = 200, seed: int = 0, ratio: float = 2.0) -> tuple[FloatArray, IntArray]:
-    """Return the toy data of Lange et al. (2005, fig. 2), rebuilt from its description.
-
-    Four round clouds of equal size on the corners of a rectangle that is higher than wide. The
-    best two clusters are the upper and the lower clouds; the classes are left and right.
-    """
-    rng = np.random.default_rng(seed)
-    right, upper = np.arange(n) % 2, np.arange(n) // 2 % 2
-    points = rng.normal(scale=0.4, size=(n, 2))
-    points += np.stack([2.0 * right - 1.0, ratio * (2.0 * upper - 1.0)], axis=1)
-    return points, right.astype(np.int64)
-
-
 def _toy(name: str, data_dir: str | None) -> StudyPoints:
     ratio = name.removeprefix("lange-toy").removeprefix("-")
     return StudyPoints(name, *four_clouds(ratio=float(ratio or 2.0)))
@@ -139,17 +124,7 @@ def _text(name: str, data_dir: str | None, form: str = "weights") -> StudyPoints
 
 
 def _mosaic(name: str, data_dir: str | None) -> StudyPoints:
-    folder = None if data_dir is None else Path(data_dir)
-
-    def read(file: str) -> Any:
-        return read_image(find_file(f"outex/{file}.png", folder))
-
-    sites = 101
-    truth = read("gt")
-    at = np.ix_(site_centres(truth.shape[0], sites), site_centres(truth.shape[1], sites))
-    labels = np.unique(truth[at].ravel(), return_inverse=True)[1]
-    features = site_features(read(name.removeprefix("outex-")), sites)
-    return StudyPoints(name, features, labels.astype(np.int64))
+    return StudyPoints(name, *mosaic(name.removeprefix("outex-"), data_dir))
 
 
 def known_points() -> Mapping[str, Callable[[str, str | None], StudyPoints]]:
@@ -161,8 +136,8 @@ def known_points() -> Mapping[str, Callable[[str, str | None], StudyPoints]]:
       for counts under the divergence of distributions, with ``-lsi20`` for the 20 largest singular
       directions of the weights, with ``-wide`` for weights of the terms of two documents or more;
     * ``outex-000`` and its like, texture features of 101 x 101 sites of a mosaic;
-    * ``lange-toy``, with ``-1.1`` to ``-1.8`` for other ratios of its sides, see `four_clouds`;
-    * ``two-spirals`` and its like, see `inference_lab.reports.patterns`.
+    * ``lange-toy``, with ``-1.1`` to ``-1.8`` for other ratios of its sides, and ``two-spirals``
+      and its like, see `inference_lab.reports.patterns`.
     """
     found: dict[str, Callable[[str, str | None], StudyPoints]] = {}
     found.update(dict.fromkeys(available(), _table))

@@ -19,8 +19,8 @@ from inference_lab.clustering.em import EStep, maximise_expectation
 from inference_lab.clustering.hmrf import HMRF
 from inference_lab.clustering.mixture import Gaussians
 from inference_lab.constraints import Constraints
+from inference_lab.reports.patterns import four_clouds
 from inference_lab.results.scoring import matched_accuracy
-from inference_lab.studies.datasets import four_clouds
 
 
 def gaussians(points, pairs, covariance, k=2, importance=None):

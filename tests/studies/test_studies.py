@@ -19,13 +19,12 @@ from inference_lab.cli import main
 from inference_lab.clustering import PCKMeans
 from inference_lab.harness.results_dir import LETTERS, states
 from inference_lab.processes.isolation import can_isolate
-from inference_lab.reports.patterns import PATTERNS
+from inference_lab.reports.patterns import PATTERNS, four_clouds
 from inference_lab.reports.textures import gabor_magnitudes, site_centres, site_features
 from inference_lab.results.clustering_records import FitStore, environments
 from inference_lab.studies import Study, StudyError, load_study, render_study, run_study
 from inference_lab.studies.datasets import (
     StudyPoints,
-    four_clouds,
     known_points,
     load_points,
     told_apart,
