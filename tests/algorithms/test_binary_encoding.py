@@ -132,18 +132,6 @@ def test_any_multipliers_give_a_bound(seed: int) -> None:
         assert -math.inf < bits.bound <= optimum + 1e-9
 
 
-def test_bits_see_more_than_the_simplex() -> None:
-    """Without inequalities, both converged: the labels that nodes share, not only whether."""
-    part = part_of(10, 5)
-    simplex = relaxed(part, 600, cuts=False)
-    bits = with_bits(simplex)
-    go_on(bits, 600)
-    optimum = il.solve(
-        il.FactorGraph.potts(part.unary, part.pairs, -part.coupling), "brute-force"
-    ).energy + part.coupling.sum() + part.constant  # fmt: skip
-    assert simplex.bound + 0.02 * (optimum - simplex.bound) < bits.bound <= optimum + 1e-9
-
-
 def test_what_has_no_bits() -> None:
     assert has_bits(part_of(5, 0))
     rng = np.random.default_rng(0)

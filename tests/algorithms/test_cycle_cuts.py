@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from strategies import labellings
 
 import inference_lab as il
 from inference_lab.algorithms.linear import backends as linear_solvers
@@ -20,10 +21,6 @@ from inference_lab.algorithms.linear.model import ALWAYS, build_linear_model, li
 from inference_lab.graph.random_graphs import FAMILIES, random_graph
 
 NONEMPTY = [family for family in FAMILIES if random_graph(family, 0).n_variables]
-
-
-def labellings(graph):
-    return np.array(list(itertools.product(*(range(k) for k in graph.cardinalities.tolist()))))
 
 
 def signed(n, k, m, seed, scale=0.3):

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from strategies import labellings
 
 import inference_lab as il
 from inference_lab.algorithms.linear.integer_costs import (
@@ -20,10 +20,6 @@ from inference_lab.algorithms.linear.integer_costs import (
 from inference_lab.graph.random_graphs import FAMILIES, random_graph
 
 NONEMPTY = [family for family in FAMILIES if random_graph(family, 0).n_variables]
-
-
-def labellings(graph):
-    return np.array(list(itertools.product(*(range(k) for k in graph.cardinalities.tolist()))))
 
 
 def integer_energies(graph, rounding, every):

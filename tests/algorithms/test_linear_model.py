@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 
 import numpy as np
@@ -10,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.optimize import linprog
+from strategies import labellings, optimum
 
 import inference_lab as il
 from inference_lab.algorithms.linear.backends import (
@@ -30,14 +30,6 @@ from inference_lab.graph.random_graphs import FAMILIES, random_graph
 from inference_lab.solvers.lp_relaxation import local_polytope
 
 NONEMPTY = [family for family in FAMILIES if random_graph(family, 0).n_variables]
-
-
-def labellings(graph):
-    return np.array(list(itertools.product(*(range(k) for k in graph.cardinalities.tolist()))))
-
-
-def optimum(graph):
-    return float(graph.energy(labellings(graph)).min())
 
 
 def dense_value(graph, node_bounds=None):

@@ -176,20 +176,6 @@ def test_degenerate(n, edges, source, sink, value):
     assert minimum_cut(n, edges, 1.0, source=source, sink=sink).value == value
 
 
-def test_network_is_reused():
-    """Cuts on one network do not depend on those before."""
-    rng = np.random.default_rng(0)
-    edges = grid_edges(7, 8)
-    cuts = CutGraph.from_edges(56, edges)
-    for _ in range(10):
-        forward, backward = rng.exponential(size=(2, len(edges)))
-        source, sink = rng.exponential(size=(2, 56)) * (rng.random((2, 56)) < 0.5)
-        cuts.load(forward, backward, source, sink)
-        cuts.solve()
-        fresh = minimum_cut(56, edges, forward, backward, source=source, sink=sink)
-        assert cuts.source_side().tolist() == fresh.source_side.tolist()
-
-
 @given(SEEDS)
 def test_interrupted_search_goes_on(seed):
     """Looking at the clock after every few arcs changes nothing."""

@@ -52,12 +52,6 @@ def test_cliques_of_many_labels_hold() -> None:
     assert tight == pytest.approx(clique.bound)
 
 
-def test_the_number_of_partitions_is_right() -> None:
-    # Stirling numbers of the second kind: S(5, 1) + S(5, 2) + S(5, 3), and Bell number 52.
-    assert len(_partitions(5, 3)) == 1 + 15 + 25
-    assert len(_partitions(5, 9)) == 52
-
-
 def brute_triangles(x: np.ndarray, two: bool) -> dict[float, int]:
     """Violations of the worst inequality of each triple, and how often each occurs."""
     n = len(x)

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from strategies import labellings
 
 import inference_lab as il
 import inference_lab.solvers.branch_and_bound as branch_and_bound
@@ -15,10 +16,6 @@ from inference_lab.algorithms.symmetry import break_symmetry
 from inference_lab.graph.random_graphs import FAMILIES, random_graph
 
 PAIRS = [(0, 1), (1, 2), (2, 3), (0, 3), (0, 2), (3, 4)]
-
-
-def labellings(graph):
-    return np.array(list(itertools.product(*(range(k) for k in graph.cardinalities.tolist()))))
 
 
 def check(graph, symmetry):

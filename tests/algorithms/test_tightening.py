@@ -24,7 +24,7 @@ from inference_lab.algorithms.dual.reparametrisation import LARGEST_CLUSTER, sta
 from inference_lab.algorithms.dual.tightening import tighten
 from inference_lab.conformance import exhaustive
 from inference_lab.contract import Run
-from inference_lab.graph.arrays import TABLE, FloatArray, Int32Array
+from inference_lab.graph.arrays import TABLE, Int32Array
 from inference_lab.graph.grids import grid_edges
 from inference_lab.graph.random_graphs import FAMILIES, random_graph
 
@@ -484,14 +484,3 @@ def test_whole_numbers_raise_the_bound_to_the_next() -> None:
     run = a_run(odd)
     tighten(odd, run, start_dual(odd), how="triplets")
     assert 3.3 * np.pi < run.lower_bound <= 10 / 3 * np.pi + 1e-9
-
-
-def test_unit_of_the_costs_does_not_matter() -> None:
-    results: list[tuple[int, int]] = []
-    base = frustrated_grid()
-    for unit in (1.0, 2.0**10, 2.0**30):
-        weights: FloatArray = unit * base.edge_weights
-        graph = il.FactorGraph.potts(unit * base.unary, base.edges, weights)
-        done = tighten(graph, a_run(graph), start_dual(graph))
-        results.append((done.sweeps, done.clusters))
-    assert len(set(results)) == 1

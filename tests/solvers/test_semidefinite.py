@@ -314,21 +314,6 @@ def test_bits_need_time_and_memory() -> None:
 # ---------------------------------------------------------------------- hard constraints
 
 
-def test_hard_constraints_hold_and_are_seen_by_the_bound() -> None:
-    rng = np.random.default_rng(0)
-    for seed, k in itertools.product(range(3), (2, 3)):
-        unary = rng.normal(size=(7, k))
-        unary[0, 0] = np.inf
-        edges = list(itertools.combinations(range(7), 2))
-        same, differ = rng.normal(size=21), rng.normal(size=21)
-        differ[3 + seed] = np.inf
-        same[11 + seed] = np.inf
-        graph = il.FactorGraph.from_terms(unary, [il.DiagonalTerms(edges, same, differ)])
-        solution = il.solve(graph, PLAIN)
-        assert solution.energy == pytest.approx(exhaustive(graph).optimum, abs=1e-8)
-        assert solution.status is Status.OPTIMAL
-
-
 def test_a_graph_that_cannot_be_coloured_is_recognised() -> None:
     """No label of four that differ from each other is ruled out by any pair of them."""
     edges = list(itertools.combinations(range(4), 2))
