@@ -330,10 +330,10 @@ def to_pgmpy(graph: FactorGraph) -> tuple[Any, float]:
     model.add_nodes_from(names)
     factors = []
     shifts = [graph.constant]
-    terms: list[tuple[tuple[int, ...], FloatArray]] = []
-    terms += [((i,), graph.unary_of(i)) for i in range(graph.n_variables)]
-    terms += [(tuple(ends), graph.edge_table(e)) for e, ends in enumerate(graph.edges.tolist())]
-    terms += [graph.higher_order(f) for f in range(graph.n_factors)]
+    terms: list[tuple[tuple[int, ...], FloatArray]] = [
+        *(((i,), graph.unary_of(i)) for i in range(graph.n_variables)),
+        *(term for term in graph.factors() if len(term[0]) > 1),
+    ]
     for scope, table in terms:
         minimum = float(table.min())
         shift = minimum if math.isfinite(minimum) else 0.0

@@ -127,6 +127,10 @@ def _solution_document(
     from inference_lab.results.summaries import remarks_of
 
     marginals = solution.marginals
+    numbers = (
+        *("energy", "claimed_energy", "lower_bound", "gap", "log_partition", "log_partition_kind"),
+        *("iterations", "seconds", "compile_seconds"),
+    )
     return {
         "schema": 1,
         "problem": problem.name,
@@ -138,21 +142,9 @@ def _solution_document(
         "status": solution.status.value,
         "sentence": solution.status.sentence,
         "message": solution.message,
-        **jsonable(
-            {
-                "energy": solution.energy,
-                "claimed_energy": solution.claimed_energy,
-                "lower_bound": solution.lower_bound,
-                "gap": solution.gap,
-                "log_partition": solution.log_partition,
-                "log_partition_kind": solution.log_partition_kind,
-                "iterations": solution.iterations,
-                "seconds": solution.seconds,
-                "compile_seconds": solution.compile_seconds,
-                "scores": scores,
-                "diagnostics": dict(solution.diagnostics),
-            }
-        ),
+        **{name: jsonable(getattr(solution, name)) for name in numbers},
+        "scores": jsonable(scores),
+        "diagnostics": jsonable(dict(solution.diagnostics)),
         "labels": None if solution.labels is None else solution.labels.tolist(),
         "marginals": (
             None if marginals is None else [jsonable([float(p) for p in row]) for row in marginals]

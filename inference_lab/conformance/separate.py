@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import mmap
-import os
 import pickle
 import signal
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import IO, Any
+
+import psutil
 
 import inference_lab.conformance.runs as runs
 from inference_lab.conformance.checks import Examination
@@ -35,7 +36,7 @@ class Separate:
     def __init__(self, examination: Examination) -> None:
         self.examination = examination
         self._note = mmap.mmap(-1, _NOTE)
-        self._memory = max(_LEAST_MEMORY, _physical_memory() // 2)
+        self._memory = max(_LEAST_MEMORY, psutil.virtual_memory().total // 2)
         self._hopeless = ""
 
     def prepare(self) -> None:
@@ -161,11 +162,3 @@ def _read(stream: IO[bytes]) -> list[Any] | None:
     except Exception:  # classes decide what happens when they are read
         return None
     return found
-
-
-def _physical_memory() -> int:
-    """Return the bytes of memory of the machine, 0 if unknown."""
-    try:
-        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    except (AttributeError, ValueError, OSError):
-        return 0

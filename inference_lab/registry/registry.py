@@ -159,6 +159,10 @@ class _AsItStands(importlib.machinery.SourceFileLoader):
         return self.source_to_code(self.get_data(path), path)
 
 
+def _failure(what: str, problem: Exception) -> SpecError:
+    return SpecError(f"{what}: {type(problem).__name__}: {problem}")
+
+
 def load_file(path: Path) -> ModuleType:
     """Import a Python file under a name of its own; the same file is imported once."""
     path = path.resolve()
@@ -179,7 +183,7 @@ def load_file(path: Path) -> ModuleType:
         spec.loader.exec_module(module)
     except Exception as problem:
         del sys.modules[name]
-        raise SpecError(f"{path} fails to import: {type(problem).__name__}: {problem}") from problem
+        raise _failure(f"{path} fails to import", problem) from problem
     return module
 
 
@@ -199,9 +203,7 @@ def load_module(name: str) -> ModuleType:
             ) from problem
         raise SpecError(f"module {name!r} fails to import: {problem}") from problem
     except Exception as problem:
-        raise SpecError(
-            f"module {name!r} fails to import: {type(problem).__name__}: {problem}"
-        ) from problem
+        raise _failure(f"module {name!r} fails to import", problem) from problem
 
 
 def _named(loaded: type[_T], name: str) -> type[_T]:
@@ -340,9 +342,7 @@ class Registry(Generic[_T]):
             try:
                 loaded: Any = self._entry_points()[name].load()
             except Exception as problem:
-                raise SpecError(
-                    f"{self.kind} {name!r} cannot be loaded: {type(problem).__name__}: {problem}"
-                ) from problem
+                raise _failure(f"{self.kind} {name!r} cannot be loaded", problem) from problem
             if not (isinstance(loaded, type) and issubclass(loaded, self.base)):
                 raise SpecError(f"entry point {name!r} is no {self._what}: {loaded!r}")
             return _named(loaded, name)

@@ -86,7 +86,9 @@ class Measures:
 
         0 if nothing is, whatever the weights; infinite where variables have no costs of their own.
         """
-        return _at_stake(self.frustrated, self.weight_ratio)
+        if not self.frustrated:
+            return 0.0
+        return self.frustrated * (math.inf if math.isnan(self.weight_ratio) else self.weight_ratio)
 
 
 def couplings(graph: FactorGraph) -> FloatArray:
@@ -246,12 +248,6 @@ def measure(graph: FactorGraph, seed: int = 0) -> Measures:
         frustrated_cycles_error=(high - low) / 2,
         weight_ratio=_weight_ratio(graph, strength),
     )
-
-
-def _at_stake(frustrated: float, weight_ratio: float) -> float:
-    if not frustrated:
-        return 0.0
-    return frustrated * (math.inf if math.isnan(weight_ratio) else weight_ratio)
 
 
 def _weight_ratio(graph: FactorGraph, strength: FloatArray) -> float:

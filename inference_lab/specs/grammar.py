@@ -33,6 +33,7 @@ _NAME = re.compile(r"[^\s(),='\"]+")
 _KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 #: A bare value ends at a comma or parenthesis; anything with those in it must be quoted.
 _BARE = re.compile(r"[^,()\"'\s=]+")
+_QUOTED = re.compile(r"([\"'])(?:\\.|(?!\1)[^\\])*\1", re.DOTALL)
 _SPACE = re.compile(r"\s*")
 _PLAIN = re.compile(r"[A-Za-z0-9_./:+-]+")
 
@@ -112,16 +113,16 @@ def parse_spec(text: str) -> Spec:
         at = skip(at + 1)
         if key in settings:
             raise SpecError(f"spec {shortened(text)!r} gives {shortened(key)!r} twice")
-        if at < len(text) and text[at] in "\"'":
-            value, at = _quoted(text, at, fail)
-            settings[key] = value
+        quoted = text[at : at + 1] in ('"', "'")
+        match = (_QUOTED if quoted else _BARE).match(text, at)
+        if not match:
+            raise fail(at, "a closing quote" if quoted else f"a value for {key!r}")
+        value = match.group()
+        if quoted:
+            settings[key] = re.sub(r"\\(.)", r"\1", value[1:-1], flags=re.DOTALL)
         else:
-            match = _BARE.match(text, at)
-            if not match:
-                raise fail(at, f"a value for {key!r}")
-            settings[key] = None if match.group().lower() == "none" else match.group()
-            at = match.end()
-        at = skip(at)
+            settings[key] = None if value.lower() == "none" else value
+        at = skip(match.end())
         if at < len(text) and text[at] == ",":
             at = skip(at + 1)
         elif at >= len(text) or text[at] != ")":
@@ -132,20 +133,6 @@ def parse_spec(text: str) -> Spec:
     if at != len(text):
         raise fail(at, "the end")
     return Spec(name, settings)
-
-
-def _quoted(text: str, at: int, fail: typing.Callable[[int, str], SpecError]) -> tuple[str, int]:
-    quote, start = text[at], at
-    at += 1
-    out: list[str] = []
-    while at < len(text) and text[at] != quote:
-        if text[at] == "\\" and at + 1 < len(text):
-            at += 1
-        out.append(text[at])
-        at += 1
-    if at >= len(text):
-        raise fail(start, "a closing quote")
-    return "".join(out), at + 1
 
 
 def unknown(

@@ -60,15 +60,6 @@ class Range(NamedTuple):
         meta: msgspec.Meta = msgspec.Meta(**limits)
         return meta
 
-    def admits(self, number: Any) -> bool:
-        """Whether a number is within."""
-        return (
-            (self.at_least is None or number >= self.at_least)
-            and (self.above is None or number > self.above)
-            and (self.at_most is None or number <= self.at_most)
-            and (self.below is None or number < self.below)
-        )
-
     def __str__(self) -> str:
         """Return the range in words that follow "must be"."""
         if self.at_least is not None and self.at_most is not None:
