@@ -9,7 +9,6 @@ import re
 import shutil
 import subprocess
 import sys
-import tomllib
 import zipfile
 from importlib.metadata import entry_points, version
 from pathlib import Path
@@ -191,20 +190,6 @@ def test_links_for_type_checkers(name: str) -> None:
     assert link.is_symlink()
     assert link.readlink() == Path("..", "..", name)
     assert link.resolve() == ROOT / name
-
-
-def test_all_packages_are_declared() -> None:
-    """Every folder with an ``__init__.py`` is named in the project's file."""
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
-    found = {
-        ".".join([*INSTALLED[folder].split("/"), *path.parent.relative_to(ROOT / folder).parts])
-        for folder in INSTALLED
-        for path in (ROOT / folder).rglob("__init__.py")
-    }
-    # Definitions of studies are installed, their results beside them are not.
-    assert sorted(project["tool"]["setuptools"]["packages"]) == sorted(
-        [*found, "inference_lab.reports"]
-    )
 
 
 def _entrances() -> list[str]:

@@ -121,7 +121,14 @@ def outside(limits: Range) -> list[float]:
     """Return numbers around the ends of a range that are not in it."""
     near = [math.nan, -math.inf, math.inf]
     near += [n + d for n in limits if n is not None for d in (-1, 0, 1)]
-    return [number for number in near if not limits.admits(number)]
+    return [
+        number
+        for number in near
+        if not (limits.at_least is None or number >= limits.at_least)
+        or not (limits.above is None or number > limits.above)
+        or not (limits.at_most is None or number <= limits.at_most)
+        or not (limits.below is None or number < limits.below)
+    ]
 
 
 CLASSES = [

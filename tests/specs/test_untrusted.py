@@ -15,6 +15,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from sample_records import record
 
 from inference_lab.data.datasets import DATA_VARIABLE
 from inference_lab.data.images import write_image
@@ -230,19 +231,6 @@ HOSTILE = [
 ]
 
 
-BENIGN = Record(
-    problem="p",
-    problem_hash="",
-    n_variables=1,
-    n_edges=0,
-    n_factors=0,
-    n_labels=2,
-    solver="icm",
-    solver_name="icm",
-    status="converged",
-).to_json()
-
-
 @pytest.mark.parametrize(
     "hostile", HOSTILE, ids=lambda value: str(value)[:20].encode("ascii", "replace").decode()
 )
@@ -250,18 +238,10 @@ def test_records_are_data(hostile, folders):
     """Reading them opens the file they are in, and no more; they come back as they are."""
     outside, data = folders
     text = hostile if isinstance(hostile, str) else json.dumps(hostile)
+    texts = ("problem", "problem_hash", "solver", "solver_name", "status", "message", "traceback")
     fields = {
-        "problem": text,
-        "problem_hash": text,
-        "n_variables": 1,
-        "n_edges": 0,
-        "n_factors": 0,
-        "n_labels": 2,
-        "solver": text,
-        "solver_name": text,
-        "status": text,
-        "message": text,
-        "traceback": text,
+        **dict.fromkeys(texts, text),
+        **dict.fromkeys(("n_variables", "n_edges", "n_factors", "n_labels"), 1),
         "settings": {text: hostile},
         "problem_info": {"x": [hostile]},
         "environment": {"id": text},
@@ -269,21 +249,21 @@ def test_records_are_data(hostile, folders):
     line = json.dumps({"schema": 3, **fields})
     path = data / "runs.jsonl"
     path.write_text(line + "\n", encoding="utf-8")
-    Record.from_json(BENIGN)  # annotations are looked at once
+    Record.from_json(record("p", "icm", 1.0).to_json())  # annotations are looked at once
     with watched() as events:
         try:
-            record = Record.from_json(line)
+            read = Record.from_json(line)
             (kept,) = RecordStore(path)
         except RecordError:
-            record = kept = None
+            read = kept = None
     opened = {what for event, what in events if event == "open"}
     assert opened <= {str(path)}
     assert not [e for e in events if e[0] not in ("open",) and "canary" in e[1]]
     assert not [e for e in events if e[0].startswith(("os.system", "subp", "sock", "exec", "comp"))]
     assert not (outside.parent / "mark").exists() and "canary_of_tests" not in sys.modules
-    if record is not None:
-        assert (record.problem, record.solver) == (text, text)
-        assert kept.settings == record.settings == {text: hostile}
+    if read is not None:
+        assert (read.problem, read.solver) == (text, text)
+        assert kept.settings == read.settings == {text: hostile}
 
 
 @pytest.mark.parametrize(
