@@ -137,6 +137,13 @@ def scaled_columns(rows: Points, weights: FloatArray | None) -> Points:
     return rows.multiply(weights).tocsr() if is_sparse(rows) else rows * weights
 
 
+def scaled_rows(rows: Points, factors: FloatArray) -> Points:
+    """Return each row times its factor."""
+    from scipy.sparse import diags_array
+
+    return diags_array(factors) @ rows if is_sparse(rows) else rows * factors[:, np.newaxis]
+
+
 def row_products(first: Points, second: Points) -> FloatArray:
     """Return the inner product of each row of one matrix with the same row of another."""
     if is_sparse(first):
@@ -812,13 +819,8 @@ class Cosine(_Weighted):
         self, points: Points, shares: npt.ArrayLike, n_clusters: int, previous: FloatArray
     ) -> FloatArray:
         """Return unit vectors; clusters that are empty or whose points cancel keep `previous`."""
-        from scipy.sparse import diags_array
-
         length = self.lengths(points)
-        factor = 1.0 / np.where(length > 0, length, 1.0)
-        scaled = (
-            diags_array(factor) @ points if is_sparse(points) else points * factor[:, np.newaxis]
-        )
+        scaled = scaled_rows(points, 1.0 / np.where(length > 0, length, 1.0))
         sums = cluster_sums(scaled, shares, n_clusters)
         size = self.lengths(sums)
         held = size > 1e-12 * np.maximum(cluster_sizes(shares, n_clusters), 1.0)

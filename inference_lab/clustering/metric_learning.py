@@ -30,6 +30,7 @@ from inference_lab.clustering.distortions import (
     dense,
     is_sparse,
     row_products,
+    scaled_rows,
 )
 from inference_lab.graph.arrays import FloatArray, IntArray
 from inference_lab.specs.settings import check_settings, setting
@@ -498,7 +499,7 @@ def _own_gradient(metric: Distortion, state: Penalised) -> FloatArray:
         length = np.where(length > 0, length, 1.0)
         size = np.where(size > 0, size, 1.0)
         cosine = times * (1.0 - metric.own(points, mu, labels))
-        unit = _scaled(points, 1.0 / length)
+        unit = scaled_rows(points, 1.0 / length)
         inner = (mu / size[:, np.newaxis] * cluster_sums(unit, labels, k, counts)).sum(axis=0)
         spread = np.bincount(labels, weights=cosine, minlength=k) / size**2
         spread_squares = (spread[:, np.newaxis] * mu**2).sum(axis=0)
@@ -518,12 +519,6 @@ def _entropies(rows: Points) -> Points:
     result = rows.copy()
     result.data = xlogy(rows.data, rows.data)
     return result
-
-
-def _scaled(rows: Points, factors: FloatArray) -> Points:
-    from scipy.sparse import diags_array
-
-    return diags_array(factors) @ rows if is_sparse(rows) else rows * factors[:, np.newaxis]
 
 
 def _pair_gradient(

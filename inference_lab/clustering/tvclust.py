@@ -29,6 +29,7 @@ from inference_lab.clustering._base import (
     refuse_constraints,
 )
 from inference_lab.clustering.distortions import (
+    Cosine,
     Distortion,
     Points,
     whitened,
@@ -448,7 +449,7 @@ class TVClust(SharedSettings, SourcedClusterer):
         """Return points on the scale of the components, their directions, or counts."""
         if self.data == "gaussian":
             return super()._as_modelled(points)
-        return checked_counts(points) if self.data == "counts" else as_directions(points)
+        return checked_counts(points) if self.data == "counts" else Cosine().prepare(points)
 
     def transform(self, X: Any) -> FloatArray:
         """Return minus the expected log-joint of points and components, without pairs."""
@@ -456,13 +457,6 @@ class TVClust(SharedSettings, SourcedClusterer):
 
     def _costs(self, points: Points) -> FloatArray:
         return -self._best.logits(self._as_modelled(points))
-
-
-def as_directions(points: Points) -> FloatArray:
-    """Return rows scaled to unit length."""
-    from sklearn.preprocessing import normalize
-
-    return np.asarray(normalize(points))
 
 
 def shift_and_scale(points: FloatArray, counts: FloatArray) -> tuple[FloatArray, FloatArray]:

@@ -225,7 +225,7 @@ def test_active_constraints_beat_random_ones_on_iris():
         drawn = Constraints.sample(data.target, 40, np.random.default_rng(seed))
         for pairs, scores in ((found.constraints, ours), (drawn, random)):
             model = PCKMeans(3, closure="raise", random_state=seed)
-            model.fit(data.data, must_link=pairs.must_link, cannot_link=pairs.cannot_link)
+            model.fit(data.data, **pairs.fit_params())
             scores.append(pairwise_f(data.target, model.labels_))
     assert np.mean(ours) > np.mean(random)
 

@@ -117,7 +117,7 @@ def test_the_printed_algorithm() -> None:
             empty_clusters="keep",
             on_failure="ignore",
             max_failures=1,
-        ).fit(points, must_link=closed.must_link, cannot_link=closed.cannot_link)
+        ).fit(points, **closed.fit_params())
         assert outcome == model.status_
         assert model.converged_ == (outcome == "converged")
         if outcome != "failed":

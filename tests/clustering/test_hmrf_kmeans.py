@@ -129,7 +129,7 @@ def test_nor_with_other_distortions(distortion, penalty, seed):
     metric = None if distortion == "itakura-saito" else "gradient"
     model = HMRFKMeans(
         3, distortion=distortion, penalty=penalty, metric=metric, random_state=seed, max_iter=15
-    ).fit(points, must_link=pairs.must_link, cannot_link=pairs.cannot_link)
+    ).fit(points, **pairs.fit_params())
     values = np.array([line.objective for line in model.history_])
     assert np.diff(values).max(initial=0.0) <= 1e-9 * (1 + np.abs(values).max())
 
@@ -294,7 +294,7 @@ def test_a_fit_does_not_depend_on_the_number_of_threads():
     for threads in (1, 2):
         model = PCKMeans(4, e_step="icm", max_iter=5, random_state=0)
         with threadpool_limits(threads, user_api="blas"):
-            model.fit(points, must_link=pairs.must_link, cannot_link=pairs.cannot_link)
+            model.fit(points, **pairs.fit_params())
         fits.append(model)
     one, two = fits
     assert (one.labels_ == two.labels_).all()

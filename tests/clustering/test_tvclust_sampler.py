@@ -198,7 +198,7 @@ def test_clusters_are_found_and_answers_judged():
     points = rng.normal(size=(90, 2)) + 6.0 * np.eye(3)[truth][:, :2]
     answers = Constraints.sample(truth, 200, rng).flip(0.2, rng)
     model = TVClustSampler(n_samples=30, burn_in=40, random_state=0)
-    model.fit(points, must_link=answers.must_link, cannot_link=answers.cannot_link)
+    model.fit(points, **answers.fit_params())
     assert model.n_clusters_ == 3
     assert ((model.labels_[:, None] == model.labels_) == (truth[:, None] == truth)).mean() > 0.97
     # A fifth of the answers is wrong: 65 to 70 of must-links that should be, the same of others.
@@ -208,7 +208,7 @@ def test_clusters_are_found_and_answers_judged():
     assert together.shape == (3, 3) and (np.diag(together) == 1.0).all()
     np.testing.assert_allclose(together, model.co_clustering()[:3, :3])
     again = TVClustSampler(n_samples=30, burn_in=40, random_state=0)
-    again.fit(points, must_link=answers.must_link, cannot_link=answers.cannot_link)
+    again.fit(points, **answers.fit_params())
     np.testing.assert_array_equal(again.samples_, model.samples_)
 
 

@@ -128,7 +128,7 @@ def test_a_pair_gets_what_is_cheapest_for_it(seed):
 def test_centroids_of_lcvqe_never_raise_the_objective_and_minimise_it(seed):
     points, constraints = drawn(seed, n=80, pairs=120)
     model = LCVQE(3, random_state=seed)
-    model.fit(points, must_link=constraints.must_link, cannot_link=constraints.cannot_link)
+    model.fit(points, **constraints.fit_params())
     values = [line.objective for line in model.history_]
     for labelled, moved in zip(values[::2], values[1::2], strict=True):
         assert moved <= labelled * (1 + 1e-12)
@@ -159,4 +159,4 @@ def test_right_pairs_help(estimator):
         labels = estimator(3, n_init=5, random_state=0).fit_predict(points, **pairs)
         return float(((labels[:, None] == labels) == (truth[:, None] == truth)).mean())
 
-    assert share(must_link=right.must_link, cannot_link=right.cannot_link) > share() + 0.05
+    assert share(**right.fit_params()) > share() + 0.05
