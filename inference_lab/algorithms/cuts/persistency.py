@@ -28,7 +28,7 @@ from inference_lab.algorithms.cuts.dead_end_elimination import (
     prune,
     write_scores,
 )
-from inference_lab.algorithms.cuts.maxflow import CutGraph, larger_power_of_two
+from inference_lab.algorithms.cuts.maxflow import CutGraph
 from inference_lab.algorithms.cuts.reduction import (
     Reduction,
     settled,
@@ -39,7 +39,7 @@ from inference_lab.algorithms.cuts.reduction import (
 from inference_lab.algorithms.cuts.roof_duality import (
     Choice,
     LabelChoice,
-    magnitude,
+    infinite_cost,
     unsupported_arity,
 )
 from inference_lab.graph.arrays import Flags, IntArray
@@ -79,7 +79,6 @@ class _Search:
         self.alive = np.ones(graph.unary_values.size, dtype=np.uint8)
         self.left = graph.cardinalities.copy()
         self.infeasible = False
-        arrays = graph.arrays
         self._digits: IntArray | None = None
         if graph.n_factors:
             self._digits = np.zeros(int(np.diff(graph.factor_ptr).max()), dtype=np.int64)
@@ -87,8 +86,8 @@ class _Search:
         # Falls of cost are differences, up to twice the costs.
         self._infinity = math.inf
         if graph.has_infinite:
-            self._infinity = 2.0 * larger_power_of_two(magnitude(arrays)[0])
-        self._network = CutGraph.of(arrays)
+            self._infinity = 2.0 * infinite_cost(graph)
+        self._network = CutGraph.of(graph.arrays)
         self._choice: LabelChoice | None = None
         # How many labels were left when roof duality was asked last.
         self._asked = -1

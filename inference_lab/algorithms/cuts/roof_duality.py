@@ -26,7 +26,8 @@ from inference_lab.algorithms.cuts.maxflow import (
     UInt32Array,
     larger_power_of_two,
 )
-from inference_lab.graph.arrays import TABLE, FloatArray, GraphArrays, IntArray, starts_of
+from inference_lab.algorithms.elimination.arc_consistency import hard_terms
+from inference_lab.graph.arrays import FloatArray, GraphArrays, IntArray, starts_of
 from inference_lab.graph.factor_graph import FactorGraph
 from inference_lab.kernels.messages import edge_cost
 
@@ -35,7 +36,7 @@ __all__ = [
     "Choice",
     "LabelChoice",
     "energy_change",
-    "magnitude",
+    "infinite_cost",
     "unsupported_arity",
 ]
 
@@ -389,45 +390,9 @@ def energy_change(g: GraphArrays, x: IntArray, new: IntArray) -> tuple[int, floa
     return infinite, finite, scale
 
 
-@inlined
-def _larger(size: float, hard: int, value: float) -> tuple[float, int]:
-    return (size, 1) if np.isinf(value) else (max(size, abs(value)), hard)
-
-
-@lean_kernel
-def magnitude(g: GraphArrays) -> tuple[float, int]:
-    """Return what the terms can cost by absolute value, and how many of them can be infinite."""
-    total = 0.0
-    infinite = 0
-    for i in range(g.cardinalities.size):
-        size = 0.0
-        hard = 0
-        for a in range(g.unary_ptr[i], g.unary_ptr[i + 1]):
-            size, hard = _larger(size, hard, g.unary[a])
-        total += size
-        infinite += hard
-    for e in range(g.edges.shape[0]):
-        ki = g.cardinalities[g.edges[e, 0]]
-        kj = g.cardinalities[g.edges[e, 1]]
-        size = 0.0
-        hard = 0
-        if g.kinds[e] == TABLE:
-            for a in range(ki * kj):
-                size, hard = _larger(size, hard, g.weights[e] * g.pairwise[g.offsets[e] + a])
-        else:
-            size, hard = _larger(size, hard, g.weights[e])
-            for a in range(min(ki, kj)):
-                size, hard = _larger(size, hard, edge_cost(g, e, a, a))
-        total += size
-        infinite += hard
-    for f in range(g.factor_ptr.size - 1):
-        size = 0.0
-        hard = 0
-        for a in range(g.table_ptr[f], g.table_ptr[f + 1]):
-            size, hard = _larger(size, hard, g.tables[a])
-        total += size
-        infinite += hard
-    return total, infinite
+def infinite_cost(graph: FactorGraph) -> float:
+    """Return a cost to take the place of infinite ones: above four times all finite ones."""
+    return larger_power_of_two(graph.magnitude - abs(graph.constant))
 
 
 class Choice(NamedTuple):
@@ -476,8 +441,9 @@ class LabelChoice:
         self.infinity = math.inf
         size = graph.magnitude
         if graph.has_infinite:
-            finite, hard = magnitude(graph.arrays)
-            self.infinity = larger_power_of_two(finite)
+            self.infinity = infinite_cost(graph)
+            unaries = np.logical_or.reduceat(np.isinf(graph.unary_values), graph.unary_ptr[:-1])
+            hard = np.count_nonzero(unaries) + np.count_nonzero(hard_terms(graph.arrays))
             size += hard * self.infinity
         #: What bounds are lowered by: the rounding of sums in which these numbers cancel.
         self.rounding = _ROUNDING * size

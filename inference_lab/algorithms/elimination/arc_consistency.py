@@ -178,7 +178,7 @@ def _propagate(g: GraphArrays, hard: BoolArray, allowed: BoolArray) -> bool:
 
 
 @kernel
-def _hard_terms(g: GraphArrays) -> BoolArray:
+def hard_terms(g: GraphArrays) -> BoolArray:
     """Flag the edges, then the factors, that have a ``+inf`` entry."""
     m = g.kinds.size
     hard = np.zeros(m + g.factor_ptr.size - 1, dtype=np.bool_)
@@ -205,7 +205,7 @@ def allowed_labels(graph: FactorGraph, among: BoolArray | None = None) -> Domain
         allowed &= among
         feasible = bool(np.logical_or.reduceat(allowed, graph.unary_ptr[:-1]).all())
     if feasible and graph.has_infinite:
-        feasible = bool(_propagate(graph.arrays, _hard_terms(graph.arrays), allowed))
+        feasible = bool(_propagate(graph.arrays, hard_terms(graph.arrays), allowed))
     kept = np.flatnonzero(allowed)
     counts = starts_of(allowed)
     ptr = counts[graph.unary_ptr].astype(np.int64)
