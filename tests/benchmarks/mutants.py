@@ -38,7 +38,7 @@ ROOMS: tuple[tuple[str, int, str, tuple[str, ...]], ...] = (
     ("graph", 50, "inference_lab/graph/*.py", ("tests/graph",)),
     ("kernels", 50, "inference_lab/kernels/*.py", ("tests/kernels", "USERS")),
     *(
-        (name, 10, f"solvers/{name}.py", ("tests/solvers/test_STEM.py", "CONFORMANCE -k SPEC"))
+        (name, 10, f"solvers/{name}.py", ("tests/solvers/test_STEM.py", "SUITES -k SPEC"))
         for name in CLASSICAL
     ),
     ("records", 15, "inference_lab/results/records.py", ("tests/results/test_records.py",)),
@@ -46,7 +46,7 @@ ROOMS: tuple[tuple[str, int, str, tuple[str, ...]], ...] = (
     ("em", 15, "inference_lab/clustering/em.py", ("EM",)),
 )
 FILES = {
-    "CONFORMANCE": "tests/solvers/test_solver_conformance.py",
+    "SUITES": "tests/solvers/test_theorems.py tests/solvers/test_solver_conformance.py",
     "EM": "tests/clustering/test_hmrf_kmeans.py tests/clustering/test_annealed.py",
 }
 #: Graphs drawn for tests: a mutant draws others, and nothing is wrong.

@@ -7,11 +7,9 @@ import numpy as np
 import pytest
 
 import inference_lab as il
-from inference_lab.graph.grids import grid_edges
 from inference_lab.registry.sources import as_problem
 from inference_lab.solvers import auto
 from inference_lab.solvers.auto import plan, structure
-from inference_lab.solvers.brute_force import BruteForce
 from inference_lab.solvers.junction_tree import JunctionTree
 from inference_lab.solving import solve
 
@@ -241,24 +239,6 @@ def test_real_problems_are_proved(spec):
     assert s.status == "optimal", s.diagnostics
 
 
-def test_a_binary_submodular_energy_is_solved_by_the_reduction():
-    rng = np.random.default_rng(1)
-    edges = grid_edges(5, 10)
-    graph = il.FactorGraph.potts(rng.normal(size=(50, 2)), edges, rng.random(len(edges)))
-    s = il.solve(graph, "auto")
-    assert s.status == "optimal"
-    assert s.diagnostics["share_fixed"] == 1.0
-    assert s.diagnostics["plan"] == []
-
-
-def test_marginals_are_exact_where_elimination_fits():
-    graph = potts(np.resize([1.0, -0.5], 20), n=8)
-    s = il.solve(graph, "auto", temperature=0.7)
-    exact = il.solve(graph, BruteForce(), temperature=0.7)
-    np.testing.assert_allclose(s.marginals, exact.marginals, atol=1e-9)
-    assert s.log_partition_kind == "exact"
-
-
 def test_marginals_of_large_graphs_come_with_bounds():
     graph = as_problem("ising(size=40, coupling=0.5)").graph
     s = il.solve(graph, "auto", temperature=1.0, time_limit=10.0)
@@ -267,11 +247,6 @@ def test_marginals_of_large_graphs_come_with_bounds():
         assert said["log_partition_lower"] <= said["log_partition_upper"]
         assert said["log_partition_lower"] <= s.log_partition + 1e-6 * abs(s.log_partition)
     assert s.marginals.shape == (1600, 2)
-
-
-def test_budget():
-    with pytest.raises(ValueError, match="seconds"):
-        il.solve(potts(np.ones(3)), "auto(seconds=0)")
 
 
 def test_a_forest_is_solved_at_once_whatever_its_size():

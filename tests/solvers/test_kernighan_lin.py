@@ -29,7 +29,6 @@ from inference_lab.kernels.kernighan_lin import (
     start_chains,
 )
 from inference_lab.registry.sources import as_problem
-from inference_lab.solvers import kernighan_lin
 from inference_lab.solvers.kernighan_lin import kick
 
 INF = math.inf
@@ -227,14 +226,3 @@ def test_kicks_go_on_where_chains_end() -> None:
     graph = as_problem("potts-grid(height=20, width=20, labels=4, frustration=0.5)").graph
     energies = [il.solve(graph, f"kernighan-lin(kicks={kicks})").energy for kicks in (0, 1, 4)]
     assert energies[2] <= energies[1] < energies[0] - 0.5
-
-
-def test_a_pass_cut_short_is_rolled_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Under a time limit the answer is never above the start."""
-    monkeypatch.setattr(kernighan_lin, "_WORK", 10)
-    graph = as_problem("potts-grid(height=30, width=30, labels=3, frustration=0.5)").graph
-    start = il.solve(graph, "mean-field").labels
-    for limit in (1e-4, 1e-3, 1e-2):
-        s = il.solve(graph, "kernighan-lin", initial=start, time_limit=limit)
-        energies = [point.energy for point in s.trace]
-        assert all(b <= a + 1e-9 for a, b in itertools.pairwise(energies))

@@ -11,7 +11,6 @@ from strategies import random_pairs, weak_graph
 
 import inference_lab as il
 from inference_lab.algorithms.belief_propagation.chains import is_grid, make_trees
-from inference_lab.algorithms.belief_propagation.layout import renumber
 from inference_lab.graph.arrays import FloatArray
 from inference_lab.graph.factor_graph import FactorGraph
 from inference_lab.graph.grids import grid_edges
@@ -450,39 +449,6 @@ def test_costs_of_many_temperatures_do_not_underflow():
     s = il.solve(graph, "loopy-bp", temperature=temperature)
     assert s.labels.tolist() == [1, 1, 1] and s.energy == 5.0
     assert s.marginals.sum(axis=1) == pytest.approx(1.0, abs=1e-9)
-
-
-# ---------------------------------------------------------------------- layout
-
-
-@pytest.mark.parametrize("family", FAMILIES)
-def test_renumbering_and_layout(family):
-    """The same terms at the variables' new places, and a place for each message."""
-    for seed in range(3):
-        graph = random_graph(family, seed)
-        order = np.random.default_rng(seed).permutation(graph.n_variables)
-        a, entries = renumber(graph.arrays, order)
-        for new, old in enumerate(order.tolist()):
-            lo, hi = a.unary_ptr[new], a.unary_ptr[new + 1]
-            assert a.unary[lo:hi].tolist() == graph.unary_of(old).tolist()
-            assert entries[lo:hi].tolist() == list(
-                range(graph.unary_ptr[old], graph.unary_ptr[old + 1])
-            )
-            for p in range(a.adj_ptr[new], a.adj_ptr[new + 1]):
-                e, side = divmod(int(a.adj_half[p]), 2)
-                assert graph.edges[e, side] == old and a.edges[e, side] == new
-                assert order[a.adj_var[p]] == graph.edges[e, 1 - side]
-                assert a.adj_reverse[a.adj_reverse[p]] == p
-                assert a.adj_half[a.adj_reverse[p]] == a.adj_half[p] ^ 1
-            slots = a.inc_slot[a.inc_ptr[new] : a.inc_ptr[new + 1]]
-            assert (graph.factor_scopes[slots] == old).all() and (a.scopes[slots] == new).all()
-        assert order[a.scopes].tolist() == graph.factor_scopes.tolist()
-        passes = Passes(LoopyBP(), graph, 0.0)
-        sizes = np.repeat(passes.arrays.cardinalities, np.diff(passes.arrays.adj_ptr))
-        by_place = np.argsort(passes.net.start)
-        ends = passes.net.start[by_place] + sizes[by_place]
-        assert [0, *ends.tolist()][:-1] == passes.net.start[by_place].tolist()
-        assert passes.messages.size == sizes.sum()
 
 
 # ---------------------------------------------------------------------- extremes

@@ -482,14 +482,6 @@ def test_time_limit_is_kept_and_leaves_a_labelling_and_a_bound():
     assert s.energy < graph.energy(graph.unary.argmin(axis=1))
 
 
-def test_limit_on_iterations_of_the_simplex_method():
-    graph = large_hard_estep(n=200, m=800)
-    s = il.solve(graph, "lp-relaxation", max_iterations=3)
-    assert s.status == "limit"
-    assert s.iterations <= 3
-    assert "limit" in s.diagnostics["lp_status"].lower()
-
-
 @pytest.mark.parametrize("seed", range(5))
 def test_real_estep_is_proved_optimal(seed):
     """Iris, the centroids of its classes, 100 random constraints of weight 1, a tenth flipped."""

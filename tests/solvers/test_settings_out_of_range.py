@@ -51,6 +51,7 @@ LEAST = {
 
 #: Specs with any other fault, and the message.
 REFUSED = {
+    "auto(seconds=0)": "seconds must be finite and above 0",
     "gibbs(ais_runs=1)": "ais_runs must be 0 or at least 2",
     "icm(init=best)": "'best' is not one of unary, random",
     "junction-tree(max_bytes=10)": r"max_bytes must be at least 2\*\*20, got 10",

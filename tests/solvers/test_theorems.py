@@ -26,6 +26,7 @@ from inference_lab.graph.grids import grid_edges
 from inference_lab.graph.random_graphs import FAMILIES, HARD, LABEL_COSTS, random_graph
 from inference_lab.graph.terms import DiagonalTerms, OwnTables, SharedTable
 from inference_lab.registry.registry import solver_registry
+from inference_lab.registry.sources import as_problem
 from inference_lab.specs.extras import how_to_install
 
 INF = math.inf
@@ -289,6 +290,22 @@ def test_parts_of_any_size_lead_to_the_same_answer(
             assert parts.log_partition == whole.log_partition
             for row, other in zip(parts.marginals, whole.marginals, strict=True):
                 assert row == pytest.approx(other, abs=1e-12)
+
+
+@solvers("kernighan-lin", "lazy-flipper(max_depth=5)")
+@pytest.mark.parametrize("limit", [1e-4, 1e-3, 3e-3, 1e-2])
+def test_moves_on_trial_are_taken_back_when_time_runs_out(
+    solver: str, limit: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The energy is never above that of the start, nor above an earlier one."""
+    monkeypatch.setattr("inference_lab.solvers.kernighan_lin._WORK", 10)
+    monkeypatch.setattr("inference_lab.solvers.lazy_flipper._WORK", 50)
+    graph = as_problem("potts-grid(height=30, width=30, labels=3, frustration=0.5)").graph
+    start = np.random.default_rng(0).integers(0, 3, 900)
+    s = il.solve(graph, solver, initial=start, time_limit=limit)
+    energies = [point.energy for point in s.trace]
+    assert s.status == "limit" and energies[-1] == s.energy
+    assert all(b <= a + 1e-9 for a, b in itertools.pairwise(energies))
 
 
 # ---------------------------------------------------------------------- duals
