@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from minimum_cuts import load, minimum_cut
 from scipy.sparse import coo_array, csr_array
 from scipy.sparse.csgraph import maximum_flow
 
@@ -17,7 +18,6 @@ from inference_lab.algorithms.cuts import maxflow
 from inference_lab.algorithms.cuts.maxflow import (
     CutGraph,
     larger_power_of_two,
-    minimum_cut,
 )
 from inference_lab.graph.grids import grid_edges
 
@@ -121,9 +121,9 @@ def test_sides_are_the_smallest_of_all_minimum_cuts(seed):
     y, _, cost = all_cuts(**network)
     best = y[cost == cost.min()]
     cuts = CutGraph.from_edges(network["n_nodes"], network["edges"])
-    cuts.load(*(network[name] for name in ("forward", "backward", "source", "sink")))
+    load(cuts, *(network[name] for name in ("forward", "backward", "source", "sink")))
     assert cuts.solve()
-    assert cuts.source_side().tolist() == (best == 0).all(axis=0).tolist()
+    assert (cuts.arrays.level > 0).tolist() == (best == 0).all(axis=0).tolist()
     assert cuts.sink_side().tolist() == (best == 1).all(axis=0).tolist()
 
 
@@ -193,7 +193,7 @@ def test_stops_when_asked(monkeypatch):
     edges = grid_edges(10, 10)
     cuts = CutGraph.from_edges(100, edges)
     rng = np.random.default_rng(1)
-    cuts.load(1.0, 1.0, rng.random(100), rng.random(100))
+    load(cuts, 1.0, 1.0, rng.random(100), rng.random(100))
     asked = []
     assert not cuts.solve(lambda: bool(asked.append(1)) or len(asked) > 2)
     assert len(asked) == 3
@@ -204,13 +204,13 @@ def test_dual_value(seed):
     """It is the value of the cut after the search, and below it for any flow whatsoever."""
     network = random_network(seed)
     cuts = CutGraph.from_edges(network["n_nodes"], network["edges"])
-    cuts.load(*(network[name] for name in ("forward", "backward", "source", "sink")))
+    load(cuts, *(network[name] for name in ("forward", "backward", "source", "sink")))
     capacity, excess = cuts.arrays.residual.copy(), cuts.arrays.excess.copy()
     rest = float(np.sum(network["sink"]))
     value = minimum_cut(**network).value
     cuts.arrays.residual[:] = np.random.default_rng(seed).normal(scale=100.0, size=capacity.size)
     assert cuts.dual_value(capacity, excess) + rest <= value + 1e-9
-    cuts.load(*(network[name] for name in ("forward", "backward", "source", "sink")))
+    load(cuts, *(network[name] for name in ("forward", "backward", "source", "sink")))
     cuts.solve()
     assert cuts.dual_value(capacity, excess) + rest == pytest.approx(value, abs=1e-9)
 
@@ -228,24 +228,6 @@ def test_large_grid():
         "sink": rng.integers(0, 60, 40_000) * (rng.random(40_000) < 0.5),
     }
     assert minimum_cut(**network).value == scipy_value(**network)
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"n_nodes": -1}, "n_nodes must not be negative"),
-        ({"edges": [(0, 2)]}, r"edges\[0\] = \(0, 2\) names a missing node; there are 2"),
-        ({"forward": [-1.0]}, r"forward\[0\] is -1.0"),
-        ({"backward": math.nan}, "backward is nan"),
-        ({"source": [1.0, 2.0, 3.0]}, r"source must be a number or have shape \(2,\)"),
-        ({"sink": [[1.0, 2.0]]}, "sink must be a number"),
-        ({"forward": 1e300}, "too large"),
-    ],
-)
-def test_bad_input(change, message):
-    good = {"n_nodes": 2, "edges": [(0, 1)], "forward": 1.0, "source": 1.0, "sink": 1.0}
-    with pytest.raises(ValueError, match=message):
-        minimum_cut(**{**good, **change})
 
 
 def test_larger_power_of_two():

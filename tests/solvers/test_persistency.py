@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from minimum_cuts import minimum_cut
 from strategies import labellings
 
 import inference_lab as il
 from inference_lab.algorithms.cuts import persistency
-from inference_lab.algorithms.cuts.maxflow import minimum_cut
 from inference_lab.algorithms.cuts.persistency import reduce
 from inference_lab.conformance import exhaustive
 from inference_lab.contract import Run

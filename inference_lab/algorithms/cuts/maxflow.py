@@ -22,11 +22,11 @@ import numpy as np
 import numpy.typing as npt
 
 from inference_lab._numba import inlined, lean_kernel
-from inference_lab.graph.arrays import FloatArray, GraphArrays, Int32Array, IntArray
+from inference_lab.graph.arrays import FloatArray, GraphArrays, Int32Array, IntArray, starts_of
 
 UInt32Array: TypeAlias = npt.NDArray[np.uint32]
 
-__all__ = ["Cut", "CutArrays", "CutGraph", "minimum_cut"]
+__all__ = ["CutArrays", "CutGraph"]
 
 #: Arcs looked at between two looks at the clock: about a tenth of a second.
 _WORK = 10_000_000
@@ -331,7 +331,8 @@ class CutGraph:
     """A network laid out once, on which cuts are found for many sets of capacities.
 
     Fill ``arrays.residual`` (at ``arcs[e]``, the places of edge ``e``'s arc forwards and of its arc
-    backwards) and ``arrays.excess`` (source minus sink), or call `load`; then `solve`.
+    backwards; 0 for a loop) and ``arrays.excess`` (source minus sink), then call `solve`. A number
+    such as `larger_power_of_two` returns stands for an infinite capacity.
 
     Attributes
     ----------
@@ -381,66 +382,14 @@ class CutGraph:
     def from_edges(cls, n_nodes: int, edges: npt.ArrayLike) -> CutGraph:
         """Lay out a network from its edges; parallel ones and loops are allowed."""
         ends = np.asarray(edges, dtype=np.int64).reshape(-1, 2)
-        if n_nodes < 0:
-            raise ValueError(f"n_nodes must not be negative, got {n_nodes}")
-        wrong = (ends < 0) | (ends >= n_nodes)
-        if wrong.any():
-            e = int(np.argwhere(wrong)[0, 0])
-            raise ValueError(
-                f"edges[{e}] = {tuple(ends[e].tolist())} names a missing node; "
-                f"there are {n_nodes}, counted from 0"
-            )
         if 2 * len(ends) > np.iinfo(np.int32).max:
             raise ValueError(f"edges has {len(ends)} rows; at most 2^30 - 1 fit")
         tails = ends.ravel()
         order = np.argsort(tails, kind="stable").astype(np.int32)
         place = np.empty(order.size, dtype=np.int32)
         place[order] = np.arange(order.size, dtype=np.int32)
-        ptr = np.concatenate(
-            [np.zeros(1, dtype=np.int64), np.cumsum(np.bincount(tails, minlength=n_nodes))]
-        ).astype(np.int64)
+        ptr = starts_of(np.bincount(tails, minlength=n_nodes))
         return cls(ptr, tails[order ^ 1].astype(np.int32), place[order ^ 1], place.reshape(-1, 2))
-
-    def load(
-        self,
-        forward: npt.ArrayLike,
-        backward: npt.ArrayLike,
-        source: npt.ArrayLike,
-        sink: npt.ArrayLike,
-    ) -> float:
-        """Set the capacities; return the number that stands for ``+inf``."""
-        # It is larger than the sum of all finite capacities, so that a cut pays as few infinite
-        # ones as possible and then as little else as possible.
-        m, n = len(self.arcs), self.arrays.excess.size
-        parts = {
-            "forward": (forward, m),
-            "backward": (backward, m),
-            "source": (source, n),
-            "sink": (sink, n),
-        }
-        values: dict[str, FloatArray] = {}
-        for name, (given, size) in parts.items():
-            array = np.asarray(given, dtype=np.float64)
-            if array.ndim > 1 or (array.ndim == 1 and array.size != size):
-                raise ValueError(
-                    f"{name} must be a number or have shape ({size},), got {array.shape}"
-                )
-            bad = ~(array >= 0)
-            if bad.any():
-                at = int(np.flatnonzero(bad)[0])
-                where = f"{name}[{at}]" if array.ndim else name
-                raise ValueError(f"{where} is {array.flat[at]}; capacities must not be negative")
-            values[name] = np.broadcast_to(array, (size,))
-        total = sum(float(v[np.isfinite(v)].sum()) for v in values.values())
-        infinity = larger_power_of_two(total)
-        finite = {name: np.where(np.isinf(v), infinity, v) for name, v in values.items()}
-        self.arrays.residual[self.arcs[:, 0]] = finite["forward"]
-        self.arrays.residual[self.arcs[:, 1]] = finite["backward"]
-        # A loop is never cut, and a node must not become its own parent.
-        loops = self.arrays.head[self.arcs[:, 0]] == self.arrays.head[self.arcs[:, 1]]
-        self.arrays.residual[self.arcs[loops].ravel()] = 0.0
-        self.arrays.excess[:] = finite["source"] - finite["sink"]
-        return infinity
 
     def solve(self, should_stop: Callable[[], bool] | None = None) -> bool:
         """Find a maximum flow, and with it the minimum cuts; return False if it was stopped."""
@@ -449,10 +398,6 @@ class CutGraph:
             if should_stop is not None and should_stop():
                 return False
         return True
-
-    def source_side(self) -> npt.NDArray[np.bool_]:
-        """Return the nodes on the source's side of the minimum cut where that is smallest, (n,)."""
-        return self.arrays.level > 0
 
     def sink_side(self) -> npt.NDArray[np.bool_]:
         """Return the nodes on the sink's side of the minimum cut where that is smallest, (n,)."""
@@ -472,38 +417,3 @@ def larger_power_of_two(total: float) -> float:
     if exponent > 960:
         raise ValueError(f"costs add up to {total}, too large to tell them from infinite ones")
     return math.ldexp(1.0, exponent)
-
-
-class Cut(NamedTuple):
-    """A minimum cut."""
-
-    #: The capacities that are cut, added up; ``inf`` if one of them is infinite.
-    value: float
-    #: The nodes on the source's side.
-    source_side: npt.NDArray[np.bool_]
-
-
-def minimum_cut(
-    n_nodes: int,
-    edges: npt.ArrayLike,
-    forward: npt.ArrayLike,
-    backward: npt.ArrayLike = 0.0,
-    *,
-    source: npt.ArrayLike,
-    sink: npt.ArrayLike,
-) -> Cut:
-    """Find the minimum cut between two terminals that has the smallest source's side."""
-    network = CutGraph.from_edges(n_nodes, edges)
-    network.load(forward, backward, source, sink)
-    network.solve()
-    side = network.source_side()
-    ends = np.asarray(edges, dtype=np.int64).reshape(-1, 2)
-    u, v = side[ends[:, 0]], side[ends[:, 1]]
-    m = len(ends)
-    value = (
-        np.broadcast_to(np.asarray(forward, dtype=np.float64), (m,))[u & ~v].sum()
-        + np.broadcast_to(np.asarray(backward, dtype=np.float64), (m,))[v & ~u].sum()
-        + np.broadcast_to(np.asarray(source, dtype=np.float64), (n_nodes,))[~side].sum()
-        + np.broadcast_to(np.asarray(sink, dtype=np.float64), (n_nodes,))[side].sum()
-    )
-    return Cut(float(value), side)

@@ -1,0 +1,54 @@
+"""Minimum cuts of networks given by their edges and capacities."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from inference_lab.algorithms.cuts.maxflow import CutGraph, larger_power_of_two
+
+
+class Cut(NamedTuple):
+    """What a minimum cut costs, and the nodes on the source's side."""
+
+    value: float
+    source_side: npt.NDArray[np.bool_]
+
+
+def load(cuts: CutGraph, *capacities: npt.ArrayLike) -> list[npt.NDArray[np.float64]]:
+    """Set capacities forward, backward, from the source and to the sink; return them as arrays."""
+    m, n = len(cuts.arcs), cuts.arrays.excess.size
+    given = [
+        np.broadcast_to(np.asarray(capacity, dtype=np.float64), size)
+        for capacity, size in zip(capacities, (m, m, n, n), strict=True)
+    ]
+    infinity = larger_power_of_two(sum(float(c[np.isfinite(c)].sum()) for c in given))
+    forward, backward, source, sink = (np.where(np.isinf(c), infinity, c) for c in given)
+    arrays, (there, back) = cuts.arrays, cuts.arcs.T
+    loops = arrays.head[there] == arrays.head[back]
+    arrays.residual[there] = np.where(loops, 0.0, forward)
+    arrays.residual[back] = np.where(loops, 0.0, backward)
+    arrays.excess[:] = source - sink
+    return given
+
+
+def minimum_cut(
+    n_nodes: int,
+    edges: npt.ArrayLike,
+    forward: npt.ArrayLike,
+    backward: npt.ArrayLike = 0.0,
+    *,
+    source: npt.ArrayLike,
+    sink: npt.ArrayLike,
+) -> Cut:
+    """Find the minimum cut that has the smallest source's side."""
+    ends = np.asarray(edges, dtype=np.int64).reshape(-1, 2)
+    cuts = CutGraph.from_edges(n_nodes, ends)
+    there, back, first, last = load(cuts, forward, backward, source, sink)
+    cuts.solve()
+    side = cuts.arrays.level > 0
+    u, v = side[ends[:, 0]], side[ends[:, 1]]
+    value = there[u & ~v].sum() + back[v & ~u].sum() + first[~side].sum() + last[side].sum()
+    return Cut(float(value), side)
