@@ -80,11 +80,6 @@ class Execution:
             Shard.parse(self.shard)
 
     @property
-    def share(self) -> Shard:
-        """Which tasks are asked for."""
-        return Shard(1, 1) if self.shard is None else Shard.parse(self.shard)
-
-    @property
     def memory(self) -> int | None:
         """Bytes that a run may take."""
         if self.memory_limit != "auto":
@@ -149,17 +144,18 @@ def run_campaign(
 ) -> list[_R]:
     """Run the tasks that a store has no records of; return the records of all, in order."""
     kept: dict[Hashable, _R] = {}
-    share = execution.share
+    share = None if execution.shard is None else Shard.parse(execution.shard)
     with ExitStack() as stack:
         if store is not None:
             try:
-                part = None if execution.shard is None else (share.index, share.count)
+                part = None if share is None else (share.index, share.count)
                 stack.enter_context(store.exclusive_lock(part))
                 kept = {record.key: record for record in store.prepare()}
                 note_plan(store, campaign.planned())
             except (OSError, RecordError) as reason:
                 raise InputError(f"cannot keep records: {one_line(reason)}") from reason
-        asked = share.of(campaign.in_order())
+        order = campaign.in_order()
+        asked = order if share is None else share.of(order)
         missing = [n for n in asked if execution.asks_for(kept.get(campaign.keys[n]))]
         again = set(missing)
         records = {n: kept[campaign.keys[n]] for n in asked if n not in again}

@@ -93,7 +93,6 @@ def blank(instance: Instance, solver: Solver, seed: int, repeat: int, settings: 
 
 
 def _finish(record: Record, problem: Problem, solution: Solution) -> Record:
-    scores = {} if solution.labels is None else problem.score(solution.labels)
     return replace(
         record,
         status=str(solution.status),
@@ -103,9 +102,7 @@ def _finish(record: Record, problem: Problem, solution: Solution) -> Record:
         claimed_energy=solution.claimed_energy,
         lower_bound=solution.lower_bound,
         gap=math.inf if math.isnan(solution.gap) else solution.gap,
-        labels_hash=_digest(solution.labels),
-        labels=encode_labels(solution.labels),
-        **_score_fields(scores),
+        **_label_fields(problem, solution.labels),
         seconds=max(0.0, solution.seconds),
         compile_seconds=solution.compile_seconds,
         iterations=solution.iterations,
@@ -286,7 +283,7 @@ def _salvage(
     labels, _, seconds = left
     try:
         energy = float(problem.graph.energy(labels))
-        scores = problem.score(labels)
+        found = _label_fields(problem, labels)
     except Exception:
         # It wrote to memory that was not its own, or somebody's score raises here as there.
         return record
@@ -294,25 +291,22 @@ def _salvage(
         record,
         energy=energy,
         gap=energy - board.bound,
-        labels_hash=_digest(labels),
-        labels=encode_labels(labels),
         seconds=seconds,
         trace=(TracePoint(seconds, energy, energy, board.bound),),
-        **_score_fields(scores),
+        **found,
     )
 
 
-def _digest(labels: IntArray | None) -> str:
-    """Return a short digest of a labelling."""
-    if labels is None:
-        return ""
-    little_endian = np.ascontiguousarray(labels, dtype="<i8")
-    return hashlib.sha256(little_endian.tobytes()).hexdigest()[:16]
-
-
-def _score_fields(scores: Mapping[str, float]) -> dict[str, Any]:
-    """Return the fields of a record that scores go to."""
+def _label_fields(problem: Problem, labels: IntArray | None) -> dict[str, Any]:
+    """Return the fields of a record that tell of a labelling, but for its energy."""
+    scores = {} if labels is None else problem.score(labels)
+    digest = ""
+    if labels is not None:
+        little_endian = np.ascontiguousarray(labels, dtype="<i8")
+        digest = hashlib.sha256(little_endian.tobytes()).hexdigest()[:16]
     return {
+        "labels_hash": digest,
+        "labels": encode_labels(labels),
         **{name: scores.get(name) for name in _STANDARD_SCORES},
         "scores": {name: v for name, v in scores.items() if name not in _STANDARD_SCORES},
     }

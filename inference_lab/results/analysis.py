@@ -202,9 +202,7 @@ class Findings:
     def _names(self) -> dict[str, str]:
         """The name of each solver, or its whole spec where the name is not enough."""
         names = [spec.partition("(")[0] for spec in self._solver_specs]
-        counts: dict[str, int] = {}
-        for name in names:
-            counts[name] = counts.get(name, 0) + 1
+        counts = Counter(names)
         return {
             spec: self.solver_labels.get(spec, name if counts[name] == 1 else spec)
             for spec, name in zip(self._solver_specs, names, strict=True)
@@ -290,9 +288,7 @@ class Findings:
     @cached_property
     def problems(self) -> list[ProblemSummary]:
         """Summaries of each problem over all runs, in the order of the runs."""
-        names: dict[str, int] = {}
-        for name, _ in self._by_problem:
-            names[name] = names.get(name, 0) + 1
+        names = Counter(name for name, _ in self._by_problem)
         return [
             summarise_problem(
                 name if names[name] == 1 else f"{name} [{digest[:8]}]", records, self._names
@@ -313,9 +309,7 @@ class Findings:
     def solvers(self) -> list[SolverSummary]:
         """One summary a solver over all problems and seeds."""
         by_key = dict(zip(self._by_problem, self.problems, strict=True))
-        rows_of: dict[str, list[Row]] = {}
-        for row in self.rows:
-            rows_of.setdefault(row.solver, []).append(row)
+        rows_of = grouped(self.rows, lambda row: row.solver)
         return [
             summarise_solver(
                 solver,

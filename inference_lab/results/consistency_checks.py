@@ -125,14 +125,14 @@ def repetitions(
     records: Iterable[Record], names: Mapping[tuple[str, str], str]
 ) -> tuple[list[str], list[str]]:
     """Return differences between completed runs of the same inputs."""
-    asked: dict[tuple[Any, ...], list[Record]] = {}
-    for record in records:
-        if record.status in _ENDED and record.seed is not None:
-            key = (
-                *(record.problem, record.problem_hash, record.solver, record.solver_version),
-                *(record.seed, record.time_limit, record.temperature, record.threads),
-            )
-            asked.setdefault(key, []).append(record)
+    ended = [r for r in records if r.status in _ENDED and r.seed is not None]
+    asked = grouped(
+        ended,
+        lambda r: (
+            *(r.problem, r.problem_hash, r.solver, r.solver_version),
+            *(r.seed, r.time_limit, r.temperature, r.threads),
+        ),
+    )
     alarms: list[str] = []
     same: dict[str, int] = {}
     for several in asked.values():

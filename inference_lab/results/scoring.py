@@ -8,7 +8,7 @@ Common conventions for degenerate input:
 - *no points*: every measure is NaN, because nothing was measured (scikit-learn says 1);
 - *equal partitions* score 1, even with one cluster only or with singletons only;
 - *one cluster against several classes*, or the reverse: NMI and ARI are 0;
-- a precision or recall *without any pair* to judge is 1: there is no wrong pair.
+- pairwise F is 1 where *neither partition joins a pair*: there is no wrong pair.
 
 scikit-learn is imported at the first use.
 """
@@ -16,19 +16,17 @@ scikit-learn is imported at the first use.
 from __future__ import annotations
 
 import math
-from typing import Any, Literal, NamedTuple, TypeAlias, get_args
+from typing import Any, Literal, TypeAlias, get_args
 
 import numpy as np
 import numpy.typing as npt
 
 __all__ = [
     "Average",
-    "PairwiseScores",
     "adjusted_rand",
     "matched_accuracy",
     "nmi",
     "pairwise_f",
-    "pairwise_scores",
     "score",
 ]
 
@@ -38,16 +36,8 @@ Average: TypeAlias = Literal["arithmetic", "geometric"]
 _DENSE_CELLS = 1_000_000
 
 
-class PairwiseScores(NamedTuple):
-    """Precision, recall and F over unordered pairs of points; see `pairwise_scores`."""
-
-    precision: float
-    recall: float
-    f: float
-
-
-def pairwise_scores(truth: npt.ArrayLike, labels: npt.ArrayLike) -> PairwiseScores:
-    r"""Return precision, recall and F of the pairs that a labelling puts together.
+def pairwise_f(truth: npt.ArrayLike, labels: npt.ArrayLike) -> float:
+    r"""Return the harmonic mean of precision and recall of the pairs that a labelling joins.
 
     References
     ----------
@@ -59,18 +49,9 @@ def pairwise_scores(truth: npt.ArrayLike, labels: npt.ArrayLike) -> PairwiseScor
 
     classes, clusters = _checked(truth, labels)
     if not classes.size:
-        return PairwiseScores(math.nan, math.nan, math.nan)
+        return math.nan
     (_, wrong), (missed, both) = pair_confusion_matrix(classes, clusters).tolist()
-    return PairwiseScores(
-        precision=both / (both + wrong) if both + wrong else 1.0,
-        recall=both / (both + missed) if both + missed else 1.0,
-        f=2 * both / (2 * both + wrong + missed) if both + wrong + missed else 1.0,
-    )
-
-
-def pairwise_f(truth: npt.ArrayLike, labels: npt.ArrayLike) -> float:
-    """Return the harmonic mean of the precision and recall of `pairwise_scores`."""
-    return pairwise_scores(truth, labels).f
+    return 2 * both / (2 * both + wrong + missed) if both + wrong + missed else 1.0
 
 
 def nmi(truth: npt.ArrayLike, labels: npt.ArrayLike, average: Average = "arithmetic") -> float:

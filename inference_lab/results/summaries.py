@@ -30,6 +30,7 @@ __all__ = [
 CONTRADICTION_TOLERANCE = 1e-6
 
 _S = TypeVar("_S")
+_T = TypeVar("_T")
 
 
 def gap_percent(
@@ -341,9 +342,9 @@ def _solved(record: Record) -> bool:
     return not nothing and math.isfinite(record.energy)
 
 
-def grouped(records: Iterable[Record], key: Callable[[Record], _S]) -> dict[_S, list[Record]]:
-    """Return the records of each value of a key, both in the order of the records."""
-    groups: dict[_S, list[Record]] = {}
+def grouped(records: Iterable[_T], key: Callable[[_T], _S]) -> dict[_S, list[_T]]:
+    """Return the records, or rows, of each value of a key, both in the order of the records."""
+    groups: dict[_S, list[_T]] = {}
     for record in records:
         groups.setdefault(key(record), []).append(record)
     return groups

@@ -13,6 +13,7 @@ import pytest
 from damage import check_refused, damaged
 from hypothesis import given
 from places import published
+from slow_words import Refused, Words, is_numeral
 from strategies import labellings
 
 import inference_lab as il
@@ -28,11 +29,6 @@ def parse(data: bytes) -> il.FactorGraph:
 # ------------------------------------------------------------------ a second, slow reader
 
 
-class Refused(Exception):
-    pass
-
-
-_NUMERAL = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
 SlowFactor = tuple[tuple[int, ...], dict[tuple[int, ...], float]]
 
 
@@ -41,47 +37,31 @@ def slow_read(data: bytes) -> tuple[list[int], list[SlowFactor]]:
     text = re.sub(rb"#[^\r\n]*", b"", data)
     if re.search(rb"[^\t-\r -~]", text):
         raise Refused
-    tokens = text.decode().split()
-    at = 0
-
-    def number(low: float, high: float) -> float:
-        nonlocal at
-        if at >= len(tokens) or not _NUMERAL.fullmatch(tokens[at]):
-            raise Refused
-        value = float(tokens[at])
-        if not low <= value <= high:
-            raise Refused
-        at += 1
-        return value
-
-    def integer(low: int, high: int) -> int:
-        value = number(low, high)
-        if not value.is_integer():
-            raise Refused
-        return int(value)
-
-    n_factors = integer(0, len(tokens))
+    words = Words(text.decode())
+    size = len(words)
+    n_factors = words.integer(0, size)
     labels: dict[int, int] = {}
     factors: list[SlowFactor] = []
     for _ in range(n_factors):
-        arity = integer(0, len(tokens))
-        scope = tuple(integer(0, 1_000_000) for _ in range(arity))
-        counts = [integer(1, 2**31 - 1) for _ in range(arity)]
+        arity = words.integer(0, size)
+        scope = tuple(words.integer(0, 1_000_000) for _ in range(arity))
+        counts = [words.integer(1, 2**31 - 1) for _ in range(arity)]
         if len(set(scope)) < arity:
             raise Refused
         for v, k in zip(scope, counts, strict=True):
             if labels.setdefault(v, k) != k:
                 raise Refused
-        size = math.prod(counts)
+        entries = math.prod(counts)
         table: dict[tuple[int, ...], float] = {}
-        for _ in range(integer(0, min(size, len(tokens)))):
-            index = integer(0, size - 1)
+        for _ in range(words.integer(0, min(entries, size))):
+            index = words.integer(0, entries - 1)
             x = []
             for k in counts:  # the first one varies fastest
                 x.append(index % k)
                 index //= k
-            token = tokens[at] if at < len(tokens) else ""
-            number(0, math.inf)
+            token = words.word()
+            if not is_numeral(token) or float(token) < 0:
+                raise Refused
             mantissa, _, power = token.lower().partition("e")
             value = float(mantissa)
             table[tuple(x)] = (
@@ -90,7 +70,7 @@ def slow_read(data: bytes) -> tuple[list[int], list[SlowFactor]]:
         if all(e == math.inf for e in table.values()):
             raise Refused
         factors.append((scope, table))
-    if at < len(tokens):
+    if words:
         raise Refused
     return [labels.get(v, 1) for v in range(max(labels, default=-1) + 1)], factors
 

@@ -19,6 +19,7 @@ import pytest
 from damage import check_refused, damaged
 from hypothesis import assume, given
 from places import DATA, published
+from slow_words import Refused, Words, is_numeral
 from strategies import labellings
 
 import inference_lab as il
@@ -55,59 +56,36 @@ def assert_same_energies(expected: il.FactorGraph, actual: il.FactorGraph) -> No
 
 # ------------------------------------------------------------------ a second, slow reader
 
-_NUMERAL = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
-
-
-class Refused(Exception):
-    pass
-
 
 def slow_read(
     text: str, energy: Callable[[str], float]
 ) -> tuple[list[int], list[tuple[tuple[int, ...], list[float]]]]:
     """Read token by token, as the format is described; nothing is shared with the real reader."""
-    tokens = text.split()
-    at = 0
-
-    def word() -> str:
-        nonlocal at
-        if at >= len(tokens):
-            raise Refused
-        at += 1
-        return tokens[at - 1]
-
-    def integer(low: int, high: float) -> int:
-        token = word()
-        if not _NUMERAL.fullmatch(token):
-            raise Refused
-        value = float(token)
-        if not (low <= value <= high and value.is_integer()):
-            raise Refused
-        return int(value)
-
-    if word().upper() not in ("MARKOV", "BAYES"):
+    words = Words(text)
+    size = len(words)
+    if words.word().upper() not in ("MARKOV", "BAYES"):
         raise Refused
-    n = integer(0, len(tokens))
-    cardinalities = [integer(1, 2**31 - 1) for _ in range(n)]
+    n = words.integer(0, size)
+    cardinalities = [words.integer(1, 2**31 - 1) for _ in range(n)]
     scopes = []
-    for _ in range(integer(0, len(tokens))):
-        scope = tuple(integer(0, n - 1) for _ in range(integer(0, len(tokens))))
+    for _ in range(words.integer(0, size)):
+        scope = tuple(words.integer(0, n - 1) for _ in range(words.integer(0, size)))
         if len(set(scope)) < len(scope):
             raise Refused
         scopes.append(scope)
     factors = []
     for scope in scopes:
-        size = math.prod(cardinalities[v] for v in scope)
-        if integer(1, math.inf) != size:
+        entries = math.prod(cardinalities[v] for v in scope)
+        if words.integer(1) != entries:
             raise Refused
-        table = [energy(word()) for _ in range(size)]
+        table = [energy(words.word()) for _ in range(entries)]
         if all(e == math.inf for e in table):
             raise Refused
         factors.append((scope, table))
     for v in range(n):
         if cardinalities[v] > 10_000_000 and not any(v in scope for scope in scopes):
             raise Refused
-    if at != len(tokens):
+    if words:
         raise Refused
     return cardinalities, factors
 
@@ -130,7 +108,7 @@ def by_float(token: str) -> float:
 
 
 def by_decimal(token: str) -> float:
-    if not _NUMERAL.fullmatch(token):
+    if not is_numeral(token):
         raise Refused
     value = Decimal(token)
     if value < 0:

@@ -14,6 +14,7 @@ import pytest
 from damage import check_refused, damaged
 from hypothesis import given
 from places import published
+from slow_words import Refused, Words
 from strategies import Recipe, labellings, recipes
 
 import inference_lab as il
@@ -30,11 +31,6 @@ def parse(data: bytes) -> il.FactorGraph:
 # ------------------------------------------------------------------ a second, slow reader
 
 
-class Refused(Exception):
-    pass
-
-
-_INTEGER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
 SlowFunction = tuple[tuple[int, ...], float, dict[tuple[int, ...], float]]
 
 
@@ -42,27 +38,14 @@ def slow_read(data: bytes) -> tuple[list[int], list[SlowFunction], bool]:
     """Return cardinalities, functions as default and tuples, and whether nothing is allowed."""
     if re.search(rb"[^\t-\r -~]", data):
         raise Refused
-    tokens = data.decode().split()
-    at = 0
-
-    def integer(low: float, high: float = math.inf) -> int:
-        nonlocal at
-        if at >= len(tokens) or not _INTEGER.fullmatch(tokens[at]):
-            raise Refused
-        value = float(tokens[at])
-        if not (low <= value <= high and value.is_integer()):
-            raise Refused
-        at += 1
-        return int(value)
-
-    if not tokens:
-        raise Refused
-    at = 1
-    n = integer(0, len(tokens))
-    integer(0)
-    n_functions = integer(0, len(tokens))
-    top = integer(0)
-    counts = [abs(integer(1 - 2**31, 2**31 - 1)) for _ in range(n)]
+    words = Words(data.decode())
+    size = len(words)
+    words.word()
+    n = words.integer(0, size)
+    words.integer(0)
+    n_functions = words.integer(0, size)
+    top = words.integer(0)
+    counts = [abs(words.integer(1 - 2**31, 2**31 - 1)) for _ in range(n)]
     if 0 in counts:
         raise Refused
 
@@ -72,25 +55,25 @@ def slow_read(data: bytes) -> tuple[list[int], list[SlowFunction], bool]:
     functions: list[SlowFunction] = []
     shared: list[tuple[list[int], int, dict[tuple[int, ...], float]]] = []
     for _ in range(n_functions):
-        arity = integer(-(2**31), len(tokens))
-        scope = tuple(integer(0, n - 1) for _ in range(abs(arity)))
+        arity = words.integer(-(2**31), size)
+        scope = tuple(words.integer(0, n - 1) for _ in range(abs(arity)))
         labels = [counts[v] for v in scope]
-        default = integer(0)
+        default = words.integer(0)
         if len(set(scope)) < len(scope) or math.prod(labels) > 2**24:
             raise Refused
         table: dict[tuple[int, ...], float] = {}
-        n_tuples = integer(-len(shared) if arity > 0 else 0, len(tokens))
+        n_tuples = words.integer(-len(shared) if arity > 0 else 0, size)
         if n_tuples < 0:
             other, other_default, table = shared[-n_tuples - 1]
             if other != labels or other_default != default:
                 raise Refused
         for _ in range(max(0, n_tuples)):
-            x = tuple(integer(0, k - 1) for k in labels)
-            table[x] = cost(integer(0))
+            x = tuple(words.integer(0, k - 1) for k in labels)
+            table[x] = cost(words.integer(0))
         if arity < 0:
             shared.append((labels, default, table))
         functions.append((scope, cost(default), table))
-    if at < len(tokens):
+    if words:
         raise Refused
     named = {v for scope, *_ in functions for v in scope}
     if sum(k for v, k in enumerate(counts) if v not in named) > 10_000_000:

@@ -1,0 +1,47 @@
+"""Words and numbers of a file one by one, for second, slow readers of model files."""
+
+from __future__ import annotations
+
+import math
+import re
+
+_NUMERAL = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
+
+
+class Refused(Exception):
+    """The slow reader refuses the file."""
+
+
+def is_numeral(word: str) -> bool:
+    """Whether a word is a decimal numeral."""
+    return _NUMERAL.fullmatch(word) is not None
+
+
+class Words:
+    """The words of a text between blanks."""
+
+    def __init__(self, text: str) -> None:
+        self.left = text.split()[::-1]
+
+    def __len__(self) -> int:
+        return len(self.left)
+
+    def word(self) -> str:
+        """Take the next word."""
+        if not self.left:
+            raise Refused
+        return self.left.pop()
+
+    def number(self, low: float = -math.inf, high: float = math.inf) -> float:
+        """Take a number in a range."""
+        word = self.word()
+        if not is_numeral(word) or not low <= float(word) <= high:
+            raise Refused
+        return float(word)
+
+    def integer(self, low: float = -math.inf, high: float = math.inf) -> int:
+        """Take an integer in a range."""
+        value = self.number(low, high)
+        if not value.is_integer():
+            raise Refused
+        return int(value)
