@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from time import perf_counter
 from typing import Any, TypeVar
 
+from inference_lab.formatting import shortened
 from inference_lab.processes.isolation import (
     ExitReason,
     ProcessResult,
@@ -55,14 +56,13 @@ def now() -> str:
     return datetime.now(UTC).isoformat(timespec="seconds")
 
 
-def one_line(problem: BaseException | str, limit: int = 400) -> str:
+def one_line(problem: BaseException | str) -> str:
     """Return the message of an exception on one line, shortened."""
     try:
         text = " ".join(str(problem).split())
     except Exception:  # somebody's exception may do anything when it is looked at
         text = ""
-    text = text or type(problem).__name__
-    return text if len(text) <= limit else text[: limit - 3] + "..."
+    return shortened(text or type(problem).__name__, 400)
 
 
 #: What has been warmed up in this process, and whether it ended well in a process of its own.

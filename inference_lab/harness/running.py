@@ -128,20 +128,15 @@ def run(
         for module in ("inference_lab.results.scoring", "sklearn.metrics", "scipy.optimize"):
             import_module(module)
     board = SharedIncumbent(instance.problem.graph.n_variables) if limits.hold else None
-    try:
-        record = attempt(
-            asked,
-            _solved,
-            *(asked, instance.problem, solver, board, warm and limits.hold and not ours),
-            limits=limits,
-            judge=partial(_judge, instance.problem),
-            salvage=partial(_salvage, instance.problem, board),
-        )
-        record = replace(record, trace=thin_trace(record.trace, settings.trace_limit))
-        return _capped(record)
-    finally:
-        if board is not None:
-            board.close()
+    record = attempt(
+        asked,
+        _solved,
+        *(asked, instance.problem, solver, board, warm and limits.hold and not ours),
+        limits=limits,
+        judge=partial(_judge, instance.problem),
+        salvage=partial(_salvage, instance.problem, board),
+    )
+    return _capped(replace(record, trace=thin_trace(record.trace, settings.trace_limit)))
 
 
 def _capped(record: Record) -> Record:

@@ -9,6 +9,7 @@ from collections.abc import Callable
 import numpy as np
 import numpy.typing as npt
 
+from inference_lab.formatting import shortened
 from inference_lab.graph.arrays import FloatArray, IntArray
 from inference_lab.io._files import FormatError
 
@@ -33,6 +34,20 @@ def whole(
     """Which values are integers in ``low .. high - 1`` (not NaN)."""
     good: npt.NDArray[np.bool_] = (values >= low) & (values < high) & (values == np.floor(values))
     return good
+
+
+def first_word(data: bytes, path: str, *allowed: str) -> re.Match[bytes]:
+    """Find the first word of a file, which is one of some in upper or lower case."""
+    expected = " or ".join(allowed)
+    found = WORD.search(data)
+    if found is None:
+        raise FormatError(f"{path}: the file is empty; expected {expected}")
+    word = found.group().decode("ascii", "backslashreplace")
+    if word.upper() not in allowed:
+        line = data.count(b"\n", 0, found.start()) + 1
+        got = repr(shortened(word, 40))
+        raise FormatError(f"{path}, line {line}, token 1: expected {expected}, got {got}")
+    return found
 
 
 class Tokens:
@@ -91,8 +106,7 @@ class Tokens:
 
     def shown(self, token: int) -> str:
         """Return a token for a message: quoted, and cut when it is long."""
-        text = self.text(token).decode("ascii")
-        return repr(text if len(text) <= 40 else text[:37] + "...")
+        return repr(shortened(self.text(token).decode("ascii"), 40))
 
     def error(self, number: int, message: str) -> FormatError:
         """Make the error for a fault at ``values[number]`` (or at the end)."""

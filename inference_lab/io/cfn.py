@@ -44,6 +44,7 @@ from typing import NamedTuple
 import numpy as np
 
 import inference_lab.io._limits as _limits
+from inference_lab.formatting import shortened
 from inference_lab.graph.arrays import FloatArray, IntArray
 from inference_lab.graph.factor_graph import FactorGraph
 from inference_lab.io._assembly import Scopes, Tables, assemble, check_entries, shown_scope
@@ -189,7 +190,7 @@ class _Function:
 
 def _cut(text: str) -> str:
     """Return a text for a message: quoted, and cut when it is long."""
-    return repr(text if len(text) <= 40 else text[:37] + "...")
+    return repr(shortened(text, 40))
 
 
 def parse(data: bytes, path: str) -> FactorGraph:

@@ -35,7 +35,7 @@ from inference_lab.graph.arrays import FloatArray, IntArray
 from inference_lab.graph.factor_graph import FactorGraph
 from inference_lab.io._assembly import Scopes, Tables, assemble, check_entries
 from inference_lab.io._files import FormatError
-from inference_lab.io._tokens import Tokens
+from inference_lab.io._tokens import Tokens, whole
 
 #: Number of fields of each kind of line that counts.
 _FIELDS = {b"p": 4, b"a": 4, b"e": 3}
@@ -126,7 +126,7 @@ class _Lines:
 
     def _integers(self, kind: bytes, field: int, limit: int, what: str) -> IntArray:
         values = self.values[kind][:, field]
-        good = (values >= 0) & (values < limit) & (values == np.floor(values))
+        good = whole(values, 0, limit)
         if not good.all():
             row = int(np.argmin(good))
             allowed = f"0 to {limit - 1}" if limit else "but there is none"

@@ -32,7 +32,7 @@ import numpy.typing as npt
 
 from inference_lab.graph.arrays import FloatArray, IntArray
 from inference_lab.io._files import FormatError, read_bytes, write_text
-from inference_lab.io._tokens import WORD, Tokens
+from inference_lab.io._tokens import Tokens, first_word
 
 __all__ = [
     "LogPartition",
@@ -77,17 +77,10 @@ class LogPartition(NamedTuple):
     base_10: float
 
 
-def _solution(path: Path, tasks: tuple[str, ...]) -> Tokens:
+def _solution(path: Path, *tasks: str) -> Tokens:
     """Return the numbers of the last solution in a file for one of these tasks."""
     data = read_bytes(path)
-    expected = " or ".join(tasks)
-    head = WORD.search(data)
-    if head is None:
-        raise FormatError(f"{path}: the file is empty; expected {expected}")
-    if head.group().upper().decode("ascii", "backslashreplace") not in tasks:
-        shown = head.group()[:40].decode("ascii", "backslashreplace")
-        raise FormatError(f"{path}, token 1: expected {expected}, got {shown!r}")
-    start = head.end()
+    start = first_word(data, str(path), *tasks).end()
     for found in _BEGIN.finditer(data):
         start = found.end()
     # Empty lines in place of what does not count, so that the others keep their numbers.
@@ -120,7 +113,7 @@ def read_labels(path: str | os.PathLike[str]) -> IntArray:
     ...     read_labels(Path(folder) / "small.MPE").tolist()
     [0, 1, 2]
     """
-    tokens = _solution(Path(path), ("MPE", "MAP"))
+    tokens = _solution(Path(path), "MPE", "MAP")
     values = tokens.values
     skip = 1 if values.size > 2 and values[0] == 1 and values[1] == values.size - 2 else 0
     n = tokens.integer(skip, "the number of variables")
@@ -199,7 +192,7 @@ def read_marginals(path: str | os.PathLike[str]) -> list[FloatArray]:
     >>> [row.tolist() for row in read_marginals("small.MAR")]
     [[0.25, 0.75], [1.0]]
     """
-    tokens = _solution(Path(path), ("MAR",))
+    tokens = _solution(Path(path), "MAR")
     values = tokens.values
     # Nothing says whether the number of samples is there but the length of the rest.
     starts = [0, 1] if values.size > 1 and values[0] == 1 else [0]
@@ -299,7 +292,7 @@ def read_log_partition(path: str | os.PathLike[str]) -> LogPartition:
     ...     read_log_partition(Path(folder) / "small.PR")
     LogPartition(natural=2.302585092994046, base_10=1.0)
     """
-    tokens = _solution(Path(path), ("PR",))
+    tokens = _solution(Path(path), "PR")
     values = tokens.values
     if values.size not in (1, 2) or (values.size == 2 and values[0] != 1):
         raise tokens.error(

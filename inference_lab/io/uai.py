@@ -49,7 +49,7 @@ from inference_lab.graph.factor_graph import FactorGraph
 from inference_lab.io._assembly import Scopes, Tables, assemble
 from inference_lab.io._files import FormatError
 from inference_lab.io._potentials import check_possible, energies_of, potentials
-from inference_lab.io._tokens import NUMERAL, WORD, Tokens, whole
+from inference_lab.io._tokens import NUMERAL, Tokens, first_word, whole
 
 #: Follows the message about a table of zeros only.
 _PERHAPS_COSTS = (
@@ -63,13 +63,7 @@ def parse(data: bytes, path: str, *, costs: bool = False) -> FactorGraph:
     """Parse the content of a UAI file."""
     # Time and memory are linear in the length of the content, whatever it announces: each count is
     # compared with what is left of the file before anything of that size is made.
-    match = WORD.search(data)
-    if match is None:
-        raise FormatError(f"{path}: the file is empty; expected MARKOV or BAYES")
-    if match.group().upper() not in (b"MARKOV", b"BAYES"):
-        shown = match.group()[:40].decode("ascii", "backslashreplace")
-        line = data.count(b"\n", 0, match.start()) + 1
-        raise FormatError(f"{path}, line {line}, token 1: expected MARKOV or BAYES, got {shown!r}")
+    first_word(data, path, "MARKOV", "BAYES")
     tokens = Tokens(data, path, first=1)
     values = tokens.values
     end = int(values.size)

@@ -154,51 +154,39 @@ class SharedIncumbent:
     A child may be killed at any moment: two copies take turns, and a number says which is whole.
     """
 
-    _HEAD = struct.Struct("<qdd")
-    #: Which copy counts, and the best bound.
-    _START = struct.Struct("<qd")
-
     def __init__(self, size: int) -> None:
-        self.size = size
-        self._length = self._HEAD.size + 8 * size
-        self._memory = mmap.mmap(-1, self._START.size + 2 * self._length)
-        self._START.pack_into(self._memory, 0, 0, -math.inf)
+        copy = np.dtype([("energy", "f8"), ("seconds", "f8"), ("labels", "i8", (size,))])
+        shared = mmap.mmap(-1, 16 + 2 * copy.itemsize)
+        #: The number of the copy that counts, and the best bound.
+        self._count = np.frombuffer(shared, np.int64, 1)
+        self._bound = np.frombuffer(shared, np.float64, 1, offset=8)
+        self._copies = np.frombuffer(shared, copy, 2, offset=16)
+        self._bound[0] = -math.inf
 
     @property
     def bound(self) -> float:
         """The best lower bound that the child proved."""
-        return float(struct.unpack_from("<d", self._memory, 8)[0])
+        return float(self._bound[0])
 
     @bound.setter
     def bound(self, value: float) -> None:
-        struct.pack_into("<d", self._memory, 8, value)
+        self._bound[0] = value
 
     def write(self, labels: npt.NDArray[np.int64], energy: float, seconds: float) -> None:
         """Leave a labelling, with its energy and when it was found."""
-        count = struct.unpack_from("<q", self._memory)[0] + 1
-        at = self._START.size + (count % 2) * self._length
-        self._HEAD.pack_into(self._memory, at, count, energy, seconds)
-        start = at + self._HEAD.size
-        self._memory[start : start + 8 * self.size] = np.ascontiguousarray(
-            labels, dtype=np.int64
-        ).tobytes()
+        count = self._count[0] + 1
+        copy = self._copies[count % 2]
+        copy["energy"], copy["seconds"] = energy, seconds
+        copy["labels"][:] = labels
         # Only now is the copy announced; until then the one before counts.
-        struct.pack_into("<q", self._memory, 0, count)
+        self._count[0] = count
 
     def read(self) -> tuple[npt.NDArray[np.int64], float, float] | None:
         """Return labels, energy and seconds, or None if nothing was left."""
-        count = struct.unpack_from("<q", self._memory)[0]
-        if count == 0:
+        if self._count[0] == 0:
             return None
-        at = self._START.size + (count % 2) * self._length
-        _, energy, seconds = self._HEAD.unpack_from(self._memory, at)
-        start = at + self._HEAD.size
-        labels = np.frombuffer(self._memory[start : start + 8 * self.size], dtype=np.int64)
-        return labels.copy(), energy, seconds
-
-    def close(self) -> None:
-        """Give the memory back."""
-        self._memory.close()
+        copy = self._copies[self._count[0] % 2]
+        return copy["labels"].copy(), float(copy["energy"]), float(copy["seconds"])
 
 
 def isolated(

@@ -12,7 +12,7 @@ import sys
 import traceback
 from collections import deque
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import contextmanager, suppress
 from multiprocessing.connection import Connection, wait
 from types import TracebackType
 from typing import Any, NamedTuple
@@ -83,12 +83,8 @@ def format_exception(problem: BaseException) -> str:
 @contextmanager
 def limited_threads(threads: int = 1) -> Iterator[None]:
     """Limit the threads of numerical libraries in this process, for comparable timings."""
-    try:
-        # Comes with scikit-learn; loaded by name, since it ships no types.
-        limits = importlib.import_module("threadpoolctl").threadpool_limits
-    except ImportError:
-        limits = nullcontext
-    with limits(threads):
+    # Comes with scikit-learn; loaded by name, since it ships no types.
+    with importlib.import_module("threadpoolctl").threadpool_limits(threads):
         yield
 
 

@@ -140,7 +140,6 @@ def test_what_is_on_the_board_survives_its_writer():
     labels, energy, seconds = board.read()
     assert labels.tolist() == [0, 0, 2, 3]
     assert (energy, seconds, board.bound) == (1.5, 0.2, 1.0)
-    board.close()
 
 
 @dataclass(frozen=True)
