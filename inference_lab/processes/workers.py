@@ -83,7 +83,7 @@ def format_exception(problem: BaseException) -> str:
 @contextmanager
 def limited_threads(threads: int = 1) -> Iterator[None]:
     """Limit the threads of numerical libraries in this process, for comparable timings."""
-    # Comes with scikit-learn; loaded by name, since it ships no types.
+    # Loaded by name, since it ships no types.
     with importlib.import_module("threadpoolctl").threadpool_limits(threads):
         yield
 
