@@ -11,7 +11,7 @@ from inference_lab.kernels.factors import factor_message, min_marginals
 from inference_lab.kernels.messages import (
     LINEAR,
     REPULSIVE,
-    edge_cost,
+    half_cost,
     sum_product_message,
 )
 
@@ -25,10 +25,7 @@ def _costs_beside(
     if general is not None:
         h = general.g.adj_half[q]
         for a in range(k):
-            if h & 1 == 0:
-                out[a] = edge_cost(general.g, h >> 1, a, b)
-            else:
-                out[a] = edge_cost(general.g, h >> 1, b, a)
+            out[a] = half_cost(general.g, h, a, b)
         return
     for a in range(k):
         if link["way"] == LINEAR:

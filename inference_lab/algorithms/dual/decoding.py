@@ -12,9 +12,9 @@ from inference_lab.kernels.messages import (
     ATTRACTIVE,
     REPULSIVE,
     Terms,
-    edge_cost,
     fetch_row,
     first_label,
+    half_cost,
     least,
 )
 
@@ -139,12 +139,8 @@ def add_edge(
         for a in range(k):
             work.costs[a] += weight * g.pairwise[at + a * step]
         return
-    if h & 1 == 1:
-        for a in range(k):
-            work.new[a] = edge_cost(g, h >> 1, a, b)
-    else:
-        for a in range(k):
-            work.new[a] = edge_cost(g, h >> 1, b, a)
+    for a in range(k):
+        work.new[a] = half_cost(g, h, b, a)
     add_counted(k, work.new, hard, work)
 
 
