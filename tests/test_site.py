@@ -167,12 +167,6 @@ def test_examples_run(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert drawn
 
 
-def test_there_are_enough_examples() -> None:
-    """Eight scripts at least, each in the table of what is made smaller."""
-    assert {path.stem for path in EXAMPLES} == set(SMALL)
-    assert len(EXAMPLES) >= 8
-
-
 # ---------------------------------------------------------------------- the built site
 
 
