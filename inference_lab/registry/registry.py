@@ -27,6 +27,7 @@ from contextvars import ContextVar
 from dataclasses import fields
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
+from operator import attrgetter
 from pathlib import Path
 from types import CodeType, ModuleType
 from typing import Any, Generic, NamedTuple, TypeVar
@@ -213,12 +214,6 @@ def _named(loaded: type[_T], name: str) -> type[_T]:
     return loaded
 
 
-def _follow(thing: Any, dotted: str) -> Any:
-    for name in dotted.split("."):
-        thing = getattr(thing, name)
-    return thing
-
-
 def _name_class_of(thing: Any, place: _Place) -> None:
     """Name the class of an object, so that the object's spec makes an equal one."""
     cls = type(thing)
@@ -226,7 +221,7 @@ def _name_class_of(thing: Any, place: _Place) -> None:
         return
     home = sys.modules.get(cls.__module__)
     try:
-        reached = _follow(home, cls.__qualname__)
+        reached = attrgetter(cls.__qualname__)(home)
     except AttributeError:
         reached = None
     if home is None or reached is not cls:
@@ -415,7 +410,7 @@ class Registry(Generic[_T]):
 
     def _at(self, place: _Place) -> Any:
         try:
-            return _follow(place.module, place.wanted)
+            return attrgetter(place.wanted)(place.module)
         except AttributeError:
             offers = self._offers(place.module)
             if offers:
