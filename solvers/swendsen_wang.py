@@ -13,7 +13,7 @@ from inference_lab.algorithms.parity import unite
 from inference_lab.contract import Outcome, Run
 from inference_lab.graph.arrays import DIAGONAL, TABLE, FloatArray, IntArray
 from inference_lab.graph.factor_graph import FactorGraph
-from inference_lab.graph.terms import freeze
+from inference_lab.graph.terms import dense_stack, freeze
 from inference_lab.kernels.union_find import find
 from inference_lab.solvers.gibbs import (
     Chains,
@@ -256,25 +256,14 @@ def _binary_model(graph: FactorGraph) -> Model | str:
     ptr = graph.unary_ptr
     sizes = graph.cardinalities[graph.edges]
     i, j = graph.edges[:, 0], graph.edges[:, 1]
-
-    def cost(chosen: IntArray, a: int, b: int) -> FloatArray:
-        kind, start = graph.edge_kinds[chosen], graph.edge_offsets[chosen]
-        in_table = start + a * sizes[chosen, 1] + b
-        place = np.where(kind == TABLE, in_table, start + (a * kind if a == b else 0))
-        value = graph.pairwise_values[place]
-        weight = graph.edge_weights[chosen]
-        out = value if a == b else weight
-        return np.multiply(weight, value, out=out.copy(), where=kind == TABLE)
-
     # A variable of one label makes the term a unary of the other end.
-    for side in (0, 1):
-        alone = np.flatnonzero((sizes[:, 1 - side] == 1) & ((sizes[:, side] == 2) | (side == 0)))
-        for a in (0, 1):
-            chosen = alone[sizes[alone, side] > a]
-            values = cost(chosen, a, 0) if side == 0 else cost(chosen, 0, a)
-            np.add.at(unary, ptr[graph.edges[chosen, side]] + a, values)
+    for shape, side in (((1, 1), 0), ((2, 1), 0), ((1, 2), 1)):
+        alone = np.flatnonzero((sizes == shape).all(axis=1))
+        costs = dense_stack(graph.edge_block, alone, *shape).reshape(alone.size, max(shape))
+        own = ptr[graph.edges[alone, side], None] + np.arange(max(shape))
+        np.add.at(unary, own, costs)
     both = np.flatnonzero((sizes == 2).all(axis=1))
-    t00, t01, t10, t11 = (cost(both, a, b) for a in (0, 1) for b in (0, 1))
+    t00, t01, t10, t11 = dense_stack(graph.edge_block, both, 2, 2).reshape(-1, 4).T
     equal = np.isinf(t01) & np.isinf(t10)
     unequal = np.isinf(t00) & np.isinf(t11) & ~equal
     soft = ~(equal | unequal)

@@ -626,6 +626,13 @@ class FactorGraph:
         """
         return self.unary_values[self.unary_ptr[variable] : self.unary_ptr[variable + 1]]
 
+    @property
+    def edge_block(self) -> EdgeBlock:
+        """The pairwise terms in storage form."""
+        return EdgeBlock(
+            self.edges, self.edge_kinds, self.edge_weights, self.edge_offsets, self.pairwise_values
+        )
+
     def edge_table(self, e: int) -> FloatArray:
         """Return pairwise term ``e`` as a dense ``(k_i, k_j)`` table.
 
@@ -645,10 +652,7 @@ class FactorGraph:
         >>> g.edge_table(0).tolist()
         [[0.0, 0.5], [0.5, 0.0]]
         """
-        block = EdgeBlock(
-            self.edges, self.edge_kinds, self.edge_weights, self.edge_offsets, self.pairwise_values
-        )
-        return dense(block, e, self.cardinalities)
+        return dense(self.edge_block, e, self.cardinalities)
 
     def higher_order(self, f: int) -> tuple[tuple[int, ...], FloatArray]:
         """Return scope and table of higher-order factor ``f``.

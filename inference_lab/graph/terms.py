@@ -479,10 +479,16 @@ def dense(block: EdgeBlock, e: int, cardinalities: IntArray) -> FloatArray:
     return table
 
 
-def _dense_stack(
-    block: EdgeBlock, members: IntArray, flipped: npt.NDArray[np.bool_], ki: int, kj: int
+def dense_stack(
+    block: EdgeBlock,
+    members: IntArray,
+    ki: int,
+    kj: int,
+    flipped: npt.NDArray[np.bool_] | None = None,
 ) -> FloatArray:
     """Many edges as one ``(len(members), k_i, k_j)`` stack; `flipped` ones are transposed."""
+    if flipped is None:
+        flipped = np.zeros(members.size, dtype=np.bool_)
     a, b = np.indices((ki, kj))
     table = (block.kinds[members] == TABLE)[:, None, None]
     stride = block.kinds[members].astype(np.int64)[:, None, None]
@@ -544,7 +550,7 @@ def merge_parallel(block: EdgeBlock, cardinalities: IntArray) -> EdgeBlock:
             chosen[part] = True
             members = order[np.repeat(chosen, sizes)]
             sender = np.repeat(block.edges[first[part], 0], sizes[part])
-            tables = _dense_stack(block, members, block.edges[members, 0] != sender, ki, kj)
+            tables = dense_stack(block, members, ki, kj, block.edges[members, 0] != sender)
             ends = np.cumsum(sizes[part])
             tables = np.add.reduceat(tables, ends - sizes[part], axis=0)
             merged = pack_tables(
