@@ -139,14 +139,27 @@ class BregmanKMeans(SharedSettings, ConstrainedClusterer):
 def worth_of_odds(
     points: Points, n_clusters: int, distortion: Distortion, counts: FloatArray | None
 ) -> float:
-    """Return the cost of a unit of log-probability in clusters found without pairs.
+    """Return the cost of a unit of log-probability, from clusters that k-means finds without pairs.
 
-    A point of a Gaussian of variance v costs d v in the mean, and 2 v a unit.
+    The log-likelihood ratio of two Gaussians of one covariance has a variance of twice its mean.
+    Differences of costs between a point's own cluster and another are therefore divided by half the
+    quotient of their variance and their mean. For squared distances that is ``2 v``, with ``v`` the
+    variance within clusters along the lines between centroids. Where costs do not differ, any unit
+    serves, and 1 is returned.
     """
     model = BregmanKMeans(n_clusters, distortion=distortion, random_state=0)
     model.fit(points, sample_weight=counts)
-    total = points.shape[0] if counts is None else counts.sum()
-    return float(2.0 * model.objective_ / float(total) / points.shape[1])
+    costs = model._costs(points)
+    times = np.ones(points.shape[0]) if counts is None else counts
+    variance = mean = 0.0
+    for h in range(n_clusters):
+        own = model.labels_ == h
+        gaps = costs[own] - costs[own, h, np.newaxis]
+        mass, share = times[own].sum(), times[own] / max(times[own].sum(), np.finfo(float).tiny)
+        average = share @ gaps
+        variance += mass * float((share @ (gaps - average) ** 2).sum())
+        mean += mass * float(average.sum())
+    return variance / (2.0 * mean) if mean > 0 else 1.0
 
 
 @dataclass(frozen=True, eq=False)
