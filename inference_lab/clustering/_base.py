@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from abc import abstractmethod
 from collections.abc import Callable, Collection, Sequence
@@ -52,6 +53,8 @@ __all__ = [
 #: Metadata of a field that holds a positive number, as `setting` makes them.
 AT_LEAST_ONE = {"range": Range(at_least=1)}
 
+#: Relative differences of objectives that rounding explains.
+_ROUNDING = 1e-10
 #: Arguments that say which pairs there are.
 _PAIRS = ("must_link", "cannot_link", "sample_ids")
 
@@ -144,6 +147,10 @@ class ConstrainedClusterer(
         self._check_settings()
         points, dtype = self._read_points(X, reset=True)
         n = points.shape[0]
+        weighed = type(self)._worth_of_odds is not ConstrainedClusterer._worth_of_odds
+        for name in ("ml_weight", "cl_weight"):
+            if given.get(name, 1.0) is None:
+                given[name] = "auto" if weighed else 1.0
         by_odds = [name for name in ("ml_weight", "cl_weight") if isinstance(given.get(name), str)]
         for name in by_odds:
             check_word(name, given[name], ("auto",))
@@ -159,7 +166,7 @@ class ConstrainedClusterer(
             some = points
         some = self._centred(some, side.counts)
         self._check_number(some.shape[0])
-        if by_odds:
+        if by_odds and len(side.constraints):
             weights = self._worth_of_odds(some, side)
             odds = log_odds(side.constraints)
             given = {name: odds * weights[name] for name in by_odds}
@@ -253,9 +260,10 @@ class ConstrainedClusterer(
         side: Side,
         rng: np.random.Generator,
         distortion: Distortion | None = None,
+        init: Any = None,
     ) -> FloatArray:
-        """Return the initial centroids that the settings ask for."""
-        init = self.init
+        """Return the initial centroids that `init` asks for, by default the setting."""
+        init = self.init if init is None else init
         if not isinstance(init, str) and self._origin is not None:
             given = np.asarray(init, dtype=np.float64)
             # Where the shape is wrong, `initial_centroids` says so.
@@ -328,15 +336,27 @@ class ConstrainedClusterer(
 
     def _best_of(
         self,
-        fit_once: Callable[[np.random.Generator], Any],
+        fit_once: Callable[..., Any],
         rng: np.random.Generator | None = None,
+        inits: Sequence[Any] | None = None,
     ) -> Any:
-        """Return the fit of least objective over ``n_init`` starts."""
-        starts = (rng or self._generator()).spawn(getattr(self, "n_init", 1))
+        """Return the fit of least objective over ``n_init`` starts, or one for each of `inits`.
+
+        `fit_once` is called with a generator, and with the element of `inits`, if there are any.
+        """
+        count = getattr(self, "n_init", 1) if inits is None else len(inits)
+        starts = (rng or self._generator()).spawn(count)
+        given = zip(starts) if inits is None else zip(starts, inits, strict=True)
         # As they come, so that one beside the best is in memory.
         shared = Parallel(n_jobs=getattr(self, "n_jobs", None), return_as="generator")
-        fits = shared(delayed(fit_once)(start) for start in starts)
-        return min(fits, key=lambda fit: fit.objective)
+        fits = shared(delayed(fit_once)(*each) for each in given)
+        best = next(fits)
+        for fit in fits:
+            lower = fit.objective < best.objective
+            # Of fits that differ in rounding only the first is kept, whatever the order of sums.
+            if lower and not math.isclose(fit.objective, best.objective, rel_tol=_ROUNDING):
+                best = fit
+        return best
 
     def _note(self, result: Any) -> None:
         """Set the attributes that describe the course of a fit."""
@@ -523,8 +543,8 @@ class PairwiseClusterer(ConstrainedClusterer):
         *,
         must_link: npt.ArrayLike | None = None,
         cannot_link: npt.ArrayLike | None = None,
-        ml_weight: npt.ArrayLike | Literal["auto"] = 1.0,
-        cl_weight: npt.ArrayLike | Literal["auto"] = 1.0,
+        ml_weight: npt.ArrayLike | Literal["auto"] | None = None,
+        cl_weight: npt.ArrayLike | Literal["auto"] | None = None,
         sample_ids: npt.ArrayLike | None = None,
         partial_labels: npt.ArrayLike | None = None,
         sample_weight: npt.ArrayLike | None = None,
@@ -539,11 +559,12 @@ class PairwiseClusterer(ConstrainedClusterer):
             ignored, since pipelines and searches pass the true classes of all points for scoring.
         must_link, cannot_link : (p, 2) and (q, 2) arrays of int, optional
             Pairs of rows that should, and should not, share a cluster.
-        ml_weight, cl_weight : float or (p,) and (q,) arrays, or "auto"
+        ml_weight, cl_weight : float or (p,) and (q,) arrays, or "auto", optional
             Not negative; ``inf`` makes a pair hard, where the estimator can. "auto" is the
-            log-odds that a pair is right, on the scale of the costs. It is estimated from the
-            checked pairs that others outvote (one in ten, if none is checked). Allowed for
-            `HMRFKMeans`, its special cases, mixtures, and the annealed estimators.
+            log-odds that a pair is right, on the scale of the costs. The share of wrong pairs is
+            estimated from the checked pairs that others outvote (one in ten, if none is checked).
+            The default is "auto" for `HMRFKMeans`, its special cases, mixtures, and the annealed
+            estimators, and 1 for the others, which do not accept "auto".
         sample_ids : (n,) array, optional
             Names of the rows; the pairs then hold names, each of some row. In cross-validation,
             give `SampleIds`: pairs with rows of other folds are left out.

@@ -419,9 +419,14 @@ class PointUncertainty(ExploreConsolidate):
             labels[some] = group
         known = Constraints.from_labels(labels, scheme="chains")
         k = len(members) if self.n_clusters is None else min(self.n_clusters, n)
-        model = HMRFKMeans(k, distortion=asking.distortion, penalty="potts", random_state=rng)
-        told = known.fit_params() | {"ml_weight": "auto", "cl_weight": "auto"}
-        clusters = model.fit(asking.points, **told).labels_
+        model = HMRFKMeans(
+            k,
+            distortion=asking.distortion,
+            penalty="potts",
+            init="neighbourhoods",
+            random_state=rng,
+        )
+        clusters = model.fit(asking.points, **known.fit_params()).labels_
         forest = RandomForestClassifier(self.n_trees, random_state=int(rng.integers(2**31)))
         leaves = forest.fit(asking.points, clusters).apply(asking.points)
         own = leaves[asking.candidates]

@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 import warnings
 from dataclasses import dataclass, field, replace
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 import numpy as np
 import numpy.typing as npt
 
-from inference_lab.clustering._base import PairwiseClusterer, SharedSettings
+from inference_lab.clustering._base import PairwiseClusterer, SharedSettings, check_word
 from inference_lab.clustering.bregman_kmeans import worth_of_odds
 from inference_lab.clustering.distortions import Distortion, Points, SquaredEuclidean
 from inference_lab.clustering.em import EStep, Fit
@@ -33,6 +33,8 @@ __all__ = ["HMRFKMeans", "MPCKMeans", "PCKMeans"]
 
 #: Metrics of so little more than the least rank are warned of.
 _MARGIN = 1.02
+#: Starts by default.
+_STARTS = 10
 
 EStepStart = Literal["previous", "cold"]
 Closure = Literal["raise", "drop", "keep", "vote"]
@@ -72,16 +74,18 @@ class HMRFKMeans(SharedSettings, PairwiseClusterer):
     e_step_start : {"previous", "cold"}
         "cold" starts solvers anew in each E-step, to compare their own results; the objective may
         rise.
-    init : str or (k, d) array
-        See `initial_centroids`; the papers' is "neighbourhoods+perturbed".
+    init : {"auto", "neighbourhoods", "k-means++", ...} or (k, d) array
+        "auto" starts once from "neighbourhoods", then from "k-means++". For other names see
+        `initial_centroids`; the papers' is "neighbourhoods+perturbed".
     closure : {None, "raise", "drop", "keep", "vote"}
         Add implied constraints, with this policy for contradictions (see `Constraints.close`).
         Harmful where answers are noisy. With hard must-links and penalties "potts", one cannot-link
         between each two components is added.
     empty_clusters : {"reseed", "keep", "raise"}
         See `BregmanKMeans`.
-    n_init : int
-        Starts; the one of least objective is kept.
+    n_init : int or "auto"
+        Starts; the one of least objective, with the costs of pairs, is kept. "auto" is ten with
+        ``init="auto"``, else one; and one where labels of points are known for all clusters.
     n_jobs : int or None
         Processes that share the starts; None is 1, -1 as many as there are processors.
     max_iter : int
@@ -145,9 +149,10 @@ class HMRFKMeans(SharedSettings, PairwiseClusterer):
     e_step: str | Solver = "icm"
     e_step_time_limit: float | None = setting(None, above=0)
     e_step_start: EStepStart = "previous"
-    init: Init | npt.ArrayLike = "neighbourhoods"
+    init: Init | Literal["auto"] | npt.ArrayLike = "auto"
     closure: Closure | None = None
     empty_clusters: EmptyClusters = "reseed"
+    n_init: int | Literal["auto"] = setting("auto", at_least=1)  # type: ignore[assignment]  # wider than the base
     tol: float = setting(1e-6, at_least=0, below=math.inf)
 
     def _fit(self, points: Points, side: Side) -> None:
@@ -160,7 +165,9 @@ class HMRFKMeans(SharedSettings, PairwiseClusterer):
         learner = self._learner()
         if learner is not None:
             learner.check_points(points)
-        best = self._best_of(lambda rng: self._fit_once(points, side, rng))
+        best = self._best_of(
+            lambda rng, init: self._fit_once(points, side, rng, init), inits=self._inits(side)
+        )
         self._take_hard(best)
         self._judge(side.constraints)
         if isinstance(best.model.metrics[0], SquaredEuclidean):
@@ -204,6 +211,8 @@ class HMRFKMeans(SharedSettings, PairwiseClusterer):
 
     def _check_settings(self) -> None:
         super()._check_settings()
+        if isinstance(self.init, str):
+            check_word("init", self.init, ("auto", *get_args(Init)))
         learner = self._learner()
         if learner is not None:
             learner.check(self._distortion())
@@ -231,12 +240,26 @@ class HMRFKMeans(SharedSettings, PairwiseClusterer):
         cold = self.e_step_start == "cold"
         return EStep(as_solver(self.e_step), rng, self.e_step_time_limit, cold=cold)
 
-    def _fit_once(self, points: Points, side: Side, rng: np.random.Generator) -> Fit[HMRF]:
+    def _inits(self, side: Side) -> list[Any]:
+        """Return how each start chooses its initial centroids."""
+        auto = isinstance(self.init, str) and self.init == "auto"
+        count = self.n_init
+        if isinstance(count, str):
+            settled = np.unique(side.known[side.known >= 0]).size == self.n_clusters
+            count = _STARTS if auto and not settled else 1
+        if not auto:
+            return [self.init] * count
+        # Where there are neighbourhoods for all clusters, every start from them would be the same.
+        return ["neighbourhoods"] + ["k-means++"] * (count - 1)
+
+    def _fit_once(
+        self, points: Points, side: Side, rng: np.random.Generator, init: Any
+    ) -> Fit[HMRF]:
         model = HMRF(
             points,
             side.constraints,
             self._distortion(),
-            self._start(points, side, rng),
+            self._start(points, side, rng, init=init),
             penalty=self.penalty,
             learner=self._learner(),
             empty=self.empty_clusters,

@@ -363,6 +363,9 @@ class Constraints(Parts):
     def fit_params(self, sample_ids: Ids | None = None) -> dict[str, Any]:
         """Return the keyword arguments for ``fit`` of the clustering estimators.
 
+        Weights of 1, the default here, are left out: the default of ``fit`` then holds, which is on
+        the scale of the data. For weights of 1 pass them to ``fit``.
+
         Parameters
         ----------
         sample_ids : array-like, shape (n_points,), optional
@@ -396,13 +399,9 @@ class Constraints(Parts):
                     "points is needed"
                 )
             ml, cl, named = ids.everyone[ml], ids.everyone[cl], {"sample_ids": ids}
-        return {
-            "must_link": ml,
-            "cannot_link": cl,
-            "ml_weight": self.ml_weight,
-            "cl_weight": self.cl_weight,
-            **named,
-        }
+        weights = {"ml_weight": self.ml_weight, "cl_weight": self.cl_weight}
+        given = {name: w for name, w in weights.items() if isinstance(w, np.ndarray) or w != 1.0}
+        return {"must_link": ml, "cannot_link": cl, **given, **named}
 
     def touches(self, points: npt.ArrayLike) -> IntArray:
         """Return the given points that some pair touches, ascending.

@@ -20,14 +20,17 @@ def _tvclust_release(n_clusters: int, random_state: Any) -> clustering.TVClust:
     return clustering.TVClust.release(random_state)
 
 
+#: One start from neighbourhoods, as in the papers.
+_PAPER: Mapping[str, Any] = {"init": "neighbourhoods", "n_init": 1}
+
 #: Estimators that definitions can name.
 ESTIMATORS: Mapping[str, Callable[..., Any]] = {
-    "hmrf-kmeans": clustering.HMRFKMeans,
+    "hmrf-kmeans": partial(clustering.HMRFKMeans, **_PAPER),
     "seeded-kmeans": clustering.SeededKMeans,
     "constrained-kmeans": clustering.ConstrainedKMeans,
     "cop-kmeans": clustering.COPKMeans,
-    "pckmeans": clustering.PCKMeans,
-    "mpckmeans": clustering.MPCKMeans,
+    "pckmeans": partial(clustering.PCKMeans, **_PAPER),
+    "mpckmeans": partial(clustering.MPCKMeans, **_PAPER),
     "gaussian-mixture": clustering.ConstrainedGaussianMixture,
     "annealed-kmeans": clustering.AnnealedConstrainedKMeans,
     "annealed-mixture": clustering.AnnealedConstrainedMixture,

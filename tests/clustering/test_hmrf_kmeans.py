@@ -249,10 +249,10 @@ def test_edges_of_the_input():
     for metric in (None, "diagonal", "full", "gradient"):
         model = HMRFKMeans(2, metric=metric, random_state=0).fit(constant, must_link=[(0, 1)])
         assert np.isfinite(model.objective_)
-    both = PCKMeans(2, random_state=0).fit(points, must_link=[(0, 1)], cannot_link=[(0, 1)])
-    assert both.violations_.weight == 1.0
+    told = {"must_link": [(0, 1)], "cannot_link": [(0, 1)], "ml_weight": 1.0, "cl_weight": 1.0}
+    assert PCKMeans(2, random_state=0).fit(points, **told).violations_.weight == 1.0
     with pytest.raises(ValueError, match="must-links connect"):
-        PCKMeans(2, closure="raise").fit(points, must_link=[(0, 1)], cannot_link=[(0, 1)])
+        PCKMeans(2, closure="raise").fit(points, **told)
     alike = HMRFKMeans(3, random_state=0).fit(np.ones((5, 2)))
     assert alike.objective_ == 0.0
 

@@ -55,7 +55,7 @@ def test_no_fit_sees_a_pair_that_judges_it() -> None:
         ROWS,
         cv=cv,
         scoring=cv.score,
-        params=pairs.fit_params(sample_ids=ROWS),
+        params=pairs.fit_params(sample_ids=ROWS) | {"ml_weight": 1.0, "cl_weight": 1.0},
     )
     for (n, seen), (train, test) in zip(told, cv.split(POINTS), strict=True):
         assert n == len(train)

@@ -80,7 +80,9 @@ def test_weights_far_from_what_pairs_are_worth_are_told_of():
     right = Constraints.sample(TRUTH, 200, rng)
     wrong = right.flip(0.2, rng)
     with pytest.warns(PairWeightWarning, match="hardly any pair counts; scale the data"):
-        PCKMeans(3, random_state=0).fit(clouds(100.0), **right.fit_params())
+        PCKMeans(3, random_state=0).fit(
+            clouds(100.0), **right.fit_params(), ml_weight=1.0, cl_weight=1.0
+        )
     for model, pairs, weight in (
         (PCKMeans, right, 1e5),  # no pair contradicts it
         (PCKMeans, wrong, 20.0),

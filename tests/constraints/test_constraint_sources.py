@@ -165,4 +165,4 @@ def test_restriction_and_fit_arguments():
     names = np.array(list("abcde"))
     given_fit = c.fit_params(sample_ids=names)
     assert given_fit["must_link"].tolist() == [["a", "d"], ["d", "e"]]
-    assert set(given_fit) == {"must_link", "cannot_link", "ml_weight", "cl_weight", "sample_ids"}
+    assert set(given_fit) == {"must_link", "cannot_link", "ml_weight", "sample_ids"}
