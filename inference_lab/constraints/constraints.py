@@ -223,6 +223,59 @@ class Constraints(Parts):
         return cls(*pairs, ml_weight, cl_weight, n_points=truth.size)
 
     @classmethod
+    def from_sparse(cls, matrix: Any) -> Constraints:
+        """Read a square sparse matrix: positive must-link and negative cannot-link weights.
+
+        Parameters
+        ----------
+        matrix : SciPy sparse array or matrix, shape (n_points, n_points)
+            Symmetric, or one triangle of it; zeros are no pairs, infinite entries are hard ones.
+
+        Returns
+        -------
+        Constraints
+            With a weight for each pair.
+
+        Raises
+        ------
+        ValueError, TypeError
+            If the matrix is not square or not symmetric where both triangles have an entry, or has
+            NaN or an entry on the diagonal.
+
+        Examples
+        --------
+        >>> from scipy.sparse import csr_array
+        >>> c = Constraints.from_sparse(csr_array([[0, 2.0, -1.0], [0, 0, 0], [0, 0, 0]]))
+        >>> c.must_link.tolist(), c.cannot_link.tolist()
+        ([[0, 1]], [[0, 2]])
+        """
+        return cls(**vars(files.from_sparse(matrix)))
+
+    def to_sparse(self, *, symmetric: bool = True) -> Any:
+        """Return a CSR array of the weights, negative for cannot-links.
+
+        Parameters
+        ----------
+        symmetric : bool
+            Both triangles, or the upper one only.
+
+        Returns
+        -------
+        scipy.sparse.csr_array
+
+        Raises
+        ------
+        ValueError
+            If a pair is in both lists or has weight zero, which a matrix cannot represent.
+
+        Examples
+        --------
+        >>> Constraints([[0, 1]], [[0, 2]], n_points=3).to_sparse().toarray().tolist()
+        [[0.0, 1.0, -1.0], [1.0, 0.0, 0.0], [-1.0, 0.0, 0.0]]
+        """
+        return files.to_sparse(self, symmetric)
+
+    @classmethod
     def read_csv(
         cls,
         path: str | os.PathLike[str],

@@ -1,4 +1,4 @@
-"""CSV files of `Constraints`; nothing in them is executed."""
+"""CSV files and sparse matrices of `Constraints`; nothing in files is executed."""
 
 from __future__ import annotations
 
@@ -12,14 +12,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from inference_lab.constraints.arrays import Parts
+from inference_lab.constraints.arrays import Parts, refuse_both
 from inference_lab.constraints.pairs import codes_of
 from inference_lab.constraints.sample_ids import names_of
 from inference_lab.graph.arrays import FloatArray, IntArray
 from inference_lab.io._files import FormatError
 
-__all__ = ["read_csv", "write_csv"]
-
+__all__ = ["from_sparse", "read_csv", "to_sparse", "write_csv"]
 
 KINDS = ("must-link", "cannot-link")
 _COLUMNS = ("i", "j", "kind", "weight")
@@ -158,3 +157,68 @@ def _agree(path: Path, pairs: IntArray, weights: FloatArray, lines: IntArray, n:
             f"{path}:{lines[second]}: the pair of line {lines[first]} again, with the weight "
             f"{weights[second]:g} instead of {weights[first]:g}; give each pair one weight"
         )
+
+
+def to_sparse(constraints: Parts, symmetric: bool) -> Any:
+    """Return a CSR array of weights, negative for cannot-links."""
+    from scipy.sparse import coo_array
+
+    refuse_both(constraints, "a matrix cannot hold it")
+    for kind, pairs, weights in (
+        ("must-link", constraints.must_link, constraints.ml_weights),
+        ("cannot-link", constraints.cannot_link, constraints.cl_weights),
+    ):
+        if (weights == 0).any():
+            i, j = pairs[int(np.argmin(weights))].tolist()
+            raise ValueError(
+                f"the {kind} ({i}, {j}) has weight 0, which a matrix cannot tell from no pair"
+            )
+    pairs = np.concatenate((constraints.must_link, constraints.cannot_link))
+    signed = np.concatenate((constraints.ml_weights, -constraints.cl_weights))
+    if symmetric:
+        pairs, signed = np.concatenate((pairs, pairs[:, ::-1])), np.concatenate((signed, signed))
+    shape = (constraints.n_points, constraints.n_points)
+    return coo_array((signed, (pairs[:, 0], pairs[:, 1])), shape=shape).tocsr()
+
+
+def from_sparse(matrix: Any) -> Parts:
+    """Read a square sparse matrix: positive entries are must-links, negative ones cannot-links."""
+    from scipy.sparse import coo_array, issparse
+
+    if not issparse(matrix):
+        raise TypeError(f"matrix is of type {type(matrix).__name__}; a SciPy sparse one is needed")
+    if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1]:
+        raise ValueError(f"matrix has shape {matrix.shape}; one row and one column a point needed")
+    if matrix.dtype.kind not in "iufb":
+        raise TypeError(f"matrix has dtype {matrix.dtype}; real numbers are needed")
+    entries = coo_array(matrix)
+    entries.sum_duplicates()
+    row, column = (np.asarray(axis, dtype=np.int64) for axis in entries.coords)
+    values = entries.data.astype(np.float64)
+    for bad, why in (
+        (np.isnan(values), "is not a number"),
+        ((row == column) & (values != 0), "pairs a point with itself"),
+    ):
+        if bad.any():
+            at = int(np.flatnonzero(bad)[0])
+            raise ValueError(f"matrix[{row[at]}, {column[at]}] = {values[at]:g} {why}")
+    kept = values != 0
+    pairs = np.sort(np.stack((row[kept], column[kept]), axis=1), axis=1)
+    values = values[kept]
+    n = int(matrix.shape[0])
+    codes = codes_of(pairs, n)
+    order = np.argsort(codes, kind="stable")
+    pairs, values, codes = pairs[order], values[order], codes[order]
+    twice = codes[1:] == codes[:-1]
+    differs = np.flatnonzero(twice & (values[1:] != values[:-1]))
+    if differs.size:
+        i, j = pairs[differs[0]].tolist()
+        raise ValueError(
+            f"matrix[{i}, {j}] and matrix[{j}, {i}] differ; pairs are unordered: give a symmetric "
+            "matrix, or one triangle of it"
+        )
+    first = np.ones(codes.size, dtype=np.bool_)
+    first[1:] = ~twice
+    pairs, values = pairs[first], values[first]
+    ml = values > 0
+    return Parts(pairs[ml], pairs[~ml], values[ml], -values[~ml], n)

@@ -1,9 +1,10 @@
-"""Constraints from files, labels and noisy answers."""
+"""Constraints from files, matrices, labels and noisy answers."""
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy.sparse import csr_array
 from sklearn.datasets import load_iris
 
 from inference_lab.constraints import Constraints, ContradictionError
@@ -30,7 +31,7 @@ def constraints(draw, hard=True):
 
 
 @given(c=constraints(), named=st.booleans())
-def test_files_give_back_what_they_got(c, named, tmp_path_factory):
+def test_files_and_matrices_give_back_what_they_got(c, named, tmp_path_factory):
     folder = tmp_path_factory.mktemp("files")
     ids = (
         [f"point, {i}\n" if i % 3 == 0 else f'"{i}"' for i in range(c.n_points)] if named else None
@@ -38,6 +39,8 @@ def test_files_give_back_what_they_got(c, named, tmp_path_factory):
     c.write_csv(folder / "c.csv", ids=ids)
     given_points = {"ids": ids} if named else {"n_points": c.n_points}
     assert Constraints.read_csv(folder / "c.csv", **given_points) == c
+    for symmetric in (True, False):
+        assert Constraints.from_sparse(c.to_sparse(symmetric=symmetric)) == c
 
 
 @pytest.mark.parametrize(
@@ -62,6 +65,20 @@ def test_a_bad_csv_file_is_named_with_its_line(tmp_path, content, message):
     with pytest.raises(ValueError, match=r"c\.csv") as caught:
         Constraints.read_csv(path, 5)
     assert message in str(caught.value)
+
+
+def test_matrices_that_are_none():
+    for entries, message in (
+        ([[0, 1.0], [2.0, 0]], "differ"),
+        ([[1.0, 0], [0, 0]], "itself"),
+        ([[0, np.nan], [0, 0]], "not a number"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            Constraints.from_sparse(csr_array(np.array(entries)))
+    with pytest.raises(ValueError, match="shape"):
+        Constraints.from_sparse(csr_array((2, 3)))
+    with pytest.raises(TypeError, match="sparse"):
+        Constraints.from_sparse(np.zeros((2, 2)))
 
 
 def test_labels_give_pairs_or_chains_that_imply_them():
