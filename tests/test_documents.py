@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import functools
 import os
+import pkgutil
 import re
 import runpy
 import shlex
@@ -41,6 +42,9 @@ DOCUMENTS = [
     "docs/tutorial.md",
     *(f"docs/howto/{page}.md" for page in PAGES),
 ]
+
+#: For maintainers: names of the package in them are checked.
+MAINTAINERS = sorted(f"docs/maintainers/{p.name}" for p in (ROOT / "docs/maintainers").glob("*.md"))
 
 #: Seconds a run may take here; the documents show commands with the limits that users want.
 TIME_LIMIT = "0.5"
@@ -198,7 +202,9 @@ def test_example_solver(tmp_path: Path) -> None:
     ]
 
 
-@pytest.mark.parametrize("name", [*DOCUMENTS, "CHANGELOG.md", "tests/benchmarks/README.md"])
+@pytest.mark.parametrize(
+    "name", [*DOCUMENTS, *MAINTAINERS, "CHANGELOG.md", "tests/benchmarks/README.md"]
+)
 def test_paths_exist(name: str) -> None:
     """Files and folders of the repository that a document names are there; its links lead there."""
     text = prose((ROOT / name).read_text(encoding="utf-8"))
@@ -208,6 +214,30 @@ def test_paths_exist(name: str) -> None:
     made_by_commands = (ROOT / "runs", ROOT / "build", ROOT / "docs/gallery")
     named = {path for path in named if not any(map(path.is_relative_to, made_by_commands))}
     assert [path for path in sorted(named) if not path.exists()] == []
+
+
+def names_in(text: str) -> set[str]:
+    """Return the dotted names of the package that a page quotes, such as `graph.terms.freeze`."""
+    rooms = "|".join(["solvers", "problems", *(p.stem for p in (ROOT / "inference_lab").iterdir())])
+    return set(re.findall(rf"`((?:{rooms})(?:\.\w+)+)(?:\([^`]*\))?`", prose(text)))
+
+
+@pytest.mark.parametrize("name", MAINTAINERS)
+def test_names_exist(name: str) -> None:
+    """Modules, functions, classes and their members that a page for maintainers names are there."""
+    missing = []
+    for named in sorted(names_in((ROOT / name).read_text(encoding="utf-8"))):
+        try:
+            pkgutil.resolve_name(f"inference_lab.{named}")
+        except (ImportError, AttributeError):
+            missing.append(named)
+    assert missing == []
+
+
+def test_a_name_that_is_gone_is_found() -> None:
+    """Names with arguments count, other code does not."""
+    text = "`solving.solve(graph)`, `contract.Run.offer`, `graph.gone`, `np.zeros(3)`, `x.y`"
+    assert names_in(text) == {"solving.solve", "contract.Run.offer", "graph.gone"}
 
 
 def test_newcomers_read_how_to_reach_the_command() -> None:

@@ -12,7 +12,7 @@ import pytest
 from places import ROOT
 
 #: From the ground floor up: a room imports from itself and from rooms below, never from above.
-#: The table of rooms in CONTRIBUTING.md has the same order.
+#: The table of rooms in docs/maintainers/index.md has the same order.
 ROOMS = (
     "formatting",
     "specs",
@@ -135,8 +135,8 @@ def test_modules_beside_the_packages_are_few():
 
 
 def test_the_order_stands_in_the_guide():
-    """CONTRIBUTING shows each room once, in this order."""
-    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    """The page for maintainers shows each room once, in this order."""
+    text = (ROOT / "docs/maintainers/index.md").read_text(encoding="utf-8")
     rows = re.findall(r"^\| `(\w+)/?` \|", text, flags=re.MULTILINE)
     assert [name for name in rows if name in ROOMS] == [r for r in ROOMS if r != "__main__"]
 
