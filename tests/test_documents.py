@@ -41,6 +41,7 @@ DOCUMENTS = [
     "README.md",
     "docs/tutorial.md",
     *(f"docs/howto/{page}.md" for page in PAGES),
+    "docs/maintainers/debug-a-kernel.md",
 ]
 
 #: For maintainers: names of the package in them are checked.
@@ -173,10 +174,12 @@ def test_code_runs(name: str, folder: Path, undrawn: None) -> None:
 
 
 def test_example_solver(tmp_path: Path) -> None:
-    """The example keeps to the rules of its page, and in ``solvers/`` it has a name."""
-    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
-    saved = {saved_name(fence): fence for fence in fences(text) if saved_name(fence)}
-    for name in ("kicked_descent.py", "noisy_chain.py"):
+    """The examples keep to the rules of the repository, and in ``solvers/`` one has a name."""
+    saved = {}
+    for page in ("own-solver", "own-problem"):
+        text = (ROOT / f"docs/howto/{page}.md").read_text(encoding="utf-8")
+        saved |= {saved_name(fence): fence for fence in fences(text) if saved_name(fence)}
+    for name in ("kicked_descent.py", "noisy_ring.py"):
         fence = saved[name]
         path = tmp_path / name
         # What stands in a repository does not begin with its own name.
@@ -197,13 +200,14 @@ def test_example_solver(tmp_path: Path) -> None:
         "print(il.solve(g, 'kicked-descent(kicks=1)').solver)\n"
     )
     assert run(["python", "-c", script], tmp_path, "the registry").splitlines() == [
-        "Descend, change some labels at random, descend again, and keep the better labelling",
+        "Descend, change some labels of the best labelling at random, and descend again",
         "kicked-descent(kicks=1)",
     ]
 
 
 @pytest.mark.parametrize(
-    "name", [*DOCUMENTS, *MAINTAINERS, "CHANGELOG.md", "tests/benchmarks/README.md"]
+    "name",
+    [*dict.fromkeys([*DOCUMENTS, *MAINTAINERS]), "CHANGELOG.md", "tests/benchmarks/README.md"],
 )
 def test_paths_exist(name: str) -> None:
     """Files and folders of the repository that a document names are there; its links lead there."""
