@@ -29,16 +29,19 @@ def test_a_first_call_takes_compile_time_and_hardly_any_other(
 ) -> None:
     monkeypatch.setattr(_numba, "_FOLDER", str(tmp_path))
 
-    @inlined
-    def scaled(values, at, factor):
-        """Return a value times a factor."""
-        return values[at] * factor
+    def share(values: np.ndarray) -> float:
+        @inlined
+        def scaled(values, at, factor):
+            """Return a value times a factor."""
+            return values[at] * factor
 
-    values = np.ones(3, dtype=np.float32)
-    begin, compiled = time.perf_counter(), timer.seconds
-    scaled(values, 1, 2)
-    taken, compiled = time.perf_counter() - begin, timer.seconds - compiled
-    assert 0.9 * taken < compiled <= taken
+        begin, compiled = time.perf_counter(), timer.seconds
+        scaled(values, 1, 2)
+        return (timer.seconds - compiled) / (time.perf_counter() - begin)
+
+    # Another process may take the processor between compiling and the end of the call.
+    shares = [share(np.ones(3, dtype=kind)) for kind in (np.float32, np.float64, np.int64)]
+    assert 0.9 < max(shares) <= 1.0
 
 
 def test_kernels_are_compiled_for_one_type_of_graph():

@@ -368,8 +368,8 @@ def test_scores_are_of_the_held_out_points_only():
     draw = draw_run(points, protocol, 0)
     constraints = draw_constraints(points, protocol, draw, 20.0, "random")
     seed = int(np.random.SeedSequence(draw.seed.entropy).spawn(4)[3].generate_state(1)[0])
-    model = PCKMeans(3, random_state=seed).fit(
-        points.values, must_link=constraints.must_link, cannot_link=constraints.cannot_link
+    model = PCKMeans(3, init="neighbourhoods", random_state=seed).fit(
+        points.values, **constraints.fit_params(), ml_weight=1.0, cl_weight=1.0
     )
     scored = draw.scored
     assert fit.scores["nmi"] == nmi(points.labels[scored], model.labels_[scored])
