@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -146,6 +147,27 @@ def rank(graph: FactorGraph, x: np.ndarray) -> tuple[int, float]:
     """Return what descents go by: violated hard terms first, then the finite costs."""
     paid = [float(table[tuple(x[list(scope)])]) for scope, table in graph.factors()]
     return sum(c == math.inf for c in paid), math.fsum(c for c in paid if c < math.inf)
+
+
+def least_over(graph: FactorGraph, x: np.ndarray, choices: Mapping[int, Iterable[int]]) -> float:
+    """Return the least energy over the given labels of some variables, the others fixed."""
+    every = [choices.get(i, [int(a)]) for i, a in enumerate(x)]
+    return float(graph.energy(np.array(list(itertools.product(*every)))).min())
+
+
+def assert_local_minimum(graph: FactorGraph, x: np.ndarray) -> None:
+    """Check that no labelling that differs at a single variable is better, but for rounding."""
+    near = [
+        np.where(np.arange(x.size) == i, a, x)
+        for i, k in enumerate(graph.cardinalities.tolist())
+        for a in range(k)
+    ]
+    if near and math.isfinite(energy := graph.energy(x)):
+        assert graph.energy(near).min() >= energy - 1e-9 * max(1.0, abs(energy))
+    elif near:
+        violated, finite = rank(graph, x)
+        least = min(rank(graph, y) for y in near)
+        assert least >= (violated, finite - 1e-9 * max(1.0, abs(finite)))
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,7 @@ from inference_lab.algorithms.linear import cycle_cuts
 from inference_lab.algorithms.linear.backends import Relaxation, solve_relaxation
 from inference_lab.algorithms.linear.cycle_cuts import tighten
 from inference_lab.algorithms.linear.model import ALWAYS, build_linear_model, links
+from inference_lab.graph.grids import grid_edges
 from inference_lab.graph.random_graphs import FAMILIES, random_graph
 
 NONEMPTY = [family for family in FAMILIES if random_graph(family, 0).n_variables]
@@ -91,13 +92,7 @@ def test_cuts_of_signed_graphs_are_met_by_every_labelling(k, seed):
 def test_planar_graphs_without_field_are_solved(seed, as_tables):
     """The cut polytope of a planar graph is given by its cycles (Barahona, Mahjoub 1986)."""
     rng = np.random.default_rng(seed)
-    number = np.arange(12).reshape(3, 4)
-    edges = np.concatenate(
-        [
-            np.stack([number[:, :-1].ravel(), number[:, 1:].ravel()], axis=1),
-            np.stack([number[:-1].ravel(), number[1:].ravel()], axis=1),
-        ]
-    )
+    edges = grid_edges(3, 4)
     weights = rng.choice([-1.0, 1.0], size=len(edges)) * (0.5 + rng.random(len(edges)))
     graph = il.FactorGraph.potts(np.zeros((12, 2)), edges, weights)
     if as_tables:
@@ -144,43 +139,6 @@ def test_no_violated_cycle_is_left(k, seed):
                 top = np.sort(values)[::-1]
                 assert top[:odd].sum() - top[odd:].sum() <= odd - 1 + 2e-3
     assert cycles >= 20
-
-
-@pytest.mark.parametrize("seed", range(4))
-def test_label_terminals_add_nothing(seed):
-    """Cycles of the multiway cut through terminals split into triangles, which hold already."""
-    graph = signed(12, 3, 30, seed)
-    _, solutions = tightened(graph)
-    x = solutions[-1].x
-    known = links(graph)
-    together = np.bincount(known.edge, weights=x[known.both], minlength=graph.n_edges)
-    u = x[: graph.unary_values.size].reshape(-1, 3)
-    first, second = u[graph.edges[:, 0]], u[graph.edges[:, 1]]
-    for a, b in itertools.product(range(3), repeat=2):
-        if a == b:
-            assert (1.0 - together >= first[:, a] - second[:, a] - 1e-5).all()
-            assert (1.0 - together >= second[:, a] - first[:, a] - 1e-5).all()
-            assert (1.0 - together <= 2.0 - first[:, a] - second[:, a] + 1e-5).all()
-        else:
-            assert (1.0 - together >= first[:, a] + second[:, b] - 1.0 - 1e-5).all()
-
-
-def test_most_violated_cycle_is_found():
-    """On a solution made by hand: one must-link path, and the cannot-link that closes it."""
-    n = 6
-    edges = [(i, (i + 1) % n) for i in range(n)]
-    must = np.array([True] * (n - 1) + [False])
-    term = il.DiagonalTerms(edges, np.where(must, 0.0, 1.0), np.where(must, 1.0, 0.0))
-    graph = il.FactorGraph.from_terms(np.zeros((n, 3)), [term])
-    model = build_linear_model(graph)
-    x = np.zeros(model.n_columns)
-    known = links(graph)
-    x[: model.n_node_columns] = 1.0 / 3.0
-    x[known.both] = np.where(must[known.edge], 1.0 / 3.0, 0.0)
-    rows, rhs = cycle_cuts._Separation(graph, model).cuts(x, lambda: False)
-    # One cycle for each label, with the cannot-link in F: 2/3 <= 0 is violated.
-    assert rhs.tolist() == [0.0, 0.0, 0.0]
-    assert (rows @ x - rhs).tolist() == pytest.approx([2.0 / 3.0] * 3)
 
 
 @pytest.mark.parametrize(("n", "least"), [(4, 1.0), (5, 5.0 / 3.0), (6, 2.5)])

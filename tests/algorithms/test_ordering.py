@@ -304,11 +304,6 @@ def test_hubs_of_high_degree(hubs):
     assert found.width == hubs
 
 
-def test_orders_are_deterministic():
-    graph = network(225, grid_edges(15, 15))
-    assert elimination_order(graph).order.tolist() == elimination_order(graph).order.tolist()
-
-
 @pytest.mark.parametrize(("side", "entries"), [(4, 300), (12, 300_000)])
 def test_the_search_costs_no_more_than_it_can_save(side, entries, monkeypatch):
     """On 16 variables of two labels no order saves what 200 more searches cost."""

@@ -116,25 +116,6 @@ def test_labels_ruled_out_are_in_no_feasible_labelling(family: str, seed: int) -
             assert np.isinf(np.take(energies, a, axis=i)).all()
 
 
-@pytest.mark.parametrize("family", sorted(FAMILIES))
-def test_two_variables_are_exact_after_one_update(family: str) -> None:
-    """All of both costs goes through the one edge between them."""
-    for seed in range(5):
-        whole = random_graph(family, seed)
-        if whole.n_edges == 0:
-            continue
-        i, j = (int(v) for v in whole.edges[0])
-        graph = il.FactorGraph.from_terms(
-            [whole.unary_of(i), whole.unary_of(j)],
-            [il.OwnTables([(0, 1)], [whole.edge_table(0)])],
-        )
-        dual = start_dual(graph)
-        sweeps(graph, dual, "terms", bool(seed % 2))
-        assert bound_of(graph, dual) == pytest.approx(
-            exhaustive(graph).optimum, abs=tolerance(graph)
-        )
-
-
 @pytest.mark.parametrize("how", ["terms", "stars"])
 @pytest.mark.parametrize("seed", range(8))
 def test_trees_become_exact(how: str, seed: int) -> None:

@@ -132,29 +132,6 @@ def test_submodular_triples_are_cut_exactly(seed):
     assert graph.energy(choice.taken) == pytest.approx(least, abs=1e-12)
 
 
-def test_roof_dual_of_a_frustrated_triangle():
-    """Three variables that should all differ: half of each pair, and nothing labelled."""
-    graph = il.FactorGraph.potts(np.zeros((3, 2)), [(0, 1), (1, 2), (0, 2)], -1.0)
-    zero = np.zeros(3, dtype=np.int64)
-    choice = LabelChoice(graph).minimise(zero, zero + 1, bound=True)
-    assert choice.taken.tolist() == [-1, -1, -1]
-    assert choice.bound == pytest.approx(-3.0)
-    assert (choice.pairs, choice.nonsubmodular) == (3, 3)
-
-
-def test_balanced_signs_are_settled():
-    """Repulsion without frustration is attraction after renaming: roof duality sees it."""
-    graph = il.FactorGraph.potts(
-        [[0.0, 0.1], [0.0, 0.0], [0.0, 0.0], [0.0, 0.0]],
-        [(0, 1), (1, 2), (2, 3), (0, 3)],
-        [-1.0, -1.0, -1.0, -1.0],
-    )
-    zero = np.zeros(4, dtype=np.int64)
-    choice = LabelChoice(graph).minimise(zero, zero + 1, bound=True)
-    assert choice.taken.tolist() == [0, 1, 0, 1]
-    assert choice.bound == pytest.approx(-4.0)
-
-
 def test_rounding_is_not_taken_for_a_sign():
     """Costs in tenths, whose differences are not exactly zero in floats."""
     a = np.arange(5)

@@ -258,23 +258,6 @@ def test_projection_is_what_its_definition_says(family: str, seed: int) -> None:
             assert found[pair] == pytest.approx(known, rel=1e-9, abs=1e-9)
 
 
-@pytest.mark.parametrize("length", range(3, 13))
-def test_odd_cycles_are_found_and_cut_into_triangles(length: int) -> None:
-    graph = odd_cycle(length)
-    state, run = start(graph), a_run(graph)
-    state.share_out()
-    if length % 2 == 0:
-        assert len(find_cycles(state, 12, 100, 1e-9, run)) == 0
-        return
-    assert len(find_cycles(state, length - 1, 100, 1e-9, run)) == 0
-    found = find_cycles(state, length, 100, 1e-9, run)
-    # Around different variables there are several ways; each is length - 2 triangles.
-    assert len(found) >= length - 2
-    assert (np.diff(found, axis=1) > 0).all()
-    sides = {pair for row in found.tolist() for pair in itertools.combinations(row, 2)}
-    assert {tuple(sorted(edge)) for edge in graph.edges.tolist()} <= sides
-
-
 def test_weak_links_are_in_no_cycle() -> None:
     graph = il.FactorGraph.potts(np.zeros((3, 2)), [(0, 1), (1, 2), (0, 2)], [-1.0, -1.0, -0.01])
     state, run = start(graph), a_run(graph)
@@ -368,25 +351,6 @@ def test_four_colours_for_three() -> None:
 # ------------------------------------------------------------------ the loop
 
 
-@given(family=families, seed=seeds, how=st.sampled_from(["cycles", "triplets"]))
-def test_tightening_never_loosens_and_stays_true(family: str, seed: int, how: str) -> None:
-    """From random parts, for all families; the trace of bounds rises to at most the optimum."""
-    graph = random_graph(family, seed)
-    found, slack, run = exhaustive(graph), tolerance(graph), a_run(graph)
-    rng = np.random.default_rng(seed)
-    empty = start_dual(graph)
-    dual = start_dual(
-        graph, rng.normal(size=empty.from_edge.size), rng.normal(size=empty.from_factor.size)
-    )
-    done = tighten(graph, run, dual, how=how, max_sweeps=60, per_round=5)  # type: ignore[arg-type]
-    assert done.start_bound <= run.lower_bound + slack
-    assert run.lower_bound <= found.optimum + slack
-    assert (done.stopped_by == "infeasible") <= (found.optimum == math.inf)
-    assert done.sweeps <= 60
-    if run.best_labels is not None:
-        assert run.best_energy >= found.optimum - slack
-
-
 @pytest.mark.parametrize("length", [3, 5, 7, 9, 11])
 @pytest.mark.parametrize("how", ["cycles", "triplets"])
 def test_odd_cycles_become_exact(length: int, how: str) -> None:
@@ -403,17 +367,6 @@ def test_odd_cycles_become_exact(length: int, how: str) -> None:
     else:
         assert run.lower_bound == pytest.approx(0.0, abs=1e-9)
         assert (done.stopped_by, done.clusters) == ("converged", 0)
-
-
-def test_infeasibility_is_proved_by_a_cluster() -> None:
-    """Three variables, two labels, all different: locally consistent, without a solution."""
-    graph = il.FactorGraph.from_terms(
-        np.zeros((3, 2)), [il.DiagonalTerms([(0, 1), (1, 2), (2, 0)], np.inf, 0.0)]
-    )
-    run = a_run(graph)
-    done = tighten(graph, run, start_dual(graph))
-    assert (done.stopped_by, done.clusters) == ("infeasible", 1)
-    assert run.lower_bound == math.inf
 
 
 def frustrated_grid() -> il.FactorGraph:

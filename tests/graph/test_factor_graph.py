@@ -62,23 +62,18 @@ def test_energy_is_the_sum_over_the_raw_inputs(recipe: Recipe):
 
 
 @pytest.mark.parametrize("layout", ["C", "F", "reversed", "list", "uint8", "int32"])
-@pytest.mark.parametrize("kind", ["potts", "diagonal", "own", "mixed"])
-def test_batch_and_single_agree_to_the_last_bit(kind, layout):
+def test_batch_and_single_agree_to_the_last_bit(layout):
     """Sums long enough that the order of summation would show."""
     rng = np.random.default_rng(0)
-    n, m, k = 300, 1000, 4
+    n, m, k = 300, 1500, 4
     edges = random_pairs(rng, n, m)
-    terms = {
-        "potts": [DiagonalTerms(edges, rng.normal(size=m), rng.normal(size=m))],
-        "diagonal": [DiagonalTerms(edges, rng.normal(size=(m, k)), rng.normal(size=m))],
-        "own": [OwnTables(edges, rng.normal(size=(m, k, k)))],
-        "mixed": [
-            DiagonalTerms(edges[:500], rng.normal(size=500)),
-            OwnTables(edges[500:], rng.normal(size=(500, k, k))),
-        ],
-    }[kind]
+    terms = [
+        DiagonalTerms(edges[:500], rng.normal(size=500), rng.normal(size=500)),
+        DiagonalTerms(edges[500:1000], rng.normal(size=(500, k)), rng.normal(size=500)),
+        OwnTables(edges[1000:], rng.normal(size=(500, k, k))),
+    ]
     scopes = [rng.choice(n, size=3, replace=False) for _ in range(100)]
-    factors = [(scope, rng.normal(size=(k, k, k))) for scope in scopes] if kind == "mixed" else []
+    factors = [(scope, rng.normal(size=(k, k, k))) for scope in scopes]
     g = FactorGraph.from_terms(rng.normal(size=(n, k)), terms, factors, constant=rng.normal())
     x = rng.integers(0, k, size=(40, n))
     batch = {
@@ -112,21 +107,6 @@ def test_blocks_of_terms_add_up_to_the_energy(family, monkeypatch):
             parts = graph.energy(x)
             assert parts.tolist() == [graph.energy(labels) for labels in x]
         assert parts == pytest.approx(whole, rel=1e-12, abs=1e-12)
-
-
-def test_energy_by_hand():
-    g = FactorGraph.from_terms(
-        [[1.0, 2.0], [4.0, 8.0, 16.0], [32.0, 64.0]],
-        [
-            DiagonalTerms([(0, 1)], 128.0, 256.0),
-            SharedTable([(1, 2)], [[0, 1], [2, 3], [4, 5]], [512.0]),
-        ],
-        [((2, 0, 1), 4096.0 * np.arange(12).reshape(2, 2, 3))],
-        constant=0.5,
-    )
-    assert g.energy([0, 0, 0]) == 0.5 + 1 + 4 + 32 + 128 + 0 + 0
-    assert g.energy([1, 2, 1]) == 0.5 + 2 + 16 + 64 + 256 + 5 * 512 + 11 * 4096
-    assert g.energy([0, 1, 1]) == 0.5 + 1 + 8 + 64 + 256 + 3 * 512 + 7 * 4096
 
 
 @pytest.mark.parametrize(
@@ -216,15 +196,6 @@ def test_scopes_that_name_a_variable_twice_are_refused(scope):
     counts = (2, 3, 2)
     with pytest.raises(ValueError, match=r"factor 0 has scope .* names a variable twice"):
         FactorGraph.from_factors(counts, [(scope, np.zeros([counts[v] for v in scope]))])
-
-
-def test_small_factors_join_constant_unaries_and_edges():
-    g = FactorGraph.from_factors(
-        [2, 3], [((), 2.0), ((1,), [1.0, 2.0, 3.0]), ((1, 0), np.ones((3, 2)))], constant=0.5
-    )
-    assert g.constant == 2.5
-    assert g.unary_of(1).tolist() == [1.0, 2.0, 3.0]
-    assert g.edges.tolist() == [[1, 0]] and g.n_factors == 0
 
 
 POTTS_TABLE = np.where(np.eye(3) > 0, 1.0, 2.0)

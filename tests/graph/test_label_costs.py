@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import itertools
-import pickle
 from dataclasses import dataclass
 
 import numpy as np
 import pytest
+from strategies import labellings
 
 import inference_lab as il
 from inference_lab.conformance import exhaustive, solver_checks
@@ -25,19 +25,7 @@ PAIR = il.FactorGraph.potts([[0.0, 1.0, 5.0], [0.6, 0.0, 5.0]], [(0, 1)], [0.5])
 CASES = [(family, seed) for family in LABEL_COSTS for seed in range(6)]
 
 
-def labellings(graph: il.FactorGraph) -> np.ndarray:
-    return np.array(list(itertools.product(*(range(k) for k in graph.cardinalities))))
-
-
 # ------------------------------------------------------------------ the energy
-
-
-def test_energy_by_hand():
-    g = PAIR.with_label_costs([1.0, 2.0, 4.0], sets=[([0, 2], 8.0)])
-    assert g.energy([0, 0]) == 0.6 + 1 + 8
-    assert g.energy([0, 1]) == 0.5 + 1 + 2 + 8
-    assert g.energy([1, 1]) == 1.0 + 2
-    assert g.energy([[1, 1], [2, 2]]).tolist() == [3.0, 10.0 + 4 + 8]
 
 
 @pytest.mark.parametrize(("family", "seed"), CASES)
@@ -93,13 +81,6 @@ def test_what_is_derived_knows_of_them():
     assert known.energy([1, 1, 1]) == g.energy([1, 1, 1])
     assert warm_up_graph(g).n_label_costs == 2
     assert g.label_costs.least() == 0.25 and tree.label_costs.least() == 0.0
-
-
-def test_pickling_keeps_them():
-    g = random_graph("label-cost-sets", 1)
-    again = pickle.loads(pickle.dumps(g))
-    assert again.content_hash == g.content_hash
-    assert not any(array.flags.writeable for array in again.label_costs)
 
 
 # ------------------------------------------------------------------ without them

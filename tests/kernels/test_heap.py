@@ -48,11 +48,3 @@ def test_any_sequence_of_changes_leaves_the_least_on_top(tied):
     clear(heap)
     assert heap.size[0] == 0
     assert (heap.place == -1).all()
-
-
-def test_keys_may_be_of_different_types():
-    key, tie = np.array([2, 1, 1]), np.array([0.0, 0.5, 0.25])
-    heap = empty_heap(key, tie)
-    for v in range(3):
-        push(heap, v)
-    assert [pop(heap) for _ in range(3)] == [2, 1, 0]

@@ -13,13 +13,9 @@ from strategies import Recipe, recipes, truncated_linear
 from inference_lab.graph.arrays import TRUNCATED_LINEAR, TRUNCATED_QUADRATIC
 from inference_lab.graph.factor_graph import FactorGraph
 from inference_lab.graph.random_graphs import FAMILIES, random_graph
-from inference_lab.graph.terms import DiagonalTerms, OwnTables, SharedTable
+from inference_lab.graph.terms import DiagonalTerms, SharedTable
 from inference_lab.kernels.factors import factor_message
 from inference_lab.kernels.messages import (
-    ATTRACTIVE,
-    GENERAL,
-    LINEAR,
-    REPULSIVE,
     aligned_zeros,
     cost_scale,
     edge_cost,
@@ -30,8 +26,6 @@ from inference_lab.kernels.messages import (
     linear_message,
     local_costs,
     lower_envelope,
-    make_terms,
-    message_ptr,
     min_sum_message,
     repulsive_message,
     slot_ptr,
@@ -114,7 +108,7 @@ def test_messages_of_anything(recipe: Recipe, seed: int):
 
 
 @pytest.mark.parametrize("power", [1, 2])
-@pytest.mark.parametrize("k", [3, 4, 7, 40, 150])
+@pytest.mark.parametrize("k", [3, 4, 7, 40, 64])
 def test_closed_forms_give_the_messages_of_their_tables(k, power):
     """Every cap from none to all, both ways of the edge, ties included."""
     rng = np.random.default_rng(k)
@@ -130,7 +124,7 @@ def test_closed_forms_give_the_messages_of_their_tables(k, power):
             form = {1: TRUNCATED_LINEAR, 2: TRUNCATED_QUADRATIC}[power]
             # A cap within the first step leaves no slope to tell the two apart by.
             assert graph.arrays.forms[0] == form or cap <= 4.0
-            if k < 100 or slope == 1.0:
+            if k < 50 or slope == 1.0:
                 checked += check_messages(graph, rng)
     assert checked > 0
 
@@ -223,44 +217,6 @@ def test_local_costs_of_anything(recipe: Recipe, data: st.DataObject):
     check_local_costs(graph, np.array(labels, dtype=np.int64))
 
 
-@pytest.mark.parametrize("family", [f for f in FAMILIES if f not in ("empty", "infeasible")])
-def test_finite_costs_are_differences_of_the_energy(family):
-    """Where they say to be finite; and they say so exactly if the pairwise terms at hand are."""
-    for seed in range(4):
-        graph = random_graph(family, seed)
-        a = graph.arrays
-        x = np.random.default_rng(seed).integers(0, graph.cardinalities)
-        width = int(graph.cardinalities.max())
-        for i in range(graph.n_variables):
-            if a.inc_ptr[i] < a.inc_ptr[i + 1]:
-                continue
-            k = int(graph.cardinalities[i])
-            cost = np.full(width, np.nan)
-            scale = finite_costs(a, x, i, cost)
-            unary = graph.unary_of(i)
-            expected, total = unary.copy(), 0.0
-            for p in range(a.adj_ptr[i], a.adj_ptr[i + 1]):
-                e, side = divmod(int(a.adj_half[p]), 2)
-                table = graph.edge_table(e) if side == 0 else graph.edge_table(e).T
-                seen = table[:, x[a.adj_var[p]]]
-                expected += seen
-                # Of a diagonal term both costs are added up, of others the largest.
-                total += np.abs(seen).max()
-            if not math.isfinite(scale):
-                assert not np.isfinite(graph.pairwise_values).all() or (
-                    not np.isfinite(graph.edge_weights).all()
-                )
-                continue
-            assert scale >= (1 - 1e-12) * total
-            assert np.isnan(cost[k:]).all()
-            finite = np.isfinite(unary)
-            assert (cost[:k] == INF).tolist() == (~finite).tolist()
-            if finite.any():
-                shifted = cost[:k][finite] - cost[:k][finite][0]
-                true = expected[finite] - expected[finite][0]
-                assert np.allclose(shifted, true, atol=1e-12 * (1 + total), rtol=1e-12)
-
-
 def test_finite_costs_tell_of_infinite_ones():
     edges = [(0, 1)]
     for graph in (
@@ -322,37 +278,6 @@ def test_truncated_linear_messages(k, steps):
             assert (rows[:3] == -9.0).all() and (rows[-3:] == -9.0).all()
 
 
-def test_terms_by_hand():
-    edges = np.array([(0, 1), (1, 2), (0, 2), (0, 3), (1, 3)])
-    table = np.minimum(2.0 * np.abs(np.subtract.outer(range(4), range(4))), 4.0) + 1.0
-    graph = FactorGraph.from_terms(
-        np.zeros((4, 4)),
-        [
-            DiagonalTerms(edges[:2], [0.5, 3.0], [2.0, 1.0]),
-            DiagonalTerms(edges[2:3], INF, INF),
-            DiagonalTerms(edges[3:4], [[1.0, 2.0, 3.0, 4.0]], 0.0),
-            SharedTable(edges[4:], table, 3.0),
-        ],
-    )
-    order = np.lexsort(graph.edges.T[::-1])
-    place = {tuple(map(int, graph.edges[e])): e for e in order}
-    terms = make_terms(graph.arrays)
-    expected = {
-        (0, 1): (ATTRACTIVE, 0.5, 1.5, 0.0),
-        (1, 2): (REPULSIVE, 1.0, 2.0, 0.0),
-        (0, 2): (GENERAL, 0.0, 0.0, 0.0),
-        (0, 3): (GENERAL, 0.0, 0.0, 0.0),
-        (1, 3): (LINEAR, 3.0, 6.0, 12.0),
-    }
-    for edge, numbers in expected.items():
-        e = place[edge]
-        found = (terms.way[e], terms.base[e], terms.rise[e], terms.cap[e])
-        assert found == pytest.approx(numbers), edge
-    # Variables of different numbers of labels have no Potts message of the simple kind.
-    ragged = FactorGraph.potts([[0.0, 1.0], [0.0, 1.0, 2.0]], [(0, 1)], 1.0)
-    assert make_terms(ragged.arrays).way.tolist() == [GENERAL]
-
-
 @pytest.mark.parametrize("family", FAMILIES)
 def test_edge_cost(family):
     graph = random_graph(family, 1)
@@ -364,15 +289,6 @@ def test_edge_cost(family):
 # ---------------------------------------------------------------------- layout and scale
 
 
-def test_pointers_follow_adjacency_and_scopes():
-    graph = FactorGraph.from_factors(
-        [2, 3, 4], [((2, 0), np.arange(8.0).reshape(4, 2)), ((1, 0, 2), np.ones((3, 2, 4)))]
-    )
-    # Variable 0 receives 2 labels at its edge, variable 2 receives 4.
-    assert message_ptr(graph).tolist() == [0, 2, 6]
-    assert slot_ptr(graph).tolist() == [0, 3, 5, 9]
-
-
 @pytest.mark.parametrize("family", ["potts", "ragged"])
 def test_unflatten(family):
     graph = random_graph(family, 0)
@@ -380,35 +296,6 @@ def test_unflatten(family):
     assert isinstance(rows, np.ndarray) == (graph.n_labels is not None)
     for i, row in enumerate(rows):
         assert (row == graph.unary_of(i)).all()
-
-
-def scaled(factor: float, weight: float = 1.0) -> list[FactorGraph]:
-    """Graphs of each kind of term with all costs multiplied."""
-    rng = np.random.default_rng(0)
-    unary = factor * rng.normal(size=(4, 3))
-    edges = [(0, 1), (1, 2), (2, 3), (3, 0)]
-    table = rng.normal(size=(3, 3))
-    return [
-        FactorGraph.potts(unary, edges, factor * rng.normal(size=4)),
-        FactorGraph.from_terms(unary, [DiagonalTerms(edges, factor * rng.normal(size=(4, 3)))]),
-        FactorGraph.from_terms(unary, [OwnTables(edges, factor * rng.normal(size=(4, 3, 3)))]),
-        FactorGraph.from_terms(unary, [SharedTable(edges, factor / weight * table, weight)]),
-        FactorGraph.from_terms(
-            unary, [DiagonalTerms(edges[:2], factor), OwnTables(edges[2:], [factor * table] * 2)]
-        ),
-        FactorGraph.from_terms(unary, [], [((0, 1, 2), factor * rng.normal(size=(3, 3, 3)))]),
-        FactorGraph.from_terms(
-            [factor * np.arange(2.0), factor * np.arange(3.0)],
-            [OwnTables([(0, 1)], [factor * table[:2]])],
-        ),
-    ]
-
-
-@pytest.mark.parametrize("factor", [1e-9, 1e9])
-@pytest.mark.parametrize("weight", [1.0, 1e-3, 1e3])
-def test_the_unit_of_costs_does_not_matter(factor, weight):
-    for plain, other in zip(scaled(1.0), scaled(factor, weight), strict=True):
-        assert cost_scale(other) == pytest.approx(factor * cost_scale(plain))
 
 
 def test_cost_scale_by_hand():

@@ -18,6 +18,7 @@ import inference_lab as il
 from inference_lab.cli import main
 from inference_lab.conformance import solver_checks
 from inference_lab.conformance.graphs import large_graph
+from inference_lab.graph.grids import grid_edges
 from inference_lab.graph.random_graphs import random_graph
 from inference_lab.registry.registry import solver_registry
 from inference_lab.specs.extras import how_to_install, why_missing
@@ -290,14 +291,7 @@ def test_mplp_of_pgmpy_is_stopped_within_a_sweep():
 def test_junction_tree_of_pgmpy_agrees_with_ours(temperature):
     """On a grid too large to enumerate, next to a component of its own and a lone variable."""
     rng = np.random.default_rng(2)
-    number = np.arange(20).reshape(4, 5)
-    edges = np.concatenate(
-        [
-            np.stack([number[:, :-1].ravel(), number[:, 1:].ravel()], axis=1),
-            np.stack([number[:-1].ravel(), number[1:].ravel()], axis=1),
-            [[20, 21], [21, 22], [20, 22]],
-        ]
-    )
+    edges = np.concatenate([grid_edges(4, 5), [[20, 21], [21, 22], [20, 22]]])
     graph = il.FactorGraph.potts(rng.normal(size=(24, 3)), edges, rng.normal(size=len(edges)))
     ours = il.solve(graph, "junction-tree", temperature=temperature)
     theirs = il.solve(graph, "pgmpy-junction-tree", temperature=temperature)

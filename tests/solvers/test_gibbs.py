@@ -11,7 +11,7 @@ import pytest
 import inference_lab as il
 from inference_lab.conformance import exhaustive
 from inference_lab.graph.factor_graph import FactorGraph
-from inference_lab.graph.random_graphs import DEGENERATE, FINITE, HARD, random_graph
+from inference_lab.graph.random_graphs import FINITE, HARD, random_graph
 from inference_lab.solvers.gibbs import (
     ChainAverages,
     Workspace,
@@ -21,7 +21,6 @@ from inference_lab.solvers.gibbs import (
 )
 
 INF = math.inf
-FEASIBLE = [f for f in (*FINITE, *HARD, *DEGENERATE) if f not in ("infeasible", "empty")]
 
 
 def visit(

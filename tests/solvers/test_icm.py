@@ -7,9 +7,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import assume, given
-from hypothesis import strategies as st
-from strategies import Recipe, random_pairs, rank, recipes
+from strategies import assert_local_minimum, random_pairs, rank
 
 import inference_lab as il
 from inference_lab.contract import Run
@@ -25,27 +23,6 @@ INF = math.inf
 FEASIBLE = [f for f in FAMILIES if f != "infeasible"]
 ORDERS = ("auto", "random", "sequential", "symmetric")
 CHOICES = list(itertools.product(("unary", "random"), ORDERS[1:]))
-
-
-def moves(graph: FactorGraph, x: IntArray) -> list[IntArray]:
-    """Return all labellings that differ from one at a single variable."""
-    out = []
-    for i in range(graph.n_variables):
-        for a in range(int(graph.cardinalities[i])):
-            if a != x[i]:
-                out.append(np.where(np.arange(x.size) == i, a, x))
-    return out
-
-
-def assert_local_minimum(graph: FactorGraph, x: IntArray) -> None:
-    energy = graph.energy(x)
-    around = moves(graph, x)
-    if math.isfinite(energy):
-        assert not around or graph.energy(around).min() >= energy - 1e-9 * max(1.0, abs(energy))
-        return
-    violated, finite = rank(graph, x)
-    for y in around:
-        assert rank(graph, y) >= (violated, finite - 1e-9 * max(1.0, abs(finite))), (x, y)
 
 
 def naive(graph: FactorGraph, x: IntArray, step: int = 1) -> IntArray:
@@ -66,19 +43,6 @@ def naive(graph: FactorGraph, x: IntArray, step: int = 1) -> IntArray:
 
 
 # ---------------------------------------------------------------------- the descent
-
-
-@given(recipes(min_variables=1), st.integers(0, 1000), st.sampled_from(CHOICES))
-def test_the_energy_never_rises(recipe: Recipe, seed: int, choice: tuple[str, str]):
-    graph = recipe.build()
-    s = il.solve(graph, ICM(init=choice[0], order=choice[1]), seed=seed)
-    assume(s.status != "infeasible")
-    energies = [p.energy for p in s.trace]
-    assert energies == sorted(energies, reverse=True)
-    assert s.iterations == len(energies), "a sweep for each change, and one that changes nothing"
-    assert s.energy == energies[-1]
-    if s.feasible:
-        assert_local_minimum(graph, s.labels)
 
 
 @pytest.mark.parametrize("family", ["potts", "estep", "diagonal", "own-tables", "ragged", "grid",

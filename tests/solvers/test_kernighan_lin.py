@@ -135,7 +135,7 @@ def test_chains_report_what_they_gain(family: str) -> None:
 @pytest.mark.parametrize("family", FEASIBLE)
 def test_a_kick_never_loses(family: str) -> None:
     """A kick that is not repaired is taken back to the last label."""
-    kept = undone = 0
+    undone = 0
     for seed in range(6):
         graph = random_graph(family, seed)
         rng = np.random.default_rng(seed)
@@ -151,10 +151,8 @@ def test_a_kick_never_loses(family: str) -> None:
             after = rank(graph, x)
             assert after <= (before[0], before[1] + 1e-9 * max(1.0, abs(before[1])))
             assert gained == (after < (before[0], before[1] - 1e-8))
-            kept += gained
             undone += (x == old).all()
     assert undone > 0
-    assert kept >= 0
 
 
 @pytest.mark.parametrize("kicks", [0, 1])

@@ -140,21 +140,6 @@ def test_graph_that_only_the_integer_program_knows_to_be_infeasible():
 # ------------------------------------------------------------------ Kleinberg-Tardos rounding
 
 
-def test_pair_marginals_by_simulation():
-    """Frequencies of 40,000 draws against the closed form, entry by entry."""
-    rng = np.random.default_rng(3)
-    draws = 40_000
-    for _ in range(6):
-        ki, kj = (int(k) for k in rng.integers(2, 5, size=2))
-        u = np.concatenate([rng.dirichlet(np.ones(ki)), rng.dirichlet(np.ones(kj))])
-        expected = joint_distribution(u[:ki], u[ki:])
-        graph = il.FactorGraph.from_terms([np.zeros(ki), np.zeros(kj)])
-        labels, _ = draw(graph, u, draws)
-        seen = np.zeros((ki, kj))
-        np.add.at(seen, (labels[:, 0], labels[:, 1]), 1.0 / draws)
-        assert (abs(seen - expected) <= 5 * np.sqrt(expected * (1 - expected) / draws) + 1e-9).all()
-
-
 def test_expected_costs_of_pairs_are_those_over_the_joint_distribution():
     rng = np.random.default_rng(4)
     for trial in range(40):
@@ -188,15 +173,6 @@ def test_mean_energy_of_draws_is_the_closed_form(family):
         assert energies.mean() == pytest.approx(expected, abs=5 * error + 1e-9 * abs(expected))
 
 
-def test_equal_vectors_are_rounded_alike():
-    """What makes cannot-links weak, and a draw per variable would not do."""
-    graph = il.FactorGraph.from_terms(np.zeros((2, 3)), [il.DiagonalTerms([(0, 1)], 1.0, 0.0)])
-    u = np.tile([0.2, 0.3, 0.5], 2)
-    labels, _ = draw(graph, u, 500)
-    assert (labels[:, 0] == labels[:, 1]).all()
-    assert set(labels[:, 0].tolist()) == {0, 1, 2}
-
-
 def test_infinite_costs_of_probability_zero_do_not_count():
     graph = il.FactorGraph.from_terms(
         [[0.0, math.inf, 1.0], [0.0, 0.0, math.inf]], [il.DiagonalTerms([(0, 1)], 0.0, math.inf)]
@@ -228,19 +204,6 @@ def test_variables_left_after_all_phases_take_the_largest_label(monkeypatch):
 # ------------------------------------------------------------------ derandomised rounding
 
 
-@given(st.sampled_from(PAIRWISE), st.integers(0, 10_000))
-def test_derandomised_is_no_worse_than_the_mean(family, seed):
-    graph = random_graph(family, seed)
-    u = random_distributions(graph, np.random.default_rng(seed))
-    labels = integral_labels(graph, u)
-    fixed = labels.copy()
-    derandomise(graph.arrays, u, labels, math.inf, math.inf)
-    assert (labels[fixed >= 0] == fixed[fixed >= 0]).all()
-    assert (u[graph.unary_ptr[:-1] + labels] > 0).all()
-    expected = expected_energy(graph.arrays, u, math.inf) + graph.constant
-    assert graph.energy(labels) <= expected + 1e-9 * max(1.0, abs(expected))
-
-
 def derandomised_by_definition(graph, u):
     """Round component by component, evaluating the expectation anew for every phase."""
     u = u.copy()
@@ -264,32 +227,28 @@ def derandomised_by_definition(graph, u):
     return labels
 
 
-def test_derandomised_takes_the_best_phase_with_many_factors():
-    """Chains of overlapping factors, so that one phase changes what the next one counts from."""
-    for seed in range(60):
-        rng = np.random.default_rng(seed)
-        factors = [((i, i + 1, i + 2), rng.normal(size=(3, 3, 3)) * 3) for i in (0, 2, 4)]
-        graph = il.FactorGraph.from_factors(np.full(7, 3), factors)
-        u = rng.dirichlet(np.full(3, 0.6), size=7).ravel()
-        labels = np.full(7, -1)
-        derandomise(graph.arrays, u, labels, math.inf, math.inf)
-        assert labels.tolist() == derandomised_by_definition(graph, u).tolist()
-
-
-@pytest.mark.parametrize("seed", range(4))
-@pytest.mark.parametrize("family", [*PAIRWISE, "higher-order", "forest"])
-def test_derandomised_takes_the_best_phase_every_time(family, seed):
-    """Its bookkeeping against the definition, on the way to the labels and at the end."""
-    graph = random_graph(family, seed)
+def factor_chain(seed):
+    """Draw overlapping factors, so that one phase changes what the next one counts from."""
     rng = np.random.default_rng(seed)
-    # All values differ and none is 1, except where there is one label only.
-    u = np.concatenate([rng.dirichlet(np.ones(k)) for k in graph.cardinalities.tolist()])
-    labels = np.full(graph.n_variables, -1)
-    derandomise(graph.arrays, u, labels, math.inf, math.inf)
-    by_definition = derandomised_by_definition(graph, u)
-    if not (labels == by_definition).all():
-        # Only a tie may be broken differently.
-        assert graph.energy(labels) == pytest.approx(graph.energy(by_definition))
+    factors = [((i, i + 1, i + 2), rng.normal(size=(3, 3, 3)) * 3) for i in (0, 2, 4)]
+    return il.FactorGraph.from_factors(np.full(7, 3), factors)
+
+
+@pytest.mark.parametrize("family", [*PAIRWISE, "higher-order", "forest", "chains"])
+def test_derandomised_takes_the_best_phase_every_time(family):
+    """Its bookkeeping against the definition, on the way to the labels and at the end."""
+    for seed in range(60 if family == "chains" else 4):
+        graph = factor_chain(seed) if family == "chains" else random_graph(family, seed)
+        rng = np.random.default_rng(seed)
+        # All values differ and none is 1, except where there is one label only.
+        u = np.concatenate([rng.dirichlet(np.full(k, 0.6)) for k in graph.cardinalities.tolist()])
+        labels = np.full(graph.n_variables, -1)
+        derandomise(graph.arrays, u, labels, math.inf, math.inf)
+        by_definition = derandomised_by_definition(graph, u)
+        if not (labels == by_definition).all():
+            # Only a tie may be broken differently.
+            assert family != "chains", seed
+            assert graph.energy(labels) == pytest.approx(graph.energy(by_definition))
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -306,16 +265,20 @@ def test_must_links_are_within_twice_the_bound(seed):
 
 
 @given(st.sampled_from(sorted(FAMILIES)), st.integers(0, 10_000))
-def test_derandomised_handles_every_family(family, seed):
-    """Complete labels from the support of ``u``, whatever is infinite or of higher order."""
+def test_derandomised_is_no_worse_than_the_mean(family, seed):
+    """Labels from the support of ``u``, whatever is infinite or of higher order."""
     graph = random_graph(family, seed)
     if graph.n_variables == 0:
         return
     u = random_distributions(graph, np.random.default_rng(seed))
     labels = integral_labels(graph, u)
+    fixed = labels.copy()
     big = lp_relaxation._surrogate_of_infinity(graph)
     derandomise(graph.arrays, u, labels, big, math.inf)
+    assert (labels[fixed >= 0] == fixed[fixed >= 0]).all()
     assert (u[graph.unary_ptr[:-1] + labels] > 0).all()
+    expected = expected_energy(graph.arrays, u, math.inf) + graph.constant
+    assert graph.energy(labels) <= expected + 1e-9 * max(1.0, abs(expected))
 
 
 def test_surrogate_of_infinity_is_above_the_spread_of_finite_costs():
@@ -449,7 +412,7 @@ def test_backends_that_are_not_there(solver):
 
 
 def test_model_beyond_32_bits_is_refused_before_it_is_built():
-    n, k = 20_000, 1500
+    n, k = 1000, 1500
     rng = np.random.default_rng(0)
     edges = np.stack([np.arange(n - 1), np.arange(1, n)], axis=1)
     table = rng.random((k, k))
@@ -480,24 +443,3 @@ def test_time_limit_is_kept_and_leaves_a_labelling_and_a_bound():
     assert s.status == "limit"
     assert s.lower_bound == pytest.approx(graph.sum_of_minima)
     assert s.energy < graph.energy(graph.unary.argmin(axis=1))
-
-
-@pytest.mark.parametrize("seed", range(5))
-def test_real_estep_is_proved_optimal(seed):
-    """Iris, the centroids of its classes, 100 random constraints of weight 1, a tenth flipped."""
-    from sklearn.datasets import load_iris
-
-    points, classes = load_iris(return_X_y=True)
-    rng = np.random.default_rng(seed)
-    centroids = np.array([points[classes == c].mean(axis=0) for c in range(3)])
-    unary = ((points[:, None] - centroids) ** 2).sum(axis=2)
-    pairs = np.array(list(itertools.combinations(range(150), 2)))
-    edges = pairs[rng.choice(len(pairs), size=100, replace=False)]
-    alike = (classes[edges[:, 0]] == classes[edges[:, 1]]) ^ (rng.random(100) < 0.1)
-    graph = il.FactorGraph.from_terms(
-        unary, [il.DiagonalTerms(edges, np.where(alike, 0.0, 1.0), np.where(alike, 1.0, 0.0))]
-    )
-    s = il.solve(graph, "lp-relaxation")
-    assert s.status == "optimal"
-    assert s.diagnostics["integral_share"] == 1.0
-    assert s.energy == pytest.approx(il.solve(graph, "ilp").energy)

@@ -265,24 +265,6 @@ def test_the_bound_is_finite_where_constraints_are_hard(family, update):
 # ---------------------------------------------------------------------- where the answer is known
 
 
-@pytest.mark.parametrize("update", ["sequential", "parallel"])
-def test_without_coupling_it_is_exact(update):
-    rng = np.random.default_rng(0)
-    unary = [rng.normal(size=k) * 3 for k in (2, 3, 1, 5)]
-    unary[3][2] = INF
-    for temperature in (1e-2, 1.0, 1e3):
-        terms = [DiagonalTerms([(0, 1), (1, 3)], 0.0, 0.0)]
-        for graph in (FactorGraph.potts(unary, [], []), FactorGraph.from_terms(unary, terms)):
-            s = il.solve(graph, MeanField(update=update), temperature=temperature)
-            assert s.status == "converged"
-            log_z = 0.0
-            for row, u in zip(s.marginals, unary, strict=True):
-                weights = np.exp(-(u - u.min()) / temperature)
-                assert np.abs(row - weights / weights.sum()).max() < 1e-9
-                log_z += math.log(weights.sum()) - u.min() / temperature
-            assert s.log_partition == pytest.approx(log_z, rel=1e-12, abs=1e-9)
-
-
 @pytest.mark.parametrize("same", [1.0, 50.0, INF])
 @pytest.mark.parametrize("unary", [[0.0, 0.0], [2.0, 2.0], [0.0, 0.0, 99.0], [99.0, 0.0, 0.0]])
 def test_symmetry_is_broken(unary, same):

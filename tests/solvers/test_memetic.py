@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import itertools
-import math
 from inspect import unwrap
 
 import numpy as np
 import pytest
+from strategies import rank
 
 import inference_lab as il
 from inference_lab.algorithms.elimination.low_degree import Core
@@ -29,12 +29,6 @@ from inference_lab.registry.sources import as_problem
 from inference_lab.solvers.memetic import Memetic, Region, _Search, cross, mutate
 
 FEASIBLE = [f for f in (*FINITE, *HARD, *DEGENERATE) if f not in ("infeasible", "empty")]
-
-
-def rank(graph: FactorGraph, x: np.ndarray) -> tuple[int, float]:
-    """Return violated hard terms and finite costs of a labelling."""
-    paid = [float(table[tuple(x[list(scope)])]) for scope, table in graph.factors()]
-    return sum(c == math.inf for c in paid), math.fsum(c for c in paid if c < math.inf)
 
 
 def not_worse(after: tuple[int, float], before: tuple[int, float]) -> bool:
@@ -179,25 +173,6 @@ def test_better_than_chains_alone_on_a_frustrated_estep() -> None:
     s = il.solve(graph, "memetic(generations=8)")
     assert s.energy < lone
     assert s.diagnostics["mutations"] > 1000
-
-
-def test_a_run_is_that_of_its_seed() -> None:
-    """The same seed, the same labelling; another seed leads elsewhere on the way."""
-    spec = "estep(data=wine, constraints=300, noise=0.3, weight_factor=10, centroids=constraints)"
-    graph = as_problem(spec).graph
-    one, same, other = (
-        il.solve(graph, "memetic(generations=0, population=2)", seed=seed) for seed in (0, 0, 1)
-    )
-    assert (one.labels == same.labels).all()
-    assert one.diagnostics != other.diagnostics
-
-
-def test_it_starts_from_the_labelling_given() -> None:
-    """The first labelling offered is the one given, and nothing worse is answered."""
-    graph = as_problem("estep(data=iris, constraints=100, noise=0.2)").graph
-    given = il.solve(graph, "auto").labels
-    s = il.solve(graph, "memetic(generations=0)", initial=given)
-    assert s.energy <= float(graph.energy(given)) and s.trace[0].energy == graph.energy(given)
 
 
 def test_variables_of_few_neighbours_are_eliminated() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,25 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import inference_lab as il
-from inference_lab.conformance import exhaustive
 from inference_lab.contract import Run, Status
 from inference_lab.graph.grids import grid_edges
 from inference_lab.graph.random_graphs import FINITE, random_graph
-from inference_lab.problems.instances import Instances, find
 from inference_lab.registry.sources import as_problem
 from inference_lab.solvers.mplp import _Sweeps, shares_of_edge, shares_of_factor
 
 seeds = st.integers(0, 2**32 - 1)
-
-
-def tolerance(graph: il.FactorGraph) -> float:
-    return 1e-9 * exhaustive(graph).scale
-
-
-def odd_cycle(length: int) -> il.FactorGraph:
-    """Return the cycle of two labels whose neighbours all want to differ: one pair cannot."""
-    edges = [(i, (i + 1) % length) for i in range(length)]
-    return il.FactorGraph.potts(np.zeros((length, 2)), edges, -1.0, constant=float(length))
 
 
 @given(family=st.sampled_from(sorted(FINITE)), seed=seeds)
@@ -53,18 +40,6 @@ def test_sweeps_follow_the_rules(family: str, seed: int) -> None:
         found = np.concatenate([sweeps.dual.from_edge, sweeps.dual.from_factor])
         expected = [part for several in parts for part in several]
         assert found == pytest.approx(np.concatenate([*expected, []]), rel=1e-9, abs=1e-9)
-
-
-@pytest.mark.parametrize("length", [3, 5, 7, 11])
-def test_odd_cycles_are_solved_with_clusters_only(length: int) -> None:
-    plain = il.solve(odd_cycle(length), "mplp(tighten=none)")
-    assert plain.status == Status.CONVERGED
-    assert plain.lower_bound == pytest.approx(0.0, abs=1e-9)
-    solution = il.solve(odd_cycle(length), "mplp")
-    assert solution.status == Status.OPTIMAL
-    assert solution.energy == 1.0
-    assert solution.diagnostics["stopped_by"] == "proved"
-    assert solution.diagnostics["clusters"] >= length - 2
 
 
 @pytest.mark.parametrize("seed", range(10))
@@ -111,23 +86,3 @@ def test_noisy_constraints_gain_most_of_what_cycles_can() -> None:
     solution = il.solve(graph, "mplp(max_sweeps=300)", seed=0)
     plain = solution.diagnostics["start_bound"]
     assert solution.gap <= 0.5 * (solution.energy - plain)
-
-
-#: Instances that are frustrated, all proved within a second or two.
-PROVED = [
-    *(f"uai2014_map/{name}" for name in ("Grids_26", "Grids_29", "Grids_30", "wcsp_13")),
-    *(f"uai2014_map/Segmentation_{number}" for number in (12, 14, 19)),
-    *("small_pgmpy/grid4x4", "small_pgmpy/grid4x4_with_triplets", "small_ad3/grid3x3"),
-    *("toulbar2/CELAR7-SUB0", "toulbar2/example", "toulbar2/warehouse"),
-    *("uai2012_protein/pdb1i24", "uai2008_protein/pdb1mjc", "libdai/alarm"),
-]
-
-
-@pytest.mark.parametrize("name", PROVED)
-def test_known_optima_are_proved(name: str, data_dir: Path) -> None:
-    """The values are those of exact elimination or of toulbar2, as the registry says."""
-    if not (data_dir / "map").is_dir():
-        pytest.skip(f"no folder {data_dir / 'map'}")
-    solution = il.solve(Instances(name).build(data_dir).graph, "mplp", seed=0)
-    assert solution.status == Status.OPTIMAL
-    assert solution.energy == pytest.approx(find(name).energy, abs=2e-6)

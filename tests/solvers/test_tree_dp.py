@@ -130,12 +130,3 @@ def test_long_chains_equal_their_transfer_matrix():
     expected = math.log(4) + (n - 1) * math.log(1 + 3 * math.exp(-coupling))
     assert s.log_partition == pytest.approx(expected, rel=1e-14)
     assert s.marginals == pytest.approx(np.full((n, 4), 0.25))
-
-
-def test_ties_are_broken_consistently():
-    """Every labelling that alternates is best; labels chosen one by one would not alternate."""
-    n = 51
-    graph = il.FactorGraph.potts(np.zeros((n, 2)), [(i, i + 1) for i in range(n - 1)], -1.0)
-    s = il.solve(graph, "tree-dp")
-    assert s.energy == 1 - n
-    assert s.status == "optimal"

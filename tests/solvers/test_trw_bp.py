@@ -173,22 +173,6 @@ def test_the_forests_average_to_the_energy(family):
         assert run.bound() == pytest.approx(share @ sums - graph.constant / 0.8, rel=1e-9)
 
 
-@pytest.mark.parametrize("sweeps", [1, 2, 3, 7])
-def test_stopped_runs_give_an_upper_bound(sweeps):
-    worst = -math.inf
-    for family in FEASIBLE:
-        for seed in range(200, 206):
-            graph = random_graph(family, seed)
-            temperature = (0.3, 1.0, 3.0)[seed % 3]
-            s = il.solve(graph, "trw-bp", temperature=temperature, max_iterations=sweeps)
-            exact = exhaustive(graph)
-            gap = s.log_partition - exact.log_partition(temperature)
-            assert s.log_partition_kind == "upper"
-            assert gap >= -1e-11 * exact.scale / temperature, (family, seed)
-            worst = max(worst, gap)
-    assert worst > 0.01  # the graphs are not all trees
-
-
 def entropy(p):
     return float(-(p[p > 0] * np.log(p[p > 0])).sum())
 
@@ -232,22 +216,6 @@ def test_at_convergence_the_bound_is_the_value_of_the_relaxation(family):
                 others = tuple(range(1, len(scope) - 1))
                 np.testing.assert_allclose(run.joint(pair), joint.sum(axis=others).T, atol=1e-12)
         assert run.bound() == pytest.approx(value, rel=1e-7, abs=1e-7)
-
-
-@given(recipe=recipes(forest=True, min_variables=1), temperature=st.sampled_from([0.3, 1.0, 4.0]))
-def test_a_forest_is_exact(recipe, temperature):
-    """Without anything summed out before."""
-    graph = recipe.build()
-    if not allowed_labels(graph).feasible:
-        return
-    exact = exhaustive(graph)
-    run = passing(graph, temperature)
-    assert run.settle(1e-6, 10)
-    near = 1e-11 * exact.scale / temperature
-    assert run.bound() == pytest.approx(exact.log_partition(temperature), abs=near)
-    rows = np.split(run.marginals(), graph.unary_ptr[1:-1])
-    for row, wanted in zip(rows, exact.marginals(temperature), strict=True):
-        np.testing.assert_allclose(row, wanted, atol=1e-9 + near)
 
 
 def test_order_and_damping_do_not_matter_for_the_limit():
@@ -370,21 +338,26 @@ def test_edges_are_used_about_equally_often(n, least):
     assert rho.max() <= 4 * rho.min()
 
 
-def test_better_edge_probabilities_tighten_the_bound():
+@pytest.mark.parametrize(("arity", "least"), [(2, 0.3), (3, 0.1)])
+def test_better_probabilities_tighten_the_bound(arity, least):
+    """Of pairs along a grid, and of factors."""
     gains = []
-    for seed in range(8):
+    for seed in range(6):
         rng = np.random.default_rng(seed)
         edges = grid_edges(6, 6)
-        graph = il.FactorGraph.potts(
-            rng.normal(size=(36, 2)), edges, rng.normal(scale=2.0, size=len(edges))
-        )
+        n, terms, factors = 36, [il.DiagonalTerms(edges, 0.0, 2.0 * rng.normal(size=60))], []
+        if arity == 3:
+            scopes = [rng.choice(12, size=3, replace=False).tolist() for _ in range(14)]
+            factors = [(scope, 2.0 * rng.normal(size=(2, 2, 2))) for scope in scopes]
+            n, terms = 12, []
+        graph = il.FactorGraph.from_terms(rng.normal(size=(n, 2)), terms, factors)
         exact = il.solve(graph, "junction-tree", temperature=1.0).log_partition
         plain = il.solve(graph, "trw-bp(tree_updates=0)", temperature=1.0).log_partition
         better = il.solve(graph, "trw-bp", temperature=1.0)
-        assert better.diagnostics["tree_updates"] == 10
+        assert arity == 3 or better.diagnostics["tree_updates"] == 10
         assert exact <= better.log_partition <= plain
         gains.append((plain - better.log_partition) / (plain - exact))
-    assert np.mean(gains) > 0.3
+    assert np.mean(gains) > least
 
 
 @pytest.mark.parametrize("family", ["grid", "higher-order", "mixed"])
@@ -401,24 +374,6 @@ def test_messages_stay_when_a_forest_joins(family):
     run.settle(0.0, 2)
     run.restore(before)
     assert run.bound() == bound
-
-
-def test_better_probabilities_of_factors_tighten_the_bound():
-    gains = []
-    for seed in range(6):
-        rng = np.random.default_rng(seed)
-        scopes = [rng.choice(12, size=3, replace=False).tolist() for _ in range(14)]
-        graph = il.FactorGraph.from_terms(
-            rng.normal(size=(12, 2)),
-            [],
-            [(scope, 2.0 * rng.normal(size=(2, 2, 2))) for scope in scopes],
-        )
-        exact = il.solve(graph, "junction-tree", temperature=1.0).log_partition
-        plain = il.solve(graph, "trw-bp(tree_updates=0)", temperature=1.0).log_partition
-        better = il.solve(graph, "trw-bp", temperature=1.0).log_partition
-        assert exact <= better <= plain
-        gains.append((plain - better) / (plain - exact))
-    assert np.mean(gains) > 0.1
 
 
 # ---------------------------------------------------------------------- what it covers
@@ -500,11 +455,3 @@ def test_labels_without_support_have_no_probability():
         left = domains.labels[domains.ptr[i] : domains.ptr[i + 1]]
         assert (np.delete(s.marginals[i], left) == 0).all()
         assert s.marginals[i].sum() == pytest.approx(1.0)
-
-
-def test_contradictions_along_cycles_are_found():
-    rising = np.where(np.arange(3)[:, None] < np.arange(3)[None], 0.0, math.inf)
-    graph = il.FactorGraph.pairwise(
-        np.zeros((4, 3)), [(0, 1), (1, 2), (2, 3)], np.repeat(rising[None], 3, axis=0)
-    )
-    assert il.solve(graph, "trw-bp", temperature=1.0).status == "infeasible"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import math
 from collections.abc import Iterator
 
@@ -11,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from places import DATA
+from strategies import assert_local_minimum
 
 import inference_lab as il
 from inference_lab.algorithms.dual.reparametrisation import dual_bound, make_scratch
@@ -132,26 +132,6 @@ def test_bound_never_falls_nor_passes_the_optimum(family: str, seed: int, shuffl
         before = bound
 
 
-@pytest.mark.parametrize("seed", range(6))
-def test_submodular_graphs_of_two_labels_are_solved(seed: int) -> None:
-    """The bound reaches the energy on attractive grids; the answer is a minimum cut."""
-    rng = np.random.default_rng(seed)
-    edges = grid_edges(20, 20)
-    graph = il.FactorGraph.potts(rng.normal(size=(400, 2)), edges, rng.exponential(size=760))
-    solution = il.solve(graph, "trw-s(tolerance=0, max_sweeps=5000)")
-    assert solution.gap <= 1e-5 * abs(solution.energy)
-
-
-def test_rising_chain_round_a_cycle_is_infeasible() -> None:
-    """No single term contradicts itself; only messages along the chain find it out."""
-    rising = np.where(np.subtract.outer(np.arange(3), np.arange(3)) < 0, 0.0, np.inf)
-    edges = [(0, 1), (1, 2), (2, 3), (3, 0)]
-    graph = il.FactorGraph.pairwise(np.zeros((4, 3)), edges, np.repeat(rising[None], 4, axis=0))
-    solution = il.solve(graph, "trw-s")
-    assert solution.status == Status.INFEASIBLE
-    assert exhaustive(graph).optimum == math.inf
-
-
 def test_the_last_messages_give_a_labelling_however_seldom_labels_are_decoded() -> None:
     """On a tree that labelling is optimal, which the one before the first sweep is not."""
     rng = np.random.default_rng(0)
@@ -218,11 +198,7 @@ def test_polish_only_improves() -> None:
         fine = il.solve(graph, "trw-s")
         assert fine.energy <= rough.energy
         assert fine.lower_bound == rough.lower_bound
-        for i in range(64):
-            for label in range(3):
-                moved = fine.labels.copy()
-                moved[i] = label
-                assert graph.energy(moved) >= fine.energy - 1e-9
+        assert_local_minimum(graph, fine.labels)
 
 
 def test_memory_is_one_message_an_edge() -> None:
@@ -286,54 +262,6 @@ def test_no_tightening_by_default_nor_without_a_gap() -> None:
     assert "clusters" not in il.solve(tree, "trw-s(tighten=cycles)").diagnostics
 
 
-#: Instances that are frustrated, all proved within a second or two with tightening.
-PROVED_BY_CLUSTERS = [
-    *(f"uai2014_map/{name}" for name in ("Grids_26", "Grids_29", "Grids_30", "Promedas_65")),
-    *("toulbar2/CELAR7-SUB0", "toulbar2/example", "uai2012_protein/pdb1i24"),
-]
-
-
-@needs_data
-@pytest.mark.parametrize("name", PROVED_BY_CLUSTERS)
-def test_known_optima_are_proved_with_clusters(name: str) -> None:
-    """The values are those of exact elimination or of toulbar2, as the registry says."""
-    graph = Instances(name).build(DATA).graph
-    solution = il.solve(graph, "trw-s(tighten=cycles)", seed=0)
-    assert solution.status == Status.OPTIMAL
-    assert solution.energy == pytest.approx(find(name).energy, abs=2e-6)
-
-
-#: Instances whose plain relaxation is tight, so that TRW-S proves their optimum.
-PROVED = [
-    *(f"uai2014_map/Segmentation_{number}.uai" for number in (12, 14, 19)),
-    "uai2014_map/ImageAlignment_12.uai.gz",
-    "uai2008_protein/pdb1ajj.uai.gz",
-    "uai2008_protein/pdb1mjc.uai.gz",
-    "uai2008_protein/pdb2mcm.uai.gz",
-    "small_ad3/10_14_s.binary.uai",
-    "small_ad3/Family2Dominant.1.5loci.uai",
-    "small_ad3/deer_rescaled_0034.K10.F1.25.model.uai.gz",
-    "toulbar2/GeomSurf-7-gm256.uai.gz",
-    "toulbar2/network.uai",
-]
-
-
-def reference(instance: str) -> float:
-    path = DATA / "map" / instance
-    with (path.parent / "reference.csv").open(newline="") as file:
-        row = next(row for row in csv.DictReader(file) if row["file"] == path.name)
-    return float(row["map_energy_-lnP"])
-
-
-@needs_data
-@pytest.mark.parametrize("instance", PROVED)
-def test_known_optima_are_proved(instance: str) -> None:
-    """The values are those of exact elimination or of toulbar2, as reference.csv says."""
-    solution = il.solve(il.read(DATA / "map" / instance), "trw-s")
-    assert solution.status == Status.OPTIMAL
-    assert solution.energy == pytest.approx(reference(instance), abs=2e-6)
-
-
 @needs_data
 def test_bounds_of_factors_are_those_of_srmp() -> None:
     """After 1, 2 and 5 sweeps, of SRMP 1.0 with minimal edges and variables as separators."""
@@ -344,11 +272,11 @@ def test_bounds_of_factors_are_those_of_srmp() -> None:
 
 
 @needs_data
-@pytest.mark.parametrize("instance", ["uai2014_map/Grids_30.uai", "small_ad3/grid3x3.uai"])
-def test_bounds_of_frustrated_instances_are_those_of_the_relaxation(instance: str) -> None:
+@pytest.mark.parametrize("name", ["uai2014_map/Grids_30", "small_ad3/grid3x3"])
+def test_bounds_of_frustrated_instances_are_those_of_the_relaxation(name: str) -> None:
     """Two labels: the bound is the local polytope's, below the known value."""
-    graph = il.read(DATA / "map" / instance)
+    graph = Instances(name).build(DATA).graph
     solution = il.solve(graph, "trw-s")
     lp = il.solve(graph, "lp-relaxation").lower_bound
     assert solution.lower_bound == pytest.approx(lp, rel=1e-6)
-    assert solution.lower_bound < reference(instance) <= solution.energy + 1e-6
+    assert solution.lower_bound < find(name).energy <= solution.energy + 1e-6
