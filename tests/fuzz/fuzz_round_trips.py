@@ -11,6 +11,7 @@ import numpy as np
 
 import inference_lab as il
 from inference_lab.graph.random_graphs import FAMILIES, random_graph
+from inference_lab.io import wcsp
 
 SHORT = 60
 CASE_SECONDS = 20.0
@@ -69,15 +70,16 @@ def check_potentials(graph: il.FactorGraph, folder: Path) -> None:
         path.unlink()
 
 
-def check_integers(graph: il.FactorGraph, folder: Path) -> None:
-    """Write and read a graph in the format of integer costs."""
+def check_integers(graph: il.FactorGraph, folder: Path, asked: float | None = None) -> None:
+    """Write and read a graph in the format of integer costs, with the scale asked for."""
     path = folder / "again.wcsp.xz"
-    il.write(graph, path)
+    il.write(graph, path, **({} if asked is None else {"scale": asked}))
     again = il.read(path)
-    head = lzma.decompress(path.read_bytes()).split(maxsplit=1)[0].decode()
+    head, rest = lzma.decompress(path.read_bytes()).decode().split(maxsplit=1)
     noted = re.fullmatch(r"inference-lab(?:/scale=([^/]+)/offset=[^/]+)?", head)
     assert noted is not None, head
     scale = float(noted[1] or 1.0)
+    assert asked in (None, scale)
     terms = sum(1 for _ in graph.factors())
     size = math.fsum(
         float(np.abs(t[np.isfinite(t)]).max(initial=0.0)) for t in tables(graph).values()
@@ -86,6 +88,9 @@ def check_integers(graph: il.FactorGraph, folder: Path) -> None:
     expected, got = graph.energy(x), again.energy(x)
     assert np.array_equal(np.isinf(expected), np.isinf(got))
     finite = np.isfinite(expected)
+    # Every feasible labelling costs less than the bound, as the format demands.
+    plain = wcsp.parse(f"plain {rest}".encode(), "plain").energy(x)
+    assert (plain[finite] < int(rest.split()[3])).all()
     error = np.abs(expected[finite] - got[finite]).max(initial=0.0)
     allowed = 0.0 if noted[1] is None else 0.5 * terms / scale
     assert error <= allowed + 1e-14 * (size + abs(graph.constant)), (error, allowed, size)
@@ -114,7 +119,8 @@ def case(rng: np.random.Generator, folder: Path) -> None:
     """Draw a graph of any family, as it is or stretched."""
     family = str(rng.choice(sorted(FAMILIES)))
     graph = random_graph(family, int(rng.integers(2**31)))
-    if rng.random() < 0.7:
+    stretched = rng.random() < 0.7
+    if stretched:
         graph = _stretched(rng, graph)
     check_potentials(graph, folder)
-    check_integers(graph, folder)
+    check_integers(graph, folder, None if stretched else (None, 1.0, 10.0, 1.2345)[rng.integers(4)])

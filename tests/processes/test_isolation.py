@@ -264,8 +264,10 @@ class Meddler(Solver):
     def _environment(self):
         os.environ.clear()
 
-    def _file_size(self):
+    def _limits(self):
         resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
+        for name in ("RLIMIT_NOFILE", "RLIMIT_CPU", "RLIMIT_NPROC", "RLIMIT_STACK"):
+            resource.setrlimit(getattr(resource, name), (16, 16))
 
     def _closed(self):
         sys.stdout.close()
@@ -292,7 +294,7 @@ MEDDLERS = {
         ["seterr", "clock", "sigchld", "umask", "alarm", "recursion", "thread", "environment"],
         "converged",
     ),
-    **dict.fromkeys(["file_size", "closed", "none"], "converged"),
+    **dict.fromkeys(["limits", "closed", "none"], "converged"),
     "helper": "crash",
     "daemon": "crash",
 }
@@ -301,6 +303,7 @@ MEDDLERS = {
 @pytest.mark.parametrize("jobs", [1, 2])
 def test_what_a_solver_does_to_its_process_stays_there(tmp_path, jobs):
     """Its own run ends at once and as it is, those of others are as if it had not been there."""
+    handlers = list(map(signal.getsignal, signal.Signals))
     state = (np.geterr(), os.umask(0), sys.getrecursionlimit())
     os.umask(state[1])
     names = set(os.environ)
@@ -323,6 +326,7 @@ def test_what_a_solver_does_to_its_process_stays_there(tmp_path, jobs):
     assert time.monotonic() - begin < _LONG
     assert threading.active_count() == threads
     assert (np.geterr(), os.umask(state[1]), sys.getrecursionlimit()) == state
+    assert list(map(signal.getsignal, signal.Signals)) == handlers
     # Libraries that are loaded here may have added to them.
     assert names <= set(os.environ)
     assert store.stat().st_mode & 0o400
