@@ -5,11 +5,14 @@ from __future__ import annotations
 import re
 import tracemalloc
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import strategies as st
+from slow_words import Refused
 
+from inference_lab.graph.factor_graph import FactorGraph
 from inference_lab.io import FormatError
 
 #: A file of each format with all that it can hold.
@@ -198,3 +201,24 @@ def check_refused(parse: Callable[[bytes], object], text: str, message: str, pat
     finally:
         tracemalloc.stop()
     assert str(caught.value).startswith(path)
+
+
+#: The numbers of labels that a slow reader finds, and its energy of a labelling.
+SlowModel = tuple[list[int], Callable[[Any], float]]
+
+
+def check_damaged(
+    read: Callable[[], FactorGraph], read_slowly: Callable[[], SlowModel], tolerance: float = 1e-12
+) -> None:
+    """Expect a refusal exactly where a slow reader refuses, and its energies otherwise."""
+    try:
+        cardinalities, energy = read_slowly()
+    except Refused:
+        with pytest.raises(FormatError):
+            read()
+        return
+    graph = read()
+    assert graph.cardinalities.tolist() == cardinalities
+    x = np.random.default_rng(0).integers(graph.cardinalities, size=(5, graph.n_variables))
+    expected = [energy(row) for row in x]
+    np.testing.assert_allclose(graph.energy(x), expected, rtol=tolerance, atol=tolerance)
