@@ -240,13 +240,19 @@ def drawn(document, name):
     return {solver: (r["x"].to_numpy(), r["y"].to_numpy()) for solver, r in rows.items()}
 
 
-CASES = [("by hand", by_hand()), *((f"random {n}", at_random(n)) for n in range(12))]
-over_cases = pytest.mark.parametrize("runs", [c[1] for c in CASES], ids=[c[0] for c in CASES])
+CASES = {"by hand": by_hand(), **{f"random {n}": at_random(n) for n in range(10)}}
 
 
-@over_cases
-def test_means_over_runs_and_problems(runs):
-    referee, summary = Referee(runs), table(report(runs), "summary")
+@pytest.fixture(scope="module", params=CASES)
+def case(request):
+    """Return runs, their referee and their report."""
+    runs = CASES[request.param]
+    return runs, Referee(runs), report(runs)
+
+
+def test_means_over_runs_and_problems(case):
+    _, referee, document = case
+    summary = table(document, "summary")
     for solver in referee.solvers:
         for title, expected in (
             ("primal gap %", referee.over_problems(solver, referee.gap)),
@@ -263,9 +269,8 @@ def test_means_over_runs_and_problems(runs):
     assert list(gaps) == sorted(gaps, key=lambda s: round(gaps[s].value, 6)), "closest first"
 
 
-@over_cases
-def test_gaps_to_bounds(runs):
-    referee, document = Referee(runs), report(runs)
+def test_gaps_to_bounds(case):
+    runs, referee, document = case
     means = {s: [] for s in referee.solvers}
     for problem in referee.problems:
         mine = [r for r in runs if r.problem == problem]
@@ -294,9 +299,9 @@ def test_gaps_to_bounds(runs):
             assert value is None if not gaps else value == pytest.approx(std.fmean(gaps))
 
 
-@over_cases
-def test_times_to_targets(runs):
-    referee, targets = Referee(runs), table(report(runs), "targets")
+def test_times_to_targets(case):
+    runs, referee, document = case
+    targets = table(document, "targets")
     goals = [(f"{t:g} %", lambda r, t=t: referee.reached(r, t)) for t in TARGETS]
     if any(referee.proved(r) < INF for r in runs):
         goals.append(("proof", referee.proved))
@@ -319,9 +324,9 @@ def test_times_to_targets(runs):
             assert shown == pytest.approx(std.fmean(twice))
 
 
-@over_cases
-def test_quality_at_times(runs):
-    referee, fixed = Referee(runs), table(report(runs), "quality-at-times")
+def test_quality_at_times(case):
+    _, referee, document = case
+    fixed = table(document, "quality-at-times")
     for moment in TIMES:
         cells = column(fixed, f"{moment:g} s")
         for solver, cell in cells.items():
@@ -329,9 +334,8 @@ def test_quality_at_times(runs):
             assert cell.value == pytest.approx(mean, abs=1e-9), (solver, moment)
 
 
-@over_cases
-def test_profiles_and_shares_over_time(runs):
-    referee, document = Referee(runs), report(runs)
+def test_profiles_and_shares_over_time(case):
+    _, referee, document = case
     solvers = list(column(table(document, "targets"), "solver"))
 
     def solved(solver, problem):
@@ -361,9 +365,8 @@ def test_profiles_and_shares_over_time(runs):
                 assert share == pytest.approx(by_then / len(mine))
 
 
-@over_cases
-def test_ranks_and_their_tests(runs):
-    referee, document = Referee(runs), report(runs)
+def test_ranks_and_their_tests(case):
+    _, referee, document = case
     solvers = [
         s
         for s in column(table(document, "targets"), "solver")
@@ -429,39 +432,10 @@ def test_ranks_and_their_tests(runs):
             assert apart[solvers[other]].text == ("yes" if differ else "no")
 
 
-def test_the_summary_by_hand():
-    summary = table(report(by_hand()), "summary")
-
-    def shown(title):
-        return {s: c.value for s, c in column(summary, title).items()}
-
-    # cost: 0; gain: 10 of 50; hard: proved; zero and rare: 0.
-    assert shown("primal gap %")["a"] == pytest.approx(20 / 5)
-    # cost: 0 and 50; gain: 20 and, with the other sign, 100; hard and zero: 100; rare: 0.
-    assert shown("primal gap %")["b"] == pytest.approx((25 + 60 + 100 + 100 + 0) / 5)
-    # cost: 1/101 of the killed run and 100; gain: 10; hard: 100; zero: 0; not run on rare.
-    assert shown("primal gap %")["c"] == pytest.approx(((100 / 101 + 100) / 2 + 10 + 100) / 4)
-    # cost: 100; gain: 10 and 50; hard: refused and proved; zero: 0 and 100.
-    assert shown("primal gap %")["d"] == pytest.approx((100 + 30 + 50 + 50) / 4)
-    # Nobody finds -50 on gain, which is the known optimum.
-    assert shown("% best") == pytest.approx({"a": 80, "b": 200 / 9, "c": 25, "d": 25})
-    assert shown("% proved") == pytest.approx({"a": 60, "b": 0, "c": 0, "d": 12.5})
-    # Energies that were found against the bounds 100, -50 and 1; none is known on zero.
-    assert shown("gap %")["a"] == pytest.approx((0 + 20 + 0) / 3)
-    assert shown("gap %")["b"] == pytest.approx((50 + 70 + 0) / 3)
-    assert shown("run on") == {"a": 5, "b": 5, "c": 4, "d": 4}
-    # b: twice 0.5 and 1 and 1 of its own, 10 where it found nothing, 1, 1 and 0.01.
-    product = 1.0**2 * 1.5**2 * 10.5**2 * 1.5**2 * 0.51
-    assert shown("seconds")["b"] == pytest.approx(product ** (1 / 9) - 0.5)
-    # c: the killed run took longer than its limit; crashes are charged the limit.
-    product = 12.5 * 10.5 * 0.55**2 * 10.5**2 * 1.5**2
-    assert shown("seconds")["c"] == pytest.approx(product ** (1 / 8) - 0.5)
-    assert shown("failed") == {"a": 0, "b": 0, "c": 4, "d": 0}
-    assert shown("unsup.") == {"a": 0, "b": 0, "c": 0, "d": 3}
-
-
 def test_ranks_say_on_which_problems_they_rest():
     document = report(by_hand())
+    run_on = column(table(document, "summary"), "run on")
+    assert {s: c.value for s, c in run_on.items()} == {"a": 5, "b": 5, "c": 4, "d": 4}
     basis = "the 4 of 5 problems that all these solvers were run on (not rare)"
     captions = {b.name: b.caption for b in (*document.tables(), *document.pictures())}
     for name in ("ranks", "critical-difference", "performance-profile"):

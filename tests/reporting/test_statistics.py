@@ -144,12 +144,10 @@ def test_ranks_and_critical_difference_of_the_published_example():
 def test_wilcoxon_with_ties_and_zeros_by_enumeration(differences):
     values = np.array([[d, 0.0] for d in differences])
     ranks = scipy.stats.rankdata(np.abs(differences))
-    sums = []
-    for signs in itertools.product((0, 1), repeat=len(differences)):
-        halves = [0.5 if d == 0 else s for s, d in zip(signs, differences, strict=True)]
-        sums.append(float(np.dot(ranks, halves)))
+    signs = np.array(list(itertools.product((0, 1), repeat=len(differences))))
+    sums = np.where(np.array(differences) == 0, 0.5, signs) @ ranks
     observed = float(np.dot(ranks, (np.sign(differences) + 1) / 2))
-    tails = (np.mean([s <= observed for s in sums]), np.mean([s >= observed for s in sums]))
+    tails = (np.mean(sums <= observed), np.mean(sums >= observed))
     expected = min(1.0, 2 * min(tails)) if any(differences) else 1.0
     assert wilcoxon_against(values, 0)[1] == pytest.approx(expected)
 
