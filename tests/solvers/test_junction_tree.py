@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import gc
 import math
 import re
@@ -16,6 +15,7 @@ from strategies import random_pairs
 import inference_lab as il
 from inference_lab.graph.grids import grid_edges
 from inference_lab.graph.random_graphs import random_graph
+from inference_lab.problems.instances import Instances, available_instances, find
 from inference_lab.solvers import junction_tree
 from inference_lab.solvers.junction_tree import JunctionTree
 
@@ -202,18 +202,16 @@ def test_hard_links_make_a_dense_graph_small():
 _MOST = 24.5
 
 
-def instances(folder):
-    """Rows of a folder's references, with the paths of model and evidence (or None)."""
-    with open(folder / "reference.csv", newline="") as file:
-        for row in csv.DictReader(file):
-            path = folder / row["file"]
-            stem = row["file"].removesuffix(".gz")
-            evidence = [folder / f"{stem}.evid", folder / stem.replace(".uai", ".evid")]
-            yield (
-                row,
-                path,
-                next((e for e in evidence if e.suffix == ".evid" and e.is_file()), None),
-            )
+def fitting(folder, data_dir, temperature):
+    """Yield the instances of a folder with graphs small enough, and their metadata."""
+    solver = JunctionTree()
+    for name in available_instances():
+        if name.startswith(f"{folder}/"):
+            graph, known = Instances(name).build(data_dir).graph, find(name)
+            if solver.supports(graph, temperature) is not None:
+                assert temperature or "exact elimination" not in known.proof, name
+            elif junction_tree._plan(graph, solver._log2_limit).order.log2_total <= _MOST:
+                yield graph, known
 
 
 @pytest.mark.parametrize(
@@ -230,20 +228,13 @@ def instances(folder):
 def test_reference_energies(data_dir, folder, least):
     """Proved optimal, at the value of the reference (six decimals)."""
     solved = 0
-    for row, path, evidence in instances(data_dir / "map" / folder):
-        graph = il.read(path, evidence=evidence)
-        solver = JunctionTree()
-        if row["status"] == "infeasible":
-            assert il.solve(graph, solver).status == "infeasible"
+    for graph, known in fitting(folder, data_dir, 0.0):
+        s = il.solve(graph, "junction-tree")
+        if known.status == "infeasible":
+            assert s.status == "infeasible"
             continue
-        if solver.supports(graph, 0.0) is not None:
-            assert "exact elimination" not in row["how"], path
-            continue
-        if junction_tree._plan(graph, solver._log2_limit).order.log2_total > _MOST:
-            continue
-        s = il.solve(graph, solver)
-        assert s.status == "optimal", path
-        assert s.energy == pytest.approx(float(row["map_energy_-lnP"]), abs=1e-6), path
+        assert s.status == "optimal", known.name
+        assert s.energy == pytest.approx(known.energy, abs=1e-6), known.name
         solved += 1
     assert solved >= least
 
@@ -251,18 +242,11 @@ def test_reference_energies(data_dir, folder, least):
 def test_reference_marginals_and_log_partitions(data_dir):
     """`.MAR` has six significant digits, `.PR` log10 with six significant digits."""
     solved = 0
-    folder = data_dir / "map" / "uai2014_mar"
-    for row, path, evidence in instances(folder):
-        graph = il.read(path, evidence=evidence)
-        solver = JunctionTree()
-        if solver.supports(graph, 1.0) is not None:
-            continue
-        if junction_tree._plan(graph, solver._log2_limit).order.log2_total > _MOST:
-            continue
-        s = il.solve(graph, solver, temperature=1.0)
-        stem = folder / row["file"].removesuffix(".gz")
+    for graph, known in fitting("uai2014_mar", data_dir, 1.0):
+        s = il.solve(graph, "junction-tree", temperature=1.0)
+        stem = data_dir / "map" / known.file.removesuffix(".gz")
         log10_z = float(stem.with_name(stem.name + ".PR").read_text().split()[1])
-        assert s.log_partition / math.log(10) == pytest.approx(log10_z, rel=5e-6), path
+        assert s.log_partition / math.log(10) == pytest.approx(log10_z, rel=5e-6), known.name
         words = stem.with_name(stem.name + ".MAR").read_text().split()
         at = 2
         for i in range(int(words[1])):

@@ -9,7 +9,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 from hypothesis import given
-from places import DATA
 from strategies import Recipe, recipes
 
 import inference_lab as il
@@ -18,6 +17,8 @@ from inference_lab.algorithms.semidefinite.relaxation import Relaxation, alterna
 from inference_lab.conformance import exhaustive
 from inference_lab.contract import Status
 from inference_lab.graph.random_graphs import FAMILIES, random_graph
+from inference_lab.problems.instances import Instances, find
+from inference_lab.registry.sources import as_problem
 from inference_lab.solvers.semidefinite import Semidefinite
 
 #: Nothing but the relaxation itself.
@@ -403,18 +404,8 @@ def test_the_heuristic_is_checked() -> None:
 # ---------------------------------------------------------------------- data
 
 
-def data(*path: str) -> Path:
-    place = DATA.joinpath(*path)
-    if not place.exists():
-        pytest.skip(f"{place} is missing; set INFERENCE_LAB_DATA to the folder of the data")
-    return place
-
-
-def test_the_gap_on_noisy_constraints_is_a_tenth_of_the_linear_one() -> None:
+def test_the_gap_on_noisy_constraints_is_a_tenth_of_the_linear_one(data_dir: Path) -> None:
     """150 points of iris, 5 constraints a point, 20 % of them wrong."""
-    data("uci")
-    from inference_lab.registry.sources import as_problem
-
     spec = "estep(data=iris, constraints=750, noise=0.2, weight=30, centroids=constraints)"
     graph = as_problem(spec).graph
     linear = il.solve(graph, "lp-relaxation", time_limit=60).lower_bound
@@ -424,17 +415,9 @@ def test_the_gap_on_noisy_constraints_is_a_tenth_of_the_linear_one() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "format", "optimum"),
-    [
-        ("pm1s_80.0", "max-cut", -79.0),
-        ("g05_60.0", "max-cut", -536.0),
-        ("t2g10_6666", "max-cut", -5757868.0),
-        ("pw01_100.0", "max-cut", -2019.0),
-        ("gka1b.sparse", "qubo", -133.0),
-        ("bqp100-1.sparse", "qubo", -7970.0),
-    ],
+    "name", ["pm1s_80.0", "g05_60.0", "t2g10_6666", "pw01_100.0", "gka1b", "bqp100-1"]
 )
-def test_cuts_of_the_biq_mac_library_are_proved(name: str, format: str, optimum: float) -> None:
-    graph = il.read(data("map", "maxcut_qubo", name), format=format)
-    solution = il.solve(graph, "semidefinite", max_iterations=1000)
-    assert (solution.energy, solution.lower_bound) == (optimum, optimum)
+def test_cuts_of_the_biq_mac_library_are_proved(name: str, data_dir: Path) -> None:
+    name = f"maxcut_qubo/{name}"
+    solution = il.solve(Instances(name).build(data_dir).graph, "semidefinite", max_iterations=1000)
+    assert solution.energy == solution.lower_bound == find(name).energy

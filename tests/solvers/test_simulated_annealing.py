@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import itertools
 import math
 from pathlib import Path
@@ -16,6 +15,7 @@ from inference_lab.conformance import exhaustive
 from inference_lab.graph.factor_graph import FactorGraph
 from inference_lab.graph.random_graphs import FINITE, HARD, random_graph
 from inference_lab.kernels.label_costs import count_users
+from inference_lab.problems.instances import Instances, find
 from inference_lab.registry.sources import as_problem
 from inference_lab.solvers.simulated_annealing import (
     SimulatedAnnealing,
@@ -179,12 +179,6 @@ def test_a_limit_on_iterations_cools_faster() -> None:
 @pytest.mark.parametrize("name", ["Grids_26", "Grids_29", "Grids_30"])
 def test_grids_of_the_competition(name: str, data_dir: Path) -> None:
     """Ising grids with couplings up to 15: within 1% of the reference energies."""
-    folder = data_dir / "map" / "uai2014_map"
-    if not (folder / "reference.csv").is_file():
-        pytest.skip(f"no {folder / 'reference.csv'}")
-    with (folder / "reference.csv").open() as file:
-        rows = {row["file"]: float(row["map_energy_-lnP"]) for row in csv.DictReader(file)}
-    graph = il.read(folder / f"{name}.uai")
-    reference = rows[f"{name}.uai"]
-    energy = il.solve(graph, "simulated-annealing(reheats=40)").energy
-    assert energy <= reference + 0.01 * abs(reference)
+    name = f"uai2014_map/{name}"
+    s = il.solve(Instances(name).build(data_dir).graph, "simulated-annealing(reheats=40)")
+    assert s.energy <= find(name).energy + 0.01 * abs(find(name).energy)

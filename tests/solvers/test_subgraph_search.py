@@ -1,6 +1,5 @@
 """Exact moves over subgraphs: against exhaustive search, elimination, and published grids."""
 
-import csv
 import itertools
 import math
 
@@ -9,7 +8,6 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from places import DATA
 from strategies import least_over, optimum
 
 import inference_lab as il
@@ -17,10 +15,9 @@ from inference_lab.algorithms.elimination.arc_consistency import allowed_labels
 from inference_lab.algorithms.elimination.blocks import arrange, open_two
 from inference_lab.contract import Run
 from inference_lab.graph.random_graphs import FINITE, random_graph
+from inference_lab.problems.instances import Instances, find
 from inference_lab.registry.sources import as_problem
 from inference_lab.solvers.subgraph_search import SubgraphSearch, _Search
-
-GRIDS = DATA / "map" / "uai2014_map"
 
 
 @st.composite
@@ -89,23 +86,19 @@ def test_fresh_grids_reach_the_optimum_that_elimination_proves():
     assert np.abs(excess).max() < 1e-9
 
 
-@pytest.mark.skipif(not GRIDS.is_dir(), reason=f"needs the UAI 2014 grids in {GRIDS}")
-def test_published_grids_are_never_worse_than_the_references():
+def test_published_grids_are_never_worse_than_the_references(data_dir):
     # 20 x 20 to 40 x 40, couplings up to 15, wrapped ones among them.
-    with (GRIDS / "reference.csv").open() as stream:
-        rows = [row for row in csv.DictReader(stream) if row["file"].startswith("Grids")]
-    assert len(rows) == 5
     better = []
-    for row in rows:
-        graph = as_problem(str(GRIDS / row["file"])).graph
-        reference = float(row["map_energy_-lnP"])
+    for number in (23, 25, 26, 29, 30):
+        known = find(f"uai2014_map/Grids_{number}")
+        graph = Instances(known.name).build(data_dir).graph
         s = il.solve(graph, "subgraph-search(rounds=50)")
-        assert s.energy <= reference + 1e-6 * abs(reference), row["file"]
-        if s.energy < reference - 1e-6 * abs(reference):
-            better.append(row["file"])
-            assert row["status"] != "optimal"
+        assert s.energy <= known.energy + 1e-6 * abs(known.energy), number
+        if s.energy < known.energy - 1e-6 * abs(known.energy):
+            better.append(number)
+            assert known.status != "optimal"
     # Listed as best known, and it is not.
-    assert better == ["Grids_23.uai.gz"]
+    assert better == [23]
 
 
 def searching(graph, x, **settings):
