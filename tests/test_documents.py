@@ -174,7 +174,7 @@ def test_code_runs(name: str, folder: Path, undrawn: None) -> None:
 
 def test_example_solver(tmp_path: Path) -> None:
     """The examples keep to the rules of the repository, and in ``solvers/`` one has a name."""
-    saved = {}
+    saved: dict[str | None, Fence] = {}
     for page in ("own-solver", "own-problem"):
         text = (ROOT / f"docs/howto/{page}.md").read_text(encoding="utf-8")
         saved |= {saved_name(fence): fence for fence in fences(text) if saved_name(fence)}
@@ -223,6 +223,18 @@ def names_in(text: str) -> set[str]:
     """Return the dotted names of the package that a page quotes, such as `graph.terms.freeze`."""
     rooms = "|".join(["solvers", "problems", *(p.stem for p in (ROOT / "inference_lab").iterdir())])
     return set(re.findall(rf"`((?:{rooms})(?:\.\w+)+)(?:\([^`]*\))?`", prose(text)))
+
+
+@pytest.mark.parametrize("name", MAINTAINERS)
+def test_quoted_tests_exist(name: str) -> None:
+    """Tests that a page for maintainers names are there."""
+    defined = {
+        test
+        for path in (ROOT / "tests").rglob("test_*.py")
+        for test in re.findall(r"def (test_\w+)", path.read_text(encoding="utf-8"))
+    }
+    quoted = re.findall(r"`(test_\w+)`|\b(test_\w+)\(", (ROOT / name).read_text(encoding="utf-8"))
+    assert {one or other for one, other in quoted} - defined == set()
 
 
 @pytest.mark.parametrize("name", MAINTAINERS)
