@@ -11,7 +11,7 @@ import damage
 import numpy as np
 import pytest
 from damage import SlowModel, check_damaged, check_refused, damaged
-from hypothesis import given
+from hypothesis import example, given
 from places import published
 from slow_words import Refused, Words, is_numeral
 from strategies import labellings
@@ -139,19 +139,6 @@ def test_first_variable_varies_fastest() -> None:
     )
 
 
-def test_all_arities_add_up_as_the_slow_reader_says() -> None:
-    """Sparse entries, comments, arities 0 to 3."""
-    graph = parse(SMALL)
-    counts, factors = slow_read(SMALL)
-    assert graph.cardinalities.tolist() == counts == [2, 3, 2]
-    x = labellings(graph)
-    energies = graph.energy(x)
-    np.testing.assert_allclose(energies, [slow_energy(factors, row) for row in x], atol=1e-14)
-    assert np.isinf(energies).any()
-    assert np.isfinite(energies).any()
-    assert graph.constant == math.log(2)
-
-
 def test_variables_keep_their_numbers() -> None:
     """Numbers that no factor names are variables of one label."""
     graph = parse(b"1 2 5 2 2 2 1 1 0.5")
@@ -222,6 +209,7 @@ def test_errors_say_what_is_wrong_and_where(text: str, message: str) -> None:
 
 
 @given(damaged(SMALL))
+@example(SMALL)
 def test_damaged_text_is_refused_exactly_when_the_slow_reader_refuses(data: bytes) -> None:
     """And otherwise both read the same energy."""
 
