@@ -16,8 +16,7 @@ from inference_lab.clustering import (
     MetricKMeans,
     baselines,
 )
-from inference_lab.clustering.baselines import _impose, _nearest_metric, _signed
-from inference_lab.clustering.supervision import Side
+from inference_lab.clustering.baselines import _impose, _nearest_metric
 from inference_lab.constraints import Constraints
 
 IRIS, TRUTH = load_iris(return_X_y=True)
@@ -154,15 +153,6 @@ def test_weights_of_pairs_say_how_sure_they_are():
             .labels_
         )
         assert adjusted_rand_score(truth, labels) > 0.6
-
-
-def test_known_labels_join_pairs_and_keep_their_weights():
-    pairs = Constraints([[0, 1]], [[2, 3]], 2.0, 0.5, n_points=5)
-    known = np.array([-1, 0, 0, -1, 1])
-    matrix = _signed(Side(pairs, known, None)).toarray()
-    assert matrix[0, 1] == 2.0 and matrix[2, 3] == -0.5
-    assert matrix[1, 2] == 1.0 and -1.0 in (matrix[1, 4], matrix[2, 4])
-    np.testing.assert_array_equal(matrix, matrix.T)
 
 
 def test_without_pairs_flexible_cuts_are_normalised_cuts():

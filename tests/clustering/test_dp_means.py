@@ -164,15 +164,6 @@ def test_the_objective_never_rises_and_is_the_definition(e_step):
             assert model.cluster_centers_.shape == (model.n_clusters_, 2)
 
 
-def test_without_weight_pairs_do_nothing():
-    points, constraints = drawn(0)
-    for seed in range(3):
-        one = RDPMeans(4, xi=0.0, random_state=seed).fit(points, **constraints.fit_params())
-        two = DPMeans(4, random_state=seed).fit(points)
-        np.testing.assert_array_equal(one.labels_, two.labels_)
-        assert one.objective_ == two.objective_
-
-
 def test_an_exact_e_step_is_no_worse_than_its_own_bound_and_its_start():
     points, constraints = drawn(1, n=12, pairs=8)
     model = RDPMeans(cluster_cost=12.0, xi=5.0, e_step="ilp", candidates=2, random_state=0)

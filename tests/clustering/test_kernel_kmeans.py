@@ -112,39 +112,6 @@ def test_descent_to_a_local_optimum(
     assert again.objective_ == pytest.approx(model.objective_, abs=scale)
 
 
-@given(problems(), st.sampled_from(FORMS))
-def test_the_trace_form(problem: Any, form: Any) -> None:
-    """``J = c - tr(Y' M Y)`` with ``Y = Z (Z' A Z)^{-1/2}``, at labels without empty clusters."""
-    s, c, k, seed = problem
-    labels = np.random.default_rng(seed).permutation(np.arange(len(s)) % k)
-    model = KernelHMRFKMeans(
-        k,
-        kernel="precomputed",
-        form=form,
-        init=labels,
-        max_iter=1,
-        local_search=False,
-        random_state=0,
-    )
-    model.fit(s, **c.fit_params())
-    w = np.zeros_like(s)
-    for pairs, values in ((c.must_link, c.ml_weights), (c.cannot_link, -c.cl_weights)):
-        w[pairs[:, 0], pairs[:, 1]] += values
-        w[pairs[:, 1], pairs[:, 0]] += values
-    degrees = np.diag(s.sum(axis=1))
-    z = np.eye(k)[labels]
-    if form == "ratio-association":
-        y = z / np.sqrt(z.sum(axis=0))
-        value = np.trace(s) - np.trace(y.T @ (s + w / 2) @ y)
-    elif form == "ratio-cut":
-        y = z / np.sqrt(z.sum(axis=0))
-        value = -np.trace(y.T @ (s - degrees + w / 2) @ y)
-    else:
-        y = z / np.sqrt(np.diag(z.T @ degrees @ z))
-        value = k - np.trace(y.T @ (s + w / 2) @ y)
-    assert value == pytest.approx(model.history_[0].objective, abs=1e-8)
-
-
 @pytest.mark.parametrize("form", FORMS)
 def test_many_starts_reach_the_least_objective(form: Any) -> None:
     """On tiny data the best of many starts is the optimum over all labellings."""

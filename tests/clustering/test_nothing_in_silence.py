@@ -129,11 +129,6 @@ def test_pairs_act_with_the_defaults_of_rdp_means(noise: float, least: float) ->
     assert found > max(without, least)
 
 
-def test_automatic_prices_have_no_other_growth() -> None:
-    with pytest.raises(ValueError, match="need a number for xi"):
-        RDPMeans(3, xi_rate=2.0).fit(X)
-
-
 # ---------------------------------------------------------------------- score
 
 

@@ -74,6 +74,7 @@ UNLIKE = np.triu(np.ones((4, 4)))
         (COPKMeans, {"init": np.zeros((3, 1))}, r"\(2, 2\)"),
         (RDPMeans, {"xi": -1.0}, "xi must be auto or finite and at least 0, got -1"),
         (RDPMeans, {"xi_rate": 0.5}, "xi_rate must be finite and at least 1"),
+        (RDPMeans, {"xi_rate": 2.0}, "need a number for xi"),
         (RDPMeans, {"cluster_cost": "often"}, "cluster_cost must be .* or finite and at least 0"),
         (RDPMeans, {"cluster_cost": -1.0}, "finite and at least 0, got -1"),
         (RDPMeans, {"squared": False, "distortion": "kl"}, "roots of squared Euclidean distances"),

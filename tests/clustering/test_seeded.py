@@ -92,16 +92,6 @@ def test_clusters_carry_the_numbers_of_their_seeds(kind: Any) -> None:
     np.testing.assert_allclose(renamed.cluster_centers_[names], model.cluster_centers_)
 
 
-def test_wrong_seeds_are_corrected_or_held() -> None:
-    points = np.concatenate([np.linspace(0, 1, 10), np.linspace(9, 10, 10)])[:, np.newaxis]
-    seeds = np.full(20, -1)
-    seeds[[0, 1, 2, 10, 11, 12]] = [0, 0, 1, 1, 1, 1]  # point 2 is labelled wrongly
-    expected = [0] * 10 + [1] * 10
-    assert expected == SeededKMeans(2).fit(points, partial_labels=seeds).labels_.tolist()
-    expected[2] = 1
-    assert expected == ConstrainedKMeans(2).fit(points, partial_labels=seeds).labels_.tolist()
-
-
 def test_brute_force_over_the_free_points() -> None:
     """The best of many starts is the optimum among all labellings that keep the clamps."""
     rng = np.random.default_rng(3)
