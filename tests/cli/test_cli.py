@@ -299,15 +299,6 @@ def test_bad_input_is_refused_with_one_line_and_code_2(work, command, said):
     assert not (work / "runs").exists()
 
 
-def test_names_with_markup_are_shown_as_they_are(work):
-    name = "<script>|**x**.uai"
-    (work / "model.uai").rename(work / name)
-    result = call("compare", name, "--solver", "icm", "--out", "here")
-    assert result.exit_code == 0 and name in result.stdout
-    markdown = (work / "here/table.md").read_text()
-    assert "<script>" not in markdown and "&lt;script&gt;&#124;\\*\\*x" in markdown
-
-
 @pytest.mark.parametrize("jobs", [1, 2])
 def test_ctrl_c_keeps_the_records_and_exits_with_130(work, jobs):
     arguments = ["compare", "model.uai", "--solver", "icm", "--solver", "mine.py:Sleepy"]

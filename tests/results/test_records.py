@@ -18,6 +18,7 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 import pytest
+from hostile_values import NESTED, WIDE, Evil
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -130,9 +131,22 @@ def test_diagnostics_of_any_kind_become_json():
             "set": {2, 1},
             "object": object,
             "loop": loop,
+            "nested": NESTED,
+            "power": 2**20000,
+            "evil": Evil(),
+            "keys": {1: 1, (2, 3): 4, None: 5, Evil: 6},
+            "half": "\ud83d\ude00",
+            "objects": np.array([Evil(), None, 10**5000], dtype=object),
+            "generator": (n for n in range(3)),
+            "long": "x" * 10**7,
+            "odd set": {2**20000, "a", None},
         }
     )
-    json.dumps(found, allow_nan=False)
+    assert len(json.dumps(found, allow_nan=False)) < 300_000
+    assert found["power"] == "an integer of 20001 bits"
+    assert found["evil"] == "Evil that cannot be shown: RuntimeError"
+    assert found["half"] == "\\ud83d\\ude00" and found["keys"]["(2, 3)"] == 4
+    assert jsonable(WIDE) == "list of more than 1000000 characters"
     assert found["array"] == [0, 1, 2] and found["matrix"] == [[1.0, 0.0], [0.0, 1.0]]
     assert found["large"] == {"shape": [100, 100], "dtype": "float64"}
     assert found["number"] == 0.5 and found["flag"] is True and found["nothing"] == "nan"
@@ -287,6 +301,9 @@ def test_a_whole_last_line_without_its_end_is_kept(path):
         ('{"schema": 1, "id": "cut of', "not a line of JSON"),
         ("", "not a line of JSON"),
         ("[" * 100_000, "not a line of JSON"),
+        ('{"a":' * 100_000, "not a line of JSON"),
+        ("\x80\x04cposix\nsystem\n.".replace("\n", " "), "not a line of JSON"),
+        ("null", "not a record"),
     ],
 )
 def test_a_line_that_is_no_record_is_left_out_and_told_with_its_number(path, line, said):

@@ -264,21 +264,3 @@ def test_records_are_data(hostile, folders):
     if read is not None:
         assert (read.problem, read.solver) == (text, text)
         assert kept.settings == read.settings == {text: hostile}
-
-
-@pytest.mark.parametrize(
-    "line",
-    [
-        "[" * 100_000,
-        '{"a":' * 100_000,
-        '{"schema": 3, "n_variables": ' + "9" * 10_000 + "}",
-        '{"schema": "__import__(\'os\')"}',
-        '{"schema": 3, "trace": {"__reduce__": []}}',
-        "\x80\x04cposix\nsystem\n.",
-        "null",
-    ],
-    ids=lambda line: line[:12].encode("ascii", "replace").decode(),
-)
-def test_lines_that_are_no_records_are_errors(line):
-    with pytest.raises(RecordError):
-        Record.from_json(line)
