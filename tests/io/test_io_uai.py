@@ -157,43 +157,6 @@ def test_instance_has_reference_sizes_and_energies_of_a_slow_reader(path: Path) 
 
 
 @needs_data
-@pytest.mark.parametrize(
-    "path",
-    [p for p in INSTANCES if p.parent.name == "uai2014_map"],
-    ids=lambda p: p.name,
-)
-def test_published_map_assignment_has_its_published_energy(path: Path) -> None:
-    name = path.name.removesuffix(".gz")
-    numbers = (path.parent / f"{name}.MAP").read_text().split()
-    assert numbers[0] == "MAP"
-    labels = np.array(numbers[2:], dtype=np.int64)
-    assert labels.size == int(numbers[1])
-    graph = il.read(path, evidence=path.parent / f"{name}.evid")
-    expected = float(reference(path)["origin_.MAP_energy"])
-    assert graph.energy(labels) == pytest.approx(expected, abs=1e-6)
-
-
-@needs_data
-@pytest.mark.parametrize("name", ["ChestClinic", "bn", "cancer", "uai-test-model2"])
-def test_optimum_of_a_bayesian_network_with_evidence(name: str) -> None:
-    path = DATA / "map" / "small_merlin" / f"{name}.uai"
-    evidence = path.with_suffix(".evid")
-    graph = il.read(path, evidence=evidence if evidence.exists() else None)
-    expected = float(reference(path)["map_energy_-lnP"])
-    assert graph.energy(labellings(graph)).min() == pytest.approx(expected, abs=1e-6)
-
-
-@needs_data
-def test_evidence_of_probability_zero_is_infeasible() -> None:
-    path = DATA / "map" / "small_merlin" / "uai-test-model.uai"
-    assert np.isfinite(il.read(path).energy(labellings(il.read(path)))).any()
-    graph = il.read(path, evidence=path.with_suffix(".evid"))
-    assert np.isposinf(graph.energy(labellings(graph))).all()
-    assert contradiction(graph) is not None
-    assert il.solve(graph, "brute-force").status is il.Status.INFEASIBLE
-
-
-@needs_data
 def test_a_file_of_costs_is_refused_because_zero_costs_would_forbid() -> None:
     with pytest.raises(FormatError, match=r"factor 4 over \(4,\).*costs"):
         il.read(DATA / "map" / "stereo_qap" / "gm_000.uai.xz")

@@ -173,15 +173,6 @@ def test_reference_labelling_is_no_better_than_the_best_known_energy(
     assert energy >= find(name).energy - 1e-9 * abs(energy)
 
 
-@pytest.mark.parametrize("name", ["maxcut_qubo/G1", "maxcut_qubo/be100.1"])
-def test_published_cut_has_the_best_known_energy(folder: Path, name: str) -> None:
-    """Of the other two cuts the values are lower, and in their own tests."""
-    problem = build(name, folder)
-    vector = (folder / "map" / f"{name}_cut.txt").read_text().replace(",", " ").split()
-    sides = (np.array(vector, dtype=np.int64) + 1) // 2
-    assert problem.graph.energy(sides) == find(name).energy
-
-
 # ------------------------------------------------------------------ names and content
 
 
