@@ -93,7 +93,9 @@ KINDS = [*("profile", "gap", "solved", "sizes", "convergence", "ranks", "map", "
 def test_every_chart_is_drawn_with_all_names_and_the_same_each_time(kind):
     first, second = (drawing(made(kind, NAMES)) for _ in range(2))
     assert (first.spec, first.svg) == (second.spec, second.svg)
+    # Fonts are outlines of TrueType: many journals refuse those of Type 3.
     assert first.pdf.startswith(b"%PDF") and b"/Type3" not in first.pdf
+    assert b"/CIDFontType2" in first.pdf and b"/FontFile2" in first.pdf
     text = re.sub("<[^>]*>", "\n", first.svg)
     for name in ("icm", "_hidden", "costs $\\frac{1}$ and $", "datum['x'] + ", "&lt;script&gt;"):
         assert name in text

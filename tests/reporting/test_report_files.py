@@ -270,15 +270,6 @@ def test_same_bytes(tmp_path: Path) -> None:
         assert b"CreationDate" not in one
 
 
-def test_fonts_are_embedded_as_outlines_of_truetype(tmp_path: Path) -> None:
-    """PDF figures hold no Type 3 fonts, which many journals refuse."""
-    write_document(Document("t", sections=(Section("s", (_picture(),)),)), tmp_path)
-    content = (tmp_path / "figures" / "curve.pdf").read_bytes()
-    assert b"/CIDFontType2" in content
-    assert b"/FontFile2" in content
-    assert b"/Type3" not in content
-
-
 def test_only_own_stale_files_are_removed(tmp_path: Path) -> None:
     """What an earlier rendering wrote goes when it is gone; what others put there stays."""
     old = (Section("s", (_table("a", name="old"), _picture("old"))),)
