@@ -54,25 +54,3 @@ def test_folders_are_merged_into_folders_and_archives(archive, tmp_path):
     assert list(pd.read_json(archive, lines=True)["seed"]) == [0, 1, 5, 6, 7]
     said("report", archive)
     assert "5 runs" in (archive.parent / "report" / "README.md").read_text()
-
-
-def test_a_run_that_removes_the_store_loses_no_record(tmp_path):
-    """The store is written again, and the comparison says so."""
-    path = tmp_path / "runs.jsonl"
-    il.compare(PROBLEM, "icm", seeds=2, store=path)
-
-    def remove(event):
-        if event.record is None and event.done == 3:
-            path.unlink()
-            path.mkdir()
-
-    with pytest.warns(UserWarning, match="written again, with the 3 records that it held"):
-        il.compare(PROBLEM, "icm", seeds=5, store=path, progress=remove)
-    assert [r.seed for r in RecordStore(path)] == [0, 1, 2, 3, 4]
-
-
-def test_a_fifo_or_a_device_is_no_store(tmp_path):
-    (tmp_path / "runs.jsonl").symlink_to("/dev/full")
-    for arguments in (["status", tmp_path], ["compare", PROBLEM, "--out", tmp_path]):
-        done = CliRunner().invoke(main, [str(argument) for argument in arguments])
-        assert done.exit_code == 2 and "runs.jsonl is a device" in done.output, done.output

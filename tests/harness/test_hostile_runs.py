@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import errno
 import json
 import os
@@ -24,7 +23,6 @@ from inference_lab.cli import main
 from inference_lab.contract import Outcome, Solver
 from inference_lab.harness.campaign import InputError
 from inference_lab.processes.isolation import can_isolate
-from inference_lab.reporting.comparison import Comparison
 from inference_lab.results.records import SCHEMA, RecordError, RecordStore, RecordWarning
 
 GRAPH = il.FactorGraph.potts([[0.0, 1.0], [0.6, 0.0]], [(0, 1)], [0.5])
@@ -223,33 +221,6 @@ def test_loopy_bp_normalises_marginals_of_costs_far_above_the_temperature(schedu
     found = il.solve(graph, f"loopy-bp(schedule={schedule})", temperature=1.0)
     assert found.status in ("converged", "limit")
     assert abs(found.marginals.sum(axis=1) - 1).max() < 1e-14
-
-
-# ---------------------------------------------------------------------- CSV
-
-
-def test_no_cell_of_any_csv_is_a_formula(tmp_path):
-    (record,) = il.compare(PROBLEM, "icm").records
-    from dataclasses import replace
-
-    evil = ["=1+1", "+cmd|' /C calc'!A0", "-2+3", "@SUM(A1)", "\t=1", "\r\n=1", " =1", "\uff1d1"]
-    records = [
-        replace(record, problem=text, solver=text, message=text, status="error", id=text)
-        for text in evil
-    ]
-    Comparison(records).save(tmp_path)
-    result = CliRunner().invoke(main, ["export", str(tmp_path), str(tmp_path / "all.csv")])
-    assert result.exit_code == 0
-    report = CliRunner().invoke(main, ["report", str(tmp_path)])
-    assert report.exit_code == 0
-    cells = []
-    for path in (*tmp_path.glob("*.csv"), *tmp_path.glob("report/tables/*.csv")):
-        with path.open(newline="", encoding="utf-8") as stream:
-            cells += [cell.strip() for row in csv.reader(stream) for cell in row]
-    assert "'=1+1" in cells and "'-2+3" in cells
-    for cell in cells:
-        if cell.startswith(tuple("=+-@\uff1d")):
-            float(cell)
 
 
 # ---------------------------------------------------------------------- two at a time
