@@ -21,7 +21,7 @@ __all__ = [
     "block_ranks",
     "holm",
     "median",
-    "par",
+    "par2",
     "performance_ratios",
     "primal_gap_percent",
     "quantile",
@@ -168,11 +168,10 @@ def block_ranks(values: npt.ArrayLike, blocks: Sequence[object]) -> FloatArray:
     return ranks.groupby([str(block) for block in blocks], sort=False).mean().to_numpy()
 
 
-def par(times: npt.ArrayLike, limits: npt.ArrayLike, factor: float = 2.0) -> float:
-    """Return the penalised average time: what is not solved counts so many times its limit.
+def par2(times: npt.ArrayLike, limits: npt.ArrayLike) -> float:
+    """Return the penalised average time: a run without a solution counts twice its limit.
 
-    PAR2 and PAR10 of competitions (Hutter et al., "Algorithm runtime prediction", Artificial
-    Intelligence 206, 2014, section 3).
+    See Hutter et al., "Algorithm runtime prediction", Artificial Intelligence 206, 2014, section 3.
     """
     time, limit = np.broadcast_arrays(
         np.asarray(times, dtype=np.float64), np.asarray(limits, dtype=np.float64)
@@ -180,7 +179,7 @@ def par(times: npt.ArrayLike, limits: npt.ArrayLike, factor: float = 2.0) -> flo
     there = ~np.isnan(time)
     if not there.any():
         return float("nan")
-    return float(np.where(np.isinf(time), factor * limit, time)[there].mean())
+    return float(np.where(np.isinf(time), 2 * limit, time)[there].mean())
 
 
 def rank_test(values: npt.ArrayLike, alpha: float = 0.05) -> RankTest:

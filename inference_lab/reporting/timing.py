@@ -16,7 +16,7 @@ from inference_lab.reporting.document import Block, Picture, Section, Table, Tex
 from inference_lab.reporting.resampling import share_band
 from inference_lab.reporting.statistics import (
     median,
-    par,
+    par2,
     performance_ratios,
     primal_gap_percent,
     quantile,
@@ -136,7 +136,7 @@ def _target_table(analysis: Analysis) -> Table:
         order = analysis.order
         shares = [round(100.0 * float(np.nanmean(reached[:, s])), 10) for s in order]
         means = [shifted_geometric_mean(times[:, s], analysis.shift) for s in order]
-        penalised = [par(exact[:, s], full[:, s]) for s in order]
+        penalised = [par2(exact[:, s], full[:, s]) for s in order]
         columns += [
             column(f"{name}: % of runs", shares, format_rate, best=max),
             column(f"{name}: seconds", means, format_seconds, best=min),

@@ -15,7 +15,7 @@ from inference_lab.reporting.charts import drawing
 from inference_lab.reporting.contrasts import Contrast, Observation, gains, measure, regimes
 from inference_lab.reporting.report import report_document
 from inference_lab.reporting.resampling import sign_flip
-from inference_lab.reporting.statistics import block_ranks, holm, par
+from inference_lab.reporting.statistics import block_ranks, holm
 
 SETS = "abcdefgh"
 
@@ -188,12 +188,6 @@ def test_block_ranks_by_counting():
         for s in range(3):
             ranks = [0.5 + sum(v < r[s] for v in r) + sum(v == r[s] for v in r) / 2 for r in mine]
             assert row[s] == pytest.approx(std.fmean(ranks))
-
-
-def test_penalised_times_by_hand():
-    assert par([1.0, math.inf, math.nan, 2.0], 10.0) == pytest.approx(23 / 3)
-    assert par([1.0, math.inf], [5.0, 7.0], factor=10.0) == pytest.approx(35.5)
-    assert math.isnan(par([math.nan], 1.0))
 
 
 # ---------------------------------------------------------------------- maps
