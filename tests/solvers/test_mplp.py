@@ -83,6 +83,6 @@ def test_noisy_constraints_gain_most_of_what_cycles_can() -> None:
     """On 150 points with five noisy constraints each the plain gap shrinks to less than half."""
     spec = "estep(data=iris, constraints=750, noise=0.2, weight=30, centroids=constraints)"
     graph = as_problem(spec).graph
-    solution = il.solve(graph, "mplp(max_sweeps=300)", seed=0)
+    solution = il.solve(graph, "mplp(max_sweeps=150)", seed=0)
     plain = solution.diagnostics["start_bound"]
     assert solution.gap <= 0.5 * (solution.energy - plain)

@@ -409,7 +409,7 @@ def test_the_gap_on_noisy_constraints_is_a_tenth_of_the_linear_one(data_dir: Pat
     spec = "estep(data=iris, constraints=750, noise=0.2, weight=30, centroids=constraints)"
     graph = as_problem(spec).graph
     linear = il.solve(graph, "lp-relaxation", time_limit=60).lower_bound
-    solution = il.solve(graph, "semidefinite", max_iterations=500)
+    solution = il.solve(graph, "semidefinite", max_iterations=300)
     assert solution.energy == pytest.approx(4782.292, abs=1e-3)
     assert solution.gap <= 0.07 * (solution.energy - linear)
 
