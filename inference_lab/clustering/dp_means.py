@@ -254,8 +254,9 @@ class RDPMeans(SharedSettings, PairwiseClusterer):
         the `n_clusters`-th largest cost of a point at the mean, as in the published code.
     xi : float or "auto"
         Price of a violated pair of weight 1. "auto" doubles it after each of ten sweeps, up to
-        ``2 v ln 9``, the calibrated weight if one pair in ten is wrong: ``v`` is the variance of a
-        feature within the clusters of k-means (its root where costs are roots).
+        ``2 v ln 9``, the calibrated weight if one pair in ten is wrong: ``v`` is the variance
+        within the clusters of k-means along the lines between centroids (its root where costs are
+        roots).
     xi_rate : float
         Factor of a number ``xi`` after each sweep; 1 keeps the objective monotone. The paper has
         ``xi=0.001`` and ``xi_rate=2``, see `release`.

@@ -171,7 +171,8 @@ class HMRFKMeans(SharedSettings, PairwiseClusterer):
         self._take_hard(best)
         self._judge(side.constraints)
         if isinstance(best.model.metrics[0], SquaredEuclidean):
-            # In the clusters found, as `worth_of_odds` has it for those without pairs.
+            # The variance of a feature within clusters: warnings look for factors of a hundred, and
+            # the unit of `worth_of_odds` would take the costs of all points in all clusters.
             mean = best.model.distortion(self.labels_) / float(side.counts.sum())
             unit = 2.0 * mean / points.shape[1]
             watch_weight(side.constraints, best.model.pair_costs(), unit, stacklevel=5)
