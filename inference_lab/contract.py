@@ -39,8 +39,8 @@ __all__ = [
     "TracePoint",
     "UnsolvedError",
     "UnsolvedWarning",
+    "energy_scale",
     "proves",
-    "small_energy",
 ]
 
 
@@ -127,7 +127,7 @@ def proves(energy: float, lower_bound: float, small: float = 1.0) -> bool:
     ----------
     energy, lower_bound : float
     small : float
-        `small_energy` of the graph.
+        `energy_scale` of the graph.
 
     Returns
     -------
@@ -143,7 +143,7 @@ def proves(energy: float, lower_bound: float, small: float = 1.0) -> bool:
     )
 
 
-def small_energy(graph: FactorGraph) -> float:
+def energy_scale(graph: FactorGraph) -> float:
     """Return the energy scale of tolerances: 1, or the magnitude of a graph of small costs.
 
     Parameters
@@ -158,7 +158,7 @@ def small_energy(graph: FactorGraph) -> float:
     --------
     >>> import inference_lab as il
     >>> g = il.FactorGraph.potts([[0.0, 1.0], [0.6, 0.0]], [(0, 1)], [0.5])
-    >>> small_energy(g), small_energy(g.scaled(-30)) < 1e-8
+    >>> energy_scale(g), energy_scale(g.scaled(-30)) < 1e-8
     (1.0, True)
     """
     return min(1.0, graph.magnitude) or 1.0
@@ -240,7 +240,7 @@ class Run:
         self.best_energy = math.inf
         self.lower_bound = -math.inf
         self.trace: list[TracePoint] = []
-        self._small = small_energy(graph) / self.unit
+        self._small = energy_scale(graph) / self.unit
         self.resolution = (graph.resolution if resolution is None else resolution) / self.unit
         # The best labelling and its energy in the graph that was given, out of reach of solvers.
         self._kept: tuple[IntArray, float] | None = None
@@ -273,12 +273,12 @@ class Run:
             return math.inf
         return max(0.0, self.time_limit - (self.clock() - self._start))
 
-    def evaluations(self, count: float) -> float:
-        """Estimate the seconds of this many evaluations of the energy on this machine.
+    def estimated_seconds(self, evaluations: float) -> float:
+        """Estimate the seconds that this many evaluations of the energy take.
 
         Parameters
         ----------
-        count : float
+        evaluations : float
 
         Returns
         -------
@@ -288,10 +288,10 @@ class Run:
         --------
         >>> import inference_lab as il
         >>> g = il.FactorGraph.potts([[0.0, 1.0], [0.6, 0.0]], [(0, 1)], [0.5])
-        >>> 0 < Run(g).evaluations(1000) < 10
+        >>> 0 < Run(g).estimated_seconds(1000) < 10
         True
         """
-        return count * self._evaluation
+        return evaluations * self._evaluation
 
     @cached_property
     def _evaluation(self) -> float:
@@ -453,7 +453,7 @@ class Run:
         """
         if math.isnan(value):
             raise ValueError("a lower bound cannot be NaN")
-        if not self.decided(value):
+        if not self.is_resolved(value):
             value -= self.resolution
         value = self._clipped(float(value))
         if value > self.lower_bound:
@@ -462,7 +462,7 @@ class Run:
                 self.lower_bound = value
                 self._record(now, self.best_energy)
 
-    def decided(self, energy: float) -> bool:
+    def is_resolved(self, energy: float) -> bool:
         """Whether rounding at this energy is below the tolerance of a proof.
 
         Parameters
@@ -477,7 +477,7 @@ class Run:
         --------
         >>> import inference_lab as il
         >>> g = il.FactorGraph.potts([[0.0, 1.0], [0.6, 0.0]], [(0, 1)], [0.5])
-        >>> Run(g).decided(0.5), Run(g.with_unary([1e15, -1e15, 0.0, 0.0])).decided(0.5)
+        >>> Run(g).is_resolved(0.5), Run(g.with_unary([1e15, -1e15, 0.0, 0.0])).is_resolved(0.5)
         (True, False)
         """
         return self.resolution <= OPTIMALITY_TOLERANCE * max(self._small, abs(energy))
@@ -579,7 +579,7 @@ class Solver(Settings, ABC):
     #: For how long the method cannot heed a time limit, before it first looks at the clock and
     #: after it last does: so many times one evaluation of the energy, as measured on a grid of a
     #: million variables. A run that has less time is not begun.
-    start_up: ClassVar[float] = 0.0
+    startup_cost: ClassVar[float] = 0.0
 
     def supports(self, graph: FactorGraph, temperature: float) -> str | None:
         """Return None if the method covers the problem, else the reason why not.
@@ -623,7 +623,7 @@ class Solver(Settings, ABC):
         """
         return why_missing(self)
 
-    def refusal(self, graph: FactorGraph, temperature: float) -> str | None:
+    def unsupported_reason(self, graph: FactorGraph, temperature: float) -> str | None:
         """Return the reason to refuse a run: unsupported label costs, or `supports`.
 
         Parameters
@@ -640,15 +640,15 @@ class Solver(Settings, ABC):
         >>> import inference_lab as il
         >>> g = il.FactorGraph.potts([[0.0, 1.0], [0.6, 0.0]], [(0, 1)], [0.5])
         >>> from inference_lab.solvers.trw_s import TRWS
-        >>> TRWS().refusal(g.with_label_costs(1.0), 0.0)
+        >>> TRWS().unsupported_reason(g.with_label_costs(1.0), 0.0)
         'trw-s knows nothing of label costs, and this graph has some'
         """
-        if graph.n_label_costs and not self._heeds_label_costs():
+        if graph.n_label_costs and not self._supports_label_costs():
             return f"{self.name()} knows nothing of label costs, and this graph has some"
         return self.supports(graph, temperature)
 
     @classmethod
-    def _heeds_label_costs(cls) -> bool:
+    def _supports_label_costs(cls) -> bool:
         """Whether the class that defines `run` or `step`, or one derived from it, has support."""
         for base in cls.__mro__:
             if "label_costs" in vars(base):

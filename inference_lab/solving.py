@@ -28,8 +28,8 @@ from inference_lab.contract import (
     Status,
     TracePoint,
     UnsolvedWarning,
+    energy_scale,
     proves,
-    small_energy,
 )
 from inference_lab.formatting import alike, shortened
 from inference_lab.graph.arrays import FloatArray, IntArray
@@ -186,7 +186,7 @@ def solve(
         raise ValueError(f"initial must have shape ({graph.n_variables},), got {start.shape}")
     shares = None if initial_marginals is None else _flattened(graph, initial_marginals)
 
-    refusal = method.refusal(graph, temperature)
+    refusal = method.unsupported_reason(graph, temperature)
     reason = refusal or method.missing()
     asked: dict[str, Any] = {"temperature": temperature, "seed": seed, "solver": method.spec}
     if reason is not None:
@@ -320,7 +320,7 @@ def _solution(
 def _safe_log_partition(outcome: Outcome, run: Run) -> float | None:
     """Return the log-partition, with bounds moved outwards by their rounding error."""
     value, kind = outcome.log_partition, outcome.log_partition_kind
-    if value is None or kind not in ("lower", "upper") or run.decided(value * run.temperature):
+    if value is None or kind not in ("lower", "upper") or run.is_resolved(value * run.temperature):
         return value
     error = run.resolution / run.temperature
     return value - error if kind == "lower" else value + error
@@ -421,12 +421,12 @@ def _verdict(graph: FactorGraph, run: Run, outcome: Outcome, energy: float) -> t
     if outcome.infeasible:
         return Status.INFEASIBLE, ""
     exact = run.temperature == 0
-    if exact and proves(energy, run.lower_bound * run.unit, small_energy(graph)):
+    if exact and proves(energy, run.lower_bound * run.unit, energy_scale(graph)):
         return Status.OPTIMAL, ""
     message = ""
     if not math.isfinite(energy):
         message = "no labelling of finite energy was found"
-    elif exact and not run.decided(run.best_energy):
+    elif exact and not run.is_resolved(run.best_energy):
         # At most this share of the magnitude, unless that is next to nothing.
         tiny = graph.resolution > graph.magnitude * 2.0**-50
         message = (
@@ -439,16 +439,16 @@ def _verdict(graph: FactorGraph, run: Run, outcome: Outcome, energy: float) -> t
 
 
 def _may_begin(method: Solver, run: Run) -> bool:
-    """Whether the time suffices for what the method cannot interrupt, by its `Solver.start_up`."""
+    """Whether the time limit leaves room for the `Solver.startup_cost` of the method."""
     graph = run.graph
-    if run.time_limit is None or method.start_up * n_entries(graph) < _NOTICED:
+    if run.time_limit is None or method.startup_cost * n_entries(graph) < _NOTICED:
         return True
-    return run.evaluations(method.start_up) <= run.remaining + _LATE
+    return run.estimated_seconds(method.startup_cost) <= run.remaining + _LATE
 
 
 def _negligible(graph: FactorGraph) -> float:
     """Return the error that a proof may leave open, from what is known of the minimum at once."""
-    least = max(small_energy(graph), graph.sum_of_minima, -graph.unary_energy)
+    least = max(energy_scale(graph), graph.sum_of_minima, -graph.unary_energy)
     return OPTIMALITY_TOLERANCE * least
 
 

@@ -83,7 +83,7 @@ class AlphaBetaSwap(Solver):
     """
 
     label_costs: ClassVar[bool] = True
-    start_up: ClassVar[float] = 34.0
+    startup_cost: ClassVar[float] = 34.0
 
     init: Literal["unary", "random"] = "unary"
     order: Literal["random", "sequential"] = "random"

@@ -330,7 +330,7 @@ class Auto(Solver):
     (0.5, 'optimal', 'forest')
     """
 
-    start_up: ClassVar[float] = 20.0
+    startup_cost: ClassVar[float] = 20.0
 
     seconds: float = setting(10.0, above=0, below=math.inf)
 
@@ -356,7 +356,7 @@ class Auto(Solver):
         run.bound(graph.sum_of_minima)
         first = unary_minimum(graph)
         run.offer(first)
-        sweeps = min(run.evaluations(_DESCENT), _LONG_DESCENT * end)
+        sweeps = min(run.estimated_seconds(_DESCENT), _LONG_DESCENT * end)
         descent = solve(
             graph,
             "icm",
@@ -447,7 +447,9 @@ def _reduced(graph: FactorGraph, run: Run, end: float) -> Reduction:
     """Rule out labels, as long as that may take."""
     return reduce(
         graph,
-        lambda: run.seconds >= _REDUCTION * end - run.evaluations(SHRINKING) or run.should_stop(),
+        lambda: (
+            run.seconds >= _REDUCTION * end - run.estimated_seconds(SHRINKING) or run.should_stop()
+        ),
         keep_forms=True,
     )
 

@@ -33,7 +33,7 @@ from inference_lab.algorithms.search.state import (
 )
 from inference_lab.algorithms.search.vac import make_virtual, raise_virtually
 from inference_lab.algorithms.symmetry import break_symmetry
-from inference_lab.contract import OPTIMALITY_TOLERANCE, Outcome, Run, Solver, small_energy
+from inference_lab.contract import OPTIMALITY_TOLERANCE, Outcome, Run, Solver, energy_scale
 from inference_lab.graph.arrays import IntArray
 from inference_lab.graph.factor_graph import FactorGraph
 from inference_lab.graph.feasibility import n_table_entries
@@ -132,7 +132,7 @@ class BranchAndBound(Solver):
     """
 
     label_costs: ClassVar[bool] = True
-    start_up: ClassVar[float] = 200.0
+    startup_cost: ClassVar[float] = 200.0
 
     search: Literal["hybrid", "depth-first"] = "hybrid"
     max_bytes: int = setting(2**31, at_least=2**24)
@@ -202,7 +202,7 @@ def _explore(
         cutoff = network.cost(known) // unit
         run.offer(network.expand(known))
     # What a proof may leave open is left open.
-    open_part = 0.5 * OPTIMALITY_TOLERANCE * small_energy(run.graph)
+    open_part = 0.5 * OPTIMALITY_TOLERANCE * energy_scale(run.graph)
     slack = int(min(open_part * rounding.scale, HARD)) // unit
     best = _best_root(network, unit, cutoff, slack, run)
     state, functions = best.state, best.functions

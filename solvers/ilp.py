@@ -105,7 +105,7 @@ class ILP(LinearSolver):
     """
 
     label_costs: ClassVar[bool] = True
-    start_up: ClassVar[float] = 40.0
+    startup_cost: ClassVar[float] = 40.0
 
     cuts: Literal["cycles"] | None = "cycles"
     reduce: bool = True
@@ -152,7 +152,7 @@ class _Search:
         self._reduction: Reduction | None = None
         # Persistency looks at single variables and terms; label costs are beyond it.
         if settings.reduce and not graph.n_label_costs:
-            shrinking = run.evaluations(SHRINKING)
+            shrinking = run.estimated_seconds(SHRINKING)
             reduction = reduce(graph, lambda: run.remaining <= shrinking)
             self.infeasible = reduction.infeasible
             self.diagnostics["share_fixed"] = reduction.share_fixed

@@ -113,7 +113,7 @@ class KernighanLin(Solver):
     0.6
     """
 
-    start_up: ClassVar[float] = 40.0
+    startup_cost: ClassVar[float] = 40.0
 
     chain: int = setting(20, at_least=1)
     branches: int = setting(3, at_least=1)

@@ -324,7 +324,7 @@ class LazyFlipper(Solver):
     0.6
     """
 
-    start_up: ClassVar[float] = 18.0
+    startup_cost: ClassVar[float] = 18.0
 
     max_depth: int = setting(3, at_least=1)
 

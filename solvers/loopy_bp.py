@@ -150,7 +150,7 @@ class LoopyBP(IterativeSolver["Passes"]):
     """
 
     label_costs: ClassVar[bool] = True
-    start_up: ClassVar[float] = 80.0
+    startup_cost: ClassVar[float] = 80.0
 
     schedule: Literal["sequential", "chains", "residual", "synchronous"] | None = None
     damping: float | None = setting(None, at_least=0, below=1)

@@ -208,7 +208,7 @@ class LPRelaxation(LinearSolver):
                 seed=run.rng,
                 initial=labels,
                 clock=run.clock,
-                time_limit=max(run.remaining - run.evaluations(_TOLD), _AFTER_THE_END),
+                time_limit=max(run.remaining - run.estimated_seconds(_TOLD), _AFTER_THE_END),
                 max_iterations=_POLISH_SWEEPS,
             )
             ICM().run(graph, local)

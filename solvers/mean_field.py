@@ -380,7 +380,7 @@ class MeanField(Solver):
     ('lower', 0.474)
     """
 
-    start_up: ClassVar[float] = 32.0
+    startup_cost: ClassVar[float] = 32.0
 
     update: Literal["sequential", "parallel"] = "sequential"
     damping: float | None = setting(None, at_least=0, below=1)

@@ -236,7 +236,7 @@ class Memetic(Solver):
     True
     """
 
-    start_up: ClassVar[float] = 50.0
+    startup_cost: ClassVar[float] = 50.0
 
     population: int = setting(8, at_least=2)
     region: int = setting(30, at_least=1)

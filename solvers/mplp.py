@@ -134,7 +134,7 @@ class MPLP(IterativeSolver["_Sweeps"]):
     (1.0, 1.0, <Status.OPTIMAL: 'optimal'>)
     """
 
-    start_up: ClassVar[float] = 106.0
+    startup_cost: ClassVar[float] = 106.0
 
     tighten: Literal["cycles", "triplets"] | None = "cycles"
     clusters_per_round: int = setting(2000, at_least=1)

@@ -66,7 +66,7 @@ class Persistency(Solver):
     (0.5, 'optimal', 1.0)
     """
 
-    start_up: ClassVar[float] = 20.0
+    startup_cost: ClassVar[float] = 20.0
 
     then: str = "ilp"
 
@@ -82,7 +82,9 @@ class Persistency(Solver):
             run.offer(unary_minimum(graph))
         before = run.seconds
         limited = run.time_limit is not None
-        reduction = reduce(graph, lambda: limited and run.remaining <= run.evaluations(SHRINKING))
+        reduction = reduce(
+            graph, lambda: limited and run.remaining <= run.estimated_seconds(SHRINKING)
+        )
         rest = reduction.graph
         labels_left = reduction.labels.size + int((reduction.fixed >= 0).sum())
         diagnostics: dict[str, Any] = {

@@ -152,7 +152,7 @@ class Semidefinite(Solver):
     (1.0, 1.0, 'optimal')
     """
 
-    start_up: ClassVar[float] = 200.0
+    startup_cost: ClassVar[float] = 200.0
 
     cuts: bool = True
     bits: bool = True
@@ -190,7 +190,7 @@ class Semidefinite(Solver):
         building = _SECONDS_AN_ENTRY * n_entries(graph)
         alive = None
         if self.persistency and run.remaining > building:
-            kept = building + run.evaluations(SHRINKING)
+            kept = building + run.estimated_seconds(SHRINKING)
             reduction = reduce(graph, lambda: run.remaining <= kept)
             if reduction.infeasible:
                 return Outcome(infeasible=True)

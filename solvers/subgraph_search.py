@@ -139,7 +139,7 @@ class SubgraphSearch(Solver):
     True
     """
 
-    start_up: ClassVar[float] = 100.0
+    startup_cost: ClassVar[float] = 100.0
 
     table: int = setting(2**16, at_least=4)
     descent_table: int = setting(2**10, at_least=4)

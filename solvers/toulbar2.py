@@ -95,7 +95,7 @@ class Toulbar2(Solver):
     (0.5, [0, 1], 'optimal')
     """
 
-    start_up: ClassVar[float] = 540.0
+    startup_cost: ClassVar[float] = 540.0
 
     search: Literal["hbfs", "dfs"] = "hbfs"
     vac: int = setting(0, at_least=0)

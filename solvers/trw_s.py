@@ -557,7 +557,7 @@ class TRWS(IterativeSolver[Passes]):
     (0.5, 0.5, <Status.OPTIMAL: 'optimal'>)
     """
 
-    start_up: ClassVar[float] = 50.0
+    startup_cost: ClassVar[float] = 50.0
 
     order: Literal["given", "breadth-first"] = "given"
     tolerance: float = setting(1e-7, at_least=0)

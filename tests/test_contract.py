@@ -917,7 +917,7 @@ def test_a_large_hard_graph_is_searched_without_a_python_loop():
 
 def test_a_run_that_has_no_time_for_its_start_is_not_begun(graph):
     class Slow(Script):
-        start_up = math.inf
+        startup_cost = math.inf
 
     def never(graph, run):
         raise AssertionError("it was begun")

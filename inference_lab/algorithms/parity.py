@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from inference_lab.graph.arrays import IntArray
-from inference_lab.graph.connected import connected
+from inference_lab.graph.arrays import IntArray, connected
 
 
 def unite(

@@ -155,7 +155,7 @@ def _solution_document(
 def _solution_lines(
     problem: Problem, solution: Solution, scores: dict[str, float], out: Path | None
 ) -> list[str]:
-    from inference_lab.contract import small_energy
+    from inference_lab.contract import energy_scale
     from inference_lab.results.summaries import gap_percent, remarks_of
 
     def line(name: str, text: str) -> None:
@@ -172,7 +172,7 @@ def _solution_lines(
     if solution.labels is not None:
         line("energy", f"{solution.energy:.10g}")
     if math.isfinite(solution.lower_bound):
-        small = small_energy(problem.graph)
+        small = energy_scale(problem.graph)
         percent = gap_percent(solution.energy, solution.lower_bound, small=small)
         line("bound", f"{solution.lower_bound:.10g}")
         if percent is not None:

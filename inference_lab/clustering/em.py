@@ -18,8 +18,7 @@ import numpy as np
 from inference_lab.clustering.must_link_contraction import Units, units_of
 from inference_lab.constraints import Constraints
 from inference_lab.contract import Solution, Solver, Status
-from inference_lab.graph.arrays import FloatArray, IntArray
-from inference_lab.graph.connected import connected
+from inference_lab.graph.arrays import FloatArray, IntArray, connected
 from inference_lab.graph.factor_graph import FactorGraph
 from inference_lab.graph.terms import DiagonalTerms
 from inference_lab.solving import solve

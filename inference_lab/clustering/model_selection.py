@@ -10,8 +10,7 @@ import numpy.typing as npt
 
 from inference_lab.clustering.hmrf import share_kept
 from inference_lab.constraints import Constraints
-from inference_lab.graph.arrays import IntArray
-from inference_lab.graph.connected import connected
+from inference_lab.graph.arrays import IntArray, connected
 
 __all__ = ["ConstraintCV"]
 

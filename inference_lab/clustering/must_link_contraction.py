@@ -8,8 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.sparse import csr_array
 
-from inference_lab.graph.arrays import FloatArray, IntArray
-from inference_lab.graph.connected import connected
+from inference_lab.graph.arrays import FloatArray, IntArray, connected
 from inference_lab.graph.terms import DiagonalTerms
 
 __all__ = ["Units", "units_of"]

@@ -109,7 +109,7 @@ class Runs:
         # A solver whose `supports` raises is caught by the check for that.
         try:
             with self.watch("solver.supports(...)"):
-                reason = self.solver.missing() or self.solver.refusal(graph, temperature)
+                reason = self.solver.missing() or self.solver.unsupported_reason(graph, temperature)
                 return reason is None
         except Exception:
             return False

@@ -89,7 +89,7 @@ def surviving(
 ) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_]]:
     """Return the must-links and cannot-links left after a vote of contradictory ones."""
     from inference_lab.constraints.vote import vote
-    from inference_lab.graph.connected import connected
+    from inference_lab.graph.arrays import connected
 
     ml_weights, cl_weights = given.ml_weights, given.cl_weights
     # Points that hard must-links connect are one voter.

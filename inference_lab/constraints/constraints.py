@@ -523,7 +523,7 @@ class Constraints(Parts):
         >>> Constraints([[0, 2]], None, n_points=3).components()
         array([0, 1, 0])
         """
-        from inference_lab.graph.connected import connected
+        from inference_lab.graph.arrays import connected
 
         return connected(self.n_points, self.must_link)
 

@@ -13,8 +13,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from inference_lab.graph.arrays import FloatArray, IntArray
-from inference_lab.graph.connected import connected
+from inference_lab.graph.arrays import FloatArray, IntArray, connected
 
 __all__ = ["vote"]
 

@@ -39,9 +39,9 @@ from inference_lab.graph.arrays import (
     GraphArrays,
     Int32Array,
     IntArray,
+    connected,
     starts_of,
 )
-from inference_lab.graph.connected import connected
 from inference_lab.graph.factors import Factors, parse_factors, split
 from inference_lab.graph.label_costs import NO_LABEL_COSTS, LabelCosts, label_costs
 from inference_lab.graph.terms import (

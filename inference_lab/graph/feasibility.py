@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from inference_lab.graph.arrays import DIAGONAL, POTTS, TABLE, IntArray
-from inference_lab.graph.connected import connected
+from inference_lab.graph.arrays import DIAGONAL, POTTS, TABLE, IntArray, connected
 from inference_lab.graph.factor_graph import FactorGraph
 
 #: Tables are looked at in blocks of about this many entries.

@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, Never
 
-from inference_lab.contract import Solver, small_energy
+from inference_lab.contract import Solver, energy_scale
 from inference_lab.graph.factor_graph import FactorGraph
 from inference_lab.harness.campaign import (
     Campaign,
@@ -196,7 +196,7 @@ class Plan(Campaign[Record]):
     def gap_percent(self, number: int) -> float | None:
         """Return the gap of the best energy to the best bound on the problem of a run."""
         instance = self.tasks[number].instance
-        small = small_energy(self.instances[instance].problem.graph)
+        small = energy_scale(self.instances[instance].problem.graph)
         return gap_percent(self._best[instance], self._bound[instance], small=small)
 
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from inference_lab.contract import Solution, Solver, TracePoint, small_energy
+from inference_lab.contract import Solution, Solver, TracePoint, energy_scale
 from inference_lab.graph.arrays import IntArray
 from inference_lab.harness.executors import Call, execute
 from inference_lab.harness.instances import Instance, Settings, build_instances, solver_source
@@ -73,7 +73,7 @@ def blank(instance: Instance, solver: Solver, seed: int, repeat: int, settings: 
         optimum=instance.problem.optimum,
         optimum_source=instance.problem.optimum_source,
         truth_energy=instance.truth_energy,
-        small_energy=small_energy(graph),
+        small_energy=energy_scale(graph),
         problem_info=_info(instance),
         solver=solver.spec,
         solver_name=solver.name(),

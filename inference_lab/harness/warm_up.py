@@ -108,7 +108,7 @@ def warm_up(solver: Solver, graph: FactorGraph, temperature: float) -> None:
     from inference_lab.solving import solve
 
     try:
-        if solver.missing() is None and solver.refusal(graph, temperature) is None:
+        if solver.missing() is None and solver.unsupported_reason(graph, temperature) is None:
             solve(warm_up_graph(graph), solver, time_limit=_SECONDS, temperature=temperature)
             hard = hard_graph(graph)
             if hard is not None:

@@ -41,7 +41,7 @@ def gap_percent(
     `best` is the best energy known of the problem (default: `energy`). With the same `best` and
     `bound` for all answers to a problem, gaps order as energies do. The denominator is that of
     the primal gap (Berthold 2013): a relative MIP gap that stays finite for a best energy of 0.
-    Where it is 0 but for rounding, `inference_lab.contract.small_energy` takes its place.
+    Where it is 0 but for rounding, `inference_lab.contract.energy_scale` takes its place.
 
     None where energy or bound is infinite, or the gap is beyond 1e300, so that means are finite.
     0 where the two agree as closely as `inference_lab.contract.proves` asks.

@@ -11,7 +11,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from inference_lab.contract import small_energy
+from inference_lab.contract import energy_scale
 from inference_lab.formatting import counted, facts_table, format_percent, listed
 from inference_lab.graph.factor_graph import FactorGraph
 from inference_lab.registry.sources import as_problem
@@ -272,7 +272,7 @@ def _relaxed(graph: FactorGraph, time_limit: float, seed: int) -> tuple[float | 
     found = solve(part, "lp-relaxation", time_limit=time_limit, seed=seed)
     if found.labels is None:
         return None, 0
-    gap = gap_percent(found.energy, found.lower_bound, small=small_energy(part))
+    gap = gap_percent(found.energy, found.lower_bound, small=energy_scale(part))
     # A bound that is not at its best says nothing of the relaxation.
     ended = str(found.status) in ("optimal", "converged")
     return (gap, part.n_variables) if ended and gap is not None else (None, 0)

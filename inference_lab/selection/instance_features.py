@@ -10,8 +10,7 @@ from itertools import combinations
 import numpy as np
 import numpy.typing as npt
 
-from inference_lab.graph.arrays import POTTS, TABLE, FloatArray, IntArray
-from inference_lab.graph.connected import connected
+from inference_lab.graph.arrays import POTTS, TABLE, FloatArray, IntArray, connected
 from inference_lab.graph.factor_graph import FactorGraph
 
 __all__ = ["BREAKS", "Measures", "class_of", "couplings", "measure", "sample"]

@@ -79,8 +79,11 @@ def test_a_class_that_defines_the_step_says_whether_it_supports_label_costs():
             return None
 
     graph = GRAPH.with_label_costs(1.0)
-    assert Supports().refusal(graph, 0.0) is None
-    assert Other().refusal(graph, 0.0) is not None and Play().refusal(graph, 0.0) is not None
+    assert Supports().unsupported_reason(graph, 0.0) is None
+    assert (
+        Other().unsupported_reason(graph, 0.0) is not None
+        and Play().unsupported_reason(graph, 0.0) is not None
+    )
 
 
 def test_a_bound_stands_still_after_small_gains_in_succession():

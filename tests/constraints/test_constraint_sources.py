@@ -9,7 +9,7 @@ from sklearn.datasets import load_iris
 
 from inference_lab.constraints import Constraints, ContradictionError
 from inference_lab.constraints.vote import vote
-from inference_lab.graph.connected import connected
+from inference_lab.graph.arrays import connected
 
 IRIS = load_iris().target
 

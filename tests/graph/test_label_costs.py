@@ -213,7 +213,7 @@ def test_a_solver_that_inherits_its_run_is():
 
 
 @pytest.mark.parametrize("solver", [ICM(), Unaware()])
-def test_who_heeds_label_costs_passes_and_so_does_who_refuses_them(solver):
+def test_who_supports_label_costs_passes_and_so_does_who_refuses_them(solver):
     checks = {check.name: check for check in solver_checks(solver, graphs_per_family=2)}
     checks["label-costs"]()
 

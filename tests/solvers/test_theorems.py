@@ -58,7 +58,7 @@ def solvers(*specs: str) -> pytest.MarkDecorator:
 
 def applies(graph: FactorGraph, solver: str | Solver, temperature: float) -> bool:
     made = solver_registry.make(solver) if isinstance(solver, str) else solver
-    return made.refusal(graph, temperature) is None
+    return made.unsupported_reason(graph, temperature) is None
 
 
 # ---------------------------------------------------------------------- descents

@@ -20,9 +20,9 @@ from inference_lab.graph.arrays import (
     FloatArray,
     GraphArrays,
     IntArray,
+    connected,
     starts_of,
 )
-from inference_lab.graph.connected import connected
 from inference_lab.graph.factor_graph import FactorGraph, unary_minimum
 from inference_lab.graph.factors import Factors
 from inference_lab.graph.terms import (

@@ -12,8 +12,14 @@ import numpy as np
 import numpy.typing as npt
 
 from inference_lab._numba import int64, kernel, lean_kernel
-from inference_lab.graph.arrays import TABLE, FloatArray, GraphArrays, IntArray, starts_of
-from inference_lab.graph.connected import connected
+from inference_lab.graph.arrays import (
+    TABLE,
+    FloatArray,
+    GraphArrays,
+    IntArray,
+    connected,
+    starts_of,
+)
 from inference_lab.kernels.messages import edge_cost
 from inference_lab.kernels.mixed_radix import next_labels
 

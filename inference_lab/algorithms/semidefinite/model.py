@@ -41,8 +41,7 @@ from inference_lab.algorithms.semidefinite.terms import (
     follow,
     read_pairs,
 )
-from inference_lab.graph.arrays import POTTS, TABLE, Flags, FloatArray, IntArray
-from inference_lab.graph.connected import connected
+from inference_lab.graph.arrays import POTTS, TABLE, Flags, FloatArray, IntArray, connected
 from inference_lab.graph.factor_graph import FactorGraph
 
 #: Costs with this many binary places after the point at most are searched for a common quantum.
