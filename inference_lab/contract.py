@@ -164,6 +164,31 @@ def energy_scale(graph: FactorGraph) -> float:
     return min(1.0, graph.magnitude) or 1.0
 
 
+class ScaledGraph(NamedTuple):
+    """The graph of a run, as `inference_lab.algorithms.scaling.scale_costs` prepares it.
+
+    Attributes
+    ----------
+    graph : FactorGraph
+        The given graph, perhaps with lowered penalties, in units of the run.
+    unit : float
+        One unit of the run in given units, a power of two.
+    resolution : float
+        The rounding error of bounds, in units of the run.
+
+    Examples
+    --------
+    >>> import inference_lab as il
+    >>> g = il.FactorGraph.potts([[0.0, 1.0], [0.6, 0.0]], [(0, 1)], [0.5])
+    >>> ScaledGraph(g.scaled(3), 2.0**-3, 8 * g.resolution).graph.energy([0, 1])
+    4.0
+    """
+
+    graph: FactorGraph
+    unit: float
+    resolution: float
+
+
 #: Seconds after which one evaluation of the energy tells how fast the machine is.
 _LONG_EVALUATION = 0.01
 
@@ -222,14 +247,11 @@ class Run:
         on_improve: Callable[[IntArray, float, float], None] | None = None,
         stopwatch: Callable[[], float] = lambda: 0.0,
         clock: Callable[[], float] = time.perf_counter,
-        payable: FactorGraph | None = None,
-        resolution: float | None = None,
-        exponent: int = 0,
+        scaled: ScaledGraph | None = None,
     ) -> None:
         self._given = graph
-        posed = graph if payable is None else payable
-        self.graph = posed if exponent == 0 else posed.scaled(exponent)
-        self.unit = 2.0**-exponent
+        scaled = scaled or ScaledGraph(graph, 1.0, graph.resolution)
+        self.graph, self.unit, self.resolution = scaled
         self.temperature = temperature / self.unit
         self._seed = seed
         self.initial = initial
@@ -241,7 +263,6 @@ class Run:
         self.lower_bound = -math.inf
         self.trace: list[TracePoint] = []
         self._small = energy_scale(graph) / self.unit
-        self.resolution = (graph.resolution if resolution is None else resolution) / self.unit
         # The best labelling and its energy in the graph that was given, out of reach of solvers.
         self._kept: tuple[IntArray, float] | None = None
         self._on_offer = on_offer

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import inspect
 import math
 import sys
@@ -18,8 +17,8 @@ from typing import Any, Literal, Never
 import numpy as np
 import numpy.typing as npt
 
+from inference_lab.algorithms.scaling import scale_costs
 from inference_lab.contract import (
-    OPTIMALITY_TOLERANCE,
     Marginals,
     Outcome,
     Run,
@@ -64,24 +63,6 @@ _COMPILED: Mapping[str, Callable[[], float]] = {
 
 #: The clock of the run that is being made, for runs within it.
 _clock: ContextVar[Literal["wall", "cpu"]] = ContextVar("clock", default="wall")
-
-#: Binary exponents of common costs (a thousandth, a million millions): these stay in their unit.
-_SMALL, _LARGE = -10, 40
-
-#: Costs beyond this multiple of all that a labelling near the minimum can pay are lowered to it. A
-#: larger one loses digits where such costs cancel: with 2^11, bounds were up to 2^10 times further
-#: above the optimum than `FactorGraph.resolution` allows for.
-_FAR = 2.0
-
-#: Descents that look for a labelling that pays no penalty: their number, the entries of the graph
-#: that all of them together may begin with, and the sweeps of each.
-_DESCENTS, _DESCENT_ENTRIES, _SWEEPS = 10, 1_000_000, 20
-
-#: A labelling that pays less than this share of a graph's magnitude pays nothing.
-_NOTHING = 2.0**-550
-
-#: A labelling this many temperatures above the minimum has a weight that underflows.
-_NO_WEIGHT = 750.0
 
 #: Seconds that a run may be late, and entries of a graph (times evaluations) that hardly take that
 #: long to look through.
@@ -170,10 +151,11 @@ def solve(
     refuse_arguments(solve, unknown, solver)
     # Within the run of another solver this does not count as that one's time.
     with timer.running():
-        # From then on numba's compiler starts and stops the timer. Graphs import the others, which
-        # takes longer than many a run.
-        for name in ("inference_lab._numba", "scipy.sparse.csgraph"):
-            importlib.import_module(name)
+        # These imports take longer than many runs. Numba's compiler drives the timer from then on.
+        import scipy.sparse.csgraph  # noqa: F401
+
+        import inference_lab._numba  # noqa: F401
+
         method = as_solver(solver)
     graph = _as_graph(graph)
     _check(graph, seed, temperature, time_limit, max_iterations)
@@ -194,8 +176,6 @@ def solve(
         return _warned(_unanswered(status, reason, asked))
     compiled = _COMPILED[clock]
     before = compiled()
-    resolution = _resolution(graph)
-    payable = _payable(graph, temperature, resolution)
     run = Run(
         graph,
         temperature=temperature,
@@ -208,9 +188,7 @@ def solve(
         on_improve=on_improve,
         stopwatch=lambda: compiled() - before,
         clock=CLOCKS[clock],
-        payable=payable,
-        resolution=resolution,
-        exponent=_exponent(payable, temperature),
+        scaled=scale_costs(graph, temperature),
     )
     outer = _clock.set(clock)
     try:
@@ -444,65 +422,3 @@ def _may_begin(method: Solver, run: Run) -> bool:
     if run.time_limit is None or method.startup_cost * n_entries(graph) < _NOTICED:
         return True
     return run.estimated_seconds(method.startup_cost) <= run.remaining + _LATE
-
-
-def _negligible(graph: FactorGraph) -> float:
-    """Return the error that a proof may leave open, from what is known of the minimum at once."""
-    least = max(energy_scale(graph), graph.sum_of_minima, -graph.unary_energy)
-    return OPTIMALITY_TOLERANCE * least
-
-
-def _resolution(graph: FactorGraph) -> float:
-    """Return the rounding error of bounds on the minimum."""
-    # It grows with the penalties that the best known labelling pays. Where those of the cheapest
-    # unaries would leave no proof, descents look for a labelling that pays none.
-    resolution, negligible = graph.resolution, _negligible(graph)
-    if resolution <= negligible:
-        return resolution
-    from inference_lab.kernels.descent import descend
-
-    rng = np.random.default_rng(0)
-    labels = unary_minimum(graph)
-    for _ in range(max(1, min(_DESCENTS, _DESCENT_ENTRIES // n_entries(graph)))):
-        descend(graph.arrays, labels, np.arange(labels.size), _SWEEPS)
-        resolution = min(resolution, graph.resolution_at(graph.energy_of(labels)))
-        if resolution <= negligible:
-            break
-        labels = rng.integers(0, graph.cardinalities)
-    return resolution
-
-
-def _payable(graph: FactorGraph, temperature: float, resolution: float) -> FactorGraph:
-    """Return the graph with costs that are too large ever to be paid lowered to what still is."""
-    # A penalty of 1e90 stands for "never"; computed with as it is, it takes all digits from the
-    # small costs that decide. Where even the largest costs take no digits that a proof needs, the
-    # graph stays as it is, and what labellings near the minimum pay stays so bit for bit. A lowered
-    # cost still takes a labelling above one that is known, and at T > 0 has no weight in marginals
-    # or partition function. Infinite costs stay.
-    largest_error = graph.magnitude * 2.0**-50
-    if largest_error <= _negligible(graph) and largest_error <= OPTIMALITY_TOLERANCE * (
-        temperature or math.inf
-    ):
-        return graph
-    # All that such a labelling pays by absolute value, the least costs of all terms included.
-    paid = resolution * 2.0**50
-    if paid < _NOTHING * graph.magnitude:
-        paid = min(1.0, graph.magnitude)
-    states = graph.log2_states * math.log(2.0)
-    cap = _FAR * paid + temperature * (_NO_WEIGHT + states)
-    return graph if graph.magnitude <= cap else graph.capped(cap)
-
-
-def _exponent(graph: FactorGraph, temperature: float) -> int:
-    """Return the power of two that brings costs which are all very small or very large near 1."""
-    # So that limits of solvers below which a change counts as none, and backends that take numbers
-    # from a certain range only, mean the same in any unit. Costs of common size are left as they
-    # are.
-    terms = max(1, graph.n_variables + graph.n_edges + graph.n_factors + graph.n_label_costs)
-    # Beside a high temperature small costs do not count.
-    size = max(graph.magnitude / terms, temperature)
-    typical = math.frexp(size)[1]
-    if size == 0.0 or _SMALL <= typical <= _LARGE:
-        return 0
-    # Tables with small weights are multiplied, too, and must not overflow.
-    return _LARGE - typical if typical > _LARGE else min(690, -typical)
