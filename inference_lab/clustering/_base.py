@@ -33,7 +33,7 @@ from inference_lab.clustering.em import EStep, Fit, HalfStep, maximise_expectati
 from inference_lab.clustering.hmrf import HMRF, Violations, share_kept, violations
 from inference_lab.clustering.initialisation import initial_centroids
 from inference_lab.clustering.pair_weights import log_odds, watch_nothing
-from inference_lab.clustering.supervision import Side, has_pairs, read_side
+from inference_lab.clustering.supervision import Side, has_pairs, read_side, take_frame
 from inference_lab.constraints import Constraints, SampleIds
 from inference_lab.constraints.constraints import selected
 from inference_lab.graph.arrays import FloatArray, IntArray
@@ -56,7 +56,7 @@ AT_LEAST_ONE = {"range": Range(at_least=1)}
 #: Relative differences of objectives that rounding explains.
 _ROUNDING = 1e-10
 #: Arguments that say which pairs there are.
-_PAIRS = ("must_link", "cannot_link", "sample_ids")
+_PAIRS = ("must_link", "cannot_link", "pairs", "sample_ids")
 
 #: Values of points; squared distances then stay below what graphs take as costs, 1e100.
 LARGEST_VALUE = 1e48
@@ -147,6 +147,7 @@ class ConstrainedClusterer(
         self._check_settings()
         points, dtype = self._read_points(X, reset=True)
         n = points.shape[0]
+        given = take_frame(given, X)
         weighed = type(self)._worth_of_odds is not ConstrainedClusterer._worth_of_odds
         for name in ("ml_weight", "cl_weight"):
             if given.get(name, 1.0) is None:
@@ -543,6 +544,7 @@ class PairwiseClusterer(ConstrainedClusterer):
         *,
         must_link: npt.ArrayLike | None = None,
         cannot_link: npt.ArrayLike | None = None,
+        pairs: Any = None,
         ml_weight: npt.ArrayLike | Literal["auto"] | None = None,
         cl_weight: npt.ArrayLike | Literal["auto"] | None = None,
         sample_ids: npt.ArrayLike | None = None,
@@ -559,6 +561,9 @@ class PairwiseClusterer(ConstrainedClusterer):
             ignored, since pipelines and searches pass the true classes of all points for scoring.
         must_link, cannot_link : (p, 2) and (q, 2) arrays of int, optional
             Pairs of rows that should, and should not, share a cluster.
+        pairs : pandas.DataFrame, optional
+            Instead of these: a row for each pair, see `Constraints.from_frame`. Names are those of
+            the index of `X`, or `sample_ids`; without either, numbers of rows.
         ml_weight, cl_weight : float or (p,) and (q,) arrays, or "auto", optional
             Not negative; ``inf`` makes a pair hard, where the estimator can. "auto" is the
             log-odds that a pair is right, on the scale of the costs. The share of wrong pairs is
@@ -599,6 +604,7 @@ class PairwiseClusterer(ConstrainedClusterer):
             y=y,
             must_link=must_link,
             cannot_link=cannot_link,
+            pairs=pairs,
             ml_weight=ml_weight,
             cl_weight=cl_weight,
             sample_ids=sample_ids,
@@ -613,6 +619,7 @@ class PairwiseClusterer(ConstrainedClusterer):
         *,
         must_link: npt.ArrayLike | None = None,
         cannot_link: npt.ArrayLike | None = None,
+        pairs: Any = None,
         sample_ids: npt.ArrayLike | None = None,
     ) -> float:
         """Return the share of the given pairs that predictions keep; without pairs, minus the cost.
@@ -626,7 +633,7 @@ class PairwiseClusterer(ConstrainedClusterer):
         y : ignored
         must_link, cannot_link : (p, 2) and (q, 2) arrays, optional
             Pairs of rows that the fit has not seen.
-        sample_ids : (n,) array, optional
+        pairs, sample_ids
             As in ``fit``.
 
         Returns
@@ -650,15 +657,15 @@ class PairwiseClusterer(ConstrainedClusterer):
         >>> model.score([[0.0], [2.0], [9.0]], must_link=[(0, 1)], cannot_link=[(0, 1), (0, 2)])
         0.75
         """
-        if has_pairs(must_link) or has_pairs(cannot_link):
+        if has_pairs(must_link) or has_pairs(cannot_link) or has_pairs(pairs):
             labels = self.predict(X)
-            side = read_side(
-                labels.size,
-                None,
-                must_link=must_link,
-                cannot_link=cannot_link,
-                sample_ids=sample_ids,
-            )
+            given = {
+                "must_link": must_link,
+                "cannot_link": cannot_link,
+                "pairs": pairs,
+                "sample_ids": sample_ids,
+            }
+            side = read_side(labels.size, None, **take_frame(given, X))
             return share_kept(side.constraints, labels)
         if self._in_fold:
             warnings.warn(

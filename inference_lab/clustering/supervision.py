@@ -14,6 +14,7 @@ import numpy.typing as npt
 from inference_lab.constraints import Constraints
 from inference_lab.constraints.arrays import canonical
 from inference_lab.constraints.constraints import selected
+from inference_lab.constraints.frames import from_frame
 from inference_lab.constraints.pairs import pairs_outside
 from inference_lab.constraints.sample_ids import SampleIds, rows_named
 from inference_lab.graph.arrays import FloatArray, IntArray
@@ -27,6 +28,7 @@ __all__ = [
     "read_partial_labels",
     "read_side",
     "refuse_hard",
+    "take_frame",
 ]
 
 #: Sources of pairs where none are given.
@@ -120,10 +122,55 @@ def refuse_hard(given: Constraints) -> None:
             )
 
 
+def take_frame(given: dict[str, Any], X: Any) -> dict[str, Any]:
+    """Replace the argument `pairs` of ``fit``, a data frame, by constraints, weights and sources.
+
+    Weights of 1 are those of a frame without them, as in `Constraints.fit_params`.
+    """
+    given = dict(given)
+    frame = given.pop("pairs", None)
+    if frame is None:
+        return given
+    others = [
+        name
+        for name in ("must_link", "cannot_link", "ml_source", "cl_source")
+        if given.get(name) is not None
+    ]
+    if others:
+        raise ValueError(
+            f"pairs and {others[0]} both say which pairs there are; give one of them, as "
+            "Constraints.to_frame and Constraints.from_frame turn each into the other"
+        )
+    n = X.shape[0] if hasattr(X, "shape") else len(X)
+    ids = given.get("sample_ids")
+    if ids is None:
+        _refuse_folds()
+        ids = X.index if hasattr(X, "iloc") else np.arange(n)
+    parts, sources = from_frame(frame, ids, sourced="ml_source" in given)
+    if parts.n_points != n:
+        raise ValueError(f"sample_ids must have shape ({n},), got ({parts.n_points},)")
+    if isinstance(ids, SampleIds) and ids.size < ids.everyone.size:
+        _refuse_cut(len(frame), n, "pairs")
+    made = Constraints(**vars(parts))
+    for name, weights in (("ml_weight", made.ml_weight), ("cl_weight", made.cl_weight)):
+        plain = not isinstance(weights, np.ndarray) and weights == 1.0
+        if given.get(name) is None:
+            given[name] = None if plain else weights
+        elif not plain or np.ndim(given[name]):
+            raise ValueError(
+                f"{name} must be a number or 'auto' where pairs is a data frame, and left out "
+                "where that has weights"
+            )
+    if sources is not None:
+        given["ml_source"], given["cl_source"] = sources
+    return {**given, "constraints": made}
+
+
 def read_side(
     n_points: int,
     n_clusters: int | None,
     *,
+    constraints: Constraints | None = None,
     must_link: npt.ArrayLike | None = None,
     cannot_link: npt.ArrayLike | None = None,
     ml_weight: npt.ArrayLike = 1.0,
@@ -143,6 +190,14 @@ def read_side(
         raise ValueError(
             "y and partial_labels both hold labels, -1 where a point has none; give one of them"
         )
+    known = read_partial_labels(labels, n_points, n_clusters, named)
+    counts = _read_sample_weight(sample_weight, n_points)
+    if constraints is not None:
+        # Of a data frame: names have been looked up, and sources are in the order of the pairs.
+        sources = None
+        if ml_source is not None and cl_source is not None:
+            sources = np.asarray(ml_source), np.asarray(cl_source)
+        return Side(constraints.with_weights(ml_weight, cl_weight), known, counts, sources)
     ids = None
     if sample_ids is not None:
         ids = sample_ids if isinstance(sample_ids, SampleIds) else SampleIds(sample_ids)
@@ -171,8 +226,8 @@ def read_side(
     (ml, ml_weights, ml_told), (cl, cl_weights, cl_told) = found
     return Side(
         Constraints(ml, cl, ml_weights, cl_weights, n_points=n_points),
-        read_partial_labels(labels, n_points, n_clusters, named),
-        _read_sample_weight(sample_weight, n_points),
+        known,
+        counts,
         (ml_told, cl_told) if sourced else None,
     )
 
@@ -279,6 +334,16 @@ def _refuse_folds() -> None:
         frame = frame.f_back
 
 
+def _refuse_cut(n_pairs: int, n_points: int, name: str) -> None:
+    """Refuse as many pairs as points, which scikit-learn cuts like columns of the data."""
+    if n_pairs == n_points:
+        raise ValueError(
+            f"{name} has as many pairs as there are samples ({n_points}), so cross-validation "
+            "cannot tell it from a column of the data and may have cut it; repeat a pair to make "
+            "the numbers differ"
+        )
+
+
 def _by_ids(
     ids: SampleIds, pairs: npt.ArrayLike, n_points: int, name: str
 ) -> tuple[IntArray, npt.NDArray[np.bool_]]:
@@ -286,12 +351,7 @@ def _by_ids(
     given = np.asarray(pairs)
     if given.ndim != 2 or given.shape[1] != 2:
         raise ValueError(f"{name} must have shape (p, 2), got {given.shape}")
-    if len(given) == n_points:
-        raise ValueError(
-            f"{name} has as many pairs as there are samples ({n_points}), so cross-validation "
-            "cannot tell it from a column of the data and may have cut it; repeat a pair to make "
-            "the numbers differ"
-        )
+    _refuse_cut(len(given), n_points, name)
     rows = rows_named(ids, given, name)
     present = np.asarray((rows >= 0).all(axis=1))
     return rows[present], present

@@ -129,6 +129,7 @@ class SourcedClusterer(PairwiseClusterer):
         *,
         must_link: npt.ArrayLike | None = None,
         cannot_link: npt.ArrayLike | None = None,
+        pairs: Any = None,
         ml_weight: npt.ArrayLike | Literal["auto"] | None = None,
         cl_weight: npt.ArrayLike | Literal["auto"] | None = None,
         sample_ids: npt.ArrayLike | None = None,
@@ -141,8 +142,9 @@ class SourcedClusterer(PairwiseClusterer):
 
         Parameters
         ----------
-        X, y, must_link, cannot_link, sample_ids, partial_labels, sample_weight
-            See `HMRFKMeans.fit`.
+        X, y, must_link, cannot_link, pairs, sample_ids, partial_labels, sample_weight
+            See `HMRFKMeans.fit`. The column ``source`` of `pairs`, of any type, numbers sources in
+            sorted order.
         ml_weight, cl_weight : float or (p,) and (q,) arrays
             Number of equal answers that each pair stands for. Finite.
         ml_source, cl_source : (p,) and (q,) arrays of int, optional
@@ -173,6 +175,7 @@ class SourcedClusterer(PairwiseClusterer):
             y=y,
             must_link=must_link,
             cannot_link=cannot_link,
+            pairs=pairs,
             ml_weight=ml_weight,
             cl_weight=cl_weight,
             sample_ids=sample_ids,

@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 import inference_lab.constraints.files as files
+import inference_lab.constraints.frames as frames
 from inference_lab.constraints.arrays import (
     IntArray,
     Parts,
@@ -274,6 +275,68 @@ class Constraints(Parts):
         [[0.0, 1.0, -1.0], [1.0, 0.0, 0.0], [-1.0, 0.0, 0.0]]
         """
         return files.to_sparse(self, symmetric)
+
+    @classmethod
+    def from_frame(cls, frame: Any, index: Any) -> Constraints:
+        """Read pairs from a data frame, where they hold names of the rows of another one.
+
+        Parameters
+        ----------
+        frame : pandas.DataFrame
+            A row for each pair. Columns ``i`` and ``j``: names in `index`; ``kind``: "must-link"
+            or "cannot-link"; perhaps ``weight``, 1 by default; perhaps ``source``, which
+            constraints do not hold.
+        index : pandas.Index, sequence or SampleIds
+            The names of the points, of any type, all different. Of part of some `SampleIds`, pairs
+            with points outside are left out.
+
+        Returns
+        -------
+        Constraints
+            Pairs of a kind that all have the same weight have a scalar weight.
+
+        Raises
+        ------
+        ValueError, TypeError
+            If columns are missing or unknown, a name is in no row, a point is paired with itself,
+            a kind is unknown, a weight is missing or negative, or a pair has two weights.
+
+        Examples
+        --------
+        >>> import pandas as pd
+        >>> flowers = pd.DataFrame({"petal": [1.4, 1.3, 4.7]}, index=["ann", "bob", "cat"])
+        >>> pairs = pd.DataFrame(
+        ...     [("ann", "bob", "must-link"), ("cat", "ann", "cannot-link")],
+        ...     columns=["i", "j", "kind"],
+        ... )
+        >>> c = Constraints.from_frame(pairs, flowers.index)
+        >>> c.must_link.tolist(), c.cannot_link.tolist()
+        ([[0, 1]], [[0, 2]])
+        """
+        return cls(**vars(frames.from_frame(frame, index)[0]))
+
+    def to_frame(self, index: Any = None) -> Any:
+        """Return a data frame with a row for each pair, which `from_frame` reads back.
+
+        Parameters
+        ----------
+        index : pandas.Index or sequence, shape (n_points,), optional
+            Names of the points; default: their numbers.
+
+        Returns
+        -------
+        pandas.DataFrame
+            Columns ``i``, ``j``, ``kind`` and ``weight``; must-links first.
+
+        Examples
+        --------
+        >>> c = Constraints([[0, 1]], [[0, 2]], n_points=3)
+        >>> print(c.to_frame(["ann", "bob", "cat"]).to_string(index=False))
+          i   j        kind  weight
+        ann bob   must-link     1.0
+        ann cat cannot-link     1.0
+        """
+        return frames.to_frame(self, index)
 
     @classmethod
     def read_csv(

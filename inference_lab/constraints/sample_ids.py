@@ -91,7 +91,9 @@ def _refuse_nan(names: npt.NDArray[Any], name: str) -> None:
         )
 
 
-def rows_named(ids: SampleIds, pairs: npt.NDArray[Any], name: str) -> npt.NDArray[np.int64]:
+def rows_named(
+    ids: SampleIds, pairs: npt.NDArray[Any], name: str, whose: str = "sample_ids"
+) -> npt.NDArray[np.int64]:
     """Return the rows that pairs name, -1 for rows outside this part."""
     _refuse_nan(pairs, name)
     everyone = ids.everyone.tolist()
@@ -103,13 +105,14 @@ def rows_named(ids: SampleIds, pairs: npt.NDArray[Any], name: str) -> npt.NDArra
         more = f" and {len(unknown) - _SHOWN} more" if len(unknown) > _SHOWN else ""
         rows = ", ".join(map(repr, everyone[:2]))
         unlike = ""
-        if pairs.dtype.kind != ids.dtype.kind:
+        kinds = [type(each).__name__ for each in (unknown[0], *everyone[:1])]
+        if len(set(kinds)) > 1:
             unlike = (
-                f" The pairs are of dtype {pairs.dtype}, sample_ids of {ids.dtype}: names must be "
-                "equal, and 1 is not '1'."
+                f" The pairs hold {kinds[0]}, {whose} are {kinds[1]}: names must be equal, and 1 "
+                "is not '1'."
             )
         raise ValueError(
-            f"{name} names {shown}{more}, which is not among the {len(everyone)} sample_ids, such "
+            f"{name} names {shown}{more}, which is not among the {len(everyone)} {whose}, such "
             f"as {rows}.{unlike} In cross-validation, where pairs name rows of other folds, take "
             "the splitter ConstraintCV and give sample_ids=SampleIds(ids), as "
             "constraints.fit_params(sample_ids=ids) does"

@@ -1,0 +1,137 @@
+"""Pairs in data frames: a row for each pair, with the names of its points."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from inference_lab.constraints.arrays import IntArray, Parts, Weight
+from inference_lab.constraints.files import KINDS
+from inference_lab.constraints.sample_ids import SampleIds, names_of, rows_named
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["Sources", "from_frame", "to_frame"]
+
+_NEEDED, _OPTIONAL = ("i", "j", "kind"), ("weight", "source")
+
+#: A number from 0 on for the source of each must-link and of each cannot-link.
+Sources = tuple[IntArray, IntArray]
+
+
+def from_frame(frame: Any, index: Any, *, sourced: bool = False) -> tuple[Parts, Sources | None]:
+    """Read pairs, and the source of each if `sourced` and there is such a column.
+
+    Pairs with a row outside the part that `SampleIds` are of are left out.
+    """
+    import pandas as pd
+
+    if not isinstance(frame, pd.DataFrame):
+        raise TypeError(
+            f"pairs is of type {type(frame).__name__}; a pandas DataFrame with the columns "
+            f"{', '.join(_NEEDED)} is needed. must_link and cannot_link take arrays"
+        )
+    _check_columns(list(frame.columns))
+    ids = index if isinstance(index, SampleIds) else _ids(index)
+    names = frame[["i", "j"]]
+    _refuse(frame, names.isna().any(axis=1), "names no point: i or j is missing")
+    rows = rows_named(ids, names.to_numpy(dtype=object), "pairs", "names in the index")
+    selfish = pd.Series((rows[:, 0] == rows[:, 1]) & (rows[:, 0] >= 0), index=frame.index)
+    _refuse(frame, selfish, "pairs a point with itself")
+    wrong = ~frame["kind"].isin(KINDS)
+    _refuse(frame, wrong, f"has an unknown kind; allowed: {', '.join(KINDS)}")
+    told = pd.DataFrame(np.sort(rows, axis=1), columns=["first", "second"])
+    told["kind"] = frame["kind"].to_numpy(dtype=object)
+    told["weight"] = _weights(frame)
+    sourced = sourced and "source" in frame
+    if sourced:
+        _refuse(frame, frame["source"].isna(), "has no source, where others have one")
+        told["source"] = pd.factorize(frame["source"], sort=True)[0]
+    kept = told[told["first"] >= 0].drop_duplicates()
+    kept = kept.sort_values(["first", "second"], kind="stable")
+    twice = kept.duplicated(["first", "second", "kind"])
+    if twice.any():
+        i, j = frame.iloc[int(kept.index[int(twice.to_numpy().argmax())])][["i", "j"]]
+        raise ValueError(
+            f"pairs lists ({i!r}, {j!r}) twice as one kind, with different weights"
+            f"{' or sources' if sourced else ''}; give each pair one"
+        )
+    parts: list[tuple[IntArray, Weight, IntArray]] = []
+    for kind in KINDS:
+        some = kept[kept["kind"] == kind]
+        weights = some["weight"].to_numpy(dtype=np.float64)
+        alike = weights.size == 0 or bool((weights == weights[0]).all())
+        weight: Weight = float(weights[0] if weights.size else 1.0) if alike else weights
+        source = some["source"] if sourced else some["first"]
+        both = some[["first", "second"]].to_numpy(dtype=np.int64)
+        parts.append((both, weight, source.to_numpy(dtype=np.int64)))
+    (ml, ml_weight, ml_source), (cl, cl_weight, cl_source) = parts
+    made = Parts(ml, cl, ml_weight, cl_weight, int(ids.size))
+    return made, (ml_source, cl_source) if sourced else None
+
+
+def to_frame(
+    constraints: Parts, index: Sequence[Hashable] | npt.NDArray[Any] | None
+) -> pd.DataFrame:
+    """Return a row for each pair."""
+    import pandas as pd
+
+    n = constraints.n_points
+    names = pd.RangeIndex(n) if index is None else pd.Index(index)
+    names_of(names.tolist(), n, "index")
+    pairs = np.concatenate((constraints.must_link, constraints.cannot_link))
+    kinds = np.repeat(KINDS, [len(constraints.must_link), len(constraints.cannot_link)])
+    return pd.DataFrame(
+        {
+            "i": names[pairs[:, 0]],
+            "j": names[pairs[:, 1]],
+            "kind": kinds,
+            "weight": np.concatenate((constraints.ml_weights, constraints.cl_weights)),
+        }
+    )
+
+
+def _ids(index: Any) -> SampleIds:
+    """Return the names in an index, as objects, so that pandas' own types compare."""
+    import pandas as pd
+
+    names = pd.Index(index)
+    if names.isna().any():
+        raise ValueError("the index has a missing name; each row needs a name of its own")
+    return SampleIds(names.to_numpy(dtype=object))
+
+
+def _check_columns(columns: list[Any]) -> None:
+    """Refuse frames that lack columns, or have others."""
+    missing = [name for name in _NEEDED if name not in columns]
+    unknown = [name for name in columns if name not in _NEEDED + _OPTIONAL]
+    if missing or unknown or len(set(columns)) < len(columns):
+        raise ValueError(
+            f"pairs has the columns {', '.join(map(str, columns))}; {', '.join(_NEEDED)} are "
+            f"needed, {' and '.join(_OPTIONAL)} may be there, and no others"
+        )
+
+
+def _refuse(frame: pd.DataFrame, wrong: pd.Series[bool], why: str) -> None:
+    """Refuse pairs, naming the first by its row and its content."""
+    if wrong.any():
+        at = int(wrong.to_numpy().argmax())
+        (row,) = frame.iloc[[at]].to_dict("records")
+        content = ", ".join(f"{name}={value!r}" for name, value in row.items())
+        raise ValueError(f"row {frame.index.tolist()[at]!r} of pairs ({content}) {why}")
+
+
+def _weights(frame: pd.DataFrame) -> npt.NDArray[np.float64]:
+    """Return the weight of each pair, 1 without such a column."""
+    if "weight" not in frame:
+        return np.ones(len(frame))
+    given = frame["weight"]
+    if given.dtype.kind not in "iuf":
+        raise TypeError(f"pairs has weights of dtype {given.dtype}; real numbers are needed")
+    _refuse(frame, given.isna(), "has no weight; leave out the column where none is known")
+    _refuse(frame, given < 0, "has a negative weight; weights are >= 0, and inf makes a pair hard")
+    return given.to_numpy(dtype=np.float64)
