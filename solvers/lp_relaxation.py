@@ -113,8 +113,8 @@ class LPRelaxation(LinearSolver):
         Number of random roundings.
     rounding : {"all", "kleinberg-tardos", "derandomised", "argmax"}
         Random phases of Kleinberg and Tardos; the same derandomised by conditional expectations
-        (exact for pairwise terms, a heuristic for higher-order factors and label costs); the
-        largest label of each variable; or all of these.
+        (of unary and pairwise costs; left out, with a note, for graphs with higher-order factors);
+        the largest label of each variable; or all of these.
     polish : bool
         Descend by ICM from the best few labellings.
 
@@ -256,7 +256,9 @@ class LPRelaxation(LinearSolver):
             diagnostics["rounding"] = self._distribution(
                 graph, run, u if free.size else None, energies
             )
-        if every or self.rounding == "derandomised":
+        if graph.n_factors and (every or self.rounding == "derandomised"):
+            notes.append("derandomised rounding left out: it does not cover higher-order factors")
+        elif every or self.rounding == "derandomised":
             rounded = self._derandomise(graph, run, u, shared)
             if rounded is None:
                 finished = finished and every

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import time
 from pathlib import Path
 
@@ -17,7 +16,6 @@ from inference_lab.algorithms.cuts import dead_end_elimination, roof_duality
 from inference_lab.algorithms.cuts.persistency import reduce
 from inference_lab.algorithms.dual.clusters import Clusters
 from inference_lab.algorithms.dual.reparametrisation import start_dual
-from inference_lab.algorithms.linear import rounding
 from inference_lab.graph.factor_graph import FactorGraph
 from inference_lab.graph.terms import OwnTables
 from inference_lab.kernels.tree_moves import soften
@@ -71,14 +69,10 @@ def test_nothing_about_factors_is_compiled_for_a_graph_without_them():
         dead_end_elimination._worst_of_factor,
         dead_end_elimination._least_fall_of_factor,
         roof_duality._fill_factor,
-        rounding._factor_estimate,
     )
     before = [len(step.overloads) for step in steps]
     rng = np.random.default_rng(0)
     unary, pairs = rng.random((6, 2)), np.stack(np.triu_indices(6, 1), axis=1)
     graph = FactorGraph.potts(unary, pairs, rng.choice([-1.0, 1.0], len(pairs)))
     reduce(graph, lambda: False)
-    shares = np.full(12, 0.5)
-    rounding.derandomise(graph.arrays, shares, np.full(6, -1), math.inf, math.inf)
-    assert rounding.expected_energy(graph.arrays, shares, math.inf) > -math.inf
     assert [len(step.overloads) for step in steps] == before

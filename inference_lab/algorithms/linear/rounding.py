@@ -20,8 +20,7 @@ from inference_lab.graph.arrays import (
     connected,
     starts_of,
 )
-from inference_lab.kernels.messages import edge_cost
-from inference_lab.kernels.mixed_radix import next_labels
+from inference_lab.kernels.messages import edge_cost, half_cost
 
 #: After this many phases the labels still missing are taken by argmax (as in the released code).
 _MAX_PHASES = 5000
@@ -105,47 +104,15 @@ def _half_expectation(g: GraphArrays, h: int, u: FloatArray, a: int, big: float)
 
 
 @lean_kernel
-def _factor_estimate(g: GraphArrays, f: int, u: FloatArray, big: float, digits: IntArray) -> float:
-    """Return the expected cost of a factor under independent labels with marginals ``u``."""
-    lo, hi = g.factor_ptr[f], g.factor_ptr[f + 1]
-    for s in range(hi - lo):
-        digits[s] = 0
-    total = 0.0
-    for t in range(g.table_ptr[f], g.table_ptr[f + 1]):
-        mass = 1.0
-        for s in range(lo, hi):
-            mass *= u[g.unary_ptr[g.scopes[s]] + digits[s - lo]]
-        if mass > 0.0:
-            total += mass * min(g.tables[t], big)
-        next_labels(g, lo, hi, digits)
-    return total
-
-
-@lean_kernel
-def _expected_energy(g: GraphArrays, u: FloatArray, big: float, digits: IntArray | None) -> float:
-    """Return `expected_energy`, compiled."""
+def expected_energy(g: GraphArrays, u: FloatArray, big: float) -> float:
+    """Return the expected energy of Kleinberg-Tardos rounding: unary and pairwise costs."""
     total = 0.0
     for c in range(u.size):
         if u[c] > 0.0:
             total += u[c] * min(g.unary[c], big)
     for e in range(g.edges.shape[0]):
         total += _pair_expectation(g, e, u, big)
-    if digits is not None:
-        for f in range(g.factor_ptr.size - 1):
-            total += _factor_estimate(g, f, u, big, digits)
     return total
-
-
-def _digits(g: GraphArrays) -> IntArray | None:
-    """Return scratch for the labels of a factor, if there are factors."""
-    if g.factor_ptr.size == 1:
-        return None
-    return np.zeros(int(np.diff(g.factor_ptr).max()), dtype=np.int64)
-
-
-def expected_energy(g: GraphArrays, u: FloatArray, big: float) -> float:
-    """Return the expected energy of Kleinberg-Tardos rounding, without the constant."""
-    return float(_expected_energy(g, u, big, _digits(g)))
 
 
 @lean_kernel
@@ -239,71 +206,30 @@ class _Expected(NamedTuple):
 
     #: (n,): the labels, -1 for free variables.
     x: IntArray
-    #: Flat: ``u``, one-hot where a variable has its label, or is given one by the phase on trial,
-    #: as ``inside`` (n,) says.
-    belief: FloatArray
+    #: (n,): whether the phase on trial gives the variable its label.
     inside: npt.NDArray[np.bool_]
     #: Flat: what a label of a free variable costs by itself and towards those with labels.
     cost: FloatArray
     #: (m,): expectation of each edge between free variables.
     pair: FloatArray
-    #: ``factor``, ``trial`` (f,): of each factor, now and with the phase on trial.
-    factor: FloatArray
-    trial: FloatArray
-
-
-def _expected(g: GraphArrays, u: FloatArray, x: IntArray) -> _Expected:
-    """Allocate the expectations."""
-    n_factors = g.factor_ptr.size - 1
-    return _Expected(
-        x, u.copy(), np.zeros(x.size, dtype=np.bool_), np.empty(u.size),
-        np.zeros(len(g.edges)), np.zeros(n_factors), np.zeros(n_factors),
-    )  # fmt: skip
 
 
 @lean_kernel
-def _estimate_factors(
-    g: GraphArrays, i: int, big: float, state: _Expected, digits: IntArray
-) -> None:
-    """Estimate the larger factors of a variable anew."""
-    for p in range(g.inc_ptr[i], g.inc_ptr[i + 1]):
-        f = g.slot_factor[g.inc_slot[p]]
-        state.factor[f] = _factor_estimate(g, f, state.belief, big, digits)
-        state.trial[f] = state.factor[f]
-
-
-@lean_kernel
-def _begin(
-    g: GraphArrays,
-    u: FloatArray,
-    order: IntArray,
-    big: float,
-    state: _Expected,
-    digits: IntArray | None,
-) -> None:
+def _begin(g: GraphArrays, u: FloatArray, order: IntArray, big: float, state: _Expected) -> None:
     """Fill the expectations for free variables `order`, from the labels of all others."""
     x = state.x
     for i in order:
-        si = g.unary_ptr[i]
+        start = g.unary_ptr[i]
         for a in range(g.cardinalities[i]):
-            value = min(g.unary[si + a], big)
-            for p in range(g.adj_ptr[i], g.adj_ptr[i + 1]):
-                if x[g.adj_var[p]] >= 0:
-                    value += _half_expectation(g, int64(g.adj_half[p]), state.belief, a, big)
-            state.cost[si + a] = value
+            state.cost[start + a] = min(g.unary[start + a], big)
         for p in range(g.adj_ptr[i], g.adj_ptr[i + 1]):
-            if x[g.adj_var[p]] < 0 and g.adj_half[p] & 1 == 0:
-                e = g.adj_half[p] >> 1
-                state.pair[e] = _pair_expectation(g, e, u, big)
-        if digits is not None:
-            _estimate_factors(g, i, big, state, digits)
-
-
-@lean_kernel
-def _set_belief(g: GraphArrays, belief: FloatArray, i: int, label: int) -> None:
-    """Make the belief of a variable one-hot."""
-    for a in range(g.cardinalities[i]):
-        belief[g.unary_ptr[i] + a] = 1.0 if a == label else 0.0
+            half = int64(g.adj_half[p])
+            label = x[g.adj_var[p]]
+            if label >= 0:
+                for a in range(g.cardinalities[i]):
+                    state.cost[start + a] += min(half_cost(g, half, a, label), big)
+            elif half & 1 == 0:
+                state.pair[half >> 1] = _pair_expectation(g, half >> 1, u, big)
 
 
 @lean_kernel
@@ -314,7 +240,6 @@ def _try_label(
     ranked: IntArray,
     big: float,
     state: _Expected,
-    digits: IntArray | None,
 ) -> tuple[float, int, float]:
     """Find the threshold that is best for a phase with label ``h``."""
     best_change = np.inf
@@ -344,15 +269,6 @@ def _try_label(
             else:
                 change += _half_expectation(g, half, u, h, big) - state.pair[e]
         state.inside[i] = True
-        if digits is not None:
-            if g.inc_ptr[i + 1] > g.inc_ptr[i]:
-                _set_belief(g, state.belief, i, h)
-            for p in range(g.inc_ptr[i], g.inc_ptr[i + 1]):
-                f = g.slot_factor[g.inc_slot[p]]
-                value = _factor_estimate(g, f, state.belief, big, digits)
-                steps += g.table_ptr[f + 1] - g.table_ptr[f]
-                change += value - state.trial[f]
-                state.trial[f] = value
         # A threshold cannot separate equal values.
         last = q + 1 == ranked.size
         if not last:
@@ -362,38 +278,21 @@ def _try_label(
             best_length = q + 1
     for i in ranked:
         state.inside[i] = False
-        for a in range(g.unary_ptr[i], g.unary_ptr[i + 1]):
-            state.belief[a] = u[a]
-        for p in range(g.inc_ptr[i], g.inc_ptr[i + 1]):
-            f = g.slot_factor[g.inc_slot[p]]
-            state.trial[f] = state.factor[f]
     return best_change, best_length, steps
 
 
 @lean_kernel
-def _give_label(
-    g: GraphArrays,
-    h: int,
-    chosen: IntArray,
-    big: float,
-    state: _Expected,
-    digits: IntArray | None,
-) -> None:
+def _give_label(g: GraphArrays, h: int, chosen: IntArray, big: float, state: _Expected) -> None:
     """Give variables the label ``h`` for good."""
     for i in chosen:
         state.x[i] = h
-        _set_belief(g, state.belief, i, h)
     for i in chosen:
         for p in range(g.adj_ptr[i], g.adj_ptr[i + 1]):
             j = g.adj_var[p]
             if state.x[j] < 0:
-                half = g.adj_half[p] ^ 1
+                half = int64(g.adj_half[p]) ^ 1
                 for a in range(g.cardinalities[j]):
-                    state.cost[g.unary_ptr[j] + a] += _half_expectation(
-                        g, half, state.belief, a, big
-                    )
-        if digits is not None:
-            _estimate_factors(g, i, big, state, digits)
+                    state.cost[g.unary_ptr[j] + a] += min(half_cost(g, half, a, h), big)
 
 
 @lean_kernel
@@ -406,7 +305,6 @@ def _run_phases(
     big: float,
     max_steps: float,
     state: _Expected,
-    digits: IntArray | None,
 ) -> float:
     """Label the free variables, component by component, as in `derandomise`."""
     x = state.x
@@ -431,30 +329,24 @@ def _run_phases(
                         members[kept] = members[q]
                         kept += 1
                 count[h] = kept
-                change, length, taken = _try_label(g, u, h, members[:kept], big, state, digits)
+                change, length, taken = _try_label(g, u, h, members[:kept], big, state)
                 steps += taken
                 if change < best_change:
                     best_change = change
                     best_h = h
                     best_length = length
             chosen = ranked[best_h, first : first + best_length]
-            _give_label(g, best_h, chosen, big, state, digits)
+            _give_label(g, best_h, chosen, big, state)
             n_left -= best_length
     return steps
 
 
 def _components(g: GraphArrays, free: IntArray) -> IntArray:
-    """Return the number of the component of each of some variables, what lies between left out."""
+    """Return the number of the component of each free variable; edges to others do not join."""
     number = np.full(g.cardinalities.size, -1)
     number[free] = np.arange(free.size)
     ends = number[g.edges]
-    slots = np.flatnonzero(number[g.scopes] >= 0)
-    inside = number[g.scopes[slots]]
-    same = np.diff(g.slot_factor[slots]) == 0
-    links = np.concatenate(
-        [ends[(ends >= 0).all(axis=1)], np.stack([inside[:-1][same], inside[1:][same]], axis=1)]
-    )
-    return connected(free.size, links)
+    return connected(free.size, ends[(ends >= 0).all(axis=1)])
 
 
 def _rank(
@@ -475,15 +367,15 @@ def _rank(
 def derandomise(g: GraphArrays, u: FloatArray, x: IntArray, big: float, max_steps: float) -> float:
     """Round ``u`` by the method of conditional expectations over Kleinberg-Tardos phases.
 
-    Each phase takes the label and threshold of the least expected energy given all labels so far.
-    Variables of which ``x`` is -1 are filled in; after `max_steps`, the rest stays so. An infinite
-    cost counts as `big`, more than the spread of the finite ones.
+    Each phase takes the label and threshold of the least expected energy given all labels so far,
+    by unary and pairwise costs. Variables with ``x = -1`` are filled in; after `max_steps`, the
+    rest keeps -1. An infinite cost counts as `big`, more than the spread of the finite ones.
 
     Guarantees
     ----------
-    For graphs without higher-order factors the energy (infinite costs counted as `big`) is at
-    most `expected_energy`; for ML-only Potts terms and unary costs >= 0 that is at most
-    twice the value of the LP (Kleinberg and Tardos 2002).
+    Without higher-order factors the energy (infinite costs counted as `big`) is at most
+    `expected_energy`; for Potts terms of must-links and unary costs >= 0 that is at most twice the
+    value of the LP (Kleinberg and Tardos 2002).
 
     Complexity
     ----------
@@ -494,6 +386,7 @@ def derandomise(g: GraphArrays, u: FloatArray, x: IntArray, big: float, max_step
     if free.size == 0:
         return 0.0
     ranked, starts, count = _rank(g, u, free, _components(g, free))
-    state, digits = _expected(g, u, x), _digits(g)
-    _begin(g, u, free, big, state, digits)
-    return float(_run_phases(g, u, ranked, starts, count, big, max_steps, state, digits))
+    inside, pair = np.zeros(x.size, dtype=np.bool_), np.zeros(len(g.edges))
+    state = _Expected(x, inside, np.empty(u.size), pair)
+    _begin(g, u, free, big, state)
+    return float(_run_phases(g, u, ranked, starts, count, big, max_steps, state))
