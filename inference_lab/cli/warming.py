@@ -44,7 +44,7 @@ def warm_up(
     Without SOLVER, those that "compare" runs by default. Machine code stays on the disk until the
     library, numba or the processor changes; what is there already is only loaded.
     """
-    from inference_lab.harness.instances import Settings
+    from inference_lab.harness.instances import RunSettings
     from inference_lab.harness.running import warm_up_all
 
     # The one that takes longest is begun first.
@@ -57,4 +57,6 @@ def warm_up(
 
     with as_input(), quiet_stdout():
         tell(f"Compiling for {', '.join(chosen)}, {processes} at a time:")
-        warm_up_all(chosen, problems, data_dir, Settings(temperature=temperature), processes, tell)
+        warm_up_all(
+            chosen, problems, data_dir, RunSettings(temperature=temperature), processes, tell
+        )

@@ -14,7 +14,7 @@ from typing import Any, Generic, Literal, TypeVar
 
 from inference_lab.harness.executors import Call, execute
 from inference_lab.harness.isolated_run import crashed, one_line
-from inference_lab.harness.manifest import Planned, note_plan
+from inference_lab.harness.manifest import PlannedFits, PlannedRuns, note_plan
 from inference_lab.harness.progress import Progress, reporter
 from inference_lab.processes.workers import Crash
 from inference_lab.results.json_lines import RecordError
@@ -120,8 +120,8 @@ class Campaign(ABC, Generic[_R]):
         """Return the record of a task of which nothing is known but what was asked."""
 
     @abstractmethod
-    def planned(self) -> Planned:
-        """Return the entry of the plan in the manifest."""
+    def planned(self) -> PlannedRuns | PlannedFits:
+        """Return the plan that is noted in the manifest."""
 
     @abstractmethod
     def names(self, number: int) -> tuple[str, str, int]:

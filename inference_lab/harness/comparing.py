@@ -24,7 +24,7 @@ from inference_lab.harness.executors import Call
 from inference_lab.harness.instances import (
     Instance,
     ProblemSource,
-    Settings,
+    RunSettings,
     build_instances,
     refuse_repeats,
     seed_list,
@@ -67,7 +67,7 @@ class Plan(Campaign[Record]):
     seeds : list of int
     repeats : int
         How many times the same is run.
-    settings : Settings
+    settings : RunSettings
 
     Attributes
     ----------
@@ -82,7 +82,7 @@ class Plan(Campaign[Record]):
         sources: Sequence[str | Solver],
         seeds: list[int],
         repeats: int,
-        settings: Settings,
+        settings: RunSettings,
     ) -> None:
         self.instances = instances
         self.sources = sources
@@ -154,23 +154,16 @@ class Plan(Campaign[Record]):
         return self._blank(self.tasks[number])
 
     def planned(self) -> PlannedRuns:
-        """Return the entry of the plan in the manifest."""
-        return PlannedRuns.of(
-            {
-                "problems": [
-                    [c.problem.name, c.problem.graph.content_hash] for c in self.instances
-                ],
-                "solvers": [
-                    [solver.spec, solver.version, solver_source(solver)] for solver in self.solvers
-                ],
-                "seeds": self.seeds,
-                "repeats": self.repeats,
-                "time_limit": self.settings.time_limit,
-                "temperature": self.settings.temperature,
-                "threads": self.settings.threads,
-                # Plans noted before there was a choice go on being the same.
-                **({} if self.settings.clock == "wall" else {"clock": self.settings.clock}),
-            }
+        """Return the plan that is noted in the manifest."""
+        return PlannedRuns(
+            problems=[(c.problem.name, c.problem.graph.content_hash) for c in self.instances],
+            solvers=[(s.spec, s.version, solver_source(s)) for s in self.solvers],
+            seeds=self.seeds,
+            repeats=self.repeats,
+            time_limit=self.settings.time_limit,
+            temperature=self.settings.temperature,
+            threads=self.settings.threads,
+            clock=self.settings.clock,
         )
 
     def warm_up(self, numbers: Sequence[int]) -> Iterator[int]:
@@ -354,7 +347,7 @@ def compare(
     given = _as_list(problems, (str, Path, Problem, ProblemFamily, FactorGraph, Mapping))
     instances = [instance for source in given for instance in build_instances(source, folder)]
     refuse_repeats("problem", [instance.problem.name for instance in instances])
-    settings = Settings(
+    settings = RunSettings(
         time_limit=time_limit,
         clock=clock,
         temperature=temperature,

@@ -26,7 +26,7 @@ from inference_lab.specs.grammar import SpecError, SpecSyntaxError
 __all__ = [
     "Instance",
     "ProblemSource",
-    "Settings",
+    "RunSettings",
     "build_instances",
     "derive",
     "load_problem",
@@ -164,7 +164,7 @@ def _file_digest(path: str) -> str:
 
 
 @dataclass(frozen=True)
-class Settings:
+class RunSettings:
     """The settings that all runs of a comparison share."""
 
     #: Seconds.

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Hashable
-from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from time import perf_counter
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
+
+from msgspec.structs import replace
 
 from inference_lab.formatting import shortened
 from inference_lab.processes.isolation import (
@@ -18,7 +19,8 @@ from inference_lab.processes.isolation import (
     suppress_output,
 )
 from inference_lab.processes.workers import Crash, format_exception, traceback_tail
-from inference_lab.results.records import RecordError, RunRecord
+from inference_lab.results.json_lines import RecordError, clean_text
+from inference_lab.results.records import RunRecord
 
 __all__ = [
     "Limits",
@@ -34,8 +36,7 @@ __all__ = [
 _R = TypeVar("_R", bound=RunRecord)
 
 
-@dataclass(frozen=True)
-class Limits:
+class Limits(NamedTuple):
     """The limits of the process of a run."""
 
     #: Whether there is one. Without, and on systems that cannot fork, nothing else holds.
@@ -62,7 +63,7 @@ def one_line(problem: BaseException | str) -> str:
         text = " ".join(str(problem).split())
     except Exception:  # somebody's exception may do anything when it is looked at
         text = ""
-    return shortened(text or type(problem).__name__, 400)
+    return shortened(clean_text(text) or type(problem).__name__, 400)
 
 
 #: What has been warmed up in this process, and whether it ended well in a process of its own.
@@ -111,14 +112,18 @@ def attempt(
     work: Callable[..., Any],
     *arguments: Any,
     limits: Limits,
-    judge: Callable[[_R, Any], _R],
+    answered: Callable[[_R, Any], _R],
     salvage: Callable[[_R, ProcessResult], _R] | None = None,
 ) -> _R:
-    """Make a run; return the record of it, whatever happens in it."""
+    """Make a run; return the record of it, whatever happens in it.
+
+    `answered` makes the record of what was asked and the value of the call, which is checked here;
+    `salvage` the one of a process that ended without a value.
+    """
     if not limits.hold:
         begin = perf_counter()
         try:
-            record = judge(asked, work(*arguments))
+            record = answered(asked, work(*arguments)).checked()
         except KeyboardInterrupt:
             raise
         except RecordError as problem:
@@ -133,7 +138,7 @@ def attempt(
         print(ended.output, end="", file=sys.stderr, flush=True)
     if ended.end == ExitReason.RETURNED:
         try:
-            record = judge(asked, ended.value)
+            record = answered(asked, ended.value).checked()
         except RecordError as problem:
             record = crashed(asked, _unrecordable(problem))
     else:
@@ -152,18 +157,16 @@ def attempt(
 def unanswered(asked: _R, ended: ProcessResult) -> _R:
     """Return the record of a run whose process ended without an answer."""
     status = "error" if ended.end == ExitReason.RAISED else str(ended.end)
-    return replace(asked, status=status, message=one_line(ended.message), traceback=ended.traceback)
+    return _failed(asked, status, ended.message, ended.traceback)
 
 
 def crashed(asked: _R, crash: Crash) -> _R:
     """Return the record of a run that gave no answer."""
-    return replace(
-        asked,
-        status="error",
-        message=one_line(crash.message),
-        traceback=crash.traceback,
-        finished=now(),
-    )
+    return replace(_failed(asked, "error", *crash), finished=now())
+
+
+def _failed(asked: _R, status: str, message: str, traceback: str) -> _R:
+    return replace(asked, status=status, message=one_line(message), traceback=clean_text(traceback))
 
 
 def _unrecordable(problem: RecordError) -> Crash:

@@ -4,19 +4,26 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Hashable, Iterator, Mapping
 from itertools import product
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 import msgspec
 
 from inference_lab.results.clustering_records import FitKey, StudyRecord
-from inference_lab.results.json_lines import JsonLine, RecordError
+from inference_lab.results.json_lines import JsonLine
 from inference_lab.results.line_store import LineStore
 from inference_lab.results.records import Record, RunKey, RunRecord
 
-__all__ = ["Planned", "PlannedFits", "PlannedRun", "PlannedRuns", "note_plan", "plans_of"]
+__all__ = [
+    "ManifestEntry",
+    "PlannedFits",
+    "PlannedRun",
+    "PlannedRuns",
+    "StagePlan",
+    "note_plan",
+    "plans_of",
+]
 
 #: A plan with more runs than these is none.
 _LARGEST_PLAN = 10_000_000
@@ -29,51 +36,10 @@ class PlannedRun(NamedTuple):
     place: tuple[str, str]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Planned(JsonLine):
-    """The plan of one campaign."""
+class PlannedRuns(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The planned runs of a comparison of solvers."""
 
-    SCHEMA: ClassVar[int] = 1
-    #: The type of `parts`.
-    PARTS: ClassVar[Any]
-
-    schema: int = 1
-    #: Digest of the plan.
-    id: str
-    #: No `Mapping`, which would be cut: a plan is kept in full, however many runs it has.
-    plan: dict[str, Any] = field(default_factory=dict)
-
-    @classmethod
-    def of(cls, plan: dict[str, Any]) -> Self:
-        """Build the entry of a plan that JSON can hold."""
-        text = json.dumps(plan, sort_keys=True)
-        return cls(id=hashlib.sha256(text.encode()).hexdigest()[:16], plan=plan)
-
-    def check(self) -> None:
-        """Raise if this is not a plan, or too large."""
-        try:
-            total = sum(part.count() for part in self.parts())
-        except msgspec.ValidationError as reason:
-            raise RecordError(f"a plan cannot be read: {reason}") from None
-        if total > _LARGEST_PLAN:
-            raise RecordError(f"a plan has {total} runs; at most {_LARGEST_PLAN} can be handled")
-
-    def parts(self) -> Sequence[_Runs | _Stage]:
-        """Return the parts of the plan, its ``stages`` or the whole, with their types checked."""
-        parts: list[_Runs | _Stage] = msgspec.convert(
-            self.plan.get("stages", [self.plan]), self.PARTS
-        )
-        return parts
-
-    def runs(self) -> Iterator[PlannedRun]:
-        """Yield the planned runs; parts of a study may share some."""
-        for part in self.parts():
-            yield from part.planned()
-
-
-class _Runs(msgspec.Struct):
-    """The plan of a comparison: names with hashes, specs with versions and sources, and so on."""
-
+    #: Names with hashes of the content; specs with versions and digests of their files.
     problems: list[tuple[str, str]]
     solvers: list[tuple[str, int, str]]
     seeds: list[int]
@@ -87,29 +53,17 @@ class _Runs(msgspec.Struct):
         """Return the number of planned runs."""
         return len(self.problems) * len(self.solvers) * len(self.seeds) * self.repeats
 
-    def planned(self) -> Iterator[PlannedRun]:
+    def runs(self) -> Iterator[PlannedRun]:
         """Yield the planned runs."""
-        for (problem, digest), solver, seed in product(self.problems, self.solvers, self.seeds):
-            spec, version, source = solver
+        given = (self.time_limit, self.temperature, self.threads, self.clock)
+        for problem, solver, seed in product(self.problems, self.solvers, self.seeds):
             for repeat in range(self.repeats):
-                key = RunKey(
-                    problem,
-                    digest,
-                    spec,
-                    version,
-                    source,
-                    seed,
-                    repeat,
-                    self.time_limit,
-                    self.temperature,
-                    self.threads,
-                    self.clock,
-                )
-                yield PlannedRun(key, (problem, spec))
+                key = RunKey._make((*problem, *solver, seed, repeat, *given))
+                yield PlannedRun(key, (problem[0], solver[0]))
 
 
-class _Stage(msgspec.Struct):
-    """A stage of a study: data, methods with their keys, constraints, and the protocol."""
+class StagePlan(msgspec.Struct, frozen=True):
+    """The planned fits of a stage: data, methods with their keys, constraints, the protocol."""
 
     data: list[str]
     methods: list[tuple[str, str]]
@@ -124,41 +78,70 @@ class _Stage(msgspec.Struct):
         """Return the number of planned fits."""
         return len(self.data) * len(self.methods) * len(self.constraints) * self.runs
 
-    def planned(self) -> Iterator[PlannedRun]:
+    def fits(self) -> Iterator[PlannedRun]:
         """Yield the planned fits."""
+        protocol = (self.train, self.scored, self.noise, self.unit)
         for data, value, (label, method) in product(self.data, self.constraints, self.methods):
             for run in range(self.runs):
-                protocol = (self.train, self.scored, self.noise, self.unit)
                 key = FitKey(data, method, value, run, *protocol)
                 yield PlannedRun(key, (key.task, label))
 
 
-class PlannedRuns(Planned):
-    """The planned runs of a comparison of solvers; ``plan`` has the fields of `_Runs`."""
+class PlannedFits(msgspec.Struct, frozen=True):
+    """The planned fits of a study of clustering; stages may share some."""
 
-    PARTS = list[_Runs]
+    stages: list[StagePlan]
+
+    def count(self) -> int:
+        """Return the number of planned fits, shared ones counted for each stage."""
+        return sum(stage.count() for stage in self.stages)
+
+    def runs(self) -> Iterator[PlannedRun]:
+        """Yield the planned fits."""
+        for stage in self.stages:
+            yield from stage.fits()
 
 
-class PlannedFits(Planned):
-    """The planned fits of a study of clustering; ``plan`` has ``stages``, each a `_Stage`."""
+class ManifestEntry(JsonLine, frozen=True, kw_only=True):
+    """One plan of a store, with its digest."""
 
-    PARTS = list[_Stage]
+    id: str
+    plan: PlannedRuns | PlannedFits
+
+    @classmethod
+    def of(cls, plan: PlannedRuns | PlannedFits) -> Self:
+        """Build the entry of a plan."""
+        text = json.dumps(msgspec.to_builtins(plan), sort_keys=True)
+        return cls(id=hashlib.sha256(text.encode()).hexdigest()[:16], plan=plan)
+
+    def __post_init__(self) -> None:
+        """Refuse a plan that is too large."""
+        if (total := self.plan.count()) > _LARGEST_PLAN:
+            raise ValueError(f"a plan has {total} runs; at most {_LARGEST_PLAN} can be handled")
 
 
-#: How the plans of a store are noted, by what it holds.
-_KINDS: Mapping[type[RunRecord], type[Planned]] = {
-    Record: PlannedRuns,
-    StudyRecord: PlannedFits,
+class _RunsEntry(ManifestEntry, frozen=True, kw_only=True):
+    plan: PlannedRuns
+
+
+class _FitsEntry(ManifestEntry, frozen=True, kw_only=True):
+    plan: PlannedFits
+
+
+#: The entries of plans, by what a store holds.
+_KINDS: Mapping[type[RunRecord], type[ManifestEntry]] = {
+    Record: _RunsEntry,
+    StudyRecord: _FitsEntry,
 }
 
 
-def plans_of(store: LineStore[Any]) -> LineStore[Planned]:
+def plans_of(store: LineStore[Any]) -> LineStore[ManifestEntry]:
     """Return the file beside a store that holds what was planned for it."""
     return LineStore(store.beside(".plan.jsonl"), _KINDS[store.kind])
 
 
-def note_plan(store: LineStore[Any], plan: Planned) -> None:
+def note_plan(store: LineStore[Any], plan: PlannedRuns | PlannedFits) -> None:
     """Write down what is going to be run, unless it is noted already."""
-    plans = plans_of(store)
-    if all(old.id != plan.id for old in plans.prepare(ours=True)):
-        plans.append(plan)
+    plans, entry = plans_of(store), ManifestEntry.of(plan)
+    if all(old.id != entry.id for old in plans.prepare(ours=True)):
+        plans.append(entry)

@@ -168,8 +168,8 @@ def states(store: LineStore[Any]) -> States:
     remarks: list[str] = []
     plans = plans_of(store)
     if plans.exists():
-        for plan in plans:
-            places.update((run.key, run.place) for run in plan.runs())
+        for entry in plans:
+            places.update((run.key, run.place) for run in entry.plan.runs())
         remarks = plans.remarks
     last: dict[Hashable, RunRecord] = {}
     for record in store:

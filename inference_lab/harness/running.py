@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from importlib import import_module
 from pathlib import Path
@@ -13,11 +12,12 @@ from time import perf_counter
 from typing import Any
 
 import numpy as np
+from msgspec.structs import replace
 
 from inference_lab.contract import Solution, Solver, TracePoint, energy_scale
 from inference_lab.graph.arrays import IntArray
 from inference_lab.harness.executors import Call, execute
-from inference_lab.harness.instances import Instance, Settings, build_instances, solver_source
+from inference_lab.harness.instances import Instance, RunSettings, build_instances, solver_source
 from inference_lab.harness.isolated_run import (
     Limits,
     attempt,
@@ -33,6 +33,7 @@ from inference_lab.problem import Problem
 from inference_lab.processes.isolation import ProcessResult, SharedIncumbent
 from inference_lab.processes.workers import Crash
 from inference_lab.registry.registry import as_solver, is_ours
+from inference_lab.results.json_lines import json_object
 from inference_lab.results.labellings import encode_labels
 from inference_lab.results.records import Record, thin_trace
 
@@ -60,7 +61,9 @@ def _info(instance: Instance) -> Mapping[str, Any]:
     return {"label_costs": n, **instance.problem.info} if n else instance.problem.info
 
 
-def blank(instance: Instance, solver: Solver, seed: int, repeat: int, settings: Settings) -> Record:
+def blank(
+    instance: Instance, solver: Solver, seed: int, repeat: int, settings: RunSettings
+) -> Record:
     """Return the record of a run of which nothing is known but what was asked."""
     graph = instance.problem.graph
     return Record(
@@ -74,10 +77,10 @@ def blank(instance: Instance, solver: Solver, seed: int, repeat: int, settings: 
         optimum_source=instance.problem.optimum_source,
         truth_energy=instance.truth_energy,
         small_energy=energy_scale(graph),
-        problem_info=_info(instance),
+        problem_info=json_object(_info(instance)),
         solver=solver.spec,
         solver_name=solver.name(),
-        settings=solver.settings(),
+        settings=json_object(solver.settings()),
         solver_version=solver.version,
         solver_source=solver_source(solver),
         seed=seed,
@@ -89,10 +92,10 @@ def blank(instance: Instance, solver: Solver, seed: int, repeat: int, settings: 
         setup_seconds=instance.setup_seconds,
         status="error",
         started=now(),
-    )
+    ).checked()
 
 
-def _finish(record: Record, problem: Problem, solution: Solution) -> Record:
+def _finish(record: Record, problem: Problem, solution: Solution, trace_limit: int) -> Record:
     return replace(
         record,
         status=str(solution.status),
@@ -108,13 +111,13 @@ def _finish(record: Record, problem: Problem, solution: Solution) -> Record:
         iterations=solution.iterations,
         log_partition=solution.log_partition,
         log_partition_kind=solution.log_partition_kind,
-        trace=tuple(solution.trace),
-        diagnostics=solution.diagnostics,
+        trace=thin_trace(solution.trace, trace_limit),
+        diagnostics=json_object(solution.diagnostics),
     )
 
 
 def run(
-    instance: Instance, source: str | Solver, seed: int, repeat: int, settings: Settings
+    instance: Instance, source: str | Solver, seed: int, repeat: int, settings: RunSettings
 ) -> Record:
     """Run a solver on a problem; whatever it does, return the record."""
     solver = as_solver(source)
@@ -127,16 +130,17 @@ def run(
         # than most runs.
         for module in ("inference_lab.results.scoring", "sklearn.metrics", "scipy.optimize"):
             import_module(module)
-    board = SharedIncumbent(instance.problem.graph.n_variables) if limits.hold else None
+    incumbent = SharedIncumbent(instance.problem.graph.n_variables) if limits.hold else None
+    warm_again = warm and limits.hold and not ours
     record = attempt(
         asked,
         _solved,
-        *(asked, instance.problem, solver, board, warm and limits.hold and not ours),
+        *(asked, instance.problem, solver, incumbent, settings.trace_limit, warm_again),
         limits=limits,
-        judge=partial(_judge, instance.problem),
-        salvage=partial(_salvage, instance.problem, board),
+        answered=partial(_evaluated_again, instance.problem),
+        salvage=partial(_salvage, instance.problem, incumbent),
     )
-    return _capped(replace(record, trace=thin_trace(record.trace, settings.trace_limit)))
+    return _capped(record)
 
 
 def _capped(record: Record) -> Record:
@@ -158,12 +162,12 @@ def _capped(record: Record) -> Record:
     )
 
 
-def is_warmed_up(solver: Solver, instance: Instance, settings: Settings) -> bool:
+def is_warmed_up(solver: Solver, instance: Instance, settings: RunSettings) -> bool:
     """Whether `warmed_up` was called here for a solver, and a problem of the same kind."""
     return is_warm(warmth(solver, instance.problem.graph, settings.temperature))
 
 
-def warmed_up(solver: Solver, instance: Instance, settings: Settings) -> bool:
+def warmed_up(solver: Solver, instance: Instance, settings: RunSettings) -> bool:
     """Warm a solver up for a problem, unless it is; return whether that ended well."""
     graph, ours = instance.problem.graph, is_ours(solver)
     wall = _WARM_UP_LIMIT if ours else _FOREIGN_WARM_UP_LIMIT
@@ -171,7 +175,7 @@ def warmed_up(solver: Solver, instance: Instance, settings: Settings) -> bool:
         warmth(solver, graph, settings.temperature),
         warm_up,
         *(solver, graph, settings.temperature),
-        limits=replace(limits_of(settings), wall=wall),
+        limits=limits_of(settings)._replace(wall=wall),
         here=ours,
     )
 
@@ -180,7 +184,7 @@ def warm_up_all(
     solvers: Sequence[str],
     problems: Sequence[str],
     data_dir: Path | None,
-    settings: Settings,
+    settings: RunSettings,
     jobs: int,
     tell: Callable[[str], None],
 ) -> None:
@@ -204,14 +208,14 @@ def warm_up_all(
             tell(f"  {spec}{on}: ready after {seconds:.1f} s")
 
 
-def _timed_warm_up(instance: Instance, spec: str, settings: Settings) -> float:
+def _timed_warm_up(instance: Instance, spec: str, settings: RunSettings) -> float:
     """Warm a solver up in a process of its own, whatever came before; return the seconds."""
     begin = perf_counter()
     warmed_up(as_solver(spec), instance, settings)
     return perf_counter() - begin
 
 
-def limits_of(settings: Settings) -> Limits:
+def limits_of(settings: RunSettings) -> Limits:
     """Return the limits of the process of a run; the run checks its time limit itself."""
     limit = settings.time_limit
     slack = _BUSY_SLACK if settings.clock == "cpu" else _WALL_SLACK
@@ -220,7 +224,12 @@ def limits_of(settings: Settings) -> Limits:
 
 
 def _solved(
-    record: Record, problem: Problem, solver: Solver, board: SharedIncumbent | None, warm: bool
+    record: Record,
+    problem: Problem,
+    solver: Solver,
+    incumbent: SharedIncumbent | None,
+    trace_limit: int,
+    warm: bool,
 ) -> tuple[Record, Any]:
     """Run a solver, warmed up if asked; return the record and the labels."""
     from inference_lab.solving import solve
@@ -229,8 +238,8 @@ def _solved(
         warm_up(solver, problem.graph, record.temperature)
 
     def tell_bound(point: TracePoint) -> None:
-        if board is not None and point.lower_bound > board.bound:
-            board.bound = point.lower_bound
+        if incumbent is not None and point.lower_bound > incumbent.bound:
+            incumbent.bound = point.lower_bound
 
     solution = solve(
         problem.graph,
@@ -238,14 +247,14 @@ def _solved(
         seed=record.seed,
         time_limit=record.time_limit,
         temperature=record.temperature,
-        clock="cpu" if record.clock == "cpu" else "wall",
-        on_offer=None if board is None else tell_bound,
-        on_improve=None if board is None else board.write,
+        clock=record.clock,
+        on_offer=None if incumbent is None else tell_bound,
+        on_improve=None if incumbent is None else incumbent.write,
     )
-    return _finish(record, problem, solution), solution.labels
+    return _finish(record, problem, solution, trace_limit), solution.labels
 
 
-def _judge(problem: Problem, asked: Record, answer: tuple[Record, Any]) -> Record:
+def _evaluated_again(problem: Problem, asked: Record, answer: tuple[Record, Any]) -> Record:
     """Evaluate labels once more, on a graph that no solver could have touched."""
     record, labels = answer
     try:
@@ -266,13 +275,13 @@ def _judge(problem: Problem, asked: Record, answer: tuple[Record, Any]) -> Recor
 
 
 def _salvage(
-    problem: Problem, board: SharedIncumbent | None, asked: Record, ended: ProcessResult
+    problem: Problem, incumbent: SharedIncumbent | None, asked: Record, ended: ProcessResult
 ) -> Record:
     """Return the record of a run that gave no answer, with the best it had offered."""
     record = unanswered(asked, ended)
-    assert board is not None
-    record = replace(record, lower_bound=board.bound)
-    left = board.read()
+    assert incumbent is not None
+    record = replace(record, lower_bound=incumbent.bound)
+    left = incumbent.read()
     if left is None:
         return record
     labels, _, seconds = left
@@ -285,9 +294,9 @@ def _salvage(
     return replace(
         record,
         energy=energy,
-        gap=energy - board.bound,
+        gap=energy - incumbent.bound,
         seconds=seconds,
-        trace=(TracePoint(seconds, energy, energy, board.bound),),
+        trace=(TracePoint(seconds, energy, energy, incumbent.bound),),
         **found,
     )
 
@@ -303,5 +312,5 @@ def _label_fields(problem: Problem, labels: IntArray | None) -> dict[str, Any]:
         "labels_hash": digest,
         "labels": encode_labels(labels),
         **{name: scores.get(name) for name in _STANDARD_SCORES},
-        "scores": {name: v for name, v in scores.items() if name not in _STANDARD_SCORES},
+        "scores": json_object({k: v for k, v in scores.items() if k not in _STANDARD_SCORES}),
     }

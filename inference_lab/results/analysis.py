@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import copy
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import fields
 from functools import cached_property
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Self
+
+from msgspec.inspect import FloatType, UnionType, type_info
+from msgspec.structs import fields, replace
 
 from inference_lab.formatting import counted, nearest, no_attribute
 from inference_lab.results.consistency_checks import (
@@ -71,11 +72,13 @@ def latest(records: Iterable[Record]) -> list[Record]:
     return list({record.key: record for record in records}.values())
 
 
-def _called(record: Record, solver: str) -> Record:
-    """Return a record with another name for its solver."""
-    twin = copy.copy(record)
-    object.__setattr__(twin, "solver", solver)
-    return twin
+def _is_float(kind: Any) -> bool:
+    """Whether a type of fields is a float, or a float or None."""
+    found = type_info(kind)
+    return any(
+        isinstance(each, FloatType)
+        for each in (found.types if isinstance(found, UnionType) else [found])
+    )
 
 
 class Findings:
@@ -273,7 +276,7 @@ class Findings:
         if all(spec == name for spec, name in self.solver_labels.items()):
             return self
         records, superseded = (
-            [_called(r, self.solver_labels.get(r.solver, r.solver)) for r in part]
+            [replace(r, solver=self.solver_labels.get(r.solver, r.solver)) for r in part]
             for part in (self.records, self.superseded)
         )
         names = {name: name for name in self.solver_labels.values()}
@@ -366,7 +369,7 @@ class Findings:
             lines.append(line)
         added = ["best_bound", "gap_percent", "over_best_percent"]
         frame = pd.DataFrame(lines, columns=[*names, *added, "proved"])
-        numbers = [f.name for f in kept if str(f.type) in ("float", "float | None")]
+        numbers = [f.name for f in kept if _is_float(f.type)]
         kinds = dict.fromkeys([*numbers, *added], "float64")
         return frame.astype(kinds)
 

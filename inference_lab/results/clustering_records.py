@@ -7,14 +7,14 @@ import json
 import math
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple
+from typing import Annotated, Any, ClassVar, NamedTuple
+
+from msgspec import field
 
 from inference_lab.results.files import exclusive_lock, write_whole
-from inference_lab.results.json_lines import RecordError
 from inference_lab.results.line_store import LineStore
-from inference_lab.results.records import FAILURES, RunRecord, environment
+from inference_lab.results.records import FAILURES, RunRecord, any_of, environment
 
 __all__ = ["COSTS", "FitKey", "FitStore", "StudyRecord", "environments", "note_environments"]
 
@@ -43,9 +43,8 @@ class FitKey(NamedTuple):
         return f"{self.data}, {self.constraints:g} {self.unit}{noisy}"
 
 
-@dataclass(frozen=True, kw_only=True)
-class StudyRecord(RunRecord):
-    """One fit of one method.
+class StudyRecord(RunRecord, frozen=True, kw_only=True):
+    """One fit of one method: the fields that every `RunRecord` has, and these.
 
     Attributes
     ----------
@@ -59,7 +58,6 @@ class StudyRecord(RunRecord):
     scored, unit : str
         The protocol.
     status : {"ok", "error", "crash", "memory", "timeout"}
-    message, traceback : str
     scores : mapping
         Score to value, on the points that count.
     objective, seconds, e_step_seconds, violated, weight : float
@@ -69,12 +67,6 @@ class StudyRecord(RunRecord):
     e_steps : mapping
         How many E-steps a solver was called in, how many of them it proved optimal, and the mean
         gap between its energy and its bound.
-    time_limit, memory_limit : float, int or None
-        Seconds and bytes that the fit might take. New in schema 2, as all that follow.
-    cpu_seconds, peak_memory, exit_code, wall_seconds
-        Of the fit's own process, as in `inference_lab.results.records.Record`.
-    started, finished : str
-        Times in UTC, ISO 8601.
     environment : str
         Name of the machine and the versions, which ``environments.json`` beside the records tells.
     """
@@ -87,39 +79,23 @@ class StudyRecord(RunRecord):
     method: str
     method_key: str
     estimator: str
-    settings: Mapping[str, Any] = field(default_factory=dict)
+    settings: Mapping[str, Any] = {}
     constraints: float
     run: int
     train: float
     scored: str
     noise: float
     unit: str
-    status: str
-    message: str = ""
-    traceback: str = ""
-    scores: Mapping[str, Any] = field(default_factory=dict)
+    status: Annotated[str, any_of(("ok", *FAILURES))]
+    scores: Mapping[str, Any] = {}
     objective: float = math.nan
     seconds: float = math.nan
     e_step_seconds: float = math.nan
     violated: float = math.nan
     weight: float = math.nan
     iterations: int = 0
-    e_steps: Mapping[str, Any] = field(default_factory=dict)
-    time_limit: float | None = None
-    memory_limit: int | None = None
-    cpu_seconds: float | None = None
-    peak_memory: int | None = None
-    exit_code: int | None = None
-    wall_seconds: float | None = None
-    started: str = ""
-    finished: str = ""
+    e_steps: Mapping[str, Any] = {}
     environment: str = field(default_factory=lambda: environment()["id"])
-
-    def check(self) -> None:
-        """Refuse a status that no fit ends with."""
-        if self.status not in ("ok", *FAILURES):
-            known = ", ".join(("ok", *FAILURES))
-            raise RecordError(f"field 'status' is {self.status[:60]!r}; it is none of {known}")
 
     @property
     def key(self) -> FitKey:

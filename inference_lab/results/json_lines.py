@@ -1,9 +1,8 @@
-"""Objects as lines of JSON, checked once: when they are made, or read.
+"""Objects as lines of JSON, whose types and ranges are checked when a line is read.
 
 The lines are strict JSON, which has no infinities: numbers that are not finite are written as the
 strings ``"inf"``, ``"-inf"`` and ``"nan"``. In numeric fields they are read back as numbers; in
-free-form mappings they are such strings from the start, so that an object equals its copy from the
-file.
+free-form mappings they stay strings.
 """
 
 from __future__ import annotations
@@ -11,10 +10,7 @@ from __future__ import annotations
 import json
 import math
 import os
-import typing
 from collections.abc import Mapping
-from dataclasses import Field, fields
-from functools import cache
 from typing import Any, ClassVar, Self
 
 import msgspec
@@ -154,42 +150,33 @@ def clean_text(text: str) -> str:
     return text.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
-class JsonLine:
-    """Base of frozen dataclasses that are kept as lines of JSON, with ``schema`` as first field."""
+class JsonLine(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Base of objects that are kept as lines of JSON, with ``schema`` as first field.
 
-    # The types of the fields are checked when an object is made. Fields of type `Mapping` are free
-    # of form and become `json_object`.
+    Annotations declare types and ranges. The constructor does not check them: `checked` does, and
+    `from_json` for lines of a file.
+    """
 
-    __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
     #: Version of the fields. Lines of earlier versions lack fields, which have defaults; lines of
     #: later versions are refused.
     SCHEMA: ClassVar[int] = 1
-    #: Fields whose text is made fit for a file; other texts that are not fit are refused.
-    CLEANED: ClassVar[tuple[str, ...]] = ()
 
-    def __post_init__(self) -> None:
-        """Check the types of the fields, and bring their values into the form that JSON gives."""
-        for name, kind in self._hints().items():
-            value = getattr(self, name)
-            if kind is float and type(value) is float:
-                continue
-            try:
-                object.__setattr__(self, name, _converted(value, kind, name in self.CLEANED))
-            except (msgspec.ValidationError, _UnfitError) as problem:
-                shown = json.dumps(jsonable(value))[:60]
-                raise RecordError(f"field {name!r} is {shown}; {problem}") from None
-        self.check()
+    schema: int = 1
 
-    def check(self) -> None:
-        """Raise a `RecordError` where the types of the fields allow more than their meaning."""
+    def checked(self) -> Self:
+        """Return the object as its line gives it back; raise if no line can hold it."""
+        try:
+            return self.from_json(self.to_json())
+        except (TypeError, ValueError, RecursionError) as problem:
+            raise RecordError(str(problem)) from None
 
     def as_dict(self) -> dict[str, Any]:
         """Return the fields as strict JSON holds them."""
-        return {name: _encoded(getattr(self, name)) for name in self._hints()}
+        return {name: _encoded(getattr(self, name)) for name in self.__struct_fields__}
 
     def to_json(self) -> str:
         """Return the object as one line of strict ASCII JSON, without the line's end."""
-        return json.dumps(self.as_dict(), allow_nan=False)
+        return json.dumps(self.as_dict(), allow_nan=False, default=msgspec.to_builtins)
 
     @classmethod
     def from_json(cls, line: str | bytes) -> Self:
@@ -200,54 +187,28 @@ class JsonLine:
             raise RecordError(f"not a line of JSON: {problem}") from None
         if not isinstance(data, dict) or "schema" not in data:
             raise RecordError("not a record: a JSON object with the field 'schema' is expected")
-        schema, names = data["schema"], cls._hints().keys()
+        schema = data["schema"]
         if type(schema) is not int or schema > cls.SCHEMA:
             kind = LaterRecordError if type(schema) is int else RecordError
             raise kind(
                 f"schema {schema!r} cannot be read; this version reads schema {cls.SCHEMA} and "
                 "earlier ones"
             )
-        if unknown := sorted(data.keys() - names):
-            raise RecordError(f"unknown field {unknown[0]!r}")
-        if schema == cls.SCHEMA and (missing := sorted(names - data.keys())):
-            raise RecordError(f"field {missing[0]!r} is missing")
+        if schema == cls.SCHEMA and (missing := set(cls.__struct_fields__) - data.keys()):
+            raise RecordError(f"Object missing required field `{min(missing)}`")
         try:
-            return cls(**{**data, "schema": cls.SCHEMA})
-        except TypeError as problem:  # of an earlier version, without a field that has no default
+            # Not strict: numbers that are not finite stand in strings.
+            return msgspec.convert({**data, "schema": cls.SCHEMA}, cls, strict=False)
+        except msgspec.ValidationError as problem:
             raise RecordError(str(problem)) from None
-
-    @classmethod
-    @cache
-    def _hints(cls) -> dict[str, Any]:
-        """Return the type of each field; `Mapping` for those that are free of form."""
-        hints = typing.get_type_hints(cls)
-        kinds = {field.name: hints[field.name] for field in fields(cls)}
-        return {n: Mapping if typing.get_origin(k) is Mapping else k for n, k in kinds.items()}
-
-
-class _UnfitError(ValueError):
-    """A value is of the right type, and no file can hold it."""
-
-
-def _converted(value: Any, kind: Any, clean: bool) -> Any:
-    """Return a value as one of its field's type."""
-    if kind is Mapping:
-        return json_object(value)
-    if isinstance(value, np.generic):
-        value = value.item()
-    if isinstance(value, str):
-        text = clean_text(value)
-        if text != value and not clean:
-            raise _UnfitError("it is too long, or holds half a character (a lone surrogate)")
-        value = text
-    elif isinstance(value, int) and value.bit_length() > _BITS_LIMIT:
-        raise _UnfitError(f"integers have at most {_BITS_LIMIT} bits")
-    # Not strict: numbers that are not finite stand in strings.
-    return msgspec.convert(value, kind, strict=False)
 
 
 def _encoded(value: Any) -> Any:
     """Return the value of a field as strict JSON holds it."""
+    if isinstance(value, Mapping):
+        return json_object(value)
+    if isinstance(value, np.generic):
+        value = value.item()
     if isinstance(value, float):
         return value if math.isfinite(value) else repr(value)
     if isinstance(value, tuple):

@@ -11,17 +11,18 @@ import json
 import math
 import os
 import platform
+import sys
 import uuid
 from abc import abstractmethod
 from collections.abc import Hashable, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from itertools import pairwise
-from typing import Any, ClassVar, NamedTuple
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
+from msgspec import Meta, field
 
 from inference_lab.contract import Status, TracePoint
 from inference_lab.results.json_lines import JsonLine, RecordError, jsonable
@@ -48,7 +49,18 @@ SCHEMA = 7
 #: Statuses of runs that did not end as their method would have it.
 FAILURES = ("error", "crash", "memory", "timeout")
 
-_STATUSES = frozenset(status.value for status in Status)
+#: Types of fields with their ranges; `Seconds` and `Limit` are finite.
+_LARGEST = sys.float_info.max
+Name = Annotated[str, Meta(max_length=100_000)]
+Count = Annotated[int, Meta(ge=0, le=2**63 - 1)]
+Seconds = Annotated[float, Meta(ge=0.0, le=_LARGEST)]
+Limit = Annotated[float, Meta(gt=0.0, le=_LARGEST)]
+
+
+def any_of(words: Iterable[str]) -> Meta:
+    """Return the range of a text that is one of some words."""
+    return Meta(pattern=f"^({'|'.join(words)})$")
+
 
 #: A record keeps at most this many points of its run's history.
 TRACE_LIMIT = 200
@@ -133,26 +145,28 @@ class RunKey(NamedTuple):
     clock: str = "wall"
 
 
-class RunRecord(JsonLine):
+class RunRecord(JsonLine, frozen=True, kw_only=True):
     """Base of records of runs, of a solver or of a fit."""
-
-    CLEANED: ClassVar[tuple[str, ...]] = ("message", "traceback")
 
     #: `status`, `message`, `traceback`: How it ended; one of `FAILURES` where it did not end as its
     #: method would have it.
     status: str
-    message: str
-    traceback: str
-    #: `cpu_seconds`, `peak_memory`, `memory_limit`, `exit_code`, `wall_seconds`: Of the run's own
-    #: process, where it had one: see `Record`.
-    cpu_seconds: float | None
-    peak_memory: int | None
-    memory_limit: int | None
-    exit_code: int | None
-    wall_seconds: float | None
+    message: str = ""
+    traceback: str = ""
+    #: `time_limit`: Seconds that the run was given.
+    time_limit: Limit | None = None
+    #: `cpu_seconds`, `peak_memory`, `memory_limit`, `exit_code`: Of the run's own process, where it
+    #: had one: user and system time, with loading and evaluation; bytes resident at most; bytes it
+    #: might take; how it ended.
+    cpu_seconds: float | None = None
+    peak_memory: int | None = None
+    memory_limit: int | None = None
+    exit_code: int | None = None
+    #: `wall_seconds`: From the start of the process to its end, everything included.
+    wall_seconds: float | None = None
     #: `started`, `finished`: Times in UTC, ISO 8601.
-    started: str
-    finished: str
+    started: str = ""
+    finished: str = ""
 
     @property
     def refused(self) -> bool:
@@ -185,14 +199,13 @@ class RunRecord(JsonLine):
         return self.status in FAILURES
 
 
-@dataclass(frozen=True, kw_only=True)
-class Record(RunRecord):
+class Record(RunRecord, frozen=True, kw_only=True):
     """One run of one solver on one problem: the question, the answer, and the machine.
+
+    The fields that every `RunRecord` has, and these.
 
     Attributes
     ----------
-    schema : int
-        Version of these fields (`SCHEMA`).
     id : str
         Unique name of the run, 48 random bits.
     problem, problem_hash : str
@@ -215,7 +228,7 @@ class Record(RunRecord):
     solver_source : str
         Digest of the file that the solver's class is in, of one from outside the library: when it
         is edited, its runs are made again.
-    seed, time_limit, temperature
+    seed, temperature
         What the run was given.
     repeat : int
         Number of the run among those that were asked the same.
@@ -226,8 +239,6 @@ class Record(RunRecord):
         that processors worked, "cpu".
     status : str
         A value of `inference_lab.Status`.
-    message, traceback : str
-        The reason where the status needs one; the end of the traceback of a failed run.
     energy, claimed_energy, lower_bound, gap, iterations, log_partition, log_partition_kind
         As in `inference_lab.Solution`; ``energy`` is the independent evaluation.
     labels_hash : str
@@ -239,11 +250,6 @@ class Record(RunRecord):
         Agreement with the ground truth (`inference_lab.results.scoring`), where there is one.
     scores : mapping
         Further scores of the problem's own, such as ``bad_pixels``.
-    cpu_seconds, peak_memory, memory_limit, exit_code
-        Of the run's own process, where it had one: user and system time, with loading and
-        evaluation; bytes resident at most; bytes it might take; how it ended.
-    wall_seconds : float or None
-        From the start of the process to its end, everything included.
     seconds, compile_seconds, setup_seconds : float
         The solver's own time; compilation of kernels within the run; building the problem.
     trace : tuple of TracePoint
@@ -252,15 +258,13 @@ class Record(RunRecord):
         The solver's own figures.
     environment : mapping
         See `environment`.
-    started, finished : str
-        Times in UTC, ISO 8601.
     """
 
     SCHEMA: ClassVar[int] = SCHEMA
 
     schema: int = SCHEMA
     id: str = field(default_factory=lambda: uuid.uuid4().hex[:12])
-    problem: str
+    problem: Name
     problem_hash: str
     n_variables: int
     n_edges: int
@@ -269,76 +273,44 @@ class Record(RunRecord):
     optimum: float | None = None
     optimum_source: str = ""
     truth_energy: float | None = None
-    small_energy: float = 1.0
-    problem_info: Mapping[str, Any] = field(default_factory=dict)
-    solver: str
+    small_energy: Annotated[float, Meta(gt=0.0, le=1.0)] = 1.0
+    problem_info: Mapping[str, Any] = {}
+    solver: Name
     solver_name: str
-    settings: Mapping[str, Any] = field(default_factory=dict)
+    settings: Mapping[str, Any] = {}
     solver_version: int = 1
     solver_source: str = ""
-    seed: int | None = None
-    time_limit: float | None = None
+    seed: Count | None = None
     temperature: float = 0.0
     repeat: int = 0
     threads: int = 1
-    clock: str = "wall"
-    status: str
-    message: str = ""
-    traceback: str = ""
-    energy: float = math.inf
+    clock: Literal["wall", "cpu"] = "wall"
+    status: Annotated[str, any_of(Status)]
+    energy: Annotated[float, Meta(ge=-_LARGEST)] = math.inf
     claimed_energy: float | None = None
     lower_bound: float = -math.inf
     gap: float = math.inf
     labels_hash: str = ""
-    labels: str = field(default="", repr=False)
+    labels: str = ""
     pairwise_f: float | None = None
     nmi: float | None = None
     ari: float | None = None
     accuracy: float | None = None
-    scores: Mapping[str, Any] = field(default_factory=dict)
-    cpu_seconds: float | None = None
-    peak_memory: int | None = None
-    memory_limit: int | None = None
-    exit_code: int | None = None
-    wall_seconds: float | None = None
-    seconds: float = 0.0
-    compile_seconds: float = 0.0
-    setup_seconds: float = 0.0
-    iterations: int = 0
+    scores: Mapping[str, Any] = {}
+    seconds: Seconds = 0.0
+    compile_seconds: Seconds = 0.0
+    setup_seconds: Seconds = 0.0
+    iterations: Count = 0
     log_partition: float | None = None
     log_partition_kind: str | None = None
     trace: tuple[TracePoint, ...] = ()
-    diagnostics: Mapping[str, Any] = field(default_factory=dict)
+    diagnostics: Mapping[str, Any] = {}
     environment: Mapping[str, Any] = field(default_factory=environment)
-    started: str = ""
-    finished: str = ""
 
     def __post_init__(self) -> None:
-        """Check the fields, and thin the trace."""
-        super().__post_init__()
-        object.__setattr__(self, "trace", thin_trace(self.trace))
-
-    def check(self) -> None:
-        """Refuse values that no run can have."""
-        if self.status not in _STATUSES:
-            known = ", ".join(sorted(_STATUSES))
-            raise RecordError(f"field 'status' is {self.status[:60]!r}; it is none of {known}")
-        for name in ("seconds", "compile_seconds", "setup_seconds"):
-            value = getattr(self, name)
-            if not 0.0 <= value < math.inf:
-                raise RecordError(f"field {name!r} is {value}; seconds are from 0 on, and finite")
-        if not 0.0 < self.small_energy <= 1.0:
-            raise RecordError(f"field 'small_energy' is {self.small_energy}; it is in (0, 1]")
-        if math.isnan(self.energy) or self.energy == -math.inf:
-            raise RecordError(f"field 'energy' is {self.energy}; no labelling has that")
+        """Refuse a bound that bounds nothing."""
         if math.isnan(self.lower_bound):
-            raise RecordError("field 'lower_bound' is nan; that bounds nothing")
-        if self.clock not in ("wall", "cpu"):
-            raise RecordError(f"field 'clock' is {self.clock[:60]!r}; it is 'wall' or 'cpu'")
-        if self.time_limit is not None and not 0.0 < self.time_limit < math.inf:
-            raise RecordError(f"field 'time_limit' is {self.time_limit}; it is seconds above 0")
-        if not 0 <= self.iterations < 1 << 63:
-            raise RecordError(f"field 'iterations' is {self.iterations}; that is no count")
+            raise ValueError("Expected `lower_bound` to be no NaN")
 
     @property
     def key(self) -> RunKey:

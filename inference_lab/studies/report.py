@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from msgspec.structs import replace
 
 from inference_lab.graph.arrays import FloatArray
 from inference_lab.reporting.answers import with_answers
@@ -130,10 +130,7 @@ def _own(stages: Sequence[Study], records: Sequence[StudyRecord]) -> dict[str, l
     for stage in stages:
         labels = {cell.key: cell.method.label for cell in cells(stage)}
         own[stage.title] = [
-            # A copy is checked again, which takes most of the time of a report.
-            record if record.method == labels[key] else replace(record, method=labels[key])
-            for key, record in keyed
-            if key in labels
+            replace(record, method=labels[key]) for key, record in keyed if key in labels
         ]
     return own
 

@@ -10,10 +10,12 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
+from msgspec import structs
+
 from inference_lab.harness.campaign import Campaign, Execution, InputError, run_campaign
 from inference_lab.harness.executors import Call
 from inference_lab.harness.isolated_run import Limits, attempt, now, warm_up_apart
-from inference_lab.harness.manifest import PlannedFits
+from inference_lab.harness.manifest import PlannedFits, StagePlan
 from inference_lab.harness.progress import Progress
 from inference_lab.registry.registry import as_solver
 from inference_lab.results.clustering_records import (
@@ -97,20 +99,18 @@ class StudyPlan(Campaign[StudyRecord]):
         return _blank(self.study.name, self.cells[number], self.limits)
 
     def planned(self) -> PlannedFits:
-        """Return what is noted of the plan."""
-        return PlannedFits.of(
-            {
-                "stages": [
-                    {
-                        "data": stage.data,
-                        "methods": [[method.label, method.key] for method in stage.methods],
-                        "constraints": stage.constraints,
-                        "runs": stage.runs,
-                        **vars(stage.protocol),
-                    }
-                    for stage in self.study.stages()
-                ]
-            }
+        """Return the plan that is noted in the manifest."""
+        return PlannedFits(
+            [
+                StagePlan(
+                    data=stage.data,
+                    methods=[(method.label, method.key) for method in stage.methods],
+                    constraints=stage.constraints,
+                    runs=stage.runs,
+                    **vars(stage.protocol),
+                )
+                for stage in self.study.stages()
+            ]
         )
 
     def names(self, number: int) -> tuple[str, str, int]:
@@ -140,7 +140,7 @@ def _blank(study: str, cell: Cell, limits: Limits) -> StudyRecord:
         status="error",
         time_limit=limits.wall,
         started=now(),
-    )
+    ).checked()
 
 
 def run_cell(study: str, cell: Cell, data_dir: str | None, limits: Limits) -> StudyRecord:
@@ -152,12 +152,12 @@ def run_cell(study: str, cell: Cell, data_dir: str | None, limits: Limits) -> St
         (method.estimator, str(solver), method.selection, points.distortion),
         _warm_up,
         *(cell, points),
-        limits=replace(limits, wall=min(limits.wall or math.inf, _WARM_UP_LIMIT)),
+        limits=limits._replace(wall=min(limits.wall or math.inf, _WARM_UP_LIMIT)),
         here=solver is None or type(as_solver(solver)).__module__.startswith("inference_lab."),
     )
     asked = _blank(study, cell, limits)
     arguments = (method, points, cell.protocol, cell.constraints, cell.run)
-    return attempt(asked, fit_method, *arguments, limits=limits, judge=_fitted)
+    return attempt(asked, fit_method, *arguments, limits=limits, answered=_fitted)
 
 
 def _warm_up(cell: Cell, points: StudyPoints) -> None:
@@ -176,7 +176,7 @@ def _warm_up(cell: Cell, points: StudyPoints) -> None:
 
 
 def _fitted(asked: StudyRecord, fit: Fit) -> StudyRecord:
-    return replace(asked, status="ok", **vars(fit))
+    return structs.replace(asked, status="ok", **vars(fit))
 
 
 def run_study(

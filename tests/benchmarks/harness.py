@@ -13,10 +13,10 @@ import subprocess
 import sys
 import tempfile
 import time
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+from msgspec.structs import replace
 
 import inference_lab as il
 from inference_lab.contract import TracePoint

@@ -23,8 +23,8 @@ from inference_lab.contract import Outcome, Solver
 from inference_lab.harness.campaign import InputError, Shard
 from inference_lab.harness.comparing import Plan
 from inference_lab.harness.executors import Call, execute
-from inference_lab.harness.instances import Settings, build_instances
-from inference_lab.harness.manifest import plans_of
+from inference_lab.harness.instances import RunSettings, build_instances
+from inference_lab.harness.manifest import ManifestEntry, plans_of
 from inference_lab.harness.results_dir import find_store, merge, states
 from inference_lab.harness.running import limits_of
 from inference_lab.results.records import RecordStore, RecordWarning
@@ -83,7 +83,7 @@ def what(comparison):
 
 def plan(seeds=3, repeats=2):
     cases = [case for p in PROBLEMS for case in build_instances(p, None)]
-    return Plan(cases, list(SOLVERS), list(range(seeds)), repeats, Settings())
+    return Plan(cases, list(SOLVERS), list(range(seeds)), repeats, RunSettings())
 
 
 def test_the_order_is_seeded_interleaved_and_complete():
@@ -140,7 +140,7 @@ def test_the_process_of_a_run_loads_nothing():
     """What every run needs is loaded before its process forks off, once."""
     script = """
 import sys
-from dataclasses import replace
+from msgspec.structs import replace
 import numpy as np
 import inference_lab as il
 from inference_lab.harness import running
@@ -288,7 +288,7 @@ def test_shards_are_merged_to_what_one_call_gives(tmp_path):
     assert what(again) == what(whole)
     assert len(target.read()) == 18
     assert (
-        len({run.key for p in plans_of(target) for run in p.runs()}) == 18
+        len({run.key for p in plans_of(target) for run in p.plan.runs()}) == 18
         and states(target).counts["missing"] == 0
     )
 
@@ -347,7 +347,7 @@ def test_a_damaged_plan_is_told(tmp_path):
         ("seeds", [None]),
         ("time_limit", "soon"),
     ):
-        document = json.loads(plan().planned().to_json())
+        document = json.loads(ManifestEntry.of(plan().planned()).to_json())
         document["plan"][name] = value
         path.write_text(json.dumps(document) + "\n")
         with warnings.catch_warnings():
@@ -355,7 +355,7 @@ def test_a_damaged_plan_is_told(tmp_path):
             result = CliRunner().invoke(main, ["status", str(tmp_path), "--json"])
         found = json.loads(result.stdout)
         assert result.exit_code == 0 and found["counts"]["done"] == 1, (name, value)
-        assert "runs.plan.jsonl:1: a plan" in found["warnings"][0]
+        assert "runs.plan.jsonl:1: " in found["warnings"][0]
 
 
 def test_the_command_line_resumes_shards_and_merges(tmp_path, monkeypatch):
@@ -463,6 +463,6 @@ def test_runs_leave_nothing_open_and_no_memory_taken(tmp_path):
 
 def test_a_limit_on_processors_gives_a_busy_machine_time():
     """One that heeds its limit is not ended where processors work for others most of the time."""
-    wall, busy = (limits_of(Settings(time_limit=60.0, clock=clock)).wall for clock in CLOCKS)
+    wall, busy = (limits_of(RunSettings(time_limit=60.0, clock=clock)).wall for clock in CLOCKS)
     assert wall == 120.0 and busy >= 10 * 60.0
-    assert limits_of(Settings(clock="cpu")).wall is None
+    assert limits_of(RunSettings(clock="cpu")).wall is None

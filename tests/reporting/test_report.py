@@ -7,10 +7,10 @@ import itertools
 import math
 import shlex
 import time
-from dataclasses import replace
 
 import numpy as np
 import pytest
+from msgspec.structs import replace
 from sample_records import column, record, table, traced
 
 from inference_lab.reporting.charts import drawing
