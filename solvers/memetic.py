@@ -31,12 +31,22 @@ from inference_lab.kernels.kernighan_lin import (
 )
 from inference_lab.kernels.messages import cost_scale
 from inference_lab.kernels.struct import record
-from inference_lab.kernels.tree_moves import Block, grow, relabel, soften, start_block
+from inference_lab.kernels.treewidth_moves import (
+    Block,
+    arrange,
+    decode,
+    eliminate,
+    grow,
+    soften,
+    start_block,
+)
 from inference_lab.solving import solve
 from inference_lab.specs.settings import setting
 
-#: Forests that repair a region, one after the other.
-_FORESTS = 2
+#: Blocks that repair a region, one after the other, and the most entries of the tables of one.
+_BLOCKS, _ENTRIES = 2, 1 << 22
+#: Work of a block, which is never interrupted; a uniform number has this many values.
+_UNLIMITED, _SEEDS = 1 << 62, 1 << 53
 #: Regions up to this size are repaired by chains from each of their variables, too.
 _CHAINED = 30
 #: Moves of such a chain after its best state, and labels it begins with.
@@ -70,30 +80,30 @@ class Region(NamedTuple):
 
     #: Its variables, the centre first.
     ball: IntArray
-    #: These and those around, for forests.
+    #: These and those around, for blocks.
     near: IntArray
-    #: (n,): stamps of forests' traversals.
+    #: (n,): stamps of searches for them.
     seen: IntArray
-    #: (n,): the labels, which forests change before the costs of moves follow.
+    #: (n,): the labels, which blocks change before the costs of moves follow.
     shadow: IntArray
     #: A record: the last stamp, and the numbers of mutations made and that gained.
     now: Any
 
 
 @inlined
-def _relabel_forest(
+def _relabel_block(
     g: GraphArrays, soft: GraphArrays, x: IntArray, c: Chains, b: Block, r: Region,
-    size: int, uniforms: FloatArray,
+    size: int, uniform: float,
 ) -> int:  # fmt: skip
-    """Relabel a random forest of the variables around a ball, exactly; return the work."""
+    """Relabel a random block of the variables around a ball, exactly; return the work."""
     now = r.now[0]
     now.stamp += 1
     count = nearest(g, r.ball[0], min(r.near.size, 2 * size + 10), r.seen, now.stamp, r.near)
-    for q in range(count - 1, 0, -1):
-        other = int(uniforms[q] * (q + 1))
-        r.near[q], r.near[other] = r.near[other], r.near[q]
-    grow(soft, b, r.near[:count], now.stamp, 0, count)
-    relabel(soft, r.shadow, b, r.near[:count], now.stamp)
+    most = np.log2(b.tables.entries.size)
+    grow(soft, b, r.near[:count], most, 2 * b.tables.messages.size, int(uniform * _SEEDS))
+    arrange(b)
+    eliminate(soft, r.shadow, b, 0, _UNLIMITED)
+    decode(soft, r.shadow, b)
     work = 0
     for q in range(count):
         i = r.near[q]
@@ -118,9 +128,9 @@ def mutate(
     # mutations that gained.
     #
     # A region gets random labels, one label, two labels swapped, or those of the mate; chains and
-    # forests repair what that broke; and of what then differs, the parts that lower the energy
+    # blocks repair what that broke; and of what then differs, the parts that lower the energy
     # stay. `r.shadow` equals `x`, before and after.
-    most = _HEAD + r.ball.size + _FORESTS * r.near.size
+    most = _HEAD + r.ball.size + _BLOCKS
     while at + most <= uniforms.size and work > 0:
         r.now[0].mutations += 1
         begin_kick(c)
@@ -154,9 +164,9 @@ def mutate(
                     chained += chains_from(g, x, c, r.ball[q], rules)
         work -= chained
         _copy_changes(x, c, r)
-        for _ in range(_FORESTS):
-            work -= _relabel_forest(g, soft, x, c, b, r, size, uniforms[at:])
-            at += 2 * size + 10
+        for _ in range(_BLOCKS):
+            work -= _relabel_block(g, soft, x, c, b, r, size, uniforms[at])
+            at += 1
         r.now[0].gains += keep_better_parts(g, x, c, rules.tolerance)
         _copy_changes(x, c, r)
     return at if at + most <= uniforms.size else -1
@@ -177,9 +187,9 @@ class Memetic(Solver):
 
     An individual is improved by *mutations*: a random connected region gets random labels, a single
     label, two labels swapped, or the labels of another individual. Kernighan-Lin chains and exact
-    moves on random forests repair the damage. Each connected part of the changed variables stays if
-    it lowers the energy (partition crossover, Tinos et al. 2015). A mutation costs the size of its
-    region, not of the graph.
+    moves on random subgraphs of small treewidth repair the damage. Each connected part of the
+    changed variables stays if it lowers the energy (partition crossover, Tinos et al. 2015). A
+    mutation costs the size of its region, not of the graph.
 
     The first individuals are the cheapest labels and results of damped belief propagation on noisy
     unaries. Each generation crosses two individuals by parts, improves the child, and replaces the
@@ -284,9 +294,12 @@ class _Search:
             shadow=np.empty(n, dtype=np.int64),
             now=record(stamp=int, mutations=int, gains=int),
         )
-        self.chains, self.block = start_chains(graph), start_block(graph)
+        self.chains = start_chains(graph)
+        members, labels = self.region.near.size, int(graph.cardinalities.max())
+        table = min(labels**2, _ENTRIES)
+        self.block = start_block(graph, members, table, min(members * table, _ENTRIES))
         # Enough for some mutations; on large graphs for more, as what is gained is evaluated.
-        self.uniforms = max(10 * (_HEAD + ball + _FORESTS * (2 * ball + 10)), n // 4)
+        self.uniforms = max(10 * (_HEAD + ball + _BLOCKS), n // 4)
         self.unit = _mean_weight(graph)
         self.individuals: list[IntArray] = []
         self.energies: list[float] = []

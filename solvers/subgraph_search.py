@@ -14,21 +14,21 @@ from inference_lab.algorithms.elimination.arc_consistency import (
     allowed_labels,
     first_allowed,
 )
-from inference_lab.algorithms.elimination.blocks import (
+from inference_lab.contract import Outcome, Run, Solver
+from inference_lab.graph.arrays import FloatArray, GraphArrays, IntArray
+from inference_lab.graph.factor_graph import FactorGraph
+from inference_lab.graph.traversal import nearest, reach
+from inference_lab.kernels.messages import cost_scale, local_costs
+from inference_lab.kernels.treewidth_moves import (
     arrange,
     decode,
     eliminate,
     grow,
     open_all,
     open_two,
+    soften,
     start_block,
 )
-from inference_lab.contract import Outcome, Run, Solver
-from inference_lab.graph.arrays import FloatArray, GraphArrays, IntArray
-from inference_lab.graph.factor_graph import FactorGraph
-from inference_lab.graph.traversal import nearest, reach
-from inference_lab.kernels.messages import cost_scale, local_costs
-from inference_lab.kernels.tree_moves import soften
 from inference_lab.specs.settings import setting
 
 #: Most candidates of a block, and entries of its tables together, in tables of the largest size

@@ -18,7 +18,7 @@ from inference_lab.algorithms.dual.clusters import Clusters
 from inference_lab.algorithms.dual.reparametrisation import start_dual
 from inference_lab.graph.factor_graph import FactorGraph
 from inference_lab.graph.terms import OwnTables
-from inference_lab.kernels.tree_moves import soften
+from inference_lab.kernels.treewidth_moves import soften
 from inference_lab.loading import timer
 
 

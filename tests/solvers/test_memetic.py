@@ -24,7 +24,7 @@ from inference_lab.kernels.kernighan_lin import (
     start_chains,
 )
 from inference_lab.kernels.struct import record
-from inference_lab.kernels.tree_moves import soften, start_block
+from inference_lab.kernels.treewidth_moves import soften, start_block
 from inference_lab.registry.sources import as_problem
 from inference_lab.solvers.memetic import Memetic, Region, _Search, cross, mutate
 
@@ -122,7 +122,7 @@ def test_parts_that_two_changes_share_a_factor_with_are_one() -> None:
 
 @pytest.mark.parametrize("family", FEASIBLE)
 def test_mutations_never_lose_and_keep_step(family: str) -> None:
-    """Energies do not rise, the labels that forests see and the costs of moves are right."""
+    """Energies do not rise, the labels that blocks see and the costs of moves are right."""
     for seed in range(3):
         graph = random_graph(family, seed)
         n = graph.n_variables
@@ -136,7 +136,7 @@ def test_mutations_never_lose_and_keep_step(family: str) -> None:
             x.copy(), record(stamp=int, mutations=int, gains=int),
         )  # fmt: skip
         soft = soften(graph) if graph.has_infinite else graph.arrays
-        block, rules = start_block(graph), Rules(3, 2, 1e-12)
+        block, rules = start_block(graph, 2 * ball.size + 10, 64, 1 << 10), Rules(3, 2, 1e-12)
         mate = rng.integers(0, graph.cardinalities)
         for _ in range(5):
             before = rank(graph, x)

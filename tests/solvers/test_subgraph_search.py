@@ -12,9 +12,9 @@ from strategies import least_over, optimum
 
 import inference_lab as il
 from inference_lab.algorithms.elimination.arc_consistency import allowed_labels
-from inference_lab.algorithms.elimination.blocks import arrange, open_two
 from inference_lab.contract import Run
 from inference_lab.graph.random_graphs import FINITE, random_graph
+from inference_lab.kernels.treewidth_moves import arrange, open_two
 from inference_lab.problems.instances import Instances, find
 from inference_lab.registry.sources import as_problem
 from inference_lab.solvers.subgraph_search import SubgraphSearch, _Search

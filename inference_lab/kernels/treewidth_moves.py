@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from inference_lab._numba import inlined, lean_kernel
-from inference_lab.algorithms.elimination.arc_consistency import BoolArray
-from inference_lab.graph.arrays import FloatArray, GraphArrays, IntArray
+from inference_lab.graph.arrays import TABLE, FloatArray, GraphArrays, IntArray
 from inference_lab.graph.factor_graph import FactorGraph
 from inference_lab.kernels.heap import Heap, clear, empty_heap, push, remove, rise, settle
 from inference_lab.kernels.messages import half_cost
@@ -31,7 +31,7 @@ class Growth(NamedTuple):
     #: now, ties at random.
     heap: Heap
     #: (n,): where this is a lower bound only, so that eliminating the leaves of a star is linear.
-    stale: BoolArray
+    stale: npt.NDArray[np.bool_]
     #: ``listed``, ``at`` (n,): the same variables as a list, and where they stand in it.
     listed: IntArray
     at: IntArray
@@ -45,7 +45,7 @@ class Growth(NamedTuple):
     next: IntArray
     element: IntArray
     #: (t,): whether a later table holds all of a separator.
-    absorbed: BoolArray
+    absorbed: npt.NDArray[np.bool_]
     #: A record: number of the ``search``, variables ``listed``, ``nodes`` in use.
     now: Any
 
@@ -99,6 +99,9 @@ class Block(NamedTuple):
 
 def start_block(graph: FactorGraph, most_members: int, table: int, entries: int) -> Block:
     """Allocate for so many members at most, and tables of so many entries each and together."""
+    # All labels are open.
+    labels = np.arange(graph.unary_values.size)
+    labels -= np.repeat(graph.unary_ptr[:-1], graph.cardinalities)
     n = graph.n_variables
     k = int(graph.cardinalities.max(initial=1))
     members = min(n, most_members)
@@ -137,8 +140,9 @@ def start_block(graph: FactorGraph, most_members: int, table: int, entries: int)
     return Block(
         state=ints(n),
         turn=ints(n),
-        open=ints(n),
-        label=ints(graph.unary_values.size),
+        open=graph.cardinalities.copy(),
+        label=np.arange(graph.unary_values.size)
+        - np.repeat(graph.unary_ptr[:-1], graph.cardinalities),
         order=ints(members),
         sep_ptr=ints(members + 1),
         sep=ints(members * axes),
@@ -641,3 +645,36 @@ def decode(g: GraphArrays, x: IntArray, b: Block) -> None:
         x[i] = best
     for p in range(b.now[0].members):
         x[b.order[p]] = b.label[g.unary_ptr[b.order[p]] + x[b.order[p]]]
+
+
+def soften(graph: FactorGraph) -> GraphArrays:
+    """Return the arrays with a finite cost in place of ``+inf``, above all others together."""
+    # Whatever violates fewer hard terms has then a lower energy (tables with different weights
+    # apart, whose violations weigh more).
+    g = graph.arrays
+    table = g.kinds == TABLE
+
+    def size(values: FloatArray) -> FloatArray:
+        return np.abs(values[np.isfinite(values)])
+
+    largest_weight = float(np.abs(g.weights[table]).max(initial=1.0))
+    total = (
+        size(g.unary).sum()
+        + size(g.weights[~table]).sum()
+        + size(g.tables).sum()
+        + graph.label_costs.costs.sum()
+        + graph.n_edges * largest_weight * size(g.pairwise).max(initial=0.0)
+    )
+    above = 1.0 + 2.0 * float(total)
+    positive = g.weights[table & (g.weights > 0.0)]
+    in_tables = above / float(positive.min(initial=1.0))
+
+    def finite(values: FloatArray, cap: float) -> FloatArray:
+        return np.minimum(values, cap)
+
+    return g._replace(
+        unary=finite(g.unary, above),
+        weights=np.where(table, g.weights, finite(g.weights, above)),
+        pairwise=finite(g.pairwise, in_tables),
+        tables=finite(g.tables, above),
+    ).read_only()
