@@ -56,7 +56,7 @@ def reproduce(
     from inference_lab.data.datasets import DataFormatError, DataNotFoundError
     from inference_lab.data.folders import data_folder
     from inference_lab.harness.executors import ClusterError
-    from inference_lab.registry.registry import user_code_refused
+    from inference_lab.registry.user_code import user_code_refused
     from inference_lab.reporting.writing import check_folder
     from inference_lab.results.records import RecordError
     from inference_lab.studies import SolverStudy, StudyError, find_study, load_study

@@ -4,38 +4,37 @@ A module in ``inference_lab.solvers`` is a solver, a module in ``inference_lab.p
 family; the file name with hyphens is the name. Nothing is imported until it is used: listings
 read the first line of a file's docstring.
 
-Users' own are named as ``module:object`` or ``path/to/file.py:object``. The object is a class, an
-instance, or a function that returns one; settings in parentheses go to the class or the function.
-A file with one class in it needs no ``:object``, and an item of a sequence is ``object[3]``. The
-working directory is importable, as it is for ``python -m``.
+Users' own are named by their module or file, see `inference_lab.registry.user_code`.
 """
 
 from __future__ import annotations
 
 import ast
-import hashlib
 import importlib
 import importlib.machinery
 import importlib.util
 import inspect
-import os
 import re
-import sys
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
-from contextvars import ContextVar
 from dataclasses import fields
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from operator import attrgetter
 from pathlib import Path
-from types import CodeType, ModuleType
+from types import ModuleType
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from inference_lab.contract import Solver
 from inference_lab.formatting import shortened
 from inference_lab.graph.factor_graph import FactorGraph
 from inference_lab.problem import Problem, ProblemFamily
+from inference_lab.registry.user_code import (
+    Place,
+    find_place,
+    import_error,
+    item_of,
+    register_class,
+    register_class_of,
+)
 from inference_lab.specs.extras import how_to_install
 from inference_lab.specs.grammar import (
     Spec,
@@ -49,14 +48,6 @@ from inference_lab.specs.grammar import (
 )
 
 _T = TypeVar("_T")
-
-#: ``file.py``, ``file.py:object`` or ``module:object``, and the number of an item of a sequence.
-#: The last ".py" counts: folders such as ".pyenv" have one in their names, too.
-_PLACE = re.compile(
-    r"(?:(?P<file>.*\.py)(?::(?P<in_file>[^:\[\]]*))?|(?P<module>\w+(?:\.\w+)*):(?P<object>[\w.]+))"
-    r"(?:\[(?P<item>\d{1,9})\])?"
-)
-
 
 #: Abbreviations and other names of methods in the field, for suggestions only; those that parts,
 #: initials and spelling of a name find by themselves are not here.
@@ -87,20 +78,6 @@ _SEVERAL = {
 }
 
 
-def names_code(text: str) -> bool:
-    """Whether a spec names an object in a user's file or module."""
-    return _PLACE.fullmatch(text.partition("(")[0].strip()) is not None
-
-
-class _Place(NamedTuple):
-    """Where a user's object is."""
-
-    module: ModuleType
-    where: str
-    wanted: str
-    item: int | None
-
-
 class _Head(NamedTuple):
     """The line of a file in a listing, and the package that it needs, if any."""
 
@@ -126,114 +103,6 @@ def _head(path: Path) -> _Head:
         constants.get("PACKAGE"),
         constants.get("EXTRA"),
     )
-
-
-#: Whether code of users may be imported here, see `user_code_refused`.
-_user_code_allowed: ContextVar[bool] = ContextVar("user_code_allowed", default=True)
-
-
-@contextmanager
-def user_code_refused() -> Iterator[None]:
-    """Refuse specs that name a user's file or module, for the duration of the block."""
-    token = _user_code_allowed.set(False)
-    try:
-        yield
-    finally:
-        _user_code_allowed.reset(token)
-
-
-#: Prefix of the names of this library's modules.
-_OURS = "inference_lab."
-
-#: How the names of modules begin that are loaded from users' files.
-_LOADED = "inference_lab_user_"
-
-
-class _AsItStands(importlib.machinery.SourceFileLoader):
-    """Compile a file from its source, never from bytecode."""
-
-    # Bytecode that is kept counts as current for a file of the same size and second: what was
-    # edited at once would run as it was, and be recorded as what it is.
-
-    def get_code(self, fullname: str) -> CodeType:
-        path = self.get_filename(fullname)
-        return self.source_to_code(self.get_data(path), path)
-
-
-def _failure(what: str, problem: Exception) -> SpecError:
-    return SpecError(f"{what}: {type(problem).__name__}: {problem}")
-
-
-def load_file(path: Path) -> ModuleType:
-    """Import a Python file under a name of its own; the same file is imported once."""
-    path = path.resolve()
-    # The same in every process: pickles and the machine code of kernels name their module.
-    digest = hashlib.sha256(str(path).encode()).hexdigest()[:16]
-    name = f"{_LOADED}{path.stem}_{digest}"
-    if name in sys.modules:
-        return sys.modules[name]
-    loader = _AsItStands(name, str(path)) if path.suffix == ".py" else None
-    spec = importlib.util.spec_from_file_location(name, path, loader=loader)
-    if not path.exists():
-        raise SpecError(f"{path} does not exist")
-    if not path.is_file() or spec is None or spec.loader is None:
-        raise SpecError(f"{path} is not a Python file")
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module
-    try:
-        spec.loader.exec_module(module)
-    except Exception as problem:
-        del sys.modules[name]
-        raise _failure(f"{path} fails to import", problem) from problem
-    return module
-
-
-def load_module(name: str) -> ModuleType:
-    """Import a module by its name, with the working directory importable."""
-    folder = os.getcwd()
-    if folder not in sys.path and "" not in sys.path:
-        # For good, as with ``python -m``: modules may import others when they run.
-        sys.path.insert(0, folder)
-    importlib.invalidate_caches()  # the file may have been written a moment ago
-    try:
-        return importlib.import_module(name)
-    except ModuleNotFoundError as problem:
-        if problem.name is not None and f"{name}.".startswith(f"{problem.name}."):
-            raise SpecError(
-                f"there is no module {name!r} in {folder} or among what is installed"
-            ) from problem
-        raise SpecError(f"module {name!r} fails to import: {problem}") from problem
-    except Exception as problem:
-        raise _failure(f"module {name!r} fails to import", problem) from problem
-
-
-def _named(loaded: type[_T], name: str) -> type[_T]:
-    """Note the name under which a class from outside was found, so that its spec loads it again."""
-    if not loaded.__module__.startswith(_OURS):
-        setattr(loaded, "registered_as", name)  # noqa: B010  # the base is only known at run time
-    return loaded
-
-
-def _name_class_of(thing: Any, place: _Place) -> None:
-    """Name the class of an object, so that the object's spec makes an equal one."""
-    cls = type(thing)
-    if cls.__module__.startswith(_OURS) or "registered_as" in vars(cls):
-        return
-    home = sys.modules.get(cls.__module__)
-    try:
-        reached = attrgetter(cls.__qualname__)(home)
-    except AttributeError:
-        reached = None
-    if home is None or reached is not cls:
-        raise SpecError(
-            f"{place.where}:{place.wanted} is of the class {cls.__qualname__}, which cannot be "
-            f"named: define it at the top level of {cls.__module__}"
-        )
-    where = place.where
-    if home is not place.module:
-        loaded_file = cls.__module__.startswith(_LOADED)
-        where = str(home.__file__) if loaded_file else cls.__module__
-    _named(cls, f"{where}:{cls.__qualname__}")
 
 
 class Registry(Generic[_T]):
@@ -337,10 +206,10 @@ class Registry(Generic[_T]):
             try:
                 loaded: Any = self._entry_points()[name].load()
             except Exception as problem:
-                raise _failure(f"{self.kind} {name!r} cannot be loaded", problem) from problem
+                raise import_error(f"{self.kind} {name!r} cannot be loaded", problem) from problem
             if not (isinstance(loaded, type) and issubclass(loaded, self.base)):
                 raise SpecError(f"entry point {name!r} is no {self._what}: {loaded!r}")
-            return _named(loaded, name)
+            return register_class(loaded, name)
         raise self._unknown(name)
 
     def _unknown(self, name: str) -> SpecError:
@@ -362,34 +231,25 @@ class Registry(Generic[_T]):
 
     # -------------------------------------------------------------- users' own
 
-    def _place(self, name: str) -> _Place | None:
-        """Import what a name in a user's code is in; None for a name of another kind."""
+    def _place(self, name: str) -> Place | None:
+        """Return where a user's object is; None for a registered name and any other text."""
         if name in self._files() or name in self._entry_points():
             return None
-        match = _PLACE.fullmatch(name)
-        if match is None:
-            return None
-        if not _user_code_allowed.get():
-            raise SpecError(
-                f"{self.kind} {shortened(name)!r} is code from outside the package, and such code "
-                "is refused here; the command reproduce runs it with --trust"
-            )
-        item = None if match["item"] is None else int(match["item"])
-        if match["file"] is None:
-            module = load_module(match["module"])
-            return _Place(module, match["module"], match["object"], item)
-        path = Path(match["file"])
-        module = load_file(path)
-        return _Place(module, str(path), match["in_file"] or self._only_class(path, module), item)
+        place = find_place(name, self.kind)
+        if place is None or place.attribute is not None:
+            return place
+        return place._replace(attribute=self._only_class(place))
 
-    def _only_class(self, path: Path, module: ModuleType) -> str:
+    def _only_class(self, place: Place) -> str:
         """Return the name of the class in a file that has just one."""
-        found = self.classes_in(module)
+        found = self.classes_in(place.module)
         if not found:
-            named = "".join(f"; name one as {path}:{name}" for name in self._offers(module)[:1])
-            raise SpecError(f"{path} defines no {self._what}{named}")
+            offers = self._offers(place.module)[:1]
+            named = "".join(f"; name one as {place.source}:{name}" for name in offers)
+            raise SpecError(f"{place.source} defines no {self._what}{named}")
         if len(found) > 1:
-            raise SpecError(f"{path} defines several: name one as {path}:{next(iter(found))}")
+            first = next(iter(found))
+            raise SpecError(f"{place.source} defines several: name one as {place.source}:{first}")
         return next(iter(found))
 
     def _offers(self, module: ModuleType) -> list[str]:
@@ -408,16 +268,18 @@ class Registry(Generic[_T]):
         ]
         return [*self.classes_in(module), *objects, *functions]
 
-    def _at(self, place: _Place) -> Any:
+    def _at(self, place: Place) -> Any:
+        """Return the object at a place."""
+        wanted = str(place.attribute)
         try:
-            return attrgetter(place.wanted)(place.module)
+            return attrgetter(wanted)(place.module)
         except AttributeError:
             offers = self._offers(place.module)
             if offers:
-                raise unknown(f"{self.kind} in {place.where}", place.wanted, offers) from None
+                raise unknown(f"{self.kind} in {place.source}", wanted, offers) from None
             found_at = getattr(place.module, "__file__", None) or "built in"
             raise SpecError(
-                f"{place.where} ({found_at}) has no {place.wanted!r}, and nothing that could be a "
+                f"{place.source} ({found_at}) has no {wanted!r}, and nothing that could be a "
                 f"{self.kind}"
             ) from None
 
@@ -427,7 +289,7 @@ class Registry(Generic[_T]):
         if inspect.isabstract(cls):
             missing = ", ".join(sorted(cls.__abstractmethods__))  # type: ignore[attr-defined]
             raise SpecError(f"{name} is an abstract class: it lacks {missing}")
-        return _named(cls, name)
+        return register_class(cls, name)
 
     def _parsed(self, text: str) -> Spec:
         """Parse a spec; an error lists the names or settings that exist."""
@@ -459,7 +321,7 @@ class Registry(Generic[_T]):
         place = self._place(spec.name)
         if place is None:
             return build(self._registered(spec.name), spec.name, spec.settings)
-        name = f"{place.where}:{place.wanted}"
+        name = f"{place.source}:{place.attribute}"
         thing = self._at(place)
         if isinstance(thing, type):
             thing = build(self._usable(thing, name), name, spec.settings)
@@ -470,9 +332,9 @@ class Registry(Generic[_T]):
                 f"{name} is an object and takes no settings, got {next(iter(spec.settings))!r}"
             )
         if place.item is not None:
-            thing = _item(thing, place.item, name)
+            thing = item_of(thing, place.item, name)
         if isinstance(thing, self.base):
-            _name_class_of(thing, place)
+            register_class_of(thing, place)
         return thing
 
     def make(self, text: str) -> _T:
@@ -481,15 +343,6 @@ class Registry(Generic[_T]):
         if not isinstance(made, self.base):
             raise SpecError(f"{shortened(text)} gives {shortened(repr(made))}, and no {self._what}")
         return made
-
-
-def _item(things: Any, number: int, name: str) -> Any:
-    if isinstance(things, str | Mapping) or not isinstance(things, Iterable):
-        raise SpecError(f"{name} is no list, so it has no item {number}")
-    listed = list(things)
-    if number >= len(listed):
-        raise SpecError(f"{name} has {len(listed)} items, so none of number {number}")
-    return listed[number]
 
 
 def item_spec(text: str, number: int) -> str:
@@ -540,12 +393,6 @@ def available_problems() -> dict[str, str]:
     return problem_registry.available()
 
 
-#: Solvers of our own by their specs, which hold settings and nothing else; so many at most.
-#: A small graph is solved in less time than it takes to read a spec.
-_made: dict[str, Solver] = {}
-_KEPT = 256
-
-
 def as_solver(source: str | Solver) -> Solver:
     """Make a solver of a spec string; a solver object is returned as it is."""
     if isinstance(source, Solver):
@@ -555,25 +402,9 @@ def as_solver(source: str | Solver) -> Solver:
             f"a solver is a spec string or a Solver object, got {source!r}"
             + (f"; an object of it is {source.__name__}()" if isinstance(source, type) else "")
         )
-    if not _user_code_allowed.get():
-        # A solver that was made before may hold a user's solver in a setting.
-        return solver_registry.make(source)
-    solver = _made.get(source)
-    if solver is None or not _is_current(solver):
-        solver = solver_registry.make(source)
-        if is_ours(solver):
-            if len(_made) >= _KEPT:
-                _made.clear()
-            _made[source] = solver
-    return solver
+    return solver_registry.make(source)
 
 
 def is_ours(solver: Solver) -> bool:
     """Whether a solver comes with the library."""
     return type(solver).__module__.startswith(f"{solver_registry.package}.")
-
-
-def _is_current(solver: Solver) -> bool:
-    """Whether its module still has the class as it is, and was not executed again."""
-    cls = type(solver)
-    return vars(sys.modules[cls.__module__]).get(cls.__name__) is cls

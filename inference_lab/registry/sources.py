@@ -11,7 +11,8 @@ from typing import Any, TypeAlias
 from inference_lab.formatting import shortened
 from inference_lab.graph.factor_graph import FactorGraph
 from inference_lab.problem import Problem, ProblemFamily
-from inference_lab.registry.registry import item_spec, names_code, problem_registry
+from inference_lab.registry.registry import item_spec, problem_registry
+from inference_lab.registry.user_code import names_code
 from inference_lab.specs.grammar import MAX_LENGTH, SpecError
 from inference_lab.specs.grammar import build as build_spec
 

@@ -23,9 +23,9 @@ from inference_lab.registry.registry import (
     as_solver,
     problem_registry,
     solver_registry,
-    user_code_refused,
 )
 from inference_lab.registry.sources import as_problem, as_problems
+from inference_lab.registry.user_code import user_code_refused
 from inference_lab.results.records import Record, RecordError, RecordStore
 from inference_lab.specs.grammar import MAX_LENGTH, SpecError, format_value
 

@@ -1,0 +1,187 @@
+"""Import the users' code that a spec names, behind one gate.
+
+The name is ``module:object`` or ``path/to/file.py:object``. The object is a class, an instance, or
+a function that returns one; settings in parentheses go to the class or the function. A file with
+one class in it needs no ``:object``, and an item of a sequence is ``object[3]``. The working
+directory is importable, as it is for ``python -m``.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import importlib.machinery
+import importlib.util
+import os
+import re
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from operator import attrgetter
+from pathlib import Path
+from types import CodeType, ModuleType
+from typing import Any, NamedTuple, TypeVar
+
+from inference_lab.formatting import shortened
+from inference_lab.specs.grammar import SpecError
+
+_T = TypeVar("_T")
+
+#: Prefix of the names of this library's modules.
+_OURS = "inference_lab."
+
+#: How the names of modules begin that are loaded from users' files.
+_LOADED = "inference_lab_user_"
+
+#: ``file.py``, ``file.py:object`` or ``module:object``, and the number of an item of a sequence.
+#: The last ".py" counts: folders such as ".pyenv" have one in their names, too.
+_PLACE = re.compile(
+    r"(?:(?P<file>.*\.py)(?::(?P<in_file>[^:\[\]]*))?|(?P<module>\w+(?:\.\w+)*):(?P<object>[\w.]+))"
+    r"(?:\[(?P<item>\d{1,9})\])?"
+)
+
+#: Whether code of users may be imported here, see `user_code_refused`.
+_user_code_allowed: ContextVar[bool] = ContextVar("user_code_allowed", default=True)
+
+
+@contextmanager
+def user_code_refused() -> Iterator[None]:
+    """Refuse specs that name a user's file or module, for the duration of the block."""
+    token = _user_code_allowed.set(False)
+    try:
+        yield
+    finally:
+        _user_code_allowed.reset(token)
+
+
+def names_code(text: str) -> bool:
+    """Whether a spec names an object in a user's file or module."""
+    return _PLACE.fullmatch(text.partition("(")[0].strip()) is not None
+
+
+class Place(NamedTuple):
+    """Where a user's object is: its module, and its name there."""
+
+    module: ModuleType
+    #: The module or file as the user wrote it.
+    source: str
+    #: None for the only class of a file.
+    attribute: str | None
+    #: The number of an item, if the object is a sequence.
+    item: int | None
+
+
+def find_place(name: str, kind: str) -> Place | None:
+    """Import the module of a user's object; return None if the name is not of that form."""
+    match = _PLACE.fullmatch(name)
+    if match is None:
+        return None
+    if not _user_code_allowed.get():
+        raise SpecError(
+            f"{kind} {shortened(name)!r} is code from outside the package, and such code is "
+            "refused here; the command reproduce runs it with --trust"
+        )
+    item = None if match["item"] is None else int(match["item"])
+    if match["file"] is None:
+        return Place(load_module(match["module"]), match["module"], match["object"], item)
+    path = Path(match["file"])
+    return Place(load_file(path), str(path), match["in_file"] or None, item)
+
+
+class _SourceLoader(importlib.machinery.SourceFileLoader):
+    """Compile a file from its source, never from bytecode."""
+
+    # Python takes bytecode for current if size and second of the source are the same, so a file
+    # that was edited within a second would run as it was before.
+
+    def get_code(self, fullname: str) -> CodeType:
+        path = self.get_filename(fullname)
+        return self.source_to_code(self.get_data(path), path)
+
+
+def import_error(what: str, problem: Exception) -> SpecError:
+    """Return the error for code that raises when it is imported."""
+    return SpecError(f"{what}: {type(problem).__name__}: {problem}")
+
+
+def load_file(path: Path) -> ModuleType:
+    """Import a Python file under a name of its own; the same file is imported once."""
+    path = path.resolve()
+    # The same in every process: pickles and the machine code of kernels name their module.
+    digest = hashlib.sha256(str(path).encode()).hexdigest()[:16]
+    name = f"{_LOADED}{path.stem}_{digest}"
+    if name in sys.modules:
+        return sys.modules[name]
+    loader = _SourceLoader(name, str(path)) if path.suffix == ".py" else None
+    spec = importlib.util.spec_from_file_location(name, path, loader=loader)
+    if not path.exists():
+        raise SpecError(f"{path} does not exist")
+    if not path.is_file() or spec is None or spec.loader is None:
+        raise SpecError(f"{path} is not a Python file")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    try:
+        spec.loader.exec_module(module)
+    except Exception as problem:
+        del sys.modules[name]
+        raise import_error(f"{path} fails to import", problem) from problem
+    return module
+
+
+def load_module(name: str) -> ModuleType:
+    """Import a module by its name, with the working directory importable."""
+    folder = os.getcwd()
+    if folder not in sys.path and "" not in sys.path:
+        # For good, as with ``python -m``: modules may import others when they run.
+        sys.path.insert(0, folder)
+    importlib.invalidate_caches()  # the file may have been written a moment ago
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as problem:
+        if problem.name is not None and f"{name}.".startswith(f"{problem.name}."):
+            raise SpecError(
+                f"there is no module {name!r} in {folder} or among what is installed"
+            ) from problem
+        raise SpecError(f"module {name!r} fails to import: {problem}") from problem
+    except Exception as problem:
+        raise import_error(f"module {name!r} fails to import", problem) from problem
+
+
+def register_class(loaded: type[_T], name: str) -> type[_T]:
+    """Store in a class from outside the name that loads it, so that specs of objects have it."""
+    if not loaded.__module__.startswith(_OURS):
+        setattr(loaded, "registered_as", name)  # noqa: B010  # the base is only known at run time
+    return loaded
+
+
+def register_class_of(thing: Any, place: Place) -> None:
+    """Store the name of the class of an object, so that the object's spec makes an equal one."""
+    cls = type(thing)
+    if cls.__module__.startswith(_OURS) or "registered_as" in vars(cls):
+        return
+    home = sys.modules.get(cls.__module__)
+    try:
+        reached = attrgetter(cls.__qualname__)(home)
+    except AttributeError:
+        reached = None
+    if home is None or reached is not cls:
+        raise SpecError(
+            f"{place.source}:{place.attribute} is of the class {cls.__qualname__}, which cannot be "
+            f"named: define it at the top level of {cls.__module__}"
+        )
+    where = place.source
+    if home is not place.module:
+        loaded_file = cls.__module__.startswith(_LOADED)
+        where = str(home.__file__) if loaded_file else cls.__module__
+    register_class(cls, f"{where}:{cls.__qualname__}")
+
+
+def item_of(things: Any, number: int, name: str) -> Any:
+    """Return one item of a sequence or another iterable."""
+    if isinstance(things, str | Mapping) or not isinstance(things, Iterable):
+        raise SpecError(f"{name} is no list, so it has no item {number}")
+    listed = list(things)
+    if number >= len(listed):
+        raise SpecError(f"{name} has {len(listed)} items, so none of number {number}")
+    return listed[number]
