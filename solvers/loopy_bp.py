@@ -9,12 +9,13 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
-from inference_lab.algorithms.belief_propagation.chains import is_grid, make_trees
 from inference_lab.algorithms.belief_propagation.decoding import bethe_marginals, decode
 from inference_lab.algorithms.belief_propagation.layout import (
+    is_grid,
     make_general,
     make_links,
     make_scratch,
+    make_trees,
     message_starts,
     renumber,
 )
