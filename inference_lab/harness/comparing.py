@@ -41,7 +41,7 @@ from inference_lab.results.analysis import gap_percent
 from inference_lab.results.records import TRACE_LIMIT, Record, RecordError, RecordStore, RunKey
 from inference_lab.solving import CLOCKS, check_numbers, refuse_arguments
 
-__all__ = ["Plan", "Task", "compare"]
+__all__ = ["ComparisonCampaign", "Task", "compare"]
 
 #: Longest time limit: three years.
 _LONGEST = 1e8
@@ -56,7 +56,7 @@ class Task(NamedTuple):
     repeat: int
 
 
-class Plan(Campaign[Record]):
+class ComparisonCampaign(Campaign[Record]):
     """All runs of a comparison.
 
     Parameters
@@ -357,7 +357,7 @@ def compare(
         trace_limit=trace_limit,
     )
     called = _labels_of(labels or {}, specs)
-    plan = Plan(instances, sources, chosen_seeds, repeats, settings)
+    plan = ComparisonCampaign(instances, sources, chosen_seeds, repeats, settings)
     if jobs > 1 or cluster is not None:
         _check_portable(plan)
     target = store if store is None or isinstance(store, RecordStore) else RecordStore(store)
@@ -384,7 +384,7 @@ def _as_list(given: Any, kinds: tuple[type, ...]) -> list[Any]:
     return [given] if isinstance(given, kinds) else list(given)
 
 
-def _check_portable(plan: Plan) -> None:
+def _check_portable(plan: ComparisonCampaign) -> None:
     """Raise if an object cannot be sent to another process."""
     for source in plan.sources:
         if not isinstance(source, str):

@@ -12,8 +12,10 @@ each verdict that there may be, and the page warns of one without.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Literal
+
+import msgspec
 
 from inference_lab.formatting import nearest
 from inference_lab.reporting.document import Cell, Document, Section, Table, column, file_stems
@@ -115,8 +117,7 @@ def filled(text: str, tables: Iterable[Table]) -> tuple[str, list[str]]:
     return shown, lookups.missing
 
 
-@dataclass(frozen=True, kw_only=True)
-class Claim:
+class Claim(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A sentence of a publication, and what the records of a study say to it.
 
     Parameters

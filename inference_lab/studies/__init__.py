@@ -5,12 +5,12 @@ constraints over many random draws (`Study`); one of solvers runs them on proble
 """
 
 from inference_lab.results.clustering_records import StudyRecord
-from inference_lab.studies.comparison import SolverStudy, render_comparison, run_comparison
-from inference_lab.studies.definition import Method, Protocol, Study
+from inference_lab.studies.clustering_report import render_study
+from inference_lab.studies.clustering_study import Method, Protocol, Study
+from inference_lab.studies.definition import StudyError
 from inference_lab.studies.discovery import find_study, load_study
-from inference_lab.studies.report import render_study
-from inference_lab.studies.running import run_study
-from inference_lab.studies.toml_config import StudyError
+from inference_lab.studies.fit_campaign import run_study
+from inference_lab.studies.solver_study import SolverStudy, render_comparison, run_comparison
 
 __all__ = [
     "Method",

@@ -5,22 +5,21 @@ from __future__ import annotations
 import itertools
 import math
 import random
-import string
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
-from inference_lab.formatting import nearest
-from inference_lab.studies.toml_config import StudyError
+import msgspec
 
-__all__ = ["Design", "Grid", "check_names", "check_values"]
+from inference_lab.formatting import nearest
+from inference_lab.studies.definition import Natural, StudyError, Values, check_names
+
+__all__ = ["Design", "Grid", "ValueRange"]
 
 #: Significant digits of values drawn from a range: more say nothing, and names should be short.
 _DIGITS = 3
 
 
-@dataclass(frozen=True, kw_only=True)
-class Grid:
+class Grid(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Problems that differ in some of their settings.
 
     Parameters
@@ -32,7 +31,7 @@ class Grid:
     """
 
     problem: str
-    values: Mapping[str, Any] = field(default_factory=dict)
+    values: dict[str, Values] = {}
 
     def specs(self) -> Iterator[str]:
         """Yield the specs of the problems; the last name changes fastest."""
@@ -40,14 +39,36 @@ class Grid:
             yield _filled(self.problem, dict(zip(self.values, chosen, strict=True)))
 
     def check(self, where: str) -> None:
-        """Refuse names without values, values without names, and what is no list of values."""
+        """Refuse names without values, and values without names."""
         check_names(self.problem, set(self.values), f"{where}.values", f"{where}.problem")
-        for name, values in self.values.items():
-            check_values(values, f"{where}.values.{name}")
 
 
-@dataclass(frozen=True, kw_only=True)
-class Design:
+class ValueRange(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A range of numbers, equal in their logarithm if `log`: ``{ from = 0.1, to = 10.0 }``."""
+
+    low: float = msgspec.field(name="from")
+    to: float
+    log: bool = False
+
+    def __post_init__(self) -> None:
+        """Refuse what is no range."""
+        finite = math.isfinite(self.low) and math.isfinite(self.to)
+        if not (finite and self.low < self.to and (self.low > 0 or not self.log)):
+            raise StudyError(
+                "a range is such as {from = 0.1, to = 10.0, log = true}, got "
+                f"from = {self.low:g}, to = {self.to:g}"
+            )
+
+    def at(self, share: float) -> float:
+        """Return the number that is so far into the range, with few digits."""
+        if self.log:
+            found = self.low * (self.to / self.low) ** share
+        else:
+            found = self.low + (self.to - self.low) * share
+        return float(f"{found:.{_DIGITS}g}")
+
+
+class Design(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Problems at points of a Latin hypercube: each value of each setting is taken equally often.
 
     Parameters
@@ -70,9 +91,9 @@ class Design:
     """
 
     problem: str
-    values: Mapping[str, Any] = field(default_factory=dict)
-    cells: int
-    draws: int = 1
+    values: dict[str, Values | ValueRange] = {}
+    cells: Natural
+    draws: Natural = 1
     block: str | None = None
     seed: int = 0
 
@@ -82,7 +103,7 @@ class Design:
         The cells of the blocks take turns, so that what is stopped early has some of each. More
         draws add problems to those of fewer.
         """
-        blocks = [None] if self.block is None else list(self.values[self.block])
+        blocks = self._blocks()
         shares = [len(range(at, self.cells, len(blocks))) for at in range(len(blocks))]
         drawn = [self._hypercube(*each) for each in zip(blocks, shares, strict=True)]
         turns = itertools.zip_longest(*drawn)
@@ -90,6 +111,15 @@ class Design:
         for draw in range(self.draws):
             for number, cell in enumerate(cells):
                 yield _filled(self.problem, {**cell, "draw": number + draw * len(cells)})
+
+    def _blocks(self) -> list[Any]:
+        values = [None] if self.block is None else self.values.get(self.block)
+        if not isinstance(values, list):
+            raise StudyError(
+                f"block = {self.block!r}; allowed: a name of the values that has a list"
+                + nearest(str(self.block), list(self.values))
+            )
+        return values
 
     def _hypercube(self, block: Any, cells: int) -> list[dict[str, Any]]:
         """Return the points of one block."""
@@ -104,7 +134,7 @@ class Design:
                 among = draw.sample(values, len(values))
                 column = [among[at % len(among)] for at in range(cells)]
             else:
-                column = [_at(values, (at + draw.random()) / cells) for at in range(cells)]
+                column = [values.at((at + draw.random()) / cells) for at in range(cells)]
             draw.shuffle(column)
             columns.append(column)
         return [dict(zip(self.values, row, strict=True)) for row in zip(*columns, strict=True)]
@@ -112,33 +142,11 @@ class Design:
     def check(self, where: str) -> None:
         """Refuse what `Grid.check` refuses, and cells that cannot be shared out."""
         check_names(self.problem, {*self.values, "draw"}, f"{where}.values", f"{where}.problem")
-        for name, values in self.values.items():
-            if isinstance(values, dict):
-                _check_range(values, f"{where}.values.{name}")
-            else:
-                check_values(values, f"{where}.values.{name}")
-        if self.block is not None and not isinstance(self.values.get(self.block), list):
-            raise StudyError(
-                f"{where}.block = {self.block!r}; allowed: a name of the values that has a list"
-                + nearest(self.block, list(self.values))
-            )
-        blocks = 1 if self.block is None else len(self.values[self.block])
+        blocks = len(self._blocks())
         if self.cells < blocks:
             raise StudyError(
                 f"{where}.cells must be at least 1 a block, {blocks}, got {self.cells}"
             )
-        if self.draws < 1:
-            raise StudyError(f"{where}.draws must be at least 1, got {self.draws}")
-
-
-def _at(values: Mapping[str, Any], share: float) -> float:
-    """Return the number that is so far into a range, with few digits."""
-    low, high = float(values["from"]), float(values["to"])
-    if values.get("log", False):
-        found = low * (high / low) ** share
-    else:
-        found = low + (high - low) * share
-    return float(f"{found:.{_DIGITS}g}")
 
 
 def _filled(problem: str, chosen: Mapping[str, Any]) -> str:
@@ -148,42 +156,3 @@ def _filled(problem: str, chosen: Mapping[str, Any]) -> str:
         for name, value in chosen.items()
     }
     return problem.format(**named)
-
-
-def check_names(text: str, values: set[str], where_values: str, where: str) -> None:
-    """Refuse names in braces without values, and values that are named nowhere."""
-    try:
-        parts = list(string.Formatter().parse(text))
-    except ValueError as reason:
-        raise StudyError(f"{where} = {text!r}: {reason}") from None
-    names = {name for _, name, _, _ in parts if name is not None}
-    # A format string can do more than name values, and nothing of that is meant here.
-    for _, name, form, conversion in parts:
-        if name is not None and (not name.isidentifier() or form or conversion):
-            raise StudyError(f"{where}: {{{name}}} is not a name in braces")
-    if names != values:
-        odd = sorted(names ^ values)[0]
-        text_is = where if where.startswith("its ") else f"the {where.rpartition('.')[2]}"
-        has = "has no values" if odd in names else f"is not in {text_is}"
-        raise StudyError(f"{where_values}: {odd!r} {has}")
-
-
-def check_values(values: Any, where: str) -> None:
-    """Refuse what is no list of values."""
-    if not isinstance(values, list) or not values:
-        raise StudyError(f"{where} must be a list of values, got {values!r}")
-    for value in values:
-        if not isinstance(value, str | int | float):
-            raise StudyError(f"{where} has {value!r}, which is no value")
-
-
-def _check_range(values: Mapping[str, Any], where: str) -> None:
-    """Refuse what is no range of numbers."""
-    low, high, log = (values.get(name, False) for name in ("from", "to", "log"))
-    numbers = all(type(n) in (int, float) and math.isfinite(n) for n in (low, high))
-    known = not set(values) - {"from", "to", "log"} and isinstance(log, bool)
-    if not (numbers and known and low < high and (low > 0 or not log)):
-        raise StudyError(
-            f"{where} must be a list, or a range such as {{from = 0.1, to = 10.0, log = true}}, "
-            f"got {values!r}"
-        )

@@ -4,22 +4,21 @@ from __future__ import annotations
 
 import importlib.resources
 import tomllib
-from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 from inference_lab.formatting import nearest
-from inference_lab.studies.comparison import SolverStudy
-from inference_lab.studies.definition import Study
-from inference_lab.studies.toml_config import StudyError, read_table
+from inference_lab.studies.clustering_study import Study
+from inference_lab.studies.definition import StudyError, read_as
+from inference_lab.studies.solver_study import SolverStudy
 
-__all__ = ["Found", "available_studies", "find_study", "load_study"]
+__all__ = ["StudyFolder", "available_studies", "find_study", "load_study"]
 
 #: The package that holds the definitions which come with the library.
 _PACKAGE = "inference_lab.reports"
 
 
-class Found(NamedTuple):
+class StudyFolder(NamedTuple):
     """A folder with a definition, and whether it came with the library."""
 
     folder: Path
@@ -36,16 +35,16 @@ def available_studies() -> list[str]:
     return sorted(path.parent.name for path in _shipped().glob("*/study.toml"))
 
 
-def find_study(name: str) -> Found:
+def find_study(name: str) -> StudyFolder:
     """Return the folder of a study."""
     given = Path(name)
     if given.is_file():
-        return Found(given.parent, False)
+        return StudyFolder(given.parent, False)
     for place in (given, Path("reports") / name):
         if (place / "study.toml").is_file():
-            return Found(place, False)
+            return StudyFolder(place, False)
     if name in available_studies():
-        return Found(_shipped() / name, True)
+        return StudyFolder(_shipped() / name, True)
     known = available_studies()
     raise StudyError(
         f"{name} is no study{nearest(name, known)}: neither a folder with a study.toml, nor one "
@@ -66,17 +65,10 @@ def load_study(folder: Path | str) -> Study | SolverStudy:
     try:
         if "name" in table:
             raise StudyError("name is unknown: a study is named after its folder")
-        if "solvers" in table:
-            return _checked(replace(read_table(SolverStudy, table, ""), name=name))
-        return _checked(replace(read_table(Study, table, ""), name=name))
+        kind: type[Study | SolverStudy] = SolverStudy if "solvers" in table else Study
+        study = read_as(kind, {**table, "name": name})
+        study.check()
+        study.quickly()
+        return study
     except StudyError as problem:
         raise StudyError(f"{path}: {problem}") from None
-
-
-_S = TypeVar("_S", Study, SolverStudy)
-
-
-def _checked(study: _S) -> _S:
-    study.check()
-    study.quickly()
-    return study

@@ -19,11 +19,11 @@ from inference_lab.constraints.centroids import kmeans_centroids
 from inference_lab.graph.arrays import IntArray
 from inference_lab.loading import timer
 from inference_lab.results.scoring import adjusted_rand
-from inference_lab.studies.datasets import StudyPoints
-from inference_lab.studies.definition import Method, Protocol
+from inference_lab.studies.clustering_study import Method, Protocol
 from inference_lab.studies.estimators import ESTIMATORS, PARTIAL, PREDICTED, SCORES, SEEDED
+from inference_lab.studies.study_points import StudyPoints
 
-__all__ = ["Draw", "Fit", "draw_constraints", "fit_method"]
+__all__ = ["Draw", "FitResult", "draw_constraints", "fit_method"]
 
 #: Up to so many pairs a sequence of all of them is shuffled; beyond, it is drawn bit by bit.
 _SHUFFLED = 5_000_000
@@ -42,7 +42,7 @@ class Draw:
 
 
 @dataclass(frozen=True)
-class Fit:
+class FitResult:
     """What came of one fit, by the names of the fields of its record."""
 
     scores: dict[str, float]
@@ -153,8 +153,8 @@ def _nested(total: int, count: int, rng: np.random.Generator) -> IntArray:
 
 def fit_method(
     method: Method, points: StudyPoints, protocol: Protocol, value: float, run: int
-) -> Fit:
-    """Fit a method once and score it."""
+) -> FitResult:
+    """FitResult a method once and score it."""
     points = points.drawn(np.random.default_rng([run, points.key, 1]))
     draw = draw_run(points, protocol, run)
     if method.selection == "seeds":
@@ -163,7 +163,7 @@ def fit_method(
     constraints = draw_constraints(points, protocol, draw, value, method.selection)
     if method.closure != "none":
         constraints = constraints.close(method.closure)
-    best: Fit | None = None
+    best: FitResult | None = None
     for weight in _weights(method, points, protocol.noise, len(constraints)):
         fit = _fit_to_pairs(method, points, constraints, draw, weight)
         first = next(iter(fit.scores.values()))
@@ -197,8 +197,8 @@ def _arguments(settings: Mapping[str, Any]) -> dict[str, Any]:
     return found
 
 
-def _fit_to_seeds(method: Method, points: StudyPoints, seeds: IntArray, draw: Draw) -> Fit:
-    """Fit a method to labels of some points, or to the pairs that follow from them."""
+def _fit_to_seeds(method: Method, points: StudyPoints, seeds: IntArray, draw: Draw) -> FitResult:
+    """FitResult a method to labels of some points, or to the pairs that follow from them."""
     if method.estimator in SEEDED:
         told: dict[str, Any] = {"partial_labels": seeds}
     else:
@@ -212,7 +212,7 @@ def _fit_to_pairs(
     constraints: Constraints,
     draw: Draw,
     weight: float | Literal["auto"],
-) -> Fit:
+) -> FitResult:
     must, cannot = constraints.must_link, constraints.cannot_link
     told = {"must_link": must, "cannot_link": cannot, "ml_weight": weight, "cl_weight": weight}
     pairs = np.concatenate([must.ravel(), cannot.ravel()])
@@ -226,8 +226,8 @@ def _fit(
     named: IntArray,
     draw: Draw,
     weight: float | Literal["auto"],
-) -> Fit:
-    """Fit a method to what it is told of the points that are named, and score it."""
+) -> FitResult:
+    """FitResult a method to what it is told of the points that are named, and score it."""
     seed = int(np.random.SeedSequence(draw.seed.entropy).spawn(4)[3].generate_state(1)[0])
     arguments = {"n_clusters": points.n_classes, **_arguments(method.settings)}
     if arguments.get("init") == "kmeans":
@@ -257,7 +257,7 @@ def _fit(
         used = estimator.constraints_
         given = np.concatenate([used.ml_weights, used.cl_weights])
         weight = float(given.mean()) if given.size else math.nan
-    return Fit(
+    return FitResult(
         scores,
         float(estimator.objective_),
         seconds,

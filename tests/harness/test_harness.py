@@ -21,7 +21,7 @@ import inference_lab as il
 from inference_lab.cli import main
 from inference_lab.contract import Outcome, Solver
 from inference_lab.harness.campaign import InputError, Shard
-from inference_lab.harness.comparing import Plan
+from inference_lab.harness.comparing import ComparisonCampaign
 from inference_lab.harness.executors import Call, execute
 from inference_lab.harness.instances import RunSettings, build_instances
 from inference_lab.harness.manifest import ManifestEntry, plans_of
@@ -83,7 +83,7 @@ def what(comparison):
 
 def plan(seeds=3, repeats=2):
     cases = [case for p in PROBLEMS for case in build_instances(p, None)]
-    return Plan(cases, list(SOLVERS), list(range(seeds)), repeats, RunSettings())
+    return ComparisonCampaign(cases, list(SOLVERS), list(range(seeds)), repeats, RunSettings())
 
 
 def test_the_order_is_seeded_interleaved_and_complete():

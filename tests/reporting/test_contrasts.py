@@ -5,10 +5,10 @@ from __future__ import annotations
 import itertools
 import math
 import statistics as std
-from dataclasses import replace
 
 import numpy as np
 import pytest
+from msgspec.structs import replace
 from sample_records import record, table
 
 from inference_lab.reporting.charts import drawing

@@ -7,7 +7,7 @@ import pytest
 
 from inference_lab.reports.patterns import PATTERNS, four_clouds
 from inference_lab.reports.textures import gabor_magnitudes, site_centres, site_features
-from inference_lab.studies.datasets import load_points
+from inference_lab.studies.study_points import load_points
 
 
 def test_patterns_are_as_described():

@@ -13,9 +13,9 @@ from inference_lab.results.best_known import read_known
 from inference_lab.results.clustering_records import FitStore
 from inference_lab.results.records import RecordStore
 from inference_lab.studies import load_study
-from inference_lab.studies.datasets import load_points
-from inference_lab.studies.definition import Protocol
+from inference_lab.studies.clustering_study import Protocol
 from inference_lab.studies.methods import draw_constraints, draw_run
+from inference_lab.studies.study_points import load_points
 
 # On the worker of those that compare the reports with their files: each is made once for both.
 pytestmark = [pytest.mark.xdist_group("test_studies"), pytest.mark.usefixtures("undrawn")]

@@ -15,9 +15,9 @@ from inference_lab.registry.sources import as_problem
 from inference_lab.results.scoring import adjusted_rand
 from inference_lab.selection.algorithm_selection import evidence
 from inference_lab.studies import StudyError, load_study
-from inference_lab.studies.datasets import load_points
-from inference_lab.studies.definition import Method, Protocol, Study
+from inference_lab.studies.clustering_study import Method, Protocol, Study
 from inference_lab.studies.methods import draw_constraints, draw_run, fit_method
+from inference_lab.studies.study_points import load_points
 
 PER_POINT = Protocol(unit="share-of-points", noise=0.2)
 
@@ -47,7 +47,6 @@ def test_a_method_stands_for_several():
 @pytest.mark.parametrize(
     ("method", "said"),
     [
-        (dict(label="x {weight_factor}", weight_factor=3), "weight_factor must be a list"),
         (dict(label="all alike", weight_factor=[1, 3]), "'weight_factor' is not in its label"),
         (dict(label="{init}", weight_factor=[1]), "'init' has no values"),
         (dict(label="{weight_factor:g}", weight_factor=[1]), "is not a name in braces"),

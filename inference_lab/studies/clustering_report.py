@@ -32,8 +32,8 @@ from inference_lab.reporting.document import (
 from inference_lab.reporting.resampling import ALPHA
 from inference_lab.reporting.statistics import holm
 from inference_lab.results.clustering_records import COSTS, StudyRecord, environments
-from inference_lab.studies.datasets import told_apart
-from inference_lab.studies.definition import Method, Study
+from inference_lab.studies.clustering_study import Method, Study
+from inference_lab.studies.fit_campaign import cells
 from inference_lab.studies.learning_curves import (
     Mean,
     curve_panels,
@@ -43,8 +43,8 @@ from inference_lab.studies.learning_curves import (
     paired,
     score_name,
 )
-from inference_lab.studies.running import cells
-from inference_lab.studies.summaries import summary_section
+from inference_lab.studies.study_points import told_apart
+from inference_lab.studies.summary_tables import summary_section
 
 __all__ = ["render_study"]
 

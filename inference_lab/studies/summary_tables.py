@@ -13,8 +13,7 @@ import numpy as np
 from inference_lab.graph.arrays import FloatArray
 from inference_lab.reporting.document import Block, Cell, Column, Picture, Section, Table, column
 from inference_lab.results.clustering_records import COSTS, StudyRecord
-from inference_lab.studies.datasets import told_apart
-from inference_lab.studies.definition import Study, Summary
+from inference_lab.studies.clustering_study import Study, Summary
 from inference_lab.studies.learning_curves import (
     Mean,
     curve_panels,
@@ -23,12 +22,13 @@ from inference_lab.studies.learning_curves import (
     mean_of,
     score_name,
 )
+from inference_lab.studies.study_points import told_apart
 
-__all__ = ["Summed", "summary_section"]
+__all__ = ["SummaryMeans", "summary_section"]
 
 
 @dataclass(frozen=True)
-class Summed:
+class SummaryMeans:
     """The fits of a summary as arrays of shape (data, runs), by score, method and column."""
 
     methods: list[str]
@@ -38,7 +38,7 @@ class Summed:
     @classmethod
     def gather(
         cls, study: Study, summary: Summary, records: Mapping[str, Sequence[StudyRecord]]
-    ) -> Summed:
+    ) -> SummaryMeans:
         """Sort records into arrays."""
         stages = {stage.title: stage for stage in study.stages()}
         first = stages[summary.parts[0]]
@@ -110,7 +110,7 @@ def summary_section(
     study: Study, summary: Summary, records: Mapping[str, Sequence[StudyRecord]]
 ) -> Section:
     """Return the tables of a summary."""
-    summed = Summed.gather(study, summary, records)
+    summed = SummaryMeans.gather(study, summary, records)
     blocks: list[Block] = []
     shown = summary.scores or study.scores
     if summary.picture:
@@ -141,7 +141,7 @@ def summary_section(
 
 
 def _means(
-    summary: Summary, summed: Summed, score: str, published: Mapping[tuple[str, str], float]
+    summary: Summary, summed: SummaryMeans, score: str, published: Mapping[tuple[str, str], float]
 ) -> Table:
     form = ".3g" if score in COSTS else ".2f"
 
@@ -162,7 +162,7 @@ def _means(
     )
 
 
-def _differences(summary: Summary, summed: Summed, score: str) -> Table:
+def _differences(summary: Summary, summed: SummaryMeans, score: str) -> Table:
     base = str(summary.baseline)
 
     def cell(method: str, column: str) -> Cell:
@@ -179,14 +179,14 @@ def _differences(summary: Summary, summed: Summed, score: str) -> Table:
 
 
 def _columns(
-    summed: Summed, methods: Sequence[str], cell: Callable[[str, str], Cell]
+    summed: SummaryMeans, methods: Sequence[str], cell: Callable[[str, str], Cell]
 ) -> tuple[Column, ...]:
     """Return the column of the methods, and one of cells for each column of a summary."""
     filled = (Column(name, [cell(method, name) for method in methods]) for name in summed.columns)
     return (column("method", methods), *filled)
 
 
-def _intervals(summed: Summed) -> str:
+def _intervals(summed: SummaryMeans) -> str:
     """Say what the intervals are over."""
     sizes = {len(values) for values in summed.values.values()}
     over = {False: "runs", True: "data sets"}

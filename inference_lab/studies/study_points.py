@@ -19,7 +19,7 @@ from inference_lab.data.texts import corpora, load_corpus
 from inference_lab.graph.arrays import IntArray
 from inference_lab.reports.patterns import PATTERNS, four_clouds
 from inference_lab.reports.textures import mosaic
-from inference_lab.studies.toml_config import StudyError
+from inference_lab.studies.definition import StudyError
 
 __all__ = ["StudyPoints", "known_points", "load_points"]
 

@@ -2,40 +2,43 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import msgspec
+from msgspec import UNSET, Meta, UnsetType
+from msgspec.structs import replace
 
 from inference_lab.formatting import nearest
 from inference_lab.registry.registry import as_solver, problem_registry
-from inference_lab.reporting.answers import Claim, with_answers
+from inference_lab.reporting.answers import with_answers
 from inference_lab.reporting.contrasts import Contrast
 from inference_lab.results.best_known import FILE, known_best, merged, read_known, write_known
 from inference_lab.results.records import TRACE_LIMIT, Record, RecordStore
 from inference_lab.specs.grammar import SpecError
+from inference_lab.studies.definition import (
+    Limit,
+    Natural,
+    StudyDefinition,
+    StudyError,
+    Values,
+)
 from inference_lab.studies.designs import Design, Grid
-from inference_lab.studies.toml_config import StudyError, read_field
 
 if TYPE_CHECKING:
     from inference_lab.harness.progress import Progress
     from inference_lab.reporting.comparison import Comparison
     from inference_lab.reporting.document import Block, Document
 
-__all__ = ["Design", "Grid", "SolverStudy", "Stage", "render_comparison", "run_comparison"]
+__all__ = ["QuickForm", "SolverStage", "SolverStudy", "render_comparison", "run_comparison"]
 
 #: Statuses of runs that leave nothing open.
 _SOLVED = ("optimal", "infeasible")
 
 #: Problems that are built and run on at a time: of thousands, the graphs would fill the memory.
 _BATCH = 240
-
-#: What the quick form of a study can change, besides the sizes of designs and the values of either.
-_QUICK = ("problems", "solvers", "seeds", "time_limit")
-_QUICK_DESIGN = ("cells", "draws")
-
 
 #: Names of tables and figures that a report may have; those that end in a hyphen go on with the
 #: names of what they are about. Which there are depends on the records.
@@ -50,8 +53,11 @@ _FIGURES = tuple(
 )
 
 
-@dataclass(frozen=True, kw_only=True)
-class Stage:
+#: A number of seeds, or a list of them.
+Seeds = Natural | Annotated[list[Annotated[int, Meta(ge=0)]], Meta(min_length=1)]
+
+
+class SolverStage(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Further solvers, on those of the problems that others have left open.
 
     Parameters
@@ -67,7 +73,7 @@ class Stage:
 
     solvers: list[str]
     unsolved_by: list[str]
-    time_limit: float | None = None
+    time_limit: Limit | None = None
 
     def chosen(self, problems: Sequence[str], records: Sequence[Record]) -> list[str]:
         """Return the problems, given by specs, that are left open."""
@@ -76,13 +82,33 @@ class Stage:
         return [spec for spec in problems if problem_registry.make(spec).spec not in solved]
 
 
-@dataclass(frozen=True, kw_only=True)
-class SolverStudy:
+class QuickForm(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What the quick form of a study changes, for a look in a minute.
+
+    Parameters
+    ----------
+    problems, solvers, seeds, time_limit
+        As in `SolverStudy`; the time limit is also that of stages with a longer one.
+    cells, draws : int
+        As in `Design`, for all of them.
+    values : mapping
+        Values of names of the grids and designs.
+    """
+
+    problems: list[str] | UnsetType = UNSET
+    solvers: list[str] | UnsetType = UNSET
+    seeds: Seeds | UnsetType = UNSET
+    time_limit: Limit | UnsetType = UNSET
+    cells: Natural | UnsetType = UNSET
+    draws: Natural | UnsetType = UNSET
+    values: dict[str, Values] = {}
+
+
+class SolverStudy(StudyDefinition, frozen=True, kw_only=True):
     """A study that compares solvers on problems, as its file defines it.
 
     Parameters
     ----------
-    title, question : str
     problems : list of str
         Specs.
     grids : list of Grid
@@ -95,10 +121,6 @@ class SolverStudy:
         Further solvers on some of the problems.
     seeds, time_limit, clock, trace_limit
         As in `inference_lab.compare`.
-    answer : str
-        What the results say, written by whoever looked at them: a Jinja text over the tables of
-        the report, see `inference_lab.reporting.answers`.
-    notes : list of str
     classes : str or None
         Entry of the problems' info that says which class a problem is of; by default its family.
     maps : list of [str, str]
@@ -106,10 +128,6 @@ class SolverStudy:
         best where.
     growing : str or None
         Setting of the problems by which they differ in size.
-    contrasts : list of Contrast
-        What is asked of the runs before they are made.
-    claims : list of Claim
-        What was published, and what the records say to it.
     blocks : str or None
         Entry of the problems' info that says of which block a problem is, such as its data set:
         ranks and intervals are over blocks. By default each problem is one.
@@ -120,38 +138,30 @@ class SolverStudy:
     tables, figures : list of str or None
         Names of those the report shows, or how they begin, with a hyphen at the end; all by
         default.
-    quick : mapping
-        Values of `problems`, `solvers`, `seeds`, `time_limit` (of stages, too, where it is less),
-        of ``cells`` and ``draws`` of the designs, and in ``values`` of names of the grids and
-        designs, for a look in a minute.
+    quick : QuickForm
     """
 
-    title: str
-    question: str
     solvers: list[str]
-    problems: list[str] = field(default_factory=list)
-    grids: list[Grid] = field(default_factory=list)
-    designs: list[Design] = field(default_factory=list)
-    stages: list[Stage] = field(default_factory=list)
-    seeds: int | list[int] = 1
-    time_limit: float
+    problems: list[str] = []
+    grids: list[Grid] = []
+    designs: list[Design] = []
+    stages: list[SolverStage] = []
+    seeds: Seeds = 1
+    time_limit: Limit
     clock: Literal["wall", "cpu"] = "wall"
-    trace_limit: int = TRACE_LIMIT
-    answer: str = ""
-    notes: list[str] = field(default_factory=list)
+    trace_limit: Annotated[int, Meta(ge=2)] = TRACE_LIMIT
     classes: str | None = None
-    maps: list[list[str]] = field(default_factory=list)
+    maps: list[tuple[str, str]] = []
     growing: str | None = None
-    contrasts: list[Contrast] = field(default_factory=list)
-    claims: list[Claim] = field(default_factory=list)
     blocks: str | None = None
-    targets: list[float] = field(default_factory=lambda: [1.0, 0.1])
-    times: list[float] | None = None
-    labels: Mapping[str, Any] = field(default_factory=dict)
+    targets: Annotated[list[Annotated[float, Meta(ge=0.0, lt=100.0)]], Meta(min_length=1)] = (
+        msgspec.field(default_factory=lambda: [1.0, 0.1])
+    )
+    times: list[Limit] | None = None
+    labels: dict[str, Annotated[str, Meta(pattern=r"\S")]] = {}
     tables: list[str] | None = None
     figures: list[str] | None = None
-    quick: Mapping[str, Any] = field(default_factory=dict)
-    name: str = ""
+    quick: QuickForm = QuickForm()
 
     def all_problems(self) -> list[str]:
         """Return the specs of all problems, those of the grids and the designs last."""
@@ -166,47 +176,35 @@ class SolverStudy:
 
     def quickly(self) -> SolverStudy:
         """Return the quick form."""
-        quick = dict(self.quick)
-        values = quick.pop("values", {})
-        sizes = {
-            key: read_field(Design, key, quick.pop(key), f"quick.{key}")
-            for key in _QUICK_DESIGN
-            if key in quick and self.designs
-        }
-        for key in quick:
-            if key not in _QUICK:
-                allowed = (*_QUICK, *(_QUICK_DESIGN if self.designs else ()), "values")
-                raise StudyError(f"quick.{key} is unknown; allowed: {', '.join(allowed)}")
-        changes = {key: read_field(SolverStudy, key, quick[key], f"quick.{key}") for key in quick}
+        quick = msgspec.to_builtins(self.quick)
+        values = quick.pop("values")
+        sizes = {key: quick.pop(key) for key in ("cells", "draws") if key in quick}
         for key in ("problems", "solvers"):
-            for spec in changes.get(key, ()):
+            for spec in quick.get(key, ()):
                 if spec not in getattr(self, key):
                     raise StudyError(f"quick.{key} names {spec!r}, which the study does not have")
-        if not isinstance(values, dict):
-            raise StudyError(f"quick.values must be a table, got {values!r}")
         known = {name for each in self._sets() for name in each.values}
         for name in values:
             if name not in known:
                 raise StudyError(f"quick.values.{name} is in no grid")
 
-        def fewer(given: Mapping[str, Any]) -> dict[str, Any]:
+        def fewer(given: dict[str, Any]) -> dict[str, Any]:
             return {k: values.get(k, v) for k, v in given.items()}
 
-        changes |= {
+        quick |= {
             "grids": [replace(grid, values=fewer(grid.values)) for grid in self.grids],
             "designs": [replace(d, values=fewer(d.values), **sizes) for d in self.designs],
         }
-        if "time_limit" in changes:
-            limit = changes["time_limit"]
-            changes["stages"] = [
+        limit = self.quick.time_limit
+        if limit is not UNSET:
+            quick["stages"] = [
                 replace(stage, time_limit=min(limit, stage.time_limit or limit))
                 for stage in self.stages
             ]
-        result = replace(self, **changes, labels={}, contrasts=[], claims=[], quick={}, answer="")
+        result = replace(self, **quick, quick=QuickForm())
         there = result.all_solvers()
         labels = {k: v for k, v in self.labels.items() if k in there}
-        asked = [c for c in self.contrasts if not c.problem(there)]
-        result = replace(result, labels=labels, contrasts=asked)
+        result = replace(result.without_findings(there), labels=labels)
         result.check()
         return result
 
@@ -235,31 +233,13 @@ class SolverStudy:
                         f"stages[{number}].unsolved_by names {spec!r}{nearest(spec, before)}"
                     )
             before += stage.solvers
-        for spec, label in self.labels.items():
+        for spec in self.labels:
             if spec not in solvers:
                 raise StudyError(f"labels names {spec!r}{nearest(spec, solvers)}")
-            if not isinstance(label, str) or not label.strip():
-                raise StudyError(f"labels.{spec} must be text, got {label!r}")
         called = [self.labels.get(spec, spec) for spec in solvers]
         if len(set(called)) < len(called):
             raise StudyError(f"labels must differ, got {', '.join(called)}")
-        seeds = self.seeds if isinstance(self.seeds, list) else [self.seeds]
-        if not seeds or min(seeds) < (0 if isinstance(self.seeds, list) else 1):
-            raise StudyError(f"seeds must be a number from 1 on or a list, got {self.seeds}")
-        if self.trace_limit < 2:
-            raise StudyError(f"trace_limit must be at least 2, got {self.trace_limit}")
-        limits = [stage.time_limit for stage in self.stages if stage.time_limit is not None]
-        for limit in (self.time_limit, *limits):
-            if not (math.isfinite(limit) and limit > 0):
-                raise StudyError(f"time_limit must be positive seconds, got {limit}")
-        for number, contrast in enumerate(self.contrasts):
-            if wrong := contrast.problem(solvers):
-                raise StudyError(f"contrasts[{number}]: {wrong}")
-        for axes in self.maps:
-            if len(axes) != 2:
-                raise StudyError(f"maps must be pairs of names, got {axes}")
-        if not self.targets or not all(0 <= target < 100 for target in self.targets):
-            raise StudyError(f"targets must be percentages below 100, got {self.targets}")
+        self.check_contrasts(solvers)
         for key, named, known in (
             ("tables", self.tables, _TABLES),
             ("figures", self.figures, _FIGURES),
@@ -268,8 +248,6 @@ class SolverStudy:
                 if not _asked(name, known):
                     there = ", ".join(k + "..." if k[-1] == "-" else k for k in known)
                     raise StudyError(f"{key} names {name!r}; reports have {there}")
-        if self.times is not None and not all(time > 0 for time in self.times):
-            raise StudyError(f"times must be positive seconds, got {self.times}")
 
 
 def run_comparison(
@@ -377,7 +355,7 @@ def render_comparison(study: SolverStudy, comparison: Comparison, folder: Path |
         classes=study.classes,
         targets=study.targets,
         times=study.times,
-        maps=[(first, second) for first, second in study.maps],
+        maps=study.maps,
         growing=study.growing,
         contrasts=_in_specs(study),
         blocks=study.blocks,

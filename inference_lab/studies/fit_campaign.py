@@ -27,12 +27,12 @@ from inference_lab.results.clustering_records import (
 from inference_lab.results.json_lines import jsonable
 from inference_lab.results.records import environment
 from inference_lab.specs.grammar import SpecError
-from inference_lab.studies.datasets import StudyPoints, load_points
-from inference_lab.studies.definition import Method, Protocol, Study
-from inference_lab.studies.methods import Fit, fit_method
-from inference_lab.studies.toml_config import StudyError
+from inference_lab.studies.clustering_study import Method, Protocol, Study
+from inference_lab.studies.definition import StudyError
+from inference_lab.studies.methods import FitResult, fit_method
+from inference_lab.studies.study_points import StudyPoints, load_points
 
-__all__ = ["Cell", "StudyPlan", "cells", "run_study"]
+__all__ = ["FitCampaign", "FitTask", "cells", "run_study"]
 
 #: Points and constraints that methods are warmed up with, and seconds that this may take, without
 #: those of compilation.
@@ -41,7 +41,7 @@ _WARM_UP_PAIRS = 20.0
 _WARM_UP_LIMIT = 60.0
 
 
-class Cell(NamedTuple):
+class FitTask(NamedTuple):
     """One fit that a study asks for."""
 
     data: str
@@ -54,10 +54,10 @@ class Cell(NamedTuple):
     def key(self) -> FitKey:
         """Return the key of its record."""
         asked = (self.data, self.method.key, self.constraints, self.run)
-        return FitKey(*asked, **vars(self.protocol))
+        return FitKey(*asked, **structs.asdict(self.protocol))
 
 
-def cells(study: Study) -> list[Cell]:
+def cells(study: Study) -> list[FitTask]:
     """Return all fits of a study, in an order that spreads methods over time."""
     by_key = {
         cell.key: cell
@@ -66,7 +66,7 @@ def cells(study: Study) -> list[Cell]:
         for data in stage.data
         for value in stage.constraints
         for method in stage.methods
-        for cell in [Cell(data, method, value, run, stage.protocol)]
+        for cell in [FitTask(data, method, value, run, stage.protocol)]
     }
     found = list(by_key.values())
     random.Random(study.name).shuffle(found)
@@ -74,7 +74,7 @@ def cells(study: Study) -> list[Cell]:
     return sorted(found, key=lambda cell: cell.run)
 
 
-class StudyPlan(Campaign[StudyRecord]):
+class FitCampaign(Campaign[StudyRecord]):
     """All fits of a study."""
 
     def __init__(self, study: Study, data_dir: str | None, limits: Limits) -> None:
@@ -107,7 +107,7 @@ class StudyPlan(Campaign[StudyRecord]):
                     methods=[(method.label, method.key) for method in stage.methods],
                     constraints=stage.constraints,
                     runs=stage.runs,
-                    **vars(stage.protocol),
+                    **structs.asdict(stage.protocol),
                 )
                 for stage in self.study.stages()
             ]
@@ -124,7 +124,7 @@ def _points(data: str, data_dir: str | None) -> StudyPoints:
     return load_points(data, data_dir)
 
 
-def _blank(study: str, cell: Cell, limits: Limits) -> StudyRecord:
+def _blank(study: str, cell: FitTask, limits: Limits) -> StudyRecord:
     """Return the record of a fit of which nothing is known but what was asked."""
     method = cell.method
     return StudyRecord(
@@ -136,15 +136,15 @@ def _blank(study: str, cell: Cell, limits: Limits) -> StudyRecord:
         settings=method.told(),
         constraints=cell.constraints,
         run=cell.run,
-        **vars(cell.protocol),
+        **structs.asdict(cell.protocol),
         status="error",
         time_limit=limits.wall,
         started=now(),
     ).checked()
 
 
-def run_cell(study: str, cell: Cell, data_dir: str | None, limits: Limits) -> StudyRecord:
-    """Fit one cell; whatever happens, return the record."""
+def run_cell(study: str, cell: FitTask, data_dir: str | None, limits: Limits) -> StudyRecord:
+    """FitResult one cell; whatever happens, return the record."""
     points = _points(cell.data, data_dir)
     method = cell.method
     solver = method.settings.get("e_step")
@@ -160,8 +160,8 @@ def run_cell(study: str, cell: Cell, data_dir: str | None, limits: Limits) -> St
     return attempt(asked, fit_method, *arguments, limits=limits, answered=_fitted)
 
 
-def _warm_up(cell: Cell, points: StudyPoints) -> None:
-    """Fit a method to a few points, so that loading and compiling takes no time of the fits.
+def _warm_up(cell: FitTask, points: StudyPoints) -> None:
+    """FitResult a method to a few points, so that loading and compiling takes no time of the fits.
 
     What goes wrong here goes wrong again in the fit itself, and is recorded there.
     """
@@ -175,7 +175,7 @@ def _warm_up(cell: Cell, points: StudyPoints) -> None:
         pass
 
 
-def _fitted(asked: StudyRecord, fit: Fit) -> StudyRecord:
+def _fitted(asked: StudyRecord, fit: FitResult) -> StudyRecord:
     return structs.replace(asked, status="ok", **vars(fit))
 
 
@@ -212,7 +212,7 @@ def run_study(
             memory_limit=memory_limit,
             progress=progress,
         )
-        plan = StudyPlan(study, data_dir, Limits(isolate, execution.memory, study.time_limit))
+        plan = FitCampaign(study, data_dir, Limits(isolate, execution.memory, study.time_limit))
         for data in dict.fromkeys(cell.data for cell in plan.cells):
             _points(data, data_dir)
         here = jsonable(environment())

@@ -1,0 +1,446 @@
+"""Definitions of studies of clustering."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import json
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import UNSET, Meta, UnsetType
+from msgspec.structs import asdict, force_setattr, replace
+
+from inference_lab.results.clustering_records import COSTS
+from inference_lab.studies.definition import (
+    Limit,
+    Natural,
+    StudyDefinition,
+    StudyError,
+    Values,
+    check_names,
+)
+from inference_lab.studies.study_points import told_apart
+
+__all__ = ["Method", "Protocol", "Published", "QuickLook", "Study", "StudyPart", "Summary"]
+
+#: Types of fields: a share, numbers of constraints, figures for the first scores of a study.
+Share = Annotated[float, Meta(ge=0.0, le=1.0)]
+PositiveShare = Annotated[float, Meta(gt=0.0, le=1.0)]
+Numbers = list[Annotated[float, Meta(ge=0.0)]]
+Figures = Annotated[list[float], Meta(min_length=1)]
+
+#: Fields of a method that are 1 unless it says otherwise.
+_MULTIPLIERS = ("weight_factor", "seeded_classes")
+
+
+class Method(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A method of a study: an estimator with settings, and how it gets its constraints.
+
+    Parameters
+    ----------
+    label : str
+        Its name in tables.
+    estimator : str
+        See `inference_lab.studies.estimators.ESTIMATORS`.
+    settings : mapping
+        Arguments of the estimator; not the seed, and the number of clusters only where it is not
+        that of the data.
+        ``init = "kmeans"`` stands for centroids of k-means without constraints.
+    selection : {"random", "active", "explore", "seeds"}
+        Random pairs of training points; explore and consolidate, as many questions as pairs;
+        explore alone; or labels of random training points, which estimators without labels get as
+        the pairs that follow.
+    seeded_classes : float
+        Share of the classes of which points may be seeds.
+    weight : float, list of float, "auto", "variance", "calibrated" or "log-odds"
+        Weight of all constraints. Of several, the one of the best score is taken, as if somebody
+        knew: an upper limit of what choosing it can bring. "variance" is the mean squared distance
+        of the points from their mean, which puts penalties on the scale of squared distances.
+        "log-odds" is by how much likelier a constraint is right than wrong under the protocol's
+        noise, and "calibrated" the same on the scale of squared distances, as for the problem
+        ``estep``. "auto" is left to the estimator, which is not told the noise.
+    weight_factor : float
+        Multiplies the weight, if it is not left to the estimator.
+    closure : {"none", "drop", "vote", "raise"}
+        Policy with which constraints are closed first; "none" leaves them as they are.
+    vary : mapping of str to list
+        Values of `weight_factor`, `seeded_classes` or settings: the study has a method for each
+        combination, whose label has the values where it names them in braces.
+    """
+
+    label: str
+    estimator: str
+    settings: dict[str, Any] = {}
+    selection: Literal["random", "active", "explore", "seeds"] = "random"
+    weight: float | list[float] | Literal["auto", "variance", "calibrated", "log-odds"] = 1.0
+    closure: Literal["none", "drop", "vote", "raise"] = "none"
+    weight_factor: float = 1.0
+    seeded_classes: PositiveShare = 1.0
+    vary: dict[str, Values] = {}
+
+    @property
+    def key(self) -> str:
+        """Return what identifies the results of this method, whatever its label is."""
+        parts = asdict(self)
+        del parts["label"], parts["vary"]
+        for name in _MULTIPLIERS:
+            # Keys are what they were before there were these.
+            if parts[name] == 1.0:
+                del parts[name]
+        return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:12]
+
+    def told(self) -> dict[str, Any]:
+        """Return the settings with how the method gets its constraints, as records tell them."""
+        names = ("selection", "weight", "closure")
+        return {**self.settings, **{name: getattr(self, name) for name in names}}
+
+    def variants(self) -> list[Method]:
+        """Return the methods that this one stands for: itself, if nothing varies."""
+        if not self.vary:
+            return [self]
+        where = f"method {self.label!r}: vary"
+        check_names(self.label, set(self.vary), where, "its label")
+        found = []
+        for chosen in itertools.product(*self.vary.values()):
+            named = dict(zip(self.vary, chosen, strict=True))
+            label = self.label.format(**named)
+            shares: dict[str, Any] = {
+                key: float(named.pop(key)) for key in _MULTIPLIERS if key in named
+            }
+            settings = {**self.settings, **named}
+            found.append(replace(self, label=label, settings=settings, vary={}, **shares))
+        return found
+
+
+class Protocol(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """How constraints are drawn and what is scored.
+
+    Parameters
+    ----------
+    train : float in (0, 1]
+        Share of the points that constraints may touch.
+    scored : {"held-out", "all"}
+        Whose labels count.
+    noise : float
+        Share of the constraints that are turned into the other kind.
+    unit : {"pairs", "share-of-points", "share-of-ordered-pairs", "share-seeded"}
+        What the numbers of constraints are. "share-of-ordered-pairs" draws ordered pairs, of which
+        each is answered, and wrongly with probability `noise`; then their order is forgotten.
+        "share-seeded" is the share of the training points that are seeds, each with the label of
+        another class with probability `noise`.
+    """
+
+    train: PositiveShare = 1.0
+    scored: Literal["held-out", "all"] = "all"
+    noise: Share = 0.0
+    unit: Literal["pairs", "share-of-points", "share-of-ordered-pairs", "share-seeded"] = "pairs"
+
+    def check(self) -> None:
+        """Refuse what contradicts itself."""
+        if self.scored == "held-out" and self.train == 1.0:
+            raise StudyError("protocol.scored = 'held-out' needs protocol.train below 1")
+
+    def count(self, value: float, n_points: int, n_train: int) -> int:
+        """Return the number of pairs, or seeds, that a number in the definition means."""
+        if self.unit == "share-seeded":
+            return min(round(value * n_train), n_train)
+        available = n_train * (n_train - 1) // 2
+        if self.unit == "share-of-ordered-pairs":
+            return min(round(value * n_train**2), 2 * available)
+        if self.unit == "share-of-points":
+            value = value * n_points
+        return min(round(value), available)
+
+
+class Published(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A published figure, to be set beside ours."""
+
+    data: str
+    method: str
+    constraints: float
+    score: str
+    value: float
+    source: str
+
+
+class Summary(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Tables of means over parts, data and numbers of constraints, a table for each score.
+
+    Parameters
+    ----------
+    title : str
+    parts : list of str
+        Titles of the parts whose fits are taken. They have the same data, constraints and runs.
+    by : {"data", "part", "constraints"}
+        What has a column of its own; the mean is over all else.
+    data, methods : list of str
+        Those that are taken; by default those of the first part. Data go by their names, whatever
+        number of classes methods are told.
+    constraints : list of float
+        The same.
+    scores : list of str
+        Those of the study's scores, or costs, that have tables; by default all of its scores.
+    constant : str
+        Title of a part whose fits stand for any number of constraints: that of methods that do not
+        look at them.
+    baseline : str or None
+        Label of the method whose difference to the others is shown, paired by run, for the first
+        score.
+    published : mapping
+        Method to column to a figure for each of the first scores of the study; a column may be
+        "mean". A method that the study has not is a row of published figures alone.
+    source : str
+        Where they are from.
+    note : str
+        Said below the tables.
+    picture : bool
+        Whether there is a figure of the first score.
+    """
+
+    title: str
+    parts: Annotated[list[str], Meta(min_length=1)]
+    by: Literal["data", "part", "constraints"]
+    data: list[str] = []
+    methods: list[str] = []
+    constraints: Numbers = []
+    scores: list[str] = []
+    constant: str = ""
+    baseline: str | None = None
+    published: dict[str, dict[str, Figures]] = {}
+    source: str = ""
+    note: str = ""
+    picture: bool = False
+
+
+class QuickLook(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What the quick form of a study changes, for a look in a minute; methods by their labels."""
+
+    data: list[str] | UnsetType = UNSET
+    methods: list[str] | UnsetType = UNSET
+    constraints: Numbers | UnsetType = UNSET
+    runs: Natural | UnsetType = UNSET
+
+
+class StudyPart(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A part of a study that differs from the others in its data, methods or protocol.
+
+    Parameters
+    ----------
+    title : str
+    data, methods, constraints, runs, protocol, baseline, published, quick
+        See `Study`; what is not given is the study's, and tables are merged.
+    only : list of str
+        Labels of those of the study's methods that the part has, instead of `methods`.
+    """
+
+    title: str
+    data: list[str] = []
+    methods: list[Method] = []
+    only: list[str] = []
+    constraints: Numbers = []
+    runs: Natural | None = None
+    protocol: Protocol | None = None
+    baseline: str | None = None
+    published: list[Published] = []
+    quick: QuickLook = QuickLook()
+
+
+class Study(StudyDefinition, frozen=True, kw_only=True):
+    """A study, as its file defines it.
+
+    Parameters
+    ----------
+    data : list of str
+        Specs of data, see `inference_lab.studies.study_points`.
+    methods : list of Method
+    constraints : list of float
+    runs : int
+        Random draws of constraints and starts, the same for all methods.
+    protocol : Protocol
+    time_limit : float
+        Seconds after which a fit is ended, and recorded as a timeout.
+    scores : list of str
+        The first one is the score of the figures, and the one that methods are compared by.
+        Of what a fit costs, "objective" is what the estimator minimised, over all points,
+        "violated" the weight of violated constraints, "seconds" and "e_step_seconds" are times.
+    baseline : str or None
+        Label of the method that others are compared with.
+    published : list of Published
+    quick : QuickLook
+    parts : list of StudyPart
+        Where not all data go with all methods and one protocol.
+    summaries : list of Summary
+    details : bool
+        Whether there are tables and figures of each set of data; else of the summaries only.
+    """
+
+    data: list[str] = []
+    methods: list[Method] = []
+    constraints: Numbers = []
+    runs: Natural
+    protocol: Protocol = Protocol()
+    time_limit: Limit = 3600.0
+    scores: list[str] = msgspec.field(default_factory=lambda: ["pairwise_f", "nmi"])
+    baseline: str | None = None
+    published: list[Published] = []
+    quick: QuickLook = QuickLook()
+    parts: list[StudyPart] = []
+    summaries: list[Summary] = []
+    details: bool = True
+
+    def __post_init__(self) -> None:
+        """Write out the methods that stand for several."""
+        methods = [each for method in self.methods for each in method.variants()]
+        force_setattr(self, "methods", methods)
+
+    def stages(self) -> list[Study]:
+        """Return a study without parts for each part, or the study itself if it has none.
+
+        What a part does not say is as the study has it.
+        """
+        if not self.parts:
+            return [self]
+        return [
+            replace(
+                self,
+                title=part.title,
+                data=part.data or self.data,
+                methods=part.methods or self._named(part),
+                constraints=part.constraints or self.constraints,
+                runs=self.runs if part.runs is None else part.runs,
+                protocol=part.protocol or self.protocol,
+                baseline=part.baseline or self.baseline,
+                published=[*self.published, *part.published],
+                quick=replace(self.quick, **msgspec.to_builtins(part.quick)),
+                parts=[],
+                summaries=[],
+                contrasts=[],
+                claims=[],
+            )
+            for part in self.parts
+        ]
+
+    def _named(self, part: StudyPart) -> list[Method]:
+        """Return those of the methods that a part names, all if it names none."""
+        labels = [m.label for m in self.methods]
+        for label in part.only:
+            if label not in labels:
+                raise StudyError(
+                    f"part {part.title!r}: only names {label!r}, which is no method's label"
+                )
+        return [m for m in self.methods if not part.only or m.label in part.only]
+
+    def quickly(self) -> Study:
+        """Return the quick form."""
+        if self.parts:
+            changed = ("data", "methods", "constraints", "runs", "baseline")
+            stages = [stage.quickly() for stage in self.stages()]
+            values = [{name: getattr(stage, name) for name in changed} for stage in stages]
+            parts = [
+                replace(part, only=[], quick=QuickLook(), **each)
+                for part, each in zip(self.parts, values, strict=True)
+            ]
+            result = replace(
+                self, parts=parts, baseline=None, quick=QuickLook(), summaries=[], details=True
+            )
+            return result.without_findings(result._labels())
+        changes = msgspec.to_builtins(self.quick)
+        if (chosen := self.quick.methods) is not UNSET:
+            by_label = {m.label: m for m in self.methods}
+            missing = [label for label in chosen if label not in by_label]
+            if missing:
+                raise StudyError(f"quick.methods names {missing[0]!r}, which is no method's label")
+            changes["methods"] = [by_label[label] for label in chosen]
+            if self.baseline not in chosen:
+                changes["baseline"] = None
+        result = replace(self, **changes)
+        result = result.without_findings(result._labels())
+        result.check()
+        return result
+
+    def _labels(self) -> list[str]:
+        """Return the labels of the methods of all stages."""
+        return list(dict.fromkeys(m.label for stage in self.stages() for m in stage.methods))
+
+    def check(self) -> None:
+        """Refuse what cannot be run."""
+        from inference_lab.studies.estimators import ESTIMATORS, PARTIAL, PREDICTED, SCORES
+
+        if self.parts:
+            titles = [part.title for part in self.parts]
+            for stage in self.stages():
+                if titles.count(stage.title) > 1:
+                    raise StudyError(f"two parts are called {stage.title!r}")
+                try:
+                    stage.check()
+                except StudyError as problem:
+                    raise StudyError(f"part {stage.title!r}: {problem}") from None
+            for summary in self.summaries:
+                self._check_summary(summary)
+            self.check_contrasts(self._labels())
+            return
+        if self.summaries:
+            raise StudyError("summaries are over parts, of which the study has none")
+        self.protocol.check()
+        for name in ("data", "methods", "constraints", "scores"):
+            if not getattr(self, name):
+                raise StudyError(f"{name} must not be empty")
+        labels = [m.label for m in self.methods]
+        for label in labels:
+            if labels.count(label) > 1:
+                raise StudyError(f"two methods are labelled {label!r}")
+        for method in self.methods:
+            if method.estimator not in ESTIMATORS:
+                raise StudyError(
+                    f"method {method.label!r}: estimator {method.estimator!r} is unknown; "
+                    f"allowed: {', '.join(sorted(ESTIMATORS))}"
+                )
+            if (method.selection == "seeds") != (self.protocol.unit == "share-seeded"):
+                raise StudyError(
+                    f"method {method.label!r}: selection = 'seeds' and protocol.unit = "
+                    "'share-seeded' go with each other only"
+                )
+        known = (*SCORES, *PREDICTED, *PARTIAL, *COSTS)
+        for score in self.scores:
+            if score not in known:
+                allowed = ", ".join(known)
+                raise StudyError(f"score {score!r} is unknown; allowed: {allowed}")
+        if self.baseline is not None and self.baseline not in labels:
+            raise StudyError(f"baseline {self.baseline!r} is no method's label: {labels}")
+        self.check_contrasts(labels)
+
+    def _check_summary(self, summary: Summary) -> None:
+        """Refuse a summary of what the parts do not have."""
+        where = f"summary {summary.title!r}"
+        stages = {stage.title: stage for stage in self.stages()}
+        named = [*summary.parts, *([summary.constant] if summary.constant else [])]
+        for title in named:
+            if title not in stages:
+                raise StudyError(f"{where}: {title!r} is no part's title")
+        for title in named:
+            stage = stages[title]
+            if stage.runs != stages[named[0]].runs:
+                raise StudyError(f"{where}: parts must have the same number of runs")
+            if title == summary.constant:
+                continue
+            for value in summary.constraints or stages[named[0]].constraints:
+                if value not in stage.constraints:
+                    raise StudyError(f"{where}: part {title!r} has no constraints = {value:g}")
+        held = {told_apart(data)[0] for title in summary.parts for data in stages[title].data}
+        for data in summary.data:
+            if data not in held:
+                raise StudyError(f"{where}: none of its parts has data {data!r}")
+        for label in [*summary.methods, *([summary.baseline] if summary.baseline else [])]:
+            if not any(label == m.label for title in named for m in stages[title].methods):
+                raise StudyError(f"{where}: {label!r} is the label of no method of its parts")
+        for score in summary.scores:
+            if score not in (*self.scores, *COSTS):
+                raise StudyError(f"{where}: {score!r} is no score of the study")
+        for method, columns in summary.published.items():
+            for column, values in columns.items():
+                if len(values) > len(self.scores):
+                    raise StudyError(
+                        f"{where}: published.{method}.{column} must have a figure for each of the "
+                        f"first scores, got {values!r}"
+                    )
