@@ -376,7 +376,7 @@ class Gibbs(IterativeSolver["_Sampler"]):
         """Limit on the sweeps of a chain, burn-in included."""
         return self.burn_in + self.sweeps * self.thinning
 
-    def init(self, graph: FactorGraph, run: Run) -> _Sampler | Outcome:
+    def start(self, graph: FactorGraph, run: Run) -> _Sampler | Outcome:
         """Start the chains."""
         return _Sampler(self, graph, run) if graph.n_variables else no_variables(graph, run)
 

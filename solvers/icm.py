@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import itertools
+import math
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 import numpy as np
-import numpy.typing as npt
 
-from inference_lab.contract import Outcome, Run, Solver
-from inference_lab.graph.arrays import IntArray
+from inference_lab.algorithms.iteration import IterativeSolver, Progress
+from inference_lab.contract import Outcome, Run
+from inference_lab.graph.arrays import FloatArray, IntArray
 from inference_lab.graph.factor_graph import FactorGraph, unary_minimum
 from inference_lab.kernels.descent import AWAIT, KEEP, SPREAD, Descent
 from inference_lab.kernels.label_costs import count_users, priced_sweep
@@ -27,8 +28,24 @@ _NEAR = 0.125
 _STRETCH = 50_000
 
 
+def renewed_label(
+    unary: FloatArray, terms: Iterable[tuple[FloatArray, int, Sequence[int]]], label: int
+) -> int:
+    """Return the cheapest label of a variable given those of all others; `label` in a tie."""
+    # Each term has its table, the position of the variable in its scope, and the labels of the
+    # scope. Fewer infinite costs come first, then the sum of the others. The compiled sweep of
+    # `inference_lab.kernels.descent` does the same, cheaper for terms of a simple form.
+    given = [np.moveaxis(table, s, -1)[(*x[:s], *x[s + 1 :])] for table, s, x in terms]
+    rows = np.stack([unary, *given])
+    violations = np.isinf(rows).sum(axis=0)
+    costs = np.where(np.isinf(rows), 0.0, rows).sum(axis=0)
+    best = int(np.lexsort((costs, violations))[0])
+    gains = (violations[best], costs[best]) < (violations[label], costs[label])
+    return best if gains else label
+
+
 @dataclass(frozen=True)
-class ICM(Solver):
+class ICM(IterativeSolver["Descents"]):
     """Coordinate descent on the energy (Besag 1986; spec of the E-step in Basu et al. 2004).
 
     Each sweep moves each variable to its cheapest label given all others, until a sweep changes
@@ -85,92 +102,112 @@ class ICM(Solver):
     ties: Literal["auto", "keep", "spread"] = "auto"
     max_sweeps: int | None = setting(None, at_least=1)
 
-    def run(self, graph: FactorGraph, run: Run) -> Outcome:
-        """Descend from the start, then from random restarts."""
-        sweeps = 0
-        descents = 0
-        converged = True
-        for attempt in range(self.restarts + 1):
-            if attempt and run.should_stop(sweeps):
-                converged = False
-                break
-            if attempt == 0 and run.initial is not None:
-                x = run.initial.copy()
-            elif attempt == 0 and self.init == "unary":
-                x = unary_minimum(graph)
-            else:
-                x = run.rng.integers(0, graph.cardinalities, dtype=np.int64)
-            done, stable = self._descend(graph, run, x, sweeps)
-            sweeps += done
-            descents += 1
-            converged = converged and stable
-        return Outcome(
-            converged=converged,
-            iterations=sweeps,
-            diagnostics={"descents": descents},
-        )
+    @property
+    def most_iterations(self) -> float:
+        """No limit: `max_sweeps` is that of one descent."""
+        return math.inf
 
-    def _descend(self, graph: FactorGraph, run: Run, x: IntArray, before: int) -> tuple[int, bool]:
-        """Sweep until stable; return the sweeps made and whether the last changed nothing."""
-        dirty = np.ones(graph.n_variables, dtype=np.bool_)
-        prices = graph.label_costs
-        used = count_users(prices, x) if graph.n_label_costs else None
-        turns = _Turns(graph, self.order, run.rng)
-        run.offer(x)
-        spread = self.ties == "spread" or (self.ties == "auto" and _numbered_along(graph))
-        ties = AWAIT if spread else KEEP
-        done = unseen = changes = 0
-        stable = False
-        descent = Descent(graph.arrays)
-        while not (stable or done == self.max_sweeps or run.should_stop(before + done)):
-            order = turns.draw(dirty)
-            if spread:
-                ties = SPREAD if changes else AWAIT
-            changes = 0
-            for first in range(0, order.size, _STRETCH):
-                part = order[first : first + _STRETCH]
-                if used is None:
-                    changes += descent.sweep(x, part, dirty, ties)
-                else:
-                    changes += priced_sweep(
-                        graph.arrays, prices, x, used, part, dirty, descent.cost, descent.infinite
-                    )
-                if run.remaining <= 0.0:
-                    break
-            stable = changes == 0 and not dirty.any() and run.remaining > 0.0
-            done += 1
-            unseen += changes
-            if unseen > _SHARE * graph.n_variables:
-                run.offer(x)
-                unseen = 0
-        if unseen:
-            run.offer(x)
-        return done, stable
+    def start(self, graph: FactorGraph, run: Run) -> Descents:
+        """Begin the first descent."""
+        if run.initial is not None:
+            return Descents(self, run, run.initial.copy())
+        return Descents(self, run, unary_minimum(graph) if self.init == "unary" else None)
+
+    def step(self, state: Descents, run: Run, done: int) -> Progress:
+        """Make one sweep, of another descent where the last is over."""
+        if state.over:
+            state.begin()
+        state.sweep()
+        if state.over:
+            state.converged &= state.stable
+        finished = state.over and state.begun > self.restarts
+        return Progress(converged=finished and state.converged, finished=finished)
+
+    def decode(self, state: Descents, run: Run, done: int) -> IntArray | None:
+        """Return the labelling where much has changed since the last, or a descent is over."""
+        due = state.unseen > (0 if state.over else _SHARE * run.graph.n_variables)
+        if not due:
+            return None
+        state.unseen = 0
+        return state.x
+
+    def finish(self, state: Descents, run: Run, outcome: Outcome) -> Outcome:
+        """Offer the last labelling of a descent that was cut short."""
+        if state.unseen:
+            run.offer(state.x)
+        outcome.diagnostics["descents"] = state.begun
+        return outcome
 
 
-class _Turns:
-    """In which order the sweeps of a descent visit variables."""
+class Descents:
+    """The labelling of a run, the variables to visit, and the progress of the present descent."""
 
-    def __init__(
-        self,
-        graph: FactorGraph,
-        order: Literal["auto", "random", "sequential", "symmetric"],
-        rng: np.random.Generator,
-    ) -> None:
+    def __init__(self, settings: ICM, run: Run, x: IntArray | None) -> None:
+        self.graph, self.run, self.settings = run.graph, run, settings
+        near = _numbered_along(self.graph)
+        self.spread = settings.ties == "spread" or (settings.ties == "auto" and near)
+        order = settings.order
         if order == "auto":
-            order = "symmetric" if _numbered_along(graph) else "random"
-        self._rng = rng
-        there = np.arange(graph.n_variables, dtype=np.int64)
-        ways = [there, there[::-1].copy()] if order == "symmetric" else [there]
-        self._ways = None if order == "random" else itertools.cycle(ways)
+            order = "symmetric" if near else "random"
+        forward = np.arange(self.graph.n_variables, dtype=np.int64)
+        self.orders = {
+            "random": [],
+            "sequential": [forward],
+            "symmetric": [forward, forward[::-1].copy()],
+        }[order]
+        self.begun = 0
+        self.converged = True
+        self.begin(x)
 
-    def draw(self, dirty: npt.NDArray[np.bool_]) -> IntArray:
-        """Return the order of a sweep, all that are dirty among it."""
+    def begin(self, x: IntArray | None = None) -> None:
+        """Begin a descent, by default from random labels."""
+        graph = self.graph
+        if x is None:
+            x = self.run.rng.integers(0, graph.cardinalities, dtype=np.int64)
+        self.x = x
+        self.run.offer(x)
+        self.dirty = np.ones(graph.n_variables, dtype=np.bool_)
+        self.used = count_users(graph.label_costs, x) if graph.n_label_costs else None
+        self.descent = Descent(graph.arrays)
+        self.begun += 1
+        # Sweeps of this descent, changes by the last, and those since a labelling was offered.
+        self.sweeps = self.changes = self.unseen = 0
+        self.stable = False
+
+    @property
+    def over(self) -> bool:
+        """Whether the present descent has ended."""
+        return self.stable or self.sweeps == self.settings.max_sweeps
+
+    def sweep(self) -> None:
+        """Visit each variable that has something to gain."""
+        ties = KEEP
+        if self.spread:
+            ties = SPREAD if self.changes else AWAIT
+        self.changes = 0
+        order = self.next_order()
+        for first in range(0, order.size, _STRETCH):
+            part = order[first : first + _STRETCH]
+            if self.used is None:
+                self.changes += self.descent.sweep(self.x, part, self.dirty, ties)
+            else:
+                self.changes += priced_sweep(
+                    self.graph.arrays, self.graph.label_costs, self.x, self.used, part, self.dirty,
+                    self.descent.cost, self.descent.infinite,
+                )  # fmt: skip
+            if self.run.remaining <= 0.0:
+                break
+        self.stable = self.changes == 0 and not self.dirty.any() and self.run.remaining > 0.0
+        self.sweeps += 1
+        self.unseen += self.changes
+
+    def next_order(self) -> IntArray:
+        """Return the order of a sweep, with all variables that are dirty."""
         # In a fixed order a variable that is woken is visited in the same sweep if its turn is to
         # come; to draw an order of all would take longer than to visit those that are dirty.
-        if self._ways is not None:
-            return next(self._ways)
-        return self._rng.permutation(np.flatnonzero(dirty))
+        if self.orders:
+            return self.orders[self.sweeps % len(self.orders)]
+        return self.run.rng.permutation(np.flatnonzero(self.dirty))
 
 
 def _numbered_along(graph: FactorGraph) -> bool:

@@ -168,7 +168,7 @@ class LoopyBP(IterativeSolver["Passes"]):
         """Every graph, every temperature."""
         return None
 
-    def init(self, graph: FactorGraph, run: Run) -> Passes | Outcome:
+    def start(self, graph: FactorGraph, run: Run) -> Passes | Outcome:
         """Start the messages from zero, or from the given marginals."""
         if graph.n_label_costs:
             return run_on_star(self, graph, run)

@@ -144,7 +144,7 @@ class MPLP(IterativeSolver["_Sweeps"]):
     patience: int = setting(5, at_least=1)
     max_sweeps: int = setting(5000, at_least=1)
 
-    def init(self, graph: FactorGraph, run: Run) -> _Sweeps:
+    def start(self, graph: FactorGraph, run: Run) -> _Sweeps:
         """Start from the terms as they are."""
         enough = self.tolerance if self.tighten is None else max(self.tolerance, _ENOUGH)
         state = _Sweeps(graph)

@@ -94,7 +94,7 @@ class PgmpyMPLP(IterativeSolver["_Dual"]):
         """Limit on the sweeps."""
         return self.sweeps
 
-    def init(self, graph: FactorGraph, run: Run) -> _Dual | Outcome:
+    def start(self, graph: FactorGraph, run: Run) -> _Dual | Outcome:
         """Set up pgmpy's messages."""
         with run.paused():
             pgmpy_inference()

@@ -385,7 +385,7 @@ class SwendsenWang(IterativeSolver["_Sampler"]):
         """Limit on the sweeps of a chain, burn-in included."""
         return self.burn_in + self.sweeps
 
-    def init(self, graph: FactorGraph, run: Run) -> _Sampler | Outcome:
+    def start(self, graph: FactorGraph, run: Run) -> _Sampler | Outcome:
         """Start the chains."""
         if graph.n_variables == 0:
             return no_variables(graph, run)

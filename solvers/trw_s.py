@@ -567,7 +567,7 @@ class TRWS(IterativeSolver[Passes]):
     polish: bool = True
     tighten: Literal["cycles", "triplets"] | None = None
 
-    def init(self, graph: FactorGraph, run: Run) -> Passes:
+    def start(self, graph: FactorGraph, run: Run) -> Passes:
         """Start the messages from zero."""
         order = np.arange(graph.n_variables)
         if graph.is_forest or self.order == "breadth-first":

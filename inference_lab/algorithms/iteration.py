@@ -27,6 +27,8 @@ class Progress(NamedTuple):
         A proved lower bound on the minimum energy; ``inf`` proves that there is no labelling.
     iterations : int
         Iterations that the step counts for.
+    finished : bool
+        The method makes no further steps, converged or not.
 
     Examples
     --------
@@ -37,13 +39,14 @@ class Progress(NamedTuple):
     converged: bool = False
     lower_bound: float = -math.inf
     iterations: int = 1
+    finished: bool = False
 
 
 @dataclass(frozen=True)
 class IterativeSolver(Solver, Generic[State]):
     """Base of solvers that repeat one step until it changes nothing or the budget is spent.
 
-    A subclass defines `init` and `step`, and where they apply `decode` and `finish`. All that
+    A subclass defines `start` and `step`, and where they apply `decode` and `finish`. All that
     changes during a run is in the state, which can be of any type.
 
     >>> from dataclasses import dataclass
@@ -53,7 +56,7 @@ class IterativeSolver(Solver, Generic[State]):
     ...     '''Draw labellings at random.'''
     ...     max_sweeps: int = 100
     ...
-    ...     def init(self, graph, run):
+    ...     def start(self, graph, run):
     ...         return np.zeros(graph.n_variables, dtype=np.int64)
     ...
     ...     def step(self, state, run, done):
@@ -75,7 +78,7 @@ class IterativeSolver(Solver, Generic[State]):
         return float(getattr(self, "max_sweeps", math.inf))
 
     @abstractmethod
-    def init(self, graph: FactorGraph, run: Run) -> State | Outcome:
+    def start(self, graph: FactorGraph, run: Run) -> State | Outcome:
         """Return the state before the first step, or the outcome of a run that needs none.
 
         Parameters
@@ -94,7 +97,7 @@ class IterativeSolver(Solver, Generic[State]):
         >>> from inference_lab.solvers.loopy_bp import LoopyBP
         >>> g = il.FactorGraph.potts([[0.0, 1.0], [0.6, 0.0]], [(0, 1)], [0.5])
         >>> run = il.Run(g)
-        >>> state = LoopyBP().init(g, run)
+        >>> state = LoopyBP().start(g, run)
         >>> state.feasible
         True
         """
@@ -120,7 +123,7 @@ class IterativeSolver(Solver, Generic[State]):
         >>> from inference_lab.solvers.loopy_bp import LoopyBP
         >>> g = il.FactorGraph.potts([[0.0, 1.0], [0.6, 0.0]], [(0, 1)], [0.5])
         >>> run = il.Run(g)
-        >>> state = LoopyBP().init(g, run)
+        >>> state = LoopyBP().start(g, run)
         >>> [LoopyBP().step(state, run, done).converged for done in range(2)]
         [False, True]
         """
@@ -144,7 +147,7 @@ class IterativeSolver(Solver, Generic[State]):
         >>> from inference_lab.solvers.loopy_bp import LoopyBP
         >>> g = il.FactorGraph.potts([[0.0, 1.0], [0.6, 0.0]], [(0, 1)], [0.5])
         >>> run = il.Run(g)
-        >>> state = LoopyBP().init(g, run)
+        >>> state = LoopyBP().start(g, run)
         >>> _ = LoopyBP().step(state, run, 0), LoopyBP().step(state, run, 1)
         >>> LoopyBP().decode(state, run, 2).tolist()
         [0, 1]
@@ -171,7 +174,7 @@ class IterativeSolver(Solver, Generic[State]):
         >>> from inference_lab.solvers.loopy_bp import LoopyBP
         >>> g = il.FactorGraph.potts([[0.0, 1.0], [0.6, 0.0]], [(0, 1)], [0.5])
         >>> run = il.Run(g)
-        >>> state = LoopyBP().init(g, run)
+        >>> state = LoopyBP().start(g, run)
         >>> _ = LoopyBP().step(state, run, 0), LoopyBP().step(state, run, 1)
         >>> LoopyBP().finish(state, run, il.Outcome(True, iterations=2)).diagnostics["updates"]
         4
@@ -180,25 +183,29 @@ class IterativeSolver(Solver, Generic[State]):
 
     def run(self, graph: FactorGraph, run: Run) -> Outcome:
         """Make steps until one converges, a labelling is proved, or the budget is spent."""
-        state = self.init(graph, run)
+        state = self.start(graph, run)
         if isinstance(state, Outcome):
             return state
-        done, converged = 0, False
+        done, last = 0, Progress()
         while not (
-            converged or run.proved or done >= self.most_iterations or run.should_stop(done)
+            last.converged
+            or last.finished
+            or run.proved
+            or done >= self.most_iterations
+            or run.should_stop(done)
         ):
             progress = self.step(state, run, done)
             if progress is None:
                 break
-            done += progress.iterations
-            converged = progress.converged
-            run.bound(progress.lower_bound)
-            if progress.lower_bound == math.inf:
+            last = progress
+            done += last.iterations
+            run.bound(last.lower_bound)
+            if last.lower_bound == math.inf:
                 return Outcome(infeasible=True, iterations=done)
             labels = self.decode(state, run, done)
             if labels is not None:
                 run.offer(labels)
-        return self.finish(state, run, Outcome(converged=converged, iterations=done))
+        return self.finish(state, run, Outcome(last.converged, iterations=done))
 
 
 class Standstill:

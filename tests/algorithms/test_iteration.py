@@ -20,7 +20,7 @@ class Play(il.IterativeSolver[list[int]]):
     steps: tuple[il.Progress | None, ...] = (il.Progress(),) * 9
     max_sweeps: int = 5
 
-    def init(self, graph, run):
+    def start(self, graph, run):
         return []
 
     def step(self, state, run, done):
@@ -43,6 +43,7 @@ class Play(il.IterativeSolver[list[int]]):
         ((il.Progress(iterations=2),) * 9, None, [0, 2, 4], "limit"),
         ((il.Progress(), il.Progress(converged=True)), None, [0, 1], "converged"),
         ((il.Progress(lower_bound=-1.0), il.Progress(lower_bound=0.0)), None, [0, 1], "optimal"),
+        ((il.Progress(), il.Progress(finished=True)), None, [0, 1], "limit"),
         ((il.Progress(), None), None, [0, 1], "limit"),
     ],
 )
@@ -64,7 +65,7 @@ def test_an_infinite_bound_proves_that_there_is_no_labelling():
 
 def test_nothing_is_iterated_where_the_start_has_the_outcome():
     class Known(Play):
-        def init(self, graph, run):
+        def start(self, graph, run):
             return il.Outcome(converged=True, iterations=7)
 
     assert il.solve(GRAPH, Known()).iterations == 7
