@@ -1,12 +1,12 @@
-"""The one way kernels are compiled; the time that takes counts as loading.
+"""Compilation of kernels, with a cache on disk and the time measured.
 
-Importing this module imports numba; only modules that hold kernels do so, and those are
-imported when a method is used, so that ``import inference_lab`` stays light.
+Importing this module imports numba. Only modules with kernels do so, when a method is first used,
+so that ``import inference_lab`` stays light.
 
-Machine code is kept on disk. Numba notices a change of the file a kernel stands in, but not of
-the kernels it calls; those live in the folder ``kernels`` and in ``graph/traversal.py``, so the
-folder of the cache is named after their content, and an edit there recompiles everything that may
-contain it. A kernel may therefore call kernels of its own file and of these, no others.
+Numba's cache notices a change of the file that holds a kernel, but not of the kernels that it
+calls. Shared kernels therefore live in ``kernels/`` and ``graph/traversal.py`` only, and the folder
+of the cache is named by a hash of these files: an edit there recompiles everything. A kernel may
+call kernels of its own file and of these, no others.
 """
 
 from __future__ import annotations
@@ -26,19 +26,18 @@ from numba.np.arrayobj import make_array
 
 from inference_lab.loading import timer
 
-#: Numba compiles a step anew for each literal and each width of integers that it is handed. In this
-#: type, which mypy takes for any, numbers are handed over alike; merged, they are constants again.
+#: Numba compiles a function once for each literal and each width of its integer arguments; those of
+#: this type need one version only. mypy takes it for any.
 int64: Any = np.int64
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
-#: Files whose kernels are compiled into the kernels of other files, and those that say how they are
-#: compiled and what they are given.
+#: Files whose content decides the machine code of kernels in other files.
 _SHARED = ("_numba.py", "graph/arrays.py", "graph/traversal.py", "kernels/*.py")
 
 
 def _cache_folder() -> str:
-    """Return where machine code goes, or nothing to leave the choice to numba."""
+    """Return the folder for machine code."""
     here = Path(__file__).parent
     digest = hashlib.sha256()
     for pattern in _SHARED:
@@ -54,12 +53,12 @@ _FOLDER = config.CACHE_DIR or _cache_folder()
 
 
 def _compile(function: _F, **options: Any) -> _F:
-    # Numba picks the folder when a kernel is made, from a global setting, which must not change for
-    # anybody else's functions. A user's file may be imported under several names of modules.
+    # Numba reads the folder from a global setting when a kernel is made; it is restored for other
+    # packages. One folder a module, because a user's file may be imported under several names.
     before = config.CACHE_DIR
     config.CACHE_DIR = os.path.join(_FOLDER, function.__module__)
     try:
-        # Nobody calls a kernel as a C function; a wrapper for that takes as long as a small kernel.
+        # The wrapper for calls from C is never used and takes as long to compile as a small kernel.
         made = njit(cache=True, nogil=True, no_cfunc_wrapper=True, **options)(function)
     finally:
         config.CACHE_DIR = before

@@ -56,7 +56,7 @@ OPTIMALITY_TOLERANCE = 1e-8
 Marginals: TypeAlias = "FloatArray | list[FloatArray]"
 
 
-#: What other libraries call what a solution has.
+#: Names of the same attributes in other libraries, for the message of an unknown one.
 _ELSEWHERE = {
     **dict.fromkeys(("x", "state", "assignment", "map"), "labels"),
     **dict.fromkeys(("value", "cost", "objective", "fun"), "energy"),
@@ -84,10 +84,10 @@ class Status(StrEnum):
     LIMIT = "limit", "a limit on time or iterations stopped the method before it converged"
     INFEASIBLE = "infeasible", "it is proved that every labelling has infinite energy"
     UNSUPPORTED = "unsupported", "the method's theory does not cover this problem"
-    NOT_INSTALLED = "not-installed", "the method needs what is not installed here"
+    NOT_INSTALLED = "not-installed", "the method needs a package that is not installed"
     ERROR = "error", "the method failed"
-    TIMEOUT = "timeout", "it did not stop when its time was over, and was ended by force"
-    MEMORY = "memory", "it asked for more memory than it may have"
+    TIMEOUT = "timeout", "it ran far beyond its time limit and was killed"
+    MEMORY = "memory", "it exceeded its memory limit"
     CRASH = "crash", "its process died"
 
     sentence: str
@@ -120,8 +120,9 @@ class TracePoint(NamedTuple):
 def proves(energy: float, lower_bound: float, small: float = 1.0) -> bool:
     """Whether a lower bound shows that a labelling of this energy is optimal.
 
-    They may differ by `OPTIMALITY_TOLERANCE` times ``max(small, |energy|)`` in either direction,
-    for rounding and the tolerance of LP solvers. A bound further above the energy proves nothing.
+    The two may differ by `OPTIMALITY_TOLERANCE` times ``max(small, |energy|)`` in either direction,
+    which allows for rounding and the tolerance of LP solvers. A bound further above the energy
+    proves nothing.
 
     Parameters
     ----------
@@ -189,7 +190,7 @@ class ScaledGraph(NamedTuple):
     resolution: float
 
 
-#: Seconds after which one evaluation of the energy tells how fast the machine is.
+#: An evaluation that takes this many seconds is timed once, a shorter one three times.
 _LONG_EVALUATION = 0.01
 
 
@@ -201,9 +202,9 @@ class Run:
     Attributes
     ----------
     graph : FactorGraph
-        The graph to minimise: the given one, or a copy with lowered penalties and scaled units.
-        `temperature`, bounds and energies of the incumbent are in its units, the history in the
-        given ones.
+        The graph to minimise: the given one, or a `ScaledGraph`.
+        `temperature`, bounds and the energy of the incumbent are in its units; `trace` is in those
+        of the given graph.
     unit : float
         One unit of the run in given units, a power of two. Divide settings that are energies by it.
     resolution : float
@@ -219,7 +220,7 @@ class Run:
     time_limit : float or None
         Seconds of the run's clock, measured from its start.
     clock : callable
-        Returns the time, which stands still while something is loaded; nested runs share it.
+        Returns the time in seconds; it stands still during compilation. Nested runs share it.
     best_labels, best_energy, lower_bound, trace
         The incumbent: best labelling offered so far, its energy, best bound so far, history.
 
@@ -263,12 +264,11 @@ class Run:
         self.lower_bound = -math.inf
         self.trace: list[TracePoint] = []
         self._small = energy_scale(graph) / self.unit
-        # The best labelling and its energy in the graph that was given, out of reach of solvers.
+        # The best labelling and its energy in the given graph; solvers cannot replace these.
         self._kept: tuple[IntArray, float] | None = None
         self._on_offer = on_offer
         self._on_improve = on_improve
-        # Seconds that do not count as the solver's: looking at labellings. Those of compiling
-        # are not on the clock.
+        # Seconds in `paused`, which are not the solver's time.
         self._paused = 0.0
         self._stopped = False
         self.clock: Callable[[], float] = lambda: clock() - stopwatch()
@@ -278,13 +278,13 @@ class Run:
 
     @cached_property
     def rng(self) -> np.random.Generator:
-        """The only source of randomness a solver may use; made when it is first asked for."""
+        """The only source of randomness a solver may use; made at its first use."""
         return np.random.default_rng(self._seed)
 
     @property
     def seconds(self) -> float:
         """The solver's own time so far, without evaluation, recording and loading."""
-        # Of the differences of clocks each is rounded.
+        # The difference can be negative by rounding.
         return max(0.0, self.clock() - self._start - self._paused)
 
     @property
@@ -323,7 +323,7 @@ class Run:
             self.graph.energy(labels)
             return self.clock() - begin
 
-        # The least of several, where they are short: what interrupts one is not the speed.
+        # The least of three, because another process may interrupt a short one.
         taken = seconds()
         return taken if taken > _LONG_EVALUATION else min(taken, seconds(), seconds())
 
@@ -367,7 +367,7 @@ class Run:
         ...     picture = str(g)  # takes none of the solver's time
         """
         if self._stopped:
-            # Within another pause nothing is left to subtract.
+            # The outer pause subtracts the time.
             yield
             return
         begin = self.clock()
@@ -424,7 +424,7 @@ class Run:
     def incumbent(self) -> float:
         """Return the energy of the best labelling in the given graph, ``inf`` without one.
 
-        Evaluated again if a solver has replaced the labelling in the run's state.
+        If a solver has assigned `best_labels` itself, these are evaluated again.
 
         Returns
         -------
@@ -593,13 +593,12 @@ class Solver(Settings, ABC):
 
     #: The version of the method; raise it when results change, so that records are not mixed up.
     version: ClassVar[int] = 1
-    #: Whether the method heeds `FactorGraph.label_costs`. A class that defines `run` says so for
-    #: itself, what it inherits does not count: a method that has never heard of label costs would
-    #: leave them out, and report bounds of another energy.
+    #: Whether the method supports `FactorGraph.label_costs`. A class that defines `run` or `step`
+    #: must declare this itself; an inherited value does not count, because a method that ignores
+    #: label costs reports bounds of another energy.
     label_costs: ClassVar[bool] = False
-    #: For how long the method cannot heed a time limit, before it first looks at the clock and
-    #: after it last does: so many times one evaluation of the energy, as measured on a grid of a
-    #: million variables. A run that has less time is not begun.
+    #: Time before the first check of the clock and after the last one, in evaluations of the
+    #: energy, measured on a grid of a million variables. Runs with a shorter limit are not begun.
     startup_cost: ClassVar[float] = 0.0
 
     def supports(self, graph: FactorGraph, temperature: float) -> str | None:
@@ -662,10 +661,10 @@ class Solver(Settings, ABC):
         >>> g = il.FactorGraph.potts([[0.0, 1.0], [0.6, 0.0]], [(0, 1)], [0.5])
         >>> from inference_lab.solvers.trw_s import TRWS
         >>> TRWS().unsupported_reason(g.with_label_costs(1.0), 0.0)
-        'trw-s knows nothing of label costs, and this graph has some'
+        'trw-s does not support label costs, and this graph has some'
         """
         if graph.n_label_costs and not self._supports_label_costs():
-            return f"{self.name()} knows nothing of label costs, and this graph has some"
+            return f"{self.name()} does not support label costs, and this graph has some"
         return self.supports(graph, temperature)
 
     @classmethod
@@ -704,11 +703,11 @@ class Solver(Settings, ABC):
 
 
 class UnsolvedWarning(UserWarning):
-    """A method does not cover the problem, or is not installed: there is no answer."""
+    """A method does not cover the problem or is not installed, so the solution has no labels."""
 
 
 class UnsolvedError(RuntimeError):
-    """A run gave no answer: the method refused, failed, or was ended."""
+    """A run without an answer: the method does not cover the problem, failed or was killed."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -727,7 +726,7 @@ class Solution:
         Proved lower bound on the minimum energy; ``-inf`` if none.
     status : Status
     message : str
-        The reason, where the status needs one.
+        The reason for the status, if it needs one.
     marginals, log_partition, log_partition_kind
         As in `Outcome`; None at temperature 0.
     iterations : int
@@ -741,7 +740,7 @@ class Solution:
         Spec string of the solver.
     trace : list of TracePoint
     diagnostics : dict
-        With ``unit`` where the run was in other units (see `Run`), which its energies then have.
+        Energies in it are in units of the run; ``unit`` is there if these are not the given ones.
 
     Examples
     --------
@@ -779,14 +778,14 @@ class Solution:
             f"  labels {facts['labels']}; {facts['time']}"
         )
 
-    if not TYPE_CHECKING:  # type checkers know by themselves what there is not
+    if not TYPE_CHECKING:  # type checkers report unknown attributes themselves
 
         def __getattr__(self, name: str) -> Any:
-            """Say what an attribute that there is not may be called here."""
+            """Raise an error that names the attribute which was probably meant."""
             raise no_attribute(self, name, _ELSEWHERE)
 
     def _repr_html_(self) -> str:
-        """Return the same as a table, which notebooks show."""
+        """Return the result as an HTML table for notebooks."""
         return facts_table(self.solver, self._facts())
 
     def _facts(self) -> dict[str, str]:
@@ -891,7 +890,7 @@ class Solution:
         if self.status is Status.OPTIMAL or self.energy == self.lower_bound:
             return 0.0
         gap = self.energy - self.lower_bound
-        # A bound clearly above the energy contradicts it and must show.
+        # A bound clearly above the energy is a contradiction and must be visible.
         return 0.0 if gap < 0 and proves(self.energy, self.lower_bound) else gap
 
     @property

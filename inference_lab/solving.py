@@ -49,23 +49,23 @@ def _processor_seconds() -> float:
     return process_time() + used.children_user + used.children_system
 
 
-#: Clocks of runs, see `solve`. Bound here, so that no solver can replace them in `time`.
+#: Clocks of runs, see `solve`. Bound at import, so that no solver can replace them in `time`.
 CLOCKS: Mapping[str, Callable[[], float]] = {
     "wall": perf_counter,
     "cpu": _processor_seconds,
 }
 
-#: Seconds of compiling so far, by the same clocks.
+#: Seconds of compilation so far, by the same clocks.
 _COMPILED: Mapping[str, Callable[[], float]] = {
     "wall": lambda: timer.seconds,
     "cpu": lambda: timer.cpu_seconds,
 }
 
-#: The clock of the run that is being made, for runs within it.
+#: The clock of the current run, for runs inside it.
 _clock: ContextVar[Literal["wall", "cpu"]] = ContextVar("clock", default="wall")
 
-#: Seconds that a run may be late, and entries of a graph (times evaluations) that hardly take that
-#: long to look through.
+#: Seconds by which a run may exceed its limit; a start of fewer entries (times evaluations) than
+#: the second number hardly takes that long.
 _LATE = 0.1
 _NOTICED = 100_000_000
 
@@ -85,7 +85,7 @@ def solve(
     clock: Literal["wall", "cpu"] | None = None,
     **unknown: Never,
 ) -> Solution:
-    """Run a solver on a graph and return what it found, evaluated by the graph.
+    """Run a solver on a graph and return its best labelling, evaluated by the graph.
 
     Parameters
     ----------
@@ -110,31 +110,31 @@ def solve(
     on_offer : callable, optional
         Called with each `TracePoint` as it happens, for progress displays.
     on_improve : callable, optional
-        Called with labels (not to be changed), energy and seconds when a labelling is the best so
-        far. The solver's clock is stopped meanwhile, as it is in `on_offer`.
+        Called with labels (read-only), energy and seconds whenever a labelling is the best so far.
+        The solver's clock is stopped during this call and that of `on_offer`.
     clock : {"wall", "cpu"}, optional
-        What seconds are, those of the limit and those that are told: of wall time, or those that
-        processors work for this process and others that it has started and waited for, which hardly
-        depend on what else a machine does. By default wall time; within the run of a solver, the
-        clock of that run. A library that a solver calls may take what is left of
-        either as wall time.
+        The clock of the limit and of all reported seconds: wall time, or processor time of this
+        process and of the children that it has waited for, which hardly depends on other processes
+        of the machine. The default is wall time; inside the run of another solver, that run's
+        clock. Libraries that a solver calls may treat the remaining time as wall time.
     **unknown
-        Nothing: settings of a solver stand in its spec, as ``"loopy-bp(damping=0.5)"``.
+        Refused, with a hint: settings of a solver belong in its spec, as in
+        ``"loopy-bp(damping=0.5)"``.
 
     Returns
     -------
     Solution
-        With status `unsupported` (and the reason) where the method does not cover the problem,
-        `not-installed` where it needs what is not here (both with a warning, and NaN as energy),
-        `infeasible` where it is proved that no labelling has finite energy, `error` where what the
-        solver returned beside its labellings is not what an `Outcome` may hold, with the field.
+        The status is `unsupported` (with the reason) if the method does not cover the problem,
+        `not-installed` if a package is missing (both with a warning, and NaN as energy),
+        `infeasible` if it is proved that no labelling has finite energy, and `error` if a field of
+        the solver's `Outcome` is invalid, with the field's name.
 
     Raises
     ------
     SpecError
         If the spec of the solver or of the problem cannot be used.
     TypeError
-        If an argument is unknown, or of a type that it cannot be.
+        If an argument is unknown or has the wrong type.
     ValueError
         If an argument is out of range or `initial` or `initial_marginals` does not fit the graph.
     OSError
@@ -149,7 +149,7 @@ def solve(
     (0.5, [0, 1])
     """
     refuse_arguments(solve, unknown, solver)
-    # Within the run of another solver this does not count as that one's time.
+    # Inside the run of another solver, imports do not count as its time.
     with timer.running():
         # These imports take longer than many runs. Numba's compiler drives the timer from then on.
         import scipy.sparse.csgraph  # noqa: F401
@@ -205,12 +205,12 @@ def solve(
 
 
 def _warned(solution: Solution) -> Solution:
-    """Return a solution; warn of one that is no answer, unless the library itself asked for it."""
+    """Return the solution; warn if it has no answer and the caller is outside the library."""
     if solution.status in (Status.UNSUPPORTED, Status.NOT_INSTALLED):
         caller = sys._getframe(2).f_globals.get("__name__", "")
         if not str(caller).startswith("inference_lab."):
-            said = f"{solution.solver} gave no answer: {solution.status}, {solution.message}"
-            warnings.warn(said, UnsolvedWarning, stacklevel=3)
+            text = f"{solution.solver} gave no answer: {solution.status}, {solution.message}"
+            warnings.warn(text, UnsolvedWarning, stacklevel=3)
     return solution
 
 
@@ -224,12 +224,12 @@ def _flattened(graph: FactorGraph, marginals: Marginals) -> FloatArray:
         )
     for i, row in enumerate(rows):
         if not (row.min(initial=0.0) >= 0 and abs(row.sum() - 1.0) <= 1e-6):
-            raise ValueError(f"initial_marginals[{i}] = {row} is no distribution over labels")
+            raise ValueError(f"initial_marginals[{i}] = {row} is not a distribution over labels")
     return np.concatenate(rows) if rows else np.zeros(0)
 
 
 def _outcome(method: Solver, graph: FactorGraph, run: Run) -> tuple[Outcome, str]:
-    """Run the method; or return the outcome of a run that is not begun, and the reason."""
+    """Run the method and return its outcome; for a run that is not begun, add the reason."""
     why = contradiction(graph)
     if why is not None:
         return Outcome(infeasible=True), why
@@ -238,7 +238,7 @@ def _outcome(method: Solver, graph: FactorGraph, run: Run) -> tuple[Outcome, str
             run.offer(unary_minimum(graph))
         return (
             Outcome(),
-            "its start would take longer than the time limit, so that it was not begun",
+            "its start would take longer than the time limit, so it was not begun",
         )
     return method.run(run.graph, run), ""
 
@@ -264,7 +264,7 @@ def _solution(
     energy = run.incumbent()
     bound = math.inf if outcome.infeasible and not fault else run.lower_bound * run.unit
     if fault:
-        status, message = Status.ERROR, f"{method.name()} returned what it may not: {fault}"
+        status, message = Status.ERROR, f"{method.name()} returned an invalid Outcome: {fault}"
     else:
         status, message = _verdict(graph, run, outcome, energy)
     claimed, diagnostics = outcome.claimed_energy, outcome.diagnostics
@@ -274,7 +274,7 @@ def _solution(
         if labels is not None and run.graph is not graph:
             seen = float(run.graph.energy(labels)) * run.unit
         if seen != energy:
-            # The labelling pays costs that the method did not see whole.
+            # The labelling pays penalties that were lowered for the method.
             claimed += energy - seen
     if run.unit != 1.0:
         diagnostics = {**diagnostics, "unit": run.unit}
@@ -316,7 +316,7 @@ def _as_graph(source: ProblemSource) -> FactorGraph:
     return as_problem(source).graph
 
 
-#: Names of arguments and settings in other libraries, and what they are called here.
+#: Names of arguments and settings in other libraries, and those of this one.
 _ELSEWHERE = {
     **dict.fromkeys(("timeout", "max_time", "time", "time_limit_s"), ("time_limit",)),
     **dict.fromkeys(("max_iter", "n_iter", "iterations"), ("max_iterations", "max_sweeps")),
@@ -335,7 +335,7 @@ def refuse_arguments(
     unknown: Mapping[str, object],
     solvers: str | Solver | Iterable[str | Solver],
 ) -> None:
-    """Refuse arguments that a function does not have, and name the argument or setting meant."""
+    """Raise an error for unknown arguments that names the argument or setting probably meant."""
     for name, value in unknown.items():
         given = [solvers] if isinstance(solvers, str | Solver) else list(solvers)
         settings = {f.name: m for m in map(as_solver, given) for f in fields(m) if f.init}
@@ -352,12 +352,12 @@ def refuse_arguments(
             setting = f"{found[0]}={format_value(value)}"
             spec = f"{method}({', '.join(filter(None, (before, setting)))})"
         raise TypeError(
-            f'{said}; settings of a solver stand in its spec{":" if found else ", as in"} "{spec}"'
+            f'{said}; settings of a solver belong in its spec{":" if found else ", as in"} "{spec}"'
         )
 
 
 def check_numbers(temperature: object, time_limit: object) -> None:
-    """Refuse a temperature that is no number, and a time limit that is neither that nor None."""
+    """Refuse a temperature that is not a number, and a time limit that is neither that nor None."""
     number = (int, float, np.number)
     if not isinstance(temperature, number):
         raise TypeError(f"temperature must be a number, got {temperature!r}")
@@ -372,7 +372,7 @@ def _check(
     time_limit: float | None,
     max_iterations: int | None,
 ) -> None:
-    """Refuse a seed, a temperature and limits that no run can have."""
+    """Refuse a seed, a temperature and limits that are out of range."""
     whole = (int, np.integer)
     if seed is not None and not isinstance(seed, whole):
         raise TypeError(f"seed must be an integer or None, got {seed!r}")
@@ -395,7 +395,7 @@ def _check(
 
 
 def _verdict(graph: FactorGraph, run: Run, outcome: Outcome, energy: float) -> tuple[Status, str]:
-    """Return how a run ended whose outcome is without fault, and the reason if it needs one."""
+    """Return the status of a run with a valid outcome, and the reason if it needs one."""
     if outcome.infeasible:
         return Status.INFEASIBLE, ""
     exact = run.temperature == 0
@@ -405,13 +405,13 @@ def _verdict(graph: FactorGraph, run: Run, outcome: Outcome, energy: float) -> t
     if not math.isfinite(energy):
         message = "no labelling of finite energy was found"
     elif exact and not run.is_resolved(run.best_energy):
-        # At most this share of the magnitude, unless that is next to nothing.
+        # The resolution is at most 2^-50 of the magnitude, unless both are tiny.
         tiny = graph.resolution > graph.magnitude * 2.0**-50
         message = (
             f"costs of {graph.magnitude:.1g} in all are too small for a proof: scale them up"
             if tiny
             else f"rounding may change energies by {graph.resolution:.1g}, since much larger costs "
-            "cancel, so that nothing is proved to be optimal"
+            "cancel, so nothing is proved to be optimal"
         )
     return Status.CONVERGED if outcome.converged else Status.LIMIT, message
 

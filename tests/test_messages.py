@@ -64,12 +64,12 @@ MISTAKES: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
     ),
     "a setting as an argument": (
         *(lambda: solve("loopy-bp(schedule=synchronous)", damping=0.5), TypeError),
-        "solve() has no argument 'damping'; settings of a solver stand in its spec: "
+        "solve() has no argument 'damping'; settings of a solver belong in its spec: "
         '"loopy-bp(schedule=synchronous, damping=0.5)"',
     ),
     "a setting as an argument, in a comparison": (
         *(lambda: il.compare(GRAPH, "loopy-bp", damping=0.5), TypeError),  # type: ignore[arg-type]
-        "compare() has no argument 'damping'; settings of a solver stand in its spec: \"loopy-bp",
+        "compare() has no argument 'damping'; settings of a solver belong in its spec: \"loopy-bp",
     ),
     "a setting without its name": (
         *(lambda: solve("loopy-bp(0.5)"), il.SpecError),
@@ -116,19 +116,19 @@ MISTAKES: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
     ),
     "another name of the number of sweeps, in a comparison": (
         *(lambda: il.compare(GRAPH, "trw-s", n_iter=5), TypeError),  # type: ignore[arg-type]
-        'settings of a solver stand in its spec: "trw-s(max_sweeps=5)"',
+        'settings of a solver belong in its spec: "trw-s(max_sweeps=5)"',
     ),
     "another name of a setting": (
         *(lambda: solve("loopy-bp", tol=0.1), TypeError),
-        'settings of a solver stand in its spec: "loopy-bp(tolerance=0.1)"',
+        'settings of a solver belong in its spec: "loopy-bp(tolerance=0.1)"',
     ),
     "a misspelt setting of the second solver": (
         *(lambda: il.compare(GRAPH, ["icm", "loopy-bp"], dampening=0.1), TypeError),  # type: ignore[arg-type]
-        'settings of a solver stand in its spec: "loopy-bp(damping=0.1)"',
+        'settings of a solver belong in its spec: "loopy-bp(damping=0.1)"',
     ),
     "a setting of no solver here": (
         *(lambda: il.solve(GRAPH, damping=0.5), TypeError),  # type: ignore[arg-type]
-        "solve() has no argument 'damping'; settings of a solver stand in its spec, as in",
+        "solve() has no argument 'damping'; settings of a solver belong in its spec, as in",
     ),
     "two solvers in one string": (
         *(lambda: solve("icm,loopy-bp"), il.SpecError),

@@ -69,22 +69,21 @@ if TYPE_CHECKING:
 
 __all__ = ["FactorGraph"]
 
-#: Differences of energies below this are lost: products and squares of them underflow.
+#: Differences of energies below this are lost, because their products and squares underflow.
 _FINEST = 1e-200
 
-#: Labels up to which extremes of rows are taken label by label.
+#: Up to this many labels, extremes of rows are computed label by label.
 _FEW = 8
 
-#: Numbers that rise so many times before they fall, on average, are as good as sorted.
+#: Numbers that rise this many times before they fall, on average, count as sorted.
 _RUN = 16
 
 #: Batches of labellings are evaluated in blocks of about this many gathered entries.
 _ENERGY_BLOCK = 4_000_000
-#: Labellings are evaluated in blocks of so many variables and terms: what is gathered of them stays
-#: near.
+#: Variables and terms in one block of an evaluation, so that gathered entries stay in the cache.
 _TERMS_BLOCK = 1 << 16
 
-#: What other libraries call what a graph has.
+#: Names of the same attributes in other libraries, for the message of an unknown one.
 _ELSEWHERE = {
     **dict.fromkeys(("n_nodes", "n_vertices", "n_vars", "number_of_nodes"), "n_variables"),
     **dict.fromkeys(("nodes", "variables", "domains", "states", "shape"), "cardinalities"),
@@ -97,11 +96,13 @@ _ELSEWHERE = {
 
 
 class _Extent(NamedTuple):
-    """Sums over terms of the largest absolute and the least finite cost; number without any."""
+    """Sums over terms of the largest absolute and the least finite cost."""
 
     size: float
     low: float
+    #: The sum of the absolute values of the least costs.
     low_size: float
+    #: The number of terms without a finite cost.
     forbidding: float
 
 
@@ -210,7 +211,7 @@ class FactorGraph:
         blocks = [pack(term, unaries.cardinalities) for term in terms]
         constant = float(as_costs(constant, "constant"))
         parts = split(parse_factors(factors, unaries.cardinalities), unaries)
-        # One after the other: other sums would be rounded otherwise.
+        # In this order, so that the sum is always rounded the same way.
         constant = functools.reduce(operator.add, parts.constants.tolist(), constant)
         if np.isinf(constant):
             raise ValueError("constant is inf; it must be finite")
@@ -462,7 +463,7 @@ class FactorGraph:
             # Two variables with one label each cannot differ; their terms are Potts terms.
             alone = (self.cardinalities[self.edges] < 2).all(axis=1)
             weights = np.where(alone, self.pairwise_values[self.edge_offsets], weights)
-        # Most graphs have nothing but these, and no stretches to look at.
+        # Most graphs have Potts terms only; the others read stretches of the pool.
         same = self.pairwise_values[self.edge_offsets]
         low = np.minimum(same, weights)
         high = np.maximum(_finite_or_less(same), _finite_or_less(weights))
@@ -473,7 +474,7 @@ class FactorGraph:
         starts, longest, which = self._stretches(others)
         least, most = _extremes(self.pairwise_values, starts, starts + longest)
         least, most = least[which], most[which]
-        # A negative weight turns a table over; one with infinite entries has none.
+        # A negative weight swaps minimum and maximum; tables with infinite entries have none.
         factor = np.where(table, weights, 1.0)
         one, other = factor * least, factor * most
         low[others] = np.where(table, np.minimum(one, other), np.minimum(least, weights))
@@ -506,10 +507,7 @@ class FactorGraph:
         return np.where(kinds == TABLE, first * second, diagonal)
 
     def _stretches(self, edges: IntArray | slice) -> tuple[IntArray, IntArray, IntArray]:
-        """Return start and length of each stretch of the pool once, and the stretch of each term.
-
-        However many terms share one.
-        """
+        """Return start and length of each distinct stretch of the pool, and that of each term."""
         starts, which = _distinct(self.edge_offsets[edges])
         longest = np.zeros(starts.size, dtype=np.int64)
         np.maximum.at(longest, which, self.pool_sizes(edges))
@@ -523,9 +521,9 @@ class FactorGraph:
     def _by_variable(self, ufunc: np.ufunc, values: FloatArray) -> FloatArray:
         """Reduce values in the layout of the unaries to one for each variable."""
         if self.n_labels is not None and self.n_labels <= _FEW:
-            # Label by label: numpy goes through short rows one by one.
+            # Label by label, because numpy is slow on short rows.
             return np.asarray(functools.reduce(ufunc, values.reshape(-1, self.n_labels).T))
-        # One stretch ends where the next begins; no variable is without a label.
+        # No row is empty, because each variable has a label.
         return np.asarray(ufunc.reduceat(values, self.unary_ptr[:-1])) if values.size else values
 
     @cached_property
@@ -535,7 +533,7 @@ class FactorGraph:
         if self.n_factors:
             extremes.append(_extremes(self.table_values, self.table_ptr[:-1], self.table_ptr[1:]))
         if self.n_label_costs:
-            # Of a label cost the least is nothing.
+            # A label cost can be avoided, so its least cost is 0.
             extremes.append((np.zeros(self.n_label_costs), self.label_costs.costs))
         low, high = extremes[0]
         if len(extremes) > 1:
@@ -733,14 +731,14 @@ class FactorGraph:
             f"terms: {', '.join(kinds) or 'unary only'})"
         )
 
-    if not TYPE_CHECKING:  # type checkers know by themselves what there is not
+    if not TYPE_CHECKING:  # type checkers report unknown attributes themselves
 
         def __getattr__(self, name: str) -> Any:
-            """Say what an attribute that there is not may be called here."""
+            """Raise an error that names the attribute which was probably meant."""
             raise no_attribute(self, name, _ELSEWHERE)
 
     def _repr_html_(self) -> str:
-        """Return the sizes as a table, which notebooks show."""
+        """Return the sizes as an HTML table for notebooks."""
         facts = {
             "variables": f"{self.n_variables:,}",
             "pairs": f"{self.n_edges:,}",
@@ -788,7 +786,7 @@ class FactorGraph:
         return drawn
 
     def __getstate__(self) -> dict[str, Any]:
-        """Pickle the defining arrays only; others are derived again."""
+        """Pickle the defining arrays only; the others are derived again."""
         stored = {name: getattr(self, name) for name in _STORED}
         return {**stored, "label_costs": tuple(self.label_costs)}
 
@@ -845,7 +843,7 @@ class FactorGraph:
                 f"labels[{', '.join(map(str, place))}] = {array[place]}; variable {place[-1]} has "
                 f"labels 0 to {self.cardinalities[place[-1]] - 1}"
             )
-        # In C order whatever the caller's layout: energies are summed along rows.
+        # In C order, because energies are summed along rows.
         return array.astype(np.int64, order="C")
 
     @cached_property
@@ -909,7 +907,7 @@ class FactorGraph:
         return float(self._energies(labels[None])[0])
 
     def _energies(self, x: IntArray) -> FloatArray:
-        # The smaller what is looked up at random, the more of it is near.
+        # The smallest integer type, because more of a smaller array stays in the cache.
         small = x.astype(np.min_scalar_type(-int(self.cardinalities.max(initial=1))))
         blocks = range(0, max(self.n_variables, self.n_edges, 1), _TERMS_BLOCK)
         total: Any = sum(self._block_energies(x, small, first) for first in blocks)
@@ -928,7 +926,7 @@ class FactorGraph:
         total = self.unary_values[self.unary_ptr[:-1][block] + x[:, block]].sum(axis=1)
         diagonal, table = self._edge_split
         if diagonal.size > first:
-            # Where all terms are of a family nothing has to be picked out.
+            # A slice suffices if all terms are of one family.
             pick: Any = diagonal[block] if table.size else block
             # `take` keeps rows contiguous, so that a sum does not depend on the size of the batch.
             a = np.take(small, self.edges[pick, 0], axis=1)
@@ -943,7 +941,7 @@ class FactorGraph:
             pick = table[block] if diagonal.size else block
             a = np.take(small, self.edges[pick, 0], axis=1)
             b = np.take(small, self.edges[pick, 1], axis=1)
-            # Not a number of Python's, or products would be as small as labels.
+            # An int64, because with a Python number products would keep the small type of labels.
             stride = np.int64(self.n_labels or 0) or self.cardinalities[self.edges[pick, 1]]
             entries = self.pairwise_values[self.edge_offsets[pick] + a * stride + b]
             total = total + (self.edge_weights[pick] * entries).sum(axis=1)
@@ -951,7 +949,7 @@ class FactorGraph:
 
     @cached_property
     def _differs_by_label(self) -> bool:
-        """Whether equal labels cost anything at an edge that is no table."""
+        """Whether equal labels cost anything at a diagonal term."""
         diagonal, _ = self._edge_split
         pure = not self.edge_kinds.any()
         return not (pure and not self.pairwise_values[self.edge_offsets[diagonal]].any())
@@ -1003,7 +1001,7 @@ class FactorGraph:
         ).read_only()
 
     def _forms(self) -> npt.NDArray[np.uint8]:
-        """Find the table edges of a form whose messages cost O(k), each distinct table once."""
+        """Recognise tables whose messages cost O(k): truncated linear and quadratic ones."""
         forms = np.zeros(self.n_edges, dtype=np.uint8)
         table = self._edge_split[1]
         shapes = self.cardinalities[self.edges[table]]
@@ -1022,7 +1020,7 @@ class FactorGraph:
                 with np.errstate(invalid="ignore"):  # inf - inf in a table that does not fit
                     shifted = tables - tables[:, :1, :1]
                     slope, cap = shifted[:, 0, 1], shifted[:, 0, k - 1]
-                    # A few units in the last place: the table was computed in floats, too.
+                    # A few units in the last place, because the table was rounded as well.
                     tolerance = 1e-14 * np.abs(tables).max(axis=(1, 2))[:, None, None]
                     for form, power in ((TRUNCATED_QUADRATIC, 2), (TRUNCATED_LINEAR, 1)):
                         rise = slope[:, None, None] * distance**power
@@ -1203,7 +1201,7 @@ class FactorGraph:
         graph = self._with_costs(
             label_costs=label_costs(int(self.cardinalities.max(initial=0)), costs, sets)
         )
-        # These look at what couples variables, as label costs do; the extent at their sizes.
+        # Label costs couple variables, and their sizes belong to the extent.
         for name in ("components", "is_forest", "_terms_extent"):
             graph.__dict__.pop(name, None)
         return graph
@@ -1301,8 +1299,8 @@ class FactorGraph:
         table = self.edge_kinds[dear] == TABLE
         factor = np.where(table, self.edge_weights[dear], 1.0)
         lengths = self.pool_sizes(dear)
-        # They get stretches of their own at the end of the pool, those that shared one and have
-        # the same weight one together; tables are multiplied out.
+        # These terms get new stretches at the end of the pool, with tables multiplied out. Terms of
+        # the same stretch and weight share the new one.
         shared = np.stack([self.edge_offsets[dear], lengths, factor.view(np.int64)], axis=1)
         _, first, which = np.unique(shared, axis=0, return_index=True, return_inverse=True)
         ends = np.cumsum(lengths[first])
@@ -1359,14 +1357,14 @@ def _by_value(values: Int32Array, end: int) -> IntArray:
     """Return the stable ascending order of numbers from 0 to before `end`."""
     falls = np.count_nonzero(values[1:] < values[:-1])
     if end <= 1 << 16 and falls > values.size // _RUN:
-        # Numpy sorts these in linear time; others as fast only where they rise for long.
+        # Numpy sorts 16-bit integers in linear time, and others as fast if they are nearly sorted.
         values = values.astype(np.uint16)
     return np.argsort(values, kind="stable")
 
 
 def _distinct(values: IntArray) -> tuple[IntArray, IntArray]:
     """Return the distinct values, ascending, and the index of each value among them."""
-    # Where all edges of a picture share a table, or each has its own, nothing need be sorted.
+    # Two common cases need no sort: one table for all edges, and one for each.
     if values.size and (values == values[0]).all():
         return values[:1], np.zeros(values.size, dtype=np.int64)
     if (values[1:] > values[:-1]).all():
@@ -1380,7 +1378,7 @@ def _extremes(
     """Return the least cost and the largest finite one of stretches of a pool, none of length 0."""
     finite = _finite_or_less(values)
     if starts.size and ends[-1] == values.size and (starts[1:] == ends[:-1]).all():
-        # One ends where the next begins.
+        # Each stretch ends where the next begins.
         return np.minimum.reduceat(values, starts), np.maximum.reduceat(finite, starts)
     bounds = np.stack([starts, ends], axis=1).ravel()
     low = np.minimum.reduceat(np.append(values, np.inf), bounds)[::2]
@@ -1388,13 +1386,13 @@ def _extremes(
 
 
 def _finite_or_less(values: FloatArray) -> FloatArray:
-    """Return costs with ``-inf`` in place of ``+inf``, to be ignored by maxima."""
+    """Return costs with ``-inf`` in place of ``+inf``, which maxima ignore."""
     infinite = np.isposinf(values)
     return np.where(infinite, -np.inf, values) if infinite.any() else values
 
 
 def _lowered(costs: FloatArray, cap: float) -> FloatArray:
-    """Return costs with finite ones lowered to a cap; the array itself if none is above."""
+    """Return costs with finite ones above a cap lowered to it; the array itself without any."""
     above = (costs > cap) & (costs < np.inf)
     return freeze(np.where(above, cap, costs)) if above.any() else costs
 
@@ -1426,5 +1424,5 @@ _STRUCTURE = (
     "scope_strides",
 )
 
-#: What defines a graph, but for its label costs.
+#: The fields that define a graph, without its label costs.
 _STORED = tuple(f.name for f in fields(FactorGraph) if f.name != "label_costs")

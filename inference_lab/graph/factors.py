@@ -82,7 +82,7 @@ def parse_factors(
         tables.append(table)
     values = np.concatenate([table.ravel() for table in tables]) if tables else np.empty(0)
     if not in_range(values):
-        # All at once takes a moment; which it is only where something may be wrong.
+        # One fast check of all tables; the slow search for the first wrong one only if it fails.
         for f, table in enumerate(tables):
             check_costs(table, f"factor {f}")
     return Factors.of(arities, scopes, sizes, values)

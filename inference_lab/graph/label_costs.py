@@ -2,9 +2,9 @@
 
 ``sum_s h_s [some x_i is in L_s]`` (Delong, Osokin, Isack, Boykov, "Fast approximate energy
 minimization with label costs", IJCV 96, 2012): a term over all variables at once, which prices
-the number of labels in use. A facility that is opened, a cluster, a model.
-Costs are finite and not negative: negative ones would not be submodular in moves, nor a minimum of
-linear functions, on which the bounds rest. A forbidden label belongs into the unaries.
+the number of labels in use: open facilities, clusters, models.
+Costs are finite and not negative. Negative ones would be neither submodular in moves nor a minimum
+of linear functions, on which the bounds rest. Forbid a label by ``inf`` in the unaries.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class LabelCosts(NamedTuple):
         used = np.zeros((len(labels), self.of_ptr.size - 1), dtype=bool)
         used[np.arange(len(labels))[:, None], labels] = True
         paid = np.logical_or.reduceat(used[:, self.labels], self.ptr[:-1], axis=1)
-        # Row by row alike, so that a sum does not depend on the size of the batch.
+        # Row by row, so that a sum does not depend on the size of the batch.
         return np.asarray(np.where(paid, self.costs, 0.0).sum(axis=1))
 
     def least(self) -> float:
@@ -126,7 +126,7 @@ def _nonnegative(costs: FloatArray, name: str) -> FloatArray:
         place = tuple(int(p) for p in np.argwhere(wrong)[0])
         where = f"{name}[{place[0]}]" if place else name
         raise ValueError(
-            f"{where} is {costs[place]}; what a label costs is finite and not negative (forbid a "
+            f"{where} is {costs[place]}; label costs are finite and not negative (forbid a "
             "label by +inf in the unaries)"
         )
     return costs

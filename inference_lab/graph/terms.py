@@ -118,7 +118,7 @@ def freeze(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
 
 def in_range(array: FloatArray) -> bool:
     """Whether all costs are numbers up to `COST_LIMIT`; none is ``+inf``."""
-    # Without temporaries; NaN comes out as NaN, which compares as false.
+    # `min` and `max` need no temporary array, and NaN compares as false.
     return array.size == 0 or bool(array.min() >= -COST_LIMIT and array.max() <= COST_LIMIT)
 
 
@@ -167,19 +167,19 @@ def as_floats(values: npt.ArrayLike, name: str, *, copy: bool) -> FloatArray:
     elif array.dtype.kind not in "fiub":
         raise ValueError(f"{name} must be an array of real numbers, got dtype {array.dtype}")
     elif array.dtype.itemsize > 8:
-        # Longer floats are looked at before they overflow.
+        # Longer floats are checked before the conversion overflows.
         check_costs(array, name)
     copy &= not isinstance(values, list | tuple | float)
     return array.astype(np.float64, order="C", copy=copy)
 
 
 def _check_objects(array: npt.NDArray[Any], name: str) -> None:
-    """Refuse what numpy would read as NaN (None), parse (text) or take apart (complex numbers)."""
+    """Refuse None, texts and complex numbers, which numpy would convert."""
     for place, value in np.ndenumerate(array):
         where = f"{name}[{', '.join(map(str, place))}]" if place else name
         if not isinstance(value, Number) or isinstance(value, complex | np.complexfloating):
             raise ValueError(f"{where} is {value!r}; costs must be real numbers")
-        # Integers and fractions of any length come this way.
+        # These may be integers and fractions of any length.
         if abs(value) > COST_LIMIT and value != np.inf:  # type: ignore
             raise ValueError(f"{where} exceeds {COST_LIMIT:g} by absolute value: scale the costs")
 
@@ -456,7 +456,7 @@ def pack(term: PairwiseTerms, cardinalities: IntArray) -> EdgeBlock:
 
 
 def concatenate(blocks: list[EdgeBlock]) -> EdgeBlock:
-    """Join blocks into one, with one pool of values."""
+    """Join blocks into one with a common pool of values."""
     if len(blocks) == 1:
         return blocks[0]
     starts = starts_of([b.values.size for b in blocks])
@@ -508,7 +508,7 @@ def merge_parallel(block: EdgeBlock, cardinalities: IntArray) -> EdgeBlock:
     m = len(block.edges)
     if m < 2:
         return block
-    # Whole columns: numpy goes through rows of two one by one.
+    # Column by column, because numpy is slow on rows of two.
     ends = block.edges.T
     low = np.minimum(*ends).astype(np.int64)
     high = np.maximum(*ends).astype(np.int64)

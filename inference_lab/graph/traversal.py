@@ -21,7 +21,7 @@ def reach(
 ) -> int:
     """Append unseen variables that share a term with ``i`` to a queue of length `tail`.
 
-    Seen ones have ``seen[j] == stamp``. Returns the new length, at most `most`.
+    Seen variables have ``seen[j] == stamp``. Returns the new length, at most `most`.
     """
     for p in range(g.adj_ptr[i], g.adj_ptr[i + 1]):
         j = g.adj_var[p]
@@ -44,11 +44,11 @@ def reach(
 def nearest(
     g: GraphArrays, centre: int, size: int, seen: IntArray, stamp: int, out: IntArray
 ) -> int:
-    """Write up to `size` variables nearest to one to `out`, itself first; return their number."""
+    """Write `centre` and its nearest variables, `size` at most, to `out`; return their number."""
     out[0] = centre
     seen[centre] = stamp
     head = 0
-    # No constant to numba, which would compile `reach` anew for it.
+    # Not a literal, for which numba would compile `reach` once more.
     tail: int = int64(1)
     while head < tail and tail < size:
         tail = reach(g, out[head], seen, stamp, out, tail, size)

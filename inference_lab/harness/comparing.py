@@ -287,7 +287,7 @@ def compare(
         True reports on standard error, or below the cell of a notebook, where that is the default;
         a callable is given a `Progress` at each start and end.
     **unknown
-        Nothing: settings of a solver stand in its spec, as ``"loopy-bp(damping=0.5)"``.
+        Nothing: settings of a solver belong in its spec, as ``"loopy-bp(damping=0.5)"``.
 
     Returns
     -------

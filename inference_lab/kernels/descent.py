@@ -1,4 +1,4 @@
-"""Descent by single changes: the steps of ICM, which other methods polish their labellings with."""
+"""Descent by single changes: the steps of ICM, also the polish of other methods."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from inference_lab.kernels.messages import finite_costs, first_label, least, loc
 #: A move must gain more than this share of the costs it adds up, so that rounding cannot cycle.
 _RELATIVE_GAIN = 1e-13
 
-#: What a sweep does with ties: keep the label, move to that of a neighbour after a change that
-#: gained, or from the beginning.
+#: Treatment of ties in a sweep: keep the label; move to that of a neighbour, from the first change
+#: on that gains; or move from the beginning.
 KEEP, AWAIT, SPREAD = range(3)
 
 
@@ -43,7 +43,7 @@ def cheapest(k: int, current: int, scale: float, cost: FloatArray, infinite: Int
 
 @inlined
 def wake(g: GraphArrays, i: int, dirty: npt.NDArray[np.bool_]) -> None:
-    """Mark the variables dirty that share a term with variable ``i``."""
+    """Mark the variables that share a term with variable ``i`` as dirty."""
     for p in range(g.adj_ptr[i], g.adj_ptr[i + 1]):
         dirty[np.uint64(g.adj_var[np.uint64(p)])] = True
     for p in range(g.inc_ptr[i], g.inc_ptr[i + 1]):
@@ -58,11 +58,11 @@ def best_label(
     g: GraphArrays, x: IntArray, i: int, cost: FloatArray, infinite: IntArray | None
 ) -> int:
     """Return the label to which variable ``i`` moves, its own if no other is better."""
-    # Without `infinite`, -1 where infinite terms must be counted.
+    # Without `infinite`, return -1 if infinite terms must be counted.
     k = g.cardinalities[i]
     current = x[i]
     if g.inc_ptr[i] == g.inc_ptr[i + 1]:
-        # All costs may well be finite. If not, the sums are not; only then are terms counted.
+        # If all costs are finite, so are the sums; infinite terms are counted only otherwise.
         scale = finite_costs(g, x, i, cost)
         if scale < np.inf:
             low = least(k, cost)
@@ -82,9 +82,9 @@ def best_label(
 @inlined
 def spread_label(g: GraphArrays, x: IntArray, i: int, label: int, cost: FloatArray) -> int:
     """Return the first neighbour's label that costs no more than `label`, else `label`."""
-    # `cost` holds what `best_label` has left there.
+    # `cost` is as `best_label` fills it.
     k, own, value = g.cardinalities[i], x[i], cost[label]
-    # Without branches, which would be mispredicted; so the first comes last.
+    # Backwards, so that the first neighbour wins without a branch.
     for q in range(g.adj_ptr[i + 1] - 1, g.adj_ptr[i] - 1, -1):
         b = x[np.uint64(g.adj_var[np.uint64(q)])]
         ties = (b < k) & (b != own) & (cost[np.uint64(b)] == value)
@@ -103,15 +103,15 @@ def sweep(
     ties: int,
 ) -> int:
     """Visit the variables in `order` that are dirty and move each to its best label, in place."""
-    # A variable is dirty when it, or a variable it shares a term with, has changed since its last
-    # visit; a clean one has nothing to gain. Violated hard terms count before finite costs. Returns
-    # the number of changes that gain. Without `infinite`, counting is not compiled; where it is
-    # called for, the sweep ends with less than all changes, and returns -1 less their number.
-    # If `ties` are to `KEEP`, or with `infinite`, a variable keeps its label where no other is
-    # better, and else moves to the first of the best. Otherwise it moves to one of the best that a
-    # neighbour has, and does so where it ties with its own label, too, at once (`SPREAD`) or after
-    # a change that gained (`AWAIT`): labels then spread over labellings of one energy to where
-    # there is something to gain.
+    # A variable is dirty if it, or one that shares a term with it, has changed since its last
+    # visit; a clean one has nothing to gain. Violated hard terms are compared before finite costs.
+    # Returns the number of changes that gain. Without `infinite`, counting is not compiled; if it
+    # is needed, the sweep stops and returns -1 minus the number of changes so far.
+    #
+    # With `KEEP`, or with `infinite`, a variable keeps its label unless another is better, and then
+    # takes the first of the best. Otherwise it prefers a best label that a neighbour has, even if
+    # it ties with its own: at once (`SPREAD`) or after a change that gained (`AWAIT`). Labels then
+    # spread over plateaus of equal energy to places with a gain.
     changes = 0
     for visited in order:
         i = np.uint64(visited)
@@ -135,10 +135,10 @@ def sweep(
 
 
 class Descent:
-    """Sweeps over a graph, with the scratch that they need.
+    """Sweeps over a graph with their scratch arrays.
 
-    Infinite terms are counted from the first sweep that calls for it: one of a graph with factors,
-    or with infinite costs in a pair.
+    Infinite terms are counted from the first sweep that needs it, which is the first one for graphs
+    with factors or infinite pairwise costs.
     """
 
     def __init__(self, g: GraphArrays) -> None:
@@ -162,7 +162,7 @@ class Descent:
 
 def descend(g: GraphArrays, x: IntArray, order: IntArray, max_sweeps: int) -> int:
     """Sweep in a fixed order until nothing gains, in place; return the number of sweeps."""
-    # Labels spread where the sweep before has gained.
+    # Labels spread from the start if the sweep before has gained.
     descent = Descent(g)
     dirty = np.ones(g.cardinalities.size, dtype=np.bool_)
     gained = 0

@@ -1,6 +1,6 @@
 """Messages and expected costs of higher-order factors.
 
-Steps take the few arrays that they read: a call that hands on all arrays of a graph takes longer
+Functions take only the arrays that they read, because passing all arrays of a graph takes longer
 than a small message.
 """
 
@@ -17,10 +17,10 @@ from inference_lab.kernels.mixed_radix import n_labels_at, next_labels, next_oth
 
 
 class _Place(NamedTuple):
-    """Where a message comes from.
+    """The factor and receiver of a message.
 
-    The factor's costs begin at `start` of ``tables``, its variables stand at `lo` to `last` of
-    ``scopes``; the message goes to that at `slot`.
+    The factor's costs begin at `start` of ``tables``, its variables are `lo` to `last` of
+    ``scopes``; the receiver is the one at `slot`.
     """
 
     start: int
@@ -39,7 +39,7 @@ def _place(g: GraphArrays, slot: int) -> _Place:
 def _sent(
     ptr: IntArray, lo: int, hi: int, slot: int, incoming: FloatArray, digits: IntArray
 ) -> float:
-    """Add up the messages for the labels of positions `lo` to before `hi`, not that of `slot`."""
+    """Add up the messages of positions `lo` to before `hi`, without `slot`, at their labels."""
     total = 0.0
     for s in range(lo, hi):
         if s != slot:
@@ -133,8 +133,8 @@ def _soften(
                     value = spare - tables[line + c] - incoming[final + c]
                     total += np.exp(value / temperature)
             more = next_others(ptr, lo, last, slot, digits)
-        # The least entry weighs 1 and no entry more, but costs of so many temperatures that their
-        # rounding counts would make the sum 0 or infinite.
+        # The least entry has weight 1, the others at most 1. The rounding of costs of very many
+        # temperatures could break this.
         total = min(max(total, 1.0), n_entries)
         out[np.uint64(b)] = lowest - temperature * np.log(total)
 
@@ -144,8 +144,8 @@ def min_marginals(
     g: GraphArrays, slot: int, slots: FloatArray, ptr: IntArray, out: FloatArray, digits: IntArray
 ) -> float:
     """Write the min-sum message of a factor to one of its variables; return its smallest entry."""
-    # ``out[b]`` is the minimum, over the labels of the factor's other variables, of its cost plus
-    # their messages to it, which are at ``ptr`` of their positions in `slots`.
+    # ``out[b]`` is the minimum over the labels of the factor's other variables of its cost plus
+    # their messages, which begin at ``ptr`` of their positions in `slots`.
     _least(g.tables, ptr, _place(g, slot), slots, out, digits)
     return least(n_labels_at(ptr, slot), out)
 
@@ -161,7 +161,7 @@ def factor_message(
     digits: IntArray,
 ) -> float:
     """Write the message at a temperature, ``-T log sum exp`` in place of the minimum."""
-    # That of `min_marginals` where the temperature is 0 or None.
+    # At temperature 0 or None this is `min_marginals`.
     smallest = min_marginals(g, slot, incoming, ptr, out, digits)
     if temperature is not None and temperature > 0.0:
         _soften(g.tables, ptr, _place(g, slot), temperature, incoming, out, digits)
@@ -173,9 +173,9 @@ def factor_message(
 def add_expectation(
     g: GraphArrays, slot: int, q: FloatArray, cap: float, digits: IntArray, field: FloatArray
 ) -> None:
-    """Add to `field` what a factor costs on average, by the labels at one position of its scope."""
-    # The other variables have the distributions `q`, shaped like the unaries; costs are at most
-    # `cap`.
+    """Add the expected cost of a factor for each label at one position of its scope to `field`."""
+    # The other variables have the distributions `q`, laid out like the unaries. Larger costs than
+    # `cap` count as `cap`.
     f = g.slot_factor[slot]
     lo, last = g.factor_ptr[f], g.factor_ptr[f + 1] - 1
     i, j = g.scopes[last - 1], g.scopes[last]
@@ -193,7 +193,7 @@ def add_expectation(
         for r in range(g.cardinalities[i]):
             row = np.uint64(r)
             share = weight if slot == last - 1 else weight * q[before + row]
-            # What has no weight may cost infinitely much.
+            # Skip zero weights, because zero times an infinite cost is NaN.
             if share > 0.0 and slot == last:
                 for b in range(inner):
                     c = np.uint64(b)

@@ -1,7 +1,7 @@
-"""Label costs in local search: how many variables use each set of labels, and what that costs.
+"""Label costs in local search: counts of the variables that use each set of labels.
 
-A set is paid for while its count is not zero, so a variable that is taken out of the counts sees
-its own choice priced right: labels of sets that nobody else uses cost more.
+A set is paid for while its count is positive. A variable is removed from the counts before its
+labels are compared, so that labels of sets without another user cost more.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def enter(p: LabelCosts, used: IntArray, label: int) -> None:
 
 @inlined
 def opening(p: LabelCosts, used: IntArray, label: int) -> float:
-    """Return what a further variable with this label makes all of them pay more."""
+    """Return the label costs that one more variable with this label adds."""
     price = 0.0
     if p.costs.size:
         for q in range(p.of_ptr[label], p.of_ptr[label + 1]):
@@ -79,8 +79,8 @@ def priced_sweep(
     infinite: IntArray,
 ) -> int:
     """Move each dirty variable to its best label, in place, label costs included."""
-    # A variable is dirty, besides, when a set has come into use, or has one user left, since its
-    # last visit: a label has become cheaper for it, or leaving has.
+    # A variable is also dirty if a set has come into use, or has a single user left, since its last
+    # visit: then a label has become cheaper for it.
     changes = 0
     for i in order:
         if not dirty[i]:

@@ -1,14 +1,14 @@
 """Operations on one variable or one message, shared by the solvers' kernels.
 
-A *half-edge* ``h = 2 e + s`` is the end ``edges[e, s]`` of edge ``e``; the message of half-edge
-``h`` is the one that arrives at that variable, from ``edges[e, 1 - s]``. Messages are energies,
-stored in the order of the adjacency, so that all that arrive at a variable lie side by side. Sums
-that may hold ``+inf`` are kept as a finite part and a count of infinite terms, so that a term can
-be taken out again without ``inf - inf``.
+A *half-edge* ``h = 2 e + s`` is the end ``edges[e, s]`` of edge ``e``. The message of half-edge
+``h`` arrives at that variable, from ``edges[e, 1 - s]``. Messages are energies, stored in the order
+of the adjacency, so that all messages to a variable are contiguous. Sums that may contain ``+inf``
+are stored as a finite part and a count of infinite terms, so that a term can be subtracted again
+without ``inf - inf``.
 
-In the inner loops an index is unsigned, ``np.uint64(i)``: a signed one may count from the end in
-Python, and the test for that costs as much as the access; it also keeps loops from becoming vector
-instructions. Signed and unsigned integers must not be mixed in arithmetic: they meet as floats.
+Indices in inner loops are unsigned, ``np.uint64(i)``. A signed index may be negative, and numba's
+test for that costs as much as the access and prevents vector instructions. Do not mix signed and
+unsigned integers in arithmetic: numba converts both to floats.
 """
 
 from __future__ import annotations
@@ -46,13 +46,12 @@ def slot_ptr(graph: FactorGraph) -> IntArray:
 
 
 def cost_scale(graph: FactorGraph) -> float:
-    """Return the largest mean absolute finite cost of a kind of term, at least tiny."""
+    """Return the largest mean absolute finite cost of a kind of term, at least 1e-300."""
     # The kinds are unaries, equal ends, unequal ends, tables and higher-order tables. Changes of
-    # messages are judged against it, so that the unit of the costs does not matter: the scale of
-    # ``c`` times the energy is ``c`` times the scale.
+    # messages are compared with this scale, so that tolerances do not depend on the unit of costs.
     parts = [graph.table_values]
     if graph.n_variables:
-        # Only differences within a row act; a constant offset must not loosen the tolerance.
+        # Only differences within a row matter; an offset must not loosen the tolerance.
         least = np.where(np.isinf(graph.least_unaries), 0.0, graph.least_unaries)
         if graph.n_labels is not None:
             parts.append((graph.unary - least[:, None]).ravel())
@@ -72,17 +71,17 @@ def cost_scale(graph: FactorGraph) -> float:
 
 
 def message_limit(graph: FactorGraph, temperature: float) -> float:
-    """Return what no entry of a message on a forest exceeds, with the least entry at 0."""
-    # On cycles of hard terms messages count the same costs again in every sweep, and would grow
-    # until rounding, and at last overflow, leave nothing of the costs.
+    """Return a bound on the entries of normalised messages on a forest."""
+    # On cycles of hard terms, messages count the same costs again in every sweep. Without a limit
+    # they would grow until they overflow.
     return 2.0 * graph.magnitude + temperature * math.log(2.0) * graph.log2_states
 
 
 def _mean_size(costs: FloatArray) -> float:
-    """Return the mean absolute value, 0 of none."""
+    """Return the mean absolute value, 0 for an empty array."""
     if costs.size == 0:
         return 0.0
-    # Memory that is not written to need not be had: unaries may be most of the graph.
+    # Avoid a copy if no cost is negative, because unaries may be most of the graph.
     return float((np.abs(costs) if costs.min() < 0.0 else costs).mean())
 
 
@@ -94,7 +93,7 @@ def unflatten(graph: FactorGraph, flat: FloatArray) -> Marginals:
 
 
 def aligned_zeros(size: int) -> FloatArray:
-    """Return an array of zeros in cache lines of its own, so that no vector straddles two."""
+    """Return zeros that begin at a cache line, so that no vector straddles two lines."""
     array = np.zeros((size // 8 + 2) * 8)
     skip = -(array.ctypes.data // 8) % 8
     return array[skip : skip + size]
@@ -105,12 +104,12 @@ GENERAL, ATTRACTIVE, REPULSIVE, LINEAR = 0, 1, 2, 3
 
 
 class Terms(NamedTuple):
-    """The numbers of the pairwise terms for which there is a kernel of their own, each (m,).
+    """Parameters of the pairwise terms with a specialised kernel, each (m,).
 
-    * ``way`` uint8: `ATTRACTIVE` or `REPULSIVE` for Potts terms between variables of as many
-      labels, `LINEAR` for truncated linear terms, `GENERAL` for all others;
-    * ``base``: the least cost; ``rise``: that of equal or unequal labels over it, or the slope;
-      ``cap``: the largest cost over the least one of a truncated linear term.
+    * ``way`` uint8: `ATTRACTIVE` or `REPULSIVE` for Potts terms between variables with equal
+      numbers of labels, `LINEAR` for truncated linear terms, `GENERAL` for all others;
+    * ``base``: the least cost; ``rise``: the other cost of a Potts term minus the least one, or the
+      slope; ``cap``: the largest cost of a truncated linear term minus the least one.
     """
 
     way: npt.NDArray[np.uint8]
@@ -120,12 +119,12 @@ class Terms(NamedTuple):
 
 
 def make_terms(g: GraphArrays) -> Terms:
-    """Sort the pairwise terms by how their messages are computed."""
+    """Classify the pairwise terms by how their messages are computed."""
     m = g.kinds.size
     way = np.full(m, GENERAL, dtype=np.uint8)
     base, rise, cap = np.zeros((3, m))
     sizes = g.cardinalities[g.edges]
-    # With both costs infinite there is no difference to speak of.
+    # The difference of two infinite costs is undefined.
     potts = np.flatnonzero(
         (g.kinds == POTTS)
         & (sizes[:, 0] == sizes[:, 1])
@@ -147,9 +146,9 @@ def make_terms(g: GraphArrays) -> Terms:
 
 @inlined
 def fetch_row(k: int, values: FloatArray, start: np.uint64) -> None:
-    """Have `k` values brought near, line by line of the cache, that will be read soon."""
-    # For passes that go down through memory: rows are read upwards all the same, which processors
-    # take for the way that is gone. A pass over 60 labels then took twice as long as one upwards.
+    """Prefetch `k` values, cache line by cache line."""
+    # For passes that go down through memory. Each row is read upwards all the same, which misleads
+    # the prefetcher of the processor: a pass over 60 labels took twice as long as one upwards.
     for i in range(0, k, 8):
         prefetch(values, start + np.uint64(i))
 
@@ -157,7 +156,7 @@ def fetch_row(k: int, values: FloatArray, start: np.uint64) -> None:
 @inlined_minimum
 def least(k: int, values: FloatArray) -> float:
     """Return the smallest of the first `k` values."""
-    # Four chains: one alone waits for itself, and compilers leave it so for few labels.
+    # Four independent minima, because each step of a single one waits for the step before.
     first = np.inf
     second = first
     third = first
@@ -194,7 +193,7 @@ def greatest(k: int, values: FloatArray) -> float:
 @inlined
 def first_label(k: int, value: float, values: FloatArray) -> int:
     """Return the first of `k` labels with this value, `k` if there is none."""
-    # Without a branch that could be mispredicted, and in vector instructions.
+    # Without branches, so that it compiles to vector instructions.
     label = k
     for a in range(k):
         label = min(label, a if values[a] == value else k)
@@ -204,8 +203,8 @@ def first_label(k: int, value: float, values: FloatArray) -> int:
 @inlined_minimum
 def repulsive_message(k: int, rise: float, given: FloatArray, message: FloatArray) -> float:
     """Send `given` through a Potts term to `message`; return the least given."""
-    # `rise` is the cost of equal labels over that of unequal ones, positive. Only the label that
-    # was given least can cost the receiver more than others. `given` is overwritten.
+    # `rise > 0` is the cost of equal labels minus that of unequal ones. Only the cheapest label of
+    # the sender can cost the receiver more than others. `given` is overwritten.
     best = least(k, given)
     label = 0
     for a in range(k):
@@ -222,15 +221,13 @@ def lower_envelope(
     k: int, slope: float, given: FloatArray, down: FloatArray, up: FloatArray
 ) -> float:
     """Write ``min(up, down)[b] = min_a given[a] + slope |a - b|``; return the least given."""
-    # A distance transform (Felzenszwalb and Huttenlocher 2006, sec. 3.2) whose two passes do not
-    # wait for each other: `up` holds the minimum over the labels up to ``b``, `down` over the
-    # others.
+    # A distance transform (Felzenszwalb and Huttenlocher 2006, sec. 3.2) with two independent
+    # passes: `up` holds the minimum over the labels up to ``b``, `down` over the others.
     low = np.inf
     high = np.inf
     for a in range(k):
         low = min(given[a], low + slope)
         up[a] = low
-        # Unsigned, or the compiler cannot see that it is no index from the end.
         b = np.uint64(k - 1 - a)
         high = min(given[b], high + slope)
         down[b] = high
@@ -250,8 +247,7 @@ def linear_message(
 ) -> float:
     """Send `given` through a truncated linear term to `rows`; return the least given."""
     # ``rows[start + b] = min(min_a given[a] + slope |a - b| - best, cap)`` with ``best`` the least
-    # given. Caps up to twice the slope are reached by all labels but the next on either side, and
-    # no label has to wait for another.
+    # given. If the cap is at most twice the slope, only the next label on either side is below it.
     if cap > 2.0 * slope:
         best = lower_envelope(k, slope, given, down, up)
         for i in range(k):
@@ -292,9 +288,9 @@ def half_cost(g: GraphArrays, h: int, a: int, b: int) -> float:
 @inlined
 def finite_costs(g: GraphArrays, x: IntArray, i: int, cost: FloatArray) -> float:
     """Fill the costs of each label of a variable while all others keep theirs, up to a constant."""
-    # What all labels pay alike is left out. Returns the sum of the absolute contributions of the
-    # pairwise terms; if it is not finite, there are infinite costs among them, and `cost` is of no
-    # use. Infinite unary costs are taken over. Higher-order terms are not covered.
+    # The constant is what all labels pay alike. Returns the sum of absolute contributions of the
+    # pairwise terms; if it is infinite, so is one of them, and `cost` is undefined. Infinite unary
+    # costs are copied. Higher-order terms are not covered.
     k = g.cardinalities[i]
     own = g.unary[g.unary_ptr[i] : g.unary_ptr[i] + k]
     for a in range(k):
@@ -316,7 +312,7 @@ def finite_costs(g: GraphArrays, x: IntArray, i: int, cost: FloatArray) -> float
                 scale += abs(same)
             scale += abs(weight)
         elif g.forms[e] != NO_FORM:
-            # Symmetric, with the least cost first and the largest last.
+            # The table is symmetric, with the least cost first in a row and the largest last.
             row = g.pairwise[at + b * k : at + b * k + k]
             for a in range(k):
                 cost[a] += weight * row[a]
@@ -383,7 +379,7 @@ def local_costs(g: GraphArrays, x: IntArray, i: int, cost: FloatArray, infinite:
                     largest = max(largest, abs(value))
             scale += largest
         else:
-            # differ for every label, then mended at the neighbour's: O(1) a neighbour.
+            # `differ` for every label, corrected at the label of the neighbour: O(1).
             differ = g.weights[e]
             if np.isinf(differ):
                 base_infinite += 1
@@ -428,7 +424,7 @@ def local_costs(g: GraphArrays, x: IntArray, i: int, cost: FloatArray, infinite:
     return scale
 
 
-#: Labels further apart than this are compared by the envelope of their parabolas.
+#: If the cap is reached within this many labels, a message compares labels directly.
 _REACH = 64
 
 
@@ -437,9 +433,8 @@ def quadratic_message(
     k: int, curve: float, cap: float, cavity: FloatArray, out: FloatArray
 ) -> None:
     """Write ``out[b] = min_a min(curve * (a - b)^2, cap) + cavity[a]`` with curve > 0, cap >= 0."""
-    # Where the cap is reached within a few labels, only those are compared, in vector instructions;
-    # else the lower envelope of the parabolas is built (Felzenszwalb and Huttenlocher 2012, sec.
-    # 2).
+    # If the cap is reached within a few labels, only those are compared, in vector instructions.
+    # Else the lower envelope of parabolas is built (Felzenszwalb and Huttenlocher 2012, sec. 2).
     limit = np.inf
     for a in range(k):
         limit = min(limit, cavity[a])
@@ -455,9 +450,9 @@ def quadratic_message(
             for b in range(k - d):
                 out[b + d] = min(out[b + d], cavity[b] + rise)
         return
-    # `out` is the stack of the envelope first: the label of each parabola and, in the bits above,
-    # the first label at which it is the lowest. Each is the lowest somewhere, so it stands at or
-    # before that label, and the evaluation from the right overwrites what it has read.
+    # `out` is first the stack of the envelope. An entry packs the label of a parabola and, in the
+    # bits above, the first label at which it is lowest. The stack never reaches beyond that label,
+    # so the evaluation from the right only overwrites entries that it has read.
     last = -1
     for a in range(k):
         value = cavity[a]
@@ -494,7 +489,7 @@ def quadratic_message(
 def min_sum_message(g: GraphArrays, h: int, cavity: FloatArray, out: FloatArray) -> float:
     """Write the min-sum message of half-edge ``h`` and return its smallest entry."""
     # ``out[b] = min_a theta(a, b) + cavity[a]`` with ``a`` the label of the sender, not normalised.
-    # `cavity` is scratch: it is restored, but changes on the way.
+    # `cavity` is changed and restored.
     e = h >> 1
     side = h & 1
     ka = g.cardinalities[g.edges[e, 1 - side]]
@@ -504,8 +499,8 @@ def min_sum_message(g: GraphArrays, h: int, cavity: FloatArray, out: FloatArray)
     offset = g.offsets[e]
     best = least(ka, cavity)
     if kind != TABLE:
-        # The best sender label pays `same` at its own label; there, the second best counts.
-        # Written as separate simple loops, which the compiler turns into vector instructions.
+        # At the best label of the sender, the second best counts for unequal labels. Separate
+        # simple loops compile to vector instructions.
         best_label = 0
         for a in range(ka):
             if cavity[a] == best:
@@ -606,8 +601,8 @@ def sum_product_message(
         if best_label < 0:
             out[:kb] = np.inf
             return smallest
-        # Sums relative to the smallest and, without it, to the second smallest: nothing that
-        # matters underflows, and nothing large is subtracted from itself.
+        # Sums are relative to the smallest and, without it, to the second smallest, so that neither
+        # underflow nor cancellation loses what matters.
         total = 0.0
         without_best = np.inf
         if second < np.inf:
@@ -649,7 +644,7 @@ def sum_product_message(
                 total += np.exp(
                     (best - weight * g.pairwise[first + a * stride_a] - cavity[a]) / temperature
                 )
-            # As for factors: rounding must not make the sum 0 or infinite.
+            # Rounding must not make the sum 0 or infinite.
             value = best - temperature * np.log(min(max(total, 1.0), float(ka)))
         out[b] = value
         smallest = min(smallest, value)

@@ -1,7 +1,6 @@
-"""Going through the joint labels of some variables, the last one turning fastest.
+"""Enumeration of joint labels in mixed radix, the last variable fastest, as in a factor's table.
 
-That is the order of a factor's table. ``digits`` holds a label for each of ``scopes[lo:hi]``, from
-``digits[0]`` on.
+``digits`` holds a label for each of ``scopes[lo:hi]``, from ``digits[0]`` on.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from inference_lab.graph.arrays import GraphArrays, IntArray
 
 @inlined
 def entry_of(g: GraphArrays, f: int, digits: IntArray) -> int:
-    """Return where the cost of these labels stands in ``tables``; they are of all of a factor."""
+    """Return the index in ``tables`` of the cost of these labels of all variables of a factor."""
     lo = g.factor_ptr[f]
     at = 0
     for s in range(lo, g.factor_ptr[f + 1]):
@@ -27,7 +26,7 @@ def entry_of(g: GraphArrays, f: int, digits: IntArray) -> int:
 
 @inlined
 def next_labels(g: GraphArrays, lo: int, hi: int, digits: IntArray) -> bool:
-    """Turn on to the next labels; after the last begin anew, with zeros, and return False."""
+    """Advance to the next labels; after the last ones reset to zeros and return False."""
     s = hi - 1
     while s >= lo:
         digits[s - lo] += 1
@@ -46,7 +45,7 @@ def n_labels_at(ptr: IntArray, s: int) -> int:
 
 @inlined
 def next_others(ptr: IntArray, lo: int, hi: int, fixed: int, digits: IntArray) -> bool:
-    """Turn on to the next labels, `fixed` excepted; after the last begin anew, return False."""
+    """Advance all labels but `fixed`; after the last ones reset them and return False."""
     s = hi - 1
     while s >= lo:
         if s != fixed:
@@ -61,7 +60,7 @@ def next_others(ptr: IntArray, lo: int, hi: int, fixed: int, digits: IntArray) -
 
 @inlined
 def _next_allowed(g: GraphArrays, i: int, allowed: npt.NDArray[Any], a: int) -> int:
-    """Return the first label of a variable from ``a`` on that is allowed, or the number of all."""
+    """Return the first allowed label from ``a`` on, or the number of labels."""
     start, k = g.unary_ptr[i], g.cardinalities[i]
     while a < k and not allowed[start + a]:
         a += 1
@@ -81,7 +80,7 @@ def first_allowed_labels(
 def next_allowed_labels(
     g: GraphArrays, lo: int, hi: int, allowed: npt.NDArray[Any], fixed: int, digits: IntArray
 ) -> bool:
-    """Turn on to the next allowed labels; after the last begin anew, and return False."""
+    """Advance to the next allowed labels; after the last ones reset and return False."""
     # The position `fixed` of ``scopes`` keeps its label; -1 if there is none.
     s = hi - 1
     while s >= lo:

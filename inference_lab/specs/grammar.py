@@ -22,10 +22,10 @@ from inference_lab.formatting import nearest, shortened
 
 _T = TypeVar("_T")
 
-#: Longest spec that is read, in characters, far beyond any written by hand.
+#: Longest spec in characters, far beyond any written by hand.
 MAX_LENGTH = 10_000
 
-#: Characters that are shown before the place of a mistake, and after it.
+#: Characters shown before and after the place of an error.
 _BEFORE = 40
 
 #: A registered name, ``module:object``, or ``path/to/file.py:object``.
@@ -53,7 +53,7 @@ class SpecSyntaxError(SpecError):
     expected : str
         The tokens allowed there.
     hint : str
-        What else helps, added to the first line.
+        A hint, added to the first line.
     """
 
     def __init__(self, text: str, at: int, expected: str, hint: str = "") -> None:
@@ -65,7 +65,7 @@ class SpecSyntaxError(SpecError):
         reason = f"cannot read spec {shortened(text)!r} at position {at}: expected {expected}{hint}"
         begin = max(0, at - _BEFORE)
         shown = text[begin : begin + 2 * _BEFORE]
-        # What prints as something else would move the caret.
+        # Unprintable characters would misplace the caret.
         if not (shown.strip() and shown.isprintable()):
             return reason
         return f"{reason}\n  {shown}\n  {'^':>{at - begin + 1}}"
@@ -142,7 +142,7 @@ def unknown(
     about: Mapping[str, str] | None = None,
     others: Mapping[str, str] | None = None,
 ) -> SpecError:
-    """Make the error for an unknown name: the valid ones, and those that may be meant."""
+    """Return the error for an unknown name, with the valid and the probably meant ones."""
     names = ", ".join(sorted(valid))
     hint = nearest(word, valid, about, others)
     return SpecError(f"unknown {kind} {shortened(word)!r}{hint}; valid: {names}")
@@ -169,7 +169,7 @@ def _values(
     needed: list[str],
     hints: Mapping[str, Any],
 ) -> dict[str, Any]:
-    """Convert raw settings by their types; those without one by their look."""
+    """Convert raw settings by their types; without a type, by `plain_value`."""
     for key in settings:
         if not known:
             raise SpecError(f"{name} has no settings, got {key!r}")
@@ -186,7 +186,7 @@ def _values(
 
 @cache
 def _hints(cls: type[Any]) -> dict[str, Any]:
-    """Return the types of the fields of a class, which are texts to be evaluated."""
+    """Return the evaluated annotations of a class."""
     return typing.get_type_hints(cls)
 
 
@@ -214,7 +214,7 @@ def _convert(raw: str | None, hint: Any, where: str) -> Any:
         raise SpecError(f"{where}: none is not allowed")
     if Any in options or object in options:
         return plain_value(raw)
-    # A number may also be meant as a text.
+    # The text itself comes second, because a number may be meant as a string.
     for value in (plain_value(raw), raw):
         with suppress(msgspec.ValidationError, TypeError):
             return msgspec.convert(value, hint, dec_hook=lambda kind, text: kind(text))
@@ -229,7 +229,7 @@ def _convert(raw: str | None, hint: Any, where: str) -> Any:
 
 
 def plain_value(raw: str) -> int | float | bool | str:
-    """Return the number or truth value that a text looks like, else the text."""
+    """Return the number or truth value that a text denotes, else the text."""
     if raw.lower() in ("true", "false"):
         return raw.lower() == "true"
     for kind in (int, float):
@@ -241,8 +241,7 @@ def plain_value(raw: str) -> int | float | bool | str:
 def call(function: Callable[..., Any], name: str, settings: dict[str, str | None]) -> Any:
     """Call a function with raw settings as keyword arguments, converted by its annotations.
 
-    Values of parameters without one become the number or truth value that they look like, else
-    text; ``none`` is None.
+    Without an annotation, a value is converted by `plain_value`; ``none`` is None.
     """
     try:
         parameters = inspect.signature(function).parameters.values()

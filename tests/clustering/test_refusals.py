@@ -222,7 +222,7 @@ def test_bad_sources_and_broken_weights(
     [
         (TVClust(e_step="icm"), "gives no marginals"),
         (ConstrainedGaussianMixture(2, e_step="ilp"), "ilp"),
-        (RDPMeans(2, e_step="trw-s"), "cannot label these points: trw-s knows nothing of label"),
+        (RDPMeans(2, e_step="trw-s"), "cannot label these points: trw-s does not support label"),
     ],
 )
 def test_solvers_that_cannot_take_the_e_step(model: Any, message: str) -> None:

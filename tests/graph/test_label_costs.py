@@ -49,7 +49,7 @@ def test_equal_sets_are_added_and_zeros_left_out():
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        ((-1.0,), r"label costs is -1.0; what a label costs is finite and not negative"),
+        ((-1.0,), r"label costs is -1.0; label costs are finite and not negative"),
         (([0.0, np.inf, 0.0],), r"label costs\[1\] is inf"),
         (([0.0, np.nan, 0.0],), r"label costs\[1\] is nan"),
         (([1.0, 2.0],), r"must be a number or have shape \(3,\)"),
@@ -203,7 +203,7 @@ class Ignorant(BruteForce):
 def test_a_solver_that_says_nothing_is_not_run(solver):
     s = il.solve(PAIR.with_label_costs(1.0), solver)
     assert s.status == Status.UNSUPPORTED
-    assert s.message.endswith("knows nothing of label costs, and this graph has some")
+    assert s.message.endswith("does not support label costs, and this graph has some")
     assert s.labels is None
     assert il.solve(PAIR, solver).status != Status.UNSUPPORTED
 

@@ -87,7 +87,7 @@ def test_what_no_record_can_hold_is_recorded_as_an_error_that_names_it(tmp_path,
     for record in comparison.records[:-1]:
         field = record.settings["name_of_field"]
         if field not in ("raises", "trace", "lower_bound"):
-            assert record.message.startswith("Says returned what it may not: ")
+            assert record.message.startswith("Says returned an invalid Outcome: ")
             assert field.partition("_kind")[0] in record.message
             # What it offered counts all the same.
             assert record.energy == 0.6
