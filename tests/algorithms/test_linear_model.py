@@ -21,10 +21,8 @@ from inference_lab.algorithms.linear.model import (
     ALWAYS,
     NEVER,
     build_linear_model,
-    labels_from_pulp,
     links,
     model_size,
-    to_pulp,
 )
 from inference_lab.graph.random_graphs import FAMILIES, random_graph
 from inference_lab.solvers.lp_relaxation import local_polytope
@@ -247,24 +245,16 @@ def test_reduced_costs_leave_out_labels():
 @pytest.mark.parametrize("family", NONEMPTY)
 def test_pulp_model_has_the_optimum(family, seed):
     graph = random_graph(family, seed)
-    problem, variables = to_pulp(graph)
-    assert set(variables) == {
-        (i, a) for i, k in enumerate(graph.cardinalities.tolist()) for a in range(k)
-    }
+    model = build_linear_model(graph)
+    problem, columns, _ = model.to_pulp()
     problem.solve(pulp_solver("PULP_CBC_CMD"))
     least = optimum(graph)
     if least == math.inf:
         assert problem.status == -1
         return
-    labels = labels_from_pulp(variables)
+    labels = model.labels([column.varValue for column in columns])
     assert graph.energy(labels) == pytest.approx(least, rel=1e-7, abs=1e-7)
     assert problem.objective.value() == pytest.approx(least, rel=1e-6, abs=1e-6)
-
-
-def test_labels_of_an_unsolved_pulp_model_are_refused():
-    _, variables = to_pulp(il.FactorGraph.potts(np.zeros((2, 2)), [(0, 1)], 1.0))
-    with pytest.raises(ValueError, match="u_0_0 has no value"):
-        labels_from_pulp(variables)
 
 
 def test_labels_take_the_first_of_equals_and_ragged_variables():

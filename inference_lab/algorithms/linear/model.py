@@ -364,29 +364,3 @@ def links(graph: FactorGraph) -> Links:
     empty = np.empty(0, dtype=np.int64)
     parts.append((empty, empty, empty, empty))
     return Links(*(np.concatenate(column) for column in zip(*parts, strict=True)))
-
-
-# ------------------------------------------------------------------ PuLP
-
-
-def to_pulp(graph: FactorGraph) -> tuple[Any, dict[tuple[int, int], Any]]:
-    """Write the ILP of a graph as a PuLP problem, to solve it with any solver that PuLP drives."""
-    problem, columns, _ = build_linear_model(graph).to_pulp()
-    variables = {
-        (i, a): columns[int(graph.unary_ptr[i]) + a]
-        for i in range(graph.n_variables)
-        for a in range(int(graph.cardinalities[i]))
-    }
-    return problem, variables
-
-
-def labels_from_pulp(variables: dict[tuple[int, int], Any]) -> IntArray:
-    """Read the labelling from the variables of a solved `to_pulp` problem, shape (n,)."""
-    best: dict[int, tuple[float, int]] = {}
-    for (i, a), variable in variables.items():
-        if variable.varValue is None:
-            raise ValueError(f"{variable.name} has no value: the problem has not been solved")
-        value = float(variable.varValue)
-        if i not in best or value > best[i][0]:
-            best[i] = (value, a)
-    return np.array([best[i][1] for i in range(len(best))], dtype=np.int64)
