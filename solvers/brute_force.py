@@ -17,7 +17,7 @@ from inference_lab.kernels.label_costs import enter, leave, opening
 from inference_lab.kernels.messages import half_cost, unflatten
 from inference_lab.specs.settings import setting
 
-#: Steps of the enumeration between two looks at the clock: some 10 ms.
+#: Steps of the enumeration between two checks of the clock: some 10 ms.
 _CHUNK = 1 << 20
 
 
@@ -105,7 +105,7 @@ def _enumerate(
             if weigh:
                 total = 0.0
                 for b in range(k_last):
-                    # The same sum as in the first walk, so that no exponent is positive.
+                    # Summed in the order of the first walk, so that no exponent is positive.
                     energy = base + rows[row + b] + opening(p, used, b)
                     weight = math.exp(-(energy - best) / temperature)
                     marginals[unary_ptr[d] + b] += weight
@@ -124,7 +124,7 @@ def _enumerate(
                 steps -= 1
                 following[d] = a + 1
                 energy = prefix[d] + rows[unary_ptr[d] + a] + opening(p, used, a)
-                # Nothing finite can come of an infinite prefix: its labellings are done with.
+                # All labellings with an infinite prefix have infinite energy.
                 if energy < math.inf:
                     labels[d] = a
                     enter(p, used, a)
@@ -229,7 +229,7 @@ class BruteForce(Solver):
             return Outcome(iterations=chunks, claimed_energy=claimed)
         if not math.isfinite(offered):
             return Outcome(converged=True, infeasible=True, iterations=chunks)
-        # The evaluator's sum for the best labelling; the walk's own differs in the last bits.
+        # The evaluator's energy, because that of the walk differs in the last bits.
         run.bound(run.best_energy)
         outcome = Outcome(converged=True, iterations=chunks, claimed_energy=offered)
         if not exact_at:

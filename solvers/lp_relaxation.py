@@ -32,26 +32,26 @@ from inference_lab.specs.settings import setting
 
 #: A variable with a label of at least this value counts as integral.
 _INTEGRAL = 1.0 - 1e-7
-#: Steps of the derandomised rounding a second, for the decision whether there is time for it.
+#: Steps of derandomised rounding a second, to decide whether time suffices.
 _STEPS_PER_SECOND = 1e7
-#: Most steps it takes where no time limit is set (about half a minute).
+#: Most steps of it without a time limit (about half a minute).
 _MAX_STEPS = 3e8
 #: Sweeps of the polish; ICM needs about ten.
 _POLISH_SWEEPS = 200
-#: Seconds that the polish may take when the time is over, since it gains so much.
+#: Seconds for the polish after the time limit, because it gains much.
 _AFTER_THE_END = 0.1
-#: Evaluations of the energy that the polish and its report take.
-_TOLD = 4.0
-#: How many of the best rounded labellings are polished.
+#: Evaluations of the energy that offering the polished labelling takes.
+_OFFERED = 4.0
+#: Number of the best rounded labellings that are polished.
 _POLISHED = 4
-#: Draws are made in blocks of about this many steps, between which the clock is looked at.
+#: Steps in a block of draws; the clock is checked between blocks.
 _BLOCK_WORK = 4_000_000
 
 
 def local_polytope(graph: FactorGraph) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
     """Return ``(cost, A, b, upper)`` of the LP in full: ``A x = b, 0 <= x <= upper``."""
     # Wainwright and Jordan 2008, sec. 4.1.1: a distribution over the entries of each term, with
-    # ``sum_a u_ia = 1`` and ``sum_{y : y_i = a} P_f(y) = u_ia``. What is solved is smaller.
+    # ``sum_a u_ia = 1`` and ``sum_{y : y_i = a} P_f(y) = u_ia``. The solver uses a smaller LP.
     ptr = graph.unary_ptr
     costs, start = [graph.unary_values], int(ptr[-1])
     rows: list[tuple[IntArray, list[int], float]] = [
@@ -75,14 +75,14 @@ def local_polytope(graph: FactorGraph) -> tuple[FloatArray, FloatArray, FloatArr
 
 
 def _surrogate_of_infinity(graph: FactorGraph) -> float:
-    """Return more than the spread of all finite costs; ``inf`` where no cost is infinite."""
+    """Return more than the spread of all finite energies; ``inf`` if no cost is infinite."""
     return 2.0 * (1.0 + graph.magnitude) if graph.has_infinite else math.inf
 
 
 def node_distributions(model: LinearModel, x: FloatArray) -> FloatArray:
     """Return the node part of an LP solution as exact distributions, flat (sum k_i,)."""
-    # Negative values and sums off 1 within the solver's tolerance are mended; variables that are
-    # integral within 1e-7 become so.
+    # Corrects negative values and sums within the LP solver's tolerance, and rounds variables that
+    # are integral within 1e-7.
     u = np.clip(x[: model.n_node_columns], 0.0, 1.0)
     if u.size == 0:
         return u
@@ -137,7 +137,7 @@ class LPRelaxation(LinearSolver):
     Complexity
     ----------
     The simplex method, typically a few iterations a constraint; rounding O(k n) a draw;
-    derandomising is left out (with a note) if time is short. Memory as in
+    derandomised rounding is left out (with a note) if time is short. Memory as in
     `inference_lab.algorithms.linear.model.LinearModel`.
 
     References
@@ -199,7 +199,7 @@ class LPRelaxation(LinearSolver):
     def _without_lp(
         self, graph: FactorGraph, run: Run, diagnostics: dict[str, Any], iterations: int = 0
     ) -> Outcome:
-        """Answer from the cheapest labels where there is no solution of the LP to round."""
+        """Offer the polished cheapest labels, if there is no LP solution to round."""
         labels = unary_minimum(graph)
         run.offer(labels)
         if self.polish:
@@ -208,7 +208,7 @@ class LPRelaxation(LinearSolver):
                 seed=run.rng,
                 initial=labels,
                 clock=run.clock,
-                time_limit=max(run.remaining - run.estimated_seconds(_TOLD), _AFTER_THE_END),
+                time_limit=max(run.remaining - run.estimated_seconds(_OFFERED), _AFTER_THE_END),
                 max_iterations=_POLISH_SWEEPS,
             )
             ICM().run(graph, local)
@@ -224,7 +224,7 @@ class LPRelaxation(LinearSolver):
         solution: FloatArray,
         diagnostics: dict[str, Any],
     ) -> tuple[bool, float]:
-        """Round and polish; return whether all was done, and the best energy by own account."""
+        """Round and polish; return whether nothing was left out, and the best computed energy."""
         g = graph.arrays
         u = node_distributions(model, solution)
         argmax = model.labels(u)
@@ -244,7 +244,7 @@ class LPRelaxation(LinearSolver):
             return float(energy)
 
         every = self.rounding == "all"
-        # Without fractional variables all kinds of rounding are the same.
+        # Without fractional variables, all kinds of rounding agree.
         if every or self.rounding == "argmax" or free.size == 0:
             diagnostics["argmax_energy"] = keep(argmax)
         finished = True
@@ -293,11 +293,11 @@ class LPRelaxation(LinearSolver):
         shared: IntArray,
         keep: Any,
     ) -> FloatArray:
-        """Round at random, hand the few best labellings to `keep`, return all energies."""
+        """Round at random, pass the best few labellings to `keep`, and return all energies."""
         free = np.flatnonzero(shared < 0)
         if free.size == 0:
             return np.full(self.draws, keep(shared))
-        # Blocks of draws small enough that the time limit is looked at often.
+        # The clock is checked between blocks.
         work = graph.n_variables + graph.n_edges + 10 * free.size + graph.table_values.size
         block = max(1, min(self.draws, _BLOCK_WORK // work))
         energies: list[FloatArray] = []
@@ -328,7 +328,7 @@ class LPRelaxation(LinearSolver):
     def _distribution(
         self, graph: FactorGraph, run: Run, u: FloatArray | None, energies: FloatArray
     ) -> dict[str, Any]:
-        """Describe the energies of the draws; None for ``u`` where all are the same."""
+        """Summarise the energies of the draws; ``u`` is None if they are all equal."""
         finite = energies[np.isfinite(energies)]
         bound = run.lower_bound
         figures: dict[str, Any] = {"draws": int(energies.size), "feasible": int(finite.size)}
@@ -355,7 +355,7 @@ class LPRelaxation(LinearSolver):
     def _derandomise(
         graph: FactorGraph, run: Run, u: FloatArray, shared: IntArray
     ) -> IntArray | None:
-        """Round by conditional expectations; None where time does not allow it."""
+        """Round by conditional expectations; return None if time does not suffice."""
         labels = shared.copy()
         limit = min(_MAX_STEPS, 0.5 * run.remaining * _STEPS_PER_SECOND)
         derandomise(graph.arrays, u, labels, _surrogate_of_infinity(graph), limit)

@@ -17,12 +17,12 @@ from inference_lab.contract import Solver
 from inference_lab.graph.arrays import FloatArray, IntArray, starts_of
 from inference_lab.graph.factor_graph import FactorGraph
 
-#: A solution that goes on from the last basis and takes more iterations than this share of so many
-#: rows or more is no small step: interior points are faster then.
+#: If a warm-started solution takes more iterations than this share of the rows (of at least so many
+#: rows), interior points are faster.
 _MANY_ITERATIONS = 0.5
 _MANY_ROWS = 5000
 
-#: How HiGHS marks a solution that meets all constraints.
+#: HiGHS's code for a solution that satisfies all constraints.
 _FEASIBLE = 2
 
 
@@ -56,8 +56,8 @@ class Relaxed:
 
 def objective_scale(model: LinearModel) -> float:
     """Return the power of two by which costs are multiplied for the LP solver."""
-    # LP solvers take costs apart at an absolute tolerance of about 1e-7, so a typical cost is
-    # brought to about 100. Multiplying by a power of two is exact.
+    # LP solvers work to an absolute tolerance of about 1e-7, so a typical cost is scaled to about
+    # 100. Multiplication by a power of two is exact.
     sizes = np.abs(model.cost[model.cost != 0.0])
     if sizes.size == 0:
         return 1.0
@@ -67,7 +67,7 @@ def objective_scale(model: LinearModel) -> float:
 
 
 class _Silent(highspy.Highs):  # type: ignore[misc]  # highspy's stubs lack the methods
-    """HiGHS without callbacks, of which none is used; where they are enabled it prints its name."""
+    """HiGHS without callbacks, because enabling them prints a banner."""
 
     def enableCallbacks(self) -> None:
         self.setOptionValue("output_flag", False)
@@ -82,8 +82,8 @@ def highs_solver(
     integrality: IntArray | None = None,
 ) -> Any:
     """Return a silent HiGHS of one thread with the model ``lower <= rows x <= upper``."""
-    # HiGHS keeps the scheduler that its first call made. A forked process would wait for the
-    # threads of its parent for ever.
+    # HiGHS keeps the scheduler of its first call, and a forked process would wait for ever for the
+    # threads of its parent.
     highspy.Highs.resetGlobalScheduler(False)
     solver = _Silent()
     solver.setOptionValue("threads", 1)
@@ -104,7 +104,7 @@ def highs_solver(
         np.zeros(cost.size, dtype=np.int32) if integrality is None else integrality,
     )
     if status == highspy.HighsStatus.kError:
-        raise RuntimeError("HiGHS does not take the model")
+        raise RuntimeError("HiGHS rejects the model")
     return solver
 
 
@@ -123,8 +123,8 @@ def _load(model: LinearModel, scale: float, *, integer: bool = False) -> Any:
 
 
 def _run(solver: Any, time_limit: float) -> str:
-    """Let HiGHS solve; return how it ended: optimal, infeasible, limit, or unknown."""
-    # The limit is on the time of all runs of one object together.
+    """Run HiGHS; return its outcome: optimal, infeasible, limit or unknown."""
+    # HiGHS counts the time of all runs of one object.
     solver.setOptionValue("time_limit", solver.getRunTime() + max(0.0, time_limit))
     solver.run()
     status = highspy.HighsModelStatus
@@ -166,22 +166,22 @@ def _relax_with_pulp(model: LinearModel, backend: str, scale: float, time_limit:
 
 
 class Relaxation:
-    """The relaxation of a model that changes: rows are added and dropped between solutions.
+    """The relaxation of a model to which rows are added and from which they are dropped.
 
-    HiGHS goes on from the last basis by the dual simplex method, which is many times as fast as
-    starting anew, as long as that is a small step. Where cuts turn everything over, as in E-steps
-    of five noisy constraints a point, what follows is solved by interior points: a round of cuts
-    takes half as long, and its solution, in the middle of the optimal ones, is cut deeper. Other
-    backends start anew.
+    HiGHS restarts the dual simplex method from the last basis, which is many times as fast as a
+    cold start if the basis hardly changes. If it changes much, as in E-steps with five noisy
+    constraints a point, later solutions use interior points: a round of cuts takes half as long,
+    and cuts are deeper because the solution is in the middle of the optimal face. Other backends
+    start cold.
 
     Attributes
     ----------
     model : LinearModel
-        As it is now; rows that were added are the last of its inequalities.
+        The current model; added rows are the last of its inequalities.
     """
 
     def __init__(self, model: LinearModel, backend: str = "highs") -> None:
-        """Take a model with at least one column."""
+        """Load a model with at least one column."""
         self.model = model
         self._backend = backend
         self._scale = objective_scale(model)
@@ -192,17 +192,17 @@ class Relaxation:
             self._solver.setOptionValue("solver", "simplex")
 
     def solve(self, time_limit: float = math.inf, max_iterations: int | None = None) -> Relaxed:
-        """Solve the relaxation as it is now."""
+        """Solve the relaxation of the current model."""
         if self._solver is None:
             return _relax_with_pulp(self.model, self._backend, self._scale, time_limit)
         if max_iterations is not None:
             self._solver.setOptionValue("simplex_iteration_limit", max_iterations)
         begin = perf_counter()
-        # Presolve, at the start, does not look at the clock.
+        # Presolve does not check the clock.
         start = 0.0 if self._solved else seconds_to_start(self.model.n_nonzeros)
         ended = _run(self._solver, time_limit - start)
-        # Interior points tell of infeasibility by signs only, and presolve may leave open whether
-        # there is no solution or no bound (there is one).
+        # Interior points report infeasibility unreliably, and presolve may not distinguish
+        # infeasible from unbounded (the model is bounded).
         if ended == "unknown" or (self._interior and ended == "infeasible"):
             self._solver = _load(self.model, self._scale)
             self._solver.setOptionValue("solver", "simplex")
@@ -223,14 +223,14 @@ class Relaxation:
             duals = np.zeros(self.model.n_rows)
         bound = self.model.lower_bound(duals[:at], duals[at:])
         if ended != "optimal":
-            # The dual simplex method was on its way up: its duals are good for a bound.
+            # The duals of an unfinished dual simplex run still give a bound.
             return Relaxed(None, None, None, math.nan, bound, False, iterations, f"{ended} reached")
         x = np.array(solution.col_value, dtype=np.float64)
         value = float(self.model.cost @ x) + self.model.constant
         return Relaxed(x, duals[:at], duals[at:], value, bound, False, iterations, ended)
 
     def _use_interior_points(self) -> None:
-        """Solve by interior points from now on, without going on to a vertex."""
+        """Solve by interior points from now on, without crossover to a vertex."""
         self._interior = True
         self._solver.setOptionValue("solver", "ipm")
         self._solver.setOptionValue("run_crossover", "off")
@@ -272,7 +272,7 @@ class Integral:
     bound : float
         The ILP solver's lower bound on the energy, ``nan`` if it gives none.
     tolerance : float
-        By how much `bound` may be wrong by the ILP solver's own tolerance.
+        The error of `bound` that the ILP solver tolerates.
     optimal, infeasible : bool
     nodes : int
     message : str
@@ -296,7 +296,7 @@ def solve_integer(
     time_limit: float = math.inf,
 ) -> Integral:
     """Solve the ILP without the columns that are forbidden."""
-    # The optimum is at least about as large as the magnitude. With this scale the absolute gap of
+    # The optimum is at least about as large as the magnitude. At this scale, the absolute gap of
     # 1e-6 at which HiGHS stops is at most 1e-9 of it.
     left = _pruned(model)
     largest = max(1e-300, float(np.abs(left.cost).max()))
@@ -320,7 +320,7 @@ def _pruned(model: LinearModel) -> LinearModel:
         return model
     n_u = model.n_node_columns
     a_eq, a_ub = model.a_eq[:, kept], model.a_ub[:, kept]
-    # An empty row with a right-hand side of 1 says that there is no solution, and stays.
+    # An empty row with a right-hand side of 1 makes the model infeasible, and stays.
     rows_eq = (np.diff(a_eq.indptr) > 0) | (model.b_eq != 0.0)
     rows_ub = np.diff(a_ub.indptr) > 0
     position = starts_of(kept[:n_u])
@@ -342,16 +342,16 @@ def _integer_with_highs(
     begin = perf_counter()
     solver = _load(model, scale, integer=True)
     solver.setOptionValue("mip_rel_gap", 0.0)
-    # This heuristic does not look at the clock: 90 s on an image of 4,096 pixels. Labellings are
-    # found before the program is solved.
+    # This heuristic does not check the clock (90 s on an image of 4,096 pixels), and a labelling is
+    # known before the program is solved.
     solver.setOptionValue("mip_heuristic_run_feasibility_jump", False)
-    # HiGHS does not look at the clock while it probes binary variables in presolve, which took
-    # 0.1 ms a nonzero on E-steps.
+    # HiGHS does not check the clock while presolve probes binary variables, 0.1 ms a nonzero on
+    # E-steps.
     presolved = 2e-4 * model.n_nonzeros < time_limit
     solver.setOptionValue("presolve", "on" if presolved else "off")
     ended = _run(solver, time_limit - (perf_counter() - begin))
     if ended == "unknown" and presolved:
-        # Presolve may leave open whether there is no solution or no bound (there is one).
+        # Presolve may not distinguish infeasible from unbounded (the model is bounded).
         solver.setOptionValue("presolve", "off")
         ended = _run(solver, time_limit - (perf_counter() - begin))
     info = solver.getInfo()
@@ -395,7 +395,7 @@ def pulp_solver(backend: str = "PULP_CBC_CMD", time_limit: float = math.inf) -> 
     if math.isfinite(time_limit):
         settings["timeLimit"] = max(time_limit, 0.01)
     with warnings.catch_warnings():
-        # PuLP 3.3 announces that 4.0 will carry CBC as an extra; the pin keeps us below 4.0.
+        # PuLP 3.3 warns that CBC becomes an extra in 4.0; the dependency is pinned below 4.0.
         warnings.simplefilter("ignore", DeprecationWarning)
         return pulp.getSolver(backend, **settings)
 
@@ -420,7 +420,7 @@ class LinearSolver(Solver):
             )
 
     def missing(self) -> str | None:
-        """Return None if the backend can be used here, else the reason and those that can."""
+        """Return None if the backend is installed, else the reason and the available backends."""
         if self.backend == "highs":
             return None
         import pulp
@@ -432,7 +432,7 @@ class LinearSolver(Solver):
         return f"backend {self.backend} is not installed here; available: {usable}"
 
     def supports(self, graph: FactorGraph, temperature: float) -> str | None:
-        """Refuse a temperature above 0, and a matrix that 32 bits cannot number."""
+        """Refuse a temperature above 0, and a matrix of more than 2^31 - 1 entries."""
         refusal = super().supports(graph, temperature)
         if refusal is not None:
             return refusal
@@ -446,7 +446,7 @@ class LinearSolver(Solver):
 
 
 def seconds_to_start(nonzeros: int) -> float:
-    """Estimate the time before an LP solver looks at the clock, 1 us a nonzero."""
-    # Building takes a twentieth of it; the rest is spent on copying and checking, as measured on an
-    # E-step with 16 million nonzeros.
+    """Estimate the time before an LP solver first checks the clock, 1 us a nonzero."""
+    # A twentieth of it builds the model; the rest copies and checks it. Measured on an E-step with
+    # 16 million nonzeros.
     return 1e-6 * nonzeros

@@ -14,7 +14,7 @@ from inference_lab.graph.factor_graph import FactorGraph
 
 
 class ModelSize(NamedTuple):
-    """How large the linear program of a graph is at most."""
+    """Upper bounds on the size of the linear program of a graph."""
 
     columns: int
     rows: int

@@ -1,4 +1,4 @@
-"""A linear program of labels, and bounds that hold whatever its solver does."""
+"""A linear program over labels, with lower bounds that hold for any dual vector."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from inference_lab.graph.arrays import FloatArray, IntArray, starts_of
 #: A sparse matrix in CSR form (``scipy.sparse.csr_array``).
 CsrArray: TypeAlias = Any
 
-#: HiGHS numbers the entries of a matrix with 32-bit integers.
+#: HiGHS indexes the entries of a matrix with 32-bit integers.
 MAX_NONZEROS = 2**31 - 1
 
 #: The relative error of a sum of two numbers is at most half of this.
@@ -54,7 +54,7 @@ class LinearModel:
         The first n rows are ``sum_a u_ia = 1``.
     a_ub, b_ub : (S, N) CSR array, (S,) float64
     upper : (N,) float64
-        0 for what is forbidden, else 1, which every solution meets anyway.
+        0 for forbidden columns, else 1, which is never tight.
     constant : float
     label_ptr : (n + 1,) int64
         ``u_ia`` is column ``label_ptr[i] + a``; there are ``label_ptr[-1]`` of them.
@@ -207,7 +207,7 @@ class LinearModel:
         import pulp
 
         problem = pulp.LpProblem(name, pulp.LpMinimize)
-        # Late 3.x versions want variables to be made by the problem, as 4.0 will.
+        # Late 3.x versions and 4.0 create variables by the problem.
         variable = getattr(problem, "add_variable", pulp.LpVariable)
         n_u = self.n_node_columns
         owner = np.repeat(np.arange(self.n_variables), np.diff(self.label_ptr))

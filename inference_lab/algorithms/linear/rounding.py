@@ -1,7 +1,7 @@
-"""Rounding distributions to labels: Kleinberg and Tardos' phases, at random and derandomised.
+"""Rounding of distributions to labels by the phases of Kleinberg and Tardos.
 
-A phase draws a label h and a threshold alpha; every variable without a label that has
-``u_ih >= alpha`` gets h.
+A phase draws a label h and a threshold alpha; every variable without a label and with
+``u_ih >= alpha`` gets h. Phases are random, or chosen by conditional expectations.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from inference_lab.graph.arrays import (
 )
 from inference_lab.kernels.messages import edge_cost, half_cost
 
-#: After this many phases the labels still missing are taken by argmax (as in the released code).
+#: After this many phases, variables without a label get their argmax (as in the released code).
 _MAX_PHASES = 5000
 
 
 def joint_distribution(p: FloatArray, q: FloatArray) -> FloatArray:
-    """Return how likely two variables get each pair of labels, shape (k_i, k_j)."""
+    """Return the probability of each pair of labels of two variables, shape (k_i, k_j)."""
     # With as many labels, a phase with label h gives it to both with probability proportional to
     # ``min(p_h, q_h)`` and to one of them alone to ``|p_h - q_h|``; the other one's label is then
     # drawn later, from its own distribution (Kleinberg and Tardos 2002, section 2).
@@ -208,7 +208,7 @@ class _Expected(NamedTuple):
     x: IntArray
     #: (n,): whether the phase on trial gives the variable its label.
     inside: npt.NDArray[np.bool_]
-    #: Flat: what a label of a free variable costs by itself and towards those with labels.
+    #: Flat: the unary cost of each label of a free variable, plus its terms with labelled ones.
     cost: FloatArray
     #: (m,): expectation of each edge between free variables.
     pair: FloatArray
@@ -317,11 +317,11 @@ def _run_phases(
             if steps > max_steps:
                 return steps
             best_change = np.inf
-            # No constant to numba, which would compile `_give_label` anew for it.
+            # Not a literal, for which numba would compile `_give_label` once more.
             best_h = int64(-1)
             best_length = 0
             for h in range(count.size):
-                # Drop those that have got their label since.
+                # Drop members that have been labelled since.
                 members = ranked[h, first : first + count[h]]
                 kept = 0
                 for q in range(members.size):
