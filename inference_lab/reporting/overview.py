@@ -19,7 +19,6 @@ from inference_lab.formatting import (
     format_share,
     shortened,
 )
-from inference_lab.reporting.analysis import Analysis
 from inference_lab.reporting.charts import GREYS, heatmap
 from inference_lab.reporting.document import (
     Block,
@@ -34,7 +33,7 @@ from inference_lab.reporting.document import (
     cut,
     failures,
 )
-from inference_lab.reporting.results import natural
+from inference_lab.reporting.result_arrays import ResultArrays, natural
 from inference_lab.reporting.statistics import shifted_geometric_mean
 from inference_lab.reporting.summary import NEAR
 
@@ -50,14 +49,14 @@ _MAP_NAME = 24
 _LEADS = (NEAR, 0.1, 1.0, 10.0)
 
 
-def _summary_columns(analysis: Analysis, summary: pd.DataFrame) -> list[Column]:
-    chosen = [int(s) for s in analysis.everyone if summary.runs[s]]
+def _summary_columns(results: ResultArrays, summary: pd.DataFrame) -> list[Column]:
+    chosen = [int(s) for s in results.everyone if summary.runs[s]]
 
     def made(title: str, values: pd.Series[Any], form: Form = str, **more: Any) -> Column:
         return column(title, values[chosen].tolist(), form, **more)
 
-    columns = [column("solver", [analysis.results.solvers[s] for s in chosen])]
-    if len(set(analysis.total.problems.tolist())) > 1:
+    columns = [column("solver", [results.solvers[s] for s in chosen])]
+    if len(set(results.total.problems.tolist())) > 1:
         columns.append(made("run on", summary.problems, help="problems that the solver was run on"))
     primal = "distance to the best energy known"
     columns.append(made("primal gap %", summary.primal, format_percent, best=min, help=primal))
@@ -97,30 +96,29 @@ def _regret(value: float) -> str:
     return NONE if np.isnan(value) else f"{value:.3g}"
 
 
-def _counting(analysis: Analysis) -> str:
+def _counting(results: ResultArrays) -> str:
     return (
         "Primal gap: 100 |E - E*| / max(|E|, |E*|) to the best energy E* known, 100 without a "
         "labelling; the median over seeds and repeats, then the mean over problems. Gap: "
         "100 (E - B) / max(|E*|, |B|) to the best bound B known, of the median energy E that was "
         "found, where E* is the lowest energy of all solvers; the mean over problems. Seconds: the "
-        f"solver's own, shifted geometric mean (shift {analysis.shift:g} s) over runs; a run that "
+        f"solver's own, shifted geometric mean (shift {results.shift:g} s) over runs; a run that "
         "failed, was refused or found no labelling is charged its time limit (its own time where "
         "that is longer), or without a limit the longest time of all runs."
     )
 
 
-def results_section(analysis: Analysis) -> Section:
+def results_section(results: ResultArrays) -> Section:
     """Return the section on the solvers over all problems."""
-    results = analysis.results
     n_problems, n_solvers, draws = results.shape
     text = (
         f"{counted(n_solvers, 'solver')} on {counted(n_problems, 'problem')}, "
         f"{counted(len(results.records), 'run')}"
         + (f", up to {draws} a problem and solver" if draws > 1 else "")
-        + f". On {analysis.proved_problems} of {counted(n_problems, 'problem')} the best answer is "
+        + f". On {results.proved_problems} of {counted(n_problems, 'problem')} the best answer is "
         "proved."
     )
-    left_out = [results.solvers[s] for s in analysis.everyone if s not in analysis.order]
+    left_out = [results.solvers[s] for s in results.everyone if s not in results.order]
     if left_out:
         text += (
             " In the tables of results only, for having refused every problem: "
@@ -130,24 +128,23 @@ def results_section(analysis: Analysis) -> Section:
         "summary",
         f"All solvers over {counted(n_problems, 'problem')}, the closest to the best energies "
         "first.",
-        tuple(_summary_columns(analysis, analysis.total)),
-        _counting(analysis),
+        tuple(_summary_columns(results, results.total)),
+        _counting(results),
     )
     return Section("Results", (Text((text,)), table))
 
 
-def classes_section(analysis: Analysis) -> Section | None:
+def classes_section(results: ResultArrays) -> Section | None:
     """Return the section on the solvers on each class, if there are several."""
-    if len(analysis.classes) < 2:
+    if len(results.classes) < 2:
         return None
-    results = analysis.results
     of = np.array(results.class_of)
-    titles = [c.title for c in _summary_columns(analysis, analysis.total)]
+    titles = [c.title for c in _summary_columns(results, results.total)]
     heads: dict[str, Column] = {}
     cells: dict[str, list[Cell]] = {title: [] for title in ("class", "problems", *titles)}
-    for name in analysis.classes:
+    for name in results.classes:
         chosen = np.flatnonzero(of == name)
-        made = {c.title: c for c in _summary_columns(analysis, analysis.summary(chosen))}
+        made = {c.title: c for c in _summary_columns(results, results.summary(chosen))}
         heads |= made
         n = len(made["solver"].cells)
         cells["class"] += [Cell(name)] * n
@@ -167,11 +164,11 @@ def classes_section(analysis: Analysis) -> Section | None:
     return Section("Classes of problems", (table,))
 
 
-def map_section(analysis: Analysis, maps: Sequence[tuple[str, str]]) -> Section | None:
+def map_section(results: ResultArrays, maps: Sequence[tuple[str, str]]) -> Section | None:
     """Return maps of the best solver over pairs of entries of the problems' info, if any."""
     if not maps:
         return None
-    blocks = [block for first, second in maps for block in _maps(analysis, first, second)]
+    blocks = [block for first, second in maps for block in _maps(results, first, second)]
     return Section("Which solver where", tuple(blocks))
 
 
@@ -189,9 +186,8 @@ class _Cell(NamedTuple):
     seconds: float
 
 
-def _maps(analysis: Analysis, first: str, second: str) -> list[Block]:
+def _maps(results: ResultArrays, first: str, second: str) -> list[Block]:
     """Map the solvers of lowest energy over the values of two entries."""
-    results = analysis.results
     places: dict[tuple[str, str], list[int]] = {}
     for n, record in enumerate(results.problem_records):
         info = record.problem_info
@@ -211,7 +207,7 @@ def _maps(analysis: Analysis, first: str, second: str) -> list[Block]:
         best = [int(s) for s in np.flatnonzero(gaps <= lowest + NEAR)]
         others = np.delete(gaps, best)
         lead = float(others.min()) - lowest if others.size else np.nan
-        speed = {s: shifted_geometric_mean(seconds[here][:, s], analysis.shift) for s in best}
+        speed = {s: shifted_geometric_mean(seconds[here][:, s], results.shift) for s in best}
         fastest = min(best, key=lambda s: speed[s])
         cells.append(_Cell(*key, len(here), best, lowest, lead, fastest, speed[fastest]))
     names = [", ".join(results.solvers[s] for s in cell.solvers) for cell in cells]
@@ -236,14 +232,14 @@ def _maps(analysis: Analysis, first: str, second: str) -> list[Block]:
         f"The best has the lowest mean primal gap; all within {NEAR:g} % of it tie. Seconds: "
         "shifted geometric mean.",
     )
-    return [_map_picture(analysis, first, second, cells), table]
+    return [_map_picture(results, first, second, cells), table]
 
 
-def _map_picture(analysis: Analysis, first: str, second: str, cells: Sequence[_Cell]) -> Picture:
+def _map_picture(results: ResultArrays, first: str, second: str, cells: Sequence[_Cell]) -> Picture:
     """Return the picture of a map: who is best in each cell, and by how much."""
     import pandas as pd
 
-    short = analysis.results.comparison.short_name
+    short = results.comparison.short_name
     found = {(cell.along, cell.across): cell for cell in cells}
     along, across = (sorted({key[at] for key in found}, key=natural) for at in (0, 1))
     rows = []
@@ -251,7 +247,7 @@ def _map_picture(analysis: Analysis, first: str, second: str, cells: Sequence[_C
         text, lead = "", 0.0
         if (a, b) in found:
             cell = found[a, b]
-            text = ", ".join(short(analysis.results.solvers[s]) for s in cell.solvers)
+            text = ", ".join(short(results.solvers[s]) for s in cell.solvers)
             if len(cell.solvers) > 1 and len(text) > _MAP_NAME:
                 text = f"tie of {len(cell.solvers)}"
             if len(cell.solvers) == 1 and np.isfinite(cell.lead):

@@ -6,10 +6,8 @@ from typing import TYPE_CHECKING
 
 from inference_lab.formatting import nearest
 from inference_lab.plotting.plots import draw_trade_off, own_axes
-from inference_lab.reporting.analysis import Analysis
 from inference_lab.reporting.charts import Curves, gap_curves, profile_curves, solved_curves
-from inference_lab.reporting.report import SHIFT, TARGETS
-from inference_lab.reporting.results import Results
+from inference_lab.reporting.result_arrays import ResultArrays
 from inference_lab.reporting.statistics import performance_ratios
 from inference_lab.reporting.timing import (
     gaps_over_time,
@@ -46,10 +44,10 @@ def draw_comparison(comparison: Findings, kind: str, axes: Axes | None) -> Axes:
     if kind not in _CURVES:
         kinds = ("trade-off", *_CURVES)
         raise ValueError(f"kind {kind!r} is none of {', '.join(kinds)}{nearest(kind, kinds)}")
-    analysis = Analysis(Results(comparison), TARGETS, (), SHIFT)
-    curves = _CURVES[kind](analysis)
+    results = ResultArrays(comparison)
+    curves = _CURVES[kind](results)
     drawn = own_axes(axes)
-    for name, label in zip(curves.names, analysis.labels, strict=True):
+    for name, label in zip(curves.names, results.labels, strict=True):
         rows = curves.rows[curves.rows["solver"] == name]
         style = "steps-post" if curves.step else "default"
         # A dollar sign would begin a formula.
@@ -63,25 +61,25 @@ def draw_comparison(comparison: Findings, kind: str, axes: Axes | None) -> Axes:
     return drawn
 
 
-def _profile(analysis: Analysis) -> Curves:
-    if not len(analysis.complete):
+def _profile(results: ResultArrays) -> Curves:
+    if not len(results.complete):
         raise ValueError("there is no performance profile: no problem was run by all solvers")
-    solved = solved_seconds(analysis)[analysis.complete][:, analysis.order]
-    return profile_curves(performance_ratios(solved), analysis.labels)
+    solved = solved_seconds(results)[results.complete][:, results.order]
+    return profile_curves(performance_ratios(solved), results.labels)
 
 
-def _solved(analysis: Analysis) -> Curves:
-    found = solved_over_time(analysis, solved_seconds(analysis))
+def _solved(results: ResultArrays) -> Curves:
+    found = solved_over_time(results, solved_seconds(results))
     if found is None:
         raise ValueError("no problem is solved by any run: there are no shares over time")
-    return solved_curves(*found, analysis.labels)
+    return solved_curves(*found, results.labels)
 
 
-def _gaps(analysis: Analysis) -> Curves:
-    if not has_histories(analysis):
+def _gaps(results: ResultArrays) -> Curves:
+    if not has_histories(results):
         raise ValueError("the records hold no history of the runs: there are no gaps over time")
-    moments, (middle, _, _) = gaps_over_time(analysis)
-    return gap_curves(moments, middle, analysis.labels)
+    moments, (middle, _, _) = gaps_over_time(results)
+    return gap_curves(moments, middle, results.labels)
 
 
 _CURVES = {"profile": _profile, "solved-over-time": _solved, "gap-over-time": _gaps}

@@ -18,7 +18,6 @@ from inference_lab.formatting import (
     listed,
     shortened,
 )
-from inference_lab.reporting.analysis import BAND, Analysis
 from inference_lab.reporting.document import (
     Cell,
     Column,
@@ -37,7 +36,7 @@ from inference_lab.reporting.problem_header import (
     score_columns,
     sizes,
 )
-from inference_lab.reporting.results import SCORES
+from inference_lab.reporting.result_arrays import BAND, SCORES, ResultArrays
 from inference_lab.reporting.statistics import quantile
 from inference_lab.results.summaries import ProblemSummary, Row, gap_percent
 
@@ -49,9 +48,8 @@ FloatArray = npt.NDArray[np.float64]
 _REASON_WIDTH = 300
 
 
-def problems_section(analysis: Analysis) -> Section:
+def problems_section(results: ResultArrays) -> Section:
     """Return the section on what all runs together say about each problem."""
-    results = analysis.results
     problems = results.problems
     decimals = [decimals_for([p.best_energy, p.best_bound, p.optimum or 0.0]) for p in problems]
 
@@ -97,15 +95,13 @@ def problems_section(analysis: Analysis) -> Section:
     return Section("Problems", (table,))
 
 
-def open_section(analysis: Analysis) -> Section | None:
+def open_section(results: ResultArrays) -> Section | None:
     """Return the section on problems whose best energy nobody has proved, if there are several."""
-    known = analysis.results.known
+    known = results.known
     if len(known) < 2:
         return None
     left = [
-        (best, summary)
-        for best, summary in zip(known, analysis.results.problems, strict=True)
-        if best.open
+        (best, summary) for best, summary in zip(known, results.problems, strict=True) if best.open
     ]
     solved = f"The best energy known of {len(known) - len(left):,} of {len(known):,} problems is "
     if not left:
@@ -138,19 +134,19 @@ def open_section(analysis: Analysis) -> Section | None:
     return Section("Open problems", (table,))
 
 
-def problem_by_problem_section(analysis: Analysis) -> Section:
+def problem_by_problem_section(results: ResultArrays) -> Section:
     """Return the section with a table of the solvers for each problem."""
     rows: dict[str, list[Row]] = {}
-    for row in analysis.results.comparison.rows:
+    for row in results.comparison.rows:
         rows.setdefault(row.problem, []).append(row)
-    shown = {analysis.results.solvers[s]: number for number, s in enumerate(analysis.everyone)}
-    numbers = {s: number for number, s in enumerate(analysis.results.solvers)}
-    primal = analysis.results.typical(analysis.results.primal_gap)
-    nothing = analysis.results.failed | analysis.results.unsupported
-    timed = analysis.results.spread(np.where(nothing, np.nan, analysis.results.seconds))
+    shown = {results.solvers[s]: number for number, s in enumerate(results.everyone)}
+    numbers = {s: number for number, s in enumerate(results.solvers)}
+    primal = results.typical(results.primal_gap)
+    nothing = results.failed | results.unsupported
+    timed = results.spread(np.where(nothing, np.nan, results.seconds))
     low, high = (quantile(timed, q) for q in BAND)
     sections = []
-    for p, summary in enumerate(analysis.results.problems):
+    for p, summary in enumerate(results.problems):
         mine = sorted(rows[summary.name], key=lambda row: shown[row.solver])
         at = [numbers[row.solver] for row in mine]
         table = _problem_table(summary, mine, primal[p, at], low[p, at], high[p, at])

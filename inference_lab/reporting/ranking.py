@@ -7,7 +7,6 @@ from functools import partial
 import numpy as np
 
 from inference_lab.formatting import NONE, listed
-from inference_lab.reporting.analysis import Analysis
 from inference_lab.reporting.charts import ranks_chart
 from inference_lab.reporting.document import (
     Block,
@@ -19,6 +18,7 @@ from inference_lab.reporting.document import (
     p_value,
 )
 from inference_lab.reporting.resampling import ALPHA
+from inference_lab.reporting.result_arrays import ResultArrays
 from inference_lab.reporting.statistics import (
     block_ranks,
     rank_test,
@@ -32,27 +32,26 @@ __all__ = ["solvers_section"]
 _TIE = 1e-6
 
 
-def solvers_section(analysis: Analysis) -> Section | None:
+def solvers_section(results: ResultArrays) -> Section | None:
     """Return the section on solver against solver, if there are two."""
-    if len(analysis.labels) < 2:
+    if len(results.labels) < 2:
         return None
-    return Section("Solver against solver", tuple(_ranks(analysis)))
+    return Section("Solver against solver", tuple(_ranks(results)))
 
 
-def _ranks(analysis: Analysis) -> list[Block]:
+def _ranks(results: ResultArrays) -> list[Block]:
     """Return average ranks over blocks of problems, with the tests that their number allows."""
-    results = analysis.results
-    ranked = analysis.ranked
+    ranked = results.ranked
     labels = [results.solvers[s] for s in ranked]
-    complete = analysis.run_by(ranked)
+    complete = results.run_by(ranked)
     if len(ranked) < 2:
         return [Text(("Ranks are not tested: fewer than two solvers refused no problem.",))]
     gaps = snapped(results.typical(results.primal_gap)[complete][:, ranked], _TIE)
-    blocks = [analysis.block_of[at] for at in complete]
+    blocks = [results.block_of[at] for at in complete]
     values = block_ranks(gaps, blocks) if len(set(blocks)) < len(blocks) else gaps
     n = len(values)
     if n < 2:
-        what = ("no problem", "one problem only")[n] if analysis.blocks is None else "one block"
+        what = ("no problem", "one problem only")[n] if results.blocks is None else "one block"
         return [Text((f"Ranks are not tested: {what} was run by all solvers.",))]
     test = rank_test(values, ALPHA)
     first = int(np.argmin(test.ranks))
@@ -80,13 +79,13 @@ def _ranks(analysis: Analysis) -> list[Block]:
     k = len(labels)
     least = 2.0 ** (1 - n)
     few = least > ALPHA
-    basis, of = analysis.resting_on(complete), "problems"
+    basis, of = results.resting_on(complete), "problems"
     measured = "of primal gaps "
     if values is not gaps:
         of = "blocks"
-        basis = f"{n} blocks ({analysis.blocks}) of {basis}"
+        basis = f"{n} blocks ({results.blocks}) of {basis}"
         measured = "of mean ranks in blocks "
-    out = [analysis.results.solvers[s] for s in analysis.order if s not in ranked]
+    out = [results.solvers[s] for s in results.order if s not in ranked]
     table = Table(
         "ranks",
         f"Average ranks by primal gap over {basis} (medians over seeds and repeats; ties "

@@ -11,7 +11,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from inference_lab.reporting.analysis import Analysis
 from inference_lab.reporting.contrasts import Contrast, contrasts_section
 from inference_lab.reporting.document import Document, Items, Section
 from inference_lab.reporting.marginals import marginals_section
@@ -22,7 +21,7 @@ from inference_lab.reporting.problem_tables import (
     problems_section,
 )
 from inference_lab.reporting.ranking import solvers_section
-from inference_lab.reporting.results import Results, natural
+from inference_lab.reporting.result_arrays import SHIFT, TARGETS, ResultArrays, natural
 from inference_lab.reporting.runs import (
     again_section,
     environment_section,
@@ -38,12 +37,6 @@ from inference_lab.results.best_known import Known
 from inference_lab.results.records import Record
 
 __all__ = ["report_document"]
-
-#: Seconds that are added in shifted geometric means: E-steps take milliseconds.
-SHIFT = 0.001
-
-#: Primal gaps, in percent, that count as targets; the first one is that of the profiles.
-TARGETS = (1.0, 0.1, 0.0)
 
 
 def report_document(
@@ -77,25 +70,26 @@ def report_document(
             if len(labellings) == len(everything)
             else Findings(labellings, labels=everything.solver_labels)
         )
-        analysis = Analysis(
-            Results(part, classes, known or {}), tuple(targets), tuple(times or ()), shift, blocks
+        known = known or {}
+        arrays = ResultArrays(
+            part, classes, known, tuple(targets), tuple(times or ()), shift, blocks
         )
-        said = in_short(analysis)
+        said = in_short(arrays)
         first += [
-            contrasts_section(contrasts, analysis.results.observations()) if contrasts else None,
-            None if growing is None else sizes_section(analysis, growing),
-            glance_section(analysis),
-            results_section(analysis),
+            contrasts_section(contrasts, arrays.observations()) if contrasts else None,
+            None if growing is None else sizes_section(arrays, growing),
+            glance_section(arrays),
+            results_section(arrays),
         ]
         sections += [
-            classes_section(analysis),
-            map_section(analysis, maps),
-            targets_section(analysis),
-            history_section(analysis),
-            solvers_section(analysis),
-            open_section(analysis),
-            problems_section(analysis),
-            problem_by_problem_section(analysis),
+            classes_section(arrays),
+            map_section(arrays, maps),
+            targets_section(arrays),
+            history_section(arrays),
+            solvers_section(arrays),
+            open_section(arrays),
+            problems_section(arrays),
+            problem_by_problem_section(arrays),
         ]
     sections += [
         marginals_section(everything),

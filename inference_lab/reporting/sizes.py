@@ -11,7 +11,6 @@ import numpy as np
 import numpy.typing as npt
 
 from inference_lab.formatting import NONE, counted, format_percent, format_seconds
-from inference_lab.reporting.analysis import Analysis
 from inference_lab.reporting.charts import Curves, curves_chart, size_curves
 from inference_lab.reporting.document import (
     Cell,
@@ -24,7 +23,7 @@ from inference_lab.reporting.document import (
     column,
 )
 from inference_lab.reporting.resampling import as_rows, effect
-from inference_lab.reporting.results import facts_of
+from inference_lab.reporting.result_arrays import ResultArrays, facts_of
 from inference_lab.reporting.statistics import shifted_geometric_mean
 from inference_lab.specs.grammar import SpecError, parse_spec
 
@@ -36,9 +35,9 @@ FloatArray = npt.NDArray[np.float64]
 _ENDED = ("optimal", "converged", "infeasible")
 
 
-def sizes_section(analysis: Analysis, growing: str) -> Section:
+def sizes_section(results: ResultArrays, growing: str) -> Section:
     """Return the section on problems that differ in size."""
-    sizes = _Sizes(analysis, growing)
+    sizes = _Sizes(results, growing)
     if len(sizes.values) < 2:
         text = f"The problems do not differ in {growing}, so nothing is said of how times grow."
         return Section("Size", (Text((text,)),))
@@ -48,10 +47,9 @@ def sizes_section(analysis: Analysis, growing: str) -> Section:
 class _Sizes:
     """Numbers of shape (sizes, solvers), the solvers in the order of the report."""
 
-    def __init__(self, analysis: Analysis, growing: str) -> None:
-        self.analysis = analysis
+    def __init__(self, results: ResultArrays, growing: str) -> None:
+        self.results = results
         self.growing = growing
-        results = analysis.results
         facts = [facts_of(record) for record in results.problem_records]
         # Problems without the setting are of no size.
         self.size = np.array([float(f.get(growing, np.nan)) for f in facts], dtype=np.float64)
@@ -59,11 +57,11 @@ class _Sizes:
 
     def _means(self, values: FloatArray, mean: Callable[[FloatArray], float]) -> FloatArray:
         """Return means of one number a record over the problems of each size."""
-        found = np.full((len(self.values), len(self.analysis.order)), np.nan)
-        spread = self.analysis.results.spread(values)
+        found = np.full((len(self.values), len(self.results.order)), np.nan)
+        spread = self.results.spread(values)
         for at, size in enumerate(self.values):
             part = spread[self.size == size]
-            for number, s in enumerate(self.analysis.order):
+            for number, s in enumerate(self.results.order):
                 known = part[:, s][~np.isnan(part[:, s])]
                 if known.size:
                     found[at, number] = mean(known)
@@ -72,13 +70,13 @@ class _Sizes:
     @cached_property
     def seconds(self) -> FloatArray:
         """Seconds that runs are charged."""
-        charged = self.analysis.results.charged_seconds
-        return self._means(charged, partial(shifted_geometric_mean, shift=self.analysis.shift))
+        charged = self.results.charged_seconds
+        return self._means(charged, partial(shifted_geometric_mean, shift=self.results.shift))
 
     @cached_property
     def cut(self) -> FloatArray:
         """The share of the runs that a limit ended."""
-        ended = [r.status not in _ENDED for r in self.analysis.results.records]
+        ended = [r.status not in _ENDED for r in self.results.records]
         return self._means(np.array(ended, dtype=np.float64), np.mean)
 
     def exponents(self) -> list[Cell]:
@@ -87,19 +85,18 @@ class _Sizes:
         The slope of log seconds over log variables for problems that differ in size alone, of runs
         that no limit ended; its mean over blocks, which the interval resamples.
         """
-        results = self.analysis.results
         series: dict[tuple[int, str], list[tuple[float, float]]] = defaultdict(list)
         blocks: dict[str, str] = {}
-        for at, record in enumerate(results.records):
-            problem = results.problem[at]
+        for at, record in enumerate(self.results.records):
+            problem = self.results.problem[at]
             if np.isnan(self.size[problem]) or record.status not in _ENDED:
                 continue
             name = _without(record.problem, self.growing)
-            blocks[name] = self.analysis.block_of[problem]
-            point = (np.log(record.n_variables), np.log(max(results.seconds[at], 1e-6)))
-            series[int(results.solver[at]), name].append(point)
+            blocks[name] = self.results.block_of[problem]
+            point = (np.log(record.n_variables), np.log(max(self.results.seconds[at], 1e-6)))
+            series[int(self.results.solver[at]), name].append(point)
         cells = []
-        for s in self.analysis.order:
+        for s in self.results.order:
             slopes: dict[str, list[float]] = defaultdict(list)
             for (solver, name), points in series.items():
                 x, y = np.array(points).T
@@ -118,16 +115,16 @@ class _Sizes:
         return Table(
             "seconds-by-size",
             f"Seconds by {self.growing}: shifted geometric means over the problems of a size "
-            f"(shift {self.analysis.shift:g} s).",
+            f"(shift {self.results.shift:g} s).",
             (first, *told, Column("exponent", self.exponents())),
             "Cut: the share of the runs that a limit ended. Exponent: the power of the number of "
             "variables with which the seconds of the other runs grow, with a 95 % interval over "
-            f"resampled {self.analysis.blocks or 'problems'}; 1 is linear.",
+            f"resampled {self.results.blocks or 'problems'}; 1 is linear.",
         )
 
     def gap_table(self) -> Table:
         """Return the primal gaps by size."""
-        gaps = self._means(self.analysis.results.primal_gap, np.mean)
+        gaps = self._means(self.results.primal_gap, np.mean)
         return Table(
             "gaps-by-size",
             f"Primal gap in percent by {self.growing}: means over the problems of a size.",
@@ -136,18 +133,18 @@ class _Sizes:
         )
 
     def _columns(self, values: FloatArray, form: Form) -> list[Column]:
-        columns = [column("solver", self.analysis.labels)]
+        columns = [column("solver", self.results.labels)]
         for size, row in zip(self.values, values.tolist(), strict=True):
             columns.append(column(f"{size:,.0f}", row, form, best=min))
         return columns
 
     def _curves(self) -> Curves:
-        names = self.analysis.labels
+        names = self.results.labels
         return size_curves(self.values, self.seconds.T, self.cut.T > 0, names, self.growing)
 
     def picture(self) -> Picture:
         """Return the seconds over the size."""
-        solvers = counted(len(self.analysis.labels), "solver")
+        solvers = counted(len(self.results.labels), "solver")
         return Picture(
             "seconds-by-size",
             f"Seconds over {self.growing}; hollow where a limit ended some of the runs. A line as "

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 from inference_lab.formatting import counted, format_percent, format_rate, format_seconds, listed
-from inference_lab.reporting.analysis import Analysis
+from inference_lab.reporting.result_arrays import ResultArrays
 
 __all__ = ["NEAR", "in_short"]
 
@@ -19,15 +19,15 @@ _GOOD = 1.0
 _TIME_RATIO = 1.1
 
 
-def in_short(analysis: Analysis) -> str:
+def in_short(results: ResultArrays) -> str:
     """Return what a comparison says, in a few sentences.
 
     Which solvers are closest to the best energies, the fastest of the good ones, which prove most,
     on how many problems nothing is proved, and failures. Where not every solver was run on every
     problem, means are over the problems in common.
     """
-    records = analysis.results.records
-    said = [*_quality(analysis), _proofs(analysis)]
+    records = results.records
+    said = [*_quality(results), _proofs(results)]
     failed = Counter(r.solver for r in records if r.failed)
     if failed:
         each = listed([f"{solver} ({count:,})" for solver, count in failed.most_common()])
@@ -35,18 +35,18 @@ def in_short(analysis: Analysis) -> str:
     return " ".join(said)
 
 
-def _quality(analysis: Analysis) -> list[str]:
+def _quality(results: ResultArrays) -> list[str]:
     """Say who is closest to the best energies, and who is fast."""
-    names, order = analysis.results.solvers, [int(s) for s in analysis.order]
-    if (analysis.results.primal_gap >= 100.0).all():
+    names, order = results.solvers, [int(s) for s in results.order]
+    if (results.primal_gap >= 100.0).all():
         return ["No run found a labelling."]
-    if not len(analysis.complete):
+    if not len(results.complete):
         return ["No problem was run by all solvers, so they are not compared here."]
-    summary = analysis.summary(analysis.complete)
+    summary = results.summary(results.complete)
     gap, seconds = summary.primal, summary.seconds
     lowest = min(float(gap[s]) for s in order)
     near = [s for s in order if gap[s] <= lowest + NEAR]
-    over = f", over {analysis.basis}" if analysis.incomplete else ""
+    over = f", over {results.basis}" if results.incomplete else ""
     said = [
         f"Closest to the best energies known{over}: {listed([names[s] for s in near])} (mean "
         f"primal gap {format_percent(lowest)} %)"
@@ -66,17 +66,17 @@ def _quality(analysis: Analysis) -> list[str]:
     ]
 
 
-def _proofs(analysis: Analysis) -> str:
+def _proofs(results: ResultArrays) -> str:
     """Say which solvers prove most of their answers, and how many problems nobody proved."""
-    proved, names = analysis.total.proved, analysis.results.solvers
-    n = len(analysis.results.problems)
-    most = max(float(proved[s]) for s in analysis.order)
-    best = listed([names[s] for s in analysis.order if proved[s] >= most - 1e-9])
+    proved, names = results.total.proved, results.solvers
+    n = len(results.problems)
+    most = max(float(proved[s]) for s in results.order)
+    best = listed([names[s] for s in results.order if proved[s] >= most - 1e-9])
     by = (
         f"Most answers are proved by {best}, in {format_rate(most)} % of runs"
         if most
         else "No run proves its answer by its own bound"
     )
     return (
-        f"{by}; the best answer is proved on {analysis.proved_problems} of {counted(n, 'problem')}."
+        f"{by}; the best answer is proved on {results.proved_problems} of {counted(n, 'problem')}."
     )

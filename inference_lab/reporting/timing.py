@@ -10,10 +10,10 @@ import numpy.typing as npt
 
 from inference_lab.formatting import counted, format_percent, format_rate, format_seconds
 from inference_lab.reporting import charts
-from inference_lab.reporting.analysis import BAND, Analysis
 from inference_lab.reporting.charts import BANDS, curves_chart
 from inference_lab.reporting.document import Block, Picture, Section, Table, Text, column
 from inference_lab.reporting.resampling import share_band
+from inference_lab.reporting.result_arrays import BAND, ResultArrays
 from inference_lab.reporting.statistics import (
     median,
     par2,
@@ -42,32 +42,32 @@ _MOMENTS = 60
 _DRAWN = 4
 
 
-def targets_section(analysis: Analysis) -> Section:
+def targets_section(results: ResultArrays) -> Section:
     """Return the section on times to targets, profiles included."""
-    blocks: list[Block] = [_target_table(analysis)]
-    if analysis.several:
-        solved = solved_seconds(analysis)
+    blocks: list[Block] = [_target_table(results)]
+    if results.several:
+        solved = solved_seconds(results)
         blocks += [
-            _solved_over_time(analysis, solved),
-            _profile(analysis, solved),
+            _solved_over_time(results, solved),
+            _profile(results, solved),
         ]
     return Section("Time to a target", tuple(blocks))
 
 
-def _solved(analysis: Analysis) -> str:
+def _solved(results: ResultArrays) -> str:
     return (
-        f"Solved: within a primal gap of {analysis.targets[0]:g} % of the best energy known, or "
+        f"Solved: within a primal gap of {results.targets[0]:g} % of the best energy known, or "
         "proved; the median over seeds and repeats."
     )
 
 
-def solved_seconds(analysis: Analysis) -> FloatArray:
+def solved_seconds(results: ResultArrays) -> FloatArray:
     """Return when each solver had solved each problem, of shape (problems, solvers)."""
-    return analysis.results.typical(analysis.results.solved_seconds(analysis.targets[0]))
+    return results.typical(results.solved_seconds(results.targets[0]))
 
 
 def solved_over_time(
-    analysis: Analysis, solved: FloatArray
+    results: ResultArrays, solved: FloatArray
 ) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray] | None:
     """Return times, and which share of the problems each solver had solved by then, with a band.
 
@@ -79,53 +79,52 @@ def solved_over_time(
     start = max(1e-6, 0.9 * float(finite.min()))
     moments = np.geomspace(start, max(1.1 * float(finite.max()), 2 * start), _MOMENTS)
     curves = []
-    for s in analysis.order:
-        there = np.flatnonzero(analysis.results.run[:, s])
-        blocks = [analysis.block_of[at] for at in there]
+    for s in results.order:
+        there = np.flatnonzero(results.run[:, s])
+        blocks = [results.block_of[at] for at in there]
         curves.append(share_band(solved[there, s][:, None] <= moments, blocks))
     share, low, high = (np.array(part) for part in zip(*curves, strict=True))
     return moments, share, low, high
 
 
-def _solved_over_time(analysis: Analysis, solved: FloatArray) -> Block:
+def _solved_over_time(results: ResultArrays, solved: FloatArray) -> Block:
     """Return the figure of the problems that each solver had solved by when."""
-    found = solved_over_time(analysis, solved)
+    found = solved_over_time(results, solved)
     if found is None:
         return Text(("No problem is solved by any run, so there is no figure of when.",))
-    few = len(analysis.labels) <= BANDS and not np.isnan(found[2]).all()
-    over = "problems" if analysis.blocks is None else f"blocks of problems ({analysis.blocks})"
+    few = len(results.labels) <= BANDS and not np.isnan(found[2]).all()
+    over = "problems" if results.blocks is None else f"blocks of problems ({results.blocks})"
     return Picture(
         "solved-over-time",
         "The share of problems solved by when, each run by itself; what other solvers do changes "
         "no curve."
         + (f" Bands: 95 % intervals at each time by itself, over resampled {over}." if few else "")
-        + (" Each solver over the problems it was run on. " if analysis.incomplete else " ")
-        + _solved(analysis),
-        f"Shares of solved problems over time for {counted(len(analysis.labels), 'solver')}.",
-        partial(curves_chart, charts.solved_curves(*found, analysis.labels)),
+        + (" Each solver over the problems it was run on. " if results.incomplete else " ")
+        + _solved(results),
+        f"Shares of solved problems over time for {counted(len(results.labels), 'solver')}.",
+        partial(curves_chart, charts.solved_curves(*found, results.labels)),
     )
 
 
-def _profile(analysis: Analysis, solved: FloatArray) -> Block:
+def _profile(results: ResultArrays, solved: FloatArray) -> Block:
     """Return the performance profile of the times until problems were solved, if there is one."""
-    if not len(analysis.complete):
+    if not len(results.complete):
         text = "No problem was run by all solvers, so there is no performance profile."
         return Text((text,))
-    ratios = performance_ratios(solved[analysis.complete][:, analysis.order])
+    ratios = performance_ratios(solved[results.complete][:, results.order])
     return Picture(
         "performance-profile",
-        f"Performance profile (Dolan and More) over {analysis.basis}: the share of problems that "
-        "each solver solved within so many times the time of the fastest. " + _solved(analysis),
-        f"Performance profiles of {counted(len(analysis.labels), 'solver')} on "
-        f"{counted(len(analysis.complete), 'problem')}.",
-        partial(curves_chart, charts.profile_curves(ratios, analysis.labels)),
+        f"Performance profile (Dolan and More) over {results.basis}: the share of problems that "
+        "each solver solved within so many times the time of the fastest. " + _solved(results),
+        f"Performance profiles of {counted(len(results.labels), 'solver')} on "
+        f"{counted(len(results.complete), 'problem')}.",
+        partial(curves_chart, charts.profile_curves(ratios, results.labels)),
     )
 
 
-def _target_table(analysis: Analysis) -> Table:
-    results = analysis.results
-    columns = [column("solver", analysis.labels)]
-    goals = [(f"{t:g} %", results.target_seconds(t)) for t in analysis.targets]
+def _target_table(results: ResultArrays) -> Table:
+    columns = [column("solver", results.labels)]
+    goals = [(f"{t:g} %", results.target_seconds(t)) for t in results.targets]
     proved = bool(np.isfinite(results.proof_seconds).any())
     if proved:
         goals.append(("proof", results.proof_seconds))
@@ -133,9 +132,9 @@ def _target_table(analysis: Analysis) -> Table:
         reached = results.spread(np.isfinite(seconds))
         exact, full = results.spread(seconds), results.spread(results.full_seconds)
         times = results.spread(np.where(np.isfinite(seconds), seconds, results.full_seconds))
-        order = analysis.order
+        order = results.order
         shares = [round(100.0 * float(np.nanmean(reached[:, s])), 10) for s in order]
-        means = [shifted_geometric_mean(times[:, s], analysis.shift) for s in order]
+        means = [shifted_geometric_mean(times[:, s], results.shift) for s in order]
         penalised = [par2(exact[:, s], full[:, s]) for s in order]
         columns += [
             column(f"{name}: % of runs", shares, format_rate, best=max),
@@ -148,49 +147,47 @@ def _target_table(analysis: Analysis) -> Table:
         + (" and to a proof" if proved else "")
         + ": the percentage of runs that did, and the seconds it took.",
         tuple(columns),
-        f"Shifted geometric means (shift {analysis.shift:g} s) over runs; a run that did not reach "
+        f"Shifted geometric means (shift {results.shift:g} s) over runs; a run that did not reach "
         "the target is charged its time limit (its own time where that is longer), or without a "
         "limit the longest time of all runs. PAR2: plain means, in which it is charged twice that.",
     )
 
 
-def glance_section(analysis: Analysis) -> Section | None:
+def glance_section(results: ResultArrays) -> Section | None:
     """Return the section with the one figure that says most, if the records hold histories."""
-    results = analysis.results
-    if not has_histories(analysis):
+    if not has_histories(results):
         return None
-    moments, (middle, low, high) = gaps_over_time(analysis)
+    moments, (middle, low, high) = gaps_over_time(results)
     several = len(results.records) > len(results.solvers)
-    bands = several and len(analysis.labels) <= BANDS
-    over = "problems, seeds and repeats" if analysis.several else "seeds and repeats"
+    bands = several and len(results.labels) <= BANDS
+    over = "problems, seeds and repeats" if results.several else "seeds and repeats"
     picture = Picture(
         "gap-over-time",
         "Primal gap of the best labelling so far"
         + (f", median over {over}" if several else "")
         + (", with the band between the quartiles" if bands else "")
         + "; 100 before the first labelling."
-        + (" Each solver over its own runs." if analysis.incomplete else ""),
-        f"Primal gap against time for {counted(len(analysis.labels), 'solver')}.",
+        + (" Each solver over its own runs." if results.incomplete else ""),
+        f"Primal gap against time for {counted(len(results.labels), 'solver')}.",
         partial(
             curves_chart,
-            charts.gap_curves(moments, middle, analysis.labels, (low, high) if bands else None),
+            charts.gap_curves(moments, middle, results.labels, (low, high) if bands else None),
         ),
     )
     return Section("At a glance", (picture,))
 
 
-def history_section(analysis: Analysis) -> Section:
+def history_section(results: ResultArrays) -> Section:
     """Return the section on the quality over time; some problems are drawn by themselves."""
-    if not has_histories(analysis):
+    if not has_histories(results):
         text = "The records hold no history of the runs, so nothing is said about times before "
         return Section("Quality over time", (Text((text + "their ends.",)),))
-    drawn = [_convergence(analysis, p) for p in _hardest(analysis)[:_DRAWN]]
-    return Section("Quality over time", (_fixed_time_table(analysis), *drawn))
+    drawn = [_convergence(results, p) for p in _hardest(results)[:_DRAWN]]
+    return Section("Quality over time", (_fixed_time_table(results), *drawn))
 
 
-def _gaps_at(analysis: Analysis, moments: npt.ArrayLike) -> FloatArray:
+def _gaps_at(results: ResultArrays, moments: npt.ArrayLike) -> FloatArray:
     """Return the primal gap of each record at fixed times, of shape (records, times)."""
-    results = analysis.results
     found = results.traces.at(moments)
     gap = primal_gap_percent(found.energy, results.reference[results.problem][:, None])
     # A proof that there is no labelling counts from its end on.
@@ -198,37 +195,35 @@ def _gaps_at(analysis: Analysis, moments: npt.ArrayLike) -> FloatArray:
     return np.where(done, 0.0, gap)
 
 
-def has_histories(analysis: Analysis) -> bool:
+def has_histories(results: ResultArrays) -> bool:
     """Whether anything can be said of the time before the ends of runs."""
-    return bool(analysis.times) and any(r.trace for r in analysis.results.records)
+    return bool(results.times) and any(r.trace for r in results.records)
 
 
-def gaps_over_time(analysis: Analysis) -> tuple[FloatArray, FloatArray]:
+def gaps_over_time(results: ResultArrays) -> tuple[FloatArray, FloatArray]:
     """Return times, and of the solvers in order the median and quartiles of primal gaps at them.
 
     The second array has the shape (3, solvers, times).
     """
-    results = analysis.results
-    end = max(analysis.times[-1], 1e-5)
-    if not analysis.given_times:
+    end = max(results.times[-1], 1e-5)
+    if not results.given_times:
         end = max(end, float(results.seconds.max()))
-    start = min(analysis.times[0], end / 10)
+    start = min(results.times[0], end / 10)
     moments = np.geomspace(start, end, _MOMENTS)
-    gap = _gaps_at(analysis, moments)
+    gap = _gaps_at(results, moments)
     curves = np.full((3, len(results.solvers), moments.size), np.nan)
     for s in range(len(results.solvers)):
         mine = gap[results.solver == s].T
         curves[0, s] = median(mine)
         curves[1, s], curves[2, s] = (quantile(mine, q) for q in BAND)
-    return moments, curves[:, analysis.order]
+    return moments, curves[:, results.order]
 
 
-def _fixed_time_table(analysis: Analysis) -> Table:
-    results = analysis.results
-    gap = _gaps_at(analysis, analysis.times)
-    columns = [column("solver", analysis.labels)]
-    for number, moment in enumerate(analysis.times):
-        means = np.nanmean(results.typical(gap[:, number])[:, analysis.order], axis=0)
+def _fixed_time_table(results: ResultArrays) -> Table:
+    gap = _gaps_at(results, results.times)
+    columns = [column("solver", results.labels)]
+    for number, moment in enumerate(results.times):
+        means = np.nanmean(results.typical(gap[:, number])[:, results.order], axis=0)
         columns.append(column(f"{moment:g} s", means.tolist(), format_percent, best=min))
     return Table(
         "quality-at-times",
@@ -237,14 +232,14 @@ def _fixed_time_table(analysis: Analysis) -> Table:
         tuple(columns),
         "From the same histories as the times to targets. A run that has ended keeps what it "
         "had; without a labelling the gap is 100."
-        + (" Each solver over the problems that it was run on." if analysis.incomplete else ""),
+        + (" Each solver over the problems that it was run on." if results.incomplete else ""),
     )
 
 
-def _hardest(analysis: Analysis) -> list[int]:
+def _hardest(results: ResultArrays) -> list[int]:
     """Return the problems that are drawn first: those with the largest gap left."""
-    problems = analysis.results.problems
-    spread = analysis.results.typical(analysis.results.primal_gap)
+    problems = results.problems
+    spread = results.typical(results.primal_gap)
     disagreement = np.where(np.isnan(spread), 0.0, spread).mean(axis=1)
 
     def key(n: int) -> tuple[float, float, int, int]:
@@ -256,14 +251,13 @@ def _hardest(analysis: Analysis) -> list[int]:
             n,
         )
 
-    having = [n for n in range(len(problems)) if math.isfinite(analysis.results.reference[n])]
+    having = [n for n in range(len(problems)) if math.isfinite(results.reference[n])]
     return sorted(having, key=key)
 
 
-def _convergence(analysis: Analysis, problem: int) -> Picture:
-    results = analysis.results
+def _convergence(results: ResultArrays, problem: int) -> Picture:
     runs, labels = [], []
-    for s in analysis.order:
+    for s in results.order:
         mine = np.flatnonzero((results.problem == problem) & (results.solver == s))
         if not len(mine):
             continue

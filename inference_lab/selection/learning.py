@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from inference_lab.registry.sources import as_problem
-from inference_lab.reporting.results import Results, facts_of
+from inference_lab.reporting.result_arrays import ResultArrays, facts_of
 from inference_lab.reporting.summary import NEAR
 from inference_lab.results.analysis import Findings
 from inference_lab.results.records import RecordStore
@@ -67,7 +67,7 @@ def auc(scores: npt.ArrayLike, hard: npt.ArrayLike) -> float:
 def learn(store: Path | str, data_dir: Path | None = None) -> dict[str, Any]:
     """Measure the problems of a store of records, and return the learnt predictions."""
     records = [r for r in Findings.of_store(RecordStore(store)).records if r.temperature == 0]
-    results = Results(Findings(records))
+    results = ResultArrays(Findings(records))
     solvers = results.solvers
     if _LP not in solvers:
         raise ValueError(f"{store} has no run of {_LP}, whose proofs are what is predicted")

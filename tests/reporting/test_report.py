@@ -18,7 +18,7 @@ from inference_lab.reporting.comparison import Comparison
 from inference_lab.reporting.csv_text import csv_table
 from inference_lab.reporting.document import Code, Items, Picture, Table, Text
 from inference_lab.reporting.report import report_document
-from inference_lab.reporting.results import Results, problem_class
+from inference_lab.reporting.result_arrays import ResultArrays, problem_class
 from inference_lab.results.analysis import environment_id, latest
 
 INF = math.inf
@@ -273,7 +273,7 @@ def test_results_sort_records_by_problem_solver_and_draw():
         record("p", "b", 4.0, seed=2, repeat=1),
         record("p", "b", 6.0, seed=2, repeat=0),
     ]
-    results = Results(Comparison(runs))
+    results = ResultArrays(Comparison(runs))
     energy = results.spread(results.energy)
     nan = math.nan
     # Draws of p: (2, 0), (2, 1), (5, 0); of q only one.
@@ -281,7 +281,7 @@ def test_results_sort_records_by_problem_solver_and_draw():
     assert np.array_equal(energy, expected, equal_nan=True)
     assert results.reference.tolist() == [1.0, 7.0]
     assert results.run.tolist() == [[True, True], [False, True]]
-    again = Results(Comparison([*runs, replace(runs[0], id="x", energy=8.0)]))
+    again = ResultArrays(Comparison([*runs, replace(runs[0], id="x", energy=8.0)]))
     assert again.shape == (2, 2, 4)
 
 
@@ -295,7 +295,7 @@ def test_times_that_are_charged():
         record(seconds=0.2, status="error", energy=INF, seed=5, time_limit=None),
         record(seconds=0.3, status="infeasible", energy=INF, seed=6, problem="hard"),
     ]
-    charged = Results(Comparison(runs)).charged_seconds
+    charged = ResultArrays(Comparison(runs)).charged_seconds
     # Without a limit, the longest time of all, which is 12.
     assert charged.tolist() == [2.0, 10.0, 10.0, 10.0, 12.0, 12.0, 0.3]
 
