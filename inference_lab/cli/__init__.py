@@ -15,11 +15,11 @@ import inference_lab
 import inference_lab.cli.options as options
 from inference_lab.cli.checking import check
 from inference_lab.cli.common import Group
-from inference_lab.cli.comparing import compare
+from inference_lab.cli.compare_command import compare
 from inference_lab.cli.diagnosing import diagnose
 from inference_lab.cli.listing import list_names
-from inference_lab.cli.results import export, labels, merge, report, status
-from inference_lab.cli.solving import solve
+from inference_lab.cli.solve_command import solve
+from inference_lab.cli.store_commands import export, labels, merge, report, status
 from inference_lab.cli.studying import reproduce
 from inference_lab.cli.warming import warm_up
 

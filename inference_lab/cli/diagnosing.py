@@ -42,7 +42,7 @@ def diagnose(
 
     PROBLEM is a spec such as "estep(data=iris, constraints=200, noise=0.1)" or a model file.
     """
-    from inference_lab.results.files import write_whole
+    from inference_lab.results.atomic_files import write_whole
     from inference_lab.selection import diagnose as found_in
     from inference_lab.selection.learning import learn as learnt
 

@@ -9,7 +9,7 @@ import click
 
 import inference_lab.cli.options as options
 from inference_lab.cli.common import as_input, quiet_stdout, say
-from inference_lab.cli.comparing import DEFAULT_PROBLEMS, DEFAULT_SOLVERS
+from inference_lab.cli.compare_command import DEFAULT_PROBLEMS, DEFAULT_SOLVERS
 
 
 @click.command("warm-up")
@@ -44,7 +44,7 @@ def warm_up(
     Without SOLVER, those that "compare" runs by default. Machine code stays on the disk until the
     library, numba or the processor changes; what is there already is only loaded.
     """
-    from inference_lab.harness.instances import RunSettings
+    from inference_lab.harness.inputs import RunSettings
     from inference_lab.harness.running import warm_up_all
 
     # The one that takes longest is begun first.

@@ -15,7 +15,7 @@ import psutil
 import inference_lab.conformance.runs as runs
 from inference_lab.conformance.checks import Examination
 from inference_lab.conformance.runs import GROUPS, Case, Planned
-from inference_lab.conformance.verdicts import Check, Verdict, judge, with_graph
+from inference_lab.conformance.verdicts import Check, Verdict, run_check, with_graph
 from inference_lab.processes.isolation import ExitReason, ProcessResult, isolated
 
 __all__ = ["Separate"]
@@ -45,11 +45,11 @@ class Separate:
             if not self._hopeless:
                 self._gather(group)
 
-    def judge(self, check: Check) -> tuple[Verdict, str]:
+    def run_check(self, check: Check) -> tuple[Verdict, str]:
         """Return the verdict of a check and what is said about it."""
         if self._hopeless:
             return Verdict.FAILED, self._hopeless
-        ended = self._call(self._judge_here, check)
+        ended = self._call(self._run_check_here, check)
         if ended.end is ExitReason.RETURNED:
             verdict, message, self.examination.endless = ended.value
             return verdict, message
@@ -60,9 +60,9 @@ class Separate:
 
     # -------------------------------------------------------------- in the new process
 
-    def _judge_here(self, check: Check) -> tuple[Verdict, str, str]:
+    def _run_check_here(self, check: Check) -> tuple[Verdict, str, str]:
         self.examination.watch = self._watched
-        return *judge(check), self.examination.endless
+        return *run_check(check), self.examination.endless
 
     def _run_here(self, group: str, plan: list[Planned] | None, out: IO[bytes]) -> tuple[str, bool]:
         """Write the plan, unless it is given, and then case after case."""

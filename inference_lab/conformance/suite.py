@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 
 from inference_lab.conformance.checks import Examination
-from inference_lab.conformance.verdicts import Check, CheckResult, Verdict, judge
+from inference_lab.conformance.verdicts import Check, CheckResult, Verdict, run_check
 from inference_lab.contract import Solver
 from inference_lab.registry.registry import as_solver
 from inference_lab.specs.grammar import build
@@ -99,13 +99,13 @@ def run_checks(
     examination = _examination(solver, graphs_per_family)
     results: list[CheckResult] = []
     begin = time.perf_counter()
-    judge_one = _isolated(examination) if isolate else judge
+    run_one = _isolated(examination) if isolate else run_check
     for check in examination.checks():
         try:
-            verdict, message = judge_one(check)
+            verdict, message = run_one(check)
         except OSError:  # no process can be started any more
-            judge_one = judge
-            verdict, message = judge(check)
+            run_one = run_check
+            verdict, message = run_check(check)
         now = time.perf_counter()
         # The first one made the runs that the others share.
         result = CheckResult(check.name, check.claim, verdict, message, now - begin)
@@ -117,16 +117,16 @@ def run_checks(
 
 
 def _isolated(examination: Examination) -> Callable[[Check], tuple[Verdict, str]]:
-    """Return a judge of checks in processes of their own, or here where that is impossible."""
+    """Return a function that runs checks in processes of their own, or here if there are none."""
     from inference_lab.processes.isolation import can_isolate
 
     if not can_isolate():
-        return judge
+        return run_check
     from inference_lab.conformance.separate import Separate
 
     separate = Separate(examination)
     try:
         separate.prepare()
     except OSError:
-        return judge
-    return separate.judge
+        return run_check
+    return separate.run_check

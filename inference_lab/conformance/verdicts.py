@@ -17,8 +17,8 @@ __all__ = [
     "ConformanceFailure",
     "NotApplicable",
     "Verdict",
-    "judge",
     "last_line",
+    "run_check",
     "with_graph",
 ]
 
@@ -113,7 +113,7 @@ class CheckResult:
     seconds: float
 
 
-def judge(check: Check) -> tuple[Verdict, str]:
+def run_check(check: Check) -> tuple[Verdict, str]:
     """Call a check; return the verdict and its message."""
     try:
         check()

@@ -15,7 +15,7 @@ from typing import Any, Generic, Literal, TypeVar
 from inference_lab.harness.executors import Call, execute
 from inference_lab.harness.isolated_run import crashed, one_line
 from inference_lab.harness.manifest import PlannedFits, PlannedRuns, note_plan
-from inference_lab.harness.progress import Progress, reporter
+from inference_lab.harness.progress import RunProgress, reporter
 from inference_lab.processes.workers import Crash
 from inference_lab.results.json_lines import RecordError
 from inference_lab.results.line_store import LineStore
@@ -65,7 +65,7 @@ class Execution:
     shard: str | None = None
     threads: int = 1
     memory_limit: int | Literal["auto"] | None = "auto"
-    progress: bool | Callable[[Progress[Any]], None] = False
+    progress: bool | Callable[[RunProgress[Any]], None] = False
 
     def __post_init__(self) -> None:
         """Check them, before anything takes time."""
@@ -168,7 +168,7 @@ def run_campaign(
         def tell(number: int, record: _R | None = None, compiling: bool = False) -> None:
             done, total, names = len(records), len(asked), campaign.names(number)
             gap = campaign.gap_percent(number)
-            report(Progress(done, total, failed, *names, record, gap, compiling))
+            report(RunProgress(done, total, failed, *names, record, gap, compiling))
 
         # Nothing is started, here or elsewhere, where nothing is missing.
         if missing:

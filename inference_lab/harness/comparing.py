@@ -21,18 +21,18 @@ from inference_lab.harness.campaign import (
     run_campaign,
 )
 from inference_lab.harness.executors import Call
-from inference_lab.harness.instances import (
-    Instance,
+from inference_lab.harness.inputs import (
+    PreparedProblem,
     ProblemSource,
     RunSettings,
-    build_instances,
+    prepare_problems,
     refuse_repeats,
     seed_list,
     solver_source,
 )
 from inference_lab.harness.isolated_run import one_line
 from inference_lab.harness.manifest import PlannedRuns
-from inference_lab.harness.progress import Progress, in_notebook
+from inference_lab.harness.progress import RunProgress, in_notebook
 from inference_lab.harness.running import blank, is_warmed_up, run, warmed_up
 from inference_lab.problem import Problem, ProblemFamily
 from inference_lab.registry.registry import as_solver, is_ours
@@ -61,7 +61,7 @@ class ComparisonCampaign(Campaign[Record]):
 
     Parameters
     ----------
-    instances : list of Instance
+    instances : list of PreparedProblem
     sources : list of str or Solver
         The solvers, in the form in which they go to other processes.
     seeds : list of int
@@ -78,7 +78,7 @@ class ComparisonCampaign(Campaign[Record]):
 
     def __init__(
         self,
-        instances: list[Instance],
+        instances: list[PreparedProblem],
         sources: Sequence[str | Solver],
         seeds: list[int],
         repeats: int,
@@ -213,7 +213,7 @@ def compare(
     trace_limit: int = TRACE_LIMIT,
     isolate: bool = True,
     labels: Mapping[str, str] | None = None,
-    progress: bool | Callable[[Progress[Record]], None] | None = None,
+    progress: bool | Callable[[RunProgress[Record]], None] | None = None,
     **unknown: Never,
 ) -> Comparison:
     """Run solvers on problems and compare what they find, all judged by the same evaluator.
@@ -285,7 +285,7 @@ def compare(
         `Comparison.labelled`.
     progress : bool or callable, optional
         True reports on standard error, or below the cell of a notebook, where that is the default;
-        a callable is given a `Progress` at each start and end.
+        a callable is given a `RunProgress` at each start and end.
     **unknown
         Nothing: settings of a solver belong in its spec, as ``"loopy-bp(damping=0.5)"``.
 
@@ -345,7 +345,7 @@ def compare(
     refuse_repeats("solver", specs)
     folder = None if data_dir is None else Path(data_dir)
     given = _as_list(problems, (str, Path, Problem, ProblemFamily, FactorGraph, Mapping))
-    instances = [instance for source in given for instance in build_instances(source, folder)]
+    instances = [instance for source in given for instance in prepare_problems(source, folder)]
     refuse_repeats("problem", [instance.problem.name for instance in instances])
     settings = RunSettings(
         time_limit=time_limit,

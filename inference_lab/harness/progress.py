@@ -13,12 +13,12 @@ from typing import Any, Generic, NamedTuple, TypeVar
 from inference_lab.formatting import format_percent, printable
 from inference_lab.results.records import RunRecord
 
-__all__ = ["Progress", "display", "in_notebook", "log_line", "reporter"]
+__all__ = ["RunProgress", "display", "in_notebook", "log_line", "reporter"]
 
 _R = TypeVar("_R", bound=RunRecord)
 
 
-class Progress(NamedTuple, Generic[_R]):
+class RunProgress(NamedTuple, Generic[_R]):
     """The argument of a progress callable when a run starts (`record` is None) and when it ends."""
 
     # Before the first run it is called for compilation (`compiling`).
@@ -35,7 +35,7 @@ class Progress(NamedTuple, Generic[_R]):
     compiling: bool = False
 
 
-def log_line(event: Progress[Any]) -> str:
+def log_line(event: RunProgress[Any]) -> str:
     """Describe the end of a run in one line."""
     if event.record is None:
         raise ValueError("only the end of a run is logged")
@@ -47,8 +47,8 @@ def log_line(event: Progress[Any]) -> str:
 
 
 def reporter(
-    progress: bool | Callable[[Progress[Any]], None],
-) -> AbstractContextManager[Callable[[Progress[Any]], None]]:
+    progress: bool | Callable[[RunProgress[Any]], None],
+) -> AbstractContextManager[Callable[[RunProgress[Any]], None]]:
     """Return a context for progress reports: a callable, standard error, or none."""
     if callable(progress):
         return nullcontext(progress)
@@ -63,13 +63,13 @@ def in_notebook() -> bool:
 
 
 @contextmanager
-def display() -> Iterator[Callable[[Progress[Any]], None]]:
+def display() -> Iterator[Callable[[RunProgress[Any]], None]]:
     """Show progress: as a bar below a notebook's cell, live in a terminal, else one line a run."""
     live = _in_cell if in_notebook() else _live if sys.stderr.isatty() else None
     if live is not None:
         with live() as update:
 
-            def report(event: Progress[Any]) -> None:
+            def report(event: RunProgress[Any]) -> None:
                 gap = event.gap_percent
                 update(
                     event.done,
@@ -86,14 +86,14 @@ def display() -> Iterator[Callable[[Progress[Any]], None]]:
         yield _log
 
 
-def _log(event: Progress[Any]) -> None:
+def _log(event: RunProgress[Any]) -> None:
     if event.compiling:
         print(_compiling(event), file=sys.stderr, flush=True)
     elif event.record is not None:
         print(log_line(event), file=sys.stderr, flush=True)
 
 
-def _compiling(event: Progress[Any]) -> str:
+def _compiling(event: RunProgress[Any]) -> str:
     """Report the compilation before the first run."""
     return f"getting {printable(event.solver)} ready (compiled once, then loaded from the disk)"
 

@@ -17,7 +17,12 @@ from msgspec.structs import replace
 from inference_lab.contract import Solution, Solver, TracePoint, energy_scale
 from inference_lab.graph.arrays import IntArray
 from inference_lab.harness.executors import Call, execute
-from inference_lab.harness.instances import Instance, RunSettings, build_instances, solver_source
+from inference_lab.harness.inputs import (
+    PreparedProblem,
+    RunSettings,
+    prepare_problems,
+    solver_source,
+)
 from inference_lab.harness.isolated_run import (
     Limits,
     attempt,
@@ -55,14 +60,14 @@ _FOREIGN_WARM_UP_LIMIT = 10.0
 _STANDARD_SCORES = ("pairwise_f", "nmi", "ari", "accuracy")
 
 
-def _info(instance: Instance) -> Mapping[str, Any]:
+def _info(instance: PreparedProblem) -> Mapping[str, Any]:
     """Return the facts about a problem, label costs among them where there are any."""
     n = instance.problem.graph.n_label_costs
     return {"label_costs": n, **instance.problem.info} if n else instance.problem.info
 
 
 def blank(
-    instance: Instance, solver: Solver, seed: int, repeat: int, settings: RunSettings
+    instance: PreparedProblem, solver: Solver, seed: int, repeat: int, settings: RunSettings
 ) -> Record:
     """Return the record of a run of which nothing is known but what was asked."""
     graph = instance.problem.graph
@@ -117,7 +122,7 @@ def _finish(record: Record, problem: Problem, solution: Solution, trace_limit: i
 
 
 def run(
-    instance: Instance, source: str | Solver, seed: int, repeat: int, settings: RunSettings
+    instance: PreparedProblem, source: str | Solver, seed: int, repeat: int, settings: RunSettings
 ) -> Record:
     """Run a solver on a problem; whatever it does, return the record."""
     solver = as_solver(source)
@@ -128,7 +133,7 @@ def run(
     if instance.problem.truth is not None:
         # Scores need them, and the process of each run would load them anew, which takes longer
         # than most runs.
-        for module in ("inference_lab.results.scoring", "sklearn.metrics", "scipy.optimize"):
+        for module in ("inference_lab.results.scoring", "sklearn.metrics", "scipy.sparse.csgraph"):
             import_module(module)
     incumbent = SharedIncumbent(instance.problem.graph.n_variables) if limits.hold else None
     warm_again = warm and limits.hold and not ours
@@ -162,12 +167,12 @@ def _capped(record: Record) -> Record:
     )
 
 
-def is_warmed_up(solver: Solver, instance: Instance, settings: RunSettings) -> bool:
+def is_warmed_up(solver: Solver, instance: PreparedProblem, settings: RunSettings) -> bool:
     """Whether `warmed_up` was called here for a solver, and a problem of the same kind."""
     return is_warm(warmth(solver, instance.problem.graph, settings.temperature))
 
 
-def warmed_up(solver: Solver, instance: Instance, settings: RunSettings) -> bool:
+def warmed_up(solver: Solver, instance: PreparedProblem, settings: RunSettings) -> bool:
     """Warm a solver up for a problem, unless it is; return whether that ended well."""
     graph, ours = instance.problem.graph, is_ours(solver)
     wall = _WARM_UP_LIMIT if ours else _FOREIGN_WARM_UP_LIMIT
@@ -190,7 +195,7 @@ def warm_up_all(
 ) -> None:
     """Warm solvers up for problems like some, in several processes at once."""
     instances = [
-        instance for problem in problems for instance in build_instances(problem, data_dir)
+        instance for problem in problems for instance in prepare_problems(problem, data_dir)
     ]
     # A spec that is wrong is said before anything is done.
     specs = [as_solver(solver).spec for solver in solvers]
@@ -208,7 +213,7 @@ def warm_up_all(
             tell(f"  {spec}{on}: ready after {seconds:.1f} s")
 
 
-def _timed_warm_up(instance: Instance, spec: str, settings: RunSettings) -> float:
+def _timed_warm_up(instance: PreparedProblem, spec: str, settings: RunSettings) -> float:
     """Warm a solver up in a process of its own, whatever came before; return the seconds."""
     begin = perf_counter()
     warmed_up(as_solver(spec), instance, settings)

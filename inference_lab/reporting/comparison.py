@@ -18,7 +18,7 @@ from inference_lab.reporting.tables import (
     summary_table,
 )
 from inference_lab.results.analysis import Findings
-from inference_lab.results.files import write_whole
+from inference_lab.results.atomic_files import write_whole
 from inference_lab.results.records import RecordStore
 
 if TYPE_CHECKING:
@@ -180,7 +180,7 @@ class Comparison(Findings):
         >>> c.plot().get_ylabel(), c.plot("profile").get_ylabel()
         ('mean gap, %', 'share of problems solved')
         """
-        from inference_lab.reporting.plots import draw_comparison
+        from inference_lab.reporting.comparison_plots import draw_comparison
 
         return draw_comparison(self.shown, kind, axes)
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from inference_lab.reporting.csv_text import csv_frame
 from inference_lab.results.analysis import Findings
-from inference_lab.results.files import write_whole
+from inference_lab.results.atomic_files import write_whole
 from inference_lab.results.records import Record
 from inference_lab.specs.extras import how_to_install
 

@@ -22,7 +22,7 @@ from inference_lab.reporting.problem_tables import (
 )
 from inference_lab.reporting.ranking import solvers_section
 from inference_lab.reporting.result_arrays import SHIFT, TARGETS, ResultArrays, natural
-from inference_lab.reporting.runs import (
+from inference_lab.reporting.run_sections import (
     again_section,
     environment_section,
     failures_section,

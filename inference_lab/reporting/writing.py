@@ -12,7 +12,7 @@ from inference_lab.reporting.csv_text import csv_table
 from inference_lab.reporting.document import Document, Picture
 from inference_lab.reporting.latex import latex_table
 from inference_lab.reporting.markdown import render_markdown
-from inference_lab.results.files import write_whole
+from inference_lab.results.atomic_files import write_whole
 from inference_lab.specs.extras import require
 
 __all__ = ["check_folder", "write_document"]

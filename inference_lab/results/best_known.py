@@ -15,7 +15,7 @@ from pathlib import Path
 import msgspec
 
 from inference_lab.contract import proves
-from inference_lab.results.files import write_whole
+from inference_lab.results.atomic_files import write_whole
 from inference_lab.results.json_lines import RecordError, jsonable
 from inference_lab.results.records import Record
 from inference_lab.results.summaries import grouped

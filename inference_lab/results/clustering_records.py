@@ -12,7 +12,7 @@ from typing import Annotated, Any, ClassVar, NamedTuple
 
 from msgspec import field
 
-from inference_lab.results.files import exclusive_lock, write_whole
+from inference_lab.results.atomic_files import exclusive_lock, write_whole
 from inference_lab.results.line_store import LineStore
 from inference_lab.results.records import FAILURES, RunRecord, any_of, environment
 

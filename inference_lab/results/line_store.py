@@ -22,7 +22,7 @@ from typing import Generic, TypeVar
 from filelock import lock_descriptor
 
 from inference_lab.formatting import counted
-from inference_lab.results.files import exclusive_lock, write_whole
+from inference_lab.results.atomic_files import exclusive_lock, write_whole
 from inference_lab.results.json_lines import JsonLine, LaterRecordError, RecordError
 
 __all__ = ["LineStore", "RecordWarning"]
@@ -102,14 +102,14 @@ class LineStore(Generic[_L]):
     def prepare(self, *, ours: bool = False) -> list[_L]:
         """Make sure that records can be appended, and return those that there are."""
         with self._naming(), self._locked():
-            lines = _Lines(self)
+            lines = _StoreLines(self)
             records = list(lines)
             known = ours or records or any(line.startswith(_START) for line in lines.damaged)
             if lines.reasons and not known:
                 raise RecordError(lines.reasons[0])
             if lines.damaged and os.name == "posix":  # elsewhere an open file cannot be replaced
                 self._set_aside(set(lines.damaged))
-                lines = _Lines(self)
+                lines = _StoreLines(self)
                 records = list(lines)
             self._held, self._left = records, os.stat(self.path)
         self._remark(lines)
@@ -201,7 +201,7 @@ class LineStore(Generic[_L]):
                 os.rename(self.path, self.path.with_name(f"{self.path.name}.{os.getpid()}.folder"))
             elif os.path.samestat(found, self._left) and found.st_size >= self._left.st_size:
                 return []
-        there = {record.to_json() for record in _Lines(self)}
+        there = {record.to_json() for record in _StoreLines(self)}
         lost = [record for record in self._held if record.to_json() not in there]
         if lost:
             warnings.warn(
@@ -218,14 +218,14 @@ class LineStore(Generic[_L]):
 
     def __iter__(self) -> Iterator[_L]:
         """Iterate over the records as in `read`."""
-        lines = _Lines(self)
+        lines = _StoreLines(self)
         with self._naming():
             if not self.exists():
                 raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(self.path))
             yield from lines
         self._remark(lines)
 
-    def _remark(self, lines: _Lines[_L]) -> None:
+    def _remark(self, lines: _StoreLines[_L]) -> None:
         """Note what was left out, and what was set aside before, and warn of it."""
         self.remarks = lines.remarks()
         if self.rejected.exists():
@@ -289,7 +289,7 @@ class LineStore(Generic[_L]):
         return size, b"\n"
 
 
-class _Lines(Generic[_L]):
+class _StoreLines(Generic[_L]):
     """The records of a store, and its other lines, known after the iteration.
 
     Attributes

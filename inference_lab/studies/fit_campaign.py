@@ -16,7 +16,7 @@ from inference_lab.harness.campaign import Campaign, Execution, InputError, run_
 from inference_lab.harness.executors import Call
 from inference_lab.harness.isolated_run import Limits, attempt, now, warm_up_apart
 from inference_lab.harness.manifest import PlannedFits, StagePlan
-from inference_lab.harness.progress import Progress
+from inference_lab.harness.progress import RunProgress
 from inference_lab.registry.registry import as_solver
 from inference_lab.results.clustering_records import (
     FitKey,
@@ -190,7 +190,7 @@ def run_study(
     data_dir: str | None = None,
     memory_limit: int | Literal["auto"] | None = "auto",
     isolate: bool = True,
-    progress: bool | Callable[[Progress[Any]], None] = False,
+    progress: bool | Callable[[RunProgress[Any]], None] = False,
 ) -> list[StudyRecord]:
     """Run what is missing of a study and return all its records.
 

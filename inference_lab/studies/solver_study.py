@@ -28,7 +28,7 @@ from inference_lab.studies.definition import (
 from inference_lab.studies.designs import Design, Grid
 
 if TYPE_CHECKING:
-    from inference_lab.harness.progress import Progress
+    from inference_lab.harness.progress import RunProgress
     from inference_lab.reporting.comparison import Comparison
     from inference_lab.reporting.document import Block, Document
 
@@ -259,7 +259,7 @@ def run_comparison(
     rerun: Literal["failed", "timeout", "all"] | None = None,
     shard: str | None = None,
     data_dir: str | None = None,
-    progress: bool | Callable[[Progress[Record]], None] = False,
+    progress: bool | Callable[[RunProgress[Record]], None] = False,
 ) -> Comparison:
     """Run what is missing of a study and return all that it asks for."""
     from inference_lab.harness.campaign import InputError

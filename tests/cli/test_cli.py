@@ -17,7 +17,7 @@ from click.testing import CliRunner
 
 import inference_lab as il
 from inference_lab.cli import main
-from inference_lab.cli.comparing import DEFAULT_PROBLEMS, DEFAULT_SOLVERS
+from inference_lab.cli.compare_command import DEFAULT_PROBLEMS, DEFAULT_SOLVERS
 from inference_lab.harness import isolated_run
 from inference_lab.registry.registry import problem_registry, solver_registry
 from inference_lab.results.records import RecordStore

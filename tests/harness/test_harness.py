@@ -23,7 +23,7 @@ from inference_lab.contract import Outcome, Solver
 from inference_lab.harness.campaign import InputError, Shard
 from inference_lab.harness.comparing import ComparisonCampaign
 from inference_lab.harness.executors import Call, execute
-from inference_lab.harness.instances import RunSettings, build_instances
+from inference_lab.harness.inputs import RunSettings, prepare_problems
 from inference_lab.harness.manifest import ManifestEntry, plans_of
 from inference_lab.harness.results_dir import find_store, merge, states
 from inference_lab.harness.running import limits_of
@@ -82,7 +82,7 @@ def what(comparison):
 
 
 def plan(seeds=3, repeats=2):
-    cases = [case for p in PROBLEMS for case in build_instances(p, None)]
+    cases = [case for p in PROBLEMS for case in prepare_problems(p, None)]
     return ComparisonCampaign(cases, list(SOLVERS), list(range(seeds)), repeats, RunSettings())
 
 

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import gc
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -31,21 +28,6 @@ def _runs(folder: Path) -> RecordStore:
             "--render makes its report, with a CSV file of each table"
         )
     return store
-
-
-@contextmanager
-def _no_collection() -> Iterator[None]:
-    """Do without the collection of garbage, which looks through all records again and again.
-
-    They are needed to the end, and with them it takes a third of the time.
-    """
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()
 
 
 @click.command()
@@ -83,7 +65,7 @@ def report(
     from inference_lab.reporting.report import report_document
     from inference_lab.reporting.writing import write_document
 
-    with as_input(), _no_collection():
+    with as_input():
         store = _runs(folder)
         comparison = Comparison.of_store(store)
         if not comparison.records:
@@ -196,7 +178,7 @@ def labels(record: str, folder: Path, out: Path | None) -> None:
     RECORD is the id of the run in runs.csv, or the beginning of it.
     """
     from inference_lab.results.analysis import Findings
-    from inference_lab.results.files import write_whole
+    from inference_lab.results.atomic_files import write_whole
 
     with as_input():
         found = Findings.of_store(_runs(folder))

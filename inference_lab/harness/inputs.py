@@ -24,13 +24,13 @@ from inference_lab.results.records import TRACE_LIMIT
 from inference_lab.specs.grammar import SpecError, SpecSyntaxError
 
 __all__ = [
-    "Instance",
+    "PreparedProblem",
     "ProblemSource",
     "RunSettings",
-    "build_instances",
     "derive",
     "load_problem",
     "load_problems",
+    "prepare_problems",
     "refuse_repeats",
     "seed_list",
     "solver_source",
@@ -53,7 +53,7 @@ _DERIVED = (
 
 
 @dataclass(frozen=True)
-class Instance:
+class PreparedProblem:
     """A problem that is ready to be run on."""
 
     problem: Problem
@@ -94,7 +94,7 @@ def load_problem(source: ProblemSource, data_dir: Path | None = None) -> Problem
     return found[0]
 
 
-def build_instances(source: ProblemSource, data_dir: Path | None) -> list[Instance]:
+def prepare_problems(source: ProblemSource, data_dir: Path | None) -> list[PreparedProblem]:
     """Build the problems that a source stands for, and what solvers derive from their graphs."""
     begin = perf_counter()
     instances = []
@@ -105,7 +105,7 @@ def build_instances(source: ProblemSource, data_dir: Path | None) -> list[Instan
         except Exception as reason:
             raise InputError(f"problem {problem.name!r}: {one_line(reason)}") from reason
         # Those of one source are made one after the other, or all at once with the first.
-        instances.append(Instance(problem, perf_counter() - begin, truth))
+        instances.append(PreparedProblem(problem, perf_counter() - begin, truth))
         begin = perf_counter()
     return instances
 

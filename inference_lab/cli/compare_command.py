@@ -22,7 +22,7 @@ from inference_lab.cli.common import (
 )
 
 if TYPE_CHECKING:
-    from inference_lab.harness.progress import Progress
+    from inference_lab.harness.progress import RunProgress
     from inference_lab.reporting.comparison import Comparison
     from inference_lab.results.records import Record, RecordStore
 
@@ -139,7 +139,7 @@ def compare(
         order = [as_solver(spec).spec for spec in chosen]
         show = _Tables(write, order, settings["seeds"] * settings["repeats"])
 
-        def count(event: Progress[Record]) -> None:
+        def count(event: RunProgress[Record]) -> None:
             nonlocal new
             new += event.record is not None
             tell(event)

@@ -67,7 +67,7 @@ def solve(
     as_json: bool,
 ) -> None:
     """Run one solver on FILE, a model file or a problem's spec."""
-    from inference_lab.harness.instances import load_problem
+    from inference_lab.harness.inputs import load_problem
     from inference_lab.registry.registry import as_solver
     from inference_lab.solving import solve as solve_graph
 
