@@ -32,9 +32,6 @@ __all__ = [
 
 Average: TypeAlias = Literal["arithmetic", "geometric"]
 
-#: Largest contingency table that the matching may spell out.
-_DENSE_CELLS = 1_000_000
-
 
 def pairwise_f(truth: npt.ArrayLike, labels: npt.ArrayLike) -> float:
     r"""Return the harmonic mean of precision and recall of the pairs that a labelling joins.
@@ -104,8 +101,7 @@ def matched_accuracy(truth: npt.ArrayLike, labels: npt.ArrayLike) -> float:
     if not classes.size:
         return math.nan
     table = contingency_matrix(classes, clusters, sparse=True)
-    small = math.prod(table.shape) <= _DENSE_CELLS
-    return (_match_dense(table) if small else _match_sparse(table)) / classes.size
+    return _matched(table) / classes.size
 
 
 def score(
@@ -162,16 +158,8 @@ def _checked(
     return arrays[0], arrays[1]
 
 
-def _match_dense(table: Any) -> int:
-    """Return the largest total count of a one-to-one matching, with the table spelt out."""
-    from scipy.optimize import linear_sum_assignment
-
-    dense = table.toarray()
-    return int(dense[linear_sum_assignment(dense, maximize=True)].sum())
-
-
-def _match_sparse(table: Any) -> int:
-    """Return the largest total count of a one-to-one matching; touch the non-zero cells only."""
+def _matched(table: Any) -> int:
+    """Return the largest total count of a one-to-one matching of a sparse table."""
     # The sparse solver wants every row matched, so each row gets a column of its own that stands
     # for "unmatched". Those cells weigh 1 and all others 1 more than their count (explicit zeros
     # are not cells): every full matching then totals its count plus the number of rows.
