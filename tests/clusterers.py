@@ -8,10 +8,11 @@ import inference_lab.clustering as clustering
 from inference_lab.clustering import DPMeans
 from inference_lab.clustering._base import PairwiseClusterer
 
+#: Without the one that chooses among them.
 KINDS: list[Any] = [
     getattr(clustering, name)
     for name in clustering.__all__
-    if hasattr(getattr(clustering, name), "fit")
+    if hasattr(getattr(clustering, name), "fit") and name != "ConstrainedClusterCV"
 ]
 QUICK: dict[str, dict[str, Any]] = {
     "AnnealedConstrainedKMeans": {"cooling": 0.1},

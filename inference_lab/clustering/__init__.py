@@ -20,6 +20,7 @@ from inference_lab.clustering.baselines import (
     MetricKMeans,
 )
 from inference_lab.clustering.bregman_kmeans import BregmanKMeans, SphericalKMeans
+from inference_lab.clustering.cluster_cv import ConstrainedClusterCV
 from inference_lab.clustering.cop_kmeans import ConstraintsNotMetWarning, COPKMeans
 from inference_lab.clustering.distortions import (
     Bregman,
@@ -59,6 +60,7 @@ __all__ = [
     "BregmanKMeans",
     "COPKMeans",
     "ClosedForm",
+    "ConstrainedClusterCV",
     "ConstrainedGaussianMixture",
     "ConstrainedKMeans",
     "ConstrainedLinkage",

@@ -41,6 +41,7 @@ from inference_lab.specs.settings import Range, check_settings, setting
 
 __all__ = [
     "AT_LEAST_ONE",
+    "PAIR_ARGUMENTS",
     "ConstrainedClusterer",
     "PairwiseClusterer",
     "SharedSettings",
@@ -57,6 +58,8 @@ AT_LEAST_ONE = {"range": Range(at_least=1)}
 _ROUNDING = 1e-10
 #: Arguments that say which pairs there are.
 _PAIRS = ("must_link", "cannot_link", "pairs", "sample_ids")
+#: The same with weights, which ``fit`` takes.
+PAIR_ARGUMENTS = (*_PAIRS, "ml_weight", "cl_weight")
 
 #: Values of points; squared distances then stay below what graphs take as costs, 1e100.
 LARGEST_VALUE = 1e48
@@ -534,7 +537,7 @@ class PairwiseClusterer(ConstrainedClusterer):
     #: Whether pairs with rows of other folds were left out of the fit.
     _in_fold = False
     # With scikit-learn's metadata routing, searches pass pairs on without being asked to.
-    __metadata_request__fit: ClassVar = dict.fromkeys((*_PAIRS, "ml_weight", "cl_weight"), True)
+    __metadata_request__fit: ClassVar = dict.fromkeys(PAIR_ARGUMENTS, True)
     __metadata_request__score: ClassVar = dict.fromkeys(_PAIRS, True)
 
     def fit(

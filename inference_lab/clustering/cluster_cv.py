@@ -1,0 +1,630 @@
+"""Choice of a constrained clustering by held-out pairs, with no pairs as the first candidate."""
+
+from __future__ import annotations
+
+import inspect
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from time import perf_counter
+from typing import Any, ClassVar, Literal, NamedTuple, Self, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+from joblib import Parallel, delayed
+from sklearn.base import BaseEstimator, ClusterMixin, clone
+from sklearn.cluster import KMeans
+from sklearn.pipeline import Pipeline, make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from inference_lab.clustering._base import PAIR_ARGUMENTS, check_word, refuse_constraints
+from inference_lab.clustering.hmrf import violations
+from inference_lab.clustering.hmrf_kmeans import MPCKMeans, PCKMeans
+from inference_lab.clustering.mixture import ConstrainedGaussianMixture
+from inference_lab.clustering.supervision import of_positive_weight, read_side, take_frame
+from inference_lab.constraints import Constraints
+from inference_lab.constraints.constraints import selected
+from inference_lab.constraints.pairs import codes_of
+from inference_lab.graph.arrays import FloatArray, IntArray
+from inference_lab.specs.settings import check_settings, setting
+
+__all__ = [
+    "ConstrainedClusterCV",
+    "Kept",
+    "choose",
+    "default_candidates",
+    "pair_folds",
+    "pair_groups",
+]
+
+Candidates: TypeAlias = Sequence[tuple[str, Any]]
+#: Numbers of clusters that "auto" tries.
+_NUMBERS = range(2, 11)
+
+
+def default_candidates() -> list[tuple[str, Any]]:
+    """Return estimators by name, from simple to complex; the first two use no pairs."""
+
+    def standardised(estimator: Any) -> Any:
+        return make_pipeline(StandardScaler(), estimator)
+
+    mixture = ConstrainedGaussianMixture
+    return [
+        ("k-means without pairs", KMeans(n_init=10)),
+        ("k-means without pairs, standardised", standardised(KMeans(n_init=10))),
+        ("PCKMeans", PCKMeans()),
+        ("PCKMeans, standardised", standardised(PCKMeans())),
+        ("MPCKMeans, diagonal metric", MPCKMeans()),
+        ("MPCKMeans, diagonal metric, standardised", standardised(MPCKMeans())),
+        ("MPCKMeans, full metric", MPCKMeans(metric="full")),
+        ("Gaussian mixture, diagonal", mixture(covariance_type="diag")),
+        ("Gaussian mixture, full", standardised(mixture(reg_covar=1e-3))),
+    ]
+
+
+# ---------------------------------------------------------------------- folds of pairs
+
+
+def pair_groups(constraints: Constraints, n_splits: int) -> IntArray:
+    """Return the group of each pair, must-links first; pairs of a group are held out together.
+
+    A group holds the must-links of a component and the cannot-links inside it, or all cannot-links
+    between two components: what is left then implies none of its pairs. The pairs of a group with
+    more than a fold's share of their kind are groups of their own.
+    """
+    component = constraints.components()
+    n, ml, cl = constraints.n_points, constraints.must_link, constraints.cannot_link
+    ends = np.sort(component[np.concatenate([ml, cl])], axis=1)
+    group = np.unique(codes_of(ends, n), return_inverse=True)[1].reshape(-1)
+    single = np.zeros(group.size, dtype=np.bool_)
+    for kind in (slice(0, len(ml)), slice(len(ml), None)):
+        most = max(1.0, group[kind].size / n_splits)
+        single |= (np.bincount(group[kind], minlength=group.size) > most)[group]
+    group = np.where(single, group.size + np.arange(group.size), group)
+    return np.unique(group, return_inverse=True)[1].astype(np.int64).reshape(-1)
+
+
+def pair_folds(group: IntArray, n_must: int, n_splits: int, rng: np.random.Generator) -> IntArray:
+    """Return the fold of each pair; folds have like numbers of either kind."""
+    n_groups = int(group.max(initial=-1)) + 1
+    must = np.bincount(group[:n_must], minlength=n_groups)
+    cannot = np.bincount(group[n_must:], minlength=n_groups)
+    filled = np.zeros((2, n_splits), dtype=np.int64)
+    where = np.empty(n_groups, dtype=np.int64)
+    order = rng.permutation(n_groups)
+    for at in order[np.argsort(-(must + cannot)[order], kind="stable")].tolist():
+        kind = 0 if must[at] else 1
+        # Of folds with as few pairs of this kind, the one with fewer of the other.
+        fold = int(np.lexsort((filled[1 - kind], filled[kind]))[0])
+        where[at] = fold
+        filled[:, fold] += must[at], cannot[at]
+    return where[group]
+
+
+# ---------------------------------------------------------------------- scores
+
+
+@dataclass(frozen=True)
+class Kept:
+    """Share of the fits without a pair that keep it, and of pairs of points that share a cluster.
+
+    Arrays have an entry for each must-link and each cannot-link.
+    """
+
+    must: FloatArray
+    cannot: FloatArray
+    together: float
+
+    def contributions(self) -> FloatArray:
+        """Return what each pair adds to the score, whose chance level is zero and maximum one."""
+        kinds = [(self.must, self.together), (self.cannot, 1.0 - self.together)]
+        kinds = [(kept, chance) for kept, chance in kinds if kept.size]
+        room = sum(1.0 - chance for _, chance in kinds)
+        if room <= 0.0:
+            return np.zeros(self.must.size + self.cannot.size)
+        return np.concatenate([(kept - chance) / (room * kept.size) for kept, chance in kinds])
+
+    @property
+    def score(self) -> float:
+        """Chance-corrected agreement with held-out pairs, both kinds weighted alike."""
+        return float(self.contributions().sum())
+
+
+def standard_error(contributions: FloatArray, n_must: int, group: IntArray) -> float:
+    """Return the standard error of a sum of contributions; pairs of a group are dependent."""
+    centred = contributions.copy()
+    for kind in (slice(0, n_must), slice(n_must, None)):
+        if centred[kind].size:
+            centred[kind] -= centred[kind].mean()
+    sums = np.bincount(group, weights=centred)
+    if sums.size < 2:
+        return float("inf")
+    return float(np.sqrt(sums.size / (sums.size - 1) * (sums**2).sum()))
+
+
+def gain(of: Kept, over: Kept, group: IntArray) -> tuple[float, float]:
+    """Return how much higher one score is than another over the same pairs, and the error of it."""
+    added = of.contributions() - over.contributions()
+    return float(added.sum()), standard_error(added, of.must.size, group)
+
+
+def choose(kept: Sequence[Kept | None], group: IntArray, n_errors: float) -> int:
+    """Return the first that is within some standard errors of the best score; None has failed.
+
+    The error is that of the difference of the two scores, over the same pairs.
+    """
+    judged = {at: each for at, each in enumerate(kept) if each is not None}
+    best = max(judged, key=lambda at: judged[at].score)
+    for at, each in judged.items():
+        ahead, error = gain(judged[best], each, group)
+        if at == best or ahead <= n_errors * error:
+            return at
+    return best
+
+
+# ---------------------------------------------------------------------- fits
+
+
+def takes_pairs(estimator: Any) -> bool:
+    """Whether ``fit`` has must-links among its arguments, or takes any."""
+    arguments = inspect.signature(final_step(estimator).fit).parameters
+    return "must_link" in arguments or any(
+        each.kind is inspect.Parameter.VAR_KEYWORD for each in arguments.values()
+    )
+
+
+def final_step(estimator: Any) -> Any:
+    """Return the last step of a pipeline, or the estimator."""
+    return estimator[-1] if isinstance(estimator, Pipeline) else estimator
+
+
+def _prefix(estimator: Any) -> str:
+    """Return what stands before the names of the arguments of the last step."""
+    return f"{estimator.steps[-1][0]}__" if isinstance(estimator, Pipeline) else ""
+
+
+def prepared(estimator: Any, n_clusters: int, seed: int) -> Any:
+    """Return a clone with a number of clusters, and a seed where it has none."""
+    made = clone(estimator)
+    prefix, known = _prefix(made), final_step(made).get_params(deep=False)
+    for name in ("n_clusters", "n_components"):
+        if name in known:
+            made.set_params(**{prefix + name: n_clusters})
+            break
+    unseeded = [
+        name
+        for name, value in made.get_params().items()
+        if name.rpartition("__")[2] == "random_state" and value is None
+    ]
+    return made.set_params(**dict.fromkeys(unseeded, seed))
+
+
+def fitted(estimator: Any, points: Any, constraints: Constraints) -> Any:
+    """Fit an estimator, to pairs if it takes any."""
+    given = constraints.fit_params() if takes_pairs(estimator) else {}
+    prefix = _prefix(estimator)
+    return estimator.fit(points, **{prefix + name: value for name, value in given.items()})
+
+
+def labels_without(
+    estimator: Any, points: Any, constraints: Constraints, held_out: npt.NDArray[np.bool_]
+) -> tuple[IntArray | None, str, float]:
+    """Return the labels of a fit to the other pairs; or None, what failed, and the seconds."""
+    n_must = len(constraints.must_link)
+    rest = selected(constraints, ~held_out[:n_must], ~held_out[n_must:])
+    start = perf_counter()
+    try:
+        with warnings.catch_warnings():
+            # What they say of all pairs, the fit to all pairs says again.
+            warnings.simplefilter("ignore")
+            labels = np.asarray(final_step(fitted(clone(estimator), points, rest)).labels_)
+    except (ValueError, ArithmeticError) as problem:
+        return None, f"{type(problem).__name__}: {problem}", perf_counter() - start
+    return labels, "", perf_counter() - start
+
+
+def kept_by(found: Sequence[IntArray], fold: Sequence[IntArray], constraints: Constraints) -> Kept:
+    """Return how the pairs of each fold fare under the labels of the fit without them.
+
+    `fold` has the fold of each pair in each repetition, and `found` labels for each fold of each.
+    """
+    n_must = len(constraints.must_link)
+    pairs = np.concatenate([constraints.must_link, constraints.cannot_link])
+    right = np.zeros(len(pairs))
+    together = []
+    given = iter(found)
+    for folds in fold:
+        for number in range(int(folds.max()) + 1):
+            labels, out = next(given), folds == number
+            same = labels[pairs[out, 0]] == labels[pairs[out, 1]]
+            right[out] += same == (np.flatnonzero(out) < n_must)
+            sizes = np.unique(labels, return_counts=True)[1].astype(np.float64)
+            n = labels.size
+            together.append(float((sizes * (sizes - 1.0)).sum()) / (n * (n - 1.0)))
+    right /= len(fold)
+    return Kept(right[:n_must], right[n_must:], float(np.mean(together)))
+
+
+# ---------------------------------------------------------------------- the estimator
+
+
+class _Row(NamedTuple):
+    """A candidate with a number of clusters: what is fitted, and how held-out pairs judge it."""
+
+    name: str
+    n_clusters: int
+    estimator: Any
+    kept: Kept | None
+    failure: str
+    seconds: float
+
+
+@dataclass(eq=False, repr=False, kw_only=True)
+class ConstrainedClusterCV(ClusterMixin, BaseEstimator):  # type: ignore[misc]  # no types
+    r"""Choose estimator, metric and number of clusters by held-out pairs, and fit with all pairs.
+
+    Candidates are ordered from simple to complex, the first ones without pairs. Each is fitted
+    without some of the pairs, which then judge its labels. Chosen is the simplest candidate whose
+    score is within half a standard error of the best one. Where pairs do not help, these are
+    estimators that use none.
+
+    Parameters
+    ----------
+    n_clusters : int, sequence of int, or "auto"
+        Several numbers are compared first, with the simplest candidate that uses pairs; "auto"
+        tries 2 to 10.
+    candidates : list of (name, estimator) or None
+        From simple to complex; estimators are those of this package, others of scikit-learn's kind,
+        or pipelines that end in one. Those without a ``must_link`` in ``fit`` use no pairs. None
+        stands for `default_candidates`.
+    n_splits : int
+        Folds of pairs.
+    n_repeats : int
+        How often folds are drawn anew.
+    n_errors : float
+        Standard errors of the difference by which the chosen score may be below the best one. With
+        0 the best is chosen.
+    n_jobs : int or None
+        Processes that share the fits; None is 1, -1 as many as there are processors.
+    verbose : int
+        Whether to print the score of each candidate when it is known.
+    random_state : int, RandomState or None
+        Seeds folds, and candidates that have no seed of their own.
+
+    Attributes
+    ----------
+    labels_ : (n,) int64 array
+        Of the fit with all pairs.
+    best_estimator_ : estimator
+        Fitted with all pairs.
+    best_params_ : dict
+        Name of the candidate and number of clusters.
+    best_index_ : int
+        Row of `cv_results_`.
+    best_score_ : float
+        Score of the candidate chosen; NaN where fewer than two pairs were given.
+    gain_ : tuple of float
+        By how much `best_score_` exceeds the best score without pairs, and the standard error.
+    cv_results_ : pandas.DataFrame
+        A row for each candidate that was judged, see Notes.
+    constraints_ : Constraints
+    violations_ : Violations
+        Pairs that the labels violate.
+
+    Notes
+    -----
+    **Score.** A clustering keeps a share ``m`` of the held-out must-links and ``c`` of the
+    cannot-links. If a share ``s`` of all pairs of points are in one cluster, labels that know
+    nothing keep ``s`` and ``1 - s``. The score ``(m - s + c - (1 - s)) / (1 - s + s) = m + c - 1``
+    is 0 for these and 1 where all pairs are kept (Youden's J); kinds count alike. Of one kind alone
+    it is ``(m - s) / (1 - s)``, or ``(c - (1 - s)) / s``. If a share ``q`` of the answers is wrong,
+    at most ``1 - 2 q`` can be expected.
+
+    **Folds.** The must-links of a component are held out together, and so are all cannot-links
+    between two components: no held-out pair follows from the others. A component with more than a
+    fold's share of the pairs is divided pair by pair, since it would otherwise fill a fold. Such
+    pairs may follow from others.
+
+    **Errors.** Standard errors are over groups of pairs that are held out together. Two candidates
+    are compared on the same pairs, which is why their difference is known better than either score.
+
+    **Columns** of `cv_results_`: ``candidate``, ``n_clusters``, ``params``, ``mean_test_score``,
+    ``standard_error``, ``behind_best`` and ``behind_best_error`` (among the rows compared with it),
+    ``must_link_kept``, ``cannot_link_kept``, ``mean_fit_time``, ``rank_test_score``, and
+    ``failure``, why a fit was impossible.
+
+    **Complexity.** ``n_splits * n_repeats`` fits for each candidate with pairs, one for others.
+
+    References
+    ----------
+    M. Pourrajabi, D. Moulavi, R. Campello, A. Zimek, J. Sander, R. Goebel, "Model selection for
+    semi-supervised clustering", EDBT 2014. L. Breiman, J. Friedman, R. Olshen, C. Stone,
+    "Classification and regression trees", 1984 (the rule of one standard error).
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_wine
+    >>> X, truth = load_wine(return_X_y=True)
+    >>> pairs = Constraints.sample(truth, 100, np.random.default_rng(0))
+    >>> search = ConstrainedClusterCV(3, n_repeats=1, random_state=0).fit(X, **pairs.fit_params())
+    >>> search.best_params_
+    {'candidate': 'k-means without pairs, standardised', 'n_clusters': 3}
+    """
+
+    n_clusters: Any = field(default=3, kw_only=False)
+    candidates: Any = None
+    n_splits: int = setting(5, at_least=2)
+    n_repeats: int = setting(2, at_least=1)
+    n_errors: float = setting(0.5, at_least=0)
+    n_jobs: int | None = None
+    verbose: int = 0
+    random_state: Any = None
+
+    __metadata_request__fit: ClassVar = dict.fromkeys(PAIR_ARGUMENTS, True)
+
+    def fit(
+        self,
+        X: Any,
+        y: Any = None,
+        *,
+        must_link: npt.ArrayLike | None = None,
+        cannot_link: npt.ArrayLike | None = None,
+        pairs: Any = None,
+        ml_weight: npt.ArrayLike | Literal["auto"] | None = None,
+        cl_weight: npt.ArrayLike | Literal["auto"] | None = None,
+        sample_ids: npt.ArrayLike | None = None,
+    ) -> Self:
+        """Choose a candidate, and cluster the points.
+
+        Parameters
+        ----------
+        X : (n, d) array-like
+        y : ignored
+        must_link, cannot_link, pairs, sample_ids
+            See `HMRFKMeans.fit`. Without pairs, the first candidate is fitted.
+        ml_weight, cl_weight : float or arrays, or "auto", optional
+            See `HMRFKMeans.fit`. By default each candidate has its own. Pairs of weight 0 are left
+            out.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        ValueError, TypeError
+            If data, pairs or settings cannot be used, or no candidate could be fitted.
+
+        Examples
+        --------
+        >>> X = [[0.0], [1.0], [8.0], [9.0]]
+        >>> ConstrainedClusterCV(2, random_state=0).fit(X).best_params_
+        {'candidate': 'k-means without pairs', 'n_clusters': 2}
+        """
+        refuse_constraints(y)
+        check_settings(self)
+        candidates = self._named_candidates()
+        numbers = self._numbers()
+        points = validate_data(self, X, dtype=[np.float64, np.float32])
+        arguments = {
+            "must_link": must_link,
+            "cannot_link": cannot_link,
+            "pairs": pairs,
+            "ml_weight": ml_weight,
+            "cl_weight": cl_weight,
+            "sample_ids": sample_ids,
+        }
+        told = take_frame(arguments, X)
+        for name in ("ml_weight", "cl_weight"):
+            if isinstance(told[name], str):
+                check_word(name, told[name], ("auto",))
+            if told[name] is None or isinstance(told[name], str):
+                told[name] = 1.0
+        side = read_side(points.shape[0], None, **told)
+        self.constraints_ = of_positive_weight(side.constraints)
+        self._seed = int(check_random_state(self.random_state).randint(2**31))
+        rows = self._compared(candidates, numbers, points)
+        self._take(rows, points)
+        return self
+
+    def _named_candidates(self) -> Candidates:
+        """Return the candidates; refuse lists that are none."""
+        given = default_candidates() if self.candidates is None else self.candidates
+        if not isinstance(given, Sequence) or not given:
+            raise TypeError(f"candidates must be a list of (name, estimator), got {given!r}")
+        for each in given:
+            if not (isinstance(each, tuple) and len(each) == 2 and hasattr(each[1], "fit")):
+                raise TypeError(f"candidates must be pairs (name, estimator), got {each!r}")
+        names = [name for name, _ in given]
+        if len(set(names)) < len(names):
+            raise ValueError(f"candidates have names that occur twice: {names}")
+        return given
+
+    def _numbers(self) -> list[int]:
+        """Return the numbers of clusters that are compared."""
+        given = self.n_clusters
+        if isinstance(given, str):
+            check_word("n_clusters", given, ("auto",))
+            return list(_NUMBERS)
+        several = [given] if np.ndim(given) == 0 else list(given)
+        if not several or not all(isinstance(k, int | np.integer) and k >= 1 for k in several):
+            raise ValueError(
+                f"n_clusters must be an integer of at least 1, several, or 'auto', got {given!r}"
+            )
+        return sorted({int(k) for k in several})
+
+    def _compared(self, candidates: Candidates, numbers: Sequence[int], points: Any) -> list[_Row]:
+        """Judge candidates, first for each number of clusters the simplest one that uses pairs."""
+        n_pairs = len(self.constraints_)
+        most = points.shape[0]
+        numbers = [k for k in numbers if k <= most] or [numbers[0]]
+        if n_pairs < 2:
+            if len(numbers) > 1:
+                raise ValueError(
+                    f"n_clusters={self.n_clusters!r} needs pairs that choose among the numbers; "
+                    f"{n_pairs} were given. Give one number"
+                )
+            if n_pairs:
+                warnings.warn(
+                    "one pair cannot be held out from others: the first candidate is fitted",
+                    UserWarning,
+                    stacklevel=3,
+                )
+            name, estimator = candidates[0]
+            made = prepared(estimator, numbers[0], self._seed)
+            self._group = np.zeros(n_pairs, dtype=np.int64)
+            self._chosen = 0
+            return [_Row(name, numbers[0], made, None, "", np.nan)]
+        splits = min(self.n_splits, n_pairs)
+        n_must = len(self.constraints_.must_link)
+        self._group = pair_groups(self.constraints_, splits)
+        folds = [
+            pair_folds(self._group, n_must, splits, np.random.default_rng([self._seed, repeat]))
+            for repeat in range(self.n_repeats)
+        ]
+        rows: list[_Row] = []
+        if len(numbers) > 1:
+            screen = next((c for c in candidates if takes_pairs(c[1])), candidates[0])
+            rows = self._judged([(screen, k) for k in numbers], points, folds)
+            numbers = [rows[self._choose(rows)].n_clusters]
+        known = {(row.name, row.n_clusters) for row in rows}
+        left = [(each, numbers[0]) for each in candidates if (each[0], numbers[0]) not in known]
+        rows += self._judged(left, points, folds)
+        # In the order of the candidates, which is from simple to complex.
+        place = {name: at for at, (name, _) in enumerate(candidates)}
+        at_number = [at for at, row in enumerate(rows) if row.n_clusters == numbers[0]]
+        at_number.sort(key=lambda at: place[rows[at].name])
+        self._chosen = at_number[self._choose([rows[at] for at in at_number])]
+        return rows
+
+    def _judged(
+        self, given: Sequence[tuple[tuple[str, Any], int]], points: Any, folds: Sequence[IntArray]
+    ) -> list[_Row]:
+        """Fit without each fold, and return how held-out pairs judge each."""
+        masks = [fold == number for fold in folds for number in range(int(fold.max()) + 1)]
+        nothing = np.zeros(len(self.constraints_), dtype=np.bool_)
+        made = [(name, k, prepared(each, k, self._seed)) for (name, each), k in given]
+        jobs = [
+            (estimator, mask)
+            for _, _, estimator in made
+            # Without pairs the fits are one.
+            for mask in (masks if takes_pairs(estimator) else [nothing])
+        ]
+        run = Parallel(n_jobs=self.n_jobs, return_as="generator")(
+            delayed(labels_without)(estimator, points, self.constraints_, mask)
+            for estimator, mask in jobs
+        )
+        rows = []
+        for at, (name, k, estimator) in enumerate(made):
+            fits = [next(run) for _ in (masks if takes_pairs(estimator) else [nothing])]
+            failure = next((problem for _, problem, _ in fits if problem), "")
+            labels = [found for found, _, _ in fits if found is not None]
+            kept = None
+            if not failure:
+                repeated = labels if len(labels) == len(masks) else labels * len(masks)
+                kept = kept_by(repeated, folds, self.constraints_)
+            rows.append(_Row(name, k, estimator, kept, failure, np.mean([s for _, _, s in fits])))
+            if self.verbose:
+                result = f"failed: {failure}" if kept is None else f"score {kept.score:.3f}"
+                print(f"[{at + 1}/{len(made)}] {name}, {k} clusters: {result}", flush=True)
+        return rows
+
+    def _choose(self, rows: Sequence[_Row]) -> int:
+        """Return the row that the rule chooses; warn of those that failed."""
+        failed = [row for row in rows if row.kept is None]
+        if len(failed) == len(rows):
+            raise ValueError(f"no candidate could be fitted; {failed[0].name}: {failed[0].failure}")
+        if failed:
+            warnings.warn(
+                "left out: " + "; ".join(f"{row.name} ({row.failure})" for row in failed),
+                UserWarning,
+                stacklevel=4,
+            )
+        return choose([row.kept for row in rows], self._group, self.n_errors)
+
+    def _take(self, rows: Sequence[_Row], points: Any) -> None:
+        """Set all attributes."""
+        best = rows[self._chosen]
+        self.best_index_ = self._chosen
+        self.best_params_ = {"candidate": best.name, "n_clusters": best.n_clusters}
+        self.best_score_ = np.nan if best.kept is None else best.kept.score
+        self.gain_ = (np.nan, np.nan)
+        without = [
+            row.kept
+            for row in rows
+            if row.kept is not None
+            and row.n_clusters == best.n_clusters
+            and not takes_pairs(row.estimator)
+        ]
+        if best.kept is not None and without:
+            self.gain_ = gain(best.kept, max(without, key=lambda each: each.score), self._group)
+        self.cv_results_ = _table(rows, self._group)
+        self.best_estimator_ = fitted(clone(best.estimator), points, self.constraints_)
+        self.labels_ = np.asarray(final_step(self.best_estimator_).labels_, dtype=np.int64)
+        self.violations_ = violations(self.constraints_, self.labels_)
+
+    def predict(self, X: Any) -> IntArray:
+        """Return the cluster of each point under the estimator chosen.
+
+        Parameters
+        ----------
+        X : (n, d) array-like
+
+        Returns
+        -------
+        (n,) int64 array
+
+        Raises
+        ------
+        NotFittedError
+            Before `fit`.
+        ValueError, TypeError
+            If the data cannot be used, or have other features than the data of the fit.
+
+        Examples
+        --------
+        >>> model = ConstrainedClusterCV(2, random_state=0).fit([[0.0], [1.0], [8.0], [9.0]])
+        >>> near, far = model.predict([[0.4], [8.4]])
+        >>> bool(near == model.labels_[0]), bool(far == model.labels_[3])
+        (True, True)
+        """
+        check_is_fitted(self)
+        points = validate_data(self, X, reset=False, dtype=[np.float64, np.float32])
+        return np.asarray(self.best_estimator_.predict(points), dtype=np.int64)
+
+
+def _table(rows: Sequence[_Row], group: IntArray) -> Any:
+    """Return the data frame of `cv_results_`."""
+    import pandas as pd
+
+    judged = [row for row in rows if row.kept is not None]
+    found = []
+    for row in rows:
+        params = {"candidate": row.name, "n_clusters": row.n_clusters}
+        entry: dict[str, Any] = {**params, "params": params}
+        kept = row.kept
+        if kept is not None:
+            alike = [r.kept for r in judged if r.n_clusters == row.n_clusters and r.kept]
+            best = max(alike, key=lambda each: each.score)
+            behind, error = gain(best, kept, group)
+            entry |= {
+                "mean_test_score": kept.score,
+                "standard_error": standard_error(kept.contributions(), kept.must.size, group),
+                "behind_best": behind,
+                "behind_best_error": error,
+                "must_link_kept": float(kept.must.mean()) if kept.must.size else np.nan,
+                "cannot_link_kept": float(kept.cannot.mean()) if kept.cannot.size else np.nan,
+            }
+        found.append(entry | {"mean_fit_time": row.seconds, "failure": row.failure})
+    columns = [
+        "candidate", "n_clusters", "params", "mean_test_score", "standard_error", "behind_best",
+        "behind_best_error", "must_link_kept", "cannot_link_kept", "mean_fit_time",
+        "rank_test_score", "failure",
+    ]  # fmt: skip
+    table = pd.DataFrame(found).reindex(columns=columns)
+    table["rank_test_score"] = (
+        table["mean_test_score"].rank(method="min", ascending=False).astype("Int64")
+    )
+    return table

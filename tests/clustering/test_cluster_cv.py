@@ -1,0 +1,313 @@
+"""Held-out pairs choose an estimator, and no pairs where none helps."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.base import clone
+from sklearn.cluster import KMeans
+from sklearn.datasets import load_wine, make_blobs
+from sklearn.exceptions import NotFittedError
+from sklearn.metrics import adjusted_rand_score
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.utils.estimator_checks import check_estimator
+
+from inference_lab.clustering import ConstrainedClusterCV, COPKMeans, PCKMeans
+from inference_lab.clustering.cluster_cv import (
+    Kept,
+    choose,
+    default_candidates,
+    kept_by,
+    pair_folds,
+    pair_groups,
+    standard_error,
+)
+from inference_lab.constraints import Constraints, SampleIds
+
+WINE, CLASSES = load_wine(return_X_y=True)
+#: Quick ones, of which the last is best on wine, whose features differ in scale by a thousand.
+FEW = [
+    ("without pairs", KMeans(n_init=10)),
+    ("raw", PCKMeans()),
+    ("standardised", make_pipeline(StandardScaler(), PCKMeans())),
+]
+
+
+def sampled(count: int, wrong: float = 0.0, seed: int = 0) -> Constraints:
+    rng = np.random.default_rng(seed)
+    return Constraints.sample(CLASSES, count, rng).flip(wrong, rng)
+
+
+def search(**settings: object) -> ConstrainedClusterCV:
+    return ConstrainedClusterCV(3, **{"candidates": FEW, "random_state": 0, **settings})
+
+
+# ---------------------------------------------------------------------- folds
+
+
+@pytest.mark.parametrize("count", [12, 60, 120])
+def test_no_held_out_pair_follows_from_the_others(count: int) -> None:
+    pairs = sampled(count)
+    group, n_must = pair_groups(pairs, 5), len(pairs.must_link)
+    fold = pair_folds(group, n_must, 5, np.random.default_rng(0))
+    sizes = np.bincount(pairs.components())
+    assert sizes.max() * (sizes.max() - 1) / 2 < n_must / 5 or count == 120
+    for number in range(5):
+        out = fold == number
+        rest = Constraints(
+            pairs.must_link[~out[:n_must]], pairs.cannot_link[~out[n_must:]], n_points=178
+        )
+        implied = rest.close()
+        for held, found in (
+            (pairs.must_link[out[:n_must]], implied.must_link),
+            (pairs.cannot_link[out[n_must:]], implied.cannot_link),
+        ):
+            both = set(map(tuple, held.tolist())) & set(map(tuple, found.tolist()))
+            # Of a component that would fill a fold, pairs are dealt out one by one.
+            assert not both or count == 120
+        # Folds have like numbers of either kind.
+        assert abs(out[:n_must].sum() - n_must / 5) <= 4
+        assert abs(out[n_must:].sum() - (count - n_must) / 5) <= 4
+    assert (np.bincount(fold, minlength=5) > 0).all()
+
+
+def test_large_components_are_divided() -> None:
+    chain = Constraints([(i, i + 1) for i in range(50)], [(0, 60), (1, 60)], n_points=61)
+    group = pair_groups(chain, 5)
+    assert np.unique(group[:50]).size == 50
+    # Both cannot-links are between the same two components, one of the pairs would be too few.
+    fold = pair_folds(group, 50, 5, np.random.default_rng(0))
+    assert np.bincount(fold[:50]).tolist() == [10] * 5
+
+
+def test_contradictions_are_held_out_with_their_component() -> None:
+    others = [(10 + 2 * i, 11 + 2 * i) for i in range(20)]
+    pairs = Constraints(
+        [(0, 1), (1, 2), *others], [(0, 2), *[(0, j) for j, _ in others]], n_points=60
+    )
+    group, n_must = pair_groups(pairs, 2), 22
+    (at,) = np.flatnonzero((pairs.cannot_link == (0, 2)).all(axis=1))
+    assert group[0] == group[1] == group[n_must + at]
+    assert (np.bincount(group) > 1).sum() == 1
+
+
+def test_no_fit_sees_a_pair_that_judges_it() -> None:
+    seen = []
+
+    class Watched(PCKMeans):
+        def fit(self, X, y=None, **given):
+            fitted = super().fit(X, y, **given)
+            seen.append(self.constraints_)
+            return fitted
+
+    pairs = sampled(60)
+    search(candidates=[("watched", Watched())], n_repeats=2).fit(WINE, **pairs.fit_params())
+    assert len(seen) == 2 * 5 + 1
+    assert seen.pop().must_link.tolist() == pairs.must_link.tolist()
+    for repeat in (seen[:5], seen[5:]):
+        held = [len(pairs) - len(each) for each in repeat]
+        assert sum(held) == len(pairs) and min(held) > 0
+
+
+# ---------------------------------------------------------------------- score
+
+
+def test_score_is_youdens_j() -> None:
+    kept = Kept(np.array([1.0, 1.0, 0.0, 1.0]), np.array([1.0, 0.0]), together=0.3)
+    assert kept.score == pytest.approx(3 / 4 + 1 / 2 - 1)
+    one = Kept(np.array([1.0, 0.5]), np.empty(0), together=0.25)
+    assert one.score == pytest.approx((0.75 - 0.25) / 0.75)
+    other = Kept(np.empty(0), np.array([1.0, 0.5]), together=0.25)
+    assert other.score == pytest.approx((0.75 - 0.75) / 0.25)
+    # A single cluster keeps every must-link, and says nothing.
+    assert Kept(np.ones(3), np.empty(0), together=1.0).score == 0.0
+    assert Kept(np.ones(3), np.zeros(3), together=1.0).score == 0.0
+
+
+@pytest.mark.parametrize("kinds", [("must",), ("cannot",), ("must", "cannot")])
+@pytest.mark.parametrize("shares", [(0.5, 0.5), (0.9, 0.1), (0.4, 0.3, 0.3)])
+def test_labels_that_know_nothing_score_zero(kinds: tuple[str, ...], shares: tuple) -> None:
+    """Whatever the sizes of clusters, and whichever kinds of pairs there are."""
+    rng = np.random.default_rng(0)
+    pairs = sampled(200)
+    pairs = Constraints(
+        pairs.must_link if "must" in kinds else None,
+        pairs.cannot_link if "cannot" in kinds else None,
+        n_points=178,
+    )
+    fold = np.arange(len(pairs)) % 4
+    scores = [
+        kept_by([rng.choice(len(shares), 178, p=shares) for _ in range(4)], [fold], pairs).score
+        for _ in range(300)
+    ]
+    assert abs(np.mean(scores)) < 4 * np.std(scores) / np.sqrt(300) + 0.01
+    perfect = kept_by([CLASSES] * 4, [fold], pairs)
+    assert perfect.score == pytest.approx(1.0)
+
+
+def test_error_is_that_of_independent_pairs_or_of_their_groups() -> None:
+    rng = np.random.default_rng(0)
+    must, cannot = (rng.random(n) < 0.8 for n in (200, 300))
+    kept = Kept(must.astype(float), cannot.astype(float), 0.4)
+    added = kept.contributions()
+    expected = np.sqrt(must.var() / 200 + cannot.var() / 300)
+    assert standard_error(added, 200, np.arange(500)) == pytest.approx(expected, rel=0.01)
+    # Four copies of each pair say no more than one.
+    fourfold = Kept(np.repeat(kept.must, 4), np.repeat(kept.cannot, 4), 0.4)
+    error = standard_error(fourfold.contributions(), 800, np.repeat(np.arange(500), 4))
+    assert error == pytest.approx(expected, rel=0.01)
+
+
+def test_the_first_within_a_standard_error_is_chosen() -> None:
+    n, group = 100, np.arange(200)
+    best = Kept(np.ones(n), np.ones(n), 0.5)
+    # Nine of a hundred pairs are lost by both; its standard error is 0.029.
+    close = Kept(np.r_[np.zeros(9), np.ones(n - 9)], np.ones(n), 0.5)
+    for n_errors, expected in ((0.0, 2), (2.0, 2), (4.0, 1)):
+        far = Kept(np.zeros(n), np.ones(n), 0.5)
+        assert choose([far, close, best], group, n_errors) == expected
+    assert choose([None, close, best], group, 4.0) == 1
+    assert choose([best, best], group, 0.0) == 0
+
+
+# ---------------------------------------------------------------------- choice
+
+
+def test_pairs_choose_the_scale() -> None:
+    pairs = sampled(100)
+    found = search().fit(WINE, **pairs.fit_params())
+    assert found.best_params_ == {"candidate": "standardised", "n_clusters": 3}
+    assert adjusted_rand_score(CLASSES, found.labels_) > 0.85
+    gain, error = found.gain_
+    assert gain > 3 * error > 0
+    table = found.cv_results_
+    assert list(table["candidate"]) == [name for name, _ in FEW]
+    assert table["rank_test_score"][found.best_index_] == 1
+    assert table["mean_test_score"][found.best_index_] == found.best_score_
+    assert table["mean_test_score"][0] + gain == pytest.approx(found.best_score_)
+    assert (table["behind_best"] >= 0).all()
+    np.testing.assert_array_equal(found.predict(WINE), found.best_estimator_.predict(WINE))
+    assert found.violations_.must_link <= 5
+
+
+def test_where_pairs_do_not_help_none_are_used() -> None:
+    """Half of the answers are wrong; pairs look helpful by chance in fewer than half of draws."""
+    found = [
+        search(n_repeats=1, n_errors=1.0).fit(WINE, **sampled(178, 0.5, seed).fit_params())
+        for seed in range(5)
+    ]
+    without = [each for each in found if each.best_params_["candidate"] == "without pairs"]
+    assert len(without) >= 3
+    alone = KMeans(3, n_init=10, random_state=0).fit(WINE).labels_
+    for each in without:
+        assert adjusted_rand_score(alone, each.labels_) == pytest.approx(1.0)
+        assert each.gain_ == (0.0, 0.0)
+        assert len(each.constraints_) == 178
+
+
+def test_number_of_clusters() -> None:
+    X, truth = make_blobs(200, centers=5, cluster_std=1.0, random_state=3)
+    pairs = Constraints.sample(truth, 150, np.random.default_rng(0))
+    found = ConstrainedClusterCV("auto", candidates=FEW[:2], n_repeats=1, random_state=0)
+    found.fit(X, **pairs.fit_params())
+    assert found.best_params_["n_clusters"] == 5
+    assert set(found.cv_results_["n_clusters"]) == set(range(2, 11))
+    assert found.labels_.max() == 4
+    few = ConstrainedClusterCV([2, 5], candidates=FEW[:2], n_repeats=1, random_state=0)
+    assert few.fit(X, **pairs.fit_params()).best_params_["n_clusters"] == 5
+    with pytest.raises(ValueError, match="needs pairs that choose among the numbers; 0 were"):
+        few.fit(X)
+
+
+# ---------------------------------------------------------------------- conventions
+
+
+def test_check_estimator() -> None:
+    failed = [
+        result["check_name"]
+        for result in check_estimator(ConstrainedClusterCV(), on_fail=None, on_skip=None)
+        if result["status"] == "failed"
+    ]
+    assert failed == []
+
+
+def test_processes_and_seeds_change_nothing() -> None:
+    pairs = sampled(60)
+    one = search(n_repeats=1).fit(WINE, **pairs.fit_params())
+    two = search(n_repeats=1, n_jobs=2).fit(WINE, **pairs.fit_params())
+    for a, b in ((one, two), (one, clone(one).fit(WINE, **pairs.fit_params()))):
+        np.testing.assert_array_equal(a.labels_, b.labels_)
+        dropped = ["mean_fit_time"]
+        pd.testing.assert_frame_equal(
+            a.cv_results_.drop(columns=dropped), b.cv_results_.drop(columns=dropped)
+        )
+
+
+def test_pairs_come_in_all_forms() -> None:
+    pairs = sampled(60)
+    names = [f"wine {i}" for i in range(178)]
+    one = search(n_repeats=1).fit(WINE, **pairs.fit_params())
+    for X, given in (
+        (pd.DataFrame(WINE, index=names), {"pairs": pairs.to_frame(names)}),
+        (WINE, pairs.fit_params(sample_ids=names)),
+    ):
+        other = search(n_repeats=1).fit(X, **given)
+        np.testing.assert_array_equal(one.labels_, other.labels_)
+        assert other.constraints_ == pairs
+    part = SampleIds(names)[:100]
+    inside = search(n_repeats=1).fit(WINE[:100], **pairs.fit_params(names) | {"sample_ids": part})
+    assert inside.constraints_ == pairs.restrict(np.arange(100), renumber=True)
+
+
+def test_progress_is_printed_if_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
+    search(n_repeats=1, verbose=1).fit(WINE, **sampled(40).fit_params())
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 3 and lines[0].startswith("[1/3] without pairs, 3 clusters: score ")
+
+
+def test_few_pairs() -> None:
+    assert search().fit(WINE).best_params_["candidate"] == "without pairs"
+    with pytest.warns(UserWarning, match="one pair cannot be held out"):
+        assert np.isnan(search().fit(WINE, must_link=[(0, 1)]).best_score_)
+    two = search().fit(WINE, must_link=[(0, 1)], cannot_link=[(0, 100)])
+    assert len(two.cv_results_) == 3
+
+
+def test_candidates_that_fail_are_left_out_and_named() -> None:
+    contradictory = sampled(100).fit_params()
+    contradictory["must_link"] = [(0, 1), (1, 2), (4, 5), (5, 6), (8, 9)]
+    contradictory["cannot_link"] = [(0, 2), (4, 6), (0, 100), (1, 101)]
+    failing = ("hard", COPKMeans(on_failure="raise"))
+    with pytest.warns(UserWarning, match=r"left out: hard \(\w+Error"):
+        found = search(candidates=[*FEW[:1], failing]).fit(WINE, **contradictory)
+    assert found.best_params_["candidate"] == "without pairs"
+    assert found.cv_results_["failure"][1] != ""
+    with pytest.raises(ValueError, match="no candidate could be fitted; hard: "):
+        search(candidates=[failing]).fit(WINE, **contradictory)
+
+
+@pytest.mark.parametrize(
+    ("settings", "error", "said"),
+    [
+        ({"candidates": PCKMeans()}, TypeError, "must be a list of"),
+        ({"candidates": [PCKMeans()]}, TypeError, "must be pairs"),
+        ({"candidates": [FEW[0], FEW[0]]}, ValueError, "occur twice"),
+        ({"n_clusters": "many"}, ValueError, "n_clusters must be auto"),
+        ({"n_clusters": 0}, ValueError, "an integer of at least 1"),
+        ({"n_clusters": []}, ValueError, "an integer of at least 1"),
+        ({"n_splits": 1}, ValueError, "n_splits must be"),
+        ({"n_errors": -1.0}, ValueError, "n_errors must be"),
+    ],
+)
+def test_settings_out_of_range(settings: dict, error: type, said: str) -> None:
+    with pytest.raises(error, match=said):
+        search().set_params(**settings).fit(WINE)
+
+
+def test_before_the_fit() -> None:
+    with pytest.raises(NotFittedError):
+        search().predict(WINE)
+    names = [name for name, _ in default_candidates()]
+    assert len(set(names)) == len(names) and "without pairs" in names[0]
