@@ -30,7 +30,8 @@ from inference_lab.algorithms.belief_propagation.reweighted import (
     sweep,
 )
 from inference_lab.algorithms.elimination.arc_consistency import Domains, allowed_labels
-from inference_lab.algorithms.elimination.marginalisation import Scope, onto, over, sum_out
+from inference_lab.algorithms.elimination.low_degree import Scope, over
+from inference_lab.algorithms.elimination.marginalisation import onto, sum_out
 from inference_lab.algorithms.label_cost_encoding import run_on_star
 from inference_lab.contract import Outcome, Run, Solver
 from inference_lab.graph.arrays import FloatArray, IntArray

@@ -86,7 +86,7 @@ def test_a_stack_is_added_as_its_functions_are(shape, impossible):
     tables = rng.integers(1, 50, (20, *shape))
     tables[rng.random(tables.shape) < 0.1 * (max(shape) > 1)] = FORBIDDEN
     tables[3], tables[4] = 7, FORBIDDEN if impossible else 8
-    stacked, single = (Network(domains, around=[set() for _ in range(9)]) for _ in range(2))
+    stacked, single = (Network(domains) for _ in range(2))
     for scope, table in zip(scopes.tolist(), tables, strict=True):
         single.add(tuple(scope), table)
     stacked.add_all(scopes, tables)

@@ -1,26 +1,33 @@
-"""A graph without the variables of few neighbours, which are given their best labels afterwards."""
+"""Cost functions by scope, from which variables of few neighbours are eliminated one by one."""
 
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Sequence
-from typing import NamedTuple
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 
-from inference_lab.graph.arrays import FloatArray, IntArray
+from inference_lab.graph.arrays import IntArray
 from inference_lab.graph.factor_graph import FactorGraph
-from inference_lab.graph.terms import OwnTables
+
+Scope: TypeAlias = tuple[int, ...]
+Table: TypeAlias = npt.NDArray[Any]
 
 #: Neighbours of a variable that is eliminated, so that no term is over more than two variables.
 MOST_NEIGHBOURS = 2
+#: Variables in more functions stay, without a look at their neighbours: each neighbour that goes
+#: would have all of these looked at again.
+_MOST_FUNCTIONS = 31
 
 
 class Eliminated(NamedTuple):
     """A variable that is gone: its best label for each labelling of its neighbours."""
 
     variable: int
-    scope: tuple[int, ...]
+    scope: Scope
     choice: IntArray
 
 
@@ -28,6 +35,121 @@ def decide(eliminated: Sequence[Eliminated], x: IntArray) -> None:
     """Give variables, in the order of their elimination, their best labels, in place."""
     for gone in reversed(eliminated):
         x[gone.variable] = gone.choice[tuple(x[list(gone.scope)])]
+
+
+def over(table: Table, scope: Scope, whole: Scope) -> Table:
+    """Return a table with the axes of a larger scope, of length 1 where it has none."""
+    table = table.transpose(sorted(range(len(scope)), key=lambda a: whole.index(scope[a])))
+    sizes = iter(table.shape)
+    return table.reshape([next(sizes) if v in scope else 1 for v in whole])
+
+
+class CostFunctions:
+    """Cost functions by scope, over the labels that are left to each variable."""
+
+    dtype: type = float
+
+    def __init__(self, sizes: IntArray) -> None:
+        #: Number of labels left to each variable.
+        self.sizes: list[int] = sizes.tolist()
+        #: Table of each scope, a rising tuple of variables; no scope is empty.
+        self.functions: dict[Scope, Table] = {}
+        self.constant: Any = 0
+        #: The scopes of two variables or more that each variable is in.
+        self.around: list[set[Scope]] = [set() for _ in self.sizes]
+        #: The variables that were eliminated.
+        self.gone: set[int] = set()
+
+    def add_graph(self, graph: FactorGraph, labels: Sequence[IntArray] | None = None) -> None:
+        """Add the terms of a graph, over some labels of each variable or over all."""
+        self.constant += graph.constant
+        for scope, table in graph.factors():
+            chosen = table if labels is None else table[np.ix_(*(labels[v] for v in scope))]
+            self.add(scope, chosen)
+
+    def add(self, scope: Scope, table: Table) -> None:
+        """Add a cost function; variables with a single label left drop out of its scope."""
+        left = tuple(v for v, k in zip(scope, table.shape, strict=True) if k > 1)
+        rising = tuple(sorted(left))
+        self.insert(rising, over(table.reshape([k for k in table.shape if k > 1]), left, rising))
+
+    def insert(self, scope: Scope, table: Table) -> None:
+        """Add a cost function of a rising scope, or a constant."""
+        if scope:
+            self.put(scope, table)
+        else:
+            self.constant += float(table)
+
+    def put(self, scope: Scope, table: Table) -> None:
+        """Put a function to that of the same variables."""
+        known = self.functions.get(scope)
+        if known is not None:
+            table = self.plus(known, table)
+        elif len(scope) > 1:
+            for v in scope:
+                self.around[v].add(scope)
+        self.functions[scope] = table
+
+    def plus(self, a: Table, b: Table) -> Table:
+        """Return the sum of two tables."""
+        return np.asarray(a + b)
+
+    def take(self, scope: Scope) -> Table:
+        """Take a cost function out, and return it."""
+        if len(scope) > 1:
+            for v in scope:
+                self.around[v].remove(scope)
+        return self.functions.pop(scope)
+
+    def neighbours(self, v: int) -> Scope:
+        """Return the variables that share a cost function with one, rising."""
+        return tuple(sorted(set().union(*self.around[v]) - {v}))
+
+    def joint(self, v: int, scope: Scope) -> Table:
+        """Take out the functions of a variable with these neighbours; return their sum."""
+        # The axis of the variable is the first. In order: sums of floats depend on it.
+        whole = (v, *scope)
+        total: Table = np.zeros([self.sizes[u] for u in whole], dtype=self.dtype)
+        for s in [*sorted(self.around[v]), (v,)]:
+            if s in self.functions:
+                total = self.plus(total, over(self.take(s), s, whole))
+        return total
+
+    def few_neighbours(
+        self,
+        may_go: Callable[[int, Scope], bool],
+        stop: Callable[[], bool],
+        fewest_first: bool = True,
+    ) -> Iterator[tuple[int, Scope]]:
+        """Yield variables to eliminate, with their neighbours, fewest first or in turn."""
+        # ``E'(y) = min_z E(y, z)``: the caller puts a function of the neighbours in the place of
+        # those of the variable (Bertele and Brioschi 1972). Of a tree nothing is left.
+        queue: list[tuple[int, int]] = []
+        turn = itertools.count()
+
+        def push(variables: Iterable[int]) -> None:
+            for v in variables:
+                if len(self.around[v]) <= _MOST_FUNCTIONS:
+                    rank = len(self.neighbours(v)) if fewest_first else next(turn)
+                    heapq.heappush(queue, (rank, v))
+
+        push(range(len(self.sizes)))
+        while queue and not stop():
+            rank, v = heapq.heappop(queue)
+            scope = self.neighbours(v)
+            outdated = v in self.gone or (fewest_first and rank != len(scope))
+            if not outdated and may_go(v, scope):
+                self.gone.add(v)
+                yield v, scope
+                push(scope)
+
+    def rest(self) -> tuple[FactorGraph, IntArray]:
+        """Return the graph of the variables that are not gone, and their numbers."""
+        left = [v for v in range(len(self.sizes)) if v not in self.gone]
+        number = {v: place for place, v in enumerate(left)}
+        factors = [(tuple(number[v] for v in s), table) for s, table in self.functions.items()]
+        graph = FactorGraph.from_factors([self.sizes[v] for v in left], factors, self.constant)
+        return graph, np.array(left, dtype=np.int64)
 
 
 class Core(NamedTuple):
@@ -50,46 +172,14 @@ class Core(NamedTuple):
 
 def eliminate_sparse(graph: FactorGraph, stop: Callable[[], bool]) -> Core:
     """Eliminate variables of at most two neighbours, fewest first, until it is told to stop."""
-    # ``E'(y) = min_z E(y, z)``: the terms of a variable become their least sum over its labels, a
-    # table over its neighbours (Bertele and Brioschi 1972). Of a tree nothing is left.
-    unary = [graph.unary_of(i) for i in range(graph.n_variables)]
-    # ``near[i][j]`` has a row for each label of ``i``.
-    near: list[dict[int, FloatArray]] = [{} for _ in unary]
-    for e, (i, j) in enumerate(graph.edges.tolist()):
-        near[i][j] = graph.edge_table(e)
-        near[j][i] = near[i][j].T
+    costs = CostFunctions(graph.cardinalities)
+    costs.add_graph(graph)
     eliminated: list[Eliminated] = []
-    constant = graph.constant
-    left = np.ones(len(unary), dtype=bool)
-    queue = [(len(terms), i) for i, terms in enumerate(near) if len(terms) <= MOST_NEIGHBOURS]
-    heapq.heapify(queue)
-    while queue and not stop():
-        degree, i = heapq.heappop(queue)
-        # Where no label is allowed there is nothing to choose, and no constant that says so.
-        if not left[i] or degree != len(near[i]) or np.isinf(unary[i]).all():
-            continue
-        left[i] = False
-        scope = tuple(near[i])
-        total = unary[i].reshape([-1] + [1] * degree)
-        for j in scope:
-            table = near[j].pop(i).T
-            total = total + table.reshape([-1] + [table.shape[1] if u == j else 1 for u in scope])
-        eliminated.append(Eliminated(i, scope, total.argmin(axis=0)))
-        least = total.min(axis=0)
-        if degree == 0:
-            constant += float(least)
-        elif degree == 1:
-            unary[scope[0]] = unary[scope[0]] + least
-        else:
-            u, v = scope
-            near[u][v] = near[u][v] + least if v in near[u] else least
-            near[v][u] = near[u][v].T
-        for j in scope:
-            if len(near[j]) <= MOST_NEIGHBOURS:
-                heapq.heappush(queue, (len(near[j]), j))
-    variables = np.flatnonzero(left)
-    number = np.cumsum(left) - 1
-    pairs = [(i, j) for i in variables.tolist() for j in near[i] if i < j]
-    terms = [OwnTables(number[np.array(pairs)], [near[i][j] for i, j in pairs])] if pairs else []
-    rest = FactorGraph.from_terms([unary[i] for i in variables.tolist()], terms, (), constant)
-    return Core(rest, variables, eliminated)
+    for v, scope in costs.few_neighbours(lambda _, s: len(s) <= MOST_NEIGHBOURS, stop):
+        total = costs.joint(v, scope)
+        eliminated.append(Eliminated(v, scope, total.argmin(axis=0)))
+        costs.add(scope, total.min(axis=0))
+    if np.isinf(costs.constant):
+        # A graph has no constant that says so.
+        return Core(graph, np.arange(graph.n_variables), [])
+    return Core(*costs.rest(), eliminated)

@@ -7,17 +7,15 @@ variables are one, and variables whose elimination makes nothing larger are elim
 
 from __future__ import annotations
 
-import heapq
 import itertools
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
 
 from inference_lab.algorithms.elimination.arc_consistency import Domains
-from inference_lab.algorithms.elimination.low_degree import Eliminated, decide
+from inference_lab.algorithms.elimination.low_degree import CostFunctions, Eliminated, Scope, decide
 from inference_lab.algorithms.linear.integer_costs import (
     Rounding,
     dense_tables,
@@ -44,37 +42,34 @@ _FEW = 3
 #: Cost functions between two looks at the clock.
 _LONG = 1000
 
-Scope = tuple[int, ...]
 
-
-@dataclass
-class Network:
+class Network(CostFunctions):
     """Integer cost functions over the labels that are left to the variables of a graph."""
 
-    #: The labels that are left; costs are over their positions.
-    domains: Domains
-    #: Table of each scope, a rising tuple of variables; no scope is empty.
-    functions: dict[Scope, IntArray] = field(default_factory=dict)
-    constant: int = 0
-    #: The scopes of two variables or more that each variable is in.
-    around: list[set[Scope]] = field(default_factory=list)
-    #: In the order of their elimination.
-    eliminated: list[Eliminated] = field(default_factory=list)
+    dtype = np.int64
 
-    def add(self, scope: Scope, table: IntArray) -> None:
-        """Add a cost function; variables with a single label left drop out of its scope."""
-        left = tuple(v for v, k in zip(scope, table.shape, strict=True) if k > 1)
-        table = table.reshape([k for k in table.shape if k > 1])
-        if list(left) != sorted(left):
-            order = np.argsort(left)
-            left, table = tuple(left[axis] for axis in order), table.transpose(order)
+    def __init__(self, domains: Domains) -> None:
+        super().__init__(domains.sizes)
+        #: The labels that are left; costs are over their positions.
+        self.domains = domains
+        #: In the order of their elimination.
+        self.eliminated: list[Eliminated] = []
+
+    def insert(self, scope: Scope, table: IntArray) -> None:
+        """Add a cost function of a rising scope, and its least cost to the constant."""
         least, greatest = int(table.min()), int(table.max())
         self.constant = min(FORBIDDEN, self.constant + least)
         if least < HARD and greatest > least:
             table = table - least if least else table
-            hard = greatest >= HARD
             # What is forbidden stays as far from the finite costs.
-            self._put(left, np.where(table >= HARD, FORBIDDEN, table) if hard else table, hard)
+            self.put(
+                scope, np.where(table >= HARD, FORBIDDEN, table) if greatest >= HARD else table
+            )
+
+    def plus(self, a: IntArray, b: IntArray) -> IntArray:
+        """Return the sum of two tables; what either forbids is forbidden."""
+        total = a + b
+        return np.where(total >= HARD, FORBIDDEN, total)
 
     def add_all(self, scopes: npt.NDArray[np.integer], tables: IntArray) -> None:
         """Add cost functions of one shape: scopes (f, arity), tables (f, k_1, ..., k_arity)."""
@@ -95,52 +90,22 @@ class Network:
         turned = np.asarray((np.diff(scopes, axis=1) < 0).any(axis=1))
         for f in np.flatnonzero((least < HARD) & (greatest > least)).tolist():
             table = tables[f].transpose(scopes[f].argsort()) if turned[f] else tables[f]
-            self._put(tuple(rising[f]), table, bool(hard[f]))
-
-    def _put(self, scope: Scope, table: IntArray, hard: bool) -> None:
-        """Put a function, which may forbid something, to that of the same variables."""
-        known = self.functions.get(scope)
-        if known is not None:
-            table = table + known
-            if hard or known.max() >= HARD:
-                table = np.where(table >= HARD, FORBIDDEN, table)
-        elif len(scope) > 1:
-            for v in scope:
-                self.around[v].add(scope)
-        self.functions[scope] = table
-
-    def take(self, scope: Scope) -> IntArray:
-        """Take a cost function out, and return it."""
-        if len(scope) > 1:
-            for v in scope:
-                self.around[v].remove(scope)
-        return self.functions.pop(scope)
-
-    def neighbours(self, v: int) -> set[int]:
-        """Return the variables that share a cost function with one."""
-        return set().union(*self.around[v]) - {v}
+            self.put(tuple(rising[f]), table)
 
     def eliminate(self, stop: Callable[[], bool]) -> None:
         """Eliminate variables of few neighbours, fewest first, where tables do not grow."""
-        sizes = self.domains.sizes
         self._follow(stop)
-        queue = [(len(self.neighbours(v)), v) for v in np.flatnonzero(sizes > 1).tolist()]
-        heapq.heapify(queue)
-        gone = {done.variable for done in self.eliminated}
-        while queue and not stop():
-            degree, v = heapq.heappop(queue)
-            near = self.neighbours(v)
-            if v in gone or degree != len(near):
-                continue
-            scope = tuple(sorted(near))
-            replaced = sum(self.functions[s].size for s in self.around[v])
-            entries = math.prod(int(sizes[u]) for u in scope)
-            if degree > MOST_NEIGHBOURS or entries > max(replaced, SMALL_TABLE):
-                continue
-            gone.add(v)
-            self._eliminate(v, scope)
-            for u in scope:
-                heapq.heappush(queue, (len(self.neighbours(u)), u))
+        for v, scope in self.few_neighbours(self._may_go, stop):
+            total = self.joint(v, scope)
+            self.eliminated.append(Eliminated(v, scope, total.argmin(axis=0)))
+            self.add(scope, total.min(axis=0))
+
+    def _may_go(self, v: int, scope: Scope) -> bool:
+        """Whether the elimination of an undecided variable makes no table larger."""
+        replaced = sum(self.functions[s].size for s in self.around[v])
+        entries = math.prod(self.sizes[u] for u in scope)
+        few = self.sizes[v] > 1 and len(scope) <= MOST_NEIGHBOURS
+        return few and entries <= max(replaced, SMALL_TABLE)
 
     def _follow(self, stop: Callable[[], bool]) -> None:
         """Replace variables that another one decides by that one, where it has no more labels."""
@@ -165,6 +130,7 @@ class Network:
     def _replace(self, v: int, u: int, choice: IntArray) -> None:
         """Put variable ``u`` in the place of ``v``, whose label it decides."""
         self.eliminated.append(Eliminated(v, (u,), choice))
+        self.gone.add(v)
         for s in [*self.around[v], (v,)]:
             if s not in self.functions:
                 continue
@@ -175,28 +141,10 @@ class Network:
                 left = tuple(w for w in left if w != u)
             self.add((*left, u), table)
 
-    def _eliminate(self, v: int, scope: Scope) -> None:
-        """Replace the cost functions of a variable by their least sum over its labels."""
-        sizes = self.domains.sizes
-        axes = (v, *scope)
-        total = np.zeros([sizes[u] for u in axes], dtype=np.int64)
-        for s in [*self.around[v], (v,)]:
-            if s not in self.functions:
-                continue
-            table = self.take(s)
-            order = np.argsort([axes.index(u) for u in s])
-            shape = [int(sizes[u]) if u in s else 1 for u in axes]
-            total += table.transpose(order).reshape(shape)
-            np.minimum(total, FORBIDDEN, out=total)
-        choice = total.argmin(axis=0)
-        self.eliminated.append(Eliminated(v, scope, choice))
-        self.add(scope, total.min(axis=0))
-
     @property
     def left(self) -> list[int]:
         """The variables that are neither decided nor eliminated."""
-        gone = {done.variable for done in self.eliminated}
-        return [v for v in np.flatnonzero(self.domains.sizes > 1).tolist() if v not in gone]
+        return [v for v, k in enumerate(self.sizes) if k > 1 and v not in self.gone]
 
     @property
     def unit(self) -> int:
@@ -240,7 +188,7 @@ def integer_network(
 ) -> Network | None:
     """Return the network of a graph with a label left to each variable; None if told to stop."""
     ptr, labels = domains.ptr, domains.labels
-    network = Network(domains, around=[set() for _ in range(graph.n_variables)])
+    network = Network(domains)
 
     def integers(rises: npt.NDArray[np.float64]) -> IntArray:
         return np.minimum(rounding.integers(rises), FORBIDDEN).astype(np.int64)
