@@ -29,7 +29,7 @@ def __dir__() -> list[str]:
 
 
 def _costs(values: Any, what: str) -> FloatArray:
-    """Return an array of finite or ``+inf`` costs, or say which entry of what is wrong."""
+    """Return an array of finite or ``+inf`` costs, or raise an error that names the entry."""
     try:
         array = np.array(values, dtype=np.float64)
     except (TypeError, ValueError):
@@ -224,7 +224,7 @@ class _Terms:
     def add(
         self, what: str, data: Mapping[str, Any], ends: tuple[Hashable, ...], ordered: bool
     ) -> None:
-        """Add the term in ``data``; ``ordered`` says that ``ends`` are in the order of axes."""
+        """Add the term in ``data``; with ``ordered``, ``ends`` are in the order of its axes."""
         if "table" in data:
             if "weight" in data or "same" in data:
                 raise ValueError(f"{what} has a table and also weight or same; give one of them")
@@ -257,8 +257,7 @@ class _Terms:
             ends = scope
         elif not ordered and not (table.shape == table.T.shape and (table == table.T).all()):
             raise ValueError(
-                f"{what} has a table that is not symmetric, but no scope that says whose label is "
-                "the row"
+                f"{what} has a table that is not symmetric, but no scope that gives the order of axes"
             )
         numbers = tuple(self.index[end] for end in ends)
         expected = tuple(self.cardinalities[i] for i in numbers)

@@ -101,7 +101,7 @@ def format_bytes(value: float, digits: int = 3) -> str:
 
 
 def format_all_bytes(values: Iterable[float]) -> list[str]:
-    """Return sizes of memory, ascending, with as many digits as tell them apart."""
+    """Return sizes of memory, ascending, with enough digits to distinguish them."""
     sizes = sorted(set(values))
     for digits in range(3, 10):
         texts = [format_bytes(v, digits) for v in sizes]
@@ -145,9 +145,9 @@ def alike(
 ) -> list[str]:
     """Return the valid words that may be meant by a word, the likeliest first.
 
-    Case, spaces, hyphens and underscores do not count as differences. Where no word is that close,
-    those with such a part or such initials may be meant, then those that are about it, then the
-    one that is most alike. The parameters are those of `nearest`.
+    Case, spaces, hyphens and underscores are ignored. Without a close match come words with this
+    part or these initials, then words whose description in `about` contains it, then the most
+    similar one. `others` maps names of other libraries to valid words.
     """
     folded = {_folded(name): name for name in valid}
     wanted = _folded(word)
@@ -168,10 +168,10 @@ def alike(
 
 
 def no_attribute(thing: object, name: str, others: Mapping[str, str]) -> AttributeError:
-    """Make the error for an attribute that an object does not have, with what may be meant.
+    """Return the error for a missing attribute, with the attribute that may be meant.
 
-    To be raised by ``__getattr__``, which Python asks where all else has failed, also where a
-    property exists and has failed itself: its own error is raised then.
+    For ``__getattr__``, which Python also calls if a property raises AttributeError: then the
+    property's own error is raised.
     """
     if hasattr(type(thing), name):
         object.__getattribute__(thing, name)
@@ -208,8 +208,8 @@ def printable(text: str) -> str:
     r"""Return a text on one line in which every character shows.
 
     Control characters, unpaired surrogates, noncharacters and those that change the direction of
-    writing become escapes, since they break files or make a page show what the text does not
-    say; runs of white space become one space.
+    writing become escapes, because they break files or falsify a page; runs of white space become
+    one space.
     """
     if not text.isprintable():
         text = "".join(map(_shown, text))

@@ -98,7 +98,7 @@ def solve(
     time_limit : float, optional
         Seconds of `clock`; compiling kernels does not count.
     max_iterations : int, optional
-        Limit on sweeps, or what the method counts; settings of the solver may be tighter.
+        Limit on the iterations of the method; settings of the solver may be tighter.
     temperature : float
         0 asks for the best labelling; T > 0 for marginals of ``exp(-E / T)``; at least the
         resolution of the graph, and at most 1e100.

@@ -48,7 +48,7 @@ class DecodingProblem(Problem):
 class Decoding(ProblemFamily):
     """Energies ``sum_i -ln p(y_i | x_i) + sum_c (0 if parity check c holds, else inf)``.
 
-    ``y`` is what a channel makes of a random word of a code, so the minimum is the most likely
+    ``y`` is a random code word received over a noisy channel, so the minimum is the most likely
     word, and marginals at temperature 1 are those of bit-wise decoding. Energies of the AWGN
     channel leave out the constant of the normal density.
 

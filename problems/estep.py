@@ -30,7 +30,7 @@ from inference_lab.problem import Problem, ProblemFamily
 from inference_lab.results.scoring import adjusted_rand
 from inference_lab.specs.settings import setting
 
-#: Constraints where nothing is said about their number.
+#: Default number of constraints.
 _CONSTRAINTS = 100
 #: Share of the points in one must-link component, and times the calibrated weight, which are
 #: remarked upon beyond.
@@ -59,7 +59,7 @@ class EStep(ProblemFamily):
         Points drawn at random, or the size of a generated data set; classes of which none is drawn
         do not count. None takes all.
     constraints : int or None
-        Number of distinct pairs drawn; None where `constraints_per_point` says it.
+        Number of distinct pairs drawn; None if `constraints_per_point` is given.
     constraints_per_point : float or None
         Number of pairs for each point that they may touch; `constraints` is None then.
     noise : float in [0, 1]
@@ -227,7 +227,7 @@ class EStep(ProblemFamily):
         )
 
     def _remarks(self, info: Mapping[str, Any]) -> list[str]:
-        """Return what is far from common."""
+        """Return remarks on unusual settings."""
         said = []
         share = info["largest_component"]
         if share > _GIANT and self.centroids == "constraints":
@@ -251,7 +251,7 @@ class EStep(ProblemFamily):
         return float(self.weight_factor * weight)
 
     def _price(self, features: FloatArray, k: int) -> float:
-        """Return what each cluster in use costs."""
+        """Return the cost of each cluster in use."""
         if self.label_cost != "auto" and (self.label_cost or self.clusters == "classes"):
             return float(self.label_cost)
         apart = squared_distances(features, features.mean(axis=0)[None])

@@ -23,7 +23,7 @@ class File(ProblemFamily):
     evidence : str, optional
         An evidence file, found in the same way.
     format : str, optional
-        The format, where the suffix does not say it: ``max-cut``, ``qubo``, or any other of
+        The format, if the suffix is ambiguous: ``max-cut``, ``qubo``, or any other of
         `inference_lab.io.supported_formats`.
     costs : bool
         Whether the numbers of a UAI file are costs, and not potentials.

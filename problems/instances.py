@@ -95,7 +95,7 @@ def find(name: str) -> Instance:
 
 @dataclass(frozen=True)
 class Instances(ProblemFamily):
-    """A public instance with what is known about it.
+    """A public instance with its published results.
 
     Parameters
     ----------

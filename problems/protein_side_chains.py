@@ -72,7 +72,7 @@ class ProteinSideChains(ProblemFamily):
     diameter : float
         Of the end of a side chain, in Angstrom.
     clash : float
-        Largest cost of a pair; ``inf`` forbids what costs most, and 10 is the scale of the rest.
+        Largest cost of a pair, or ``inf`` to forbid the dearest pairs; the rest is of scale 10.
     seed : int
 
     References

@@ -94,7 +94,7 @@ class Segmentation(ProblemFamily):
     models : {"scribbles", "box", "gmm", "kmeans"}
         Where ``p`` comes from. "scribbles": a mixture of normal distributions fitted to a random
         share of the pixels of each true region, which are thereby given. "box": two regions;
-        the object is fitted to the box around it, what is outside is given as background.
+        the object is fitted to the box around it; pixels outside are fixed as background.
         "gmm" and "kmeans" look at no truth: one normal distribution a region, with covariances
         of their own and shares, or round ones of equal size around the centroids.
     share : float in (0, 1]
@@ -404,7 +404,7 @@ def _read_segments(path: Path, annotator: int) -> IntArray:
     try:
         cells = loadmat(path)["groundTruth"].ravel()
         maps = [np.asarray(cell["Segmentation"][0, 0]) for cell in cells]
-    # What damaged files raise differs; OSError is kept, it says that the file cannot be opened.
+    # Damaged files raise various errors; an OSError is kept, because the file cannot be opened.
     except (KeyError, ValueError, TypeError, IndexError, NotImplementedError) as problem:
         raise DataFormatError(f"{path}: no segmentations of the Berkeley data set") from problem
     if annotator >= len(maps):

@@ -280,11 +280,11 @@ class Stereo(ProblemFamily):
         return np.where(levels == 0, np.nan, levels / scale)
 
     def _draw(self, k: int) -> tuple[Image, Image, FloatArray, npt.NDArray[np.bool_]]:
-        """Draw a textured scene, and what the right camera sees of it."""
+        """Draw a textured scene as seen by the left and the right camera."""
         rng = np.random.default_rng(self.seed)
         height, width = scaled(self.height, self.scale), scaled(self.width, self.scale)
         shapes = draw_shapes(height, width, 5, rng)
-        # The background is farthest away; what was drawn later lies nearer.
+        # The background is farthest away; shapes drawn later are nearer.
         depth = np.sort(rng.integers(min(1, k - 1), k, 6))
         disparity = depth[shapes]
         left = draw_texture(height, width, rng, grain=1.0)

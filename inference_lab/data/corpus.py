@@ -23,7 +23,7 @@ __all__ = ["Corpus", "body_of_post", "clean", "count_terms", "latent_semantics"]
 _FEWEST_DOCUMENTS = 5
 _LARGEST_SHARE = 0.95
 
-#: Words of two letters or more; digits and what is joined to them are no terms.
+#: Words of two letters or more, without digits.
 _TERM = re.compile(r"(?<!\w)[a-z]{2,}(?!\w)")
 
 

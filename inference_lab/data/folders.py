@@ -15,7 +15,7 @@ DATA_VARIABLE = "INFERENCE_LAB_DATA"
 
 
 class DataNotFoundError(FileNotFoundError):
-    """A data set needs a file that is not there; the message says which, and where to get it."""
+    """A data file is missing; the message names it and its source."""
 
 
 _PathLike: TypeAlias = "str | os.PathLike[str]"

@@ -37,7 +37,7 @@ class Mixture:
     uneven : bool
         Whether class h is half as large again as class h + 1; else all are of one size.
     points : int
-        Drawn where nobody asks for more; studies take some of them at random.
+        The default number of points; studies draw subsets of them.
     """
 
     description: str
@@ -64,7 +64,7 @@ class Mixture:
         return points + further * directions[labels], labels
 
 
-#: The families, by name: what K-means assumes, and two ways in which it is wrong.
+#: The families by name: the assumptions of k-means, and two violations of them.
 MIXTURES: Mapping[str, Mixture] = {
     "gaussians-round": Mixture("round clusters of one size that overlap", 4, 3, apart=1.2),
     "gaussians-long": Mixture(

@@ -95,7 +95,7 @@ def read_image(path: str | os.PathLike[str]) -> Image:
             return np.array(opened.convert("L" if grey else "RGB"), dtype=np.uint8)
     except (DataFormatError, FileNotFoundError, PermissionError, IsADirectoryError):
         raise
-    # What Pillow raises for damaged files differs from format to format.
+    # Pillow raises different errors for damaged files of different formats.
     except (FormatError, OSError, ValueError, SyntaxError, EOFError, RuntimeError) as problem:
         raise DataFormatError(f"{path}: cannot be read as an image: {problem}") from problem
     except Exception as problem:

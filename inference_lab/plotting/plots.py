@@ -23,7 +23,7 @@ _MARKS = ("o", "s", "^", "D", "v")
 
 
 def own_axes(axes: Axes | None) -> Axes:
-    """Return the axes that are given, or those of a new figure of pyplot."""
+    """Return the given axes, or those of a new figure."""
     if axes is not None:
         return axes
     require("report", "matplotlib")

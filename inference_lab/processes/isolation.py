@@ -66,7 +66,7 @@ _GRACE = 0.5
 _PATIENCE = 5.0
 #: Wall time ends a call after this many times its limit, however long it waited for a processor.
 _BUSIEST = 20.0
-#: Seconds until the first look at what the child takes, and at most between two.
+#: Seconds until the first check of the child, and the most between two.
 _FIRST_LOOK = 0.05
 _LOOK = 1.0
 #: Seconds of compiling, which do not count, that end a child all the same.
@@ -77,7 +77,7 @@ _TAIL = 2000
 _PIECE = 1 << 16
 #: The signals that a supervisor waits for: a child ended, or all are to end.
 _AWAITED = {signal.SIGCHLD, signal.SIGTERM} if sys.platform != "win32" else set()
-#: Memory left to a child that ran out of it, to say so.
+#: Memory reserved for the report of a child that runs out of memory.
 _RESERVE = 1 << 25
 #: Output of programs that ran out of memory.
 _WANT_OF_MEMORY = ("bad_alloc", "memoryerror", "out of memory", "allocate memory", "memory alloc")
@@ -106,11 +106,11 @@ class ProcessResult:
     ----------
     end : ExitReason
     value : object
-        What the function returned.
+        The return value of the function.
     message : str
-        One line that says what happened, empty if it returned.
+        One line on the cause of the end, empty if the function returned.
     traceback : str
-        The last lines of the traceback where it raised, else of what it wrote to standard error.
+        The last lines of the traceback, else of standard error.
     exit_code : int or None
         Of the process; minus the signal where one ended it.
     cpu_seconds, peak_memory : float, int
@@ -118,7 +118,7 @@ class ProcessResult:
     wall_seconds : float
         From its start to its end.
     output : str
-        The last of what it wrote to standard output and error.
+        The end of its standard output and error.
     loading : bool
         Whether it was compiling when it was ended for want of time. What it had
         compiled is on the disk, and another call may get further.
@@ -202,7 +202,7 @@ def isolated(
     up to 20 times the limit. `memory_limit` is in bytes of address space on top of this process's;
     on Linux also of the memory that all processes of the call have.
     """
-    # What a solver writes to the pipe by accident is not taken for an answer.
+    # A token marks answers, because a solver may write to the pipe by accident.
     token = os.urandom(16)
     with tempfile.TemporaryFile() as output, CompileTimer.memory() as memory:
         reading, writing = os.pipe()
@@ -346,7 +346,7 @@ def _be_child(call: _Call) -> None:
         for stream in (1, 2):
             os.dup2(call.output.fileno(), stream)
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-        # Notebooks and tests put streams of their own in place of those of the system.
+        # Notebooks and tests replace the streams of the system.
         sys.stdin = open(0, closefd=False)  # for as long as the process lives
         sys.stdout = open(1, "w", closefd=False)
         sys.stderr = open(2, "w", closefd=False)
@@ -364,7 +364,7 @@ def _be_child(call: _Call) -> None:
             view = view[os.write(call.writing, view[:_PIECE]) :]
         code = 0
     finally:
-        # Not sys.exit: what is registered to happen at the end belongs to the parent.
+        # Not sys.exit, because exit handlers belong to the parent.
         os._exit(code)
 
 
@@ -374,7 +374,7 @@ def _answer(call: _Call) -> bytes:
     if call.memory_limit is not None:
         total = _address_space() + call.memory_limit
         resource.setrlimit(resource.RLIMIT_AS, (total, total + _RESERVE))
-    # For when there is no memory to say more.
+    # Prepared ahead, because there may be no memory later.
     last = pickle.dumps((ExitReason.MEMORY, None, "MemoryError", ""))
     try:
         return pickle.dumps((ExitReason.RETURNED, call.function(*call.arguments), "", ""))
@@ -407,7 +407,7 @@ def _address_space() -> int:
 
 
 class _Watch:
-    """Counts the time that a child could use, and sees what it takes; looks now and then.
+    """Polls the time and memory that a child uses.
 
     Between two looks it is charged the wall time, less the time that its processes waited for a
     processor, but no less than their processor time. Processes that ended between two looks only
@@ -423,7 +423,7 @@ class _Watch:
         self.limit = wall_limit
         self.memory_limit = math.inf
         if memory_limit is not None:
-            # Copies share what this process has, and each counts it.
+            # Forked copies share pages with this process, and each counts them.
             self.memory_limit = memory_limit + psutil.Process().memory_info().rss
         self.timed_out = self.loading = self.too_large = False
         self._spent = self._loaded = self._seen = 0.0
@@ -452,7 +452,7 @@ class _Watch:
         self._at, self._seen, self._found = now, seen, found
         self._pause = min(2.0 * self._pause, _LOOK)
         self.due = now + self._until()
-        # What several processes share is counted as often in the quicker of the two.
+        # The quicker of the two counts shared pages once a process.
         self.too_large = (
             found.resident > self.memory_limit
             and proportional_memory(processes) > self.memory_limit
@@ -486,7 +486,7 @@ def _listen(reading: int, token: bytes, child: int, watch: _Watch) -> bytes | No
                 if not piece:
                     # Closed, but it may go on.
                     sources.remove(reading)
-                # What does not begin with the token is no answer, and may have no end.
+                # Output without the token is not an answer, and may be endless.
                 if token.startswith(answer[: len(token)]):
                     answer += piece
                 elif ended:
@@ -498,7 +498,7 @@ def _listen(reading: int, token: bytes, child: int, watch: _Watch) -> bytes | No
             elif ended:
                 return None
             else:
-                # What it wrote before its end may come with this look, or with one more.
+                # Its last output may arrive with this read or the next one.
                 ended = end in ready
             if ended or time.monotonic() < watch.due:
                 continue
@@ -549,7 +549,7 @@ def _ended(answer: bytes | None, watch: _Watch, code: int | None, output: str) -
     if watch.too_large:
         end, message = (
             ExitReason.MEMORY,
-            "what it started took more memory than it may have, all together",
+            "its processes together exceeded the memory limit",
         )
     elif watch.timed_out:
         end, loading = ExitReason.TIMEOUT, watch.loading
@@ -562,7 +562,7 @@ def _ended(answer: bytes | None, watch: _Watch, code: int | None, output: str) -
         message = f"the process was killed by {signal.Signals(-code).name}"
     else:
         message = f"the process ended with exit code {code}, without an answer"
-    # Native code that gets no memory says so and ends.
+    # Native code that gets no memory reports it and aborts.
     if end == ExitReason.CRASHED and any(word in output.lower() for word in _WANT_OF_MEMORY):
         end = ExitReason.MEMORY
     return ProcessResult(end, message=message, traceback=output, output=output, loading=loading)

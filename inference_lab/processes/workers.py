@@ -1,4 +1,4 @@
-"""Processes that runs are handed to: one run at a time each, told apart when one dies."""
+"""Worker processes for runs, one run at a time each; the death of one is noticed."""
 
 from __future__ import annotations
 
@@ -208,7 +208,7 @@ class Worker:
             self.connection.send_bytes(pickle.dumps((function, arguments)))
 
     def result(self) -> Any:
-        """Return what the call returned, or a `Crash`; a worker that died is started again."""
+        """Return the result of the call, or a `Crash`; a dead worker is restarted."""
         self.busy = False
         try:
             return pickle.loads(self.connection.recv_bytes())

@@ -3,7 +3,7 @@
 A feature checks for its packages by `require` before it begins: figures and pages (``report``),
 pictures in files (``images``).
 
-A solver's file that needs one says so in two constants, which listings read without importing it::
+The file of such a solver declares it in two constants, which listings read without import::
 
     #: The package that this solver needs, and the extra of inference-lab that installs it.
     PACKAGE = "ortools"
