@@ -257,7 +257,7 @@ class _Terms:
             ends = scope
         elif not ordered and not (table.shape == table.T.shape and (table == table.T).all()):
             raise ValueError(
-                f"{what} has a table that is not symmetric, but no scope that gives the order of axes"
+                f"{what} has a table that is not symmetric, and no scope to order its axes"
             )
         numbers = tuple(self.index[end] for end in ends)
         expected = tuple(self.cardinalities[i] for i in numbers)
