@@ -21,7 +21,7 @@ from inference_lab.clustering.baselines import (
 )
 from inference_lab.clustering.bregman_kmeans import BregmanKMeans, SphericalKMeans
 from inference_lab.clustering.cluster_cv import ConstrainedClusterCV
-from inference_lab.clustering.cop_kmeans import ConstraintsNotMetWarning, COPKMeans
+from inference_lab.clustering.cop_kmeans import COPKMeans
 from inference_lab.clustering.distortions import (
     Bregman,
     Cosine,
@@ -32,7 +32,8 @@ from inference_lab.clustering.distortions import (
     SquaredEuclidean,
 )
 from inference_lab.clustering.dp_means import DPMeans, RDPMeans
-from inference_lab.clustering.em import HalfStep, InfeasibleConstraintsError
+from inference_lab.clustering.em import HalfStep
+from inference_lab.clustering.hard_pairs import InfeasibleConstraintsError
 from inference_lab.clustering.hmrf import EmptyClusterError, Violations
 from inference_lab.clustering.hmrf_kmeans import HMRFKMeans, MPCKMeans, PCKMeans
 from inference_lab.clustering.kernel_kmeans import KernelHMRFKMeans
@@ -44,7 +45,11 @@ from inference_lab.clustering.metric_learning import (
 )
 from inference_lab.clustering.mixture import ConstrainedGaussianMixture
 from inference_lab.clustering.model_selection import ConstraintCV
-from inference_lab.clustering.pair_weights import MergedClassesWarning, PairWeightWarning
+from inference_lab.clustering.pair_weights import (
+    ConstraintsNotMetWarning,
+    MergedClassesWarning,
+    PairWeightWarning,
+)
 from inference_lab.clustering.seeded import ConstrainedKMeans, SeededKMeans
 from inference_lab.clustering.size_bounds import SizeConstrainedKMeans
 from inference_lab.clustering.tvclust import TVClust

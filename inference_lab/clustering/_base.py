@@ -356,9 +356,14 @@ class ConstrainedClusterer(
         fits = shared(delayed(fit_once)(*each) for each in given)
         best = next(fits)
         for fit in fits:
-            lower = fit.objective < best.objective
-            # Of fits that differ in rounding only the first is kept, whatever the order of sums.
-            if lower and not math.isclose(fit.objective, best.objective, rel_tol=_ROUNDING):
+            if math.isinf(fit.objective) and math.isinf(best.objective):
+                # Both violate hard pairs, if they know of any.
+                better = getattr(fit, "unmet", 0) < getattr(best, "unmet", 0)
+            else:
+                # Of fits that differ in rounding only the first is kept, in any order of sums.
+                same = math.isclose(fit.objective, best.objective, rel_tol=_ROUNDING)
+                better = fit.objective < best.objective and not same
+            if better:
                 best = fit
         return best
 
@@ -591,7 +596,9 @@ class PairwiseClusterer(ConstrainedClusterer):
         ValueError, TypeError
             If data, constraints or settings cannot be used.
         InfeasibleConstraintsError
-            If constraints of infinite weight cannot be satisfied, or no solution was found.
+            If constraints of infinite weight contradict each other. Where no labelling that keeps
+            them is found, and none is ruled out, a `ConstraintsNotMetWarning` says how many the
+            labels violate.
 
         Examples
         --------

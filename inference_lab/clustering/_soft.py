@@ -12,6 +12,7 @@ from inference_lab.clustering._base import PairwiseClusterer
 from inference_lab.clustering.distortions import Points
 from inference_lab.clustering.em import Fit
 from inference_lab.clustering.hmrf import violations
+from inference_lab.clustering.pair_weights import watch_hard
 from inference_lab.clustering.supervision import Side
 from inference_lab.graph.arrays import FloatArray
 
@@ -69,6 +70,7 @@ class SoftClusterer(PairwiseClusterer):
             self.temperatures_ = np.array(best.temperatures)
         self._note(best.result)
         self._judge(side.constraints)
+        watch_hard(side.constraints, self.labels_, stacklevel=5)
 
     @abstractmethod
     def _take_model(self, model: Any) -> None:

@@ -26,12 +26,11 @@ from inference_lab.clustering.distortions import (
     cluster_sums,
 )
 from inference_lab.clustering.em import (
-    Coupling,
     Result,
     as_labels,
     pair_terms,
-    refuse_contradiction,
 )
+from inference_lab.clustering.hard_pairs import contradiction, infeasible
 from inference_lab.clustering.hmrf import clamped
 from inference_lab.clustering.initialisation import Init
 from inference_lab.clustering.supervision import Side, agreeing, of_positive_weight, refuse_hard
@@ -129,9 +128,9 @@ def _counted(side: Side, n_clusters: int) -> Constraints:
     """Return the pairs of positive weight, and pairs implied by labels."""
     given, n = of_positive_weight(side.constraints), side.known.size
     hard = pair_terms(given, given.ml_weights, given.cl_weights)
-    refuse_contradiction(
-        clamped(np.zeros((n, n_clusters)), side.known), Coupling(np.arange(n), hard)
-    )
+    reason = contradiction(clamped(np.zeros((n, n_clusters)), side.known), hard, np.arange(n))
+    if reason:
+        raise infeasible(reason)
     return replace(side, constraints=given).labels_as_pairs()
 
 

@@ -18,25 +18,23 @@ from inference_lab.clustering.em import (
     Assignment,
     EStep,
     Fit,
-    InfeasibleConstraintsError,
     Model,
     Result,
+    pair_terms,
 )
+from inference_lab.clustering.hard_pairs import InfeasibleConstraintsError, contradiction
 from inference_lab.clustering.hmrf import HMRF, EmptyClusters, clamped, violations
 from inference_lab.clustering.initialisation import Init
+from inference_lab.clustering.pair_weights import ConstraintsNotMetWarning
 from inference_lab.clustering.supervision import Side, of_positive_weight
 from inference_lab.constraints import Constraints
 from inference_lab.graph.arrays import FloatArray, IntArray
 from inference_lab.specs.settings import setting
 
-__all__ = ["COPKMeans", "ConstraintsNotMetWarning"]
+__all__ = ["COPKMeans"]
 
 Order: TypeAlias = Literal["random", "given", "most-constrained"]
 OnFailure: TypeAlias = Literal["warn", "raise", "ignore"]
-
-
-class ConstraintsNotMetWarning(UserWarning):
-    """The labels that a fit returns violate constraints that should hold."""
 
 
 @kernel
@@ -312,18 +310,31 @@ class COPKMeans(PairwiseClusterer):
         held = side.known >= 0
         self.feasible_ &= np.array_equal(self.labels_[held], side.known[held])
         if not self.feasible_ and self.on_failure != "ignore":
-            message = self._explanation(units)
+            message = self._explanation(side, units)
             if self.on_failure == "raise":
                 raise InfeasibleConstraintsError(message)
             warnings.warn(message, ConstraintsNotMetWarning, stacklevel=4)
 
-    def _explanation(self, units: _Units) -> str:
+    def _explanation(self, side: Side, units: _Units) -> str:
         if self.status_ == "infeasible":
-            return f"no labelling satisfies the constraints: {units.contradiction()}"
+            reason = units.contradiction()
+        else:
+            n, pairs = side.known.size, side.constraints
+            hard = pair_terms(
+                pairs,
+                np.full(len(pairs.must_link), np.inf),
+                np.full(len(pairs.cannot_link), np.inf),
+            )
+            reason = contradiction(
+                clamped(np.zeros((n, self.n_clusters)), side.known), hard, np.arange(n)
+            )
+        if reason:
+            return f"no labelling satisfies the constraints: {reason}"
         return (
             f"all {self.n_failures_} starts failed to satisfy the constraints; the labels violate "
             f"{self.violations_.cannot_link} cannot-links. A labelling that violates none may "
-            "exist: try order='most-constrained', more max_failures or more clusters"
+            "exist: try PCKMeans with cl_weight=inf, which searches for one, "
+            "order='most-constrained', more max_failures or more clusters"
         )
 
     def _search(

@@ -15,10 +15,17 @@ from typing import Generic, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 
+from inference_lab.clustering.hard_pairs import (
+    contradiction,
+    finite_price,
+    infeasible,
+    n_unmet,
+    priced,
+)
 from inference_lab.clustering.must_link_contraction import Units, units_of
 from inference_lab.constraints import Constraints
 from inference_lab.contract import Solution, Solver, Status
-from inference_lab.graph.arrays import FloatArray, IntArray, connected
+from inference_lab.graph.arrays import FloatArray, IntArray
 from inference_lab.graph.factor_graph import FactorGraph
 from inference_lab.graph.terms import DiagonalTerms
 from inference_lab.solving import solve
@@ -29,13 +36,11 @@ __all__ = [
     "EStep",
     "Fit",
     "HalfStep",
-    "InfeasibleConstraintsError",
     "Model",
     "PairedModel",
     "Result",
     "maximise_expectation",
     "pair_terms",
-    "refuse_contradiction",
 ]
 
 #: Labels, (n,) int64, at temperature zero, else shares in the clusters, (n, k) float64.
@@ -43,19 +48,14 @@ Assignment: TypeAlias = "IntArray | FloatArray"
 
 
 M = TypeVar("M")
-#: Points listed in a message before it is cut.
-_SHOWN = 5
-#: Vertices from which cliques are grown, those of most edges first.
-_STARTS = 50
+#: Search for labels that keep hard pairs, where the solver of the E-step finds none: of the methods
+#: here it violated the fewest pairs of random colourings that exist.
+_SEARCH = "simulated-annealing"
 
 
 def as_labels(assignment: Assignment) -> IntArray:
     """Return an assignment at temperature zero as labels, without a copy."""
     return np.asarray(assignment, dtype=np.int64)
-
-
-class InfeasibleConstraintsError(ValueError):
-    """No labelling satisfies the constraints that are hard, or none was found."""
 
 
 class HalfStep(NamedTuple):
@@ -206,6 +206,10 @@ class EStep:
     energy: float = field(default=math.nan, init=False)
     lower_bound: float = field(default=math.nan, init=False)
     free_energy: float = field(default=math.nan, init=False)
+    #: Hard pairs that the last labels violate; none unless a search has failed.
+    unmet: int = field(default=0, init=False)
+    #: Cost of hard pairs in place of infinity, once a search has failed.
+    _price: float | None = field(default=None, init=False, repr=False)
     #: Of the last call at T > 0: costs and shares of the coupled points, and their free energy.
     _last: tuple[FloatArray, FloatArray, float] | None = field(default=None, init=False, repr=False)
     #: The terms that the last graph was built from, the units that they make, and it.
@@ -242,31 +246,21 @@ class EStep:
                 unary = unary + coupling.unary
             graph, units = self._graph(unary, coupling.terms)
             first = rows if units is None else rows[units.first]
-            solution = solve(
+            solution = self._solve(
                 graph,
-                self.solver,
-                seed=int(self.rng.integers(2**31)),
-                time_limit=self.time_limit,
-                temperature=self.temperature,
-                initial=None if labels is None or self.cold else labels[first],
-                initial_marginals=None if shares is None else shares[first],
+                None if labels is None or self.cold else labels[first],
+                None if shares is None else shares[first],
             )
-            if solution.status in (Status.UNSUPPORTED, Status.NOT_INSTALLED):
-                raise ValueError(
-                    f"e_step={solution.solver} cannot label these points: {solution.message}"
-                )
-            found = solution.labels is not None and math.isfinite(solution.energy)
-            if not found:
-                refuse_contradiction(unary, coupling)
+            if not _found(solution):
                 if solution.status == Status.INFEASIBLE:
-                    raise _infeasible("each pair of points for itself could keep them")
-                raise InfeasibleConstraintsError(
-                    f"{solution.solver} found no labelling that satisfies the constraints of "
-                    "infinite weight; one may exist. Give finite weights, or another e_step, "
-                    "such as 'ilp'"
-                )
+                    reason = contradiction(unary, coupling.terms, rows)
+                    raise infeasible(reason or "each pair of points for itself could keep them")
+                graph, solution = self._search(unary, coupling, graph)
             self.status = str(solution.status)
             self.energy, self.lower_bound = solution.energy, solution.lower_bound
+            if self._price is not None:
+                # The bound is one of the graph with finite prices.
+                self.energy, self.lower_bound = math.inf, math.nan
             every = slice(None) if units is None else units.of_point
             if self.temperature == 0:
                 result[rows] = as_labels(np.asarray(solution.labels))[every]
@@ -274,7 +268,65 @@ class EStep:
                 shares, value = self._coupled(graph.unary, solution)
                 result[rows] = shares[every]
                 self.free_energy += coupling.importance * value
+            if self._price is not None:
+                found = result[rows] if result.ndim == 1 else result[rows].argmax(axis=1)
+                self.unmet = n_unmet(coupling.terms, as_labels(found))
         return result
+
+    def _solve(
+        self, graph: FactorGraph, initial: IntArray | None, marginals: FloatArray | None
+    ) -> Solution:
+        """Run the solver; raise an error where it does not support the graph."""
+        solution = solve(
+            graph,
+            self.solver,
+            seed=int(self.rng.integers(2**31)),
+            time_limit=self.time_limit,
+            temperature=self.temperature,
+            initial=initial,
+            initial_marginals=marginals,
+        )
+        if solution.status in (Status.UNSUPPORTED, Status.NOT_INSTALLED):
+            raise ValueError(
+                f"e_step={solution.solver} cannot label these points: {solution.message}"
+            )
+        return solution
+
+    def _search(
+        self, unary: FloatArray, coupling: Coupling, hard: FactorGraph
+    ) -> tuple[FactorGraph, Solution]:
+        """Return a graph and its solution where the solver found no labels that keep hard pairs.
+
+        The graph is the given one if a search finds such labels. Otherwise hard pairs have a finite
+        price, in this and all later E-steps, and labels violate as few of them as were found.
+        """
+        built = self._built
+        units = None if built is None else built[1]
+        if units is None:
+            self._price = finite_price(unary, coupling.terms)
+        else:
+            self._price = finite_price(units.unary(unary), units.terms)
+        self._built = None
+        graph, _ = self._graph(unary, coupling.terms)
+        solution = self._solve(graph, None, None)
+        start = solution.labels
+        if start is None or not math.isfinite(hard.energy(start)):
+            reason = contradiction(unary, coupling.terms, coupling.rows)
+            if reason:
+                raise infeasible(reason)
+            # Costs of single points would only distract from the pairs.
+            free = graph.with_unary(np.where(np.isinf(graph.unary), np.inf, 0.0))
+            seed = int(self.rng.integers(2**31))
+            start = solve(free, _SEARCH, seed=seed, time_limit=self.time_limit).labels
+        assert start is not None  # the graph forbids labels of single variables only
+        initial = as_labels(np.asarray(start))
+        marginals = np.eye(unary.shape[1])[initial] if self.temperature > 0 else None
+        if math.isfinite(hard.energy(initial)):
+            found = self._solve(hard, initial, marginals)
+            if _found(found):
+                self._price, self._built = None, built
+                return hard, found
+        return graph, self._solve(graph, initial, marginals)
 
     def _graph(
         self, unary: FloatArray, terms: Sequence[DiagonalTerms]
@@ -285,10 +337,10 @@ class EStep:
             graph = before.with_unary(unary if units is None else units.unary(unary))
         else:
             units = units_of(terms, len(unary))
-            if units is None:
-                graph = FactorGraph.from_terms(unary, terms)
-            else:
-                graph = FactorGraph.from_terms(units.unary(unary), units.terms)
+            between = terms if units is None else units.terms
+            if self._price is not None:
+                between = priced(between, self._price)
+            graph = FactorGraph.from_terms(unary if units is None else units.unary(unary), between)
         self._built = terms, units, graph
         return graph, units
 
@@ -323,81 +375,24 @@ class EStep:
         return np.asarray(softmax(negative, axis=1))
 
 
-def refuse_contradiction(unary: FloatArray, coupling: Coupling) -> None:
-    """Refuse hard constraints that contradict each other, as far as `contradiction` finds."""
-    reason = contradiction(unary, coupling)
-    if reason:
-        raise _infeasible(reason)
-
-
-def _infeasible(reason: str) -> InfeasibleConstraintsError:
-    return InfeasibleConstraintsError(
-        f"no labelling satisfies the constraints: {reason}. Give finite weights, or more clusters"
-    )
-
-
-def contradiction(unary: FloatArray, coupling: Coupling) -> str:
-    """Return the hard constraints on an E-step that contradict each other, empty if none is found.
-
-    Searched are cannot-links within a component of must-links, components that no cluster may hold,
-    and cliques of cannot-links with more components than clusters.
-    """
-    rows, k = coupling.rows, unary.shape[1]
-    together, apart = [np.empty((0, 2), np.int64)], [np.empty((0, 2), np.int64)]
-    for term in coupling.terms:
-        edges = np.asarray(term.edges)
-        for costs, pairs in ((term.differ, together), (term.same, apart)):
-            hard = np.isposinf(np.asarray(costs, dtype=np.float64))
-            each = hard.any(axis=1) if hard.ndim > 1 else hard
-            pairs.append(edges[np.broadcast_to(each, len(edges))])
-    component = connected(rows.size, np.concatenate(together))
-    ends = np.concatenate(apart)
-    blocks = component[ends]
-    within = np.flatnonzero(blocks[:, 0] == blocks[:, 1])
-    if within.size:
-        i, j = rows[ends[within[0]]].tolist()
-        return f"must-links connect points {i} and {j}, which are a cannot-link"
-    open_to = np.ones((int(component.max()) + 1, k), dtype=np.bool_)
-    np.logical_and.at(open_to, component, np.isfinite(unary))
-    shut = np.flatnonzero(~open_to.any(axis=1))
-    if shut.size:
-        members = rows[component == shut[0]].tolist()
-        shown = ", ".join(map(str, members[:_SHOWN])) + (", ..." if len(members) > _SHOWN else "")
-        return f"no cluster is open to all of the points {shown}, which must-links connect"
-    clique = _clique(blocks)
-    if len(clique) > k:
-        first = np.unique(component, return_index=True)[1]
-        shown = ", ".join(str(rows[first[c]]) for c in clique[: k + 1])
-        return f"each two of the points {shown} are a cannot-link, and there are {k} clusters"
-    return ""
-
-
-def _clique(edges: IntArray) -> list[int]:
-    """Return a clique by a greedy search."""
-    neighbours: dict[int, set[int]] = {}
-    for a, b in edges.tolist():
-        neighbours.setdefault(a, set()).add(b)
-        neighbours.setdefault(b, set()).add(a)
-    best: list[int] = []
-    for start in sorted(neighbours, key=lambda v: -len(neighbours[v]))[:_STARTS]:
-        clique, left = [start], set(neighbours[start])
-        while left:
-            chosen = max(sorted(left), key=lambda v: len(neighbours[v] & left))
-            clique.append(chosen)
-            left &= neighbours[chosen]
-        best = max(best, clique, key=len)
-    return best
+def _found(solution: Solution) -> bool:
+    """Return whether there are labels that keep the hard pairs."""
+    return solution.labels is not None and math.isfinite(solution.energy)
 
 
 @dataclass(frozen=True)
 class Result:
-    """Outcome of a fit, ``converged`` if the labels recurred or the objective stalled."""
+    """Outcome of a fit, ``converged`` if the labels recurred or the objective stalled.
+
+    ``unmet`` counts violated hard pairs.
+    """
 
     assignment: Assignment
     objective: float
     history: list[HalfStep]
     n_iter: int
     converged: bool
+    unmet: int = 0
 
 
 @dataclass
@@ -415,6 +410,11 @@ class Fit(Generic[M]):
     def objective(self) -> float:
         """Return the objective, ``inf`` where it is not known, so that known ones are preferred."""
         return self.result.objective if not np.isnan(self.result.objective) else np.inf
+
+    @property
+    def unmet(self) -> int:
+        """Return the number of violated hard pairs."""
+        return self.result.unmet
 
     @property
     def labels(self) -> IntArray:
@@ -495,7 +495,7 @@ def maximise_expectation(
         found, value = label(iteration)
         if assignment is None or value <= objective:
             assignment, objective = found, value
-    return Result(assignment, objective, history, iteration, converged)
+    return Result(assignment, objective, history, iteration, converged, e_step.unmet)
 
 
 def _expected(costs: FloatArray, shares: FloatArray, importance: FloatArray | None = None) -> float:

@@ -23,7 +23,7 @@ from inference_lab.clustering.metric_learning import (
     MetricLearner,
     effective_rank,
 )
-from inference_lab.clustering.pair_weights import watch_components, watch_weight
+from inference_lab.clustering.pair_weights import watch_components, watch_hard, watch_weight
 from inference_lab.clustering.supervision import Side
 from inference_lab.contract import Solver
 from inference_lab.registry.registry import as_solver
@@ -170,6 +170,7 @@ class HMRFKMeans(SharedSettings, PairwiseClusterer):
         )
         self._take_hard(best)
         self._judge(side.constraints)
+        watch_hard(side.constraints, self.labels_, stacklevel=5)
         if isinstance(best.model.metrics[0], SquaredEuclidean):
             # The variance of a feature within clusters: warnings look for factors of a hundred, and
             # the unit of `worth_of_odds` would take the costs of all points in all clusters.

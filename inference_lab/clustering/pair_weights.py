@@ -12,17 +12,19 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from inference_lab.clustering.hmrf import violations
+from inference_lab.clustering.hmrf import violated, violations
 from inference_lab.constraints import Constraints
 from inference_lab.constraints.pairs import pairs_outside
-from inference_lab.graph.arrays import FloatArray
+from inference_lab.graph.arrays import FloatArray, IntArray
 
 __all__ = [
     "USUAL_ODDS",
+    "ConstraintsNotMetWarning",
     "MergedClassesWarning",
     "PairWeightWarning",
     "log_odds",
     "watch_components",
+    "watch_hard",
     "watch_nothing",
     "watch_weight",
     "wrong_share",
@@ -39,6 +41,10 @@ _FAR = 100.0
 
 class PairWeightWarning(UserWarning):
     """Violated pairs cost nothing, or far less or more than the calibrated weight."""
+
+
+class ConstraintsNotMetWarning(UserWarning):
+    """The labels that a fit returns violate constraints that should hold."""
 
 
 class MergedClassesWarning(UserWarning):
@@ -110,6 +116,27 @@ def watch_weight(constraints: Constraints, costs: FloatArray, unit: float, stack
             f"({worth:.2g}), so that {'hardly any' if share < 1 else 'even a wrong'} pair "
             "counts; scale the data, or give ml_weight='auto' and cl_weight='auto'",
             PairWeightWarning,
+            stacklevel=stacklevel,
+        )
+
+
+def watch_hard(constraints: Constraints, labels: IntArray, stacklevel: int) -> None:
+    """Warn where labels violate pairs of infinite weight."""
+    unmet = total = 0
+    for rows, weights in zip(
+        violated(constraints, labels),
+        (constraints.ml_weights, constraints.cl_weights),
+        strict=True,
+    ):
+        hard = np.isposinf(weights)
+        total += int(hard.sum())
+        unmet += int(hard[rows].sum())
+    if unmet:
+        warnings.warn(
+            f"the labels violate {unmet} of {total} pairs of infinite weight: no labelling that "
+            "keeps them all was found, and nothing proves that there is none; give more clusters, "
+            "finite weights, or another e_step, such as 'ilp'",
+            ConstraintsNotMetWarning,
             stacklevel=stacklevel,
         )
 

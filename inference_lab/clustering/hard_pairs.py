@@ -1,0 +1,169 @@
+"""Pairs of infinite weight: proofs that no labelling keeps them, and a search for one that does."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+from scipy.sparse import coo_array
+
+from inference_lab.graph.arrays import FloatArray, IntArray, connected
+from inference_lab.graph.terms import DiagonalTerms
+
+__all__ = [
+    "InfeasibleConstraintsError",
+    "contradiction",
+    "finite_price",
+    "infeasible",
+    "n_unmet",
+    "priced",
+]
+
+#: Points listed in a message before it is cut.
+_SHOWN = 5
+#: Vertices from which cliques are grown, those of most edges first.
+_STARTS = 50
+
+
+class InfeasibleConstraintsError(ValueError):
+    """No labelling satisfies the constraints that are hard; the message has the reason."""
+
+
+def infeasible(reason: str) -> InfeasibleConstraintsError:
+    """Return the error for constraints that a proof excludes."""
+    return InfeasibleConstraintsError(
+        f"no labelling satisfies the constraints: {reason}. Give finite weights, or more clusters"
+    )
+
+
+def _hard(term: DiagonalTerms, costs: npt.ArrayLike) -> IntArray:
+    """Return the edges of a term whose costs are infinite for some label."""
+    infinite = np.isposinf(np.asarray(costs, dtype=np.float64))
+    each = infinite.any(axis=1) if infinite.ndim > 1 else infinite
+    edges = np.asarray(term.edges, dtype=np.int64).reshape(-1, 2)
+    return edges[np.broadcast_to(each, len(edges))]
+
+
+def n_unmet(terms: Sequence[DiagonalTerms], labels: IntArray) -> int:
+    """Count the hard pairs that labels violate."""
+    count = 0
+    for term in terms:
+        for costs, same in ((term.same, True), (term.differ, False)):
+            ends = labels[_hard(term, costs)]
+            count += int(((ends[:, 0] == ends[:, 1]) == same).sum())
+    return count
+
+
+def finite_price(unary: FloatArray, terms: Sequence[DiagonalTerms]) -> float:
+    """Return a cost above all that relabelling a variable can save in other terms."""
+    allowed = np.isfinite(unary)
+    low = np.where(allowed, unary, np.inf).min(axis=1)
+    high = np.where(allowed, unary, -np.inf).max(axis=1)
+    most = high - low
+    for term in terms:
+        edges = np.asarray(term.edges, dtype=np.int64).reshape(-1, 2)
+        for costs in (term.same, term.differ):
+            values = np.asarray(costs, dtype=np.float64)
+            sizes = np.abs(np.where(np.isfinite(values), values, 0.0))
+            each = np.broadcast_to(sizes.max(axis=1) if sizes.ndim > 1 else sizes, len(edges))
+            np.add.at(most, edges, each[:, np.newaxis])
+    return 2.0 * float(most.max()) or 1.0
+
+
+def priced(terms: Sequence[DiagonalTerms], price: float) -> list[DiagonalTerms]:
+    """Return terms in which hard pairs have a finite price."""
+
+    def finite(costs: npt.ArrayLike) -> FloatArray:
+        values = np.asarray(costs, dtype=np.float64)
+        return np.where(np.isposinf(values), price, values)
+
+    return [
+        DiagonalTerms(term.edges, same=finite(term.same), differ=finite(term.differ))
+        for term in terms
+    ]
+
+
+def contradiction(unary: FloatArray, terms: Sequence[DiagonalTerms], rows: IntArray) -> str:
+    """Return hard constraints that contradict each other in words, empty if none is found.
+
+    Searched are cannot-links within a component of must-links, components that no cluster may hold,
+    cliques of cannot-links with more components than clusters, and for two clusters odd cycles.
+    ``rows`` are the numbers of the points in messages.
+    """
+    k = unary.shape[1]
+    together = np.concatenate([_hard(t, t.differ) for t in terms])
+    ends = np.concatenate([_hard(t, t.same) for t in terms])
+    component = connected(rows.size, together)
+    blocks = component[ends]
+    within = np.flatnonzero(blocks[:, 0] == blocks[:, 1])
+    if within.size:
+        i, j = rows[ends[within[0]]].tolist()
+        return f"must-links connect points {i} and {j}, which are a cannot-link"
+    count = int(component.max()) + 1
+    open_to = np.ones((count, k), dtype=np.bool_)
+    np.logical_and.at(open_to, component, np.isfinite(unary))
+    shut = np.flatnonzero(~open_to.any(axis=1))
+    if shut.size:
+        members = rows[component == shut[0]].tolist()
+        shown = ", ".join(map(str, members[:_SHOWN])) + (", ..." if len(members) > _SHOWN else "")
+        return f"no cluster is open to all of the points {shown}, which must-links connect"
+    first = rows[np.unique(component, return_index=True)[1]]
+    clique = _clique(blocks, count, k)
+    if len(clique) > k:
+        shown = ", ".join(str(first[c]) for c in clique)
+        return f"each two of the points {shown} are a cannot-link, and there are {k} clusters"
+    cycle = _odd_cycle(blocks, count) if k == 2 else []
+    if cycle:
+        shown = ", ".join(str(first[c]) for c in cycle)
+        return (
+            f"cannot-links form an odd cycle through the points {shown}, and there are 2 clusters"
+        )
+    return ""
+
+
+def _clique(edges: IntArray, count: int, k: int) -> list[int]:
+    """Return a clique by a greedy search, which ends at k + 1 vertices."""
+    ones = np.ones(2 * len(edges), dtype=np.int64)
+    both = np.concatenate([edges, edges[:, ::-1]])
+    adjacent = coo_array((ones, both.T), shape=(count, count)).tocsr()
+    adjacent.data[:] = 1
+    degree = np.asarray(adjacent.sum(axis=1)).ravel()
+    best: list[int] = []
+    for start in np.argsort(-degree, kind="stable")[:_STARTS].tolist():
+        clique = [start]
+        left = adjacent[[start]].toarray()[0].astype(np.bool_)
+        while left.any() and len(clique) <= k:
+            chosen = int(np.where(left, adjacent @ left.astype(np.int64), -1).argmax())
+            clique.append(chosen)
+            left &= adjacent[[chosen]].toarray()[0].astype(np.bool_)
+        best = max(best, clique, key=len)
+        if len(best) > k:
+            break
+    return best
+
+
+def _odd_cycle(edges: IntArray, count: int) -> list[int]:
+    """Return the vertices of an odd cycle in order, empty if two colours suffice."""
+    neighbours: list[list[int]] = [[] for _ in range(count)]
+    for a, b in edges.tolist():
+        neighbours[a].append(b)
+        neighbours[b].append(a)
+    parent, depth = [-1] * count, [-1] * count
+    for root in range(count):
+        if depth[root] >= 0:
+            continue
+        depth[root], queue = 0, [root]
+        for a in queue:
+            for b in neighbours[a]:
+                if depth[b] < 0:
+                    parent[b], depth[b] = a, depth[a] + 1
+                    queue.append(b)
+                elif depth[b] == depth[a]:
+                    # The two paths to the first common ancestor have the same length.
+                    one, two = [a], [b]
+                    while parent[one[-1]] != parent[two[-1]]:
+                        one.append(parent[one[-1]])
+                        two.append(parent[two[-1]])
+                    return [parent[one[-1]], *one[::-1], *two]
+    return []
