@@ -11,7 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from inference_lab._numba import inlined, inlined_minimum, kernel, lean_kernel
-from inference_lab.contract import Outcome, Run, Solver
+from inference_lab.algorithms.iteration import IterativeSolver, Progress
+from inference_lab.contract import Outcome, Run
 from inference_lab.graph.arrays import POTTS, TABLE, FloatArray, GraphArrays, IntArray
 from inference_lab.graph.factor_graph import FactorGraph, least_labels
 from inference_lab.kernels.factors import add_expectation
@@ -316,7 +317,7 @@ def free_energy(g: GraphArrays, temperature: float, cap: float, q: FloatArray) -
 
 
 @dataclass(frozen=True)
-class MeanField(Solver):
+class MeanField(IterativeSolver["Annealing"]):
     """Naive mean field by coordinate ascent (Lange et al. 2005, sec. 3.2; Wainwright, Jordan 2008).
 
     Minimises the free energy ``F(q) = E_q[E] + T sum_i sum_a q_i(a) log q_i(a)`` over products
@@ -404,68 +405,73 @@ class MeanField(Solver):
             current *= self.cooling
         yield first * self.end_ratio
 
-    def run(self, graph: FactorGraph, run: Run) -> Outcome:
-        """Update until settled at each temperature; decode after each."""
-        state = _State(self, graph, run)
-        sweeps = 0
-        settled = False
-        history: list[float] = []
-        for stage, (temperature, cap) in enumerate(state.falling):
-            if run.should_stop(sweeps):
-                settled = False
-                break
-            last = stage == len(state.falling) - 1
-            state.enter(cap, last)
-            for done in range(self.max_sweeps if last else self.anneal_sweeps):
-                settled = state.sweep(temperature, reverse=done % 2 == 1)
-                sweeps += 1
-                if last and run.temperature > 0.0:
-                    with run.paused():
-                        history.append(
-                            free_energy(graph.arrays, temperature, state.cap, state.q)
-                            + graph.constant
-                        )
-                if settled or run.should_stop(sweeps):
-                    break
-            run.offer(state.decode())
-        if sweeps == 0:
-            run.offer(state.decode())
-        outcome = Outcome(converged=settled, iterations=sweeps)
+    @property
+    def most_iterations(self) -> float:
+        """No limit: each temperature has its own."""
+        return math.inf
+
+    def start(self, graph: FactorGraph, run: Run) -> Annealing:
+        """Start from the given marginals, or the unaries alone."""
+        return Annealing(self, graph, run)
+
+    def step(self, state: Annealing, run: Run, done: int) -> Progress:
+        """Make one sweep, at the next temperature where the last is over."""
+        if state.over:
+            state.cool()
+        settled = state.sweep()
+        if state.last and run.temperature > 0.0:
+            with run.paused():
+                state.history.append(state.free_energy(state.cap))
+        return Progress(settled and state.last, finished=state.over and state.last)
+
+    def decode(self, state: Annealing, run: Run, done: int) -> IntArray | None:
+        """Return the most probable labels at the end of a temperature."""
+        return state.labels() if state.over else None
+
+    def finish(self, state: Annealing, run: Run, outcome: Outcome) -> Outcome:
+        """Offer what was not; at T > 0 add the marginals and the bound."""
+        if not state.over or outcome.iterations == 0:
+            run.offer(state.labels())
         if run.temperature > 0.0:
             # Weight that is only rounding would make the bound of a graph with forbidden
             # combinations infinite; any q gives a valid bound, so it may be trimmed.
-            state.trim(run.temperature)
-            total = free_energy(graph.arrays, run.temperature, np.inf, state.q) + graph.constant
-            outcome.marginals = unflatten(graph, state.q)
-            outcome.log_partition = -total / run.temperature
+            state.trim()
+            outcome.marginals = unflatten(state.graph, state.q)
+            outcome.log_partition = -state.free_energy(np.inf) / run.temperature
             outcome.log_partition_kind = "lower"
-            outcome.diagnostics["free_energy"] = history
+            outcome.diagnostics["free_energy"] = state.history
         return outcome
 
 
-class _State:
-    """The distribution q of a run and what is needed to update it."""
+class Annealing:
+    """The distribution q of a run, the temperatures to go through, and the present one."""
 
     def __init__(self, settings: MeanField, graph: FactorGraph, run: Run) -> None:
-        self.settings = settings
-        self.graph = graph
-        self.unit = run.unit
+        self.settings, self.graph, self.unit = settings, graph, run.unit
         self.arrays = graph.arrays
         self.parallel = settings.update == "parallel"
         default = 0.5 if self.parallel else 0.0
         self.damping = default if settings.damping is None else settings.damping
-        width = int(graph.cardinalities.max(initial=1))
-        self.field = aligned_zeros(width)
+        self.field = aligned_zeros(int(graph.cardinalities.max(initial=1)))
         arity = int(np.diff(graph.factor_ptr).max(initial=0))
         # What the graph does not need is not handed to kernels, nor compiled.
         self.digits = np.empty(arity, dtype=np.int64) if arity else None
         self.priority = np.empty(graph.n_variables)
-        self.order = np.arange(graph.n_variables, dtype=np.int64)
+        forward = np.arange(graph.n_variables, dtype=np.int64)
+        self.orders = forward, forward[::-1].copy()
         self.second = np.empty(graph.unary_values.size if self.parallel else 0)
         self.falling = self._falling(run.temperature)
-        first, self.cap = self.falling[0]
+        self.temperature, self.cap = self.falling[0]
         self.links = links_of(graph, self.cap)
-        self.q = self._start(first, run)
+        self.q = self._start(self.temperature, run)
+        self.history: list[float] = []
+        self.stage = -1
+        self.cool()
+
+    @property
+    def last(self) -> bool:
+        """Whether the temperature falls no further."""
+        return self.stage == len(self.falling) - 1
 
     def _falling(self, temperature: float) -> list[tuple[float, float]]:
         """Return the temperatures to go through, each with the cap that stands for infinity."""
@@ -484,13 +490,16 @@ class _State:
         stages = [(t, min(last, scale * 2.0**s)) for s, t in enumerate(temperatures)]
         return [*stages, (temperatures[-1], last)]
 
-    def enter(self, cap: float, last: bool) -> None:
-        """Make the variables due again, with this cap."""
+    def cool(self) -> None:
+        """Go on to the next temperature, and make the variables due again."""
+        self.stage += 1
+        self.temperature, cap = self.falling[self.stage]
+        self.sweeps, self.over = 0, False
         # Those without neighbours have nothing to follow while the temperature falls, and their
         # best labels from the start, if all costs are finite.
         self.priority[:] = np.inf
         self.tolerance = self.settings.tolerance
-        if not last:
+        if not self.last:
             self.tolerance = max(_FOLLOWED, self.tolerance)
             if not self.graph.has_infinite:
                 self.priority[self.graph.degrees == 0] = 0.0
@@ -540,30 +549,36 @@ class _State:
         q = np.exp(-(field - self._repeated(np.minimum, field)) / temperature)
         return q / self._repeated(np.add, q)
 
-    def sweep(self, temperature: float, reverse: bool) -> bool:
-        """Make one sweep; return whether the distribution has settled."""
-        if self.graph.n_variables == 0:
-            return True
-        rule = Rule(temperature, self.damping, self.cap, self.tolerance)
-        if self.parallel:
-            change = parallel_sweep(self.arrays, rule, self.q, self.second, *self._scratch())
-            return bool(change <= rule.tolerance)
-        self._sweep_in_turn(rule, reverse)
-        return bool(self.priority.max() <= rule.tolerance)
+    def sweep(self) -> bool:
+        """Make one sweep, there or back; return whether the distribution has settled."""
+        change = self._update(self.damping, self.parallel)
+        settings = self.settings
+        self.sweeps += 1
+        settled = change <= self.tolerance
+        self.over = settled or self.sweeps == (
+            settings.max_sweeps if self.last else settings.anneal_sweeps
+        )
+        return settled
 
-    def _sweep_in_turn(self, rule: Rule, reverse: bool) -> None:
-        order = self.order[::-1].copy() if reverse else self.order
-        sequential_sweep(self.arrays, order, rule, self.q, *self._scratch())
+    def _update(self, damping: float, parallel: bool) -> float:
+        """Update the variables that are due; return the change that is left to follow."""
+        rule = Rule(self.temperature, damping, self.cap, self.tolerance)
+        scratch = self.priority, self.field, self.digits, self.links
+        if parallel:
+            return float(parallel_sweep(self.arrays, rule, self.q, self.second, *scratch))
+        sequential_sweep(self.arrays, self.orders[self.sweeps % 2], rule, self.q, *scratch)
+        return float(self.priority.max(initial=0.0))
 
-    def _scratch(self) -> tuple[FloatArray, FloatArray, IntArray | None, Links | None]:
-        """Return what a sweep works with besides."""
-        return self.priority, self.field, self.digits, self.links
-
-    def decode(self) -> IntArray:
+    def labels(self) -> IntArray:
         """Return the most probable label of each variable, shape (n,)."""
         return least_labels(self.graph, -self.q)
 
-    def trim(self, temperature: float) -> None:
+    def free_energy(self, cap: float) -> float:
+        """Return the free energy of q, where no cost is above the cap."""
+        inner = free_energy(self.arrays, self.temperature, cap, self.q)
+        return float(inner + self.graph.constant)
+
+    def trim(self) -> None:
         """Clear forbidden combinations of what weight is only rounding or damping."""
         # Sets probabilities below 1e-12 to zero; graphs without infinite costs are left alone.
         if self.graph.n_variables == 0 or not self.graph.has_infinite:
@@ -571,8 +586,8 @@ class _State:
         if self.damping > 0.0:
             # A damped q only approaches zero; one full step reaches it.
             self.priority[:] = np.inf
-            rule = Rule(temperature, 0.0, self.cap, self.settings.tolerance)
-            self._sweep_in_turn(rule, reverse=False)
+            self.sweeps = 0
+            self._update(0.0, False)
         allowed = np.isfinite(self.graph.unary_values)
         # A run that was stopped at a low cap may have left weight on forbidden labels, even all.
         self.q[(self.q < 1e-12) | ~allowed] = 0.0

@@ -199,7 +199,8 @@ class IterativeSolver(Solver, Generic[State]):
                 break
             last = progress
             done += last.iterations
-            run.bound(last.lower_bound)
+            if last.lower_bound > -math.inf:
+                run.bound(last.lower_bound)
             if last.lower_bound == math.inf:
                 return Outcome(infeasible=True, iterations=done)
             labels = self.decode(state, run, done)
