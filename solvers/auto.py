@@ -10,7 +10,7 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from inference_lab.algorithms.cuts.persistency import SHRINKING, Reduction, reduce
+from inference_lab.algorithms.cuts.partial_optimality import SHRINKING, Reduction, reduce
 from inference_lab.algorithms.symmetry import break_symmetry
 from inference_lab.contract import Outcome, Run, Solution, Solver, Status
 from inference_lab.graph.arrays import NO_FORM, POTTS, TABLE, IntArray

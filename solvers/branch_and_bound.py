@@ -21,11 +21,11 @@ from inference_lab.algorithms.search.edac import (
     search,
     share_out,
 )
-from inference_lab.algorithms.search.network import BITS, HARD, Network, integer_network
+from inference_lab.algorithms.search.network import BITS, HARD, CostNetwork, integer_network
 from inference_lab.algorithms.search.state import (
     ALL,
     Functions,
-    State,
+    SearchState,
     least_bound,
     make_functions,
     make_state,
@@ -52,13 +52,13 @@ _COPIES = 3
 
 
 @dataclass(frozen=True)
-class _Search:
+class _TreeSearch:
     """The network in some order of its variables, and the state of the search."""
 
     order: list[int]
     functions: Functions
     unary: IntArray
-    state: State
+    state: SearchState
 
 
 @dataclass(frozen=True)
@@ -182,7 +182,7 @@ class BranchAndBound(Solver):
 
 
 def _explore(
-    network: Network,
+    network: CostNetwork,
     rounding: Rounding,
     run: Run,
     labels: IntArray,
@@ -249,7 +249,7 @@ def _explore(
     return outcome
 
 
-def _best_root(network: Network, unit: int, cutoff: int, slack: int, run: Run) -> _Search:
+def _best_root(network: CostNetwork, unit: int, cutoff: int, slack: int, run: Run) -> _TreeSearch:
     """Propagate at the root in either order of the variables; keep that of the larger bound."""
     tried = []
     for order in (network.left, network.left[::-1]):
@@ -258,14 +258,14 @@ def _best_root(network: Network, unit: int, cutoff: int, slack: int, run: Run) -
         now = state.now[0]
         now.slack, now.most_work = slack, _CHUNK
         now.cutoff = HARD if cutoff == HARD else max(0, cutoff - slack)
-        tried.append(_Search(order, functions, unary, state))
+        tried.append(_TreeSearch(order, functions, unary, state))
         # What is proved at the root has the cutoff for its bound.
         if search(functions, state) != AT_ROOT or run.should_stop():
             break
     return max(tried, key=lambda one: int(one.state.low[0]))
 
 
-def _raised_root(one: _Search, state: State, run: Run) -> State:
+def _raised_root(one: _TreeSearch, state: SearchState, run: Run) -> SearchState:
     """Return a search at its root again, where the bound is raised until that gains no more."""
     # By virtual arc consistency and by sharing out costs, in turn. What is known of the best
     # labelling, and where the search failed, is kept.

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from inference_lab.algorithms.cuts.persistency import SHRINKING, Reduction, reduce
+from inference_lab.algorithms.cuts.partial_optimality import SHRINKING, Reduction, reduce
 from inference_lab.algorithms.linear.backends import (
     LinearSolver,
     Relaxation,

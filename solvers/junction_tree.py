@@ -19,8 +19,8 @@ from inference_lab.algorithms.elimination.arc_consistency import (
 )
 from inference_lab.algorithms.elimination.bucket_elimination import (
     BLOCK,
+    TableWorkspace,
     Tree,
-    Workspace,
     decided_cost,
     decode,
     downward,
@@ -54,7 +54,7 @@ _ENTRIES_PER_SECOND = 4e8
 
 
 @dataclass(frozen=True)
-class _Plan:
+class _EliminationPlan:
     """The sizes known before anything large is allocated; holds no reference to the graph."""
 
     domains: Domains
@@ -88,10 +88,12 @@ class _Plan:
 
 
 #: Plans by graph and limit; a plan goes when its graph does.
-_plans: weakref.WeakKeyDictionary[FactorGraph, dict[float, _Plan]] = weakref.WeakKeyDictionary()
+_plans: weakref.WeakKeyDictionary[FactorGraph, dict[float, _EliminationPlan]] = (
+    weakref.WeakKeyDictionary()
+)
 
 
-def _plan(graph: FactorGraph, log2_limit: float, most_steps: float = math.inf) -> _Plan:
+def _plan(graph: FactorGraph, log2_limit: float, most_steps: float = math.inf) -> _EliminationPlan:
     """Return the plan of a graph for messages of at most ``2^log2_limit`` entries."""
     # One that more steps of the search might improve on is made anew the next time.
     known = _plans.setdefault(graph, {})
@@ -101,7 +103,7 @@ def _plan(graph: FactorGraph, log2_limit: float, most_steps: float = math.inf) -
     return plan
 
 
-def _make_plan(graph: FactorGraph, log2_limit: float, most_steps: float) -> _Plan:
+def _make_plan(graph: FactorGraph, log2_limit: float, most_steps: float) -> _EliminationPlan:
     domains = allowed_labels(graph)
     couples = coupling_terms(graph, domains)
     network = interactions(graph, domains, couples)
@@ -114,7 +116,7 @@ def _make_plan(graph: FactorGraph, log2_limit: float, most_steps: float) -> _Pla
         tree = make_tree(graph, domains, couples, network, order.order)
         scratch = scratch_sizes(graph.arrays, tree)
     hurried = order.cut_short and math.isfinite(most_steps)
-    return _Plan(domains, couples, order, tree, scratch, most_steps, hurried)
+    return _EliminationPlan(domains, couples, order, tree, scratch, most_steps, hurried)
 
 
 def _size(n_bytes: float) -> str:
@@ -214,7 +216,7 @@ class JunctionTree(Solver):
             return math.inf
         return 2.0**plan.order.log2_total / _ENTRIES_PER_SECOND if plan.tree is not None else 0.0
 
-    def _refusal(self, plan: _Plan, temperature: float) -> str | None:
+    def _refusal(self, plan: _EliminationPlan, temperature: float) -> str | None:
         """Return why the tables of a plan do not fit, None if they do."""
         if not plan.domains.feasible:
             return None
@@ -312,7 +314,7 @@ class JunctionTree(Solver):
         graph: FactorGraph,
         run: Run,
         tree: Tree,
-        work: Workspace,
+        work: TableWorkspace,
         messages: FloatArray,
         sums_size: int,
         outcome: Outcome,

@@ -12,9 +12,9 @@ from inference_lab.contract import Outcome, Run, Solver
 from inference_lab.graph.arrays import FloatArray, GraphArrays, IntArray
 from inference_lab.graph.factor_graph import FactorGraph, unary_minimum
 from inference_lab.graph.traversal import nearest
-from inference_lab.kernels.kernighan_lin import (
+from inference_lab.kernels.ejection_chains import (
     RELATIVE_GAIN,
-    Chains,
+    EjectionChains,
     Rules,
     begin_kick,
     begin_pass,
@@ -37,7 +37,7 @@ _PASS = 100
 
 @lean_kernel
 def kick(
-    g: GraphArrays, x: IntArray, c: Chains, ball: IntArray, size: int, uniforms: FloatArray,
+    g: GraphArrays, x: IntArray, c: EjectionChains, ball: IntArray, size: int, uniforms: FloatArray,
     rules: Rules,
 ) -> int:  # fmt: skip
     """Draw labels in a ball, repair them by chains, keep what does not rise; 1 if it fell."""
@@ -126,7 +126,7 @@ class KernighanLin(Solver):
         run.offer(x)
         if graph.n_variables == 0:
             return Outcome(converged=True)
-        state = _State(self, graph, run, x)
+        state = _Descent(self, graph, run, x)
         rounds = iterations = 0
         converged = False
         step = state.make_pass
@@ -157,7 +157,7 @@ class KernighanLin(Solver):
         )
 
 
-class _State:
+class _Descent:
     """The labelling of a run, the costs of its moves, and what gained so far."""
 
     def __init__(self, settings: KernighanLin, graph: FactorGraph, run: Run, x: IntArray) -> None:

@@ -23,7 +23,7 @@ _RELATIVE_GAIN = 1e-13
 _WORK = 2_000_000
 
 
-class Search(NamedTuple):
+class SubsetSearch(NamedTuple):
     """The state of the search; ``depth`` is the largest size of a set."""
 
     # *Open work.* ``ring`` (depth, n): for each size the variables whose sets are to be checked,
@@ -62,7 +62,7 @@ class Search(NamedTuple):
     now: Any
 
 
-def start_search(graph: FactorGraph, depth: int) -> Search:
+def start_search(graph: FactorGraph, depth: int) -> SubsetSearch:
     """Return the state in which every set up to a size is to be checked."""
     n = graph.n_variables
     width = int(graph.cardinalities.max(initial=1))
@@ -72,7 +72,7 @@ def start_search(graph: FactorGraph, depth: int) -> Search:
 
     now = record(last=int, member=int, length=int, changes=int, taken=int)
     now[0].member = -1
-    return Search(
+    return SubsetSearch(
         ring=np.tile(np.arange(n, dtype=np.int64), (depth, 1)),
         head=ints(depth),
         pending=np.full(depth, n, dtype=np.int64),
@@ -97,7 +97,7 @@ def start_search(graph: FactorGraph, depth: int) -> Search:
 
 
 @inlined
-def _renew(s: Search, i: int, now: int) -> None:
+def _renew(s: SubsetSearch, i: int, now: int) -> None:
     """Note a change next to a variable, so that all sets with it come up again."""
     s.changed[i] = now
     for size in range(s.pending.size):
@@ -111,7 +111,7 @@ def _renew(s: Search, i: int, now: int) -> None:
 
 
 @inlined
-def _accept(g: GraphArrays, s: Search) -> None:
+def _accept(g: GraphArrays, s: SubsetSearch) -> None:
     """Note that all members have changed, and clear the queue."""
     now = s.now[0]
     now.changes += 1
@@ -130,7 +130,7 @@ def _accept(g: GraphArrays, s: Search) -> None:
 
 
 @inlined
-def _take_root(s: Search) -> bool:
+def _take_root(s: SubsetSearch) -> bool:
     """Take the next variable from the ring of the smallest sets; return whether there is one."""
     now = s.now[0]
     size = 0
@@ -160,7 +160,7 @@ def _take_root(s: Search) -> bool:
 
 
 @inlined
-def _is_known(s: Search, t: int, i: int) -> bool:
+def _is_known(s: SubsetSearch, t: int, i: int) -> bool:
     """Whether the set of members up to ``t``, the last being ``i``, was found not to gain."""
     last = s.now[0].last
     s.newest[t + 1] = max(s.newest[t], s.changed[i])
@@ -169,7 +169,7 @@ def _is_known(s: Search, t: int, i: int) -> bool:
 
 
 @inlined
-def _gaining_label(s: Search, t: int, k: int) -> int:
+def _gaining_label(s: SubsetSearch, t: int, k: int) -> int:
     """Return the best label of the last member if the set gains by it, else its own."""
     own = s.own[t]
     best = own
@@ -188,7 +188,7 @@ def _gaining_label(s: Search, t: int, k: int) -> int:
 
 
 @inlined
-def _try_next_label(g: GraphArrays, x: IntArray, s: Search, t: int) -> bool:
+def _try_next_label(g: GraphArrays, x: IntArray, s: SubsetSearch, t: int) -> bool:
     """Give member ``t`` its next label but its own; return whether there was one."""
     i = s.queue[s.at[t]]
     own = s.own[t]
@@ -205,7 +205,7 @@ def _try_next_label(g: GraphArrays, x: IntArray, s: Search, t: int) -> bool:
 
 
 @inlined
-def _leave(x: IntArray, s: Search, t: int) -> None:
+def _leave(x: IntArray, s: SubsetSearch, t: int) -> None:
     """Give member ``t`` its own label back, and take its neighbours off the queue."""
     now = s.now[0]
     x[s.queue[s.at[t]]] = s.own[t]
@@ -215,7 +215,7 @@ def _leave(x: IntArray, s: Search, t: int) -> None:
 
 
 @inlined
-def _advance(g: GraphArrays, x: IntArray, s: Search) -> None:
+def _advance(g: GraphArrays, x: IntArray, s: SubsetSearch) -> None:
     """Go on to the next member to be tried at its place, or note that all sets of a root were."""
     now = s.now[0]
     t = now.member
@@ -242,7 +242,7 @@ def _advance(g: GraphArrays, x: IntArray, s: Search) -> None:
 
 
 @lean_kernel
-def flip(g: GraphArrays, x: IntArray, s: Search, most_taken: int, work: int) -> bool:
+def flip(g: GraphArrays, x: IntArray, s: SubsetSearch, most_taken: int, work: int) -> bool:
     """Apply improvements in place until none is left; whether it stopped between two variables."""
     # Sets of fewest members come first. For each variable taken from a ring, all connected sets of
     # that size that contain it are walked, and all labellings of each in which every member

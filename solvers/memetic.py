@@ -15,9 +15,9 @@ from inference_lab.contract import Outcome, Run, Solver
 from inference_lab.graph.arrays import TABLE, FloatArray, GraphArrays, IntArray
 from inference_lab.graph.factor_graph import FactorGraph, unary_minimum
 from inference_lab.graph.traversal import nearest
-from inference_lab.kernels.kernighan_lin import (
+from inference_lab.kernels.ejection_chains import (
     RELATIVE_GAIN,
-    Chains,
+    EjectionChains,
     Rules,
     begin_kick,
     begin_pass,
@@ -92,7 +92,7 @@ class Region(NamedTuple):
 
 @inlined
 def _relabel_block(
-    g: GraphArrays, soft: GraphArrays, x: IntArray, c: Chains, b: Block, r: Region,
+    g: GraphArrays, soft: GraphArrays, x: IntArray, c: EjectionChains, b: Block, r: Region,
     size: int, uniform: float,
 ) -> int:  # fmt: skip
     """Relabel a random block of the variables around a ball, exactly; return the work."""
@@ -113,14 +113,14 @@ def _relabel_block(
 
 
 @inlined
-def _copy_changes(x: IntArray, c: Chains, r: Region) -> None:
+def _copy_changes(x: IntArray, c: EjectionChains, r: Region) -> None:
     for q in range(c.now[0].changed):
         r.shadow[c.journal[q]] = x[c.journal[q]]
 
 
 @lean_kernel
 def mutate(
-    g: GraphArrays, soft: GraphArrays, x: IntArray, c: Chains, b: Block, r: Region,
+    g: GraphArrays, soft: GraphArrays, x: IntArray, c: EjectionChains, b: Block, r: Region,
     mate: IntArray, uniforms: FloatArray, at: int, rules: Rules, work: int,
 ) -> int:  # fmt: skip
     """Change regions, with the uniform numbers from `at` on; return where the next begins."""
@@ -173,7 +173,7 @@ def mutate(
 
 
 @lean_kernel
-def cross(g: GraphArrays, x: IntArray, c: Chains, mate: IntArray, tolerance: float) -> int:
+def cross(g: GraphArrays, x: IntArray, c: EjectionChains, mate: IntArray, tolerance: float) -> int:
     """Take over from a mate what lowers the energy, part by part; return whether any did."""
     begin_kick(c)
     for i in range(x.size):
@@ -264,7 +264,7 @@ class Memetic(Solver):
         if x.size == 0:
             run.offer(core.expand(x))
             return Outcome(converged=True, diagnostics={"eliminated": graph.n_variables})
-        state = _Search(self, core, run)
+        state = _Population(self, core, run)
         complete = state.fill_population(x) and state.make_generations()
         return Outcome(
             converged=complete,
@@ -277,7 +277,7 @@ class Memetic(Solver):
         )
 
 
-class _Search:
+class _Population:
     """The population of a run, and what is needed to improve an individual."""
 
     def __init__(self, settings: Memetic, core: Core, run: Run) -> None:

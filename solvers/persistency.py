@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from inference_lab.algorithms.cuts.persistency import SHRINKING, reduce
+from inference_lab.algorithms.cuts.partial_optimality import SHRINKING, reduce
 from inference_lab.contract import Outcome, Run, Solver, Status
 from inference_lab.graph.factor_graph import FactorGraph, unary_minimum
 from inference_lab.registry.registry import as_solver
@@ -17,8 +17,9 @@ class Persistency(Solver):
     """Shrink the problem by partial optimality, and pass the rest to another solver.
 
     Dead-end elimination, one-against-all cuts and roof duality
-    (`inference_lab.algorithms.cuts.persistency`) rule out labels, and keep an optimal labelling.
-    Another solver works on the reduced problem; its labellings and bounds are mapped back.
+    (`inference_lab.algorithms.cuts.partial_optimality`) rule out labels, and keep an optimal
+    labelling. Another solver works on the reduced problem; its labellings and bounds are mapped
+    back.
 
     Parameters
     ----------

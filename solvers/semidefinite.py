@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from inference_lab.algorithms.cuts.persistency import SHRINKING, reduce
+from inference_lab.algorithms.cuts.partial_optimality import SHRINKING, reduce
 from inference_lab.algorithms.presolve import trivial_outcome
 from inference_lab.algorithms.semidefinite.binary_encoding import (
     bits_of,
@@ -16,14 +16,14 @@ from inference_lab.algorithms.semidefinite.binary_encoding import (
     labels_of,
     with_bits,
 )
-from inference_lab.algorithms.semidefinite.model import Model, Part, build_model
-from inference_lab.algorithms.semidefinite.relaxation import MATRICES, Relaxation
+from inference_lab.algorithms.semidefinite.potts_energy import PottsEnergy, PottsPart, build_model
+from inference_lab.algorithms.semidefinite.relaxation import MATRICES, SDPRelaxation
 from inference_lab.contract import Outcome, Run, Solver, proves
 from inference_lab.graph.arrays import IntArray
 from inference_lab.graph.factor_graph import FactorGraph, unary_minimum
 from inference_lab.graph.feasibility import n_entries
 from inference_lab.kernels.descent import descend
-from inference_lab.kernels.kernighan_lin import (
+from inference_lab.kernels.ejection_chains import (
     begin_pass,
     extend,
     fill,
@@ -90,7 +90,7 @@ class Semidefinite(Solver):
         empty for none.
     persistency : bool
         First rule out labels that some optimal labelling does without
-        (`inference_lab.algorithms.cuts.persistency`).
+        (`inference_lab.algorithms.cuts.partial_optimality`).
     tolerance : float
         Residuals, per square root of the order, at which the relaxation counts as solved.
     progress : float
@@ -208,7 +208,7 @@ class Semidefinite(Solver):
             return Outcome(unsupported=model)
         if too_large := self._too_large(model):
             return Outcome(unsupported=too_large)
-        search = _Search(graph, run)
+        search = _LocalSearch(graph, run)
         search.improve(first)
         if run.initial is not None:
             search.improve(run.initial)
@@ -216,7 +216,7 @@ class Semidefinite(Solver):
             self._find_first(graph, run, search)
         return _Ascent(self, model, run, search).run()
 
-    def _too_large(self, model: Model) -> str:
+    def _too_large(self, model: PottsEnergy) -> str:
         """Return why the matrices do not fit `max_bytes`, or None."""
         orders = [part.order for part in model.parts if not part.separable]
         needed = MATRICES * 8 * sum(order**2 for order in orders)
@@ -227,7 +227,7 @@ class Semidefinite(Solver):
             f"max_bytes is {self.max_bytes}"
         )
 
-    def _find_first(self, graph: FactorGraph, run: Run, search: _Search) -> None:
+    def _find_first(self, graph: FactorGraph, run: Run, search: _LocalSearch) -> None:
         """Let the other solver look for a labelling."""
         limit = None if run.time_limit is None else _SHARE * run.remaining
         if limit is not None and limit <= 0.0:
@@ -244,7 +244,7 @@ class Semidefinite(Solver):
             search.improve(solution.labels)
 
 
-class _Search:
+class _LocalSearch:
     """Labellings of the graph, improved by local search before they are offered."""
 
     def __init__(self, graph: FactorGraph, run: Run) -> None:
@@ -280,8 +280,8 @@ class _Piece:
     # all looks, before they are rounded up, ``seconds`` the time of its last iteration. The
     # relaxation is that of the part, later perhaps that of its bits.
 
-    part: Part
-    relaxation: Relaxation
+    part: PottsPart
+    relaxation: SDPRelaxation
     labels: IntArray
     energy: float
     seconds: float
@@ -313,7 +313,9 @@ class _Piece:
 class _Ascent:
     """The state of a run: the relaxations of the parts, and the best labels of their nodes."""
 
-    def __init__(self, settings: Semidefinite, model: Model, run: Run, search: _Search) -> None:
+    def __init__(
+        self, settings: Semidefinite, model: PottsEnergy, run: Run, search: _LocalSearch
+    ) -> None:
         self.settings, self.model, self.run_, self.search = settings, model, run, search
         self.labels = [part.unary.argmin(axis=1).astype(np.int64) for part in model.parts]
         self.pieces: dict[int, _Piece] = {}
@@ -328,7 +330,7 @@ class _Ascent:
                 continue
             order = part.order
             self.pieces[number] = _Piece(
-                part, Relaxation(part, settings.cuts, run.rng), self.labels[number], math.inf,
+                part, SDPRelaxation(part, settings.cuts, run.rng), self.labels[number], math.inf,
                 _SECONDS * order**3,
             )  # fmt: skip
 

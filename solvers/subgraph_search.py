@@ -150,7 +150,7 @@ class SubgraphSearch(Solver):
         domains = allowed_labels(graph)
         if not domains.feasible:
             return Outcome(infeasible=True)
-        state = _Search(self, graph, run, domains)
+        state = _BlockSearch(self, graph, run, domains)
         if state.solve_whole():
             return Outcome(
                 converged=not state.infeasible, infeasible=state.infeasible, iterations=state.blocks
@@ -167,7 +167,7 @@ class SubgraphSearch(Solver):
         )
 
 
-class _Search:
+class _BlockSearch:
     """The labelling of a run and what is needed to change it."""
 
     def __init__(

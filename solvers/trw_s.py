@@ -9,7 +9,7 @@ from typing import ClassVar, Literal
 import numpy as np
 
 from inference_lab._numba import inlined, inlined_minimum, lean_kernel
-from inference_lab.algorithms.dual.decoding import decode
+from inference_lab.algorithms.dual.labellings import decode
 from inference_lab.algorithms.dual.reparametrisation import (
     Dual,
     half_ptr,

@@ -50,7 +50,7 @@ class Growth(NamedTuple):
     now: Any
 
 
-class Tables(NamedTuple):
+class BlockTables(NamedTuple):
     """The messages between the tables of a block, and scratch for one table at a time."""
 
     #: ``child``, ``sibling`` (t,): linked lists of the members whose messages enter each table.
@@ -91,7 +91,7 @@ class Block(NamedTuple):
     sep_ptr: IntArray
     sep: IntArray
     growth: Growth
-    tables: Tables
+    tables: BlockTables
     #: A record: number of ``members``, state of the ``random`` numbers, cost of the members
     #: ``before`` and ``after``, and ``scale``, the sum of the absolute costs before.
     now: Any
@@ -125,7 +125,7 @@ def start_block(graph: FactorGraph, most_members: int, table: int, entries: int)
         absorbed=np.zeros(members, dtype=np.bool_),
         now=record(search=int, listed=int, nodes=int),
     )
-    tables = Tables(
+    tables = BlockTables(
         child=ints(members),
         sibling=ints(members),
         rows=ints(members),

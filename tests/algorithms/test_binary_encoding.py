@@ -16,11 +16,11 @@ from inference_lab.algorithms.semidefinite.binary_encoding import (
     labels_of,
     with_bits,
 )
-from inference_lab.algorithms.semidefinite.model import Model, Part, build_model
-from inference_lab.algorithms.semidefinite.relaxation import Relaxation
+from inference_lab.algorithms.semidefinite.potts_energy import PottsEnergy, PottsPart, build_model
+from inference_lab.algorithms.semidefinite.relaxation import SDPRelaxation
 
 
-def part_of(n: int, seed: int, forbidden: tuple[tuple[int, int], ...] = ()) -> Part:
+def part_of(n: int, seed: int, forbidden: tuple[tuple[int, int], ...] = ()) -> PottsPart:
     """Make a part of three labels, with couplings of either sign on most pairs."""
     rng = np.random.default_rng(seed)
     pairs = np.array(list(itertools.combinations(range(n), 2)))
@@ -30,12 +30,12 @@ def part_of(n: int, seed: int, forbidden: tuple[tuple[int, int], ...] = ()) -> P
         unary[i, a] = np.inf
     graph = il.FactorGraph.potts(unary, edges, rng.normal(size=len(edges)) - 0.3)
     model = build_model(graph)
-    assert isinstance(model, Model)
+    assert isinstance(model, PottsEnergy)
     (part,) = model.parts
     return part
 
 
-def energy_of(part: Part, x: np.ndarray) -> float:
+def energy_of(part: PottsPart, x: np.ndarray) -> float:
     """Compute the energy of labels of the nodes, straight from the definition."""
     i, a, j, b = part.excluded.T
     if part.forbidden[np.arange(x.size), x].any() or ((x[i] == a) & (x[j] == b)).any():
@@ -44,13 +44,13 @@ def energy_of(part: Part, x: np.ndarray) -> float:
     return part.constant + part.unary[np.arange(x.size), x].sum() + part.coupling[equal].sum()
 
 
-def relaxed(part: Part, iterations: int, cuts: bool = True) -> Relaxation:
-    relaxation = Relaxation(part, cuts, np.random.default_rng(0))
+def relaxed(part: PottsPart, iterations: int, cuts: bool = True) -> SDPRelaxation:
+    relaxation = SDPRelaxation(part, cuts, np.random.default_rng(0))
     go_on(relaxation, iterations)
     return relaxation
 
 
-def go_on(relaxation: Relaxation, iterations: int) -> None:
+def go_on(relaxation: SDPRelaxation, iterations: int) -> None:
     for step in range(1, iterations + 1):
         relaxation.iterate()
         if step % 25 == 0:
@@ -144,5 +144,5 @@ def test_what_has_no_bits() -> None:
     ]:
         terms = il.DiagonalTerms(edges, same, 0.0)
         model = build_model(il.FactorGraph.from_terms(unary, [terms]))
-        assert isinstance(model, Model)
+        assert isinstance(model, PottsEnergy)
         assert not has_bits(model.parts[0])

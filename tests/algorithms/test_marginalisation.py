@@ -12,13 +12,13 @@ from strategies import Recipe, recipes
 
 import inference_lab as il
 from inference_lab.algorithms.elimination.arc_consistency import allowed_labels
-from inference_lab.algorithms.elimination.marginalisation import Summed, sum_out
+from inference_lab.algorithms.elimination.marginalisation import SummedGraph, sum_out
 from inference_lab.conformance import exhaustive
 from inference_lab.contract import Run
 from inference_lab.graph.factor_graph import FactorGraph
 
 
-def summed(graph: FactorGraph, temperature: float = 1.0, **limits: float) -> Summed | None:
+def summed(graph: FactorGraph, temperature: float = 1.0, **limits: float) -> SummedGraph | None:
     run = Run(graph, temperature=temperature, **limits)  # type: ignore[arg-type]
     return sum_out(graph, allowed_labels(graph), run)
 

@@ -9,7 +9,13 @@ import pytest
 
 from inference_lab.algorithms.elimination.arc_consistency import allowed_labels
 from inference_lab.algorithms.linear.integer_costs import plan_rounding
-from inference_lab.algorithms.search.network import BITS, FORBIDDEN, HARD, Network, integer_network
+from inference_lab.algorithms.search.network import (
+    BITS,
+    FORBIDDEN,
+    HARD,
+    CostNetwork,
+    integer_network,
+)
 from inference_lab.graph.factor_graph import FactorGraph
 from inference_lab.graph.random_graphs import FAMILIES, random_graph
 
@@ -86,7 +92,7 @@ def test_a_stack_is_added_as_its_functions_are(shape, impossible):
     tables = rng.integers(1, 50, (20, *shape))
     tables[rng.random(tables.shape) < 0.1 * (max(shape) > 1)] = FORBIDDEN
     tables[3], tables[4] = 7, FORBIDDEN if impossible else 8
-    stacked, single = (Network(domains) for _ in range(2))
+    stacked, single = (CostNetwork(domains) for _ in range(2))
     for scope, table in zip(scopes.tolist(), tables, strict=True):
         single.add(tuple(scope), table)
     stacked.add_all(scopes, tables)

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from inference_lab.algorithms.semidefinite.cuts import (
+    CutRows,
     PatternPool,
-    Rows,
     TriangleSearch,
     _facet,
     _partitions,
@@ -74,7 +74,7 @@ def test_all_violated_triangles_are_found(two: bool) -> None:
     for top in search.tops.tolist():
         search.look(top)
     codes = search.codes(np.empty(0, dtype=np.int64))
-    rows = Rows(12, -1.0)
+    rows = CutRows(12, -1.0)
     add_triangles(rows, codes, 12)
     violations = np.round(-rows.slacks(x), 12)
     values, counts = np.unique(violations, return_counts=True)
@@ -93,7 +93,7 @@ def test_a_full_buffer_keeps_the_most_violated_triangles() -> None:
         search = TriangleSearch(x, True, 0.0, most, 10**9, rng)
         for top in search.tops.tolist():
             search.look(top)
-        rows = Rows(40, -1.0)
+        rows = CutRows(40, -1.0)
         add_triangles(rows, search.codes(np.empty(0, dtype=np.int64))[:20], 40)
         found.append(np.sort(-rows.slacks(x)))
     assert found[0].size == 20
@@ -122,7 +122,7 @@ def test_a_violated_pattern_is_found_and_added() -> None:
     assert sorted(found.nodes[deepest].tolist()) == [0, 1, 2, 3, 4]
     # The sum of X over the ten pairs is -2.5, not at least -2.
     assert found.depth[deepest] * np.sqrt(10) == pytest.approx(0.5)
-    rows = Rows(7, -1.0)
+    rows = CutRows(7, -1.0)
     add_patterns(rows, found, found.depth > 0.0)
     assert rows.slacks(x) == pytest.approx(-found.depth * np.sqrt(10))
     for x_ in all_labellings(7, 2):
@@ -182,7 +182,7 @@ def test_learned_patterns_are_valid_and_searched_for() -> None:
 
 
 def test_rows_drop_and_keep_what_they_should() -> None:
-    rows = Rows(4, -0.5)
+    rows = CutRows(4, -0.5)
     nodes = np.array([[1, 2], [5, 3]]), np.array([[0, 1], [4, 0]])
     rows.add(nodes, np.array([[1.0, 2.0], [3.0, -1.0]]), np.array([1.0, 2.0]), np.array([7, 8]))
     # The entry between nodes 4 and 5 is known to be -0.5.

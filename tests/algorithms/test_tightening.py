@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import inference_lab as il
 from inference_lab.algorithms.dual.cluster_updates import gain_of_cliques
-from inference_lab.algorithms.dual.clusters import Clusters
+from inference_lab.algorithms.dual.clusters import DualClusters
 from inference_lab.algorithms.dual.frustration import (
     find_cliques,
     find_cycles,
@@ -36,8 +36,8 @@ def tolerance(graph: il.FactorGraph) -> float:
     return 1e-9 * exhaustive(graph).scale
 
 
-def start(graph: il.FactorGraph) -> Clusters:
-    return Clusters(graph, start_dual(graph))
+def start(graph: il.FactorGraph) -> DualClusters:
+    return DualClusters(graph, start_dual(graph))
 
 
 def a_run(graph: il.FactorGraph, **limits: float) -> Run:
@@ -50,7 +50,7 @@ def odd_cycle(length: int, labels: int = 2) -> il.FactorGraph:
     return il.FactorGraph.potts(np.zeros((length, labels)), edges, -1.0, constant=float(length))
 
 
-def remaining_energy(state: Clusters, x: tuple[int, ...]) -> float:
+def remaining_energy(state: DualClusters, x: tuple[int, ...]) -> float:
     """Add up what is left of all terms and clusters, in plain Python."""
     g, dual, clusters = state.g, state.dual, state.arrays
     total = state.graph.constant + sum(dual.unary[g.unary_ptr[i] + a] for i, a in enumerate(x))
@@ -82,7 +82,7 @@ def remaining_energy(state: Clusters, x: tuple[int, ...]) -> float:
     return float(total)
 
 
-def random_clusters(state: Clusters, rng: np.random.Generator, arity: int) -> Int32Array:
+def random_clusters(state: DualClusters, rng: np.random.Generator, arity: int) -> Int32Array:
     n = state.graph.n_variables
     drawn = [np.sort(rng.choice(n, arity, replace=False)) for _ in range(3)] if n >= arity else []
     rows = np.array(drawn, dtype=np.int32).reshape(-1, arity)
@@ -188,7 +188,7 @@ def test_parts_given_before_count() -> None:
     table = tables[0][:, None, None] + tables[1][:, None] + tables[2]
     graph = il.FactorGraph.from_factors([2] * 3, [((2, 0, 1), table)])
     dual = start_dual(graph, from_factor=tables.ravel())
-    state = Clusters(graph, dual)
+    state = DualClusters(graph, dual)
     assert state.bound() == pytest.approx(table.min())
     assert np.abs(state.arrays.tables).max() < 1e-12
 

@@ -13,8 +13,8 @@ from inference_lab import _numba
 from inference_lab._numba import inlined
 from inference_lab.algorithms.belief_propagation.layout import renumber
 from inference_lab.algorithms.cuts import dead_end_elimination, roof_duality
-from inference_lab.algorithms.cuts.persistency import reduce
-from inference_lab.algorithms.dual.clusters import Clusters
+from inference_lab.algorithms.cuts.partial_optimality import reduce
+from inference_lab.algorithms.dual.clusters import DualClusters
 from inference_lab.algorithms.dual.reparametrisation import start_dual
 from inference_lab.graph.factor_graph import FactorGraph
 from inference_lab.graph.terms import OwnTables
@@ -52,7 +52,7 @@ def test_kernels_are_compiled_for_one_type_of_graph():
         [OwnTables(edges, tables)],
         [((0, 1, 2), rng.normal(size=(3, 3, 3)))],
     )
-    clusters = Clusters(graph, start_dual(graph))
+    clusters = DualClusters(graph, start_dual(graph))
     clusters.add(np.array([[1, 2, 3]], dtype=np.int32))
     others = [
         clusters.g,

@@ -15,8 +15,8 @@ from inference_lab.conformance import exhaustive
 from inference_lab.graph.factor_graph import FactorGraph
 from inference_lab.graph.random_graphs import DEGENERATE, FINITE, HARD, random_graph
 from inference_lab.graph.terms import DiagonalTerms
-from inference_lab.kernels.kernighan_lin import (
-    Chains,
+from inference_lab.kernels.ejection_chains import (
+    EjectionChains,
     Rules,
     begin_chain,
     begin_journal,
@@ -37,14 +37,14 @@ FEASIBLE = [f for f in (*FINITE, *HARD, *DEGENERATE) if f not in ("infeasible", 
 GENERIC = ["estep", "diagonal", "own-tables", "ragged", "higher-order", "grid", "potts"]
 
 
-def started(graph: FactorGraph, x: np.ndarray) -> Chains:
+def started(graph: FactorGraph, x: np.ndarray) -> EjectionChains:
     """Return the costs of all moves, before the first chain."""
     c = start_chains(graph)
     fill(graph.arrays, x, c)
     return c
 
 
-def assert_costs_right(graph: FactorGraph, x: np.ndarray, c: Chains) -> None:
+def assert_costs_right(graph: FactorGraph, x: np.ndarray, c: EjectionChains) -> None:
     """Compare the costs that were kept up to date with new ones."""
     fresh = started(graph, x)
     scale = max(1.0, np.abs(fresh.cost).max(initial=0.0))

@@ -15,7 +15,7 @@ from inference_lab.conformance import exhaustive
 from inference_lab.contract import Run
 from inference_lab.graph.factor_graph import FactorGraph
 from inference_lab.graph.random_graphs import DEGENERATE, FINITE, HARD, random_graph
-from inference_lab.kernels.kernighan_lin import (
+from inference_lab.kernels.ejection_chains import (
     Rules,
     begin_kick,
     fill,
@@ -26,7 +26,7 @@ from inference_lab.kernels.kernighan_lin import (
 from inference_lab.kernels.struct import record
 from inference_lab.kernels.treewidth_moves import soften, start_block
 from inference_lab.registry.sources import as_problem
-from inference_lab.solvers.memetic import Memetic, Region, _Search, cross, mutate
+from inference_lab.solvers.memetic import Memetic, Region, _Population, cross, mutate
 
 FEASIBLE = [f for f in (*FINITE, *HARD, *DEGENERATE) if f not in ("infeasible", "empty")]
 
@@ -60,7 +60,7 @@ def test_few_chains_of_a_star_come_between_two_looks_at_the_clock() -> None:
     """A chain moves the centre, which takes a step for each leaf."""
     graph = star(leaves=100_000, labels=10)
     chains: list[int] = []
-    search: _Search | None = None
+    search: _Population | None = None
 
     def clock() -> float:
         if search is not None:
@@ -68,7 +68,7 @@ def test_few_chains_of_a_star_come_between_two_looks_at_the_clock() -> None:
         return float(len(chains))
 
     run = Run(graph, seed=0, time_limit=23.0, clock=clock)
-    search = _Search(Memetic(), Core(graph, np.arange(graph.n_variables), []), run)
+    search = _Population(Memetic(), Core(graph, np.arange(graph.n_variables), []), run)
     assert not search.improve(np.zeros(graph.n_variables, dtype=np.int64))
     assert search.region.now[0].mutations > 5
     # A mutation of 30 variables makes 270 if nothing stops it.
@@ -194,7 +194,7 @@ def test_a_graft_has_the_labels_of_both() -> None:
     spec = "estep(data=iris, constraints=400, noise=0.3, centroids=constraints)"
     graph = as_problem(spec).graph
     run = Run(graph, seed=0)
-    search = _Search(Memetic(), Core(graph, np.arange(graph.n_variables), []), run)
+    search = _Population(Memetic(), Core(graph, np.arange(graph.n_variables), []), run)
     first = np.arange(graph.n_variables) % 3
     second = np.where(np.arange(graph.n_variables) < 60, 1, (first + 1) % 3)
     renamed = np.where(np.arange(graph.n_variables) < 60, 0, first)

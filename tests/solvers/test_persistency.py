@@ -13,8 +13,8 @@ from minimum_cuts import minimum_cut
 from strategies import labellings
 
 import inference_lab as il
-from inference_lab.algorithms.cuts import persistency
-from inference_lab.algorithms.cuts.persistency import reduce
+from inference_lab.algorithms.cuts import partial_optimality as persistency
+from inference_lab.algorithms.cuts.partial_optimality import reduce
 from inference_lab.conformance import exhaustive
 from inference_lab.contract import Run
 from inference_lab.graph.arrays import POTTS

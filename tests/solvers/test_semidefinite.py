@@ -12,8 +12,8 @@ from hypothesis import given
 from strategies import Recipe, recipes
 
 import inference_lab as il
-from inference_lab.algorithms.semidefinite.model import Model, Part, build_model
-from inference_lab.algorithms.semidefinite.relaxation import Relaxation, alternate
+from inference_lab.algorithms.semidefinite.potts_energy import PottsEnergy, PottsPart, build_model
+from inference_lab.algorithms.semidefinite.relaxation import SDPRelaxation, alternate
 from inference_lab.conformance import exhaustive
 from inference_lab.contract import Status
 from inference_lab.graph.random_graphs import FAMILIES, random_graph
@@ -46,9 +46,9 @@ def signed(n: int, k: int, seed: int, density: float = 1.0) -> il.FactorGraph:
     )
 
 
-def only_part(graph: il.FactorGraph) -> Part:
+def only_part(graph: il.FactorGraph) -> PottsPart:
     model = build_model(graph)
-    assert isinstance(model, Model)
+    assert isinstance(model, PottsEnergy)
     (part,) = model.parts
     return part
 
@@ -90,7 +90,7 @@ def test_any_multipliers_give_a_bound(k: int, seed: int) -> None:
     optimum = exhaustive(graph).optimum
     part = only_part(graph)
     rng = np.random.default_rng(seed)
-    relaxation = Relaxation(part, True, rng)
+    relaxation = SDPRelaxation(part, True, rng)
     for _ in range(60):
         relaxation.iterate()
         if relaxation.iterations % 20 == 0:
@@ -111,7 +111,7 @@ def test_any_multipliers_give_a_bound(k: int, seed: int) -> None:
 def test_iterations_follow_the_rule(seed: int) -> None:
     """Matrix by matrix, without rows and with triangles, from multipliers that others left."""
     part = only_part(signed(9, 2, seed))
-    relaxation = Relaxation(part, True, np.random.default_rng(seed))
+    relaxation = SDPRelaxation(part, True, np.random.default_rng(seed))
 
     def whole(triangle: np.ndarray) -> np.ndarray:
         return np.tril(triangle) + np.tril(triangle, -1).T
@@ -142,11 +142,11 @@ def test_a_labelling_certifies_itself_before_the_multipliers_have_converged() ->
     reference = exhaustive(graph)
     best = np.array(np.unravel_index(int(reference.energies.argmin()), reference.energies.shape))
     model = build_model(graph)
-    assert isinstance(model, Model)
+    assert isinstance(model, PottsEnergy)
     labels = model.nodes_of(best)[0]
     found = {}
     for known in (False, True):
-        relaxation = Relaxation(model.parts[0], True, np.random.default_rng(0))
+        relaxation = SDPRelaxation(model.parts[0], True, np.random.default_rng(0))
         energy = relaxation.energy(labels)
         while relaxation.iterations < 2000 and relaxation.bound < energy - 1e-9:
             relaxation.iterate()
@@ -162,7 +162,7 @@ def test_a_labelling_that_is_not_optimal_does_not_certify_itself() -> None:
     graph = signed(9, 2, 3)
     optimum = exhaustive(graph).optimum
     part = only_part(graph)
-    relaxation = Relaxation(part, True, np.random.default_rng(0))
+    relaxation = SDPRelaxation(part, True, np.random.default_rng(0))
     rng = np.random.default_rng(1)
     for _ in range(300):
         relaxation.iterate()
@@ -194,7 +194,7 @@ def test_single_precision_changes_little_and_the_bound_holds(
     found = []
     for order in (10**9, 1):
         monkeypatch.setattr("inference_lab.algorithms.semidefinite.relaxation._COARSE_FROM", order)
-        relaxation = Relaxation(part, True, np.random.default_rng(0))
+        relaxation = SDPRelaxation(part, True, np.random.default_rng(0))
         for _ in range(200):
             relaxation.iterate()
             if relaxation.iterations % 25 == 0:
@@ -212,7 +212,7 @@ def test_single_precision_changes_little_and_the_bound_holds(
 def plain_bound(graph: il.FactorGraph, cuts: bool = False) -> float:
     """Return the bound of the relaxation without rounding up, at convergence."""
     part = only_part(graph)._replace(quantum=0.0)
-    relaxation = Relaxation(part, cuts, np.random.default_rng(0))
+    relaxation = SDPRelaxation(part, cuts, np.random.default_rng(0))
     for _ in range(1000):
         relaxation.iterate()
         if relaxation.iterations % 25 == 0:
@@ -302,7 +302,7 @@ def test_a_graph_that_cannot_be_coloured_is_recognised() -> None:
     edges = list(itertools.combinations(range(4), 2))
     apart = il.DiagonalTerms(edges, np.inf, 0.0)
     three = il.FactorGraph.from_terms(np.zeros((4, 3)), [apart])
-    assert isinstance(build_model(three), Model)
+    assert isinstance(build_model(three), PottsEnergy)
     assert il.solve(three, "semidefinite").status is Status.INFEASIBLE
     four = il.FactorGraph.from_terms(np.zeros((4, 4)), [apart])
     assert il.solve(four, "semidefinite").status is Status.OPTIMAL
@@ -318,7 +318,7 @@ def test_rounding_gives_labels_that_are_allowed(k: int) -> None:
     if k > 2:
         values[[0, k + 1, 2 * k + 2]] = np.inf
     part = only_part(graph.with_unary(values))
-    relaxation = Relaxation(part, True, np.random.default_rng(0))
+    relaxation = SDPRelaxation(part, True, np.random.default_rng(0))
     for _ in range(50):
         relaxation.iterate()
     seen = set()
@@ -333,7 +333,7 @@ def test_rounding_gives_labels_that_are_allowed(k: int) -> None:
 def test_rounding_without_unaries_uses_random_vectors() -> None:
     part = only_part(repulsive(12, 3))
     assert not part.has_terminals and part.order == 12
-    relaxation = Relaxation(part, False, np.random.default_rng(0))
+    relaxation = SDPRelaxation(part, False, np.random.default_rng(0))
     for _ in range(200):
         relaxation.iterate()
     energies = [relaxation.energy(relaxation.round(0)) for _ in range(200)]
@@ -345,10 +345,10 @@ def test_rounding_without_unaries_uses_random_vectors() -> None:
 def test_a_rounded_matrix_of_a_labelling_is_that_labelling() -> None:
     graph = signed(10, 3, 4)
     model = build_model(graph)
-    assert isinstance(model, Model)
+    assert isinstance(model, PottsEnergy)
     solution = il.solve(graph, PLAIN)
     assert solution.labels is not None and solution.status is Status.OPTIMAL
-    relaxation = Relaxation(model.parts[0], True, np.random.default_rng(0))
+    relaxation = SDPRelaxation(model.parts[0], True, np.random.default_rng(0))
     for _ in range(400):
         relaxation.iterate()
         if relaxation.iterations % 25 == 0:

@@ -17,7 +17,7 @@ from inference_lab.graph.random_graphs import FINITE, random_graph
 from inference_lab.kernels.treewidth_moves import arrange, open_two
 from inference_lab.problems.instances import Instances, find
 from inference_lab.registry.sources import as_problem
-from inference_lab.solvers.subgraph_search import SubgraphSearch, _Search
+from inference_lab.solvers.subgraph_search import SubgraphSearch, _BlockSearch
 
 
 @st.composite
@@ -104,7 +104,7 @@ def test_published_grids_are_never_worse_than_the_references(data_dir):
 def searching(graph, x, **settings):
     """Make what solvers make for each run, standing at a labelling."""
     run = Run(graph, seed=0, initial=x)
-    return _Search(SubgraphSearch(**settings), graph, run, allowed_labels(graph))
+    return _BlockSearch(SubgraphSearch(**settings), graph, run, allowed_labels(graph))
 
 
 @pytest.mark.parametrize("family", [f for f in FINITE if f != "large"])

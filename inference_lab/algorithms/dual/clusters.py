@@ -38,7 +38,7 @@ from inference_lab.graph.arrays import NO_FORM, TABLE, FloatArray, Int32Array, I
 from inference_lab.graph.factor_graph import FactorGraph
 
 
-class Clusters:
+class DualClusters:
     """A reparametrisation with clusters above the pairs.
 
     Pairs inside a cluster get a table of their own, which changes with what the clusters pass on;

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from inference_lab._numba import inlined, lean_kernel
 from inference_lab.algorithms.dual.cluster_updates import gain_of_cliques
-from inference_lab.algorithms.dual.clusters import Clusters, pair_keys
+from inference_lab.algorithms.dual.clusters import DualClusters, pair_keys
 from inference_lab.algorithms.dual.reparametrisation import Dual, stretches
 from inference_lab.contract import Run
 from inference_lab.graph.arrays import FloatArray, GraphArrays, Int32Array, IntArray, starts_of
@@ -36,7 +36,7 @@ _MAX_JOINT = 1_000_000
 # ------------------------------------------------------------------ the projection graph
 
 
-class Table(NamedTuple):
+class EdgeCosts(NamedTuple):
     """Scratch for the remaining costs of one edge, and the least entries of its columns."""
 
     # ``entries`` are row-major; ``best``, ``second`` (k,) the two least of each column, ``at`` (k,)
@@ -49,7 +49,7 @@ class Table(NamedTuple):
 
 
 @inlined
-def least_without(columns: int, row: int, table: Table) -> tuple[float, float, int]:
+def least_without(columns: int, row: int, table: EdgeCosts) -> tuple[float, float, int]:
     """Return the least entry outside a row, the least in other columns, and the first's column."""
     one = np.inf
     two = np.inf
@@ -67,8 +67,8 @@ def least_without(columns: int, row: int, table: Table) -> tuple[float, float, i
 
 @lean_kernel
 def project(
-    g: GraphArrays, begin: int, end: int, dual: Dual, hard: bool, threshold: float, table: Table,
-    nodes: IntArray, strength: FloatArray,
+    g: GraphArrays, begin: int, end: int, dual: Dual, hard: bool, threshold: float,
+    table: EdgeCosts, nodes: IntArray, strength: FloatArray,
 ) -> int:  # fmt: skip
     """Write the links of the projection graph that some edges give; return their number."""
     # Its nodes are the splits of a variable's labels into one label and the rest, numbered like the
@@ -149,7 +149,7 @@ class Projection(NamedTuple):
 # ------------------------------------------------------------------ frustrated cycles
 
 
-class Search(NamedTuple):
+class CycleSearch(NamedTuple):
     """State of the search for cycles, an entry for each node; `stamp` marks those reached."""
 
     stamp: IntArray
@@ -160,7 +160,7 @@ class Search(NamedTuple):
 
 
 @inlined
-def ways_meet(search: Search, a: int, b: int) -> int:
+def ways_meet(search: CycleSearch, a: int, b: int) -> int:
     """Return how many nodes the ways up from two nodes have, to where they meet."""
     length = 1
     while a != b:
@@ -173,7 +173,7 @@ def ways_meet(search: Search, a: int, b: int) -> int:
 
 
 @inlined
-def write_cycle(graph: Projection, search: Search, a: int, b: int, cycle: Int32Array) -> bool:
+def write_cycle(graph: Projection, search: CycleSearch, a: int, b: int, cycle: Int32Array) -> bool:
     """Write the variables from node ``a`` up and down to ``b``; return whether all differ."""
     low, high = 0, cycle.size - 1
     while a != b:
@@ -201,7 +201,7 @@ def frustrated_cycles(
     threshold: float,
     per_root: int,
     longest: int,
-    search: Search,
+    search: CycleSearch,
     ends: IntArray,
     cycles: Int32Array,
 ) -> int:
@@ -323,12 +323,12 @@ def link_up(
             graph.differ[p] = strength[link] < 0.0
 
 
-def make_projection(clusters: Clusters, tolerance: float, run: Run) -> Projection | None:
+def make_projection(clusters: DualClusters, tolerance: float, run: Run) -> Projection | None:
     """Build the projection graph of links above `tolerance`; None if there are none, or no time."""
     graph, g = clusters.graph, clusters.g
     sizes = graph.cardinalities[clusters.edges].prod(axis=1)
     widest = int(graph.cardinalities.max(initial=1))
-    table = Table(
+    table = EdgeCosts(
         np.empty(int(sizes.max(initial=1))),
         np.empty(widest),
         np.empty(widest),
@@ -374,7 +374,7 @@ def make_projection(clusters: Clusters, tolerance: float, run: Run) -> Projectio
 
 
 def find_cycles(
-    clusters: Clusters, longest: int, wanted: int, tolerance: float, run: Run
+    clusters: DualClusters, longest: int, wanted: int, tolerance: float, run: Run
 ) -> Int32Array:
     """Return triangles that triangulate frustrated cycles, the strongest cycles first."""
     # Links weaker than `tolerance` are left out: no cycle can gain more than its weakest link.
@@ -383,7 +383,7 @@ def find_cycles(
     if projection is None:
         return found
     n, n_nodes = clusters.graph.n_variables, projection.variable.size
-    search = Search(
+    search = CycleSearch(
         np.zeros(n_nodes, dtype=np.int64),
         np.empty(n_nodes, dtype=np.int32),
         np.empty(n_nodes, dtype=np.int32),
@@ -487,7 +487,7 @@ def list_cliques(
 
 
 def find_cliques(
-    clusters: Clusters, size: int, wanted: int, tolerance: float, run: Run
+    clusters: DualClusters, size: int, wanted: int, tolerance: float, run: Run
 ) -> Int32Array:
     """Return cliques of existing pairs by what the bound is sure to gain from each."""
     n = clusters.graph.n_variables

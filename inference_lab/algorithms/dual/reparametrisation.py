@@ -144,7 +144,7 @@ def start_dual(
     return Dual(halves, parts[0], slots, parts[1], unary)
 
 
-class Scratch(NamedTuple):
+class TermScratch(NamedTuple):
     """Scratch arrays for one term at a time."""
 
     # The first five are as long as the largest cardinality, ``digits`` as the largest arity,
@@ -159,11 +159,11 @@ class Scratch(NamedTuple):
     to_factor: FloatArray
 
 
-def make_scratch(graph: FactorGraph) -> Scratch:
+def make_scratch(graph: FactorGraph) -> TermScratch:
     """Allocate scratch arrays for a graph, and clusters above it."""
     width = int(graph.cardinalities.max(initial=1))
     arity = int(np.diff(graph.factor_ptr).max(initial=0))
-    return Scratch(
+    return TermScratch(
         np.empty(width),
         np.empty(width),
         np.empty(width),
@@ -198,7 +198,7 @@ def held_back(
 
 
 @inlined
-def held_back_by_factor(g: GraphArrays, f: int, dual: Dual, hard: bool, work: Scratch) -> None:
+def held_back_by_factor(g: GraphArrays, f: int, dual: Dual, hard: bool, work: TermScratch) -> None:
     """Write minus the parts of a factor to ``work.to_factor``, as `held_back` does."""
     for s in range(g.factor_ptr[f], g.factor_ptr[f + 1]):
         i, at = g.scopes[s], dual.slot_ptr[s]
@@ -235,7 +235,9 @@ def settle(
 
 
 @inlined
-def update_edge(g: GraphArrays, e: int, side: int, dual: Dual, hard: bool, work: Scratch) -> None:
+def update_edge(
+    g: GraphArrays, e: int, side: int, dual: Dual, hard: bool, work: TermScratch
+) -> None:
     """Take both variables' costs into edge ``e`` and share out what it then holds."""
     # The variable at `side` gets half of its min-marginal, the other one all that is left for it,
     # and the first what then remains, so that the edge keeps nothing that a variable could have.
@@ -265,7 +267,7 @@ def update_edge(g: GraphArrays, e: int, side: int, dual: Dual, hard: bool, work:
 
 @lean_kernel
 def sweep_edges(
-    g: GraphArrays, begin: int, end: int, backwards: bool, dual: Dual, hard: bool, work: Scratch
+    g: GraphArrays, begin: int, end: int, backwards: bool, dual: Dual, hard: bool, work: TermScratch
 ) -> None:
     """Update the edges from `begin` to `end`, in order or backwards."""
     for q in range(end - begin):
@@ -277,7 +279,7 @@ def sweep_edges(
 
 @lean_kernel
 def sweep_factors(
-    g: GraphArrays, begin: int, end: int, backwards: bool, dual: Dual, hard: bool, work: Scratch
+    g: GraphArrays, begin: int, end: int, backwards: bool, dual: Dual, hard: bool, work: TermScratch
 ) -> None:
     """Update the higher-order factors from `begin` to `end`, in order or backwards."""
     # Each gives each variable an equal share of its min-marginal, then each in turn what remains.
@@ -317,7 +319,7 @@ def sweep_factors(
 
 @lean_kernel
 def sweep_stars(
-    g: GraphArrays, begin: int, end: int, backwards: bool, dual: Dual, hard: bool, work: Scratch
+    g: GraphArrays, begin: int, end: int, backwards: bool, dual: Dual, hard: bool, work: TermScratch
 ) -> None:
     """Let the variables from `begin` to `end` collect all their terms hold and share it equally."""
     # Afterwards the costs of a variable are constant but for labels that are ruled out, and all
@@ -408,7 +410,7 @@ def refresh(g: GraphArrays, dual: Dual) -> float:
 
 
 @lean_kernel
-def sum_of_least(g: GraphArrays, dual: Dual, hard: bool, work: Scratch) -> float:
+def sum_of_least(g: GraphArrays, dual: Dual, hard: bool, work: TermScratch) -> float:
     """Return the sum of the minima of all terms; ``inf`` if one has no finite entry left."""
     total = 0.0
     lost = 0.0
@@ -448,7 +450,7 @@ def sum_of_least(g: GraphArrays, dual: Dual, hard: bool, work: Scratch) -> float
     return total
 
 
-def dual_bound(graph: FactorGraph, g: GraphArrays, dual: Dual, work: Scratch) -> float:
+def dual_bound(graph: FactorGraph, g: GraphArrays, dual: Dual, work: TermScratch) -> float:
     """Return the lower bound that a dual gives, less what rounding may have added."""
     # ``inf`` proves that no labelling has finite energy. `g` may have further terms than the graph.
     scale = refresh(g, dual)
@@ -501,7 +503,7 @@ def from_cluster(
     clusters: ClusterArrays,
     x: IntArray,
     hard: bool,
-    work: Scratch,
+    work: TermScratch,
 ) -> None:
     """Write what a cluster keeps, the least for each label of the variable at position `own`."""
     # A cluster keeps nothing of use where one of its pairs is ruled out.
@@ -565,7 +567,7 @@ def decode(
     dual: Dual,
     clusters: ClusterArrays,
     hard: bool,
-    work: Scratch,
+    work: TermScratch,
     x: IntArray,
 ) -> None:
     """Label the variables in order, each given the labels chosen before."""

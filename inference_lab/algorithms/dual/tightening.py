@@ -13,7 +13,7 @@ from typing import Literal
 
 import numpy as np
 
-from inference_lab.algorithms.dual.clusters import Clusters
+from inference_lab.algorithms.dual.clusters import DualClusters
 from inference_lab.algorithms.dual.frustration import find_cliques, find_cycles
 from inference_lab.algorithms.dual.reparametrisation import Dual, energy_step, next_energy
 from inference_lab.contract import Run
@@ -74,7 +74,7 @@ def tighten(
     # never falls. "triplets" are triangles of existing pairs, by the gain that is sure (Sontag et
     # al. 2008); "cycles" are frustrated cycles cut into triangles (Sontag, Choe and Li 2012), and
     # where these have run out cliques of four.
-    state = Clusters(graph, dual)
+    state = DualClusters(graph, dual)
     scale, step = cost_scale(graph), energy_step(graph)
     start = bound = state.bound()
     rounds = 0
@@ -148,7 +148,7 @@ def tighten(
         rounds += 1
 
 
-def _that_fit(state: Clusters, found: Int32Array, max_memory: float) -> Int32Array:
+def _that_fit(state: DualClusters, found: Int32Array, max_memory: float) -> Int32Array:
     """Return the first of the clusters found that a round has time for, and memory."""
     work, memory = state.cost_of(found)
     fits = np.cumsum(work) <= _ROUND_WORK

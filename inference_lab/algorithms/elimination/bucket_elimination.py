@@ -57,7 +57,7 @@ class Tree(NamedTuple):
     choice_at: IntArray
 
 
-class Workspace(NamedTuple):
+class TableWorkspace(NamedTuple):
     """Scratch arrays for one table at a time."""
 
     axis_of: IntArray  # (b,) axis of each table's variable in the current table
@@ -74,11 +74,11 @@ class Workspace(NamedTuple):
     now: Any  # `record`: the table, and its block, that a pass goes on with
 
 
-def workspace(tree: Tree, scratch: tuple[int, int, int, int, int]) -> Workspace:
+def workspace(tree: Tree, scratch: tuple[int, int, int, int, int]) -> TableWorkspace:
     """Allocate scratch of the sizes that `scratch_sizes` returns."""
     axes, inputs, strides, dense, look_up = scratch
     block = max(BLOCK, int(tree.sizes.max(initial=1)))
-    return Workspace(
+    return TableWorkspace(
         axis_of=np.empty(tree.rows.size, dtype=np.int64),
         shape=np.empty(axes, dtype=np.int64),
         strides=np.empty(strides, dtype=np.int64),
@@ -363,7 +363,7 @@ def decided_cost(
 
 
 @inlined
-def _spread(work: Workspace, row: int, split: int, axes: int, to: int) -> None:
+def _spread(work: TableWorkspace, row: int, split: int, axes: int, to: int) -> None:
     """Write where an input's entries stand for all entries of a block, the last axis fastest."""
     work.look_up[to] = 0
     length = 1
@@ -376,7 +376,7 @@ def _spread(work: Workspace, row: int, split: int, axes: int, to: int) -> None:
 
 
 @lean_kernel
-def _write_term(g: GraphArrays, tree: Tree, t: int, work: Workspace, to: int, row: int) -> int:
+def _write_term(g: GraphArrays, tree: Tree, t: int, work: TableWorkspace, to: int, row: int) -> int:
     """Write the dense table of a term over the labels that are left; return its length."""
     m = g.kinds.size
     if t < m:
@@ -426,7 +426,7 @@ class Layout(NamedTuple):
 
 
 @lean_kernel
-def _prepare(g: GraphArrays, tree: Tree, p: int, work: Workspace) -> Layout:
+def _prepare(g: GraphArrays, tree: Tree, p: int, work: TableWorkspace) -> Layout:
     """Set the workspace up for table ``p``."""
     # Inputs that are the same in every block, its unary among them, are added up in ``first``.
     lo, hi = tree.sep_ptr[p], tree.sep_ptr[p + 1]
@@ -486,7 +486,7 @@ def _prepare(g: GraphArrays, tree: Tree, p: int, work: Workspace) -> Layout:
 
 
 @inlined
-def _add_up(layout: Layout, number: int, messages: FloatArray, work: Workspace) -> None:
+def _add_up(layout: Layout, number: int, messages: FloatArray, work: TableWorkspace) -> None:
     """Add the inputs of one block of the current table up in ``block``."""
     for axis in range(layout.split - 1, -1, -1):
         work.digits[axis] = number % work.shape[axis]
@@ -517,7 +517,7 @@ def upward(
     temperature: float,
     messages: FloatArray,
     choice: ChoiceArray,
-    work: Workspace,
+    work: TableWorkspace,
     budget: int,
 ) -> bool:
     """Send messages from the leaves towards the roots, for about `budget` additions."""
@@ -579,7 +579,7 @@ def downward(
     messages: FloatArray,
     sums: FloatArray,
     marginals: FloatArray,
-    work: Workspace,
+    work: TableWorkspace,
     budget: int,
 ) -> None:
     """Send probabilities from the roots towards the leaves, for about `budget` additions."""

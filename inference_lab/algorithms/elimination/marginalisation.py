@@ -19,7 +19,7 @@ from inference_lab.graph.arrays import FloatArray, IntArray
 from inference_lab.graph.factor_graph import FactorGraph
 
 
-class Step(NamedTuple):
+class SummedVariable(NamedTuple):
     """A variable that was summed out, and ``p(variable | scope)`` with its own axis first."""
 
     variable: int
@@ -27,7 +27,7 @@ class Step(NamedTuple):
     share: FloatArray
 
 
-class Summed(NamedTuple):
+class SummedGraph(NamedTuple):
     """The remaining graph, and the variables summed out, in order."""
 
     # ``variables`` (n',) are the original numbers of those of ``graph``; ``labels`` are the
@@ -36,7 +36,7 @@ class Summed(NamedTuple):
     graph: FactorGraph
     variables: IntArray
     labels: list[IntArray]
-    steps: list[Step]
+    steps: list[SummedVariable]
 
     def marginals(self, left: FloatArray, joint: Callable[[Scope], FloatArray]) -> list[FloatArray]:
         """Return the marginals of all variables of the whole graph over the labels they keep."""
@@ -78,7 +78,7 @@ def _absorb(costs: CostFunctions) -> None:
             costs.functions[home] = costs.functions[home] + table
 
 
-def sum_out(graph: FactorGraph, domains: Domains, run: Run) -> Summed | None:
+def sum_out(graph: FactorGraph, domains: Domains, run: Run) -> SummedGraph | None:
     """Sum out variables of a graph at the temperature of a run, as many as leave tables small."""
     temperature, ptr = run.temperature, domains.ptr
     labels = [domains.labels[ptr[i] : ptr[i + 1]] for i in range(graph.n_variables)]
@@ -89,7 +89,7 @@ def sum_out(graph: FactorGraph, domains: Domains, run: Run) -> Summed | None:
         most = max((costs.functions[s].size for s in costs.around[v]), default=1)
         return math.prod(costs.sizes[u] for u in scope) <= most
 
-    steps: list[Step] = []
+    steps: list[SummedVariable] = []
     # In turn: the bounds of trw-bp on what is left are lower by 1 % than with the fewest first.
     for v, scope in costs.few_neighbours(may_go, run.should_stop, fewest_first=False):
         joint = costs.joint(v, scope)
@@ -99,8 +99,8 @@ def sum_out(graph: FactorGraph, domains: Domains, run: Run) -> Summed | None:
             weights = np.exp(-(joint - base) / temperature)
             total = weights.sum(axis=0)
             costs.add(scope, base - temperature * np.log(total))
-        steps.append(Step(v, scope, weights / np.where(total > 0.0, total, 1.0)))
+        steps.append(SummedVariable(v, scope, weights / np.where(total > 0.0, total, 1.0)))
     if math.isinf(costs.constant):
         return None
     _absorb(costs)
-    return Summed(*costs.rest(), labels, steps)
+    return SummedGraph(*costs.rest(), labels, steps)

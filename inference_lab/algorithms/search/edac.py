@@ -11,7 +11,7 @@ from inference_lab.algorithms.search.state import (
     EXISTENTIAL,
     NEAR,
     Functions,
-    State,
+    SearchState,
 )
 from inference_lab.kernels.heap import pop, push
 
@@ -32,7 +32,7 @@ DONE, OUT_OF_WORK, IMPROVED, FULL, AT_ROOT = range(5)
 
 
 @inlined
-def _put(s: State, at: int, value: int) -> None:
+def _put(s: SearchState, at: int, value: int) -> None:
     """Write a cell, and note on the trail what was there."""
     if s.stamp[at] != s.now[0].stamp:
         s.stamp[at] = s.now[0].stamp
@@ -43,7 +43,7 @@ def _put(s: State, at: int, value: int) -> None:
 
 
 @inlined
-def _undo(s: State, mark: int) -> None:
+def _undo(s: SearchState, mark: int) -> None:
     """Bring all cells back to what they were when the trail was so long, and begin a new node."""
     for q in range(s.now[0].trail - 1, mark - 1, -1):
         s.cell[s.trail_at[q]] = s.trail_old[q]
@@ -53,12 +53,12 @@ def _undo(s: State, mark: int) -> None:
 
 
 @inlined
-def _alive(p: Functions, s: State, i: int, a: int) -> bool:
+def _alive(p: Functions, s: SearchState, i: int, a: int) -> bool:
     return bool(s.pos[p.ptr[i] + a] < s.size[i])
 
 
 @inlined
-def _swap_to(p: Functions, s: State, i: int, a: int, place: int) -> None:
+def _swap_to(p: Functions, s: SearchState, i: int, a: int, place: int) -> None:
     """Bring a label to a place of its sparse set."""
     begin = p.ptr[i]
     here = s.pos[begin + a]
@@ -70,7 +70,7 @@ def _swap_to(p: Functions, s: State, i: int, a: int, place: int) -> None:
 
 
 @lean_kernel
-def _drop(p: Functions, s: State, i: int, a: int) -> None:
+def _drop(p: Functions, s: SearchState, i: int, a: int) -> None:
     """Rule a label out; a variable without any is a conflict."""
     _swap_to(p, s, i, a, s.size[i] - 1)
     _put(s, s.now[0].size_at + i, s.size[i] - 1)
@@ -81,7 +81,7 @@ def _drop(p: Functions, s: State, i: int, a: int) -> None:
 
 
 @lean_kernel
-def _raise_bound(p: Functions, s: State, i: int) -> None:
+def _raise_bound(p: Functions, s: SearchState, i: int) -> None:
     """Move the least unary cost of a variable to the bound."""
     begin = p.ptr[i]
     least = FORBIDDEN
@@ -98,7 +98,7 @@ def _raise_bound(p: Functions, s: State, i: int) -> None:
 
 
 @lean_kernel
-def _gain(p: Functions, s: State, t: int, i: int, a: int, amount: int) -> None:
+def _gain(p: Functions, s: SearchState, t: int, i: int, a: int, amount: int) -> None:
     """Move a cost of one label out of a function, to its unary cost; rule it out if too much."""
     at = p.ptr[i] + a
     if s.low[0] + s.unary[at] + amount >= s.now[0].cutoff:
@@ -114,7 +114,7 @@ def _gain(p: Functions, s: State, t: int, i: int, a: int, amount: int) -> None:
 
 
 @inlined
-def _first(p: Functions, s: State, f: int, fixed: int, a: int) -> int:
+def _first(p: Functions, s: SearchState, f: int, fixed: int, a: int) -> int:
     """Begin with the first labels of all slots of a function but one; return the entry."""
     at = p.table_at[f]
     for t in range(p.slots[f], p.slots[f + 1]):
@@ -127,7 +127,7 @@ def _first(p: Functions, s: State, f: int, fixed: int, a: int) -> int:
 
 
 @inlined
-def _next(p: Functions, s: State, f: int, fixed: int, at: int) -> int:
+def _next(p: Functions, s: SearchState, f: int, fixed: int, at: int) -> int:
     """Go on to the next labels of all slots but one; return the entry, -1 after the last."""
     for t in range(p.slots[f + 1] - 1, p.slots[f] - 1, -1):
         if t == fixed:
@@ -147,7 +147,7 @@ def _next(p: Functions, s: State, f: int, fixed: int, at: int) -> int:
 
 
 @inlined
-def _cost_at(p: Functions, s: State, f: int, at: int, fixed: int, soft: int) -> int:
+def _cost_at(p: Functions, s: SearchState, f: int, at: int, fixed: int, soft: int) -> int:
     """Return the cost of the labels at hand, with the unary costs of the others if `soft`."""
     cost = p.tables[at]
     for t in range(p.slots[f], p.slots[f + 1]):
@@ -159,7 +159,7 @@ def _cost_at(p: Functions, s: State, f: int, at: int, fixed: int, soft: int) -> 
 
 
 @lean_kernel
-def _support(p: Functions, s: State, t: int, a: int, soft: int) -> int:
+def _support(p: Functions, s: SearchState, t: int, a: int, soft: int) -> int:
     """Return the least cost of a function where a slot has label ``a``, and renew its hint."""
     f = p.function[t]
     lo = p.slots[f]
@@ -213,7 +213,7 @@ def _support(p: Functions, s: State, t: int, a: int, soft: int) -> int:
 
 
 @lean_kernel
-def _project(p: Functions, s: State, t: int) -> None:
+def _project(p: Functions, s: SearchState, t: int) -> None:
     """Give each label of a slot a support: move to its unary cost what it pays anyway."""
     i = p.scope[t]
     changed = False
@@ -230,7 +230,7 @@ def _project(p: Functions, s: State, t: int) -> None:
 
 
 @lean_kernel
-def _extend(p: Functions, s: State, t: int) -> None:
+def _extend(p: Functions, s: SearchState, t: int) -> None:
     """Move to a function the unary costs that pay for ``least`` at a slot, and no more."""
     f = p.function[t]
     i = p.scope[t]
@@ -269,7 +269,7 @@ def _extend(p: Functions, s: State, t: int) -> None:
 
 
 @lean_kernel
-def _project_fully(p: Functions, s: State, t: int) -> None:
+def _project_fully(p: Functions, s: SearchState, t: int) -> None:
     """Give each label of a slot a full support, paid for by the unary costs of the others."""
     i = p.scope[t]
     changed = dropped = False
@@ -298,7 +298,7 @@ def _project_fully(p: Functions, s: State, t: int) -> None:
 
 
 @lean_kernel
-def _supported(p: Functions, s: State, i: int, a: int) -> bool:
+def _supported(p: Functions, s: SearchState, i: int, a: int) -> bool:
     """Whether a label costs nothing, and has a full support in every function."""
     if s.unary[p.ptr[i] + a] > 0:
         return False
@@ -309,7 +309,7 @@ def _supported(p: Functions, s: State, i: int, a: int) -> bool:
 
 
 @lean_kernel
-def _choose(p: Functions, s: State, i: int) -> None:
+def _choose(p: Functions, s: SearchState, i: int) -> None:
     """Choose a label that costs nothing."""
     for r in range(s.size[i]):
         a = s.dom[p.ptr[i] + r]
@@ -319,7 +319,7 @@ def _choose(p: Functions, s: State, i: int) -> None:
 
 
 @lean_kernel
-def _enforce_existential(p: Functions, s: State, i: int) -> None:
+def _enforce_existential(p: Functions, s: SearchState, i: int) -> None:
     """Find a label with full supports everywhere, or raise the bound."""
     if s.size[i] == 0:
         return
@@ -344,7 +344,7 @@ def _enforce_existential(p: Functions, s: State, i: int) -> None:
 
 
 @lean_kernel
-def _share(p: Functions, s: State, f: int, backwards: bool) -> None:
+def _share(p: Functions, s: SearchState, f: int, backwards: bool) -> None:
     """Take the unary costs of its variables into a function, and share out what it then holds."""
     # Each variable gets an equal share of its min-marginal, and then each in turn what is left.
     lo, hi = p.slots[f], p.slots[f + 1]
@@ -378,7 +378,7 @@ def _share(p: Functions, s: State, f: int, backwards: bool) -> None:
 
 
 @lean_kernel
-def share_out(p: Functions, s: State, backwards: bool) -> None:
+def share_out(p: Functions, s: SearchState, backwards: bool) -> None:
     """Share out the costs of all functions in turn, which raises the bound."""
     # The sweep of MPLP++ (Tourani et al., ECCV 2018) with shares rounded down to integers. Where
     # nothing below the cutoff is left, the bound is the cutoff.
@@ -395,7 +395,7 @@ def share_out(p: Functions, s: State, backwards: bool) -> None:
 
 
 @lean_kernel
-def _prune(p: Functions, s: State) -> None:
+def _prune(p: Functions, s: SearchState) -> None:
     """Rule out all labels that cost as much as the best labelling."""
     s.now[0].pruned_low = s.low[0]
     s.now[0].pruned_cutoff = s.now[0].cutoff
@@ -411,7 +411,7 @@ def _prune(p: Functions, s: State) -> None:
 
 
 @lean_kernel
-def _spread(p: Functions, s: State) -> None:
+def _spread(p: Functions, s: SearchState) -> None:
     """Flag the larger neighbours of variables whose costs rose, for their existential support."""
     for i in range(p.ptr.size - 1):
         if not s.flags[i] & NEAR:
@@ -426,7 +426,7 @@ def _spread(p: Functions, s: State) -> None:
 
 
 @inlined
-def _stalled(s: State) -> bool:
+def _stalled(s: SearchState) -> bool:
     """Whether many passes have neither ruled a label out nor raised the bound to speak of."""
     # Among functions of three variables or more costs can go round for ever.
     gain = s.low[0] - s.now[0].idle_low
@@ -443,7 +443,7 @@ def _stalled(s: State) -> bool:
 
 
 @lean_kernel
-def _settle(p: Functions, s: State) -> None:
+def _settle(p: Functions, s: SearchState) -> None:
     """Stop a propagation: each variable chooses a label that costs nothing."""
     s.now[0].idle = 0
     for i in range(p.ptr.size - 1):
@@ -453,7 +453,7 @@ def _settle(p: Functions, s: State) -> None:
 
 
 @lean_kernel
-def propagate(p: Functions, s: State) -> int:
+def propagate(p: Functions, s: SearchState) -> int:
     """Enforce existential directional arc consistency; `CONFLICT` if nothing is left."""
     n = p.ptr.size - 1
     s.now[0].conflict = s.low[0] >= s.now[0].cutoff
@@ -521,7 +521,7 @@ def propagate(p: Functions, s: State) -> int:
 
 
 @lean_kernel
-def complete(p: Functions, s: State) -> int:
+def complete(p: Functions, s: SearchState) -> int:
     """Take the supports for a labelling; return the variable to branch on, -1 for none."""
     # None where the labelling costs no more than the bound, so that the node is done.
     total = s.low[0]
@@ -572,7 +572,7 @@ def complete(p: Functions, s: State) -> int:
 
 
 @inlined
-def _first_label(p: Functions, s: State, i: int) -> int:
+def _first_label(p: Functions, s: SearchState, i: int) -> int:
     """Return the label to begin with: the support, or in every other dive the best labelling's."""
     # What is better than the best labelling is often like it, and what is not lies elsewhere.
     a = s.best[i]
@@ -582,7 +582,7 @@ def _first_label(p: Functions, s: State, i: int) -> int:
 
 
 @lean_kernel
-def _decide(p: Functions, s: State, i: int, a: int, assigns: int) -> None:
+def _decide(p: Functions, s: SearchState, i: int, a: int, assigns: int) -> None:
     """Assign a label, or rule it out."""
     if assigns:
         if _alive(p, s, i, a):
@@ -602,7 +602,7 @@ def _decide(p: Functions, s: State, i: int, a: int, assigns: int) -> None:
 
 
 @inlined
-def _new_node(s: State, above: int, i: int, a: int, assigns: int) -> int:
+def _new_node(s: SearchState, above: int, i: int, a: int, assigns: int) -> int:
     """Add a node to the pool."""
     node = s.now[0].pool
     s.now[0].pool += 1
@@ -614,7 +614,7 @@ def _new_node(s: State, above: int, i: int, a: int, assigns: int) -> int:
 
 
 @lean_kernel
-def _leave(s: State) -> None:
+def _leave(s: SearchState) -> None:
     """Make open nodes of all that the depth-first search has left open."""
     above = s.now[0].node
     for level in range(s.now[0].level):
@@ -633,7 +633,7 @@ def _leave(s: State) -> None:
 
 
 @lean_kernel
-def _enter(p: Functions, s: State) -> None:
+def _enter(p: Functions, s: SearchState) -> None:
     """Go to the open node of least bound."""
     node = pop(s.open)
     s.now[0].node = node
@@ -653,7 +653,7 @@ def _enter(p: Functions, s: State) -> None:
 
 
 @lean_kernel
-def search(p: Functions, s: State) -> int:
+def search(p: Functions, s: SearchState) -> int:
     """Go on with the search until it is done, out of work, or has found a better labelling."""
     s.now[0].improved = False
     while True:

@@ -43,7 +43,7 @@ _FEW = 3
 _LONG = 1000
 
 
-class Network(CostFunctions):
+class CostNetwork(CostFunctions):
     """Integer cost functions over the labels that are left to the variables of a graph."""
 
     dtype = np.int64
@@ -185,10 +185,10 @@ class Network(CostFunctions):
 
 def integer_network(
     graph: FactorGraph, domains: Domains, rounding: Rounding, stop: Callable[[], bool]
-) -> Network | None:
+) -> CostNetwork | None:
     """Return the network of a graph with a label left to each variable; None if told to stop."""
     ptr, labels = domains.ptr, domains.labels
-    network = Network(domains)
+    network = CostNetwork(domains)
 
     def integers(rises: npt.NDArray[np.float64]) -> IntArray:
         return np.minimum(rounding.integers(rises), FORBIDDEN).astype(np.int64)

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from inference_lab.algorithms.search.network import FORBIDDEN, HARD, Network
+from inference_lab.algorithms.search.network import FORBIDDEN, HARD, CostNetwork
 from inference_lab.graph.arrays import IntArray, starts_of
 from inference_lab.kernels.heap import Heap, empty_heap, push
 from inference_lab.kernels.struct import record
@@ -53,7 +53,7 @@ class Functions(NamedTuple):
     incident: IntArray
 
 
-class State(NamedTuple):
+class SearchState(NamedTuple):
     """The state that a search changes."""
 
     #: All that is undone, of which ``low`` (1,), ``unary``, ``shift``, ``size`` are parts.
@@ -103,7 +103,7 @@ class State(NamedTuple):
     now: Any
 
 
-def make_functions(network: Network, order: list[int], unit: int) -> tuple[Functions, IntArray]:
+def make_functions(network: CostNetwork, order: list[int], unit: int) -> tuple[Functions, IntArray]:
     """Return the cost functions of a network in units, and the unary costs."""
     rank = {v: r for r, v in enumerate(order)}
     sizes = [int(network.domains.sizes[v]) for v in order]
@@ -156,7 +156,7 @@ def _in_units(costs: IntArray, unit: int) -> IntArray:
     return np.where(costs >= HARD, FORBIDDEN, costs // unit)
 
 
-def make_state(p: Functions, unary: IntArray, cutoff: int) -> State:
+def make_state(p: Functions, unary: IntArray, cutoff: int) -> SearchState:
     """Return the state at the root of the search, with nothing propagated."""
     n, values = p.ptr.size - 1, int(p.ptr[-1])
     widths = np.diff(p.ptr)
@@ -196,7 +196,7 @@ def make_state(p: Functions, unary: IntArray, cutoff: int) -> State:
     first.shift_from, first.size_at, first.chosen_at = begin[1:]
     first.most_backtracks = MOST_BACKTRACKS
     first.at_root = True
-    state = State(
+    state = SearchState(
         cell=cell,
         low=cell[:1],
         unary=cell[begin[0] : begin[1]],
@@ -232,7 +232,7 @@ def make_state(p: Functions, unary: IntArray, cutoff: int) -> State:
     return state
 
 
-def with_longer_trail(s: State) -> State:
+def with_longer_trail(s: SearchState) -> SearchState:
     """Return the same state with room for twice as long a trail."""
     room = np.zeros_like(s.trail_at)
     return s._replace(
@@ -240,7 +240,7 @@ def with_longer_trail(s: State) -> State:
     )
 
 
-def least_bound(s: State) -> int:
+def least_bound(s: SearchState) -> int:
     """Return a lower bound on the cost of all that is not explored yet."""
     now = s.now[0]
     bounds = [int(now.cutoff)]

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from inference_lab._numba import inlined, lean_kernel
-from inference_lab.algorithms.search.state import Functions, State
+from inference_lab.algorithms.search.state import Functions, SearchState
 from inference_lab.graph.arrays import IntArray
 
 #: What rules a label out, where it is not the slot of a function: nothing, or its unary cost.
@@ -60,7 +60,7 @@ class Virtual(NamedTuple):
     is_moved: IntArray
 
 
-def make_virtual(p: Functions, s: State) -> Virtual:
+def make_virtual(p: Functions, s: SearchState) -> Virtual:
     """Return the view of a state at its root that `raise_virtually` takes."""
     n, values, shifts = p.ptr.size - 1, int(p.ptr[-1]), s.shift.size
     sizes = {"killer when order asked": values, "out into support": shifts}

@@ -21,8 +21,8 @@ import math
 
 import numpy as np
 
-from inference_lab.algorithms.semidefinite.model import Part
-from inference_lab.algorithms.semidefinite.relaxation import Relaxation
+from inference_lab.algorithms.semidefinite.potts_energy import PottsPart
+from inference_lab.algorithms.semidefinite.relaxation import SDPRelaxation
 from inference_lab.graph.arrays import FloatArray, IntArray
 
 _EPSILON = float(np.finfo(np.float64).eps)
@@ -38,12 +38,12 @@ _PENALTY = 0.03
 _IMBALANCE = 100.0
 
 
-def has_bits(part: Part) -> bool:
+def has_bits(part: PottsPart) -> bool:
     """Whether bits tighten the bound: three distinct labels, and no nodes that must differ."""
     return part.n_labels == 3 and part.has_terminals and part.apart.size == 0
 
 
-def as_bits(part: Part) -> tuple[Part, float]:
+def as_bits(part: PottsPart) -> tuple[PottsPart, float]:
     """Return the part over bits, and what its energies may differ by, from rounding."""
     # Node ``i`` becomes the nodes ``2 i`` and ``2 i + 1``, whose label 1 says that ``i`` has label
     # 0 and 1; ``variables``, ``node`` and ``labels`` are those of `part` and say nothing of the
@@ -73,7 +73,7 @@ def as_bits(part: Part) -> tuple[Part, float]:
     # All bits 0 is the last label everywhere. The halves of the products sum up to -3 c.
     constant = part.constant + float(part.unary[:, 2].sum()) + float((c - 3.0 * c).sum())
     total = abs(part.constant) + 4.0 * float(np.abs(part.unary).sum() + 4.0 * np.abs(c).sum())
-    made = Part(
+    made = PottsPart(
         part.variables, part.node, part.labels, unary, forbidden, np.concatenate(pairs),
         np.concatenate(coupling), part.apart, np.concatenate(excluded), constant, part.quantum,
     )  # fmt: skip
@@ -91,14 +91,14 @@ def labels_of(bits: IntArray) -> IntArray:
     return np.asarray(np.where(pairs.any(axis=1), pairs.argmax(axis=1), 2), dtype=np.int64)
 
 
-def with_bits(simplex: Relaxation) -> Relaxation:
+def with_bits(simplex: SDPRelaxation) -> SDPRelaxation:
     """Return the relaxation over bits of a part, at the multipliers of that over the simplex."""
     # The vectors of the simplex are linear in those of the bits, so every inequality there is one
     # here, and a dual matrix that is semidefinite there gives one here: the bound is the same up to
     # residuals, and goes on from there.
     n = simplex.part.n_nodes
     bits, slack = as_bits(simplex.part)
-    made = Relaxation(bits, simplex.cuts, simplex.rng, slack)
+    made = SDPRelaxation(bits, simplex.cuts, simplex.rng, slack)
     made.penalty, made.imbalance = _PENALTY, _IMBALANCE
     ratio = simplex.scale / made.scale
     whole = ratio * (np.tril(simplex.z) + np.tril(simplex.z, -1).T)
@@ -130,7 +130,7 @@ def _turns(n: int) -> list[FloatArray]:
     return turns
 
 
-def _carry_rows(simplex: Relaxation, made: Relaxation, ratio: float) -> None:
+def _carry_rows(simplex: SDPRelaxation, made: SDPRelaxation, ratio: float) -> None:
     """Add the rows and the lower limits that have a multiplier, with it."""
     rows, n, top = simplex.rows, simplex.part.n_nodes, made.order - 1
     fi, fj = np.nonzero(np.tril(simplex.floor, -1))

@@ -117,7 +117,7 @@ def patterns(k: int) -> tuple[Pattern, ...]:
     return tuple(found)
 
 
-class Rows:
+class CutRows:
     """Inequalities ``sum_p value_p X[i_p, j_p] <= rhs`` with ``i > j``, and their multipliers.
 
     Parameters
@@ -336,7 +336,7 @@ class TriangleSearch:
         return codes[np.argsort(-violations, kind="stable")[: self.most]]
 
 
-def add_triangles(rows: Rows, codes: IntArray, n: int) -> None:
+def add_triangles(rows: CutRows, codes: IntArray, n: int) -> None:
     """Add triangles as rows ``s X_ij + t X_il + u X_jl <= 1``; the keys are the codes."""
     sort, rest = codes % 4, codes // 4
     i, j, m = rest // (n * n), rest // n % n, rest % n
@@ -476,7 +476,7 @@ class PatternPool:
 
     def find(
         self, x: FloatArray, threshold: float, known: IntArray, should_stop: Callable[[], bool]
-    ) -> list[Found]:
+    ) -> list[ViolatedInequalities]:
         """Search for all patterns, most for those that were found violated before."""
         found = []
         share = self._score / self._score.sum()
@@ -533,7 +533,7 @@ class PatternPool:
         return chosen
 
 
-class Found(NamedTuple):
+class ViolatedInequalities(NamedTuple):
     """Violated inequalities of one pattern."""
 
     # ``nodes`` (t, q), ``signs`` (t, q), ``depth`` (t,): violation by the norm of the coefficients.
@@ -554,7 +554,7 @@ def find_patterns(
     threshold: float,
     known: IntArray,
     rng: np.random.Generator,
-) -> Found | None:
+) -> ViolatedInequalities | None:
     """Search by local improvement from random nodes for violated inequalities of one pattern."""
     n, q = x.shape[0], len(pattern.weights)
     if q > n:
@@ -570,7 +570,9 @@ def find_patterns(
     _, first = np.unique(keys, return_index=True)
     first = first[(violation[first] > threshold) & ~np.isin(keys[first], known)]
     norm = np.sqrt((pattern.weights**2).sum() / 2)
-    return Found(pattern, nodes[first], signs[first], violation[first] / norm, keys[first])
+    return ViolatedInequalities(
+        pattern, nodes[first], signs[first], violation[first] / norm, keys[first]
+    )
 
 
 def _keys(number: int, nodes: IntArray, signs: FloatArray, pattern: Pattern) -> IntArray:
@@ -590,7 +592,7 @@ def _keys(number: int, nodes: IntArray, signs: FloatArray, pattern: Pattern) -> 
     return np.asarray(-1 - (total >> np.uint64(1)).astype(np.int64))
 
 
-def add_patterns(rows: Rows, found: Found, chosen: npt.NDArray[np.bool_]) -> None:
+def add_patterns(rows: CutRows, found: ViolatedInequalities, chosen: npt.NDArray[np.bool_]) -> None:
     """Add the chosen inequalities as rows."""
     nodes, signs = found.nodes[chosen], found.signs[chosen]
     first, second = np.nonzero(np.triu(found.pattern.weights, 1))

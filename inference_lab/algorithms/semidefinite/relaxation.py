@@ -2,8 +2,9 @@
 
 Labels become unit vectors: the ``k`` corners of a simplex, any two of which have the inner product
 ``-1 / (k - 1)`` (for two labels, +1 and -1). A labelling of a part of the energy
-(`inference_lab.algorithms.semidefinite.model.Part`) is the Gram matrix ``X`` of the vectors of its
-nodes, and of the ``k`` corners themselves (*terminals*; one suffices for two labels), and
+(`inference_lab.algorithms.semidefinite.potts_energy.PottsPart`) is the Gram matrix ``X`` of the
+vectors of its nodes, and of the ``k`` corners themselves (*terminals*; one suffices for two
+labels), and
 
 ``[x_i = x_j] = ((k - 1) X_ij + 1) / k``
 
@@ -33,13 +34,13 @@ from scipy.linalg import LinAlgError, cholesky, eigh
 
 from inference_lab._numba import lean_kernel
 from inference_lab.algorithms.semidefinite.cuts import (
+    CutRows,
     PatternPool,
-    Rows,
     TriangleSearch,
     add_patterns,
     add_triangles,
 )
-from inference_lab.algorithms.semidefinite.model import Part
+from inference_lab.algorithms.semidefinite.potts_energy import PottsPart
 from inference_lab.graph.arrays import FloatArray, IntArray
 
 _EPSILON = float(np.finfo(np.float64).eps)
@@ -225,7 +226,7 @@ def _corners(k: int) -> FloatArray:
     return np.asarray(np.linalg.qr(ones)[0][:, 1:])
 
 
-def costs_of(part: Part) -> tuple[FloatArray, float]:
+def costs_of(part: PottsPart) -> tuple[FloatArray, float]:
     """Return the lower triangle of the cost matrix ``C`` and the constant of a part."""
     # The energy of a labelling is ``sum_{i>j} 2 C_ij X_ij + constant``.
     n, k = part.n_nodes, part.n_labels
@@ -245,7 +246,7 @@ def costs_of(part: Part) -> tuple[FloatArray, float]:
 
 
 @dataclass(frozen=True)
-class Dual:
+class DualPoint:
     """A feasible point of the dual, up to how far its matrix is from semidefinite."""
 
     #: The dual matrix in the coordinates of ``V``; lower triangle.
@@ -256,12 +257,12 @@ class Dual:
     slack: float
 
 
-class Relaxation:
+class SDPRelaxation:
     """The relaxation of one part, and the state of its solution.
 
     Parameters
     ----------
-    part : Part
+    part : PottsPart
         With some coupling.
     cuts : bool
         Whether inequalities are added beyond the lower limits and hard constraints.
@@ -319,7 +320,7 @@ class Relaxation:
     """
 
     def __init__(
-        self, part: Part, cuts: bool, rng: np.random.Generator, slack: float = 0.0
+        self, part: PottsPart, cuts: bool, rng: np.random.Generator, slack: float = 0.0
     ) -> None:
         self.part = part
         self.cuts = cuts
@@ -336,7 +337,7 @@ class Relaxation:
         self.scale = float(np.sqrt(2.0 * (self.costs**2).sum() / order)) or 1.0
         self.costs /= self.scale
         self.basis = _corners(k) if order > self.fixed_from else np.empty((0, 0))
-        self.rows = Rows(self.fixed_from, self.low)
+        self.rows = CutRows(self.fixed_from, self.low)
         self._add_equations()
         self.pool = PatternPool(k, self.costs, self.fixed_from, rng)
         self.y = np.eye(order)
@@ -464,7 +465,7 @@ class Relaxation:
 
     # ------------------------------------------------------------------ the bound
 
-    def _dual_point(self, multiplier: FloatArray, diagonal: FloatArray | None) -> Dual:
+    def _dual_point(self, multiplier: FloatArray, diagonal: FloatArray | None) -> DualPoint:
         """Return the point of the dual with the given multipliers of the rows."""
         # ``diagonal`` is the ``d`` of the class's notes; None takes it, and ``W``, from ``z``.
         rows = self.rows
@@ -490,9 +491,9 @@ class Relaxation:
         spread = 2.0 * float(np.abs(self.costs).sum() + weights.sum() + floors.sum())
         total = math.fsum(np.abs(terms))
         slack = _EPSILON * ((len(rows) + 16) * spread + (self.order + 16) * total)
-        return Dual(self._reduce(matrix), value, slack)
+        return DualPoint(self._reduce(matrix), value, slack)
 
-    def _correct(self, point: Dual) -> float:
+    def _correct(self, point: DualPoint) -> float:
         """Return the bound that a point of the dual proves; -inf if it is no better."""
         matrix, size = point.matrix, point.matrix.shape[0]
         try:
@@ -524,7 +525,7 @@ class Relaxation:
             return self._bound_of(point, shift)
         return -math.inf
 
-    def _bound_of(self, point: Dual, shift: float) -> float:
+    def _bound_of(self, point: DualPoint, shift: float) -> float:
         """Return the bound of a point whose matrix is semidefinite once shifted."""
         bound = point.value - point.slack - self.order * shift * (1.0 + 4.0 * _EPSILON)
         bound = bound * self.scale + self.constant

@@ -11,12 +11,12 @@ from hypothesis import given
 from strategies import Recipe, recipes
 
 import inference_lab as il
-from inference_lab.algorithms.semidefinite.model import Model, Part, build_model
+from inference_lab.algorithms.semidefinite.potts_energy import PottsEnergy, PottsPart, build_model
 from inference_lab.conformance import exhaustive
 from inference_lab.graph.random_graphs import FAMILIES, random_graph
 
 
-def energy_of(part: Part, x: tuple[int, ...]) -> float:
+def energy_of(part: PottsPart, x: tuple[int, ...]) -> float:
     """Compute the energy of labels of the nodes, straight from the definition."""
     if any(part.forbidden[i, a] for i, a in enumerate(x)):
         return math.inf
@@ -31,11 +31,13 @@ def energy_of(part: Part, x: tuple[int, ...]) -> float:
     return math.fsum(costs)
 
 
-def labellings(part: Part) -> list[tuple[int, ...]]:
+def labellings(part: PottsPart) -> list[tuple[int, ...]]:
     return list(itertools.product(range(part.n_labels), repeat=part.n_nodes))
 
 
-def check_against_enumeration(graph: il.FactorGraph, optimum: float, scale: float) -> Model | None:
+def check_against_enumeration(
+    graph: il.FactorGraph, optimum: float, scale: float
+) -> PottsEnergy | None:
     """Assert that the best labels of the nodes give an optimal labelling of the graph."""
     model = build_model(graph)
     if isinstance(model, str):
@@ -112,7 +114,7 @@ def test_a_table_that_is_potts_beside_unaries_is_recognised() -> None:
     tables = np.array([f + g + c * np.eye(3) for f, g, c in parts])
     graph = il.FactorGraph.pairwise(rng.normal(size=(4, 3)), edges, tables)
     model = build_model(graph)
-    assert isinstance(model, Model)
+    assert isinstance(model, PottsEnergy)
     assert model.parts[0].coupling == pytest.approx([c for _, _, c in parts], abs=1e-12)
     tables[2, 0, 1] += 1e-6
     why = build_model(il.FactorGraph.pairwise(rng.normal(size=(4, 3)), edges, tables))
@@ -129,7 +131,7 @@ def test_trees_are_eliminated_and_cycles_stay() -> None:
     edges = [(0, 1), (1, 2), (2, 0), (2, 3), (3, 4), (3, 5), (6, 7)]
     graph = il.FactorGraph.potts(rng.normal(size=(9, 3)), edges, rng.normal(size=7))
     model = build_model(graph)
-    assert isinstance(model, Model)
+    assert isinstance(model, PottsEnergy)
     assert [part.variables.tolist() for part in model.parts] == [[0, 1, 2]]
     assert sorted(model.leaves[:, 0].tolist()) == [3, 4, 5, 6, 7, 8]
 
@@ -144,7 +146,7 @@ def test_must_links_become_one_node_and_cannot_links_pairs() -> None:
         np.zeros((5, 3)), [il.DiagonalTerms(edges, same, differ), extra]
     )
     model = build_model(graph)
-    assert isinstance(model, Model)
+    assert isinstance(model, PottsEnergy)
     (part,) = model.parts
     node = dict(zip(part.variables.tolist(), part.node.tolist(), strict=True))
     assert node[0] == node[1] and part.n_nodes == 4
@@ -172,7 +174,7 @@ def test_energies_are_multiples_of_the_quantum(
     costs[0, 1] = unary
     graph = il.FactorGraph.potts(costs, [(0, 1), (1, 2), (0, 2)], weights)
     model = build_model(graph)
-    assert isinstance(model, Model)
+    assert isinstance(model, PottsEnergy)
     assert model.parts[0].quantum == quantum
     assert (model.slack == 0.0) == (quantum > 0.0)
 
@@ -182,7 +184,7 @@ def test_only_labels_that_are_alive_are_used() -> None:
     alive = np.ones(9, dtype=bool)
     alive[[2, 5, 8]] = False
     model = build_model(graph, alive)
-    assert isinstance(model, Model)
+    assert isinstance(model, PottsEnergy)
     (part,) = model.parts
     assert part.n_labels == 2
     value = model.constant + min(energy_of(part, x) for x in labellings(part))

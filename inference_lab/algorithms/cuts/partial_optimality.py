@@ -65,7 +65,7 @@ _WORTHWHILE = 0.002
 _WORTH_BUILDING = 0.01
 
 
-class _Search:
+class _LabelTests:
     """The labels that are left, and the tests that rule out more."""
 
     def __init__(
@@ -248,7 +248,7 @@ def reduce(
         return settled(optimum, whole.choice.bound + whole.chooser.rounding)
     if should_stop is not None and should_stop():
         return unchanged(graph, 0)
-    search = _Search(graph, should_stop if should_stop is not None else lambda: False, whole)
+    search = _LabelTests(graph, should_stop if should_stop is not None else lambda: False, whole)
     rounds = 0
     # The cuts pay off again only where something has changed since.
     while not search.infeasible and not search.should_stop():

@@ -27,14 +27,14 @@ import numpy.typing as npt
 
 from inference_lab.algorithms.elimination.arc_consistency import allowed_labels
 from inference_lab.algorithms.parity import unite
-from inference_lab.algorithms.semidefinite.terms import (
+from inference_lab.algorithms.semidefinite.edge_forms import (
     ADDITIVE,
     APART,
     EQUAL,
     MATCHED,
     SOFT,
-    Fit,
     Sums,
+    TermForms,
     classify,
     eliminate,
     fold_potts,
@@ -49,7 +49,7 @@ _BINARY_PLACES = 20
 _EPSILON = float(np.finfo(np.float64).eps)
 
 
-class Part(NamedTuple):
+class PottsPart(NamedTuple):
     """A piece of the energy over ``n`` nodes and ``k`` labels, on variables of its own."""
 
     #: (v,): its variables.
@@ -104,11 +104,11 @@ class Part(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Model:
+class PottsEnergy:
     """An energy as parts, with the way back to labellings."""
 
     graph: FactorGraph
-    parts: list[Part]
+    parts: list[PottsPart]
     #: Energy of what was eliminated.
     constant: float
     #: The parts and the constant differ from the energy by at most this, by rounding.
@@ -198,7 +198,7 @@ class _Builder:
         n, m = graph.n_variables, graph.n_edges
         width = int(graph.cardinalities.max(initial=1))
         self.sums = Sums(*(np.empty(width) for _ in range(4)))
-        self.fit = Fit(np.zeros(m, dtype=np.uint8), np.zeros(m), np.zeros(m))
+        self.fit = TermForms(np.zeros(m, dtype=np.uint8), np.zeros(m), np.zeros(m))
         classify(graph.arrays, alive, (single == -1).astype(np.uint8), self.sums, self.fit)
         edges = graph.edges
         inside = np.ones(m, dtype=np.bool_)
@@ -235,7 +235,7 @@ class _Builder:
             "single labels; with more than two labels, only such (Potts-like) terms are covered"
         )
 
-    def parts(self, places: int | None) -> tuple[list[Part], float] | None:
+    def parts(self, places: int | None) -> tuple[list[PottsPart], float] | None:
         """Make the parts and what they leave as a constant; None if there is no labelling."""
         graph, n = self.graph, self.graph.n_variables
         joined = self.inside[
@@ -295,7 +295,7 @@ class _Builder:
         root: IntArray,
         bits: IntArray,
         places: int | None,
-    ) -> Part | None:
+    ) -> PottsPart | None:
         graph = self.graph
         constant = fold_potts(graph.arrays, edges, self.fit, self.alive, self.unary, self.sums)
         tops, node = np.unique(root[variables], return_inverse=True)
@@ -335,7 +335,7 @@ class _Builder:
         root: IntArray,
         bits: IntArray,
         places: int | None,
-    ) -> Part | None:
+    ) -> PottsPart | None:
         graph = self.graph
         tops, node = np.unique(root[variables], return_inverse=True)
         n = tops.size
@@ -398,12 +398,12 @@ def _finish(
     excluded: IntArray,
     constant: float,
     places: int | None,
-) -> Part:
+) -> PottsPart:
     """Give forbidden labels a finite cost, find the quantum, and make the part."""
     highest = np.where(forbidden, -np.inf, unary).max(axis=1, keepdims=True)
     unary = np.where(forbidden, highest, unary)
     quantum = 0.0 if places is None else _quantum(unary, pairs, coupling, places)
-    return Part(
+    return PottsPart(
         variables, node, labels, unary, forbidden, pairs, coupling, apart, excluded, constant,
         quantum,
     )  # fmt: skip
@@ -411,13 +411,13 @@ def _finish(
 
 def build_model(
     graph: FactorGraph, alive: npt.NDArray[np.bool_] | None = None
-) -> Model | str | None:
+) -> PottsEnergy | str | None:
     """Take an energy apart into parts; None if infeasible, a reason if it has no such form."""
     # Every labelling with the labels that are left has the energy of its nodes in the parts plus
-    # the constant, up to `Model.slack`; eliminated variables at their best. The slack adds up, for
-    # every cost that enters, an error of rounding of the largest sum on the way, and is 0 where
-    # costs have so few binary places that no sum is rounded. Some optimal labelling must be among
-    # `alive`.
+    # the constant, up to `PottsEnergy.slack`; eliminated variables at their best. The slack adds
+    # up, for every cost that enters, an error of rounding of the largest sum on the way, and is 0
+    # where costs have so few binary places that no sum is rounded. Some optimal labelling must be
+    # among `alive`.
     if graph.n_factors:
         return "the relaxation covers terms of one and two variables, not of three or more"
     n = graph.n_variables
@@ -433,7 +433,7 @@ def build_model(
     places = _binary_places(graph) if n else None
     eliminated = unary.copy()
     builder = _Builder(graph, left, unary, single) if n else None
-    parts: list[Part] = []
+    parts: list[PottsPart] = []
     rest = 0.0
     slack = 0.0
     if builder is not None:
@@ -449,7 +449,7 @@ def build_model(
         slack = math.fsum(builder.fit.residue[builder.inside])
     if places is None:
         slack += 4.0 * (n + graph.n_edges + 16) * _EPSILON * graph.magnitude
-    return Model(
+    return PottsEnergy(
         graph,
         parts,
         math.fsum([graph.constant, constant, rest]),

@@ -24,7 +24,7 @@ _ENDLESS = int64(1 << 60)
 RELATIVE_GAIN = 1e-12
 
 
-class Chains(NamedTuple):
+class EjectionChains(NamedTuple):
     """Costs of all single moves, kept up to date, and the chain of moves at hand.
 
     * ``cost``, ``hard`` (like the unaries): finite part and number of violated hard terms of each
@@ -62,14 +62,14 @@ class Rules(NamedTuple):
     tolerance: float
 
 
-def start_chains(graph: FactorGraph) -> Chains:
+def start_chains(graph: FactorGraph) -> EjectionChains:
     """Allocate the arrays for a graph."""
     n, size = graph.n_variables, graph.unary_values.size
 
     def ints(length: int) -> IntArray:
         return np.zeros(length, dtype=np.int64)
 
-    return Chains(
+    return EjectionChains(
         cost=np.empty(size),
         hard=ints(size),
         heap=empty_heap(key=np.empty(n), tie=np.empty(n)),
@@ -90,7 +90,7 @@ def start_chains(graph: FactorGraph) -> Chains:
 
 
 @inlined
-def _best_move(g: GraphArrays, x: IntArray, c: Chains, i: int) -> None:
+def _best_move(g: GraphArrays, x: IntArray, c: EjectionChains, i: int) -> None:
     """Find the label that variable ``i`` would move to; it must have two at least."""
     start = g.unary_ptr[i]
     own = x[i]
@@ -109,7 +109,7 @@ def _best_move(g: GraphArrays, x: IntArray, c: Chains, i: int) -> None:
 
 
 @inlined
-def _shift(c: Chains, at: int, value: float, sign: int) -> None:
+def _shift(c: EjectionChains, at: int, value: float, sign: int) -> None:
     """Add a term to the cost of a label, or take it off."""
     if np.isinf(value):
         c.hard[at] += sign
@@ -118,7 +118,7 @@ def _shift(c: Chains, at: int, value: float, sign: int) -> None:
 
 
 @inlined
-def _renew(g: GraphArrays, x: IntArray, c: Chains, j: int, invite: bool) -> None:
+def _renew(g: GraphArrays, x: IntArray, c: EjectionChains, j: int, invite: bool) -> None:
     """Find the best move of a variable again, and its place in the heap."""
     if c.locked[j] == c.now[0].chain or g.cardinalities[j] < 2:
         return
@@ -130,7 +130,7 @@ def _renew(g: GraphArrays, x: IntArray, c: Chains, j: int, invite: bool) -> None
 
 
 @inlined
-def _move(g: GraphArrays, x: IntArray, c: Chains, i: int, new: int, invite: bool) -> int:
+def _move(g: GraphArrays, x: IntArray, c: EjectionChains, i: int, new: int, invite: bool) -> int:
     """Give variable ``i`` a label and update the costs of its neighbours; return the work."""
     # With `invite`, neighbours that are neither locked nor in the heap join it.
     old = x[i]
@@ -198,7 +198,7 @@ def _move(g: GraphArrays, x: IntArray, c: Chains, i: int, new: int, invite: bool
 
 
 @lean_kernel
-def fill(g: GraphArrays, x: IntArray, c: Chains) -> float:
+def fill(g: GraphArrays, x: IntArray, c: EjectionChains) -> float:
     """Compute the costs of all single moves; return the largest cost at one variable."""
     scale = 0.0
     for i in range(x.size):
@@ -208,7 +208,7 @@ def fill(g: GraphArrays, x: IntArray, c: Chains) -> float:
 
 
 @inlined
-def begin_chain(c: Chains) -> None:
+def begin_chain(c: EjectionChains) -> None:
     """Forget the chain before; the heap must be empty."""
     now = c.now[0]
     now.chain += 1
@@ -217,14 +217,14 @@ def begin_chain(c: Chains) -> None:
 
 
 @inlined
-def begin_journal(c: Chains) -> None:
+def begin_journal(c: EjectionChains) -> None:
     """Forget what was noted to be undone as a whole."""
     c.now[0].kick += 1
     c.now[0].changed = 0
 
 
 @lean_kernel
-def begin_pass(g: GraphArrays, x: IntArray, c: Chains) -> None:
+def begin_pass(g: GraphArrays, x: IntArray, c: EjectionChains) -> None:
     """Begin a chain in which every variable may move."""
     begin_chain(c)
     begin_journal(c)
@@ -237,7 +237,7 @@ def begin_pass(g: GraphArrays, x: IntArray, c: Chains) -> None:
 
 @lean_kernel
 def go_to(
-    g: GraphArrays, x: IntArray, c: Chains, i: int, new: int, tolerance: float, invite: bool
+    g: GraphArrays, x: IntArray, c: EjectionChains, i: int, new: int, tolerance: float, invite: bool
 ) -> int:
     """Make variable ``i`` the next of the chain; return the work."""
     now = c.now[0]
@@ -261,7 +261,13 @@ def go_to(
 
 @lean_kernel
 def extend(
-    g: GraphArrays, x: IntArray, c: Chains, limit: int, tolerance: float, invite: bool, work: int
+    g: GraphArrays,
+    x: IntArray,
+    c: EjectionChains,
+    limit: int,
+    tolerance: float,
+    invite: bool,
+    work: int,
 ) -> int:
     """Go on with the chain; return the work left, which is positive once the chain is over."""
     # It is over when no variable can move, or `limit` moves came after the best of its states.
@@ -274,7 +280,7 @@ def extend(
 
 
 @lean_kernel
-def roll_back(g: GraphArrays, x: IntArray, c: Chains) -> None:
+def roll_back(g: GraphArrays, x: IntArray, c: EjectionChains) -> None:
     """Undo the moves after the best state of the chain, and empty the heap."""
     clear(c.heap)
     now = c.now[0]
@@ -284,7 +290,9 @@ def roll_back(g: GraphArrays, x: IntArray, c: Chains) -> None:
 
 
 @inlined
-def _swap_partner(g: GraphArrays, x: IntArray, c: Chains, i: int, old: int, least: float) -> int:
+def _swap_partner(
+    g: GraphArrays, x: IntArray, c: EjectionChains, i: int, old: int, least: float
+) -> int:
     """Return the neighbour of ``i``, which just left label `old`, that gains most by taking it."""
     # The two swap their labels. The chain must come below `least`, or violate less; -1 if none
     # does.
@@ -306,7 +314,9 @@ def _swap_partner(g: GraphArrays, x: IntArray, c: Chains, i: int, old: int, leas
 
 
 @inlined
-def _is_among_best(g: GraphArrays, x: IntArray, c: Chains, i: int, a: int, most: int) -> bool:
+def _is_among_best(
+    g: GraphArrays, x: IntArray, c: EjectionChains, i: int, a: int, most: int
+) -> bool:
     """Whether less than `most` other labels would be a better move of ``i`` than ``a``."""
     start = g.unary_ptr[i]
     better = 0
@@ -320,7 +330,7 @@ def _is_among_best(g: GraphArrays, x: IntArray, c: Chains, i: int, a: int, most:
 
 
 @lean_kernel
-def chains_from(g: GraphArrays, x: IntArray, c: Chains, i: int, rules: Rules) -> int:
+def chains_from(g: GraphArrays, x: IntArray, c: EjectionChains, i: int, rules: Rules) -> int:
     """Start a chain at variable ``i`` with each of its other labels; return the work."""
     # The first move is forced; then comes the one with which ``i`` swaps its label, if that gains,
     # or, for as many of the best labels as there are branches, the best moves of the variables that
@@ -351,7 +361,13 @@ def chains_from(g: GraphArrays, x: IntArray, c: Chains, i: int, rules: Rules) ->
 
 @lean_kernel
 def sweep_chains(
-    g: GraphArrays, x: IntArray, c: Chains, roots: IntArray, first: int, rules: Rules, work: int
+    g: GraphArrays,
+    x: IntArray,
+    c: EjectionChains,
+    roots: IntArray,
+    first: int,
+    rules: Rules,
+    work: int,
 ) -> int:
     """Start chains at the roots from number `first` on; return the number of the next one."""
     while first < roots.size and work > 0:
@@ -363,7 +379,7 @@ def sweep_chains(
 
 
 @inlined
-def put(g: GraphArrays, x: IntArray, c: Chains, i: int, new: int) -> int:
+def put(g: GraphArrays, x: IntArray, c: EjectionChains, i: int, new: int) -> int:
     """Give a variable a label outside any chain, and add up what it costs; return the work."""
     if new == x[i]:
         return 1
@@ -375,7 +391,7 @@ def put(g: GraphArrays, x: IntArray, c: Chains, i: int, new: int) -> int:
 
 
 @inlined
-def begin_kick(c: Chains) -> None:
+def begin_kick(c: EjectionChains) -> None:
     """Begin changes of which `keep_better_parts` can undo some."""
     begin_journal(c)
     c.now[0].gained_cost = 0.0
@@ -383,7 +399,7 @@ def begin_kick(c: Chains) -> None:
 
 
 @inlined
-def _join_part(x: IntArray, c: Chains, j: int, size: int) -> int:
+def _join_part(x: IntArray, c: EjectionChains, j: int, size: int) -> int:
     """Let a variable join the part in the making if it changed and is in none; return its size."""
     now = c.now[0]
     if c.stamp[j] == now.kick and x[j] != c.kept[j] and c.seen[j] != -now.kick:
@@ -394,7 +410,7 @@ def _join_part(x: IntArray, c: Chains, j: int, size: int) -> int:
 
 
 @lean_kernel
-def keep_better_parts(g: GraphArrays, x: IntArray, c: Chains, tolerance: float) -> int:
+def keep_better_parts(g: GraphArrays, x: IntArray, c: EjectionChains, tolerance: float) -> int:
     """Undo each connected part of the changes since the kick began that raised the energy."""
     # No term spans two parts, so each is judged on its own: the partition crossover of the labels
     # before and after (Tinos, Whitley and Chicano, FOGA 2015). Returns 1 if the energy is now

@@ -132,7 +132,7 @@ def follow(g: GraphArrays, unary: FloatArray, leaves: IntArray, x: IntArray) -> 
         x[i] = best
 
 
-class Fit(NamedTuple):
+class TermForms(NamedTuple):
     """The kinds of the edges, each (m,), initially zero; see `classify`."""
 
     kinds: Flags
@@ -195,7 +195,7 @@ def classify_hard(g: GraphArrays, alive: Flags, e: int) -> int:
 
 
 @lean_kernel
-def classify(g: GraphArrays, alive: Flags, remains: Flags, sums: Sums, fit: Fit) -> None:
+def classify(g: GraphArrays, alive: Flags, remains: Flags, sums: Sums, fit: TermForms) -> None:
     """Classify each edge between remaining variables: ``kinds``, 0 for none of these."""
     # ``coupling`` is the ``c`` that fits best, ``residue`` the largest difference to a form with it
     # (with 0, if that is as good).
@@ -284,7 +284,7 @@ def classify(g: GraphArrays, alive: Flags, remains: Flags, sums: Sums, fit: Fit)
 def fold_potts(
     g: GraphArrays,
     edges: IntArray,
-    fit: Fit,
+    fit: TermForms,
     alive: Flags,
     unary: FloatArray,
     sums: Sums,
