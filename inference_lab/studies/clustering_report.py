@@ -35,11 +35,9 @@ from inference_lab.results.clustering_records import COSTS, StudyRecord, environ
 from inference_lab.studies.clustering_study import Method, Study
 from inference_lab.studies.fit_campaign import cells
 from inference_lab.studies.learning_curves import (
-    Mean,
+    FitArrays,
     curve_panels,
-    gathered,
     mean_cell,
-    mean_of,
     paired,
     score_name,
 )
@@ -77,14 +75,17 @@ def study_document(
         parts.insert(0, asked)
     warnings: list[str] = []
     for stage in stages:
-        results = _Results(stage, own[stage.title])
+        mine = own[stage.title]
+        labels = [m.label for m in stage.methods]
+        axes = (labels, stage.data, stage.constraints, stage.runs)
+        results = FitArrays.gather({stage.title: mine}, *axes, stage.scores)
         prefix = f"{stage.title}-" if study.parts else ""
         if study.details:
             sections = _sections(stage, results, prefix)
             parts += [Section(stage.title, sections=sections)] if study.parts else sections
-        label = [stage.title] if study.parts else []
-        missing = _missing(stage, results, own[stage.title])
-        warnings += [": ".join([*label, said]) for said in missing]
+        where = [stage.title] if study.parts else []
+        missing = _missing(stage, mine)
+        warnings += [": ".join([*where, said]) for said in missing]
     lead = [("Question", study.question)]
     if study.answer:
         lead.append(("Answer", study.answer.strip()))
@@ -97,30 +98,6 @@ def study_document(
         sections=(*parts, *_closing(study, records, known)),
     )
     return with_answers(document, study.claims)
-
-
-class _Results:
-    """The fits of a stage as arrays of shape (data, constraints, runs), by score and method."""
-
-    def __init__(self, stage: Study, own: Sequence[StudyRecord]) -> None:
-        self.stage = stage
-        self.failures = [record for record in own if record.failed]
-        self.methods = [m.label for m in stage.methods]
-        asked = (self.methods, stage.data, stage.constraints, stage.runs, stage.scores)
-        self.values = {at: v[0] for at, v in gathered({stage.title: own}, *asked).items()}
-
-    def mean(self, name: str, data: str, method: str, constraints: float) -> Mean:
-        """Return the mean of one cell over runs."""
-        at = self.stage.data.index(data), self.stage.constraints.index(constraints)
-        return mean_of(self.values[name, method][at])
-
-    def pooled(self, name: str, method: str, constraints: float | None = None) -> FloatArray:
-        """Return each run's mean over data, and over numbers of constraints if none is given."""
-        values = self.values[name, method]
-        if constraints is not None:
-            values = values[:, [self.stage.constraints.index(constraints)]]
-        # A run with a hole is no fair mean.
-        return np.asarray(values.mean(axis=(0, 1)))
 
 
 def _own(stages: Sequence[Study], records: Sequence[StudyRecord]) -> dict[str, list[StudyRecord]]:
@@ -150,7 +127,7 @@ def _observations(own: Mapping[str, Sequence[StudyRecord]]) -> Iterator[Observat
             yield Observation(cell, record.method, facts, {**costs, **scores})
 
 
-def _sections(study: Study, results: _Results, prefix: str) -> tuple[Section, ...]:
+def _sections(study: Study, results: FitArrays, prefix: str) -> tuple[Section, ...]:
     """Return all that is said about one stage."""
     sections = []
     if study.baseline is not None:
@@ -179,18 +156,18 @@ def _sections(study: Study, results: _Results, prefix: str) -> tuple[Section, ..
     return (*sections, _effort(results, study, prefix), _protocol(study, prefix))
 
 
-def _missing(study: Study, results: _Results, records: Sequence[StudyRecord]) -> list[str]:
+def _missing(study: Study, records: Sequence[StudyRecord]) -> list[str]:
     asked = len(study.data) * len(study.methods) * len(study.constraints) * study.runs
     said = []
     if len(records) < asked:
         said.append(f"{asked - len(records)} of {asked} fits have not been run yet.")
-    if results.failures:
+    if failures := [record for record in records if record.failed]:
         counts = Counter(
             f"{record.method} on {record.data}: {record.message.splitlines()[0][:160]}"
-            for record in results.failures
+            for record in failures
         )
         reasons = "; ".join(f"{reason} ({count} times)" for reason, count in counts.items())
-        said.append(f"{len(results.failures)} of {asked} fits failed: {reasons}")
+        said.append(f"{len(failures)} of {asked} fits failed: {reasons}")
     return said
 
 
@@ -198,7 +175,7 @@ def _number(form: str) -> Form:
     return lambda value: format(value, form) if math.isfinite(value) else "-"
 
 
-def _against_baseline(results: _Results, study: Study, prefix: str) -> Section:
+def _against_baseline(results: FitArrays, study: Study, prefix: str) -> Section:
     """Compare all methods with the baseline, paired by run, over all data."""
     score, base = study.scores[0], str(study.baseline)
     others = [m for m in results.methods if m != base]
@@ -228,7 +205,7 @@ def _against_baseline(results: _Results, study: Study, prefix: str) -> Section:
     return Section(f"Against {base}", (table,))
 
 
-def _score_tables(results: _Results, study: Study, score: str, prefix: str) -> list[Table]:
+def _score_tables(results: FitArrays, study: Study, score: str, prefix: str) -> list[Table]:
     published = {
         (p.data, p.method, p.constraints): p.value for p in study.published if p.score == score
     }
@@ -255,7 +232,7 @@ def _score_tables(results: _Results, study: Study, score: str, prefix: str) -> l
     ]
 
 
-def _effort(results: _Results, study: Study, prefix: str) -> Section:
+def _effort(results: FitArrays, study: Study, prefix: str) -> Section:
     """Report time, objective, violations and proofs, over all data and numbers of constraints."""
     methods, base = results.methods, study.baseline
 

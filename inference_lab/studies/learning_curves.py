@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -16,9 +17,9 @@ from inference_lab.reporting.statistics import signed_rank
 from inference_lab.results.clustering_records import COSTS, StudyRecord
 
 __all__ = [
+    "FitArrays",
     "Mean",
     "curve_panels",
-    "gathered",
     "mean_cell",
     "mean_of",
     "paired",
@@ -79,36 +80,64 @@ def mean_cell(mean: Mean, form: str = ".3f", more: str = "") -> Cell:
     return Cell(f"{mean.value:{form}}{spread}{more}", mean.value)
 
 
-def gathered(
-    records: Mapping[str, Iterable[StudyRecord]],
-    methods: Sequence[str],
-    data: Sequence[str],
-    constraints: Sequence[float],
-    runs: int,
-    scores: Sequence[str],
-    called: Callable[[str], str] = str,
-) -> dict[tuple[str, str], FloatArray]:
-    """Return scores and costs of fits, by the name of the score or cost and by method.
+@dataclass(frozen=True)
+class FitArrays:
+    """Scores and costs of fits, by the name of the score or cost and by method.
 
-    Arrays have the shape (parts, data, constraints, runs), the parts in the order of `records`;
-    NaN where there is no fit, or it failed. `called` translates the names of data.
+    Arrays have the shape (parts, data, constraints, runs), the parts in the order of the records;
+    NaN where there is no fit, or it failed.
     """
-    import pandas as pd
 
-    names = list(dict.fromkeys([*scores, *COSTS, *_E_STEPS]))
-    lines = {
-        (record.method, title, called(record.data), record.constraints, record.run): [
-            record.e_steps.get(name) if name in _E_STEPS else record.score(name) for name in names
-        ]
-        for title, held in records.items()
-        for record in held
-        if not record.failed
-    }
-    found = pd.DataFrame.from_dict(lines, "index", columns=names, dtype=np.float64)
-    asked = pd.MultiIndex.from_product([methods, records, data, constraints, range(runs)])
-    shape = (len(methods), len(records), len(data), len(constraints), runs)
-    arrays = {name: found[name].reindex(asked).to_numpy().reshape(shape) for name in names}
-    return {(name, m): arrays[name][at] for name in names for at, m in enumerate(methods)}
+    methods: Sequence[str]
+    data: Sequence[str]
+    constraints: Sequence[float]
+    values: Mapping[tuple[str, str], FloatArray]
+
+    @classmethod
+    def gather(
+        cls,
+        records: Mapping[str, Iterable[StudyRecord]],
+        methods: Sequence[str],
+        data: Sequence[str],
+        constraints: Sequence[float],
+        runs: int,
+        scores: Sequence[str],
+        called: Callable[[str], str] = str,
+    ) -> FitArrays:
+        """Sort the records of parts into arrays; `called` translates the names of data."""
+        import pandas as pd
+
+        names = list(dict.fromkeys([*scores, *COSTS, *_E_STEPS]))
+        lines = {
+            (record.method, title, called(record.data), record.constraints, record.run): [
+                record.e_steps.get(name) if name in _E_STEPS else record.score(name)
+                for name in names
+            ]
+            for title, held in records.items()
+            for record in held
+            if not record.failed
+        }
+        found = pd.DataFrame.from_dict(lines, "index", columns=names, dtype=np.float64)
+        asked = pd.MultiIndex.from_product([methods, records, data, constraints, range(runs)])
+        shape = (len(methods), len(records), len(data), len(constraints), runs)
+        arrays = {name: found[name].reindex(asked).to_numpy().reshape(shape) for name in names}
+        values = {(name, m): arrays[name][at] for name in names for at, m in enumerate(methods)}
+        return cls(methods, data, constraints, values)
+
+    def mean(self, name: str, data: str, method: str, constraints: float) -> Mean:
+        """Return the mean over runs of one cell of the first part."""
+        at = self.data.index(data), self.constraints.index(constraints)
+        return mean_of(self.values[name, method][0][at])
+
+    def pooled(self, name: str, method: str, constraints: float | None = None) -> FloatArray:
+        """Return each run's mean over all data, and over numbers of constraints if none is given.
+
+        A run with a hole is no fair mean, and has none.
+        """
+        values = self.values[name, method]
+        if constraints is not None:
+            values = values[:, :, [self.constraints.index(constraints)]]
+        return np.asarray(values.mean(axis=(0, 1, 2)))
 
 
 #: Counts of E-steps in records: solved, and proved optimal.

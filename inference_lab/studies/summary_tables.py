@@ -15,9 +15,9 @@ from inference_lab.reporting.document import Block, Cell, Column, Picture, Secti
 from inference_lab.results.clustering_records import COSTS, StudyRecord
 from inference_lab.studies.clustering_study import Study, Summary
 from inference_lab.studies.learning_curves import (
+    FitArrays,
     Mean,
     curve_panels,
-    gathered,
     mean_cell,
     mean_of,
     score_name,
@@ -53,7 +53,8 @@ class SummaryMeans:
             titles: Sequence[str], numbers: Sequence[float]
         ) -> dict[tuple[str, str], FloatArray]:
             own = {title: records[title] for title in titles}
-            return gathered(own, methods, data, numbers, first.runs, scores, _plain_name)
+            axes = (methods, data, numbers, first.runs)
+            return dict(FitArrays.gather(own, *axes, scores, _plain_name).values)
 
         arrays = fits(summary.parts, constraints)
         if summary.constant:
