@@ -24,7 +24,7 @@ from numba.core import cgutils, config, event, types
 from numba.extending import intrinsic
 from numba.np.arrayobj import make_array
 
-from inference_lab.loading import timer
+from inference_lab.compile_timer import timer
 
 #: Numba compiles a function once for each literal and each width of its integer arguments; those of
 #: this type need one version only. mypy takes it for any.

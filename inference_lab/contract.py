@@ -197,7 +197,8 @@ _LONG_EVALUATION = 0.01
 class Run:
     """The state of one run: the solver's inputs, and the incumbent it reports to.
 
-    Bounds are lowered by the floating-point error of the graph, so none exceeds the optimum.
+    If the rounding error of the graph exceeds the tolerance of a proof, bounds are lowered by it;
+    others are kept as they are.
 
     Attributes
     ----------
@@ -421,8 +422,8 @@ class Run:
             self._record(now, energy)
         return energy
 
-    def incumbent(self) -> float:
-        """Return the energy of the best labelling in the given graph, ``inf`` without one.
+    def incumbent_energy(self) -> float:
+        """Return the energy of the best labelling in given units, ``inf`` without one.
 
         If a solver has assigned `best_labels` itself, these are evaluated again.
 
@@ -440,7 +441,7 @@ class Run:
         >>> import inference_lab as il
         >>> g = il.FactorGraph.potts([[0.0, 1.0], [0.6, 0.0]], [(0, 1)], [0.5])
         >>> run = Run(g)
-        >>> run.offer([0, 1]), run.incumbent()
+        >>> run.offer([0, 1]), run.incumbent_energy()
         (0.5, 0.5)
         """
         if self.best_labels is None:
@@ -597,8 +598,8 @@ class Solver(Settings, ABC):
     #: must declare this itself; an inherited value does not count, because a method that ignores
     #: label costs reports bounds of another energy.
     label_costs: ClassVar[bool] = False
-    #: Time before the first check of the clock and after the last one, in evaluations of the
-    #: energy, measured on a grid of a million variables. Runs with a shorter limit are not begun.
+    #: Uninterruptible time, in evaluations of the energy, as measured on a grid of a million
+    #: variables. `solve` does not begin a run with a shorter limit.
     startup_cost: ClassVar[float] = 0.0
 
     def supports(self, graph: FactorGraph, temperature: float) -> str | None:

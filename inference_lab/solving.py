@@ -8,16 +8,17 @@ import sys
 import warnings
 from collections.abc import Callable, Iterable, Mapping
 from contextvars import ContextVar
-from dataclasses import fields
+from dataclasses import fields, replace
 from os import times
 from pathlib import Path
 from time import perf_counter, process_time
-from typing import Any, Literal, Never
+from typing import Literal, Never
 
 import numpy as np
 import numpy.typing as npt
 
 from inference_lab.algorithms.scaling import scale_costs
+from inference_lab.compile_timer import timer
 from inference_lab.contract import (
     Marginals,
     Outcome,
@@ -35,7 +36,6 @@ from inference_lab.graph.arrays import FloatArray, IntArray
 from inference_lab.graph.factor_graph import FactorGraph, unary_minimum
 from inference_lab.graph.feasibility import contradiction, n_entries
 from inference_lab.graph.terms import COST_LIMIT
-from inference_lab.loading import timer
 from inference_lab.problem import Problem, ProblemFamily
 from inference_lab.registry.registry import as_solver
 from inference_lab.registry.sources import ProblemSource, as_problem
@@ -64,10 +64,10 @@ _COMPILED: Mapping[str, Callable[[], float]] = {
 #: The clock of the current run, for runs inside it.
 _clock: ContextVar[Literal["wall", "cpu"]] = ContextVar("clock", default="wall")
 
-#: Seconds by which a run may exceed its limit; a start of fewer entries (times evaluations) than
-#: the second number hardly takes that long.
-_LATE = 0.1
-_NOTICED = 100_000_000
+#: Seconds by which a run may exceed its limit.
+_OVERRUN = 0.1
+#: Entries of the graph times evaluations that take less than that: no estimate is needed.
+_CHEAP_START = 100_000_000
 
 
 def solve(
@@ -170,10 +170,18 @@ def solve(
 
     refusal = method.unsupported_reason(graph, temperature)
     reason = refusal or method.missing()
-    asked: dict[str, Any] = {"temperature": temperature, "seed": seed, "solver": method.spec}
+    blank = Solution(
+        labels=None,
+        energy=math.nan,
+        lower_bound=-math.inf,
+        status=Status.UNSUPPORTED if refusal else Status.NOT_INSTALLED,
+        message=reason or "",
+        temperature=temperature,
+        seed=seed,
+        solver=method.spec,
+    )
     if reason is not None:
-        status = Status.UNSUPPORTED if refusal else Status.NOT_INSTALLED
-        return _warned(_unanswered(status, reason, asked))
+        return _warned(blank)
     compiled = _COMPILED[clock]
     before = compiled()
     run = Run(
@@ -200,8 +208,8 @@ def solve(
         raise TypeError(
             f"run() of {method.name()} returned {type(outcome).__name__}; an Outcome is expected"
         )
-    asked |= {"seconds": seconds, "compile_seconds": compiled() - before}
-    return _warned(_solution(asked, method, graph, run, outcome, why))
+    blank = replace(blank, seconds=seconds, compile_seconds=compiled() - before)
+    return _warned(_solution(blank, method, graph, run, outcome, why))
 
 
 def _warned(solution: Solution) -> Solution:
@@ -243,25 +251,20 @@ def _outcome(method: Solver, graph: FactorGraph, run: Run) -> tuple[Outcome, str
     return method.run(run.graph, run), ""
 
 
-def _unanswered(status: Status, reason: str, asked: Mapping[str, Any]) -> Solution:
-    """Build the `Solution` of a run without an answer."""
-    return Solution(None, math.nan, -math.inf, status, reason, **asked)
-
-
 def _solution(
-    asked: Mapping[str, Any],
+    blank: Solution,
     method: Solver,
     graph: FactorGraph,
     run: Run,
     outcome: Outcome,
     why: str,
 ) -> Solution:
-    """Build the `Solution` of a run, after its outcome is checked."""
+    """Fill in the `Solution` of a run, after its outcome is checked."""
     outcome, fault = judged(outcome, graph)
     if outcome.unsupported:
-        return _unanswered(Status.UNSUPPORTED, outcome.unsupported, asked)
+        return replace(blank, status=Status.UNSUPPORTED, message=outcome.unsupported)
     labels = run.best_labels
-    energy = run.incumbent()
+    energy = run.incumbent_energy()
     bound = math.inf if outcome.infeasible and not fault else run.lower_bound * run.unit
     if fault:
         status, message = Status.ERROR, f"{method.name()} returned an invalid Outcome: {fault}"
@@ -278,7 +281,8 @@ def _solution(
             claimed += energy - seen
     if run.unit != 1.0:
         diagnostics = {**diagnostics, "unit": run.unit}
-    return Solution(
+    return replace(
+        blank,
         labels=labels,
         energy=energy,
         lower_bound=bound,
@@ -291,7 +295,6 @@ def _solution(
         iterations=outcome.iterations,
         trace=run.trace,
         diagnostics=diagnostics,
-        **asked,
     )
 
 
@@ -403,7 +406,8 @@ def _verdict(graph: FactorGraph, run: Run, outcome: Outcome, energy: float) -> t
         return Status.OPTIMAL, ""
     message = ""
     if not math.isfinite(energy):
-        message = "no labelling of finite energy was found"
+        found = "found" if run.best_labels is not None else "offered before the limit"
+        message = f"no labelling of finite energy was {found}"
     elif exact and not run.is_resolved(run.best_energy):
         # The resolution is at most 2^-50 of the magnitude, unless both are tiny.
         tiny = graph.resolution > graph.magnitude * 2.0**-50
@@ -419,6 +423,6 @@ def _verdict(graph: FactorGraph, run: Run, outcome: Outcome, energy: float) -> t
 def _may_begin(method: Solver, run: Run) -> bool:
     """Whether the time limit leaves room for the `Solver.startup_cost` of the method."""
     graph = run.graph
-    if run.time_limit is None or method.startup_cost * n_entries(graph) < _NOTICED:
+    if run.time_limit is None or method.startup_cost * n_entries(graph) < _CHEAP_START:
         return True
-    return run.estimated_seconds(method.startup_cost) <= run.remaining + _LATE
+    return run.estimated_seconds(method.startup_cost) <= run.remaining + _OVERRUN

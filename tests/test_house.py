@@ -19,7 +19,7 @@ from places import ROOT
 ROOMS = (
     "formatting",
     "specs",
-    "loading",
+    "compile_timer",
     "processes",
     "_numba",
     "graph",

@@ -9,7 +9,7 @@ from typing import Generic, NamedTuple, TypeVar
 
 from inference_lab.contract import Outcome, Run, Solver
 from inference_lab.graph.arrays import IntArray
-from inference_lab.graph.factor_graph import FactorGraph
+from inference_lab.graph.factor_graph import FactorGraph, unary_minimum
 
 __all__ = ["IterativeSolver", "Progress", "Standstill"]
 
@@ -206,6 +206,9 @@ class IterativeSolver(Solver, Generic[State]):
             labels = self.decode(state, run, done)
             if labels is not None:
                 run.offer(labels)
+        if done == 0 and run.best_labels is None:
+            # The budget ended within the first step.
+            run.offer(unary_minimum(graph))
         return self.finish(state, run, Outcome(last.converged, iterations=done))
 
 

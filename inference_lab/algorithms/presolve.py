@@ -1,4 +1,4 @@
-"""How methods with a bound of their own begin: what is settled at once, and a first labelling."""
+"""The trivial bound, and a first labelling by ICM, for methods with a bound of their own."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ _SWEEPS = 200
 
 
 def trivial_outcome(graph: FactorGraph, run: Run) -> Outcome | None:
-    """Report the sum of the least costs as a bound; return the outcome where that is all."""
-    # That is all where a variable or a term allows nothing, and where there are no variables.
+    """Report the sum of the least costs as a bound; return the outcome of a trivial run."""
+    # Trivial are graphs without variables, and those in which a term forbids everything.
     trivial = graph.sum_of_minima
     run.bound(trivial)
     if trivial == math.inf:
@@ -28,7 +28,7 @@ def trivial_outcome(graph: FactorGraph, run: Run) -> Outcome | None:
 
 
 def initial_incumbent(graph: FactorGraph, run: Run) -> None:
-    """Offer the cheapest labels, and what ICM in a random order makes of them."""
+    """Offer the cheapest labels, and the result of ICM from there."""
     labels = unary_minimum(graph)
     run.offer(labels)
     descend(graph.arrays, labels, run.rng.permutation(labels.size), _SWEEPS)

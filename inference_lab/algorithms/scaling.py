@@ -23,7 +23,7 @@ from inference_lab.graph.feasibility import n_entries
 #: Binary exponents of the mean cost of a term (0.001 to 10^12): such graphs keep their unit.
 _SMALL, _LARGE = -10, 40
 #: Largest exponent to multiply by: tables times small weights must not overflow.
-_MOST = 690
+_MAX_EXPONENT = 690
 
 #: The cap, relative to all that a labelling near the minimum can pay. Sums in which larger costs
 #: cancel lose digits: with 2^11, bounds were up to 2^10 times further above the optimum than
@@ -35,7 +35,7 @@ _CAP_FACTOR = 2.0
 _DESCENTS, _DESCENT_ENTRIES, _SWEEPS = 10, 1_000_000, 20
 
 #: A labelling that pays less than this share of the magnitude of the graph pays nothing.
-_NOTHING = 2.0**-550
+_NEGLIGIBLE_SHARE = 2.0**-550
 
 #: A labelling this many temperatures above the minimum has a weight that underflows.
 _NO_WEIGHT = 750.0
@@ -87,7 +87,7 @@ def _capped(graph: FactorGraph, temperature: float, resolution: float) -> Factor
         return graph
     # All that such a labelling pays by absolute value, the least costs of all terms included.
     paid = resolution * 2.0**50
-    if paid < _NOTHING * graph.magnitude:
+    if paid < _NEGLIGIBLE_SHARE * graph.magnitude:
         paid = min(1.0, graph.magnitude)
     states = graph.log2_states * math.log(2.0)
     cap = _CAP_FACTOR * paid + temperature * (_NO_WEIGHT + states)
@@ -102,4 +102,4 @@ def _exponent(graph: FactorGraph, temperature: float) -> int:
     typical = math.frexp(size)[1]
     if size == 0.0 or _SMALL <= typical <= _LARGE:
         return 0
-    return _LARGE - typical if typical > _LARGE else min(_MOST, -typical)
+    return _LARGE - typical if typical > _LARGE else min(_MAX_EXPONENT, -typical)

@@ -8,6 +8,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
+from inference_lab.compile_timer import timer
 from inference_lab.conformance.graphs import (
     Exhaustive,
     fresh,
@@ -20,7 +21,6 @@ from inference_lab.conformance.verdicts import ConformanceFailure, NotApplicable
 from inference_lab.contract import Solution, Solver, Status, TracePoint
 from inference_lab.graph.factor_graph import FactorGraph
 from inference_lab.graph.random_graphs import FAMILIES, LABEL_COSTS, SCALES
-from inference_lab.loading import timer
 from inference_lab.solving import solve
 
 __all__ = ["GROUPS", "PATIENCE", "Case", "Planned", "Runs", "call_of"]

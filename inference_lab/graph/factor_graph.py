@@ -33,8 +33,6 @@ from inference_lab.graph.arrays import (
     DIAGONAL,
     POTTS,
     TABLE,
-    TRUNCATED_LINEAR,
-    TRUNCATED_QUADRATIC,
     FloatArray,
     GraphArrays,
     Int32Array,
@@ -54,8 +52,10 @@ from inference_lab.graph.terms import (
     as_costs,
     check_costs,
     check_merged,
+    closed_forms,
     concatenate,
     dense,
+    distinct,
     freeze,
     merge_parallel,
     pack,
@@ -508,7 +508,7 @@ class FactorGraph:
 
     def _stretches(self, edges: IntArray | slice) -> tuple[IntArray, IntArray, IntArray]:
         """Return start and length of each distinct stretch of the pool, and that of each term."""
-        starts, which = _distinct(self.edge_offsets[edges])
+        starts, which = distinct(self.edge_offsets[edges])
         longest = np.zeros(starts.size, dtype=np.int64)
         np.maximum.at(longest, which, self.pool_sizes(edges))
         return starts, longest, which
@@ -984,7 +984,7 @@ class FactorGraph:
             weights=self.edge_weights,
             offsets=self.edge_offsets,
             pairwise=self.pairwise_values,
-            forms=self._forms(),
+            forms=closed_forms(self.edge_block, self.cardinalities),
             adj_ptr=starts_of(np.bincount(ends, minlength=n)),
             adj_half=half,
             adj_var=ends[half ^ 1] if m else np.empty(0, np.int32),
@@ -999,37 +999,6 @@ class FactorGraph:
                 np.arange(self.n_factors, dtype=np.int32), np.diff(self.factor_ptr)
             ),
         ).read_only()
-
-    def _forms(self) -> npt.NDArray[np.uint8]:
-        """Recognise tables whose messages cost O(k): truncated linear and quadratic ones."""
-        forms = np.zeros(self.n_edges, dtype=np.uint8)
-        table = self._edge_split[1]
-        shapes = self.cardinalities[self.edges[table]]
-        table = table[(shapes[:, 0] == shapes[:, 1]) & (self.edge_weights[table] >= 0)]
-        sizes = self.cardinalities[self.edges[table, 0]]
-        for k in _distinct(sizes)[0]:
-            members = table[sizes == k]
-            starts, which = _distinct(self.edge_offsets[members])
-            distance = np.abs(np.subtract.outer(np.arange(k), np.arange(k)))
-            form_of = np.zeros(starts.size, dtype=np.uint8)
-            step = max(1, _ENERGY_BLOCK // int(k * k))
-            for lo in range(0, starts.size, step):
-                index = starts[lo : lo + step, None] + np.arange(k * k)
-                tables = self.pairwise_values[index].reshape(-1, k, k)
-                finite = np.isfinite(tables).all(axis=(1, 2))
-                with np.errstate(invalid="ignore"):  # inf - inf in a table that does not fit
-                    shifted = tables - tables[:, :1, :1]
-                    slope, cap = shifted[:, 0, 1], shifted[:, 0, k - 1]
-                    # A few units in the last place, because the table was rounded as well.
-                    tolerance = 1e-14 * np.abs(tables).max(axis=(1, 2))[:, None, None]
-                    for form, power in ((TRUNCATED_QUADRATIC, 2), (TRUNCATED_LINEAR, 1)):
-                        rise = slope[:, None, None] * distance**power
-                        model = np.minimum(rise, cap[:, None, None])
-                        close = (np.abs(shifted - model) <= tolerance).all(axis=(1, 2))
-                        fits = finite & close & (slope >= 0) & (cap >= 0)
-                        form_of[lo : lo + step][fits] = form
-            forms[members] = form_of[which]
-        return forms
 
     @cached_property
     def degrees(self) -> IntArray:
@@ -1360,16 +1329,6 @@ def _by_value(values: Int32Array, end: int) -> IntArray:
         # Numpy sorts 16-bit integers in linear time, and others as fast if they are nearly sorted.
         values = values.astype(np.uint16)
     return np.argsort(values, kind="stable")
-
-
-def _distinct(values: IntArray) -> tuple[IntArray, IntArray]:
-    """Return the distinct values, ascending, and the index of each value among them."""
-    # Two common cases need no sort: one table for all edges, and one for each.
-    if values.size and (values == values[0]).all():
-        return values[:1], np.zeros(values.size, dtype=np.int64)
-    if (values[1:] > values[:-1]).all():
-        return values, np.arange(values.size)
-    return np.unique(values, return_inverse=True)
 
 
 def _extremes(

@@ -1,4 +1,4 @@
-"""Quick checks of a graph: contradictions and sizes."""
+"""Infeasibility of a graph that is found in linear time, and its size."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ import numpy.typing as npt
 from inference_lab.graph.arrays import DIAGONAL, POTTS, TABLE, IntArray, connected
 from inference_lab.graph.factor_graph import FactorGraph
 
-#: Tables are looked at in blocks of about this many entries.
+#: Tables are checked in blocks of about this many entries.
 _BLOCK = 4_000_000
 
 
 def n_entries(graph: FactorGraph) -> int:
-    """Return the number of labels of variables and of ends of edges."""
+    """Return the number of entries of unaries, messages of edges and tables of factors."""
     if graph.n_labels is None:
         ends = int(graph.cardinalities[graph.edges].sum())
     else:
@@ -22,7 +22,7 @@ def n_entries(graph: FactorGraph) -> int:
 
 
 def n_table_entries(graph: FactorGraph) -> int:
-    """Return the number of table entries of all terms but unary ones, if each had its own."""
+    """Return the number of table entries of pairwise and larger terms, each with its own table."""
     sizes = graph.cardinalities[graph.edges]
     return int(sizes[:, 0] @ sizes[:, 1]) + graph.table_values.size
 

@@ -17,8 +17,11 @@ import numpy.typing as npt
 
 from inference_lab.graph.arrays import (
     DIAGONAL,
+    NO_FORM,
     POTTS,
     TABLE,
+    TRUNCATED_LINEAR,
+    TRUNCATED_QUADRATIC,
     FloatArray,
     Int32Array,
     IntArray,
@@ -538,11 +541,11 @@ def merge_parallel(block: EdgeBlock, cardinalities: IntArray) -> EdgeBlock:
         offsets[summed] = size + np.arange(summed.size)
         extra.append(np.add.reduceat(potts_same[order], starts)[summed])
         size += summed.size
-    dense = np.flatnonzero(~all_potts & (sizes > 1))
-    shapes = cardinalities[block.edges[first[dense]]]
+    mixed = np.flatnonzero(~all_potts & (sizes > 1))
+    shapes = cardinalities[block.edges[first[mixed]]]
     for shape in np.unique(shapes, axis=0):
         ki, kj = int(shape[0]), int(shape[1])
-        fitting = dense[(shapes == shape).all(axis=1)]
+        fitting = mixed[(shapes == shape).all(axis=1)]
         # In blocks, so that the dense tables of many duplicates need little memory.
         blocks = 1 + int(sizes[fitting].sum()) * ki * kj // _TABLE_BLOCK
         for part in np.array_split(fitting, min(blocks, fitting.size)):
@@ -579,3 +582,45 @@ def check_merged(block: EdgeBlock, cardinalities: IntArray) -> None:
         return
     for e, (i, j) in enumerate(block.edges.tolist()):
         check_costs(dense(block, e, cardinalities), f"the sum of all terms on ({i}, {j})")
+
+
+def distinct(values: IntArray) -> tuple[IntArray, IntArray]:
+    """Return the distinct values, ascending, and the index of each value among them."""
+    # Two common cases need no sort: one table for all edges, and one for each.
+    if values.size and (values == values[0]).all():
+        return values[:1], np.zeros(values.size, dtype=np.int64)
+    if (values[1:] > values[:-1]).all():
+        return values, np.arange(values.size)
+    return np.unique(values, return_inverse=True)
+
+
+def closed_forms(block: EdgeBlock, cardinalities: IntArray) -> npt.NDArray[np.uint8]:
+    """Recognise tables whose messages cost O(k): truncated linear and quadratic ones, (m,)."""
+    forms = np.full(len(block.edges), NO_FORM, dtype=np.uint8)
+    table = np.flatnonzero((block.kinds == TABLE) & (block.weights >= 0))
+    shapes = cardinalities[block.edges[table]]
+    square = shapes[:, 0] == shapes[:, 1]
+    table, sizes = table[square], shapes[square, 0]
+    for k in distinct(sizes)[0]:
+        members = table[sizes == k]
+        starts, which = distinct(block.offsets[members])
+        distance = np.abs(np.subtract.outer(np.arange(k), np.arange(k)))
+        form_of = np.full(starts.size, NO_FORM, dtype=np.uint8)
+        step = max(1, _TABLE_BLOCK // int(k * k))
+        for lo in range(0, starts.size, step):
+            index = starts[lo : lo + step, None] + np.arange(k * k)
+            tables = block.values[index].reshape(-1, k, k)
+            finite = np.isfinite(tables).all(axis=(1, 2))
+            with np.errstate(invalid="ignore"):  # inf - inf in a table that does not fit
+                shifted = tables - tables[:, :1, :1]
+                slope, cap = shifted[:, 0, 1], shifted[:, 0, k - 1]
+                # A few units in the last place, because the table was rounded as well.
+                tolerance = 1e-14 * np.abs(tables).max(axis=(1, 2))[:, None, None]
+                for form, power in ((TRUNCATED_QUADRATIC, 2), (TRUNCATED_LINEAR, 1)):
+                    rise = slope[:, None, None] * distance**power
+                    model = np.minimum(rise, cap[:, None, None])
+                    close = (np.abs(shifted - model) <= tolerance).all(axis=(1, 2))
+                    fits = finite & close & (slope >= 0) & (cap >= 0)
+                    form_of[lo : lo + step][fits] = form
+        forms[members] = form_of[which]
+    return forms

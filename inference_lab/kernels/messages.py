@@ -1,10 +1,9 @@
 """Operations on one variable or one message, shared by the solvers' kernels.
 
 A *half-edge* ``h = 2 e + s`` is the end ``edges[e, s]`` of edge ``e``. The message of half-edge
-``h`` arrives at that variable, from ``edges[e, 1 - s]``. Messages are energies, stored in the order
-of the adjacency, so that all messages to a variable are contiguous. Sums that may contain ``+inf``
-are stored as a finite part and a count of infinite terms, so that a term can be subtracted again
-without ``inf - inf``.
+``h`` arrives at that variable, from ``edges[e, 1 - s]``. Messages are energies. Sums that may
+contain ``+inf`` are stored as a finite part and a count of infinite terms, so that a term can be
+subtracted again without ``inf - inf``.
 
 Indices in inner loops are unsigned, ``np.uint64(i)``. A signed index may be negative, and numba's
 test for that costs as much as the access and prevents vector instructions. Do not mix signed and

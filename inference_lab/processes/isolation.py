@@ -38,7 +38,7 @@ import numpy as np
 import numpy.typing as npt
 import psutil
 
-from inference_lab.loading import CompileTimer, timer
+from inference_lab.compile_timer import CompileTimer, timer
 from inference_lab.processes.descendants import (
     adopt_orphans,
     children,

@@ -316,7 +316,6 @@ class Registry(Generic[_T]):
 
     def obtain(self, text: str) -> Any:
         """Make the object of a spec string, of any type that a user's object or function has."""
-        # An object of this kind can be named by its own spec afterwards.
         spec = self._parsed(text)
         place = self._place(spec.name)
         if place is None:
@@ -334,6 +333,7 @@ class Registry(Generic[_T]):
         if place.item is not None:
             thing = item_of(thing, place.item, name)
         if isinstance(thing, self.base):
+            # So that the spec of the object makes it again.
             register_class_of(thing, place)
         return thing
 

@@ -1,4 +1,4 @@
-"""Make problems of specs, paths, families and graphs."""
+"""Make problems of specs, paths, problem families, graphs, mappings and iterables of them."""
 
 from __future__ import annotations
 
@@ -88,10 +88,10 @@ def _is_named_graph(source: Any) -> bool:
     )
 
 
-def _changed(problem: Problem, **fields: Any) -> Problem:
+def _changed(problem: Problem, **changes: Any) -> Problem:
     """Return a copy of a problem, of the same class, with other fields."""
     twin = copy.copy(problem)
-    for name, value in fields.items():
+    for name, value in changes.items():
         object.__setattr__(twin, name, value)
     return twin
 

@@ -13,11 +13,11 @@ import numpy as np
 
 from inference_lab import clustering
 from inference_lab.clustering.active import ExploreConsolidate
+from inference_lab.compile_timer import timer
 from inference_lab.constraints import Constraints
 from inference_lab.constraints.calibration import log_odds_of, worth
 from inference_lab.constraints.centroids import kmeans_centroids
 from inference_lab.graph.arrays import IntArray
-from inference_lab.loading import timer
 from inference_lab.results.scoring import adjusted_rand
 from inference_lab.studies.clustering_study import Method, Protocol
 from inference_lab.studies.estimators import ESTIMATORS, PARTIAL, PREDICTED, SCORES, SEEDED

@@ -58,6 +58,11 @@ def test_labellings_are_offered_after_each_step_that_has_one():
     assert [point.energy for point in il.solve(GRAPH, Play()).trace] == [1.0, 0.0, 0.0, 1.0]
 
 
+def test_a_budget_that_ends_within_the_first_step_leaves_the_cheapest_labels():
+    found = il.solve(GRAPH, Play((None,)))
+    assert found.labels.tolist() == [0, 0] and found.energy == 0.0 and found.iterations == 0
+
+
 def test_an_infinite_bound_proves_that_there_is_no_labelling():
     found = il.solve(GRAPH, Play((il.Progress(), il.Progress(lower_bound=math.inf))))
     assert found.status == "infeasible" and found.iterations == 2

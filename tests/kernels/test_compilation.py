@@ -16,10 +16,10 @@ from inference_lab.algorithms.cuts import dead_end_elimination, roof_duality
 from inference_lab.algorithms.cuts.partial_optimality import reduce
 from inference_lab.algorithms.dual.clusters import DualClusters
 from inference_lab.algorithms.dual.reparametrisation import start_dual
+from inference_lab.compile_timer import timer
 from inference_lab.graph.factor_graph import FactorGraph
 from inference_lab.graph.terms import OwnTables
 from inference_lab.kernels.treewidth_moves import soften
-from inference_lab.loading import timer
 
 
 def test_a_first_call_takes_compile_time_and_hardly_any_other(

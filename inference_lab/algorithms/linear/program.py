@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from inference_lab.graph.arrays import FloatArray, IntArray, starts_of
+from inference_lab.graph.factor_graph import first_least
 
 #: A sparse matrix in CSR form (``scipy.sparse.csr_array``).
 CsrArray: TypeAlias = Any
@@ -110,16 +111,8 @@ class LinearModel:
 
     def labels(self, x: npt.ArrayLike) -> IntArray:
         """Return for each variable the label with the largest ``u`` (the first of equals)."""
-        n = self.n_variables
-        if n == 0:
-            return np.empty(0, dtype=np.int64)
         u = np.asarray(x, dtype=np.float64)[: self.n_node_columns]
-        sizes = np.diff(self.label_ptr)
-        top = np.repeat(np.maximum.reduceat(u, self.label_ptr[:-1]), sizes)
-        at = np.flatnonzero(u >= top)
-        owner = np.repeat(np.arange(n), sizes)[at]
-        first = np.concatenate([[True], owner[1:] != owner[:-1]])
-        return np.asarray(at[first] - self.label_ptr[:-1], dtype=np.int64)
+        return first_least(-u, self.label_ptr)
 
     def lower_bound(
         self, dual_eq: npt.ArrayLike | None = None, dual_ub: npt.ArrayLike | None = None

@@ -1,7 +1,7 @@
-"""The seconds that go into compiling kernels, which are not a solver's time.
+"""Timer of the compilation of kernels, which is not a solver's time.
 
 One timer serves a process, since kernels are compiled once for all. A process that watches another
-can share the timer's memory, and see whether the other compiles.
+can share the timer's memory, and read whether the other one compiles.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ __all__ = ["CompileTimer", "timer"]
 
 
 class CompileTimer:
-    """Add up the seconds between the outermost of nested beginnings and ends.
+    """Add up wall and processor seconds between the outermost `begin` and `end`.
 
-    On the wall and of processors: on a busy machine the former are many times the latter.
+    On a busy machine the former are many times the latter.
     """
 
     _STATE = struct.Struct("<dd")
@@ -60,7 +60,7 @@ class CompileTimer:
         return self._cpu_done + (process_time() - self._cpu_since if self._depth else 0.0)
 
     def begin(self) -> None:
-        """Start to count."""
+        """Start counting."""
         with self._lock:
             self._depth += 1
             if self._depth == 1:
@@ -68,7 +68,7 @@ class CompileTimer:
                 self._write()
 
     def end(self) -> None:
-        """Cease to count."""
+        """Stop counting."""
         with self._lock:
             self._depth -= 1
             if self._depth == 0:
