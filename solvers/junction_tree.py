@@ -9,14 +9,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from inference_lab.algorithms.elimination.arc_consistency import (
-    BoolArray,
-    Domains,
-    allowed_labels,
-    coupling_terms,
-    first_allowed,
-    interactions,
-)
+from inference_lab.algorithms.elimination.arc_consistency import BoolArray, Domains, allowed_labels
 from inference_lab.algorithms.elimination.bucket_elimination import (
     BLOCK,
     TableWorkspace,
@@ -29,6 +22,11 @@ from inference_lab.algorithms.elimination.bucket_elimination import (
     scratch_sizes,
     upward,
     workspace,
+)
+from inference_lab.algorithms.elimination.interactions import (
+    coupling_terms,
+    first_allowed,
+    interactions,
 )
 from inference_lab.algorithms.elimination.order import Elimination, elimination_order
 from inference_lab.algorithms.label_cost_encoding import run_on_star

@@ -9,11 +9,8 @@ from typing import ClassVar
 import numpy as np
 
 from inference_lab._numba import lean_kernel
-from inference_lab.algorithms.elimination.arc_consistency import (
-    Domains,
-    allowed_labels,
-    first_allowed,
-)
+from inference_lab.algorithms.elimination.arc_consistency import Domains, allowed_labels
+from inference_lab.algorithms.elimination.interactions import first_allowed
 from inference_lab.contract import Outcome, Run, Solver
 from inference_lab.graph.arrays import FloatArray, GraphArrays, IntArray
 from inference_lab.graph.factor_graph import FactorGraph

@@ -11,9 +11,9 @@ from strategies import random_pairs
 
 import inference_lab as il
 from inference_lab.algorithms.elimination import min_fill, order
-from inference_lab.algorithms.elimination.arc_consistency import (
+from inference_lab.algorithms.elimination.arc_consistency import allowed_labels
+from inference_lab.algorithms.elimination.interactions import (
     Interactions,
-    allowed_labels,
     coupling_terms,
     interactions,
 )

@@ -1,16 +1,16 @@
-"""Remove labels without finite support, and list the remaining terms and interactions."""
+"""Generalised arc consistency: remove the labels without finite support (Mackworth 1977)."""
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from inference_lab._numba import kernel, lean_kernel
-from inference_lab.graph.arrays import TABLE, FloatArray, GraphArrays, IntArray, starts_of
-from inference_lab.graph.factor_graph import FactorGraph, first_least
-from inference_lab.kernels.messages import edge_cost, half_cost
+from inference_lab.graph.arrays import TABLE, GraphArrays, IntArray, starts_of
+from inference_lab.graph.factor_graph import FactorGraph
+from inference_lab.kernels.messages import half_cost
 from inference_lab.kernels.mixed_radix import entry_of, first_allowed_labels, next_allowed_labels
 
 BoolArray: TypeAlias = npt.NDArray[np.bool_]
@@ -36,7 +36,7 @@ class Domains(NamedTuple):
 
 @lean_kernel
 def _revise_edge(g: GraphArrays, e: int, side: int, allowed: BoolArray) -> bool:
-    """Forbid the labels of ``edges[e, side]`` that no finite entry supports; tell whether any."""
+    """Forbid unsupported labels of ``edges[e, side]``; return whether any was allowed before."""
     i = g.edges[e, side]
     j = g.edges[e, 1 - side]
     ki, kj = g.cardinalities[i], g.cardinalities[j]
@@ -126,7 +126,7 @@ def _revise_factor(
 
 @lean_kernel
 def _wait(t: int, hard: BoolArray, waiting: BoolArray, stack: IntArray, left: int) -> int:
-    """Put a hard term that is not there on the stack of those to look at; return its height."""
+    """Push a hard term onto the stack unless it is there; return the height of the stack."""
     if hard[t] and not waiting[t]:
         waiting[t] = True
         stack[left] = t
@@ -211,94 +211,3 @@ def allowed_labels(graph: FactorGraph, among: BoolArray | None = None) -> Domain
     ptr = counts[graph.unary_ptr].astype(np.int64)
     owner = np.repeat(np.arange(graph.n_variables), np.diff(ptr))
     return Domains(ptr, kept - graph.unary_ptr[owner], allowed, feasible)
-
-
-@kernel
-def _coupling(g: GraphArrays, domains: Domains) -> BoolArray:
-    """Flag the edges, then the factors, that are not constant over the labels that are left."""
-    ptr, labels, allowed = domains.ptr, domains.labels, domains.allowed
-    m = g.kinds.size
-    couples = np.zeros(m + g.factor_ptr.size - 1, dtype=np.bool_)
-    for e in range(m):
-        i, j = g.edges[e, 0], g.edges[e, 1]
-        if ptr[i] == ptr[i + 1] or ptr[j] == ptr[j + 1]:
-            continue
-        first = edge_cost(g, e, labels[ptr[i]], labels[ptr[j]])
-        for a in range(ptr[i], ptr[i + 1]):
-            for b in range(ptr[j], ptr[j + 1]):
-                if edge_cost(g, e, labels[a], labels[b]) != first:
-                    couples[e] = True
-                    break
-            if couples[e]:
-                break
-    arity = 1
-    for f in range(g.factor_ptr.size - 1):
-        arity = max(arity, g.factor_ptr[f + 1] - g.factor_ptr[f])
-    digits = np.empty(arity, dtype=np.int64)
-    for f in range(g.factor_ptr.size - 1):
-        lo, hi = g.factor_ptr[f], g.factor_ptr[f + 1]
-        more = True
-        for s in range(lo, hi):
-            more &= ptr[g.scopes[s]] < ptr[g.scopes[s] + 1]
-        if more:
-            first_allowed_labels(g, lo, hi, allowed, digits)
-            first = g.tables[entry_of(g, f, digits)]
-            while more and not couples[m + f]:
-                more = next_allowed_labels(g, lo, hi, allowed, -1, digits)
-                couples[m + f] = g.tables[entry_of(g, f, digits)] != first
-    return couples
-
-
-def coupling_terms(graph: FactorGraph, domains: Domains) -> BoolArray:
-    """Flag the edges, then the higher-order factors, that vary over the labels that are left."""
-    return np.asarray(_coupling(graph.arrays, domains))
-
-
-def first_allowed(graph: FactorGraph, domains: Domains) -> IntArray:
-    """Return the cheapest label of each variable on its own, of those that are left to it."""
-    owner = np.repeat(np.arange(graph.n_variables), domains.sizes)
-    costs = graph.unary_values[graph.unary_ptr[owner] + domains.labels]
-    return np.asarray(domains.labels[domains.ptr[:-1] + first_least(costs, domains.ptr)])
-
-
-class Interactions(NamedTuple):
-    """The graph on the variables with two labels or more, joined where a term couples them."""
-
-    #: (v,) int64: their numbers in the factor graph, rising.
-    variables: IntArray
-    #: ``ptr`` (v+1,) int64 and ``neighbours`` int64, in terms of positions in ``variables``.
-    ptr: IntArray
-    neighbours: IntArray
-    #: (v,): binary logarithm of the number of labels left.
-    log2_sizes: FloatArray
-
-
-def interactions(graph: FactorGraph, domains: Domains, couples: BoolArray) -> Interactions:
-    """Return the graph of interactions between the variables that are still undecided."""
-    from scipy.sparse import coo_array, csr_array
-
-    sizes = domains.sizes
-    variables = np.flatnonzero(sizes > 1)
-    position = np.full(graph.n_variables, -1, dtype=np.int64)
-    position[variables] = np.arange(variables.size)
-    m = graph.n_edges
-    ends = position[graph.edges[couples[:m]]]
-    ends = ends[(ends >= 0).all(axis=1)]
-    shape = (variables.size, variables.size)
-    both: Any = (np.concatenate([ends[:, 0], ends[:, 1]]), np.concatenate([ends[:, 1], ends[:, 0]]))
-    links: Any = coo_array((np.ones(both[0].size, dtype=np.bool_), both), shape=shape).tocsr()
-    if couples[m:].any():
-        of_slot = np.repeat(np.arange(graph.n_factors), np.diff(graph.factor_ptr))
-        member = position[graph.factor_scopes]
-        free = couples[m:][of_slot] & (member >= 0)
-        incidence: Any = csr_array(
-            (np.ones(int(free.sum()), dtype=np.bool_), (of_slot[free], member[free])),
-            shape=(graph.n_factors, variables.size),
-        )
-        joint = (incidence.T @ incidence).tocoo()
-        apart = joint.row != joint.col
-        at = (joint.row[apart], joint.col[apart])
-        links = links + csr_array((np.ones(at[0].size, dtype=np.bool_), at), shape=shape)
-    links.sum_duplicates()
-    ptr, neighbours = links.indptr.astype(np.int64), links.indices.astype(np.int64)
-    return Interactions(variables, ptr, neighbours, np.log2(sizes[variables]))

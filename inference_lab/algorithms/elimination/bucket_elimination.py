@@ -8,7 +8,8 @@ import numpy as np
 import numpy.typing as npt
 
 from inference_lab._numba import inlined, kernel, lean_kernel
-from inference_lab.algorithms.elimination.arc_consistency import BoolArray, Domains, Interactions
+from inference_lab.algorithms.elimination.arc_consistency import BoolArray, Domains
+from inference_lab.algorithms.elimination.interactions import Interactions
 from inference_lab.graph.arrays import FloatArray, GraphArrays, IntArray, starts_of
 from inference_lab.graph.factor_graph import FactorGraph
 from inference_lab.kernels.messages import edge_cost

@@ -7,7 +7,8 @@ from typing import NamedTuple
 import numpy as np
 
 from inference_lab._numba import inlined, kernel, lean_kernel
-from inference_lab.algorithms.elimination.arc_consistency import BoolArray, Interactions
+from inference_lab.algorithms.elimination.arc_consistency import BoolArray
+from inference_lab.algorithms.elimination.interactions import Interactions
 from inference_lab.graph.arrays import IntArray
 from inference_lab.kernels.heap import Heap, pop, push, settle
 

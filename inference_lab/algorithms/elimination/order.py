@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from inference_lab.algorithms.elimination.arc_consistency import Interactions
+from inference_lab.algorithms.elimination.interactions import Interactions
 from inference_lab.algorithms.elimination.min_fill import (
     AS_GIVEN,
     BY_FILL,
