@@ -14,6 +14,7 @@ import click
 import inference_lab
 import inference_lab.cli.options as options
 from inference_lab.cli.checking import check
+from inference_lab.cli.clustering import cluster
 from inference_lab.cli.common import Group
 from inference_lab.cli.compare_command import compare
 from inference_lab.cli.diagnosing import diagnose
@@ -40,6 +41,6 @@ def main() -> None:
 
 for _command in (
     compare, solve, diagnose, list_names, check, reproduce, report, status, merge, export, labels,
-    warm_up,
+    warm_up, cluster,
 ):  # fmt: skip
     main.add_command(_command)

@@ -140,15 +140,16 @@ def _refuse(problem: Exception) -> NoReturn:
 
 
 @contextmanager
-def as_input() -> Iterator[None]:
+def as_input(*more: type[Exception]) -> Iterator[None]:
     """Treat what goes wrong inside as bad input."""
     from inference_lab.harness.campaign import InputError
     from inference_lab.results.records import RecordError
     from inference_lab.specs.grammar import SpecError
 
+    refused: tuple[type[Exception], ...] = (InputError, SpecError, RecordError, OSError, *more)
     try:
         yield
-    except (InputError, SpecError, RecordError, OSError) as problem:
+    except refused as problem:
         _refuse(problem)
 
 

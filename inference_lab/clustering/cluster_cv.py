@@ -64,6 +64,13 @@ def default_candidates() -> list[tuple[str, Any]]:
     ]
 
 
+def plain_candidates() -> list[tuple[str, Any]]:
+    """Return them for points that are standardised already, each once."""
+    given = default_candidates()
+    plain = {name.removesuffix(", standardised"): final_step(each) for name, each in given}
+    return list(plain.items())
+
+
 # ---------------------------------------------------------------------- folds of pairs
 
 

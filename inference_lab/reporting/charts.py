@@ -32,8 +32,10 @@ __all__ = [
     "drawing",
     "gap_curves",
     "heatmap",
+    "intervals_chart",
     "is_extreme",
     "javascript",
+    "pairs_chart",
     "panels",
     "profile_curves",
     "ranks_chart",
@@ -381,21 +383,84 @@ _INTERVAL = {"y": "mean", "low": "from", "high": "to"}
 
 def ranks_chart(names: Sequence[str], ranks: FloatArray, difference: float) -> Chart:
     """Return average ranks with half the critical difference on each side, the best on top."""
+    order = np.argsort(ranks, kind="stable")
+    half = np.full(len(order), difference / 2)
+    return intervals_chart([names[s] for s in order], ranks[order], half, "average rank")
+
+
+def intervals_chart(
+    names: Sequence[str], values: FloatArray, half: FloatArray, title: str
+) -> Chart:
+    """Return values with half the width of their intervals on each side, in the order given."""
     import altair as alt
     import pandas as pd
 
-    order = np.argsort(ranks, kind="stable")
-    rows = pd.DataFrame({"solver": [printable(names[s]) for s in order], "y": ranks[order]})
-    rows = rows.assign(low=rows["y"] - difference / 2, high=rows["y"] + difference / 2).round(4)
-    tips: list[Any] = ["solver:N", alt.Tooltip("y:Q", title="average rank", format=".2f")]
+    rows = pd.DataFrame({"solver": [printable(name) for name in names], "y": values})
+    rows = rows.assign(low=values - half, high=values + half).round(4)
+    tips: list[Any] = ["solver:N", alt.Tooltip("y:Q", title=title, format=".2f")]
     drawn = alt.Chart(rows, width=_WIDTH, height=alt.Step(20)).encode(
         y=alt.Y("solver:N", sort=None, title=None, axis=alt.Axis(labelLimit=300)), tooltip=tips
     )
-    x = alt.X("low:Q", title="average rank", scale=alt.Scale(zero=False))
+    x = alt.X("low:Q", title=title, scale=alt.Scale(zero=False))
     return alt.layer(
         drawn.mark_rule(color="currentColor").encode(x=x, x2="high:Q"),
         drawn.mark_point(filled=True, color="currentColor", size=45).encode(x="y:Q"),
     ).configure(**_CONFIG)
+
+
+def pairs_chart(points: pd.DataFrame, pairs: pd.DataFrame, axes: tuple[str, str]) -> Chart:
+    """Return points by cluster, and lines for pairs: dashed apart, bold where they are violated.
+
+    Points have name, cluster, x and y; pairs have name, kind, violated, x, y, x2 and y2.
+    """
+    import altair as alt
+
+    points = points.assign(name=points["name"].map(printable)).round(4)
+    pairs = pairs.assign(name=pairs["name"].map(printable)).round(4)
+    clusters = sorted(points["cluster"].unique())
+    looks = COLOURS[1:]
+    shapes = ["circle", "square", "triangle-up", "diamond"]
+    colour, shape = (
+        alt.Scale(domain=clusters, range=[look[at] for at in range(len(clusters))])
+        for look in (
+            [looks[at % len(looks)] for at in range(len(clusters))],
+            [shapes[at // len(looks) % len(shapes)] for at in range(len(clusters))],
+        )
+    )
+    x, y = (
+        alt.X("x:Q", title=axes[0], scale=alt.Scale(zero=False)),
+        alt.Y("y:Q", title=axes[1], scale=alt.Scale(zero=False)),
+    )
+    kinds = ["must-link", "cannot-link"]
+    lines = (
+        alt.Chart(pairs)
+        .mark_rule(color="currentColor")
+        .encode(
+            x=x,
+            y=y,
+            x2="x2:Q",
+            y2="y2:Q",
+            strokeDash=alt.StrokeDash(
+                "kind:N", scale=alt.Scale(domain=kinds, range=[[1, 0], [4, 3]]), title="pairs"
+            ),
+            opacity=alt.condition("datum.violated", alt.value(1.0), alt.value(0.3)),
+            strokeWidth=alt.condition("datum.violated", alt.value(2.0), alt.value(0.8)),
+            tooltip=[alt.Tooltip("name:N", title="pair"), "kind:N", "violated:N"],
+        )
+    )
+    dots = (
+        alt.Chart(points)
+        .mark_point(filled=True, size=35, opacity=0.85)
+        .encode(
+            x=x,
+            y=y,
+            color=alt.Color("cluster:N", scale=colour, legend=alt.Legend(symbolSize=60)),
+            shape=alt.Shape("cluster:N", scale=shape),
+            tooltip=["name:N", "cluster:N"],
+        )
+    )
+    layered = alt.layer(lines, dots).properties(width=_WIDTH, height=340)
+    return layered.configure(**_CONFIG)
 
 
 def heatmap(

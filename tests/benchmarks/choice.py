@@ -27,7 +27,7 @@ from sklearn.metrics import adjusted_rand_score
 from inference_lab.clustering import ConstrainedClusterCV
 from inference_lab.clustering.cluster_cv import default_candidates, final_step, fitted, prepared
 from inference_lab.constraints import Constraints
-from inference_lab.studies.datasets import load_points
+from inference_lab.studies.study_points import load_points
 
 TUNED = ("iris", "wine", "glass", "vertebral")
 OTHERS = ("seeds", "new-thyroid", "ecoli", "ionosphere")

@@ -1,0 +1,265 @@
+"""The page of a clustering that held-out pairs chose: why, how good, which pairs are violated."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from inference_lab.formatting import NONE, counted
+from inference_lab.graph.arrays import FloatArray, IntArray
+from inference_lab.reporting.charts import intervals_chart, pairs_chart
+from inference_lab.reporting.document import (
+    Cell,
+    Document,
+    Picture,
+    Section,
+    Table,
+    Text,
+    column,
+)
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["ChosenClustering", "clustering_document", "with_interval"]
+
+#: Standard errors on each side of a 95 % interval.
+_WIDE = 1.96
+#: Points, and pairs, that a picture shows: a page stays below two megabytes.
+_POINTS, _LINES = 2000, 400
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChosenClustering:
+    """A clustering, and what the choice rests on.
+
+    Attributes
+    ----------
+    names : (n,) sequence of str
+    labels : (n,) int array
+    candidates : data frame
+        The ``cv_results_`` of the choice.
+    chosen : int
+        Row of it.
+    used_pairs : bool
+        Whether the estimator chosen uses pairs.
+    gain : (gain, standard error)
+        Over the best score without pairs.
+    n_errors : float
+        Standard errors by which the score may be below the best.
+    pairs : data frame
+        Columns i, j, kind, weight, with rows of points in first and second, and violated.
+    place : (n, 2) array
+        Of the points in the picture.
+    axes : (str, str)
+        What its axes are.
+    facts : mapping
+        What was clustered, and how it was prepared.
+    """
+
+    names: Any
+    labels: IntArray
+    candidates: pd.DataFrame
+    chosen: int
+    used_pairs: bool
+    gain: tuple[float, float]
+    n_errors: float
+    pairs: pd.DataFrame
+    place: FloatArray
+    axes: tuple[str, str]
+    facts: Mapping[str, str]
+
+
+def with_interval(value: float, error: float, sign: str = "") -> str:
+    """Return a score with its 95 % interval, `NONE` where there is none."""
+    if not (math.isfinite(value) and math.isfinite(error)):
+        return NONE if not math.isfinite(value) else f"{value:{sign}.2f}"
+    low, high = value - _WIDE * error, value + _WIDE * error
+    return f"{value:{sign}.2f} ({low:{sign}.2f} to {high:{sign}.2f})"
+
+
+def clustering_document(of: ChosenClustering, title: str) -> Document:
+    """Return the page of a clustering."""
+    row = of.candidates.iloc[of.chosen]
+    violated = of.pairs[of.pairs["violated"]]
+    lead = (
+        ("Chosen", f"{row['candidate']}, {counted(int(row['n_clusters']), 'cluster')}."),
+        ("Why", _why(of)),
+        ("Pairs", f"{counted(len(of.pairs), 'pair')}, of which {len(violated)} are violated."),
+        *of.facts.items(),
+    )
+    sections = [Section("Clusters", (_sizes(of),)), _picture(of), _violated(violated, of.labels)]
+    if of.candidates["mean_test_score"].notna().any():
+        sections.insert(0, _candidates(of))
+    return Document(title, lead=lead, sections=tuple(sections))
+
+
+def _why(of: ChosenClustering) -> str:
+    """Return the reason of the choice, in words."""
+    row = of.candidates.iloc[of.chosen]
+    if not math.isfinite(row["mean_test_score"]):
+        return "With fewer than two pairs nothing can be judged: the simplest candidate was taken."
+    score = with_interval(row["mean_test_score"], row["standard_error"])
+    first = (
+        f"Its score on held-out pairs is {score}, where 0 is chance and 1 keeps all. It is the "
+        f"simplest candidate within {of.n_errors:g} standard errors of the best score."
+    )
+    if not of.used_pairs:
+        return (
+            f"{first} It uses no pairs, which served for the choice alone: no candidate that uses "
+            "them is better by more than that."
+        )
+    gain, error = of.gain
+    if not math.isfinite(gain):
+        return first
+    clear = "The interval excludes zero." if gain > _WIDE * error else "It may be due to chance."
+    return f"{first} Over no pairs it gains {with_interval(gain, error, '+')}. {clear}"
+
+
+def _candidates(of: ChosenClustering) -> Section:
+    """Return all candidates with their scores, and a picture of these."""
+    given = of.candidates
+    titles = [
+        f"{name}, k = {k}" for name, k in zip(given["candidate"], given["n_clusters"], strict=True)
+    ]
+
+    def interval(at: int) -> Cell:
+        score, error = given["mean_test_score"].iloc[at], given["standard_error"].iloc[at]
+        mark = "failed" if given["failure"].iloc[at] else "best" if at == of.chosen else ""
+        value = None if math.isnan(score) else float(score)
+        return Cell(with_interval(score, error), value, mark, given["failure"].iloc[at])  # type: ignore[arg-type]
+
+    rows = range(len(given))
+    columns = (
+        column("candidate", titles),
+        column("score", rows, interval, right=True, help="Held-out score, 95 % interval."),
+        column(
+            "behind the best",
+            [
+                with_interval(a, b)
+                for a, b in zip(given["behind_best"], given["behind_best_error"], strict=True)
+            ],
+            right=True,
+            help="Difference to the best score with as many clusters, over the same pairs.",
+        ),
+        column("must-links kept", given["must_link_kept"], _percent, help="Of held-out pairs, %."),
+        column("cannot-links kept", given["cannot_link_kept"], _percent, help="The same."),
+        column("seconds", given["mean_fit_time"], "{:.2f}".format, help="Of a fit."),
+    )
+    table = Table(
+        "candidates",
+        "Candidates from simple to complex, judged by pairs that no fit had seen; bold: chosen.",
+        columns,
+        "The score is the share of must-links kept plus the share of cannot-links kept minus one.",
+    )
+    known = given["mean_test_score"].notna().to_numpy()
+    picture = Picture(
+        "scores",
+        "Held-out score of each candidate with its 95 % interval.",
+        "Scores of the candidates with intervals",
+        partial(
+            intervals_chart,
+            [title for title, there in zip(titles, known, strict=True) if there],
+            given["mean_test_score"].to_numpy(dtype=float)[known],
+            _WIDE * given["standard_error"].to_numpy(dtype=float)[known],
+            "held-out score",
+        ),
+    )
+    return Section("Choice", (table, picture))
+
+
+def _percent(share: float) -> Cell:
+    missing = math.isnan(share)
+    return Cell(NONE if missing else f"{100 * share:.0f}", None if missing else 100 * float(share))
+
+
+def _sizes(of: ChosenClustering) -> Table:
+    """Return the sizes of clusters, and how many pairs touch each."""
+    clusters, sizes = np.unique(of.labels, return_counts=True)
+    ends = of.labels[of.pairs[["first", "second"]].to_numpy(dtype=np.int64).reshape(-1, 2)]
+    touched = [int((ends == cluster).any(axis=1).sum()) for cluster in clusters]
+    return Table(
+        "sizes",
+        "Sizes of the clusters.",
+        (
+            column("cluster", clusters.tolist()),
+            column("points", sizes.tolist()),
+            column("share, %", (sizes / sizes.sum()).tolist(), _percent),
+            column("pairs", touched, help="Pairs that touch a point of the cluster."),
+        ),
+    )
+
+
+def _picture(of: ChosenClustering) -> Section:
+    """Return the points in two dimensions with the pairs between them."""
+    import pandas as pd
+
+    pairs = of.pairs.sort_values("violated", ascending=False, kind="stable").head(_LINES)
+    ends = pairs[["first", "second"]].to_numpy(dtype=np.int64)
+    shown = np.zeros(len(of.labels), dtype=np.bool_)
+    shown[ends.ravel()] = True
+    rng = np.random.default_rng(0)
+    left = rng.permutation(np.flatnonzero(~shown))
+    shown[left[: max(0, _POINTS - int(shown.sum()))]] = True
+    rows = np.flatnonzero(shown)
+    points = pd.DataFrame(
+        {
+            "name": [str(of.names[row]) for row in rows],
+            "cluster": of.labels[rows],
+            "x": of.place[rows, 0],
+            "y": of.place[rows, 1],
+        }
+    )
+    lines = pd.DataFrame(
+        {
+            "name": pairs["i"].astype(str) + " - " + pairs["j"].astype(str),
+            "kind": pairs["kind"],
+            "violated": pairs["violated"],
+            "x": of.place[ends[:, 0], 0],
+            "y": of.place[ends[:, 0], 1],
+            "x2": of.place[ends[:, 1], 0],
+            "y2": of.place[ends[:, 1], 1],
+        }
+    )
+    cut = [
+        f"{shown} of {all_} {what}"
+        for shown, all_, what in (
+            (len(points), len(of.labels), "points"),
+            (len(lines), len(of.pairs), "pairs"),
+        )
+        if shown < all_
+    ]
+    part = f" Shown are {' and '.join(cut)}, violated pairs first." if cut else ""
+    picture = Picture(
+        "points-and-pairs",
+        f"Points by cluster on the two principal components, with pairs as lines: dashed for "
+        f"cannot-links, bold where violated.{part}",
+        "Points in two dimensions, with lines for pairs",
+        partial(pairs_chart, points, lines, of.axes),
+    )
+    return Section("Points and pairs", (picture,))
+
+
+def _violated(violated: pd.DataFrame, labels: IntArray) -> Section:
+    """Return the violated pairs by name."""
+    if not len(violated):
+        return Section("Violated pairs", (Text(("None.",)),))
+    table = Table(
+        "violated-pairs",
+        "Pairs that the clustering violates: wrong answers are among these more often than among "
+        "the others.",
+        (
+            column("point", violated["i"].astype(str)),
+            column("other point", violated["j"].astype(str)),
+            column("kind", violated["kind"]),
+            column("weight", violated["weight"], "{:g}".format),
+            column("its cluster", labels[violated["first"].to_numpy(dtype=int)].tolist()),
+            column("the other's", labels[violated["second"].to_numpy(dtype=int)].tolist()),
+        ),
+    )
+    return Section("Violated pairs", (table,), folded=len(violated) > 50)

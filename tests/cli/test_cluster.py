@@ -1,0 +1,167 @@
+"""``inference-lab cluster``: from files to labels and a page."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from click.testing import CliRunner, Result
+from sklearn.datasets import load_wine
+from sklearn.metrics import adjusted_rand_score
+
+from inference_lab.cli import main
+from inference_lab.constraints import Constraints
+
+WINE, CLASSES = load_wine(return_X_y=True)
+#: Numbers with zeros in front, which are no numbers.
+NAMES = [f"{row:03}" for row in range(178)]
+
+
+@pytest.fixture(autouse=True)
+def work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Go to a folder with wine as CSV and Parquet, and pairs of which five are wrong."""
+    monkeypatch.chdir(tmp_path)
+    frame = pd.DataFrame(WINE, columns=list("abcdefghijklm")).assign(bottle=NAMES)
+    frame.to_csv("wine.csv", index=False)
+    frame.to_parquet("wine.parquet", index=False)
+    rng = np.random.default_rng(0)
+    pairs = Constraints.sample(CLASSES, 50, rng).flip(0.1, rng)
+    pairs.write_csv("pairs.csv", ids=NAMES)
+    pairs.write_csv("numbers.csv")
+    return tmp_path
+
+
+def call(text: str) -> Result:
+    return CliRunner().invoke(main, ["cluster", *text.split()])
+
+
+def refused(result: Result, *said: str) -> None:
+    assert result.exit_code == 2, result.output
+    assert result.stdout == "" and "Traceback" not in result.output
+    assert result.stderr.splitlines()[-1].startswith("Error: ")
+    for each in said:
+        assert each in result.stderr
+
+
+def test_csv_and_parquet_are_clustered_alike() -> None:
+    result = call("wine.csv --pairs pairs.csv --k 3 --id bottle --out labels.csv --jobs 2")
+    assert result.exit_code == 0, result.output
+    labels = pd.read_csv("labels.csv", dtype={"bottle": str})
+    assert list(labels.columns) == ["bottle", "cluster"]
+    assert labels["bottle"].tolist() == NAMES
+    assert adjusted_rand_score(CLASSES, labels["cluster"]) > 0.8
+    assert "held-out score 0." in result.stdout and "labels.csv" in result.stdout
+    assert "standardised to mean 0" in result.stderr and "[1/6]" in result.stderr
+    # Rows without names are numbered, and labels printed where they have no file.
+    other = call("wine.parquet --pairs numbers.csv --k 3 --drop bottle --quiet")
+    assert other.exit_code == 0 and other.stderr == ""
+    lines = other.stdout.splitlines()
+    assert lines[0] == "row,cluster" and len(lines) == 179
+    assert [int(line.split(",")[1]) for line in lines[1:]] == labels["cluster"].tolist()
+
+
+def test_the_page_shows_choice_clusters_and_violated_pairs(work: Path) -> None:
+    result = call("wine.csv --pairs pairs.csv --k 3 --id bottle --json --quiet --report page")
+    assert result.exit_code == 0, result.output
+    found = json.loads(result.stdout)
+    assert found["schema"] == 1 and found["files"] == {"report": "page"}
+    assert sum(found["sizes"]) == 178 and found["n_clusters"] == 3
+    assert len(found["violated"]) == found["violated_pairs"] >= 1
+    page = (work / "page" / "index.html").read_text(encoding="utf-8")
+    text = (work / "page" / "README.md").read_text(encoding="utf-8")
+    assert len(page) < 2_000_000
+    for said in ("Clusters of wine.csv", found["candidate"], "simplest candidate", "178 points"):
+        assert said in page and said in text
+    violated = pd.read_csv(work / "page/tables/violated-pairs.csv", dtype=str)
+    told = {(pair["i"], pair["j"], pair["kind"]) for pair in found["violated"]}
+    listed = violated[["point", "other point", "kind"]].itertuples(index=False, name=None)
+    assert {tuple(str(cell).lstrip("'") for cell in row) for row in listed} == told
+    candidates = pd.read_csv(work / "page/tables/candidates.csv")
+    assert candidates["candidate"][0].startswith("k-means without pairs")
+    assert candidates["score"].max() < 1.0
+    for name in ("scores.svg", "points-and-pairs.svg"):
+        assert (work / "page" / "figures" / name).stat().st_size > 1000
+    # A folder of somebody else is not written into.
+    (work / "other").mkdir()
+    (work / "other" / "index.html").write_text("mine")
+    refused(call("wine.csv --k 3 --id bottle --report other"), "was not written by a report")
+
+
+def test_the_number_of_clusters_is_chosen() -> None:
+    found = call("wine.csv --pairs pairs.csv --id bottle --json --quiet --seed 1")
+    assert found.exit_code == 0, found.output
+    assert json.loads(found.stdout)["n_clusters"] in (2, 3, 4)
+
+
+def test_without_pairs() -> None:
+    refused(call("wine.csv --id bottle"), "--k auto needs --pairs", "give a number")
+    found = call("wine.csv --id bottle --k 3 --json --quiet")
+    document = json.loads(found.stdout)
+    assert document["score"] is None and document["candidate"] == "k-means without pairs"
+
+
+def test_missing_values_and_categories_are_refused_or_treated(work: Path) -> None:
+    frame = pd.read_csv("wine.csv", dtype={"bottle": str})
+    frame.loc[[3, 7], "b"] = np.nan
+    frame["colour"] = np.where(CLASSES == 0, "red", None)
+    frame["good"] = CLASSES == 1
+    frame.to_csv("messy.csv", index=False)
+    base = "messy.csv --k 3 --json --quiet"
+    named = pd.read_csv("wine.csv").assign(bottle=[f"bottle {row}" for row in NAMES])
+    named[["bottle", "a"]].to_csv("named.csv", index=False)
+    refused(
+        call("named.csv --k 3"),
+        "'bottle' holds no numbers, such as 'bottle 000'",
+        "--encode onehot, or leave it out with --drop bottle; --id bottle takes it as the names",
+    )
+    refused(call(f"{base} --id bottle"), "'colour' holds no numbers, such as 'red'")
+    refused(
+        call(f"{base} --id bottle --drop colour"),
+        "2 values missing in 'b' (in rows 003, 007): replace them with --impute median",
+    )
+    treated = call(f"{base} --id bottle --impute median --encode onehot --report page")
+    assert treated.exit_code == 0, treated.output
+    page = (work / "page" / "README.md").read_text(encoding="utf-8")
+    # Two categories, one of which is that none is given, and 13 numbers with a truth value.
+    assert "178 points, 16 columns" in page
+
+
+def test_a_column_that_counts_the_rows_is_told() -> None:
+    said = "note: 'bottle' counts the rows; name rows by --id bottle, or leave it out with --drop"
+    assert said in call("wine.csv --k 3").stderr
+    assert "counts the rows" not in call("wine.csv --k 3 --id bottle").stderr
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("wine.csv --k 0", "neither a number of at least 1 nor auto"),
+        ("wine.csv --k many", "neither a number of at least 1 nor auto"),
+        ("wine.csv --k 200 --id bottle", "--k 200: wine.csv holds 178 points"),
+        ("wine.csv --k 3 --id botle", "no column 'botle'; did you mean 'bottle'?"),
+        ("wine.csv --k 3 --id bottle --drop z", "no column 'z'"),
+        ("pairs.txt --k 3", "does not exist"),
+        ("notes.txt --k 3", "allowed are .csv and .parquet"),
+        ("empty.csv --k 3", "cannot read empty.csv"),
+        ("broken.parquet --k 3", "cannot read broken.parquet"),
+        ("twice.csv --k 1 --id n", "column 'n' names '1' twice"),
+        ("only.csv --k 1 --id n", "holds no points"),
+        ("inf.csv --k 1", "'x' holds an infinite value"),
+        ("wine.csv --k 3 --id bottle --pairs numbers.csv", "numbers.csv:2: i = "),
+        ("wine.csv --k 3 --id bottle --pairs notes.txt", "notes.txt:1: the header is"),
+    ],
+)
+def test_what_cannot_be_used_is_refused(work: Path, text: str, said: str) -> None:
+    for name, content in (
+        ("notes.txt", "hello"),
+        ("empty.csv", ""),
+        ("broken.parquet", "hello"),
+        ("twice.csv", "n,x\n1,2\n1,3\n"),
+        ("only.csv", "n\n1\n"),
+        ("inf.csv", "x\n1\ninf\n"),
+    ):
+        (work / name).write_text(content)
+    refused(call(text), said)
