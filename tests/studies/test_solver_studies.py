@@ -116,6 +116,12 @@ def test_grids_are_all_combinations(tmp_path):
         ("[quick]", "[quick]\njobs = 2", "unknown field `jobs` - at `$.quick`"),
         ('baseline = "icm"', 'baseline = "icn"', "contrasts[0]: baseline 'icn' is none of"),
         ("primary = true", "margin = -1", "`float` >= 0.0 - at `$.contrasts[0].margin`"),
+        (
+            "primary = true",
+            'over = ["a", "b", "c", "d"]',
+            "of length <= 3 - at `$.contrasts[0].over`",
+        ),
+        ("primary = true", 'breaks = { a = "x" }', "got `str` - at `$.contrasts[0].breaks[...]`"),
         ("primary = true", "primry = true", "unknown field `primry` - at `$.contrasts[0]`"),
         ('icm = "ICM"', 'icn = "ICM"', "labels names 'icn'; did you mean 'icm'?"),
         ('icm = "ICM"', "icm = 1", "Expected `str`, got `int` - at `$.labels[...]`"),
