@@ -94,7 +94,7 @@ def cluster(
     """
     import pandas as pd
 
-    from inference_lab.clustering.cluster_cv import ConstrainedClusterCV, plain_candidates
+    from inference_lab.clustering import ConstrainedClusterCV
     from inference_lab.constraints import Constraints
     from inference_lab.data.datasets import DataFormatError
     from inference_lab.data.tables import counting_columns, numeric_columns, read_table
@@ -128,7 +128,6 @@ def cluster(
         tell(f"{prepared['Data']} {prepared['Columns']}")
         search = ConstrainedClusterCV(
             k,
-            candidates=plain_candidates() if scale == "standard" else None,
             n_jobs=jobs,
             verbose=0 if quiet else 1,
             random_state=seed,

@@ -33,6 +33,7 @@ from inference_lab.specs.settings import check_settings, setting
 __all__ = [
     "ConstrainedClusterCV",
     "Kept",
+    "candidates_for",
     "choose",
     "default_candidates",
     "pair_folds",
@@ -64,9 +65,13 @@ def default_candidates() -> list[tuple[str, Any]]:
     ]
 
 
-def plain_candidates() -> list[tuple[str, Any]]:
-    """Return them for points that are standardised already, each once."""
+def candidates_for(points: FloatArray) -> list[tuple[str, Any]]:
+    """Return the default candidates; where points are standardised, each takes them as they are."""
     given = default_candidates()
+    spread = points.std(axis=0)
+    unit = np.where(spread > 0.0, 1.0, 0.0)
+    if not (np.allclose(points.mean(axis=0), 0.0, atol=1e-3) and np.allclose(spread, unit, 1e-3)):
+        return given
     plain = {name.removesuffix(", standardised"): final_step(each) for name, each in given}
     return list(plain.items())
 
@@ -274,7 +279,7 @@ class ConstrainedClusterCV(ClusterMixin, BaseEstimator):  # type: ignore[misc]  
 
     Candidates are ordered from simple to complex, the first ones without pairs. Each is fitted
     without some of the pairs, which then judge its labels. Chosen is the simplest candidate whose
-    score is within half a standard error of the best one. Where pairs do not help, these are
+    score is within a standard error of the best one. Where pairs do not help, these are
     estimators that use none.
 
     Parameters
@@ -284,8 +289,8 @@ class ConstrainedClusterCV(ClusterMixin, BaseEstimator):  # type: ignore[misc]  
         tries 2 to 10.
     candidates : list of (name, estimator) or None
         From simple to complex; estimators are those of this package, others of scikit-learn's kind,
-        or pipelines that end in one. Those without a ``must_link`` in ``fit`` use no pairs. None
-        stands for `default_candidates`.
+        or pipelines that end in one. Those without a ``must_link`` in ``fit`` use no pairs. By
+        default k-means, PCKMeans, MPCKMeans and Gaussian mixtures, some of them standardised.
     n_splits : int
         Folds of pairs.
     n_repeats : int
@@ -364,7 +369,7 @@ class ConstrainedClusterCV(ClusterMixin, BaseEstimator):  # type: ignore[misc]  
     candidates: Any = None
     n_splits: int = setting(5, at_least=2)
     n_repeats: int = setting(2, at_least=1)
-    n_errors: float = setting(0.5, at_least=0)
+    n_errors: float = setting(1.0, at_least=0)
     n_jobs: int | None = None
     verbose: int = 0
     random_state: Any = None
@@ -412,9 +417,9 @@ class ConstrainedClusterCV(ClusterMixin, BaseEstimator):  # type: ignore[misc]  
         """
         refuse_constraints(y)
         check_settings(self)
-        candidates = self._named_candidates()
         numbers = self._numbers()
         points = validate_data(self, X, dtype=[np.float64, np.float32])
+        candidates = self._named_candidates(points)
         arguments = {
             "must_link": must_link,
             "cannot_link": cannot_link,
@@ -436,9 +441,9 @@ class ConstrainedClusterCV(ClusterMixin, BaseEstimator):  # type: ignore[misc]  
         self._take(rows, points)
         return self
 
-    def _named_candidates(self) -> Candidates:
+    def _named_candidates(self, points: FloatArray) -> Candidates:
         """Return the candidates; refuse lists that are none."""
-        given = default_candidates() if self.candidates is None else self.candidates
+        given = candidates_for(points) if self.candidates is None else self.candidates
         if not isinstance(given, Sequence) or not given:
             raise TypeError(f"candidates must be a list of (name, estimator), got {given!r}")
         for each in given:

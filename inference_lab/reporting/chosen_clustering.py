@@ -76,10 +76,10 @@ class ChosenClustering:
 
 
 def with_interval(value: float, error: float, sign: str = "") -> str:
-    """Return a score with its 95 % interval, `NONE` where there is none."""
+    """Return a score with its 95 % interval, which ends at one; `NONE` where there is none."""
     if not (math.isfinite(value) and math.isfinite(error)):
         return NONE if not math.isfinite(value) else f"{value:{sign}.2f}"
-    low, high = value - _WIDE * error, value + _WIDE * error
+    low, high = value - _WIDE * error, min(1.0, value + _WIDE * error)
     return f"{value:{sign}.2f} ({low:{sign}.2f} to {high:{sign}.2f})"
 
 
@@ -105,9 +105,12 @@ def _why(of: ChosenClustering) -> str:
     if not math.isfinite(row["mean_test_score"]):
         return "With fewer than two pairs nothing can be judged: the simplest candidate was taken."
     score = with_interval(row["mean_test_score"], row["standard_error"])
+    errors = (
+        counted(1, "standard error") if of.n_errors == 1 else f"{of.n_errors:g} standard errors"
+    )
     first = (
         f"Its score on held-out pairs is {score}, where 0 is chance and 1 keeps all. It is the "
-        f"simplest candidate within {of.n_errors:g} standard errors of the best score."
+        f"simplest candidate that is worse than the best by at most {errors}."
     )
     if not of.used_pairs:
         return (

@@ -102,6 +102,26 @@ def test_every_chart_is_drawn_with_all_names_and_the_same_each_time(kind):
     assert "<script" not in first.svg and "NaN" not in first.svg
 
 
+def test_pairs_are_lines_between_points_of_clusters():
+    n = len(NAMES)
+    points = pd.DataFrame({"name": NAMES, "cluster": np.arange(n), "x": np.arange(n), "y": 0.5})
+    ends = {"x": [0.0, 1.0, 2.0], "y": 0.5, "x2": [3.0, 4.0, 5.0], "y2": 0.5}
+    pairs = pd.DataFrame(
+        {"kind": ["must-link", "cannot-link", "cannot-link"], "violated": [False, True, False]}
+    ).assign(name=NAMES[-3:], **ends)
+    drawn = drawing(charts.pairs_chart(points, pairs, ("first", "second")))
+    lines = [
+        (found["stroke-dasharray"], found["stroke-width"])
+        for text in re.findall("<line [^>]*rule mark[^>]*>", drawn.svg)
+        if (found := dict(re.findall(r'([\w-]+)="([^"]*)"', text)))
+    ]
+    assert lines == [("1,0", "0.8"), ("4,3", "2"), ("4,3", "0.8")]
+    looks = re.findall('<path [^>]*"point"[^>]* d="([^"]*)" fill="([^"]*)"', drawn.svg)
+    # Clusters beyond the number of colours differ in shape.
+    assert len(looks) == len(set(looks)) == n
+    assert "<script" not in drawn.svg and "NaN" not in drawn.svg
+
+
 @pytest.mark.parametrize("kind", ["profile", "gap", "ranks", "map"])
 @pytest.mark.parametrize("k", [2, 30])
 def test_few_and_many_solvers_fit(kind, k):
