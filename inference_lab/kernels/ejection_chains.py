@@ -10,7 +10,7 @@ from inference_lab._numba import inlined, int64, lean_kernel
 from inference_lab.graph.arrays import TABLE, FloatArray, GraphArrays, IntArray
 from inference_lab.graph.factor_graph import FactorGraph
 from inference_lab.kernels.heap import Heap, clear, empty_heap, pop, push, settle
-from inference_lab.kernels.messages import local_costs
+from inference_lab.kernels.messages import add_term, factor_slice, local_costs
 from inference_lab.kernels.struct import record
 
 #: Values that are no constants to numba, which would compile a step anew for each of them.
@@ -111,10 +111,7 @@ def _best_move(g: GraphArrays, x: IntArray, c: EjectionChains, i: int) -> None:
 @inlined
 def _shift(c: EjectionChains, at: int, value: float, sign: int) -> None:
     """Add a term to the cost of a label, or take it off."""
-    if np.isinf(value):
-        c.hard[at] += sign
-    else:
-        c.cost[at] += sign * value
+    add_term(value, sign, at, c.cost, c.hard)
 
 
 @inlined
@@ -177,18 +174,7 @@ def _move(g: GraphArrays, x: IntArray, c: EjectionChains, i: int, new: int, invi
             if other == slot:
                 continue
             j = int64(g.scopes[other])
-            index = g.table_ptr[f]
-            stride = 1
-            step = 1
-            own_stride = 1
-            for s in range(g.factor_ptr[f + 1] - 1, g.factor_ptr[f] - 1, -1):
-                if s == slot:
-                    own_stride = stride
-                elif s == other:
-                    step = stride
-                else:
-                    index += x[g.scopes[s]] * stride
-                stride *= g.cardinalities[g.scopes[s]]
+            index, own_stride, step = factor_slice(g, x, f, slot, other)
             for a in range(g.cardinalities[j]):
                 _shift(c, g.unary_ptr[j] + a, g.tables[index + old * own_stride + a * step], -1)
                 _shift(c, g.unary_ptr[j] + a, g.tables[index + new * own_stride + a * step], 1)

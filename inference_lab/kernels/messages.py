@@ -335,6 +335,44 @@ def finite_costs(g: GraphArrays, x: IntArray, i: int, cost: FloatArray) -> float
 
 
 @inlined
+def add_term(value: float, sign: int, at: int, sums: FloatArray, infinite: IntArray) -> float:
+    """Add a term to a sum, or take it off; return its absolute value, 0 if infinite."""
+    if np.isinf(value):
+        infinite[at] += sign
+        return 0.0
+    sums[at] += sign * value
+    return abs(value)
+
+
+@inlined
+def add_counted(k: int, costs: FloatArray, sums: FloatArray, infinite: IntArray) -> None:
+    """Add costs to sums that are kept as finite part and number of infinite terms."""
+    for a in range(k):
+        add_term(costs[a], 1, a, sums, infinite)
+
+
+@inlined
+def factor_slice(
+    g: GraphArrays, x: IntArray, f: int, slot: int, other: int
+) -> tuple[int, int, int]:
+    """Return where a factor's costs with two labels free begin, and its strides along the two."""
+    # They are at the positions `slot` and `other` of ``scopes``; `other` is -1 if only one is free.
+    index = g.table_ptr[f]
+    stride = 1
+    first = 0
+    second = 0
+    for s in range(g.factor_ptr[f + 1] - 1, g.factor_ptr[f] - 1, -1):
+        if s == slot:
+            first = stride
+        elif s == other:
+            second = stride
+        else:
+            index += x[g.scopes[s]] * stride
+        stride *= g.cardinalities[g.scopes[s]]
+    return index, first, second
+
+
+@inlined
 def local_costs(g: GraphArrays, x: IntArray, i: int, cost: FloatArray, infinite: IntArray) -> float:
     """Fill the costs of each label of variable ``i`` while all others keep theirs."""
     # ``cost[a]`` gets the finite part, ``infinite[a]`` the number of infinite terms. Returns the
@@ -371,11 +409,7 @@ def local_costs(g: GraphArrays, x: IntArray, i: int, cost: FloatArray, infinite:
             largest = 0.0
             for a in range(k):
                 value = weight * g.pairwise[np.uint64(first + a * stride)]
-                if np.isinf(value):
-                    infinite[a] += 1
-                else:
-                    cost[a] += value
-                    largest = max(largest, abs(value))
+                largest = max(largest, add_term(value, 1, a, cost, infinite))
             scale += largest
         else:
             # `differ` for every label, corrected at the label of the neighbour: O(1).
@@ -387,35 +421,15 @@ def local_costs(g: GraphArrays, x: IntArray, i: int, cost: FloatArray, infinite:
                 scale += abs(differ)
             if b < k:
                 same = g.pairwise[np.uint64(g.offsets[e] + b * kind)]
-                if np.isinf(differ):
-                    infinite[b] -= 1
-                else:
-                    cost[b] -= differ
-                if np.isinf(same):
-                    infinite[b] += 1
-                else:
-                    cost[b] += same
-                    scale += abs(same)
+                add_term(differ, -1, b, cost, infinite)
+                scale += add_term(same, 1, b, cost, infinite)
     for q in range(g.inc_ptr[i], g.inc_ptr[i + 1]):
         slot = g.inc_slot[q]
-        f = g.slot_factor[slot]
-        index = g.table_ptr[f]
-        stride = 1
-        own_stride = 1
-        for s in range(g.factor_ptr[f + 1] - 1, g.factor_ptr[f] - 1, -1):
-            if s == slot:
-                own_stride = stride
-            else:
-                index += x[g.scopes[s]] * stride
-            stride *= g.cardinalities[g.scopes[s]]
+        index, own_stride, _ = factor_slice(g, x, g.slot_factor[slot], slot, -1)
         largest = 0.0
         for a in range(k):
             value = g.tables[index + a * own_stride]
-            if np.isinf(value):
-                infinite[a] += 1
-            else:
-                cost[a] += value
-                largest = max(largest, abs(value))
+            largest = max(largest, add_term(value, 1, a, cost, infinite))
         scale += largest
     for a in range(k):
         cost[a] += base

@@ -11,6 +11,7 @@ from inference_lab.kernels.factors import factor_message, min_marginals
 from inference_lab.kernels.messages import (
     LINEAR,
     REPULSIVE,
+    add_counted,
     half_cost,
     sum_product_message,
 )
@@ -32,16 +33,6 @@ def _costs_beside(
             out[a] = min(link["rise"] * abs(a - b), link["cap"])
         else:
             out[a] = link["rise"] if (a == b) == (link["way"] == REPULSIVE) else 0.0
-
-
-@inlined
-def _add_costs(k: int, costs: FloatArray, belief: FloatArray, infinite: IntArray) -> None:
-    """Add to a sum that is kept as finite part and number of infinite terms."""
-    for a in range(k):
-        if np.isinf(costs[a]):
-            infinite[a] += 1
-        else:
-            belief[a] += costs[a]
 
 
 @lean_kernel
@@ -72,7 +63,7 @@ def decode(
                 continue
             _costs_beside(net, general, q, k, b, work.new)
             if general is not None:
-                _add_costs(k, work.new, work.belief, general.infinite)
+                add_counted(k, work.new, work.belief, general.infinite)
             else:
                 for a in range(k):
                     work.belief[a] += work.new[a]
@@ -89,7 +80,7 @@ def decode(
                 else:
                     for a in range(k):
                         work.new[a] = general.from_factor[start + a]
-                _add_costs(k, work.new, work.belief, general.infinite)
+                add_counted(k, work.new, work.belief, general.infinite)
             for a in range(1, k):
                 more = general.infinite[a] - general.infinite[best]
                 if work.belief[best] == np.inf or (

@@ -83,7 +83,7 @@ class Reduction:
 
 
 @lean_kernel
-def _fold(g: GraphArrays, fixed: IntArray, unary: FloatArray) -> float:
+def fold(g: GraphArrays, fixed: IntArray, unary: FloatArray) -> float:
     """Add the edges of fixed variables to the unaries; return the rest, and what they cost."""
     total = 0.0
     for i in range(g.cardinalities.size):
@@ -152,7 +152,7 @@ def shrink(
     number[variables] = np.arange(variables.size)
 
     unary = graph.unary_values.copy()
-    constant = graph.constant + _fold(graph.arrays, fixed, unary)
+    constant = graph.constant + fold(graph.arrays, fixed, unary)
     label_ptr = starts_of(left[variables])
     labels = values[~single]
     kept = unary[places[~single]]

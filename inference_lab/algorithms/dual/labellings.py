@@ -12,6 +12,7 @@ from inference_lab.kernels.messages import (
     ATTRACTIVE,
     REPULSIVE,
     Terms,
+    add_counted,
     fetch_row,
     first_label,
     half_cost,
@@ -26,15 +27,10 @@ _WIDE = 16
 
 
 @inlined
-def add_counted(k: int, message: FloatArray, hard: bool, work: Workspace) -> None:
+def add_message(k: int, message: FloatArray, hard: bool, work: Workspace) -> None:
     """Add a message to the costs; infinite entries are counted."""
     if hard:
-        for a in range(k):
-            value = message[a]
-            if np.isinf(value):
-                work.infinite[a] += 1
-            else:
-                work.costs[a] += value
+        add_counted(k, message, work.costs, work.infinite)
     else:
         for a in range(k):
             work.costs[a] += message[a]
@@ -141,7 +137,7 @@ def add_edge(
         return
     for a in range(k):
         work.new[a] = half_cost(g, h, b, a)
-    add_counted(k, work.new, hard, work)
+    add_message(k, work.new, hard, work)
 
 
 @inlined
@@ -181,10 +177,10 @@ def decode(
         if hard:
             work.costs[:k] = 0.0
             work.infinite[:k] = 0
-            add_counted(k, own, hard, work)
+            add_message(k, own, hard, work)
             for q in range(plan.ptr[t], plan.middle[t]):
                 at = plan.at[q]
-                add_counted(k, state.rows[at : at + k], hard, work)
+                add_message(k, state.rows[at : at + k], hard, work)
         inside = not hard and add_inside(g, plan, terms, t, k, x, state.rows, work.costs)
         if not inside:
             if not hard:
@@ -198,7 +194,7 @@ def decode(
             message = decided[at : at + k]
             if plan.role[slot] != FIRST:
                 min_marginals(g, slot, decided, plan.slot_ptr, message, work.digits)
-            add_counted(k, message, True, work)
+            add_message(k, message, True, work)
         best = choose(k, hard, work)
         x[i] = best
         for p in range(g.inc_ptr[i], g.inc_ptr[i + 1]):

@@ -32,7 +32,7 @@ from inference_lab.graph.arrays import (
 )
 from inference_lab.graph.factor_graph import FactorGraph
 from inference_lab.kernels.factors import min_marginals
-from inference_lab.kernels.messages import edge_cost, min_sum_message, slot_ptr
+from inference_lab.kernels.messages import add_counted, edge_cost, min_sum_message, slot_ptr
 
 #: Rounding of a sum is charged to the bound at this many units in the last place of its terms.
 ULPS = 8.0 * 2.0**-53
@@ -550,16 +550,6 @@ def from_cluster(
             s -= 1
 
 
-@inlined
-def add_finite(k: int, costs: FloatArray, sums: FloatArray, infinite: IntArray) -> None:
-    """Add costs to sums, and count infinite ones instead."""
-    for a in range(k):
-        if np.isinf(costs[a]):
-            infinite[a] += 1
-        else:
-            sums[a] += costs[a]
-
-
 @lean_kernel
 def decode(
     g: GraphArrays,
@@ -582,7 +572,7 @@ def decode(
         for a in range(k):
             work.first[a] = 0.0
             infinite[a] = 0
-        add_finite(k, dual.unary[u:], work.first, infinite)
+        add_counted(k, dual.unary[u:], work.first, infinite)
         for p in range(g.adj_ptr[i], g.adj_ptr[i + 1]):
             h, j = g.adj_half[p], g.adj_var[p]
             e, own = h >> 1, dual.half_ptr[h]
@@ -598,7 +588,7 @@ def decode(
                     work.new[a] = edge_cost(g, e, a, b) if h & 1 == 0 else edge_cost(g, e, b, a)
             for a in range(k):
                 work.new[a] -= dual.from_edge[own + a]
-            add_finite(k, work.new, work.first, infinite)
+            add_counted(k, work.new, work.first, infinite)
         for p in range(g.inc_ptr[i], g.inc_ptr[i + 1]):
             slot = g.inc_slot[p]
             f = g.slot_factor[slot]
@@ -616,11 +606,11 @@ def decode(
             own = dual.slot_ptr[slot]
             for a in range(k):
                 work.new[a] -= dual.from_factor[own + a]
-            add_finite(k, work.new, work.first, infinite)
+            add_counted(k, work.new, work.first, infinite)
         for p in range(clusters.inside_ptr[i], clusters.inside_ptr[i + 1]):
             c, own = divmod(clusters.inside[p], LARGEST_CLUSTER)
             from_cluster(g, c, own, clusters, x, hard, work)
-            add_finite(k, work.new, work.first, infinite)
+            add_counted(k, work.new, work.first, infinite)
         best = 0
         for a in range(1, k):
             if infinite[a] < infinite[best] or (

@@ -8,7 +8,7 @@ import numpy as np
 
 from inference_lab._numba import inlined, kernel, lean_kernel
 from inference_lab.graph.arrays import POTTS, Flags, FloatArray, GraphArrays, IntArray
-from inference_lab.kernels.messages import edge_cost
+from inference_lab.kernels.messages import edge_cost, min_sum_message
 
 #: What an edge is, between the labels that are left; bits that may stand together.
 ADDITIVE = 1  # f(a) + g(b): no coupling at all
@@ -24,39 +24,19 @@ _RELATIVE_RESIDUE = 1e-12
 
 @kernel
 def eliminate(
-    g: GraphArrays, alive: Flags, unary: FloatArray, single: IntArray, leaves: IntArray
+    g: GraphArrays, unary: FloatArray, single: IntArray, leaves: IntArray
 ) -> tuple[float, int]:
-    """Fold variables of one label into neighbours, and strip what has one neighbour or none."""
-    # ``unary`` is changed in place, with ``+inf`` for labels that are out; ``single`` gets the
-    # labels of the folded variables. Returns the constant and the number of leaves.
+    """Strip the variables without a single label that have one neighbour or none."""
+    # ``unary``, infinite at labels that are out, and ``single``, -2 for what is stripped, are
+    # changed in place. Returns the constant and the number of leaves.
     n = g.cardinalities.size
+    message = np.empty(g.cardinalities.max())
     constant = 0.0
     degree = np.zeros(n, dtype=np.int64)
-    for i in range(n):
-        single[i] = -1
-        for a in range(g.cardinalities[i]):
-            if alive[g.unary_ptr[i] + a]:
-                single[i] = a if single[i] == -1 else -2
-            else:
-                unary[g.unary_ptr[i] + a] = np.inf
-        if single[i] >= 0:
-            constant += unary[g.unary_ptr[i] + single[i]]
-        else:
-            single[i] = -1
     for e in range(g.edges.shape[0]):
         i = g.edges[e, 0]
         j = g.edges[e, 1]
-        if single[i] >= 0 and single[j] >= 0:
-            constant += edge_cost(g, e, single[i], single[j])
-        elif single[j] >= 0:
-            for a in range(g.cardinalities[i]):
-                if alive[g.unary_ptr[i] + a]:
-                    unary[g.unary_ptr[i] + a] += edge_cost(g, e, a, single[j])
-        elif single[i] >= 0:
-            for b in range(g.cardinalities[j]):
-                if alive[g.unary_ptr[j] + b]:
-                    unary[g.unary_ptr[j] + b] += edge_cost(g, e, single[i], b)
-        else:
+        if single[i] < 0 and single[j] < 0:
             degree[i] += 1
             degree[j] += 1
     count = 0
@@ -81,17 +61,10 @@ def eliminate(
                 if single[j] != -1:
                     continue
                 h = g.adj_half[p]
-                e = h >> 1
-                leaves[done, 1] = e
+                leaves[done, 1] = h >> 1
+                min_sum_message(g, h ^ 1, unary[g.unary_ptr[i] :], message)
                 for b in range(g.cardinalities[j]):
-                    if alive[g.unary_ptr[j] + b] == 0:
-                        continue
-                    least = np.inf
-                    for a in range(g.cardinalities[i]):
-                        if alive[g.unary_ptr[i] + a]:
-                            cost = edge_cost(g, e, a, b) if h & 1 == 0 else edge_cost(g, e, b, a)
-                            least = min(least, unary[g.unary_ptr[i] + a] + cost)
-                    unary[g.unary_ptr[j] + b] += least
+                    unary[g.unary_ptr[j] + b] += message[b]
                 degree[j] -= 1
                 if degree[j] == 1:
                     leaves[count, 0] = j

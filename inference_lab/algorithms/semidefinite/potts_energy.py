@@ -25,6 +25,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from inference_lab.algorithms.cuts.reduction import fold
 from inference_lab.algorithms.elimination.arc_consistency import allowed_labels
 from inference_lab.algorithms.parity import unite
 from inference_lab.algorithms.semidefinite.edge_forms import (
@@ -424,12 +425,14 @@ def build_model(
     domains = allowed_labels(graph, alive)
     if not domains.feasible:
         return None
-    left = np.zeros(graph.unary_values.size, dtype=np.uint8)
-    left[np.repeat(graph.unary_ptr[:-1], domains.sizes) + domains.labels] = 1
-    unary = graph.unary_values.copy()
-    single = np.empty(n, dtype=np.int64)
+    left = domains.allowed.astype(np.uint8)
+    single = np.full(n, -1, dtype=np.int64)
+    decided = domains.sizes == 1
+    single[decided] = domains.labels[domains.ptr[:-1][decided]]
+    unary = np.where(domains.allowed, graph.unary_values, np.inf)
+    constant = fold(graph.arrays, single, unary)
     leaves = np.empty((n, 2), dtype=np.int64)
-    constant, count = eliminate(graph.arrays, left, unary, single, leaves)
+    stripped, count = eliminate(graph.arrays, unary, single, leaves) if n else (0.0, 0)
     places = _binary_places(graph) if n else None
     eliminated = unary.copy()
     builder = _Builder(graph, left, unary, single) if n else None
@@ -452,7 +455,7 @@ def build_model(
     return PottsEnergy(
         graph,
         parts,
-        math.fsum([graph.constant, constant, rest]),
+        math.fsum([graph.constant, constant, stripped, rest]),
         slack,
         np.where(single >= 0, single, -1),
         leaves[:count].copy(),
