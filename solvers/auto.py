@@ -1,4 +1,4 @@
-"""Portfolio: looks at the structure of the graph and runs what suits it, in stages."""
+"""Portfolio: choose solvers by the structure of the graph and run them in stages."""
 
 from __future__ import annotations
 
@@ -22,77 +22,74 @@ from inference_lab.solvers.tree_dp import TreeDP
 from inference_lab.solving import solve
 from inference_lab.specs.settings import setting
 
-#: Variables up to which an LP or an SDP is worth a try.
-_DENSE = 2000
-#: Entries of tables up to which an ILP is worth a try, and of Potts terms, which take it fewer
-#: columns: of the 95 E-steps with more than the former it proved 24 in two seconds.
+#: Most variables for the semidefinite relaxation.
+_SDP_VARIABLES = 2000
+#: Most entries of tables for an ILP, and of Potts terms, which need fewer columns: of the 95
+#: E-steps with more entries than the former, it proved 24 in two seconds.
 _ILP_ENTRIES = 60_000
 _ILP_POTTS = 200_000
-#: Edges a variable up to which a graph counts as sparse.
+#: Most edges a variable of a sparse graph, such as a grid.
 _SPARSE = 2.5
-#: Edges a variable up to which an ILP of two labels is worth a short try.
+#: Most edges a variable for a short run of the ILP with two labels.
 _LOOSE = 5.0
-#: Variables above which anneals find lower energies than a population in the same time.
+#: From this many variables on, annealing finds lower energies than a population in the same time.
 _LARGE = 200
-#: Anneals, each as slow as the time allows and far down: four cut 3058 of G14 in half a second on
-#: average, two of 2000 sweeps with reheats 3052. In half a minute twelve cut 3061 and 3062, four
-#: 3060 to 3063.
+#: Slow annealing to a low temperature. On G14, four runs in half a second cut 3058 on average, two
+#: of 2000 sweeps with reheats 3052. In half a minute twelve runs cut 3061 and 3062, four 3060 to
+#: 3063.
 _ANNEALS = "simulated-annealing(restarts={}, reheats=0, sweeps=1000000, end_ratio=0.03)"
 #: Seconds of the budget for each of them, and their least number.
-_AN_ANNEAL, _FEWEST_ANNEALS = 5.0, 4
-#: On tables of many labels, as of scen06, larger regions and more patience end lower in a second.
-_SLOWER = "memetic(region=100, patience=0.3)"
-#: Seconds that an elimination may take before anything else is tried.
-_SOON = 0.5
-#: Variables, edges and factors up to which an order of elimination is looked for.
+_SECONDS_AN_ANNEAL, _FEWEST_ANNEALS = 5.0, 4
+#: On tables of many labels, such as scen06, larger regions and more patience end lower in a second.
+_PATIENT_MEMETIC = "memetic(region=100, patience=0.3)"
+#: An elimination of at most this many seconds comes first.
+_SHORT_ELIMINATION = 0.5
+#: Most variables, edges and factors for which an elimination order is searched.
 _ELIMINABLE = 10_000
-#: Entries of tables times the part that is left open, up to which an ILP comes to a proof in a
-#: second, and in four times as long twice as many. It proved half of 563 E-steps there that the LP
-#: relaxation left open (estep-regimes): the product puts 91 % of pairs of a problem that it proved
-#: in half a second and one that it did not in the right order, frustration 68 %. With two labels
-#: it proved the ten grids of `instances` that come to 85 at most, and not the three from 427 on.
+#: Product of table entries and open part (see `plan`) up to which an ILP is likely to prove in a
+#: second; the limit grows with the square root of the time. Of 563 E-steps that the LP relaxation
+#: left open it proved half below this limit (estep-regimes). The product orders 91 % of pairs of a
+#: problem proved in half a second and an unproved one correctly, frustration 68 %. With two labels
+#: it proved the ten grids of `instances` with a product up to 85, and not the three from 427 on.
 _CLOSED_IN_A_SECOND = {"signed-potts": 2500.0, "binary": 150.0}
-#: Times that, from where it proved one in twenty.
-_FAR = 4.0
-#: The open part that an exact search over tables is likely to close in a few times the time.
-_NEAR = 0.05
-#: The open part from which it is not; then labellings are what there is to be gained.
-_HALF = 0.5
-#: Variables and edges from which on messages come first.
+#: Multiple of that limit beyond which it proved one in twenty.
+_UNLIKELY = 4.0
+#: Largest open part that an exact search over tables closes within a few times the time.
+_NEARLY_CLOSED = 0.05
+#: From this open part on, a proof is unlikely, and time goes to better labellings.
+_WIDE_OPEN = 0.5
+#: Variables and edges from which on message passing comes first.
 _MESSAGES_FIRST = 100_000
-#: Variables and edges from which on messages need most of the time there is.
+#: Variables and edges from which on message passing needs most of the time.
 _VAST = 1_000_000
-#: Share of the budget that the first descent may take, and the reduction.
-_FIRST = 0.05
-#: Where that is short, evaluations of the energy that some sweeps of the descent take, and the
-#: share they may take.
-_DESCENT = 60.0
-_LONG_DESCENT = 0.5
-_REDUCTION = 0.1
+#: Share of the budget for the first descent; if that is too short for some sweeps, which take this
+#: many evaluations of the energy, the second share.
+_DESCENT_SHARE, _DESCENT_EVALUATIONS, _MOST_DESCENT_SHARE = 0.05, 60.0, 0.5
+#: Share of the budget for the reduction.
+_REDUCTION_SHARE = 0.1
 
 
 class Stage(NamedTuple):
-    """One step of a plan: a solver, its share of the time that is left, and why it is there."""
-
-    # A solver is left out whose share is not at least twice the seconds that it takes to begin. One
-    # that starts `afresh` is not given the best labelling so far.
+    """One stage of a plan: a solver with its share of the remaining time and the reason."""
 
     solver: str
     share: float
     why: str
+    #: Seconds before its search begins; the stage is skipped if its share is not twice as long.
     begin: float = 0.0
+    #: Whether it starts without the best labelling so far.
     afresh: bool = False
 
 
-#: Where no other stage could begin in time, the first descent has not come to its end.
+#: The last stage if the time limit ended the first descent.
 _UNFINISHED = [Stage("icm", 1.0, "the descent goes on")]
 
-#: Seconds for an entry of a table that branch and bound takes to build what it searches.
+#: Seconds an entry of a table that branch and bound takes to build its cost functions.
 _SECONDS_AN_ENTRY = 2.5e-7
 
 
 def structure(graph: FactorGraph) -> str:
-    """Describe in a few words the kind of energy that a graph holds."""
+    """Return the kind of energy of a graph."""
     # "attractive": all terms favour equal or near labels (Potts, truncated linear or quadratic);
     # "signed-potts": one cost for equal and one for unequal labels, of either sign.
     if graph.n_factors:
@@ -118,21 +115,20 @@ def plan(
     open_part: Callable[[], float] = lambda: 1.0,
     seconds: float = 10.0,
 ) -> Iterator[Stage]:
-    """Yield the stages for a graph of which nothing more can be ruled out cheaply."""
-    # A stage is asked for only when those before have left the question open. How much of it is
-    # told by `open_part`: the share of the way from the sum of all minima to the best energy that
-    # the bound has not gone.
+    """Yield the stages for a reduced graph, each one when those before have not proved it."""
+    # ``open_part()`` is the gap between best energy and bound, relative to that between best energy
+    # and the sum of the least costs.
     kind = structure(graph)
     n, m = graph.n_variables, graph.n_edges
     if kind == "forest":
         yield Stage("tree-dp", 1.0, "a forest: dynamic programming is exact")
         return
-    # Looking for an order of elimination takes a second for some ten thousand variables.
+    # The search for an elimination order takes a second for some ten thousand variables.
     eliminable = n + m + graph.n_factors <= _ELIMINABLE
     takes = JunctionTree().foreseen(graph) if eliminable else math.inf
     elimination = Stage("junction-tree", 0.6, "small treewidth: elimination is exact", takes)
-    later = [elimination] if _SOON < takes < math.inf else []
-    if takes <= _SOON:
+    later = [elimination] if _SHORT_ELIMINATION < takes < math.inf else []
+    if takes <= _SHORT_ELIMINATION:
         yield elimination
     entries = n_table_entries(graph)
     why = "small enough for branch and bound"
@@ -149,7 +145,7 @@ def plan(
             why = "labels are interchangeable: a short exact search among one of all copies"
             yield Stage("branch-and-bound", 0.1, why, begin=_SECONDS_AN_ENTRY * entries)
         closed = _CLOSED_IN_A_SECOND[kind] * math.sqrt(seconds)
-        anneals = _ANNEALS.format(max(_FEWEST_ANNEALS, round(seconds / _AN_ANNEAL)) - 1)
+        anneals = _ANNEALS.format(max(_FEWEST_ANNEALS, round(seconds / _SECONDS_AN_ANNEAL)) - 1)
         yield from _of_either_sign(
             graph, kind, ilp, later, anneals, lambda: open_part() * entries / closed
         )
@@ -171,11 +167,10 @@ def _of_either_sign(
     anneals: str,
     far: Callable[[], float],
 ) -> Iterator[Stage]:
-    """Yield the stages for Potts terms of either sign, by how far a proof is."""
-    # Up to `far` = 1 an ILP is likely to come to a proof. What is sure to, but may take longer, is
-    # done `later` than what is short.
+    """Yield the stages for Potts terms of either sign, by the distance to a proof."""
+    # An ILP is likely to prove if ``far() <= 1``. Stages in `later` prove for certain, but may take
+    # longer than the first ones.
     n, m = graph.n_variables, graph.n_edges
-    # Grids and the like, where short cycles carry the frustration.
     sparse = m <= _SPARSE * n
     why = "terms of either sign: a population of local optima"
     population = Stage("memetic", 0.3, why)
@@ -198,25 +193,25 @@ def _of_either_sign(
         yield from later
     else:
         if kind == "binary":
-            # Persistency has found all that single variables tell.
+            # Persistency has already used single variables.
             yield Stage("mplp", 0.1, "a first bound, from clusters over cycles")
         else:
             yield Stage("trw-s", 0.1, "a first bound: tight on most E-steps (estep-regimes)")
-        # One that starts from a labelling becomes all like it.
+        # Afresh, because a population that starts from one labelling stays close to it.
         yield population._replace(share=0.2, afresh=True)
         if far() <= 1.0:
             why = "an ILP proves most graphs of its size of which so little is left open"
             yield from (stage._replace(share=0.75, why=why) for stage in ilp)
         yield from later
-        # Where nothing is likely to be proved, labellings are what there is to be gained.
-        share = 0.4 if far() <= _FAR else 0.6
+        # If a proof is unlikely, more of the time goes to better labellings.
+        share = 0.4 if far() <= _UNLIKELY else 0.6
         if kind == "signed-potts":
             yield population._replace(share=share)
             share = 0.2
         if sparse:
             why = "few neighbours: exact moves on large subgraphs"
             yield Stage("subgraph-search", share, why)
-    if not sparse and n <= _DENSE:
+    if not sparse and n <= _SDP_VARIABLES:
         yield Stage("semidefinite", 0.7, "frustrated and dense: the LP says little")
     if kind == "binary":
         yield Stage("mplp", 0.6, "two labels: clusters over frustrated cycles often prove")
@@ -232,13 +227,13 @@ def _of_tables(
     later: list[Stage],
     open_part: Callable[[], float],
 ) -> Iterator[Stage]:
-    """Yield the stages for general tables and terms of higher order, by what is left open."""
+    """Yield the stages for general tables and higher-order terms, by the open part."""
     n, terms = graph.n_variables, graph.n_edges + graph.n_factors
-    # It proves many of these graphs in a moment, and says early what it cannot.
+    # Branch and bound proves many of these graphs at once, and detects early if it cannot.
     search = Stage("branch-and-bound", 0.25, "a short exact search over cost functions")
     yield search._replace(begin=_SECONDS_AN_ENTRY * n_table_entries(graph))
     yield from later
-    if open_part() <= _NEAR:
+    if open_part() <= _NEARLY_CLOSED:
         yield search._replace(share=0.7, why="the exact search goes on: little is left open")
     if kind == "higher-order":
         why = "messages along chains, where the factors are of a form it knows"
@@ -250,8 +245,8 @@ def _of_tables(
     elif terms <= _SPARSE * n:
         yield Stage("subgraph-search", 0.3, "few neighbours: exact moves on large subgraphs")
     why = "a population of local optima, for whatever follows"
-    population = Stage(_SLOWER, 0.4, why, afresh=True)
-    if terms > _LOOSE * n or open_part() < _HALF:
+    population = Stage(_PATIENT_MEMETIC, 0.4, why, afresh=True)
+    if terms > _LOOSE * n or open_part() < _WIDE_OPEN:
         yield population
     else:
         yield population._replace(share=0.75)
@@ -260,7 +255,7 @@ def _of_tables(
         yield Stage("trw-s(tighten=cycles)", 0.5, "general tables: messages, then clusters")
         yield Stage("mplp", 0.4, "another way to the same bound")
     else:
-        if open_part() < _HALF:
+        if open_part() < _WIDE_OPEN:
             yield search._replace(share=0.6, why="the exact search again, from a better labelling")
         share = 0.6 if graph.n_edges <= _SPARSE * n else 0.3
         yield from (stage._replace(share=share, why="often proves soon") for stage in ilp)
@@ -270,7 +265,7 @@ def _of_tables(
 
 
 def searches(graph: FactorGraph) -> list[Stage]:
-    """Return searches for better labellings, for the time that a plan leaves."""
+    """Return searches for better labellings, for the time after a plan."""
     sparse = graph.n_edges <= _SPARSE * graph.n_variables
     if graph.n_label_costs:
         names = ["simulated-annealing"]
@@ -299,7 +294,7 @@ class Auto(Solver):
     Parameters
     ----------
     seconds : float
-        Budget where the run has no time limit.
+        Budget of a run without a time limit.
 
     Guarantees
     ----------
@@ -344,118 +339,150 @@ class Auto(Solver):
         if run.temperature > 0:
             return _marginals(graph, run, end)
         if graph.is_forest:
-            # Nothing is to be gained by ruling labels out first.
+            # Exact at once, without a reduction.
             outcome = TreeDP().run(graph, run)
             outcome.diagnostics |= {"structure": "forest", "share_fixed": 0.0, "plan": []}
             return outcome
-        # Of two labels one cut may settle everything; else a descent comes first.
+        # With two labels a single cut may settle the whole graph; else a descent comes first.
         binary = int(graph.cardinalities.max(initial=1)) <= 2
         reduction = _reduced(graph, run, end) if binary else None
         if reduction is not None and reduction.settled:
             return _settled(reduction, run)
         run.bound(graph.sum_of_minima)
-        first = unary_minimum(graph)
-        run.offer(first)
-        sweeps = min(run.estimated_seconds(_DESCENT), _LONG_DESCENT * end)
-        descent = solve(
-            graph,
-            "icm",
-            time_limit=max(_FIRST * end, sweeps),
-            initial=run.initial,
-            seed=int(run.rng.integers(2**32)),
-        )
-        if descent.labels is not None:
-            first = descent.labels
-            run.offer(first)
+        labels, finished = _descent(graph, run, end)
         if reduction is None:
             reduction = _reduced(graph, run, end)
         if reduction.settled:
             return _settled(reduction, run)
-        rest = reduction.graph
-        plans: list[dict[str, Any]] = []
-        diagnostics: dict[str, Any] = {"share_fixed": reduction.share_fixed, "plan": plans}
-        best = reduction.restrict(first)
-        diagnostics["structure"] = structure(rest)
-        best_energy = float(rest.energy(best))
-        iterations = 0
-        converged = False
-        least = graph.sum_of_minima
+        portfolio = _Portfolio(run, reduction, reduction.restrict(labels))
+        return portfolio.outcome(graph.sum_of_minima, end, finished)
+
+
+def _descent(graph: FactorGraph, run: Run, end: float) -> tuple[IntArray, bool]:
+    """Offer the cheapest labels and the result of ICM; return it, and whether ICM finished."""
+    first = unary_minimum(graph)
+    run.offer(first)
+    sweeps = min(run.estimated_seconds(_DESCENT_EVALUATIONS), _MOST_DESCENT_SHARE * end)
+    descent = solve(
+        graph,
+        "icm",
+        time_limit=max(_DESCENT_SHARE * end, sweeps),
+        initial=run.initial,
+        seed=int(run.rng.integers(2**32)),
+    )
+    if descent.labels is not None:
+        first = descent.labels
+        run.offer(first)
+    return first, descent.status is not Status.LIMIT
+
+
+class _Portfolio:
+    """The stages on the reduced graph, and its best labelling."""
+
+    def __init__(self, run: Run, reduction: Reduction, best: IntArray) -> None:
+        self.run, self.reduction = run, reduction
+        self.best, self.best_energy = best, float(reduction.graph.energy(best))
+        self.iterations = 0
+        self.plans: list[dict[str, Any]] = []
+
+    def outcome(self, least: float, end: float, finished: bool) -> Outcome:
+        """Make the stages of the plan until one proves or the budget is spent."""
+        run, rest = self.run, self.reduction.graph
 
         def open_part() -> float:
             way = run.best_energy - least
             return (run.best_energy - run.lower_bound) / way if 0.0 < way < math.inf else 1.0
 
+        diagnostics = {
+            "share_fixed": self.reduction.share_fixed,
+            "plan": self.plans,
+            "structure": structure(rest),
+        }
         more = searches(rest)
-        # A budget is used until it is spent; without one, every search ends by itself.
-        for stage in itertools.chain(
+        stages = itertools.chain(
             plan(rest, open_part, end),
-            _UNFINISHED if descent.status is Status.LIMIT else (),
+            () if finished else _UNFINISHED,
+            # A time limit is used until it is spent; without one, every search ends by itself.
             more[:1] if run.time_limit is None else itertools.cycle(more),
-        ):
+        )
+        converged = False
+        for stage in stages:
             left = end - run.seconds
-            if run.proved or left <= 0 or run.should_stop(iterations):
+            if run.proved or left <= 0 or run.should_stop(self.iterations):
                 break
-            if stage.share * left < 2.0 * stage.begin:
-                continue
-            if as_solver(stage.solver).supports(rest, 0.0) is not None:
-                continue
-            solution = solve(
-                rest,
-                stage.solver,
-                seed=int(run.rng.integers(2**32)),
-                time_limit=stage.share * left,
-                max_iterations=_iterations_left(run, iterations),
-                initial=None if stage.afresh else best,
-                on_offer=lambda point: run.bound(point.lower_bound),
-                # Nothing is lost if this run is ended by force.
-                on_improve=lambda labels, energy, seconds: _tell(
-                    run, reduction.expand, labels, energy
-                ),
-            )
-            if solution.status in (Status.UNSUPPORTED, Status.NOT_INSTALLED):
-                continue
-            iterations += solution.iterations
-            said = _said(stage, solution)
-            before = next((done for done in plans if done["solver"] == stage.solver), None)
-            if before is None:
-                plans.append(said)
-            else:
-                before |= said | {
-                    "seconds": before["seconds"] + said["seconds"],
-                    "energy": min(before["energy"], said["energy"]),
-                    "lower_bound": max(before["lower_bound"], said["lower_bound"]),
-                    "runs": before.get("runs", 1) + 1,
-                }
-            if solution.labels is not None:
-                run.offer(reduction.expand(solution.labels))
-                if solution.energy < best_energy:
-                    best, best_energy = solution.labels, solution.energy
-            if solution.status == Status.INFEASIBLE:
-                return Outcome(infeasible=True, iterations=iterations, diagnostics=diagnostics)
-            if solution.status == Status.OPTIMAL:
+            status = self._make(stage, left)
+            if status is Status.INFEASIBLE:
+                return Outcome(infeasible=True, iterations=self.iterations, diagnostics=diagnostics)
+            if status is Status.OPTIMAL:
                 converged = True
                 break
         else:
-            # All that was planned has come to its own end.
-            converged = all(done["status"] == "converged" for done in plans)
+            converged = all(done["status"] == "converged" for done in self.plans)
         return Outcome(
-            converged=converged or run.proved, iterations=iterations, diagnostics=diagnostics
+            converged=converged or run.proved,
+            iterations=self.iterations,
+            diagnostics=diagnostics,
         )
+
+    def _make(self, stage: Stage, left: float) -> Status | None:
+        """Run one stage on the reduced graph; return its status, or None if it is left out."""
+        run, rest = self.run, self.reduction.graph
+        if stage.share * left < 2.0 * stage.begin:
+            return None
+        if as_solver(stage.solver).supports(rest, 0.0) is not None:
+            return None
+        solution = solve(
+            rest,
+            stage.solver,
+            seed=int(run.rng.integers(2**32)),
+            time_limit=stage.share * left,
+            max_iterations=_iterations_left(run, self.iterations),
+            initial=None if stage.afresh else self.best,
+            on_offer=lambda point: run.bound(point.lower_bound),
+            on_improve=self._forward,
+        )
+        if solution.status in (Status.UNSUPPORTED, Status.NOT_INSTALLED):
+            return None
+        self.iterations += solution.iterations
+        self._note(stage, solution)
+        if solution.labels is not None:
+            run.offer(self.reduction.expand(solution.labels))
+            if solution.energy < self.best_energy:
+                self.best, self.best_energy = solution.labels, solution.energy
+        return solution.status
+
+    def _forward(self, labels: IntArray, energy: float, seconds: float) -> None:
+        """Offer an improvement of a stage at once, so that it survives a killed run."""
+        if energy < self.run.best_energy:
+            self.run.offer(self.reduction.expand(labels))
+
+    def _note(self, stage: Stage, solution: Solution) -> None:
+        """Add a stage to the diagnostics; runs of one solver are summed up."""
+        facts = _facts(stage, solution)
+        before = next((done for done in self.plans if done["solver"] == stage.solver), None)
+        if before is None:
+            self.plans.append(facts)
+            return
+        before |= facts | {
+            "seconds": before["seconds"] + facts["seconds"],
+            "energy": min(before["energy"], facts["energy"]),
+            "lower_bound": max(before["lower_bound"], facts["lower_bound"]),
+            "runs": before.get("runs", 1) + 1,
+        }
 
 
 def _reduced(graph: FactorGraph, run: Run, end: float) -> Reduction:
-    """Rule out labels, as long as that may take."""
-    return reduce(
-        graph,
-        lambda: (
-            run.seconds >= _REDUCTION * end - run.estimated_seconds(SHRINKING) or run.should_stop()
-        ),
-        keep_forms=True,
-    )
+    """Rule out labels within the share of the budget for it."""
+
+    def over() -> bool:
+        building = run.estimated_seconds(SHRINKING)
+        return run.seconds >= _REDUCTION_SHARE * end - building or run.should_stop()
+
+    return reduce(graph, over, keep_forms=True)
 
 
 def _settled(reduction: Reduction, run: Run) -> Outcome:
-    """Report that nothing was left to be solved."""
+    """Return the outcome of a graph that the reduction solves."""
     diagnostics = {"share_fixed": reduction.share_fixed, "plan": []}
     if reduction.infeasible:
         return Outcome(infeasible=True, diagnostics=diagnostics)
@@ -464,18 +491,11 @@ def _settled(reduction: Reduction, run: Run) -> Outcome:
     return Outcome(converged=True, diagnostics=diagnostics)
 
 
-def _tell(
-    run: Run, expand: Callable[[IntArray], IntArray], labels: IntArray, energy: float
-) -> None:
-    if energy < run.best_energy:
-        run.offer(expand(labels))
-
-
 def _iterations_left(run: Run, done: int) -> int | None:
     return None if run.max_iterations is None else max(1, run.max_iterations - done)
 
 
-def _said(stage: Stage, solution: Solution) -> dict[str, Any]:
+def _facts(stage: Stage, solution: Solution) -> dict[str, Any]:
     return {
         "solver": stage.solver,
         "why": stage.why,
@@ -516,7 +536,7 @@ def _marginals(graph: FactorGraph, run: Run, end: float) -> Outcome:
         if solution.status in (Status.UNSUPPORTED, Status.NOT_INSTALLED):
             continue
         iterations += solution.iterations
-        diagnostics["plan"].append(_said(stage, solution))
+        diagnostics["plan"].append(_facts(stage, solution))
         if solution.labels is not None:
             run.offer(solution.labels)
         run.bound(solution.lower_bound)
