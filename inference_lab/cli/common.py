@@ -20,7 +20,7 @@ from inference_lab.specs.extras import MissingExtra
 
 if TYPE_CHECKING:
     from inference_lab.reporting.comparison import Comparison
-    from inference_lab.reporting.tables import Part
+    from inference_lab.reporting.comparison_tables import Part
     from inference_lab.results.records import Record
 
 
@@ -213,7 +213,7 @@ def print_json(document: dict[str, Any]) -> None:
 
 def print_table(comparison: Comparison, part: Part = "all") -> None:
     """Write a comparison to standard output, in colours and fitted if it is a terminal."""
-    from inference_lab.reporting.tables import plain_text, rich_table
+    from inference_lab.reporting.comparison_tables import plain_text, rich_table
 
     if sys.stdout.isatty():
         from rich.console import Console
@@ -227,7 +227,7 @@ def print_table(comparison: Comparison, part: Part = "all") -> None:
 def problem_text(records: Sequence[Record]) -> str:
     """Return the table of a problem as it goes to a terminal, or to a file."""
     from inference_lab.reporting.comparison import Comparison
-    from inference_lab.reporting.tables import plain_text
+    from inference_lab.reporting.comparison_tables import plain_text
 
     # Standard output is that of the process here, whatever stands in its place meanwhile.
     out = sys.__stdout__

@@ -39,7 +39,7 @@ from inference_lab.processes.isolation import ProcessResult, SharedIncumbent
 from inference_lab.processes.workers import Crash
 from inference_lab.registry.registry import as_solver, is_ours
 from inference_lab.results.json_lines import json_object
-from inference_lab.results.labellings import encode_labels
+from inference_lab.results.label_codec import encode_labels
 from inference_lab.results.records import Record, thin_trace
 
 __all__ = ["blank", "is_warmed_up", "run", "warm_up_all", "warmed_up"]

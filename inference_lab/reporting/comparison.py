@@ -7,9 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from inference_lab.reporting.csv_text import csv_frame
-from inference_lab.reporting.latex import escape_latex, latex_table
-from inference_lab.reporting.tables import (
+from inference_lab.reporting.comparison_tables import (
     csv_text,
     html,
     markdown,
@@ -17,6 +15,8 @@ from inference_lab.reporting.tables import (
     rich_table,
     summary_table,
 )
+from inference_lab.reporting.csv_text import csv_frame
+from inference_lab.reporting.latex import escape_latex, latex_table
 from inference_lab.results.analysis import Findings
 from inference_lab.results.atomic_files import write_whole
 from inference_lab.results.records import RecordStore

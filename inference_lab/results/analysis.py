@@ -18,7 +18,7 @@ from inference_lab.results.consistency_checks import (
     repetitions,
     unfairness,
 )
-from inference_lab.results.labellings import KEPT_BELOW, decode_labels
+from inference_lab.results.label_codec import KEPT_BELOW, decode_labels
 from inference_lab.results.records import Record, RecordStore, jsonable
 from inference_lab.results.summaries import (
     CONTRADICTION_TOLERANCE,

@@ -244,7 +244,7 @@ class Record(RunRecord, frozen=True, kw_only=True):
     labels_hash : str
         Digest of the best labelling, empty without one: whether two runs found the same.
     labels : str
-        The best labelling as a compressed string, see `inference_lab.results.labellings`; empty
+        The best labelling as a compressed string, see `inference_lab.results.label_codec`; empty
         without one, and for 100,000 variables or more.
     pairwise_f, nmi, ari, accuracy : float or None
         Agreement with the ground truth (`inference_lab.results.scoring`), where there is one.

@@ -12,7 +12,7 @@ from inference_lab.cli import main
 from inference_lab.harness.results_dir import merge
 from inference_lab.results import labellings
 from inference_lab.results.json_lines import clean_text
-from inference_lab.results.labellings import KEPT_BELOW, decode_labels, encode_labels
+from inference_lab.results.label_codec import KEPT_BELOW, decode_labels, encode_labels
 from inference_lab.results.records import Record, RecordStore
 
 GRAPHS = {
