@@ -10,7 +10,7 @@ from sample_records import record
 import inference_lab as il
 from inference_lab.cli import main
 from inference_lab.harness.results_dir import merge
-from inference_lab.results import labellings
+from inference_lab.results import label_codec
 from inference_lab.results.json_lines import clean_text
 from inference_lab.results.label_codec import KEPT_BELOW, decode_labels, encode_labels
 from inference_lab.results.records import Record, RecordStore
@@ -100,7 +100,7 @@ def test_command_prints_labels_or_writes_them(tmp_path):
 
 
 def test_labels_of_many_variables_are_not_kept(monkeypatch):
-    monkeypatch.setattr(labellings, "KEPT_BELOW", 12)
+    monkeypatch.setattr(label_codec, "KEPT_BELOW", 12)
     comparison = il.compare(PROBLEMS[0], "icm", isolate=False)
     with pytest.raises(ValueError, match="fewer than"):
         comparison.labels(comparison.records[0].id)
