@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Literal
@@ -11,7 +12,7 @@ import numpy as np
 
 from inference_lab.algorithms.belief_propagation.decoding import bethe_marginals, decode
 from inference_lab.algorithms.belief_propagation.layout import (
-    is_grid,
+    few_directions,
     make_general,
     make_links,
     make_scratch,
@@ -40,7 +41,7 @@ from inference_lab.contract import Marginals, Outcome, Run
 from inference_lab.graph.arrays import FloatArray, IntArray
 from inference_lab.graph.factor_graph import FactorGraph
 from inference_lab.graph.terms import freeze
-from inference_lab.kernels.bp_updates import Network, Step
+from inference_lab.kernels.bp_updates import General, Network, Step
 from inference_lab.kernels.heap import empty_heap
 from inference_lab.kernels.messages import (
     GENERAL,
@@ -162,7 +163,7 @@ class LoopyBP(IterativeSolver["Passes"]):
         """Return the schedule on a graph that is no forest."""
         if self.schedule is not None:
             return self.schedule
-        return "chains" if temperature == 0.0 and is_grid(graph) else "sequential"
+        return "chains" if temperature == 0.0 and few_directions(graph) else "sequential"
 
     def supports(self, graph: FactorGraph, temperature: float) -> str | None:
         """Every graph, every temperature."""
@@ -201,7 +202,7 @@ class LoopyBP(IterativeSolver["Passes"]):
 
 
 class Passes:
-    """Messages of a run and what is needed to renew and decode them."""
+    """Messages of a run and the data to renew and decode them."""
 
     # ``arrays`` are those of the graph with its variables in ``order``, and infinite unaries at
     # labels that hard terms forbid; all that has an entry a variable is in that order:
@@ -210,11 +211,11 @@ class Passes:
     def __init__(self, settings: LoopyBP, graph: FactorGraph, temperature: float) -> None:
         n = graph.n_variables
         self.graph = graph
-        self.schedule = "forest" if graph.is_forest else settings.schedule_for(graph, temperature)
-        # Where nobody asked for chains they were chosen for a grid.
-        unasked = settings.schedule is None
-        along_grid = self.schedule == "chains" and (unasked or is_grid(graph))
-        self.order = np.arange(n) if along_grid else graph.breadth_first_order
+        name = "forest" if graph.is_forest else settings.schedule_for(graph, temperature)
+        # By default chains are chosen for a grid alone.
+        default = settings.schedule is None
+        self.along_grid = name == "chains" and (default or few_directions(graph))
+        self.order = np.arange(n) if self.along_grid else graph.breadth_first_order
         self.arrays, self._entries = renumber(graph.arrays, self.order)
         self.feasible = True
         if graph.has_infinite:
@@ -236,62 +237,40 @@ class Passes:
         plain = graph.n_labels is not None and graph.n_factors == 0
         plain = plain and not (self.net.links["way"] == GENERAL).any()
         # What the graph does not need is not handed to kernels, nor compiled.
-        self._needed = None if plain else self.general
-        self._temperature = temperature or None
+        self.needed = None if plain else self.general
+        self.temperature = temperature or None
         self.messages = aligned_zeros(int(n_entries))
-        self._work = make_scratch(graph)
-        self._calms_down = settings.damping is None and self.schedule != "forest"
-        damping = settings.damping if settings.damping is not None else _FIRST.get(self.schedule, 0)
-        damping = 0.0 if self.schedule == "forest" else float(damping)
-        limit = message_limit(graph, temperature)
-        self._step = Step(damping, limit, cost_scale(graph), settings.tolerance)
-        self._x = np.zeros(n, dtype=np.int64)
+        self.work = make_scratch(graph)
+        damping = _FIRST.get(name, 0.0) if settings.damping is None else settings.damping
+        self._calms_down = settings.damping is None and name != "forest"
+        self.step = Step(
+            damping=0.0 if name == "forest" else float(damping),
+            limit=message_limit(graph, temperature),
+            scale=cost_scale(graph),
+            tolerance=settings.tolerance,
+        )
+        self.x = np.zeros(n, dtype=np.int64)
         self.updates = 0
         self.change = np.inf
-        self._prepare(along_grid)
-        self._renew_all()
+        self.schedule = SCHEDULES[name](self)
 
-    def _prepare(self, along_grid: bool) -> None:
-        """Make what only one of the schedules needs."""
-        graph, n, n_sent = self.graph, self.graph.n_variables, self.net.start.size
-        if self.schedule == "synchronous":
-            self._before = np.empty_like(self.messages)
-        elif self.schedule == "chains":
-            self._trees, self._groups = make_trees(self.arrays, along_grid)
-            self._beliefs = np.empty_like(self.net.unary)
-            self._news = News(np.zeros(n), np.empty(n_sent), np.zeros(1))
-        elif self.schedule == "residual":
-            self._proposals = Proposals(
-                np.empty_like(self.messages),
-                np.empty_like(self.general.from_factor),
-                np.empty_like(self.net.unary),
-            )
-            self.heap = empty_heap(np.empty(n_sent + graph.factor_scopes.size))
-        else:
-            self.priority = np.empty(2 * n)
-
-    def _renew_all(self) -> None:
-        """Mark every message for an update, whether or not its sender changed."""
-        if self.schedule == "chains":
-            self._news.sent[:] = -np.inf
-            self._collected = False
-        elif self.schedule == "residual":
-            self._proposed = False
-        elif self.schedule != "synchronous":
-            self.priority[:] = np.inf
+    @property
+    def model(self) -> tuple[Network, General | None, float | None, Step]:
+        """The first arguments of every sweep."""
+        return self.net, self.needed, self.temperature, self.step
 
     def recall(self, marginals: FloatArray) -> None:
         """Begin with the messages that variables of these marginals would send on their own."""
         net, self.net = self.net, self.net._replace(unary=self._as_costs(marginals))
         self.sweep(0)
         self.net = net
-        self._renew_all()
+        self.schedule.restart()
 
     def _as_costs(self, marginals: FloatArray) -> FloatArray:
-        assert self._temperature is not None
+        assert self.temperature is not None
         likely = np.maximum(marginals[self._entries], np.finfo(np.float64).tiny)
         # As read-only as the unaries in whose place it is: kernels are compiled for one of the two.
-        return freeze(-self._temperature * np.log(likely))
+        return freeze(-self.temperature * np.log(likely))
 
     def sweep(self, number: int) -> bool:
         """Make one sweep; return whether the messages have converged."""
@@ -299,89 +278,161 @@ class Passes:
             return True
         if self._calms_down and number == _UNDAMPED:
             # Held back, every message has to be renewed.
-            self._step = self._step._replace(damping=_DAMPING)
-            self._renew_all()
-        if self.schedule == "forest":
-            self.priority[:] = np.inf
-            # From the leaves to the roots first, and back.
-            self._sweep_in_turn(DOWN if number % 2 == 0 else UP)
-            # Then every message is final, whatever rounding would make of a test for change.
-            self.change = 0.0 if number else np.inf
-        elif self.schedule == "sequential":
-            self._sweep_in_turn(UP if number % 2 == 0 else DOWN)
-            self.change = float(self.priority.max())
-        elif self.schedule == "chains":
-            self._sweep_along_trees()
-        elif self.schedule == "residual":
-            self._sweep_by_residual()
-        else:
-            self._sweep_at_once()
-        return bool(self.change <= self._step.tolerance)
-
-    def _sweep_in_turn(self, direction: int) -> None:
-        self.updates += sequential_sweep(
-            self.net, self._needed, direction, self._temperature, self._step, self.messages,
-            self.priority, self._x, self._work,
-        )  # fmt: skip
-
-    def _sweep_along_trees(self) -> None:
-        net, general, temperature, step = self.net, self._needed, self._temperature, self._step
-        news, state, work = self._news, (self.messages, self._beliefs), self._work
-        news.largest[:] = 0.0
-        if not self._collected:
-            collect(net, general, temperature, step, news, state, self._x, work)
-            self._collected = True
-        for (first, last), direction in itertools.product(self._groups, (UP, DOWN)):
-            part = Part(direction, first, last)
-            self.updates += pass_along(
-                net, general, self._trees, part, temperature, step, news, state, work
-            )
-        collect(net, general, temperature, step, news, state, self._x, work)
-        self.change = float(news.largest[0])
-
-    def _sweep_by_residual(self) -> None:
-        net, general, temperature, step = self.net, self._needed, self._temperature, self._step
-        messages, proposals, heap, work = self.messages, self._proposals, self.heap, self._work
-        if not self._proposed:
-            propose_all(net, general, temperature, step, messages, proposals, heap, work)
-            self._proposed = True
-        self.updates += residual_sweep(
-            net, general, temperature, step, messages, proposals, heap, work
-        )
-        choose(net, proposals.beliefs, self._x)
-        self.change = float(-heap.key.min())
-
-    def _sweep_at_once(self) -> None:
-        net, general, temperature, step = self.net, self._needed, self._temperature, self._step
-        messages, before, work = self.messages, self._before, self._work
-        self.updates += self._x.size
-        self.change = synchronous_sweep(
-            net, general, temperature, step, messages, before, self._x, work
-        )
+            self.step = self.step._replace(damping=_DAMPING)
+            self.schedule.restart()
+        self.change = self.schedule.sweep(self, number)
+        return bool(self.change <= self.step.tolerance)
 
     def labels(self) -> IntArray:
         """Return the best label of each variable when it was last updated."""
-        x = np.empty_like(self._x)
-        x[self.order] = self._x
+        x = np.empty_like(self.x)
+        x[self.order] = self.x
         return x
 
     def decode(self, run: Run) -> None:
         """Offer the labellings that the messages suggest."""
-        general = self._needed
+        general = self.needed
         if general is not None:
             general = general._replace(to_factor=general.to_factor.copy())
         for in_order in (False, True):
-            self._x[:] = -1
-            decode(self.net, general, self.messages, in_order, self._x, self._work)
+            self.x[:] = -1
+            decode(self.net, general, self.messages, in_order, self.x, self.work)
             run.offer(self.labels())
 
     def marginals(self) -> tuple[Marginals, float]:
         """Return marginals and Bethe log-partition."""
-        temperature = self._temperature
+        temperature = self.temperature
         assert temperature is not None
-        flat, log_z = bethe_marginals(
-            self.net, self.general, self.messages, temperature, self._work
-        )
+        flat, log_z = bethe_marginals(self.net, self.general, self.messages, temperature, self.work)
         ordered = np.empty_like(flat)
         ordered[self._entries] = flat
         return unflatten(self.graph, ordered), log_z - self.graph.constant / temperature
+
+
+class Schedule(ABC):
+    """The order in which the messages of a run are renewed."""
+
+    @abstractmethod
+    def __init__(self, passes: Passes) -> None:
+        """Allocate what this schedule needs, with every message due."""
+
+    @abstractmethod
+    def restart(self) -> None:
+        """Mark every message for an update, whether or not its sender changed."""
+
+    @abstractmethod
+    def sweep(self, passes: Passes, number: int) -> float:
+        """Make one sweep, the first having number 0; return the largest change of a message."""
+
+
+class Sequential(Schedule):
+    """One variable after another, there and back."""
+
+    def __init__(self, passes: Passes) -> None:
+        self.priority = np.full(2 * passes.x.size, np.inf)
+
+    def restart(self) -> None:
+        """Make all variables due."""
+        self.priority[:] = np.inf
+
+    def sweep(self, passes: Passes, number: int) -> float:
+        """Go up or down the order."""
+        self.visit(passes, UP if number % 2 == 0 else DOWN)
+        return float(self.priority.max())
+
+    def visit(self, p: Passes, direction: int) -> None:
+        """Visit the variables to which something new arrived."""
+        p.updates += sequential_sweep(*p.model, direction, p.messages, self.priority, p.x, p.work)
+
+
+class Forest(Sequential):
+    """From the leaves of a forest to the roots, and back: then every message is final."""
+
+    def sweep(self, passes: Passes, number: int) -> float:
+        """Go towards the roots, then back."""
+        self.restart()
+        self.visit(passes, DOWN if number % 2 == 0 else UP)
+        # Whatever rounding would make of a test for change.
+        return 0.0 if number else np.inf
+
+
+class Chains(Schedule):
+    """There and back along groups of trees, one group after another."""
+
+    def __init__(self, passes: Passes) -> None:
+        self.trees, self.groups = make_trees(passes.arrays, passes.along_grid)
+        self.state = passes.messages, np.empty_like(passes.net.unary)
+        n = passes.x.size
+        self.news = News(np.zeros(n), np.empty(passes.net.start.size), np.zeros(1))
+        self.restart()
+
+    def restart(self) -> None:
+        """Make all messages due."""
+        self.news.sent[:] = -np.inf
+        self.collected = False
+
+    def sweep(self, passes: Passes, number: int) -> float:
+        """Pass along every group, there and back."""
+        p, news = passes, self.news
+        news.largest[:] = 0.0
+        if not self.collected:
+            collect(*p.model, news, self.state, p.x, p.work)
+            self.collected = True
+        for (first, last), direction in itertools.product(self.groups, (UP, DOWN)):
+            part = Part(direction, first, last)
+            p.updates += pass_along(*p.model, self.trees, part, news, self.state, p.work)
+        collect(*p.model, news, self.state, p.x, p.work)
+        return float(news.largest[0])
+
+
+class Residual(Schedule):
+    """The message that would change most."""
+
+    def __init__(self, passes: Passes) -> None:
+        net, general = passes.net, passes.general
+        self.proposals = Proposals(
+            np.empty_like(passes.messages),
+            np.empty_like(general.from_factor),
+            np.empty_like(net.unary),
+        )
+        self.heap = empty_heap(np.empty(net.start.size + passes.graph.factor_scopes.size))
+        self.restart()
+
+    def restart(self) -> None:
+        """Make all messages due."""
+        self.proposed = False
+
+    def sweep(self, p: Passes, number: int) -> float:
+        """Renew as many messages as there are, or until none would change."""
+        state = p.messages, self.proposals, self.heap, p.work
+        if not self.proposed:
+            propose_all(*p.model, *state)
+            self.proposed = True
+        p.updates += residual_sweep(*p.model, *state)
+        choose(p.net, self.proposals.beliefs, p.x)
+        return float(-self.heap.key.min())
+
+
+class Synchronous(Schedule):
+    """All messages at once, from those of the last sweep."""
+
+    def __init__(self, passes: Passes) -> None:
+        self.before = np.empty_like(passes.messages)
+
+    def restart(self) -> None:
+        """Leave all as it is: every message is due in each sweep."""
+
+    def sweep(self, p: Passes, number: int) -> float:
+        """Renew every message once."""
+        p.updates += p.x.size
+        return float(synchronous_sweep(*p.model, p.messages, self.before, p.x, p.work))
+
+
+#: By the names of the setting, and that of graphs without cycles.
+SCHEDULES: dict[str, type[Schedule]] = {
+    "forest": Forest,
+    "sequential": Sequential,
+    "chains": Chains,
+    "residual": Residual,
+    "synchronous": Synchronous,
+}

@@ -67,7 +67,7 @@ def _messages(graph: il.FactorGraph, reference: Reference, temperature: float) -
     def sweep() -> None:
         for number in (0, 1):
             # Else pixels at which nothing new arrived are left out. Up the order is 1, down is 0.
-            passes.priority[1 - number :: 2] = np.inf
+            passes.schedule.priority[1 - number :: 2] = np.inf
             passes.sweep(number)
 
     theirs = reference.loopy_bp if temperature == 0.0 else reference.soft_bp

@@ -10,7 +10,7 @@ import pytest
 from strategies import random_pairs, truncated_linear, weak_graph
 
 import inference_lab as il
-from inference_lab.algorithms.belief_propagation.layout import is_grid, make_trees
+from inference_lab.algorithms.belief_propagation.layout import few_directions, make_trees
 from inference_lab.graph.arrays import FloatArray
 from inference_lab.graph.factor_graph import FactorGraph
 from inference_lab.graph.grids import grid_edges
@@ -364,9 +364,9 @@ def test_plain_graphs_get_the_messages_of_the_general_way(k, damping):
     solver = LoopyBP(damping=damping)
     for graph in grids(k):
         fast, any_graph, tables = (Passes(solver, graph, 0.0) for _ in range(3))
-        assert fast._needed is None
-        any_graph._needed = any_graph.general
-        tables._needed = tables.general
+        assert fast.needed is None
+        any_graph.needed = any_graph.general
+        tables.needed = tables.general
         tables.net.links["way"] = GENERAL
         for number in range(6):
             for passes in (fast, any_graph, tables):
@@ -382,8 +382,8 @@ def test_soft_potts_messages_are_those_of_the_general_way(temperature):
     for k in (2, 3, 16):
         for graph in grids(k)[:2]:
             fast, slow = (Passes(LoopyBP(), graph, temperature) for _ in range(2))
-            assert fast._needed is None
-            slow._needed = slow.general
+            assert fast.needed is None
+            slow.needed = slow.general
             slow.net.links["way"] = GENERAL
             for number in range(6):
                 fast.sweep(number)
@@ -450,10 +450,12 @@ def test_the_residual_schedule_keeps_its_heap_in_order():
     state = Passes(LoopyBP(schedule="residual"), graph, 0.0)
     for number in range(40):
         done = state.sweep(number)
-        keys = state.heap.key[state.heap.items]
+        keys = state.schedule.heap.key[state.schedule.heap.items]
         parents = (np.arange(1, keys.size) - 1) // 2
         assert (keys[parents] <= keys[1:]).all()
-        assert np.array_equal(state.heap.place[state.heap.items], np.arange(keys.size))
+        assert np.array_equal(
+            state.schedule.heap.place[state.schedule.heap.items], np.arange(keys.size)
+        )
         if done:
             break
     assert done
@@ -467,7 +469,7 @@ def test_the_residual_schedule_renews_the_message_of_largest_change(family, damp
     drawn = (weak_graph(s) if family == "all" else random_graph(family, s) for s in range(50))
     graph = next(g for g in drawn if not g.is_forest)
     state = Passes(LoopyBP(schedule="residual", damping=damping), graph, temperature)
-    reference, scale = Reference(graph, state), state._step.scale
+    reference, scale = Reference(graph, state), state.step.scale
     state.sweep(0)
     for _ in range(state.updates):
         changes = {}
@@ -546,7 +548,7 @@ def test_terms_are_sorted_into_trees():
     other = FactorGraph.potts(np.zeros((400, 2)), random_pairs(rng, 400, 900), 1.0)
     for graph, n_groups in ((grid, 4), (other, None)):
         g = graph.arrays
-        trees, groups = make_trees(g, is_grid(graph))
+        trees, groups = make_trees(g, few_directions(graph))
         child, parent = g.adj_var[trees.away], g.adj_var[trees.back]
         assert np.array_equal(g.adj_reverse[trees.away], trees.back) and (parent < child).all()
         assert sorted((g.adj_half[trees.back] // 2).tolist()) == list(range(graph.n_edges))
@@ -569,9 +571,37 @@ def test_the_schedule_goes_by_structure():
     assert solver.schedule_for(grid, 0.0) == "chains"
     assert solver.schedule_for(grid, 1.0) == solver.schedule_for(shuffled, 0.0) == "sequential"
     assert LoopyBP(schedule="sequential").schedule_for(grid, 0.0) == "sequential"
-    assert is_grid(FactorGraph.potts(np.zeros((30, 2)), grid_edges(5, 6, wrap=True), 1.0))
+    assert few_directions(FactorGraph.potts(np.zeros((30, 2)), grid_edges(5, 6, wrap=True), 1.0))
     factor = [((0, 1, 2), np.zeros((2, 2, 2)))]
-    assert not is_grid(FactorGraph.from_terms(np.zeros((20, 2)), [], factor))
+    assert not few_directions(FactorGraph.from_terms(np.zeros((20, 2)), [], factor))
+
+
+def test_a_path_with_a_chord_may_pass_for_a_grid():
+    """Messages go along the path, then along the chord; on one cycle their fixed point is optimal.
+
+    Y. Weiss, "Correctness of local probability propagation in graphical models with loops", 2000.
+    """
+    converged = 0
+    for seed in range(20):
+        rng = np.random.default_rng(seed)
+        chord = int(rng.integers(0, 8)), int(rng.integers(10, 16))
+        edges = [*((i, i + 1) for i in range(15)), chord]
+        graph = FactorGraph.potts(rng.normal(size=(16, 2)), edges, rng.normal(size=16))
+        assert LoopyBP().schedule_for(graph, 0.0) == "chains"
+        trees, groups = make_trees(graph.arrays, few_directions(graph))
+        assert groups == [(0, 15), (15, 16)]
+        assert sorted((graph.arrays.adj_half[trees.back] // 2).tolist()) == list(range(16))
+        s = il.solve(graph, "loopy-bp")
+        if s.status == "converged":
+            converged += 1
+            assert s.energy == pytest.approx(il.solve(graph, "brute-force").energy, abs=1e-9)
+        soft, other = (
+            il.solve(graph, f"loopy-bp(schedule={schedule})", temperature=1.0)
+            for schedule in ("chains", "sequential")
+        )
+        assert soft.status == "converged"
+        assert np.allclose(soft.marginals, other.marginals, atol=1e-4)
+    assert converged > 10
 
 
 def test_published_energies_of_tsukuba(data_dir):

@@ -137,12 +137,14 @@ def make_scratch(graph: FactorGraph) -> Scratch:
     return Scratch(*(aligned_zeros(width) for _ in Scratch._fields))
 
 
-def is_grid(graph: FactorGraph) -> bool:
+def few_directions(graph: FactorGraph) -> bool:
     """Whether terms join variables at four distances of their numbers at most, as in a picture."""
+    # The terms of one distance form chains whatever the graph, such as a path with a chord, so
+    # `make_trees` may take each distance for a group: correctness does not depend on this test.
     if graph.n_factors or graph.n_edges == 0 or graph.n_variables < _FEWEST:
         return False
     apart = np.abs(graph.edges[:, 1] - graph.edges[:, 0])
-    # Most that are none are told by a few terms.
+    # Most others fail within a few terms.
     if np.unique(apart[:1000]).size > _MOST_DIRECTIONS:
         return False
     earlier = int(np.bincount(graph.edges.max(axis=1)).max())

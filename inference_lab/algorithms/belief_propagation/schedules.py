@@ -24,7 +24,7 @@ from inference_lab.kernels.bp_updates import (
 )
 from inference_lab.kernels.factors import factor_message
 from inference_lab.kernels.heap import Heap, settle, sink
-from inference_lab.kernels.messages import ATTRACTIVE, LINEAR, REPULSIVE, fetch_row, greatest
+from inference_lab.kernels.messages import fetch_row, greatest
 
 #: The directions of `sequential_sweep`: down the order or up.
 DOWN, UP = 0, 1
@@ -32,6 +32,8 @@ DOWN, UP = 0, 1
 #: Messages that are proposed in a sweep by residuals, over those that there are, at most: where
 #: variables have many terms, there would be little else to do in a sweep.
 _MOST_PROPOSALS = 16
+
+
 #: So many terms before its turn what a term reads is fetched from memory, where there are so many
 #: labels: along columns nothing lies in sequence, and each message waits for the one before.
 _SOON, _WIDE = 8, 16
@@ -45,26 +47,13 @@ class Part(NamedTuple):
     last: int
 
 
-@inlined
-def limit_of(net: Network, q: int, temperature: float | None) -> float:
-    """Return what the entries of the message sent at an adjacency position cannot exceed."""
-    limit = np.inf
-    if temperature is None:
-        link = net.links[np.uint64(q)]
-        if link["way"] == ATTRACTIVE or link["way"] == REPULSIVE:
-            limit = link["rise"]
-        elif link["way"] == LINEAR:
-            limit = link["cap"]
-    return limit
-
-
 @lean_kernel
 def sequential_sweep(
     net: Network,
     general: General | None,
-    direction: int,
     temperature: float | None,
     step: Step,
+    direction: int,
     messages: FloatArray,
     priority: FloatArray,
     x: IntArray,
@@ -76,8 +65,7 @@ def sequential_sweep(
     # direction]`` adds up the changes that arrived at ``i`` since its last update in this
     # direction; at or below the tolerance it is skipped, so that late sweeps cost little. Changes
     # above the tolerance may be counted in part only.
-    tolerance, scale = step.tolerance, step.scale
-    bar = tolerance * scale
+    tolerance = step.tolerance
     # What follows from the number of labels alone is then computed once a sweep.
     k = net.cardinalities[0]
     updated = 0
@@ -106,14 +94,8 @@ def sequential_sweep(
             size = k
             if general is not None:
                 size = net.cardinalities[np.uint64(j)]
-            change = greatest(size, work.change)
-            limit = limit_of(net, q, temperature)
-            if change > bar + tolerance * max(scale, limit) or change < 1e-3 * bar:
-                # Above the tolerance in any case, or far below: the size is of no account.
-                change /= scale + scale
-            else:
-                cut_message(net, q, k, temperature, messages, work)
-                change = relative_change(size, step, work)
+            cut_message(net, q, k, temperature, messages, work)
+            change = relative_change(size, step, work)
             priority[up] += change
             priority[down] += change
             largest = max(largest, change)
@@ -435,10 +417,10 @@ def fetch_term(
 def pass_along(
     net: Network,
     general: General | None,
-    trees: Trees,
-    part: Part,
     temperature: float | None,
     step: Step,
+    trees: Trees,
+    part: Part,
     news: News,
     state: tuple[FloatArray, FloatArray],
     work: Scratch,
