@@ -9,7 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from inference_lab._numba import inlined, lean_kernel
-from inference_lab.contract import Outcome, Run, Solver
+from inference_lab.algorithms.iteration import IterativeSolver, Progress
+from inference_lab.contract import Outcome, Run
 from inference_lab.graph.arrays import FloatArray, GraphArrays, IntArray
 from inference_lab.graph.factor_graph import FactorGraph, unary_minimum
 from inference_lab.graph.traversal import reach
@@ -279,7 +280,7 @@ def flip(g: GraphArrays, x: IntArray, s: SubsetSearch, most_taken: int, work: in
 
 
 @dataclass(frozen=True)
-class LazyFlipper(Solver):
+class LazyFlipper(IterativeSolver["Walk"]):
     """Exhaustive search over connected sets of variables (Andres et al. 2012).
 
     Starts like `icm`, with single variables. Once these gain nothing, connected sets of two
@@ -328,33 +329,50 @@ class LazyFlipper(Solver):
 
     max_depth: int = setting(3, at_least=1)
 
-    def run(self, graph: FactorGraph, run: Run) -> Outcome:
-        """Search from the given or the cheapest labels until no set gains."""
-        n = graph.n_variables
+    def start(self, graph: FactorGraph, run: Run) -> Walk | Outcome:
+        """Start from the given or the cheapest labels, with every set to be checked."""
         x = unary_minimum(graph) if run.initial is None else run.initial.copy()
         run.offer(x)
-        if n == 0:
+        if x.size == 0:
             return Outcome(converged=True)
-        search = start_search(graph, min(self.max_depth, n))
+        return Walk(x, start_search(graph, min(self.max_depth, x.size)))
+
+    def step(self, state: Walk, run: Run, done: int) -> Progress:
+        """Check sets, and relabel those that gain, until the next look at the clock."""
+        n, search = state.x.size, state.search
         most = np.iinfo(np.int64).max if run.max_iterations is None else run.max_iterations * n
-        now = search.now[0]
-        changes = 0
-        while True:
-            between = flip(graph.arrays, x, search, most, _WORK)
-            if between and now.changes > changes:
-                changes = int(now.changes)
-                run.offer(x)
-            converged = not search.pending.any() and bool(between)
-            taken = int(now.taken)
-            if converged or run.remaining <= 0.0 or (between and taken >= most):
-                break
-        if not between:
-            # Stopped within a set, whose first members still carry labels on trial.
+        state.between = bool(flip(run.graph.arrays, state.x, search, most, _WORK))
+        if not state.between:
+            return Progress(iterations=0)
+        completed = int(search.now[0].taken) // n
+        return Progress(not search.pending.any(), iterations=completed - done)
+
+    def decode(self, state: Walk, run: Run, done: int) -> IntArray | None:
+        """Return the labelling if it changed, and is not on trial."""
+        changes = int(state.search.now[0].changes)
+        if not state.between or changes == state.offered:
+            return None
+        state.offered = changes
+        return state.x
+
+    def finish(self, state: Walk, run: Run, outcome: Outcome) -> Outcome:
+        """Take back labels on trial; count a part of an iteration for one."""
+        search, now = state.search, state.search.now[0]
+        if not state.between:
             for t in range(int(now.member)):
-                x[search.queue[search.at[t]]] = search.own[t]
-            run.offer(x)
-        return Outcome(
-            converged=converged,
-            iterations=min(-(-taken // n), most // n),
-            diagnostics={"improvements": int(now.changes)},
-        )
+                state.x[search.queue[search.at[t]]] = search.own[t]
+            run.offer(state.x)
+        outcome.iterations = -(-int(now.taken) // state.x.size)
+        outcome.diagnostics["improvements"] = int(now.changes)
+        return outcome
+
+
+@dataclass
+class Walk:
+    """The labelling and search of a run; whether they stand between two variables."""
+
+    x: IntArray
+    search: SubsetSearch
+    between: bool = True
+    #: The changes when a labelling was last offered.
+    offered: int = 0
