@@ -39,7 +39,7 @@ from inference_lab.graph.terms import COST_LIMIT
 from inference_lab.problem import Problem, ProblemFamily
 from inference_lab.registry.registry import as_solver
 from inference_lab.registry.sources import ProblemSource, as_problem
-from inference_lab.results.validation import judged
+from inference_lab.results.validation import check_outcome
 from inference_lab.specs.grammar import format_value
 
 
@@ -260,7 +260,7 @@ def _solution(
     why: str,
 ) -> Solution:
     """Fill in the `Solution` of a run, after its outcome is checked."""
-    outcome, fault = judged(outcome, graph)
+    outcome, fault = check_outcome(outcome, graph)
     if outcome.unsupported:
         return replace(blank, status=Status.UNSUPPORTED, message=outcome.unsupported)
     labels = run.best_labels

@@ -28,7 +28,7 @@ _AGREEMENT = 1.1
 _RELATIVE_GAIN = 1e-12
 
 
-class Workspace(NamedTuple):
+class GibbsWorkspace(NamedTuple):
     """Scratch of the length of the largest cardinality."""
 
     cost: FloatArray
@@ -65,7 +65,7 @@ def gibbs_visits(
     temperature: float,
     coupling: float,
     draws: Draws,
-    work: Workspace,
+    work: GibbsWorkspace,
 ) -> None:
     """Draw the label of each variable in `order` from its conditional, in place."""
     # The conditional is that of the unaries plus `coupling` times all other terms, at most 1;
@@ -276,7 +276,7 @@ def draw_independent(
 
 
 @dataclass(frozen=True)
-class Gibbs(IterativeSolver["_Sampler"]):
+class Gibbs(IterativeSolver["_GibbsSampler"]):
     """Gibbs sampling from ``p(x) ~ exp(-E(x) / T)`` (Geman, Geman 1984).
 
     Each sweep draws the label of every variable from its conditional given all others. Marginals
@@ -376,11 +376,11 @@ class Gibbs(IterativeSolver["_Sampler"]):
         """Limit on the sweeps of a chain, burn-in included."""
         return self.burn_in + self.sweeps * self.thinning
 
-    def start(self, graph: FactorGraph, run: Run) -> _Sampler | Outcome:
+    def start(self, graph: FactorGraph, run: Run) -> _GibbsSampler | Outcome:
         """Start the chains."""
-        return _Sampler(self, graph, run) if graph.n_variables else no_variables(graph, run)
+        return _GibbsSampler(self, graph, run) if graph.n_variables else no_variables(graph, run)
 
-    def step(self, state: _Sampler, run: Run, done: int) -> Progress | None:
+    def step(self, state: _GibbsSampler, run: Run, done: int) -> Progress | None:
         """Sweep every chain, as often as one look at the clock allows."""
         if done == self.burn_in:
             state.forget()
@@ -389,7 +389,7 @@ class Gibbs(IterativeSolver["_Sampler"]):
             sweeps = min(sweeps, run.max_iterations - done)
         return Progress(iterations=sweeps) if state.advance(sweeps, keep) else None
 
-    def finish(self, state: _Sampler, run: Run, outcome: Outcome) -> Outcome:
+    def finish(self, state: _GibbsSampler, run: Run, outcome: Outcome) -> Outcome:
         """Average the draws; estimate the log-partition."""
         graph, done = state.graph, outcome.iterations
         hard = (graph.pairwise_values, graph.edge_weights, graph.table_values)
@@ -412,7 +412,7 @@ class Gibbs(IterativeSolver["_Sampler"]):
                 outcome.diagnostics["log_partition_stderr"] = error
         return outcome
 
-    def stretch(self, done: int, state: _Sampler) -> tuple[int, bool]:
+    def stretch(self, done: int, state: _GibbsSampler) -> tuple[int, bool]:
         """Return how many sweeps to make at once after this many, and whether to average them."""
         kept = done - self.burn_in
         if kept < 0:
@@ -440,13 +440,15 @@ def no_variables(graph: FactorGraph, run: Run) -> Outcome:
     )
 
 
-class Chains:
+class MarkovChains:
     """The averages of chains, and what a sweep of `gibbs_visits` works with."""
 
     def __init__(self, graph: FactorGraph, run: Run, chains: int, sweeps: int) -> None:
         self.graph, self.run = graph, run
         width = int(graph.cardinalities.max())
-        self.work = Workspace(np.empty(width), np.empty(width, dtype=np.int64), np.empty(width))
+        self.work = GibbsWorkspace(
+            np.empty(width), np.empty(width, dtype=np.int64), np.empty(width)
+        )
         self.draws = start_draws(graph)
         self._sizes = graph.unary_values.size, chains, sweeps
         self.averages = ChainAverages(*self._sizes)
@@ -456,7 +458,7 @@ class Chains:
         self.averages = ChainAverages(*self._sizes)
 
 
-class _Sampler(Chains):
+class _GibbsSampler(MarkovChains):
     """The chains of a run and their averages."""
 
     def __init__(self, settings: Gibbs, graph: FactorGraph, run: Run) -> None:

@@ -116,7 +116,7 @@ class ILP(LinearSolver):
         if outcome is not None:
             return outcome
         run.offer(unary_minimum(graph))
-        search = _Search(self, graph, run)
+        search = _ILPSearch(self, graph, run)
         if search.infeasible:
             return Outcome(infeasible=True, diagnostics=search.diagnostics)
         if search.settled():
@@ -136,7 +136,7 @@ def _is_smaller(reduced: FactorGraph, graph: FactorGraph) -> bool:
     return 2 * model_size(reduced).nonzeros <= model_size(graph).nonzeros
 
 
-class _Search:
+class _ILPSearch:
     """One run: the reduced graph, its model, and the mapping of answers back."""
 
     def __init__(self, settings: ILP, graph: FactorGraph, run: Run) -> None:

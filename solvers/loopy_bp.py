@@ -309,7 +309,7 @@ class Passes:
         return unflatten(self.graph, ordered), log_z - self.graph.constant / temperature
 
 
-class Schedule(ABC):
+class MessageSchedule(ABC):
     """The order in which the messages of a run are renewed."""
 
     @abstractmethod
@@ -325,7 +325,7 @@ class Schedule(ABC):
         """Make one sweep, the first having number 0; return the largest change of a message."""
 
 
-class Sequential(Schedule):
+class Sequential(MessageSchedule):
     """One variable after another, there and back."""
 
     def __init__(self, passes: Passes) -> None:
@@ -356,7 +356,7 @@ class Forest(Sequential):
         return 0.0 if number else np.inf
 
 
-class Chains(Schedule):
+class Chains(MessageSchedule):
     """There and back along groups of trees, one group after another."""
 
     def __init__(self, passes: Passes) -> None:
@@ -385,7 +385,7 @@ class Chains(Schedule):
         return float(news.largest[0])
 
 
-class Residual(Schedule):
+class Residual(MessageSchedule):
     """The message that would change most."""
 
     def __init__(self, passes: Passes) -> None:
@@ -413,7 +413,7 @@ class Residual(Schedule):
         return float(-self.heap.key.min())
 
 
-class Synchronous(Schedule):
+class Synchronous(MessageSchedule):
     """All messages at once, from those of the last sweep."""
 
     def __init__(self, passes: Passes) -> None:
@@ -429,7 +429,7 @@ class Synchronous(Schedule):
 
 
 #: By the names of the setting, and that of graphs without cycles.
-SCHEDULES: dict[str, type[Schedule]] = {
+SCHEDULES: dict[str, type[MessageSchedule]] = {
     "forest": Forest,
     "sequential": Sequential,
     "chains": Chains,

@@ -40,7 +40,7 @@ class Rule(NamedTuple):
     tolerance: float
 
 
-class Links(NamedTuple):
+class PottsLinks(NamedTuple):
     """The Potts terms between variables with equal numbers of labels, each (2m,)."""
 
     # For each adjacency position where the q of the neighbour starts, and what each unit of a
@@ -51,13 +51,13 @@ class Links(NamedTuple):
     gain: FloatArray
 
 
-def links_of(graph: FactorGraph, cap: float) -> Links | None:
+def links_of(graph: FactorGraph, cap: float) -> PottsLinks | None:
     """Return the links of a graph that has no terms of other kinds, None if it has."""
     g = graph.arrays
     if graph.n_labels is None or graph.n_factors or (g.kinds != POTTS).any():
         return None
     gain = np.minimum(g.pairwise[g.offsets], cap) - np.minimum(g.weights, cap)
-    return Links(g.unary_ptr[g.adj_var], gain[g.adj_half >> 1])
+    return PottsLinks(g.unary_ptr[g.adj_var], gain[g.adj_half >> 1])
 
 
 def renewed_distribution(
@@ -88,7 +88,7 @@ def _finite(value: float, cap: float) -> float:
 
 @inlined
 def linked_costs(
-    g: GraphArrays, links: Links, i: int, k: int, q: FloatArray, cap: float, field: FloatArray
+    g: GraphArrays, links: PottsLinks, i: int, k: int, q: FloatArray, cap: float, field: FloatArray
 ) -> None:
     """Fill the field of a variable of `k` labels, up to a constant, from its links."""
     own = np.uint64(g.unary_ptr[i])
@@ -110,7 +110,7 @@ def expected_costs(
     q: FloatArray,
     cap: float,
     digits: IntArray | None,
-    links: Links | None,
+    links: PottsLinks | None,
     field: FloatArray,
 ) -> None:
     """Fill ``field[a]``, the expected cost of label ``a`` of variable ``i`` under the others' q."""
@@ -216,7 +216,7 @@ def sequential_sweep(
     priority: FloatArray,
     field: FloatArray,
     digits: IntArray | None,
-    links: Links | None,
+    links: PottsLinks | None,
 ) -> int:
     """Update one variable after another, in place; return how many were updated."""
     # Each update minimises the free energy over one ``q_i``. ``priority[i]`` adds up the changes of
@@ -244,7 +244,7 @@ def parallel_sweep(
     priority: FloatArray,
     field: FloatArray,
     digits: IntArray | None,
-    links: Links | None,
+    links: PottsLinks | None,
 ) -> float:
     """Update all variables from the last sweep's q; return the largest undamped change."""
     for t in range(q.size):

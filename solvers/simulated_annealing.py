@@ -321,7 +321,7 @@ class SimulatedAnnealing(Solver):
 
     def run(self, graph: FactorGraph, run: Run) -> Outcome:
         """Anneal, reheat and restart, each time down to a local minimum."""
-        state = _State(self, graph, run)
+        state = _AnnealingState(self, graph, run)
         if state.n:
             # Where the time is short for the graph, an anneal ends above this.
             run.offer(unary_minimum(graph))
@@ -345,7 +345,7 @@ class SimulatedAnnealing(Solver):
         )
 
 
-class _State:
+class _AnnealingState:
     """The labelling of a run and what is needed to change it."""
 
     def __init__(self, settings: SimulatedAnnealing, graph: FactorGraph, run: Run) -> None:

@@ -16,7 +16,7 @@ from inference_lab.graph.factor_graph import FactorGraph
 from inference_lab.graph.terms import dense_stack, freeze
 from inference_lab.kernels.union_find import find
 from inference_lab.solvers.gibbs import (
-    Chains,
+    MarkovChains,
     add_averages,
     gibbs_visits,
     no_variables,
@@ -29,7 +29,7 @@ _HOTTEST = 1e300
 _RELATIVE_GAIN = 1e-12
 
 
-class Model(NamedTuple):
+class BondModel(NamedTuple):
     """An energy as unaries plus bonds, all that cluster moves need to know."""
 
     #: ``ptr`` (n + 1,) int64, ``unary`` (ptr[n],) float64.
@@ -45,7 +45,7 @@ class Model(NamedTuple):
     signed: bool
 
 
-class Scratch(NamedTuple):
+class ClusterScratch(NamedTuple):
     """The clusters of one sweep."""
 
     # ``parent`` (n,) int64: the union-find forest; ``weight`` (like the unaries): at the place of
@@ -56,7 +56,7 @@ class Scratch(NamedTuple):
 
 
 @inlined
-def _draw(m: Model, weight: FloatArray, root: int, uniform: float) -> int:
+def _draw(m: BondModel, weight: FloatArray, root: int, uniform: float) -> int:
     """Return the label of a root that belongs to a uniform number."""
     label = 0
     rest = uniform
@@ -70,7 +70,7 @@ def _draw(m: Model, weight: FloatArray, root: int, uniform: float) -> int:
 
 
 @inlined
-def _is_bonded(m: Model, x: IntArray, e: int, uniform: float, temperature: float) -> bool:
+def _is_bonded(m: BondModel, x: IntArray, e: int, uniform: float, temperature: float) -> bool:
     """Whether a bond is drawn on an edge: on satisfied ones with ``1 - exp(-|gain| / T)``."""
     i = m.edges[e, 0]
     j = m.edges[e, 1]
@@ -84,13 +84,13 @@ def _is_bonded(m: Model, x: IntArray, e: int, uniform: float, temperature: float
 
 
 @inlined
-def _own(m: Model, x: IntArray, i: int, root: int, a: int) -> int:
+def _own(m: BondModel, x: IntArray, i: int, root: int, a: int) -> int:
     """Return the label that ``i`` gets when the root of its cluster gets ``a``."""
     return int(a ^ x[root] ^ x[i]) if m.signed else a
 
 
 @inlined
-def _bond_cost(m: Model, at: int, temperature: float) -> float:
+def _bond_cost(m: BondModel, at: int, temperature: float) -> float:
     """Return the cost of a bond, ``-T log(exp(gain / T) - 1)``."""
     # An infinite gain stands for certain, and costs what agreeing does.
     gain = m.gain[at]
@@ -104,7 +104,11 @@ def _bond_cost(m: Model, at: int, temperature: float) -> float:
 
 @lean_kernel
 def _add_up_clusters(
-    m: Model, x: IntArray, bond_uniforms: FloatArray, temperature: float, scratch: Scratch
+    m: BondModel,
+    x: IntArray,
+    bond_uniforms: FloatArray,
+    temperature: float,
+    scratch: ClusterScratch,
 ) -> None:
     """Join the ends of the bonds drawn, and write the cost of each label of each cluster."""
     parent, weight = scratch.parent, scratch.weight
@@ -133,7 +137,7 @@ def _add_up_clusters(
 
 
 @lean_kernel
-def _turn_into_probabilities(m: Model, temperature: float, scratch: Scratch) -> bool:
+def _turn_into_probabilities(m: BondModel, temperature: float, scratch: ClusterScratch) -> bool:
     """Replace the costs of each cluster's labels; return False if some cluster has no label."""
     weight = scratch.weight
     for i in range(scratch.parent.size):
@@ -154,7 +158,7 @@ def _turn_into_probabilities(m: Model, temperature: float, scratch: Scratch) -> 
 
 
 @lean_kernel
-def _energy(m: Model, x: IntArray) -> float:
+def _energy(m: BondModel, x: IntArray) -> float:
     """Return the energy of a labelling, up to a constant."""
     energy = 0.0
     for i in range(x.size):
@@ -173,12 +177,12 @@ def _energy(m: Model, x: IntArray) -> float:
 
 @lean_kernel
 def cluster_sweep(
-    m: Model,
+    m: BondModel,
     x: IntArray,
     bond_uniforms: FloatArray,
     label_uniforms: FloatArray,
     temperature: float,
-    scratch: Scratch,
+    scratch: ClusterScratch,
     sums: FloatArray,
 ) -> float:
     """Make one Swendsen-Wang update in place, and add the conditional of each label to `sums`."""
@@ -212,7 +216,7 @@ def _where(graph: FactorGraph, e: int) -> str:
     return f"edge {e} = ({i}, {j})"
 
 
-def model_of(graph: FactorGraph) -> Model | str:
+def model_of(graph: FactorGraph) -> BondModel | str:
     """Return the energy as unaries and bonds, or the reason why it has no such form."""
     if graph.n_factors:
         scope = graph.higher_order(0)[0]
@@ -222,7 +226,7 @@ def model_of(graph: FactorGraph) -> Model | str:
     return _attractive_model(graph)
 
 
-def _attractive_model(graph: FactorGraph) -> Model | str:
+def _attractive_model(graph: FactorGraph) -> BondModel | str:
     """Bonds of any number of labels, where agreeing never costs more than disagreeing."""
     tables = np.flatnonzero(graph.edge_kinds == TABLE)
     if tables.size:
@@ -247,10 +251,12 @@ def _attractive_model(graph: FactorGraph) -> Model | str:
             f"agreeing costs {tie[at]:g}, disagreeing {differ[at]:g}"
         )
     edges = graph.edges.astype(np.int64)
-    return Model(graph.unary_ptr, graph.unary_values, edges, gain, tie, offset, kind, signed=False)
+    return BondModel(
+        graph.unary_ptr, graph.unary_values, edges, gain, tie, offset, kind, signed=False
+    )
 
 
-def _binary_model(graph: FactorGraph) -> Model | str:
+def _binary_model(graph: FactorGraph) -> BondModel | str:
     """Bonds of either sign between variables of two labels; what is left goes to the unaries."""
     unary = graph.unary_values.copy()
     ptr = graph.unary_ptr
@@ -285,7 +291,7 @@ def _binary_model(graph: FactorGraph) -> Model | str:
     np.add.at(unary, first[unequal], t01[unequal])
     np.add.at(unary, first[unequal] + 1, t10[unequal])
     m = both.size
-    return Model(
+    return BondModel(
         ptr,
         # As a graph's own are, for which kernels are compiled.
         freeze(unary),
@@ -298,7 +304,7 @@ def _binary_model(graph: FactorGraph) -> Model | str:
     )
 
 
-def hard_pattern(model: Model, n: int) -> IntArray | None:
+def hard_pattern(model: BondModel, n: int) -> IntArray | None:
     """Return labels that satisfy all hard bonds, whatever the unaries, or None."""
     hard = np.isinf(model.gain) & model.signed
     if not hard.any():
@@ -308,7 +314,7 @@ def hard_pattern(model: Model, n: int) -> IntArray | None:
 
 
 @dataclass(frozen=True)
-class SwendsenWang(IterativeSolver["_Sampler"]):
+class SwendsenWang(IterativeSolver["_ClusterSampler"]):
     """Swendsen-Wang sampling from ``p(x) ~ exp(-E(x) / T)`` (Swendsen, Wang 1987).
 
     Edges whose ends agree are bonded with probability ``1 - exp(-w / T)``, with ``w`` the extra
@@ -385,7 +391,7 @@ class SwendsenWang(IterativeSolver["_Sampler"]):
         """Limit on the sweeps of a chain, burn-in included."""
         return self.burn_in + self.sweeps
 
-    def start(self, graph: FactorGraph, run: Run) -> _Sampler | Outcome:
+    def start(self, graph: FactorGraph, run: Run) -> _ClusterSampler | Outcome:
         """Start the chains."""
         if graph.n_variables == 0:
             return no_variables(graph, run)
@@ -393,17 +399,17 @@ class SwendsenWang(IterativeSolver["_Sampler"]):
         if isinstance(model, str):
             raise ValueError(model)
         start = hard_pattern(model, graph.n_variables)
-        state = None if start is None else _Sampler(self, graph, model, start, run)
+        state = None if start is None else _ClusterSampler(self, graph, model, start, run)
         return state if state is not None and state.feasible else Outcome(infeasible=True)
 
-    def step(self, state: _Sampler, run: Run, done: int) -> Progress | None:
+    def step(self, state: _ClusterSampler, run: Run, done: int) -> Progress | None:
         """Sweep every chain once."""
         if done == self.burn_in:
             state.forget()
         skipped = 0 <= done - self.burn_in < state.averages.skipped
         return Progress() if state.sweep(keep=not skipped) else None
 
-    def finish(self, state: _Sampler, run: Run, outcome: Outcome) -> Outcome:
+    def finish(self, state: _ClusterSampler, run: Run, outcome: Outcome) -> Outcome:
         """Average the draws."""
         done = outcome.iterations
         outcome.diagnostics = {"burned_in": done > self.burn_in}
@@ -411,17 +417,24 @@ class SwendsenWang(IterativeSolver["_Sampler"]):
         return outcome
 
 
-class _Sampler(Chains):
+class _ClusterSampler(MarkovChains):
     """The chains of a run and their averages."""
 
     def __init__(
-        self, settings: SwendsenWang, graph: FactorGraph, model: Model, start: IntArray, run: Run
+        self,
+        settings: SwendsenWang,
+        graph: FactorGraph,
+        model: BondModel,
+        start: IntArray,
+        run: Run,
     ) -> None:
         super().__init__(graph, run, settings.chains, settings.sweeps)
         self.settings = settings
         self.model = model
         n = graph.n_variables
-        self.scratch = Scratch(np.empty(n, dtype=np.int64), np.empty(graph.unary_values.size))
+        self.scratch = ClusterScratch(
+            np.empty(n, dtype=np.int64), np.empty(graph.unary_values.size)
+        )
         self.order = np.tile(np.arange(n, dtype=np.int64), settings.single_sweeps)
         self.x = np.tile(start, (settings.chains, 1))
         # Only hard bonds are drawn at the highest temperature, and any label they allow is taken.

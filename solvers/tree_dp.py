@@ -13,7 +13,7 @@ from inference_lab.graph.arrays import FloatArray, GraphArrays, IntArray, starts
 from inference_lab.graph.factor_graph import FactorGraph, unary_minimum
 from inference_lab.kernels.factors import factor_message
 from inference_lab.kernels.forest_passes import (
-    Forest,
+    RootedForest,
     Sent,
     Slots,
     Totals,
@@ -29,7 +29,7 @@ _CHUNK = 1 << 24
 
 @lean_kernel
 def decode(
-    g: GraphArrays, forest: Forest, total: FloatArray, slots: Slots | None, x: IntArray
+    g: GraphArrays, forest: RootedForest, total: FloatArray, slots: Slots | None, x: IntArray
 ) -> None:
     """Label from the roots on: each variable gets its best label given the one it hangs from."""
     # The variables that hang from a factor are labelled together, by its best entry.
@@ -78,7 +78,7 @@ def _label_together(g: GraphArrays, slot: int, slots: Slots, x: IntArray) -> Non
 
 @lean_kernel
 def downward(
-    g: GraphArrays, forest: Forest, temperature: float, totals: Totals, slots: Slots | None,
+    g: GraphArrays, forest: RootedForest, temperature: float, totals: Totals, slots: Slots | None,
     sent: Sent, at: int, budget: int,
 ) -> int:  # fmt: skip
     """Turn the totals into beliefs from variable ``order[at]`` on, away from the roots."""
@@ -180,7 +180,7 @@ class TreeDP(Solver):
         """Pass up, decode, and pass down at T > 0."""
         g, n, temperature = graph.arrays, graph.n_variables, run.temperature
         terms = np.arange(graph.n_edges + graph.n_factors)
-        forest = Forest(*spanning_forest(graph, terms)[1:])
+        forest = RootedForest(*spanning_forest(graph, terms)[1:])
         width = int(graph.cardinalities.max(initial=1))
         totals = Totals(graph.unary_values.copy(), np.zeros(2), np.empty(width), np.empty(width))
         slots = make_slots(graph) if graph.n_factors else None
@@ -219,7 +219,7 @@ class TreeDP(Solver):
         return outcome
 
 
-def _make_sent(graph: FactorGraph, forest: Forest) -> Sent:
+def _make_sent(graph: FactorGraph, forest: RootedForest) -> Sent:
     """Allocate the messages that variables send to their parents."""
     sizes = np.zeros(graph.n_variables, dtype=np.int64)
     hung = np.flatnonzero(forest.up >= 0)

@@ -17,10 +17,10 @@ from inference_lab.algorithms.belief_propagation.forests import (
     heavy_forest,
 )
 from inference_lab.algorithms.belief_propagation.reweighted import (
-    Factors,
     State,
+    TRWFactors,
+    TRWWorkspace,
     Update,
-    Workspace,
     collect,
     forest_energy,
     make_factors,
@@ -36,7 +36,7 @@ from inference_lab.algorithms.label_cost_encoding import run_on_star
 from inference_lab.contract import Outcome, Run, Solver
 from inference_lab.graph.arrays import FloatArray, IntArray
 from inference_lab.graph.factor_graph import FactorGraph, least_labels
-from inference_lab.kernels.forest_passes import Forest, Totals
+from inference_lab.kernels.forest_passes import RootedForest, Totals
 from inference_lab.kernels.messages import cost_scale, message_ptr, unflatten
 from inference_lab.specs.settings import setting
 
@@ -218,7 +218,7 @@ class _Passing:
         self.state = State(unary, ptr, np.zeros(ptr[-1]), rho, unary.copy())
         self.factors = make_factors(graph)
         width = int(graph.cardinalities.max(initial=1))
-        self.work = Workspace(np.empty(width), np.empty(width), np.empty(width))
+        self.work = TRWWorkspace(np.empty(width), np.empty(width), np.empty(width))
         self.order = graph.breadth_first_order
         damping = 0.0 if graph.is_forest else settings.damping
         self.update = Update(run.temperature, damping, cost_scale(graph))
@@ -280,7 +280,7 @@ class _Passing:
             share
             * forest_energy(
                 self.arrays,
-                Forest(order, up),
+                RootedForest(order, up),
                 self.run.temperature,
                 self.state,
                 self.factors,
@@ -362,14 +362,14 @@ class _Passing:
             self.factors = self.factors._replace(messages=told)
         collect(self.arrays, self.state, self.factors)
 
-    def copy(self) -> tuple[Forests, State, Factors | None]:
+    def copy(self) -> tuple[Forests, State, TRWFactors | None]:
         """Return what `restore` needs to undo a step."""
         factors = self.factors
         if factors is not None:
             factors = factors._replace(messages=factors.messages.copy())
         return self.forests, self.state._replace(messages=self.state.messages.copy()), factors
 
-    def restore(self, before: tuple[Forests, State, Factors | None]) -> None:
+    def restore(self, before: tuple[Forests, State, TRWFactors | None]) -> None:
         """Go back to an earlier state."""
         self.forests, self.state, self.factors = before
         collect(self.arrays, self.state, self.factors)

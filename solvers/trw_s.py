@@ -415,7 +415,7 @@ def hand_over(
                     from_factor[at + a] = np.inf if np.isinf(message[a]) else -message[a]
 
 
-class Passes:
+class TRWSPasses:
     """The messages of one run, and the passes that renew them along an order of the variables."""
 
     standstill: Standstill
@@ -495,7 +495,7 @@ class Passes:
 
 
 @dataclass(frozen=True)
-class TRWS(IterativeSolver[Passes]):
+class TRWS(IterativeSolver[TRWSPasses]):
     """Sequential tree-reweighted message passing at T = 0 (Kolmogorov 2006, 2015).
 
     Maximises a lower bound, the sum of the minima of the terms of a reparametrisation. Passing
@@ -567,19 +567,19 @@ class TRWS(IterativeSolver[Passes]):
     polish: bool = True
     tighten: Literal["cycles", "triplets"] | None = None
 
-    def start(self, graph: FactorGraph, run: Run) -> Passes:
+    def start(self, graph: FactorGraph, run: Run) -> TRWSPasses:
         """Start the messages from zero."""
         order = np.arange(graph.n_variables)
         if graph.is_forest or self.order == "breadth-first":
             # That of a graph is read-only, and kernels would be compiled for both.
             order = graph.breadth_first_order.copy()
-        passes = Passes(graph, order)
+        passes = TRWSPasses(graph, order)
         passes.standstill = Standstill(self.tolerance, self.patience, cost_scale(graph))
         # An answer of sorts before the first, possibly long, pass.
         run.offer(passes.decode())
         return passes
 
-    def step(self, state: Passes, run: Run, done: int) -> Progress | None:
+    def step(self, state: TRWSPasses, run: Run, done: int) -> Progress | None:
         """Pass up the order and down."""
         found = state.half_sweep(1, run)
         if found is not None and found < math.inf:
@@ -589,14 +589,14 @@ class TRWS(IterativeSolver[Passes]):
         still = state.standstill.reached(found)
         return Progress(still or state.graph.is_forest, found)
 
-    def decode(self, state: Passes, run: Run, done: int) -> IntArray | None:
+    def decode(self, state: TRWSPasses, run: Run, done: int) -> IntArray | None:
         """Return the labelling that the messages suggest, now and then."""
         if done - state.decoded < (self.decode_every or max(1, done // 4)):
             return None
         state.decoded = done
         return state.decode()
 
-    def finish(self, state: Passes, run: Run, outcome: Outcome) -> Outcome:
+    def finish(self, state: TRWSPasses, run: Run, outcome: Outcome) -> Outcome:
         """Polish the best labelling, then add clusters."""
         graph, sweeps = state.graph, outcome.iterations
         if state.decoded < sweeps:

@@ -13,7 +13,7 @@ from inference_lab.kernels.factors import factor_message
 from inference_lab.kernels.messages import min_sum_message, slot_ptr, sum_product_message
 
 
-class Forest(NamedTuple):
+class RootedForest(NamedTuple):
     """A rooted forest of variables, edges and factors.
 
     * ``order`` (n,) int32: the variables, every one after its parent, and those that hang from one
@@ -71,7 +71,7 @@ class Totals(NamedTuple):
 
 
 @inlined
-def closes(g: GraphArrays, forest: Forest, at: int) -> bool:
+def closes(g: GraphArrays, forest: RootedForest, at: int) -> bool:
     """Whether ``order[at]``, which hangs from a factor, is the first one that does."""
     order, up = forest.order, forest.up
     before = up[order[at - 1]]
@@ -79,7 +79,7 @@ def closes(g: GraphArrays, forest: Forest, at: int) -> bool:
 
 
 @inlined
-def head_of(g: GraphArrays, forest: Forest, i: int) -> int:
+def head_of(g: GraphArrays, forest: RootedForest, i: int) -> int:
     """Return the position in ``scopes`` of the variable above the factor that ``i`` hangs from."""
     head = g.factor_ptr[g.slot_factor[-2 - forest.up[i]]]
     while forest.up[g.scopes[head]] == -2 - head:
@@ -115,7 +115,7 @@ def _soft_least(values: FloatArray, start: int, k: int, temperature: float) -> f
 @lean_kernel
 def send_to_roots(
     g: GraphArrays,
-    forest: Forest,
+    forest: RootedForest,
     temperature: float,
     rho: FloatArray,
     totals: Totals,

@@ -17,7 +17,7 @@ from inference_lab.graph.factor_graph import FactorGraph
 __all__ = [
     "MARGINAL_TOLERANCE",
     "PARTITION_KINDS",
-    "judged",
+    "check_outcome",
     "marginals_fault",
     "partition_fault",
     "shape_fault",
@@ -33,7 +33,7 @@ PARTITION_KINDS = ("exact", "lower", "upper", "estimate")
 _MOST_ITERATIONS = 1 << 63
 
 
-def judged(outcome: Outcome, graph: FactorGraph) -> tuple[Outcome, str]:
+def check_outcome(outcome: Outcome, graph: FactorGraph) -> tuple[Outcome, str]:
     """Return an outcome in plain numbers, and what is wrong with it."""
     faults = []
 

@@ -46,9 +46,9 @@ def draw(terms: str) -> Image:
 
 def trw_s(graph: il.FactorGraph, reference: Reference) -> Pair:
     """Forward and backward pass with all messages, and the bound."""
-    from inference_lab.solvers.trw_s import Passes
+    from inference_lab.solvers.trw_s import TRWSPasses
 
-    passes, run = Passes(graph, np.arange(graph.n_variables)), Run(graph)
+    passes, run = TRWSPasses(graph, np.arange(graph.n_variables)), Run(graph)
 
     def sweep() -> float | None:
         passes.half_sweep(1, run)
@@ -60,9 +60,9 @@ def trw_s(graph: il.FactorGraph, reference: Reference) -> Pair:
 
 
 def _messages(graph: il.FactorGraph, reference: Reference, temperature: float) -> Pair:
-    from inference_lab.solvers.loopy_bp import LoopyBP, Passes
+    from inference_lab.solvers.loopy_bp import LoopyBP, TRWSPasses
 
-    passes = Passes(LoopyBP(schedule="sequential"), graph, temperature)
+    passes = TRWSPasses(LoopyBP(schedule="sequential"), graph, temperature)
 
     def sweep() -> None:
         for number in (0, 1):

@@ -14,7 +14,7 @@ from inference_lab.graph.factor_graph import FactorGraph
 from inference_lab.graph.random_graphs import FINITE, HARD, random_graph
 from inference_lab.solvers.gibbs import (
     ChainAverages,
-    Workspace,
+    GibbsWorkspace,
     draw_independent,
     gibbs_visits,
     start_draws,
@@ -28,7 +28,7 @@ def visit(
 ) -> np.ndarray:
     """Visit one variable, in place; return its conditional."""
     width = int(graph.cardinalities.max())
-    work = Workspace(np.empty(width), np.empty(width, dtype=np.int64), np.empty(width))
+    work = GibbsWorkspace(np.empty(width), np.empty(width, dtype=np.int64), np.empty(width))
     draws = start_draws(graph)
     gibbs_visits(
         graph.arrays, x, np.array([i]), np.array([uniform]), temperature, coupling, draws, work

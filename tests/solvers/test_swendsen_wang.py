@@ -18,8 +18,8 @@ from inference_lab.graph.grids import grid_edges
 from inference_lab.graph.random_graphs import FAMILIES, random_graph
 from inference_lab.graph.terms import DiagonalTerms, OwnTables
 from inference_lab.solvers.swendsen_wang import (
-    Model,
-    Scratch,
+    BondModel,
+    ClusterScratch,
     SwendsenWang,
     cluster_sweep,
     model_of,
@@ -41,7 +41,7 @@ def covered(families: tuple[str, ...] = tuple(FAMILIES), seeds: int = 20) -> lis
     ]
 
 
-def bond_terms(model: Model, x: np.ndarray) -> FloatArray:
+def bond_terms(model: BondModel, x: np.ndarray) -> FloatArray:
     """Return the energy of each bond, up to a constant: gains and ties, from their definition."""
     i, j = model.edges[:, 0], model.edges[:, 1]
     together = x[i] == x[j]
@@ -56,7 +56,7 @@ def bond_terms(model: Model, x: np.ndarray) -> FloatArray:
     return np.where(hard, np.where(together, model.tie[at], INF), out)
 
 
-def model_energy(model: Model, x: np.ndarray) -> float:
+def model_energy(model: BondModel, x: np.ndarray) -> float:
     return float(model.unary[model.ptr[:-1] + x].sum() + bond_terms(model, x).sum())
 
 
@@ -65,7 +65,7 @@ def test_unaries_and_bonds_are_the_energy(family: str, seed: int) -> None:
     """The energy in bonds differs from the graph's by a constant, forbidden labellings included."""
     graph = random_graph(family, seed)
     model = model_of(graph)
-    assert isinstance(model, Model)
+    assert isinstance(model, BondModel)
     energies = exhaustive(graph).energies
     labellings = np.argwhere(np.ones(energies.shape, dtype=bool))
     best = np.unravel_index(int(energies.argmin()), energies.shape)
@@ -90,7 +90,7 @@ def test_all_families_with_some_theory_are_covered() -> None:
     assert sum(family == "potts" for family, _ in covered()) == 20
 
 
-def bond_chances(model: Model, x: np.ndarray, temperature: float) -> FloatArray:
+def bond_chances(model: BondModel, x: np.ndarray, temperature: float) -> FloatArray:
     """Return the probability that each edge is bonded, by the card: 1 - exp(-w / T) if satisfied.
 
     From the energies alone: ``w`` is what breaking the edge would cost.
@@ -113,7 +113,7 @@ def with_few_bonds() -> list[tuple[str, int]]:
     out = []
     for family, seed in covered():
         model = model_of(random_graph(family, seed))
-        assert isinstance(model, Model)
+        assert isinstance(model, BondModel)
         if 1 <= len(model.edges) <= 5 and random_graph(family, seed).log2_states <= 6.5:
             out.append((family, seed))
     return out
@@ -122,7 +122,7 @@ def with_few_bonds() -> list[tuple[str, int]]:
 def test_the_graphs_with_few_bonds_are_of_both_kinds() -> None:
     """Signed bonds of two labels, and attractive ones of more that depend on the label or not."""
     models = [model_of(random_graph(family, seed)) for family, seed in with_few_bonds()]
-    kinds = {(m.signed, bool(m.kind.any())) for m in models if isinstance(m, Model)}
+    kinds = {(m.signed, bool(m.kind.any())) for m in models if isinstance(m, BondModel)}
     assert kinds == {(True, False), (False, False), (False, True)}
 
 
@@ -131,13 +131,15 @@ def test_conditionals_average_to_the_marginals(family: str, seed: int) -> None:
     """``sum_x p(x) sum_bonds p(bonds | x) p(x_i = a | bonds) = p(x_i = a)``, exactly."""
     graph = random_graph(family, seed)
     model = model_of(graph)
-    assert isinstance(model, Model)
+    assert isinstance(model, BondModel)
     m = len(model.edges)
     temperature = 0.8 * max(1.0, exhaustive(graph).scale / 5.0)
     energies = exhaustive(graph).energies
     p = np.exp(-(energies - energies.min()) / temperature)
     p /= p.sum()
-    scratch = Scratch(np.empty(graph.n_variables, dtype=np.int64), np.empty(model.unary.size))
+    scratch = ClusterScratch(
+        np.empty(graph.n_variables, dtype=np.int64), np.empty(model.unary.size)
+    )
     total = np.zeros(model.unary.size)
     for x in np.argwhere(p > 0.0):
         chances = bond_chances(model, x, temperature)
@@ -160,10 +162,10 @@ def test_clusters_take_labels_as_often_as_their_conditional_says(family: str) ->
     _, seed = covered((family,))[1]
     graph = random_graph(family, seed)
     model = model_of(graph)
-    assert isinstance(model, Model)
+    assert isinstance(model, BondModel)
     energies = exhaustive(graph).energies
     start = np.array(np.unravel_index(int(energies.argmin()), energies.shape))
-    scratch = Scratch(np.empty(start.size, dtype=np.int64), np.empty(model.unary.size))
+    scratch = ClusterScratch(np.empty(start.size, dtype=np.int64), np.empty(model.unary.size))
     bonds = np.random.default_rng(2).random(len(model.edges))
     drawn = np.zeros(model.unary.size)
     for uniform in (np.arange(400) + 0.5) / 400:

@@ -21,7 +21,7 @@ from inference_lab.graph.grids import grid_edges
 from inference_lab.graph.random_graphs import FAMILIES, random_graph
 from inference_lab.kernels.messages import cost_scale
 from inference_lab.problems.instances import Instances, find
-from inference_lab.solvers.trw_s import Passes, one_pass
+from inference_lab.solvers.trw_s import TRWSPasses, one_pass
 
 needs_data = pytest.mark.skipif(
     not (DATA / "map").is_dir(), reason=f"no instances in {DATA / 'map'}; see INFERENCE_LAB_DATA"
@@ -62,7 +62,7 @@ def plain_passes(graph: il.FactorGraph, order: IntArray, sweeps: int) -> Iterato
 
 
 def kernel_passes(graph: il.FactorGraph, order: IntArray, sweeps: int) -> Iterator[float]:
-    passes, run = Passes(graph, order), Run(graph)
+    passes, run = TRWSPasses(graph, order), Run(graph)
     for _ in range(sweeps):
         for direction in (1, 0):
             bound = passes.half_sweep(direction, run)
@@ -137,7 +137,7 @@ def test_the_last_messages_give_a_labelling_however_seldom_labels_are_decoded() 
     rng = np.random.default_rng(0)
     edges = [(int(rng.integers(0, i)), i) for i in range(1, 100)]
     graph = il.FactorGraph.potts(rng.normal(size=(100, 3)), edges, rng.normal(size=99))
-    assert Run(graph).offer(Passes(graph, graph.breadth_first_order).decode()) > (
+    assert Run(graph).offer(TRWSPasses(graph, graph.breadth_first_order).decode()) > (
         il.solve(graph, "trw-s").energy + 1.0
     )
     seldom = il.solve(graph, "trw-s(polish=false, decode_every=1000)")
@@ -156,7 +156,7 @@ def test_labels_are_chosen_given_those_before(family: str) -> None:
     for seed in range(20):
         graph = picture(seed) if family == "picture" else random_graph(family, seed)
         order = np.random.default_rng(seed).permutation(graph.n_variables)
-        passes, run = Passes(graph, order), Run(graph)
+        passes, run = TRWSPasses(graph, order), Run(graph)
         for direction in (1, 0):
             passes.half_sweep(direction, run)
         x, found = np.full(graph.n_variables, -1), passes.decode()
@@ -204,7 +204,7 @@ def test_polish_only_improves() -> None:
 def test_memory_is_one_message_an_edge() -> None:
     edges = grid_edges(30, 30)
     graph = il.FactorGraph.potts(np.zeros((900, 5)), edges, np.ones(len(edges)))
-    passes = Passes(graph, natural(graph))
+    passes = TRWSPasses(graph, natural(graph))
     assert passes.state.rows.size == 5 * len(edges)
     assert passes.state.slots.size == 0
 
@@ -234,13 +234,13 @@ def test_reparametrisation_has_the_bound_of_the_next_pass(
     order = natural(graph)
     if shuffled:
         order = np.random.default_rng(seed).permutation(order)
-    passes, run = Passes(graph, order), Run(graph)
+    passes, run = TRWSPasses(graph, order), Run(graph)
     for _ in range(sweeps):
         for direction in (1, 0):
             if passes.half_sweep(direction, run) == math.inf:
                 return
     bound = dual_bound(graph, graph.arrays, passes.reparametrisation(), make_scratch(graph))
-    again = Passes(graph, order)
+    again = TRWSPasses(graph, order)
     for direction in (*(1, 0) * sweeps, 1):
         expected = again.half_sweep(direction, run)
     assert expected is not None

@@ -11,7 +11,7 @@ from inference_lab.graph.arrays import FloatArray, GraphArrays, IntArray
 from inference_lab.graph.factor_graph import FactorGraph
 from inference_lab.kernels.factors import factor_message
 from inference_lab.kernels.forest_passes import (
-    Forest,
+    RootedForest,
     Slots,
     Totals,
     closes,
@@ -38,7 +38,7 @@ class State(NamedTuple):
     belief: FloatArray
 
 
-class Factors(NamedTuple):
+class TRWFactors(NamedTuple):
     """The messages of factors."""
 
     #: ``ptr`` (slots+1,), ``messages``: what arrives at the variable at each position of
@@ -60,7 +60,7 @@ class Update(NamedTuple):
     scale: float
 
 
-class Workspace(NamedTuple):
+class TRWWorkspace(NamedTuple):
     """Scratch rows as long as the largest cardinality."""
 
     cavity: FloatArray
@@ -68,16 +68,16 @@ class Workspace(NamedTuple):
     column: FloatArray
 
 
-def make_factors(graph: FactorGraph) -> Factors | None:
+def make_factors(graph: FactorGraph) -> TRWFactors | None:
     """Allocate the messages of the factors, zeros; None where there are none."""
     if graph.n_factors == 0:
         return None
     ptr, cavity, digits = make_slots(graph)
-    return Factors(ptr, np.zeros(ptr[-1]), cavity, digits)
+    return TRWFactors(ptr, np.zeros(ptr[-1]), cavity, digits)
 
 
 @lean_kernel
-def _collect(g: GraphArrays, i: int, state: State, factors: Factors | None) -> None:
+def _collect(g: GraphArrays, i: int, state: State, factors: TRWFactors | None) -> None:
     """Add up the belief of a variable."""
     start = g.unary_ptr[i]
     k = g.cardinalities[i]
@@ -95,7 +95,7 @@ def _collect(g: GraphArrays, i: int, state: State, factors: Factors | None) -> N
 
 
 @lean_kernel
-def collect(g: GraphArrays, state: State, factors: Factors | None) -> None:
+def collect(g: GraphArrays, state: State, factors: TRWFactors | None) -> None:
     """Add up the beliefs of all variables."""
     for i in range(g.cardinalities.size):
         _collect(g, i, state, factors)
@@ -125,7 +125,7 @@ def _store(
 
 
 @inlined
-def _fill_cavities(g: GraphArrays, f: int, slot: int, state: State, factors: Factors) -> None:
+def _fill_cavities(g: GraphArrays, f: int, slot: int, state: State, factors: TRWFactors) -> None:
     """Write the cavities of a factor's variables, times ``rho``, except at `slot`."""
     rho = state.rho[g.kinds.size + f]
     for s in range(g.factor_ptr[f], g.factor_ptr[f + 1]):
@@ -147,8 +147,8 @@ def sweep(
     first: int,
     update: Update,
     state: State,
-    factors: Factors | None,
-    work: Workspace,
+    factors: TRWFactors | None,
+    work: TRWWorkspace,
     budget: int,
 ) -> tuple[int, float]:
     """Renew messages along the order within a budget; return where to go on, and the change."""
@@ -196,7 +196,9 @@ def sweep(
 
 
 @inlined
-def _take_out(g: GraphArrays, slot: int, rho: float, factors: Factors, total: FloatArray) -> None:
+def _take_out(
+    g: GraphArrays, slot: int, rho: float, factors: TRWFactors, total: FloatArray
+) -> None:
     """Take the message at a position of ``scopes`` out of a total."""
     start, own = g.unary_ptr[g.scopes[slot]], factors.ptr[slot]
     for a in range(g.cardinalities[g.scopes[slot]]):
@@ -205,7 +207,11 @@ def _take_out(g: GraphArrays, slot: int, rho: float, factors: Factors, total: Fl
 
 @lean_kernel
 def _fill_unaries(
-    g: GraphArrays, forest: Forest, state: State, factors: Factors | None, total: FloatArray
+    g: GraphArrays,
+    forest: RootedForest,
+    state: State,
+    factors: TRWFactors | None,
+    total: FloatArray,
 ) -> None:
     """Write the unaries of a forest, ``b_i - sum n_c / rho_c`` over its terms ``c`` at ``i``."""
     up = forest.up
@@ -231,10 +237,10 @@ def _fill_unaries(
 
 def forest_energy(
     g: GraphArrays,
-    forest: Forest,
+    forest: RootedForest,
     temperature: float,
     state: State,
-    factors: Factors | None,
+    factors: TRWFactors | None,
     totals: Totals,
 ) -> float:
     """Return ``-T log Z`` of one forest of the reparametrised energy."""
@@ -266,7 +272,7 @@ def pseudo_marginals(g: GraphArrays, temperature: float, state: State, out: Floa
 
 @lean_kernel
 def mutual_information(
-    g: GraphArrays, temperature: float, state: State, work: Workspace, out: FloatArray
+    g: GraphArrays, temperature: float, state: State, work: TRWWorkspace, out: FloatArray
 ) -> None:
     """Write the mutual information of the pseudo-marginals of each edge."""
     # ``tau_ij`` is in proportion to ``exp(-(theta / rho + b_i + b_j - (n_i + n_j) / rho) / T)``.
@@ -310,7 +316,7 @@ def mutual_information(
 
 @lean_kernel
 def multi_information(
-    g: GraphArrays, temperature: float, state: State, factors: Factors, sums: FloatArray,
+    g: GraphArrays, temperature: float, state: State, factors: TRWFactors, sums: FloatArray,
     out: FloatArray,
 ) -> None:  # fmt: skip
     """Write the multi-information ``sum_i H_i - H_f`` of the pseudo-marginals of each factor."""

@@ -64,7 +64,7 @@ class _Projection(NamedTuple):
     flip: npt.NDArray[np.uint8]
 
 
-class _Search(NamedTuple):
+class _CycleSearch(NamedTuple):
     """State of the shortest-path search over both copies of every node, 2 v and 2 v + 1."""
 
     # ``nearest`` holds those to go on from; its keys are the distances. ``via`` is the arc by which
@@ -98,7 +98,7 @@ def _violated_cycles(
     shortest: float,
     step: float,
     work: int,
-    s: _Search,
+    s: _CycleSearch,
     found: _Found,
 ) -> int:
     """Find for each root a simple cycle shorter than `shortest`, if a walk through it is."""
@@ -300,7 +300,7 @@ class _Separation:
         )
         self.roots = np.flatnonzero(degree > 1)
         both = 2 * n_nodes
-        self._search = _Search(
+        self._search = _CycleSearch(
             nearest=empty_heap(np.full(both, np.inf)),
             before=np.empty(both, dtype=np.int64),
             via=np.empty(both, dtype=np.int64),

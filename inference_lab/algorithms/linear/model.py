@@ -311,7 +311,7 @@ def _add_label_costs(
 # ------------------------------------------------------------------ what both ends have
 
 
-class Links(NamedTuple):
+class LabelPairs(NamedTuple):
     """Pairs of labels at the ends of edges, with what the model knows of having both."""
 
     #: `first`, `second`: Columns ``u_ia`` and ``u_jb``.
@@ -329,7 +329,7 @@ NEVER = -1
 ALWAYS = -2
 
 
-def links(graph: FactorGraph) -> Links:
+def links(graph: FactorGraph) -> LabelPairs:
     """List the links of `build_linear_model`'s result."""
     ptr = graph.unary_ptr
     start = int(ptr[-1])
@@ -363,4 +363,4 @@ def links(graph: FactorGraph) -> Links:
         start += count
     empty = np.empty(0, dtype=np.int64)
     parts.append((empty, empty, empty, empty))
-    return Links(*(np.concatenate(column) for column in zip(*parts, strict=True)))
+    return LabelPairs(*(np.concatenate(column) for column in zip(*parts, strict=True)))
