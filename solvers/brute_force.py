@@ -13,8 +13,8 @@ from inference_lab.contract import Outcome, Run, Solver
 from inference_lab.graph.arrays import FloatArray, GraphArrays, IntArray
 from inference_lab.graph.factor_graph import FactorGraph
 from inference_lab.graph.label_costs import LabelCosts
-from inference_lab.kernels.label_costs import enter, leave, opening
 from inference_lab.kernels.messages import half_cost, unflatten
+from inference_lab.kernels.priced_descent import enter, leave, opening
 from inference_lab.specs.settings import setting
 
 #: Steps of the enumeration between two checks of the clock: some 10 ms.

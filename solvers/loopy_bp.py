@@ -10,7 +10,7 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
-from inference_lab.algorithms.belief_propagation.decoding import bethe_marginals, decode
+from inference_lab.algorithms.belief_propagation.bethe import bethe_marginals, decode
 from inference_lab.algorithms.belief_propagation.layout import (
     few_directions,
     make_general,

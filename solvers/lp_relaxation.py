@@ -26,7 +26,7 @@ from inference_lab.algorithms.presolve import trivial_outcome
 from inference_lab.contract import Outcome, Run
 from inference_lab.graph.arrays import FloatArray, IntArray
 from inference_lab.graph.factor_graph import FactorGraph, unary_minimum
-from inference_lab.kernels.label_costs import descend_on
+from inference_lab.kernels.priced_descent import descend_on
 from inference_lab.solvers.icm import ICM
 from inference_lab.specs.settings import setting
 

@@ -15,7 +15,7 @@ from inference_lab.algorithms.iteration import IterativeSolver, Progress
 from inference_lab.contract import Outcome, Run
 from inference_lab.graph.arrays import POTTS, TABLE, FloatArray, GraphArrays, IntArray
 from inference_lab.graph.factor_graph import FactorGraph, least_labels
-from inference_lab.kernels.factors import add_expectation
+from inference_lab.kernels.factor_messages import add_expectation
 from inference_lab.kernels.messages import aligned_zeros, cost_scale, least, unflatten
 from inference_lab.specs.settings import setting
 

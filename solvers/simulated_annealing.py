@@ -17,14 +17,14 @@ from inference_lab.graph.label_costs import LabelCosts
 from inference_lab.graph.traversal import nearest
 from inference_lab.kernels.descent import KEEP
 from inference_lab.kernels.descent import sweep as icm_sweep
-from inference_lab.kernels.label_costs import (
+from inference_lab.kernels.messages import local_costs
+from inference_lab.kernels.priced_descent import (
     add_prices,
     count_users,
     enter,
     leave,
     priced_sweep,
 )
-from inference_lab.kernels.messages import local_costs
 from inference_lab.specs.settings import setting
 
 #: Steps of a kernel between two looks at the clock: some milliseconds.

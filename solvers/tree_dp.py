@@ -11,7 +11,7 @@ from inference_lab.algorithms.belief_propagation.forests import spanning_forest
 from inference_lab.contract import Outcome, Run, Solver
 from inference_lab.graph.arrays import FloatArray, GraphArrays, IntArray, starts_of
 from inference_lab.graph.factor_graph import FactorGraph, unary_minimum
-from inference_lab.kernels.factors import factor_message
+from inference_lab.kernels.factor_messages import factor_message
 from inference_lab.kernels.forest_passes import (
     RootedForest,
     Sent,

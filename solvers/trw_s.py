@@ -32,7 +32,7 @@ from inference_lab.contract import Outcome, Run
 from inference_lab.graph.arrays import NO_FORM, TABLE, FloatArray, GraphArrays, IntArray, starts_of
 from inference_lab.graph.factor_graph import FactorGraph
 from inference_lab.kernels.descent import descend
-from inference_lab.kernels.factors import min_marginals
+from inference_lab.kernels.factor_messages import min_marginals
 from inference_lab.kernels.messages import (
     ATTRACTIVE,
     GENERAL,

@@ -12,9 +12,9 @@ import numpy as np
 import numpy.typing as npt
 
 from inference_lab.constraints import Constraints
-from inference_lab.constraints.arrays import canonical
 from inference_lab.constraints.constraints import selected
 from inference_lab.constraints.frames import from_frame
+from inference_lab.constraints.pair_arrays import canonical
 from inference_lab.constraints.pairs import pairs_outside
 from inference_lab.constraints.sample_ids import SampleIds, rows_named
 from inference_lab.graph.arrays import FloatArray, IntArray

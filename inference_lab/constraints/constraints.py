@@ -17,20 +17,20 @@ import numpy.typing as npt
 
 import inference_lab.constraints.files as files
 import inference_lab.constraints.frames as frames
-from inference_lab.constraints.arrays import (
-    IntArray,
-    Parts,
-    Weight,
-    canonical,
-    read_classes,
-    refuse_both,
-)
 from inference_lab.constraints.closure import (
     ContradictionError,
     closed,
     contradicting,
     merged,
     surviving,
+)
+from inference_lab.constraints.pair_arrays import (
+    IntArray,
+    Parts,
+    Weight,
+    canonical,
+    read_classes,
+    refuse_both,
 )
 from inference_lab.constraints.pairs import (
     MAX_POINTS,

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from inference_lab.constraints.arrays import Parts, refuse_both
+from inference_lab.constraints.pair_arrays import Parts, refuse_both
 from inference_lab.constraints.pairs import codes_of
 from inference_lab.constraints.sample_ids import names_of
 from inference_lab.graph.arrays import FloatArray, IntArray

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from inference_lab.constraints.arrays import IntArray, Parts, Weight
 from inference_lab.constraints.files import KINDS
+from inference_lab.constraints.pair_arrays import IntArray, Parts, Weight
 from inference_lab.constraints.sample_ids import SampleIds, names_of, rows_named
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from inference_lab.constraints.arrays import IntArray
+from inference_lab.constraints.pair_arrays import IntArray
 from inference_lab.constraints.pairs import (
     check_count,
     pairs_across,

@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from inference_lab._numba import inlined, inlined_minimum
 from inference_lab.graph.arrays import FloatArray, GraphArrays, IntArray
-from inference_lab.kernels.factors import factor_message
+from inference_lab.kernels.factor_messages import factor_message
 from inference_lab.kernels.messages import (
     ATTRACTIVE,
     GENERAL,

@@ -14,7 +14,7 @@ from inference_lab.graph.arrays import TRUNCATED_LINEAR, TRUNCATED_QUADRATIC
 from inference_lab.graph.factor_graph import FactorGraph
 from inference_lab.graph.random_graphs import FAMILIES, random_graph
 from inference_lab.graph.terms import DiagonalTerms, SharedTable
-from inference_lab.kernels.factors import factor_message
+from inference_lab.kernels.factor_messages import factor_message
 from inference_lab.kernels.messages import (
     aligned_zeros,
     cost_scale,

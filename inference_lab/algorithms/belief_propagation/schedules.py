@@ -22,7 +22,7 @@ from inference_lab.kernels.bp_updates import (
     send_to_factor,
     store,
 )
-from inference_lab.kernels.factors import factor_message
+from inference_lab.kernels.factor_messages import factor_message
 from inference_lab.kernels.heap import Heap, settle, sink
 from inference_lab.kernels.messages import fetch_row, greatest
 

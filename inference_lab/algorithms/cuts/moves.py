@@ -14,7 +14,7 @@ from inference_lab.contract import Outcome, Run
 from inference_lab.graph.arrays import IntArray
 from inference_lab.graph.factor_graph import FactorGraph, unary_minimum
 from inference_lab.graph.label_encoding import star
-from inference_lab.kernels.label_costs import descend_on
+from inference_lab.kernels.priced_descent import descend_on
 
 #: A move must gain more than this share of the costs it changes, so that rounding cannot cycle.
 _RELATIVE_GAIN = 1e-13

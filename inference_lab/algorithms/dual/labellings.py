@@ -7,7 +7,7 @@ import numpy as np
 from inference_lab._numba import inlined, lean_kernel
 from inference_lab.algorithms.dual.trws_layout import FIRST, Messages, Schedule, Workspace
 from inference_lab.graph.arrays import NO_FORM, TABLE, FloatArray, GraphArrays, IntArray
-from inference_lab.kernels.factors import min_marginals
+from inference_lab.kernels.factor_messages import min_marginals
 from inference_lab.kernels.messages import (
     ATTRACTIVE,
     REPULSIVE,

@@ -31,7 +31,7 @@ from inference_lab.graph.arrays import (
     starts_of,
 )
 from inference_lab.graph.factor_graph import FactorGraph
-from inference_lab.kernels.factors import min_marginals
+from inference_lab.kernels.factor_messages import min_marginals
 from inference_lab.kernels.messages import add_counted, edge_cost, min_sum_message, slot_ptr
 
 #: Rounding of a sum is charged to the bound at this many units in the last place of its terms.

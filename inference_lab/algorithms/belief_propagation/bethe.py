@@ -7,7 +7,7 @@ import numpy as np
 from inference_lab._numba import inlined, lean_kernel
 from inference_lab.graph.arrays import FloatArray, GraphArrays, IntArray
 from inference_lab.kernels.bp_updates import General, Network, Scratch, add_up, take_out
-from inference_lab.kernels.factors import factor_message, min_marginals
+from inference_lab.kernels.factor_messages import factor_message, min_marginals
 from inference_lab.kernels.messages import (
     LINEAR,
     REPULSIVE,
