@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import warnings
 from abc import abstractmethod
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Literal, Self
 
@@ -142,6 +142,8 @@ class ConstrainedClusterer(
     random_state: Any
     #: One metric, or one for each cluster; set by `fit`.
     metrics_: Sequence[Distortion]
+    #: Weights of pairs that `fit` is given none for.
+    _default_weight: ClassVar[float | Literal["auto"]] = 1.0
     #: Where costs are worked out from, so that nothing cancels; None for the origin.
     _origin: FloatArray | None = None
 
@@ -151,12 +153,11 @@ class ConstrainedClusterer(
         points, dtype = self._read_points(X, reset=True)
         n = points.shape[0]
         given = take_frame(given, X)
-        weighed = type(self)._worth_of_odds is not ConstrainedClusterer._worth_of_odds
         for name in ("ml_weight", "cl_weight"):
             if given.get(name, 1.0) is None:
-                given[name] = "auto" if weighed else 1.0
-        by_odds = [name for name in ("ml_weight", "cl_weight") if isinstance(given.get(name), str)]
-        for name in by_odds:
+                given[name] = self._default_weight
+        by_auto = [name for name in ("ml_weight", "cl_weight") if isinstance(given.get(name), str)]
+        for name in by_auto:
             check_word(name, given[name], ("auto",))
             given[name] = 1.0
         side = read_side(n, self._label_limit(), **given)
@@ -170,12 +171,11 @@ class ConstrainedClusterer(
             some = points
         some = self._centred(some, side.counts)
         self._check_number(some.shape[0])
-        if by_odds and len(side.constraints):
-            weights = self._worth_of_odds(some, side)
-            odds = log_odds(side.constraints)
-            given = {name: odds * weights[name] for name in by_odds}
-            watch_nothing(side.constraints, given, stacklevel=4)
-            side = replace(side, constraints=side.constraints.with_weights(**given))
+        if by_auto and len(side.constraints):
+            weights = self._auto_weights(some, side)
+            chosen = {name: weights[name] for name in by_auto}
+            watch_nothing(side.constraints, chosen, stacklevel=4)
+            side = replace(side, constraints=side.constraints.with_weights(**chosen))
         self._fit(some, side)
         if hasattr(self, "cluster_centers_"):
             self.cluster_centers_ = self.cluster_centers_.astype(dtype, copy=False)
@@ -216,6 +216,11 @@ class ConstrainedClusterer(
     @abstractmethod
     def _fit(self, points: Points, side: Side) -> None:
         """Fit, and set all attributes."""
+
+    def _auto_weights(self, points: Points, side: Side) -> Mapping[str, float | FloatArray]:
+        """Return the ``ml_weight`` and ``cl_weight`` of "auto", log-odds in the unit of costs."""
+        odds = log_odds(side.constraints)
+        return {name: odds * worth for name, worth in self._worth_of_odds(points, side).items()}
 
     def _worth_of_odds(self, points: Points, side: Side) -> dict[str, float]:
         """Return the ``ml_weight`` and ``cl_weight`` that equal a unit of log-probability."""
@@ -577,7 +582,8 @@ class PairwiseClusterer(ConstrainedClusterer):
             log-odds that a pair is right, on the scale of the costs. The share of wrong pairs is
             estimated from the checked pairs that others outvote (one in ten, if none is checked).
             The default is "auto" for `HMRFKMeans`, its special cases, mixtures, and the annealed
-            estimators, and 1 for the others, which do not accept "auto".
+            estimators. `LCVQE`, `CVQE` and `MetricKMeans` have their own "auto": pairs that
+            `PCKMeans` violates are left out. For others the default is 1, and "auto" is refused.
         sample_ids : (n,) array, optional
             Names of the rows; the pairs then hold names, each of some row. In cross-validation,
             give `SampleIds`: pairs with rows of other folds are left out.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -47,6 +47,7 @@ class SoftClusterer(PairwiseClusterer):
 
     alpha: float | str
     alpha_mode: AlphaMode
+    _default_weight: ClassVar[float | Literal["auto"]] = "auto"
 
     @abstractmethod
     def _fit_once(

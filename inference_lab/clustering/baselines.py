@@ -32,6 +32,7 @@ from inference_lab.clustering.em import (
 )
 from inference_lab.clustering.hard_pairs import contradiction, infeasible
 from inference_lab.clustering.hmrf import clamped
+from inference_lab.clustering.hmrf_kmeans import PairBeliever
 from inference_lab.clustering.initialisation import Init
 from inference_lab.clustering.supervision import Side, agreeing, of_positive_weight, refuse_hard
 from inference_lab.constraints import Constraints
@@ -428,7 +429,7 @@ def _largest(
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
-class MetricKMeans(_Dense):
+class MetricKMeans(PairBeliever, _Dense):
     r"""K-means under a metric learnt from the pairs beforehand: RCA or ITML.
 
     "rca" is the inverse of the covariance within the must-link components, without cannot-links.
@@ -440,20 +441,24 @@ class MetricKMeans(_Dense):
     n_clusters : int
     metric : {"rca", "itml"}
     ridge : float
-        Share of the mean variance that is added to all, for "rca".
+        Share of the mean variance that is added to all, for "rca". The paper adds nothing; with
+        1, directions in which few pairs happen to agree do not decide.
     slack : float
         ``gamma`` of "itml": larger values hold the bounds more strictly.
     sweeps : int
         Sweeps of "itml" over the pairs.
     init : str or (k, d) array
-        See `initial_centroids`.
+        "auto" starts from the centroids of `PCKMeans` on the same pairs. For other names see
+        `initial_centroids`; with given centroids all starts are the same.
     n_init, max_iter, tol, random_state
-        See `BregmanKMeans`; given centroids allow one start only.
+        See `BregmanKMeans`.
 
     Attributes
     ----------
     labels_, violations_, constraints_, cluster_centers_, inertia_, metrics_
-        See `HMRFKMeans`; weights of pairs do not count.
+        See `HMRFKMeans`; pairs of weight zero are left out, other weights do not count. "auto", the
+        default of ``fit``, is 1 for pairs that `PCKMeans` keeps, and 0 for those that it violates,
+        because one wrong must-link joins two components.
     objective_, n_iter_, history_, converged_
         Of k-means under the metric.
 
@@ -479,10 +484,10 @@ class MetricKMeans(_Dense):
 
     n_clusters: int = field(default=3, kw_only=False, metadata=AT_LEAST_ONE)
     metric: Literal["rca", "itml"] = "rca"
-    ridge: float = setting(1e-3, above=0, below=math.inf)
+    ridge: float = setting(1.0, above=0, below=math.inf)
     slack: float = setting(1.0, above=0, below=math.inf)
     sweeps: int = setting(20, at_least=1)
-    init: Init | npt.ArrayLike = "k-means++"
+    init: Init | Literal["auto"] | npt.ArrayLike = "auto"
     n_init: int = setting(1, at_least=1)
     max_iter: int = setting(100, at_least=1)
     tol: float = setting(1e-6, at_least=0, below=math.inf)

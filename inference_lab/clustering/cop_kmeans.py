@@ -319,15 +319,10 @@ class COPKMeans(PairwiseClusterer):
         if self.status_ == "infeasible":
             reason = units.contradiction()
         else:
-            n, pairs = side.known.size, side.constraints
-            hard = pair_terms(
-                pairs,
-                np.full(len(pairs.must_link), np.inf),
-                np.full(len(pairs.cannot_link), np.inf),
-            )
-            reason = contradiction(
-                clamped(np.zeros((n, self.n_clusters)), side.known), hard, np.arange(n)
-            )
+            hard = side.constraints.with_weights(np.inf, np.inf)
+            terms = pair_terms(hard, hard.ml_weights, hard.cl_weights)
+            open_to = clamped(np.zeros((side.known.size, self.n_clusters)), side.known)
+            reason = contradiction(open_to, terms, np.arange(side.known.size))
         if reason:
             return f"no labelling satisfies the constraints: {reason}"
         return (

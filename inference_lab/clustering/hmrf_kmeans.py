@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 import warnings
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, get_args
+from typing import Any, ClassVar, Literal, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -23,13 +24,19 @@ from inference_lab.clustering.metric_learning import (
     MetricLearner,
     effective_rank,
 )
-from inference_lab.clustering.pair_weights import watch_components, watch_hard, watch_weight
+from inference_lab.clustering.pair_weights import (
+    log_odds,
+    watch_components,
+    watch_hard,
+    watch_weight,
+)
 from inference_lab.clustering.supervision import Side
 from inference_lab.contract import Solver
+from inference_lab.graph.arrays import FloatArray
 from inference_lab.registry.registry import as_solver
 from inference_lab.specs.settings import setting
 
-__all__ = ["HMRFKMeans", "MPCKMeans", "PCKMeans"]
+__all__ = ["HMRFKMeans", "MPCKMeans", "PCKMeans", "PairBeliever", "paired_kmeans"]
 
 #: Metrics of so little more than the least rank are warned of.
 _MARGIN = 1.02
@@ -154,6 +161,8 @@ class HMRFKMeans(SharedSettings, PairwiseClusterer):
     empty_clusters: EmptyClusters = "reseed"
     n_init: int | Literal["auto"] = setting("auto", at_least=1)  # type: ignore[assignment]  # wider than the base
     tol: float = setting(1e-6, at_least=0, below=math.inf)
+
+    _default_weight: ClassVar[float | Literal["auto"]] = "auto"
 
     def _fit(self, points: Points, side: Side) -> None:
         if self.closure == "drop":
@@ -372,3 +381,46 @@ class MPCKMeans(HMRFKMeans):
     #: Fixed here, so no argument.
     distortion: str | Distortion = field(default="euclidean", init=False)
     penalty: Penalty = field(default="distance", init=False)
+
+
+def paired_kmeans(
+    points: Points, side: Side, n_clusters: int, rng: np.random.Generator, odds: float = 1.0
+) -> PCKMeans:
+    """Return `PCKMeans` fitted to pairs, as a start of other methods.
+
+    Weights times `odds` are log-odds that pairs are right. Methods that have many local optima,
+    or degenerate ones, start near clusters on which pairs and squared distances agree.
+    """
+    worth = worth_of_odds(points, n_clusters, SquaredEuclidean(), side.weights)
+    # Pairs of infinite weight stay hard where the unit is zero.
+    unit, pairs = max(odds * worth, np.finfo(float).tiny), side.constraints
+    with warnings.catch_warnings():
+        # The method that starts here warns of its own pairs.
+        warnings.simplefilter("ignore")
+        return PCKMeans(n_clusters, random_state=rng).fit(
+            points,
+            **pairs.fit_params()
+            | {"ml_weight": unit * pairs.ml_weights, "cl_weight": unit * pairs.cl_weights},
+            partial_labels=side.known,
+            sample_weight=side.weights,
+        )
+
+
+class PairBeliever(PairwiseClusterer):
+    """Base of methods without a scale for log-odds: they believe a pair, or leave it out."""
+
+    _default_weight: ClassVar[float | Literal["auto"]] = "auto"
+
+    def _auto_weights(self, points: Points, side: Side) -> Mapping[str, FloatArray]:
+        """Return ones for pairs that `PCKMeans` keeps, and zeros for those it violates."""
+        pairs, rng = side.constraints, self._generator()
+        labels = paired_kmeans(points, side, self.n_clusters, rng, log_odds(pairs)).labels_
+        ml, cl = (labels[e[:, 0]] == labels[e[:, 1]] for e in (pairs.must_link, pairs.cannot_link))
+        return {"ml_weight": ml.astype(np.float64), "cl_weight": (~cl).astype(np.float64)}
+
+    def _start(self, points: Points, side: Side, *more: Any, **named: Any) -> FloatArray:
+        """Return the initial centroids that `init` asks for, with "auto" those of `PCKMeans`."""
+        if isinstance(self.init, str) and self.init == "auto":
+            odds = log_odds(side.constraints)
+            return paired_kmeans(points, side, self.n_clusters, more[0], odds).cluster_centers_
+        return super()._start(points, side, *more, **named)

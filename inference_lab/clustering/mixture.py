@@ -29,6 +29,7 @@ from inference_lab.clustering.em import (
     pair_terms,
 )
 from inference_lab.clustering.hmrf import clamped, violated
+from inference_lab.clustering.hmrf_kmeans import paired_kmeans
 from inference_lab.clustering.initialisation import Init, pushed_apart
 from inference_lab.clustering.supervision import Side
 from inference_lab.constraints import Constraints
@@ -252,7 +253,10 @@ class ConstrainedGaussianMixture(SharedSettings, SoftClusterer):
         See `point_weights`: with "sum", 1/2 treats all points alike.
     reg_covar : float
         Added to the variances.
-    init, e_step_time_limit, n_init, n_jobs, max_iter, tol, random_state
+    init : {"auto", "neighbourhoods", "k-means++", ...} or (k, d) array
+        "auto" starts from the centroids of `PCKMeans` on the same pairs. For other names see
+        `initial_centroids`.
+    e_step_time_limit, n_init, n_jobs, max_iter, tol, random_state
         See `HMRFKMeans`.
 
     Attributes
@@ -298,7 +302,7 @@ class ConstrainedGaussianMixture(SharedSettings, SoftClusterer):
     prior: Prior = "maximum-entropy"
     alpha: float | Literal["fewest-violations"] = setting(0.5, above=0, below=1)
     alpha_mode: AlphaMode = "sum"
-    init: Init | npt.ArrayLike = "neighbourhoods"
+    init: Init | Literal["auto"] | npt.ArrayLike = "auto"
     reg_covar: float = setting(1e-6, at_least=0, below=math.inf)
     tol: float = setting(1e-6, at_least=0, below=math.inf)
 
@@ -318,7 +322,10 @@ class ConstrainedGaussianMixture(SharedSettings, SoftClusterer):
         importance: FloatArray | None,
         rng: np.random.Generator,
     ) -> Fit[Gaussians]:
-        start = self._start(points, side, rng)
+        if isinstance(self.init, str) and self.init == "auto":
+            start = paired_kmeans(points, side, self.n_clusters, rng).cluster_centers_
+        else:
+            start = self._start(points, side, rng)
         model = self._gaussians(points, side, start, importance)
         # The first parameters are those of the nearest means.
         nearest = cheapest(SquaredEuclidean().distances(points, start), None)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 
@@ -83,10 +84,10 @@ def log_odds(constraints: Constraints) -> float:
     return math.log((1.0 - share) / share)
 
 
-def watch_nothing(constraints: Constraints, weights: Mapping[str, float], stacklevel: int) -> None:
+def watch_nothing(constraints: Constraints, weights: Mapping[str, Any], stacklevel: int) -> None:
     """Warn where "auto" gives pairs no weight."""
     pairs = {"ml_weight": constraints.must_link, "cl_weight": constraints.cannot_link}
-    idle = [name for name, weight in weights.items() if weight == 0.0 and len(pairs[name])]
+    idle = [name for name, weight in weights.items() if len(pairs[name]) and not np.any(weight)]
     if idle:
         why = (
             "as many pairs contradict others as agree with them"

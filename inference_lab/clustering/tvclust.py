@@ -37,8 +37,9 @@ from inference_lab.clustering.distortions import (
 from inference_lab.clustering.dp_means import Pairs
 from inference_lab.clustering.em import HalfStep
 from inference_lab.clustering.hmrf import clamped
-from inference_lab.clustering.hmrf_kmeans import HMRFKMeans
+from inference_lab.clustering.hmrf_kmeans import paired_kmeans
 from inference_lab.clustering.multinomial import Multinomials, checked_counts
+from inference_lab.clustering.pair_weights import log_odds
 from inference_lab.clustering.supervision import Side
 from inference_lab.clustering.von_mises_fisher import Directions
 from inference_lab.contract import Solver, Status
@@ -51,8 +52,6 @@ from inference_lab.specs.settings import setting
 
 __all__ = ["TVClust"]
 
-#: Starts of the k-means that a fit begins with.
-_STARTS = 5
 #: Passes over the points that pairs couple, in one E-step.
 _PASSES = 5
 
@@ -324,7 +323,7 @@ class TVClust(SharedSettings, SourcedClusterer):
     standardise : bool
         Scale features to mean 0 and variance 1, as the prior of normal components expects.
     init : {"k-means", "prior"}
-        Components from k-means, the best of five starts, the largest first; or, as in the published
+        Components from `PCKMeans` on the same pairs, the largest first; or, as in the published
         code, means drawn from their prior and equal sticks. Such means often lie on one side of
         the data, and one component then takes all points.
     both_ways : bool
@@ -494,7 +493,7 @@ class _Fit:
         rng: np.random.Generator,
     ) -> None:
         self.settings, self.points, self.pairs, self.rng = settings, points, pairs, rng
-        self.known, self.counts = side.known, side.counts
+        self.side, self.known, self.counts = side, side.known, side.counts
         self.told = Credibility(side)
         self.history: list[HalfStep] = []
         self.converged = False
@@ -533,13 +532,8 @@ class _Fit:
             self.shares += 1.0 / k
             return
         # Squared distances of directions are twice one minus the cosine.
-        model = HMRFKMeans(
-            max(min(k, n), int(self.known.max()) + 1),
-            init="k-means++",
-            n_init=_STARTS,
-            random_state=self.rng,
-        )
-        model.fit(points, partial_labels=self.known, sample_weight=self.counts)
+        count = max(min(k, n), int(self.known.max()) + 1)
+        model = paired_kmeans(points, self.side, count, self.rng, log_odds(self.side.constraints))
         # Early sticks are long: the bound is greatest with the largest components first.
         sizes = np.bincount(model.labels_, weights=self.counts, minlength=k)
         free = np.setdiff1d(np.arange(k), self.known)

@@ -11,18 +11,19 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from inference_lab._numba import lean_kernel
-from inference_lab.clustering._base import PairwiseClusterer, SharedSettings
+from inference_lab.clustering._base import SharedSettings
 from inference_lab.clustering.distortions import Points, SquaredEuclidean, cheapest
 from inference_lab.clustering.em import Fit, HalfStep, Result
 from inference_lab.clustering.hmrf import clamped
+from inference_lab.clustering.hmrf_kmeans import PairBeliever
 from inference_lab.clustering.initialisation import Init
-from inference_lab.clustering.supervision import Side, refuse_hard
+from inference_lab.clustering.supervision import Side, of_positive_weight, refuse_hard
 from inference_lab.graph.arrays import FloatArray, IntArray
 from inference_lab.specs.settings import setting
 
@@ -109,7 +110,8 @@ class _Pairs:
     """Pairs and supervision as the kernels take them, each pair once or, as an option, twice."""
 
     def __init__(self, side: Side, *, twice: bool) -> None:
-        constraints = side.constraints
+        # Deciding a pair of weight zero would undo what others have decided.
+        constraints = of_positive_weight(side.constraints)
         refuse_hard(constraints)
         self.known = side.known
         self.counts = side.counts
@@ -216,7 +218,7 @@ def _between(centroids: FloatArray) -> tuple[FloatArray, IntArray]:
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
-class LCVQE(SharedSettings, PairwiseClusterer):
+class LCVQE(SharedSettings, PairBeliever):
     r"""K-means in which points of violated pairs pull other centroids than their own.
 
     Points first go to their nearest centroids. A must-link between clusters j and n is then left
@@ -230,7 +232,9 @@ class LCVQE(SharedSettings, PairwiseClusterer):
     paired_twice : bool
         Decide each pair twice, the second time with its points exchanged, as in the evaluation by
         Khashabi et al.; violated pairs then pull twice.
-    n_clusters, init, n_init, n_jobs, max_iter, random_state
+    init : {"auto", "k-means++", "neighbourhoods", ...} or (k, d) array
+        "auto" starts from the centroids of `PCKMeans` on the same pairs; the paper has "k-means++".
+    n_clusters, n_init, n_jobs, max_iter, random_state
         See `HMRFKMeans`.
 
     Attributes
@@ -242,7 +246,9 @@ class LCVQE(SharedSettings, PairwiseClusterer):
 
     Notes
     -----
-    Weights multiply the price and the pull of a violated pair; in the paper they are 1.
+    Weights multiply the price and the pull of a violated pair; in the paper they are 1. "auto",
+    the default of ``fit``, is 1 for pairs that `PCKMeans` keeps, and 0 for those that it violates,
+    since a wrong pair pulls as much as a right one.
 
     **Guarantees.** Centroids minimise the objective, so they never raise it. Labels may, since
     pairs are decided one by one; an iteration that repeats the last one ends the fit.
@@ -261,7 +267,7 @@ class LCVQE(SharedSettings, PairwiseClusterer):
     """
 
     paired_twice: bool = False
-    init: Init | npt.ArrayLike = "k-means++"
+    init: Init | Literal["auto"] | npt.ArrayLike = "auto"
     max_iter: int = setting(300, at_least=1)
 
     _assignment: ClassVar[type[_Linear | _Joint]] = _Linear

@@ -21,7 +21,7 @@ def _tvclust_release(n_clusters: int, random_state: Any) -> clustering.TVClust:
 
 
 #: One start from neighbourhoods, as in the papers.
-_PAPER: Mapping[str, Any] = {"init": "neighbourhoods", "n_init": 1}
+_PAPER: Mapping[str, Any] = {"init": "neighbourhoods"}
 
 #: Estimators that definitions can name.
 ESTIMATORS: Mapping[str, Callable[..., Any]] = {
@@ -31,7 +31,7 @@ ESTIMATORS: Mapping[str, Callable[..., Any]] = {
     "cop-kmeans": clustering.COPKMeans,
     "pckmeans": partial(clustering.PCKMeans, **_PAPER),
     "mpckmeans": partial(clustering.MPCKMeans, **_PAPER),
-    "gaussian-mixture": clustering.ConstrainedGaussianMixture,
+    "gaussian-mixture": partial(clustering.ConstrainedGaussianMixture, **_PAPER),
     "annealed-kmeans": clustering.AnnealedConstrainedKMeans,
     "annealed-mixture": clustering.AnnealedConstrainedMixture,
     "wekaut": WekaUTKMeans,
@@ -39,8 +39,8 @@ ESTIMATORS: Mapping[str, Callable[..., Any]] = {
     "dp-means": partial(clustering.RDPMeans, xi=0.0),
     "rdp-means": partial(clustering.RDPMeans, xi=0.001),
     "rdp-means-release": clustering.RDPMeans.release,
-    "lcvqe": clustering.LCVQE,
-    "cvqe": clustering.CVQE,
+    "lcvqe": partial(clustering.LCVQE, init="k-means++"),
+    "cvqe": partial(clustering.CVQE, init="k-means++"),
     # As in the paper; by default TVClust begins with k-means.
     "tvclust": partial(clustering.TVClust, init="prior"),
     "tvclust-release": _tvclust_release,

@@ -23,7 +23,7 @@ from sklearn.metrics import adjusted_rand_score
 
 from inference_lab import clustering
 from inference_lab.constraints import Constraints
-from inference_lab.studies.datasets import load_points
+from inference_lab.studies.study_points import load_points
 
 TUNING = (
     *("iris", "breast-cancer", "ecoli", "ionosphere", "new-thyroid", "sonar", "soybean-small"),

@@ -7,7 +7,16 @@ import pytest
 from sklearn.cluster import KMeans
 from sklearn.metrics import adjusted_rand_score
 
-from inference_lab.clustering import HMRFKMeans, MPCKMeans, PCKMeans
+from inference_lab.clustering import (
+    CVQE,
+    LCVQE,
+    ConstrainedGaussianMixture,
+    HMRFKMeans,
+    MetricKMeans,
+    MPCKMeans,
+    PCKMeans,
+    TVClust,
+)
 from inference_lab.clustering.bregman_kmeans import worth_of_odds
 from inference_lab.clustering.distortions import SquaredEuclidean
 from inference_lab.clustering.pair_weights import USUAL_ODDS
@@ -37,6 +46,56 @@ def test_pairs_help_by_default(kind, wrong):
     assert min(gains) > -0.03
     # With unit weights, raw features make HMRFKMeans lose 0.1 to 0.3 where pairs are wrong.
     assert np.mean(gains) > (0.15 if wrong == 0.0 else 0.02)
+
+
+STANDARDISED = {
+    name: (s.features - s.features.mean(axis=0)) / s.features.std(axis=0)
+    for name, s in SETS.items()
+}
+
+
+@pytest.mark.parametrize(("wrong", "times"), [(0.0, 1), (0.2, 1), (0.2, 5)])
+@pytest.mark.parametrize("kind", [ConstrainedGaussianMixture, LCVQE, CVQE, MetricKMeans, TVClust])
+def test_standardised_points_lose_nothing_to_pairs(kind, wrong, times):
+    gains = []
+    for name, points in STANDARDISED.items():
+        classes = SETS[name].labels
+        k = len(SETS[name].class_names)
+        without = KMeans(k, n_init=10, random_state=0).fit_predict(points)
+        rng = np.random.default_rng(1)
+        pairs = Constraints.sample(classes, times * len(classes), rng).flip(wrong, rng)
+        labels = kind(k, random_state=0).fit(points, **pairs.fit_params()).labels_
+        gains.append(adjusted_rand_score(classes, labels) - adjusted_rand_score(classes, without))
+    assert min(gains) > -0.05 and np.mean(gains) > 0.0
+
+
+@pytest.mark.parametrize("wrong", [0.0, 0.2])
+def test_few_pairs_do_not_mislead_mixtures(wrong):
+    """Full covariances of 64 features, from neighbourhoods, lose 0.16 and 0.06."""
+    s = load("digits-389")
+    points, classes = s.features[:300], s.labels[:300]
+    without = KMeans(3, n_init=10, random_state=0).fit_predict(points)
+    rng = np.random.default_rng(1)
+    pairs = Constraints.sample(classes, 60, rng).flip(wrong, rng)
+    labels = ConstrainedGaussianMixture(3, random_state=0).fit(points, **pairs.fit_params()).labels_
+    assert adjusted_rand_score(classes, labels) > adjusted_rand_score(classes, without) - 0.02
+
+
+def test_pairs_that_pckmeans_violates_are_left_out_by_default():
+    points = elongated()
+    wrong, right = (0, 1), (0, 2)
+    for kind in (LCVQE, MetricKMeans):
+        fitted = kind(2, random_state=0).fit(points, must_link=[wrong, right])
+        weights = dict(
+            zip(
+                map(tuple, fitted.constraints_.must_link.tolist()),
+                fitted.constraints_.ml_weights.tolist(),
+                strict=True,
+            )
+        )
+        assert weights == {right: 1.0, wrong: 0.0} or weights == {right: 1.0}
+        all_pairs = kind(2, random_state=0).fit(points, must_link=[wrong, right], ml_weight=1.0)
+        assert len(all_pairs.constraints_.must_link) == 2
 
 
 def elongated(scale: float = 1.0) -> np.ndarray:

@@ -79,7 +79,7 @@ def test_lcvqe_is_the_printed_algorithm(seed, twice):
     ml, cl = constraints.must_link, constraints.cannot_link
     start = points[[0, 1, 2]]
     model = LCVQE(3, init=start, paired_twice=twice, max_iter=4)
-    model.fit(points, must_link=ml, cannot_link=cl)
+    model.fit(points, must_link=ml, cannot_link=cl, ml_weight=1.0, cl_weight=1.0)
     if twice:
         ml = [pair for a, b in ml.tolist() for pair in ((a, b), (b, a))]
         cl = [pair for a, b in cl.tolist() for pair in ((a, b), (b, a))]
