@@ -21,7 +21,7 @@ from inference_lab.specs.settings import setting
 _CHUNK = 1 << 20
 
 
-class Walk(NamedTuple):
+class Enumeration(NamedTuple):
     """The depth-first walk over prefixes ``x_0, ..., x_d``, as it stands between two chunks."""
 
     labels: IntArray  # (n,) current labelling
@@ -36,12 +36,12 @@ class Walk(NamedTuple):
     marginals: FloatArray  # flat, like the unaries
 
 
-def _start(graph: FactorGraph) -> Walk:
+def _start(graph: FactorGraph) -> Enumeration:
     """Return the walk before its first step, with the row of the first variable filled."""
     n = graph.n_variables
     prefix = np.empty(n)
     prefix[0] = graph.constant
-    return Walk(
+    return Enumeration(
         labels=np.zeros(n, dtype=np.int64),
         following=np.zeros(n, dtype=np.int64),
         prefix=prefix,
@@ -84,7 +84,12 @@ def _fill_row(g: GraphArrays, strides: IntArray, d: int, labels: IntArray, row: 
 
 @kernel
 def _enumerate(
-    g: GraphArrays, p: LabelCosts, strides: IntArray, walk: Walk, steps: int, temperature: float
+    g: GraphArrays,
+    p: LabelCosts,
+    strides: IntArray,
+    walk: Enumeration,
+    steps: int,
+    temperature: float,
 ) -> None:
     """Enumerate on for about `steps` nodes of the tree of prefixes."""
     # With ``temperature == 0`` look for the first labelling of least energy, otherwise add up the
@@ -250,6 +255,6 @@ class BruteForce(Solver):
         return outcome
 
 
-def _total(graph: FactorGraph, walk: Walk) -> float:
+def _total(graph: FactorGraph, walk: Enumeration) -> float:
     """Return the sum of all weights; it is at least 1, the weight of the best labelling."""
     return float(walk.marginals[: int(graph.cardinalities[0])].sum())

@@ -7,6 +7,7 @@ import functools
 import io
 import re
 import tokenize
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -71,6 +72,9 @@ MOST_CORE_MODULES = 46
 MOST_CODE_LINES = {"core": 8400, "bench": 12450, "collection": 27100, "studies": 2000}
 MOST_DOCSTRING_LINES = 13900
 MOST_TEST_LINES = 45200
+
+#: Names that stand twice for a reason: a solver and its kernels.
+TWICE: frozenset[str] = frozenset()
 
 #: Tokens that are no code.
 LAYOUT = (
@@ -142,6 +146,20 @@ def test_no_import_goes_up():
     order = {name: number for number, name in enumerate(ROOMS)}
     wrong = [f"{a} imports {b}" for a, b in arrows() if order[room(a)] < order[room(b)]]
     assert wrong == []
+
+
+def test_a_file_name_has_one_meaning():
+    """And so has the name of a class: a search finds one."""
+    stems = Counter(path_of(name).stem for name in modules() if name and room(name) != "reports")
+    del stems["__init__"]
+    classes = Counter(
+        node.name
+        for tree in modules().values()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ClassDef)
+    )
+    twice = {name for name, count in (stems | classes).items() if count > 1}
+    assert twice <= TWICE, sorted(twice - TWICE)
 
 
 def test_no_import_goes_round():
