@@ -13,7 +13,7 @@ from typing import Any, Literal
 import numpy as np
 
 from inference_lab.clustering import MPCKMeans
-from inference_lab.clustering.em import Assignment, EStep, Model
+from inference_lab.clustering.em import Assignment, EStepSolver, Model
 from inference_lab.graph.factor_graph import FactorGraph
 from inference_lab.graph.terms import DiagonalTerms
 from inference_lab.solving import solve
@@ -26,7 +26,7 @@ _HARDER = 1000.0
 _LARGEST_COST = -math.log(1e-9)
 
 
-class ReleasedEStep(EStep):
+class ReleasedEStep(EStepSolver):
     """An E-step as released; labels are taken as they come, also where they are worse.
 
     "icm" makes one sweep in the order of the points; "bp" divides all costs by the largest
@@ -95,7 +95,7 @@ class WekaUTKMeans(MPCKMeans):
         )
         self.inference = inference
 
-    def _expectation(self, rng: np.random.Generator) -> EStep:
+    def _expectation(self, rng: np.random.Generator) -> EStepSolver:
         if self.inference not in ("icm", "bp", "lp"):
             raise ValueError(
                 f"inference = {self.inference!r} is unknown; allowed: 'icm', 'bp', 'lp'"

@@ -29,7 +29,7 @@ from inference_lab.clustering.distortions import (
     distances_under,
     is_sparse,
 )
-from inference_lab.clustering.em import EStep, Fit, HalfStep, maximise_expectation
+from inference_lab.clustering.em import EStepSolver, Fit, HalfStep, maximise_expectation
 from inference_lab.clustering.hmrf import HMRF, Violations, share_kept, violations
 from inference_lab.clustering.initialisation import initial_centroids
 from inference_lab.clustering.pair_weights import log_odds, watch_nothing
@@ -379,7 +379,7 @@ class ConstrainedClusterer(
         self.history_ = result.history
         self.converged_ = result.converged
 
-    def _alternate(self, model: HMRF, e_step: EStep) -> Fit[HMRF]:
+    def _alternate(self, model: HMRF, e_step: EStepSolver) -> Fit[HMRF]:
         """Run the driver with the limits of the settings."""
         return Fit(model, maximise_expectation(model, e_step, max_iter=self.max_iter, tol=self.tol))
 

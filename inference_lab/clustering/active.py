@@ -116,7 +116,7 @@ def ask_at_terminal(describe: Callable[[int], str] = str) -> Oracle:
 
 
 @dataclass
-class _State:
+class _Answers:
     """Neighbourhoods found so far, and what follows from them."""
 
     founders: list[int] = field(default_factory=list)
@@ -241,7 +241,7 @@ class ExploreConsolidate:
         check_generator(rng)
         known = {} if transcript is None else _read_transcript(Path(transcript), n)
         questions: list[Question] = []
-        state = _State()
+        state = _Answers()
         complete = False
         dialogue = self._dialogue(points, np.sort(chosen), distortion, state, rng)
         answer: bool | None = None
@@ -281,7 +281,7 @@ class ExploreConsolidate:
         points: Points,
         candidates: IntArray,
         distortion: Distortion,
-        state: _State,
+        state: _Answers,
         rng: np.random.Generator,
     ) -> Generator[tuple[int, int], bool | None, None]:
         """Yield pairs to ask about; gets the answers."""
@@ -385,7 +385,7 @@ class PointUncertainty(ExploreConsolidate):
         points: Points,
         candidates: IntArray,
         distortion: Distortion,
-        state: _State,
+        state: _Answers,
         rng: np.random.Generator,
     ) -> Generator[tuple[int, int], bool | None, None]:
         if candidates.size == 0:
@@ -444,7 +444,7 @@ class _Asking:
         points: Points,
         candidates: IntArray,
         distortion: Distortion,
-        state: _State,
+        state: _Answers,
         rng: np.random.Generator,
     ) -> None:
         self.points = points

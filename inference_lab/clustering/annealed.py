@@ -12,11 +12,11 @@ from inference_lab.clustering._base import SharedSettings
 from inference_lab.clustering._soft import AlphaMode, SoftClusterer
 from inference_lab.clustering.bregman_kmeans import worth_of_odds
 from inference_lab.clustering.distortions import Distortion, Points
-from inference_lab.clustering.em import EStep, Fit, Model, Result, maximise_expectation
+from inference_lab.clustering.em import EStepSolver, Fit, Model, Result, maximise_expectation
 from inference_lab.clustering.hmrf import HMRF
 from inference_lab.clustering.mixture import (
     ConstrainedGaussianMixture,
-    Gaussians,
+    GaussianComponents,
 )
 from inference_lab.clustering.supervision import Side
 from inference_lab.constraints import Constraints
@@ -163,7 +163,7 @@ class AnnealedConstrainedKMeans(SharedSettings, SoftClusterer):
         shares = np.asarray(annealed.assignment, dtype=np.float64) if stages else None
         final = maximise_expectation(
             model,
-            EStep(solver, rng, self.e_step_time_limit),
+            EStepSolver(solver, rng, self.e_step_time_limit),
             max_iter=max(_LAST, self.max_iter),
             tol=self.tol,
             start=None if shares is None else shares.argmax(axis=1),
@@ -237,7 +237,7 @@ class AnnealedConstrainedMixture(ConstrainedGaussianMixture):
         side: Side,
         importance: FloatArray | None,
         rng: np.random.Generator,
-    ) -> Fit[Gaussians]:
+    ) -> Fit[GaussianComponents]:
         nowhere = np.zeros((self.n_clusters, points.shape[1]))
         model = self._gaussians(points, side, nowhere, importance)
         first = self.start_temperature or max(1.0, 1.05 * _critical(model, len(points)))
@@ -319,7 +319,7 @@ def _anneal(
     for stage, temperature in enumerate(temperatures):
         ends = stage == len(temperatures) - 1
         model.push_apart(_LAST_NUDGE if ends else _NUDGE, rng)
-        e_step = EStep(solver, rng, time_limit, temperature, follow=True)
+        e_step = EStepSolver(solver, rng, time_limit, temperature, follow=True)
         start = result.assignment if stage else None
         limit = max(_LAST, max_iter) if ends else max_iter
         found = maximise_expectation(model, e_step, max_iter=limit, tol=tol, start=start)

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from inference_lab.clustering._base import ConstrainedClusterer, SharedSettings, check_word
 from inference_lab.clustering.distortions import Cosine, Distortion, Points
-from inference_lab.clustering.em import EStep, Fit
+from inference_lab.clustering.em import EStepSolver, Fit
 from inference_lab.clustering.hmrf import HMRF, EmptyClusters
 from inference_lab.clustering.initialisation import Init
 from inference_lab.clustering.supervision import Side
@@ -131,9 +131,9 @@ class BregmanKMeans(SharedSettings, ConstrainedClusterer):
         )
         return self._alternate(model, self._expectation(points, rng))
 
-    def _expectation(self, points: Points, rng: np.random.Generator) -> EStep:
+    def _expectation(self, points: Points, rng: np.random.Generator) -> EStepSolver:
         """Return a function that labels the points, since no terms couple them."""
-        return EStep("icm", rng)
+        return EStepSolver("icm", rng)
 
 
 def worth_of_odds(

@@ -16,7 +16,7 @@ from inference_lab.clustering._base import AT_LEAST_ONE, PairwiseClusterer
 from inference_lab.clustering.distortions import Distortion, Points, counted_shares
 from inference_lab.clustering.em import (
     Assignment,
-    EStep,
+    EStepSolver,
     Fit,
     Model,
     Result,
@@ -155,7 +155,7 @@ class _NoPlaceError(Exception):
         self.labels = labels
 
 
-class _Placement(EStep):
+class _Placement(EStepSolver):
     """The E-step of one start: sweeps in a fixed order, redrawn where a unit finds no place."""
 
     def __init__(self, units: _Units, order: Order, rng: np.random.Generator, tries: int) -> None:

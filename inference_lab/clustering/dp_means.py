@@ -133,7 +133,7 @@ class Pairs:
         return pair_terms(c, xi * c.ml_weights, xi * c.cl_weights)
 
 
-class _State:
+class _Clusters:
     """Labels, centroids and costs during a fit.
 
     `stale` marks points whose cheapest cluster may have changed. Only they are assigned again, with
@@ -225,7 +225,7 @@ class _State:
         return np.where(self.labels < 0, np.inf, costs)
 
 
-class Schedule(NamedTuple):
+class PenaltySchedule(NamedTuple):
     """Start, growth and limit of ``xi``; `until_grown` forbids an earlier end of the fit."""
 
     first: float
@@ -388,8 +388,8 @@ class RDPMeans(SharedSettings, PairwiseClusterer):
         price = self._price(points, side)
         pairs = Pairs(side.constraints, points.shape[0])
         schedule = self._schedule(points, side)
-        best: _Fit = self._best_of(
-            lambda rng: _Fit(self, points, side, pairs, price, schedule, rng)
+        best: _DPFit = self._best_of(
+            lambda rng: _DPFit(self, points, side, pairs, price, schedule, rng)
         )
         state = best.state
         self.labels_ = state.labels
@@ -419,7 +419,7 @@ class RDPMeans(SharedSettings, PairwiseClusterer):
         # What a point costs that counts once.
         plain = replace(side, known=np.full(points.shape[0], -1), weights=None)
         mean = self._mean(points, side)
-        state = _State(points, self._distortion(), self.squared, mean, plain)
+        state = _Clusters(points, self._distortion(), self.squared, mean, plain)
         nearest = state.costs[:, 0].copy()
         if rule == "kth-distance":
             order = np.argsort(-nearest, kind="stable")
@@ -433,17 +433,17 @@ class RDPMeans(SharedSettings, PairwiseClusterer):
             nearest = np.minimum(nearest, state.distances(dense(points[[farthest]]))[:, 0])
         return max(price, 0.0)
 
-    def _schedule(self, points: Points, side: Side) -> Schedule:
+    def _schedule(self, points: Points, side: Side) -> PenaltySchedule:
         """Return the growth of ``xi``."""
         if isinstance(self.xi, str):
             unit = worth_of_odds(points, self.n_clusters, self._distortion(), side.weights)
             most = unit * USUAL_ODDS
             if not self.squared:
                 most = math.sqrt(most)
-            return Schedule(most / 2.0**_DOUBLINGS, 2.0, most, until_grown=True)
+            return PenaltySchedule(most / 2.0**_DOUBLINGS, 2.0, most, until_grown=True)
         # Beyond 1e90 nothing but the pairs counts, and products overflow.
         most = 1e90 if self.xi_max is None else max(self.xi_max, self.xi)
-        return Schedule(self.xi, self.xi_rate, most, until_grown=False)
+        return PenaltySchedule(self.xi, self.xi_rate, most, until_grown=False)
 
     def _mean(self, points: Points, side: Side) -> FloatArray:
         """Return the centroid of all points, shape (1, d)."""
@@ -503,7 +503,7 @@ class DPMeans(RDPMeans):
         super()._fit(points, side)
 
 
-class _Fit:
+class _DPFit:
     """One start."""
 
     def __init__(
@@ -513,7 +513,7 @@ class _Fit:
         side: Side,
         pairs: Pairs,
         price: float,
-        schedule: Schedule,
+        schedule: PenaltySchedule,
         rng: np.random.Generator,
     ) -> None:
         self.settings, self.pairs, self.price, self.rng = settings, pairs, price, rng
@@ -528,7 +528,7 @@ class _Fit:
         # Of what each pair of a point pays in one cluster and may pay in another.
         owner = np.repeat(np.arange(points.shape[0]), np.diff(pairs.ptr))
         self.swing = 2.0 * np.bincount(owner, np.abs(pairs.weight), minlength=points.shape[0])
-        self.state = _State(points, settings._distortion(), settings.squared, first, side)
+        self.state = _Clusters(points, settings._distortion(), settings.squared, first, side)
         self._iterate()
         self.objective = self._objective()
 

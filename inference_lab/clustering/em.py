@@ -33,7 +33,7 @@ from inference_lab.solving import solve
 __all__ = [
     "Assignment",
     "Coupling",
-    "EStep",
+    "EStepSolver",
     "Fit",
     "HalfStep",
     "Model",
@@ -188,7 +188,7 @@ class PairedModel(Model):
 
 
 @dataclass
-class EStep:
+class EStepSolver:
     """Label points with a solver.
 
     `follow` starts a soft solver from the previous shares, for falling temperatures. At one
@@ -425,7 +425,7 @@ class Fit(Generic[M]):
 
 def maximise_expectation(
     model: Model,
-    e_step: EStep,
+    e_step: EStepSolver,
     *,
     max_iter: int,
     tol: float,

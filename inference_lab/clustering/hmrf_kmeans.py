@@ -14,7 +14,7 @@ import numpy.typing as npt
 from inference_lab.clustering._base import PairwiseClusterer, SharedSettings, check_word
 from inference_lab.clustering.bregman_kmeans import worth_of_odds
 from inference_lab.clustering.distortions import Distortion, Points, SquaredEuclidean
-from inference_lab.clustering.em import EStep, Fit
+from inference_lab.clustering.em import EStepSolver, Fit
 from inference_lab.clustering.hmrf import HMRF, EmptyClusters, Penalty
 from inference_lab.clustering.initialisation import Init
 from inference_lab.clustering.metric_learning import (
@@ -247,9 +247,9 @@ class HMRFKMeans(SharedSettings, PairwiseClusterer):
             return GradientStep()
         return ClosedForm(metric, per_cluster=self.metric_per_cluster)
 
-    def _expectation(self, rng: np.random.Generator) -> EStep:
+    def _expectation(self, rng: np.random.Generator) -> EStepSolver:
         cold = self.e_step_start == "cold"
-        return EStep(as_solver(self.e_step), rng, self.e_step_time_limit, cold=cold)
+        return EStepSolver(as_solver(self.e_step), rng, self.e_step_time_limit, cold=cold)
 
     def _inits(self, side: Side) -> list[Any]:
         """Return how each start chooses its initial centroids."""

@@ -22,7 +22,7 @@ from inference_lab.clustering.distortions import (
 from inference_lab.clustering.em import (
     Assignment,
     Coupling,
-    EStep,
+    EStepSolver,
     Fit,
     PairedModel,
     maximise_expectation,
@@ -46,7 +46,7 @@ Prior = Literal["maximum-entropy", "chunklets", "points"]
 _LOG_2PI = float(np.log(2.0 * np.pi))
 
 
-class Gaussians(PairedModel):
+class GaussianComponents(PairedModel):
     """Components of a Gaussian mixture whose labels are coupled by constraints.
 
     `known`, `importance` and `counts` as in `HMRF`; `ridge` is added to the diagonal of
@@ -309,7 +309,7 @@ class ConstrainedGaussianMixture(SharedSettings, SoftClusterer):
     def _worth_of_odds(self, points: FloatArray, side: Side) -> dict[str, float]:
         return {"ml_weight": 1.0, "cl_weight": 1.0}
 
-    def _take_model(self, model: Gaussians) -> None:
+    def _take_model(self, model: GaussianComponents) -> None:
         self.weights_ = model.weights
         self.means_ = self.cluster_centers_ = self._moved_back(model.means)
         self.covariances_ = model.covariances
@@ -321,7 +321,7 @@ class ConstrainedGaussianMixture(SharedSettings, SoftClusterer):
         side: Side,
         importance: FloatArray | None,
         rng: np.random.Generator,
-    ) -> Fit[Gaussians]:
+    ) -> Fit[GaussianComponents]:
         if isinstance(self.init, str) and self.init == "auto":
             start = paired_kmeans(points, side, self.n_clusters, rng).cluster_centers_
         else:
@@ -331,14 +331,14 @@ class ConstrainedGaussianMixture(SharedSettings, SoftClusterer):
         nearest = cheapest(SquaredEuclidean().distances(points, start), None)
         for _ in model.maximise(np.where(side.known >= 0, side.known, nearest)):
             pass
-        e_step = EStep(as_solver(self.e_step), rng, self.e_step_time_limit, temperature=1.0)
+        e_step = EStepSolver(as_solver(self.e_step), rng, self.e_step_time_limit, temperature=1.0)
         result = maximise_expectation(model, e_step, max_iter=self.max_iter, tol=self.tol)
         return Fit(model, result)
 
     def _gaussians(
         self, points: FloatArray, side: Side, means: FloatArray, importance: FloatArray | None
-    ) -> Gaussians:
-        return Gaussians(
+    ) -> GaussianComponents:
+        return GaussianComponents(
             points,
             side.constraints,
             side.known,

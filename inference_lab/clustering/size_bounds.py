@@ -10,7 +10,7 @@ import numpy as np
 from inference_lab._numba import kernel
 from inference_lab.clustering.bregman_kmeans import BregmanKMeans
 from inference_lab.clustering.distortions import Points
-from inference_lab.clustering.em import Assignment, EStep, Model, as_labels
+from inference_lab.clustering.em import Assignment, EStepSolver, Model, as_labels
 from inference_lab.graph.arrays import FloatArray, IntArray
 from inference_lab.specs.settings import setting
 
@@ -99,7 +99,7 @@ def balance(costs: FloatArray, labels: IntArray, least: int, most: int, gain: fl
                     who[g, v] = i
 
 
-class _Flow(EStep):
+class _Flow(EStepSolver):
     """The E-step under bounds on sizes."""
 
     def __init__(self, least: int, most: int, rng: np.random.Generator) -> None:
@@ -209,6 +209,6 @@ class SizeConstrainedKMeans(BregmanKMeans):
                 f"{self.max_size * k} points, there are {n_points}"
             )
 
-    def _expectation(self, points: Points, rng: np.random.Generator) -> EStep:
+    def _expectation(self, points: Points, rng: np.random.Generator) -> EStepSolver:
         most = points.shape[0] if self.max_size is None else self.max_size
         return _Flow(self.min_size, most, rng)

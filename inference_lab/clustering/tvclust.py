@@ -417,7 +417,9 @@ class TVClust(SharedSettings, SourcedClusterer):
 
     def _fit(self, points: FloatArray, side: Side) -> None:
         pairs = Pairs(side.constraints, points.shape[0], both_ways=self.both_ways)
-        best: _Fit = self._best_of(lambda rng: _Fit(self, points, side, pairs, rng))
+        best: _VariationalFit = self._best_of(
+            lambda rng: _VariationalFit(self, points, side, pairs, rng)
+        )
         self._best = best
         self.responsibilities_ = best.shares
         self.labels_ = np.asarray(best.shares.argmax(axis=1), dtype=np.int64)
@@ -474,7 +476,7 @@ def _log_weights(log_v: FloatArray, log_rest: FloatArray) -> FloatArray:
     return np.asarray(before + np.concatenate([log_v, [0.0]]))
 
 
-class _Fit:
+class _VariationalFit:
     """One start."""
 
     shares: FloatArray

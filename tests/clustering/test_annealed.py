@@ -15,9 +15,9 @@ from inference_lab.clustering import (
 )
 from inference_lab.clustering.annealed import _critical, critical_temperature
 from inference_lab.clustering.distortions import whitened
-from inference_lab.clustering.em import EStep, maximise_expectation
+from inference_lab.clustering.em import EStepSolver, maximise_expectation
 from inference_lab.clustering.hmrf import HMRF
-from inference_lab.clustering.mixture import Gaussians
+from inference_lab.clustering.mixture import GaussianComponents
 from inference_lab.constraints import Constraints
 from inference_lab.reports.patterns import four_clouds
 from inference_lab.results.scoring import matched_accuracy
@@ -27,7 +27,7 @@ def gaussians(points, pairs, covariance, k=2, importance=None):
     known = np.full(len(points), -1)
     nowhere = np.zeros((k, points.shape[1]))
     prior = "maximum-entropy"
-    return Gaussians(points, pairs, known, nowhere, covariance, 0.0, prior, importance)
+    return GaussianComponents(points, pairs, known, nowhere, covariance, 0.0, prior, importance)
 
 
 @pytest.fixture(scope="module")
@@ -80,7 +80,7 @@ def test_two_per_cent_above_the_critical_temperature_clusters_are_one_and_below_
         """By how much the unevenness of the shares grows from one look to the next."""
         _critical(model, len(points))
         model.push_apart(1e-3, np.random.default_rng(0))
-        e_step = EStep(
+        e_step = EStepSolver(
             "mean-field(tolerance=1e-12)", np.random.default_rng(0), None, temperature, True
         )
         shares, uneven = None, []
