@@ -477,7 +477,8 @@ class MetricKMeans(PairBeliever, _Dense):
     Examples
     --------
     >>> X = [[0.0, 9.0], [1.0, -9.0], [5.0, 9.0], [6.0, -9.0]]
-    >>> model = MetricKMeans(2, random_state=0).fit(X, must_link=[(0, 1), (2, 3)])
+    >>> model = MetricKMeans(2, ridge=1e-3, init="k-means++", random_state=0)
+    >>> model = model.fit(X, must_link=[(0, 1), (2, 3)], ml_weight=1.0)
     >>> model.violations_.must_link
     0
     """

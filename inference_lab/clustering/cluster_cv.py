@@ -362,7 +362,7 @@ class ConstrainedClusterCV(ClusterMixin, BaseEstimator):  # type: ignore[misc]  
     >>> pairs = Constraints.sample(truth, 100, np.random.default_rng(0))
     >>> search = ConstrainedClusterCV(3, n_repeats=1, random_state=0).fit(X, **pairs.fit_params())
     >>> search.best_params_
-    {'candidate': 'k-means without pairs, standardised', 'n_clusters': 3}
+    {'candidate': 'Gaussian mixture, full', 'n_clusters': 3}
     """
 
     n_clusters: Any = field(default=3, kw_only=False)

@@ -92,7 +92,7 @@ def watch_nothing(constraints: Constraints, weights: Mapping[str, Any], stacklev
         why = (
             "as many pairs contradict others as agree with them"
             if log_odds(constraints) == 0.0
-            else "points do not differ within clusters"
+            else "points do not differ within clusters, or PCKMeans violates all of them"
         )
         warnings.warn(
             f"{' and '.join(idle)} = 'auto' is 0, since {why}: these pairs do not count; give "

@@ -348,7 +348,7 @@ class CVQE(LCVQE):
     Examples
     --------
     >>> X = [[0.0], [1.0], [5.0], [6.0]]
-    >>> CVQE(2, random_state=0).fit(X, cannot_link=[(0, 1)]).violations_.cannot_link
+    >>> CVQE(2, random_state=0).fit(X, cannot_link=[(0, 1)], cl_weight=1.0).violations_[1]
     0
     """
 
