@@ -71,7 +71,7 @@ RINGS = {
 MOST_CORE_MODULES = 46
 MOST_CODE_LINES = {"core": 8350, "bench": 12410, "collection": 27120, "studies": 1900}
 MOST_DOCSTRING_LINES = 13900
-MOST_TEST_LINES = 45200
+MOST_TEST_LINES = 45250
 
 #: Names that stand twice for a reason: a solver and its kernels.
 TWICE: frozenset[str] = frozenset()
