@@ -322,7 +322,7 @@ class TVClust(SharedSettings, SourcedClusterer):
         marginals, since the conditional of the labels is a factor graph.
     standardise : bool
         Scale features to mean 0 and variance 1, as the prior of normal components expects.
-    init : {"k-means", "prior"}
+    init : {"pckmeans", "prior"}
         Components from `PCKMeans` on the same pairs, the largest first; or, as in the published
         code, means drawn from their prior and equal sticks. Such means often lie on one side of
         the data, and one component then takes all points.
@@ -380,7 +380,7 @@ class TVClust(SharedSettings, SourcedClusterer):
     e_step: Literal["coordinate"] | str | Solver = "coordinate"
     e_step_time_limit: float | None = setting(None, above=0)
     standardise: bool = True
-    init: Literal["k-means", "prior"] = "k-means"
+    init: Literal["pckmeans", "prior"] = "pckmeans"
     both_ways: bool = True
     max_iter: int = setting(300, at_least=1)
     tol: float = setting(1e-7, at_least=0, below=math.inf)

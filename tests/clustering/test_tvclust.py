@@ -90,7 +90,7 @@ def test_the_bound_rises_below_the_evidence_and_comes_near_it(data, seed):
         points = np.array([rng.multinomial(6, p) for p in words]).astype(np.float64)
     model = TVClust(
         *(3,), data=data.split()[0], alpha=alpha, belief=belief, p_prior=p, q_prior=q, n_init=5,
-        standardise=False, init="prior" if "prior" in data else "k-means", random_state=seed,
+        standardise=False, init="prior" if "prior" in data else "pckmeans", random_state=seed,
     )  # fmt: skip
     model.fit(points, **told)
 
