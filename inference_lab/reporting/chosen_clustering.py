@@ -90,7 +90,7 @@ def clustering_document(of: ChosenClustering, title: str) -> Document:
     lead = (
         ("Chosen", f"{row['candidate']}, {counted(int(row['n_clusters']), 'cluster')}."),
         ("Why", _why(of)),
-        ("Pairs", f"{counted(len(of.pairs), 'pair')}, of which {len(violated)} are violated."),
+        ("Pairs", f"The clusters violate {len(violated)} of {counted(len(of.pairs), 'pair')}."),
         *of.facts.items(),
     )
     sections = [Section("Clusters", (_sizes(of),)), _picture(of), _violated(violated, of.labels)]
@@ -150,8 +150,8 @@ def _candidates(of: ChosenClustering) -> Section:
             right=True,
             help="Difference to the best score with as many clusters, over the same pairs.",
         ),
-        column("must-links kept", given["must_link_kept"], _percent, help="Of held-out pairs, %."),
-        column("cannot-links kept", given["cannot_link_kept"], _percent, help="The same."),
+        column("must-links kept, %", given["must_link_kept"], _percent, help="Of held-out pairs."),
+        column("cannot-links kept, %", given["cannot_link_kept"], _percent, help="The same."),
         column("seconds", given["mean_fit_time"], "{:.2f}".format, help="Of a fit."),
     )
     table = Table(
