@@ -72,11 +72,11 @@ def test_each_test_alone_keeps_an_optimum(family, seed, alone):
     graph = random_graph(family, seed)
     with pytest.MonkeyPatch.context() as patch:
         if alone != "against":
-            patch.setattr(persistency._Search, "against_all", lambda *_: 0)
+            patch.setattr(persistency._LabelTests, "against_all", lambda *_: 0)
         if alone != "dead":
-            patch.setattr(persistency._Search, "eliminate", lambda _: 0)
+            patch.setattr(persistency._LabelTests, "eliminate", lambda _: 0)
         if alone != "roof":
-            patch.setattr(persistency._Search, "roof_duality", lambda _: 0)
+            patch.setattr(persistency._LabelTests, "roof_duality", lambda _: 0)
             patch.setattr(persistency, "_whole_choice", lambda *_: None)
         check(graph, reduce(graph))
 
@@ -143,7 +143,7 @@ def test_two_labels_are_settled_by_the_first_cut(seed, hard, solver):
     exact = exhaustive(graph)
     with pytest.MonkeyPatch.context() as patch:
         if not swapped:
-            patch.setattr(persistency, "_Search", None)
+            patch.setattr(persistency, "_LabelTests", None)
         s = il.solve(graph, solver)
     if math.isinf(exact.optimum):
         assert s.status == "infeasible"
@@ -228,7 +228,7 @@ def test_one_against_all_is_kovtuns_cut_on_potts(seed):
             sink=np.maximum(0.0, gain),
         ).source_side
     )
-    search = persistency._Search(graph, lambda: False)
+    search = persistency._LabelTests(graph, lambda: False)
     search.against_all(1)
     assert (search.left == 1).tolist() == largest.tolist()
     check(graph, reduce(graph))
@@ -237,7 +237,7 @@ def test_one_against_all_is_kovtuns_cut_on_potts(seed):
 def test_dead_ends_by_hand():
     """Label 2 costs 3 more than label 0 whatever the neighbours do, which can gain 2 at most."""
     graph = il.FactorGraph.potts([[0.0, 0.5, 3.0], [0.0, 0.1, 0.2]], [(0, 1)], [2.0])
-    search = persistency._Search(graph, lambda: False)
+    search = persistency._LabelTests(graph, lambda: False)
     search.eliminate()
     assert search.alive[:3].tolist()[2] == 0
 
@@ -245,7 +245,7 @@ def test_dead_ends_by_hand():
 def test_what_is_fixed_makes_more_dead_ends():
     """The neighbours of a variable that was fixed are looked at again."""
     graph = il.FactorGraph.potts([[0.0, 0.0], [0.0, 0.5]], [(0, 1)], [2.0])
-    search = persistency._Search(graph, lambda: False)
+    search = persistency._LabelTests(graph, lambda: False)
     assert search.eliminate() == 0
     search._keep_only(np.array([0]), np.array([1]))
     assert search.eliminate() == 1
