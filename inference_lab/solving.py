@@ -406,8 +406,8 @@ def _verdict(graph: FactorGraph, run: Run, outcome: Outcome, energy: float) -> t
         return Status.OPTIMAL, ""
     message = ""
     if not math.isfinite(energy):
-        found = "found" if run.best_labels is not None else "offered before the limit"
-        message = f"no labelling of finite energy was {found}"
+        found = "of finite energy was found" if run.best_labels is not None else "was offered"
+        message = f"no labelling {found}"
     elif exact and not run.is_resolved(run.best_energy):
         # The resolution is at most 2^-50 of the magnitude, unless both are tiny.
         tiny = graph.resolution > graph.magnitude * 2.0**-50

@@ -915,6 +915,11 @@ def test_a_large_hard_graph_is_searched_without_a_python_loop():
     assert reason is None and calls < 3000
 
 
+def test_a_run_without_an_offer_says_so(graph):
+    solution = scripted(graph, lambda graph, run: Outcome(converged=True))
+    assert solution.labels is None and solution.message == "no labelling was offered"
+
+
 def test_a_run_that_has_no_time_for_its_start_is_not_begun(graph):
     class Slow(Script):
         startup_cost = math.inf

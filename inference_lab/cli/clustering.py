@@ -48,7 +48,7 @@ def as_number(ctx: click.Context, param: click.Parameter, value: str) -> int | s
 @click.option(
     "--impute",
     type=click.Choice(["median", "mean", "most_frequent"]),
-    help="What replaces missing numbers (default: they are refused).",
+    help="Replacement of missing numbers (default: they are refused).",
 )
 @click.option(
     "--encode",
@@ -173,7 +173,7 @@ def cluster(
 
 
 def _prepared(frame: pd.DataFrame, scale: str) -> tuple[Any, dict[str, str]]:
-    """Return points on their scale, and what was done to them in words."""
+    """Return the scaled points, and a description of the scaling."""
     from sklearn.preprocessing import StandardScaler
 
     from inference_lab.formatting import counted, listed

@@ -83,7 +83,7 @@ def pair_groups(constraints: Constraints, n_splits: int) -> IntArray:
     """Return the group of each pair, must-links first; pairs of a group are held out together.
 
     A group holds the must-links of a component and the cannot-links inside it, or all cannot-links
-    between two components: what is left then implies none of its pairs. The pairs of a group with
+    between two components, so the remaining pairs imply none of its own. The pairs of a group with
     more than a fold's share of their kind are groups of their own.
     """
     component = constraints.components()
@@ -108,7 +108,7 @@ def pair_folds(group: IntArray, n_must: int, n_splits: int, rng: np.random.Gener
     order = rng.permutation(n_groups)
     for at in order[np.argsort(-(must + cannot)[order], kind="stable")].tolist():
         kind = 0 if must[at] else 1
-        # Of folds with as few pairs of this kind, the one with fewer of the other.
+        # The fold with the fewest pairs of this kind, then of the other kind.
         fold = int(np.lexsort((filled[1 - kind], filled[kind]))[0])
         where[at] = fold
         filled[:, fold] += must[at], cannot[at]
@@ -130,7 +130,7 @@ class Kept:
     together: float
 
     def contributions(self) -> FloatArray:
-        """Return what each pair adds to the score, whose chance level is zero and maximum one."""
+        """Return the contribution of each pair to the score, which is 0 at chance and at most 1."""
         kinds = [(self.must, self.together), (self.cannot, 1.0 - self.together)]
         kinds = [(kept, chance) for kept, chance in kinds if kept.size]
         room = sum(1.0 - chance for _, chance in kinds)
@@ -193,7 +193,7 @@ def final_step(estimator: Any) -> Any:
 
 
 def _prefix(estimator: Any) -> str:
-    """Return what stands before the names of the arguments of the last step."""
+    """Return the prefix of the arguments of the last step."""
     return f"{estimator.steps[-1][0]}__" if isinstance(estimator, Pipeline) else ""
 
 
@@ -223,13 +223,13 @@ def fitted(estimator: Any, points: Any, constraints: Constraints) -> Any:
 def labels_without(
     estimator: Any, points: Any, constraints: Constraints, held_out: npt.NDArray[np.bool_]
 ) -> tuple[IntArray | None, str, float]:
-    """Return the labels of a fit to the other pairs; or None, what failed, and the seconds."""
+    """Return the labels of a fit to the other pairs, or None; the failure; and the seconds."""
     n_must = len(constraints.must_link)
     rest = selected(constraints, ~held_out[:n_must], ~held_out[n_must:])
     start = perf_counter()
     try:
         with warnings.catch_warnings():
-            # What they say of all pairs, the fit to all pairs says again.
+            # The final fit to all pairs repeats the warnings that matter.
             warnings.simplefilter("ignore")
             labels = np.asarray(final_step(fitted(clone(estimator), points, rest)).labels_)
     except (ValueError, ArithmeticError) as problem:
@@ -238,7 +238,7 @@ def labels_without(
 
 
 def kept_by(found: Sequence[IntArray], fold: Sequence[IntArray], constraints: Constraints) -> Kept:
-    """Return how the pairs of each fold fare under the labels of the fit without them.
+    """Return the share of fits without its fold that keep each pair.
 
     `fold` has the fold of each pair in each repetition, and `found` labels for each fold of each.
     """
@@ -263,7 +263,7 @@ def kept_by(found: Sequence[IntArray], fold: Sequence[IntArray], constraints: Co
 
 
 class _Row(NamedTuple):
-    """A candidate with a number of clusters: what is fitted, and how held-out pairs judge it."""
+    """A candidate with a number of clusters, and its score on held-out pairs."""
 
     name: str
     n_clusters: int
@@ -468,7 +468,7 @@ class ConstrainedClusterCV(ClusterMixin, BaseEstimator):  # type: ignore[misc]  
         return sorted({int(k) for k in several})
 
     def _compared(self, candidates: Candidates, numbers: Sequence[int], points: Any) -> list[_Row]:
-        """Judge candidates, first for each number of clusters the simplest one that uses pairs."""
+        """Score candidates; the simplest one with pairs chooses among numbers of clusters."""
         n_pairs = len(self.constraints_)
         most = points.shape[0]
         numbers = [k for k in numbers if k <= most] or [numbers[0]]
@@ -514,14 +514,14 @@ class ConstrainedClusterCV(ClusterMixin, BaseEstimator):  # type: ignore[misc]  
     def _judged(
         self, given: Sequence[tuple[tuple[str, Any], int]], points: Any, folds: Sequence[IntArray]
     ) -> list[_Row]:
-        """Fit without each fold, and return how held-out pairs judge each."""
+        """Fit without each fold, and score the held-out pairs."""
         masks = [fold == number for fold in folds for number in range(int(fold.max()) + 1)]
         nothing = np.zeros(len(self.constraints_), dtype=np.bool_)
         made = [(name, k, prepared(each, k, self._seed)) for (name, each), k in given]
         jobs = [
             (estimator, mask)
             for _, _, estimator in made
-            # Without pairs the fits are one.
+            # Without pairs, one fit serves all folds.
             for mask in (masks if takes_pairs(estimator) else [nothing])
         ]
         run = Parallel(n_jobs=self.n_jobs, return_as="generator")(

@@ -22,7 +22,7 @@ __all__ = [
 
 #: Points listed in a message before it is cut.
 _SHOWN = 5
-#: Vertices from which cliques are grown, those of most edges first.
+#: Number of vertices from which cliques are grown, by falling degree.
 _STARTS = 50
 
 
@@ -85,10 +85,10 @@ def priced(terms: Sequence[DiagonalTerms], price: float) -> list[DiagonalTerms]:
 
 
 def contradiction(unary: FloatArray, terms: Sequence[DiagonalTerms], rows: IntArray) -> str:
-    """Return hard constraints that contradict each other in words, empty if none is found.
+    """Describe hard constraints that contradict each other; empty if none are found.
 
-    Searched are cannot-links within a component of must-links, components that no cluster may hold,
-    cliques of cannot-links with more components than clusters, and for two clusters odd cycles.
+    The search covers cannot-links within a component of must-links, components without an allowed
+    cluster, cliques of cannot-links larger than the number of clusters, and odd cycles for two.
     ``rows`` are the numbers of the points in messages.
     """
     k = unary.shape[1]

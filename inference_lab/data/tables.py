@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = ["IMPUTATIONS", "counting_columns", "numeric_columns", "read_table"]
 
-#: What replaces missing numbers, as in scikit-learn's `SimpleImputer`.
+#: Replacements of missing numbers, as in scikit-learn's `SimpleImputer`.
 IMPUTATIONS = ("median", "mean", "most_frequent")
 
 
@@ -72,7 +72,7 @@ def read_table(
 def numeric_columns(
     frame: pd.DataFrame, impute: str | None = None, encode: str | None = None
 ) -> pd.DataFrame:
-    """Return the table with numbers only; refuse what is missing or no number, with the remedies.
+    """Return the table as numbers; refuse missing values and categories, and name the remedies.
 
     `impute` is one of `IMPUTATIONS`, for numbers; missing categories are then a category of their
     own. `encode` is "onehot".
@@ -135,7 +135,7 @@ def _no_numbers(frame: Any) -> str:
 
 
 def _missing(frame: Any) -> str:
-    """Return which values are missing, and what can be done."""
+    """Return the message on missing values, with the remedies."""
     count = int(frame.isna().to_numpy().sum())
     first = frame.columns[0]
     rows = listed([str(row) for row in frame.index[frame.isna().any(axis=1)]])

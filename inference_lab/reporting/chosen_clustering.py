@@ -36,7 +36,7 @@ _POINTS, _LINES = 2000, 400
 
 @dataclass(frozen=True, kw_only=True)
 class ChosenClustering:
-    """A clustering, and what the choice rests on.
+    """A clustering, and the scores that chose it.
 
     Attributes
     ----------
@@ -57,9 +57,9 @@ class ChosenClustering:
     place : (n, 2) array
         Of the points in the picture.
     axes : (str, str)
-        What its axes are.
+        Names of its axes.
     facts : mapping
-        What was clustered, and how it was prepared.
+        Description of the data and their preparation.
     """
 
     names: Any

@@ -144,7 +144,7 @@ def _blank(study: str, cell: FitTask, limits: Limits) -> StudyRecord:
 
 
 def run_cell(study: str, cell: FitTask, data_dir: str | None, limits: Limits) -> StudyRecord:
-    """FitResult one cell; whatever happens, return the record."""
+    """Fit one cell; whatever happens, return the record."""
     points = _points(cell.data, data_dir)
     method = cell.method
     solver = method.settings.get("e_step")
@@ -161,7 +161,7 @@ def run_cell(study: str, cell: FitTask, data_dir: str | None, limits: Limits) ->
 
 
 def _warm_up(cell: FitTask, points: StudyPoints) -> None:
-    """FitResult a method to a few points, so that loading and compiling takes no time of the fits.
+    """Fit a method to a few points, so that loading and compiling takes no time of the fits.
 
     What goes wrong here goes wrong again in the fit itself, and is recorded there.
     """

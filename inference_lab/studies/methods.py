@@ -154,7 +154,7 @@ def _nested(total: int, count: int, rng: np.random.Generator) -> IntArray:
 def fit_method(
     method: Method, points: StudyPoints, protocol: Protocol, value: float, run: int
 ) -> FitResult:
-    """FitResult a method once and score it."""
+    """Fit a method once and score it."""
     points = points.drawn(np.random.default_rng([run, points.key, 1]))
     draw = draw_run(points, protocol, run)
     if method.selection == "seeds":
@@ -198,7 +198,7 @@ def _arguments(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _fit_to_seeds(method: Method, points: StudyPoints, seeds: IntArray, draw: Draw) -> FitResult:
-    """FitResult a method to labels of some points, or to the pairs that follow from them."""
+    """Fit a method to labels of some points, or to the pairs that follow from them."""
     if method.estimator in SEEDED:
         told: dict[str, Any] = {"partial_labels": seeds}
     else:
@@ -227,7 +227,7 @@ def _fit(
     draw: Draw,
     weight: float | Literal["auto"],
 ) -> FitResult:
-    """FitResult a method to what it is told of the points that are named, and score it."""
+    """Fit a method to the given labels of some points, and score it."""
     seed = int(np.random.SeedSequence(draw.seed.entropy).spawn(4)[3].generate_state(1)[0])
     arguments = {"n_clusters": points.n_classes, **_arguments(method.settings)}
     if arguments.get("init") == "kmeans":
