@@ -72,39 +72,58 @@ _PAIR_ROWS, _PAIR_COLUMNS = 256, 4096
 
 
 def _farthest_pair(rows: FloatArray) -> tuple[int, int]:
-    """Return the two rows that are farthest apart in the Euclidean sense; O(n^2 d) at most.
+    """Return the two rows that are farthest apart in the Euclidean sense.
 
-    A far pair is guessed; others are compared only if their distances to its middle sum to more.
+    A far pair is guessed; others are compared only if their distances to a centre sum to more. The
+    mean as the centre leaves few pairs of round data, the middle of the guessed pair few of long
+    data. O(n d) for these, and O(d) for each pair that is left.
     """
-    from sklearn.metrics import euclidean_distances
 
     def from_point(point: FloatArray) -> FloatArray:
-        return np.asarray(np.linalg.norm(rows - point, axis=1))
+        gaps = rows - point
+        return np.asarray(np.sqrt(row_products(gaps, gaps)))
 
+    mean = rows.mean(axis=0)
+    from_mean = from_point(mean)
     pair, best = (0, 0), 0.0
-    start = int(from_point(rows.mean(axis=0)).argmax())
+    start = int(from_mean.argmax())
     while True:
         gaps = from_point(rows[start])
         end = int(gaps.argmax())
         if gaps[end] <= best:
             break
         pair, best, start = (start, end), float(gaps[end]), end
-    radius = from_point((rows[pair[0]] + rows[pair[1]]) / 2.0)
-    order = np.argsort(-radius, kind="stable")
-    ordered, radius = rows[order], radius[order]
-    # Inner products round around the middle of the pair, where no coordinate is large.
-    ordered = ordered - (rows[pair[0]] + rows[pair[1]]) / 2.0
-    for i in range(0, len(rows), _PAIR_ROWS):
-        reach = int(np.searchsorted(-radius, radius[i] - best, side="right"))
+
+    def candidates(radius: FloatArray) -> tuple[int, IntArray, FloatArray]:
+        """Return the number of pairs left, and the rows in them, the outermost first."""
+        order = np.flatnonzero(radius > best - radius.max())
+        order = order[np.argsort(-radius[order], kind="stable")]
+        outer = radius[order]
+        partners = np.searchsorted(-outer, outer - best) - np.arange(order.size)
+        return int(np.maximum(partners, 0).sum()), order, outer
+
+    centre, (left, order, outer) = mean, candidates(from_mean)
+    if left > len(rows):
+        middle = (rows[pair[0]] + rows[pair[1]]) / 2.0
+        found = candidates(from_point(middle))
+        if found[0] < left:
+            centre, (left, order, outer) = middle, found
+    # Inner products round around the centre, where no coordinate is large.
+    ordered = rows[order] - centre
+    squares = row_products(ordered, ordered)
+    for i in range(0, len(order), _PAIR_ROWS):
+        reach = int(np.searchsorted(-outer, outer[i] - best))
         if reach <= i:
             break
+        some = slice(i, min(i + _PAIR_ROWS, reach))
         for j in range(i, reach, _PAIR_COLUMNS):
-            block = euclidean_distances(
-                ordered[i : min(i + _PAIR_ROWS, reach)], ordered[j : min(j + _PAIR_COLUMNS, reach)]
-            )
+            others = slice(j, min(j + _PAIR_COLUMNS, reach))
+            block = product(ordered[some], -2.0 * ordered[others])
+            block += squares[others]
+            block += squares[some, np.newaxis]
             a, b = np.unravel_index(int(block.argmax()), block.shape)
-            if block[a, b] > best:
-                pair, best = (int(order[i + a]), int(order[j + b])), float(block[a, b])
+            if block[a, b] > best * best:
+                pair, best = (int(order[i + a]), int(order[j + b])), math.sqrt(block[a, b])
     return pair
 
 
@@ -717,8 +736,7 @@ class SquaredEuclidean(_Weighted):
 
     def largest(self, points: Points) -> float:
         """Return the largest squared distance of two points: ``v' A v`` of the `extent`."""
-        v = self.extent(points)
-        return float(v @ np.asarray(self.times(v[np.newaxis]))[0])
+        return float(self.norms(self.extent(points)[np.newaxis])[0])
 
 
 @dataclass(frozen=True, eq=False)

@@ -137,6 +137,7 @@ class HMRF(PairedModel):
 
     def _weigh(self) -> None:
         """Compute ``ml_costs`` (p, K) and ``cl_costs`` (q, K); one column for one metric."""
+        self._extents: list[FloatArray] = []
         metric = self.metrics[0]
         self._spread = (
             self._total(metric.norms(self.points)) if isinstance(metric, SquaredEuclidean) else 0.0
@@ -146,16 +147,24 @@ class HMRF(PairedModel):
         self.cl_costs = c.cl_weights[:, np.newaxis]
         if self.penalty == "distance":
             ml = [m.between(self.points, c.must_link) for m in self.metrics]
-            cl = [
-                np.maximum(m.largest(self.points) - m.between(self.points, c.cannot_link), 0.0)
-                if len(c.cannot_link)
-                else np.zeros(0)
-                for m in self.metrics
-            ]
+            cl = [self._gaps_to_largest(m) for m in self.metrics]
             self.ml_costs = _times(self.ml_costs, np.stack(ml, axis=1))
             self.cl_costs = _times(self.cl_costs, np.stack(cl, axis=1))
         if self.ml_costs.shape[1] == 1 and self.cl_costs.shape[1] == 1:
             self._terms = pair_terms(self.pairs, self.ml_costs[:, 0], self.cl_costs[:, 0])
+
+    def _gaps_to_largest(self, metric: Distortion) -> FloatArray:
+        """Return by how much each cannot-link's dissimilarity is below the largest."""
+        pairs = self.constraints.cannot_link
+        if not len(pairs):
+            return np.zeros(0)
+        if isinstance(metric, SquaredEuclidean):
+            # Kept for the metric step, because the farthest pair takes long to find.
+            self._extents.append(metric.extent(self.points))
+            largest = float(metric.norms(self._extents[-1][np.newaxis])[0])
+        else:
+            largest = metric.largest(self.points)
+        return np.maximum(largest - metric.between(self.points, pairs), 0.0)
 
     def _total(self, values: FloatArray) -> float:
         """Return the sum over the points, each as often as it counts."""
@@ -362,6 +371,7 @@ class HMRF(PairedModel):
             self.constraints.cl_weights[cl],
             self.penalty == "distance",
             self._counts,
+            self._extents,
         )
         old, before = self.metrics, self.objective(labels)
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal, NamedTuple
 
@@ -54,7 +54,8 @@ class Penalised(NamedTuple):
     """Data of a metric step: points, labels, centroids and the violated constraints.
 
     ``penalised``: the violated constraints cost distances, so they depend on the metric; ``counts``
-    are sample weights, None for ones.
+    are sample weights, None for ones; ``extents`` are those of each metric where cannot-links cost
+    squared distances.
     """
 
     points: Points
@@ -66,6 +67,7 @@ class Penalised(NamedTuple):
     cl_weights: FloatArray
     penalised: bool
     counts: FloatArray | None = None
+    extents: Sequence[FloatArray] = ()
 
 
 class MetricLearner(ABC):
@@ -328,13 +330,13 @@ class ClosedForm(MetricLearner):
             gaps = dense(points) - state.centroids[own]
             total = self._scatter(gaps, counts)
         if state.penalised:
-            total = total + self._from_constraints(h, metric, state)
+            total = total + self._from_constraints(h, state)
         if self.shape == "full" and members.size - np.unique(own).size < total.shape[0]:
             total = _shrunk(total, gaps)
         size = float(members.size if counts is None else counts.sum())
         return self._invert(total, size, old)
 
-    def _from_constraints(self, h: int, metric: SquaredEuclidean, state: Penalised) -> FloatArray:
+    def _from_constraints(self, h: int, state: Penalised) -> FloatArray:
         labels, points = state.labels, state.points
         ml, share = state.ml_pairs, state.ml_weights
         cl, cl_share = state.cl_pairs, state.cl_weights
@@ -344,8 +346,7 @@ class ClosedForm(MetricLearner):
             cl_share = cl_share * (labels[cl[:, 0]] == h)
         total = self._scatter(points[ml[:, 0]] - points[ml[:, 1]], share)
         if len(cl):
-            v = metric.extent(points)
-            total = total + cl_share.sum() * self._scatter(v[np.newaxis])
+            total = total + cl_share.sum() * self._scatter(state.extents[h][np.newaxis])
             total = total - self._scatter(points[cl[:, 0]] - points[cl[:, 1]], cl_share)
         return total
 
@@ -460,7 +461,7 @@ def gradient(metric: Distortion, state: Penalised) -> FloatArray:
         total = total + _pair_gradient(metric, state.points, state.ml_pairs, state.ml_weights)
         total = total - _pair_gradient(metric, state.points, state.cl_pairs, state.cl_weights)
         if isinstance(metric, SquaredEuclidean) and len(state.cl_pairs):
-            total = total + state.cl_weights.sum() * metric.extent(state.points) ** 2
+            total = total + state.cl_weights.sum() * state.extents[0] ** 2
     return total
 
 

@@ -15,6 +15,7 @@ from inference_lab.clustering import (
     ItakuraSaito,
     KullbackLeibler,
     SquaredEuclidean,
+    distortions,
 )
 from inference_lab.clustering.distortions import as_distortion, cluster_sums
 
@@ -247,3 +248,22 @@ def test_bad_settings():
         IDivergence(-1.0)
     with pytest.raises(TypeError, match="no weights"):
         ItakuraSaito().reweighted(np.ones(2))
+
+
+@pytest.mark.parametrize("long", [False, True])
+def test_few_pairs_are_compared_for_the_farthest(monkeypatch, long):
+    """Two hundred a point, where all pairs would be 4,000."""
+    rng = np.random.default_rng(0)
+    points = rng.normal(size=(10, 20))[rng.integers(10, size=8_000)] * 0.8
+    points += rng.normal(size=points.shape)
+    points[:, 0] *= 100.0 if long else 1.0
+    compared = 0
+
+    def counted(rows, others):
+        nonlocal compared
+        compared += len(rows) * len(others)
+        return rows @ others.T
+
+    monkeypatch.setattr(distortions, "product", counted)
+    SquaredEuclidean().extent(points)
+    assert compared <= 200 * len(points)

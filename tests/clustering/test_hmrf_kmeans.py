@@ -137,12 +137,12 @@ def test_one_metric_for_one_cluster_is_one_metric():
         assert each.objective_ == pytest.approx(one.objective_)
 
 
-def state_of(points, labels, mu, pairs, penalised=True):
+def state_of(points, labels, mu, pairs, extents=()):
     ml = labels[pairs.must_link[:, 0]] != labels[pairs.must_link[:, 1]]
     cl = labels[pairs.cannot_link[:, 0]] == labels[pairs.cannot_link[:, 1]]
     return Penalised(
         points, labels, mu, pairs.must_link[ml], pairs.ml_weights[ml], pairs.cannot_link[cl],
-        pairs.cl_weights[cl], penalised,
+        pairs.cl_weights[cl], True, extents=extents,
     )  # fmt: skip
 
 
@@ -158,16 +158,17 @@ def test_gradients_are_those_of_the_costs(make, sparse):
     labels, mu = rng.integers(3, size=15), rng.gamma(1.0, size=(3, 4)) + 0.1
     weights = rng.gamma(1.0, size=4) + 0.5
     rows = csr_array(points) if sparse else points
-    state = state_of(rows, labels, mu, pairs)
+    squared = make is SquaredEuclidean
+    extents = (make(weights).extent(rows),) if squared else ()
+    state = state_of(rows, labels, mu, pairs, extents)
 
     def value(a):
         metric = make(a)
         total = metric.own(rows, mu, labels).sum()
         total += state.ml_weights @ metric.between(rows, state.ml_pairs)
         total -= state.cl_weights @ metric.between(rows, state.cl_pairs)
-        if isinstance(metric, SquaredEuclidean):
-            v = make(weights).extent(rows)
-            total += state.cl_weights.sum() * (a @ v**2)
+        if squared:
+            total += state.cl_weights.sum() * (a @ extents[0] ** 2)
         return total
 
     step = 1e-6 * np.eye(4)
@@ -181,8 +182,8 @@ def test_the_closed_form_is_the_minimiser_for_fixed_references(shape):
     points = rng.normal(size=(40, 3)) * [1.0, 3.0, 0.3]
     pairs = Constraints.sample(rng.integers(2, size=40), 15, rng)
     labels, mu = rng.integers(2, size=40), rng.normal(size=(2, 3))
-    state = state_of(points, labels, mu, pairs)
     v = SquaredEuclidean().extent(points)
+    state = state_of(points, labels, mu, pairs, (v,))
 
     def value(a):
         m = SquaredEuclidean(a)
