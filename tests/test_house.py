@@ -71,7 +71,7 @@ RINGS = {
 MOST_CORE_MODULES = 46
 MOST_CODE_LINES = {"core": 8350, "bench": 12410, "collection": 27370, "studies": 1900}
 MOST_DOCSTRING_LINES = 13900
-MOST_TEST_LINES = 45250
+MOST_TEST_LINES = 45400
 
 #: Tokens that are no code.
 LAYOUT = (

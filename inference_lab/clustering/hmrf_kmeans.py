@@ -42,6 +42,9 @@ __all__ = ["HMRFKMeans", "MPCKMeans", "PCKMeans", "PairBeliever", "paired_kmeans
 _MARGIN = 1.02
 #: Starts by default.
 _STARTS = 10
+#: Of more than four times as many points, or four times as many in the mean of a cluster, the ten
+#: starts see a sample of this size only (docs/decisions/032-starts-on-a-sample.md).
+_SAMPLE, _SAMPLE_EACH = 5_000, 100
 
 EStepStart = Literal["previous", "cold"]
 Closure = Literal["raise", "drop", "keep", "vote"]
@@ -92,7 +95,9 @@ class HMRFKMeans(SharedSettings, PairwiseClusterer):
         See `BregmanKMeans`.
     n_init : int or "auto"
         Starts; the one of least objective, with the costs of pairs, is kept. "auto" is ten with
-        ``init="auto"``, else one; and one where labels of points are known for all clusters.
+        ``init="auto"``, else one; and one where labels of points are known for all clusters. Of
+        more than 20,000 points (400 a cluster), these ten label a sample, with ICM, and only the
+        best goes on with all points.
     n_jobs : int or None
         Processes that share the starts; None is 1, -1 as many as there are processors.
     max_iter : int
@@ -174,9 +179,11 @@ class HMRFKMeans(SharedSettings, PairwiseClusterer):
         learner = self._learner()
         if learner is not None:
             learner.check_points(points)
-        best = self._best_of(
-            lambda rng, init: self._fit_once(points, side, rng, init), inits=self._inits(side)
-        )
+        inits = self._inits(side)
+        size = max(_SAMPLE, _SAMPLE_EACH * self.n_clusters)
+        if self.n_init == "auto" and len(inits) > 1 and points.shape[0] > 4 * size:
+            inits = [self._best_on_sample(points, side, inits, size)]
+        best = self._best_of(lambda rng, init: self._fit_once(points, side, rng, init), inits=inits)
         self._take_hard(best)
         self._judge(side.constraints)
         watch_hard(side.constraints, self.labels_, stacklevel=5)
@@ -263,8 +270,25 @@ class HMRFKMeans(SharedSettings, PairwiseClusterer):
         # Where there are neighbourhoods for all clusters, every start from them would be the same.
         return ["neighbourhoods"] + ["k-means++"] * (count - 1)
 
+    def _best_on_sample(
+        self, points: Points, side: Side, inits: list[Any], size: int
+    ) -> FloatArray:
+        """Return the centroids of the best start on a sample of the points, with ICM."""
+        rows = side.sample(size, self._generator())
+        some, part = self._only(points, rows), side.only(rows)
+        best = self._best_of(
+            lambda rng, init: self._fit_once(some, part, rng, init, EStepSolver("icm", rng)),
+            inits=inits,
+        )
+        return self._moved_back(best.model.centroids)
+
     def _fit_once(
-        self, points: Points, side: Side, rng: np.random.Generator, init: Any
+        self,
+        points: Points,
+        side: Side,
+        rng: np.random.Generator,
+        init: Any,
+        e_step: EStepSolver | None = None,
     ) -> Fit[HMRF]:
         model = HMRF(
             points,
@@ -277,7 +301,7 @@ class HMRFKMeans(SharedSettings, PairwiseClusterer):
             known=side.known,
             counts=side.weights,
         )
-        return self._alternate(model, self._expectation(rng))
+        return self._alternate(model, e_step or self._expectation(rng))
 
 
 @dataclass(eq=False, repr=False, kw_only=True)

@@ -89,6 +89,25 @@ class Side:
             sources,
         )
 
+    def sample(self, size: int, rng: np.random.Generator) -> IntArray:
+        """Return the rows of random points, with partners in pairs and all known labels.
+
+        About half of the points are drawn; the others are partners of these, so that points are in
+        pairs nearly as often as in the whole.
+        """
+        n = self.known.size
+        chosen = np.zeros(n, dtype=np.bool_)
+        order = rng.permutation(n)
+        chosen[order[: size // 2]] = True
+        pairs = np.concatenate([self.constraints.must_link, self.constraints.cannot_link])
+        partners = np.unique(pairs[chosen[pairs].any(axis=1)])
+        partners = partners[~chosen[partners]]
+        chosen[rng.permutation(partners)[: size - size // 2]] = True
+        # Where pairs are few.
+        others = order[~chosen[order]]
+        chosen[others[: max(0, size - int(chosen.sum()))]] = True
+        return np.flatnonzero(chosen | (self.known >= 0))
+
 
 def agreeing(labels: IntArray, known: IntArray, n_clusters: int) -> IntArray:
     """Renumber clusters so that most points get their known label."""

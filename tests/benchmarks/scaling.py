@@ -1,5 +1,8 @@
 """How time and memory of an E-step grow with its size: ``python tests/benchmarks/scaling.py``.
 
+With ``--fits``, whole fits beside scikit-learn's K-means in the same process: Gaussian blobs of 20
+features that overlap a little, 10 clusters, one pair a point of which a tenth is wrong.
+
 Each size and solver runs in a process of its own, so that its peak of memory is its own; it
 includes the arrays that the graph is built from. 20 clusters, and two constraints a point, which
 join points anywhere (balanced) or points whose numbers are close (nearby).
@@ -10,12 +13,15 @@ from __future__ import annotations
 import argparse
 import itertools
 import json
+import math
 import resource
+import statistics
 import subprocess
 import sys
 import time
 from typing import Any
 
+from threadpoolctl import threadpool_limits
 from workloads import estep
 
 import inference_lab as il
@@ -58,13 +64,60 @@ def run(points: int, solver: str, partners: Any) -> dict[str, Any]:
     }
 
 
+def fits(sizes: list[int], rounds: int) -> None:
+    """Print processor seconds of fits as multiples of K-means with ten starts."""
+    import numpy as np
+    from sklearn.cluster import KMeans
+
+    from inference_lab.clustering import HMRFKMeans, MPCKMeans, PCKMeans, TVClust
+    from inference_lab.constraints import Constraints
+
+    print("| points | KMeans, CPU s | estimator | CPU s | times KMeans | iterations |")
+    print("|---:|---:|---|---:|---:|---:|")
+    # The first size compiles, or loads what was compiled before.
+    for n in (500, *sizes):
+        rng = np.random.default_rng(0)
+        labels = rng.integers(10, size=n)
+        points = rng.normal(size=(10, 20))[labels] * 0.8 + rng.normal(size=(n, 20))
+        pairs = Constraints.sample(labels, n, rng).flip(0.1, rng).fit_params()
+        pairs = {name: pairs[name] for name in ("must_link", "cannot_link")}
+        base = math.nan
+        for model, given in (
+            (KMeans(10, n_init=10, random_state=0), {}),
+            (PCKMeans(10, random_state=0), pairs),
+            (MPCKMeans(10, random_state=0), pairs),
+            (HMRFKMeans(10, e_step="mean-field", random_state=0), pairs),
+            (TVClust(10, random_state=0), pairs),
+        ):
+            times = []
+            for _ in range(rounds):
+                begin = time.process_time()
+                model.fit(points, **given)
+                times.append(time.process_time() - begin)
+            spent = statistics.median(times)
+            if math.isnan(base):
+                base = spent
+            if n in sizes:
+                print(
+                    f"| {n:,} | {base:.2f} | {type(model).__name__} | {spent:.2f} "
+                    f"| {spent / base:.2f} | {model.n_iter_} |",
+                    flush=True,
+                )
+
+
 def main() -> None:
     """Print a table, or with ``--points`` one run as JSON."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--points", type=int, help="run one size, and print JSON")
     parser.add_argument("--solver", default="icm", help="a spec")
     parser.add_argument("--partners", choices=("any", "balanced", "nearby"), default="balanced")
+    parser.add_argument("--fits", type=int, nargs="*", metavar="POINTS", help="time whole fits")
+    parser.add_argument("--rounds", type=int, default=3, help="times that each fit is repeated")
     chosen = parser.parse_args()
+    if chosen.fits is not None:
+        with threadpool_limits(1):
+            fits(chosen.fits or list(SIZES[1:]), chosen.rounds)
+        return
     if chosen.points is not None:
         print(json.dumps(run(chosen.points, chosen.solver, chosen.partners)))
         return

@@ -1,4 +1,4 @@
-"""Processes that share the starts of a fit come to what one comes to."""
+"""Starts of a fit: shared by processes, and compared on a sample of many points."""
 
 from __future__ import annotations
 
@@ -8,6 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 from clusterers import KINDS, made
+
+from inference_lab.clustering import MPCKMeans, PCKMeans, hmrf_kmeans
+from inference_lab.clustering.hmrf import HMRF
+from inference_lab.clustering.supervision import Side
+from inference_lab.constraints import Constraints
 
 SHARED = [kind for kind in KINDS if "n_jobs" in inspect.signature(kind).parameters]
 
@@ -23,3 +28,41 @@ def test_processes_that_share_starts_find_the_same(kind: Any) -> None:
     )
     assert one.labels_.tolist() == two.labels_.tolist()
     assert one.objective_ == two.objective_
+
+
+@pytest.mark.parametrize("kind", [PCKMeans, MPCKMeans])
+def test_many_points_are_seen_by_one_start(monkeypatch: Any, kind: Any) -> None:
+    """The work grows with the points as that of one start, unless starts are asked for."""
+    monkeypatch.setattr(hmrf_kmeans, "_SAMPLE", 100)
+    seen: list[int] = []
+
+    class Counted(HMRF):
+        def __init__(self, points: Any, *arguments: Any, **named: Any) -> None:
+            seen.append(len(points))
+            super().__init__(points, *arguments, **named)
+
+    monkeypatch.setattr(hmrf_kmeans, "HMRF", Counted)
+    rng = np.random.default_rng(0)
+    labels = rng.integers(4, size=2000)
+    points = 50.0 * np.eye(4)[labels] + rng.normal(size=(2000, 4)) + 1000.0
+    pairs = Constraints.sample(labels, 2000, rng).fit_params()
+    found = kind(4, random_state=0).fit(points, **pairs)
+    assert max(seen[:10]) < 500
+    assert seen[10:] == [2000]
+    seen.clear()
+    everyone = kind(4, random_state=0, n_init=10).fit(points, **pairs)
+    assert seen == [2000] * 10
+    assert found.objective_ == pytest.approx(everyone.objective_)
+
+
+def test_a_sample_keeps_pairs_and_known_labels() -> None:
+    rng = np.random.default_rng(0)
+    pairs = Constraints.sample(np.zeros(1000, dtype=int), 1000, rng)
+    known = np.full(1000, -1)
+    known[::100] = 2
+    side = Side(pairs, known, None)
+    rows = side.sample(200, rng)
+    assert 200 <= rows.size <= 210
+    assert np.isin(np.flatnonzero(known >= 0), rows).all()
+    # Both ends of a random pair are among a fifth of the points once in 25 times.
+    assert len(side.only(rows).constraints) > 3 * 1000 / 25
