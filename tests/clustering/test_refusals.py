@@ -115,7 +115,14 @@ UNLIKE = np.triu(np.ones((4, 4)))
         (SizeConstrainedKMeans, {"min_size": 4}, "at least min_size = 4 points need 8 points"),
         (SizeConstrainedKMeans, {"max_size": 2}, "at most max_size = 2 points hold 4 points"),
         (SizeConstrainedKMeans, {"min_size": -1}, "min_size must be at least 0"),
-        (SizeConstrainedKMeans, {"max_size": 2.5}, "max_size must be at least 1"),
+        (SizeConstrainedKMeans, {"max_size": -2.5}, "max_size must be at least 0"),
+        (SizeConstrainedKMeans, {"min_size": [1, 2, 3]}, r"min_size has shape \(3,\)"),
+        (
+            SizeConstrainedKMeans,
+            {"min_size": [1, 4], "max_size": 3},
+            "of cluster 1 is above max_size",
+        ),
+        (SizeConstrainedKMeans, {"min_size": [3, 4]}, "need 7 points, there are 6"),
     ],
 )
 def test_bad_settings(kind: Any, settings: dict[str, Any], message: str) -> None:

@@ -27,7 +27,6 @@ from inference_lab.clustering import (
     PCKMeans,
     RDPMeans,
     SeededKMeans,
-    SizeConstrainedKMeans,
     TVClust,
 )
 from inference_lab.constraints import Constraints, SampleIds
@@ -118,10 +117,7 @@ def test_clusters_open_for_all_copies_of_a_point_at_once():
     assert DPMeans(cluster_cost=40.0).fit(POINTS).n_clusters_ < model.n_clusters_
 
 
-# Bounds count points, whatever these weigh.
-@pytest.mark.parametrize(
-    "kind", [k for k in KINDS if k is not SizeConstrainedKMeans], ids=lambda k: k.__name__
-)
+@pytest.mark.parametrize("kind", KINDS, ids=lambda k: k.__name__)
 def test_a_point_of_no_weight_is_left_out_and_labelled(kind: Any) -> None:
     estimator = made(kind)
     held = np.flatnonzero(np.arange(24) % 5 != 2)
