@@ -53,13 +53,14 @@ class Method(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         the pairs that follow.
     seeded_classes : float
         Share of the classes of which points may be seeds.
-    weight : float, list of float, "auto", "variance", "calibrated" or "log-odds"
+    weight : float, list of float, "default", "auto", "variance", "calibrated" or "log-odds"
         Weight of all constraints. Of several, the one of the best score is taken, as if somebody
         knew: an upper limit of what choosing it can bring. "variance" is the mean squared distance
         of the points from their mean, which puts penalties on the scale of squared distances.
         "log-odds" is by how much likelier a constraint is right than wrong under the protocol's
         noise, and "calibrated" the same on the scale of squared distances, as for the problem
-        ``estep``. "auto" is left to the estimator, which is not told the noise.
+        ``estep``. "auto" is left to the estimator, which is not told the noise; "default" gives
+        ``fit`` no weights at all.
     weight_factor : float
         Multiplies the weight, if it is not left to the estimator.
     closure : {"none", "drop", "vote", "raise"}
@@ -73,7 +74,9 @@ class Method(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     estimator: str
     settings: dict[str, Any] = {}
     selection: Literal["random", "active", "explore", "seeds"] = "random"
-    weight: float | list[float] | Literal["auto", "variance", "calibrated", "log-odds"] = 1.0
+    weight: (
+        float | list[float] | Literal["default", "auto", "variance", "calibrated", "log-odds"]
+    ) = 1.0
     closure: Literal["none", "drop", "vote", "raise"] = "none"
     weight_factor: float = 1.0
     seeded_classes: PositiveShare = 1.0

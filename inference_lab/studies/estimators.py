@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
+from sklearn.cluster import KMeans
 
 from inference_lab import clustering
+from inference_lab.clustering.hmrf import violations
+from inference_lab.constraints import Constraints
 from inference_lab.reports.wekaut import WekaUTKMeans
 from inference_lab.results.scoring import adjusted_rand, matched_accuracy, nmi, pairwise_f
 
@@ -20,10 +23,37 @@ def _tvclust_release(n_clusters: int, random_state: Any) -> clustering.TVClust:
     return clustering.TVClust.release(random_state)
 
 
+class _KMeans(KMeans):  # type: ignore[misc]  # no types
+    """K-means of ten starts that is told pairs and does not look at them."""
+
+    def __init__(self, n_clusters: int, random_state: int) -> None:
+        super().__init__(n_clusters, n_init=10, random_state=random_state)
+
+    def fit(self, X: Any, must_link: Any, cannot_link: Any) -> Self:
+        """Cluster the points, and count the pairs that the clusters violate."""
+        super().fit(X)
+        self.constraints_ = Constraints(must_link, cannot_link, n_points=len(X))
+        self.violations_ = violations(self.constraints_, self.labels_)
+        return self
+
+
+def _linkage(n_clusters: int, random_state: int) -> clustering.ConstrainedLinkage:
+    """Return complete linkage, which draws nothing."""
+    return clustering.ConstrainedLinkage(n_clusters)
+
+
+#: Estimators that take pairs, with the defaults that a user gets.
+_BY_CLASS = (
+    *("AnnealedConstrainedKMeans", "AnnealedConstrainedMixture", "COPKMeans", "CVQE"),
+    *("ConstrainedClusterCV", "ConstrainedGaussianMixture", "ConstrainedSpectral"),
+    *("FlexibleSpectral", "HMRFKMeans", "KernelHMRFKMeans", "LCVQE", "MPCKMeans", "MetricKMeans"),
+    *("PCKMeans", "RDPMeans", "TVClust"),
+)
+
 #: One start from neighbourhoods, as in the papers.
 _PAPER: Mapping[str, Any] = {"init": "neighbourhoods"}
 
-#: Estimators that definitions can name.
+#: Estimators that definitions can name: by their class with its defaults, else as in the papers.
 ESTIMATORS: Mapping[str, Callable[..., Any]] = {
     "hmrf-kmeans": partial(clustering.HMRFKMeans, **_PAPER),
     "seeded-kmeans": clustering.SeededKMeans,
@@ -44,6 +74,9 @@ ESTIMATORS: Mapping[str, Callable[..., Any]] = {
     # As in the paper; by default TVClust begins with k-means.
     "tvclust": partial(clustering.TVClust, init="prior"),
     "tvclust-release": _tvclust_release,
+    "ConstrainedLinkage": _linkage,
+    "k-means": _KMeans,
+    **{name: getattr(clustering, name) for name in _BY_CLASS},
 }
 
 #: Those of them that are told labels, and no pairs.

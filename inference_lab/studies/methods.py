@@ -175,11 +175,11 @@ def fit_method(
 
 def _weights(
     method: Method, points: StudyPoints, noise: float, count: int
-) -> Sequence[float | Literal["auto"]]:
+) -> Sequence[float | Literal["auto", "default"]]:
     """Return the weights that a method is fitted with."""
     weight = method.weight
-    if weight == "auto":
-        return ["auto"]
+    if weight in ("auto", "default"):
+        return [weight]
     if weight == "variance":
         weight = float(np.var(points.values, axis=0).sum())
     elif weight in ("calibrated", "log-odds"):
@@ -211,10 +211,12 @@ def _fit_to_pairs(
     points: StudyPoints,
     constraints: Constraints,
     draw: Draw,
-    weight: float | Literal["auto"],
+    weight: float | Literal["auto", "default"],
 ) -> FitResult:
     must, cannot = constraints.must_link, constraints.cannot_link
-    told = {"must_link": must, "cannot_link": cannot, "ml_weight": weight, "cl_weight": weight}
+    told: dict[str, Any] = {"must_link": must, "cannot_link": cannot}
+    if weight != "default":
+        told |= {"ml_weight": weight, "cl_weight": weight}
     pairs = np.concatenate([must.ravel(), cannot.ravel()])
     return _fit(method, points, told, pairs, draw, weight)
 
@@ -225,7 +227,7 @@ def _fit(
     told: Mapping[str, Any],
     named: IntArray,
     draw: Draw,
-    weight: float | Literal["auto"],
+    weight: float | Literal["auto", "default"],
 ) -> FitResult:
     """Fit a method to the given labels of some points, and score it."""
     seed = int(np.random.SeedSequence(draw.seed.entropy).spawn(4)[3].generate_state(1)[0])
@@ -242,7 +244,7 @@ def _fit(
         estimator.fit(points.values, **told)
         seconds = max(0.0, perf_counter() - since - (timer.seconds - loaded))
     truth, labels = points.labels[draw.scored], estimator.labels_[draw.scored]
-    e_steps = [line for line in estimator.history_ if line.step == "E"]
+    e_steps = [line for line in getattr(estimator, "history_", ()) if line.step == "E"]
     solved = [line for line in e_steps if line.status is not None]
     gaps = [line.energy - line.lower_bound for line in solved]
     scores = {name: score(truth, labels) for name, score in SCORES.items()}
@@ -253,16 +255,16 @@ def _fit(
     if hasattr(estimator, "predict"):
         predicted = estimator.predict(points.values)[draw.scored]
         scores |= {name: score(truth, predicted) for name, score in PREDICTED.items()}
-    if weight == "auto":
+    if isinstance(weight, str):
         used = estimator.constraints_
         given = np.concatenate([used.ml_weights, used.cl_weights])
         weight = float(given.mean()) if given.size else math.nan
     return FitResult(
         scores,
-        float(estimator.objective_),
+        float(getattr(estimator, "objective_", math.nan)),
         seconds,
         sum(line.seconds for line in e_steps),
-        int(estimator.n_iter_),
+        int(getattr(estimator, "n_iter_", 0)),
         0.0 if method.estimator in SEEDED else float(estimator.violations_.weight),
         weight,
         {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 import json
 import os
 import signal
@@ -493,6 +494,31 @@ def test_list_names_everything_with_its_settings(kind, registry):
         settings = json.loads(call("list", kind, name, "--json").stdout)[kind][name]["settings"]
         for setting in settings:
             assert f"    {setting['name']}: {setting['type']}" in one.stdout
+
+
+def test_list_groups_every_estimator():
+    from sklearn.base import ClusterMixin
+
+    from inference_lab import clustering
+
+    public = {
+        name
+        for name in clustering.__all__
+        if inspect.isclass(each := getattr(clustering, name)) and issubclass(each, ClusterMixin)
+    }
+    listed = json.loads(call("list", "estimators", "--json").stdout)["estimators"]
+    assert set(listed) == public
+    text = call("list", "estimators").stdout
+    assert text.startswith("Take these") and all(f"  {name} " in text for name in public)
+    for name in public:
+        shown = call("list", "estimators", name)
+        assert shown.exit_code == 0
+        settings = json.loads(call("list", "estimators", name, "--json").stdout)
+        assert {s["name"] for s in settings["estimators"][name]["settings"]} == set(
+            inspect.signature(getattr(clustering, name)).parameters
+        )
+    missing = call("list", "estimators", "PCKmeans")
+    assert missing.exit_code == 2 and "'PCKMeans'" in missing.stderr
 
 
 def test_list_shows_settings_as_they_are_written():

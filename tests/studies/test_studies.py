@@ -13,6 +13,7 @@ import pytest
 from click.testing import CliRunner
 from msgspec.structs import replace
 from rendered import REPORTS, rendered
+from sklearn.cluster import KMeans
 
 import inference_lab as il
 from inference_lab.cli import main
@@ -20,6 +21,7 @@ from inference_lab.clustering import PCKMeans
 from inference_lab.harness.results_dir import LETTERS, states
 from inference_lab.processes.isolation import can_isolate
 from inference_lab.results.clustering_records import FitStore, environments
+from inference_lab.results.scoring import adjusted_rand
 from inference_lab.studies import Study, StudyError, load_study, render_study, run_study
 from inference_lab.studies.clustering_study import Method, Protocol
 from inference_lab.studies.fit_campaign import cells
@@ -920,3 +922,20 @@ def test_reports_stay_small():
     # What there is more of is packed more tightly.
     assert all(path.suffix == ".xz" for path in stores if path.stat().st_size > 1_000_000)
     assert sum(path.stat().st_size for path in files) < 10_000_000
+
+
+def test_methods_named_by_class_have_the_defaults_of_users():
+    points, protocol = load_points("iris"), Protocol(unit="share-of-points", noise=0.1)
+    draw = draw_run(points, protocol, 0)
+    pairs = draw_constraints(points, protocol, draw, 0.5, "random")
+    seed = int(np.random.SeedSequence(draw.seed.entropy).spawn(4)[3].generate_state(1)[0])
+    direct = PCKMeans(3, random_state=seed).fit(points.values, **pairs.fit_params())
+    method = Method(label="default", estimator="PCKMeans", weight="default")
+    found = fit_method(method, points, protocol, 0.5, 0)
+    assert found.scores["ari"] == adjusted_rand(points.labels, direct.labels_)
+    assert found.objective == direct.objective_
+    assert found.weight == pytest.approx(direct.constraints_.ml_weights[0])
+    alone = KMeans(3, n_init=10, random_state=seed).fit(points.values)
+    method = Method(label="no pairs", estimator="k-means", weight="default")
+    found = fit_method(method, points, protocol, 0.5, 0)
+    assert found.scores["ari"] == adjusted_rand(points.labels, alone.labels_)

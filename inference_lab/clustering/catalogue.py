@@ -1,0 +1,39 @@
+"""Which estimator to take: all of them in groups, each with the case that it is for."""
+
+from __future__ import annotations
+
+__all__ = ["ESTIMATORS"]
+
+#: Group to class to when to take it. ``docs/decisions/033-which-estimator.md`` has the figures.
+ESTIMATORS: dict[str, dict[str, str]] = {
+    "take these": {
+        "ConstrainedClusterCV": "if time matters less: held-out pairs choose among estimators",
+        "ConstrainedGaussianMixture": "one fit, clusters of any Gaussian shape",
+        "PCKMeans": "one fast fit, round clusters, or fewer pairs than features",
+    },
+    "for a purpose": {
+        "MPCKMeans": "to learn which features matter: a metric from pairs",
+        "HMRFKMeans": "cosine, KL or other divergences; any solver for the E-step",
+        "SphericalKMeans": "directions, such as texts, without pairs",
+        "BregmanKMeans": "any Bregman divergence, without pairs",
+        "KernelHMRFKMeans": "similarities from a kernel or a graph",
+        "FlexibleSpectral": "clusters that are no blobs, pairs with weights",
+        "TVClust": "sources of pairs that are not equally reliable; number of clusters unknown",
+        "TVClustSampler": "the same by sampling, with uncertainty of the partition",
+        "RDPMeans": "number of clusters unknown: a price for each",
+        "DPMeans": "the same without pairs",
+        "COPKMeans": "pairs that must hold, point by point",
+        "SizeConstrainedKMeans": "bounds on the sizes of clusters",
+        "SeededKMeans": "labels of some points as a start",
+        "ConstrainedKMeans": "labels of some points that stay",
+        "AnnealedConstrainedMixture": "mixtures with many pairs: marginals of any solver, annealed",
+        "AnnealedConstrainedKMeans": "the same for round clusters",
+    },
+    "of historical interest": {
+        "LCVQE": "points of violated pairs pull centroids (Pelleg and Baras 2007)",
+        "CVQE": "its predecessor (Davidson and Ravi 2005)",
+        "MetricKMeans": "a metric learnt before clustering: RCA (2003) or ITML (2007)",
+        "ConstrainedSpectral": "pairs change similarities (Kamvar et al. 2003)",
+        "ConstrainedLinkage": "pairs change distances (Klein et al. 2002)",
+    },
+}
