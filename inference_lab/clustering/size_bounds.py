@@ -205,8 +205,8 @@ class SizeConstrainedKMeans(BregmanKMeans):
     ----------
     n_clusters : int
     min_size : float or (k,) array
-        The least sum of sample weights in a cluster, without these its least number of points; an
-        array holds one for each cluster.
+        The least sum of sample weights in a cluster, without these its least number of points. An
+        array holds one for each cluster, by its label: starts decide which cluster gets which.
     max_size : float, (k,) array or None
         The largest; None for no bound.
     distortion, init, n_init, n_jobs, max_iter, tol, random_state
