@@ -26,6 +26,8 @@ __all__ = ["SizeConstrainedKMeans", "balance"]
 _LEAST_GAIN = 1e-12
 #: Share of its cost by which an assignment of the integer program may exceed the least.
 _GAP = 1e-6
+#: SciPy's status of an integer program without a solution.
+_INFEASIBLE = 2
 
 
 @kernel
@@ -154,12 +156,14 @@ def least_assignment(
         integrality=np.repeat([1, 0], [n * k, n_pairs]),
         options={"mip_rel_gap": _GAP},
     )
-    if found.x is None:
+    if found.status == _INFEASIBLE:
         raise InfeasibleConstraintsError(
             f"no labels keep {len(pairs.must_link)} must-links, {len(pairs.cannot_link)} "
             f"cannot-links and sizes between min_size = {least.tolist()} and max_size = "
-            f"{most.tolist()}: {found.message}; give finite weights, or wider bounds"
+            f"{most.tolist()}; give finite weights, or wider bounds"
         )
+    if found.x is None:
+        raise RuntimeError(f"the integer program of the assignment failed: {found.message}")
     labels: IntArray = found.x[: n * k].reshape(n, k).argmax(axis=1)[unit]
     return labels
 
