@@ -15,9 +15,9 @@ from inference_lab.algorithms.linear.backends import (
     Relaxation,
     Relaxed,
     seconds_to_start,
-    solve_integer,
 )
 from inference_lab.algorithms.linear.cycle_cuts import tighten
+from inference_lab.algorithms.linear.integer_program import fix_by_reduced_costs, solve_integer
 from inference_lab.algorithms.linear.model import build_linear_model, model_size
 from inference_lab.algorithms.linear.program import LinearModel
 from inference_lab.algorithms.presolve import trivial_outcome
@@ -266,7 +266,9 @@ class _ILPSearch:
         """Solve the remaining program by branch and bound."""
         run, diagnostics, model = self.run, self.diagnostics, self.model
         if self.relaxed.x is not None:
-            model = model.without(self.relaxed.dual_eq, self.relaxed.dual_ub, run.best_energy)
+            model = fix_by_reduced_costs(
+                model, self.relaxed.dual_eq, self.relaxed.dual_ub, run.best_energy
+            )
         left = int((model.upper > 0.0).sum())
         diagnostics["columns_left"] = left
         if _SETUP_SECONDS * left > run.remaining:

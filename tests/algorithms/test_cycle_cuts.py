@@ -17,7 +17,8 @@ from inference_lab.algorithms.linear import backends as linear_solvers
 from inference_lab.algorithms.linear import cycle_cuts
 from inference_lab.algorithms.linear.backends import Relaxation, solve_relaxation
 from inference_lab.algorithms.linear.cycle_cuts import tighten
-from inference_lab.algorithms.linear.model import ALWAYS, build_linear_model, links
+from inference_lab.algorithms.linear.label_pairs import ALWAYS, links
+from inference_lab.algorithms.linear.model import build_linear_model
 from inference_lab.graph.grids import grid_edges
 from inference_lab.graph.random_graphs import FAMILIES, random_graph
 

@@ -14,14 +14,12 @@ from strategies import labellings, optimum, recipes
 import inference_lab as il
 from inference_lab.algorithms.linear.backends import (
     pulp_solver,
-    solve_integer,
     solve_relaxation,
 )
+from inference_lab.algorithms.linear.integer_program import fix_by_reduced_costs, solve_integer
+from inference_lab.algorithms.linear.label_pairs import ALWAYS, NEVER, links
 from inference_lab.algorithms.linear.model import (
-    ALWAYS,
-    NEVER,
     build_linear_model,
-    links,
     model_size,
 )
 from inference_lab.graph.random_graphs import FAMILIES, random_graph
@@ -225,11 +223,11 @@ def test_columns_left_out_keep_every_labelling_that_is_good_enough(family, seed,
     duals = (relaxed.dual_eq, relaxed.dual_ub)
     if not solve_first:
         duals = (rng.normal(size=model.b_eq.size), -rng.random(model.b_ub.size))
-    upper = model.without(*duals, known).upper
+    upper = fix_by_reduced_costs(model, *duals, known).upper
     used = upper[graph.unary_ptr[:-1] + every].min(axis=1)
     assert (used[energies <= known] == 1.0).all()
     # And with the labels left out the ILP still has the same optimum.
-    result = solve_integer(model.without(*duals, known))
+    result = solve_integer(fix_by_reduced_costs(model, *duals, known))
     assert result.value == pytest.approx(finite.min(), rel=1e-7, abs=1e-7)
 
 
@@ -237,7 +235,7 @@ def test_reduced_costs_leave_out_labels():
     graph = il.FactorGraph.potts([[0.0, 10.0, 0.2], [0.1, 10.0, 0.0]], [(0, 1)], [0.5])
     model = build_linear_model(graph)
     relaxed = solve_relaxation(model)
-    upper = model.without(relaxed.dual_eq, relaxed.dual_ub, optimum(graph)).upper
+    upper = fix_by_reduced_costs(model, relaxed.dual_eq, relaxed.dual_ub, optimum(graph)).upper
     assert upper[[1, 4]].tolist() == [0.0, 0.0]
 
 

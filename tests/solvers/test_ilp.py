@@ -9,7 +9,7 @@ import pytest
 from strategies import frustrated, optimum
 
 import inference_lab as il
-from inference_lab.algorithms.linear.backends import solve_integer
+from inference_lab.algorithms.linear.integer_program import solve_integer
 from inference_lab.algorithms.linear.model import build_linear_model
 from inference_lab.graph.random_graphs import FAMILIES, random_graph
 from inference_lab.registry.sources import as_problem

@@ -1,4 +1,4 @@
-"""Solve the linear program of a graph: its relaxation, and the ILP, by HiGHS or through PuLP."""
+"""Solve the linear program of a graph by HiGHS or through PuLP."""
 
 from __future__ import annotations
 
@@ -14,16 +14,13 @@ import numpy as np
 from inference_lab.algorithms.linear.model import model_size
 from inference_lab.algorithms.linear.program import MAX_NONZEROS, CsrArray, LinearModel
 from inference_lab.contract import Solver
-from inference_lab.graph.arrays import FloatArray, IntArray, starts_of
+from inference_lab.graph.arrays import FloatArray, IntArray
 from inference_lab.graph.factor_graph import FactorGraph
 
 #: If a warm-started solution takes more iterations than this share of the rows (of at least so many
 #: rows), interior points are faster.
 _MANY_ITERATIONS = 0.5
 _MANY_ROWS = 5000
-
-#: HiGHS's code for a solution that satisfies all constraints.
-_FEASIBLE = 2
 
 
 @dataclass(frozen=True)
@@ -108,7 +105,7 @@ def highs_solver(
     return solver
 
 
-def _load(model: LinearModel, scale: float, *, integer: bool = False) -> Any:
+def load(model: LinearModel, scale: float, *, integer: bool = False) -> Any:
     """Return HiGHS with a model whose costs are multiplied by `scale`."""
     from scipy.sparse import vstack
 
@@ -122,7 +119,7 @@ def _load(model: LinearModel, scale: float, *, integer: bool = False) -> Any:
     )
 
 
-def _run(solver: Any, time_limit: float) -> str:
+def run_highs(solver: Any, time_limit: float) -> str:
     """Run HiGHS; return its outcome: optimal, infeasible, limit or unknown."""
     # HiGHS counts the time of all runs of one object.
     solver.setOptionValue("time_limit", solver.getRunTime() + max(0.0, time_limit))
@@ -188,7 +185,7 @@ class Relaxation:
         self._solved = self._interior = False
         self._solver: Any = None
         if backend == "highs":
-            self._solver = _load(model, self._scale)
+            self._solver = load(model, self._scale)
             self._solver.setOptionValue("solver", "simplex")
 
     def solve(self, time_limit: float = math.inf, max_iterations: int | None = None) -> Relaxed:
@@ -200,15 +197,15 @@ class Relaxation:
         begin = perf_counter()
         # Presolve does not check the clock.
         start = 0.0 if self._solved else seconds_to_start(self.model.n_nonzeros)
-        ended = _run(self._solver, time_limit - start)
+        ended = run_highs(self._solver, time_limit - start)
         # Interior points report infeasibility unreliably, and presolve may not distinguish
         # infeasible from unbounded (the model is bounded).
         if ended == "unknown" or (self._interior and ended == "infeasible"):
-            self._solver = _load(self.model, self._scale)
+            self._solver = load(self.model, self._scale)
             self._solver.setOptionValue("solver", "simplex")
             self._solver.setOptionValue("presolve", "off")
             self._interior = False
-            ended = _run(self._solver, time_limit - (perf_counter() - begin))
+            ended = run_highs(self._solver, time_limit - (perf_counter() - begin))
         iterations = max(0, int(self._solver.getInfo().simplex_iteration_count))
         many = _MANY_ITERATIONS * max(self.model.n_rows, _MANY_ROWS)
         if self._solved and iterations > many:
@@ -257,134 +254,6 @@ class Relaxation:
             rows.indices.astype(np.int32),
             rows.data,
         )
-
-
-@dataclass(frozen=True)
-class Integral:
-    """The result of solving the ILP.
-
-    Attributes
-    ----------
-    x : (N,) float64 array, or None
-        The best solution found.
-    value : float
-        Its energy by the ILP solver's account, ``nan`` without a solution.
-    bound : float
-        The ILP solver's lower bound on the energy, ``nan`` if it gives none.
-    tolerance : float
-        The error of `bound` that the ILP solver tolerates.
-    optimal, infeasible : bool
-    nodes : int
-    message : str
-    """
-
-    x: FloatArray | None
-    value: float
-    bound: float
-    tolerance: float
-    optimal: bool
-    infeasible: bool
-    nodes: int
-    message: str
-
-
-def solve_integer(
-    model: LinearModel,
-    backend: str = "highs",
-    *,
-    magnitude: float = 1.0,
-    time_limit: float = math.inf,
-) -> Integral:
-    """Solve the ILP without the columns that are forbidden."""
-    # The optimum is at least about as large as the magnitude. At this scale, the absolute gap of
-    # 1e-6 at which HiGHS stops is at most 1e-9 of it.
-    left = _pruned(model)
-    largest = max(1e-300, float(np.abs(left.cost).max()))
-    scale = 2.0 ** math.ceil(min(math.log2(1e3) - math.log2(magnitude), math.log2(1e10 / largest)))
-    tolerance = 1e-6 / scale
-    if backend == "highs":
-        result = _integer_with_highs(left, scale, tolerance, time_limit)
-    else:
-        result = _integer_with_pulp(left, backend, scale, tolerance, time_limit)
-    if result.x is None or left is model:
-        return result
-    x = np.zeros(model.n_columns)
-    x[model.upper > 0.0] = result.x
-    return replace(result, x=x)
-
-
-def _pruned(model: LinearModel) -> LinearModel:
-    """Leave out forbidden columns, and the rows that hold nothing else."""
-    kept = model.upper > 0.0
-    if kept.all():
-        return model
-    n_u = model.n_node_columns
-    a_eq, a_ub = model.a_eq[:, kept], model.a_ub[:, kept]
-    # An empty row with a right-hand side of 1 makes the model infeasible, and stays.
-    rows_eq = (np.diff(a_eq.indptr) > 0) | (model.b_eq != 0.0)
-    rows_ub = np.diff(a_ub.indptr) > 0
-    position = starts_of(kept[:n_u])
-    return replace(
-        model,
-        cost=model.cost[kept],
-        a_eq=a_eq[rows_eq],
-        b_eq=model.b_eq[rows_eq],
-        a_ub=a_ub[rows_ub],
-        b_ub=model.b_ub[rows_ub],
-        upper=model.upper[kept],
-        label_ptr=position[model.label_ptr],
-    )
-
-
-def _integer_with_highs(
-    model: LinearModel, scale: float, tolerance: float, time_limit: float
-) -> Integral:
-    begin = perf_counter()
-    solver = _load(model, scale, integer=True)
-    solver.setOptionValue("mip_rel_gap", 0.0)
-    # This heuristic does not check the clock (90 s on an image of 4,096 pixels), and a labelling is
-    # known before the program is solved.
-    solver.setOptionValue("mip_heuristic_run_feasibility_jump", False)
-    # HiGHS does not check the clock while presolve probes binary variables, 0.1 ms a nonzero on
-    # E-steps.
-    presolved = 2e-4 * model.n_nonzeros < time_limit
-    solver.setOptionValue("presolve", "on" if presolved else "off")
-    ended = _run(solver, time_limit - (perf_counter() - begin))
-    if ended == "unknown" and presolved:
-        # Presolve may not distinguish infeasible from unbounded (the model is bounded).
-        solver.setOptionValue("presolve", "off")
-        ended = _run(solver, time_limit - (perf_counter() - begin))
-    info = solver.getInfo()
-    nodes = max(0, int(info.mip_node_count))
-    bound = math.nan
-    if math.isfinite(info.mip_dual_bound):
-        bound = float(info.mip_dual_bound) / scale + model.constant
-    optimal = ended == "optimal"
-    x = np.array(solver.getSolution().col_value, dtype=np.float64)
-    if info.primal_solution_status != _FEASIBLE or x.size != model.n_columns:
-        infeasible = ended == "infeasible"
-        return Integral(None, math.nan, bound, tolerance, False, infeasible, nodes, ended)
-    value = float(model.cost @ x) + model.constant
-    return Integral(x, value, bound, tolerance, optimal, False, nodes, ended)
-
-
-def _integer_with_pulp(
-    model: LinearModel, backend: str, scale: float, tolerance: float, time_limit: float
-) -> Integral:
-    import pulp
-
-    problem, columns, _ = replace(model, cost=model.cost * scale).to_pulp()
-    problem.solve(pulp_solver(backend, time_limit))
-    infeasible = problem.status == pulp.LpStatusInfeasible
-    message = pulp.LpSolution[problem.sol_status].lower()
-    x = np.array([v.varValue for v in columns], dtype=np.float64)
-    found = problem.sol_status in (pulp.LpSolutionOptimal, pulp.LpSolutionIntegerFeasible)
-    if not found or np.isnan(x).any():
-        return Integral(None, math.nan, math.nan, tolerance, False, infeasible, 0, message)
-    optimal = problem.sol_status == pulp.LpSolutionOptimal
-    value = float(model.cost @ x) + model.constant
-    bound = value if optimal else math.nan
-    return Integral(x, value, bound, tolerance, optimal, False, 0, message)
 
 
 def pulp_solver(backend: str = "PULP_CBC_CMD", time_limit: float = math.inf) -> Any:

@@ -21,7 +21,7 @@ import numpy.typing as npt
 
 from inference_lab._numba import lean_kernel
 from inference_lab.algorithms.linear.backends import Relaxation, Relaxed
-from inference_lab.algorithms.linear.model import ALWAYS, links
+from inference_lab.algorithms.linear.label_pairs import ALWAYS, links
 from inference_lab.algorithms.linear.program import CsrArray, LinearModel, Rows
 from inference_lab.graph.arrays import FloatArray, GraphArrays, Int32Array, IntArray, starts_of
 from inference_lab.graph.factor_graph import FactorGraph

@@ -65,7 +65,7 @@ def model_size(graph: FactorGraph) -> ModelSize:
     return ModelSize(columns, rows, nonzeros)
 
 
-def _diagonal_groups(graph: FactorGraph) -> list[tuple[int, IntArray]]:
+def diagonal_groups(graph: FactorGraph) -> list[tuple[int, IntArray]]:
     """Return the diagonal edges by the number of labels both ends have."""
     edges = np.flatnonzero(graph.edge_kinds != TABLE)
     if edges.size == 0:
@@ -74,7 +74,7 @@ def _diagonal_groups(graph: FactorGraph) -> list[tuple[int, IntArray]]:
     return [(int(k), edges[least == k]) for k in np.unique(least)]
 
 
-def _diagonal_entries(graph: FactorGraph, edges: IntArray, k: int) -> FloatArray:
+def diagonal_entries(graph: FactorGraph, edges: IntArray, k: int) -> FloatArray:
     """Return ``same[a]`` of each edge, shape (len(edges), k)."""
     kinds = graph.edge_kinds[edges].astype(np.int64)
     return graph.pairwise_values[graph.edge_offsets[edges, None] + kinds[:, None] * np.arange(k)]
@@ -92,13 +92,13 @@ def _by_shape(sizes: IntArray, members: IntArray) -> list[tuple[tuple[int, ...],
     return [(tuple(int(v) for v in s), p) for s, p in zip(shapes, parts, strict=True)]
 
 
-def _table_groups(graph: FactorGraph) -> list[tuple[tuple[int, ...], IntArray]]:
+def table_groups(graph: FactorGraph) -> list[tuple[tuple[int, ...], IntArray]]:
     """Return the table edges by shape."""
     edges = np.flatnonzero(graph.edge_kinds == TABLE)
     return _by_shape(graph.cardinalities[graph.edges[edges]], edges)
 
 
-def _factor_groups(graph: FactorGraph) -> list[tuple[tuple[int, ...], IntArray]]:
+def factor_groups(graph: FactorGraph) -> list[tuple[tuple[int, ...], IntArray]]:
     """Return the higher-order factors by shape."""
     arity = np.diff(graph.factor_ptr)
     groups: list[tuple[tuple[int, ...], IntArray]] = []
@@ -161,22 +161,22 @@ def build_linear_model(graph: FactorGraph) -> LinearModel:
     start = n_u
 
     n_exact = n
-    for shape, edges in _table_groups(graph):
+    for shape, edges in table_groups(graph):
         entries = graph.pairwise_values[
             graph.edge_offsets[edges, None] + np.arange(shape[0] * shape[1])
         ]
         costs.append((graph.edge_weights[edges, None] * entries).ravel())
         start += _add_joint(equal, ptr, graph.edges[edges], shape, start, groups)
         n_exact += edges.size
-    for shape, members in _factor_groups(graph):
+    for shape, members in factor_groups(graph):
         scopes = graph.factor_scopes[graph.factor_ptr[members, None] + np.arange(len(shape))]
         entries = graph.table_values[graph.table_ptr[members, None] + np.arange(math.prod(shape))]
         costs.append(entries.ravel())
         start += _add_joint(equal, ptr, scopes, shape, start, groups)
         n_exact += members.size
 
-    for k, edges in _diagonal_groups(graph):
-        same = _diagonal_entries(graph, edges, k)
+    for k, edges in diagonal_groups(graph):
+        same = diagonal_entries(graph, edges, k)
         differ = graph.edge_weights[edges]
         ends = ptr[graph.edges[edges]]
         must = np.isinf(differ)
@@ -241,7 +241,7 @@ def _is_mixed(gain: FloatArray) -> npt.NDArray[np.bool_]:
     return np.asarray((gain < 0).any(axis=1) & (gain > 0).any(axis=1))
 
 
-def _diagonal_columns(gain: FloatArray, start: int) -> tuple[IntArray, int]:
+def diagonal_columns(gain: FloatArray, start: int) -> tuple[IntArray, int]:
     """Return the columns of the diagonal variables (m, k), -1 for none, and their number."""
     # On an edge of one sign, labels with r = 0 need no variable; else the others need all.
     used = np.isfinite(gain) & ((gain != 0) | _is_mixed(gain)[:, None])
@@ -266,7 +266,7 @@ def _add_diagonal(
     negative: npt.NDArray[np.bool_] = np.less(gain, 0.0)
     finite: npt.NDArray[np.bool_] = np.isfinite(gain)
     mixed = _is_mixed(gain)
-    column, count = _diagonal_columns(gain, start)
+    column, count = diagonal_columns(gain, start)
     used = column >= 0
     costs.append(gain[used])
     held = used.sum(axis=1)
@@ -306,61 +306,3 @@ def _add_label_costs(
                 nodes = graph.unary_ptr[:-1][graph.cardinalities == k, None] + np.array(shared)
                 columns = np.column_stack([nodes, np.full(len(nodes), start + s)])
                 below.add(columns, [1.0] * len(shared) + [-1.0], 0.0)
-
-
-# ------------------------------------------------------------------ what both ends have
-
-
-class LabelPairs(NamedTuple):
-    """Pairs of labels at the ends of edges, with what the model knows of having both."""
-
-    #: `first`, `second`: Columns ``u_ia`` and ``u_jb``.
-    first: IntArray
-    second: IntArray
-    #: The column of ``P(x_i = a, x_j = b)``, or `NEVER` where that is 0, or `ALWAYS` where ``u_ia =
-    #: u_jb`` by a hard must-link.
-    both: IntArray
-    #: The edge, of the diagonal kinds; its links stand together. -1 for table edges.
-    edge: IntArray
-
-
-#: Values of `Links.both` that are no columns.
-NEVER = -1
-ALWAYS = -2
-
-
-def links(graph: FactorGraph) -> LabelPairs:
-    """List the links of `build_linear_model`'s result."""
-    ptr = graph.unary_ptr
-    start = int(ptr[-1])
-    parts: list[tuple[IntArray, IntArray, IntArray, IntArray]] = []
-    for (ki, kj), edges in _table_groups(graph):
-        ends = ptr[graph.edges[edges]]
-        block = (edges.size, ki, kj)
-        first = np.broadcast_to(ends[:, 0, None, None] + np.arange(ki)[:, None], block)
-        second = np.broadcast_to(ends[:, 1, None, None] + np.arange(kj), block)
-        count = edges.size * ki * kj
-        both = start + np.arange(count)
-        parts.append((first.ravel(), second.ravel(), both, np.full(count, -1)))
-        start += count
-    for shape, members in _factor_groups(graph):
-        start += members.size * math.prod(shape)
-    for k, edges in _diagonal_groups(graph):
-        same = _diagonal_entries(graph, edges, k)
-        differ = graph.edge_weights[edges]
-        must = np.isinf(differ)
-        both = np.full(same.shape, ALWAYS, dtype=np.int64)
-        gain = same[~must] - differ[~must, None]
-        columns, count = _diagonal_columns(gain, start)
-        # Without a variable the two labels never meet, or it costs nothing and is left open.
-        both[~must] = np.where(np.isfinite(gain), columns, NEVER)
-        listed = np.ones(same.shape, dtype=bool)
-        listed[~must] = (columns >= 0) | ~np.isfinite(gain)
-        ends = ptr[graph.edges[edges]]
-        owner = np.broadcast_to(edges[:, None], same.shape)
-        nodes = (ends[:, :1] + np.arange(k), ends[:, 1:] + np.arange(k))
-        parts.append((nodes[0][listed], nodes[1][listed], both[listed], owner[listed]))
-        start += count
-    empty = np.empty(0, dtype=np.int64)
-    parts.append((empty, empty, empty, empty))
-    return LabelPairs(*(np.concatenate(column) for column in zip(*parts, strict=True)))

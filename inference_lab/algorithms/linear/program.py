@@ -139,23 +139,7 @@ class LinearModel:
         Mathematical Programming 99, 2004, eq. (4); the group minima are the usual bound of dual
         decomposition by reparametrisation.
         """
-        return self._reparametrise(dual_eq, dual_ub).bound
-
-    def without(
-        self, dual_eq: npt.ArrayLike | None, dual_ub: npt.ArrayLike | None, energy: float
-    ) -> LinearModel:
-        """Forbid every column that no labelling better than `energy` can use."""
-        # A labelling that uses a column pays at least the bound, less the minimum of the column's
-        # group, plus the column's reduced cost; where that is above `energy`, the column gets upper
-        # bound 0. Labellings of at most `energy` all stay.
-        if not math.isfinite(energy) or self.n_columns == 0:
-            return self
-        view = self._reparametrise(dual_eq, dual_ub)
-        if not math.isfinite(view.bound):
-            return self
-        rise = view.reduced - np.repeat(view.minima, np.diff(self.group_ptr))
-        slack = energy - view.bound + 16 * EPSILON * abs(energy)
-        return replace(self, upper=np.where(rise > slack, 0.0, self.upper))
+        return self.reparametrise(dual_eq, dual_ub).bound
 
     def with_rows(self, rows: CsrArray, rhs: FloatArray) -> LinearModel:
         """Add inequalities ``rows x <= rhs`` that every labelling meets."""
@@ -167,7 +151,7 @@ class LinearModel:
             b_ub=np.concatenate([self.b_ub, rhs]),
         )
 
-    def _reparametrise(
+    def reparametrise(
         self, dual_eq: npt.ArrayLike | None, dual_ub: npt.ArrayLike | None
     ) -> _Reparametrised:
         """Return reduced costs rounded down, the minima of the groups, and the bound."""
