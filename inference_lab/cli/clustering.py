@@ -239,7 +239,6 @@ def _page(
         chosen=search.best_index_,
         used_pairs=takes_pairs(search.best_estimator_),
         gain=search.gain_,
-        n_errors=search.n_errors,
         pairs=found,
         place=components.transform(wide),
         axes=(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from time import perf_counter
 from typing import Any, ClassVar, Literal, NamedTuple, Self, TypeAlias
@@ -36,6 +36,7 @@ __all__ = [
     "candidates_for",
     "choose",
     "default_candidates",
+    "expected_gains",
     "pair_folds",
     "pair_groups",
 ]
@@ -43,6 +44,23 @@ __all__ = [
 Candidates: TypeAlias = Sequence[tuple[str, Any]]
 #: Numbers of clusters that "auto" tries.
 _NUMBERS = range(2, 11)
+#: Gain in score of the default candidates over the first one: its mean over data sets, and the
+#: standard deviation between them (docs/decisions/034-expected-gains-choose.md).
+_PRIOR_GAINS = {
+    "k-means without pairs, standardised": 0.03,
+    "PCKMeans": 0.04,
+    "PCKMeans, standardised": 0.04,
+    "MPCKMeans, diagonal metric": 0.1,
+    "MPCKMeans, diagonal metric, standardised": 0.1,
+    "MPCKMeans, full metric": 0.08,
+    "Gaussian mixture, diagonal": 0.09,
+    "Gaussian mixture, full": 0.18,
+}
+_PRIOR_DEVIATION = 0.1
+#: Standard errors within which the best score is taken for chance.
+_CHANCE = 2.0
+#: Standard errors of fewer groups of pairs than it takes to see a difference are not below this.
+_LEAST_ERROR = 0.02
 
 
 def default_candidates() -> list[tuple[str, Any]]:
@@ -162,8 +180,8 @@ def gain(of: Kept, over: Kept, group: IntArray) -> tuple[float, float]:
     return float(added.sum()), standard_error(added, of.must.size, group)
 
 
-def choose(kept: Sequence[Kept | None], group: IntArray, n_errors: float) -> int:
-    """Return the first that is within some standard errors of the best score; None has failed.
+def choose(kept: Sequence[Kept | None], group: IntArray) -> int:
+    """Return the first that is within a standard error of the best score; None has failed.
 
     The error is that of the difference of the two scores, over the same pairs.
     """
@@ -171,9 +189,32 @@ def choose(kept: Sequence[Kept | None], group: IntArray, n_errors: float) -> int
     best = max(judged, key=lambda at: judged[at].score)
     for at, each in judged.items():
         ahead, error = gain(judged[best], each, group)
-        if at == best or ahead <= n_errors * error:
+        if at == best or ahead <= error:
             return at
     return best
+
+
+def expected_gains(
+    kept: Sequence[Kept | None], group: IntArray, prior: Sequence[float]
+) -> FloatArray:
+    """Return the posterior mean of the gain of each over the first that has not failed.
+
+    Gains of a candidate are normal around that of `prior` over data sets, and the gain on held-out
+    pairs is normal around the gain on this set. NaN stands for those that failed. All are zero if
+    even the best score is within two standard errors of chance: such pairs are noise.
+    """
+    judged = {at: each for at, each in enumerate(kept) if each is not None}
+    found = np.full(len(kept), np.nan)
+    found[list(judged)] = 0.0
+    best = max(judged.values(), key=lambda each: each.score)
+    if best.score <= _CHANCE * standard_error(best.contributions(), best.must.size, group):
+        return found
+    (first, reference), *others = judged.items()
+    for at, each in others:
+        observed, error = gain(each, reference, group)
+        share = 1.0 / (1.0 + (max(error, _LEAST_ERROR) / _PRIOR_DEVIATION) ** 2)
+        found[at] = (1.0 - share) * (prior[at] - prior[first]) + share * observed
+    return found
 
 
 # ---------------------------------------------------------------------- fits
@@ -278,9 +319,9 @@ class ConstrainedClusterCV(ClusterMixin, BaseEstimator):  # type: ignore[misc]  
     r"""Choose estimator, metric and number of clusters by held-out pairs, and fit with all pairs.
 
     Candidates are ordered from simple to complex, the first ones without pairs. Each is fitted
-    without some of the pairs, which then judge its labels. Chosen is the simplest candidate whose
-    score is within a standard error of the best one. Where pairs do not help, these are
-    estimators that use none.
+    without some of the pairs, which then judge its labels. Chosen is the candidate of the largest
+    expected gain, given its score and what it gains on other data sets. Where pairs do not help,
+    these are estimators that use none.
 
     Parameters
     ----------
@@ -295,9 +336,9 @@ class ConstrainedClusterCV(ClusterMixin, BaseEstimator):  # type: ignore[misc]  
         Folds of pairs.
     n_repeats : int
         How often folds are drawn anew.
-    n_errors : float
-        Standard errors of the difference by which the chosen score may be below the best one. With
-        0 the best is chosen.
+    prior_gains : mapping of str to float, optional
+        Gain in score over the first candidate that is expected of each before pairs are seen, 0
+        where it has none. By default the mean over data sets for the default candidates.
     n_jobs : int or None
         Processes that share the fits; None is 1, -1 as many as there are processors.
     verbose : int
@@ -342,10 +383,17 @@ class ConstrainedClusterCV(ClusterMixin, BaseEstimator):  # type: ignore[misc]  
     **Errors.** Standard errors are over groups of pairs that are held out together. Two candidates
     are compared on the same pairs, which is why their difference is known better than either score.
 
+    **Choice.** The gain of a candidate over the first one is taken for normal around its prior gain
+    with a standard deviation of .1, as over data sets. The gain on held-out pairs has its standard
+    error. Chosen is the largest posterior mean: few or noisy pairs leave it near the prior. Where
+    even the best score is within two standard errors of chance, it is the first candidate. Of
+    several numbers of clusters the smallest is taken that is within a standard error of the best.
+
     **Columns** of `cv_results_`: ``candidate``, ``n_clusters``, ``params``, ``mean_test_score``,
-    ``standard_error``, ``behind_best`` and ``behind_best_error`` (among the rows compared with it),
-    ``must_link_kept``, ``cannot_link_kept``, ``mean_fit_time``, ``rank_test_score``, and
-    ``failure``, why a fit was impossible.
+    ``standard_error``, ``expected_gain`` (for the number of clusters chosen), ``behind_best`` and
+    ``behind_best_error`` (among the rows compared with it), ``must_link_kept``,
+    ``cannot_link_kept``, ``mean_fit_time``, ``rank_test_score``, and ``failure``, why a fit was
+    impossible.
 
     **Complexity.** ``n_splits * n_repeats`` fits for each candidate with pairs, one for others.
 
@@ -369,7 +417,7 @@ class ConstrainedClusterCV(ClusterMixin, BaseEstimator):  # type: ignore[misc]  
     candidates: Any = None
     n_splits: int = setting(5, at_least=2)
     n_repeats: int = setting(2, at_least=1)
-    n_errors: float = setting(1.0, at_least=0)
+    prior_gains: Mapping[str, float] | None = None
     n_jobs: int | None = None
     verbose: int = 0
     random_state: Any = None
@@ -487,7 +535,7 @@ class ConstrainedClusterCV(ClusterMixin, BaseEstimator):  # type: ignore[misc]  
             name, estimator = candidates[0]
             made = prepared(estimator, numbers[0], self._seed)
             self._group = np.zeros(n_pairs, dtype=np.int64)
-            self._chosen = 0
+            self._chosen, self._expected = 0, {}
             return [_Row(name, numbers[0], made, None, "", np.nan)]
         splits = min(self.n_splits, n_pairs)
         n_must = len(self.constraints_.must_link)
@@ -500,7 +548,8 @@ class ConstrainedClusterCV(ClusterMixin, BaseEstimator):  # type: ignore[misc]  
         if len(numbers) > 1:
             screen = next((c for c in candidates if takes_pairs(c[1])), candidates[0])
             rows = self._judged([(screen, k) for k in numbers], points, folds)
-            numbers = [rows[self._choose(rows)].n_clusters]
+            self._warn_of_failures(rows)
+            numbers = [rows[choose([row.kept for row in rows], self._group)].n_clusters]
         known = {(row.name, row.n_clusters) for row in rows}
         left = [(each, numbers[0]) for each in candidates if (each[0], numbers[0]) not in known]
         rows += self._judged(left, points, folds)
@@ -508,7 +557,13 @@ class ConstrainedClusterCV(ClusterMixin, BaseEstimator):  # type: ignore[misc]  
         place = {name: at for at, (name, _) in enumerate(candidates)}
         at_number = [at for at, row in enumerate(rows) if row.n_clusters == numbers[0]]
         at_number.sort(key=lambda at: place[rows[at].name])
-        self._chosen = at_number[self._choose([rows[at] for at in at_number])]
+        compared = [rows[at] for at in at_number]
+        self._warn_of_failures(compared)
+        known_gains = _PRIOR_GAINS if self.prior_gains is None else self.prior_gains
+        prior = [known_gains.get(row.name, 0.0) for row in compared]
+        expected = expected_gains([row.kept for row in compared], self._group, prior)
+        self._expected = dict(zip(at_number, expected, strict=True))
+        self._chosen = at_number[int(np.nanargmax(expected))]
         return rows
 
     def _judged(
@@ -543,8 +598,8 @@ class ConstrainedClusterCV(ClusterMixin, BaseEstimator):  # type: ignore[misc]  
                 print(f"[{at + 1}/{len(made)}] {name}, {k} clusters: {result}", flush=True)
         return rows
 
-    def _choose(self, rows: Sequence[_Row]) -> int:
-        """Return the row that the rule chooses; warn of those that failed."""
+    def _warn_of_failures(self, rows: Sequence[_Row]) -> None:
+        """Warn of candidates that failed; refuse to go on without any other."""
         failed = [row for row in rows if row.kept is None]
         if len(failed) == len(rows):
             raise ValueError(f"no candidate could be fitted; {failed[0].name}: {failed[0].failure}")
@@ -554,7 +609,6 @@ class ConstrainedClusterCV(ClusterMixin, BaseEstimator):  # type: ignore[misc]  
                 UserWarning,
                 stacklevel=4,
             )
-        return choose([row.kept for row in rows], self._group, self.n_errors)
 
     def _take(self, rows: Sequence[_Row], points: Any) -> None:
         """Set all attributes."""
@@ -572,7 +626,7 @@ class ConstrainedClusterCV(ClusterMixin, BaseEstimator):  # type: ignore[misc]  
         ]
         if best.kept is not None and without:
             self.gain_ = gain(best.kept, max(without, key=lambda each: each.score), self._group)
-        self.cv_results_ = _table(rows, self._group)
+        self.cv_results_ = _table(rows, self._group, self._expected)
         self.best_estimator_ = fitted(clone(best.estimator), points, self.constraints_)
         self.labels_ = np.asarray(final_step(self.best_estimator_).labels_, dtype=np.int64)
         self.violations_ = violations(self.constraints_, self.labels_)
@@ -607,13 +661,13 @@ class ConstrainedClusterCV(ClusterMixin, BaseEstimator):  # type: ignore[misc]  
         return np.asarray(self.best_estimator_.predict(points), dtype=np.int64)
 
 
-def _table(rows: Sequence[_Row], group: IntArray) -> Any:
+def _table(rows: Sequence[_Row], group: IntArray, expected: Mapping[int, float]) -> Any:
     """Return the data frame of `cv_results_`."""
     import pandas as pd
 
     judged = [row for row in rows if row.kept is not None]
     found = []
-    for row in rows:
+    for at, row in enumerate(rows):
         params = {"candidate": row.name, "n_clusters": row.n_clusters}
         entry: dict[str, Any] = {**params, "params": params}
         kept = row.kept
@@ -624,6 +678,7 @@ def _table(rows: Sequence[_Row], group: IntArray) -> Any:
             entry |= {
                 "mean_test_score": kept.score,
                 "standard_error": standard_error(kept.contributions(), kept.must.size, group),
+                "expected_gain": expected.get(at, np.nan),
                 "behind_best": behind,
                 "behind_best_error": error,
                 "must_link_kept": float(kept.must.mean()) if kept.must.size else np.nan,
@@ -631,8 +686,8 @@ def _table(rows: Sequence[_Row], group: IntArray) -> Any:
             }
         found.append(entry | {"mean_fit_time": row.seconds, "failure": row.failure})
     columns = [
-        "candidate", "n_clusters", "params", "mean_test_score", "standard_error", "behind_best",
-        "behind_best_error", "must_link_kept", "cannot_link_kept", "mean_fit_time",
+        "candidate", "n_clusters", "params", "mean_test_score", "standard_error", "expected_gain",
+        "behind_best", "behind_best_error", "must_link_kept", "cannot_link_kept", "mean_fit_time",
         "rank_test_score", "failure",
     ]  # fmt: skip
     table = pd.DataFrame(found).reindex(columns=columns)

@@ -50,8 +50,6 @@ class ChosenClustering:
         Whether the estimator chosen uses pairs.
     gain : (gain, standard error)
         Over the best score without pairs.
-    n_errors : float
-        Standard errors by which the score may be below the best.
     pairs : data frame
         Columns i, j, kind, weight, with rows of points in first and second, and violated.
     place : (n, 2) array
@@ -68,7 +66,6 @@ class ChosenClustering:
     chosen: int
     used_pairs: bool
     gain: tuple[float, float]
-    n_errors: float
     pairs: pd.DataFrame
     place: FloatArray
     axes: tuple[str, str]
@@ -105,18 +102,13 @@ def _why(of: ChosenClustering) -> str:
     if not math.isfinite(row["mean_test_score"]):
         return "With fewer than two pairs nothing can be judged: the simplest candidate was taken."
     score = with_interval(row["mean_test_score"], row["standard_error"])
-    errors = (
-        counted(1, "standard error") if of.n_errors == 1 else f"{of.n_errors:g} standard errors"
-    )
     first = (
-        f"Its score on held-out pairs is {score}, where 0 is chance and 1 keeps all. It is the "
-        f"simplest candidate that is worse than the best by at most {errors}."
+        f"Its score on held-out pairs is {score}, where 0 is chance and 1 keeps all. It has the "
+        "largest expected gain over the first candidate, given the scores and what the candidates "
+        "gain on other data."
     )
     if not of.used_pairs:
-        return (
-            f"{first} It uses no pairs, which served for the choice alone: no candidate that uses "
-            "them is better by more than that."
-        )
+        return f"{first} It uses no pairs, which served for the choice alone."
     gain, error = of.gain
     if not math.isfinite(gain):
         return first
@@ -141,6 +133,13 @@ def _candidates(of: ChosenClustering) -> Section:
     columns = (
         column("candidate", titles),
         column("score", rows, interval, right=True, help="Held-out score, 95 % interval."),
+        column(
+            "expected gain",
+            given["expected_gain"],
+            lambda gain: NONE if math.isnan(gain) else f"{gain:+.2f}",
+            right=True,
+            help="In score, over the first candidate: between its gain here and on other data.",
+        ),
         column(
             "behind the best",
             [

@@ -73,7 +73,7 @@ def test_the_page_shows_choice_clusters_and_violated_pairs(work: Path) -> None:
     page = (work / "page" / "index.html").read_text(encoding="utf-8")
     text = (work / "page" / "README.md").read_text(encoding="utf-8")
     assert len(page) < 2_000_000
-    for said in ("Clusters of wine.csv", found["candidate"], "simplest candidate", "178 points"):
+    for said in ("Clusters of wine.csv", found["candidate"], "expected gain", "178 points"):
         assert said in page and said in text
     violated = pd.read_csv(work / "page/tables/violated-pairs.csv", dtype=str)
     told = {(pair["i"], pair["j"], pair["kind"]) for pair in found["violated"]}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 import pytest
+from scipy.stats import norm
 from sklearn.base import clone
 from sklearn.cluster import KMeans
 from sklearn.datasets import load_wine, make_blobs
@@ -19,6 +20,8 @@ from inference_lab.clustering.cluster_cv import (
     Kept,
     candidates_for,
     choose,
+    expected_gains,
+    gain,
     kept_by,
     pair_folds,
     pair_groups,
@@ -165,11 +168,43 @@ def test_the_first_within_a_standard_error_is_chosen() -> None:
     best = Kept(np.ones(n), np.ones(n), 0.5)
     # Nine of a hundred pairs are lost by both; its standard error is 0.029.
     close = Kept(np.r_[np.zeros(9), np.ones(n - 9)], np.ones(n), 0.5)
-    for n_errors, expected in ((0.0, 2), (2.0, 2), (4.0, 1)):
-        far = Kept(np.zeros(n), np.ones(n), 0.5)
-        assert choose([far, close, best], group, n_errors) == expected
-    assert choose([None, close, best], group, 4.0) == 1
-    assert choose([best, best], group, 0.0) == 0
+    far = Kept(np.zeros(n), np.ones(n), 0.5)
+    assert choose([far, close, best], group) == 2
+    # Three of a hundred pairs against two others, with a standard error of 0.022.
+    first = Kept(np.r_[np.zeros(3), np.ones(n - 3)], np.ones(n), 0.5)
+    second = Kept(np.r_[np.ones(n - 2), np.zeros(2)], np.ones(n), 0.5)
+    assert choose([far, first, second], group) == 1
+    assert choose([None, best, best], group) == 1
+
+
+def test_expected_gains_weigh_scores_by_their_errors() -> None:
+    """As the posterior mean on a grid of gains."""
+    rng = np.random.default_rng(0)
+    for n in (10, 100, 1000):
+        first, other = (
+            Kept((rng.random(n) < p).astype(float), (rng.random(n) < p).astype(float), 0.5)
+            for p in (0.7, 0.8)
+        )
+        group = np.arange(2 * n)
+        observed, error = gain(other, first, group)
+        grid = np.linspace(-3.0, 3.0, 60_001)
+        density = norm.pdf(grid, 0.2, 0.1) * norm.pdf(observed, grid, error)
+        mean = (grid * density).sum() / density.sum()
+        found = expected_gains([None, first, other], group, [0.0, 0.0, 0.2])
+        assert np.isnan(found[0]) and found[1] == 0.0
+        assert found[2] == pytest.approx(mean, abs=1e-6)
+    # Pairs that are kept as by chance promise nothing, whatever candidates gain elsewhere.
+    chance = Kept(np.tile([0.0, 1.0], 50), np.tile([0.0, 1.0], 50), 0.5)
+    better = Kept(np.tile([0.0, 1.0], 50), np.r_[np.zeros(48), np.ones(52)], 0.5)
+    assert expected_gains([chance, better], np.arange(200), [0.0, 0.2]).tolist() == [0.0, 0.0]
+
+
+def test_prior_gains_decide_where_pairs_say_little() -> None:
+    pairs = sampled(40).fit_params()
+    for favourite in ("without pairs", "standardised"):
+        found = search(prior_gains={favourite: 9.0}).fit(WINE, **pairs)
+        assert found.best_params_["candidate"] == favourite
+    assert found.cv_results_["expected_gain"].idxmax() == found.best_index_
 
 
 # ---------------------------------------------------------------------- choice
@@ -297,7 +332,6 @@ def test_candidates_that_fail_are_left_out_and_named() -> None:
         ({"n_clusters": 0}, ValueError, "an integer of at least 1"),
         ({"n_clusters": []}, ValueError, "an integer of at least 1"),
         ({"n_splits": 1}, ValueError, "n_splits must be"),
-        ({"n_errors": -1.0}, ValueError, "n_errors must be"),
     ],
 )
 def test_settings_out_of_range(settings: dict, error: type, said: str) -> None:
