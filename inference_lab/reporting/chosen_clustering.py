@@ -75,9 +75,9 @@ class ChosenClustering:
 def with_interval(value: float, error: float, sign: str = "") -> str:
     """Return a score with its 95 % interval, which ends at one; `NONE` where there is none."""
     if not (math.isfinite(value) and math.isfinite(error)):
-        return NONE if not math.isfinite(value) else f"{value:{sign}.2f}"
+        return NONE if not math.isfinite(value) else f"{value:{sign}z.2f}"
     low, high = value - _WIDE * error, min(1.0, value + _WIDE * error)
-    return f"{value:{sign}.2f} ({low:{sign}.2f} to {high:{sign}.2f})"
+    return f"{value:{sign}z.2f} ({low:{sign}z.2f} to {high:{sign}z.2f})"
 
 
 def clustering_document(of: ChosenClustering, title: str) -> Document:

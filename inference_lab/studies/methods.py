@@ -28,8 +28,6 @@ __all__ = ["Draw", "FitResult", "draw_constraints", "fit_method"]
 #: Up to so many pairs a sequence of all of them is shuffled; beyond, it is drawn bit by bit.
 _SHUFFLED = 5_000_000
 _CHUNK = 4096
-#: E-steps whose energies are recorded.
-_ENERGIES = 40
 
 
 @dataclass(frozen=True)
@@ -271,7 +269,5 @@ def _fit(
             "solved": len(solved),
             "optimal": sum(line.status == "optimal" for line in solved),
             "mean_gap": float(f"{np.mean(gaps):.6g}") if gaps else math.nan,
-            # Of the whole objective, to what tells one run from another.
-            "energies": [float(f"{line.objective:.7g}") for line in e_steps[:_ENERGIES]],
         },
     )

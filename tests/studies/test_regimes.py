@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -119,9 +118,6 @@ def test_a_fit_is_scored_on_constrained_points_and_on_others():
         assert scores[name] == pytest.approx(adjusted_rand(drawn.labels[some], labels[some]))
     assert "ari_constrained" not in fit_method(free, points, PER_POINT, 0, run=0).scores
     assert {"ari", "ari_constrained", "ari_untouched"} <= set(fit.scores)
-    energies = fit.e_steps["energies"]
-    assert energies[-1] == pytest.approx(fit.objective, rel=1e-6)
-    assert all(a >= b - 1e-6 * a for a, b in pairwise(energies))
 
 
 @pytest.mark.parametrize("noise", [0.0, 0.2])
