@@ -32,7 +32,8 @@ from inference_lab.clustering.distortions import (
 )
 from inference_lab.clustering.em import HalfStep, pair_terms
 from inference_lab.clustering.hmrf import clamped, violations
-from inference_lab.clustering.pair_weights import USUAL_ODDS
+from inference_lab.clustering.hmrf_kmeans import paired_kmeans
+from inference_lab.clustering.pair_weights import USUAL_ODDS, log_odds
 from inference_lab.clustering.supervision import Side, refuse_hard
 from inference_lab.constraints import Constraints
 from inference_lab.contract import Solution, Solver
@@ -49,6 +50,9 @@ ClusterCost = Literal["farthest-first", "kth-distance"]
 
 #: Columns of costs that are kept free for clusters that open in a sweep.
 _SPARE = 16
+
+#: Starts by default, and of how many points there is one only.
+_STARTS, _MANY_POINTS = 10, 20_000
 
 #: How often the automatic price of pairs doubles, beginning so low that they count for nothing.
 _DOUBLINGS = 10
@@ -240,9 +244,9 @@ class RDPMeans(SharedSettings, PairwiseClusterer):
 
     ``J = sum_i D(x_i, mu_{l_i}) + lambda K + xi sum_ML w [l_i != l_j] + xi sum_CL w [l_i = l_j]``
 
-    From one cluster at the mean of all points, each sweep assigns the points in turn to their
-    cheapest cluster, or opens one at a point where all cost more than ``lambda``. Then centroids
-    move, and empty clusters are closed.
+    From one cluster at the mean of all points, or from those of `PCKMeans`, each sweep assigns the
+    points in turn to their cheapest cluster, or opens one at a point where all cost more than
+    ``lambda``. Then centroids move, and empty clusters are closed.
 
     Parameters
     ----------
@@ -276,8 +280,10 @@ class RDPMeans(SharedSettings, PairwiseClusterer):
         and `candidates` more, at points chosen farthest first.
     candidates : int
         Clusters that a solver may open in an E-step.
-    start : {"mean", "box"}
-        Place of the first cluster: the mean, or a random point in the box of the data.
+    start : {"auto", "mean", "box"}
+        First clusters: one at the mean, or at a random point in the box of the data. "auto" starts
+        once from the clusters of `PCKMeans` on the same pairs, if costs are squared distances, and
+        otherwise from the mean.
     order : {"random", "sequential"}
         Order of the points in a sweep.
     ties : {"keep", "last"}
@@ -286,7 +292,10 @@ class RDPMeans(SharedSettings, PairwiseClusterer):
         Upper limit of clusters.
     max_iter : int
         Limit on sweeps.
-    e_step_time_limit, n_init, n_jobs, random_state
+    n_init : int or "auto"
+        Starts; the one of least objective is kept. "auto" is ten with ``start="auto"``, one for
+        more than 20,000 points, else one.
+    e_step_time_limit, n_jobs, random_state
         See `HMRFKMeans`.
 
     Attributes
@@ -335,11 +344,12 @@ class RDPMeans(SharedSettings, PairwiseClusterer):
     e_step: str | Solver = "sweep"
     candidates: int = setting(8, at_least=1)
     e_step_time_limit: float | None = setting(None, above=0)
-    start: Literal["mean", "box"] = "mean"
+    start: Literal["auto", "mean", "box"] = "auto"
     order: Literal["random", "sequential"] = "random"
     ties: Literal["keep", "last"] = "keep"
     max_clusters: int = setting(1000, at_least=1)
     max_iter: int = setting(300, at_least=1)
+    n_init: int | Literal["auto"] = setting("auto", at_least=1)  # type: ignore[assignment]  # wider than the base
 
     @classmethod
     def release(cls, n_clusters: int, random_state: Any = None) -> RDPMeans:
@@ -389,7 +399,8 @@ class RDPMeans(SharedSettings, PairwiseClusterer):
         pairs = Pairs(side.constraints, points.shape[0])
         schedule = self._schedule(points, side)
         best: _DPFit = self._best_of(
-            lambda rng: _DPFit(self, points, side, pairs, price, schedule, rng)
+            lambda rng, first: _DPFit(self, points, side, pairs, price, schedule, rng, first),
+            inits=self._first_clusters(points, side),
         )
         state = best.state
         self.labels_ = state.labels
@@ -400,6 +411,20 @@ class RDPMeans(SharedSettings, PairwiseClusterer):
         self.xi_ = best.xi
         self._note(best)
         self._judge(side.constraints)
+
+    def _first_clusters(self, points: Points, side: Side) -> list[FloatArray | None]:
+        """Return the first centroids of each start, None where it has a rule of its own."""
+        auto = self.start == "auto"
+        count = self.n_init
+        if isinstance(count, str):
+            count = _STARTS if auto and points.shape[0] <= _MANY_POINTS else 1
+        plain = self.squared and isinstance(self._distortion(), SquaredEuclidean)
+        enough = self.n_clusters <= min(points.shape[0], self.max_clusters)
+        if not (auto and plain and enough) or (side.known >= 0).any():
+            return [None] * count
+        odds = log_odds(side.constraints)
+        found = paired_kmeans(points, side, self.n_clusters, self._generator(), odds)
+        return [found.cluster_centers_, *[None] * (count - 1)]
 
     def _check_settings(self) -> None:
         super()._check_settings()
@@ -515,6 +540,7 @@ class _DPFit:
         price: float,
         schedule: PenaltySchedule,
         rng: np.random.Generator,
+        first: FloatArray | None,
     ) -> None:
         self.settings, self.pairs, self.price, self.rng = settings, pairs, price, rng
         self.schedule = schedule
@@ -524,7 +550,8 @@ class _DPFit:
         self.xi = schedule.first
         sweeping = isinstance(settings.e_step, str) and settings.e_step == "sweep"
         self.solver = None if sweeping else as_solver(settings.e_step)
-        first = self._first(points, side)
+        if first is None:
+            first = self._first(points, side)
         # Of what each pair of a point pays in one cluster and may pay in another.
         owner = np.repeat(np.arange(points.shape[0]), np.diff(pairs.ptr))
         self.swing = 2.0 * np.bincount(owner, np.abs(pairs.weight), minlength=points.shape[0])
@@ -593,8 +620,8 @@ class _DPFit:
         changed = np.zeros(1, dtype=np.int64)
         sizes = np.bincount(state.labels[state.labels >= 0], minlength=len(state.centroids))
         if not sizes.any():
-            # Before the first sweep the one cluster there is has no points yet.
-            sizes[0] = 1
+            # Before the first sweep the clusters there are have no points yet.
+            sizes[:] = 1
         at = 0
         while at < order.size:
             full = len(state.centroids) >= settings.max_clusters

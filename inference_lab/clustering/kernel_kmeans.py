@@ -26,7 +26,7 @@ import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypeAlias
+from typing import Any, ClassVar, Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -42,6 +42,8 @@ from inference_lab.clustering.distortions import (
     is_sparse,
 )
 from inference_lab.clustering.em import HalfStep, Result, as_labels
+from inference_lab.clustering.hmrf_kmeans import paired_kmeans
+from inference_lab.clustering.pair_weights import log_odds
 from inference_lab.clustering.supervision import Side, agreeing, read_partial_labels, refuse_hard
 from inference_lab.constraints import Constraints
 from inference_lab.constraints.centroids import farthest_first
@@ -59,6 +61,8 @@ _ALL_EIGENVALUES = 1000
 _ROUNDING = 1e-12
 #: Rows whose similarities among each other are computed to get the diagonal.
 _DIAGONAL_BLOCK = 32
+#: Points whose distances give the bandwidth of a kernel.
+_BANDWIDTH_POINTS = 1000
 
 
 @compiled
@@ -252,7 +256,8 @@ class KernelHMRFKMeans(SharedSettings, PairwiseClusterer):
 
     with ``h`` the common cluster and ``|h|`` its size, so the constraints are added to the kernel.
     Batch steps (all points to their nearest mean) are followed by single moves, which escape from
-    local minima of batch steps.
+    local minima of batch steps. By default pairs weigh their log-odds with the kernel "rbf", in
+    which points have a similarity of 1 with themselves, and 1 otherwise.
 
     Parameters
     ----------
@@ -262,7 +267,8 @@ class KernelHMRFKMeans(SharedSettings, PairwiseClusterer):
         "precomputed": then X is a symmetric matrix of similarities, or affinities of a graph,
         dense or sparse; it may be indefinite.
     gamma, degree, coef0 : float
-        Of named kernels.
+        Of named kernels. By default ``gamma`` of "rbf" is a quarter of the inverse of the median
+        squared distance of points, of a thousand at most; of others, scikit-learn's.
     kernel_params : dict, optional
         Keyword arguments of a callable.
     form : {"ratio-association", "ratio-cut", "normalised-cut"}
@@ -275,10 +281,11 @@ class KernelHMRFKMeans(SharedSettings, PairwiseClusterer):
     local_search : bool
         Move points singly where batch steps stop.
     init : {"auto", "neighbourhoods", "spectral", "random"} or (n,) array of int
-        "neighbourhoods", the default for kernel K-means: components of the must-links, thinned by
-        a weighted farthest-first traversal, or filled up by k-means++; other points join the
-        nearest. "spectral", the default for cuts: K-means on the leading eigenvectors of the
-        relaxation. "random": random labels. Or an array of labels.
+        "auto": the labels of `PCKMeans` on the same pairs for the kernel "rbf", "neighbourhoods"
+        for other kernels, "spectral" for cuts. "neighbourhoods": components of the must-links,
+        thinned by a weighted farthest-first traversal, or filled up by k-means++; other points
+        join the nearest. "spectral": K-means on the leading eigenvectors of the relaxation.
+        "random": random labels. Or an array of labels.
     max_iter : int
         Limit on batch steps and sweeps of single moves together.
     n_init, n_jobs, random_state
@@ -293,6 +300,8 @@ class KernelHMRFKMeans(SharedSettings, PairwiseClusterer):
         rewards and plus the penalties.
     sigma_ : float
         As used.
+    gamma_ : float or None
+        As used; None is scikit-learn's.
     n_iter_, history_, converged_, violations_, constraints_
         See `HMRFKMeans`; the steps are "start", "batch" and "single moves".
     X_fit_ : (n, d) matrix or None
@@ -331,6 +340,7 @@ class KernelHMRFKMeans(SharedSettings, PairwiseClusterer):
     local_search: bool = True
     init: KernelInit | npt.ArrayLike = "auto"
 
+    _default_weight: ClassVar[float | Literal["auto"]] = "auto"
     X_fit_: Points | None = field(init=False)
     #: Of precomputed similarities, those to points that count; None for all.
     _columns: IntArray | None = field(init=False)
@@ -339,11 +349,18 @@ class KernelHMRFKMeans(SharedSettings, PairwiseClusterer):
 
     def _fit(self, points: Points, side: Side) -> None:
         refuse_hard(side.constraints)
+        self.gamma_ = self._bandwidth(points)
         similarities = self._similarities(points)
         trace = self._trace(similarities, side)
         sigma = trace.smallest_shift() if isinstance(self.sigma, str) else float(self.sigma)
+        inits: list[Any] = [self.init] * self.n_init
+        if self._gaussian() and isinstance(self.init, str) and self.init == "auto":
+            # Distances and similarities rank pairs of points alike.
+            rng = self._generator()
+            inits[0] = paired_kmeans(points, side, self.n_clusters, rng).labels_
         best: Result = self._best_of(
-            lambda rng: self._fit_once(similarities, trace, side, sigma, rng)
+            lambda rng, init: self._fit_once(similarities, trace, side, sigma, init, rng),
+            inits=inits,
         )
         self.X_fit_ = None if self._precomputed() else points
         self.labels_ = self._fitted_labels = as_labels(best.assignment)
@@ -394,7 +411,7 @@ class KernelHMRFKMeans(SharedSettings, PairwiseClusterer):
         if isinstance(self.kernel, str):
             check_word("kernel", self.kernel, (*PAIRWISE_KERNEL_FUNCTIONS, "precomputed"))
             params: dict[str, Any] = {
-                "gamma": self.gamma,
+                "gamma": self.gamma_,
                 "degree": self.degree,
                 "coef0": self.coef0,
                 "filter_params": True,
@@ -412,6 +429,30 @@ class KernelHMRFKMeans(SharedSettings, PairwiseClusterer):
                 f"the kernel of points {i} and {j} is {found[i, j]}; it must be finite"
             )
         return found
+
+    def _gaussian(self) -> bool:
+        """Whether this is kernel k-means with the kernel "rbf"."""
+        return self.form == "ratio-association" and self.kernel == "rbf"
+
+    def _auto_weights(self, points: Points, side: Side) -> Mapping[str, float]:
+        """Return log-odds where points have a similarity of 1 with themselves, else ones."""
+        weight = log_odds(side.constraints) if self._gaussian() else 1.0
+        return {"ml_weight": weight, "cl_weight": weight}
+
+    def _bandwidth(self, points: Points) -> float | None:
+        """Return ``gamma``, by default from distances so that kernels have the scale of the data.
+
+        The median rule of A. Gretton et al., "A kernel two-sample test", JMLR 13, 2012, doubled.
+        """
+        if self.gamma is not None or self.kernel != "rbf":
+            return self.gamma
+        from sklearn.metrics.pairwise import euclidean_distances
+
+        n = points.shape[0]
+        rows = np.sort(np.random.default_rng(0).permutation(n)[:_BANDWIDTH_POINTS])
+        squares = euclidean_distances(points[rows], squared=True)
+        median = float(np.median(squares[np.triu_indices(len(rows), 1)])) if n > 1 else 0.0
+        return 0.25 / median if median > 0.0 else None
 
     def _trace(self, similarities: Points, side: Side) -> _Trace:
         """Return the objective of the form asked for."""
@@ -451,10 +492,11 @@ class KernelHMRFKMeans(SharedSettings, PairwiseClusterer):
         trace: _Trace,
         side: Side,
         sigma: float,
+        init: KernelInit | npt.ArrayLike,
         rng: np.random.Generator,
     ) -> Result:
         since = time.perf_counter()
-        labels = self._first_labels(similarities, trace, side, rng)
+        labels = self._first_labels(similarities, trace, side, init, rng)
         sums = _Sums(trace, labels)
         history = [HalfStep(0, "start", sums.objective, time.perf_counter() - since)]
         converged = False
@@ -484,14 +526,14 @@ class KernelHMRFKMeans(SharedSettings, PairwiseClusterer):
         similarities: Points,
         trace: _Trace,
         side: Side,
+        init: KernelInit | npt.ArrayLike,
         rng: np.random.Generator,
     ) -> IntArray:
         n, k = similarities.shape[0], self.n_clusters
         known = side.known
-        if not isinstance(self.init, str):
-            given = read_partial_labels(self.init, n, k, "init", least=0)
+        if not isinstance(init, str):
+            given = read_partial_labels(init, n, k, "init", least=0)
             return trace.filled(np.where(known >= 0, known, given), rng.random(n))
-        init = self.init
         if init == "auto":
             init = "neighbourhoods" if self.form == "ratio-association" else "spectral"
         if init == "random":

@@ -66,8 +66,8 @@ ESTIMATORS: Mapping[str, Callable[..., Any]] = {
     "annealed-mixture": clustering.AnnealedConstrainedMixture,
     "wekaut": WekaUTKMeans,
     # DPMeans refuses pairs; studies give all methods the same ones.
-    "dp-means": partial(clustering.RDPMeans, xi=0.0),
-    "rdp-means": partial(clustering.RDPMeans, xi=0.001),
+    "dp-means": partial(clustering.RDPMeans, xi=0.0, start="mean"),
+    "rdp-means": partial(clustering.RDPMeans, xi=0.001, start="mean"),
     "rdp-means-release": clustering.RDPMeans.release,
     "lcvqe": partial(clustering.LCVQE, init="k-means++"),
     "cvqe": partial(clustering.CVQE, init="k-means++"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from scipy.spatial.distance import pdist
 from sklearn.cluster import KMeans
 from sklearn.metrics import adjusted_rand_score
 
@@ -12,9 +13,11 @@ from inference_lab.clustering import (
     LCVQE,
     ConstrainedGaussianMixture,
     HMRFKMeans,
+    KernelHMRFKMeans,
     MetricKMeans,
     MPCKMeans,
     PCKMeans,
+    RDPMeans,
     TVClust,
 )
 from inference_lab.clustering.bregman_kmeans import worth_of_odds
@@ -79,6 +82,28 @@ def test_few_pairs_do_not_mislead_mixtures(wrong):
     pairs = Constraints.sample(classes, 60, rng).flip(wrong, rng)
     labels = ConstrainedGaussianMixture(3, random_state=0).fit(points, **pairs.fit_params()).labels_
     assert adjusted_rand_score(classes, labels) > adjusted_rand_score(classes, without) - 0.02
+
+
+@pytest.mark.parametrize("wrong", [0.0, 0.2])
+@pytest.mark.parametrize("kind", [KernelHMRFKMeans, RDPMeans])
+def test_digits_lose_nothing_to_pairs(kind, wrong):
+    """With gamma = 1 / d and unit weights the kernel tells no points apart, and loses 0.7."""
+    s = load("digits-389")
+    points, classes = s.features[:300], s.labels[:300]
+    without = KMeans(3, n_init=10, random_state=0).fit_predict(points)
+    rng = np.random.default_rng(1)
+    pairs = Constraints.sample(classes, 300, rng).flip(wrong, rng)
+    labels = kind(3, random_state=0).fit(points, **pairs.fit_params()).labels_
+    assert adjusted_rand_score(classes, labels) > adjusted_rand_score(classes, without) - 0.05
+
+
+def test_bandwidth_has_the_scale_of_the_data():
+    points = SETS["wine"].features
+    found = [KernelHMRFKMeans(3, random_state=0).fit(scale * points) for scale in (1.0, 1e3)]
+    assert found[0].gamma_ == pytest.approx(1e6 * found[1].gamma_)
+    np.testing.assert_array_equal(found[0].labels_, found[1].labels_)
+    median = np.median(pdist(points, "sqeuclidean"))
+    assert found[0].gamma_ == pytest.approx(0.25 / median)
 
 
 def test_pairs_that_pckmeans_violates_are_left_out_by_default():

@@ -75,7 +75,9 @@ def printed(
 def test_sweeps_are_those_of_the_paper(seed, xi):
     points, constraints = drawn(seed)
     for sweeps in (1, 4, 30):
-        model = RDPMeans(cluster_cost=12.0, xi=xi, order="sequential", max_iter=sweeps)
+        model = RDPMeans(
+            cluster_cost=12.0, xi=xi, start="mean", order="sequential", max_iter=sweeps
+        )
         model.fit(points, **constraints.fit_params())
         done = model.n_iter_
         expected = printed(points, 12.0, xi, constraints, done)

@@ -263,7 +263,9 @@ def test_constraints_enter_and_are_forgotten_for_new_points() -> None:
 @pytest.mark.parametrize("form", FORMS)
 def test_kernels_by_name_callable_and_matrix_agree(form: Any) -> None:
     points, _, c = constrained_iris()
-    settings_: dict[str, Any] = {"form": form, "random_state": 0}
+    init = "neighbourhoods" if form == "ratio-association" else "spectral"
+    settings_: dict[str, Any] = {"form": form, "init": init, "random_state": 0}
+    c = c.with_weights(1.5, 1.5)
     named = KernelHMRFKMeans(3, kernel="rbf", gamma=0.3, **settings_).fit(points, **c.fit_params())
     matrix = rbf_kernel(points, gamma=0.3)
     given_ = KernelHMRFKMeans(3, kernel="precomputed", **settings_).fit(matrix, **c.fit_params())

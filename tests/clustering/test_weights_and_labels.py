@@ -107,14 +107,15 @@ def test_a_whole_weight_is_so_many_equal_points(name: str) -> None:
 
 
 def test_clusters_open_for_all_copies_of_a_point_at_once():
-    model = DPMeans(cluster_cost=40.0, order="sequential").fit(POINTS, sample_weight=COUNTS)
+    plain = DPMeans(cluster_cost=40.0, start="mean", order="sequential")
+    model = clone(plain).fit(POINTS, sample_weight=COUNTS)
     own = ((POINTS - model.cluster_centers_[model.labels_]) ** 2).sum(axis=1)
     assert model.objective_ == pytest.approx(COUNTS @ own + 40.0 * model.n_clusters_)
     for h in range(model.n_clusters_):
         held = model.labels_ == h
         mean = COUNTS[held] @ POINTS[held] / COUNTS[held].sum()
         np.testing.assert_allclose(model.cluster_centers_[h], mean)
-    assert DPMeans(cluster_cost=40.0).fit(POINTS).n_clusters_ < model.n_clusters_
+    assert plain.fit(POINTS).n_clusters_ < model.n_clusters_
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda k: k.__name__)
