@@ -1,8 +1,8 @@
-"""The decision table of the site, drawn from the records of a study when the site is built.
+"""The decision tables of the site, made when it is built.
 
-``{which-solver}`` in a page becomes the table. Its classes are facts about the problems, its
-figures come from the records, and its intervals are bootstrapped over data sets, to which it
-generalises.
+``{which-solver}`` in a page becomes a table of the records of a study. Its classes are facts about
+the problems, and its intervals are bootstrapped over data sets, to which it generalises.
+``{which-estimator}`` becomes the table of the estimators in groups.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from docutils import nodes
 from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 
+from inference_lab.clustering.catalogue import ESTIMATORS
 from inference_lab.formatting import format_seconds
 from inference_lab.reporting.resampling import as_rows, effect
 from inference_lab.reporting.statistics import primal_gap_percent
@@ -119,6 +120,19 @@ class WhichSolver(SphinxDirective):
         return [_table(header, rows)]
 
 
+class WhichEstimator(SphinxDirective):
+    """The estimators: a block a group, a row an estimator."""
+
+    def run(self) -> list[nodes.Node]:
+        """Return the table."""
+        rows = []
+        for group, members in ESTIMATORS.items():
+            for name, case in members.items():
+                rows.append([group, name, case])
+                group = ""
+        return [_table(["", "estimator", "when"], rows)]
+
+
 def _table(header: list[str], rows: list[list[str]]) -> nodes.table:
     """Return a table of texts."""
 
@@ -133,6 +147,7 @@ def _table(header: list[str], rows: list[list[str]]) -> nodes.table:
 
 
 def setup(app: Sphinx) -> dict[str, bool]:
-    """Register the directive."""
+    """Register the directives."""
     app.add_directive("which-solver", WhichSolver)
+    app.add_directive("which-estimator", WhichEstimator)
     return {"parallel_read_safe": True}

@@ -248,6 +248,10 @@ def test_pages_in_a_browser(opened: Any, site: Path) -> None:
     assert table.locator("tbody tr").count() >= 8
     assert re.search(r"\d\.\d\d \[\d+\.\d\d, \d+\.\d\d\]", table.inner_text())
     assert opened.evaluate("document.documentElement.scrollWidth") <= 390
+    opened.goto((site / "which-estimator.html").as_uri())
+    assert opened.locator("table.which tbody tr").count() == 24
+    assert opened.locator("table").count() == 3
+    assert opened.evaluate("document.documentElement.scrollWidth") <= 390
     opened.goto((site / "methods" / "messages.html").as_uri())
     formula = opened.locator("div.math math").first
     assert formula.bounding_box()["height"] > 15

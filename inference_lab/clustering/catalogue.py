@@ -4,12 +4,13 @@ from __future__ import annotations
 
 __all__ = ["ESTIMATORS"]
 
-#: Group to class to when to take it. ``docs/decisions/033-which-estimator.md`` has the figures.
+#: Group to class to when to take it. The study ``reports/estimators`` has the figures.
 ESTIMATORS: dict[str, dict[str, str]] = {
     "take these": {
         "ConstrainedClusterCV": "if time matters less: held-out pairs choose among estimators",
-        "ConstrainedGaussianMixture": "one fit, clusters of any Gaussian shape",
-        "PCKMeans": "one fast fit, round clusters, or fewer pairs than features",
+        "TVClust": "one fit, at most so many clusters; learns how often answers are right",
+        "ConstrainedGaussianMixture": "one fit with the number of clusters asked for",
+        "PCKMeans": "round clusters, large data, or fewer pairs than features",
     },
     "for a purpose": {
         "MPCKMeans": "to learn which features matter: a metric from pairs",
@@ -18,8 +19,7 @@ ESTIMATORS: dict[str, dict[str, str]] = {
         "BregmanKMeans": "any Bregman divergence, without pairs",
         "KernelHMRFKMeans": "similarities from a kernel or a graph",
         "FlexibleSpectral": "clusters that are no blobs, pairs with weights",
-        "TVClust": "sources of pairs that are not equally reliable; number of clusters unknown",
-        "TVClustSampler": "the same by sampling, with uncertainty of the partition",
+        "TVClustSampler": "TVClust by sampling, with uncertainty of the partition",
         "RDPMeans": "number of clusters unknown: a price for each",
         "DPMeans": "the same without pairs",
         "COPKMeans": "pairs that must hold, point by point",

@@ -921,7 +921,7 @@ def test_reports_stay_small():
     assert not any("<metadata" in p.read_text() for p in files if p.suffix == ".svg")
     # What there is more of is packed more tightly.
     assert all(path.suffix == ".xz" for path in stores if path.stat().st_size > 1_000_000)
-    assert sum(path.stat().st_size for path in files) < 10_000_000
+    assert sum(path.stat().st_size for path in files) < 11_500_000
 
 
 def test_methods_named_by_class_have_the_defaults_of_users():
