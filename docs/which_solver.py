@@ -117,24 +117,27 @@ class WhichSolver(SphinxDirective):
                 figures = [gap, f"{cell.proved:.0f} %", f"{format_seconds(cell.seconds)} s"]
                 rows.append([name, purpose, cell.solver, *figures])
                 name = ""
-        return [_table(header, rows)]
+        return [_table(header, rows, "which")]
 
 
 class WhichEstimator(SphinxDirective):
-    """The estimators: a block a group, a row an estimator."""
+    """The estimators: a table a group, a row an estimator."""
 
     def run(self) -> list[nodes.Node]:
-        """Return the table."""
-        rows = []
+        """Return the tables."""
+        found: list[nodes.Node] = []
         for group, members in ESTIMATORS.items():
-            for name, case in members.items():
-                rows.append([group, name, case])
-                group = ""
-        return [_table(["", "estimator", "when"], rows)]
+            title = nodes.strong(text=group.capitalize())
+            rows = [[name, case] for name, case in members.items()]
+            found += [
+                nodes.paragraph("", "", title),
+                _table(["estimator", "when"], rows, "estimators"),
+            ]
+        return found
 
 
-def _table(header: list[str], rows: list[list[str]]) -> nodes.table:
-    """Return a table of texts."""
+def _table(header: list[str], rows: list[list[str]], name: str) -> nodes.table:
+    """Return a table of texts with the name of a class of the style sheet."""
 
     def line(texts: list[str]) -> nodes.row:
         return nodes.row("", *(nodes.entry("", nodes.paragraph(text=text)) for text in texts))
@@ -143,7 +146,7 @@ def _table(header: list[str], rows: list[list[str]]) -> nodes.table:
     head = nodes.thead("", line(header))
     body = nodes.tbody("", *map(line, rows))
     group = nodes.tgroup("", *columns, head, body, cols=len(header))
-    return nodes.table("", group, classes=["which"])
+    return nodes.table("", group, classes=[name])
 
 
 def setup(app: Sphinx) -> dict[str, bool]:
