@@ -65,7 +65,8 @@ bench: $(VENV)/.dev  ## run the benchmarks, and measure how time and memory grow
 
 # What their own lists of requirements ask for has been renamed, or is not imported.
 peers-of-any = pytoulbar2 ortools pyagrum gco-wrapper PyMaxflow thinqpbo dwave-samplers
-peers-alone = pgmax "jax<0.7" "jaxlib<0.7" ml_dtypes opt_einsum active-semi-supervised-clustering metric-learn
+peers-alone = pgmax "jax<0.7" "jaxlib<0.7" ml_dtypes opt_einsum active-semi-supervised-clustering metric-learn \
+	k-means-constrained six
 
 peers:  ## measure beside other projects, whose packages go into build/peers, and write docs/peers.md
 	$(PYTHON) -m venv build/peers

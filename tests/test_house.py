@@ -71,7 +71,7 @@ RINGS = {
 MOST_CORE_MODULES = 46
 MOST_CODE_LINES = {"core": 8205, "bench": 12460, "collection": 27560, "studies": 1940}
 MOST_DOCSTRING_LINES = 13960
-MOST_TEST_LINES = 45490
+MOST_TEST_LINES = 45395
 
 #: Tokens that are no code.
 LAYOUT = (

@@ -24,6 +24,7 @@ from inference_lab.clustering.hmrf import violations
 from inference_lab.clustering.hmrf_kmeans import MPCKMeans, PCKMeans
 from inference_lab.clustering.mixture import ConstrainedGaussianMixture
 from inference_lab.clustering.supervision import of_positive_weight, read_side, take_frame
+from inference_lab.clustering.tvclust import TVClust
 from inference_lab.constraints import Constraints
 from inference_lab.constraints.constraints import selected
 from inference_lab.constraints.pairs import codes_of
@@ -55,6 +56,7 @@ _PRIOR_GAINS = {
     "MPCKMeans, full metric": 0.08,
     "Gaussian mixture, diagonal": 0.09,
     "Gaussian mixture, full": 0.18,
+    "TVClust": 0.18,
 }
 _PRIOR_DEVIATION = 0.1
 #: Standard errors within which the best score is taken for chance.
@@ -80,6 +82,7 @@ def default_candidates() -> list[tuple[str, Any]]:
         ("MPCKMeans, full metric", MPCKMeans(metric="full")),
         ("Gaussian mixture, diagonal", mixture(covariance_type="diag")),
         ("Gaussian mixture, full", standardised(mixture(reg_covar=1e-3))),
+        ("TVClust", TVClust()),
     ]
 
 
@@ -331,7 +334,8 @@ class ConstrainedClusterCV(ClusterMixin, BaseEstimator):  # type: ignore[misc]  
     candidates : list of (name, estimator) or None
         From simple to complex; estimators are those of this package, others of scikit-learn's kind,
         or pipelines that end in one. Those without a ``must_link`` in ``fit`` use no pairs. By
-        default k-means, PCKMeans, MPCKMeans and Gaussian mixtures, some of them standardised.
+        default k-means, PCKMeans, MPCKMeans, Gaussian mixtures and TVClust, some of them
+        standardised.
     n_splits : int
         Folds of pairs.
     n_repeats : int

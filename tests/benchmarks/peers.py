@@ -15,6 +15,7 @@ import importlib
 import math
 import os
 import platform
+import re
 import statistics
 import time
 import warnings
@@ -61,6 +62,7 @@ PEERS = {
         "active-semi-supervised-clustering",
         "active_semi_clustering",
     ),
+    "k-means-constrained": ("k-means-constrained", "k_means_constrained"),
 }
 
 #: Draws of pairs for a clustering.
@@ -127,6 +129,7 @@ _SMALL = ("libdai/alarm", "small_merlin/ChestClinic", "small_pgmpy/grid4x4")
 _LARGE = ("libdai/alarm", "uai2014_mar/Promedus_24", "uai2014_mar/Segmentation_11")
 _PAIRS = "Clusterings with 60 pairs, violated pairs in place of energies"
 _ASSC = "active-semi-supervised-clustering"
+_SIZES = "Clusters of .8 to 1.2 times the same size, sums of squared distances as energies"
 _BEST, _MARGINALS = ("Trees of cliques: " + what for what in ("best labels", "marginals"))
 _SWEEPS = "Belief propagation, 200 sweeps"
 
@@ -167,6 +170,10 @@ ROWS = (
         Row(_PAIRS, f"pairs(data={data})", kind, _ASSC, kind)
         for data in ("iris", "wine")
         for kind in ("PCKMeans", "MPCKMeans", "COPKMeans")
+    ),
+    *(
+        Row(_SIZES, f"sizes(n={n}, k={k})", "SizeConstrainedKMeans", "k-means-constrained", "fit")
+        for n, k in ((1000, 10), (5000, 50), (5000, 500))
     ),
 )
 
@@ -216,12 +223,39 @@ class Pairs(NamedTuple):
     known: list[npt.NDArray[np.int64]]
 
 
+class Sized(NamedTuple):
+    """Points to be clustered into `k` clusters of bounded size."""
+
+    points: npt.NDArray[np.float64]
+    k: int
+
+    @property
+    def bounds(self) -> tuple[int, int]:
+        """The least and the greatest size of a cluster."""
+        mean = len(self.points) / self.k
+        return math.floor(0.8 * mean), math.ceil(1.2 * mean)
+
+    def energy(self, labels: Sequence[int]) -> float:
+        """Return the sum of squared distances to means, infinite where sizes are out of bounds."""
+        sizes = np.bincount(labels, minlength=self.k)
+        least, most = self.bounds
+        if sizes.min() < least or sizes.max() > most:
+            return math.inf
+        sums = np.zeros((self.k, self.points.shape[1]))
+        np.add.at(sums, labels, self.points)
+        return float(((self.points - (sums / sizes[:, None])[labels]) ** 2).sum())
+
+
 @cache
 def load(problem: str) -> Any:
-    """Return the graph that a spec names, or the `Pairs` of ``pairs(data=...)``.
+    """Return the graph of a spec, the `Pairs` of ``pairs(data=...)`` or `Sized` of ``sizes(n, k)``.
 
-    These are 60 pairs among half of the points, which are standardised.
+    Pairs are 60 among half of the points, which are standardised. Sizes are bounded for standard
+    normal points in ten dimensions.
     """
+    if problem.startswith("sizes("):
+        n, k = map(int, re.findall(r"\d+", problem))
+        return Sized(np.random.default_rng(0).normal(size=(n, 10)), k)
     if not problem.startswith("pairs("):
         return as_problem(problem).graph
     from sklearn import datasets
@@ -536,6 +570,25 @@ def fit(pairs: Pairs, kind: str, *, peer: bool = False) -> Side:
     yield Answer(found, note=note)
 
 
+def fit_sizes(problem: Sized, *, peer: bool = False) -> Side:
+    """Fit an estimator of ours, or of k-means-constrained, with three starts of each."""
+    settings = {"n_clusters": problem.k, "n_init": 3, "random_state": 0}
+    least, most = problem.bounds
+    if peer:
+        from k_means_constrained import KMeansConstrained
+
+        model = KMeansConstrained(size_min=least, size_max=most, **settings)
+    else:
+        from inference_lab.clustering import SizeConstrainedKMeans
+
+        model = SizeConstrainedKMeans(min_size=least, max_size=most, **settings)
+    yield None
+    yield None
+    labels = model.fit(problem.points).labels_.tolist()
+    yield None
+    yield Answer(labels)
+
+
 def fake(graph: FactorGraph, limit: float | None, does: str) -> Side:
     """Stand in for a package, in tests: work for a while, claim what is wrong, or die."""
     yield None
@@ -578,6 +631,8 @@ def _side(row: Row, name: str) -> Side:
     problem = load(row.problem)
     if isinstance(problem, Pairs):
         return fit(problem, row.ours, peer=name == "peer")
+    if isinstance(problem, Sized):
+        return fit_sizes(problem, peer=name == "peer")
     if name == "peer":
         return CALLS[row.call](problem, row.limit)
     return ours(problem, row.ours, row.temperature, row.limit)

@@ -120,3 +120,11 @@ def test_the_page_shows_what_was_measured(tmp_path: Path) -> None:
     copy.write_text(text.replace(block, "\n"), encoding="utf-8")
     publish(copy, f"{facts}\n\n{table(measured)}")
     assert copy.read_text(encoding="utf-8") == text
+
+
+def test_sizes_out_of_bounds_are_worse_than_any_sum() -> None:
+    """And sums of squares are those around the means of the labels."""
+    sized = peers.Sized(np.array([[0.0], [1.0], [5.0], [7.0]]), 2)
+    assert sized.bounds == (1, 3)
+    assert sized.energy([0, 0, 1, 1]) == 0.5 + 2.0
+    assert sized.energy([0, 0, 0, 0]) == np.inf
