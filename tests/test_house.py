@@ -69,9 +69,9 @@ RINGS = {
 }
 #: Budgets. A change that needs more makes room elsewhere first.
 MOST_CORE_MODULES = 46
-MOST_CODE_LINES = {"core": 8205, "bench": 12460, "collection": 27560, "studies": 1940}
-MOST_DOCSTRING_LINES = 13960
-MOST_TEST_LINES = 45395
+MOST_CODE_LINES = {"core": 8205, "bench": 12370, "collection": 27560, "studies": 1940}
+MOST_DOCSTRING_LINES = 13920
+MOST_TEST_LINES = 45360
 
 #: Tokens that are no code.
 LAYOUT = (

@@ -118,8 +118,7 @@ def status(folder: Path, as_json: bool) -> None:
     else:
         from rich.console import Console
 
-        console = Console(highlight=False)
-        console.print(found.lines(console.width), soft_wrap=True)
+        Console(highlight=False).print(found.lines())
 
 
 @click.command()

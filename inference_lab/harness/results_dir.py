@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from inference_lab.formatting import printable
+from inference_lab.formatting import counted, printable
 from inference_lab.harness.campaign import InputError
 from inference_lab.harness.manifest import plans_of
 from inference_lab.results.clustering_records import FitStore, environments, note_environments
@@ -26,17 +27,8 @@ _FILES: Mapping[str, type[RecordStore] | type[FitStore]] = {
     "records.jsonl": FitStore,
 }
 
-#: With more problems than these, those that are done are left out of the matrix.
-_MANY = 50
-
-#: States in the order in which they are shown, with their letters in the matrix.
-LETTERS: Mapping[str, str] = {
-    "done": "o",
-    "failed": "x",
-    "timeout": "t",
-    "unsupported": "-",
-    "missing": ".",
-}
+#: States in the order in which they are shown.
+STATES = ("done", "failed", "timeout", "unsupported", "missing")
 
 
 def find_store(place: str | os.PathLike[str]) -> RecordStore | FitStore:
@@ -63,7 +55,7 @@ def store_in(place: Path, like: RecordStore | FitStore) -> RecordStore | FitStor
 
 
 def state(record: RunRecord | None) -> str:
-    """Return the state of a run: a key of `LETTERS`."""
+    """Return the state of a run, one of `STATES`."""
     if record is None:
         return "missing"
     if record.refused:
@@ -78,15 +70,13 @@ class States:
     """How far the runs of a store are."""
 
     cells: Mapping[tuple[str, str], Mapping[str, int]]
-    problems: list[str]
-    solvers: list[str]
     #: What the store holds besides, each a sentence; see `LineStore`.
     remarks: list[str] = field(default_factory=list)
 
     @property
     def counts(self) -> dict[str, int]:
         """Number of runs in each state."""
-        return {name: sum(c.get(name, 0) for c in self.cells.values()) for name in LETTERS}
+        return {name: sum(c.get(name, 0) for c in self.cells.values()) for name in STATES}
 
     def as_dict(self) -> dict[str, Any]:
         """Return everything as JSON holds it."""
@@ -99,67 +89,44 @@ class States:
             ],
         }
 
-    def lines(self, width: int = 100) -> RenderableType:
-        """Return a table of the solvers and a matrix of states, one letter a run."""
-        from rich import box
+    def lines(self) -> RenderableType:
+        """Return tables of the solvers, and of the problems that are not done."""
         from rich.console import Group
-        from rich.table import Table
         from rich.text import Text
 
-        summary = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-        summary.add_column("")
-        summary.add_column("solver", overflow="fold")
-        for name in LETTERS:
-            summary.add_column(name, justify="right")
-        for number, solver in enumerate(self.solvers, start=1):
-            mine = [cell for (_, s), cell in self.cells.items() if s == solver]
-            counts = [sum(cell.get(name, 0) for cell in mine) for name in LETTERS]
-            shown = [str(count) if count else "" for count in counts]
-            summary.add_row(str(number), Text(printable(solver)), *shown)
-        rows = {
-            problem: [_letters(self.cells.get((problem, solver), {})) for solver in self.solvers]
-            for problem in self.problems
-        }
-        said = []
-        if len(rows) > _MANY:
-            complete = [p for p, cells in rows.items() if set("".join(cells)) <= {"o", "-"}]
-            for problem in complete:
-                del rows[problem]
-            said.append(f"{len(complete)} problems of which all runs are done are not shown")
-        widths = [
-            max((len(cells[at]) for cells in rows.values()), default=1)
-            for at in range(len(self.solvers))
-        ]
-        # Side by side, unless a cell says more than a letter.
-        gap = " " if max(widths, default=1) > 1 else ""
-        taken = sum(widths) + len(gap) * len(widths)
-        room = max(12, min(max(map(len, rows), default=0), width - taken - 2))
-        lines = [
-            f"{_shortened(printable(problem), room):<{room}}  "
-            + gap.join(f"{cell:<{w}}" for cell, w in zip(cells, widths, strict=True))
-            for problem, cells in rows.items()
-        ]
-        legend = ", ".join(f"{letter} {name}" for name, letter in LETTERS.items())
-        said.append(f"{legend}; a letter a run, a column a solver")
-        total = self.counts
-        states = ", ".join(f"{count} {name}" for name, count in total.items() if count)
-        said.append(f"{sum(total.values())}: {states}")
-        return Group(summary, Text("\n".join([*lines, "", *said]), no_wrap=True))
+        problems = _counts(self.cells, 0)
+        left = {name: row for name, row in problems.items() if set(row) - {"done", "unsupported"}}
+        said = f"{sum(self.counts.values())}: " + ", ".join(
+            f"{count} {name}" for name, count in self.counts.items() if count
+        )
+        if done := len(problems) - len(left):
+            said += f"; {counted(done, 'problem')} with all runs done"
+        unfinished = [_table("problem", left)] if left else []
+        return Group(_table("solver", _counts(self.cells, 1)), *unfinished, Text(said))
 
 
-def _shortened(text: str, width: int) -> str:
-    """Return a text of at most so many characters: its beginning and its end."""
-    if len(text) <= width:
-        return text
-    end = (width - 1) // 2
-    return f"{text[: width - 1 - end]}…{text[len(text) - end :]}"
+def _counts(
+    cells: Mapping[tuple[str, str], Mapping[str, int]], side: int
+) -> dict[str, Counter[str]]:
+    """Return the number of runs in each state by problem, side 0, or by solver."""
+    found: dict[str, Counter[str]] = {}
+    for place, cell in cells.items():
+        found.setdefault(place[side], Counter()).update(cell)
+    return found
 
 
-def _letters(cell: Mapping[str, int]) -> str:
-    """Return a letter for each run, or a letter and a number where they are many."""
-    if sum(cell.values()) <= 5:
-        return "".join(letter * cell.get(name, 0) for name, letter in LETTERS.items())
-    return "".join(f"{cell[name]}{letter}" for name, letter in LETTERS.items() if cell.get(name, 0))
+def _table(title: str, rows: Mapping[str, Mapping[str, int]]) -> RenderableType:
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    table.add_column(title, overflow="fold")
+    for state in STATES:
+        table.add_column(state, justify="right")
+    for name, row in rows.items():
+        table.add_row(Text(printable(name)), *(str(row[s]) if row.get(s) else "" for s in STATES))
+    return table
 
 
 def states(store: LineStore[Any]) -> States:
@@ -176,17 +143,10 @@ def states(store: LineStore[Any]) -> States:
         last[record.key] = record
         # A plan knows the present label of a method.
         places.setdefault(record.key, record.place)
-    cells: dict[tuple[str, str], dict[str, int]] = {}
+    cells: dict[tuple[str, str], Counter[str]] = {}
     for key, place in places.items():
-        cell = cells.setdefault(place, {})
-        name = state(last.get(key))
-        cell[name] = cell.get(name, 0) + 1
-    return States(
-        cells,
-        list(dict.fromkeys(problem for problem, _ in cells)),
-        list(dict.fromkeys(solver for _, solver in cells)),
-        store.remarks + remarks,
-    )
+        cells.setdefault(place, Counter())[state(last.get(key))] += 1
+    return States(cells, store.remarks + remarks)
 
 
 # ---------------------------------------------------------------------- merging

@@ -43,7 +43,7 @@ class LaterRecordError(RecordError):
 def jsonable(value: Any) -> Any:
     """Turn a value into one that strict JSON can hold and gives back unchanged."""
     try:
-        return _plain(value, 0, _Room())
+        return _Plain().of(value, 0)
     except _TooMuchError:
         return f"{_class_name(value)} of more than {_ROOM} characters"
 
@@ -58,80 +58,64 @@ class _TooMuchError(Exception):
     """A value takes more characters than there is room for."""
 
 
-class _Room:
-    """The characters that are left to a value."""
+class _Plain:
+    """Makes JSON's own types of a value, as long as there is room."""
 
     def __init__(self) -> None:
         self.left = _ROOM
 
-    def take(self, size: int) -> None:
-        self.left -= size
+    def of(self, value: Any, depth: int) -> Any:
+        """Return the value in JSON's own types."""
+        self.left -= _LEAST
+        try:
+            found = self._converted(value, depth)
+        except _TooMuchError:
+            raise
+        except Exception as problem:  # a foreign object may raise anything
+            found = f"{_class_name(value)} that cannot be shown: {_class_name(problem)}"
+        if isinstance(found, str):
+            self.left -= len(found)
         if self.left < 0:
             raise _TooMuchError
+        return found
 
-
-def _plain(value: Any, depth: int, room: _Room) -> Any:
-    """Do `jsonable`; the result takes no more room, and is its own `jsonable`."""
-    room.take(_LEAST)
-    try:
-        found = _simple(value)
-        if found is None and value is not None:
-            found = _parts(value, depth, room)
-    except _TooMuchError:
-        raise
-    except Exception as problem:  # a foreign object may raise anything
-        found = f"{_class_name(value)} that cannot be shown: {_class_name(problem)}"
-    if type(found) is str:
-        room.take(len(found))
-    return found
-
-
-def _simple(value: Any) -> Any:
-    """Return numbers, texts and truth values as JSON's own types, else None."""
-    if isinstance(value, np.generic):
-        value = value.item()
-    if isinstance(value, str):
-        return clean_text(value)
-    if isinstance(value, bool):
-        return value
-    if isinstance(value, int):
-        value = int.__int__(value)
-        bits = value.bit_length()
-        return value if bits <= _BITS_LIMIT else f"an integer of {bits} bits"
-    if isinstance(value, float):
-        value = float.__float__(value)
-        return value if math.isfinite(value) else repr(value)
-    return None
-
-
-def _parts(value: Any, depth: int, room: _Room) -> Any:
-    """Return containers entry by entry, and the repr of everything else."""
-    if isinstance(value, np.ndarray):
-        large = value.size > _ARRAY_LIMIT
-        value = {"shape": list(value.shape), "dtype": str(value.dtype)} if large else value.tolist()
-        return _plain(value, depth, room)
-    if isinstance(value, Mapping | list | tuple | set | frozenset):
-        if depth == _DEPTH_LIMIT:
-            return f"{_class_name(value)} of {len(value)}, nested too deeply"
-        if isinstance(value, Mapping):
-            found = {}
-            for key, entry in value.items():
-                name = clean_text(key) if type(key) is str else _key(key)
-                room.take(len(name))
-                found[name] = _plain(entry, depth + 1, room)
-            return found
-        if len(value) > _ARRAY_LIMIT:
-            return _plain({"length": len(value)}, depth, room)
-        if isinstance(value, set | frozenset):
-            value = sorted(value, key=repr)
-        return [_plain(entry, depth + 1, room) for entry in value]
-    shown = str(value) if isinstance(value, os.PathLike) else repr(value)
-    return clean_text(str.__str__(shown)[:200])
+    def _converted(self, value: Any, depth: int) -> Any:
+        if isinstance(value, np.ndarray):
+            large = value.size > _ARRAY_LIMIT
+            shape = {"shape": list(value.shape), "dtype": str(value.dtype)}
+            value = shape if large else value.tolist()
+        elif isinstance(value, np.generic):
+            value = value.item()
+        match value:
+            case None | bool():
+                return value
+            case str():
+                return clean_text(value)
+            case int():
+                whole = int.__int__(value)
+                bits = whole.bit_length()
+                return whole if bits <= _BITS_LIMIT else f"an integer of {bits} bits"
+            case float():
+                number = float.__float__(value)
+                return number if math.isfinite(number) else repr(number)
+            case Mapping() | list() | tuple() | set() | frozenset() if depth == _DEPTH_LIMIT:
+                return f"{_class_name(value)} of {len(value)}, nested too deeply"
+            case Mapping():
+                return {_key(k): self.of(entry, depth + 1) for k, entry in value.items()}
+            case list() | tuple() | set() | frozenset() if len(value) > _ARRAY_LIMIT:
+                return {"length": len(value)}
+            case list() | tuple():
+                return [self.of(entry, depth + 1) for entry in value]
+            case set() | frozenset():
+                return [self.of(entry, depth + 1) for entry in sorted(value, key=repr)]
+        shown = str(value) if isinstance(value, os.PathLike) else repr(value)
+        return clean_text(str.__str__(shown)[:200])
 
 
 def _key(key: Any) -> str:
+    """Return the name of an entry."""
     try:
-        return clean_text(str(key))[:200]
+        return clean_text(key if type(key) is str else str(key)[:200])
     except Exception as problem:
         return f"{_class_name(key)} that cannot be shown: {_class_name(problem)}"
 
@@ -204,13 +188,7 @@ class JsonLine(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
 
 def _encoded(value: Any) -> Any:
-    """Return the value of a field as strict JSON holds it."""
-    if isinstance(value, Mapping):
-        return json_object(value)
-    if isinstance(value, np.generic):
-        value = value.item()
-    if isinstance(value, float):
-        return value if math.isfinite(value) else repr(value)
+    """Return the value of a field as strict JSON holds it; plans and texts are as they are."""
     if isinstance(value, tuple):
         return [_encoded(entry) for entry in value]
-    return value
+    return jsonable(value) if isinstance(value, Mapping | float | np.generic) else value

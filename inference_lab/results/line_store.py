@@ -21,7 +21,6 @@ from typing import Generic, TypeVar
 
 from filelock import lock_descriptor
 
-from inference_lab.formatting import counted
 from inference_lab.results.atomic_files import exclusive_lock, write_whole
 from inference_lab.results.json_lines import JsonLine, LaterRecordError, RecordError
 
@@ -50,37 +49,18 @@ _L = TypeVar("_L", bound=JsonLine)
 class LineStore(Generic[_L]):
     """A file of objects, one JSON line each, that is only ever appended to.
 
-    What `append` has returned from is on the disk and can be read back. Several processes may
-    append to one file. A line that was cut off by a crash is left out, and replaced by the next
-    record; any other damaged line is left out, and `prepare` moves it to a file beside the store.
-    A store that disappears while it is written to is written again. All of this is reported by a
-    `RecordWarning`.
-
-    Parameters
-    ----------
-    path : str or path
-        The file; it and its folder are made by the first `append`, or by `prepare`. The name of an
-        archive stands for the store that it belongs to.
-    kind : type
-        The class of the objects, a `JsonLine`.
-
-    Attributes
-    ----------
-    path : path
-    archive : path
-        The archive, there or not.
-    remarks : list of str
-        What was left out when the store was last read or prepared, each a sentence.
+    What `append` has returned from is on the disk. Several processes may append to one file. A line
+    that a crash cut off is left out, and replaced by the next record; any other damaged line is
+    left out, and `prepare` moves it to a file beside the store, with a `RecordWarning`.
     """
 
     def __init__(self, path: str | os.PathLike[str], kind: type[_L]) -> None:
+        #: The file, made by the first `append` or `prepare`. The name of an archive stands for it.
         self.path = Path(os.fspath(path).removesuffix(_ARCHIVED))
         self.archive = Path(f"{self.path}{_ARCHIVED}")
         self.kind = kind
+        #: Sentences on the lines left out when the store was last read or prepared.
         self.remarks: list[str] = []
-        #: The file as this process left it, and its records, once `prepare` was called.
-        self._left: os.stat_result | None = None
-        self._held: list[_L] = []
 
     def __repr__(self) -> str:
         """Return the constructor call."""
@@ -111,9 +91,8 @@ class LineStore(Generic[_L]):
                 self._set_aside(set(lines.damaged))
                 lines = _StoreLines(self)
                 records = list(lines)
-            self._held, self._left = records, os.stat(self.path)
         self._remark(lines)
-        return list(records)
+        return records
 
     def _set_aside(self, lines: set[bytes]) -> None:
         """Move lines to the file beside the store; they are there before they leave."""
@@ -160,26 +139,20 @@ class LineStore(Generic[_L]):
         new = list(records)
         if not new:
             return
-        with self._naming():
-            lost = self._lost()
-            with self._locked() as handle:
-                size, first = self._end_last_line(handle)
-                lines = (record.to_json().encode("ascii") + b"\n" for record in (*lost, *new))
-                content = first + b"".join(lines)
-                try:
-                    written = 0
-                    while written < len(content):
-                        written += os.write(handle, content[written:])
-                    os.fsync(handle)
-                except BaseException as problem:
-                    # Ctrl-C while waiting for the disk is no reason to lose a line that is whole.
-                    whole = os.fstat(handle).st_size == size + len(content)
-                    if not whole or isinstance(problem, OSError):
-                        os.ftruncate(handle, size)
-                    raise
-                if self._left is not None:
-                    self._held += new
-                    self._left = os.fstat(handle)
+        with self._naming(), self._locked() as handle:
+            size, first = self._end_last_line(handle)
+            content = first + b"".join(record.to_json().encode("ascii") + b"\n" for record in new)
+            try:
+                written = 0
+                while written < len(content):
+                    written += os.write(handle, content[written:])
+                os.fsync(handle)
+            except BaseException as problem:
+                # Ctrl-C while waiting for the disk is no reason to lose a line that is whole.
+                whole = os.fstat(handle).st_size == size + len(content)
+                if not whole or isinstance(problem, OSError):
+                    os.ftruncate(handle, size)
+                raise
 
     def compress(self) -> None:
         """Move all lines of the file into the archive."""
@@ -189,28 +162,6 @@ class LineStore(Generic[_L]):
             packed = lzma.compress(content, preset=9 | lzma.PRESET_EXTREME)
             write_whole(self.archive, packed, synced=True)
             self.path.unlink()
-
-    def _lost(self) -> list[_L]:
-        """Return the records that this process knows of and that the file holds no longer."""
-        if self._left is None:
-            return []
-        found = os.stat(self.path) if os.path.exists(self.path) else None
-        if found is not None:
-            # A folder may have the number that the file had.
-            if stat.S_ISDIR(found.st_mode):
-                os.rename(self.path, self.path.with_name(f"{self.path.name}.{os.getpid()}.folder"))
-            elif os.path.samestat(found, self._left) and found.st_size >= self._left.st_size:
-                return []
-        there = {record.to_json() for record in _StoreLines(self)}
-        lost = [record for record in self._held if record.to_json() not in there]
-        if lost:
-            warnings.warn(
-                f"{self.path}: the file was removed, cut or replaced during a run; it is written "
-                f"again, with the {counted(len(lost), 'record')} that it held",
-                RecordWarning,
-                stacklevel=4,
-            )
-        return lost
 
     def read(self) -> list[_L]:
         """Return all records, in the order in which they were written."""
@@ -290,22 +241,15 @@ class LineStore(Generic[_L]):
 
 
 class _StoreLines(Generic[_L]):
-    """The records of a store, and its other lines, known after the iteration.
-
-    Attributes
-    ----------
-    damaged : list of bytes
-        The lines of the file that are no records.
-    reasons : list of str
-        Why, of all lines that are left out.
-    cut_off : str
-        Place of the last line if it was cut off while it was written, else empty.
-    """
+    """The records of a store, and its other lines, known after the iteration."""
 
     def __init__(self, store: LineStore[_L]) -> None:
         self.store = store
+        #: Lines of the file that are no records.
         self.damaged: list[bytes] = []
+        #: Why lines are left out, those of the archive too.
         self.reasons: list[str] = []
+        #: Place of the last line if it was cut off while it was written.
         self.cut_off = ""
 
     def __iter__(self) -> Iterator[_L]:

@@ -312,17 +312,16 @@ def test_status_prints_what_was_planned_and_is_not_there(tmp_path):
     il.compare(PROBLEMS[0], [Moody(str(tmp_path))], store=store)
     found = states(store)
     assert found.counts == {"done": 5, "failed": 1, "timeout": 0, "unsupported": 0, "missing": 13}
-    assert found.solvers == ["Guess", "Guess(draws=5)", "Guess(draws=9)", f"Moody(file={tmp_path})"]
-    assert found.cells["a", found.solvers[3]] == {"failed": 1}
+    assert found.cells["a", f"Moody(file={tmp_path})"] == {"failed": 1}
     result = CliRunner().invoke(main, ["status", str(tmp_path)])
     assert result.exit_code == 0 and "19: 5 done, 1 failed, 13 missing" in result.stdout
-    row = next(line for line in result.stdout.splitlines() if line.startswith("a "))
+    row = next(line for line in result.stdout.splitlines() if line.startswith(" a "))
     result = CliRunner().invoke(main, ["status", str(tmp_path), "--json"])
     document = json.loads(result.stdout)
     assert document["counts"] == found.counts
     mine = [cell for cell in document["cells"] if cell["problem"] == "a"]
-    for letter, state in {"o": "done", ".": "missing"}.items():
-        assert "".join(row.split()[1:]).count(letter) == sum(c.get(state, 0) for c in mine)
+    counts = [sum(cell.get(state, 0) for cell in mine) for state in found.counts]
+    assert row.split()[1:] == [str(count) for count in counts if count]
 
 
 def test_a_folder_without_records_is_bad_input(tmp_path):

@@ -18,7 +18,7 @@ from sklearn.cluster import KMeans
 import inference_lab as il
 from inference_lab.cli import main
 from inference_lab.clustering import PCKMeans
-from inference_lab.harness.results_dir import LETTERS, states
+from inference_lab.harness.results_dir import STATES, states
 from inference_lab.processes.isolation import can_isolate
 from inference_lab.results.clustering_records import FitStore, environments
 from inference_lab.results.scoring import adjusted_rand
@@ -695,7 +695,7 @@ def test_shards_are_merged_to_what_one_call_gives(tmp_path):
         assert done.exit_code == 0, done.output
         assert len(FitStore(part / "records.jsonl").read()) == 4
     found = json.loads(call("status", parts[0], "--json").stdout)
-    assert found["counts"] == dict.fromkeys(LETTERS, 0) | {"done": 4, "missing": 4}
+    assert found["counts"] == dict.fromkeys(STATES, 0) | {"done": 4, "missing": 4}
     assert {(cell["problem"], cell["solver"]) for cell in found["cells"]} == {
         (f"iris, {n} pairs", method) for n in (5, 20) for method in ("PCKMeans", "without")
     }
