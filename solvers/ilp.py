@@ -10,13 +10,9 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from inference_lab.algorithms.cuts.partial_optimality import SHRINKING, Reduction, reduce
-from inference_lab.algorithms.linear.backends import (
-    LinearSolver,
-    Relaxation,
-    Relaxed,
-    seconds_to_start,
-)
+from inference_lab.algorithms.linear.backends import LinearSolver, Relaxed, seconds_to_start
 from inference_lab.algorithms.linear.cycle_cuts import tighten
+from inference_lab.algorithms.linear.incremental import incremental_relaxation
 from inference_lab.algorithms.linear.integer_program import fix_by_reduced_costs, solve_integer
 from inference_lab.algorithms.linear.model import build_linear_model, model_size
 from inference_lab.algorithms.linear.program import LinearModel
@@ -107,8 +103,34 @@ class ILP(LinearSolver):
     label_costs: ClassVar[bool] = True
     startup_cost: ClassVar[float] = 40.0
 
+    backend: str = "highs"
     cuts: Literal["cycles"] | None = "cycles"
     reduce: bool = True
+
+    def __post_init__(self) -> None:
+        """Check the settings; the backend is ``"highs"`` or known to PuLP."""
+        super().__post_init__()
+        if self.backend == "highs":
+            return
+        import pulp
+
+        known = pulp.listSolvers()
+        if self.backend not in known:
+            raise ValueError(
+                f"backend must be highs or one of {', '.join(known)}, got {self.backend!r}"
+            )
+
+    def missing(self) -> str | None:
+        """Return None if the backend is installed, else the reason and the available backends."""
+        if self.backend == "highs":
+            return None
+        import pulp
+
+        available = pulp.listSolvers(onlyAvailable=True)
+        if self.backend in available:
+            return None
+        usable = ", ".join(["highs", *available])
+        return f"backend {self.backend} is not installed here; available: {usable}"
 
     def run(self, graph: FactorGraph, run: Run) -> Outcome:
         """Shrink the graph, build the model, solve it, report its labelling and its bound."""
@@ -188,7 +210,7 @@ class _ILPSearch:
         begin = time.perf_counter()
         self.model = build_linear_model(self.graph)
         built = time.perf_counter()
-        self.relaxation = Relaxation(self.model, self.settings.backend)
+        self.relaxation = incremental_relaxation(self.model, self.settings.backend)
         # Half of the time at most for the relaxation, which may not end in time.
         self.relaxed = self.relaxation.solve(0.5 * self.run.remaining)
         self.diagnostics |= {

@@ -25,12 +25,8 @@ from inference_lab.algorithms.belief_propagation.schedules import (
     UP,
     News,
     Part,
-    Proposals,
-    choose,
     collect,
     pass_along,
-    propose_all,
-    residual_sweep,
     sequential_sweep,
     synchronous_sweep,
 )
@@ -42,7 +38,6 @@ from inference_lab.graph.arrays import FloatArray, IntArray
 from inference_lab.graph.factor_graph import FactorGraph
 from inference_lab.graph.terms import freeze
 from inference_lab.kernels.bp_updates import General, Network, Step
-from inference_lab.kernels.heap import empty_heap
 from inference_lab.kernels.messages import (
     GENERAL,
     aligned_zeros,
@@ -96,7 +91,7 @@ class LoopyBP(IterativeSolver["Passes"]):
 
     Parameters
     ----------
-    schedule : {"sequential", "chains", "residual", "synchronous"}, optional
+    schedule : {"sequential", "chains", "synchronous"}, optional
         ``sequential``: variables in breadth-first order, there and back, each sending to later ones
         and skipped if nothing new arrived. ``chains``: there and back along the rows of a grid,
         then its columns (BP-M; Tappen and Freeman 2003); other graphs are sorted into forests.
@@ -110,8 +105,7 @@ class LoopyBP(IterativeSolver["Passes"]):
         Messages have converged when no entry changes by more than this share of its size (plus
         the mean cost).
     max_sweeps : int
-        Limit on sweeps. A sweep is at most n variable updates; along chains each message once; in
-        the residual schedule at most as many messages as there are.
+        Limit on sweeps. A sweep is at most n variable updates; along chains each message once.
 
     Guarantees
     ----------
@@ -124,9 +118,8 @@ class LoopyBP(IterativeSolver["Passes"]):
     ----------
     A sweep costs O(k) a message for diagonal and (T = 0) truncated linear and quadratic terms,
     O(k^2) for tables, O(table size * arity^2) for higher-order factors, O(k) for each variable and
-    label cost. Memory: one message array of ``8 * 2 m k`` bytes, two for the synchronous and
-    residual schedules; 112 bytes an edge for the layout, 32 more along chains; one or two copies of
-    the unaries.
+    label cost. Memory: one message array of ``8 * 2 m k`` bytes, two for the synchronous schedule;
+    112 bytes an edge for the layout, 32 more along chains; one or two copies of the unaries.
 
     References
     ----------
@@ -134,7 +127,6 @@ class LoopyBP(IterativeSolver["Passes"]):
     generalized belief propagation algorithms", IEEE Trans. Inf. Theory 51(7), 2005.
     F. R. Kschischang, B. J. Frey, H.-A. Loeliger, "Factor graphs and the sum-product algorithm",
     IEEE Trans. Inf. Theory 47(2), 2001.
-    G. Elidan, I. McGraw, D. Koller, "Residual belief propagation", UAI 2006.
     M. F. Tappen, W. T. Freeman, "Comparison of graph cuts with belief propagation for stereo, using
     identical MRF parameters", ICCV 2003.
     S. Basu, thesis, 2005, appendix A.1 (the E-step).
@@ -154,7 +146,7 @@ class LoopyBP(IterativeSolver["Passes"]):
     label_costs: ClassVar[bool] = True
     startup_cost: ClassVar[float] = 80.0
 
-    schedule: Literal["sequential", "chains", "residual", "synchronous"] | None = None
+    schedule: Literal["sequential", "chains", "synchronous"] | None = None
     damping: float | None = setting(None, at_least=0, below=1)
     tolerance: float = setting(1e-6, at_least=0)
     max_sweeps: int = setting(1000, at_least=1)
@@ -385,34 +377,6 @@ class Chains(MessageSchedule):
         return float(news.largest[0])
 
 
-class Residual(MessageSchedule):
-    """The message that would change most."""
-
-    def __init__(self, passes: Passes) -> None:
-        net, general = passes.net, passes.general
-        self.proposals = Proposals(
-            np.empty_like(passes.messages),
-            np.empty_like(general.from_factor),
-            np.empty_like(net.unary),
-        )
-        self.heap = empty_heap(np.empty(net.start.size + passes.graph.factor_scopes.size))
-        self.restart()
-
-    def restart(self) -> None:
-        """Make all messages due."""
-        self.proposed = False
-
-    def sweep(self, p: Passes, number: int) -> float:
-        """Renew as many messages as there are, or until none would change."""
-        state = p.messages, self.proposals, self.heap, p.work
-        if not self.proposed:
-            propose_all(*p.model, *state)
-            self.proposed = True
-        p.updates += residual_sweep(*p.model, *state)
-        choose(p.net, self.proposals.beliefs, p.x)
-        return float(-self.heap.key.min())
-
-
 class Synchronous(MessageSchedule):
     """All messages at once, from those of the last sweep."""
 
@@ -433,6 +397,5 @@ SCHEDULES: dict[str, type[MessageSchedule]] = {
     "forest": Forest,
     "sequential": Sequential,
     "chains": Chains,
-    "residual": Residual,
     "synchronous": Synchronous,
 }

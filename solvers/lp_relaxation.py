@@ -9,33 +9,23 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from inference_lab.algorithms.linear.backends import (
-    LinearSolver,
-    seconds_to_start,
-    solve_relaxation,
-)
+from inference_lab._numba import kernel, lean_kernel
+from inference_lab.algorithms.linear.backends import LinearSolver, Relaxation, seconds_to_start
 from inference_lab.algorithms.linear.model import build_linear_model, model_size
 from inference_lab.algorithms.linear.program import LinearModel
-from inference_lab.algorithms.linear.rounding import (
-    derandomise,
-    energy_of,
-    expected_energy,
-    kleinberg_tardos,
-)
 from inference_lab.algorithms.presolve import trivial_outcome
 from inference_lab.contract import Outcome, Run
-from inference_lab.graph.arrays import FloatArray, IntArray
+from inference_lab.graph.arrays import FloatArray, GraphArrays, IntArray
 from inference_lab.graph.factor_graph import FactorGraph, unary_minimum
+from inference_lab.kernels.messages import edge_cost
 from inference_lab.kernels.priced_descent import descend_on
 from inference_lab.solvers.icm import ICM
 from inference_lab.specs.settings import setting
 
 #: A variable with a label of at least this value counts as integral.
 _INTEGRAL = 1.0 - 1e-7
-#: Steps of derandomised rounding a second, to decide whether time suffices.
-_STEPS_PER_SECOND = 1e7
-#: Most steps of it without a time limit (about half a minute).
-_MAX_STEPS = 3e8
+#: After this many phases, variables without a label get their argmax (as in the released code).
+_MAX_PHASES = 5000
 #: Sweeps of the polish; ICM needs about ten.
 _POLISH_SWEEPS = 200
 #: Seconds for the polish after the time limit, because it gains much.
@@ -74,11 +64,6 @@ def local_polytope(graph: FactorGraph) -> tuple[FloatArray, FloatArray, FloatArr
     return np.where(allowed, cost, 0.0), matrix, rhs, np.where(allowed, 1.0, 0.0)
 
 
-def _surrogate_of_infinity(graph: FactorGraph) -> float:
-    """Return more than the spread of all finite energies; ``inf`` if no cost is infinite."""
-    return 2.0 * (1.0 + graph.magnitude) if graph.has_infinite else math.inf
-
-
 def node_distributions(model: LinearModel, x: FloatArray) -> FloatArray:
     """Return the node part of an LP solution as exact distributions, flat (sum k_i,)."""
     # Corrects negative values and sums within the LP solver's tolerance, and rounds variables that
@@ -94,6 +79,106 @@ def node_distributions(model: LinearModel, x: FloatArray) -> FloatArray:
     return np.asarray(u, dtype=np.float64)
 
 
+@lean_kernel
+def energy_of(g: GraphArrays, x: IntArray) -> float:
+    """Return the energy of a labelling without the constant."""
+    total = 0.0
+    for i in range(x.size):
+        total += g.unary[g.unary_ptr[i] + x[i]]
+    for e in range(g.edges.shape[0]):
+        total += edge_cost(g, e, x[g.edges[e, 0]], x[g.edges[e, 1]])
+    for f in range(g.factor_ptr.size - 1):
+        index = 0
+        for s in range(g.factor_ptr[f], g.factor_ptr[f + 1]):
+            index = index * g.cardinalities[g.scopes[s]] + x[g.scopes[s]]
+        total += g.tables[g.table_ptr[f] + index]
+    return total
+
+
+@kernel
+def _draw(
+    g: GraphArrays,
+    u: FloatArray,
+    free: IntArray,
+    labelled: IntArray,
+    left: IntArray,
+    rng: np.random.Generator,
+    rows: IntArray,
+    energies: FloatArray,
+) -> None:
+    """Run `kleinberg_tardos`; `left` is scratch of the length of `free`."""
+    width = 0
+    for i in free:
+        width = max(width, g.cardinalities[i])
+    for d in range(energies.size):
+        n_left = free.size
+        for p in range(n_left):
+            left[p] = p
+        for _ in range(_MAX_PHASES):
+            if n_left == 0:
+                break
+            h = int(rng.random() * width)
+            alpha = 1.0 - rng.random()
+            kept = 0
+            for q in range(n_left):
+                p = left[q]
+                i = free[p]
+                if h < g.cardinalities[i] and u[g.unary_ptr[i] + h] >= alpha:
+                    rows[d, p] = h
+                else:
+                    left[kept] = p
+                    kept += 1
+            n_left = kept
+        for q in range(n_left):
+            i = free[left[q]]
+            best = 0
+            for a in range(g.cardinalities[i]):
+                if u[g.unary_ptr[i] + a] > u[g.unary_ptr[i] + best]:
+                    best = a
+            rows[d, left[q]] = best
+        for p in range(free.size):
+            labelled[free[p]] = rows[d, p]
+        energies[d] = energy_of(g, labelled)
+
+
+def kleinberg_tardos(
+    g: GraphArrays,
+    u: FloatArray,
+    x: IntArray,
+    rng: np.random.Generator,
+    rows: IntArray,
+    energies: FloatArray,
+) -> None:
+    """Round ``u`` at random, once for each row of `rows`: the labels of variables with ``x = -1``.
+
+    References
+    ----------
+    J. Kleinberg, E. Tardos, "Approximation algorithms for classification problems with pairwise
+    relationships", JACM 49(5), 2002, section 2.
+    """
+    # Repeat: draw a label h and a threshold alpha from (0, 1]; every variable without a label that
+    # has ``u_ih >= alpha`` gets h; until all have one.
+    free = np.flatnonzero(x < 0)
+    _draw(g, u, free, x.copy(), np.empty_like(free), rng, rows, energies)
+
+
+def _statistics(energies: FloatArray, bound: float) -> dict[str, Any]:
+    """Summarise the energies of the draws."""
+    finite = energies[np.isfinite(energies)]
+    figures: dict[str, Any] = {"draws": int(energies.size), "feasible": int(finite.size)}
+    if finite.size:
+        figures |= {
+            # Relative to the best, so that equal energies have exactly that mean.
+            "mean": float(finite.min() + (finite - finite.min()).mean()),
+            "std": float((finite - finite.min()).std()),
+            "best": float(finite.min()),
+        }
+        if bound > 0:
+            figures["mean_ratio"] = figures["mean"] / bound
+            figures["best_ratio"] = figures["best"] / bound
+    return figures
+
+
 @dataclass(frozen=True)
 class LPRelaxation(LinearSolver):
     """Solve the local-polytope relaxation, round it, polish; its value is a proved lower bound.
@@ -105,40 +190,32 @@ class LPRelaxation(LinearSolver):
 
     Parameters
     ----------
-    backend : str
-        ``"highs"`` solves with HiGHS; any other is the name of a solver in ``pulp.listSolvers()``,
-        for instance ``"PULP_CBC_CMD"`` (whose duals have 8 digits only, so its bounds prove less
-        often).
     draws : int
         Number of random roundings.
-    rounding : {"all", "kleinberg-tardos", "derandomised", "argmax"}
-        Random phases of Kleinberg and Tardos; the same derandomised by conditional expectations
-        (of unary and pairwise costs; left out, with a note, for graphs with higher-order factors);
-        the largest label of each variable; or all of these.
+    rounding : {"all", "kleinberg-tardos", "argmax"}
+        Random phases of Kleinberg and Tardos; the largest label of each variable; or both.
     polish : bool
         Descend by ICM from the best few labellings.
 
     Guarantees
     ----------
     ``lower bound <= optimum`` always. The relaxation is exact on forests and for pairwise
-    submodular terms of two labels. For must-links only, with costs that are not negative,
-    derandomised rounding is within twice the bound. With cannot-links there is no such factor: two
-    linked points with equal ``u`` get the same label.
+    submodular terms of two labels. For must-links only, with costs that are not negative, the
+    expected energy of a random rounding is within twice the bound. With cannot-links there is no
+    such factor: two linked points with equal ``u`` get the same label.
 
     Diagnostics
     -----------
     ``columns``, ``rows``, ``build_seconds``, ``lp_seconds``, ``lp_status``; ``lp_value`` (of the LP
     solver); ``integral_share`` of the variables and ``fractional`` (number of the others);
     ``rounding``: ``draws``, ``feasible``, ``mean``, ``std``, ``best`` of the random draws,
-    ``mean_ratio`` and ``best_ratio`` to a positive bound, ``expected`` (the exact mean; None with
-    higher-order factors or label costs); ``argmax_energy``, ``derandomised_energy``,
-    ``polished_energy``; ``notes``.
+    ``mean_ratio`` and ``best_ratio`` to a positive bound; ``argmax_energy``, ``polished_energy``;
+    ``notes``.
 
     Complexity
     ----------
-    The simplex method, typically a few iterations a constraint; rounding O(k n) a draw;
-    derandomised rounding is left out (with a note) if time is short. Memory as in
-    `inference_lab.algorithms.linear.model.LinearModel`.
+    The simplex method, typically a few iterations a constraint; rounding O(k n) a draw. Memory as
+    in `inference_lab.algorithms.linear.program.LinearModel`.
 
     References
     ----------
@@ -157,9 +234,10 @@ class LPRelaxation(LinearSolver):
     """
 
     label_costs: ClassVar[bool] = True
+    version: ClassVar[int] = 2
 
     draws: int = setting(100, at_least=1)
-    rounding: Literal["all", "kleinberg-tardos", "derandomised", "argmax"] = "all"
+    rounding: Literal["all", "kleinberg-tardos", "argmax"] = "all"
     polish: bool = True
 
     def run(self, graph: FactorGraph, run: Run) -> Outcome:
@@ -172,9 +250,7 @@ class LPRelaxation(LinearSolver):
         begin = time.perf_counter()
         model = build_linear_model(graph)
         built = time.perf_counter()
-        result = solve_relaxation(
-            model, self.backend, time_limit=run.remaining, max_iterations=run.max_iterations
-        )
+        result = Relaxation(model).solve(run.remaining, run.max_iterations)
         diagnostics: dict[str, Any] = {
             "columns": model.n_columns,
             "rows": model.n_rows,
@@ -253,20 +329,7 @@ class LPRelaxation(LinearSolver):
             finished = energies.size == self.draws
             if not finished:
                 notes.append(f"time for {energies.size} of {self.draws} draws")
-            diagnostics["rounding"] = self._distribution(
-                graph, run, u if free.size else None, energies
-            )
-        if graph.n_factors and (every or self.rounding == "derandomised"):
-            notes.append("derandomised rounding left out: it does not cover higher-order factors")
-        elif every or self.rounding == "derandomised":
-            rounded = self._derandomise(graph, run, u, shared)
-            if rounded is None:
-                finished = finished and every
-                notes.append("derandomised rounding left out: it would take too long")
-            else:
-                diagnostics["derandomised_energy"] = keep(rounded)
-        if not found:
-            keep(argmax)
+            diagnostics["rounding"] = _statistics(energies, run.lower_bound)
         if self.polish and not run.proved:
             candidates = sorted(found.values(), key=lambda pair: pair[0])[:_POLISHED]
             order = run.rng.permutation(graph.n_variables)
@@ -324,39 +387,3 @@ class LPRelaxation(LinearSolver):
             labels[free] = row
             keep(labels)
         return np.concatenate(energies)
-
-    def _distribution(
-        self, graph: FactorGraph, run: Run, u: FloatArray | None, energies: FloatArray
-    ) -> dict[str, Any]:
-        """Summarise the energies of the draws; ``u`` is None if they are all equal."""
-        finite = energies[np.isfinite(energies)]
-        bound = run.lower_bound
-        figures: dict[str, Any] = {"draws": int(energies.size), "feasible": int(finite.size)}
-        if finite.size:
-            figures |= {
-                # Relative to the best, so that equal energies have exactly that mean.
-                "mean": float(finite.min() + (finite - finite.min()).mean()),
-                "std": float((finite - finite.min()).std()),
-                "best": float(finite.min()),
-            }
-            if bound > 0:
-                figures["mean_ratio"] = figures["mean"] / bound
-                figures["best_ratio"] = figures["best"] / bound
-        figures["expected"] = None
-        if not (graph.n_factors or graph.n_label_costs):
-            figures["expected"] = (
-                float(energies[0])
-                if u is None
-                else expected_energy(graph.arrays, u, math.inf) + graph.constant
-            )
-        return figures
-
-    @staticmethod
-    def _derandomise(
-        graph: FactorGraph, run: Run, u: FloatArray, shared: IntArray
-    ) -> IntArray | None:
-        """Round by conditional expectations; return None if time does not suffice."""
-        labels = shared.copy()
-        limit = min(_MAX_STEPS, 0.5 * run.remaining * _STEPS_PER_SECOND)
-        derandomise(graph.arrays, u, labels, _surrogate_of_infinity(graph), limit)
-        return labels if (labels >= 0).all() else None

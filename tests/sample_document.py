@@ -48,7 +48,7 @@ AWKWARD = [
 SOLVERS = [
     "alpha-expansion",
     "loopy-bp",
-    "loopy-bp(damping=0.5, schedule='residual', max_iterations=2000)",
+    "loopy-bp(damping=0.5, schedule='synchronous', max_iterations=2000)",
     "trw-s",
     "mplp",
     "icm",

@@ -697,9 +697,7 @@ def test_names_and_specs():
     assert Script(None).name() == "Script"
     from inference_lab.solvers.loopy_bp import LoopyBP
 
-    assert LoopyBP(damping=0.5, schedule="residual").spec == (
-        "loopy-bp(schedule=residual, damping=0.5)"
-    )
+    assert LoopyBP(damping=0.5, schedule="chains").spec == "loopy-bp(schedule=chains, damping=0.5)"
     assert LoopyBP(damping=np.float64(0.25)).spec == "loopy-bp(damping=0.25)"
     assert list(LoopyBP().settings()) == [
         "schedule",

@@ -68,10 +68,10 @@ RINGS = {
     "studies": ("studies",),
 }
 #: Budgets. A change that needs more makes room elsewhere first.
-MOST_CORE_MODULES = 46
-MOST_CODE_LINES = {"core": 8205, "bench": 12370, "collection": 27560, "studies": 1940}
-MOST_DOCSTRING_LINES = 13920
-MOST_TEST_LINES = 45360
+MOST_CORE_MODULES = 44
+MOST_CODE_LINES = {"core": 7511, "bench": 12361, "collection": 27777, "studies": 1918}
+MOST_DOCSTRING_LINES = 13866
+MOST_TEST_LINES = 45149
 
 #: Tokens that are no code.
 LAYOUT = (

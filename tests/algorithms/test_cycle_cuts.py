@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from strategies import labellings
 
 import inference_lab as il
-from inference_lab.algorithms.linear import backends as linear_solvers
-from inference_lab.algorithms.linear import cycle_cuts
-from inference_lab.algorithms.linear.backends import Relaxation, solve_relaxation
+from inference_lab.algorithms.linear import cycle_cuts, incremental
+from inference_lab.algorithms.linear.backends import Relaxation
 from inference_lab.algorithms.linear.cycle_cuts import tighten
+from inference_lab.algorithms.linear.incremental import incremental_relaxation
 from inference_lab.algorithms.linear.label_pairs import ALWAYS, links
 from inference_lab.algorithms.linear.model import build_linear_model
 from inference_lab.graph.grids import grid_edges
@@ -38,7 +38,7 @@ def signed(n, k, m, seed, scale=0.3):
 
 def tightened(graph, backend="highs"):
     """Return the relaxation with its cuts, and its solutions, the first without cuts."""
-    relaxation = Relaxation(build_linear_model(graph), backend)
+    relaxation = incremental_relaxation(build_linear_model(graph), backend)
     first = relaxation.solve()
     return relaxation, [first, *tighten(graph, relaxation, first)]
 
@@ -175,7 +175,7 @@ def test_starting_anew_gives_the_same(seed):
     graph = signed(9, 3, 20, seed)
     relaxation, solutions = tightened(graph)
     warm = solutions[-1]
-    assert solve_relaxation(relaxation.model).value == pytest.approx(warm.value, rel=1e-6)
+    assert Relaxation(relaxation.model).solve().value == pytest.approx(warm.value, rel=1e-6)
     assert tightened(graph, "PULP_CBC_CMD")[1][-1].value == pytest.approx(warm.value, rel=1e-3)
 
 
@@ -184,10 +184,10 @@ def test_interior_points_come_to_the_same(seed, monkeypatch):
     """They begin where a step of the simplex method was long, and bounds stay below the optimum."""
     graph = signed(9, 3, 20, seed)
     relaxation, by_simplex = tightened(graph)
-    assert not relaxation._interior
-    monkeypatch.setattr(linear_solvers, "_MANY_ITERATIONS", 0.0)
+    assert "infeasible" not in relaxation._doubtful
+    monkeypatch.setattr(incremental, "_MANY_ITERATIONS", 0.0)
     relaxation, solutions = tightened(graph)
-    assert relaxation._interior
+    assert "infeasible" in relaxation._doubtful
     assert relaxation._solver is not None
     assert solutions[-1].value == pytest.approx(by_simplex[-1].value, rel=1e-3)
     least = float(graph.energy(labellings(graph)).min())
@@ -203,24 +203,24 @@ def test_interior_points_do_not_end_a_search_by_themselves():
     never = il.FactorGraph.from_terms(
         np.zeros((3, 2)), [il.DiagonalTerms([(0, 1), (1, 2), (0, 2)], math.inf, 0.0)]
     )
-    relaxation = Relaxation(build_linear_model(never))
+    relaxation = incremental_relaxation(build_linear_model(never))
     relaxed = relaxation.solve()
     relaxation._use_interior_points()
     *_, last = tighten(never, relaxation, relaxed)
     assert last.infeasible
-    assert not relaxation._interior
+    assert "infeasible" not in relaxation._doubtful
 
 
 def test_rows_that_come_and_go():
     """After every change the warm solution is that of the model as it then is."""
     graph = signed(10, 3, 30, 4)
-    relaxation = Relaxation(build_linear_model(graph))
+    relaxation = incremental_relaxation(build_linear_model(graph))
     first = relaxation.solve()
     base = relaxation.model.b_ub.size
     rounds = 0
     for relaxed in tighten(graph, relaxation, first):
         rounds += 1
-        anew = solve_relaxation(relaxation.model)
+        anew = Relaxation(relaxation.model).solve()
         assert relaxed.value == pytest.approx(anew.value, rel=1e-7)
         assert relaxed.bound == pytest.approx(relaxed.value, rel=1e-6)
         assert relaxation.model.b_ub.size > base
@@ -229,7 +229,7 @@ def test_rows_that_come_and_go():
 
 def test_time_ends_the_rounds():
     graph = signed(40, 3, 300, 0)
-    relaxation = Relaxation(build_linear_model(graph))
+    relaxation = incremental_relaxation(build_linear_model(graph))
     first = relaxation.solve()
     assert list(tighten(graph, relaxation, first, lambda: 0.0)) == []
     left = iter([1.0] * 3)

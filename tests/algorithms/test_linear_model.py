@@ -12,16 +12,14 @@ from scipy.optimize import linprog
 from strategies import labellings, optimum, recipes
 
 import inference_lab as il
-from inference_lab.algorithms.linear.backends import (
-    pulp_solver,
-    solve_relaxation,
-)
+from inference_lab.algorithms.linear.backends import Relaxation
 from inference_lab.algorithms.linear.integer_program import fix_by_reduced_costs, solve_integer
 from inference_lab.algorithms.linear.label_pairs import ALWAYS, NEVER, links
 from inference_lab.algorithms.linear.model import (
     build_linear_model,
     model_size,
 )
+from inference_lab.algorithms.linear.pulp_models import pulp_solver, to_pulp
 from inference_lab.graph.random_graphs import FAMILIES, random_graph
 from inference_lab.solvers.lp_relaxation import local_polytope
 
@@ -39,7 +37,7 @@ def dense_value(graph, node_bounds=None):
 
 
 def relaxed_value(graph):
-    result = solve_relaxation(build_linear_model(graph))
+    result = Relaxation(build_linear_model(graph)).solve()
     return math.inf if result.infeasible else result.value
 
 
@@ -129,7 +127,7 @@ def test_any_dual_vector_gives_a_bound(family, seed, size):
 @pytest.mark.parametrize("family", NONEMPTY)
 def test_bound_from_solver_duals_is_the_value_of_the_relaxation(family, seed):
     graph = random_graph(family, seed)
-    result = solve_relaxation(build_linear_model(graph))
+    result = Relaxation(build_linear_model(graph)).solve()
     if result.infeasible:
         assert optimum(graph) == math.inf
         return
@@ -141,7 +139,7 @@ def test_bound_is_not_fooled_by_duals_that_are_slightly_infeasible():
     """The naive dual objective exceeds the optimum here; the bound must not."""
     graph = il.FactorGraph.potts([[0.0, 1.0], [0.6, 0.0]], [(0, 1)], [0.5])
     model = build_linear_model(graph)
-    result = solve_relaxation(model)
+    result = Relaxation(model).solve()
     too_much = result.dual_eq + 1e-3
     naive = too_much @ model.b_eq + result.dual_ub @ model.b_ub + model.constant
     assert naive > 0.5
@@ -219,7 +217,7 @@ def test_columns_left_out_keep_every_labelling_that_is_good_enough(family, seed,
     if finite.size == 0:
         return
     known = float(rng.choice(np.sort(finite)[: 1 + finite.size // 4]))
-    relaxed = solve_relaxation(model)
+    relaxed = Relaxation(model).solve()
     duals = (relaxed.dual_eq, relaxed.dual_ub)
     if not solve_first:
         duals = (rng.normal(size=model.b_eq.size), -rng.random(model.b_ub.size))
@@ -234,7 +232,7 @@ def test_columns_left_out_keep_every_labelling_that_is_good_enough(family, seed,
 def test_reduced_costs_leave_out_labels():
     graph = il.FactorGraph.potts([[0.0, 10.0, 0.2], [0.1, 10.0, 0.0]], [(0, 1)], [0.5])
     model = build_linear_model(graph)
-    relaxed = solve_relaxation(model)
+    relaxed = Relaxation(model).solve()
     upper = fix_by_reduced_costs(model, relaxed.dual_eq, relaxed.dual_ub, optimum(graph)).upper
     assert upper[[1, 4]].tolist() == [0.0, 0.0]
 
@@ -244,7 +242,7 @@ def test_reduced_costs_leave_out_labels():
 def test_pulp_model_has_the_optimum(family, seed):
     graph = random_graph(family, seed)
     model = build_linear_model(graph)
-    problem, columns, _ = model.to_pulp()
+    problem, columns, _ = to_pulp(model)
     problem.solve(pulp_solver("PULP_CBC_CMD"))
     least = optimum(graph)
     if least == math.inf:

@@ -9,7 +9,7 @@ import pytest
 from workloads import estep
 
 import inference_lab as il
-from inference_lab.algorithms.linear.backends import solve_relaxation
+from inference_lab.algorithms.linear.backends import Relaxation
 from inference_lab.algorithms.linear.model import build_linear_model
 from inference_lab.algorithms.linear.program import LinearModel
 
@@ -31,7 +31,7 @@ def test_lp(measure: Callable[..., Any], noise: float) -> None:
     )
     relaxed = measure(
         f"LP, HiGHS: {setting}",
-        lambda: solve_relaxation(model),
+        lambda: Relaxation(model).solve(),
         rounds=3,
         note=lambda r: f"bound {r.bound:.3f}",
     )

@@ -212,7 +212,7 @@ def test_marginals_of_ragged_variables_are_judged_row_by_row(monkeypatch):
     assert "marginals[1] = [0.22 0.22 0.66] must sum to 1" in said[2].message
 
 
-@pytest.mark.parametrize("schedule", ["residual", "sequential"])
+@pytest.mark.parametrize("schedule", ["synchronous", "sequential"])
 def test_loopy_bp_normalises_marginals_of_costs_far_above_the_temperature(schedule):
     rng = np.random.default_rng(0)
     graph = il.FactorGraph.potts(

@@ -19,7 +19,7 @@ INF = math.inf
 #: Names of which some are long, some hostile.
 NAMES = [
     "icm",
-    "loopy-bp(damping=0.5, schedule=residual, tolerance=1e-8)",
+    "loopy-bp(damping=0.5, schedule=synchronous, tolerance=1e-8)",
     "costs $\\frac{1}$ and $",
     "_hidden",
     "<script>alert(1)</script>",

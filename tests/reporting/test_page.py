@@ -244,10 +244,10 @@ def test_names_are_parted_between_their_settings() -> None:
         return found[1]
 
     assert head("trw-s(tighten=cycles)") == "trw-s(tighten=cycles)"
-    long = "loopy-bp(damping=0.5, schedule=residual, max_iterations=2000)"
+    long = "loopy-bp(damping=0.5, schedule=synchronous, max_iterations=2000)"
     assert head(long).split("<wbr>") == [
         "loopy-bp(damping=0.5, ",
-        "schedule=residual, ",
+        "schedule=synchronous, ",
         "max_iterations=2000)",
     ]
     pieces = head("x" * 300).split("<wbr>")

@@ -135,6 +135,21 @@ def test_infeasible_is_proved_where_the_relaxation_is_feasible():
     assert il.solve(graph, "ilp(backend=PULP_CBC_CMD)").status == "infeasible"
 
 
+def test_backends_that_are_not_there():
+    with pytest.raises(ValueError, match=r"backend must be highs or one of .*got 'GLPK'"):
+        ILP(backend="GLPK")
+    import pulp
+
+    available = pulp.listSolvers(onlyAvailable=True)
+    missing = next(name for name in pulp.listSolvers() if name not in available)
+    s = il.solve(random_graph("potts", 0), ILP(backend=missing))
+    assert s.status == "not-installed"
+    assert f"backend {missing} is not installed" in s.message
+    # What can be used instead is listed.
+    assert "available: highs" in s.message
+    assert all(name in s.message for name in available)
+
+
 @pytest.mark.parametrize("seed", range(3))
 def test_cuts_serve_other_backends(seed):
     """CBC gets the cuts, and re-solves the relaxation for each round of them."""

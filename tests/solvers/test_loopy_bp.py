@@ -20,7 +20,7 @@ from inference_lab.registry.sources import as_problem
 from inference_lab.solvers.loopy_bp import LoopyBP, Passes, renewed_message, soft_minimum
 
 INF = math.inf
-SCHEDULES = ("sequential", "chains", "residual", "synchronous")
+SCHEDULES = ("sequential", "chains", "synchronous")
 # ---------------------------------------------------------------------- the update rule
 
 
@@ -419,7 +419,7 @@ def test_the_sweeps_of_a_converged_run_are_few_updates():
     edges = [(i, (i + 1) % n) for i in range(n)]
     graph = FactorGraph.potts(rng.normal(size=(n, 2)), edges, 0.2)
     # Variables are updated, or two messages for each of them are renewed.
-    for schedule, in_a_sweep in (("sequential", n), ("chains", 2 * n), ("residual", 2 * n)):
+    for schedule, in_a_sweep in (("sequential", n), ("chains", 2 * n)):
         s = il.solve(graph, f"loopy-bp(schedule={schedule})", temperature=0.3)
         assert s.status == "converged" and s.diagnostics["last_change"] <= 1e-6
         assert in_a_sweep <= s.diagnostics["updates"] < 0.9 * in_a_sweep * s.iterations
@@ -441,61 +441,6 @@ def test_messages_that_do_not_settle_are_damped_in_the_end():
     easy = random_graph("potts", 0)
     runs = [il.solve(easy, spec) for spec in ("loopy-bp(damping=0)", "loopy-bp")]
     assert runs[0].iterations == runs[1].iterations < 50
-
-
-def test_the_residual_schedule_keeps_its_heap_in_order():
-    # Several changes become others in one update; a heap mended only afterwards loses its order,
-    # and the schedule stops short of convergence or renews messages in the wrong order.
-    graph = as_problem("random-graph(variables=300, labels=3, degree=6, coupling=2)").graph
-    state = Passes(LoopyBP(schedule="residual"), graph, 0.0)
-    for number in range(40):
-        done = state.sweep(number)
-        keys = state.schedule.heap.key[state.schedule.heap.items]
-        parents = (np.arange(1, keys.size) - 1) // 2
-        assert (keys[parents] <= keys[1:]).all()
-        assert np.array_equal(
-            state.schedule.heap.place[state.schedule.heap.items], np.arange(keys.size)
-        )
-        if done:
-            break
-    assert done
-
-
-@pytest.mark.parametrize("temperature", [0.0, 0.7])
-@pytest.mark.parametrize("damping", [0.0, 0.3])
-@pytest.mark.parametrize("family", ["own-tables", "ragged", "higher-order", "all"])
-def test_the_residual_schedule_renews_the_message_of_largest_change(family, damping, temperature):
-    """Message by message, as in libDAI: all are proposed, and the one that changes most is sent."""
-    drawn = (weak_graph(s) if family == "all" else random_graph(family, s) for s in range(50))
-    graph = next(g for g in drawn if not g.is_forest)
-    state = Passes(LoopyBP(schedule="residual", damping=damping), graph, temperature)
-    reference, scale = Reference(graph, state), state.step.scale
-    state.sweep(0)
-    for _ in range(state.updates):
-        changes = {}
-        proposed = reference.renewed(temperature)
-        for key, new in proposed.items():
-            size = max(scale, new.max(initial=0.0)) + scale
-            changes[key] = np.abs(new - reference.messages[key]).max() / size
-        largest = max(changes, key=lambda key: changes[key])
-        kept = damping * (reference.messages[largest] - proposed[largest])
-        reference.messages[largest] = proposed[largest] + kept
-    after = Reference(graph, state)
-    assert state.updates > 3
-    for key, message in reference.messages.items():
-        assert np.allclose(after.messages[key], message, rtol=1e-9, atol=1e-9)
-
-
-def test_residuals_on_published_models(data_dir):
-    """What libDAI finds by its schedule SEQMAX, where others are 5.25 below.
-
-    By elimination log Z is -55.253044 and 671.739257.
-    """
-    for name, log_z, converged in (("Segmentation_11", -55.3431, 10), ("Grids_15", 678.3972, 200)):
-        graph = as_problem(f"instances(instance=uai2014_mar/{name})", data_dir).graph
-        s = il.solve(graph, "loopy-bp(schedule=residual)", temperature=1.0)
-        assert s.status == "converged" and s.iterations < converged
-        assert s.log_partition == pytest.approx(log_z, rel=0, abs=1e-3)
 
 
 # ---------------------------------------------------------------------- along chains
@@ -631,7 +576,7 @@ def test_marginals_sum_to_one_where_rounding_begins_to_decide():
 
 
 @pytest.mark.parametrize("temperature", [0.0, 1.0])
-@pytest.mark.parametrize("schedule", ["sequential", "residual", "synchronous"])
+@pytest.mark.parametrize("schedule", ["sequential", "synchronous"])
 def test_messages_on_cycles_of_hard_terms_are_no_larger_than_on_a_forest(schedule, temperature):
     for seed in range(40):
         graph = random_graph("inheritance", seed)

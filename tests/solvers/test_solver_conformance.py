@@ -33,7 +33,7 @@ BRIEF = {
 #: Settings beside the defaults, of which bounds, energies and marginals are checked as well.
 VARIANTS = (
     "mean-field(update=parallel)",
-    *(f"loopy-bp(schedule={s}, damping=0.3, max_sweeps=50)" for s in ("residual", "synchronous")),
+    "loopy-bp(schedule=synchronous, damping=0.3, max_sweeps=50)",
     "loopy-bp(schedule=chains, max_sweeps=50)",
     *("trw-s(order=breadth-first)", "trw-s(tighten=cycles)", "trw-s(tighten=triplets)"),
     *("mplp(tighten=triplets)", "mplp(tighten=none)"),

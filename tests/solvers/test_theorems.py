@@ -33,7 +33,7 @@ from inference_lab.specs.extras import how_to_install
 
 INF = math.inf
 FEASIBLE = [family for family in FAMILIES if family != "infeasible"]
-SCHEDULES = ("sequential", "chains", "residual", "synchronous")
+SCHEDULES = ("sequential", "chains", "synchronous")
 EXTREME = (1e-3, 0.1, 1.0, 30.0, 1e3)
 
 

@@ -1,4 +1,4 @@
-"""The orders of message updates: variables in turn, along trees, by change, or all at once."""
+"""The orders of message updates: variables in turn, along trees, or all at once."""
 
 from __future__ import annotations
 
@@ -20,19 +20,11 @@ from inference_lab.kernels.bp_updates import (
     relative_change,
     renew,
     send_to_factor,
-    store,
 )
-from inference_lab.kernels.factor_messages import factor_message
-from inference_lab.kernels.heap import Heap, settle, sink
 from inference_lab.kernels.messages import fetch_row, greatest
 
 #: The directions of `sequential_sweep`: down the order or up.
 DOWN, UP = 0, 1
-
-#: Messages that are proposed in a sweep by residuals, over those that there are, at most: where
-#: variables have many terms, there would be little else to do in a sweep.
-_MOST_PROPOSALS = 16
-
 
 #: So many terms before its turn what a term reads is fetched from memory, where there are so many
 #: labels: along columns nothing lies in sequence, and each message waits for the one before.
@@ -152,197 +144,6 @@ def synchronous_sweep(
             for q in range(g.inc_ptr[i], g.inc_ptr[i + 1]):
                 largest = max(largest, send_to_factor(general, g.inc_slot[q], k, step, work))
     return largest
-
-
-class Proposals(NamedTuple):
-    """The value that each message would take if it were updated next."""
-
-    # ``messages`` and ``from_factor`` lie like those that are; ``beliefs`` (flat, like the unaries)
-    # are made of those that are.
-
-    messages: FloatArray
-    from_factor: FloatArray
-    beliefs: FloatArray
-
-
-@inlined
-def _propose(
-    net: Network,
-    general: General | None,
-    q: int,
-    k: int,
-    temperature: float | None,
-    step: Step,
-    messages: FloatArray,
-    proposed: FloatArray,
-    work: Scratch,
-) -> float:
-    """Propose the message that a variable of `k` labels sends at a position; return its change."""
-    link = net.links[np.uint64(q)]
-    size = k
-    if general is not None:
-        size = net.cardinalities[np.uint64(link["other"])]
-    to = np.uint64(link["to"])
-    for b in range(size):
-        a = np.uint64(b)
-        proposed[to + a] = messages[to + a]
-    renew(net, general, q, k, temperature, step, messages, proposed, work)
-    cut_message(net, q, k, temperature, messages, work)
-    return relative_change(size, step, work)
-
-
-@inlined
-def _propose_from_factor(
-    general: General,
-    slot: int,
-    k: int,
-    temperature: float | None,
-    step: Step,
-    proposed: FloatArray,
-    work: Scratch,
-) -> float:
-    """Propose the message of a factor to a variable of `k` labels; return its change."""
-    start = general.slot_ptr[slot]
-    for a in range(k):
-        proposed[start + a] = general.from_factor[start + a]
-    smallest = factor_message(
-        general.g, slot, temperature, general.to_factor, general.slot_ptr, work.new, general.digits
-    )
-    store(k, smallest, proposed, np.uint64(start), step, work)
-    return relative_change(k, step, work)
-
-
-@lean_kernel
-def propose_all(
-    net: Network,
-    general: General | None,
-    temperature: float | None,
-    step: Step,
-    messages: FloatArray,
-    proposals: Proposals,
-    heap: Heap,
-    work: Scratch,
-) -> None:
-    """Propose all messages, those of edges and then those of factors, and put them in the heap."""
-    n = net.adj_ptr.size - 1
-    for i in range(n):
-        k, own = net.cardinalities[i], net.unary_ptr[i]
-        add_up(net, general, i, k, messages, proposals.beliefs[own : own + k])
-        if general is not None:
-            here = Scratch(proposals.beliefs[own : own + k], work.cavity, work.new, work.change)
-            for p in range(general.g.inc_ptr[i], general.g.inc_ptr[i + 1]):
-                send_to_factor(general, general.g.inc_slot[p], k, step, here)
-    for i in range(n):
-        k, own = net.cardinalities[i], net.unary_ptr[i]
-        here = Scratch(proposals.beliefs[own : own + k], work.cavity, work.new, work.change)
-        for q in range(net.adj_ptr[i], net.adj_ptr[i + 1]):
-            heap.key[q] = -_propose(
-                net, general, q, k, temperature, step, messages, proposals.messages, here
-            )
-        if general is not None:
-            g = general.g
-            for p in range(g.inc_ptr[i], g.inc_ptr[i + 1]):
-                slot = g.inc_slot[p]
-                heap.key[net.start.size + slot] = -_propose_from_factor(
-                    general, slot, k, temperature, step, proposals.from_factor, here
-                )
-    size = heap.key.size
-    heap.size[0] = size
-    for item in range(size):
-        heap.items[item] = heap.place[item] = item
-    for at in range(size // 2, -1, -1):
-        sink(heap, heap.items[at])
-
-
-@lean_kernel
-def residual_sweep(
-    net: Network,
-    general: General | None,
-    temperature: float | None,
-    step: Step,
-    messages: FloatArray,
-    proposals: Proposals,
-    heap: Heap,
-    work: Scratch,
-) -> int:
-    """Renew the message of largest change, again and again; return how many were renewed."""
-    # The sweep ends when as many have been renewed as there are, or `_MOST_PROPOSALS` times as many
-    # proposed, or no change is above the tolerance. Keys of the heap are negative changes.
-    n_pairwise = net.start.size
-    n_messages = heap.key.size
-    left = _MOST_PROPOSALS * n_messages
-    renewed = 0
-    while renewed < n_messages and left > 0 and -heap.key[heap.items[0]] > step.tolerance:
-        top = heap.items[0]
-        renewed += 1
-        # Who is told, and by which term, which is told nothing in turn.
-        by_link, by_factor = net.start.size, np.int64(-1)
-        sent_from = np.int64(messages.size)
-        if general is None or top < n_pairwise:
-            link = net.links[np.uint64(top)]
-            j, to, sent_from = np.int64(link["other"]), np.int64(link["to"]), np.int64(link["at"])
-            old, new = messages, proposals.messages
-        else:
-            at = top - n_pairwise
-            j, to = np.int64(general.g.scopes[at]), general.slot_ptr[at]
-            by_factor = general.g.slot_factor[at]
-            old, new = general.from_factor, proposals.from_factor
-        k, own = net.cardinalities[j], net.unary_ptr[j]
-        for a in range(k):
-            proposals.beliefs[own + a] += new[to + a] - old[to + a]
-            old[to + a] = new[to + a]
-        heap.key[top] = 0.0
-        sink(heap, top)
-        here = Scratch(proposals.beliefs[own : own + k], work.cavity, work.new, work.change)
-        for q in range(net.adj_ptr[j], net.adj_ptr[j + 1]):
-            if net.links[np.uint64(q)]["to"] == sent_from:
-                by_link = q
-                continue
-            heap.key[q] = -_propose(
-                net, general, q, k, temperature, step, messages, proposals.messages, here
-            )
-            settle(heap, q)
-            left -= 1
-        if general is not None:
-            g = general.g
-            for p in range(g.inc_ptr[j], g.inc_ptr[j + 1]):
-                slot = g.inc_slot[p]
-                f = g.slot_factor[slot]
-                if f == by_factor:
-                    continue
-                send_to_factor(general, slot, k, step, here)
-                for other in range(g.factor_ptr[f], g.factor_ptr[f + 1]):
-                    if other != slot:
-                        size = net.cardinalities[g.scopes[other]]
-                        heap.key[n_pairwise + other] = -_propose_from_factor(
-                            general, other, size, temperature, step, proposals.from_factor, work
-                        )
-                        settle(heap, n_pairwise + other)
-                        left -= 1
-        if step.damping > 0.0:
-            # A damped message has not arrived at its new value yet.
-            if general is None or top < n_pairwise:
-                i = np.int64(net.links[np.uint64(by_link)]["other"])
-                k, own = net.cardinalities[i], net.unary_ptr[i]
-                here = Scratch(proposals.beliefs[own : own + k], work.cavity, work.new, work.change)
-                heap.key[top] = -_propose(
-                    net, general, top, k, temperature, step, messages, proposals.messages, here
-                )
-            else:
-                heap.key[top] = -_propose_from_factor(
-                    general, top - n_pairwise, k, temperature, step, proposals.from_factor, work
-                )
-            settle(heap, top)
-            left -= 1
-    return renewed
-
-
-@lean_kernel
-def choose(net: Network, beliefs: FloatArray, x: IntArray) -> None:
-    """Give each variable its label of least belief."""
-    for i in range(x.size):
-        start, k = net.unary_ptr[i], net.cardinalities[i]
-        x[i] = least_label(k, beliefs[start : start + k])
 
 
 class Trees(NamedTuple):

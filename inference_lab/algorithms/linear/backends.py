@@ -1,10 +1,9 @@
-"""Solve the linear program of a graph by HiGHS or through PuLP."""
+"""Solve the linear program of a graph by HiGHS."""
 
 from __future__ import annotations
 
 import math
-import warnings
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from time import perf_counter
 from typing import Any
 
@@ -16,11 +15,6 @@ from inference_lab.algorithms.linear.program import MAX_NONZEROS, CsrArray, Line
 from inference_lab.contract import Solver
 from inference_lab.graph.arrays import FloatArray, IntArray
 from inference_lab.graph.factor_graph import FactorGraph
-
-#: If a warm-started solution takes more iterations than this share of the rows (of at least so many
-#: rows), interior points are faster.
-_MANY_ITERATIONS = 0.5
-_MANY_ROWS = 5000
 
 
 @dataclass(frozen=True)
@@ -133,84 +127,34 @@ def run_highs(solver: Any, time_limit: float) -> str:
     }.get(solver.getModelStatus(), "unknown")
 
 
-def solve_relaxation(
-    model: LinearModel,
-    backend: str = "highs",
-    *,
-    time_limit: float = math.inf,
-    max_iterations: int | None = None,
-) -> Relaxed:
-    """Solve the LP relaxation of a model with at least one column."""
-    return Relaxation(model, backend).solve(time_limit, max_iterations)
-
-
-def _relax_with_pulp(model: LinearModel, backend: str, scale: float, time_limit: float) -> Relaxed:
-    import pulp
-
-    problem, columns, rows = replace(model, cost=model.cost * scale).to_pulp(integer=False)
-    problem.solve(pulp_solver(backend, time_limit))
-    message = pulp.LpStatus[problem.status].lower()
-    infeasible = problem.status == pulp.LpStatusInfeasible
-    x = np.array([v.varValue for v in columns], dtype=np.float64)
-    if problem.status != pulp.LpStatusOptimal or np.isnan(x).any():
-        return Relaxed(None, None, None, math.nan, -math.inf, infeasible, 0, message)
-    duals = np.array([row.pi for row in rows], dtype=np.float64) / scale
-    at = model.b_eq.size
-    # Solvers differ in the sign of duals; either gives a valid bound, the right one a good one.
-    bound, sign = max((model.lower_bound(s * duals[:at], s * duals[at:]), s) for s in (1.0, -1.0))
-    value = float(model.cost @ x) + model.constant
-    return Relaxed(x, sign * duals[:at], sign * duals[at:], value, bound, False, 0, message)
-
-
 class Relaxation:
-    """The relaxation of a model to which rows are added and from which they are dropped.
+    """The relaxation of a model, loaded into HiGHS."""
 
-    HiGHS restarts the dual simplex method from the last basis, which is many times as fast as a
-    cold start if the basis hardly changes. If it changes much, as in E-steps with five noisy
-    constraints a point, later solutions use interior points: a round of cuts takes half as long,
-    and cuts are deeper because the solution is in the middle of the optimal face. Other backends
-    start cold.
-
-    Attributes
-    ----------
-    model : LinearModel
-        The current model; added rows are the last of its inequalities.
-    """
-
-    def __init__(self, model: LinearModel, backend: str = "highs") -> None:
+    def __init__(self, model: LinearModel) -> None:
         """Load a model with at least one column."""
         self.model = model
-        self._backend = backend
         self._scale = objective_scale(model)
-        self._solved = self._interior = False
-        self._solver: Any = None
-        if backend == "highs":
-            self._solver = load(model, self._scale)
-            self._solver.setOptionValue("solver", "simplex")
+        # Presolve does not check the clock.
+        self._startup = seconds_to_start(model.n_nonzeros)
+        self._load()
+
+    def _load(self) -> None:
+        self._solver = load(self.model, self._scale)
+        self._solver.setOptionValue("solver", "simplex")
+        # Presolve may not distinguish infeasible from unbounded (the model is bounded).
+        self._doubtful = ["unknown"]
 
     def solve(self, time_limit: float = math.inf, max_iterations: int | None = None) -> Relaxed:
         """Solve the relaxation of the current model."""
-        if self._solver is None:
-            return _relax_with_pulp(self.model, self._backend, self._scale, time_limit)
         if max_iterations is not None:
             self._solver.setOptionValue("simplex_iteration_limit", max_iterations)
         begin = perf_counter()
-        # Presolve does not check the clock.
-        start = 0.0 if self._solved else seconds_to_start(self.model.n_nonzeros)
-        ended = run_highs(self._solver, time_limit - start)
-        # Interior points report infeasibility unreliably, and presolve may not distinguish
-        # infeasible from unbounded (the model is bounded).
-        if ended == "unknown" or (self._interior and ended == "infeasible"):
-            self._solver = load(self.model, self._scale)
-            self._solver.setOptionValue("solver", "simplex")
+        ended = run_highs(self._solver, time_limit - self._startup)
+        if ended in self._doubtful:
+            self._load()
             self._solver.setOptionValue("presolve", "off")
-            self._interior = False
             ended = run_highs(self._solver, time_limit - (perf_counter() - begin))
         iterations = max(0, int(self._solver.getInfo().simplex_iteration_count))
-        many = _MANY_ITERATIONS * max(self.model.n_rows, _MANY_ROWS)
-        if self._solved and iterations > many:
-            self._use_interior_points()
-        self._solved = True
         if ended == "infeasible":
             return Relaxed(None, None, None, math.nan, -math.inf, True, iterations, ended)
         solution = self._solver.getSolution()
@@ -226,79 +170,10 @@ class Relaxation:
         value = float(self.model.cost @ x) + self.model.constant
         return Relaxed(x, duals[:at], duals[at:], value, bound, False, iterations, ended)
 
-    def _use_interior_points(self) -> None:
-        """Solve by interior points from now on, without crossover to a vertex."""
-        self._interior = True
-        self._solver.setOptionValue("solver", "ipm")
-        self._solver.setOptionValue("run_crossover", "off")
-
-    def change(self, drop: IntArray, rows: CsrArray, rhs: FloatArray) -> None:
-        """Drop inequalities, then add others as the last ones."""
-        model = self.model
-        if drop.size:
-            kept = np.ones(model.b_ub.size, dtype=bool)
-            kept[drop] = False
-            model = replace(model, a_ub=model.a_ub[kept], b_ub=model.b_ub[kept])
-        self.model = model.with_rows(rows, rhs)
-        if self._solver is None:
-            return
-        at = model.b_eq.size
-        if drop.size:
-            self._solver.deleteRows(drop.size, np.asarray(at + drop, dtype=np.int32))
-        self._solver.addRows(
-            rhs.size,
-            np.full(rhs.size, -np.inf),
-            rhs,
-            rows.nnz,
-            rows.indptr[:-1].astype(np.int32),
-            rows.indices.astype(np.int32),
-            rows.data,
-        )
-
-
-def pulp_solver(backend: str = "PULP_CBC_CMD", time_limit: float = math.inf) -> Any:
-    """Return a silent PuLP solver object by name."""
-    import pulp
-
-    settings: dict[str, Any] = {"msg": False}
-    if math.isfinite(time_limit):
-        settings["timeLimit"] = max(time_limit, 0.01)
-    with warnings.catch_warnings():
-        # PuLP 3.3 warns that CBC becomes an extra in 4.0; the dependency is pinned below 4.0.
-        warnings.simplefilter("ignore", DeprecationWarning)
-        return pulp.getSolver(backend, **settings)
-
 
 @dataclass(frozen=True)
 class LinearSolver(Solver):
-    """Base of solvers that build the linear program of a graph for a backend of choice."""
-
-    backend: str = "highs"
-
-    def __post_init__(self) -> None:
-        """Check the settings; the backend is ``"highs"`` or known to PuLP."""
-        super().__post_init__()
-        if self.backend == "highs":
-            return
-        import pulp
-
-        known = pulp.listSolvers()
-        if self.backend not in known:
-            raise ValueError(
-                f"backend must be highs or one of {', '.join(known)}, got {self.backend!r}"
-            )
-
-    def missing(self) -> str | None:
-        """Return None if the backend is installed, else the reason and the available backends."""
-        if self.backend == "highs":
-            return None
-        import pulp
-
-        available = pulp.listSolvers(onlyAvailable=True)
-        if self.backend in available:
-            return None
-        usable = ", ".join(["highs", *available])
-        return f"backend {self.backend} is not installed here; available: {usable}"
+    """Base of solvers that build the linear program of a graph."""
 
     def supports(self, graph: FactorGraph, temperature: float) -> str | None:
         """Refuse a temperature above 0, and a matrix of more than 2^31 - 1 entries."""

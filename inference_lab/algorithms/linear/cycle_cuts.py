@@ -20,7 +20,8 @@ import numpy as np
 import numpy.typing as npt
 
 from inference_lab._numba import lean_kernel
-from inference_lab.algorithms.linear.backends import Relaxation, Relaxed
+from inference_lab.algorithms.linear.backends import Relaxed
+from inference_lab.algorithms.linear.incremental import IncrementalRelaxation
 from inference_lab.algorithms.linear.label_pairs import ALWAYS, links
 from inference_lab.algorithms.linear.program import CsrArray, LinearModel, Rows
 from inference_lab.graph.arrays import FloatArray, GraphArrays, Int32Array, IntArray, starts_of
@@ -466,7 +467,7 @@ class _Separation:
 
 def tighten(
     graph: FactorGraph,
-    relaxation: Relaxation,
+    relaxation: IncrementalRelaxation,
     relaxed: Relaxed,
     remaining: Callable[[], float] = lambda: math.inf,
 ) -> Iterator[Relaxed]:

@@ -9,8 +9,9 @@ from time import perf_counter
 import numpy as np
 import numpy.typing as npt
 
-from inference_lab.algorithms.linear.backends import load, pulp_solver, run_highs
+from inference_lab.algorithms.linear.backends import load, run_highs
 from inference_lab.algorithms.linear.program import EPSILON, LinearModel
+from inference_lab.algorithms.linear.pulp_models import pulp_solver, to_pulp
 from inference_lab.graph.arrays import FloatArray, starts_of
 
 #: HiGHS's code for a solution that satisfies all constraints.
@@ -131,7 +132,7 @@ def _integer_with_pulp(
 ) -> Integral:
     import pulp
 
-    problem, columns, _ = replace(model, cost=model.cost * scale).to_pulp()
+    problem, columns, _ = to_pulp(replace(model, cost=model.cost * scale))
     problem.solve(pulp_solver(backend, time_limit))
     infeasible = problem.status == pulp.LpStatusInfeasible
     message = pulp.LpSolution[problem.sol_status].lower()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -28,14 +28,6 @@ class _Reparametrised(NamedTuple):
     reduced: FloatArray
     minima: FloatArray
     bound: float
-
-
-class PulpModel(NamedTuple):
-    """A PuLP problem with its variables and constraints in the order of columns and rows."""
-
-    problem: Any
-    columns: list[Any]
-    rows: list[Any]
 
 
 @dataclass(frozen=True, eq=False)
@@ -141,16 +133,6 @@ class LinearModel:
         """
         return self.reparametrise(dual_eq, dual_ub).bound
 
-    def with_rows(self, rows: CsrArray, rhs: FloatArray) -> LinearModel:
-        """Add inequalities ``rows x <= rhs`` that every labelling meets."""
-        from scipy.sparse import vstack
-
-        return replace(
-            self,
-            a_ub=vstack([self.a_ub, rows], format="csr"),
-            b_ub=np.concatenate([self.b_ub, rhs]),
-        )
-
     def reparametrise(
         self, dual_eq: npt.ArrayLike | None, dual_ub: npt.ArrayLike | None
     ) -> _Reparametrised:
@@ -178,43 +160,6 @@ class LinearModel:
         parts = np.concatenate([minima, self.b_eq * y_eq, self.b_ub * y_ub, [self.constant]])
         bound = math.fsum(parts) - 16 * EPSILON * float(np.abs(parts).sum())
         return _Reparametrised(reduced, minima, bound)
-
-    def to_pulp(self, *, integer: bool = True, name: str = "energy") -> PulpModel:
-        """Write the model as a PuLP problem."""
-        import pulp
-
-        problem = pulp.LpProblem(name, pulp.LpMinimize)
-        # Late 3.x versions and 4.0 create variables by the problem.
-        variable = getattr(problem, "add_variable", pulp.LpVariable)
-        n_u = self.n_node_columns
-        owner = np.repeat(np.arange(self.n_variables), np.diff(self.label_ptr))
-        label = np.arange(n_u) - self.label_ptr[owner]
-        names = [f"u_{i}_{a}" for i, a in zip(owner.tolist(), label.tolist(), strict=True)]
-        names += [f"p_{c}" for c in range(n_u, self.n_columns)]
-        columns = [
-            variable(text, 0, top, pulp.LpInteger if integer and c < n_u else pulp.LpContinuous)
-            for c, (text, top) in enumerate(zip(names, self.upper.tolist(), strict=True))
-        ]
-        problem += pulp.LpAffineExpression(
-            [(v, c) for v, c in zip(columns, self.cost.tolist(), strict=True) if c != 0.0],
-            constant=self.constant,
-        )
-        rows: list[Any] = []
-        for matrix, rhs, sense, letter in (
-            (self.a_eq, self.b_eq, pulp.LpConstraintEQ, "e"),
-            (self.a_ub, self.b_ub, pulp.LpConstraintLE, "i"),
-        ):
-            indptr, indices, data = (
-                matrix.indptr.tolist(),
-                matrix.indices.tolist(),
-                matrix.data.tolist(),
-            )
-            for r, value in enumerate(rhs.tolist()):
-                entries = range(indptr[r], indptr[r + 1])
-                row = pulp.LpAffineExpression([(columns[indices[p]], data[p]) for p in entries])
-                rows.append(pulp.LpConstraint(row, sense, f"{letter}_{r}", value))
-                problem.addConstraint(rows[-1])
-        return PulpModel(problem, columns, rows)
 
 
 def _finite(values: npt.ArrayLike | None, size: int) -> FloatArray:
