@@ -27,7 +27,9 @@ from inference_lab.cli.warming import warm_up
 __all__ = ["main"]
 
 
-@click.group(cls=Group, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(
+    cls=Group, context_settings={"help_option_names": ["-h", "--help"], "show_default": True}
+)
 @click.version_option(inference_lab.__version__, prog_name="inference-lab")
 @options.debug
 def main() -> None:

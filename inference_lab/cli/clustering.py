@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 import inference_lab.cli.options as options
-from inference_lab.cli.common import as_input, print_json, quiet_stdout, say
+from inference_lab.cli.common import as_input, print_json, quiet_stdout, sayer
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -40,7 +40,6 @@ def as_number(ctx: click.Context, param: click.Parameter, value: str) -> int | s
     "--k",
     callback=as_number,
     default="auto",
-    show_default=True,
     help="Number of clusters; auto: 2 to 10, chosen by the pairs.",
 )
 @click.option("--id", "name", metavar="COLUMN", help="Names of rows, as in the pairs.")
@@ -59,15 +58,12 @@ def as_number(ctx: click.Context, param: click.Parameter, value: str) -> int | s
     "--scale",
     type=click.Choice(["standard", "none"]),
     default="standard",
-    show_default=True,
     help="standard: columns of mean 0 and variance 1.",
 )
 @click.option("--out", type=options.FILE, help="CSV file for the labels (default: print them).")
 @click.option("--report", type=options.FOLDER, help="Folder for a page about the clustering.")
-@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True)
-@click.option(
-    "--jobs", type=options.COUNT, default=1, show_default=True, help="Number of processes."
-)
+@options.seed
+@click.option("--jobs", type=options.COUNT, default=1, help="Number of processes.")
 @options.as_json
 @options.quiet
 @options.debug
@@ -102,10 +98,7 @@ def cluster(
     from inference_lab.reporting.writing import check_folder, write_document
     from inference_lab.results.atomic_files import write_whole
 
-    def tell(text: str) -> None:
-        if not quiet:
-            say(text)
-
+    tell = sayer(quiet)
     with as_input(DataFormatError, FormatError, FileExistsError), quiet_stdout() as print_out:
         if report is not None:
             check_folder(report)

@@ -132,6 +132,11 @@ def say(text: str) -> None:
     click.echo(text, err=True)
 
 
+def sayer(quiet: bool) -> Callable[[str], None]:
+    """Return `say`, or a function that says nothing."""
+    return (lambda text: None) if quiet else say
+
+
 def _refuse(problem: Exception) -> NoReturn:
     """Raise a problem as bad input, or as it is with ``--debug``."""
     if click.get_current_context().meta.get("debug"):

@@ -53,12 +53,11 @@ DEFAULT_SOLVERS = ("icm", "loopy-bp", "mean-field", "lp-relaxation", "ilp")
     metavar="SPEC",
     help="A solver; may be repeated.",
 )
-@click.option("--seeds", type=options.COUNT, default=1, show_default=True, help="Number of seeds.")
+@click.option("--seeds", type=options.COUNT, default=1, help="Number of seeds.")
 @click.option(
     "--repeats",
     type=options.COUNT,
     default=1,
-    show_default=True,
     help="Number of runs with the same seed.",
 )
 @click.option(
@@ -73,7 +72,6 @@ DEFAULT_SOLVERS = ("icm", "loopy-bp", "mean-field", "lp-relaxation", "ilp")
     "--memory-limit",
     callback=options.as_bytes,
     default="auto",
-    show_default=True,
     metavar="SIZE",
     help="Memory a run may take, such as 4GB, or none; auto shares the machine's among the jobs.",
 )
@@ -82,7 +80,6 @@ DEFAULT_SOLVERS = ("icm", "loopy-bp", "mean-field", "lp-relaxation", "ilp")
     "--threads",
     type=options.COUNT,
     default=1,
-    show_default=True,
     help="Threads of numerical libraries in a run.",
 )
 @options.of_runs

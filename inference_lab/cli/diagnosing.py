@@ -17,10 +17,9 @@ from inference_lab.cli.common import as_input, print_json, quiet_stdout
     "--time-limit",
     type=click.FloatRange(min=0),
     default=2.0,
-    show_default=True,
     help="Seconds for the LP relaxation of the graph, or of a part of it; 0 leaves it out.",
 )
-@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True)
+@options.seed
 @click.option(
     "--learn",
     type=click.Path(dir_okay=False, path_type=Path),

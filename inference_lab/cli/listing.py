@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import click
@@ -17,63 +19,57 @@ from inference_lab.cli.common import as_input, print_json, quiet_stdout, say
 @options.debug
 def list_names(kind: str, name: str | None, as_json: bool) -> None:
     """List solvers, problems or estimators of clustering, or show the settings of one by NAME."""
-    if kind == "estimators":
-        _list_estimators(name, as_json)
+    with as_input(), quiet_stdout():
+        groups, load, missing = _catalogue(kind)
+        if name is not None:
+            described: dict[str, Any] = {name: _described(load(name))}
+        else:
+            described = {
+                each: {**({"group": group} if group else {}), "description": line}
+                for group, members in groups.items()
+                for each, line in members.items()
+            }
+    if as_json:
+        print_json({"schema": 1, kind: described})
         return
+    if name is not None:
+        reason = missing(name)
+        _print_one(f"{name} ({reason})" if reason else name, described[name])
+        return
+    width = max(map(len, described), default=0)
+    for number, (group, members) in enumerate(groups.items()):
+        if group:
+            click.echo(f"{chr(10) if number else ''}{group.capitalize()}")
+        for each, line in members.items():
+            click.echo(f"{'  ' if group else ''}{each:<{width}}  {line}")
+    say(f"\nSettings of one: inference-lab list {kind} NAME")
+
+
+def _catalogue(
+    kind: str,
+) -> tuple[Mapping[str, Mapping[str, str]], Callable[[str], Any], Callable[[str], str | None]]:
+    """Return lines on names in groups, a function that loads one, and why one is missing."""
+    if kind == "estimators":
+        from inference_lab import clustering
+        from inference_lab.clustering.catalogue import ESTIMATORS
+
+        return ESTIMATORS, partial(_estimator, clustering), lambda name: None
     from inference_lab.registry.registry import problem_registry, solver_registry
 
     registry: Any = solver_registry if kind == "solvers" else problem_registry
-    with as_input(), quiet_stdout():
-        described: dict[str, Any] = (
-            {each: {"description": line} for each, line in registry.available().items()}
-            if name is None
-            else {name: _described(registry.load(name))}
-        )
-    if as_json:
-        print_json({"schema": 1, kind: described})
-    elif name is None:
-        width = max(map(len, described), default=0)
-        for each, about in described.items():
-            click.echo(f"{each:<{width}}  {about['description']}")
-        say(f"\nSettings of one: inference-lab list {kind} NAME")
-    else:
-        missing = registry.missing(name)
-        _print_one(f"{name} ({missing})" if missing else name, described[name])
+    return {"": registry.available()}, registry.load, registry.missing
 
 
-def _list_estimators(name: str | None, as_json: bool) -> None:
-    """List the estimators in groups, or show one of them."""
-    from inference_lab import clustering
+def _estimator(module: Any, name: str) -> Any:
     from inference_lab.clustering.catalogue import ESTIMATORS
     from inference_lab.formatting import nearest
 
-    groups = {each: group for group, members in ESTIMATORS.items() for each in members}
-    if name is not None and name not in groups:
-        allowed = ", ".join(groups)
+    names = [each for members in ESTIMATORS.values() for each in members]
+    if name not in names:
         raise click.UsageError(
-            f"{name!r} is no estimator{nearest(name, list(groups))} Allowed: {allowed}"
+            f"{name!r} is no estimator{nearest(name, names)} Allowed: {', '.join(names)}"
         )
-    if name is not None:
-        described = _described(getattr(clustering, name))
-        if as_json:
-            print_json({"schema": 1, "estimators": {name: described}})
-        else:
-            _print_one(name, described)
-        return
-    if as_json:
-        found = {
-            each: {"group": group, "description": members[each]}
-            for group, members in ESTIMATORS.items()
-            for each in members
-        }
-        print_json({"schema": 1, "estimators": found})
-        return
-    width = max(map(len, groups))
-    for number, (group, members) in enumerate(ESTIMATORS.items()):
-        click.echo(f"{chr(10) if number else ''}{group.capitalize()}")
-        for each, case in members.items():
-            click.echo(f"  {each:<{width}}  {case}")
-    say("\nSettings of one: inference-lab list estimators NAME")
+    return getattr(module, name)
 
 
 def _print_one(title: str, described: dict[str, Any]) -> None:

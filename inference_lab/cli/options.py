@@ -68,6 +68,7 @@ def _set_debug(ctx: click.Context, param: click.Parameter, value: bool) -> None:
         ctx.meta["debug"] = True  # shared by the contexts of the group and the command
 
 
+seed = click.option("--seed", type=click.IntRange(min=0), default=0, help="Of the run.")
 debug = click.option(
     "--debug",
     is_flag=True,
@@ -89,7 +90,6 @@ temperature = click.option(
     callback=as_temperature,
     default="0",
     metavar="T",
-    show_default=True,
     help="0: best labelling; above: marginals.",
 )
 
@@ -114,7 +114,6 @@ def of_runs(command: Any) -> Any:
             "--jobs",
             type=COUNT,
             default=1,
-            show_default=True,
             help="Number of processes. Timings are cleanest with 1.",
         ),
     ):

@@ -26,7 +26,6 @@ _SHOWN_MARGINALS = 10
 @click.option(
     "--solver",
     default="auto",
-    show_default=True,
     metavar="SPEC",
     help="The solver.",
 )
@@ -34,14 +33,11 @@ _SHOWN_MARGINALS = 10
     "--time-limit",
     callback=options.as_seconds,
     default="none",
-    show_default=True,
     metavar="S",
     help="Seconds.",
 )
 @options.temperature
-@click.option(
-    "--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Of the run."
-)
+@options.seed
 @click.option(
     "--out",
     type=options.FILE,
@@ -158,47 +154,43 @@ def _solution_lines(
     from inference_lab.contract import energy_scale
     from inference_lab.results.summaries import gap_percent, remarks_of
 
-    def line(name: str, text: str) -> None:
-        lines.append(f"{name:<10} {text}")
-
-    lines: list[str] = []
-    line("problem", f"{problem.name}: {problem.graph!r}")
-    for remark in remarks_of(problem.info):
-        line("remark", remark)
-    line("solver", f"{solution.solver}, seed {solution.seed}, temperature {solution.temperature:g}")
-    line("status", f"{solution.status.value}: {solution.status.sentence}")
+    asked = f"{solution.solver}, seed {solution.seed}, temperature {solution.temperature:g}"
+    said = [
+        ("problem", f"{problem.name}: {problem.graph!r}"),
+        *(("remark", remark) for remark in remarks_of(problem.info)),
+        ("solver", asked),
+        ("status", f"{solution.status.value}: {solution.status.sentence}"),
+    ]
     if solution.message:
-        line("", solution.message)
+        said.append(("", solution.message))
     if solution.labels is not None:
-        line("energy", f"{solution.energy:.10g}")
+        said.append(("energy", f"{solution.energy:.10g}"))
     if math.isfinite(solution.lower_bound):
         small = energy_scale(problem.graph)
         percent = gap_percent(solution.energy, solution.lower_bound, small=small)
-        line("bound", f"{solution.lower_bound:.10g}")
+        said.append(("bound", f"{solution.lower_bound:.10g}"))
         if percent is not None:
-            line("gap", f"{solution.gap:.6g} ({percent:.4g} %)")
+            said.append(("gap", f"{solution.gap:.6g} ({percent:.4g} %)"))
     if solution.log_partition is not None:
         kind = solution.log_partition_kind or "estimate"
         named = {"lower": "lower bound", "upper": "upper bound"}.get(kind, kind)
-        line("log Z", f"{solution.log_partition:.10g} ({named})")
+        said.append(("log Z", f"{solution.log_partition:.10g} ({named})"))
     if scores:
-        line("scores", ", ".join(f"{name} {value:.4f}" for name, value in scores.items()))
+        said.append(("scores", ", ".join(f"{name} {v:.4f}" for name, v in scores.items())))
     if solution.status not in ("unsupported", "not-installed"):
-        line(
-            "time",
-            f"{solution.seconds:.4g} s, {solution.iterations} iterations "
-            f"(and {solution.compile_seconds:.2g} s to compile or load kernels)",
-        )
+        took = f"{solution.seconds:.4g} s, {solution.iterations} iterations"
+        more = f"{solution.compile_seconds:.2g} s to compile or load kernels"
+        said.append(("time", f"{took} (and {more})"))
     if solution.labels is not None:
-        shown = " ".join(str(label) for label in solution.labels[:_SHOWN_LABELS])
+        shown = " ".join(map(str, solution.labels[:_SHOWN_LABELS]))
         if solution.labels.size > _SHOWN_LABELS:
             shown += f" ... ({solution.labels.size} in all; --out FILE writes them)"
-        line("labels", shown)
-        if out is not None:
-            line("", f"written to {out}")
+        said += [("labels", shown), *([] if out is None else [("", f"written to {out}")])]
     if solution.marginals is not None:
-        for i, row in enumerate(solution.marginals[:_SHOWN_MARGINALS]):
-            line("marginals" if i == 0 else "", f"{i}: " + " ".join(f"{p:.4f}" for p in row))
-        if len(solution.marginals) > _SHOWN_MARGINALS:
-            line("", f"... ({len(solution.marginals)} in all; --json prints them)")
-    return lines
+        rows = [
+            f"{i}: " + " ".join(f"{p:.4f}" for p in r) for i, r in enumerate(solution.marginals)
+        ]
+        more = f"... ({len(rows)} in all; --json prints them)"
+        shown_rows = rows[:_SHOWN_MARGINALS] + [more] * (len(rows) > _SHOWN_MARGINALS)
+        said += [("" if i else "marginals", row) for i, row in enumerate(shown_rows)]
+    return [f"{name:<10} {text}" for name, text in said]

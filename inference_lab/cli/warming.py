@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 import inference_lab.cli.options as options
-from inference_lab.cli.common import as_input, quiet_stdout, say
+from inference_lab.cli.common import as_input, quiet_stdout, sayer
 from inference_lab.cli.compare_command import DEFAULT_PROBLEMS, DEFAULT_SOLVERS
 
 
@@ -20,7 +20,7 @@ from inference_lab.cli.compare_command import DEFAULT_PROBLEMS, DEFAULT_SOLVERS
     multiple=True,
     default=[DEFAULT_PROBLEMS[0]],
     metavar="SPEC",
-    help="Compile what problems like this one take (default: E-steps); may be repeated.",
+    help="Compile what problems like this one take; may be repeated.",
 )
 @options.temperature
 @click.option(
@@ -50,11 +50,7 @@ def warm_up(
     # The one that takes longest is begun first.
     chosen = solvers or DEFAULT_SOLVERS[::-1]
     processes = jobs or min(len(chosen), len(os.sched_getaffinity(0)))
-
-    def tell(text: str) -> None:
-        if not quiet:
-            say(text)
-
+    tell = sayer(quiet)
     with as_input(), quiet_stdout():
         tell(f"Compiling for {', '.join(chosen)}, {processes} at a time:")
         warm_up_all(

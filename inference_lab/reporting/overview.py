@@ -79,7 +79,7 @@ def _summary_columns(results: ResultArrays, summary: pd.DataFrame) -> list[Colum
         made("% proved", summary.proved, format_rate, best=max, help=proved),
         made("seconds", summary.seconds, format_seconds, best=min, help="shifted geometric mean"),
     ]
-    for title, means in (("accuracy", summary.accuracy), ("pairwise F", summary.pairwise)):
+    for title, means in (("accuracy", summary.accuracy), ("pairwise F", summary.pairwise_f)):
         if np.isfinite(means).any():
             truth = "agreement with the ground truth, mean over runs that gave a labelling"
             columns.append(made(title, means, format_share, best=max, help=truth))
@@ -196,7 +196,9 @@ def _maps(results: ResultArrays, first: str, second: str) -> list[Block]:
     if not places:
         text = f"No problem says both {first} and {second}, so there is no map over them."
         return [Text((text,))]
-    primal, seconds = (results.typical(v) for v in (results.primal_gap, results.charged_seconds))
+    primal, seconds = (
+        results.typical(v) for v in (results.of("primal_gap"), results.of("charged_seconds"))
+    )
     # A solver that was not run on a problem is not the best on it.
     primal = np.where(np.isnan(primal), 100.0, primal)
     cells = []

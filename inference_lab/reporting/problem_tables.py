@@ -141,9 +141,9 @@ def problem_by_problem_section(results: ResultArrays) -> Section:
         rows.setdefault(row.problem, []).append(row)
     shown = {results.solvers[s]: number for number, s in enumerate(results.everyone)}
     numbers = {s: number for number, s in enumerate(results.solvers)}
-    primal = results.typical(results.primal_gap)
-    nothing = results.failed | results.unsupported
-    timed = results.spread(np.where(nothing, np.nan, results.seconds))
+    primal = results.typical(results.of("primal_gap"))
+    nothing = results.of("failed") | results.of("unsupported")
+    timed = results.spread(np.where(nothing, np.nan, results.of("seconds")))
     low, high = (quantile(timed, q) for q in BAND)
     sections = []
     for p, summary in enumerate(results.problems):

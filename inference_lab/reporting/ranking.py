@@ -46,7 +46,7 @@ def _ranks(results: ResultArrays) -> list[Block]:
     complete = results.run_by(ranked)
     if len(ranked) < 2:
         return [Text(("Ranks are not tested: fewer than two solvers refused no problem.",))]
-    gaps = snapped(results.typical(results.primal_gap)[complete][:, ranked], _TIE)
+    gaps = snapped(results.typical(results.of("primal_gap"))[complete][:, ranked], _TIE)
     blocks = [results.block_of[at] for at in complete]
     values = block_ranks(gaps, blocks) if len(set(blocks)) < len(blocks) else gaps
     n = len(values)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
@@ -26,7 +25,7 @@ from inference_lab.reporting.traces import Traces, target_energy
 from inference_lab.results.analysis import Findings
 from inference_lab.results.best_known import Known, KnownBest, known_best, merged
 from inference_lab.results.records import Record
-from inference_lab.results.summaries import CONTRADICTION_TOLERANCE, ProblemSummary
+from inference_lab.results.summaries import CONTRADICTION_TOLERANCE, ProblemSummary, grouped
 from inference_lab.specs.grammar import SpecError, parse_spec, plain_value
 
 if TYPE_CHECKING:
@@ -91,42 +90,37 @@ def facts_of(record: Record) -> dict[str, Any]:
     return {"problem": record.problem, **told, **record.problem_info}
 
 
+def _problem_key(record: Record) -> tuple[str, str]:
+    return record.problem, record.problem_hash
+
+
 @dataclass(frozen=True)
 class ResultArrays:
-    """The records of a comparison, sorted into arrays of shape (problems, solvers, draws).
+    """The records of a comparison as a frame, and as arrays of shape (problems, solvers, draws).
 
     A draw is one of the (seed, repeat) that a problem was run with; runs of one problem in the
     same draw are compared with each other. Where there is no run, arrays hold NaN or False.
-
-    Parameters
-    ----------
-    comparison : Findings
-    class_entry : str or None
-        See `problem_class`.
-    elsewhere : mapping
-        Best energies that runs elsewhere found.
-    targets, given_times : tuple of float
-        Primal gaps in percent, and seconds, at which time and quality are told.
-    shift : float
-        Of shifted geometric means, in seconds.
-    blocks : str or None
-        Fact of a problem that names its block.
     """
 
     comparison: Findings
+    #: See `problem_class`.
     class_entry: str | None = None
+    #: Best energies that runs elsewhere found.
     elsewhere: Known = field(default_factory=dict)
+    #: Primal gaps in percent, and seconds, at which time and quality are told.
     targets: tuple[float, ...] = TARGETS
     given_times: tuple[float, ...] = ()
+    #: Of shifted geometric means, in seconds.
     shift: float = SHIFT
+    #: Fact of a problem that names its block.
     blocks: str | None = None
 
-    @cached_property
+    @property
     def records(self) -> list[Record]:
         """All runs, in the order of the comparison."""
         return self.comparison.records
 
-    @cached_property
+    @property
     def problems(self) -> list[ProblemSummary]:
         """The problems, in the order of the comparison."""
         return self.comparison.problems
@@ -137,48 +131,35 @@ class ResultArrays:
         return list(dict.fromkeys(r.solver for r in self.records))
 
     @cached_property
-    def _first(self) -> dict[tuple[str, str], Record]:
-        first: dict[tuple[str, str], Record] = {}
-        for record in self.records:
-            first.setdefault((record.problem, record.problem_hash), record)
-        return first
+    def problem_records(self) -> list[Record]:
+        """The first record of each problem, which says what the problem is."""
+        return [runs[0] for runs in grouped(self.records, _problem_key).values()]
 
     @cached_property
     def class_of(self) -> list[str]:
         """The class of each problem."""
-        return [problem_class(record, self.class_entry) for record in self._first.values()]
+        return [problem_class(record, self.class_entry) for record in self.problem_records]
 
     @cached_property
-    def problem_records(self) -> list[Record]:
-        """The first record of each problem, which says what the problem is."""
-        return list(self._first.values())
+    def _places(self) -> tuple[IntArray, IntArray]:
+        """The numbers of each record's problem and solver."""
+        problems = {_problem_key(r): number for number, r in enumerate(self.problem_records)}
+        solvers = {spec: number for number, spec in enumerate(self.solvers)}
+        places = [(problems[_problem_key(r)], solvers[r.solver]) for r in self.records]
+        problem, solver = np.array(places, dtype=np.int64).reshape(-1, 2).T
+        return problem, solver
 
     @cached_property
-    def problem(self) -> npt.NDArray[np.int64]:
-        """The number of each record's problem."""
-        numbers = {key: number for number, key in enumerate(self._first)}
-        return np.array([numbers[r.problem, r.problem_hash] for r in self.records], np.int64)
-
-    @cached_property
-    def solver(self) -> npt.NDArray[np.int64]:
-        """The number of each record's solver."""
-        numbers = {spec: number for number, spec in enumerate(self.solvers)}
-        return np.array([numbers[r.solver] for r in self.records], np.int64)
-
-    @cached_property
-    def _draw(self) -> npt.NDArray[np.int64]:
+    def _draw(self) -> IntArray:
         """The number of each record's draw among the draws of its problem."""
         import pandas as pd
 
-        asked = pd.DataFrame(
-            {
-                "problem": self.problem,
-                "seed": [-1.0 if r.seed is None else float(r.seed) for r in self.records],
-                "repeat": [r.repeat for r in self.records],
-            }
-        )
+        problem, solver = self._places
+        seeds = [-1.0 if r.seed is None else float(r.seed) for r in self.records]
+        repeats = [r.repeat for r in self.records]
+        asked = pd.DataFrame({"problem": problem, "seed": seeds, "repeat": repeats})
         # Runs of one solver that were asked the same (such as in two environments) are numbered.
-        asked["again"] = asked.groupby([*asked, self.solver]).cumcount()
+        asked["again"] = asked.groupby([*asked, solver]).cumcount()
         known = asked.drop_duplicates().sort_values(["problem", "seed", "repeat", "again"])
         known["draw"] = known.groupby("problem").cumcount()
         return asked.merge(known, how="left")["draw"].to_numpy()
@@ -191,7 +172,7 @@ class ResultArrays:
     def spread(self, values: npt.ArrayLike) -> FloatArray:
         """Sort one number a record into an array of `shape`, NaN where there is no record."""
         array = np.full(self.shape, np.nan)
-        array[self.problem, self.solver, self._draw] = np.asarray(values, dtype=np.float64)
+        array[(*self._places, self._draw)] = np.asarray(values, dtype=np.float64)
         return array
 
     # ------------------------------------------------------------------ one number a record
@@ -207,7 +188,7 @@ class ResultArrays:
         here = known_best(self.records)
         there = {key: known for key, known in self.elsewhere.items() if key in here}
         together = merged(here, there)
-        return [together[key] for key in self._first]
+        return [together[_problem_key(record)] for record in self.problem_records]
 
     @cached_property
     def reference(self) -> FloatArray:
@@ -215,71 +196,58 @@ class ResultArrays:
         return np.array([known.energy for known in self.known], dtype=np.float64)
 
     @cached_property
-    def energy(self) -> FloatArray:
-        """The energy of each record's labelling, ``inf`` without one."""
-        energy = np.array([r.energy for r in self.records], dtype=np.float64)
-        return np.where(np.isnan(energy), np.inf, energy)
+    def runs(self) -> pd.DataFrame:
+        """A row for each record, with the numbers of its problem and solver.
 
-    @cached_property
-    def seconds(self) -> FloatArray:
-        """The solver's own seconds of each record."""
-        return np.array([max(0.0, r.seconds) for r in self.records], dtype=np.float64)
-
-    @cached_property
-    def failed(self) -> BoolArray:
-        """Which records ended in an error, or were ended."""
-        return np.array([r.failed for r in self.records], dtype=np.bool_)
-
-    @cached_property
-    def unsupported(self) -> BoolArray:
-        """Which records say that the method does not cover the problem."""
-        return np.array([r.refused for r in self.records], dtype=np.bool_)
-
-    @cached_property
-    def infeasible(self) -> BoolArray:
-        """Which records prove, uncontradicted, that no labelling has finite energy."""
-        said = np.array([r.status == "infeasible" for r in self.records], dtype=np.bool_)
-        return said & ~np.isfinite(self.reference[self.problem])
-
-    @cached_property
-    def primal_gap(self) -> FloatArray:
-        """The primal gap of each record in percent; 0 for a proof of infeasibility."""
-        gap = primal_gap_percent(self.energy, self.reference[self.problem])
-        return np.where(self.infeasible, 0.0, gap)
-
-    @cached_property
-    def regret(self) -> FloatArray:
-        """How far each record is above the best energy known, in weights of a violated constraint.
-
-        NaN where the problem does not tell the weight, or there is no labelling.
+        Seconds are the solver's own. Regret is NaN where the problem does not tell the weight of a
+        constraint; proofs that another run's labelling refutes are none, and take ``inf`` seconds.
         """
-        weights = [r.problem_info.get("weight") for r in self.records]
+        import pandas as pd
+
+        problem, solver = self._places
+        known = self.reference[problem]
+        kept = ("energy", "seconds", "time_limit", "accuracy", "pairwise_f", "failed", "answered")
+        runs = pd.DataFrame(
+            {
+                "problem": problem,
+                "solver": solver,
+                **{name: [getattr(r, name) for r in self.records] for name in kept},
+                "unsupported": [r.refused for r in self.records],
+                # Whether it proves, uncontradicted, that no labelling has finite energy.
+                "infeasible": [r.status == "infeasible" for r in self.records],
+                "weight": [r.problem_info.get("weight") for r in self.records],
+            }
+        ).astype(dict.fromkeys(("accuracy", "pairwise_f", "time_limit"), np.float64))
+        runs["infeasible"] &= ~np.isfinite(known)
+        runs["energy"] = runs["energy"].fillna(np.inf)
+        runs["seconds"] = runs["seconds"].clip(lower=0.0)
+        gap = primal_gap_percent(runs["energy"], known)
+        runs["primal_gap"] = np.where(runs["infeasible"], 0.0, gap)
+        # Found the best energy known, or proved infeasibility.
+        runs["best"] = runs["primal_gap"] == 0.0
         weight = np.array(
-            [w if isinstance(w, float) and 0 < w < np.inf else np.nan for w in weights],
+            [w if isinstance(w, float) and 0 < w < np.inf else np.nan for w in runs.pop("weight")],
             dtype=np.float64,
         )
         with np.errstate(invalid="ignore", over="ignore"):
-            above = (self.energy - self.reference[self.problem]) / weight
-        return np.where(self.best, 0.0 * weight, np.where(np.isfinite(above), above, np.nan))
-
-    @cached_property
-    def best(self) -> BoolArray:
-        """Which records found the best energy known, or proved infeasibility."""
-        found: BoolArray = self.primal_gap == 0.0
-        return found
-
-    @cached_property
-    def proof_seconds(self) -> FloatArray:
-        """When each record had proved its answer by its own bound; ``inf`` if it never did.
-
-        A proof that another run's labelling refutes is none.
-        """
-        known = self.reference[self.problem]
-        with np.errstate(invalid="ignore"):
+            above = (runs["energy"].to_numpy() - known) / weight
             slack = CONTRADICTION_TOLERANCE * np.maximum(1.0, np.abs(known))
-            refuted = self.energy > known + slack
+            refuted = runs["energy"] > known + slack
+        above = np.where(np.isfinite(above), above, np.nan)
+        runs["regret"] = np.where(runs["best"], 0.0 * weight, above)
         proof = np.where(refuted, np.inf, self.traces.time_to_proof())
-        return np.where(self.infeasible, self.seconds, proof)
+        runs["proof_seconds"] = np.where(runs["infeasible"], runs["seconds"], proof)
+        # Charged for what is not reached: the time limit, or its own time if that is longer;
+        # without a limit the longest that any run of the comparison took.
+        longest = float(runs["seconds"].max()) if len(runs) else 0.0
+        runs["full_seconds"] = np.maximum(runs["time_limit"].fillna(longest), runs["seconds"])
+        nothing = runs["failed"] | runs["unsupported"] | ~runs["answered"]
+        runs["charged_seconds"] = runs["seconds"].mask(nothing, runs["full_seconds"])
+        return runs
+
+    def of(self, name: str) -> npt.NDArray[Any]:
+        """Return a column of `runs`."""
+        return self.runs[name].to_numpy()
 
     def target_seconds(self, percent: float) -> FloatArray:
         """Return when each record had a labelling within a primal gap, ``inf`` if it never had.
@@ -287,54 +255,26 @@ class ResultArrays:
         Where a problem has no labelling, the target is the proof of that.
         """
         targets = target_energy(self.reference, percent)
-        times = self.traces.time_to_target(targets[self.problem])
-        return np.where(self.infeasible, self.seconds, times)
+        times = self.traces.time_to_target(targets[self.of("problem")])
+        return np.where(self.of("infeasible"), self.of("seconds"), times)
 
     def solved_seconds(self, percent: float) -> FloatArray:
         """Return when each record was within a primal gap or had proved its answer."""
-        return np.minimum(self.target_seconds(percent), self.proof_seconds)
-
-    @cached_property
-    def full_seconds(self) -> FloatArray:
-        """The seconds that each record is charged for what it did not reach.
-
-        Its time limit, or its own time if that is longer; without a limit the longest that any
-        run of the comparison took.
-        """
-        longest = float(self.seconds.max(initial=0.0))
-        limits = [longest if r.time_limit is None else r.time_limit for r in self.records]
-        full: FloatArray = np.maximum(np.array(limits, dtype=np.float64), self.seconds)
-        return full
-
-    @cached_property
-    def charged_seconds(self) -> FloatArray:
-        """The seconds that each record is charged in means of times.
-
-        The solver's own; `full_seconds` for a run that failed, was refused or found nothing.
-        """
-        answered = np.array([r.answered for r in self.records], dtype=np.bool_)
-        nothing = self.failed | self.unsupported | ~answered
-        return np.where(nothing, self.full_seconds, self.seconds)
+        solved: FloatArray = np.minimum(self.target_seconds(percent), self.of("proof_seconds"))
+        return solved
 
     def observations(self) -> list[Observation]:
         """Return what each run came to, for contrasts."""
-        gap, regret, seconds = self.primal_gap, self.regret, self.charged_seconds
         facts = [facts_of(record) for record in self.problem_records]
+        told = self.runs.rename(columns={"seconds": "own", "charged_seconds": "seconds"})
+        told = told[["energy", "primal_gap", "regret", "seconds"]]
         found = []
-        for at, r in enumerate(self.records):
-            scores = {
-                **{name: getattr(r, name) for name in SCORES.values()},
-                **{k: v for k, v in r.scores.items() if isinstance(v, int | float)},
-            }
-            values = {
-                **{k: float(v) for k, v in scores.items() if v is not None},
-                "energy": float(self.energy[at]),
-                "primal_gap": float(gap[at]),
-                "regret": float(regret[at]),
-                "seconds": float(seconds[at]),
-            }
+        for at, (r, values) in enumerate(zip(self.records, told.to_dict("records"), strict=True)):
+            scores = {**{name: getattr(r, name) for name in SCORES.values()}, **r.scores}
+            numbers = {k: float(v) for k, v in scores.items() if isinstance(v, int | float)}
             cell = (r.problem, r.problem_hash, r.seed, r.repeat)
-            found.append(Observation(cell, r.solver, facts[self.problem[at]], values))
+            here = facts[self.of("problem")[at]]
+            found.append(Observation(cell, r.solver, here, {**numbers, **values}))  # type: ignore[dict-item]
         return found
 
     # ------------------------------------------------------------------ one number a cell
@@ -347,7 +287,7 @@ class ResultArrays:
     def run(self) -> BoolArray:
         """Which solver was run on which problem, of shape (problems, solvers)."""
         done = np.zeros(self.shape[:2], dtype=np.bool_)
-        done[self.problem, self.solver] = True
+        done[self._places] = True
         return done
 
     @cached_property
@@ -371,27 +311,6 @@ class ResultArrays:
     # ------------------------------------------------------------------ means
 
     @cached_property
-    def _runs(self) -> pd.DataFrame:
-        """A line for each run: the numbers of its problem and solver, and its self."""
-        import pandas as pd
-
-        return pd.DataFrame(
-            {
-                "problem": self.problem,
-                "solver": self.solver,
-                "primal": self.primal_gap,
-                "best": 100.0 * self.best,
-                "proved": 100.0 * np.isfinite(self.proof_seconds),
-                "charged": self.charged_seconds,
-                "regret": self.regret,
-                "failed": self.failed,
-                "unsupported": self.unsupported,
-                "accuracy": _or_nan(r.accuracy for r in self.records),
-                "pairwise": _or_nan(r.pairwise_f for r in self.records),
-            }
-        )
-
-    @cached_property
     def _gaps(self) -> pd.Series[float]:
         """Gaps to the best bounds in percent, by problem and solver, where they are known."""
         import pandas as pd
@@ -407,32 +326,15 @@ class ResultArrays:
     def summary(self, problems: IntArray) -> pd.DataFrame:
         """Return the means over some problems, given by their numbers: a line for each solver.
 
-        Columns
-        -------
-        runs, problems
-            Runs, and problems that the solver was run on.
-        primal
-            Primal gap in percent, mean over problems of medians over draws.
-        gap, gaps
-            Gap to the best bound in percent, mean over the problems on which it is known, and
-            their number.
-        best, proved
-            Percent of runs that found the best energy known, that proved their answer.
-        regret
-            Energy above the best known, in weights of a violated constraint: mean over the runs on
-            problems that tell their weight.
-        seconds
-            Shifted geometric mean over runs of the seconds that they are charged.
-        failed, unsupported
-            Numbers of runs.
-        accuracy, pairwise
-            Means over the runs that have them; NaN where none has.
+        Gaps are means over problems, seconds are shifted geometric means over runs, all else are
+        means over the runs that have the number.
         """
         import pandas as pd
 
-        runs = self._runs[self._runs["problem"].isin(problems)]
+        runs = self.runs[self.runs["problem"].isin(problems)]
+        runs = runs.assign(proved=np.isfinite(runs["proof_seconds"]))
         by = runs.groupby("solver")
-        typical = runs.groupby(["solver", "problem"])["primal"].median()
+        typical = runs.groupby(["solver", "problem"])["primal_gap"].median()
         gaps = self._gaps[self._gaps.index.isin(problems, level="problem")].groupby("solver")
         mean = partial(shifted_geometric_mean, shift=self.shift)
         solvers = range(len(self.solvers))
@@ -455,10 +357,11 @@ class ResultArrays:
         found = {
             "primal": typical.groupby("solver").mean(),
             "gap": gaps.mean(),
-            "seconds": by["charged"].agg(mean),
+            "seconds": by["charged_seconds"].agg(mean),
             # 55 is not to be 55.00000000000001.
-            **{name: pd.Series(mean_of(name).round(10)) for name in ("best", "proved")},
-            **{name: pd.Series(mean_of(name)) for name in ("regret", "accuracy", "pairwise")},
+            "best": pd.Series((100.0 * mean_of("best")).round(10)),
+            "proved": pd.Series((100.0 * mean_of("proved")).round(10)),
+            **{name: pd.Series(mean_of(name)) for name in ("regret", "accuracy", "pairwise_f")},
         }
         numbers = pd.DataFrame(found).reindex(solvers)
         return counts.reindex(solvers).fillna(0).astype(int).join(numbers)
@@ -540,7 +443,7 @@ class ResultArrays:
         """The seconds at which the quality is told, ascending."""
         if self.given_times:
             return sorted(self.given_times)
-        seconds = self.seconds[self.seconds > 0]
+        seconds = self.of("seconds")[self.of("seconds") > 0]
         if not seconds.size:
             return []
         # Powers of ten within the times that runs took, six at most; none beyond the time limit,
@@ -553,7 +456,3 @@ class ResultArrays:
         high = max(-6, min(math.ceil(math.log10(longest)), last))
         low = min(high, max(-6, math.floor(math.log10(float(np.quantile(seconds, 0.05))))))
         return [10.0**e for e in range(max(low, high - 5), high + 1)]
-
-
-def _or_nan(values: Iterable[float | None]) -> FloatArray:
-    return np.array([math.nan if v is None else v for v in values], dtype=np.float64)

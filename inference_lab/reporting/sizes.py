@@ -70,7 +70,7 @@ class _Sizes:
     @cached_property
     def seconds(self) -> FloatArray:
         """Seconds that runs are charged."""
-        charged = self.results.charged_seconds
+        charged = self.results.of("charged_seconds")
         return self._means(charged, partial(shifted_geometric_mean, shift=self.results.shift))
 
     @cached_property
@@ -87,14 +87,14 @@ class _Sizes:
         """
         series: dict[tuple[int, str], list[tuple[float, float]]] = defaultdict(list)
         blocks: dict[str, str] = {}
-        for at, record in enumerate(self.results.records):
-            problem = self.results.problem[at]
+        places = (self.results.of(name) for name in ("problem", "solver", "seconds"))
+        for record, problem, s, seconds in zip(self.results.records, *places, strict=True):
             if np.isnan(self.size[problem]) or record.status not in _ENDED:
                 continue
             name = _without(record.problem, self.growing)
             blocks[name] = self.results.block_of[problem]
-            point = (np.log(record.n_variables), np.log(max(self.results.seconds[at], 1e-6)))
-            series[int(self.results.solver[at]), name].append(point)
+            point = (np.log(record.n_variables), np.log(max(seconds, 1e-6)))
+            series[int(s), name].append(point)
         cells = []
         for s in self.results.order:
             slopes: dict[str, list[float]] = defaultdict(list)
@@ -124,7 +124,7 @@ class _Sizes:
 
     def gap_table(self) -> Table:
         """Return the primal gaps by size."""
-        gaps = self._means(self.results.primal_gap, np.mean)
+        gaps = self._means(self.results.of("primal_gap"), np.mean)
         return Table(
             "gaps-by-size",
             f"Primal gap in percent by {self.growing}: means over the problems of a size.",

@@ -38,7 +38,7 @@ def in_short(results: ResultArrays) -> str:
 def _quality(results: ResultArrays) -> list[str]:
     """Say who is closest to the best energies, and who is fast."""
     names, order = results.solvers, [int(s) for s in results.order]
-    if (results.primal_gap >= 100.0).all():
+    if (results.of("primal_gap") >= 100.0).all():
         return ["No run found a labelling."]
     if not len(results.complete):
         return ["No problem was run by all solvers, so they are not compared here."]

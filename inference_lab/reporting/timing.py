@@ -125,13 +125,13 @@ def _profile(results: ResultArrays, solved: FloatArray) -> Block:
 def _target_table(results: ResultArrays) -> Table:
     columns = [column("solver", results.labels)]
     goals = [(f"{t:g} %", results.target_seconds(t)) for t in results.targets]
-    proved = bool(np.isfinite(results.proof_seconds).any())
+    proved = bool(np.isfinite(results.of("proof_seconds")).any())
     if proved:
-        goals.append(("proof", results.proof_seconds))
+        goals.append(("proof", results.of("proof_seconds")))
     for name, seconds in goals:
         reached = results.spread(np.isfinite(seconds))
-        exact, full = results.spread(seconds), results.spread(results.full_seconds)
-        times = results.spread(np.where(np.isfinite(seconds), seconds, results.full_seconds))
+        exact, full = results.spread(seconds), results.spread(results.of("full_seconds"))
+        times = results.spread(np.where(np.isfinite(seconds), seconds, results.of("full_seconds")))
         order = results.order
         shares = [round(100.0 * float(np.nanmean(reached[:, s])), 10) for s in order]
         means = [shifted_geometric_mean(times[:, s], results.shift) for s in order]
@@ -189,9 +189,9 @@ def history_section(results: ResultArrays) -> Section:
 def _gaps_at(results: ResultArrays, moments: npt.ArrayLike) -> FloatArray:
     """Return the primal gap of each record at fixed times, of shape (records, times)."""
     found = results.traces.at(moments)
-    gap = primal_gap_percent(found.energy, results.reference[results.problem][:, None])
+    gap = primal_gap_percent(found.energy, results.reference[results.of("problem")][:, None])
     # A proof that there is no labelling counts from its end on.
-    done = results.infeasible[:, None] & (results.seconds[:, None] <= found.seconds)
+    done = results.of("infeasible")[:, None] & (results.of("seconds")[:, None] <= found.seconds)
     return np.where(done, 0.0, gap)
 
 
@@ -207,13 +207,13 @@ def gaps_over_time(results: ResultArrays) -> tuple[FloatArray, FloatArray]:
     """
     end = max(results.times[-1], 1e-5)
     if not results.given_times:
-        end = max(end, float(results.seconds.max()))
+        end = max(end, float(results.of("seconds").max()))
     start = min(results.times[0], end / 10)
     moments = np.geomspace(start, end, _MOMENTS)
     gap = _gaps_at(results, moments)
     curves = np.full((3, len(results.solvers), moments.size), np.nan)
     for s in range(len(results.solvers)):
-        mine = gap[results.solver == s].T
+        mine = gap[results.of("solver") == s].T
         curves[0, s] = median(mine)
         curves[1, s], curves[2, s] = (quantile(mine, q) for q in BAND)
     return moments, curves[:, results.order]
@@ -239,7 +239,7 @@ def _fixed_time_table(results: ResultArrays) -> Table:
 def _hardest(results: ResultArrays) -> list[int]:
     """Return the problems that are drawn first: those with the largest gap left."""
     problems = results.problems
-    spread = results.typical(results.primal_gap)
+    spread = results.typical(results.of("primal_gap"))
     disagreement = np.where(np.isnan(spread), 0.0, spread).mean(axis=1)
 
     def key(n: int) -> tuple[float, float, int, int]:
@@ -258,11 +258,11 @@ def _hardest(results: ResultArrays) -> list[int]:
 def _convergence(results: ResultArrays, problem: int) -> Picture:
     runs, labels = [], []
     for s in results.order:
-        mine = np.flatnonzero((results.problem == problem) & (results.solver == s))
+        mine = np.flatnonzero((results.of("problem") == problem) & (results.of("solver") == s))
         if not len(mine):
             continue
         # The run in the middle by energy stands for the others.
-        middle = mine[np.lexsort((results.seconds[mine], results.energy[mine]))]
+        middle = mine[np.lexsort((results.of("seconds")[mine], results.of("energy")[mine]))]
         runs.append(results.traces.steps(int(middle[(len(middle) - 1) // 2])))
         labels.append(results.solvers[s])
     summary = results.problems[problem]

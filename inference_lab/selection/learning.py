@@ -80,14 +80,14 @@ def learn(store: Path | str, data_dir: Path | None = None) -> dict[str, Any]:
         measures = measure(graph)
         facts = known_facts({**facts_of(record), **record.problem_info}, measures)
         rows.append({**asdict(measures), "frustration": measures.frustration, **facts})
-    proved = np.isfinite(results.typical(results.proof_seconds))
+    proved = np.isfinite(results.typical(results.of("proof_seconds")))
     run = results.run[:, solvers.index(_LP)]
     tight = proved[:, solvers.index(_LP)]
     held = {
-        "gap": results.typical(results.primal_gap),
-        "seconds": results.typical(results.charged_seconds),
+        "gap": results.typical(results.of("primal_gap")),
+        "seconds": results.typical(results.of("charged_seconds")),
         "proved": proved,
-        "refused": np.nan_to_num(results.typical(results.unsupported)) > 0,
+        "refused": np.nan_to_num(results.typical(results.of("unsupported"))) > 0,
         "run": results.run,
     }
     predictors = {}

@@ -54,7 +54,7 @@ def test_csv_and_parquet_are_clustered_alike() -> None:
     assert labels["bottle"].tolist() == NAMES
     assert adjusted_rand_score(CLASSES, labels["cluster"]) > 0.8
     assert "held-out score 0." in result.stdout and "labels.csv" in result.stdout
-    assert "standardised to mean 0" in result.stderr and "[1/6]" in result.stderr
+    assert "standardised to mean 0" in result.stderr and "[1/" in result.stderr
     # Rows without names are numbered, and labels printed where they have no file.
     other = call("wine.parquet --pairs numbers.csv --k 3 --drop bottle --quiet")
     assert other.exit_code == 0 and other.stderr == ""

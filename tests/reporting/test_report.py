@@ -274,7 +274,7 @@ def test_results_sort_records_by_problem_solver_and_draw():
         record("p", "b", 6.0, seed=2, repeat=0),
     ]
     results = ResultArrays(Comparison(runs))
-    energy = results.spread(results.energy)
+    energy = results.spread(results.of("energy"))
     nan = math.nan
     # Draws of p: (2, 0), (2, 1), (5, 0); of q only one.
     expected = [[[nan, 3.0, 1.0], [6.0, 4.0, 2.0]], [[nan] * 3, [7.0, nan, nan]]]
@@ -295,7 +295,7 @@ def test_times_that_are_charged():
         record(seconds=0.2, status="error", energy=INF, seed=5, time_limit=None),
         record(seconds=0.3, status="infeasible", energy=INF, seed=6, problem="hard"),
     ]
-    charged = ResultArrays(Comparison(runs)).charged_seconds
+    charged = ResultArrays(Comparison(runs)).of("charged_seconds")
     # Without a limit, the longest time of all, which is 12.
     assert charged.tolist() == [2.0, 10.0, 10.0, 10.0, 12.0, 12.0, 0.3]
 
