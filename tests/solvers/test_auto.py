@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import inference_lab as il
+from inference_lab import solving
 from inference_lab.registry.sources import as_problem
 from inference_lab.solvers import auto
 from inference_lab.solvers.auto import plan, structure
@@ -156,10 +157,8 @@ def test_what_is_left_open_says_whether_a_proof_or_labellings_come_next(spec, bo
 
 
 def test_a_proof_comes_first_where_the_relaxation_is_tight():
-    graph = as_problem(
-        "estep(data=iris, constraints=300, noise=0, weight=10, centroids=kmeans)"
-    ).graph
-    s = il.solve(graph, "auto")
+    spec = "estep(data=iris, constraints=300, noise=0, weight=10, centroids=kmeans)"
+    s = il.solve(as_problem(spec).graph, "auto")
     assert s.status == "optimal"
     assert [done["solver"] for done in s.diagnostics["plan"]] == ["trw-s"]
 
@@ -200,18 +199,20 @@ def test_in_large_graphs_messages_come_first_if_there_is_something_to_pass_on():
 
 def test_what_is_too_large_for_any_stage_still_has_a_descent_and_a_bound():
     """Half a second for a million variables: only single changes fit, to the end of the time."""
-    side = 1000
-    graph = as_problem(f"potts-grid(height={side}, width={side}, labels=4)").graph
+    graph = as_problem("potts-grid(height=1000, width=1000, labels=4)").graph
     descent = il.solve(graph, "icm", max_iterations=2)
     s = il.solve(graph, "auto", time_limit=2.0 * descent.seconds + 0.5, clock="cpu")
     assert s.lower_bound >= graph.sum_of_minima - graph.resolution
     assert s.energy <= descent.energy
 
 
-def test_it_says_what_it_chose_and_loses_nothing():
+def test_it_says_what_it_chose_and_loses_nothing(monkeypatch):
     spec = "estep(data=iris, constraints=600, noise=0.2, weight=30, centroids=constraints)"
     graph = as_problem(spec).graph
-    s = il.solve(graph, "auto", time_limit=4.0, clock="cpu")
+    # A clock that counts how often it is read: the stages do the same work on a busy machine.
+    monkeypatch.setitem(solving.CLOCKS, "cpu", itertools.count(0.0, 1e-3).__next__)
+    monkeypatch.setitem(solving._COMPILED, "cpu", lambda: 0.0)
+    s = il.solve(graph, "auto", seed=0, time_limit=4.0, clock="cpu")
     stages = s.diagnostics["plan"]
     assert {"memetic", "semidefinite", "ilp"} <= {stage["solver"] for stage in stages}
     shift = s.lower_bound - max(stage["lower_bound"] for stage in stages)
@@ -220,8 +221,7 @@ def test_it_says_what_it_chose_and_loses_nothing():
     assert s.energy == pytest.approx(min(stage["energy"] for stage in stages))
     assert all(stage["why"] and stage["seconds"] >= 0 for stage in stages)
     plain = il.solve(graph, "lp-relaxation")
-    # A tenth of it on an idle machine; a busy one gets half as far in the same processor time.
-    assert s.energy - s.lower_bound <= 0.25 * (s.energy - plain.lower_bound)
+    assert s.energy - s.lower_bound <= 0.2 * (s.energy - plain.lower_bound)
 
 
 @pytest.mark.parametrize(
