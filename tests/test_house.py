@@ -69,8 +69,8 @@ RINGS = {
 }
 #: Budgets. A change that needs more makes room elsewhere first.
 MOST_CORE_MODULES = 44
-MOST_CODE_LINES = {"core": 7511, "bench": 12300, "collection": 27777, "studies": 1918}
-MOST_DOCSTRING_LINES = 13820
+MOST_CODE_LINES = {"core": 7511, "bench": 12294, "collection": 27777, "studies": 1918}
+MOST_DOCSTRING_LINES = 13815
 MOST_TEST_LINES = 45149
 
 #: Tokens that are no code.
