@@ -18,10 +18,10 @@ from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 
 from inference_lab.clustering.catalogue import ESTIMATORS
-from inference_lab.formatting import format_seconds
 from inference_lab.reporting.resampling import as_rows, effect
 from inference_lab.reporting.statistics import primal_gap_percent
 from inference_lab.results.analysis import Findings
+from inference_lab.results.number_formats import format_seconds
 from inference_lab.results.records import Record, RecordStore
 from inference_lab.results.summaries import proof
 

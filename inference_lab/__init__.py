@@ -34,8 +34,8 @@ if TYPE_CHECKING:
     from inference_lab.io import write as write
     from inference_lab.problem import Problem as Problem
     from inference_lab.problem import ProblemFamily as ProblemFamily
-    from inference_lab.registry.registry import available_problems as available_problems
-    from inference_lab.registry.registry import available_solvers as available_solvers
+    from inference_lab.registry.descriptions import available_problems as available_problems
+    from inference_lab.registry.descriptions import available_solvers as available_solvers
     from inference_lab.reporting.comparison import Comparison as Comparison
     from inference_lab.selection import Diagnosis as Diagnosis
     from inference_lab.selection import diagnose as diagnose
@@ -68,8 +68,8 @@ _HOME = {
     "Progress": "algorithms.iteration",
     "Problem": "problem",
     "ProblemFamily": "problem",
-    "available_problems": "registry.registry",
-    "available_solvers": "registry.registry",
+    "available_problems": "registry.descriptions",
+    "available_solvers": "registry.descriptions",
     "solve": "solving",
     "SpecError": "specs.grammar",
 }

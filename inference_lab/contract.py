@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from inference_lab.formatting import counted, facts_table, format_seconds, no_attribute
+from inference_lab.formatting import counted, facts_table
 from inference_lab.graph.arrays import FloatArray, IntArray
 from inference_lab.graph.factor_graph import FactorGraph
 from inference_lab.specs.extras import plots, why_missing
@@ -54,19 +54,6 @@ OPTIMALITY_TOLERANCE = 1e-8
 
 #: Marginals: an (n, k) array, or a list of 1-D arrays where cardinalities differ.
 Marginals: TypeAlias = "FloatArray | list[FloatArray]"
-
-
-#: Names of the same attributes in other libraries, for the message of an unknown one.
-_ELSEWHERE = {
-    **dict.fromkeys(("x", "state", "assignment", "map"), "labels"),
-    **dict.fromkeys(("value", "cost", "objective", "fun"), "energy"),
-    **dict.fromkeys(("bound", "dual"), "lower_bound"),
-    **dict.fromkeys(("time", "runtime"), "seconds"),
-    **dict.fromkeys(("history",), "trace"),
-    **dict.fromkeys(("beliefs", "probabilities"), "marginals"),
-    **dict.fromkeys(("log_z", "logz"), "log_partition"),
-    **dict.fromkeys(("nit", "n_iter"), "iterations"),
-}
 
 
 class Status(StrEnum):
@@ -779,12 +766,6 @@ class Solution:
             f"  labels {facts['labels']}; {facts['time']}"
         )
 
-    if not TYPE_CHECKING:  # type checkers report unknown attributes themselves
-
-        def __getattr__(self, name: str) -> Any:
-            """Raise an error that names the attribute which was probably meant."""
-            raise no_attribute(self, name, _ELSEWHERE)
-
     def _repr_html_(self) -> str:
         """Return the result as an HTML table for notebooks."""
         return facts_table(self.solver, self._facts())
@@ -799,7 +780,7 @@ class Solution:
             "lower bound": f"{self.lower_bound:.10g}" if bounded else "none",
             "gap": f"{self.gap:.3g}" if bounded else "none",
             "labels": shown,
-            "time": f"{format_seconds(self.seconds)} s, {counted(self.iterations, 'iteration')}",
+            "time": f"{self.seconds:.3g} s, {counted(self.iterations, 'iteration')}",
         }
         if self.temperature:
             value, kind = self.log_partition, self.log_partition_kind

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import inspect
 import math
 import sys
@@ -12,7 +13,7 @@ from dataclasses import fields, replace
 from os import times
 from pathlib import Path
 from time import perf_counter, process_time
-from typing import Literal, Never
+from typing import Literal, Never, Protocol, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -36,11 +37,22 @@ from inference_lab.graph.arrays import FloatArray, IntArray
 from inference_lab.graph.factor_graph import FactorGraph, unary_minimum
 from inference_lab.graph.feasibility import contradiction, n_entries
 from inference_lab.graph.terms import COST_LIMIT
-from inference_lab.problem import Problem, ProblemFamily
 from inference_lab.registry.registry import as_solver
-from inference_lab.registry.sources import ProblemSource, as_problem
 from inference_lab.results.validation import check_outcome
 from inference_lab.specs.grammar import format_value
+from inference_lab.specs.settings import Settings
+
+
+class HasGraph(Protocol):
+    """Anything with a graph, such as `inference_lab.Problem`."""
+
+    @property
+    def graph(self) -> FactorGraph:
+        """The graph."""
+
+
+#: What `solve` makes a graph of; `Settings` stand for a problem family.
+GraphSource: TypeAlias = FactorGraph | HasGraph | Settings | str | Path
 
 
 def _processor_seconds() -> float:
@@ -71,7 +83,7 @@ _CHEAP_START = 100_000_000
 
 
 def solve(
-    graph: ProblemSource,
+    graph: GraphSource,
     solver: str | Solver = "auto",
     *,
     seed: int | None = 0,
@@ -307,30 +319,22 @@ def _safe_log_partition(outcome: Outcome, run: Run) -> float | None:
     return value - error if kind == "lower" else value + error
 
 
-def _as_graph(source: ProblemSource) -> FactorGraph:
+def _as_graph(source: GraphSource) -> FactorGraph:
     """Return the graph of a problem in any form."""
     if isinstance(source, FactorGraph):
         return source
-    if not isinstance(source, str | Path | Problem | ProblemFamily):
+    graph = getattr(source, "graph", None)
+    if isinstance(graph, FactorGraph):
+        return graph
+    if not isinstance(source, str | Path | Settings):
         raise TypeError(
             "graph must be a FactorGraph, a Problem, a spec or the path of a model file, got "
             f"{shortened(repr(source))}; inference_lab.convert takes graphs of networkx and pgmpy"
         )
-    return as_problem(source).graph
-
-
-#: Names of arguments and settings in other libraries, and those of this one.
-_ELSEWHERE = {
-    **dict.fromkeys(("timeout", "max_time", "time", "time_limit_s"), ("time_limit",)),
-    **dict.fromkeys(("max_iter", "n_iter", "iterations"), ("max_iterations", "max_sweeps")),
-    **dict.fromkeys(("tol", "eps"), ("tolerance",)),
-    **dict.fromkeys(("random_state", "rng"), ("seed", "seeds")),
-    **dict.fromkeys(("x0", "init", "start"), ("initial", "init")),
-    **dict.fromkeys(("n_jobs", "processes", "workers"), ("jobs",)),
-    **dict.fromkeys(("method", "algorithm"), ("solver", "solvers")),
-    **dict.fromkeys(("T", "temp"), ("temperature",)),
-    "callback": ("on_improve", "progress"),
-}
+    # By name, because a graph is solved without problem families, files and data.
+    sources = importlib.import_module("inference_lab.registry.sources")
+    made: FactorGraph = sources.as_problem(source).graph
+    return made
 
 
 def refuse_arguments(
@@ -344,18 +348,17 @@ def refuse_arguments(
         settings = {f.name: m for m in map(as_solver, given) for f in fields(m) if f.init}
         arguments = [a for a in inspect.signature(function).parameters if a != "unknown"]
         known = [*settings, *arguments]
-        meant = [n for n in (name, *_ELSEWHERE.get(name, ())) if n in known]
         said = f"{function.__name__}() has no argument {name!r}"
-        found = (meant or alike(name, known))[:1]
-        if found and found[0] in arguments:
-            raise TypeError(f"{said}; did you mean {found[0]!r}?")
+        meant = alike(name, known)
+        if meant in arguments:
+            raise TypeError(f"{said}; did you mean {meant!r}?")
         spec = "loopy-bp(damping=0.5)"
-        if found:
-            method, _, before = settings[found[0]].spec.removesuffix(")").partition("(")
-            setting = f"{found[0]}={format_value(value)}"
+        if meant is not None:
+            method, _, before = settings[meant].spec.removesuffix(")").partition("(")
+            setting = f"{meant}={format_value(value)}"
             spec = f"{method}({', '.join(filter(None, (before, setting)))})"
         raise TypeError(
-            f'{said}; settings of a solver belong in its spec{":" if found else ", as in"} "{spec}"'
+            f'{said}; settings of a solver belong in its spec{":" if meant else ", as in"} "{spec}"'
         )
 
 

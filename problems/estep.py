@@ -21,12 +21,12 @@ from inference_lab.constraints.centroids import (
     squared_distances,
 )
 from inference_lab.data.datasets import available, load
-from inference_lab.formatting import format_share
 from inference_lab.graph.arrays import FloatArray, IntArray
 from inference_lab.graph.factor_graph import FactorGraph
 from inference_lab.graph.terms import DiagonalTerms
 from inference_lab.kernels.descent import descend
 from inference_lab.problem import Problem, ProblemFamily
+from inference_lab.results.number_formats import format_share
 from inference_lab.results.scoring import adjusted_rand
 from inference_lab.specs.settings import setting
 

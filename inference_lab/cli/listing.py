@@ -54,10 +54,12 @@ def _catalogue(
         from inference_lab.clustering.catalogue import ESTIMATORS
 
         return ESTIMATORS, partial(_estimator, clustering), lambda name: None
-    from inference_lab.registry.registry import problem_registry, solver_registry
+    from inference_lab.registry.descriptions import available, missing
+    from inference_lab.registry.registry import solver_registry
+    from inference_lab.registry.sources import problem_registry
 
     registry: Any = solver_registry if kind == "solvers" else problem_registry
-    return {"": registry.available()}, registry.load, registry.missing
+    return {"": available(registry)}, registry.load, partial(missing, registry)
 
 
 def _estimator(module: Any, name: str) -> Any:

@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Never
 import numpy as np
 import numpy.typing as npt
 
-from inference_lab.formatting import counted, facts_table, no_attribute
+from inference_lab.formatting import counted, facts_table
 from inference_lab.graph.arrays import (
     DIAGONAL,
     POTTS,
@@ -82,17 +82,6 @@ _RUN = 16
 _ENERGY_BLOCK = 4_000_000
 #: Variables and terms in one block of an evaluation, so that gathered entries stay in the cache.
 _TERMS_BLOCK = 1 << 16
-
-#: Names of the same attributes in other libraries, for the message of an unknown one.
-_ELSEWHERE = {
-    **dict.fromkeys(("n_nodes", "n_vertices", "n_vars", "number_of_nodes"), "n_variables"),
-    **dict.fromkeys(("nodes", "variables", "domains", "states", "shape"), "cardinalities"),
-    **dict.fromkeys(("n_states", "k", "num_labels"), "n_labels"),
-    **dict.fromkeys(("unaries", "node_potentials"), "unary"),
-    **dict.fromkeys(("n_pairs", "number_of_edges"), "n_edges"),
-    **dict.fromkeys(("weights", "edge_potentials"), "edge_weights"),
-    **dict.fromkeys(("evaluate", "cost", "score"), "energy"),
-}
 
 
 class _Extent(NamedTuple):
@@ -730,12 +719,6 @@ class FactorGraph:
             f"FactorGraph({self.n_variables} variables x {labels} labels; "
             f"terms: {', '.join(kinds) or 'unary only'})"
         )
-
-    if not TYPE_CHECKING:  # type checkers report unknown attributes themselves
-
-        def __getattr__(self, name: str) -> Any:
-            """Raise an error that names the attribute which was probably meant."""
-            raise no_attribute(self, name, _ELSEWHERE)
 
     def _repr_html_(self) -> str:
         """Return the sizes as an HTML table for notebooks."""

@@ -1,15 +1,13 @@
 """Discovery of solvers and problem families: by file, by entry point, or in users' own code.
 
 A module in ``inference_lab.solvers`` is a solver, a module in ``inference_lab.problems`` a problem
-family; the file name with hyphens is the name. Nothing is imported until it is used: listings
-read the first line of a file's docstring.
+family; the file name with hyphens is the name. Nothing is imported until it is used.
 
 Users' own are named by their module or file, see `inference_lab.registry.user_code`.
 """
 
 from __future__ import annotations
 
-import ast
 import importlib
 import importlib.machinery
 import importlib.util
@@ -21,12 +19,10 @@ from importlib.metadata import EntryPoint, entry_points
 from operator import attrgetter
 from pathlib import Path
 from types import ModuleType
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, Generic, TypeVar
 
 from inference_lab.contract import Solver
 from inference_lab.formatting import shortened
-from inference_lab.graph.factor_graph import FactorGraph
-from inference_lab.problem import Problem, ProblemFamily
 from inference_lab.registry.user_code import (
     Place,
     find_place,
@@ -35,74 +31,23 @@ from inference_lab.registry.user_code import (
     register_class,
     register_class_of,
 )
-from inference_lab.specs.extras import how_to_install
 from inference_lab.specs.grammar import (
     Spec,
     SpecError,
     SpecSyntaxError,
     build,
     call,
-    format_value,
     parse_spec,
     unknown,
 )
 
 _T = TypeVar("_T")
 
-#: Abbreviations and other names of methods in the field, for suggestions only; those that parts,
-#: initials and spelling of a name find by themselves are not here.
-_IN_THE_FIELD = {
-    **dict.fromkeys(("lbp", "max-product"), "loopy-bp"),
-    "variational": "mean-field",
-    **dict.fromkeys(("dual-decomposition", "dd"), "trw-s"),
-    "tree-reweighted": "trw-bp",
-    **dict.fromkeys(("lp", "linear-programming"), "lp-relaxation"),
-    **dict.fromkeys(("highs", "gurobi", "cplex"), "ilp"),
-    **dict.fromkeys(("bb", "bnb", "b&b", "cfn", "wcsp"), "branch-and-bound"),
-    **dict.fromkeys(("ve", "variable-elimination", "bucket-elimination"), "junction-tree"),
-    "viterbi": "tree-dp",
-    **dict.fromkeys(("graph-cut", "graph-cuts"), "alpha-expansion"),
-    "mcmc": "gibbs",
-    **dict.fromkeys(("qpbo", "roof-duality"), "persistency"),
-    **dict.fromkeys(("exhaustive", "enumeration"), "brute-force"),
-    **dict.fromkeys(("coordinate-descent", "greedy"), "icm"),
-    **dict.fromkeys(("evolutionary", "ga"), "memetic"),
-    "cp": "ortools-cpsat",
-    "sdp": "semidefinite",
-}
-
 #: How several solvers or problems are given, for messages.
 _SEVERAL = {
     "solver": "several solvers are a list, or --solver NAME for each on the command line",
     "problem": "several problems are a list, or arguments of their own on the command line",
 }
-
-
-class _Head(NamedTuple):
-    """The line of a file in a listing, and the package that it needs, if any."""
-
-    line: str
-    package: str | None
-    extra: str | None
-
-
-@cache
-def _head(path: Path) -> _Head:
-    """Read a file without importing it; `specs.extras` has the names of the constants."""
-    tree = ast.parse(path.read_text(encoding="utf-8"))
-    docstring = ast.get_docstring(tree)
-    constants = {
-        target.id: str(node.value.value)
-        for node in tree.body
-        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant)
-        for target in node.targets
-        if isinstance(target, ast.Name)
-    }
-    return _Head(
-        docstring.splitlines()[0].rstrip(".") if docstring else "",
-        constants.get("PACKAGE"),
-        constants.get("EXTRA"),
-    )
 
 
 class Registry(Generic[_T]):
@@ -134,7 +79,8 @@ class Registry(Generic[_T]):
         return f"{self.kind} (a class derived from inference_lab.{self.base.__name__})"
 
     @cache  # noqa: B019  # the two registries live as long as the program
-    def _files(self) -> dict[str, Path]:
+    def files(self) -> dict[str, Path]:
+        """Return the file of each name in the package."""
         package = importlib.import_module(self.package)
         return {
             path.stem.replace("_", "-"): path
@@ -149,30 +95,7 @@ class Registry(Generic[_T]):
 
     def names(self) -> list[str]:
         """Return all names, sorted."""
-        return sorted({*self._files(), *self._entry_points()})
-
-    def available(self) -> dict[str, str]:
-        """Return names with one-line descriptions, without importing our own modules."""
-        lines = {}
-        for name, path in self._files().items():
-            head = _head(path)
-            missing = self.missing(name)
-            lines[name] = f"{head.line} ({missing})" if missing else head.line
-        for name in self._entry_points():
-            if name not in lines:
-                try:
-                    lines[name] = (inspect.getdoc(self.load(name)) or "").split("\n")[0].rstrip(".")
-                except SpecError as problem:  # another package must not break the listing
-                    lines[name] = str(problem)
-        return dict(sorted(lines.items()))
-
-    def missing(self, name: str) -> str | None:
-        """Return how to install the package that a file of ours needs; None if it is there."""
-        path = self._files().get(name)
-        head = None if path is None else _head(path)
-        if head is None or head.package is None or head.extra is None:
-            return None
-        return how_to_install(head.package, head.extra)
+        return sorted({*self.files(), *self._entry_points()})
 
     def classes_in(self, module: ModuleType) -> dict[str, type[_T]]:
         """Return the concrete classes of this kind that a module defines."""
@@ -198,7 +121,7 @@ class Registry(Generic[_T]):
         return self._usable(thing, name)
 
     def _registered(self, name: str) -> type[_T]:
-        if name in self._files():
+        if name in self.files():
             module = importlib.import_module(f"{self.package}.{name.replace('-', '_')}")
             (found,) = self.classes_in(module).values()
             return found
@@ -214,26 +137,13 @@ class Registry(Generic[_T]):
 
     def _unknown(self, name: str) -> SpecError:
         """Make the error for a name that nothing is registered under."""
-        place = {"solver": ", which a command takes as --solver NAME"}
-        others: list[Registry[Any]] = [solver_registry, problem_registry]
-        for other in others:
-            if other is not self and name in other.names():
-                where = place.get(other.kind, "")
-                return SpecError(f"{name!r} is no {self.kind} but a {other.kind}{where}")
-        if self is problem_registry:
-            estep: Any = self._registered("estep")
-            if name.lower() in estep.data_sets():
-                made = f"estep(data={name.lower()})"
-                return SpecError(f"{name!r} is a data set; a problem made of it is {made}")
-        about = {known: _head(path).line for known, path in self._files().items()}
-        elsewhere = _IN_THE_FIELD if self is solver_registry else None
-        return unknown(self.kind, name, self.names(), about, elsewhere)
+        return unknown(self.kind, name, self.names())
 
     # -------------------------------------------------------------- users' own
 
     def _place(self, name: str) -> Place | None:
         """Return where a user's object is; None for a registered name and any other text."""
-        if name in self._files() or name in self._entry_points():
+        if name in self.files() or name in self._entry_points():
             return None
         place = find_place(name, self.kind)
         if place is None or place.attribute is not None:
@@ -345,52 +255,7 @@ class Registry(Generic[_T]):
         return made
 
 
-def item_spec(text: str, number: int) -> str:
-    """Return the spec of one item of a sequence that a spec makes."""
-    spec = parse_spec(text)
-    settings = ", ".join(f"{key}={format_value(raw)}" for key, raw in spec.settings.items())
-    return f"{spec.name}[{number}]" + (f"({settings})" if settings else "")
-
-
 solver_registry: Registry[Solver] = Registry("solver", Solver, "inference_lab.solvers")  # type: ignore[type-abstract]
-problem_registry: Registry[ProblemFamily] = Registry(
-    "problem",
-    ProblemFamily,  # type: ignore[type-abstract]
-    "inference_lab.problems",
-    (Problem, FactorGraph),
-)
-
-
-def available_solvers() -> dict[str, str]:
-    """Return the registered solvers: names with one-line descriptions.
-
-    Returns
-    -------
-    dict of str to str
-
-    Examples
-    --------
-    >>> import inference_lab as il
-    >>> il.available_solvers()["icm"]
-    'Iterated conditional modes: change one label at a time while the energy falls'
-    """
-    return solver_registry.available()
-
-
-def available_problems() -> dict[str, str]:
-    """Return the registered problem families: names with one-line descriptions.
-
-    Returns
-    -------
-    dict of str to str
-
-    Examples
-    --------
-    >>> import inference_lab as il
-    >>> "estep" in il.available_problems()
-    True
-    """
-    return problem_registry.available()
 
 
 def as_solver(source: str | Solver) -> Solver:

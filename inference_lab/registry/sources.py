@@ -11,15 +11,38 @@ from typing import Any, TypeAlias
 from inference_lab.formatting import shortened
 from inference_lab.graph.factor_graph import FactorGraph
 from inference_lab.problem import Problem, ProblemFamily
-from inference_lab.registry.registry import item_spec, problem_registry
+from inference_lab.registry.registry import Registry, solver_registry
 from inference_lab.registry.user_code import names_code
-from inference_lab.specs.grammar import MAX_LENGTH, SpecError
+from inference_lab.specs.grammar import MAX_LENGTH, SpecError, format_value, parse_spec
 from inference_lab.specs.grammar import build as build_spec
 
-__all__ = ["ProblemSource", "as_problem", "as_problems"]
+__all__ = ["ProblemSource", "as_problem", "as_problems", "problem_registry"]
 
 ProblemSource: TypeAlias = (
     "str | Path | Problem | ProblemFamily | FactorGraph | tuple[str, FactorGraph]"
+)
+
+
+class _ProblemRegistry(Registry[ProblemFamily]):
+    """The registry of problem families, which knows solvers and data sets that are given to it."""
+
+    def _unknown(self, name: str) -> SpecError:
+        if name in solver_registry.names():
+            return SpecError(
+                f"{name!r} is no problem but a solver, which a command takes as --solver NAME"
+            )
+        estep: Any = self._registered("estep")
+        if name.lower() in estep.data_sets():
+            made = f"estep(data={name.lower()})"
+            return SpecError(f"{name!r} is a data set; a problem made of it is {made}")
+        return super()._unknown(name)
+
+
+problem_registry = _ProblemRegistry(
+    "problem",
+    ProblemFamily,  # type: ignore[type-abstract]
+    "inference_lab.problems",
+    (Problem, FactorGraph),
 )
 
 
@@ -70,12 +93,19 @@ def _problems(source: Any, data_dir: Path | None, spec: str) -> Iterator[Problem
             yield from (_changed(p, name=str(name)) for p in _problems(one, data_dir, spec))
     elif isinstance(source, Iterable) and not isinstance(source, Mapping | bytes):
         for number, one in enumerate(source):
-            yield from _problems(one, data_dir, item_spec(spec, number) if spec else "")
+            yield from _problems(one, data_dir, _item_spec(spec, number) if spec else "")
     else:
         raise (SpecError if spec else TypeError)(
             "a problem is a spec, a path, a Problem, a ProblemFamily, a FactorGraph or (name, "
             f"graph), got {shortened(repr(source))}{f' from {shortened(spec)}' if spec else ''}"
         )
+
+
+def _item_spec(text: str, number: int) -> str:
+    """Return the spec of one item of a sequence that a spec makes."""
+    spec = parse_spec(text)
+    settings = ", ".join(f"{key}={format_value(raw)}" for key, raw in spec.settings.items())
+    return f"{spec.name}[{number}]" + (f"({settings})" if settings else "")
 
 
 def _is_named_graph(source: Any) -> bool:

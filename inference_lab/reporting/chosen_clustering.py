@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from inference_lab.formatting import NONE, counted
+from inference_lab.formatting import counted
 from inference_lab.graph.arrays import FloatArray, IntArray
 from inference_lab.reporting.charts import intervals_chart, pairs_chart
 from inference_lab.reporting.document import (
@@ -22,6 +22,7 @@ from inference_lab.reporting.document import (
     Text,
     column,
 )
+from inference_lab.results.number_formats import NONE
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -8,16 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-from inference_lab.formatting import (
-    NONE,
-    counted,
-    format_energy,
-    format_percent,
-    format_rate,
-    format_seconds,
-    format_share,
-    shortened,
-)
+from inference_lab.formatting import counted, shortened
 from inference_lab.reporting.csv_text import csv_text as rows_as_csv
 from inference_lab.reporting.document import Cell, Table, column, energies
 from inference_lab.reporting.markdown import escape_markdown, markdown_rows
@@ -29,6 +20,14 @@ from inference_lab.reporting.problem_header import (
     sizes,
 )
 from inference_lab.results.analysis import Findings
+from inference_lab.results.number_formats import (
+    NONE,
+    format_energy,
+    format_percent,
+    format_rate,
+    format_seconds,
+    format_share,
+)
 from inference_lab.results.records import jsonable
 from inference_lab.results.summaries import ProblemSummary, Row
 

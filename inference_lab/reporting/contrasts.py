@@ -15,7 +15,7 @@ import msgspec
 import numpy as np
 from msgspec import Meta
 
-from inference_lab.formatting import NONE, counted
+from inference_lab.formatting import counted
 from inference_lab.reporting.charts import Chart, heatmap
 from inference_lab.reporting.document import (
     Block,
@@ -31,6 +31,7 @@ from inference_lab.reporting.document import (
 from inference_lab.reporting.mixed import mixed_model
 from inference_lab.reporting.resampling import ALPHA, Effect, Verdict, as_rows, effect, verdict
 from inference_lab.reporting.statistics import holm
+from inference_lab.results.number_formats import NONE
 from inference_lab.specs.extras import MissingExtra
 from inference_lab.specs.grammar import plain_value
 

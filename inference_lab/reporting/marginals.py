@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from inference_lab.formatting import NONE, decimals_for, format_seconds
 from inference_lab.reporting.document import Section, Table, Text, column, energies, failures
 from inference_lab.reporting.statistics import median
 from inference_lab.results.analysis import Findings
+from inference_lab.results.number_formats import NONE, decimals_for, format_seconds
 from inference_lab.results.records import Record
 
 __all__ = ["marginals_section"]

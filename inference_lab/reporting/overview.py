@@ -10,15 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from inference_lab.formatting import (
-    NONE,
-    counted,
-    format_percent,
-    format_rate,
-    format_seconds,
-    format_share,
-    shortened,
-)
+from inference_lab.formatting import counted, shortened
 from inference_lab.reporting.charts import GREYS, heatmap
 from inference_lab.reporting.document import (
     Block,
@@ -36,6 +28,13 @@ from inference_lab.reporting.document import (
 from inference_lab.reporting.result_arrays import ResultArrays, natural
 from inference_lab.reporting.statistics import shifted_geometric_mean
 from inference_lab.reporting.summary import NEAR
+from inference_lab.results.number_formats import (
+    NONE,
+    format_percent,
+    format_rate,
+    format_seconds,
+    format_share,
+)
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -6,15 +6,15 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from inference_lab.formatting import (
+from inference_lab.formatting import counted
+from inference_lab.reporting.document import Cell, Column, Form, column, energies
+from inference_lab.results.number_formats import (
     NONE,
-    counted,
     decimals_for,
     format_energy,
     format_percent,
     format_seconds,
 )
-from inference_lab.reporting.document import Cell, Column, Form, column, energies
 from inference_lab.results.summaries import ProblemSummary, Row
 
 __all__ = [

@@ -9,15 +9,7 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 
-from inference_lab.formatting import (
-    NONE,
-    decimals_for,
-    format_percent,
-    format_seconds,
-    format_share,
-    listed,
-    shortened,
-)
+from inference_lab.formatting import listed, shortened
 from inference_lab.reporting.document import (
     Cell,
     Column,
@@ -38,6 +30,13 @@ from inference_lab.reporting.problem_header import (
 )
 from inference_lab.reporting.result_arrays import BAND, SCORES, ResultArrays
 from inference_lab.reporting.statistics import quantile
+from inference_lab.results.number_formats import (
+    NONE,
+    decimals_for,
+    format_percent,
+    format_seconds,
+    format_share,
+)
 from inference_lab.results.summaries import ProblemSummary, Row, gap_percent
 
 __all__ = ["open_section", "problem_by_problem_section", "problems_section"]

@@ -6,7 +6,7 @@ from functools import partial
 
 import numpy as np
 
-from inference_lab.formatting import NONE, listed
+from inference_lab.formatting import listed
 from inference_lab.reporting.charts import ranks_chart
 from inference_lab.reporting.document import (
     Block,
@@ -25,6 +25,7 @@ from inference_lab.reporting.statistics import (
     snapped,
     wilcoxon_against,
 )
+from inference_lab.results.number_formats import NONE
 
 __all__ = ["solvers_section"]
 

@@ -6,7 +6,7 @@ import json
 import shlex
 from collections.abc import Iterable, Sequence
 
-from inference_lab.formatting import NONE, counted, format_bytes
+from inference_lab.formatting import counted
 from inference_lab.reporting.document import (
     Block,
     Cell,
@@ -21,6 +21,7 @@ from inference_lab.reporting.document import (
 )
 from inference_lab.results.analysis import Findings
 from inference_lab.results.consistency_checks import environment_id, memory_limits
+from inference_lab.results.number_formats import NONE, format_bytes
 from inference_lab.results.records import Record
 
 __all__ = [

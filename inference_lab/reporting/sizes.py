@@ -10,7 +10,7 @@ from functools import cached_property, partial
 import numpy as np
 import numpy.typing as npt
 
-from inference_lab.formatting import NONE, counted, format_percent, format_seconds
+from inference_lab.formatting import counted
 from inference_lab.reporting.charts import Curves, curves_chart, size_curves
 from inference_lab.reporting.document import (
     Cell,
@@ -25,6 +25,7 @@ from inference_lab.reporting.document import (
 from inference_lab.reporting.resampling import as_rows, effect
 from inference_lab.reporting.result_arrays import ResultArrays, facts_of
 from inference_lab.reporting.statistics import shifted_geometric_mean
+from inference_lab.results.number_formats import NONE, format_percent, format_seconds
 from inference_lab.specs.grammar import SpecError, parse_spec
 
 __all__ = ["sizes_section"]

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 
-from inference_lab.formatting import counted, format_percent, format_rate, format_seconds, listed
+from inference_lab.formatting import counted, listed
 from inference_lab.reporting.result_arrays import ResultArrays
+from inference_lab.results.number_formats import format_percent, format_rate, format_seconds
 
 __all__ = ["NEAR", "in_short"]
 

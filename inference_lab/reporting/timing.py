@@ -8,7 +8,7 @@ from functools import partial
 import numpy as np
 import numpy.typing as npt
 
-from inference_lab.formatting import counted, format_percent, format_rate, format_seconds
+from inference_lab.formatting import counted
 from inference_lab.reporting import charts
 from inference_lab.reporting.charts import BANDS, curves_chart
 from inference_lab.reporting.document import Block, Picture, Section, Table, Text, column
@@ -22,6 +22,7 @@ from inference_lab.reporting.statistics import (
     quantile,
     shifted_geometric_mean,
 )
+from inference_lab.results.number_formats import format_percent, format_rate, format_seconds
 
 __all__ = [
     "gaps_over_time",

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Self
 from msgspec.inspect import FloatType, UnionType, type_info
 from msgspec.structs import fields, replace
 
-from inference_lab.formatting import counted, nearest, no_attribute
+from inference_lab.formatting import counted, nearest
 from inference_lab.results.consistency_checks import (
     contradictions,
     environment_id,
@@ -56,14 +56,6 @@ _FIRST = {
     for at, name in enumerate(
         ("problem", "solver", "seed", "energy", "gap", "lower_bound", "status", "seconds")
     )
-}
-
-
-#: What other libraries call what findings have.
-_ELSEWHERE = {
-    **dict.fromkeys(("df", "data", "dataframe", "to_frame", "to_pandas"), "frame"),
-    **dict.fromkeys(("results", "runs"), "records"),
-    **dict.fromkeys(("summary",), "solvers"),
 }
 
 
@@ -186,12 +178,6 @@ class Findings:
             f"{type(self).__name__}({counted(len(self._by_problem), 'problem')} x "
             f"{counted(len(self._solver_specs), 'solver')}, {counted(len(self.records), 'run')})"
         )
-
-    if not TYPE_CHECKING:  # type checkers know by themselves what there is not
-
-        def __getattr__(self, name: str) -> Any:
-            """Say what an attribute that there is not may be called here."""
-            raise no_attribute(self, name, _ELSEWHERE)
 
     @cached_property
     def _by_problem(self) -> dict[tuple[str, str], list[Record]]:

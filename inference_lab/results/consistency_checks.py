@@ -8,7 +8,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from inference_lab.contract import proves
-from inference_lab.formatting import format_all_bytes, listed
+from inference_lab.formatting import listed
+from inference_lab.results.number_formats import format_all_bytes
 from inference_lab.results.records import Record
 from inference_lab.results.summaries import ProblemSummary, grouped, slack
 

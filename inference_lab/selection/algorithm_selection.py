@@ -12,10 +12,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from inference_lab.contract import energy_scale
-from inference_lab.formatting import counted, facts_table, format_percent, listed
+from inference_lab.formatting import counted, facts_table, listed
 from inference_lab.graph.factor_graph import FactorGraph
 from inference_lab.registry.sources import as_problem
 from inference_lab.results.json_lines import json_object
+from inference_lab.results.number_formats import format_percent
 from inference_lab.results.summaries import gap_percent, remarks_of
 from inference_lab.selection.instance_features import Measures, class_of, measure, sample
 from inference_lab.selection.learning import known_facts

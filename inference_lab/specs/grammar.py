@@ -135,17 +135,11 @@ def parse_spec(text: str) -> Spec:
     return Spec(name, settings)
 
 
-def unknown(
-    kind: str,
-    word: str,
-    valid: Iterable[str],
-    about: Mapping[str, str] | None = None,
-    others: Mapping[str, str] | None = None,
-) -> SpecError:
+def unknown(kind: str, word: str, valid: Iterable[str]) -> SpecError:
     """Return the error for an unknown name, with the valid and the probably meant ones."""
-    names = ", ".join(sorted(valid))
-    hint = nearest(word, valid, about, others)
-    return SpecError(f"unknown {kind} {shortened(word)!r}{hint}; valid: {names}")
+    names = sorted(valid)
+    hint = nearest(word, names)
+    return SpecError(f"unknown {kind} {shortened(word)!r}{hint}; valid: {', '.join(names)}")
 
 
 def build(cls: type[_T], name: str, settings: dict[str, str | None]) -> _T:

@@ -12,7 +12,8 @@ from msgspec import UNSET, Meta, UnsetType
 from msgspec.structs import replace
 
 from inference_lab.formatting import nearest
-from inference_lab.registry.registry import as_solver, problem_registry
+from inference_lab.registry.registry import as_solver
+from inference_lab.registry.sources import problem_registry
 from inference_lab.reporting.answers import with_answers
 from inference_lab.reporting.contrasts import Contrast
 from inference_lab.results.best_known import FILE, known_best, merged, read_known, write_known

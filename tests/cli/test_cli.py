@@ -20,7 +20,8 @@ import inference_lab as il
 from inference_lab.cli import main
 from inference_lab.cli.compare_command import DEFAULT_PROBLEMS, DEFAULT_SOLVERS
 from inference_lab.harness import isolated_run
-from inference_lab.registry.registry import problem_registry, solver_registry
+from inference_lab.registry.registry import solver_registry
+from inference_lab.registry.sources import problem_registry
 from inference_lab.results.records import RecordStore
 
 #: The command as it is installed.
@@ -275,7 +276,7 @@ def test_compare_exits_with_1_only_if_nothing_is_supported(work):
         ("solve", "FILE"),
         ("list solver", "'solver'"),
         ("list solvers icn", "unknown solver 'icn'; did you mean 'icm'"),
-        ("list solvers BP", "did you mean 'loopy-bp' or 'trw-bp'?"),
+        ("list solvers BP", "unknown solver 'BP'"),
         ("check empty.py", "empty.py defines no solver (a class derived from inference_lab.Solver"),
         ("check potts-grid", "'potts-grid' is no solver but a problem"),
         ("diagnose wine", "'wine' is a data set; a problem made of it is estep(data=wine)"),

@@ -11,8 +11,8 @@ import pytest
 from inference_lab.data.datasets import DATA_VARIABLE
 from inference_lab.io import FormatError
 from inference_lab.problems.file import File
-from inference_lab.registry.registry import available_problems, problem_registry
-from inference_lab.registry.sources import as_problem
+from inference_lab.registry.descriptions import available_problems
+from inference_lab.registry.sources import as_problem, problem_registry
 
 MODEL = b"MARKOV 2 2 3 2 1 0 2 0 1 2 0.25 0.75 6 1 2 3 4 5 6\n"
 OTHER = b"MARKOV 1 2 1 1 0 2 0.5 0.5\n"

@@ -16,13 +16,9 @@ from places import ROOT
 import inference_lab as il
 from inference_lab.contract import Solver
 from inference_lab.registry import registry, user_code
-from inference_lab.registry.registry import (
-    Registry,
-    as_solver,
-    problem_registry,
-    solver_registry,
-)
-from inference_lab.registry.sources import as_problem, as_problems
+from inference_lab.registry.descriptions import available
+from inference_lab.registry.registry import Registry, as_solver, solver_registry
+from inference_lab.registry.sources import as_problem, as_problems, problem_registry
 from inference_lab.registry.user_code import user_code_refused
 from inference_lab.specs.grammar import SpecError, call, parse_spec
 
@@ -81,7 +77,7 @@ def test_every_name_can_be_loaded_and_named_back(found, name):
     cls = found.load(name)
     assert issubclass(cls, found.base)
     assert cls.name() == name
-    line = found.available()[name]
+    line = available(found)[name]
     assert line and not line.endswith(".") and "\n" not in line
     if found is solver_registry:
         solver = found.make(name)
@@ -492,7 +488,7 @@ def test_a_solver_of_another_package(write, monkeypatch, with_entry_points, grap
     monkeypatch.syspath_prepend(str(path.parent))
     found = with_entry_points(theirs="their_package:Theirs")
     assert "theirs" in found.names() and "icm" in found.names()
-    assert found.available()["theirs"] == "Offers zeros"
+    assert available(found)["theirs"] == "Offers zeros"
     solution = il.solve(graph, found.make("theirs(value=1)"))
     assert solution.labels.tolist() == [1, 1]
 
@@ -509,8 +505,8 @@ def test_a_broken_package_breaks_only_itself(with_entry_points):
     found = with_entry_points(
         missing="no_such_package_anywhere:X", wrong="math:pi", attribute="math:Nothing"
     )
-    lines = found.available()
-    assert lines["icm"] == solver_registry.available()["icm"]
+    lines = available(found)
+    assert lines["icm"] == available(solver_registry)["icm"]
     for name in ("missing", "attribute"):
         assert "cannot be loaded" in lines[name]
         with pytest.raises(SpecError, match=f"solver '{name}' cannot be loaded: "):

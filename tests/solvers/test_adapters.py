@@ -20,6 +20,7 @@ from inference_lab.conformance import solver_checks
 from inference_lab.conformance.graphs import large_graph
 from inference_lab.graph.grids import grid_edges
 from inference_lab.graph.random_graphs import random_graph
+from inference_lab.registry import descriptions
 from inference_lab.registry.registry import solver_registry
 from inference_lab.specs.extras import how_to_install, why_missing
 
@@ -234,8 +235,8 @@ def test_the_suite_does_not_blame_a_missing_package(missing):
 def test_packages_that_are_there_are_not_missing():
     assert how_to_install("numpy", "all") is None
     assert why_missing(solver_registry.make("icm")) is None
-    assert solver_registry.missing("icm") is None
-    assert solver_registry.missing("no-such-solver") is None
+    assert descriptions.missing(solver_registry, "icm") is None
+    assert descriptions.missing(solver_registry, "no-such-solver") is None
 
 
 # ---------------------------------------------------------------------- pgmpy

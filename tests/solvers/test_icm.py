@@ -16,7 +16,7 @@ from inference_lab.graph.factor_graph import FactorGraph, unary_minimum
 from inference_lab.graph.grids import grid_edges
 from inference_lab.graph.random_graphs import FAMILIES, random_graph
 from inference_lab.kernels.descent import AWAIT, KEEP, Descent, descend, sweep
-from inference_lab.registry.registry import problem_registry
+from inference_lab.registry.sources import problem_registry
 from inference_lab.solvers.icm import ICM, renewed_label
 
 INF = math.inf

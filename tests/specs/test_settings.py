@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin, get_type_h
 import numpy as np
 import pytest
 
-from inference_lab.registry.registry import problem_registry, solver_registry
+from inference_lab.registry.registry import solver_registry
+from inference_lab.registry.sources import problem_registry
 from inference_lab.specs.grammar import SpecError, build, format_spec
 from inference_lab.specs.settings import Range, Settings, range_of, setting
 

@@ -19,12 +19,9 @@ from sample_records import record
 
 from inference_lab.data.datasets import DATA_VARIABLE
 from inference_lab.data.images import write_image
-from inference_lab.registry.registry import (
-    as_solver,
-    problem_registry,
-    solver_registry,
-)
-from inference_lab.registry.sources import as_problem, as_problems
+from inference_lab.registry.descriptions import missing
+from inference_lab.registry.registry import as_solver, solver_registry
+from inference_lab.registry.sources import as_problem, as_problems, problem_registry
 from inference_lab.registry.user_code import user_code_refused
 from inference_lab.results.records import Record, RecordError, RecordStore
 from inference_lab.specs.grammar import MAX_LENGTH, SpecError, format_value
@@ -173,7 +170,7 @@ def test_code_is_refused_however_deep_it_is_nested(folders):
 
 
 def test_what_the_package_has_is_not_refused():
-    names = [n for n in solver_registry.names() if solver_registry.missing(n) is None]
+    names = [n for n in solver_registry.names() if missing(solver_registry, n) is None]
     expected = [as_solver(name) for name in names]
     with user_code_refused():
         assert [as_solver(name) for name in names] == expected

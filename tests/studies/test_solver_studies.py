@@ -14,7 +14,7 @@ from places import DATA
 from rendered import REPORTS, recorded
 
 from inference_lab.cli import main
-from inference_lab.registry.registry import problem_registry
+from inference_lab.registry.sources import problem_registry
 from inference_lab.reporting.comparison import Comparison
 from inference_lab.reporting.report import report_document
 from inference_lab.results.best_known import FILE

@@ -1,0 +1,84 @@
+"""Numbers as they are shown, the same in every table and report."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+
+#: Energies are shown with this many significant digits (more before the point if it takes them).
+_DIGITS = 7
+
+#: Shown in place of a missing number.
+NONE = "-"
+
+
+def decimals_for(values: Iterable[float]) -> int:
+    """Return the decimals that give the largest of the values seven significant digits."""
+    sizes = [abs(v) for v in values if math.isfinite(v) and v != 0]
+    if not sizes:
+        return 1
+    return min(6, max(1, _DIGITS - 1 - math.floor(math.log10(max(sizes)))))
+
+
+def format_energy(value: float | None, decimals: int) -> str:
+    """Return an energy with a number of decimals, or `NONE` where it is not finite."""
+    if value is None or not math.isfinite(value):
+        return NONE
+    return f"{value:.{decimals}f}" if abs(value) < 1e12 else f"{value:.6e}"
+
+
+def format_percent(value: float | None) -> str:
+    """Return a gap in percent, or `NONE` where there is none."""
+    if value is None or math.isnan(value):
+        return NONE
+    if value == 0:
+        return "0"
+    if 0 < value < 0.005:
+        return "<0.01"
+    return f"{value:.2f}" if abs(value) < 1e4 else f"{value:.1e}"
+
+
+def format_seconds(value: float | None) -> str:
+    """Return a time in seconds, or `NONE` where there is none."""
+    if value is None or not math.isfinite(value):
+        return NONE
+    value = float(f"{value:.12g}")  # 1 is not to be 0.9999999999999999, with a decimal more
+    if value < 0.001:
+        return f"{value:.2g}"
+    for limit, decimals in ((0.1, 4), (1.0, 3), (100.0, 2)):
+        if value < limit:
+            return f"{value:.{decimals}f}"
+    return f"{value:.0f}"
+
+
+def format_rate(value: float | None) -> str:
+    """Return a whole percentage, or `NONE`; 0 and 100 only where it is just that."""
+    if value is None or math.isnan(value):
+        return NONE
+    if 0 < value < 0.5 or 99.5 <= value < 100:
+        return "<0.1" if value < 0.05 else ">99.9" if value >= 99.95 else f"{value:.1f}"
+    return f"{value:.0f}"
+
+
+def format_share(value: float | None) -> str:
+    """Return a score between 0 and 1 with three decimals, or `NONE`."""
+    return NONE if value is None or math.isnan(value) else f"{value:.3f}"
+
+
+def format_bytes(value: float, digits: int = 3) -> str:
+    """Return a size of memory."""
+    for unit, power in (("TiB", 40), ("GiB", 30), ("MiB", 20), ("KiB", 10)):
+        if value >= 2**power:
+            size = value / 2**power
+            return f"{size:.{max(digits, len(str(int(size))))}g} {unit}"
+    return f"{value:.15g} bytes"
+
+
+def format_all_bytes(values: Iterable[float]) -> list[str]:
+    """Return sizes of memory, ascending, with enough digits to distinguish them."""
+    sizes = sorted(set(values))
+    for digits in range(3, 10):
+        texts = [format_bytes(v, digits) for v in sizes]
+        if len(set(texts)) == len(sizes):
+            return texts
+    return [f"{v:.15g} bytes" for v in sizes]
