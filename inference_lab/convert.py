@@ -14,7 +14,7 @@ import numpy as np
 
 from inference_lab.graph.arrays import DIAGONAL, TABLE, FloatArray
 from inference_lab.graph.factor_graph import FactorGraph
-from inference_lab.graph.label_encoding import chain
+from inference_lab.graph.label_cost_chain import chain
 from inference_lab.graph.terms import DiagonalTerms, OwnTables, PairwiseTerms
 
 if TYPE_CHECKING:

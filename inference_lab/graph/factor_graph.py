@@ -159,7 +159,7 @@ class FactorGraph:
     def from_terms(
         cls,
         unary: npt.ArrayLike | Sequence[npt.ArrayLike],
-        terms: Iterable[PairwiseTerms] = (),
+        terms: Iterable[PairwiseTerms | EdgeBlock] = (),
         factors: Iterable[tuple[Sequence[int] | IntArray, npt.ArrayLike]] | Factors = (),
         constant: float = 0.0,
     ) -> FactorGraph:

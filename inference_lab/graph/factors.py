@@ -16,6 +16,7 @@ from inference_lab.graph.terms import (
     as_costs,
     as_floats,
     as_scope,
+    by_shape,
     check_costs,
     in_range,
     pack_tables,
@@ -149,14 +150,8 @@ def split(factors: Factors, unaries: Unaries) -> Split:
 def _pack_pairs(factors: Factors, cardinalities: IntArray) -> EdgeBlock:
     """Pack factors of two variables, those of a shape at once, in the order of first appearance."""
     edges = factors.scopes.reshape(-1, 2).astype(np.int32)
-    rows, columns = cardinalities[edges.T]
-    code = rows * (int(columns.max()) + 1) + columns
-    _, first, shape_of = np.unique(code, return_index=True, return_inverse=True)
-    order = np.argsort(shape_of, kind="stable")
-    groups = np.split(order, np.cumsum(np.bincount(shape_of))[:-1])
     stacks = []
-    for members in (groups[at] for at in np.argsort(first)):
-        shape = int(rows[members[0]]), int(columns[members[0]])
+    for shape, members in by_shape(cardinalities[edges]):
         entries = factors.table_ptr[members, None] + np.arange(math.prod(shape))
         stacks.append((members, factors.values[entries].reshape(-1, *shape)))
     return pack_tables(edges, stacks, len(edges))

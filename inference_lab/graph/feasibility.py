@@ -7,6 +7,7 @@ import numpy.typing as npt
 
 from inference_lab.graph.arrays import DIAGONAL, POTTS, TABLE, IntArray, connected
 from inference_lab.graph.factor_graph import FactorGraph
+from inference_lab.graph.terms import by_shape
 
 #: Tables are checked in blocks of about this many entries.
 _BLOCK = 4_000_000
@@ -62,11 +63,8 @@ def _impossible_table(graph: FactorGraph, allowed: npt.NDArray[np.bool_]) -> int
     start = graph.edge_offsets[table]
     hard = before[start + sizes.prod(axis=1)] > before[start]
     table, sizes = table[hard], sizes[hard]
-    width = int(graph.cardinalities.max()) + 1
-    shapes = sizes[:, 0] * width + sizes[:, 1]
-    for shape in np.unique(shapes).tolist():
-        ki, kj = divmod(shape, width)
-        members = table[shapes == shape]
+    for (ki, kj), places in by_shape(sizes):
+        members = table[places]
         for part in np.array_split(members, 1 + members.size * ki * kj // _BLOCK):
             entries = graph.edge_offsets[part, None] + np.arange(ki * kj)
             possible = np.isfinite(graph.pairwise_values[entries]).reshape(-1, ki, kj)

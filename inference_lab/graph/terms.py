@@ -271,6 +271,19 @@ def parse_unary(unary: npt.ArrayLike | Sequence[npt.ArrayLike] | Unaries) -> Una
     return Unaries(cardinalities, starts_of(cardinalities), values)
 
 
+def by_shape(shapes: IntArray) -> list[tuple[tuple[int, ...], IntArray]]:
+    """Return the distinct rows of an array, by first appearance, each with its places."""
+    if len(shapes) == 0:
+        return []
+    # Small integers are sorted in linear time.
+    keys = shapes.T.astype(np.min_scalar_type(int(shapes.max())))
+    order = np.lexsort(keys[::-1])
+    changes = np.flatnonzero((keys[:, order[1:]] != keys[:, order[:-1]]).any(axis=0)) + 1
+    # The sort is stable, so the first place of a row is the first of its group.
+    groups = sorted(np.split(order, changes), key=lambda places: int(places[0]))
+    return [(tuple(shapes[places[0]].tolist()), places) for places in groups]
+
+
 class EdgeBlock(NamedTuple):
     """A block of edges in the storage form of `GraphArrays`."""
 
@@ -430,27 +443,23 @@ def _pack_own(term: OwnTables, cardinalities: IntArray) -> EdgeBlock:
             raise ValueError(f"tables must have shape ({m}, k_i, k_j), got {stack.shape}")
         _check_table_shape(edges, cardinalities, stack.shape[1:], "tables")
         return pack_tables(edges, [(np.arange(m), stack)], m)
-    listed = list(tables)
+    listed = [as_costs(raw, f"tables[{e}]") for e, raw in enumerate(tables)]
     if len(listed) != m:
         raise ValueError(f"{len(listed)} tables for {m} edges")
-    tables_of: dict[tuple[int, ...], list[FloatArray]] = {}
-    members_of: dict[tuple[int, ...], list[int]] = {}
-    for e, raw in enumerate(listed):
-        table = as_costs(raw, f"tables[{e}]")
+    for e, table in enumerate(listed):
         if table.ndim != 2:
             raise ValueError(f"tables[{e}] must have two axes, got shape {table.shape}")
-        tables_of.setdefault(table.shape, []).append(table)
-        members_of.setdefault(table.shape, []).append(e)
     groups = []
-    for shape, stacked in tables_of.items():
-        members = np.array(members_of[shape])
+    for shape, members in by_shape(np.array([table.shape for table in listed])):
         _check_table_shape(edges, cardinalities, shape, "tables", members)
-        groups.append((members, np.stack(stacked)))
+        groups.append((members, np.stack([listed[e] for e in members])))
     return pack_tables(edges, groups, m)
 
 
-def pack(term: PairwiseTerms, cardinalities: IntArray) -> EdgeBlock:
-    """Pack a block of terms of any family."""
+def pack(term: PairwiseTerms | EdgeBlock, cardinalities: IntArray) -> EdgeBlock:
+    """Pack a block of terms of any family; one in storage form is not checked again."""
+    if isinstance(term, EdgeBlock):
+        return term
     if isinstance(term, DiagonalTerms):
         return _pack_diagonal(term, cardinalities)
     if isinstance(term, SharedTable):
@@ -543,9 +552,8 @@ def merge_parallel(block: EdgeBlock, cardinalities: IntArray) -> EdgeBlock:
         size += summed.size
     mixed = np.flatnonzero(~all_potts & (sizes > 1))
     shapes = cardinalities[block.edges[first[mixed]]]
-    for shape in np.unique(shapes, axis=0):
-        ki, kj = int(shape[0]), int(shape[1])
-        fitting = mixed[(shapes == shape).all(axis=1)]
+    for (ki, kj), members in sorted(by_shape(shapes)):
+        fitting = mixed[members]
         # In blocks, so that the dense tables of many duplicates need little memory.
         blocks = 1 + int(sizes[fitting].sum()) * ki * kj // _TABLE_BLOCK
         for part in np.array_split(fitting, min(blocks, fitting.size)):

@@ -29,7 +29,8 @@ from typing import NamedTuple
 
 from inference_lab.formatting import listed, nearest, shortened
 from inference_lab.graph.factor_graph import FactorGraph
-from inference_lab.graph.label_encoding import chain, star
+from inference_lab.graph.label_cost_chain import chain
+from inference_lab.graph.label_encoding import star
 from inference_lab.io import biqmac, cfn, dd, fg, uai, wcsp
 from inference_lab.io._evidence import parse_evidence
 from inference_lab.io._files import COMPRESSIONS, FormatError, read_bytes, write_text

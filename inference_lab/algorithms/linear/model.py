@@ -11,6 +11,7 @@ import numpy.typing as npt
 from inference_lab.algorithms.linear.program import LinearModel, Rows
 from inference_lab.graph.arrays import DIAGONAL, TABLE, FloatArray, IntArray, starts_of
 from inference_lab.graph.factor_graph import FactorGraph
+from inference_lab.graph.terms import by_shape
 
 
 class ModelSize(NamedTuple):
@@ -80,18 +81,6 @@ def diagonal_entries(graph: FactorGraph, edges: IntArray, k: int) -> FloatArray:
     return graph.pairwise_values[graph.edge_offsets[edges, None] + kinds[:, None] * np.arange(k)]
 
 
-def _by_shape(sizes: IntArray, members: IntArray) -> list[tuple[tuple[int, ...], IntArray]]:
-    """Group `members` by their rows of `sizes`."""
-    if members.size == 0:
-        return []
-    shapes, which = np.unique(sizes, axis=0, return_inverse=True)
-    which = which.ravel()
-    order = np.argsort(which, kind="stable")
-    cuts = np.searchsorted(which[order], np.arange(1, len(shapes)))
-    parts = np.split(members[order], cuts)
-    return [(tuple(int(v) for v in s), p) for s, p in zip(shapes, parts, strict=True)]
-
-
 def table_groups(graph: FactorGraph) -> list[tuple[tuple[int, ...], IntArray]]:
     """Return the table edges by shape."""
     edges = np.flatnonzero(graph.edge_kinds == TABLE)
@@ -107,6 +96,11 @@ def factor_groups(graph: FactorGraph) -> list[tuple[tuple[int, ...], IntArray]]:
         scopes = graph.factor_scopes[graph.factor_ptr[members, None] + np.arange(r)]
         groups += _by_shape(graph.cardinalities[scopes], members)
     return groups
+
+
+def _by_shape(sizes: IntArray, members: IntArray) -> list[tuple[tuple[int, ...], IntArray]]:
+    """Group `members` by their rows of `sizes`, in the order of the shapes."""
+    return [(shape, members[places]) for shape, places in sorted(by_shape(sizes))]
 
 
 # ------------------------------------------------------------------ building

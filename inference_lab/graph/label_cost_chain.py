@@ -1,0 +1,45 @@
+"""Label costs as a running disjunction along the variables, one chain for each set of labels.
+
+The chain is a function of the labelling, so that sums over all labellings stay the same at every
+temperature. The variables of the graph keep their numbers, the auxiliary ones come after them.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from inference_lab.graph.arrays import FloatArray
+from inference_lab.graph.factor_graph import FactorGraph
+from inference_lab.graph.label_encoding import extended
+from inference_lab.graph.terms import OwnTables
+
+__all__ = ["chain"]
+
+
+def chain(graph: FactorGraph) -> FactorGraph:
+    """Encode label costs by a binary variable for each variable and set; the last one pays.
+
+    ``o_i`` is 1 if the variable or one before it uses the set. O(n s) variables and ternary terms.
+    """
+    n = graph.n_variables
+    unary: list[FloatArray] = []
+    edges: list[tuple[int, int]] = []
+    tables: list[FloatArray] = []
+    factors: list[tuple[tuple[int, ...], FloatArray]] = []
+    for labels, cost in graph.label_costs.sets():
+        users = np.flatnonzero(graph.cardinalities > labels[0]).tolist()
+        for place, i in enumerate(users):
+            k = int(graph.cardinalities[i])
+            uses = np.isin(np.arange(k), labels)
+            own = n + len(unary)
+            unary.append(np.array([0.0, cost if place == len(users) - 1 else 0.0]))
+            if place == 0:
+                edges.append((i, own))
+                tables.append(np.where(uses[:, None] == np.array([False, True]), 0.0, np.inf))
+            else:
+                before = np.array([False, True])[:, None, None]
+                now = np.array([False, True])
+                table = np.where((before | uses[:, None]) == now, 0.0, np.inf)
+                factors.append(((own - 1, i, own), table))
+    terms = [OwnTables(np.array(edges), tables)] if edges else []
+    return extended(graph, unary, terms, factors)
