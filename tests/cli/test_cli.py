@@ -278,7 +278,7 @@ def test_compare_exits_with_1_only_if_nothing_is_supported(work):
         ("list solvers icn", "unknown solver 'icn'; did you mean 'icm'"),
         ("list solvers BP", "unknown solver 'BP'"),
         ("check empty.py", "empty.py defines no solver (a class derived from inference_lab.Solver"),
-        ("check potts-grid", "'potts-grid' is no solver but a problem"),
+        ("check potts-grid", "unknown solver 'potts-grid'; valid: "),
         ("diagnose wine", "'wine' is a data set; a problem made of it is estep(data=wine)"),
         ("reproduce estep-regime", "is no study; did you mean 'estep-regimes'?"),
         ("warm-up icn", "unknown solver 'icn'"),
