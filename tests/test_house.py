@@ -68,17 +68,10 @@ RINGS = {
     "studies": ("studies",),
 }
 #: Budgets. A change that needs more makes room elsewhere first.
-<<<<<<< HEAD
-MOST_CORE_MODULES = 44
-MOST_CODE_LINES = {"core": 7511, "bench": 12294, "collection": 27777, "studies": 1918}
-MOST_DOCSTRING_LINES = 13815
-MOST_TEST_LINES = 45149
-=======
 MOST_CORE_MODULES = 41
 MOST_CODE_LINES = {"core": 7027, "bench": 12507, "collection": 27980, "studies": 1934}
 MOST_DOCSTRING_LINES = 13816
 MOST_TEST_LINES = 45124
->>>>>>> dd7c201 (Set budgets after grouping by shape)
 
 #: Tokens that are no code.
 LAYOUT = (
