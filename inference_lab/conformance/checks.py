@@ -181,10 +181,8 @@ class Examination(Runs):
     # -------------------------------------------------------------- repeatability
 
     def _settled(self, run: Planned) -> Solution:
-        """Return a run that others are compared with; made once, after one that nobody looks at.
-
-        That gives it the past that those after it have.
-        """
+        """Return a run that others are compared with, made once."""
+        # After one that nobody looks at, so that it has the past that those after it have.
         key = run.family, run.temperature
         if key not in self._compared:
             for turn in range(2):

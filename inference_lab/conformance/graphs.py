@@ -1,7 +1,6 @@
-"""Random graphs for the checks, and the referee `exhaustive` that knows all their energies.
+"""Random graphs for the checks, and the referee `exhaustive` that knows all their energies."""
 
-The referee shares no code with the solvers or with `FactorGraph.energy`.
-"""
+# The referee shares no code with the solvers or with `FactorGraph.energy`.
 
 from __future__ import annotations
 

@@ -91,18 +91,17 @@ GROUPS = ("cold", "warm", "limited", "hurried", "scaled")
 
 
 class Runs:
-    """Runs of one solver over the random graphs, made once and shared by its checks.
-
-    ``watch`` returns a context for each call; ``endless`` describes the first run that was stopped.
-    """
+    """Runs of one solver over the random graphs, made once and shared by its checks."""
 
     def __init__(self, solver: Solver, graphs_per_family: int) -> None:
         self.solver = solver
         self.seeds = range(graphs_per_family)
+        #: Description of the first run that was stopped.
         self.endless = ""
         self.groups: dict[str, list[Case]] = {}
         self._compared: dict[tuple[str, float], Solution] = {}
         self._covered: dict[tuple[str, int, float], bool] = {}
+        #: Returns a context for each call.
         self.watch: Callable[[str], AbstractContextManager[None]] = lambda where: nullcontext()
 
     def _covers(self, graph: FactorGraph, temperature: float) -> bool:

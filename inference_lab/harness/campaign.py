@@ -1,8 +1,4 @@
-"""A campaign: tasks that each leave a record, whatever happens in them.
-
-`execute` makes the `Call` of each task; its *record* is stored at once. Tasks with a stored record
-are skipped.
-"""
+"""A campaign: tasks that each leave a record, whatever happens in them."""
 
 from __future__ import annotations
 

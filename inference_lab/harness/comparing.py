@@ -57,24 +57,7 @@ class Task(NamedTuple):
 
 
 class ComparisonCampaign(Campaign[Record]):
-    """All runs of a comparison.
-
-    Parameters
-    ----------
-    instances : list of PreparedProblem
-    sources : list of str or Solver
-        The solvers, in the form in which they go to other processes.
-    seeds : list of int
-    repeats : int
-        How many times the same is run.
-    settings : RunSettings
-
-    Attributes
-    ----------
-    solvers : list of Solver
-    tasks : list of Task
-        Problem by problem, seed by seed, the solvers side by side.
-    """
+    """All runs of a comparison: problem by problem, seed by seed, the solvers side by side."""
 
     def __init__(
         self,
@@ -85,6 +68,7 @@ class ComparisonCampaign(Campaign[Record]):
         settings: RunSettings,
     ) -> None:
         self.instances = instances
+        #: The solvers, in the form in which they go to other processes.
         self.sources = sources
         self.seeds = seeds
         self.repeats = repeats

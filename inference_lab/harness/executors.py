@@ -1,7 +1,4 @@
-"""Executors of calls: this process, worker processes, or a Dask cluster.
-
-A call whose process died returns a `Crash`; all others continue.
-"""
+"""Executors of calls: this process, worker processes, or a Dask cluster."""
 
 from __future__ import annotations
 
@@ -56,11 +53,7 @@ def execute(
     cluster: str | None = None,
     threads: int = 1,
 ) -> Results:
-    """Make calls here, in `jobs` processes, or on the cluster at an address.
-
-    Numerical libraries may use `threads` threads in a call; `start` is called with the number of
-    each when it begins.
-    """
+    """Make calls here, in `jobs` processes, or on a cluster; a dead process gives a `Crash`."""
     if cluster is not None:
         yield from _on_cluster(iter(calls), start, cluster, threads)
     elif jobs > 1:

@@ -115,11 +115,7 @@ def attempt(
     answered: Callable[[_R, Any], _R],
     salvage: Callable[[_R, ProcessResult], _R] | None = None,
 ) -> _R:
-    """Make a run; return the record of it, whatever happens in it.
-
-    `answered` makes the record of what was asked and the value of the call, which is checked here;
-    `salvage` the one of a process that ended without a value.
-    """
+    """Make a run; return its record: by `answered` of the value, by `salvage` without one."""
     if not limits.hold:
         begin = perf_counter()
         try:

@@ -1,8 +1,4 @@
-"""Run solvers on small graphs before they are timed, so that all they need is loaded.
-
-Kernels are compiled for the types of their first call. One graph is easy; on the other no method
-settles early, so that all kernels run.
-"""
+"""Run solvers on small graphs before they are timed, so that all kernels are compiled."""
 
 from __future__ import annotations
 

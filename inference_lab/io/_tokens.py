@@ -51,29 +51,13 @@ def first_word(data: bytes, path: str, *allowed: str) -> re.Match[bytes]:
 
 
 class Tokens:
-    """The tokens of a text file, and the numbers that those from ``first`` on are.
-
-    Parameters
-    ----------
-    data : bytes
-    path : str
-        For messages.
-    first : int
-        The tokens before this one are not taken as numbers.
-    hint : str
-        Follows the message about a token that is not a number.
-
-    Attributes
-    ----------
-    values : (t,) float64 array
-        The numbers from token ``first`` on; ``inf`` and ``nan`` where a token says so, and 0 or
-        ``inf`` where it is out of the range of doubles.
-    """
+    """The tokens of a text file, and the numbers that those from ``first`` on are."""
 
     def __init__(self, data: bytes, path: str, first: int = 0, hint: str = "") -> None:
         self.data = data
         self.path = path
         self.first = first
+        #: Follows the message about a token that is not a number.
         self.hint = hint
         raw = np.frombuffer(data, dtype=np.uint8)
         text = _TEXT[raw]

@@ -1,8 +1,4 @@
-"""The processes of a run: those that descend from its supervisor, in whatever group or session.
-
-On Linux the supervisor is a subreaper: a process whose parent has ended becomes its child, so
-that no descendant is lost. Elsewhere such a process leaves the tree, and is not found.
-"""
+"""The processes of a run: those that descend from its supervisor, in whatever group or session."""
 
 from __future__ import annotations
 
@@ -19,20 +15,19 @@ __all__ = ["Usage", "adopt_orphans", "children", "descendants", "proportional_me
 
 
 class Usage(NamedTuple):
-    """Totals over processes.
+    """Totals over processes."""
 
-    * ``cpu``: seconds of processor time, with that of children that were waited for;
-    * ``queued``: seconds in which they were ready to run and others had the processors;
-    * ``resident``: bytes of memory.
-    """
-
+    #: Seconds of processor time, with that of children that were waited for.
     cpu: float
+    #: Seconds in which they were ready to run and others had the processors.
     queued: float
+    #: Bytes of memory.
     resident: int
 
 
 def adopt_orphans() -> None:
     """Make this process the parent of descendants whose parent ends (Linux)."""
+    # So no descendant is lost. Elsewhere such a process leaves the tree, and is not found.
     if sys.platform == "linux":
         set_child_subreaper = 36
         with suppress(OSError, AttributeError):

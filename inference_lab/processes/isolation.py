@@ -1,18 +1,17 @@
-"""Calls in processes of their own, under limits; a fault costs that call only.
+"""Calls in processes of their own, under limits; a fault costs that call only."""
 
-`isolated` forks, so that the child has all that is loaded here, and waits. The child may crash,
-loop, allocate without end, print, change its directory, or start processes: the call ends in time
-with a `ProcessResult` that holds the reason, and nothing of the child is left.
-
-The call runs in a child of a supervisor, which is forked here, adopts the orphans of the call, and
-ends only when no descendant is left. Each leads a session of its own, so that signals to their
-groups reach nobody else. On Linux the supervisor also ends all when this process is killed.
-Elsewhere, orphans of a call outside its process group stay. Wall time counts without imports and
-compilation and, on Linux, without waiting for a processor (`_Watch`).
-
-Call it from a process without threads, such as a worker: a fork copies only the calling thread,
-and locks that others hold stay locked for ever.
-"""
+# `isolated` forks, so that the child has all that is loaded here, and waits. The child may crash,
+# loop, allocate without end, print, change its directory, or start processes: the call ends in time
+# with a `ProcessResult` that holds the reason, and nothing of the child is left.
+#
+# The call runs in a child of a supervisor, which is forked here, adopts the orphans of the call,
+# and ends only when no descendant is left. Each leads a session of its own, so that signals to
+# their groups reach nobody else. On Linux the supervisor also ends all when this process is killed.
+# Elsewhere, orphans of a call outside its process group stay. Wall time counts without imports and
+# compilation and, on Linux, without waiting for a processor (`_Watch`).
+#
+# Call it from a process without threads, such as a worker: a fork copies only the calling thread,
+# and locks that others hold stay locked for ever.
 
 from __future__ import annotations
 
@@ -100,39 +99,25 @@ class ExitReason(StrEnum):
 
 @dataclass(frozen=True)
 class ProcessResult:
-    """The result of a call in a process of its own.
-
-    Parameters
-    ----------
-    end : ExitReason
-    value : object
-        The return value of the function.
-    message : str
-        One line on the cause of the end, empty if the function returned.
-    traceback : str
-        The last lines of the traceback, else of standard error.
-    exit_code : int or None
-        Of the process; minus the signal where one ended it.
-    cpu_seconds, peak_memory : float, int
-        Of the process and those it waited for: user and system time, bytes resident at most.
-    wall_seconds : float
-        From its start to its end.
-    output : str
-        The end of its standard output and error.
-    loading : bool
-        Whether it was compiling when it was ended for want of time. What it had
-        compiled is on the disk, and another call may get further.
-    """
+    """The result of a call in a process of its own."""
 
     end: ExitReason
     value: Any = None
+    #: One line on the cause of the end, empty if the function returned.
     message: str = ""
+    #: The last lines of the traceback, else of standard error.
     traceback: str = ""
+    #: Minus the signal where one ended the process.
     exit_code: int | None = None
+    #: `cpu_seconds`, `peak_memory`: Of the process and those it waited for: user and system time,
+    #: bytes resident at most.
     cpu_seconds: float = 0.0
     peak_memory: int = 0
     wall_seconds: float = 0.0
+    #: The end of its standard output and error.
     output: str = ""
+    #: Whether it was compiling when it was ended for want of time. What it had compiled is on the
+    #: disk, and another call may get further.
     loading: bool = False
 
 
@@ -142,19 +127,11 @@ def can_isolate() -> bool:
 
 
 class SharedIncumbent:
-    """Memory shared with a child, on which it leaves its best labelling so far.
-
-    Parameters
-    ----------
-    size : int
-        Number of labels.
-
-    Notes
-    -----
-    A child may be killed at any moment: two copies take turns, and a number says which is whole.
-    """
+    """Memory shared with a child, on which it leaves its best labelling so far."""
 
     def __init__(self, size: int) -> None:
+        # A child may be killed at any moment: two copies take turns, and a number says which is
+        # whole.
         copy = np.dtype([("energy", "f8"), ("seconds", "f8"), ("labels", "i8", (size,))])
         shared = mmap.mmap(-1, 16 + 2 * copy.itemsize)
         #: The number of the copy that counts, and the best bound.
@@ -195,13 +172,11 @@ def isolated(
     wall_limit: float | None = None,
     memory_limit: int | None = None,
 ) -> ProcessResult:
-    """Call a function in a forked process of its own; its answer must be picklable.
-
-    After `wall_limit` seconds all processes of the call are asked to end, and are killed half a
-    second later. Time does not count while the child compiles, nor while it waits for a processor,
-    up to 20 times the limit. `memory_limit` is in bytes of address space on top of this process's;
-    on Linux also of the memory that all processes of the call have.
-    """
+    """Call a function in a forked process of its own; its answer must be picklable."""
+    # After `wall_limit` seconds all processes of the call are asked to end, and are killed half a
+    # second later. Time does not count while the child compiles, nor while it waits for a
+    # processor, up to 20 times the limit. `memory_limit` is in bytes of address space on top of
+    # this process's; on Linux also of the memory that all processes of the call have.
     # A token marks answers, because a solver may write to the pipe by accident.
     token = os.urandom(16)
     with tempfile.TemporaryFile() as output, CompileTimer.memory() as memory:
@@ -234,10 +209,8 @@ def isolated(
 
 @contextmanager
 def suppress_output() -> Iterator[None]:
-    """Let code run here that may print, change the directory, or fork, and leave no trace of it.
-
-    For code that has been seen to end well in a process of its own.
-    """
+    """Let code run here that may print, change the directory, or fork, and leave no trace of it."""
+    # For code that has been seen to end well in a process of its own.
     process, folder = os.getpid(), os.getcwd()
     sys.stdout.flush()
     sys.stderr.flush()
@@ -407,13 +380,12 @@ def _address_space() -> int:
 
 
 class _Watch:
-    """Polls the time and memory that a child uses.
+    """Polls the time and memory that a child uses."""
 
-    Between two looks it is charged the wall time, less the time that its processes waited for a
-    processor, but no less than their processor time. Processes that ended between two looks only
-    add to the charge, since their waiting is unknown. The share of the time in which the child
-    compiled, by its own account, is charged apart, against a limit of its own.
-    """
+    # Between two looks it is charged the wall time, less the time that its processes waited for a
+    # processor, but no less than their processor time. Processes that ended between two looks only
+    # add to the charge, since their waiting is unknown. The share of the time in which the child
+    # compiled, by its own account, is charged apart, against a limit of its own.
 
     def __init__(
         self, child: int, memory: mmap.mmap, wall_limit: float | None, memory_limit: int | None

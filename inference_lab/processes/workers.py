@@ -159,14 +159,7 @@ def _answer(connection: Connection) -> None:
 
 
 class Worker:
-    """A process that answers one call at a time; dies alone, and can be replaced.
-
-    The process is started afresh (not forked), with numerical libraries kept to `threads` threads.
-
-    Parameters
-    ----------
-    threads : int
-    """
+    """A process, started afresh and not forked, that answers one call at a time and dies alone."""
 
     def __init__(self, threads: int = 1) -> None:
         self.threads = threads

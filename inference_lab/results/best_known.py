@@ -1,7 +1,4 @@
-"""The best known energies of problems: who found them, who proved them, and which are open.
-
-The file has one line a problem. Merging two files keeps the better entry, in either order.
-"""
+"""The best known energies of problems: who found them, who proved them, and which are open."""
 
 from __future__ import annotations
 

@@ -44,32 +44,7 @@ class FitKey(NamedTuple):
 
 
 class StudyRecord(RunRecord, frozen=True, kw_only=True):
-    """One fit of one method: the fields that every `RunRecord` has, and these.
-
-    Attributes
-    ----------
-    study, data, method, method_key, estimator : str
-        Names; `method_key` identifies the settings.
-    settings : mapping
-    constraints : float
-        As in the definition.
-    run : int
-    train, noise : float
-    scored, unit : str
-        The protocol.
-    status : {"ok", "error", "crash", "memory", "timeout"}
-    scores : mapping
-        Score to value, on the points that count.
-    objective, seconds, e_step_seconds, violated, weight : float
-        At the end of the fit; seconds without loading; summed weight of violated constraints; the
-        weight chosen.
-    iterations : int
-    e_steps : mapping
-        How many E-steps a solver was called in, how many of them it proved optimal, and the mean
-        gap between its energy and its bound.
-    environment : str
-        Name of the machine and the versions, which ``environments.json`` beside the records tells.
-    """
+    """One fit of one method: the fields that every `RunRecord` has, and these."""
 
     SCHEMA: ClassVar[int] = 2
 
@@ -77,24 +52,32 @@ class StudyRecord(RunRecord, frozen=True, kw_only=True):
     study: str
     data: str
     method: str
+    #: Digest of the settings.
     method_key: str
     estimator: str
     settings: Mapping[str, Any] = {}
     constraints: float
     run: int
+    #: `train`, `scored`, `noise`, `unit`: The protocol, as in the definition of the study.
     train: float
     scored: str
     noise: float
     unit: str
     status: Annotated[str, any_of(("ok", *FAILURES))]
+    #: On the points that count.
     scores: Mapping[str, Any] = {}
     objective: float = math.nan
+    #: Without loading.
     seconds: float = math.nan
     e_step_seconds: float = math.nan
+    #: Summed weight of violated constraints.
     violated: float = math.nan
+    #: The weight chosen.
     weight: float = math.nan
     iterations: int = 0
+    #: Number of E-steps that called a solver, number proved optimal, and mean gap.
     e_steps: Mapping[str, Any] = {}
+    #: Identity of machine and versions, which ``environments.json`` beside the records describes.
     environment: str = field(default_factory=lambda: environment()["id"])
 
     @property

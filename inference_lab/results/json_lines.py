@@ -1,9 +1,4 @@
-"""Objects as lines of JSON, whose types and ranges are checked when a line is read.
-
-The lines are strict JSON, which has no infinities: numbers that are not finite are written as the
-strings ``"inf"``, ``"-inf"`` and ``"nan"``. In numeric fields they are read back as numbers; in
-free-form mappings they stay strings.
-"""
+"""Objects as lines of JSON, whose types and ranges are checked when a line is read."""
 
 from __future__ import annotations
 
@@ -135,11 +130,11 @@ def clean_text(text: str) -> str:
 
 
 class JsonLine(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Base of objects that are kept as lines of JSON, with ``schema`` as first field.
+    """Base of objects that are kept as lines of JSON, with ``schema`` as first field."""
 
-    Annotations declare types and ranges. The constructor does not check them: `checked` does, and
-    `from_json` for lines of a file.
-    """
+    # Annotations declare types and ranges. The constructor does not check them: `checked` does, and
+    # `from_json` for lines of a file. JSON has no infinities: numbers that are not finite stand in
+    # strings, and in numeric fields are read back as numbers.
 
     #: Version of the fields. Lines of earlier versions lack fields, which have defaults; lines of
     #: later versions are refused.

@@ -1,9 +1,4 @@
-"""Stores of records: files of JSON lines that survive crashes.
-
-A store is one file, ``runs.jsonl``, that is only ever appended to. ``xz -9 runs.jsonl`` makes an
-archive of it, ``runs.jsonl.xz``, which is read before the records that are appended later. pandas
-reads both.
-"""
+"""Stores of records: files of JSON lines that survive crashes, with an archive before each."""
 
 from __future__ import annotations
 
@@ -47,12 +42,12 @@ _L = TypeVar("_L", bound=JsonLine)
 
 
 class LineStore(Generic[_L]):
-    """A file of objects, one JSON line each, that is only ever appended to.
+    """A file of objects, one JSON line each, that is only ever appended to."""
 
-    What `append` has returned from is on the disk. Several processes may append to one file. A line
-    that a crash cut off is left out, and replaced by the next record; any other damaged line is
-    left out, and `prepare` moves it to a file beside the store, with a `RecordWarning`.
-    """
+    # What `append` has returned from is on the disk. Several processes may append to one file. A
+    # line that a crash cut off is left out, and replaced by the next record; any other damaged line
+    # is left out, and `prepare` moves it to a file beside the store, with a `RecordWarning`.
+    # An archive, made by `compress` or ``xz -9``, is read before the file.
 
     def __init__(self, path: str | os.PathLike[str], kind: type[_L]) -> None:
         #: The file, made by the first `append` or `prepare`. The name of an archive stands for it.

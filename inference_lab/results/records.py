@@ -1,8 +1,4 @@
-"""Records: one run of one solver on one problem, and the file they are kept in.
-
-A `Record` holds all that is needed to redo and judge a run. A `RecordStore` appends, flushes and
-syncs each record when its run ends, so that a crash loses only the runs in progress.
-"""
+"""Records: one run of one solver on one problem, and the file they are kept in."""
 
 from __future__ import annotations
 

@@ -1,17 +1,4 @@
-r"""Agreement of a labelling with the true classes, by scikit-learn.
-
-All measures are invariant under renaming of the labels and compare the clusters as sets; any
-values that sort (integers, strings) may be labels, and ``-1`` is a cluster like any other.
-
-Common conventions for degenerate input:
-
-- *no points*: every measure is NaN, because nothing was measured (scikit-learn says 1);
-- *equal partitions* score 1, even with one cluster only or with singletons only;
-- *one cluster against several classes*, or the reverse: NMI and ARI are 0;
-- pairwise F is 1 where *neither partition joins a pair*: there is no wrong pair.
-
-scikit-learn is imported at the first use.
-"""
+"""Agreement of a labelling with the true classes, by scikit-learn."""
 
 from __future__ import annotations
 
@@ -20,6 +7,10 @@ from typing import Any, Literal, TypeAlias, get_args
 
 import numpy as np
 import numpy.typing as npt
+
+# All measures are invariant under renaming of the labels, and ``-1`` is a cluster like any other.
+# Without points every measure is NaN, because nothing was measured (scikit-learn returns 1).
+# Pairwise F is 1 where neither partition joins a pair: there is no wrong pair.
 
 __all__ = [
     "Average",
@@ -34,12 +25,8 @@ Average: TypeAlias = Literal["arithmetic", "geometric"]
 
 
 def pairwise_f(truth: npt.ArrayLike, labels: npt.ArrayLike) -> float:
-    r"""Return the harmonic mean of precision and recall of the pairs that a labelling joins.
-
-    References
-    ----------
-    Basu, PhD thesis, 2005, section 2.5; Bilenko and Basu, 2004.
-    """
+    """Return the harmonic mean of precision and recall of the pairs that a labelling joins."""
+    # Basu, PhD thesis, 2005, section 2.5; Bilenko and Basu, 2004.
     # With TP the unordered pairs together in both partitions, :math:`P = TP / \#\text{together in
     # labels}`, :math:`R = TP / \#\text{together in truth}`, :math:`F = 2PR / (P + R)`.
     from sklearn.metrics.cluster import pair_confusion_matrix
@@ -52,13 +39,9 @@ def pairwise_f(truth: npt.ArrayLike, labels: npt.ArrayLike) -> float:
 
 
 def nmi(truth: npt.ArrayLike, labels: npt.ArrayLike, average: Average = "arithmetic") -> float:
-    r"""Return the normalised mutual information :math:`I(T; L) / \operatorname{mean}(H(T), H(L))`.
-
-    References
-    ----------
-    Strehl, Ghosh and Mooney, "Impact of similarity measures on web-page clustering", AAAI 2000
-    workshop; Basu, PhD thesis, 2005, eq. 2.4.
-    """
+    """Return the mutual information of two labellings over the mean of their entropies."""
+    # Strehl, Ghosh and Mooney, "Impact of similarity measures on web-page clustering", AAAI 2000
+    # workshop; Basu, PhD thesis, 2005, eq. 2.4.
     from sklearn.metrics import normalized_mutual_info_score
 
     if average not in get_args(Average):
@@ -72,12 +55,8 @@ def nmi(truth: npt.ArrayLike, labels: npt.ArrayLike, average: Average = "arithme
 
 
 def adjusted_rand(truth: npt.ArrayLike, labels: npt.ArrayLike) -> float:
-    r"""Return the adjusted Rand index: agreement over pairs, corrected for chance.
-
-    References
-    ----------
-    Hubert and Arabie, "Comparing partitions", Journal of Classification 2, 1985, eq. 5.
-    """
+    """Return the adjusted Rand index: agreement over pairs, corrected for chance."""
+    # Hubert and Arabie, "Comparing partitions", Journal of Classification 2, 1985, eq. 5.
     # With :math:`S` the pairs together in both, :math:`A` and :math:`B` the pairs together in each,
     # and :math:`E = AB / \binom{n}{2}`: :math:`(S - E) / ((A + B)/2 - E)`.
     from sklearn.metrics import adjusted_rand_score
@@ -87,12 +66,8 @@ def adjusted_rand(truth: npt.ArrayLike, labels: npt.ArrayLike) -> float:
 
 
 def matched_accuracy(truth: npt.ArrayLike, labels: npt.ArrayLike) -> float:
-    r"""Return the share of points that are right under the best one-to-one naming of the clusters.
-
-    References
-    ----------
-    Kuhn, "The Hungarian method for the assignment problem", Naval Research Logistics 2, 1955.
-    """
+    """Return the share of points that are right under the best one-to-one naming of clusters."""
+    # Kuhn, "The Hungarian method for the assignment problem", Naval Research Logistics 2, 1955.
     # :math:`\max_\pi \frac1n \sum_i [t_i = \pi(l_i)]` over injective partial maps :math:`\pi` from
     # clusters to classes; points of clusters that are left without a class count as wrong.
     from sklearn.metrics.cluster import contingency_matrix

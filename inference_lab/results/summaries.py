@@ -36,22 +36,18 @@ _T = TypeVar("_T")
 def gap_percent(
     energy: float, bound: float, *, best: float | None = None, small: float = 1.0
 ) -> float | None:
-    """Return ``100 (energy - bound) / max(|best|, |bound|)``: the gap of an energy in percent.
-
-    `best` is the best energy known of the problem (default: `energy`). With the same `best` and
-    `bound` for all answers to a problem, gaps order as energies do. The denominator is that of
-    the primal gap (Berthold 2013): a relative MIP gap that stays finite for a best energy of 0.
-    Where it is 0 but for rounding, `inference_lab.contract.energy_scale` takes its place.
-
-    None where energy or bound is infinite, or the gap is beyond 1e300, so that means are finite.
-    0 where the two agree as closely as `inference_lab.contract.proves` asks.
-    """
+    """Return ``100 (energy - bound) / max(|best|, |bound|)``: the gap of an energy in percent."""
+    # `best` is the best energy known of the problem (default: `energy`). With the same `best` and
+    # `bound` for all answers to a problem, gaps order as energies do. The denominator is that of
+    # the primal gap (Berthold 2013): a relative MIP gap that stays finite for a best energy of 0.
+    # Where it is 0 but for rounding, `inference_lab.contract.energy_scale` takes its place.
     if not (math.isfinite(energy) and math.isfinite(bound)):
         return None
     if proves(energy, bound, small) and bound - energy <= slack(energy, small):
         return 0.0
     scale = max(abs(energy if best is None else best), abs(bound))
     gap = 100.0 * (energy - bound) / (scale if scale > slack(0.0, small) else small)
+    # Beyond, means would not be finite.
     return gap if abs(gap) <= 1e300 else None
 
 
