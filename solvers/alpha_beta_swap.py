@@ -4,20 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import combinations
-from typing import ClassVar, Literal
 
 import numpy as np
 
-from inference_lab.algorithms.cuts.moves import MoveMaker
-from inference_lab.algorithms.cuts.roof_duality import unsupported_arity
-from inference_lab.contract import Outcome, Run, Solver
+from inference_lab.algorithms.cuts.moves import MoveSolver
 from inference_lab.graph.arrays import IntArray
 from inference_lab.graph.factor_graph import FactorGraph
-from inference_lab.specs.settings import setting
 
 
 @dataclass(frozen=True)
-class AlphaBetaSwap(Solver):
+class AlphaBetaSwap(MoveSolver):
     """Local search in which two labels swap any sets of variables (Boykov et al. 2001).
 
     A move picks two labels; each variable with one of them takes either. The best of these
@@ -82,29 +78,16 @@ class AlphaBetaSwap(Solver):
     (3.0, [0, 1, 2])
     """
 
-    label_costs: ClassVar[bool] = True
-    startup_cost: ClassVar[float] = 34.0
+    def kinds(self, n_labels: int) -> list[tuple[int, int]]:
+        """Return the pairs of labels."""
+        return list(combinations(range(n_labels), 2))
 
-    init: Literal["unary", "random"] = "unary"
-    order: Literal["random", "sequential"] = "random"
-    nonsubmodular: Literal["qpbo", "truncate"] = "qpbo"
-    max_cycles: int | None = setting(None, at_least=1)
-
-    def supports(self, graph: FactorGraph, temperature: float) -> str | None:
-        """Return why not: a temperature, or a factor too large to be reduced to pairs."""
-        return Solver.supports(self, graph, temperature) or unsupported_arity(graph)
-
-    def run(self, graph: FactorGraph, run: Run) -> Outcome:
-        """Swap the labels of one pair after the other until no swap lowers the energy."""
-        maker = MoveMaker(graph, run, self.init, self.nonsubmodular)
-
-        def swap(alpha: int, beta: int) -> tuple[IntArray, IntArray] | None:
-            # Labels are ordered, so a variable that has beta has alpha to choose, too.
-            chooses = (maker.x == beta) | ((maker.x == alpha) & (graph.cardinalities > beta))
-            if not chooses.any():
-                return None
-            return np.where(chooses, alpha, maker.x), np.where(chooses, beta, maker.x)
-
-        return maker.cycle_until_stable(
-            list(combinations(range(maker.width), 2)), swap, self.max_cycles, self.order == "random"
-        )
+    def candidates(
+        self, graph: FactorGraph, x: IntArray, first: int, second: int
+    ) -> tuple[IntArray, IntArray] | None:
+        """Let each variable with one of the labels choose between them."""
+        # Labels are ordered, so a variable that has the second has the first to choose, too.
+        chooses = (x == second) | ((x == first) & (graph.cardinalities > second))
+        if not chooses.any():
+            return None
+        return np.where(chooses, first, x), np.where(chooses, second, x)

@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, Literal
 
 import numpy as np
 
-from inference_lab.algorithms.cuts.moves import MoveMaker
-from inference_lab.algorithms.cuts.roof_duality import unsupported_arity
-from inference_lab.contract import Outcome, Run, Solver
+from inference_lab.algorithms.cuts.moves import MoveSolver
 from inference_lab.graph.arrays import IntArray
 from inference_lab.graph.factor_graph import FactorGraph
-from inference_lab.specs.settings import setting
 
 
 @dataclass(frozen=True)
-class AlphaExpansion(Solver):
+class AlphaExpansion(MoveSolver):
     """Local search in which a label may spread to any set of variables (Boykov et al. 2001).
 
     A move picks a label ``alpha``; each variable keeps its label or takes ``alpha``. The best of
@@ -85,28 +81,12 @@ class AlphaExpansion(Solver):
     (0.5, [0, 1], 'optimal')
     """
 
-    label_costs: ClassVar[bool] = True
-    startup_cost: ClassVar[float] = 34.0
+    def kinds(self, n_labels: int) -> list[tuple[int, int]]:
+        """Return the labels that may expand."""
+        return [(label, label) for label in range(n_labels)]
 
-    init: Literal["unary", "random"] = "unary"
-    order: Literal["random", "sequential"] = "random"
-    nonsubmodular: Literal["qpbo", "truncate"] = "qpbo"
-    max_cycles: int | None = setting(None, at_least=1)
-
-    def supports(self, graph: FactorGraph, temperature: float) -> str | None:
-        """Return why not: a temperature, or a factor too large to be reduced to pairs."""
-        return Solver.supports(self, graph, temperature) or unsupported_arity(graph)
-
-    def run(self, graph: FactorGraph, run: Run) -> Outcome:
-        """Expand one label after the other until none of them can."""
-        maker = MoveMaker(graph, run, self.init, self.nonsubmodular)
-
-        def expansion(label: int, _: int) -> tuple[IntArray, IntArray]:
-            return maker.x, np.where(graph.cardinalities > label, label, maker.x)
-
-        return maker.cycle_until_stable(
-            [(label, label) for label in range(maker.width)],
-            expansion,
-            self.max_cycles,
-            self.order == "random",
-        )
+    def candidates(
+        self, graph: FactorGraph, x: IntArray, first: int, second: int
+    ) -> tuple[IntArray, IntArray]:
+        """Let each variable keep its label or take `first`."""
+        return x, np.where(graph.cardinalities > first, first, x)

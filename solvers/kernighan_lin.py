@@ -8,7 +8,8 @@ from typing import ClassVar
 import numpy as np
 
 from inference_lab._numba import lean_kernel
-from inference_lab.contract import Outcome, Run, Solver
+from inference_lab.algorithms.iteration import IterativeSolver, Progress
+from inference_lab.contract import Outcome, Run
 from inference_lab.graph.arrays import FloatArray, GraphArrays, IntArray
 from inference_lab.graph.factor_graph import FactorGraph, unary_minimum
 from inference_lab.graph.traversal import nearest
@@ -52,7 +53,7 @@ def kick(
 
 
 @dataclass(frozen=True)
-class KernighanLin(Solver):
+class KernighanLin(IterativeSolver["_Descent"]):
     """Chains of moves that may lead uphill on the way (Kernighan, Lin 1970).
 
     Descends by three kinds of moves in turn, until none gains:
@@ -120,41 +121,41 @@ class KernighanLin(Solver):
     kicks: int = setting(3, at_least=0)
     ball: int = setting(20, at_least=1)
 
-    def run(self, graph: FactorGraph, run: Run) -> Outcome:
-        """Make passes, chains and kicks until nothing gains or the budget is spent."""
+    def start(self, graph: FactorGraph, run: Run) -> _Descent | Outcome:
+        """Offer the first labelling."""
         x = unary_minimum(graph) if run.initial is None else run.initial.copy()
         run.offer(x)
         if graph.n_variables == 0:
             return Outcome(converged=True)
-        state = _Descent(self, graph, run, x)
-        rounds = iterations = 0
+        return _Descent(self, graph, run, x)
+
+    def step(self, state: _Descent, run: Run, done: int) -> Progress:
+        """Make a pass; after one without gain, chains; after these, kicks."""
+        made, gained = state.next, state.next()
         converged = False
-        step = state.make_pass
-        while not run.should_stop(iterations):
-            iterations += 1
-            gained = step()
-            run.offer(x)
-            if run.remaining <= 0.0:
-                break
-            if step == state.kick_all or gained:
-                step = state.make_pass
-            elif step == state.make_pass:
-                step = state.sweep
-            elif rounds < self.kicks:
-                rounds += 1
-                step = state.kick_all
-            else:
-                converged = True
-                break
-        return Outcome(
-            converged=converged,
-            iterations=iterations,
-            diagnostics={
-                "passes_that_gained": state.passes,
-                "chains_that_gained": state.chains,
-                "kicks_that_gained": state.kicks,
-            },
-        )
+        if made == state.kick_all or gained:
+            state.next = state.make_pass
+        elif made == state.make_pass:
+            state.next = state.sweep
+        elif state.rounds < self.kicks:
+            state.rounds += 1
+            state.next = state.kick_all
+        else:
+            converged = run.remaining > 0.0
+        return Progress(converged)
+
+    def decode(self, state: _Descent, run: Run, done: int) -> IntArray:
+        """Return the labelling."""
+        return state.x
+
+    def finish(self, state: _Descent, run: Run, outcome: Outcome) -> Outcome:
+        """Add the numbers of gains."""
+        outcome.diagnostics = {
+            "passes_that_gained": state.passes,
+            "chains_that_gained": state.chains,
+            "kicks_that_gained": state.kicks,
+        }
+        return outcome
 
 
 class _Descent:
@@ -169,6 +170,9 @@ class _Descent:
         self.c = start_chains(graph)
         self.ball = np.empty(min(settings.ball, self.n), dtype=np.int64)
         self.passes = self.chains = self.kicks = 0
+        # Rounds of kicks, and what the next step makes.
+        self.rounds = 0
+        self.next = self.make_pass
 
     def refresh(self) -> Rules:
         """Compute all costs anew, free of accumulated rounding, and what counts as a gain."""

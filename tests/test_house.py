@@ -69,9 +69,9 @@ RINGS = {
 }
 #: Budgets. A change that needs more makes room elsewhere first.
 MOST_CORE_MODULES = 41
-MOST_CODE_LINES = {"core": 7027, "bench": 12500, "collection": 27980, "studies": 1934}
+MOST_CODE_LINES = {"core": 7024, "bench": 12492, "collection": 27941, "studies": 1919}
 MOST_DOCSTRING_LINES = 13580
-MOST_TEST_LINES = 45120
+MOST_TEST_LINES = 45114
 
 #: Tokens that are no code.
 LAYOUT = (

@@ -96,9 +96,7 @@ class IterativeSolver(Solver, Generic[State]):
         >>> import inference_lab as il
         >>> from inference_lab.solvers.loopy_bp import LoopyBP
         >>> g = il.FactorGraph.potts([[0.0, 1.0], [0.6, 0.0]], [(0, 1)], [0.5])
-        >>> run = il.Run(g)
-        >>> state = LoopyBP().start(g, run)
-        >>> state.feasible
+        >>> LoopyBP().start(g, il.Run(g)).feasible
         True
         """
 
@@ -171,12 +169,8 @@ class IterativeSolver(Solver, Generic[State]):
         Examples
         --------
         >>> import inference_lab as il
-        >>> from inference_lab.solvers.loopy_bp import LoopyBP
         >>> g = il.FactorGraph.potts([[0.0, 1.0], [0.6, 0.0]], [(0, 1)], [0.5])
-        >>> run = il.Run(g)
-        >>> state = LoopyBP().start(g, run)
-        >>> _ = LoopyBP().step(state, run, 0), LoopyBP().step(state, run, 1)
-        >>> LoopyBP().finish(state, run, il.Outcome(True, iterations=2)).diagnostics["updates"]
+        >>> il.solve(g, "loopy-bp").diagnostics["updates"]
         4
         """
         return outcome

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from typing import Any, Literal, NamedTuple
+from abc import abstractmethod
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
-from inference_lab.algorithms.cuts.roof_duality import LabelChoice, Rule
+from inference_lab.algorithms.cuts.roof_duality import LabelChoice, Rule, unsupported_arity
+from inference_lab.algorithms.iteration import IterativeSolver, Progress
 from inference_lab.contract import Outcome, Run
 from inference_lab.graph.arrays import IntArray
 from inference_lab.graph.factor_graph import FactorGraph, unary_minimum
 from inference_lab.graph.label_encoding import star
 from inference_lab.kernels.priced_descent import descend_on
+from inference_lab.specs.settings import setting
 
 #: A move must gain more than this share of the costs it changes, so that rounding cannot cycle.
 _RELATIVE_GAIN = 1e-13
@@ -47,8 +49,10 @@ class MoveMaker:
     Attributes
     ----------
     x : (n,) int64 array
-    width : int
-        The largest number of labels.
+    kinds : list of (int, int)
+        The kinds of move: the pair of labels of each.
+    settled : (kinds,) bool array
+        Whether each has failed, or been exact, since the last other success.
     """
 
     def __init__(
@@ -57,6 +61,7 @@ class MoveMaker:
         run: Run,
         init: Literal["unary", "random"],
         rule: Rule,
+        kinds: list[tuple[int, int]],
     ) -> None:
         self.graph = graph
         self.run = run
@@ -67,7 +72,8 @@ class MoveMaker:
             self.x = unary_minimum(graph)
         else:
             self.x = run.rng.integers(0, graph.cardinalities, dtype=np.int64)
-        self.width = int(graph.cardinalities.max(initial=1))
+        self.kinds = kinds
+        self.settled = np.zeros(len(kinds), dtype=bool)
         self._inexact = False
         self._star = star(graph, hard=False) if graph.n_label_costs else None
         self._choice = LabelChoice(graph if self._star is None else self._star.graph)
@@ -107,63 +113,16 @@ class MoveMaker:
         """Return a labelling with the variables of label costs, where there are any."""
         return labels if self._star is None else self._star.extended(labels)
 
-    def _infeasible(self) -> bool:
+    def infeasible(self) -> bool:
         """Choose between all labellings of two labels; return whether none is finite."""
         one = np.minimum(self.graph.cardinalities - 1, 1)
         self.move(np.zeros_like(one), one, bound=True)
         return math.isinf(self.run.lower_bound) and self.run.lower_bound > 0
 
-    def cycle_until_stable(
-        self,
-        labels: list[tuple[int, int]],
-        candidates: Callable[[int, int], tuple[IntArray, IntArray] | None],
-        max_cycles: int | None,
-        shuffle: bool,
-    ) -> Outcome:
-        """Try every kind of move in turn until none of them lowers the energy."""
-        # With two labels all labellings are chosen from first, which tells whether one is finite.
-        if self.width <= 2 and self._infeasible():
-            return Outcome(infeasible=True, diagnostics=self._diagnostics())
-        # A kind is settled once it has failed, or been exact, since the last other success.
-        settled = np.zeros(len(labels), dtype=bool)
-        cycles = 0
-        while not settled.all():
-            if self.run.proved or self.run.should_stop(cycles) or cycles == max_cycles:
-                break
-            cycles += 1
-            order = self.run.rng.permutation(len(labels)) if shuffle else np.arange(len(labels))
-            if not self._cycle([labels[kind] for kind in order], candidates, settled, order):
-                break
-            if self._inexact and self._polish():
-                settled[:] = False
-        return Outcome(
-            converged=bool(settled.all()) or self.run.proved,
-            iterations=cycles,
-            diagnostics=self._diagnostics(),
-        )
-
-    def _cycle(
-        self,
-        labels: list[tuple[int, int]],
-        candidates: Callable[[int, int], tuple[IntArray, IntArray] | None],
-        settled: npt.NDArray[np.bool_],
-        order: IntArray,
-    ) -> bool:
-        """Try the kinds of move that are not settled, in this order; False if time ran out."""
-        for kind, pair in zip(order, labels, strict=True):
-            if settled[kind]:
-                continue
-            choice = candidates(*pair)
-            moved = Moved(False, True) if choice is None else self.move(*choice)
-            if moved is None or self.run.remaining <= 0.0:
-                return False
-            if moved.changed:
-                settled[:] = False
-            settled[kind] = moved.exact or not moved.changed
-        return True
-
-    def _polish(self) -> bool:
-        """Descend by single changes; return whether there were any."""
+    def polish(self) -> bool:
+        """Descend by single changes if moves since the last descent were not exact."""
+        if not self._inexact:
+            return False
         self._inexact = False
         new = self.x.copy()
         order = self.run.rng.permutation(new.size)
@@ -174,10 +133,74 @@ class MoveMaker:
         self.run.offer(new)
         return True
 
-    def _diagnostics(self) -> dict[str, Any]:
+    def diagnostics(self) -> dict[str, Any]:
         """Return the number of moves tried and made, and the share of non-submodular pairs."""
         return {
             "moves": self._moves,
             "successful_moves": self._successes,
             "nonsubmodular_share": self._nonsubmodular / max(1, self._pairs),
         }
+
+
+@dataclass(frozen=True)
+class MoveSolver(IterativeSolver[MoveMaker]):
+    """Base of methods that try every kind of move in turn until none of them lowers the energy."""
+
+    label_costs: ClassVar[bool] = True
+    startup_cost: ClassVar[float] = 34.0
+
+    init: Literal["unary", "random"] = "unary"
+    order: Literal["random", "sequential"] = "random"
+    nonsubmodular: Literal["qpbo", "truncate"] = "qpbo"
+    max_cycles: int | None = setting(None, at_least=1)
+
+    @abstractmethod
+    def kinds(self, n_labels: int) -> list[tuple[int, int]]:
+        """Return the pair of labels of each kind of move."""
+
+    @abstractmethod
+    def candidates(
+        self, graph: FactorGraph, x: IntArray, first: int, second: int
+    ) -> tuple[IntArray, IntArray] | None:
+        """Return the two labels that each variable may choose from, or None if `x` has neither."""
+
+    @property
+    def most_iterations(self) -> float:
+        """Limit on the cycles over all kinds of move."""
+        return math.inf if self.max_cycles is None else self.max_cycles
+
+    def supports(self, graph: FactorGraph, temperature: float) -> str | None:
+        """Return why not: a temperature, or a factor too large to be reduced to pairs."""
+        return super().supports(graph, temperature) or unsupported_arity(graph)
+
+    def start(self, graph: FactorGraph, run: Run) -> MoveMaker | Outcome:
+        """Offer the first labelling; with two labels, choose between all labellings."""
+        n_labels = int(graph.cardinalities.max(initial=1))
+        maker = MoveMaker(graph, run, self.init, self.nonsubmodular, self.kinds(n_labels))
+        infeasible = n_labels <= 2 and maker.infeasible()
+        if infeasible or not maker.kinds:
+            return Outcome(not infeasible, infeasible, diagnostics=maker.diagnostics())
+        return maker
+
+    def step(self, state: MoveMaker, run: Run, done: int) -> Progress:
+        """Try the kinds of move that are not settled, and descend if one was not exact."""
+        settled, number = state.settled, len(state.kinds)
+        for kind in run.rng.permutation(number) if self.order == "random" else range(number):
+            if settled[kind]:
+                continue
+            choice = self.candidates(run.graph, state.x, *state.kinds[kind])
+            moved = Moved(False, True) if choice is None else state.move(*choice)
+            if moved is None or run.remaining <= 0.0:
+                return Progress(finished=True)
+            if moved.changed:
+                settled[:] = False
+            settled[kind] = moved.exact or not moved.changed
+        if state.polish():
+            settled[:] = False
+        return Progress(bool(settled.all()))
+
+    def finish(self, state: MoveMaker, run: Run, outcome: Outcome) -> Outcome:
+        """Add the number of moves."""
+        outcome.converged |= run.proved
+        outcome.diagnostics = state.diagnostics()
+        return outcome
