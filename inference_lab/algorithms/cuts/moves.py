@@ -45,14 +45,6 @@ class MoveMaker:
     et al. 2012). It chooses between what it is under the one labelling and under the other, which
     covers all between them and leaves an exact move exact: a set that a move can only empty has
     its users push for the same side, one that it can only fill pushes the other way.
-
-    Attributes
-    ----------
-    x : (n,) int64 array
-    kinds : list of (int, int)
-        The kinds of move: the pair of labels of each.
-    settled : (kinds,) bool array
-        Whether each has failed, or been exact, since the last other success.
     """
 
     def __init__(
@@ -72,6 +64,8 @@ class MoveMaker:
             self.x = unary_minimum(graph)
         else:
             self.x = run.rng.integers(0, graph.cardinalities, dtype=np.int64)
+        # The labels of each kind of move, and whether it has failed, or been exact, since the last
+        # success of another.
         self.kinds = kinds
         self.settled = np.zeros(len(kinds), dtype=bool)
         self._inexact = False
