@@ -163,13 +163,6 @@ class ScaledGraph(NamedTuple):
         One unit of the run in given units, a power of two.
     resolution : float
         The rounding error of bounds, in units of the run.
-
-    Examples
-    --------
-    >>> import inference_lab as il
-    >>> g = il.FactorGraph.potts([[0.0, 1.0], [0.6, 0.0]], [(0, 1)], [0.5])
-    >>> ScaledGraph(g.scaled(3), 2.0**-3, 8 * g.resolution).graph.energy([0, 1])
-    4.0
     """
 
     graph: FactorGraph

@@ -759,13 +759,7 @@ class FactorGraph:
         >>> axes = g.plot()
         """
         colours = unary_minimum(self) if labels is None else self.check_labels(labels)
-        equal = np.zeros(self.n_edges, dtype=np.bool_)
-        for e in range(self.n_edges):
-            table = self.edge_table(e)
-            same = np.eye(*table.shape, dtype=np.bool_)
-            equal[e] = table[same].mean() <= (table[~same].mean() if not same.all() else np.inf)
-        scopes = [self.higher_order(f)[0] for f in range(self.n_factors)]
-        drawn: Axes = plots().draw_graph(self.n_variables, self.edges, equal, scopes, colours, axes)
+        drawn: Axes = plots().draw_graph(self, colours, axes)
         return drawn
 
     def __getstate__(self) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
+from inference_lab.graph.factor_graph import FactorGraph
 from inference_lab.specs.extras import require
 
 if TYPE_CHECKING:
@@ -32,22 +33,18 @@ def own_axes(axes: Axes | None) -> Axes:
     return plt.subplots(layout="constrained")[1]
 
 
-def draw_graph(
-    n: int,
-    edges: npt.NDArray[np.integer],
-    attractive: npt.NDArray[np.bool_],
-    scopes: Sequence[Sequence[int]],
-    labels: npt.NDArray[np.integer],
-    axes: Axes | None,
-) -> Axes:
+def draw_graph(graph: FactorGraph, labels: npt.NDArray[np.integer], axes: Axes | None) -> Axes:
     """Draw variables as discs, higher-order factors as squares, repulsive pairs as dashed lines."""
     import networkx as nx
 
-    if n + len(scopes) > MOST_NODES:
+    n, edges = graph.n_variables, graph.edges
+    if n + graph.n_factors > MOST_NODES:
         raise ValueError(
             f"a picture of a graph shows at most {MOST_NODES} variables and higher-order factors, "
-            f"got {n + len(scopes)}; draw a part of it, or labels as an image"
+            f"got {n + graph.n_factors}; draw a part of it, or labels as an image"
         )
+    scopes = [graph.higher_order(f)[0] for f in range(graph.n_factors)]
+    attractive = np.array([_is_attractive(graph.edge_table(e)) for e in range(len(edges))], bool)
     picture: nx.Graph[int] = nx.Graph()
     picture.add_nodes_from(range(n + len(scopes)))
     picture.add_edges_from(edges.tolist())
@@ -81,6 +78,12 @@ def draw_graph(
             written[int(i)].set_color("black")
     drawn.set_axis_off()
     return drawn
+
+
+def _is_attractive(table: npt.NDArray[np.float64]) -> bool:
+    """Whether equal labels cost no more than unequal ones, on average."""
+    same = np.eye(*table.shape, dtype=np.bool_)
+    return bool(same.all() or table[same].mean() <= table[~same].mean())
 
 
 def draw_trade_off(

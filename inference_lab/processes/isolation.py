@@ -29,6 +29,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, redirect_stderr, redirect_stdout, suppress
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from functools import partial
 from select import select
 from time import perf_counter
 from typing import IO, Any, NamedTuple
@@ -37,7 +38,7 @@ import numpy as np
 import numpy.typing as npt
 import psutil
 
-from inference_lab.compile_timer import CompileTimer, timer
+from inference_lab.compile_timer import timer
 from inference_lab.processes.descendants import (
     adopt_orphans,
     children,
@@ -78,6 +79,8 @@ _PIECE = 1 << 16
 _AWAITED = {signal.SIGCHLD, signal.SIGTERM} if sys.platform != "win32" else set()
 #: Memory reserved for the report of a child that runs out of memory.
 _RESERVE = 1 << 25
+#: The state of the child's timer of compilation: seconds so far, and the present begin or 0.
+_COMPILED = struct.Struct("<dd")
 #: Output of programs that ran out of memory.
 _WANT_OF_MEMORY = ("bad_alloc", "memoryerror", "out of memory", "allocate memory", "memory alloc")
 
@@ -179,7 +182,7 @@ def isolated(
     # this process's; on Linux also of the memory that all processes of the call have.
     # A token marks answers, because a solver may write to the pipe by accident.
     token = os.urandom(16)
-    with tempfile.TemporaryFile() as output, CompileTimer.memory() as memory:
+    with tempfile.TemporaryFile() as output, mmap.mmap(-1, _COMPILED.size) as memory:
         reading, writing = os.pipe()
         begin = perf_counter()
         sys.stdout.flush()
@@ -315,7 +318,7 @@ def _be_child(call: _Call) -> None:
     try:
         os.setsid()
         end_with_parent()
-        timer.show(call.memory)
+        timer.restart(partial(_COMPILED.pack_into, call.memory, 0))
         for stream in (1, 2):
             os.dup2(call.output.fileno(), stream)
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
@@ -414,7 +417,8 @@ class _Watch:
         now = time.monotonic()
         processes = descendants(self.child)
         found = usage(processes)
-        seen, self.loading = CompileTimer.seen(self.memory)
+        done, since = _COMPILED.unpack_from(self.memory)
+        seen, self.loading = done + (now - since if since else 0.0), since != 0.0
         passed = now - self._at
         share = min(1.0, max(0.0, (seen - self._seen) / passed)) if passed else 0.0
         queued = max(0.0, found.queued - self._found.queued)
