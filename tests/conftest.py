@@ -90,7 +90,13 @@ FORKING = (
 #: Groups that take longest of the others, by CPU seconds (80 to 20 from an empty cache): begun
 #: last, one of them would keep a single worker busy at the end. The first compiles most kernels.
 LONGEST = (
-    *("test_fuzz", "test_studies", "test_solver_studies", "test_packaging", "test_tightening"),
+    *(
+        "test_damaged_stores",
+        "test_studies",
+        "test_solver_studies",
+        "test_packaging",
+        "test_tightening",
+    ),
     *("test_subgraph_search", "test_loopy_bp", "test_doctests", "test_sklearn_conventions"),
     *("test_label_costs", "test_auto"),
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from itertools import combinations, permutations
+from itertools import combinations
 
 import numpy as np
 import numpy.typing as npt
@@ -60,14 +60,6 @@ def test_pairwise_f_equals_counting_pairs(pair: tuple[Labels, Labels]) -> None:
     predicted = sum(p for _, p in together)
     f = 2 * both / (true + predicted) if true + predicted else 1.0
     assert f == pytest.approx(pairwise_f(truth, labels))
-
-
-@given(two_labellings(10))
-def test_matched_accuracy_equals_trying_all_matchings(pair: tuple[Labels, Labels]) -> None:
-    truth, labels = (np.unique(v, return_inverse=True)[1] for v in pair)
-    size = max(truth.max(), labels.max()) + 1
-    best = max((np.array(p)[labels] == truth).sum() for p in permutations(range(size)))
-    assert best / len(truth) == matched_accuracy(truth, labels)
 
 
 @given(two_labellings())

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import csv
 import json
+import tempfile
 import warnings
 from contextlib import suppress
 from dataclasses import dataclass
@@ -16,6 +17,8 @@ from typing import Any
 
 import numpy as np
 from hostile_values import LOOP, NESTED, WIDE, Evil, Silent
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import inference_lab as il
 from inference_lab.contract import Outcome, Run, Solver
@@ -26,9 +29,6 @@ from inference_lab.reporting.comparison import Comparison
 from inference_lab.reporting.export import write_table
 from inference_lab.reporting.report import report_document
 from inference_lab.results.records import FAILURES, RecordStore
-
-SHORT = 12
-CASE_SECONDS = 60.0
 
 FORMULA = ("=", "+", "-", "@", "\uff1d", "\uff0b", "\uff0d", "\uff20")
 
@@ -128,7 +128,7 @@ def damaged(rng: np.random.Generator, data: bytes) -> bytes:
     return b"".join(lines)
 
 
-def case(rng: np.random.Generator, folder: Path) -> None:
+def check(rng: np.random.Generator, folder: Path) -> None:
     """Fill a store, damage it, and go on with it."""
     path = folder / "runs.jsonl"
     edges = [(0, 1), (1, 2)]
@@ -188,7 +188,7 @@ def case(rng: np.random.Generator, folder: Path) -> None:
         assert len(il.compare(problems, solvers, store=path, **asked)) == 6
         assert len(RecordStore(path).read()) == len(there)
         if rng.random() < 0.1:
-            report_document(Comparison.of_store(RecordStore(path)), title="fuzz")
+            report_document(Comparison.of_store(RecordStore(path)), title="store")
         assert not (folder / "runs.lock").exists()
 
 
@@ -204,3 +204,11 @@ def look(comparison: Comparison, folder: Path) -> None:
                 for cell in row:
                     if cell.strip(" \t\r\n\0\ufeff").startswith(FORMULA):
                         float(cell)
+
+
+@settings(max_examples=settings.default.max_examples // 2)
+@given(st.integers(0, 2**32 - 1))
+def test_a_damaged_store_is_read_and_gone_on_with(seed: int) -> None:
+    """Whatever its records hold, and however it is damaged."""
+    with tempfile.TemporaryDirectory() as folder:
+        check(np.random.default_rng(seed), Path(folder))
