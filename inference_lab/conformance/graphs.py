@@ -45,22 +45,7 @@ LARGE = ((30_000, 60_000, 5), (2_000, 4_000, 3), (24, 60, 2))
 
 @dataclass(frozen=True)
 class Exhaustive:
-    """All energies of a small graph.
-
-    Attributes
-    ----------
-    energies : array with one axis a variable
-        ``energies[tuple(x)]`` is the energy of labelling ``x``.
-
-    Examples
-    --------
-    >>> import inference_lab as il
-    >>> g = il.FactorGraph.potts([[0.0, 1.0], [0.6, 0.0]], [(0, 1)], [0.5])
-    >>> from inference_lab.conformance import exhaustive
-    >>> found = exhaustive(g)
-    >>> found.optimum, found.scale
-    (0.5, 2.1)
-    """
+    """All energies of a small graph: ``energies[tuple(x)]`` is that of labelling ``x``."""
 
     energies: FloatArray
 
@@ -76,46 +61,14 @@ class Exhaustive:
         return max(1.0, float(finite.max(initial=0.0)))
 
     def log_partition(self, temperature: float) -> float:
-        """Return ``log sum_x exp(-E(x) / T)``; ``-inf`` if no labelling is feasible.
-
-        Parameters
-        ----------
-        temperature : float
-
-        Returns
-        -------
-        float
-
-        Examples
-        --------
-        >>> import inference_lab as il
-        >>> g = il.FactorGraph.potts([[0.0, 1.0], [0.6, 0.0]], [(0, 1)], [0.5])
-        >>> round(exhaustive(g).log_partition(1.0), 6)
-        0.498153
-        """
+        """Return ``log sum_x exp(-E(x) / T)``; ``-inf`` if no labelling is feasible."""
         if math.isinf(self.optimum):
             return -math.inf
         weights = np.exp(-(self.energies - self.optimum) / temperature)
         return math.log(float(weights.sum())) - self.optimum / temperature
 
     def marginals(self, temperature: float) -> list[FloatArray]:
-        """Return ``p(x_i = a)`` of ``exp(-E / T)``, a 1-D array a variable, of a feasible graph.
-
-        Parameters
-        ----------
-        temperature : float
-
-        Returns
-        -------
-        list of 1-D float64 arrays
-
-        Examples
-        --------
-        >>> import inference_lab as il
-        >>> g = il.FactorGraph.potts([[0.0, 1.0], [0.6, 0.0]], [(0, 1)], [0.5])
-        >>> [row.round(3).tolist() for row in exhaustive(g).marginals(1.0)]
-        [[0.702, 0.298], [0.408, 0.592]]
-        """
+        """Return ``p(x_i = a)`` of ``exp(-E / T)``, a 1-D array a variable, of a feasible graph."""
         weights = np.exp(-(self.energies - self.optimum) / temperature)
         weights /= weights.sum()
         axes = range(weights.ndim)
@@ -133,27 +86,7 @@ def tolerance_of(graph: FactorGraph, energy: float) -> float:
 def exhaustive(graph: FactorGraph) -> Exhaustive:
     """Enumerate all labellings of a small graph, independently of the evaluator and the solvers.
 
-    Parameters
-    ----------
-    graph : FactorGraph
-
-    Returns
-    -------
-    Exhaustive
-
-    Raises
-    ------
-    ValueError
-        If there are more than a million labellings.
-
-    Examples
-    --------
-    >>> import inference_lab as il
-    >>> from inference_lab.conformance import exhaustive
-    >>> g = il.FactorGraph.potts([[0.0, 1.0], [0.6, 0.0]], [(0, 1)], [0.5])
-    >>> exhaustive(g).energies
-    array([[0.6, 0.5],
-           [2.1, 1. ]])
+    Raises ValueError for more than a million of them.
     """
     shape = tuple(int(k) for k in graph.cardinalities)
     if graph.log2_states > math.log2(1e6):

@@ -118,22 +118,12 @@ def filled(text: str, tables: Iterable[Table]) -> tuple[str, list[str]]:
 
 
 class Claim(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A sentence of a publication, and what the records of a study say to it.
-
-    Parameters
-    ----------
-    paper : str
-        Authors and year.
-    claim : str
-        What it says, in our words.
-    verdict : {"holds", "holds under conditions", "does not hold", "cannot be told"}
-    evidence : str
-        Why, a Jinja text over the tables of the report.
-    """
+    """A sentence of a publication in our words, and what the records of a study say to it."""
 
     paper: str
     claim: str
     verdict: Literal["holds", "holds under conditions", "does not hold", "cannot be told"]
+    #: Why, a Jinja text over the tables of the report.
     evidence: str
 
 

@@ -37,39 +37,22 @@ _POINTS, _LINES = 2000, 400
 
 @dataclass(frozen=True, kw_only=True)
 class ChosenClustering:
-    """A clustering, and the scores that chose it.
-
-    Attributes
-    ----------
-    names : (n,) sequence of str
-    labels : (n,) int array
-    candidates : data frame
-        The ``cv_results_`` of the choice.
-    chosen : int
-        Row of it.
-    used_pairs : bool
-        Whether the estimator chosen uses pairs.
-    gain : (gain, standard error)
-        Over the best score without pairs.
-    pairs : data frame
-        Columns i, j, kind, weight, with rows of points in first and second, and violated.
-    place : (n, 2) array
-        Of the points in the picture.
-    axes : (str, str)
-        Names of its axes.
-    facts : mapping
-        Description of the data and their preparation.
-    """
+    """A clustering that pairs chose, with what the page shows of it."""
 
     names: Any
     labels: IntArray
+    #: The ``cv_results_`` of the choice, and the row that was chosen.
     candidates: pd.DataFrame
     chosen: int
     used_pairs: bool
+    #: Over the best score without pairs, with its standard error.
     gain: tuple[float, float]
+    #: Columns i, j, kind, weight, with rows of points in first and second, and violated.
     pairs: pd.DataFrame
+    #: Of the points in the picture, with the names of its axes.
     place: FloatArray
     axes: tuple[str, str]
+    #: Description of the data and their preparation.
     facts: Mapping[str, str]
 
 

@@ -57,54 +57,37 @@ COSTS = ("primal_gap", "regret", "energy", "objective", "violated", "seconds", "
 
 
 class Contrast(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A question to put to runs, best before they are made: is one method better, and by how much.
+    """A question to put to runs, best before they are made: is one method better than another."""
 
-    Parameters
-    ----------
-    name : str
-        What is said of it in the table.
-    metric : str
-        The score or cost that is compared. Of `COSTS` less is better, of all others more.
-    solver, baseline : str
-        The two methods: specs of solvers, or labels of methods of clustering. Names in braces
-        stand for anything, and are facts: ``"ICM, x {weight_factor}"`` are all labels of that form,
-        each paired with the label of the other method that has the same in their place, or with a
-        baseline that has no names.
-        ``"lower energy"`` and ``"higher energy"`` (`BY_ENERGY`) are the two labellings of each pair
-        with different energies that runs of one cell ended with: does a lower energy go with a
-        better score.
-    unit : str
-        The fact that says of which set an observation is. Sets are what is counted.
-    draw : str
-        The fact that says of which draw it is: observations of one set and draw share what is
-        random, so only their mean counts.
-    where : mapping
-        Facts that observations must have: a value, or a list of those that will do.
-    primary : bool
-        Whether it is one of the few that the study is about: the p-values of these are corrected
-        for their number. Of others they are as they are.
-    margin : float
-        Differences of at most this size do not matter; 0 if nothing is to be called equivalent.
-    over : list of str
-        One to three facts over which there is a map of the gain: columns, rows, and panels.
-    breaks : mapping of str to list of float
-        Where numbers of a fact are parted into ranges, ascending; other facts go by their values.
-    effects : list of str
-        Facts that a mixed model of the gains has as effects, ``"log weight"`` for a logarithm; see
-        `inference_lab.reporting.mixed`. It needs statsmodels, and is secondary.
-    """
-
+    #: What is said of it in the table.
     name: str
+    #: The score or cost that is compared. Of `COSTS` less is better, of all others more.
     metric: str
+    #: Specs of solvers, or labels of methods of clustering. Names in braces stand for anything, and
+    #: are facts: ``"ICM, x {weight_factor}"`` are all labels of that form, each paired with the
+    #: label of the other method that has the same in their place, or with a baseline without names.
+    #: `BY_ENERGY` are the two labellings of each pair with different energies that runs of one cell
+    #: ended with: does a lower energy go with a better score.
     solver: str
     baseline: str
+    #: The fact that says of which set an observation is. Sets are what is counted.
     unit: str = "data"
+    #: The fact that says of which draw it is: observations of one set and draw share what is
+    #: random, so only their mean counts.
     draw: str = "seed"
+    #: Facts that observations must have: a value, or a list of those that will do.
     where: dict[str, Any] = {}
+    #: Whether it is one of the few that the study is about: the p-values of these are corrected for
+    #: their number. Of others they are as they are.
     primary: bool = False
+    #: Differences of at most this size do not matter; 0 if nothing is to be called equivalent.
     margin: Annotated[float, Meta(ge=0.0, le=sys.float_info.max)] = 0.0
+    #: One to three facts over which there is a map of the gain: columns, rows, and panels.
     over: Annotated[list[str], Meta(max_length=3)] = []
+    #: Where numbers of a fact are parted into ranges, ascending; other facts go by their values.
     breaks: dict[str, Annotated[list[float], Meta(min_length=1)]] = {}
+    #: Facts that a mixed model of the gains has as effects, ``"log weight"`` for a logarithm; see
+    #: `inference_lab.reporting.mixed`. It needs statsmodels, and is secondary.
     effects: list[str] = []
 
     def problem(self, solvers: Sequence[str]) -> str:

@@ -46,48 +46,26 @@ Mark = Literal["", "best", "failed", "alarm"]
 
 @dataclass(frozen=True)
 class Cell:
-    """One cell of a table.
-
-    Parameters
-    ----------
-    text : str
-        What is shown.
-    value : float, optional
-        The number behind the text: cells are sorted by it, and CSV holds it (but see `Column`).
-        None and NaN are missing, and sort behind all numbers in both directions.
-    mark : {"", "best", "failed", "alarm"}
-        What the cell says about itself, beside its text.
-    title : str
-        A longer explanation, shown on demand where the form allows.
-    """
+    """One cell of a table."""
 
     text: str
+    #: Cells are sorted by it, missing ones (None, NaN) last, and CSV holds it (but see `Column`).
     value: float | None = None
+    #: What the cell says about itself, and a longer explanation, shown on demand.
     mark: Mark = ""
     title: str = ""
 
 
 @dataclass(frozen=True)
 class Column:
-    """A column of a table; see `column`.
-
-    Parameters
-    ----------
-    title : str
-    cells : sequence of Cell
-    right : bool
-        Whether the column is set flush right.
-    help : str
-        What the column means.
-    as_text : bool
-        Whether CSV holds the texts of the cells, where their values are only what they are sorted
-        by.
-    """
+    """A column of a table; see `column`."""
 
     title: str
     cells: Sequence[Cell] = ()
+    #: Whether the column is set flush right, and what it means.
     right: bool = True
     help: str = ""
+    #: Whether CSV holds the texts of cells whose values are only what they are sorted by.
     as_text: bool = False
 
 
@@ -105,20 +83,10 @@ def column(
     help: str = "",
     as_text: bool = False,
 ) -> Column:
-    """Return a column of values; by default they are texts.
+    """Return a column; `form` makes of each value its text, or its whole cell.
 
-    Parameters
-    ----------
-    title, help, as_text
-        As in `Column`.
-    values : iterable
-        One for each row.
-    form : callable
-        Makes of a value its text, or its whole cell.
-    right : bool, optional
-        By default flush right, except for plain texts.
-    best : {min, max}, optional
-        Which of the values are marked as best, unless all are equal.
+    Only plain texts are flush left by default. `best` says which values are marked, unless all are
+    equal.
     """
     cells = []
     for value in values:

@@ -176,19 +176,11 @@ def _scripts(charts: bool) -> list[tuple[str, Markup]]:
 def render_page(
     document: Document, drawings: Mapping[str, Drawing], files: Mapping[str, str]
 ) -> str:
-    """Return a document as one page of HTML that fetches nothing.
+    """Return a document, numbered, as one page of HTML that fetches nothing.
 
-    Parameters
-    ----------
-    document : Document
-        Numbered, see `Document.numbered`.
-    drawings : mapping
-        Of the pictures, by stem.
-    files : mapping
-        Name to text of the files of tables that a reader may save from the page.
-
-    Without JavaScript all is shown but for large folded sections, which stay packed; charts are
-    links to pictures, and the files of tables are those in the folder ``tables`` beside the page.
+    `drawings` are those of the pictures by stem, `files` texts that a reader may save, by name.
+    Without JavaScript all is shown but large folded sections, which stay packed; charts are links
+    to pictures, and files of tables those in the folder ``tables`` beside the page.
     """
     sections = [inner for outer in document.sections for inner in outer.walk()]
     anchors = file_stems([section.title for section in sections], "part")

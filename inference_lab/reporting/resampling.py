@@ -120,33 +120,22 @@ def sign_flip(
 
 @dataclass(frozen=True)
 class Effect:
-    """A mean difference over sets, with what supports it.
+    """A mean difference over sets, with what supports it."""
 
-    Attributes
-    ----------
-    value : float
-        Mean over sets of means over draws; NaN without any.
-    low, high : float
-        Ends of the 95 % interval, see `mean_resampled`; NaN for fewer than two sets.
-    inner_low, inner_high : float
-        Ends of the 90 % interval: two one-sided tests at 5 % find a difference within a margin
-        where this interval lies within it.
-    p_value : float
-        See `sign_flip`.
-    sets, draws : int
-        How many sets, and draws in all.
-    above : int
-        Sets whose mean is above zero.
-    """
-
+    #: Mean over sets of means over draws; NaN without any.
     value: float
+    #: Ends of the 95 % interval, see `mean_resampled`; NaN for fewer than two sets.
     low: float
     high: float
+    #: Ends of the 90 % interval: two one-sided tests at 5 % find a difference within a margin
+    #: where this interval lies within it.
     inner_low: float
     inner_high: float
+    #: See `sign_flip`.
     p_value: float
     sets: int
     draws: int
+    #: Sets whose mean is above zero.
     above: int
 
 

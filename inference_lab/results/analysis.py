@@ -74,40 +74,12 @@ def _is_float(kind: Any) -> bool:
 
 
 class Findings:
-    """Records of runs, and what follows from them.
+    """Records of runs, and what follows from them; `Comparison` adds how they are shown.
 
-    Parameters
-    ----------
-    records : iterable of Record
-        Of `compare`; all of them count. For the records of a store, in which runs may have been
-        done anew, see `of_store`.
-    superseded : iterable of Record
-        Runs that were done anew. They only take part in the check that one seed gives one answer.
-    remarks : iterable of str
-        Further `warnings`, such as what a store holds that is no record.
-    labels : mapping of str to str
-        What solvers are called where they are shown, by spec. Solvers that were not run may be
-        among them.
-    stages : iterable of collections of str
-        Specs of solvers that were run, by design, on some of the problems only, or under limits of
-        their own: the solvers of a stage are compared with each other where `warnings` tells what
-        is unequal or missing, all others with the others.
-
-    Attributes
-    ----------
-    records, superseded : list of Record
-    solver_labels : dict
-        Labels of the solvers that were run.
-    alarms : list of str
-        Contradictions: a bound above an energy, a claim that differs from the evaluation, runs
-        of one seed that end at different energies. A comparison with alarms must not be believed
-        before they are explained.
-    warnings : list of str
-        What makes the comparison less than fair or complete, such as runs that are missing.
-    problems : list of ProblemSummary
-    rows : list of Row
-        One a problem and solver.
-    solvers : list of SolverSummary
+    Superseded records are runs that were done anew: they only take part in the check that one seed
+    gives one answer. Remarks are further `warnings`, labels names of solvers by spec. Solvers of a
+    stage were run, by design, on some of the problems only, or under limits of their own:
+    `warnings` compares them with each other, and all others with the others.
 
     Examples
     --------

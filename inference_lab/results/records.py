@@ -198,108 +198,74 @@ class RunRecord(JsonLine, frozen=True, kw_only=True):
 class Record(RunRecord, frozen=True, kw_only=True):
     """One run of one solver on one problem: the question, the answer, and the machine.
 
-    The fields that every `RunRecord` has, and these.
-
-    Attributes
-    ----------
-    id : str
-        Unique name of the run, 48 random bits.
-    problem, problem_hash : str
-        Name (a spec string where there is one) and `FactorGraph.content_hash` of the problem.
-    n_variables, n_edges, n_factors, n_labels : int
-        Its sizes; `n_labels` is the largest cardinality.
-    optimum, optimum_source
-        The minimum energy where it is proved elsewhere, and where.
-    truth_energy : float or None
-        Energy of the ground truth.
-    small_energy : float
-        What an energy of the problem is small against, see `inference_lab.contract.proves`.
-    problem_info : mapping
-        Further facts about the problem.
-    solver, solver_name : str
-        Spec string and registered name of the solver.
-    settings : mapping
-        All its settings, default or not.
-    solver_version : int
-    solver_source : str
-        Digest of the file that the solver's class is in, of one from outside the library: when it
-        is edited, its runs are made again.
-    seed, temperature
-        What the run was given.
-    repeat : int
-        Number of the run among those that were asked the same.
-    threads : int
-        Threads that numerical libraries may use.
-    clock : str
-        What ``seconds`` and those of the trace and the limit are: of wall time, "wall", or those
-        that processors worked, "cpu".
-    status : str
-        A value of `inference_lab.Status`.
-    energy, claimed_energy, lower_bound, gap, iterations, log_partition, log_partition_kind
-        As in `inference_lab.Solution`; ``energy`` is the independent evaluation.
-    labels_hash : str
-        Digest of the best labelling, empty without one: whether two runs found the same.
-    labels : str
-        The best labelling as a compressed string, see `inference_lab.results.label_codec`; empty
-        without one, and for 100,000 variables or more.
-    pairwise_f, nmi, ari, accuracy : float or None
-        Agreement with the ground truth (`inference_lab.results.scoring`), where there is one.
-    scores : mapping
-        Further scores of the problem's own, such as ``bad_pixels``.
-    seconds, compile_seconds, setup_seconds : float
-        The solver's own time; compilation of kernels within the run; building the problem.
-    trace : tuple of TracePoint
-        History of the run, thinned to `TRACE_LIMIT` points.
-    diagnostics : mapping
-        The solver's own figures.
-    environment : mapping
-        See `environment`.
+    `key`, `place`, `identity` and `outcome` are as in `RunRecord`.
     """
 
     SCHEMA: ClassVar[int] = SCHEMA
 
     schema: int = SCHEMA
+    #: Unique name of the run, 48 random bits.
     id: str = field(default_factory=lambda: uuid.uuid4().hex[:12])
+    #: Name (a spec string where there is one) and `FactorGraph.content_hash`.
     problem: Name
     problem_hash: str
+    #: Its sizes; `n_labels` is the largest cardinality.
     n_variables: int
     n_edges: int
     n_factors: int
     n_labels: int
+    #: The minimum energy where it is proved elsewhere, and where.
     optimum: float | None = None
     optimum_source: str = ""
+    #: Energy of the ground truth.
     truth_energy: float | None = None
+    #: What an energy of the problem is small against, see `inference_lab.contract.proves`.
     small_energy: Annotated[float, Meta(gt=0.0, le=1.0)] = 1.0
+    #: Further facts about the problem.
     problem_info: Mapping[str, Any] = {}
+    #: Spec string and registered name, and all settings, default or not.
     solver: Name
     solver_name: str
     settings: Mapping[str, Any] = {}
     solver_version: int = 1
+    #: Digest of the file of a class from outside the library: runs are made again after an edit.
     solver_source: str = ""
+    #: The seed and temperature of the run, and its number among those that were asked the same.
     seed: Count | None = None
     temperature: float = 0.0
     repeat: int = 0
+    #: Threads that numerical libraries may use.
     threads: int = 1
+    #: The unit of all seconds: wall time, or the time that processors worked.
     clock: Literal["wall", "cpu"] = "wall"
+    #: A value of `inference_lab.Status`.
     status: Annotated[str, any_of(Status)]
+    #: As in `inference_lab.Solution`, evaluated independently; the claim is the solver's own.
     energy: Annotated[float, Meta(ge=-_LARGEST)] = math.inf
     claimed_energy: float | None = None
     lower_bound: float = -math.inf
     gap: float = math.inf
+    #: Digest of the best labelling: whether two runs found the same.
     labels_hash: str = ""
+    #: The labelling, see `inference_lab.results.label_codec`; empty from 100,000 variables on.
     labels: str = ""
+    #: Agreement with the ground truth (`inference_lab.results.scoring`), where there is one.
     pairwise_f: float | None = None
     nmi: float | None = None
     ari: float | None = None
     accuracy: float | None = None
+    #: Further scores of the problem's own, such as ``bad_pixels``.
     scores: Mapping[str, Any] = {}
+    #: The solver's own time; compilation within the run; building the problem.
     seconds: Seconds = 0.0
     compile_seconds: Seconds = 0.0
     setup_seconds: Seconds = 0.0
     iterations: Count = 0
     log_partition: float | None = None
     log_partition_kind: str | None = None
+    #: History of the run, thinned to `TRACE_LIMIT` points.
     trace: tuple[TracePoint, ...] = ()
+    #: The solver's own figures.
     diagnostics: Mapping[str, Any] = {}
     environment: Mapping[str, Any] = field(default_factory=environment)
 
