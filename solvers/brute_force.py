@@ -2,152 +2,101 @@
 
 from __future__ import annotations
 
+import itertools
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 import numpy as np
 
-from inference_lab._numba import inlined, int64, kernel
 from inference_lab.contract import Outcome, Run, Solver
-from inference_lab.graph.arrays import FloatArray, GraphArrays, IntArray
+from inference_lab.graph.arrays import FloatArray, IntArray
 from inference_lab.graph.factor_graph import FactorGraph
-from inference_lab.graph.label_costs import LabelCosts
-from inference_lab.kernels.messages import half_cost, unflatten
-from inference_lab.kernels.priced_descent import enter, leave, opening
+from inference_lab.kernels.messages import unflatten
 from inference_lab.specs.settings import setting
 
-#: Steps of the enumeration between two checks of the clock: some 10 ms.
-_CHUNK = 1 << 20
+#: Labellings that are evaluated at once, so many that their energies stay in the cache.
+_BLOCK = 1 << 17
+#: Free variables of a block; NumPy's arrays have at most 64 axes, 32 in older versions.
+_MOST_AXES = 30
 
 
-class Enumeration(NamedTuple):
-    """The depth-first walk over prefixes ``x_0, ..., x_d``, as it stands between two chunks."""
+class Blocks:
+    """All labellings in lexicographic order, in blocks that fix the labels of the first variables.
 
-    labels: IntArray  # (n,) current labelling
-    following: IntArray  # (n,) next label to try
-    prefix: FloatArray  # (n,) energy of the terms within the variables before each level
-    rows: FloatArray  # flat, like the unaries: see `_fill_row`
-    used: IntArray  # (s,) variables before the current level with a label of each priced set
-    depth: IntArray  # (1,) current level; -1 when everything has been enumerated
-    best_labels: IntArray  # (n,)
-    best: FloatArray  # (1,) least energy seen
-    sums: FloatArray  # (n,) weight of the labellings seen below the current prefix
-    marginals: FloatArray  # flat, like the unaries
+    The energies of a block are an array with an axis for each free variable, the last ones.
+    """
 
-
-def _start(graph: FactorGraph) -> Enumeration:
-    """Return the walk before its first step, with the row of the first variable filled."""
-    n = graph.n_variables
-    prefix = np.empty(n)
-    prefix[0] = graph.constant
-    return Enumeration(
-        labels=np.zeros(n, dtype=np.int64),
-        following=np.zeros(n, dtype=np.int64),
-        prefix=prefix,
-        rows=graph.unary_values.copy(),
-        used=np.zeros(graph.n_label_costs, dtype=np.int64),
-        depth=np.zeros(1, dtype=np.int64),
-        best_labels=np.zeros(n, dtype=np.int64),
-        best=np.full(1, np.inf),
-        sums=np.zeros(n),
-        marginals=np.zeros(graph.unary_values.size),
-    )
-
-
-@inlined
-def _fill_row(g: GraphArrays, strides: IntArray, d: int, labels: IntArray, row: FloatArray) -> None:
-    """Fill the cost of each label of a variable, by its unary and its terms with earlier ones."""
-    k = g.cardinalities[d]
-    for b in range(k):
-        row[b] = g.unary[g.unary_ptr[d] + b]
-    for p in range(g.adj_ptr[d], g.adj_ptr[d + 1]):
-        j = g.adj_var[p]
-        if j < d:
-            half = int64(g.adj_half[p])
-            for b in range(k):
-                row[b] += half_cost(g, half, b, labels[j])
-    for p in range(g.inc_ptr[d], g.inc_ptr[d + 1]):
-        slot = g.inc_slot[p]
-        f = g.slot_factor[slot]
-        start = g.table_ptr[f]
-        complete = True
-        for s in range(g.factor_ptr[f], g.factor_ptr[f + 1]):
-            j = g.scopes[s]
-            complete &= j <= d
-            if j < d:
-                start += strides[s] * labels[j]
-        if complete:
-            for b in range(k):
-                row[b] += g.tables[start + b * strides[slot]]
-
-
-@kernel
-def _enumerate(
-    g: GraphArrays,
-    p: LabelCosts,
-    strides: IntArray,
-    walk: Enumeration,
-    steps: int,
-    temperature: float,
-) -> None:
-    """Enumerate on for about `steps` nodes of the tree of prefixes."""
-    # With ``temperature == 0`` look for the first labelling of least energy, otherwise add up the
-    # weights ``exp(-(E - best) / temperature)``.
-    labels, following, prefix, rows = walk.labels, walk.following, walk.prefix, walk.rows
-    sums, marginals, used = walk.sums, walk.marginals, walk.used
-    cardinalities, unary_ptr = g.cardinalities, g.unary_ptr
-    last = labels.size - 1
-    k_last = cardinalities[last]
-    row = unary_ptr[last]
-    weigh = temperature > 0.0
-    best = walk.best[0]
-    d = walk.depth[0]
-    while d >= 0 and steps > 0:
-        if d == last:
-            base = prefix[d]
-            steps -= k_last
-            if weigh:
-                total = 0.0
-                for b in range(k_last):
-                    # Summed in the order of the first walk, so that no exponent is positive.
-                    energy = base + rows[row + b] + opening(p, used, b)
-                    weight = math.exp(-(energy - best) / temperature)
-                    marginals[unary_ptr[d] + b] += weight
-                    total += weight
-                sums[d] = total
+    def __init__(self, graph: FactorGraph) -> None:
+        self.graph = graph
+        self.sizes = graph.cardinalities.tolist()
+        n = len(self.sizes)
+        self.first = max(0, n - 1)
+        while (
+            self.first > max(0, n - _MOST_AXES)
+            and math.prod(self.sizes[self.first - 1 :]) <= _BLOCK
+        ):
+            self.first -= 1
+        #: The energies by the terms of free variables alone, and the other terms.
+        self.inner = np.full(self.sizes[self.first :], graph.constant)
+        self.others: list[tuple[tuple[int, ...], FloatArray]] = []
+        for scope, table in graph.factors():
+            if min(scope) >= self.first:
+                self.inner += self._spread(scope, table)
             else:
-                for b in range(k_last):
-                    energy = base + rows[row + b] + opening(p, used, b)
-                    if energy < best:
-                        best = energy
-                        labels[d] = b
-                        walk.best_labels[:] = labels
-        else:
-            a = following[d]
-            if a < cardinalities[d]:
-                steps -= 1
-                following[d] = a + 1
-                energy = prefix[d] + rows[unary_ptr[d] + a] + opening(p, used, a)
-                # All labellings with an infinite prefix have infinite energy.
-                if energy < math.inf:
-                    labels[d] = a
-                    enter(p, used, a)
-                    d += 1
-                    _fill_row(g, strides, d, labels, rows[unary_ptr[d] : unary_ptr[d + 1]])
-                    prefix[d] = energy
-                    following[d] = 0
-                    sums[d] = 0.0
-                continue
-        # Everything below this prefix has been seen: back to the variable before.
-        d -= 1
-        if d >= 0:
-            leave(p, used, labels[d])
-        if weigh and d >= 0:
-            marginals[unary_ptr[d] + labels[d]] += sums[d + 1]
-            sums[d] += sums[d + 1]
-    walk.best[0] = best
-    walk.depth[0] = d
+                self.others.append((scope, table))
+        #: Of each set of labels with a cost, where a free variable has one of them.
+        self.paid = []
+        for labels, cost in graph.label_costs.sets():
+            used = np.zeros(self.inner.shape, dtype=np.bool_)
+            for v in range(self.first, n):
+                used |= self._spread((v,), np.isin(np.arange(self.sizes[v]), labels))
+            self.paid.append((labels, np.where(used, cost, 0.0), cost))
+
+    def _spread(self, scope: tuple[int, ...], table: Any) -> Any:
+        """Return a table over free variables in a shape that broadcasts to that of a block."""
+        shape = [1] * self.inner.ndim
+        for v in scope:
+            shape[v - self.first] = self.sizes[v]
+        return np.transpose(table, np.argsort(scope)).reshape(shape)
+
+    def heads(self) -> Iterator[tuple[int, ...]]:
+        """Yield the labels of the fixed variables, block by block."""
+        return itertools.product(*map(range, self.sizes[: self.first]))
+
+    def energies(self, head: tuple[int, ...]) -> FloatArray | None:
+        """Return the energies of a block; None if terms of the fixed variables forbid it."""
+        sums: dict[tuple[int, ...], Any] = {(): 0.0}
+        for scope, table in self.others:
+            free = tuple(v for v in scope if v >= self.first)
+            rest = table[tuple(head[v] if v < self.first else slice(None) for v in scope)]
+            sums[free] = sums.get(free, 0.0) + rest
+        if sums[()] == math.inf:
+            return None
+        total = self.inner
+        for free, rest in sums.items():
+            total = total + (self._spread(free, rest) if free else rest)
+        for labels, cost, whole in self.paid:
+            total = total + (cost if set(head).isdisjoint(labels) else whole)
+        return total
+
+    def labels(self, head: tuple[int, ...], place: int) -> IntArray:
+        """Return the labelling at a place of the flat energies of a block."""
+        return np.array([*head, *np.unravel_index(place, self.inner.shape)], dtype=np.int64)
+
+    def add_weights(
+        self, head: tuple[int, ...], weights: FloatArray, marginals: FloatArray
+    ) -> float:
+        """Add the weights of a block to those of each label, flat; return their sum."""
+        ptr = self.graph.unary_ptr
+        marginals[ptr[: self.first] + np.array(head, dtype=np.int64)] += weights.sum()
+        # Variables are summed out one after the other, so that the array halves each time.
+        for v in range(self.first, len(self.sizes)):
+            weights = weights.reshape(self.sizes[v], -1)
+            marginals[ptr[v] : ptr[v + 1]] += weights.sum(axis=1)
+            weights = weights.sum(axis=0)
+        return float(weights.sum())
 
 
 @dataclass(frozen=True)
@@ -158,8 +107,8 @@ class BruteForce(Solver):
     lower bound. At ``T > 0``, with ``Z = sum_x exp(-E(x) / T)``: the marginals
     ``p_i(a) = sum_{x: x_i = a} exp(-E(x) / T) / Z``, ``log Z``, and the best labelling.
 
-    The search walks the tree of prefixes ``x_0, ..., x_d`` and skips only prefixes that cost
-    ``+inf``. Weights are relative to the minimum, which a first walk finds.
+    Energies are evaluated in blocks, as arrays with an axis for each variable. Weights are relative
+    to the minimum, which a first pass over all labellings finds.
 
     Parameters
     ----------
@@ -174,11 +123,11 @@ class BruteForce(Solver):
 
     Notes
     -----
-    Complexity: O(states * d) with d the number of terms at the last variables, if each variable has
-    two labels or more. Memory: a few copies of the unaries. On one core, 2^24 binary labellings
-    take 0.25 s (``T > 0``: 0.7 s) on a cycle and 1.6 s (3.3 s) on the complete graph.
+    Complexity: O(states * d) with d the number of groups of free variables that share terms with
+    fixed ones. Memory: a few blocks of 2^17 energies. On one core, 2^24 binary labellings take
+    0.1 s (``T > 0``: 0.2 s) on a cycle and 0.2 s (0.5 s) on the complete graph.
 
-    An iteration is about a million steps of a walk.
+    An iteration is a block.
 
     Examples
     --------
@@ -208,53 +157,39 @@ class BruteForce(Solver):
         return f"{found} labellings are too many to enumerate: max_states is {self.max_states}"
 
     def run(self, graph: FactorGraph, run: Run) -> Outcome:
-        """Enumerate in chunks, offering each improvement."""
-        exact_at = run.temperature > 0
-        if graph.n_variables == 0:
-            run.offer(np.empty(0, dtype=np.int64))
-            run.bound(graph.constant)
-            return Outcome(
-                converged=True,
-                claimed_energy=graph.constant,
-                marginals=[] if exact_at else None,
-                log_partition=-graph.constant / run.temperature if exact_at else None,
-                log_partition_kind="exact" if exact_at else None,
-            )
-        walk, strides = _start(graph), graph.scope_strides
-        chunks = 0
-        offered = math.inf
-        while walk.depth[0] >= 0 and not run.should_stop(chunks):
-            _enumerate(graph.arrays, graph.label_costs, strides, walk, _CHUNK, 0.0)
-            chunks += 1
-            if walk.best[0] < offered:
-                offered = float(walk.best[0])
-                run.offer(walk.best_labels)
-        if walk.depth[0] >= 0:
-            claimed = offered if math.isfinite(offered) else None
-            return Outcome(iterations=chunks, claimed_energy=claimed)
-        if not math.isfinite(offered):
-            return Outcome(converged=True, infeasible=True, iterations=chunks)
-        # The evaluator's energy, because that of the walk differs in the last bits.
+        """Evaluate block by block, offering each improvement; at T > 0 weigh in a second pass."""
+        blocks, done, least = Blocks(graph), 0, math.inf
+        for head in blocks.heads():
+            if run.should_stop(done):
+                claimed = least if math.isfinite(least) else None
+                return Outcome(iterations=done, claimed_energy=claimed)
+            energies = blocks.energies(head)
+            if energies is None:
+                continue
+            done += 1
+            if energies.min() < least:
+                least = float(energies.min())
+                run.offer(blocks.labels(head, int(energies.argmin())))
+        if least == math.inf:
+            return Outcome(converged=True, infeasible=True, iterations=done)
+        # The evaluator's energy, because sums in another order differ in the last bits.
         run.bound(run.best_energy)
-        outcome = Outcome(converged=True, iterations=chunks, claimed_energy=offered)
-        if not exact_at:
-            return outcome
-
-        walk = _start(graph)
-        walk.best[0] = offered
-        while walk.depth[0] >= 0 and not run.should_stop(outcome.iterations):
-            _enumerate(graph.arrays, graph.label_costs, strides, walk, _CHUNK, run.temperature)
-            outcome.iterations += 1
-        if walk.depth[0] >= 0:
-            outcome.converged = False
-            return outcome
-        total = _total(graph, walk)
-        outcome.marginals = unflatten(graph, walk.marginals / total)
-        outcome.log_partition = math.log(total) - offered / run.temperature
-        outcome.log_partition_kind = "exact"
-        return outcome
-
-
-def _total(graph: FactorGraph, walk: Enumeration) -> float:
-    """Return the sum of all weights; it is at least 1, the weight of the best labelling."""
-    return float(walk.marginals[: int(graph.cardinalities[0])].sum())
+        if run.temperature == 0:
+            return Outcome(converged=True, iterations=done, claimed_energy=least)
+        total, weights = 0.0, np.zeros(graph.unary_values.size)
+        for head in blocks.heads():
+            if run.should_stop(done):
+                return Outcome(iterations=done, claimed_energy=least)
+            energies = blocks.energies(head)
+            if energies is not None:
+                done += 1
+                block = np.exp((least - energies) / run.temperature)
+                total += blocks.add_weights(head, block, weights)
+        return Outcome(
+            converged=True,
+            iterations=done,
+            claimed_energy=least,
+            marginals=unflatten(graph, weights / total),
+            log_partition=math.log(total) - least / run.temperature,
+            log_partition_kind="exact",
+        )

@@ -275,7 +275,7 @@ def test_small_graphs_are_mostly_solved(solver: str, family: str) -> None:
 
 #: Solvers that look at the clock between parts, and a limit on these that makes many of a run.
 PARTS = {
-    "brute-force": ("solvers.brute_force._CHUNK", 5),
+    "brute-force": ("solvers.brute_force._BLOCK", 5),
     "junction-tree": ("solvers.junction_tree._CHUNK", 1),
     "branch-and-bound": ("solvers.branch_and_bound._CHUNK", 2000),
     "kernighan-lin(kicks=1)": ("solvers.kernighan_lin._WORK", 1),
@@ -305,7 +305,8 @@ def test_parts_of_any_size_lead_to_the_same_answer(
         assert (parts.energy, parts.status) == (whole.energy, whole.status)
         assert parts.lower_bound == pytest.approx(whole.lower_bound, rel=1e-12)
         if temperature:
-            assert parts.log_partition == whole.log_partition
+            # Sums over other blocks are rounded in another order.
+            assert parts.log_partition == pytest.approx(whole.log_partition, rel=1e-13, abs=1e-13)
             for row, other in zip(parts.marginals, whole.marginals, strict=True):
                 assert row == pytest.approx(other, abs=1e-12)
 
