@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, Generic, NamedTuple, TypeVar
 
-from inference_lab.formatting import printable
+from inference_lab.reporting.printable import printable
 from inference_lab.results.number_formats import format_percent
 from inference_lab.results.records import RunRecord
 

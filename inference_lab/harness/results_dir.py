@@ -9,9 +9,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from inference_lab.formatting import counted, printable
+from inference_lab.formatting import counted
 from inference_lab.harness.campaign import InputError
 from inference_lab.harness.manifest import plans_of
+from inference_lab.reporting.printable import printable
 from inference_lab.results.clustering_records import FitStore, environments, note_environments
 from inference_lab.results.line_store import LineStore
 from inference_lab.results.records import RecordStore, RunRecord

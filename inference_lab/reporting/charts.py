@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from inference_lab.formatting import printable
+from inference_lab.reporting.printable import printable
 from inference_lab.reporting.traces import Steps
 
 if TYPE_CHECKING:

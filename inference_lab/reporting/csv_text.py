@@ -9,8 +9,8 @@ import re
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from inference_lab.formatting import printable
 from inference_lab.reporting.document import Cell, Column, Table
+from inference_lab.reporting.printable import printable
 from inference_lab.results.json_lines import clean_text
 
 if TYPE_CHECKING:

@@ -14,7 +14,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
 
-from inference_lab.formatting import printable, shortened
+from inference_lab.formatting import shortened
+from inference_lab.reporting.printable import printable
 from inference_lab.results.number_formats import NONE, format_energy
 
 if TYPE_CHECKING:

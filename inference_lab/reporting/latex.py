@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
-from inference_lab.formatting import printable
 from inference_lab.reporting.document import Cell, Mark, Table
+from inference_lab.reporting.printable import printable
 
 __all__ = ["escape_latex", "latex_table"]
 

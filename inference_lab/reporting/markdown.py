@@ -6,7 +6,6 @@ import html
 import re
 from collections.abc import Iterable, Iterator, Sequence
 
-from inference_lab.formatting import paragraphs, printable, printable_lines
 from inference_lab.reporting.document import (
     Block,
     Cell,
@@ -18,6 +17,7 @@ from inference_lab.reporting.document import (
     Section,
     Table,
 )
+from inference_lab.reporting.printable import paragraphs, printable, printable_lines
 
 __all__ = ["escape_markdown", "markdown_rows", "render_markdown"]
 

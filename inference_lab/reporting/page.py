@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING
 
 from markupsafe import Markup, escape
 
-from inference_lab.formatting import paragraphs, printable, printable_lines
 from inference_lab.reporting.charts import Drawing, javascript
 from inference_lab.reporting.document import Cell, Document, Table, file_stems
+from inference_lab.reporting.printable import paragraphs, printable, printable_lines
 
 if TYPE_CHECKING:
     from jinja2 import Template

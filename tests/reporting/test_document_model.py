@@ -10,7 +10,6 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from sample_document import AWKWARD
 
-from inference_lab.formatting import printable
 from inference_lab.reporting.document import (
     Column,
     Document,
@@ -19,6 +18,7 @@ from inference_lab.reporting.document import (
     Text,
     file_stems,
 )
+from inference_lab.reporting.printable import printable
 
 ANY_TEXT = st.text(st.characters(), max_size=40)
 

@@ -10,9 +10,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from sample_document import AWKWARD, table_of
 
-from inference_lab.formatting import printable
 from inference_lab.reporting.document import Cell, Column
 from inference_lab.reporting.latex import escape_latex, latex_table
+from inference_lab.reporting.printable import printable
 
 #: What the commands that may occur typeset.
 COMMANDS = {

@@ -23,7 +23,6 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from sample_document import SCRIPT, SOLVERS, sample_document, table_of
 
-from inference_lab.formatting import printable, printable_lines
 from inference_lab.reporting import page
 from inference_lab.reporting.charts import Drawing
 from inference_lab.reporting.document import (
@@ -38,6 +37,7 @@ from inference_lab.reporting.document import (
     Text,
 )
 from inference_lab.reporting.page import render_page
+from inference_lab.reporting.printable import printable, printable_lines
 from inference_lab.reporting.writing import write_document
 
 #: A chart of which nothing is to be seen.

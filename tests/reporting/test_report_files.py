@@ -18,7 +18,6 @@ from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 from sample_document import AWKWARD, sample_document, table_of
 
-from inference_lab.formatting import printable, printable_lines
 from inference_lab.reporting import writing
 from inference_lab.reporting.charts import Chart, ranks_chart
 from inference_lab.reporting.csv_text import csv_table
@@ -35,6 +34,7 @@ from inference_lab.reporting.document import (
     Text,
 )
 from inference_lab.reporting.markdown import render_markdown
+from inference_lab.reporting.printable import printable, printable_lines
 from inference_lab.reporting.writing import write_document
 
 ANY_TEXT = st.text(st.characters(), max_size=30)
