@@ -11,7 +11,8 @@ from scipy.optimize import linear_sum_assignment
 
 from inference_lab._numba import inlined, lean_kernel
 from inference_lab.algorithms.elimination.low_degree import MOST_NEIGHBOURS, Core, eliminate_sparse
-from inference_lab.contract import Outcome, Run, Solver
+from inference_lab.algorithms.iteration import IterativeSolver, Progress
+from inference_lab.contract import Outcome, Run
 from inference_lab.graph.arrays import TABLE, FloatArray, GraphArrays, IntArray
 from inference_lab.graph.factor_graph import FactorGraph, unary_minimum
 from inference_lab.graph.traversal import nearest
@@ -78,27 +79,20 @@ _WORTH, _ELIMINATION = 0.2, 0.05
 class Region(NamedTuple):
     """The region of a mutation."""
 
-    #: Its variables, the centre first.
-    ball: IntArray
-    #: These and those around, for blocks.
+    #: Its variables, the centre first, then those around, for blocks.
     near: IntArray
-    #: (n,): stamps of searches for them.
-    seen: IntArray
     #: (n,): the labels, which blocks change before the costs of moves follow.
     shadow: IntArray
-    #: A record: the last stamp, and the numbers of mutations made and that gained.
+    #: A record: the numbers of mutations made and that gained.
     now: Any
 
 
 @inlined
 def _relabel_block(
     g: GraphArrays, soft: GraphArrays, x: IntArray, c: EjectionChains, b: Block, r: Region,
-    size: int, uniform: float,
+    count: int, uniform: float,
 ) -> int:  # fmt: skip
-    """Relabel a random block of the variables around a ball, exactly; return the work."""
-    now = r.now[0]
-    now.stamp += 1
-    count = nearest(g, r.ball[0], min(r.near.size, 2 * size + 10), r.seen, now.stamp, r.near)
+    """Relabel a random block of the variables in and around a region; return the work."""
     most = np.log2(b.tables.entries.size)
     grow(soft, b, r.near[:count], most, 2 * b.tables.messages.size, int(uniform * _SEEDS))
     arrange(b)
@@ -121,7 +115,7 @@ def _copy_changes(x: IntArray, c: EjectionChains, r: Region) -> None:
 @lean_kernel
 def mutate(
     g: GraphArrays, soft: GraphArrays, x: IntArray, c: EjectionChains, b: Block, r: Region,
-    mate: IntArray, uniforms: FloatArray, at: int, rules: Rules, work: int,
+    mate: IntArray, uniforms: FloatArray, at: int, largest: int, rules: Rules, work: int,
 ) -> int:  # fmt: skip
     """Change regions, with the uniform numbers from `at` on; return where the next begins."""
     # Stops after about so much work, or when the numbers are used up: -1. Adds to the number of
@@ -130,19 +124,21 @@ def mutate(
     # A region gets random labels, one label, two labels swapped, or those of the mate; chains and
     # blocks repair what that broke; and of what then differs, the parts that lower the energy
     # stay. `r.shadow` equals `x`, before and after.
-    most = _HEAD + r.ball.size + _BLOCKS
+    most = _HEAD + largest + _BLOCKS
     while at + most <= uniforms.size and work > 0:
         r.now[0].mutations += 1
         begin_kick(c)
         centre = int(uniforms[at] * x.size)
-        size = int(float(r.ball.size) ** uniforms[at + 1])
-        size = nearest(g, centre, size, c.seen, c.now[0].kick, r.ball)
+        size = int(float(largest) ** uniforms[at + 1])
+        around = 2 * size + 10
+        around = nearest(g, centre, around, c.seen, c.now[0].kick, r.near)
+        size = min(size, around)
         kind = uniforms[at + 2]
         first = int(uniforms[at + 3] * g.cardinalities[centre])
         second = int(uniforms[at + 4] * g.cardinalities[centre])
         at += _HEAD
         for q in range(size):
-            i = r.ball[q]
+            i = r.near[q]
             new = x[i]
             if kind < 0.4:
                 new = int(uniforms[at + q] * g.cardinalities[i])
@@ -161,11 +157,11 @@ def mutate(
         if size <= _CHAINED:
             for q in range(size):
                 if chained < _CHAINS_WORK:
-                    chained += chains_from(g, x, c, r.ball[q], rules)
+                    chained += chains_from(g, x, c, r.near[q], rules)
         work -= chained
         _copy_changes(x, c, r)
         for _ in range(_BLOCKS):
-            work -= _relabel_block(g, soft, x, c, b, r, size, uniforms[at])
+            work -= _relabel_block(g, soft, x, c, b, r, around, uniforms[at])
             at += 1
         r.now[0].gains += keep_better_parts(g, x, c, rules.tolerance)
         _copy_changes(x, c, r)
@@ -182,7 +178,7 @@ def cross(g: GraphArrays, x: IntArray, c: EjectionChains, mate: IntArray, tolera
 
 
 @dataclass(frozen=True)
-class Memetic(Solver):
+class Memetic(IterativeSolver["_Population"]):
     """Local search on a population, with mutations of regions and partition crossover.
 
     An individual is improved by *mutations*: a random connected region gets random labels, a single
@@ -224,8 +220,7 @@ class Memetic(Solver):
 
     Diagnostics
     -----------
-    ``mutations``; ``crossed``: children better than their parents before improvement;
-    ``eliminated`` variables.
+    ``mutations``; ``crossed``: children that crossing improved; ``eliminated`` variables.
 
     References
     ----------
@@ -253,8 +248,8 @@ class Memetic(Solver):
     patience: float = setting(0.1, above=0, below=math.inf)
     generations: int = setting(100, at_least=0)
 
-    def run(self, graph: FactorGraph, run: Run) -> Outcome:
-        """Fill the population, then make generations until the budget is spent."""
+    def start(self, graph: FactorGraph, run: Run) -> _Population | Outcome:
+        """Eliminate variables of few neighbours where many have few."""
         x = unary_minimum(graph) if run.initial is None else run.initial.copy()
         run.offer(x)
         if int(graph.cardinalities.max(initial=1)) == 1:
@@ -264,79 +259,76 @@ class Memetic(Solver):
         if x.size == 0:
             run.offer(core.expand(x))
             return Outcome(converged=True, diagnostics={"eliminated": graph.n_variables})
-        state = _Population(self, core, run)
-        complete = state.fill_population(x) and state.make_generations()
-        return Outcome(
-            converged=complete,
-            iterations=state.made,
-            diagnostics={
-                "mutations": int(state.region.now[0].mutations),
-                "crossed": state.crossed,
-                "eliminated": len(core.eliminated),
-            },
-        )
+        return _Population(self, core, run, x)
+
+    def step(self, state: _Population, run: Run, done: int) -> Progress:
+        """Add one of the first individuals, or make a child."""
+        complete = state.make_generation() if state.full else state.grow()
+        return Progress(complete and state.settled, iterations=state.made - done)
+
+    def finish(self, state: _Population, run: Run, outcome: Outcome) -> Outcome:
+        """Add the numbers of mutations and crossings."""
+        outcome.diagnostics = {
+            "mutations": int(state.region.now[0].mutations),
+            "crossed": state.crossed,
+            "eliminated": len(state.core.eliminated),
+        }
+        return outcome
 
 
 class _Population:
     """The population of a run, and what is needed to improve an individual."""
 
-    def __init__(self, settings: Memetic, core: Core, run: Run) -> None:
-        self.settings, self.core, self.run = settings, core, run
+    def __init__(self, settings: Memetic, core: Core, run: Run, first: IntArray) -> None:
+        self.settings, self.core, self.run, self.first = settings, core, run, first
         self.graph = graph = core.graph
         self.arrays = graph.arrays
         self.soft = soften(graph) if graph.has_infinite else graph.arrays
         n = graph.n_variables
-        ball = min(settings.region, n)
+        self.largest = min(settings.region, n)
         self.region = Region(
-            ball=np.empty(ball, dtype=np.int64),
-            near=np.empty(2 * ball + 10, dtype=np.int64),
-            seen=np.zeros(n, dtype=np.int64),
+            near=np.empty(2 * self.largest + 10, dtype=np.int64),
             shadow=np.empty(n, dtype=np.int64),
-            now=record(stamp=int, mutations=int, gains=int),
+            now=record(mutations=int, gains=int),
         )
         self.chains = start_chains(graph)
         members, labels = self.region.near.size, int(graph.cardinalities.max())
         table = min(labels**2, _ENTRIES)
         self.block = start_block(graph, members, table, min(members * table, _ENTRIES))
         # Enough for some mutations; on large graphs for more, as what is gained is evaluated.
-        self.uniforms = max(10 * (_HEAD + ball + _BLOCKS), n // 4)
+        self.uniforms = max(10 * (_HEAD + self.largest + _BLOCKS), n // 4)
         self.unit = _mean_weight(graph)
         self.individuals: list[IntArray] = []
+        self.full = False
         self.energies: list[float] = []
-        self.made = self.crossed = 0
+        # `since`: children in a row without a better labelling.
+        self.made = self.crossed = self.since = 0
         self.least = math.inf
         terms = n + graph.n_edges + graph.n_factors
         self.tolerance = RELATIVE_GAIN * cost_scale(graph) * terms
 
-    def fill_population(self, first: IntArray) -> bool:
-        """Make and improve the first individuals; return whether the budget sufficed."""
-        x = first
-        while self.improve(x):
-            self._add(x, len(self.individuals))
-            if len(self.individuals) == self.settings.population:
-                return True
-            x = self.propose(noise=0.0 if len(self.individuals) == 1 else _NOISE)
-        return False
+    @property
+    def settled(self) -> bool:
+        """Whether children bring nothing, or all individuals have the same energy."""
+        least, most = min(self.energies), max(self.energies)
+        # Both may be infinite.
+        equal = least == most or most - least <= self.tolerance
+        return self.full and (equal or self.since >= self.settings.generations)
 
-    def make_generations(self) -> bool:
-        """Make children until they bring nothing; return whether the budget sufficed."""
-        since = 0
-        while since < self.settings.generations and not self._all_equal():
-            best = min(self.energies)
-            if not self._make_generation():
-                return False
-            # Both may be infinite.
-            since = 0 if min(self.energies) < best else since + 1
+    def grow(self) -> bool:
+        """Make and improve one of the first individuals; return whether the budget sufficed."""
+        number, x = len(self.individuals), self.first
+        if number:
+            x = self.propose(noise=0.0 if number == 1 else _NOISE)
+        if not self.improve(x):
+            return False
+        self._add(x, number)
+        self.full = len(self.individuals) == self.settings.population
         return True
 
-    def _all_equal(self) -> bool:
-        """Whether the energies of all individuals are equal, but for rounding."""
-        least, most = min(self.energies), max(self.energies)
-        return least == most or most - least <= self.tolerance
-
-    def _make_generation(self) -> bool:
+    def make_generation(self) -> bool:
         """Make a child, and a new individual if it is like one; return if the budget sufficed."""
-        rng = self.run.rng
+        rng, best = self.run.rng, min(self.energies)
         first, second = rng.choice(len(self.individuals), size=2, replace=False)
         x = self.child(self.individuals[first], self.individuals[second])
         if not self.improve(x):
@@ -355,6 +347,7 @@ class _Population:
             if not self.improve(x):
                 return False
             self._add(x, worst)
+        self.since = 0 if min(self.energies) < best else self.since + 1
         return True
 
     def _add(self, x: IntArray, place: int) -> None:
@@ -376,12 +369,10 @@ class _Population:
 
     def _graft(self, first: IntArray, second: IntArray) -> IntArray:
         """Return the first individual with labels of the second in a large region."""
-        n, rng, region = first.size, self.run.rng, self.region
-        region.now[0].stamp += 1
+        n, rng = first.size, self.run.rng
         size = max(1, int(rng.random() * _LARGEST * n))
-        ball, centre = np.empty(n, dtype=np.int64), int(rng.integers(n))
-        stamp = int(region.now[0].stamp)
-        inside = ball[: nearest(self.arrays, centre, size, region.seen, stamp, ball)]
+        ball, seen = np.empty(n, dtype=np.int64), np.zeros(n, dtype=np.int64)
+        inside = ball[: nearest(self.arrays, int(rng.integers(n)), size, seen, 1, ball)]
         x = first.copy()
         x[inside] = self._renamed(second, first)[inside]
         return x
@@ -427,7 +418,7 @@ class _Population:
             while at >= 0 and self.run.remaining > 0.0:
                 at = mutate(
                     self.arrays, self.soft, x, self.chains, self.block, self.region,
-                    mate, uniforms, at, rules, _WORK,
+                    mate, uniforms, at, self.largest, rules, _WORK,
                 )  # fmt: skip
             since += int(now.mutations) - before
             if now.gains:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
 from inference_lab.algorithms.cuts.partial_optimality import SHRINKING, reduce
+from inference_lab.algorithms.iteration import IterativeSolver, Progress
 from inference_lab.algorithms.presolve import trivial_outcome
 from inference_lab.algorithms.semidefinite.binary_encoding import (
     bits_of,
@@ -18,7 +19,7 @@ from inference_lab.algorithms.semidefinite.binary_encoding import (
 )
 from inference_lab.algorithms.semidefinite.potts_energy import PottsEnergy, PottsPart, build_model
 from inference_lab.algorithms.semidefinite.relaxation import MATRICES, SDPRelaxation
-from inference_lab.contract import Outcome, Run, Solver, proves
+from inference_lab.contract import Outcome, Run, proves
 from inference_lab.graph.arrays import IntArray
 from inference_lab.graph.factor_graph import FactorGraph, unary_minimum
 from inference_lab.graph.feasibility import n_entries
@@ -63,7 +64,7 @@ _BITS_SECONDS = 4.0
 
 
 @dataclass(frozen=True)
-class Semidefinite(Solver):
+class Semidefinite(IterativeSolver["_Ascent"]):
     """Bound and round a Potts-like or binary energy by its semidefinite relaxation.
 
     ``E(x) = sum_i u_i(x_i) + sum_ij c_ij [x_i = x_j]`` with ``c_ij`` of either sign, and any
@@ -174,14 +175,19 @@ class Semidefinite(Solver):
         """Return why not: a temperature, or terms of another form."""
         # Where more than a moment is needed to see the form, the run does; it also judges the size,
         # once it knows which labels are left.
-        reason = Solver.supports(self, graph, temperature)
+        reason = super().supports(graph, temperature)
         if reason is not None or n_entries(graph) > _MOMENT_ENTRIES:
             return reason
         model = build_model(graph)
         return model if isinstance(model, str) else None
 
-    def run(self, graph: FactorGraph, run: Run) -> Outcome:
-        """Iterate until the bound is proved, converged or stands still, or the budget is spent."""
+    @property
+    def most_iterations(self) -> float:
+        """Limit on the iterations by the settings."""
+        return self.iterations
+
+    def start(self, graph: FactorGraph, run: Run) -> _Ascent | Outcome:
+        """Reduce the graph, look for a labelling and set up the relaxations."""
         outcome = trivial_outcome(graph, run)
         if outcome is not None:
             return outcome
@@ -214,7 +220,39 @@ class Semidefinite(Solver):
             search.improve(run.initial)
         if self.heuristic and any(not part.separable for part in model.parts):
             self._find_first(graph, run, search)
-        return _Ascent(self, model, run, search).run()
+        return _Ascent(self, model, run, search)
+
+    def step(self, state: _Ascent, run: Run, done: int) -> Progress | None:
+        """Iterate once on each part; bound and round now and then."""
+        active = state.active()
+        # A last iteration and a last look take as long as two iterations.
+        needed = 2.0 * sum(piece.seconds for piece in active)
+        if not active or state.infeasible or needed > run.remaining:
+            return None
+        for piece in active:
+            begin = run.seconds
+            piece.relaxation.iterate()
+            # Without compilation, which does not count.
+            piece.seconds = run.seconds - begin
+        if (done + 1) % _CHECK == 0:
+            state.look(_DRAWS if done >= _CHECK else _FIRST_DRAWS)
+        return Progress()
+
+    def finish(self, state: _Ascent, run: Run, outcome: Outcome) -> Outcome:
+        """Bound and round a last time."""
+        if outcome.iterations % _CHECK:
+            state.look(_DRAWS, last=True)
+        relaxations = [piece.relaxation for piece in state.pieces.values()]
+        outcome.diagnostics = {
+            "orders": sorted((r.order for r in relaxations), reverse=True)[:10],
+            "rows": sum(len(r.rows) for r in relaxations),
+        }
+        if outcome.iterations:
+            outcome.diagnostics["primal_residual"] = max(r.primal for r in relaxations)
+            outcome.diagnostics["dual_residual"] = max(r.dual for r in relaxations)
+        outcome.infeasible = state.infeasible
+        outcome.converged = run.proved or all(p.converged for p in state.pieces.values())
+        return outcome
 
     def _too_large(self, model: PottsEnergy) -> str:
         """Return why the matrices do not fit `max_bytes`, or None."""
@@ -316,7 +354,7 @@ class _Ascent:
     def __init__(
         self, settings: Semidefinite, model: PottsEnergy, run: Run, search: _LocalSearch
     ) -> None:
-        self.settings, self.model, self.run_, self.search = settings, model, run, search
+        self.settings, self.model, self.run, self.search = settings, model, run, search
         self.labels = [part.unary.argmin(axis=1).astype(np.int64) for part in model.parts]
         self.pieces: dict[int, _Piece] = {}
         self.infeasible = False
@@ -333,33 +371,9 @@ class _Ascent:
                 part, SDPRelaxation(part, settings.cuts, run.rng), self.labels[number], math.inf,
                 _SECONDS * order**3,
             )  # fmt: skip
-
-    def run(self) -> Outcome:
-        """Iterate in turns of `_CHECK` iterations."""
-        run, iterations = self.run_, 0
         self.adopt()
-        self.search.improve(self.model.expand(self.labels))
+        search.improve(model.expand(self.labels))
         self.report()
-        limit = self.settings.iterations
-        while self.active() and not (run.proved or self.infeasible) and iterations < limit:
-            # A last iteration and a last look take as long as two iterations.
-            if run.should_stop(iterations) or 2.0 * self.seconds() > run.remaining:
-                break
-            for piece in self.active():
-                begin = run.seconds
-                piece.relaxation.iterate()
-                # Without compilation, which does not count.
-                piece.seconds = run.seconds - begin
-            iterations += 1
-            if iterations % _CHECK == 0:
-                self.look(_FIRST_DRAWS if iterations == _CHECK else _DRAWS)
-        if iterations % _CHECK:
-            self.look(_DRAWS, last=True)
-        return self.outcome(iterations)
-
-    def seconds(self) -> float:
-        """Return how long an iteration takes."""
-        return sum(piece.seconds for piece in self.active())
 
     def active(self) -> list[_Piece]:
         """Return the pieces that are not done."""
@@ -367,9 +381,9 @@ class _Ascent:
 
     def adopt(self) -> None:
         """Take the nodes' labels of the best labelling where they are better than those so far."""
-        if self.run_.best_labels is None:
+        if self.run.best_labels is None:
             return
-        chosen = self.model.nodes_of(self.run_.best_labels)
+        chosen = self.model.nodes_of(self.run.best_labels)
         for number, piece in self.pieces.items():
             energy = piece.relaxation.energy(piece.own(chosen[number]))
             if energy < piece.energy:
@@ -378,7 +392,7 @@ class _Ascent:
 
     def look(self, draws: int, last: bool = False) -> None:
         """Bound, round and look for violated inequalities."""
-        run = self.run_
+        run = self.run
         active = self.active()
         for draw in range(draws):
             if run.remaining <= 0.0 and draw:
@@ -436,27 +450,10 @@ class _Ascent:
         others = sum(p.relaxation.order**2 for p in self.pieces.values() if p is not piece)
         if MATRICES * 8 * (order**2 + others) > self.settings.max_bytes:
             return False
-        return _BITS_ITERATIONS * _BITS_SECONDS * piece.seconds < self.run_.remaining
+        return _BITS_ITERATIONS * _BITS_SECONDS * piece.seconds < self.run.remaining
 
     def report(self) -> None:
         """Report the bound of the whole."""
         bounds = [piece.relaxation.bound for piece in self.pieces.values()]
         terms = [*self.settled, *bounds, -self.model.slack]
-        self.run_.bound(math.fsum(terms))
-
-    def outcome(self, iterations: int) -> Outcome:
-        """Return what came of it."""
-        relaxations = [piece.relaxation for piece in self.pieces.values()]
-        diagnostics: dict[str, Any] = {
-            "orders": sorted((r.order for r in relaxations), reverse=True)[:10],
-            "rows": sum(len(r.rows) for r in relaxations),
-        }
-        if iterations:
-            diagnostics["primal_residual"] = max(r.primal for r in relaxations)
-            diagnostics["dual_residual"] = max(r.dual for r in relaxations)
-        return Outcome(
-            infeasible=self.infeasible,
-            converged=self.run_.proved or all(p.converged for p in self.pieces.values()),
-            iterations=iterations,
-            diagnostics=diagnostics,
-        )
+        self.run.bound(math.fsum(terms))

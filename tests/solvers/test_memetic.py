@@ -68,8 +68,9 @@ def test_few_chains_of_a_star_come_between_two_looks_at_the_clock() -> None:
         return float(len(chains))
 
     run = Run(graph, seed=0, time_limit=23.0, clock=clock)
-    search = _Population(Memetic(), Core(graph, np.arange(graph.n_variables), []), run)
-    assert not search.improve(np.zeros(graph.n_variables, dtype=np.int64))
+    first = np.zeros(graph.n_variables, dtype=np.int64)
+    search = _Population(Memetic(), Core(graph, np.arange(graph.n_variables), []), run, first)
+    assert not search.improve(first)
     assert search.region.now[0].mutations > 5
     # A mutation of 30 variables makes 270 if nothing stops it.
     assert np.diff(chains).max() < 120
@@ -125,25 +126,24 @@ def test_mutations_never_lose_and_keep_step(family: str) -> None:
     """Energies do not rise, the labels that blocks see and the costs of moves are right."""
     for seed in range(3):
         graph = random_graph(family, seed)
-        n = graph.n_variables
         rng = np.random.default_rng(seed)
         x = rng.integers(0, graph.cardinalities)
         c = start_chains(graph)
         fill(graph.arrays, x, c)
-        ball = np.empty(min(4, n), dtype=np.int64)
-        region = Region(
-            ball, np.empty(2 * ball.size + 10, dtype=np.int64), np.zeros(n, dtype=np.int64),
-            x.copy(), record(stamp=int, mutations=int, gains=int),
-        )  # fmt: skip
+        largest = min(4, graph.n_variables)
+        near = np.empty(2 * largest + 10, dtype=np.int64)
+        region = Region(near, x.copy(), record(mutations=int, gains=int))
         soft = soften(graph) if graph.has_infinite else graph.arrays
-        block, rules = start_block(graph, 2 * ball.size + 10, 64, 1 << 10), Rules(3, 2, 1e-12)
+        block, rules = start_block(graph, near.size, 64, 1 << 10), Rules(3, 2, 1e-12)
         mate = rng.integers(0, graph.cardinalities)
         for _ in range(5):
             before = rank(graph, x)
             uniforms = rng.random(120)
             region.now[0].gains = at = 0
             while at >= 0:
-                at = mutate(graph.arrays, soft, x, c, block, region, mate, uniforms, at, rules, 9)
+                at = mutate(
+                    graph.arrays, soft, x, c, block, region, mate, uniforms, at, largest, rules, 9
+                )
             after = rank(graph, x)
             assert not_worse(after, before)
             assert (region.now[0].gains > 0) == (after < (before[0], before[1] - 1e-9))
@@ -194,8 +194,8 @@ def test_a_graft_has_the_labels_of_both() -> None:
     spec = "estep(data=iris, constraints=400, noise=0.3, centroids=constraints)"
     graph = as_problem(spec).graph
     run = Run(graph, seed=0)
-    search = _Population(Memetic(), Core(graph, np.arange(graph.n_variables), []), run)
     first = np.arange(graph.n_variables) % 3
+    search = _Population(Memetic(), Core(graph, np.arange(graph.n_variables), []), run, first)
     second = np.where(np.arange(graph.n_variables) < 60, 1, (first + 1) % 3)
     renamed = np.where(np.arange(graph.n_variables) < 60, 0, first)
     sizes = set()
