@@ -9,7 +9,7 @@ import math
 import pickle
 import random
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import fields, is_dataclass, replace
 from typing import Any, TypeAlias
 
@@ -157,26 +157,25 @@ class Examination(Runs):
 
     # -------------------------------------------------------------- bounds
 
-    def _constant_shift(self) -> None:
+    def _constant_shift(self, run: Planned) -> str:
         """Bounds and claims move with the constant of the graph."""
-        for run in self._sample(SAMPLED):
-            exact, temperature = run.reference, run.temperature
-            for constant in (-1000.0, 1000.0):
-                graph = fresh(run.family, run.seed)
-                shifted = replace(graph, constant=graph.constant + constant)
-                where = f"{run.where} with {constant:+g} on the graph's constant"
-                solution = self._solve(shifted, where, **run.how)
-                if solution.status == Status.INFEASIBLE:
-                    continue
-                tolerance = TOLERANCE * (exact.scale + 1000.0)
-                optimum = exact.optimum + constant
-                fault = _bound_fault(solution, optimum, tolerance)
-                fault = fault or _claim_fault(solution, tolerance)
-                if temperature and not fault:
-                    log_z = exact.log_partition(temperature) - constant / temperature
-                    fault = _log_partition_fault(solution, log_z, tolerance)
-                if fault:
-                    raise ConformanceFailure(f"{where}: {fault}")
+        exact, temperature = run.reference, run.temperature
+        for constant in (-1000.0, 1000.0):
+            graph = fresh(run.family, run.seed)
+            shifted = replace(graph, constant=graph.constant + constant)
+            changed = f"with {constant:+g} on the graph's constant"
+            solution = self._solve(shifted, f"{run.where} {changed}", **run.how)
+            if solution.status == Status.INFEASIBLE:
+                continue
+            tolerance = TOLERANCE * (exact.scale + 1000.0)
+            fault = _bound_fault(solution, exact.optimum + constant, tolerance)
+            fault = fault or _claim_fault(solution, tolerance)
+            if temperature and not fault:
+                log_z = exact.log_partition(temperature) - constant / temperature
+                fault = _log_partition_fault(solution, log_z, tolerance)
+            if fault:
+                return f"{changed}: {fault}"
+        return ""
 
     # -------------------------------------------------------------- repeatability
 
@@ -190,73 +189,61 @@ class Examination(Runs):
                     self._compared[key] = self._make(run)
         return self._compared[key]
 
-    def _repeatable(self) -> None:
+    def _repeatable(self, run: Planned) -> str:
         """The same seed gives the same result to the last bit."""
-        for run in self._sample(SAMPLED):
-            before = self._settled(run)
-            with _global_randomness(2):
-                after = self._make(run)
-            _require_same(before, after, run, "two runs with the same seed differ")
-
-    def _stateless(self) -> None:
-        """A run on another graph in between changes nothing."""
-        for run in self._sample(SAMPLED):
-            before = self._settled(run)
-            other = fresh("grid", 2)
-            if self._covers(other, run.temperature):
-                self._solve(other, run.where, **run.how)
-            # Last a graph of the same shape with the costs turned round: a warm start would fit.
-            graph = fresh(run.family, run.seed)
-            rows = np.split(graph.unary_values, graph.unary_ptr[1:-1])
-            turned = graph.with_unary(np.concatenate([row[::-1] for row in rows]))
-            self._solve(turned, run.where, **{**run.how, "seed": 8})
+        before = self._settled(run)
+        with _global_randomness(2):
             after = self._make(run)
-            what = "the result changed after a run on another graph in between"
-            _require_same(before, after, run, what)
+        return _difference(before, after, "two runs with the same seed differ")
 
-    def _copies_agree(self) -> None:
+    def _stateless(self, run: Planned) -> str:
+        """A run on another graph in between changes nothing."""
+        before = self._settled(run)
+        other = fresh("grid", 2)
+        if self._covers(other, run.temperature):
+            self._solve(other, run.where, **run.how)
+        # Last a graph of the same shape with the costs turned round: a warm start would fit.
+        graph = fresh(run.family, run.seed)
+        rows = np.split(graph.unary_values, graph.unary_ptr[1:-1])
+        turned = graph.with_unary(np.concatenate([row[::-1] for row in rows]))
+        self._solve(turned, run.where, **{**run.how, "seed": 8})
+        what = "the result changed after a run on another graph in between"
+        return _difference(before, self._make(run), what)
+
+    def _copies_agree(self, run: Planned) -> str:
         """Solver objects with equal settings give the same result."""
-        for run in self._sample(SAMPLED):
-            one = self._settled(run)
-            two = self._make(run, solver=replace(self.solver))
-            _require_same(one, two, run, "two solver objects with equal settings differ")
+        one = self._settled(run)
+        two = self._make(run, solver=replace(self.solver))
+        return _difference(one, two, "two solver objects with equal settings differ")
 
-    def _input_unchanged(self) -> None:
+    def _input_unchanged(self, run: Planned) -> str:
         """The graph is not changed by a run."""
-        for run in self._sample(FAMILIES):
-            expected, graph, where = run.graph, fresh(run.family, run.seed), run.where
-            self._solve(graph, where, **run.how)
-            for name in (f.name for f in fields(FactorGraph)):
-                before, after = getattr(expected, name), getattr(graph, name)
-                if not _same(before, after):
-                    raise ConformanceFailure(
-                        f"{where}: the run changed graph.{name} from {show(before)} to "
-                        f"{show(after)}"
-                    )
-                if isinstance(after, np.ndarray) and after.flags.writeable:
-                    raise ConformanceFailure(f"{where}: the run made graph.{name} writeable")
-            for name, value in vars(graph).items():
-                # What a graph derives from its arrays is kept on it, and must stay right.
-                if not hasattr(expected, name):
-                    raise ConformanceFailure(f"{where}: the run left an attribute graph.{name}")
-                if not _same(getattr(expected, name), value):
-                    raise ConformanceFailure(f"{where}: the run changed graph.{name}")
+        expected, graph = run.graph, fresh(run.family, run.seed)
+        self._solve(graph, run.where, **run.how)
+        for name in (f.name for f in fields(FactorGraph)):
+            before, after = getattr(expected, name), getattr(graph, name)
+            if not _same(before, after):
+                return f"the run changed graph.{name} from {show(before)} to {show(after)}"
+            if isinstance(after, np.ndarray) and after.flags.writeable:
+                return f"the run made graph.{name} writeable"
+        for name, value in vars(graph).items():
+            # What a graph derives from its arrays is kept on it, and must stay right.
+            if not hasattr(expected, name):
+                return f"the run left an attribute graph.{name}"
+            if not _same(getattr(expected, name), value):
+                return f"the run changed graph.{name}"
+        return ""
 
-    def _draws_from_run(self) -> None:
+    def _draws_from_run(self, run: Planned) -> str:
         """All random numbers come from run.rng, so that seeds give different runs."""
-        for run in self._sample(SAMPLED):
-            made = []
-            for seed in (SAMPLE_SEED, SAMPLE_SEED + 1):
-                # From a state of its own, one that the run sets is a change.
-                with _global_randomness(seed), generators_made() as calls:
-                    self._make(run, seed=seed)
-                made.append(calls)
-            same = made[0] & made[1]
-            if same:
-                raise ConformanceFailure(
-                    f"{run.where}: whatever the seed, the run draws from "
-                    f"{' and '.join(sorted(same))}; draw from run.rng"
-                )
+        made = []
+        for seed in (SAMPLE_SEED, SAMPLE_SEED + 1):
+            # From a state of its own, one that the run sets is a change.
+            with _global_randomness(seed), generators_made() as calls:
+                self._make(run, seed=seed)
+            made.append(calls)
+        same = " and ".join(sorted(made[0] & made[1]))
+        return same and f"whatever the seed, the run draws from {same}; draw from run.rng"
 
     # -------------------------------------------------------------- start and budget
 
@@ -364,7 +351,9 @@ class Examination(Runs):
                 raise ConformanceFailure(
                     f"{run.where}: the solution cannot be pickled: {last_line(problem)}"
                 ) from problem
-            _require_same(solution, back, run, "the solution changes on its way through pickle")
+            what = "the solution changes on its way through pickle"
+            if fault := _difference(solution, back, what):
+                raise ConformanceFailure(f"{run.where}: {fault}")
 
     def _frozen(self) -> None:
         """Settings cannot be assigned."""
@@ -417,6 +406,18 @@ class Examination(Runs):
 
         return _check_of(fault, body)
 
+    def _of_sample(
+        self, fault: Callable[[Planned], str], families: Iterable[str] = SAMPLED
+    ) -> Check:
+        """Return the check that none of the runs on one graph of each family has a fault."""
+
+        def body() -> None:
+            for run in self._sample(families):
+                if found := fault(run):
+                    raise ConformanceFailure(f"{run.where}: {found}")
+
+        return _check_of(fault, body)
+
     def checks(self) -> list[Check]:
         """List all checks, the telling ones first."""
         return [
@@ -434,15 +435,15 @@ class Examination(Runs):
             self._of_runs(_bound_below_optimum, "gives a lower bound"),
             self._of_runs(_optimal_true, "proves an optimum"),
             self._of_runs(_infeasible_true),
+            self._of_sample(self._constant_shift),
+            self._of_sample(self._repeatable),
+            self._of_sample(self._stateless),
+            self._of_sample(self._copies_agree),
+            self._of_sample(self._draws_from_run),
+            self._of_sample(self._input_unchanged, FAMILIES),
             *map(
                 _check_of,
                 (
-                    self._constant_shift,
-                    self._repeatable,
-                    self._stateless,
-                    self._copies_agree,
-                    self._draws_from_run,
-                    self._input_unchanged,
                     self._initial_kept,
                     self._iteration_limit,
                     self._time_limit,
@@ -511,11 +512,12 @@ _COMPARED = (
 )
 
 
-def _require_same(first: Solution, second: Solution, run: Planned, what: str) -> None:
+def _difference(first: Solution, second: Solution, what: str) -> str:
     for name in _COMPARED:
         a, b = getattr(first, name), getattr(second, name)
         if not _same(a, b):
-            raise ConformanceFailure(f"{run.where}: {what}: {name} was {show(a)}, then {show(b)}")
+            return f"{what}: {name} was {show(a)}, then {show(b)}"
+    return ""
 
 
 def _close(a: float, b: float, tolerance: float) -> bool:

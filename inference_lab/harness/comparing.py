@@ -98,7 +98,7 @@ class ComparisonCampaign(Campaign[Record]):
     def _key(self, instance: int, solver: int) -> RunKey:
         """Return the key of a run, the seed of which will be replaced."""
         try:
-            return self._blank(Task(instance, solver, max(self.seeds), 0)).key
+            return self._blank(Task(instance, solver, max(self.seeds), 0)).checked().key
         except RecordError as problem:
             spec, name = self.solvers[solver].spec, self.instances[instance].problem.name
             raise InputError(f"no record can be made of {spec!r} on {name!r}: {problem}") from None
@@ -370,21 +370,19 @@ def _as_list(given: Any, kinds: tuple[type, ...]) -> list[Any]:
 
 def _check_portable(plan: ComparisonCampaign) -> None:
     """Raise if an object cannot be sent to another process."""
-    for source in plan.sources:
-        if not isinstance(source, str):
-            try:
-                pickle.loads(pickle.dumps(source))
-            except Exception as reason:
-                raise InputError(
-                    f"solver {source.spec!r} cannot be sent to another process "
-                    f"({one_line(reason)}); use jobs=1"
-                ) from reason
     bare = FactorGraph.from_factors([], [])
-    for instance in plan.instances:
+    problems = [replace(instance.problem, graph=bare, truth=None) for instance in plan.instances]
+    for name, thing in [
+        *(
+            (f"solver {source.spec!r}", source)
+            for source in plan.sources
+            if not isinstance(source, str)
+        ),
+        *((f"problem {problem.name!r}", problem) for problem in problems),
+    ]:
         try:
-            pickle.dumps(replace(instance.problem, graph=bare, truth=None))
+            pickle.loads(pickle.dumps(thing))
         except Exception as reason:
             raise InputError(
-                f"problem {instance.problem.name!r} cannot be sent to another process "
-                f"({one_line(reason)}); use jobs=1"
+                f"{name} cannot be sent to another process ({one_line(reason)}); use jobs=1"
             ) from reason

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import sys
 from collections.abc import Callable, Hashable
 from datetime import UTC, datetime
@@ -116,38 +117,42 @@ def attempt(
     salvage: Callable[[_R, ProcessResult], _R] | None = None,
 ) -> _R:
     """Make a run; return its record: by `answered` of the value, by `salvage` without one."""
-    if not limits.hold:
-        begin = perf_counter()
-        try:
-            record = answered(asked, work(*arguments)).checked()
-        except KeyboardInterrupt:
-            raise
-        except RecordError as problem:
-            record = crashed(asked, _unrecordable(problem))
-        except BaseException as problem:
-            record = crashed(asked, Crash(format_exception(problem), traceback_tail(problem)))
-        wall = perf_counter() - begin
-        return replace(record, wall_seconds=wall, finished=now())
-    ended = _patiently(work, arguments, limits)
+    if limits.hold:
+        ended = _patiently(work, arguments, limits)
+        facts: dict[str, Any] = {
+            "memory_limit": limits.memory,
+            "cpu_seconds": ended.cpu_seconds,
+            "peak_memory": ended.peak_memory,
+            "exit_code": ended.exit_code,
+        }
+    else:
+        ended, facts, salvage = _here(work, arguments), {}, None
     if ended.output:
         # What runs print is for people, and results are on standard output.
         print(ended.output, end="", file=sys.stderr, flush=True)
     if ended.end == ExitReason.RETURNED:
-        try:
-            record = answered(asked, ended.value).checked()
-        except RecordError as problem:
-            record = crashed(asked, _unrecordable(problem))
+        record = answered(asked, ended.value)
     else:
         record = (salvage or unanswered)(asked, ended)
-    return replace(
-        record,
-        memory_limit=limits.memory,
-        cpu_seconds=ended.cpu_seconds,
-        peak_memory=ended.peak_memory,
-        exit_code=ended.exit_code,
-        wall_seconds=ended.wall_seconds,
-        finished=now(),
-    )
+    facts |= {"wall_seconds": ended.wall_seconds, "finished": now()}
+    try:
+        return replace(record, **facts).checked()
+    except RecordError as problem:
+        reason = f"the run reports what no record can hold: {problem}"
+        return replace(crashed(asked, Crash(reason, "")), **facts).checked()
+
+
+def _here(work: Callable[..., Any], arguments: tuple[Any, ...]) -> ProcessResult:
+    """Call a function in this process, where it may raise anything but Ctrl-C."""
+    begin = perf_counter()
+    try:
+        ended = ProcessResult(ExitReason.RETURNED, work(*arguments))
+    except KeyboardInterrupt:
+        raise
+    except BaseException as problem:
+        said = format_exception(problem), traceback_tail(problem)
+        ended = ProcessResult(ExitReason.RAISED, None, *said)
+    return dataclasses.replace(ended, wall_seconds=perf_counter() - begin)
 
 
 def unanswered(asked: _R, ended: ProcessResult) -> _R:
@@ -163,7 +168,3 @@ def crashed(asked: _R, crash: Crash) -> _R:
 
 def _failed(asked: _R, status: str, message: str, traceback: str) -> _R:
     return replace(asked, status=status, message=one_line(message), traceback=clean_text(traceback))
-
-
-def _unrecordable(problem: RecordError) -> Crash:
-    return Crash(f"the run reports what no record can hold: {problem}", "")

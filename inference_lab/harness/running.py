@@ -97,7 +97,7 @@ def blank(
         setup_seconds=instance.setup_seconds,
         status="error",
         started=now(),
-    ).checked()
+    )
 
 
 def _finish(record: Record, problem: Problem, solution: Solution, trace_limit: int) -> Record:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import ctypes
 import os
-import sys
 from collections.abc import Iterable
 from contextlib import suppress
 from typing import NamedTuple
 
 import psutil
+
+from inference_lab.processes.workers import prctl
 
 __all__ = ["Usage", "adopt_orphans", "children", "descendants", "proportional_memory", "usage"]
 
@@ -28,10 +28,7 @@ class Usage(NamedTuple):
 def adopt_orphans() -> None:
     """Make this process the parent of descendants whose parent ends (Linux)."""
     # So no descendant is lost. Elsewhere such a process leaves the tree, and is not found.
-    if sys.platform == "linux":
-        set_child_subreaper = 36
-        with suppress(OSError, AttributeError):
-            ctypes.CDLL(None).prctl(set_child_subreaper, 1)
+    prctl(36, 1)  # PR_SET_CHILD_SUBREAPER
 
 
 def descendants(ancestor: int) -> list[psutil.Process]:

@@ -24,6 +24,7 @@ __all__ = [
     "finished",
     "format_exception",
     "limited_threads",
+    "prctl",
     "traceback_tail",
 ]
 
@@ -105,10 +106,14 @@ def _limited_threads_of_children(threads: int) -> Iterator[None]:
 
 def end_with_parent(number: signal.Signals | None = None) -> None:
     """Have a signal, by default SIGKILL, sent to this process when its parent ends (Linux)."""
+    prctl(1, number or signal.SIGKILL)  # PR_SET_PDEATHSIG
+
+
+def prctl(option: int, value: int) -> None:
+    """Set an option of this process where the system is Linux."""
     if sys.platform == "linux":
-        set_parent_death_signal = 1
         with suppress(OSError, AttributeError):
-            ctypes.CDLL(None).prctl(set_parent_death_signal, number or signal.SIGKILL)
+            ctypes.CDLL(None).prctl(option, value)
 
 
 def _mask_interrupts(blocked: bool) -> None:

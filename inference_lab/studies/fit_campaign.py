@@ -140,7 +140,7 @@ def _blank(study: str, cell: FitTask, limits: Limits) -> StudyRecord:
         status="error",
         time_limit=limits.wall,
         started=now(),
-    ).checked()
+    )
 
 
 def run_cell(study: str, cell: FitTask, data_dir: str | None, limits: Limits) -> StudyRecord:
