@@ -10,7 +10,7 @@ from typing import Any, Generic, Literal, TypeVar
 
 from inference_lab.harness.executors import Call, execute
 from inference_lab.harness.isolated_run import crashed, one_line
-from inference_lab.harness.manifest import PlannedFits, PlannedRuns, note_plan
+from inference_lab.harness.manifest import ManifestEntry, PlannedFits, PlannedRuns, note_plans
 from inference_lab.harness.progress import RunProgress, reporter
 from inference_lab.processes.workers import Crash
 from inference_lab.results.json_lines import RecordError
@@ -147,7 +147,7 @@ def run_campaign(
                 part = None if share is None else (share.index, share.count)
                 stack.enter_context(store.exclusive_lock(part))
                 kept = {record.key: record for record in store.prepare()}
-                note_plan(store, campaign.planned())
+                note_plans(store, [ManifestEntry.of(campaign.planned())])
             except (OSError, RecordError) as reason:
                 raise InputError(f"cannot keep records: {one_line(reason)}") from reason
         order = campaign.in_order()

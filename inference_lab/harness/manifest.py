@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Hashable, Iterable, Iterator, Mapping
 from itertools import product
 from typing import Any, NamedTuple, Self
 
@@ -21,7 +21,7 @@ __all__ = [
     "PlannedRun",
     "PlannedRuns",
     "StagePlan",
-    "note_plan",
+    "note_plans",
     "plans_of",
 ]
 
@@ -140,8 +140,8 @@ def plans_of(store: LineStore[Any]) -> LineStore[ManifestEntry]:
     return LineStore(store.beside(".plan.jsonl"), _KINDS[store.kind])
 
 
-def note_plan(store: LineStore[Any], plan: PlannedRuns | PlannedFits) -> None:
+def note_plans(store: LineStore[Any], entries: Iterable[ManifestEntry]) -> None:
     """Write down what is going to be run, unless it is noted already."""
-    plans, entry = plans_of(store), ManifestEntry.of(plan)
-    if all(old.id != entry.id for old in plans.prepare(ours=True)):
-        plans.append(entry)
+    plans = plans_of(store)
+    known = {old.id for old in plans.prepare(ours=True)}
+    plans.extend(entry for entry in entries if entry.id not in known)

@@ -66,25 +66,9 @@ def in_notebook() -> bool:
 @contextmanager
 def display() -> Iterator[Callable[[RunProgress[Any]], None]]:
     """Show progress: as a bar below a notebook's cell, live in a terminal, else one line a run."""
-    live = _in_cell if in_notebook() else _live if sys.stderr.isatty() else None
-    if live is not None:
-        with live() as update:
-
-            def report(event: RunProgress[Any]) -> None:
-                gap = event.gap_percent
-                update(
-                    event.done,
-                    event.total,
-                    event.failed,
-                    "" if gap is None else f"best gap {format_percent(gap)} %",
-                    _compiling(event)
-                    if event.compiling
-                    else printable(f"{event.solver}  {event.problem}"),
-                )
-
-            yield report
-    else:
-        yield _log
+    bar = _in_cell if in_notebook() else _live if sys.stderr.isatty() else None
+    with nullcontext(_log) if bar is None else bar() as report:
+        yield report
 
 
 def _log(event: RunProgress[Any]) -> None:
@@ -99,23 +83,34 @@ def _compiling(event: RunProgress[Any]) -> str:
     return f"getting {printable(event.solver)} ready (compiled once, then loaded from the disk)"
 
 
+def _told(event: RunProgress[Any]) -> list[str]:
+    """Return failures, the gap, and what is going on, as bars show them."""
+    gap = event.gap_percent
+    return [
+        f"{event.failed} failed" if event.failed else "",
+        "" if gap is None else f"best gap {format_percent(gap)} %",
+        _compiling(event) if event.compiling else printable(f"{event.solver}  {event.problem}"),
+    ]
+
+
 @contextmanager
-def _in_cell() -> Iterator[Callable[[int, int, int, str, str], None]]:
+def _in_cell() -> Iterator[Callable[[RunProgress[Any]], None]]:
     """Show a bar in the output of a notebook's cell, by means of IPython alone."""
     import IPython.display
 
     cell = IPython.display.display(IPython.display.HTML(""), display_id=True)
     shown = -math.inf
 
-    def update(done: int, total: int, failed: int, gap: str, what: str) -> None:
+    def update(event: RunProgress[Any]) -> None:
         nonlocal shown
+        done, total = event.done, event.total
         # Each message goes through the browser, which takes time from the runs.
         if done < total and time.monotonic() - shown < 0.25:
             return
         shown = time.monotonic()
-        said = [f"{done} of {total}", f"{failed} failed" if failed else ""]
-        said += [gap, what] if done < total else []
-        text = html.escape(", ".join(part for part in said if part))
+        told = _told(event)
+        said = [f"{done} of {total}", *(told if done < total else told[:1])]
+        text = html.escape(", ".join(filter(None, said)))
         cell.update(
             IPython.display.HTML(f'<progress value="{done}" max="{total}"></progress> {text}')
         )
@@ -124,7 +119,7 @@ def _in_cell() -> Iterator[Callable[[int, int, int, str, str], None]]:
 
 
 @contextmanager
-def _live() -> Iterator[Callable[[int, int, int, str, str], None]]:
+def _live() -> Iterator[Callable[[RunProgress[Any]], None]]:
     from rich.console import Console
     from rich.progress import (
         BarColumn,
@@ -160,14 +155,11 @@ def _live() -> Iterator[Callable[[int, int, int, str, str], None]]:
     with shown:
         task = shown.add_task("building the problems", total=None, failed="", gap="")
 
-        def update(done: int, total: int, failed: int, gap: str, what: str) -> None:
+        def update(event: RunProgress[Any]) -> None:
+            failed, gap, what = _told(event)
+            total, done = event.total, event.done
             shown.update(
-                task,
-                total=total,
-                completed=done,
-                failed=f"{failed} failed" if failed else "",
-                gap=gap,
-                description=what,
+                task, total=total, completed=done, failed=failed, gap=gap, description=what
             )
 
         yield update

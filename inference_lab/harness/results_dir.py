@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from inference_lab.formatting import counted
 from inference_lab.harness.campaign import InputError
-from inference_lab.harness.manifest import plans_of
+from inference_lab.harness.manifest import note_plans, plans_of
 from inference_lab.reporting.printable import printable
 from inference_lab.results.clustering_records import FitStore, environments, note_environments
 from inference_lab.results.line_store import LineStore
@@ -176,7 +176,5 @@ def merge(
     if isinstance(target, FitStore):
         for source in sources:
             note_environments(target.path.parent, environments(source.path.parent))
-    plans = plans_of(target)
-    known = {plan.id for plan in plans.prepare(ours=True)}
-    plans.extend(plan for plan in noted.values() if plan.id not in known)
+    note_plans(target, noted.values())
     return len(new), total - len(new)

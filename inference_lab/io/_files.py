@@ -5,29 +5,26 @@ from __future__ import annotations
 import gzip
 import lzma
 import zlib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from functools import partial
 from pathlib import Path
-from typing import IO
+from typing import Any
 
 import inference_lab.io._limits as _limits
 
-#: Suffixes of compressed files.
-COMPRESSIONS = (".gz", ".xz")
+#: How compressed files are opened and made, by suffix; without time stamps.
+_OPEN: dict[str, Callable[[Path, str], Any]] = {".gz": gzip.open, ".xz": lzma.open}
+_PACK: dict[str, Callable[[bytes], bytes]] = {
+    ".gz": partial(gzip.compress, mtime=0),
+    ".xz": lzma.compress,
+}
+COMPRESSIONS = tuple(_OPEN)
 
 _CHUNK = 1 << 20
 
 
 class FormatError(ValueError):
     """A model file that cannot be used; the message names the file and the place in it."""
-
-
-def _open(path: Path) -> IO[bytes] | gzip.GzipFile | lzma.LZMAFile:
-    suffix = path.suffix.lower()
-    if suffix == ".gz":
-        return gzip.open(path, "rb")
-    if suffix == ".xz":
-        return lzma.open(path, "rb")
-    return path.open("rb")
 
 
 def read_bytes(path: Path) -> bytes:
@@ -39,7 +36,7 @@ def read_bytes(path: Path) -> bytes:
         size = path.stat().st_size
         most = min(most, max(_limits.MAX_UNPACKED, _limits.MAX_RATIO * size))
     try:
-        with _open(path) as stream:
+        with _OPEN.get(path.suffix.lower(), open)(path, "rb") as stream:
             while chunk := stream.read(_CHUNK):
                 total += len(chunk)
                 if total > most:
@@ -59,14 +56,6 @@ def read_bytes(path: Path) -> bytes:
 
 
 def write_text(path: Path, pieces: Iterable[str]) -> None:
-    """Write pieces of ASCII text to a file, compressed by its suffix, without time stamps."""
-    suffix = path.suffix.lower()
-    with path.open("wb") as plain:
-        if suffix == ".gz":
-            with gzip.GzipFile(filename="", mode="wb", fileobj=plain, mtime=0) as packed:
-                packed.writelines(piece.encode("ascii") for piece in pieces)
-        elif suffix == ".xz":
-            with lzma.open(plain, "wb") as packed_xz:
-                packed_xz.writelines(piece.encode("ascii") for piece in pieces)
-        else:
-            plain.writelines(piece.encode("ascii") for piece in pieces)
+    """Write pieces of ASCII text to a file, compressed by its suffix."""
+    content = "".join(pieces).encode("ascii")
+    path.write_bytes(_PACK.get(path.suffix.lower(), bytes)(content))

@@ -14,6 +14,7 @@ import msgspec
 from inference_lab.contract import proves
 from inference_lab.results.atomic_files import write_whole
 from inference_lab.results.json_lines import RecordError, jsonable
+from inference_lab.results.line_store import unpacked
 from inference_lab.results.records import Record
 from inference_lab.results.summaries import grouped
 
@@ -116,7 +117,7 @@ def read_known(path: Path) -> dict[tuple[str, str], KnownBest]:
     if not path.exists():
         return {}
     known = {}
-    for number, line in enumerate(_lines_of(path), start=1):
+    for number, line in enumerate(unpacked(path).splitlines(), start=1):
         try:
             # Not strict: numbers that are not finite stand in strings.
             best = msgspec.json.decode(line, type=KnownBest, strict=False)
@@ -124,15 +125,6 @@ def read_known(path: Path) -> dict[tuple[str, str], KnownBest]:
             raise RecordError(f"{path}:{number}: no entry of best energies: {problem}") from None
         known[best.problem, best.problem_hash] = best
     return known
-
-
-def _lines_of(path: Path) -> list[bytes]:
-    from inference_lab.io._files import FormatError, read_bytes
-
-    try:
-        return read_bytes(path).splitlines()
-    except FormatError as problem:
-        raise RecordError(str(problem)) from None
 
 
 def write_known(path: Path, known: Known) -> None:

@@ -19,7 +19,7 @@ from filelock import lock_descriptor
 from inference_lab.results.atomic_files import exclusive_lock, write_whole
 from inference_lab.results.json_lines import JsonLine, LaterRecordError, RecordError
 
-__all__ = ["LineStore", "RecordWarning"]
+__all__ = ["LineStore", "RecordWarning", "unpacked"]
 
 #: The beginning of each line that a store wrote.
 _START = b'{"schema": '
@@ -311,15 +311,20 @@ def _is_at(handle: int, path: Path) -> bool:
         return False
 
 
+def unpacked(path: Path) -> bytes:
+    """Return the content of a compressed file."""
+    from inference_lab.io._files import FormatError, read_bytes
+
+    try:
+        return read_bytes(path)
+    except FormatError as problem:
+        raise RecordError(str(problem)) from None
+
+
 def _lines(path: Path) -> Iterator[bytes]:
     """Yield the lines of a file or an archive, all with their ends but perhaps the last one."""
     if path.suffix == _ARCHIVED:
-        from inference_lab.io._files import FormatError, read_bytes
-
-        try:
-            yield from io.BytesIO(read_bytes(path))
-        except FormatError as problem:
-            raise RecordError(str(problem)) from None
+        yield from io.BytesIO(unpacked(path))
     else:
         with os.fdopen(_opened(path, os.O_RDONLY), "rb") as stream:
             yield from stream
