@@ -1,6 +1,7 @@
-"""Random graphs for the checks, and the referee `exhaustive` that knows all their energies."""
+"""Random graphs for the checks, and the referee `exhaustive` that knows all their energies.
 
-# The referee shares no code with the solvers or with `FactorGraph.energy`.
+The referee shares no code with the solvers or with `FactorGraph.energy`.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +46,22 @@ LARGE = ((30_000, 60_000, 5), (2_000, 4_000, 3), (24, 60, 2))
 
 @dataclass(frozen=True)
 class Exhaustive:
-    """All energies of a small graph: ``energies[tuple(x)]`` is that of labelling ``x``."""
+    """All energies of a small graph.
+
+    Attributes
+    ----------
+    energies : array with one axis a variable
+        ``energies[tuple(x)]`` is the energy of labelling ``x``.
+
+    Examples
+    --------
+    >>> import inference_lab as il
+    >>> g = il.FactorGraph.potts([[0.0, 1.0], [0.6, 0.0]], [(0, 1)], [0.5])
+    >>> from inference_lab.conformance import exhaustive
+    >>> found = exhaustive(g)
+    >>> found.optimum, found.scale
+    (0.5, 2.1)
+    """
 
     energies: FloatArray
 
@@ -61,14 +77,46 @@ class Exhaustive:
         return max(1.0, float(finite.max(initial=0.0)))
 
     def log_partition(self, temperature: float) -> float:
-        """Return ``log sum_x exp(-E(x) / T)``; ``-inf`` if no labelling is feasible."""
+        """Return ``log sum_x exp(-E(x) / T)``; ``-inf`` if no labelling is feasible.
+
+        Parameters
+        ----------
+        temperature : float
+
+        Returns
+        -------
+        float
+
+        Examples
+        --------
+        >>> import inference_lab as il
+        >>> g = il.FactorGraph.potts([[0.0, 1.0], [0.6, 0.0]], [(0, 1)], [0.5])
+        >>> round(exhaustive(g).log_partition(1.0), 6)
+        0.498153
+        """
         if math.isinf(self.optimum):
             return -math.inf
         weights = np.exp(-(self.energies - self.optimum) / temperature)
         return math.log(float(weights.sum())) - self.optimum / temperature
 
     def marginals(self, temperature: float) -> list[FloatArray]:
-        """Return ``p(x_i = a)`` of ``exp(-E / T)``, a 1-D array a variable, of a feasible graph."""
+        """Return ``p(x_i = a)`` of ``exp(-E / T)``, a 1-D array a variable, of a feasible graph.
+
+        Parameters
+        ----------
+        temperature : float
+
+        Returns
+        -------
+        list of 1-D float64 arrays
+
+        Examples
+        --------
+        >>> import inference_lab as il
+        >>> g = il.FactorGraph.potts([[0.0, 1.0], [0.6, 0.0]], [(0, 1)], [0.5])
+        >>> [row.round(3).tolist() for row in exhaustive(g).marginals(1.0)]
+        [[0.702, 0.298], [0.408, 0.592]]
+        """
         weights = np.exp(-(self.energies - self.optimum) / temperature)
         weights /= weights.sum()
         axes = range(weights.ndim)
@@ -86,7 +134,27 @@ def tolerance_of(graph: FactorGraph, energy: float) -> float:
 def exhaustive(graph: FactorGraph) -> Exhaustive:
     """Enumerate all labellings of a small graph, independently of the evaluator and the solvers.
 
-    Raises ValueError for more than a million of them.
+    Parameters
+    ----------
+    graph : FactorGraph
+
+    Returns
+    -------
+    Exhaustive
+
+    Raises
+    ------
+    ValueError
+        If there are more than a million labellings.
+
+    Examples
+    --------
+    >>> import inference_lab as il
+    >>> from inference_lab.conformance import exhaustive
+    >>> g = il.FactorGraph.potts([[0.0, 1.0], [0.6, 0.0]], [(0, 1)], [0.5])
+    >>> exhaustive(g).energies
+    array([[0.6, 0.5],
+           [2.1, 1. ]])
     """
     shape = tuple(int(k) for k in graph.cardinalities)
     if graph.log2_states > math.log2(1e6):

@@ -32,7 +32,13 @@ class NotApplicable(unittest.SkipTest):
 
 
 class Verdict(StrEnum):
-    """How a check ended."""
+    """How a check ended.
+
+    Examples
+    --------
+    >>> Verdict.NOT_APPLICABLE.value
+    'not applicable'
+    """
 
     PASSED = "passed"
     FAILED = "failed"
@@ -41,11 +47,25 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True, eq=False)
 class Check:
-    """One promise that can be put to the test by calling the object."""
+    """One promise that can be put to the test by calling the object.
+
+    Attributes
+    ----------
+    name : str
+    claim : str
+        The promise, in one sentence.
+    body : callable
+        Raises `ConformanceFailure` or `NotApplicable`.
+
+    Examples
+    --------
+    >>> from inference_lab.conformance import solver_checks
+    >>> check = solver_checks("icm")[0]
+    >>> check()  # nothing is raised: the promise is kept
+    """
 
     name: str
     claim: str
-    #: Raises `ConformanceFailure` or `NotApplicable`.
     body: Callable[[], None]
 
     def __call__(self) -> None:
@@ -69,12 +89,26 @@ class Check:
 
 @dataclass(frozen=True)
 class CheckResult:
-    """Result of one check."""
+    """Result of one check.
+
+    Attributes
+    ----------
+    name, claim : str
+    verdict : Verdict
+    message : str
+        Why it failed, or why it does not apply; empty if it passed.
+    seconds : float
+
+    Examples
+    --------
+    >>> result = CheckResult("frozen", "the solver cannot be changed", Verdict.PASSED, "", 0.01)
+    >>> result.verdict.value
+    'passed'
+    """
 
     name: str
     claim: str
     verdict: Verdict
-    #: Why it failed, or why it does not apply; empty if it passed.
     message: str
     seconds: float
 
