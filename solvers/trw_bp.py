@@ -31,9 +31,10 @@ from inference_lab.algorithms.belief_propagation.reweighted import (
 )
 from inference_lab.algorithms.elimination.arc_consistency import Domains, allowed_labels
 from inference_lab.algorithms.elimination.low_degree import Scope, over
-from inference_lab.algorithms.elimination.marginalisation import onto, sum_out
+from inference_lab.algorithms.elimination.marginalisation import SummedGraph, onto, sum_out
+from inference_lab.algorithms.iteration import IterativeSolver, Progress
 from inference_lab.algorithms.label_cost_encoding import run_on_star
-from inference_lab.contract import Outcome, Run, Solver
+from inference_lab.contract import Outcome, Run
 from inference_lab.graph.arrays import FloatArray, IntArray
 from inference_lab.graph.factor_graph import FactorGraph, least_labels
 from inference_lab.kernels.forest_passes import RootedForest, Totals
@@ -76,7 +77,7 @@ def new_message(
 
 
 @dataclass(frozen=True)
-class TRWBP(Solver):
+class TRWBP(IterativeSolver["_Passing"]):
     """Tree-reweighted sum-product (Wainwright, Jaakkola, Willsky 2005), on terms of any arity.
 
     The terms are spread over spanning forests; term ``c`` appears with probability ``rho_c``. A
@@ -154,60 +155,73 @@ class TRWBP(Solver):
             return "trw-bp finds marginals: it needs a temperature above 0"
         return None
 
-    def run(self, graph: FactorGraph, run: Run) -> Outcome:
-        """Pass messages, then evaluate the bound; then again with better probabilities."""
+    def start(self, graph: FactorGraph, run: Run) -> _Passing | Outcome:
+        """Sum variables out of graphs with factors, and draw forests."""
         if graph.n_label_costs:
             return run_on_star(self, graph, run)
-        domains = kept = allowed_labels(graph)
-        left, rest = graph, None
+        domains = allowed_labels(graph)
+        rest = None
         summing = _SUMMING * (graph.n_edges + graph.n_factors)
         if graph.n_factors and domains.feasible and run.remaining > summing:
             rest = sum_out(graph, domains, run)
             if rest is None:
                 return Outcome(converged=True, infeasible=True)
-            left = rest.graph
-            kept = allowed_labels(left)
+        left, kept = graph, domains
+        if rest is not None:
+            left, kept = rest.graph, allowed_labels(rest.graph)
         if not kept.feasible:
             return Outcome(converged=True, infeasible=True)
         forests = cover(left, self.trees, run)
         if forests is None:
             run.offer(np.zeros(graph.n_variables, dtype=np.int64))
             return Outcome()
-        passing = _Passing(self, left, run, kept, forests)
-        bound, updates = passing.improve()
-        rough = passing.sweeps
-        converged = passing.settle(self.tolerance, self.max_sweeps)
-        if passing.sweeps > rough or updates == 0:
-            bound = min(bound, passing.bound())
-        marginals = passing.marginals()
+        return _Passing(self, left, run, kept, forests, rest)
+
+    def step(self, state: _Passing, run: Run, done: int) -> Progress:
+        """Sweep, and update the probabilities where the messages have roughly settled."""
+        if state.improving and state.bounded and state.before is None:
+            state.before = state.copy()
+            state.join(state.share)
+        change = state.sweep(backwards=done % 2 == 1)
+        if change is None:
+            return Progress(finished=True)
+        if not state.improving:
+            return Progress(change <= self.tolerance)
+        if change <= _ROUGH or state.sweeps == _ROUGH_SWEEPS:
+            state.judge()
+        return Progress()
+
+    def finish(self, state: _Passing, run: Run, outcome: Outcome) -> Outcome:
+        """Evaluate the bound and the marginals."""
+        if state.sweeps or not state.bounded:
+            state.judge()
+        graph, rest, marginals = run.graph, state.rest, state.marginals()
         if rest is not None:
-            rows = rest.marginals(marginals, passing.joint)
+            rows = rest.marginals(marginals, state.joint)
             marginals = np.zeros(graph.unary_values.size)
-            marginals[domains.allowed] = np.concatenate(rows)
+            marginals[allowed_labels(graph).allowed] = np.concatenate(rows)
         run.offer(least_labels(graph, -marginals))
-        return Outcome(
-            converged=converged,
-            iterations=passing.sweeps,
-            marginals=unflatten(graph, marginals),
-            log_partition=bound,
-            log_partition_kind="upper",
-            diagnostics={
-                "variables_left": left.n_variables,
-                "trees": int(passing.forests.share.size),
-                "tree_updates": updates,
-                "least_probability": float(passing.state.rho.min(initial=1.0)),
-                "last_change": passing.change,
-            },
-        )
+        outcome.marginals = unflatten(graph, marginals)
+        outcome.log_partition, outcome.log_partition_kind = state.least, "upper"
+        outcome.diagnostics = {
+            "variables_left": state.graph.n_variables,
+            "trees": int(state.forests.share.size),
+            "tree_updates": state.updates,
+            "least_probability": float(state.state.rho.min(initial=1.0)),
+            "last_change": state.change,
+        }
+        return outcome
 
 
 class _Passing:
     """The forests and messages of a run, and what is done with them."""
 
     def __init__(
-        self, settings: TRWBP, graph: FactorGraph, run: Run, domains: Domains, forests: Forests
-    ) -> None:
+        self, settings: TRWBP, graph: FactorGraph, run: Run, domains: Domains, forests: Forests,
+        rest: SummedGraph | None,
+    ) -> None:  # fmt: skip
         self.settings, self.graph, self.run, self.forests = settings, graph, run, forests
+        self.rest = rest
         self.arrays = graph.arrays
         unary = np.full(graph.unary_values.size, np.inf)
         owner = np.repeat(np.arange(graph.n_variables), domains.sizes)
@@ -222,56 +236,41 @@ class _Passing:
         self.order = graph.breadth_first_order
         damping = 0.0 if graph.is_forest else settings.damping
         self.update = Update(run.temperature, damping, cost_scale(graph))
-        self.sweeps = 0
         self.change = math.inf
+        # `sweeps`: since the bound was evaluated. `before`: to undo an update of the probabilities.
+        self.sweeps = self.updates = 0
+        self.least, self.share = math.inf, _FIRST_STEP
+        self.bounded, self.improving = False, settings.tree_updates > 0 and not graph.is_forest
+        self.before: tuple[Forests, State, TRWFactors | None] | None = None
 
-    @property
-    def stopped(self) -> bool:
-        """Whether the budget is spent."""
-        return self.sweeps >= self.settings.max_sweeps or self.run.should_stop(self.sweeps)
+    def sweep(self, backwards: bool) -> float | None:
+        """Sweep over all variables; return the largest change, or None if time ran out."""
+        change, self.sweeps = 0.0, self.sweeps + 1
+        step = -1 if backwards else 1
+        at = self.order.size - 1 if backwards else 0
+        while 0 <= at < self.order.size:
+            at, renewed = sweep(
+                self.arrays, self.order, step, at, self.update, self.state, self.factors,
+                self.work, _CHUNK,
+            )  # fmt: skip
+            change = max(change, renewed)
+            if self.run.remaining <= 0.0 and 0 <= at < self.order.size:
+                return None
+        self.change = change
+        return change
 
-    def improve(self) -> tuple[float, int]:
-        """Update the probabilities while it pays; return the bound, and how many were tried."""
-        bound, updates, step = math.inf, 0, _FIRST_STEP
-        if self.settings.tree_updates == 0 or self.graph.is_forest:
-            return bound, updates
-        self.settle(_ROUGH, _ROUGH_SWEEPS)
+    def judge(self) -> None:
+        """Evaluate the bound; undo an update of the probabilities that has not lowered it."""
         bound = self.bound()
-        while updates < self.settings.tree_updates and step >= _LAST_STEP and not self.stopped:
-            before = self.copy()
-            self.join(step)
-            self.settle(_ROUGH, _ROUGH_SWEEPS)
-            updates += 1
-            lower = self.bound()
-            if lower < bound:
-                bound = lower
-            else:
-                self.restore(before)
-                step /= 2
-        return bound, updates
-
-    def settle(self, tolerance: float, most: int) -> bool:
-        """Sweep there and back, at most so often; return whether the messages converged."""
-        last = self.sweeps + most
-        while self.sweeps < last and not self.stopped:
-            change = 0.0
-            step = 1 if self.sweeps % 2 == 0 else -1
-            at = 0 if step > 0 else self.order.size - 1
-            while 0 <= at < self.order.size:
-                at, renewed = sweep(
-                    self.arrays, self.order, step, at, self.update, self.state, self.factors,
-                    self.work, _CHUNK,
-                )  # fmt: skip
-                change = max(change, renewed)
-                if self.run.time_limit is not None and self.run.remaining <= 0.0:
-                    break
-            self.sweeps += 1
-            if 0 <= at < self.order.size:
-                return False
-            self.change = change
-            if self.change <= tolerance:
-                return True
-        return False
+        if self.before is not None:
+            self.updates += 1
+            if bound >= self.least:
+                self.restore(self.before)
+                self.share /= 2
+        self.least = min(self.least, bound)
+        self.before, self.bounded, self.sweeps = None, True, 0
+        updates = self.settings.tree_updates
+        self.improving = self.improving and self.updates < updates and self.share >= _LAST_STEP
 
     def bound(self) -> float:
         """Return the upper bound on the log-partition that the messages give as they are."""
