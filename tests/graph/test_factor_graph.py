@@ -31,7 +31,7 @@ from inference_lab.graph.arrays import (
 )
 from inference_lab.graph.factor_graph import FactorGraph
 from inference_lab.graph.random_graphs import FAMILIES, LABEL_COSTS, SCALES, random_graph
-from inference_lab.graph.terms import DiagonalTerms, OwnTables, SharedTable
+from inference_lab.graph.terms import DiagonalTerms, OwnTables, SharedTable, by_shape
 
 NAN, INF = math.nan, math.inf
 
@@ -956,6 +956,17 @@ def test_magnitude_is_the_most_that_terms_can_cost():
                 assert graph.scaled(-7).magnitude == pytest.approx(graph.magnitude / 128)
                 x = np.zeros(graph.n_variables, dtype=int)
                 assert graph.scaled(-7).energy(x) == graph.energy(x) / 128
+
+
+@pytest.mark.parametrize("most", [3, 1000])
+def test_shapes_are_grouped_by_first_appearance(most):
+    shapes = np.random.default_rng(0).integers(1, most, (500, 3))
+    groups = by_shape(shapes)
+    expected: dict[tuple[int, ...], list[int]] = {}
+    for place, shape in enumerate(shapes.tolist()):
+        expected.setdefault(tuple(shape), []).append(place)
+    assert [(shape, places.tolist()) for shape, places in groups] == list(expected.items())
+    assert by_shape(shapes[:0]) == []
 
 
 @pytest.mark.parametrize("n", [200, 300, 70_000])
