@@ -69,9 +69,9 @@ RINGS = {
 }
 #: Budgets. A change that needs more makes room elsewhere first.
 MOST_CORE_MODULES = 41
-MOST_CODE_LINES = {"core": 6921, "bench": 12504, "collection": 27944, "studies": 1934}
-MOST_DOCSTRING_LINES = 13374
-MOST_TEST_LINES = 44996
+MOST_CODE_LINES = {"core": 6921, "bench": 12504, "collection": 27940, "studies": 1934}
+MOST_DOCSTRING_LINES = 13375
+MOST_TEST_LINES = 45011
 
 #: Tokens that are no code.
 LAYOUT = (
