@@ -69,9 +69,9 @@ RINGS = {
 }
 #: Budgets. A change that needs more makes room elsewhere first.
 MOST_CORE_MODULES = 41
-MOST_CODE_LINES = {"core": 6921, "bench": 12504, "collection": 27940, "studies": 1934}
-MOST_DOCSTRING_LINES = 13375
-MOST_TEST_LINES = 45011
+MOST_CODE_LINES = {"core": 6921, "bench": 12480, "collection": 27940, "studies": 1934}
+MOST_DOCSTRING_LINES = 13370
+MOST_TEST_LINES = 45010
 
 #: Tokens that are no code.
 LAYOUT = (

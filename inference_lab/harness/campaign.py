@@ -17,9 +17,19 @@ from inference_lab.results.json_lines import RecordError
 from inference_lab.results.line_store import LineStore
 from inference_lab.results.records import RunRecord, physical_memory
 
-__all__ = ["RERUN", "Campaign", "Execution", "InputError", "Shard", "at_least_one", "run_campaign"]
+__all__ = [
+    "RERUN",
+    "Campaign",
+    "Execution",
+    "InputError",
+    "at_least_one",
+    "parse_shard",
+    "run_campaign",
+    "share_of",
+]
 
 _R = TypeVar("_R", bound=RunRecord)
+_T = TypeVar("_T")
 
 #: Which of the runs that have records may be run again.
 RERUN = ("failed", "timeout", "all")
@@ -29,26 +39,18 @@ class InputError(ValueError):
     """An input cannot be used; nothing was run. The message is one line."""
 
 
-@dataclass(frozen=True)
-class Shard:
-    """One of several equal shares of the runs, for queues of batch jobs."""
+def parse_shard(text: str) -> tuple[int, int]:
+    """Read ``i/n``: the i-th of n equal shares of the runs, for queues of batch jobs."""
+    index, _, count = text.partition("/")
+    digits = text.isascii() and index.isdecimal() and count.isdecimal()
+    if digits and 1 <= int(index) <= int(count):
+        return int(index), int(count)
+    raise InputError(f"a shard is given as i/n with 1 <= i <= n, such as 2/8, got {text!r}")
 
-    #: ``1 <= index <= count``.
-    index: int
-    count: int
 
-    @classmethod
-    def parse(cls, text: str) -> Shard:
-        """Read ``i/n``."""
-        index, _, count = text.partition("/")
-        digits = text.isascii() and index.isdecimal() and count.isdecimal()
-        if digits and 1 <= int(index) <= int(count):
-            return cls(int(index), int(count))
-        raise InputError(f"a shard is given as i/n with 1 <= i <= n, such as 2/8, got {text!r}")
-
-    def of(self, numbers: Sequence[int]) -> Sequence[int]:
-        """Return this share of a list."""
-        return numbers[self.index - 1 :: self.count]
+def share_of(shard: tuple[int, int], items: Sequence[_T]) -> Sequence[_T]:
+    """Return a share of a list."""
+    return items[shard[0] - 1 :: shard[1]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,7 +75,7 @@ class Execution:
         if self.rerun is not None and self.rerun not in RERUN:
             raise InputError(f"rerun must be one of {', '.join(RERUN)}, got {self.rerun!r}")
         if self.shard is not None:
-            Shard.parse(self.shard)
+            parse_shard(self.shard)
 
     @property
     def memory(self) -> int | None:
@@ -140,18 +142,17 @@ def run_campaign(
 ) -> list[_R]:
     """Run the tasks that a store has no records of; return the records of all, in order."""
     kept: dict[Hashable, _R] = {}
-    share = None if execution.shard is None else Shard.parse(execution.shard)
+    shard = None if execution.shard is None else parse_shard(execution.shard)
     with ExitStack() as stack:
         if store is not None:
             try:
-                part = None if share is None else (share.index, share.count)
-                stack.enter_context(store.exclusive_lock(part))
+                stack.enter_context(store.exclusive_lock(shard))
                 kept = {record.key: record for record in store.prepare()}
                 note_plans(store, [ManifestEntry.of(campaign.planned())])
             except (OSError, RecordError) as reason:
                 raise InputError(f"cannot keep records: {one_line(reason)}") from reason
         order = campaign.in_order()
-        asked = order if share is None else share.of(order)
+        asked = order if shard is None else share_of(shard, order)
         missing = [n for n in asked if execution.asks_for(kept.get(campaign.keys[n]))]
         again = set(missing)
         records = {n: kept[campaign.keys[n]] for n in asked if n not in again}

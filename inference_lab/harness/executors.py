@@ -65,65 +65,30 @@ def execute(
                 yield call.number, call.function(call.shared, *call.arguments)
 
 
-class _Sender:
-    """A worker process, and what it holds."""
-
-    def __init__(self, threads: int) -> None:
-        self.worker = Worker(threads)
-        self.holds: int | None = None
-        self.call: Call | None = None
-
-    def send(self, call: Call) -> None:
-        sent = () if self.holds == call.share else (call.shared,)
-        self.holds, self.call = call.share, call
-        self.worker.submit(_with_shared, sent, call.function, call.arguments)
-
-    def result(self) -> tuple[int, Any | Crash]:
-        assert self.call is not None
-        number, self.call = self.call.number, None
-        found = self.worker.result()
-        if isinstance(found, Crash):
-            self.holds = None
-        return number, found
-
-
-#: In a worker process: what was sent last.
-_held: list[Any] = []
-
-
-def _with_shared(
-    sent: tuple[Any, ...], function: Callable[..., Any], arguments: tuple[Any, ...]
-) -> Any:
-    """Make a call in a worker, which keeps what was sent until something else is."""
-    if sent:
-        _held[:] = sent
-    return function(_held[0], *arguments)
-
-
 def _in_workers(
     waiting: Iterator[Call], start: Callable[[int], None], jobs: int, threads: int
 ) -> Results:
     """Make calls in several processes of this machine."""
-    senders: list[_Sender] = []
+    workers: list[Worker] = []
+    running: dict[Worker, Call] = {}
 
-    def give(sender: _Sender, call: Call | None) -> None:
-        if call is not None:
-            start(call.number)
-            sender.send(call)
+    def give(worker: Worker, call: Call) -> None:
+        start(call.number)
+        worker.submit(call.function, call.share, call.shared, call.arguments)
+        running[worker] = call
 
     try:
         for call in islice(waiting, jobs):
-            senders.append(_Sender(threads))
-            give(senders[-1], call)
-        while any(sender.worker.busy for sender in senders):
-            ready = finished([sender.worker for sender in senders])
-            for sender in senders:
-                if sender.worker in ready:
-                    yield sender.result()
-                    give(sender, next(waiting, None))
+            workers.append(Worker(threads))
+            give(workers[-1], call)
+        while running:
+            for worker in finished(list(running)):
+                yield running.pop(worker).number, worker.result()
+                if (following := next(waiting, None)) is not None:
+                    give(worker, following)
     finally:
-        for sender in senders:
-            sender.worker.stop()
+        for worker in workers:
+            worker.stop()
 
 
 # ---------------------------------------------------------------------- clusters
@@ -143,23 +108,19 @@ def _there(
     """Make a call on a Dask worker."""
     process = multiprocessing.current_process()
     daemonic = process.daemon
-    sender = getattr(_own, "sender", None)
-    if sender is None or _own.threads != threads:
-        if sender is not None:
-            sender.worker.stop()
-        # Dask's workers are daemons, which may have no children; these end with their parent.
-        process.daemon = False
-        try:
-            sender = _own.sender = _Sender(threads)
-        finally:
-            process.daemon = daemonic
-        _own.threads, _own.shares = threads, {}
-    known = _own.shares.setdefault(share, len(_own.shares))
-    shared = None if sender.holds == known else pickle.loads(pickled)
+    worker = getattr(_own, "worker", None)
+    # Dask's workers are daemons, which may have no children; these end with their parent.
     process.daemon = False
     try:
-        sender.send(Call(0, function, known, shared, arguments))
-        return sender.result()[1]
+        if worker is None or worker.threads != threads:
+            if worker is not None:
+                worker.stop()
+            worker, _own.shares = Worker(threads), {}
+            _own.worker = worker
+        known = _own.shares.setdefault(share, len(_own.shares))
+        shared = None if worker.holds == known else pickle.loads(pickled)
+        worker.submit(function, known, shared, arguments)
+        return worker.result()
     finally:
         process.daemon = daemonic
 

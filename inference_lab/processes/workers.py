@@ -11,7 +11,7 @@ import signal
 import sys
 import traceback
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from multiprocessing.connection import Connection, wait
 from types import TracebackType
@@ -146,6 +146,7 @@ def _serve(connection: Connection) -> None:
 
 
 def _answer(connection: Connection) -> None:
+    shared: Any = None
     while True:
         try:
             message = connection.recv_bytes()
@@ -153,8 +154,10 @@ def _answer(connection: Connection) -> None:
             return
         answer: Any
         try:
-            function, arguments = pickle.loads(message)
-            answer = pickle.dumps(function(*arguments))
+            function, sent, arguments = pickle.loads(message)
+            if sent:
+                (shared,) = sent
+            answer = pickle.dumps(function(shared, *arguments))
         except (Exception, SystemExit) as problem:
             answer = pickle.dumps(Crash(format_exception(problem), traceback_tail(problem)))
         try:
@@ -168,8 +171,10 @@ class Worker:
 
     def __init__(self, threads: int = 1) -> None:
         self.threads = threads
-        self._start()
         self.busy = False
+        #: Number of the shared argument that the process has.
+        self.holds: int | None = None
+        self._start()
 
     def _start(self) -> None:
         context = multiprocessing.get_context("spawn")
@@ -198,19 +203,26 @@ class Worker:
                 "'if __name__ == \"__main__\":' (new processes import the script), or use jobs=1"
             ) from None
 
-    def submit(self, function: Callable[..., Any], *arguments: Any) -> None:
-        """Send a call; its answer is waited for with `finished`, and taken with `result`."""
-        self.busy = True
+    def submit(
+        self, function: Callable[..., Any], share: int, shared: Any, arguments: tuple[Any, ...]
+    ) -> None:
+        """Send a call, without `shared` if its number is that of the last call."""
+        sent = () if self.holds == share else (shared,)
+        self.busy, self.holds = True, share
         # A worker that has died meanwhile is noticed where the answer is taken.
         with suppress(BrokenPipeError, ConnectionResetError):
-            self.connection.send_bytes(pickle.dumps((function, arguments)))
+            self.connection.send_bytes(pickle.dumps((function, sent, arguments)))
 
     def result(self) -> Any:
         """Return the result of the call, or a `Crash`; a dead worker is restarted."""
         self.busy = False
         try:
-            return pickle.loads(self.connection.recv_bytes())
+            found = pickle.loads(self.connection.recv_bytes())
+            if isinstance(found, Crash):  # perhaps what was sent could not be read
+                self.holds = None
+            return found
         except (EOFError, OSError):
+            self.holds = None
             self.process.join()
             code = self.process.exitcode or 0
             self.connection.close()
@@ -233,7 +245,7 @@ class Worker:
         self.process.join()
 
 
-def finished(workers: list[Worker]) -> list[Worker]:
-    """Wait until at least one of the busy workers has an answer, or is dead; return those."""
-    ready = wait([worker.connection for worker in workers if worker.busy])
+def finished(workers: Sequence[Worker]) -> list[Worker]:
+    """Wait until at least one of some busy workers has an answer, or is dead; return those."""
+    ready = wait([worker.connection for worker in workers])
     return [worker for worker in workers if worker.connection in ready]

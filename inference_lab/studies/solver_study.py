@@ -308,11 +308,11 @@ def run_comparison(
 
 def _batches(study: SolverStudy, shard: str | None) -> list[list[str]]:
     """Return the problems of a study in parts; of those with stages, the shard's only."""
-    from inference_lab.harness.campaign import Shard
+    from inference_lab.harness.campaign import parse_shard, share_of
 
     problems = study.all_problems()
     if study.stages and shard is not None:
-        problems = [problems[at] for at in Shard.parse(shard).of(range(len(problems)))]
+        problems = list(share_of(parse_shard(shard), problems))
     return [problems[at : at + _BATCH] for at in range(0, len(problems), _BATCH)]
 
 

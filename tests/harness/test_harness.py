@@ -20,7 +20,7 @@ from click.testing import CliRunner
 import inference_lab as il
 from inference_lab.cli import main
 from inference_lab.contract import Outcome, Solver
-from inference_lab.harness.campaign import InputError, Shard
+from inference_lab.harness.campaign import InputError, share_of
 from inference_lab.harness.comparing import ComparisonCampaign
 from inference_lab.harness.executors import Call, execute
 from inference_lab.harness.inputs import RunSettings, prepare_problems
@@ -103,7 +103,7 @@ def test_the_order_is_seeded_interleaved_and_complete():
 
 def test_shards_are_equal_and_cover_everything_once():
     made = plan()
-    shares = [Shard(i, 4).of(made.in_order()) for i in range(1, 5)]
+    shares = [share_of((i, 4), made.in_order()) for i in range(1, 5)]
     assert sorted(n for share in shares for n in share) == list(range(54))
     assert {len(share) for share in shares} == {13, 14}
 
