@@ -10,7 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from inference_lab._numba import inlined, lean_kernel
-from inference_lab.contract import Outcome, Run, Solver
+from inference_lab.algorithms.iteration import IterativeSolver, Progress
+from inference_lab.contract import Outcome, Run
 from inference_lab.graph.arrays import TABLE, FloatArray, GraphArrays, IntArray
 from inference_lab.graph.factor_graph import FactorGraph, unary_minimum
 from inference_lab.graph.label_costs import LabelCosts
@@ -228,7 +229,7 @@ def move_costs(
 
 
 @dataclass(frozen=True)
-class SimulatedAnnealing(Solver):
+class SimulatedAnnealing(IterativeSolver["_AnnealingState"]):
     """Simulated annealing (Kirkpatrick, Gelatt, Vecchi 1983; Geman, Geman 1984).
 
     Sweeps over the variables and draws each label from ``exp(-cost / T)`` given all others (heat
@@ -319,30 +320,33 @@ class SimulatedAnnealing(Solver):
         slowness = math.log1p(done * sweeps) / math.log1p(sweeps)
         return float(first / (1.0 + (1.0 / ratio - 1.0) * slowness))
 
-    def run(self, graph: FactorGraph, run: Run) -> Outcome:
-        """Anneal, reheat and restart, each time down to a local minimum."""
+    def start(self, graph: FactorGraph, run: Run) -> _AnnealingState | Outcome:
+        """Draw a labelling, and find the start temperature."""
         state = _AnnealingState(self, graph, run)
-        if state.n:
-            # Where the time is short for the graph, an anneal ends above this.
-            run.offer(unary_minimum(graph))
-        complete = state.n > 0
-        for attempt in range(self.restarts + 1 if state.n else 0):
-            if attempt:
-                if run.should_stop(state.sweeps):
-                    complete = False
-                    break
-                state.begin(state.random())
-            warm = attempt == 0 and run.initial is not None
-            complete &= state.anneal(warm, self.restarts + 1 - attempt)
-        return Outcome(
-            converged=complete or state.n == 0,
-            iterations=state.sweeps,
-            diagnostics={
-                "start_temperature": state.first,
-                "reheats": state.reheats,
-                "reheats_that_gained": state.gains,
-            },
-        )
+        if state.n == 0:
+            return self.finish(state, run, Outcome(converged=True))
+        # Where the time is short for the graph, an anneal ends above this.
+        run.offer(unary_minimum(graph))
+        return state
+
+    def step(self, state: _AnnealingState, run: Run, done: int) -> Progress:
+        """Anneal and reheat, from random labels after the first time."""
+        if state.anneals:
+            state.begin(state.random())
+        warm = not state.anneals and run.initial is not None
+        state.complete &= state.anneal(warm, self.restarts + 1 - state.anneals)
+        state.anneals += 1
+        finished = state.anneals > self.restarts
+        return Progress(finished and state.complete, -math.inf, state.sweeps - done, finished)
+
+    def finish(self, state: _AnnealingState, run: Run, outcome: Outcome) -> Outcome:
+        """Add the temperature and the number of reheats."""
+        outcome.diagnostics = {
+            "start_temperature": state.first,
+            "reheats": state.reheats,
+            "reheats_that_gained": state.gains,
+        }
+        return outcome
 
 
 class _AnnealingState:
@@ -361,9 +365,9 @@ class _AnnealingState:
         mean_degree = float(graph.degrees.mean()) if self.n else 0.0
         self.block = max(1, int(_STEPS / (10.0 + width * (1.0 + mean_degree))))
         self.feasible = False
-        self.visits = 0
-        self.reheats = 0
-        self.gains = 0
+        # Whether all anneals and reheats so far had their full length.
+        self.complete = True
+        self.visits = self.anneals = self.reheats = self.gains = 0
         self.begin(self.random())
         sizes = np.empty(self.n)
         move_costs(

@@ -11,7 +11,8 @@ import numpy as np
 from inference_lab._numba import lean_kernel
 from inference_lab.algorithms.elimination.arc_consistency import Domains, allowed_labels
 from inference_lab.algorithms.elimination.interactions import first_allowed
-from inference_lab.contract import Outcome, Run, Solver
+from inference_lab.algorithms.iteration import IterativeSolver, Progress
+from inference_lab.contract import Outcome, Run
 from inference_lab.graph.arrays import FloatArray, GraphArrays, IntArray
 from inference_lab.graph.factor_graph import FactorGraph
 from inference_lab.graph.traversal import nearest, reach
@@ -80,7 +81,7 @@ def surround(g: GraphArrays, inner: IntArray, stamp: int, seen: IntArray, out: I
 
 
 @dataclass(frozen=True)
-class SubgraphSearch(Solver):
+class SubgraphSearch(IterativeSolver["_BlockSearch"]):
     """Exact moves over subgraphs of small treewidth (Hamze, de Freitas 2004; Selby 2014).
 
     A move draws a *block*, a random set of variables with small elimination tables, and gives it
@@ -142,26 +143,30 @@ class SubgraphSearch(Solver):
     descent_table: int = setting(2**10, at_least=4)
     rounds: int = setting(300, at_least=0)
 
-    def run(self, graph: FactorGraph, run: Run) -> Outcome:
-        """Try to solve the whole, descend, then kick and fuse until the budget is spent."""
+    def start(self, graph: FactorGraph, run: Run) -> _BlockSearch | Outcome:
+        """Try to solve the whole by one block."""
         domains = allowed_labels(graph)
         if not domains.feasible:
             return Outcome(infeasible=True)
         state = _BlockSearch(self, graph, run, domains)
         if state.solve_whole():
-            return Outcome(
-                converged=not state.infeasible, infeasible=state.infeasible, iterations=state.blocks
-            )
-        complete = state.descend_from_start() and state.kick_all()
-        return Outcome(
-            converged=complete,
-            iterations=state.blocks,
-            diagnostics={
-                "kicks": state.kicks,
-                "kicks_that_gained": state.gains,
-                "mean_block": state.relabelled / max(1, state.blocks),
-            },
-        )
+            return Outcome(not state.infeasible, state.infeasible, iterations=state.blocks)
+        return state
+
+    def step(self, state: _BlockSearch, run: Run, done: int) -> Progress:
+        """Descend from the start; then kick a region and fuse."""
+        in_time = state.kick() if state.descended else state.descend_from_start()
+        converged = in_time and state.kicked >= self.rounds * state.undecided.size
+        return Progress(converged, -math.inf, state.blocks - done, finished=not in_time)
+
+    def finish(self, state: _BlockSearch, run: Run, outcome: Outcome) -> Outcome:
+        """Add the number of kicks and the size of blocks."""
+        outcome.diagnostics = {
+            "kicks": state.kicks,
+            "kicks_that_gained": state.gains,
+            "mean_block": state.relabelled / max(1, state.blocks),
+        }
+        return outcome
 
 
 class _BlockSearch:
@@ -172,7 +177,6 @@ class _BlockSearch:
     ) -> None:
         self.graph, self.run, self.domains = graph, run, domains
         self.arrays = graph.arrays
-        self.rounds = settings.rounds
         n, k = graph.n_variables, int(graph.cardinalities.max(initial=1))
         # A variable alone must fit.
         self.fine = math.log2(max(settings.table, k))
@@ -188,7 +192,11 @@ class _BlockSearch:
         self.x = self._start()
         self.tolerance = _RELATIVE_GAIN * cost_scale(graph) * (n + graph.n_edges + graph.n_factors)
         self.blocks = self.relabelled = self.kicks = self.gains = self.searches = 0
-        self.infeasible = False
+        self.infeasible = self.descended = False
+        # Variables that were kicked, those since the last gain, and the best labelling before the
+        # present start.
+        self.kicked = self.idle = 0
+        self.best: IntArray | None = None
         run.offer(self.x)
 
     def _start(self) -> IntArray:
@@ -215,6 +223,7 @@ class _BlockSearch:
 
     def descend_from_start(self) -> bool:
         """Descend by blocks of all variables; return whether this ended before the budget."""
+        self.descended = True
         if self.graph.has_infinite:
             # Costs above all others together: moves may lead through infeasible labellings.
             self.arrays = soften(self.graph)
@@ -234,23 +243,17 @@ class _BlockSearch:
                 return False
         return True
 
-    def kick_all(self) -> bool:
-        """Make all rounds of kicks, with new starts; return whether the budget sufficed."""
-        kicked, since = 0, 0
-        best: IntArray | None = None
-        while kicked < self.rounds * self.undecided.size:
-            gains = self.gains
-            size = self._kick()
-            if size == 0:
-                return False
-            kicked += size
-            since = 0 if self.gains > gains else since + size
-            if since >= _STALE * self.undecided.size:
-                since = 0
-                best = self._next_start(best)
-                if best is None:
-                    return False
-        return True
+    def kick(self) -> bool:
+        """Kick a region, and begin anew after many without gain; return whether in time."""
+        gains = self.gains
+        size = self._kick()
+        self.kicked += size
+        self.idle = 0 if self.gains > gains else self.idle + size
+        if size == 0 or self.idle < _STALE * self.undecided.size:
+            return size > 0
+        self.idle = 0
+        self.best = self._next_start(self.best)
+        return self.best is not None
 
     def _next_start(self, best: IntArray | None) -> IntArray | None:
         """Fuse the present labelling with the best of those before, or begin anew."""

@@ -69,9 +69,9 @@ RINGS = {
 }
 #: Budgets. A change that needs more makes room elsewhere first.
 MOST_CORE_MODULES = 41
-MOST_CODE_LINES = {"core": 6921, "bench": 12480, "collection": 27940, "studies": 1934}
-MOST_DOCSTRING_LINES = 13370
-MOST_TEST_LINES = 45010
+MOST_CODE_LINES = {"core": 6918, "bench": 12477, "collection": 27921, "studies": 1919}
+MOST_DOCSTRING_LINES = 13349
+MOST_TEST_LINES = 45001
 
 #: Tokens that are no code.
 LAYOUT = (

@@ -120,12 +120,8 @@ def patterns(k: int) -> tuple[Pattern, ...]:
 class CutRows:
     """Inequalities ``sum_p value_p X[i_p, j_p] <= rhs`` with ``i > j``, and their multipliers.
 
-    Parameters
-    ----------
-    fixed_from : int
-        Entries between nodes from this one on are known ...
-    fixed : float
-        ... to have this value; they move to the right-hand side.
+    Entries between nodes from `fixed_from` on have the value `fixed`; they move to the right-hand
+    side.
 
     Attributes
     ----------
@@ -281,21 +277,10 @@ def _triangles_of(
 
 
 class TriangleSearch:
-    """Search for the most violated triangles, in stretches, so that a clock can be looked at.
+    """Search for the `most` violated triangles, in stretches, so that a clock can be checked.
 
-    Parameters
-    ----------
-    x : (n, n) array
-        Only its lower triangle is looked at.
-    two : bool
-        Whether there are two labels.
-    threshold : float
-        Least violation.
-    most : int
-        Number of triangles wanted.
-    work : int
-        Triangles to look at in all; beyond that, largest nodes are sampled.
-    rng : numpy.random.Generator
+    Only the lower triangle of `x` is read; `two` says that there are two labels, and `threshold` is
+    the least violation. If there are more than `work` triangles, largest nodes are sampled.
     """
 
     def __init__(
@@ -451,15 +436,8 @@ def _signature(weights: FloatArray, k: int) -> tuple[tuple[float, ...], ...]:
 class PatternPool:
     """The patterns searched for, with those learned on the way.
 
-    Parameters
-    ----------
-    k : int
-        Number of labels.
-    costs : (n, n) array
-        Lower triangle of costs; nodes with a cost between them are neighbours.
-    nodes : int
-        Facets are learned on the first so many nodes.
-    rng : numpy.random.Generator
+    Nodes with an entry in the lower triangle of `costs` are neighbours; facets for `k` labels are
+    learned on the first `nodes`.
     """
 
     def __init__(self, k: int, costs: FloatArray, nodes: int, rng: np.random.Generator) -> None:
