@@ -11,11 +11,11 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from inference_lab.algorithms.cuts.partial_optimality import SHRINKING, Reduction, reduce
+from inference_lab.algorithms.search.first_labelling import n_table_entries
 from inference_lab.algorithms.symmetry import break_symmetry
 from inference_lab.contract import Outcome, Run, Solution, Solver, Status
 from inference_lab.graph.arrays import NO_FORM, POTTS, TABLE, IntArray
 from inference_lab.graph.factor_graph import FactorGraph, unary_minimum
-from inference_lab.graph.feasibility import n_table_entries
 from inference_lab.registry.registry import as_solver
 from inference_lab.solvers.junction_tree import JunctionTree
 from inference_lab.solvers.tree_dp import TreeDP

@@ -12,7 +12,7 @@ import numpy as np
 from inference_lab.algorithms.elimination.arc_consistency import allowed_labels
 from inference_lab.algorithms.label_cost_encoding import run_on_star
 from inference_lab.algorithms.linear.integer_costs import Rounding, plan_rounding
-from inference_lab.algorithms.presolve import initial_incumbent, trivial_outcome
+from inference_lab.algorithms.presolve import trivial_outcome
 from inference_lab.algorithms.search.edac import (
     AT_ROOT,
     DONE,
@@ -21,6 +21,7 @@ from inference_lab.algorithms.search.edac import (
     search,
     share_out,
 )
+from inference_lab.algorithms.search.first_labelling import initial_incumbent, n_table_entries
 from inference_lab.algorithms.search.network import BITS, HARD, CostNetwork, integer_network
 from inference_lab.algorithms.search.state import (
     ALL,
@@ -36,7 +37,6 @@ from inference_lab.algorithms.symmetry import break_symmetry
 from inference_lab.contract import OPTIMALITY_TOLERANCE, Outcome, Run, Solver, energy_scale
 from inference_lab.graph.arrays import IntArray
 from inference_lab.graph.factor_graph import FactorGraph
-from inference_lab.graph.feasibility import n_table_entries
 from inference_lab.specs.settings import setting
 
 #: Costs looked at between two looks at the clock: some hundredths of a second.

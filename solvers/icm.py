@@ -13,8 +13,7 @@ from inference_lab.algorithms.iteration import IterativeSolver, Progress
 from inference_lab.contract import Outcome, Run
 from inference_lab.graph.arrays import FloatArray, IntArray
 from inference_lab.graph.factor_graph import FactorGraph, unary_minimum
-from inference_lab.kernels.descent import AWAIT, KEEP, SPREAD, Descent
-from inference_lab.kernels.priced_descent import count_users, priced_sweep
+from inference_lab.kernels.descent import AWAIT, KEEP, SPREAD, Descent, count_users, priced_sweep
 from inference_lab.specs.settings import setting
 
 #: A labelling is offered, and so evaluated, when so large a share of the labels has changed.

@@ -21,7 +21,7 @@ from inference_lab.algorithms.symmetry import break_symmetry
 from inference_lab.contract import Outcome, Run
 from inference_lab.graph.arrays import TABLE, IntArray
 from inference_lab.graph.factor_graph import FactorGraph, unary_minimum
-from inference_lab.kernels.priced_descent import descend_on
+from inference_lab.kernels.descent import descend_on
 from inference_lab.solvers.kernighan_lin import KernighanLin
 
 #: Sweeps of the descent that finds a first labelling; ICM needs about ten.

@@ -12,7 +12,6 @@ from inference_lab.algorithms.iteration import IterativeSolver, Progress
 from inference_lab.contract import Outcome, Run
 from inference_lab.graph.arrays import FloatArray, GraphArrays, IntArray
 from inference_lab.graph.factor_graph import FactorGraph, unary_minimum
-from inference_lab.graph.traversal import nearest
 from inference_lab.kernels.ejection_chains import (
     RELATIVE_GAIN,
     EjectionChains,
@@ -28,6 +27,7 @@ from inference_lab.kernels.ejection_chains import (
     start_chains,
     sweep_chains,
 )
+from inference_lab.kernels.regions import nearest
 from inference_lab.specs.settings import setting
 
 #: Terms and labels looked at between two looks at the clock: some tens of milliseconds.

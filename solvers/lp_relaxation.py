@@ -17,8 +17,8 @@ from inference_lab.algorithms.presolve import trivial_outcome
 from inference_lab.contract import Outcome, Run
 from inference_lab.graph.arrays import FloatArray, GraphArrays, IntArray
 from inference_lab.graph.factor_graph import FactorGraph, unary_minimum
+from inference_lab.kernels.descent import descend_on
 from inference_lab.kernels.messages import edge_cost
-from inference_lab.kernels.priced_descent import descend_on
 from inference_lab.solvers.icm import ICM
 from inference_lab.specs.settings import setting
 

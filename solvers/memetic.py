@@ -15,7 +15,6 @@ from inference_lab.algorithms.iteration import IterativeSolver, Progress
 from inference_lab.contract import Outcome, Run
 from inference_lab.graph.arrays import TABLE, FloatArray, GraphArrays, IntArray
 from inference_lab.graph.factor_graph import FactorGraph, unary_minimum
-from inference_lab.graph.traversal import nearest
 from inference_lab.kernels.ejection_chains import (
     RELATIVE_GAIN,
     EjectionChains,
@@ -31,6 +30,7 @@ from inference_lab.kernels.ejection_chains import (
     start_chains,
 )
 from inference_lab.kernels.messages import cost_scale
+from inference_lab.kernels.regions import nearest
 from inference_lab.kernels.struct import record
 from inference_lab.kernels.treewidth_moves import (
     Block,

@@ -19,8 +19,9 @@ from inference_lab.algorithms.dual.reparametrisation import (
     sweep_edges,
     sweep_factors,
 )
+from inference_lab.algorithms.dual.standstill import Standstill
 from inference_lab.algorithms.dual.tightening import tighten
-from inference_lab.algorithms.iteration import IterativeSolver, Progress, Standstill
+from inference_lab.algorithms.iteration import IterativeSolver, Progress
 from inference_lab.contract import Outcome, Run
 from inference_lab.graph.arrays import TABLE, FloatArray, IntArray
 from inference_lab.graph.factor_graph import FactorGraph

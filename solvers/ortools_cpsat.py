@@ -16,7 +16,8 @@ from inference_lab.algorithms.linear.integer_costs import (
     table_rises,
     unary_rises,
 )
-from inference_lab.algorithms.presolve import initial_incumbent, trivial_outcome
+from inference_lab.algorithms.presolve import trivial_outcome
+from inference_lab.algorithms.search.first_labelling import initial_incumbent
 from inference_lab.contract import Outcome, Run, Solver
 from inference_lab.graph.arrays import TABLE, FloatArray, IntArray
 from inference_lab.graph.factor_graph import FactorGraph

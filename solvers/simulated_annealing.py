@@ -15,17 +15,17 @@ from inference_lab.contract import Outcome, Run
 from inference_lab.graph.arrays import TABLE, FloatArray, GraphArrays, IntArray
 from inference_lab.graph.factor_graph import FactorGraph, unary_minimum
 from inference_lab.graph.label_costs import LabelCosts
-from inference_lab.graph.traversal import nearest
-from inference_lab.kernels.descent import KEEP
-from inference_lab.kernels.descent import sweep as icm_sweep
-from inference_lab.kernels.messages import local_costs
-from inference_lab.kernels.priced_descent import (
+from inference_lab.kernels.descent import (
+    KEEP,
     add_prices,
     count_users,
     enter,
     leave,
     priced_sweep,
 )
+from inference_lab.kernels.descent import sweep as icm_sweep
+from inference_lab.kernels.messages import local_costs
+from inference_lab.kernels.regions import nearest
 from inference_lab.specs.settings import setting
 
 #: Steps of a kernel between two looks at the clock: some milliseconds.

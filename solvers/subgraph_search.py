@@ -15,8 +15,9 @@ from inference_lab.algorithms.iteration import IterativeSolver, Progress
 from inference_lab.contract import Outcome, Run
 from inference_lab.graph.arrays import FloatArray, GraphArrays, IntArray
 from inference_lab.graph.factor_graph import FactorGraph
-from inference_lab.graph.traversal import nearest, reach
+from inference_lab.graph.traversal import reach
 from inference_lab.kernels.messages import cost_scale, local_costs
+from inference_lab.kernels.regions import nearest
 from inference_lab.kernels.treewidth_moves import (
     arrange,
     decode,

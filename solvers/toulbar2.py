@@ -22,10 +22,10 @@ from inference_lab.algorithms.linear.integer_costs import (
     table_rises,
     unary_rises,
 )
-from inference_lab.algorithms.presolve import initial_incumbent, trivial_outcome
+from inference_lab.algorithms.presolve import trivial_outcome
+from inference_lab.algorithms.search.first_labelling import initial_incumbent, n_table_entries
 from inference_lab.contract import Outcome, Run, Solver
 from inference_lab.graph.factor_graph import FactorGraph
-from inference_lab.graph.feasibility import n_table_entries
 from inference_lab.specs.settings import setting
 
 #: The package that this solver needs, and the extra of inference-lab that installs it.

@@ -35,10 +35,10 @@ from inference_lab.algorithms.elimination.marginalisation import SummedGraph, on
 from inference_lab.algorithms.iteration import IterativeSolver, Progress
 from inference_lab.algorithms.label_cost_encoding import run_on_star
 from inference_lab.contract import Outcome, Run
-from inference_lab.graph.arrays import FloatArray, IntArray
+from inference_lab.graph.arrays import FloatArray, IntArray, starts_of
 from inference_lab.graph.factor_graph import FactorGraph, least_labels
 from inference_lab.kernels.forest_passes import RootedForest, Totals
-from inference_lab.kernels.messages import cost_scale, message_ptr, unflatten
+from inference_lab.kernels.messages import cost_scale, unflatten
 from inference_lab.specs.settings import setting
 
 #: Messages sent between two looks at the clock are so many that they go through this many entries.
@@ -227,7 +227,7 @@ class _Passing:
         owner = np.repeat(np.arange(graph.n_variables), domains.sizes)
         left = graph.unary_ptr[owner] + domains.labels
         unary[left] = graph.unary_values[left]
-        ptr = message_ptr(graph)
+        ptr = starts_of(graph.cardinalities[graph.edges.ravel()[graph.arrays.adj_half]])
         rho = appearance(graph, forests)
         self.state = State(unary, ptr, np.zeros(ptr[-1]), rho, unary.copy())
         self.factors = make_factors(graph)

@@ -16,6 +16,7 @@ from inference_lab.algorithms.dual.reparametrisation import (
     start_dual,
     stretches,
 )
+from inference_lab.algorithms.dual.standstill import Standstill
 from inference_lab.algorithms.dual.tightening import tighten
 from inference_lab.algorithms.dual.trws_layout import (
     FIRST,
@@ -27,7 +28,7 @@ from inference_lab.algorithms.dual.trws_layout import (
     message_sizes,
     workspace,
 )
-from inference_lab.algorithms.iteration import IterativeSolver, Progress, Standstill
+from inference_lab.algorithms.iteration import IterativeSolver, Progress
 from inference_lab.contract import Outcome, Run
 from inference_lab.graph.arrays import NO_FORM, TABLE, FloatArray, GraphArrays, IntArray, starts_of
 from inference_lab.graph.factor_graph import FactorGraph
@@ -43,7 +44,7 @@ from inference_lab.kernels.messages import (
     cost_scale,
     fetch_row,
     least,
-    linear_message,
+    lower_envelope,
     make_terms,
     min_sum_message,
     repulsive_message,
@@ -193,6 +194,37 @@ def attractive_message(k: int, rise: float, given: FloatArray, message: FloatArr
     best = least(k, given)
     for a in range(k):
         message[a] = min(given[a] - best, rise)
+    return best
+
+
+@inlined_minimum
+def linear_message(
+    k: int,
+    slope: float,
+    cap: float,
+    given: FloatArray,
+    down: FloatArray,
+    up: FloatArray,
+    rows: FloatArray,
+    start: np.uint64,
+) -> float:
+    """Send `given` through a truncated linear term to `rows`; return the least given."""
+    # ``rows[start + b] = min(min_a given[a] + slope |a - b| - best, cap)`` with ``best`` the least
+    # given. If the cap is at most twice the slope, only the next label on either side is below it.
+    if cap > 2.0 * slope:
+        best = lower_envelope(k, slope, given, down, up)
+        for i in range(k):
+            a = np.uint64(i)
+            rows[start + a] = min(min(up[a], down[a]) - best, cap)
+        return best
+    best = least(k, given)
+    last, one = np.uint64(k - 1), np.uint64(1)
+    rows[start] = min(min(given[0], given[1] + slope) - best, cap)
+    rows[start + last] = min(min(given[last], given[last - one] + slope) - best, cap)
+    for i in range(1, k - 1):
+        a = np.uint64(i)
+        near = min(given[a - one], given[a + one]) + slope
+        rows[start + a] = min(min(given[a], near) - best, cap)
     return best
 
 

@@ -68,9 +68,9 @@ RINGS = {
     "studies": ("studies",),
 }
 #: Budgets. A change that needs more makes room elsewhere first.
-MOST_CORE_MODULES = 41
-MOST_CODE_LINES = {"core": 6918, "bench": 12477, "collection": 27921, "studies": 1919}
-MOST_DOCSTRING_LINES = 13349
+MOST_CORE_MODULES = 40
+MOST_CODE_LINES = {"core": 6839, "bench": 12477, "collection": 27995, "studies": 1919}
+MOST_DOCSTRING_LINES = 13345
 MOST_TEST_LINES = 45001
 
 #: Tokens that are no code.

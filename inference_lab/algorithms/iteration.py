@@ -11,7 +11,7 @@ from inference_lab.contract import Outcome, Run, Solver
 from inference_lab.graph.arrays import IntArray
 from inference_lab.graph.factor_graph import FactorGraph, unary_minimum
 
-__all__ = ["IterativeSolver", "Progress", "Standstill"]
+__all__ = ["IterativeSolver", "Progress"]
 
 State = TypeVar("State")
 
@@ -204,23 +204,3 @@ class IterativeSolver(Solver, Generic[State]):
             # The budget ended within the first step.
             run.offer(unary_minimum(graph))
         return self.finish(state, run, Outcome(last.converged, iterations=done))
-
-
-class Standstill:
-    """Test whether a bound has hardly risen in several iterations in succession."""
-
-    def __init__(self, tolerance: float, patience: int, scale: float) -> None:
-        # A gain counts as none up to this share of all that was gained, plus the mean cost.
-        self.tolerance, self.patience, self.scale = tolerance, patience, scale
-        self.first: float | None = None
-        self.bound, self.gain = -math.inf, math.inf
-        self._calm = 0
-
-    def reached(self, bound: float) -> bool:
-        """Add the bound of an iteration; return whether it now stands still."""
-        if self.first is None:
-            self.first = bound
-        self.gain, self.bound = bound - self.bound, bound
-        small = self.gain <= self.tolerance * (bound - self.first + self.scale)
-        self._calm = self._calm + 1 if small else 0
-        return self._calm >= self.patience

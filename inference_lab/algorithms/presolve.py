@@ -1,4 +1,4 @@
-"""The trivial bound, and a first labelling by ICM, for methods with a bound of their own."""
+"""The trivial bound, for methods with a bound of their own."""
 
 from __future__ import annotations
 
@@ -7,11 +7,7 @@ import math
 import numpy as np
 
 from inference_lab.contract import Outcome, Run
-from inference_lab.graph.factor_graph import FactorGraph, unary_minimum
-from inference_lab.kernels.descent import descend
-
-#: Sweeps of the descent that finds a first labelling; ICM needs about ten.
-_SWEEPS = 200
+from inference_lab.graph.factor_graph import FactorGraph
 
 
 def trivial_outcome(graph: FactorGraph, run: Run) -> Outcome | None:
@@ -25,11 +21,3 @@ def trivial_outcome(graph: FactorGraph, run: Run) -> Outcome | None:
         energy = run.offer(np.empty(0, dtype=np.int64))
         return Outcome(converged=True, claimed_energy=energy)
     return None
-
-
-def initial_incumbent(graph: FactorGraph, run: Run) -> None:
-    """Offer the cheapest labels, and the result of ICM from there."""
-    labels = unary_minimum(graph)
-    run.offer(labels)
-    descend(graph.arrays, labels, run.rng.permutation(labels.size), _SWEEPS)
-    run.offer(labels)

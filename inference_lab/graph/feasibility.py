@@ -22,12 +22,6 @@ def n_entries(graph: FactorGraph) -> int:
     return int(graph.unary_values.size + ends + graph.table_values.size)
 
 
-def n_table_entries(graph: FactorGraph) -> int:
-    """Return the number of table entries of pairwise and larger terms, each with its own table."""
-    sizes = graph.cardinalities[graph.edges]
-    return int(sizes[:, 0] @ sizes[:, 1]) + graph.table_values.size
-
-
 def contradiction(graph: FactorGraph) -> str | None:
     """Return a reason of infeasibility that is found in linear time, else None.
 

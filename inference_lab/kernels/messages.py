@@ -34,11 +34,6 @@ from inference_lab.graph.arrays import (
 from inference_lab.graph.factor_graph import FactorGraph
 
 
-def message_ptr(graph: FactorGraph) -> IntArray:
-    """Return where the message at each adjacency position starts, shape (2m + 1,)."""
-    return starts_of(graph.cardinalities[graph.edges.ravel()[graph.arrays.adj_half]])
-
-
 def slot_ptr(graph: FactorGraph) -> IntArray:
     """Return where the message of each position of ``scopes`` starts, shape (slots + 1,)."""
     return starts_of(graph.cardinalities[graph.factor_scopes])
@@ -231,37 +226,6 @@ def lower_envelope(
         high = min(given[b], high + slope)
         down[b] = high
     return least(k, given)
-
-
-@inlined_minimum
-def linear_message(
-    k: int,
-    slope: float,
-    cap: float,
-    given: FloatArray,
-    down: FloatArray,
-    up: FloatArray,
-    rows: FloatArray,
-    start: np.uint64,
-) -> float:
-    """Send `given` through a truncated linear term to `rows`; return the least given."""
-    # ``rows[start + b] = min(min_a given[a] + slope |a - b| - best, cap)`` with ``best`` the least
-    # given. If the cap is at most twice the slope, only the next label on either side is below it.
-    if cap > 2.0 * slope:
-        best = lower_envelope(k, slope, given, down, up)
-        for i in range(k):
-            a = np.uint64(i)
-            rows[start + a] = min(min(up[a], down[a]) - best, cap)
-        return best
-    best = least(k, given)
-    last, one = np.uint64(k - 1), np.uint64(1)
-    rows[start] = min(min(given[0], given[1] + slope) - best, cap)
-    rows[start + last] = min(min(given[last], given[last - one] + slope) - best, cap)
-    for i in range(1, k - 1):
-        a = np.uint64(i)
-        near = min(given[a - one], given[a + one]) + slope
-        rows[start + a] = min(min(given[a], near) - best, cap)
-    return best
 
 
 @inlined

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import pytest
 
 import inference_lab as il
-from inference_lab.algorithms.iteration import Standstill
+from inference_lab.algorithms.dual.standstill import Standstill
 
 GRAPH = il.FactorGraph.potts([[0.0, 2.0], [0.0, 1.0]], [], [])
 

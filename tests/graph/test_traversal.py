@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from inference_lab.graph.random_graphs import random_graph
-from inference_lab.graph.traversal import nearest
+from inference_lab.kernels.regions import nearest
 from inference_lab.registry.sources import as_problem
 
 

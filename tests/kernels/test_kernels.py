@@ -23,7 +23,6 @@ from inference_lab.kernels.messages import (
     first_label,
     greatest,
     least,
-    linear_message,
     local_costs,
     lower_envelope,
     min_sum_message,
@@ -32,6 +31,7 @@ from inference_lab.kernels.messages import (
     sum_product_message,
     unflatten,
 )
+from inference_lab.solvers.trw_s import linear_message
 
 INF = math.inf
 TEMPERATURES = (1e-3, 0.3, 1.0, 50.0, 1e3)

@@ -12,7 +12,7 @@ import inference_lab as il
 from inference_lab.conformance import Exhaustive, exhaustive
 from inference_lab.contract import Status
 from inference_lab.graph.random_graphs import LABEL_COSTS, random_graph
-from inference_lab.kernels.priced_descent import count_users, descend_on
+from inference_lab.kernels.descent import count_users, descend_on
 
 CASES = [(family, seed) for family in LABEL_COSTS for seed in range(5)]
 

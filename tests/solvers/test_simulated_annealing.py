@@ -14,7 +14,7 @@ import inference_lab as il
 from inference_lab.conformance import exhaustive
 from inference_lab.graph.factor_graph import FactorGraph
 from inference_lab.graph.random_graphs import FINITE, HARD, random_graph
-from inference_lab.kernels.priced_descent import count_users
+from inference_lab.kernels.descent import count_users
 from inference_lab.problems.instances import Instances, find
 from inference_lab.registry.sources import as_problem
 from inference_lab.solvers.simulated_annealing import (

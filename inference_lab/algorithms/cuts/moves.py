@@ -15,7 +15,7 @@ from inference_lab.contract import Outcome, Run
 from inference_lab.graph.arrays import IntArray
 from inference_lab.graph.factor_graph import FactorGraph, unary_minimum
 from inference_lab.graph.label_encoding import star
-from inference_lab.kernels.priced_descent import descend_on
+from inference_lab.kernels.descent import descend_on
 from inference_lab.specs.settings import setting
 
 #: A move must gain more than this share of the costs it changes, so that rounding cannot cycle.

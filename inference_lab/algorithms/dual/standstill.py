@@ -1,0 +1,25 @@
+"""The end of dual ascent: a bound that hardly rises any more."""
+
+from __future__ import annotations
+
+import math
+
+
+class Standstill:
+    """Test whether a bound has hardly risen in several iterations in succession."""
+
+    def __init__(self, tolerance: float, patience: int, scale: float) -> None:
+        # A gain counts as none up to this share of all that was gained, plus the mean cost.
+        self.tolerance, self.patience, self.scale = tolerance, patience, scale
+        self.first: float | None = None
+        self.bound, self.gain = -math.inf, math.inf
+        self._calm = 0
+
+    def reached(self, bound: float) -> bool:
+        """Add the bound of an iteration; return whether it now stands still."""
+        if self.first is None:
+            self.first = bound
+        self.gain, self.bound = bound - self.bound, bound
+        small = self.gain <= self.tolerance * (bound - self.first + self.scale)
+        self._calm = self._calm + 1 if small else 0
+        return self._calm >= self.patience
