@@ -45,6 +45,7 @@ from inference_lab.clustering.metric_learning import (
 )
 from inference_lab.clustering.mixture import ConstrainedGaussianMixture
 from inference_lab.clustering.model_selection import ConstraintCV
+from inference_lab.clustering.mssc.certificate import Certificate, CertificateStep, certify
 from inference_lab.clustering.pair_weights import (
     ConstraintsNotMetWarning,
     MergedClassesWarning,
@@ -64,6 +65,8 @@ __all__ = [
     "Bregman",
     "BregmanKMeans",
     "COPKMeans",
+    "Certificate",
+    "CertificateStep",
     "ClosedForm",
     "ConstrainedClusterCV",
     "ConstrainedGaussianMixture",
@@ -105,6 +108,7 @@ __all__ = [
     "TVClustSampler",
     "Violations",
     "ask_at_terminal",
+    "certify",
 ]
 
 

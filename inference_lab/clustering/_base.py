@@ -150,6 +150,8 @@ class ConstrainedClusterer(
     def _fit_to(self, X: Any, **given: Any) -> Self:
         """Fit to the points of positive weight, and label the others by the fitted model."""
         self._check_settings()
+        # A certificate is one of the last fit.
+        self.__dict__.pop("certificate_", None)
         points, dtype = self._read_points(X, reset=True)
         n = points.shape[0]
         given = take_frame(given, X)
@@ -184,6 +186,12 @@ class ConstrainedClusterer(
         if held.size < n:
             self._label_others(points, held)
         return self
+
+    def __repr__(self, N_CHAR_MAX: int = 700) -> str:
+        """Return the settings, and the gap of a certificate as a comment."""
+        shown = str(super().__repr__(N_CHAR_MAX))
+        certificate = getattr(self, "certificate_", None)
+        return shown if certificate is None else f"{shown}  # gap {certificate.gap:.2%}"
 
     def fit_predict(self, X: Any, y: Any = None, **fit_params: Any) -> IntArray:
         """Cluster the points and return their labels.

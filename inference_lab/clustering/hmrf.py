@@ -33,6 +33,7 @@ from inference_lab.clustering.distortions import (
 from inference_lab.clustering.em import Assignment, Coupling, PairedModel, as_labels, pair_terms
 from inference_lab.clustering.initialisation import pushed_apart
 from inference_lab.clustering.metric_learning import MetricLearner, Penalised
+from inference_lab.clustering.mssc.partition_problem import PartitionProblem, partition_problem
 from inference_lab.constraints import Constraints
 from inference_lab.graph.arrays import FloatArray, IntArray
 from inference_lab.graph.terms import DiagonalTerms
@@ -169,6 +170,24 @@ class HMRF(PairedModel):
     def _total(self, values: FloatArray) -> float:
         """Return the sum over the points, each as often as it counts."""
         return float(values.sum() if self._counts is None else self._counts @ values)
+
+    def partition_problem(self) -> PartitionProblem:
+        """Return the problem of labels with means as centroids, for plain squared distances."""
+        pairs = self.constraints
+        known = None
+        if self.held.size:
+            known = np.full(self.points.shape[0], -1)
+            known[self.held] = self.held_labels
+        return partition_problem(
+            self.points,
+            len(self.centroids),
+            pairs.must_link,
+            self.ml_costs[:, 0],
+            pairs.cannot_link,
+            self.cl_costs[:, 0],
+            counts=self._counts,
+            known=known,
+        )
 
     # -------------------------------------------------------------- the E-step
 

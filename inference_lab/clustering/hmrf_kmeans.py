@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -14,7 +15,7 @@ import numpy.typing as npt
 from inference_lab.clustering._base import PairwiseClusterer, SharedSettings, check_word
 from inference_lab.clustering.bregman_kmeans import worth_of_odds
 from inference_lab.clustering.distortions import Distortion, Points, SquaredEuclidean
-from inference_lab.clustering.em import EStepSolver, Fit
+from inference_lab.clustering.em import EStepSolver, Fit, HalfStep, maximise_expectation
 from inference_lab.clustering.hmrf import HMRF, EmptyClusters, Penalty
 from inference_lab.clustering.initialisation import Init
 from inference_lab.clustering.metric_learning import (
@@ -24,15 +25,17 @@ from inference_lab.clustering.metric_learning import (
     MetricLearner,
     effective_rank,
 )
+from inference_lab.clustering.mssc.hartigan import descend
+from inference_lab.clustering.mssc.hg_means import search
 from inference_lab.clustering.pair_weights import (
     log_odds,
     watch_components,
     watch_hard,
     watch_weight,
 )
-from inference_lab.clustering.supervision import Side
+from inference_lab.clustering.supervision import Side, agreeing
 from inference_lab.contract import Solver
-from inference_lab.graph.arrays import FloatArray
+from inference_lab.graph.arrays import FloatArray, IntArray
 from inference_lab.registry.registry import as_solver
 from inference_lab.specs.settings import setting
 
@@ -49,6 +52,7 @@ _SAMPLE, _SAMPLE_EACH = 5_000, 100
 EStepStart = Literal["previous", "cold"]
 Closure = Literal["raise", "drop", "keep", "vote"]
 Metric = Literal["diagonal", "full", "gradient"]
+Improve = Literal["hartigan", "memetic"]
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -81,6 +85,11 @@ class HMRFKMeans(SharedSettings, PairwiseClusterer):
         of the last E-step, and never makes them worse.
     e_step_time_limit : float, optional
         Seconds for an E-step.
+    improve : {None, "hartigan", "memetic"}
+        Search over labels and centroids together, from the best start, for squared Euclidean costs
+        without a metric. "hartigan" moves single units (points, or groups of points that hard
+        must-links join) with centroids updated at once, and exchanges units that hard cannot-links
+        connect. "memetic" also crosses solutions (HG-means).
     e_step_start : {"previous", "cold"}
         "cold" starts solvers anew in each E-step, to compare their own results; the objective may
         rise.
@@ -161,6 +170,7 @@ class HMRFKMeans(SharedSettings, PairwiseClusterer):
     e_step: str | Solver = "icm"
     e_step_time_limit: float | None = setting(None, above=0)
     e_step_start: EStepStart = "previous"
+    improve: Improve | None = None
     init: Init | Literal["auto"] | npt.ArrayLike = "auto"
     closure: Closure | None = None
     empty_clusters: EmptyClusters = "reseed"
@@ -184,6 +194,8 @@ class HMRFKMeans(SharedSettings, PairwiseClusterer):
         if self.n_init == "auto" and len(inits) > 1 and points.shape[0] > 4 * size:
             inits = [self._best_on_sample(points, side, inits, size)]
         best = self._best_of(lambda rng, init: self._fit_once(points, side, rng, init), inits=inits)
+        if self.improve is not None:
+            best = self._improved(best, side.known)
         self._take_hard(best)
         self._judge(side.constraints)
         watch_hard(side.constraints, self.labels_, stacklevel=5)
@@ -195,6 +207,35 @@ class HMRFKMeans(SharedSettings, PairwiseClusterer):
             watch_weight(side.constraints, best.model.pair_costs(), unit, stacklevel=5)
         if learner is not None:
             self._watch(learner, points.shape[1])
+
+    def _improved(self, fit: Fit[HMRF], known: IntArray) -> Fit[HMRF]:
+        """Return a fit whose labels and centroids are improved together, and then in turn."""
+        since = time.perf_counter()
+        rng = self._generator()
+        model, problem = fit.model, fit.model.partition_problem()
+        units = problem.of_units(fit.labels)
+        if self.improve == "hartigan":
+            found = descend(problem, units, rng)
+        else:
+            found = search(problem, rng, units)
+        labels = agreeing(found[problem.of_point], known, self.n_clusters)
+        for _ in model.maximise(labels):
+            pass
+        seconds = time.perf_counter() - since
+        before = fit.result
+        line = HalfStep(before.n_iter, "search", model.objective(labels), seconds)
+        result = maximise_expectation(
+            model, self._expectation(rng), max_iter=self.max_iter, tol=self.tol, start=labels
+        )
+        later = [step._replace(iteration=before.n_iter + step.iteration) for step in result.history]
+        return Fit(
+            model,
+            replace(
+                result,
+                history=[*before.history, line, *later],
+                n_iter=before.n_iter + result.n_iter,
+            ),
+        )
 
     def _worth_of_odds(self, points: Points, side: Side) -> dict[str, float]:
         distortion, pairs = self._distortion(), side.constraints
@@ -234,6 +275,17 @@ class HMRFKMeans(SharedSettings, PairwiseClusterer):
         learner = self._learner()
         if learner is not None:
             learner.check(self._distortion())
+        if self.improve is not None:
+            check_word("improve", self.improve, get_args(Improve))
+            distortion = self._distortion()
+            if (
+                learner is not None
+                or not isinstance(distortion, SquaredEuclidean)
+                or (distortion.weights is not None)
+            ):
+                raise ValueError(
+                    f"improve={self.improve!r} needs distortion='euclidean' and metric=None"
+                )
 
     def _learner(self) -> MetricLearner | None:
         metric = self.metric
@@ -312,9 +364,9 @@ class PCKMeans(HMRFKMeans):
 
     Parameters
     ----------
-    n_clusters, e_step, e_step_time_limit, e_step_start, init, closure, empty_clusters, n_init
+    n_clusters, e_step, e_step_time_limit, e_step_start, improve, init, closure, empty_clusters
         See `HMRFKMeans`. Weights should be of the order of the squared distances.
-    n_jobs, max_iter, tol, random_state
+    n_init, n_jobs, max_iter, tol, random_state
         See `HMRFKMeans`.
 
     Attributes
@@ -402,6 +454,7 @@ class MPCKMeans(HMRFKMeans):
     """
 
     metric: Literal["diagonal", "full"] = "diagonal"
+    improve: Improve | None = field(default=None, init=False)
     #: Fixed here, so no argument.
     distortion: str | Distortion = field(default="euclidean", init=False)
     penalty: Penalty = field(default="distance", init=False)

@@ -1,0 +1,182 @@
+"""Branch and bound over pairs of units that share a cluster or do not.
+
+The node of the least bound is next. Its children are the problem in which two units are one, and
+that in which a hard cannot-link parts them. The pair is the one of whose sharing the relaxation is
+least certain, by the rule of Piccialli, Russo Russo and Sudoso (see `peng_wei`).
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from inference_lab.clustering.hard_pairs import InfeasibleConstraintsError
+from inference_lab.clustering.mssc.hartigan import descend, placed
+from inference_lab.clustering.mssc.partition_problem import (
+    PartitionProblem,
+    contracted,
+    with_pairs,
+)
+from inference_lab.clustering.mssc.peng_wei import PartitionRelaxation, relax
+from inference_lab.clustering.mssc.valid_inequalities import costs_of_pairs
+from inference_lab.graph.arrays import FloatArray, IntArray, connected
+
+__all__ = ["BranchingState", "prove"]
+
+#: Shares of a pair that are this close to 0 or 1 count as certain.
+_CERTAIN = 1e-6
+
+
+@dataclass
+class BranchingState:
+    """Best labels of the units, their objective, a lower bound of the optimum, and nodes so far."""
+
+    labels: IntArray
+    objective: float
+    lower_bound: float
+    nodes: int = 0
+
+
+def prove(
+    problem: PartitionProblem,
+    labels: IntArray,
+    rng: np.random.Generator,
+    *,
+    tolerance: float,
+    max_nodes: int,
+    expired: Callable[[], bool],
+    report: Callable[[BranchingState], None] = lambda progress: None,
+) -> BranchingState:
+    """Return better labels than the given ones, if there are any, and a bound of the optimum.
+
+    Stops when the bound is within `tolerance` times the objective, after `max_nodes` relaxations,
+    or when `expired` returns True, which is asked every few iterations.
+    """
+    found = BranchingState(labels, problem.objective(labels), -np.inf)
+    number = itertools.count()
+    queue: list[tuple[float, int, PartitionRelaxation]] = []
+    #: The least bound of the nodes that have no children.
+    closed = np.inf
+
+    def close_to(value: float) -> bool:
+        return problem.gap(found.objective, value) <= tolerance
+
+    def note(value: float) -> None:
+        found.lower_bound = max(found.lower_bound, min(value, found.objective))
+        report(found)
+
+    def root_bound(value: float) -> bool:
+        note(value)
+        return expired()
+
+    first = relax(problem, found.objective, tolerance=tolerance, stop=root_bound)
+    made = [(first, -np.inf)]
+    while True:
+        for relaxed, inherited in made:
+            found.nodes += 1
+            _round(problem, relaxed, found, rng)
+            value = max(relaxed.bound, inherited)
+            if close_to(value):
+                closed = min(closed, value)
+            else:
+                heapq.heappush(queue, (value, next(number), relaxed))
+        note(min(closed, queue[0][0] if queue else np.inf))
+        if not queue or close_to(found.lower_bound) or found.nodes >= max_nodes or expired():
+            return found
+        bound, _, parent = heapq.heappop(queue)
+        pair = _least_certain(parent)
+        if pair is None:
+            closed, made = min(closed, bound), []
+            continue
+        made = [
+            (
+                relax(
+                    start.problem,
+                    found.objective,
+                    start=start,
+                    tolerance=tolerance,
+                    stop=lambda _: expired(),
+                ),
+                bound,
+            )
+            for start in _children(parent, pair)
+        ]
+
+
+def _least_certain(relaxed: PartitionRelaxation) -> tuple[int, int] | None:
+    """Return the two units of whose sharing the relaxation is least certain, None if of none."""
+    z, mass = relaxed.matrix, relaxed.problem.mass
+    diagonal = np.diagonal(z)
+    # Entries of a partition are 0, or as large as both diagonal ones.
+    shared = z / np.sqrt(np.outer(diagonal, diagonal))
+    unsure = np.minimum(shared, 1.0 - shared)
+    hard = relaxed.problem.ends[np.isinf(relaxed.problem.same)]
+    unsure[hard[:, 0], hard[:, 1]] = unsure[hard[:, 1], hard[:, 0]] = 0.0
+    np.fill_diagonal(unsure, 0.0)
+    if unsure.max() < _CERTAIN:
+        return None
+    # Of the unsure ones, that which moves most mass far, or costs most.
+    means = relaxed.problem.means
+    squares = (means**2).sum(axis=1)
+    away = np.maximum(squares[:, np.newaxis] + squares - 2.0 * (means @ means.T), 0.0)
+    moved = np.minimum(mass[:, np.newaxis], mass)
+    stake = moved * away
+    _, together, first, apart, second = costs_of_pairs(relaxed.problem)
+    np.add.at(stake, (*together.T,), first)
+    np.add.at(stake, (*apart.T,), second)
+    u, v = np.unravel_index(int((unsure * stake).argmax()), unsure.shape)
+    return (int(u), int(v)) if unsure[u, v] >= _CERTAIN else None
+
+
+def _children(parent: PartitionRelaxation, pair: tuple[int, int]) -> list[PartitionRelaxation]:
+    """Return the starts of the two children; one that contradicts hard pairs is left out."""
+    problem = parent.problem
+    ends = np.array([pair])
+    apart = with_pairs(
+        problem,
+        np.concatenate([problem.ends, ends]),
+        np.append(problem.same, np.inf),
+        np.append(problem.differ, 0.0),
+    )
+    children = [parent.with_problem(apart)]
+    try:
+        joined = contracted(problem, ends)
+    except InfeasibleConstraintsError:
+        return children
+    return [parent.contracted(joined, connected(problem.size, ends)), *children]
+
+
+def _round(
+    problem: PartitionProblem,
+    relaxed: PartitionRelaxation,
+    found: BranchingState,
+    rng: np.random.Generator,
+) -> None:
+    """Descend from labels near the relaxation, and keep them if they are the best.
+
+    ``Z diag(n) x`` is the mean of the cluster of each unit where ``Z`` is a partition (Peng and
+    Wei 2007, section 5).
+    """
+    node = relaxed.problem
+    smooth = relaxed.matrix @ (node.mass[:, np.newaxis] * node.means)
+    centroids = smooth[_far_apart(smooth, node.k)]
+    labels = descend(node, placed(node, centroids, rng), rng)
+    candidate = problem.of_units(labels[node.of_point])
+    candidate = descend(problem, candidate, rng)
+    value = problem.objective(candidate)
+    if value < found.objective:
+        found.labels, found.objective = candidate, value
+
+
+def _far_apart(points: FloatArray, k: int) -> IntArray:
+    """Return `k` rows, each the farthest from those before."""
+    chosen = [int((points**2).sum(axis=1).argmax())]
+    nearest = np.full(len(points), np.inf)
+    while len(chosen) < k:
+        nearest = np.minimum(nearest, ((points - points[chosen[-1]]) ** 2).sum(axis=1))
+        chosen.append(int(nearest.argmax()))
+    return np.array(chosen)

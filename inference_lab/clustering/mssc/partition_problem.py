@@ -1,0 +1,216 @@
+"""Minimum sum-of-squares clustering of weighted units, with costs of pairs.
+
+Points that hard must-links join, or that have the same known label, are one unit. A partition of
+the units into at most ``k`` clusters costs
+
+``J = constant - sum_h |S_h|^2 / N_h + sum_p (same_p if p is within a cluster, else differ_p)``
+
+with ``S_h`` the sum and ``N_h`` the mass of cluster ``h``. This is the objective of `HMRFKMeans`
+for squared Euclidean distances at the means of the clusters.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+from scipy.sparse import coo_array
+
+from inference_lab.clustering.hard_pairs import infeasible
+from inference_lab.graph.arrays import FloatArray, IntArray, connected
+
+__all__ = ["PartitionProblem", "contracted", "partition_problem", "restricted", "with_pairs"]
+
+_TINY = float(np.finfo(float).tiny)
+
+
+@dataclass(frozen=True)
+class PartitionProblem:
+    """Units with means (m, d) around the origin, masses (m,), and pairs with finite or hard costs.
+
+    ``ends`` (p, 2) holds each pair of units once, in rising order; ``same`` (p,) is infinite where
+    units must not share a cluster. ``of_point`` (n,) is the unit of each point.
+    """
+
+    means: FloatArray
+    mass: FloatArray
+    k: int
+    ends: IntArray
+    same: FloatArray
+    differ: FloatArray
+    constant: float
+    of_point: IntArray
+
+    @property
+    def size(self) -> int:
+        """Number of units."""
+        return self.mass.size
+
+    @cached_property
+    def spread(self) -> float:
+        """Sum of squares around the origin, with the constant."""
+        return float(self.mass @ (self.means**2).sum(axis=1)) + self.constant
+
+    @cached_property
+    def price(self) -> float:
+        """Finite cost of a violated hard pair that exceeds any difference of finite costs."""
+        soft = np.where(np.isinf(self.same), 0.0, np.abs(self.same)) + np.abs(self.differ)
+        return 2.0 * (self.spread + float(soft.sum())) + _TINY
+
+    @cached_property
+    def neighbours(self) -> tuple[IntArray, IntArray, FloatArray, FloatArray]:
+        """The pairs as lists of neighbours: pointers, units, costs if same and if different."""
+        m, p = self.size, len(self.ends)
+        from_to = np.concatenate([self.ends, self.ends[:, ::-1]])
+        order = np.argsort(from_to[:, 0], kind="stable")
+        pointers = np.zeros(m + 1, dtype=np.int64)
+        np.cumsum(np.bincount(from_to[:, 0], minlength=m), out=pointers[1:])
+        which = order % p if p else order
+        same = np.where(np.isinf(self.same), self.price, self.same)
+        return pointers, np.ascontiguousarray(from_to[order, 1]), same[which], self.differ[which]
+
+    def gap(self, objective: float, bound: float) -> float:
+        """Return the distance of a bound to an objective as a share of the objective.
+
+        An objective below 1e-5 of the sum of squares of all units is rounding, in part, and this
+        share of that sum takes its place.
+        """
+        return max(0.0, objective - bound) / max(abs(objective), 1e-5 * self.spread, _TINY)
+
+    def unmet(self, labels: IntArray) -> int:
+        """Return the number of violated hard pairs."""
+        hard = self.ends[np.isinf(self.same)]
+        return int((labels[hard[:, 0]] == labels[hard[:, 1]]).sum())
+
+    def objective(self, labels: IntArray) -> float:
+        """Return ``J`` of labels (m,) from its definition, infinite where hard pairs are violated.
+
+        Computed from distances to the means, in which nothing cancels.
+        """
+        sums = np.zeros((self.k, self.means.shape[1]))
+        np.add.at(sums, labels, self.mass[:, np.newaxis] * self.means)
+        masses = np.bincount(labels, self.mass, self.k)
+        centroids = sums / np.maximum(masses, _TINY)[:, np.newaxis]
+        scatter = self.mass @ ((self.means - centroids[labels]) ** 2).sum(axis=1)
+        together = labels[self.ends[:, 0]] == labels[self.ends[:, 1]]
+        pairs = np.where(together, self.same, self.differ).sum()
+        return float(self.constant + scatter + pairs)
+
+    def of_units(self, labels: IntArray) -> IntArray:
+        """Return the label of each unit, given those of all points; they agree inside units."""
+        found = np.empty(self.size, dtype=np.int64)
+        found[self.of_point] = labels
+        return found
+
+
+def partition_problem(
+    points: FloatArray,
+    k: int,
+    must_link: IntArray,
+    ml_costs: FloatArray,
+    cannot_link: IntArray,
+    cl_costs: FloatArray,
+    *,
+    counts: FloatArray | None = None,
+    known: IntArray | None = None,
+) -> PartitionProblem:
+    """Return the problem for points (n, d), whose pairs cost as much as given if violated.
+
+    `counts` (n,) are sample weights, and `known` (n,) labels, -1 elsewhere. Raises
+    `InfeasibleConstraintsError` where hard must-links join a hard cannot-link.
+    """
+    n = len(points)
+    mass = np.ones(n) if counts is None else np.asarray(counts, dtype=np.float64)
+    links, apart = [must_link[np.isposinf(ml_costs)]], np.zeros((0, 2), dtype=np.int64)
+    if known is not None and (known >= 0).any():
+        held = np.flatnonzero(known >= 0)
+        held = held[np.argsort(known[held], kind="stable")]
+        alike = known[held[1:]] == known[held[:-1]]
+        links.append(np.stack([held[:-1], held[1:]], axis=1)[alike])
+        firsts = held[np.r_[True, ~alike]]
+        apart = np.stack(np.triu_indices(firsts.size, 1), axis=1)
+        apart = firsts[apart]
+    of_point = connected(n, np.concatenate(links))
+    sums, masses = _sums(points, mass, of_point)
+    means = sums / np.where(masses > 0, masses, 1.0)[:, np.newaxis]
+    centre = masses @ means / masses.sum()
+    within = float(mass @ ((points - means[of_point]) ** 2).sum(axis=1))
+    ends = of_point[np.concatenate([must_link, cannot_link, apart])]
+    soft = np.where(np.isposinf(ml_costs), 0.0, ml_costs)
+    hard = np.full(len(apart), np.inf)
+    same = np.concatenate([np.zeros(len(must_link)), cl_costs, hard])
+    differ = np.concatenate([soft, np.zeros(len(cannot_link) + len(apart))])
+    problem = PartitionProblem(
+        means - centre, masses, k, np.zeros((0, 2), dtype=np.int64), np.zeros(0), np.zeros(0),
+        within, of_point,
+    )  # fmt: skip
+    return with_pairs(problem, ends, same, differ)
+
+
+def _sums(
+    points: FloatArray, mass: FloatArray, of_point: IntArray
+) -> tuple[FloatArray, FloatArray]:
+    """Return the weighted sum of the points of each unit, and its mass."""
+    n, m = len(points), int(of_point.max(initial=-1)) + 1
+    members = coo_array((mass, (of_point, np.arange(n))), shape=(m, n)).tocsr()
+    masses = np.asarray(np.bincount(of_point, mass, m), dtype=np.float64)
+    return np.asarray(members @ points), masses
+
+
+def with_pairs(
+    problem: PartitionProblem, ends: IntArray, same: FloatArray, differ: FloatArray
+) -> PartitionProblem:
+    """Return the problem with these pairs of units, each once; costs inside units are constant."""
+    inside = ends[:, 0] == ends[:, 1]
+    if np.isposinf(same[inside]).any():
+        unit = int(ends[inside][np.isposinf(same[inside]), 0][0])
+        rows = np.flatnonzero(problem.of_point == unit)[:5].tolist()
+        raise infeasible(f"hard must-links join the points of a hard cannot-link, among {rows}")
+    constant = problem.constant + float(same[inside].sum())
+    ends = np.sort(ends[~inside], axis=1)
+    codes, which = np.unique(ends[:, 0] * problem.size + ends[:, 1], return_inverse=True)
+    costs = [np.zeros(codes.size), np.zeros(codes.size)]
+    for found, given in zip(costs, (same, differ), strict=True):
+        np.add.at(found, which.reshape(-1), given[~inside])
+    merged = np.stack([codes // problem.size, codes % problem.size], axis=1)
+    # A hard pair is apart, whatever that costs.
+    hard = np.isposinf(costs[0])
+    constant += float(costs[1][hard].sum())
+    costs[1][hard] = 0.0
+    return replace(problem, ends=merged, same=costs[0], differ=costs[1], constant=constant)
+
+
+def contracted(problem: PartitionProblem, pairs: IntArray) -> PartitionProblem:
+    """Return the problem in which the units of each of the pairs are one."""
+    of_unit = connected(problem.size, pairs)
+    sums, masses = _sums(problem.means, problem.mass, of_unit)
+    means = sums / masses[:, np.newaxis]
+    within = float(problem.mass @ ((problem.means - means[of_unit]) ** 2).sum(axis=1))
+    merged = replace(
+        problem,
+        means=means,
+        mass=masses,
+        constant=problem.constant + within,
+        of_point=of_unit[problem.of_point],
+    )
+    return with_pairs(merged, of_unit[problem.ends], problem.same, problem.differ)
+
+
+def restricted(problem: PartitionProblem, units: IntArray) -> PartitionProblem:
+    """Return the problem of some of the units and the pairs between them, without its constant."""
+    number = np.full(problem.size, -1)
+    number[units] = np.arange(units.size)
+    ends = number[problem.ends]
+    kept = (ends >= 0).all(axis=1)
+    centre = problem.mass[units] @ problem.means[units] / problem.mass[units].sum()
+    return replace(
+        problem,
+        means=problem.means[units] - centre,
+        mass=problem.mass[units],
+        ends=ends[kept],
+        same=problem.same[kept],
+        differ=problem.differ[kept],
+        constant=0.0,
+        of_point=np.arange(units.size),
+    )
