@@ -98,8 +98,8 @@ def bound_by_groups(
 ) -> float:
     """Return a lower bound of the objective, from groups of about `size` units.
 
-    Groups that the time, until `deadline` in `time.time`, does not suffice for have a spectral
-    bound. `report` is called with each better bound.
+    From `deadline` (in `time.monotonic`, which processes share) a group keeps its spectral bound.
+    `report` is called with each better bound.
     """
     count = -(-problem.size // size)
     group = anticlusters(problem, labels, count, rng)
@@ -127,7 +127,9 @@ def _bound(
     part: PartitionProblem, labels: IntArray, seed: int, tolerance: float, deadline: float
 ) -> float:
     """Return a lower bound of a group."""
-    if time.time() >= deadline:
+    if time.monotonic() >= deadline:
         return -np.inf
     target = part.objective(descend(part, labels, np.random.default_rng(seed)))
-    return relax(part, target, tolerance=tolerance, stop=lambda _: time.time() >= deadline).bound
+    return relax(
+        part, target, tolerance=tolerance, stop=lambda _: time.monotonic() >= deadline
+    ).bound

@@ -171,7 +171,7 @@ def certify(
     >>> certify(KMeans(2, random_state=0).fit(X), X).proved
     True
     """
-    start = time.perf_counter()
+    start = time.monotonic()
     points, counts, held = _data(model, X, sample_weight)
     labels = np.asarray(model.labels_, dtype=np.int64)
     known = None if partial_labels is None else np.asarray(partial_labels, dtype=np.int64)[held]
@@ -183,11 +183,11 @@ def certify(
     history: list[CertificateStep] = []
 
     def expired() -> bool:
-        return time.perf_counter() - start >= time_limit
+        return time.monotonic() - start >= time_limit
 
     def note(best: float, bound: float) -> None:
         if not history or (best, bound) != history[-1][1:]:
-            history.append(CertificateStep(time.perf_counter() - start, best, bound))
+            history.append(CertificateStep(time.monotonic() - start, best, bound))
 
     with threadpool_limits(1, "blas"):
         if problem.size <= _ONE_RELAXATION:
@@ -210,7 +210,7 @@ def certify(
                 rng,
                 size=_GROUP,
                 tolerance=_GROUP_TOLERANCE,
-                deadline=time.time() + time_limit - (time.perf_counter() - start),
+                deadline=time.monotonic() + time_limit - (time.monotonic() - start),
                 n_jobs=n_jobs,
                 report=lambda lower: note(value, lower),
             )
