@@ -7,7 +7,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 from sklearn.cluster import KMeans
 from sklearn.datasets import load_iris, make_blobs
@@ -117,6 +117,7 @@ def test_branch_and_bound_finds_and_proves_the_optimum_of_all_labellings(seed: i
 
 @settings(max_examples=25)
 @given(st.integers(0, 10**6), st.integers(1, 60))
+@example(48, 60)  # a soft cannot-link between two of three points, for three clusters
 def test_a_bound_holds_wherever_the_relaxation_is_stopped(seed: int, iterations: int) -> None:
     points, problem, made = built(seed, 6)
     best = optimum(points, problem.k, made)

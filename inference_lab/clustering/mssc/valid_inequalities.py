@@ -116,14 +116,14 @@ class LinearRows:
         return found
 
 
-def greatest_mass(problem: PartitionProblem) -> float:
-    """Return the greatest mass that a cluster can have in some best partition."""
+def greatest_mass(problem: PartitionProblem, clusters: int = 1) -> float:
+    """Return the greatest mass that so many clusters can have together in some best partition."""
     total = float(problem.mass.sum())
-    if (problem.differ > 0).any():
+    if (problem.same < problem.differ).any():
         return total
     # A cluster can be split without cost, so no cluster needs to be empty.
-    others = np.sort(problem.mass)[: min(problem.k, problem.size) - 1]
-    return total - float(others.sum())
+    others = max(min(problem.k, problem.size) - clusters, 0)
+    return total - float(np.sort(problem.mass)[:others].sum())
 
 
 def costs_of_pairs(
@@ -142,7 +142,8 @@ def rows_of(problem: PartitionProblem, cuts: Cuts) -> LinearRows:
 
     A soft pair costs its weight times the greater of two linear bounds of its indicator. The first
     is part of the costs, and the row says by how much the second exceeds it: a pair ``u, v`` apart
-    has ``1 / N <= Z_uu - Z_uv``, one together ``1 / N <= Z_uv``.
+    is in clusters of masses ``N`` and ``N'``, and ``(1 / N + 1 / N') / 2 >= 2 / (N + N')``; one
+    together has ``1 / N <= Z_uv``.
     """
     u, v = cuts.units[0].T
     blocks = [_block([(u, u), (u, v)], [1.0, -1.0], 0.0)]
@@ -155,8 +156,9 @@ def rows_of(problem: PartitionProblem, cuts: Cuts) -> LinearRows:
     _, together, _, apart, _ = weighted = costs_of_pairs(problem)
     mass = problem.mass
     u, v = together.T
-    joint, left = mass[u] + mass[v], most - np.minimum(mass[u], mass[v])
-    blocks.append(_block([(u, u), (v, v), (u, v)], [0.5 * left, 0.5 * left, joint - left], 1.0))
+    joint, left = mass[u] + mass[v], 0.5 * greatest_mass(problem, 2)
+    half = np.full(len(joint), 0.5 * left)
+    blocks.append(_block([(u, u), (v, v), (u, v)], [half, half, joint - left], 1.0))
     u, v = apart.T
     weights = [0.5 * mass[u], 0.5 * mass[v], most - 0.5 * (mass[u] + mass[v])]
     blocks.append(_block([(u, u), (v, v), (u, v)], weights, 1.0))
