@@ -53,7 +53,10 @@ BY_ENERGY = ("lower energy", "higher energy")
 _SAME = 1e-9
 
 #: Of these, more is worse.
-COSTS = ("primal_gap", "regret", "energy", "objective", "violated", "seconds", "e_step_seconds")
+COSTS = (
+    *("primal_gap", "optimality_gap", "regret", "energy"),
+    *("objective", "violated", "seconds", "e_step_seconds"),
+)
 
 
 class Contrast(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

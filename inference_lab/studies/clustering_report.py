@@ -33,6 +33,7 @@ from inference_lab.reporting.resampling import ALPHA
 from inference_lab.reporting.statistics import holm
 from inference_lab.results.clustering_records import COSTS, StudyRecord, environments
 from inference_lab.studies.clustering_study import Method, Study
+from inference_lab.studies.estimators import OF_OBJECTIVES
 from inference_lab.studies.fit_campaign import cells
 from inference_lab.studies.learning_curves import (
     FitArrays,
@@ -109,7 +110,32 @@ def _own(stages: Sequence[Study], records: Sequence[StudyRecord]) -> dict[str, l
         own[stage.title] = [
             replace(record, method=labels[key]) for key, record in keyed if key in labels
         ]
+        if not set(OF_OBJECTIVES).isdisjoint(stage.scores):
+            own[stage.title] = _with_gaps(own[stage.title])
     return own
+
+
+def _with_gaps(records: Sequence[StudyRecord]) -> list[StudyRecord]:
+    """Return records with the scores `OF_OBJECTIVES`, in per cent."""
+    best: dict[str, float] = {}
+    bound: dict[str, float] = {}
+    for record in records:
+        place = f"{record.key.task} {record.run}"
+        if math.isfinite(record.objective):
+            best[place] = min(best.get(place, math.inf), record.objective)
+        if "lower_bound" in record.scores:
+            bound[place] = max(bound.get(place, -math.inf), record.scores["lower_bound"])
+    found = []
+    for record in records:
+        place = f"{record.key.task} {record.run}"
+        least, value = best.get(place, math.nan), record.objective
+        gaps = (
+            (value - least) / (abs(least) or 1.0),
+            (value - bound.get(place, math.nan)) / (abs(value) or 1.0),
+        )
+        scores = dict(zip(OF_OBJECTIVES, (100.0 * max(gap, 0.0) for gap in gaps), strict=True))
+        found.append(replace(record, scores={**record.scores, **scores}))
+    return found
 
 
 def _observations(own: Mapping[str, Sequence[StudyRecord]]) -> Iterator[Observation]:

@@ -267,6 +267,7 @@ class Study(StudyDefinition, frozen=True, kw_only=True):
         The first one is the score of the figures, and the one that methods are compared by.
         Of what a fit costs, "objective" is what the estimator minimised, over all points,
         "violated" the weight of violated constraints, "seconds" and "e_step_seconds" are times.
+        "primal_gap" and "optimality_gap" compare objectives, so methods must have the same weights.
     baseline : str or None
         Label of the method that others are compared with.
     published : list of Published
@@ -368,7 +369,13 @@ class Study(StudyDefinition, frozen=True, kw_only=True):
 
     def check(self) -> None:
         """Refuse what cannot be run."""
-        from inference_lab.studies.estimators import ESTIMATORS, PARTIAL, PREDICTED, SCORES
+        from inference_lab.studies.estimators import (
+            ESTIMATORS,
+            OF_OBJECTIVES,
+            PARTIAL,
+            PREDICTED,
+            SCORES,
+        )
 
         if self.parts:
             titles = [part.title for part in self.parts]
@@ -404,7 +411,7 @@ class Study(StudyDefinition, frozen=True, kw_only=True):
                     f"method {method.label!r}: selection = 'seeds' and protocol.unit = "
                     "'share-seeded' go with each other only"
                 )
-        known = (*SCORES, *PREDICTED, *PARTIAL, *COSTS)
+        known = (*SCORES, *PREDICTED, *PARTIAL, *OF_OBJECTIVES, *COSTS)
         for score in self.scores:
             if score not in known:
                 allowed = ", ".join(known)

@@ -15,7 +15,7 @@ from inference_lab.constraints import Constraints
 from inference_lab.reports.wekaut import WekaUTKMeans
 from inference_lab.results.scoring import adjusted_rand, matched_accuracy, nmi, pairwise_f
 
-__all__ = ["ESTIMATORS", "PARTIAL", "PREDICTED", "SCORES", "SEEDED"]
+__all__ = ["ESTIMATORS", "OF_OBJECTIVES", "PARTIAL", "PREDICTED", "SCORES", "SEEDED"]
 
 
 def _tvclust_release(n_clusters: int, random_state: Any) -> clustering.TVClust:
@@ -33,6 +33,26 @@ class _KMeans(KMeans):  # type: ignore[misc]  # no types
         """Cluster the points, and count the pairs that the clusters violate."""
         super().fit(X)
         self.constraints_ = Constraints(must_link, cannot_link, n_points=len(X))
+        self.violations_ = violations(self.constraints_, self.labels_)
+        return self
+
+
+class _Certified:
+    """The best clusters that a search finds for the objective of PCKMeans, with a lower bound."""
+
+    def __init__(
+        self, n_clusters: int, random_state: int, max_nodes: int, time_limit: float
+    ) -> None:
+        self.model = clustering.PCKMeans(n_clusters, improve="memetic", random_state=random_state)
+        self.max_nodes, self.time_limit = max_nodes, time_limit
+
+    def fit(self, X: Any, **told: Any) -> Self:
+        """Search and bound."""
+        model = self.model.fit(X, **told)
+        found = clustering.certify(model, X, max_nodes=self.max_nodes, time_limit=self.time_limit)
+        self.constraints_ = self.model.constraints_
+        self.labels_, self.objective_ = found.best_labels, found.best_objective
+        self.lower_bound_ = found.lower_bound
         self.violations_ = violations(self.constraints_, self.labels_)
         return self
 
@@ -76,6 +96,7 @@ ESTIMATORS: Mapping[str, Callable[..., Any]] = {
     "tvclust-release": _tvclust_release,
     "ConstrainedLinkage": _linkage,
     "k-means": _KMeans,
+    "certified": _Certified,
     **{name: getattr(clustering, name) for name in _BY_CLASS},
 }
 
@@ -100,3 +121,7 @@ PARTIAL = ("ari_constrained", "ari_untouched")
 #: Scores of what a fitted estimator predicts for the same points, from its parameters alone: where
 #: the boundaries are, whatever constraints make of the labels of their own points.
 PREDICTED: Mapping[str, Callable[[Any, Any], float]] = {"boundary_accuracy": matched_accuracy}
+
+#: Of an objective, in per cent: its distance to the best of all methods for the same pairs, as a
+#: share of the best, and to the lower bound of a method that has one, as a share of the objective.
+OF_OBJECTIVES = ("primal_gap", "optimality_gap")

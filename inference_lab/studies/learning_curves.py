@@ -36,6 +36,8 @@ _NAMES: Mapping[str, str] = {
     "clusters": "number of clusters",
     "violated": "weight of violated constraints",
     "e_step_seconds": "seconds of E-steps",
+    "primal_gap": "primal gap (%)",
+    "optimality_gap": "optimality gap (%)",
 }
 
 #: Two-sided level of all intervals.
@@ -155,7 +157,7 @@ def curve_panels(means: Sequence[tuple[str, str, str, Mean]], score: str, axis: 
 
     # No score lies outside, so no interval need.
     lowest = {"ari": -1.0, "objective": -np.inf}.get(score, 0.0)
-    highest = np.inf if score in ("clusters", *COSTS) else 1.0
+    highest = np.inf if score in ("clusters", "primal_gap", "optimality_gap", *COSTS) else 1.0
     rows = pd.DataFrame(
         [
             {"panel": panel, "solver": method, "x": column, "y": mean.value}

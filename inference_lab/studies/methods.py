@@ -253,6 +253,8 @@ def _fit(
     if hasattr(estimator, "predict"):
         predicted = estimator.predict(points.values)[draw.scored]
         scores |= {name: score(truth, predicted) for name, score in PREDICTED.items()}
+    if hasattr(estimator, "lower_bound_"):
+        scores["lower_bound"] = estimator.lower_bound_
     if isinstance(weight, str):
         used = estimator.constraints_
         given = np.concatenate([used.ml_weights, used.cl_weights])

@@ -1,8 +1,7 @@
 r"""Lower bounds of minimum sum-of-squares clustering by semidefinite relaxation.
 
-The relaxation is that of Peng and Wei. A partition of units of masses ``n`` is the matrix with
-``Z_uv = 1 / N_h`` if ``u`` and ``v`` are both in cluster
-``h`` of mass ``N_h``, else 0. With ``Y = diag(sqrt n) Z diag(sqrt n)`` and ``s = sqrt n``,
+A partition of units of masses ``n`` is the matrix with ``Z_uv = 1 / N_h`` if ``u`` and ``v`` are
+both in cluster ``h`` of mass ``N_h``, else 0. With ``Y = diag(s) Z diag(s)`` and ``s = sqrt n``,
 
 ``Y s = s,  0 <= Y <= I,  tr Y <= k,  Y_uv >= 0,  Y_uv = 0 for hard cannot-links``,
 
@@ -106,7 +105,7 @@ def _project_rows(
 
 @dataclass(frozen=True)
 class PartitionRelaxation:
-    """PartitionRelaxation of a problem as it was left; ``bound`` is one of the problem's objective.
+    """Relaxation of a problem as it was left; ``bound`` is a lower bound of the objective.
 
     ``matrix`` is ``Z``; ``signs`` (m, m) are the multipliers of its entries' signs, in units of the
     objective.
@@ -253,8 +252,7 @@ def relax(
     """Return the relaxation of a problem, strengthened until the bound reaches a target.
 
     `target` is the objective of known labels; a bound within the gap `tolerance` of it will do.
-    `stop` is called with each bound, and ends the method where it returns True. O(m^3) an
-    iteration.
+    `stop` is called with each bound, and ends the method if it is true. O(m^3) an iteration.
     """
     m = problem.size
     root = np.sqrt(problem.mass)
