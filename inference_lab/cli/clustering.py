@@ -62,6 +62,14 @@ def as_number(ctx: click.Context, param: click.Parameter, value: str) -> int | s
 )
 @click.option("--out", type=options.FILE, help="CSV file for the labels (default: print them).")
 @click.option("--report", type=options.FOLDER, help="Folder for a page about the clustering.")
+@click.option(
+    "--certify",
+    type=click.FloatRange(0),
+    metavar="SECONDS",
+    default=10.0,
+    show_default=True,
+    help="Time for a lower bound of the objective, which the page shows; 0 for none.",
+)
 @options.seed
 @click.option("--jobs", type=options.COUNT, default=1, help="Number of processes.")
 @options.as_json
@@ -78,6 +86,7 @@ def cluster(
     scale: str,
     out: Path | None,
     report: Path | None,
+    certify: float,
     seed: int,
     jobs: int,
     as_json: bool,
@@ -134,6 +143,9 @@ def cluster(
         elif not as_json:
             print_out(text.rstrip("\n"))
         if report is not None:
+            if certify > 0:
+                tell(f"looking for a lower bound of the objective for {certify:g} s")
+                prepared["Objective"] = _distance_to_best(search.best_estimator_, points, certify)
             document = _page(search, points, found, names, prepared, f"Clusters of {data.name}")
             write_document(document, report)
     summary = _summary(search, found)
@@ -179,6 +191,24 @@ def _prepared(frame: pd.DataFrame, scale: str) -> tuple[Any, dict[str, str]]:
     size = f"{counted(len(frame), 'point')}, {counted(frame.shape[1], 'column')}."
     names = listed([str(name) for name in frame.columns], most=10)
     return points, {"Data": size, "Columns": f"{names}: {how}."}
+
+
+def _distance_to_best(model: Any, points: Any, seconds: float) -> str:
+    """Return in words how far the objective of a model is from the best one."""
+    from inference_lab.clustering import certify
+
+    try:
+        found = certify(model, points, time_limit=seconds)
+    except TypeError:
+        return f"No lower bound is known for the objective of {type(model).__name__}."
+    where = "for these points, pairs and weights"
+    if found.proved:
+        return f"{found.objective:.6g}, the lowest possible {where} (to {found.gap:.2%})."
+    said = f"{found.objective:.6g}; no clustering {where} is below {found.lower_bound:.6g}, "
+    said += f"{found.gap:.2%} lower."
+    if found.best_objective < found.objective:
+        said += f" A search found one with {found.best_objective:.6g}."
+    return said
 
 
 def _with_violated(given: Constraints, labels: Any, names: list[str]) -> pd.DataFrame:

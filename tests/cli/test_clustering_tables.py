@@ -63,6 +63,16 @@ def test_csv_and_parquet_are_clustered_alike() -> None:
     assert [int(line.split(",")[1]) for line in lines[1:]] == labels["cluster"].tolist()
 
 
+def test_the_page_says_how_far_the_objective_is_from_the_best(work: Path) -> None:
+    result = call("wine.csv --k 3 --id bottle --report page")
+    assert result.exit_code == 0, result.output
+    text = (work / "page" / "README.md").read_text(encoding="utf-8")
+    # The least of 1,000 starts of k-means.
+    assert "1277.93, the lowest possible" in text
+    call("wine.csv --k 3 --id bottle --report other --certify 0")
+    assert "lowest possible" not in (work / "other" / "README.md").read_text(encoding="utf-8")
+
+
 def test_the_page_shows_choice_clusters_and_violated_pairs(work: Path) -> None:
     result = call("wine.csv --pairs pairs.csv --k 3 --id bottle --json --quiet --report page")
     assert result.exit_code == 0, result.output
