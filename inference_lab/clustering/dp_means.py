@@ -48,6 +48,10 @@ __all__ = ["DPMeans", "Pairs", "RDPMeans"]
 
 ClusterCost = Literal["farthest-first", "kth-distance"]
 
+#: A price taken from the cost of a point is larger than this cost by this share of it. The point
+#: then opens no cluster, as with exact arithmetic, where a cost must exceed the price.
+_ABOVE_TIE = 1e-9
+
 #: Columns of costs that are kept free for clusters that open in a sweep.
 _SPARE = 16
 
@@ -255,7 +259,8 @@ class RDPMeans(SharedSettings, PairwiseClusterer):
     cluster_cost : float, "farthest-first" or "kth-distance"
         ``lambda``. "farthest-first" (Kulis and Jordan): start with the mean, add the point
         farthest from all chosen so far, `n_clusters` times; the cost of the last. "kth-distance":
-        the `n_clusters`-th largest cost of a point at the mean, as in the published code.
+        the `n_clusters`-th largest cost of a point at the mean, as in the published code. Either is
+        raised by a billionth, so that the point that sets the price opens no cluster at it.
     xi : float or "auto"
         Price of a violated pair of weight 1. "auto" doubles it after each of ten sweeps, up to
         ``2 v ln 9``, the calibrated weight if one pair in ten is wrong: ``v`` is the variance
@@ -448,15 +453,14 @@ class RDPMeans(SharedSettings, PairwiseClusterer):
         nearest = state.costs[:, 0].copy()
         if rule == "kth-distance":
             order = np.argsort(-nearest, kind="stable")
-            return float(
-                nearest[order[np.searchsorted(side.counts[order].cumsum(), self.n_clusters)]]
-            )
+            kth = order[np.searchsorted(side.counts[order].cumsum(), self.n_clusters)]
+            return float(nearest[kth]) * (1.0 + _ABOVE_TIE)
         price = 0.0
         for _ in range(self.n_clusters):
             farthest = int(nearest.argmax())
             price = float(nearest[farthest])
             nearest = np.minimum(nearest, state.distances(dense(points[[farthest]]))[:, 0])
-        return max(price, 0.0)
+        return max(price, 0.0) * (1.0 + _ABOVE_TIE)
 
     def _schedule(self, points: Points, side: Side) -> PenaltySchedule:
         """Return the growth of ``xi``."""

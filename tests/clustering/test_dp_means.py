@@ -190,6 +190,18 @@ def test_rules_for_the_price():
     assert root.cluster_cost_ == pytest.approx(3.0)
 
 
+@pytest.mark.parametrize("rule", ["farthest-first", "kth-distance"])
+def test_the_last_bit_of_the_price_decides_nothing(rule):
+    settings = {"start": "mean", "order": "sequential"}
+    for points in (np.array([[0.0], [1.0], [4.0], [11.0]]), IRIS[0], drawn(0)[0], drawn(1)[0]):
+        for k in (2, 3, 4):
+            model = DPMeans(k, cluster_cost=rule, **settings).fit(points)
+            for end in (0.0, np.inf):
+                other = float(np.nextafter(model.cluster_cost_, end))
+                again = DPMeans(k, cluster_cost=other, **settings).fit(points)
+                np.testing.assert_array_equal(again.labels_, model.labels_)
+
+
 def test_pairs_that_count_are_kept_and_the_weight_grows():
     points, _ = IRIS
     constraints = Constraints.sample(IRIS[1], 300, np.random.default_rng(0))
