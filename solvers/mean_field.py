@@ -235,28 +235,6 @@ def sequential_sweep(
     return updated
 
 
-@lean_kernel
-def parallel_sweep(
-    g: GraphArrays,
-    rule: Rule,
-    q: FloatArray,
-    before: FloatArray,
-    priority: FloatArray,
-    field: FloatArray,
-    digits: IntArray | None,
-    links: PottsLinks | None,
-) -> float:
-    """Update all variables from the last sweep's q; return the largest undamped change."""
-    for t in range(q.size):
-        before[t] = q[t]
-    largest = 0.0
-    for i in range(g.cardinalities.size):
-        expected_costs(g, i, before, rule.cap, digits, links, field)
-        soften(g.cardinalities[i], rule.temperature, field)
-        largest = max(largest, _store(g, i, field, rule, q, priority))
-    return largest
-
-
 @kernel
 def free_energy(g: GraphArrays, temperature: float, cap: float, q: FloatArray) -> float:
     """Return ``F(q) = E_q[E] + T sum q log q``, without the graph's constant."""
@@ -334,11 +312,10 @@ class MeanField(IterativeSolver["Annealing"]):
 
     Parameters
     ----------
-    update : {"sequential", "parallel"}
-        One variable after another, skipping those with unchanged neighbours, or all at once.
+    update : {"sequential"}
+        One variable after another, skipping those with unchanged neighbours.
     damping : float in [0, 1), or None
-        Share of the old q that is kept; None is 0 for sequential and 0.5 for parallel updates,
-        which oscillate without.
+        Share of the old q that is kept; None is 0.
     tolerance : float
         Largest change of a probability at which q counts as settled; 0.01 while the temperature
         has still to fall.
@@ -355,13 +332,13 @@ class MeanField(IterativeSolver["Annealing"]):
 
     Guarantees
     ----------
-    With sequential updates the free energy never rises (with or without damping, as F is convex
-    in each q_i). At T > 0 ``-F / T`` is a lower bound on the log-partition. No bound on the energy.
+    The free energy never rises (with or without damping, as F is convex in each q_i). At T > 0 ``-F
+    / T`` is a lower bound on the log-partition. No bound on the energy.
 
     Complexity
     ----------
     A sweep costs O(k) a neighbour for diagonal terms, O(k^2) for tables, O(table size * arity) for
-    higher-order factors. Memory: one number a label, two for parallel updates.
+    higher-order factors. Memory: one number a label.
 
     References
     ----------
@@ -383,7 +360,7 @@ class MeanField(IterativeSolver["Annealing"]):
 
     startup_cost: ClassVar[float] = 32.0
 
-    update: Literal["sequential", "parallel"] = "sequential"
+    update: Literal["sequential"] = "sequential"
     damping: float | None = setting(None, at_least=0, below=1)
     tolerance: float = setting(1e-6, at_least=0)
     max_sweeps: int = setting(10_000, at_least=1)
@@ -449,9 +426,7 @@ class Annealing:
     def __init__(self, settings: MeanField, graph: FactorGraph, run: Run) -> None:
         self.settings, self.graph, self.unit = settings, graph, run.unit
         self.arrays = graph.arrays
-        self.parallel = settings.update == "parallel"
-        default = 0.5 if self.parallel else 0.0
-        self.damping = default if settings.damping is None else settings.damping
+        self.damping = settings.damping or 0.0
         self.field = aligned_zeros(int(graph.cardinalities.max(initial=1)))
         arity = int(np.diff(graph.factor_ptr).max(initial=0))
         # What the graph does not need is not handed to kernels, nor compiled.
@@ -459,7 +434,6 @@ class Annealing:
         self.priority = np.empty(graph.n_variables)
         forward = np.arange(graph.n_variables, dtype=np.int64)
         self.orders = forward, forward[::-1].copy()
-        self.second = np.empty(graph.unary_values.size if self.parallel else 0)
         self.falling = self._falling(run.temperature)
         self.temperature, self.cap = self.falling[0]
         self.links = links_of(graph, self.cap)
@@ -551,7 +525,7 @@ class Annealing:
 
     def sweep(self) -> bool:
         """Make one sweep, there or back; return whether the distribution has settled."""
-        change = self._update(self.damping, self.parallel)
+        change = self._update(self.damping)
         settings = self.settings
         self.sweeps += 1
         settled = change <= self.tolerance
@@ -560,12 +534,10 @@ class Annealing:
         )
         return settled
 
-    def _update(self, damping: float, parallel: bool) -> float:
+    def _update(self, damping: float) -> float:
         """Update the variables that are due; return the change that is left to follow."""
         rule = Rule(self.temperature, damping, self.cap, self.tolerance)
         scratch = self.priority, self.field, self.digits, self.links
-        if parallel:
-            return float(parallel_sweep(self.arrays, rule, self.q, self.second, *scratch))
         sequential_sweep(self.arrays, self.orders[self.sweeps % 2], rule, self.q, *scratch)
         return float(self.priority.max(initial=0.0))
 
@@ -587,7 +559,7 @@ class Annealing:
             # A damped q only approaches zero; one full step reaches it.
             self.priority[:] = np.inf
             self.sweeps = 0
-            self._update(0.0, False)
+            self._update(0.0)
         allowed = np.isfinite(self.graph.unary_values)
         # A run that was stopped at a low cap may have left weight on forbidden labels, even all.
         self.q[(self.q < 1e-12) | ~allowed] = 0.0

@@ -99,9 +99,6 @@ class Block(NamedTuple):
 
 def start_block(graph: FactorGraph, most_members: int, table: int, entries: int) -> Block:
     """Allocate for so many members at most, and tables of so many entries each and together."""
-    # All labels are open.
-    labels = np.arange(graph.unary_values.size)
-    labels -= np.repeat(graph.unary_ptr[:-1], graph.cardinalities)
     n = graph.n_variables
     k = int(graph.cardinalities.max(initial=1))
     members = min(n, most_members)
@@ -140,6 +137,7 @@ def start_block(graph: FactorGraph, most_members: int, table: int, entries: int)
     return Block(
         state=ints(n),
         turn=ints(n),
+        # All labels are open.
         open=graph.cardinalities.copy(),
         label=np.arange(graph.unary_values.size)
         - np.repeat(graph.unary_ptr[:-1], graph.cardinalities),

@@ -22,7 +22,6 @@ from inference_lab.solvers.mean_field import (
     Rule,
     free_energy,
     links_of,
-    parallel_sweep,
     renewed_distribution,
     sequential_sweep,
 )
@@ -94,14 +93,6 @@ class Updates:
             links_of(self.graph, cap),
         )
         assert updated == 1
-
-    def all_at_once(self, temperature: float, damping: float, cap: float) -> float:
-        before = np.empty_like(self.q)
-        priority = np.zeros(self.graph.n_variables)
-        return parallel_sweep(
-            self.graph.arrays, Rule(temperature, damping, cap, 0.0), self.q, before, priority,
-            self.field, self.digits, links_of(self.graph, cap),
-        )  # fmt: skip
 
 
 def minimiser(
@@ -219,22 +210,6 @@ def test_an_update_wakes_the_neighbours():
     assert q[2:4] == pytest.approx(target + 0.25 * (0.5 - target))
 
 
-def test_parallel_updates_are_all_from_the_last_sweep():
-    for family in ("potts", "ragged", "higher-order", "mixed"):
-        graph = random_graph(family, 1)
-        cap = cap_of(graph)
-        energies = capped(graph, cap)
-        updates = Updates(graph, random_q(graph, np.random.default_rng(0), 2.0))
-        before = [row.copy() for row in rows(graph, updates.q)]
-        change = updates.all_at_once(1.0, 0.3, cap)
-        largest = 0.0
-        for i, row in enumerate(rows(graph, updates.q)):
-            target = minimiser(graph, energies, before, i, 1.0)
-            assert np.allclose(row, target + 0.3 * (before[i] - target), atol=1e-9)
-            largest = max(largest, float(np.abs(target - before[i]).max()))
-        assert change == pytest.approx(largest, abs=1e-9)
-
-
 # ---------------------------------------------------------------------- the bound
 
 
@@ -247,14 +222,13 @@ def test_the_bound_is_that_of_the_marginals_returned(family):
         assert s.log_partition == pytest.approx(-expected / temperature, rel=1e-9)
 
 
-@pytest.mark.parametrize("update", ["sequential", "parallel"])
 @pytest.mark.parametrize("family", ["must-links", "cannot-links", "hard-tables", "mixed"])
-def test_the_bound_is_finite_where_constraints_are_hard(family, update):
+def test_the_bound_is_finite_where_constraints_are_hard(family):
     """It settles where no forbidden combination has weight: a useless bound would be ``-inf``."""
     finite = 0
     for seed in range(12):
         graph = random_graph(family, seed)
-        s = il.solve(graph, MeanField(update=update), temperature=0.5)
+        s = il.solve(graph, "mean-field", temperature=0.5)
         if math.isfinite(s.log_partition):
             finite += 1
             joint = product(list(s.marginals))
@@ -290,50 +264,35 @@ def test_symmetry_of_flat_graphs_is_broken_everywhere():
     assert max(energies) <= 1.0 and energies.count(0.0) >= 7
 
 
-def test_updates_and_damping_reach_the_same_fixed_point():
+def test_all_dampings_reach_the_same_fixed_point():
     for seed in range(5):
         graph = weak_graph(seed)
         results = [
             il.solve(
                 graph,
-                MeanField(update=update, damping=damping, tolerance=1e-11),
+                MeanField(damping=damping, tolerance=1e-11),
                 temperature=1.0,
             )
-            for update in ("sequential", "parallel")
-            for damping in (None, 0.0, 0.3, 0.8)
+            for damping in (0.0, 0.3, 0.8)
         ]
         for s in results:
             assert s.status == "converged"
             assert np.abs(s.marginals - results[0].marginals).max() < 1e-8
             assert s.log_partition == pytest.approx(results[0].log_partition, abs=1e-8)
         sweeps = [s.iterations for s in results]
-        assert sweeps[0] == sweeps[1] < sweeps[3] and sweeps[5] < sweeps[4] <= sweeps[7]
+        assert sweeps[0] < sweeps[2]
         exact = il.solve(graph, "brute-force", temperature=1.0)
         assert exact.log_partition - 0.5 < results[0].log_partition < exact.log_partition
 
 
-def test_parallel_updates_need_their_damping():
-    """Strong coupling: undamped they oscillate and say so, damped they settle."""
-    n = 8
-    edges = list(itertools.combinations(range(n), 2))
-    graph = FactorGraph.from_terms(
-        np.tile([0.0, 0.1], (n, 1)), [DiagonalTerms(edges, same=1.0, differ=0.0)]
-    )
-    s = il.solve(graph, "mean-field(update=parallel, damping=0, max_sweeps=300)", temperature=0.5)
-    assert s.status == "limit" and s.iterations == 300
-    s = il.solve(graph, "mean-field(update=parallel, damping=0.8)", temperature=0.5)
-    assert s.status == "converged"
-
-
-@pytest.mark.parametrize("update", ["sequential", "parallel"])
 @pytest.mark.parametrize("temperature", [0.05, 0.5, 5.0])
-def test_converged_means_a_fixed_point(temperature, update):
+def test_converged_means_a_fixed_point(temperature):
     """Every q, computed anew from all others by enumeration, is what it was."""
     checked = 0
     for family in [f for f in SOFT if f != "large"]:
         for seed in range(3):
             graph = random_graph(family, seed)
-            s = il.solve(graph, MeanField(update=update), temperature=temperature)
+            s = il.solve(graph, "mean-field", temperature=temperature)
             if s.status != "converged":
                 continue
             energies = exhaustive(graph).energies
