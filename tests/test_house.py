@@ -69,9 +69,9 @@ RINGS = {
 }
 #: Budgets. A change that needs more makes room elsewhere first.
 MOST_CORE_MODULES = 40
-MOST_CODE_LINES = {"core": 6815, "bench": 12506, "collection": 29403, "studies": 1968}
-MOST_DOCSTRING_LINES = 13664
-MOST_TEST_LINES = 45283
+MOST_CODE_LINES = {"core": 6815, "bench": 12523, "collection": 29403, "studies": 1970}
+MOST_DOCSTRING_LINES = 13668
+MOST_TEST_LINES = 45271
 
 #: Tokens that are no code.
 LAYOUT = (

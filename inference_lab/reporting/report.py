@@ -52,6 +52,7 @@ def report_document(
     shift: float = SHIFT,
     maps: Sequence[tuple[str, str]] = (),
     growing: str | None = None,
+    apart: str | None = None,
     known: Known | None = None,
     contrasts: Sequence[Contrast] = (),
     blocks: str | None = None,
@@ -77,7 +78,7 @@ def report_document(
         said = in_short(arrays)
         first += [
             contrasts_section(contrasts, arrays.observations()) if contrasts else None,
-            None if growing is None else sizes_section(arrays, growing),
+            None if growing is None else sizes_section(arrays, growing, apart),
             glance_section(arrays),
             results_section(arrays),
         ]

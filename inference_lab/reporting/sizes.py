@@ -36,9 +36,9 @@ FloatArray = npt.NDArray[np.float64]
 _ENDED = ("optimal", "converged", "infeasible")
 
 
-def sizes_section(results: ResultArrays, growing: str) -> Section:
-    """Return the section on problems that differ in size."""
-    sizes = _Sizes(results, growing)
+def sizes_section(results: ResultArrays, growing: str, apart: str | None = None) -> Section:
+    """Return the section on problems that differ in size, and maybe in one setting `apart`."""
+    sizes = _Sizes(results, growing, apart)
     if len(sizes.values) < 2:
         text = f"The problems do not differ in {growing}, so nothing is said of how times grow."
         return Section("Size", (Text((text,)),))
@@ -48,20 +48,25 @@ def sizes_section(results: ResultArrays, growing: str) -> Section:
 class _Sizes:
     """Numbers of shape (sizes, solvers), the solvers in the order of the report."""
 
-    def __init__(self, results: ResultArrays, growing: str) -> None:
+    def __init__(self, results: ResultArrays, growing: str, apart: str | None) -> None:
         self.results = results
         self.growing = growing
+        self.apart = apart
         facts = [facts_of(record) for record in results.problem_records]
         # Problems without the setting are of no size.
         self.size = np.array([float(f.get(growing, np.nan)) for f in facts], dtype=np.float64)
         self.values = np.unique(self.size[~np.isnan(self.size)])
+        self.of_problem = [None if apart is None else _plain(f.get(apart, NONE)) for f in facts]
 
-    def _means(self, values: FloatArray, mean: Callable[[FloatArray], float]) -> FloatArray:
-        """Return means of one number a record over the problems of each size."""
+    def _means(
+        self, values: FloatArray, mean: Callable[[FloatArray], float], part_of: str | None = None
+    ) -> FloatArray:
+        """Return means of one number a record over the problems of each size, of one part."""
         found = np.full((len(self.values), len(self.results.order)), np.nan)
         spread = self.results.spread(values)
+        taken = np.array([part_of in (None, held) for held in self.of_problem])
         for at, size in enumerate(self.values):
-            part = spread[self.size == size]
+            part = spread[(self.size == size) & taken]
             for number, s in enumerate(self.results.order):
                 known = part[:, s][~np.isnan(part[:, s])]
                 if known.size:
@@ -124,13 +129,23 @@ class _Sizes:
         )
 
     def gap_table(self) -> Table:
-        """Return the primal gaps by size."""
-        gaps = self._means(self.results.of("primal_gap"), np.mean)
+        """Return by size how far energies are above the best, for each value of `apart`."""
+        best = self.results.reference[self.results.of("problem")]
+        with np.errstate(invalid="ignore", divide="ignore"):
+            above = 100.0 * (self.results.of("energy") - best) / np.abs(best)
+        # Differences that are rounding are none.
+        above = np.where(self.results.of("primal_gap") == 0.0, 0.0, above)
+        columns = [column("solver", self.results.labels)]
+        for held in sorted(set(self.of_problem), key=lambda part: (len(part or ""), part)):
+            for made in self._columns(self._means(above, np.mean, held), format_percent)[1:]:
+                title = made.title if held is None else f"{made.title}, {self.apart} {held}"
+                columns.append(replace(made, title=title))
         return Table(
             "gaps-by-size",
-            f"Primal gap in percent by {self.growing}: means over the problems of a size.",
-            tuple(self._columns(gaps, format_percent)),
-            "To the best energy known, which is less well known of large problems.",
+            f"Energy above the best one known, in percent of the best, by {self.growing}: means "
+            "over the problems of a column.",
+            tuple(columns),
+            "The best energy of a large problem is less well known.",
         )
 
     def _columns(self, values: FloatArray, form: Form) -> list[Column]:
@@ -153,6 +168,11 @@ class _Sizes:
             f"Seconds against {self.growing} for {solvers}.",
             partial(curves_chart, self._curves()),
         )
+
+
+def _plain(value: object) -> str:
+    """Return a setting as text, whole numbers without a point."""
+    return f"{value:g}" if isinstance(value, float) else str(value)
 
 
 def _with_cut(cell: Cell, share: float) -> Cell:

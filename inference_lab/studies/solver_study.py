@@ -129,6 +129,9 @@ class SolverStudy(StudyDefinition, frozen=True, kw_only=True):
         best where.
     growing : str or None
         Setting of the problems by which they differ in size.
+    apart : str or None
+        Entry of the problems' info whose values have columns of their own in the table of energies
+        by size, where energies of different kinds must not be averaged.
     blocks : str or None
         Entry of the problems' info that says of which block a problem is, such as its data set:
         ranks and intervals are over blocks. By default each problem is one.
@@ -154,6 +157,7 @@ class SolverStudy(StudyDefinition, frozen=True, kw_only=True):
     classes: str | None = None
     maps: list[tuple[str, str]] = []
     growing: str | None = None
+    apart: str | None = None
     blocks: str | None = None
     targets: Annotated[list[Annotated[float, Meta(ge=0.0, lt=100.0)]], Meta(min_length=1)] = (
         msgspec.field(default_factory=lambda: [1.0, 0.1])
@@ -358,6 +362,7 @@ def render_comparison(study: SolverStudy, comparison: Comparison, folder: Path |
         times=study.times,
         maps=study.maps,
         growing=study.growing,
+        apart=study.apart,
         contrasts=_in_specs(study),
         blocks=study.blocks,
         command=f"inference-lab reproduce {study.name}",

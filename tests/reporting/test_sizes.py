@@ -22,14 +22,16 @@ def grown(n, data, solver, energy=1.0, **changes):
     return record(f"made(data={data}, points={n})", solver, energy, **given)
 
 
-def section(runs, growing="points"):
-    document = report_document(runs, title="", growing=growing, blocks="data")
+def section(runs, growing="points", apart=None):
+    document = report_document(runs, title="", growing=growing, apart=apart, blocks="data")
     (found,) = [s for s in document.sections if s.title == "Size"]
     return found
 
 
-def table(runs, name):
-    (found,) = [b for b in section(runs).blocks if isinstance(b, Table) and b.name == name]
+def table(runs, name, apart=None):
+    (found,) = [
+        b for b in section(runs, apart=apart).blocks if isinstance(b, Table) and b.name == name
+    ]
     columns = [column.title for column in found.columns]
     return {row[0].text: dict(zip(columns[1:], row[1:], strict=True)) for row in found.rows}
 
@@ -65,12 +67,15 @@ def test_runs_that_a_limit_ended_say_nothing_of_growth():
     assert hollow["x"].tolist() == [10_000.0]
 
 
-def test_gaps_are_told_by_size():
+def test_energies_are_told_by_size_as_shares_of_the_best():
     worse = [grown(1000, "iris", "b", 1.5), grown(1000, "wine", "b")]
     runs = [r for r in RUNS if not (r.n_variables == 1000 and r.solver == "b")] + worse
     gaps = table(runs, "gaps-by-size")
     assert gaps["a"]["1,000"].value == gaps["b"]["100"].value == 0.0
-    assert gaps["b"]["1,000"].value == pytest.approx((100 / 3 + 0.0) / 2)
+    assert gaps["b"]["1,000"].value == pytest.approx((50.0 + 0.0) / 2)
+    gaps = table(runs, "gaps-by-size", apart="data")
+    assert gaps["b"]["1,000, data iris"].value == pytest.approx(50.0)
+    assert gaps["b"]["1,000, data wine"].value == gaps["a"]["1,000, data iris"].value == 0.0
 
 
 def test_problems_of_one_size_are_said_to_be_so():

@@ -9,9 +9,7 @@ import pytest
 from places import DATA
 from rendered import REPORTS, rendered
 
-from inference_lab.results.best_known import read_known
 from inference_lab.results.clustering_records import FitStore
-from inference_lab.results.records import RecordStore
 from inference_lab.studies import load_study
 from inference_lab.studies.clustering_study import Protocol
 from inference_lab.studies.methods import draw_constraints, draw_run
@@ -68,21 +66,6 @@ def test_what_a_note_says_of_draws_follows_from_draws_and_records():
     assert f"{sum(share.values())} of 50 draws" in note
     assert f"has {told_apart:.2f} of the points right, on the others {others:.2f}" in note
     assert note.endswith("With 5 % all do.") and all(told(0.05, run) for run in range(50))
-
-
-def test_a_primal_gap_that_a_note_tells_in_other_words_follows_from_records():
-    """How far the energies of ICM are above the best known, as shares of these."""
-    folder = REPORTS / "estep-scaling"
-    known = read_known(folder / "best-known.jsonl.gz").values()
-    best = {one.problem: one.energy for one in known}
-    above: dict[int, list[float]] = {}
-    for record in RecordStore(folder / "runs.jsonl.xz"):
-        if record.solver == "icm":
-            lowest = best[record.problem]
-            above.setdefault(record.n_variables, []).append(record.energy / lowest - 1)
-    few, many = (100 * np.mean(above[n]) for n in (1000, 1_000_000))
-    (note,) = [each for each in load_study(folder).notes if each.startswith("A primal gap is")]
-    assert f"{few:.1f} % above it with a thousand points and {many:.1f} % with a million" in note
 
 
 NEWS = ("news-different-3", "news-related-3", "news-similar-3")
