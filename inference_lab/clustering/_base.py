@@ -459,9 +459,15 @@ class ConstrainedClusterer(
         """Return the result of `transform` for points as read; costs where there is no metric."""
         if not hasattr(self, "metrics_"):
             return self._costs(points)
-        found = self._dissimilarities(*self._around_origin(points))
-        squared = isinstance(self.metrics_[0], SquaredEuclidean)
-        return np.sqrt(found, out=found) if squared else found
+        points, centroids = self._around_origin(points)
+        if not isinstance(self.metrics_[0], SquaredEuclidean):
+            return self._dissimilarities(points, centroids)
+        # From differences: inner products cancel where a point lies on a centroid.
+        found = np.empty((points.shape[0], len(centroids)))
+        for h, column in enumerate(found.T):
+            metric = self.metrics_[h if len(self.metrics_) > 1 else 0]
+            column[:] = metric.own(points, centroids, np.full(len(column), h))
+        return np.sqrt(np.maximum(found, 0.0, out=found), out=found)
 
     def _costs_of(self, X: Any) -> FloatArray:
         """Return the cost of each point of the data in each cluster."""
