@@ -7,6 +7,7 @@ import warnings
 from abc import abstractmethod
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import cycle
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
@@ -369,13 +370,11 @@ class ConstrainedClusterer(
         fits = shared(delayed(fit_once)(*each) for each in given)
         best = next(fits)
         for fit in fits:
-            if math.isinf(fit.objective) and math.isinf(best.objective):
-                # Both violate hard pairs, if they know of any.
-                better = getattr(fit, "unmet", 0) < getattr(best, "unmet", 0)
-            else:
-                # Of fits that differ in rounding only the first is kept, in any order of sums.
-                same = math.isclose(fit.objective, best.objective, rel_tol=_ROUNDING)
-                better = fit.objective < best.objective and not same
+            # Of fits that differ in rounding only the first is kept, in any order of sums. Infinite
+            # objectives are equal: of those, the fit that violates fewer hard pairs is kept.
+            same = math.isclose(fit.objective, best.objective, rel_tol=_ROUNDING)
+            fewer = getattr(fit, "unmet", 0) < getattr(best, "unmet", 0)
+            better = fewer if same else fit.objective < best.objective
             if better:
                 best = fit
         return best
@@ -461,13 +460,11 @@ class ConstrainedClusterer(
             return self._costs(points)
         points, centroids = self._around_origin(points)
         if not isinstance(self.metrics_[0], SquaredEuclidean):
-            return self._dissimilarities(points, centroids)
+            return distances_under(self.metrics_, points, centroids)
         # From differences: inner products cancel where a point lies on a centroid.
-        found = np.empty((points.shape[0], len(centroids)))
-        for h, column in enumerate(found.T):
-            metric = self.metrics_[h if len(self.metrics_) > 1 else 0]
-            column[:] = metric.own(points, centroids, np.full(len(column), h))
-        return np.sqrt(np.maximum(found, 0.0, out=found), out=found)
+        first, each = np.zeros(points.shape[0], np.int64), zip(cycle(self.metrics_), centroids)
+        columns = [metric.own(points, centroid[np.newaxis], first) for metric, centroid in each]
+        return np.sqrt(np.maximum(np.stack(columns, axis=1), 0.0))
 
     def _costs_of(self, X: Any) -> FloatArray:
         """Return the cost of each point of the data in each cluster."""
@@ -476,7 +473,7 @@ class ConstrainedClusterer(
 
     def _costs(self, points: Points) -> FloatArray:
         """Return the cost of each of the points, as read, in each cluster."""
-        found = self._dissimilarities(*self._around_origin(points))
+        found = distances_under(self.metrics_, *self._around_origin(points))
         if len(self.metrics_) > 1:
             found -= [metric.log_det(points.shape[1]) for metric in self.metrics_]
         return found
@@ -488,15 +485,11 @@ class ConstrainedClusterer(
             return points, centroids
         return points - self._origin, centroids - self._origin
 
-    def _dissimilarities(self, points: Points, centroids: FloatArray) -> FloatArray:
-        """Return the distortion of each point in each cluster, under the metric of the cluster."""
-        return distances_under(self.metrics_, points, centroids)
-
     def _inertia(self, points: Points, counts: FloatArray) -> float:
         """Return the summed distortion of points, around the origin, to the closest centroids."""
         centroids = self._around_origin(points)[1]
         if len(self.metrics_) > 1:
-            return float(counts @ self._dissimilarities(points, centroids).min(axis=1))
+            return float(counts @ distances_under(self.metrics_, points, centroids).min(axis=1))
         # Without the (n, k) array of all.
         (metric,) = self.metrics_
         closest = metric.nearest(points, centroids, None)
