@@ -101,11 +101,11 @@ class StudyRecord(RunRecord, frozen=True, kw_only=True):
 
     @property
     def outcome(self) -> str:
-        """The first score, the objective and the time, or why there is none."""
+        """The adjusted Rand index, the objective and the time, or the reason of a failure."""
         if self.failed:
             return f"{self.status}: {self.message}"
-        scores = [f"{name} {float(value):.3f}" for name, value in self.scores.items()]
-        return ", ".join([*scores[:1], f"objective {self.objective:.7g}", f"{self.seconds:.3g} s"])
+        found = f"ARI {float(self.scores.get('ari', math.nan)):.3f}, "
+        return found + f"objective {self.objective:.7g}, {self.seconds:.3g} s"
 
 
 class FitStore(LineStore[StudyRecord]):
