@@ -95,9 +95,8 @@ class LoopyBP(IterativeSolver["Passes"]):
         ``sequential``: variables in breadth-first order, there and back, each sending to later ones
         and skipped if nothing new arrived. ``chains``: there and back along the rows of a grid,
         then its columns (BP-M; Tappen and Freeman 2003); other graphs are sorted into forests.
-        ``residual``: the message that would change most (Elidan et al. 2006), which converges most
-        often at ten times the cost. ``synchronous``: all messages at once. By default chains at T =
-        0 on grids without higher-order factors, else sequential.
+        ``synchronous``: all messages at once. By default chains at T = 0 on grids without
+        higher-order factors, else sequential.
     damping : float in [0, 1), or None
         Share of the old message that is kept, in the log domain; none on forests. By default 0
         (0.05 along chains), and 0.5 once 50 sweeps have not converged.

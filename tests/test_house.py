@@ -71,7 +71,7 @@ RINGS = {
 MOST_CORE_MODULES = 40
 MOST_CODE_LINES = {"core": 6815, "bench": 12523, "collection": 29403, "studies": 1970}
 MOST_DOCSTRING_LINES = 13668
-MOST_TEST_LINES = 45271
+MOST_TEST_LINES = 45253
 
 #: Tokens that are no code.
 LAYOUT = (

@@ -107,7 +107,8 @@ def test_pages_build_without_warnings(tmp_path: Path) -> None:
     study, ours = tmp_path / "reports" / "estep-regimes", ROOT / "reports" / "estep-regimes"
     study.mkdir(parents=True)
     (study / "figures").symlink_to(ours / "figures")
-    (tmp_path / "reports" / "estimators").symlink_to(ROOT / "reports" / "estimators")
+    for name in ("estimators", "estimators-by-size"):
+        (tmp_path / "reports" / name).symlink_to(ROOT / "reports" / name)
     # The records of one data set suffice for the decision table; all take as long as the rest.
     with lzma.open(ours / "runs.jsonl.xz", "rt", encoding="utf-8") as records:
         lines = [line for line in records if "estep(data=iris," in line]
