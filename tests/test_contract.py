@@ -160,7 +160,7 @@ def test_a_bound_above_the_incumbent_by_rounding_is_lowered_to_it():
     assert wrong.lower_bound == 3.1 and wrong.status == Status.LIMIT
 
 
-def test_costs_too_small_for_a_proof_are_said_to_be_that():
+def test_costs_too_small_for_a_proof_are_reported():
     graph = il.FactorGraph.potts([[0.0, 1.0], [0.6, 0.0]], [(0, 1)], [0.5])
     tiny = il.solve(graph.scaled(-1000), "brute-force")
     assert tiny.status == "converged" and tiny.message.startswith("costs of 2e-301 in all are too")
@@ -216,7 +216,7 @@ def test_units_make_no_difference(exponent):
 
 
 @pytest.mark.parametrize("solver", ["trw-s", "alpha-beta-swap", "persistency", "icm"])
-def test_penalties_that_are_never_paid_take_no_digits_from_what_is(solver):
+def test_unpaid_penalties_take_no_digits_from_paid_costs(solver):
     """Bounds were above the optimum, by what sums with 1e20 and 1e90 had lost."""
     far = 1e90
     links = [
@@ -268,7 +268,7 @@ def test_bounds_on_log_z_allow_for_rounding():
         assert found.log_partition == 0.25 + sign * graph.resolution
 
 
-def test_what_is_paid_counts_whole_however_large():
+def test_paid_costs_count_whole_at_any_size():
     """The method sees less than 1e90; energies, and what it claims, are those of the graph."""
     graph = FactorGraph.potts([[0.0, 1.0], [0.5, 1e90]], [(0, 1)], [0.25])
     seen = []
@@ -415,7 +415,7 @@ def test_compilation_is_counted_apart(graph, paused):
     assert -1e-3 <= solution.seconds < 0.5 * elapsed[0] + 1e-3
 
 
-def test_what_waits_to_be_loaded_is_not_taken_off_the_time_of_processors(graph):
+def test_waiting_for_compilation_is_not_subtracted_from_cpu_time(graph):
     """On a busy machine loading takes many times its seconds of processors on the wall."""
 
     def what(graph, run):
@@ -470,7 +470,7 @@ def test_budget_of_time(graph):
     assert 0.1 <= solution.seconds < 0.4 and 2 <= solution.iterations <= 10
 
 
-def test_a_clock_of_processors_does_not_see_what_waits(graph):
+def test_cpu_clock_does_not_count_waiting(graph):
     def what(graph, run):
         time.sleep(0.2)
         assert run.remaining > 0.05
@@ -511,7 +511,7 @@ def test_evaluation_uses_up_the_budget(graph, slow_energy):
     assert time.perf_counter() - begin < 1.0 and 2 <= len(solution.trace) <= 4
 
 
-def test_what_is_known_is_not_evaluated_again(graph, monkeypatch):
+def test_incumbent_is_not_evaluated_again(graph, monkeypatch):
     """The incumbent may be offered as often as one likes."""
     run = Run(graph)
     best, *_, worst = sorted(([0, 0], [0, 1], [1, 0], [1, 1]), key=graph.energy)
@@ -651,7 +651,7 @@ def test_optimal_means_that_the_bound_meets_the_energy(graph, bound, temperature
     assert solution.status == status and solution.lower_bound == bound
 
 
-def test_what_is_not_supported_is_not_run(graph):
+def test_unsupported_run_is_not_started(graph):
     s = scripted(graph, lambda g, r: pytest.fail("was run"), temperature=1.0, seed=5)
     assert s.status == Status.UNSUPPORTED and s.message == "Script finds labellings, not marginals"
     assert s.labels is None and math.isnan(s.energy) and math.isnan(s.gap)
@@ -679,7 +679,7 @@ def test_arguments_out_of_range(graph, how, message):
         il.solve(graph, "icm", **how)
 
 
-def test_what_is_not_a_graph():
+def test_other_types_than_graphs_are_refused():
     with pytest.raises(TypeError, match=r"graph must be a FactorGraph, a Problem, .*, got \["):
         il.solve([[0.0, 1.0]], "icm")
     with pytest.raises(il.SpecError, match="unknown solver 'icmm'; did you mean 'icm'"):
@@ -742,7 +742,7 @@ def test_gap(energy, bound, gap):
     assert solution(energy, bound).gap == gap
 
 
-def test_what_is_proved_has_no_gap_by_rounding():
+def test_proved_optimum_has_no_gap_by_rounding():
     """The LP of a tree is as large as its optimum, but for the last digits of a sum."""
     proved = Solution(None, 0.7, np.nextafter(0.7, 0.0), Status.OPTIMAL, solver="lp-relaxation")
     assert proved.energy > proved.lower_bound and proved.gap == 0.0
@@ -913,7 +913,7 @@ def test_a_large_hard_graph_is_searched_without_a_python_loop():
     assert reason is None and calls < 3000
 
 
-def test_a_run_without_an_offer_says_so(graph):
+def test_run_without_an_offer_has_a_message(graph):
     solution = scripted(graph, lambda graph, run: Outcome(converged=True))
     assert solution.labels is None and solution.message == "no labelling was offered"
 
@@ -937,7 +937,7 @@ def test_a_solver_may_find_out_in_its_run_that_it_does_not_cover_a_graph(graph):
     assert (solution.status, solution.message) == (Status.UNSUPPORTED, "too wide")
 
 
-def test_what_is_no_number_is_told_by_its_name():
+def test_arguments_that_are_no_numbers_are_named():
     graph = il.FactorGraph.potts([[0.0, 1.0], [0.6, 0.0]], [(0, 1)], [0.5])
     with pytest.raises(TypeError, match="time_limit must be a number of seconds or None, got '5s'"):
         il.solve(graph, "icm", time_limit="5s")  # type: ignore[arg-type]
@@ -947,7 +947,7 @@ def test_what_is_no_number_is_told_by_its_name():
         il.solve(graph, "icm", seed=-1)
 
 
-def test_what_is_no_answer_warns_and_has_no_energy():
+def test_run_without_an_answer_warns_and_has_no_energy():
     graph = il.FactorGraph.potts([[0.0, 1.0], [0.6, 0.0]], [(0, 1)], [0.5])
     with pytest.warns(il.UnsolvedWarning, match="icm gave no answer: unsupported, icm finds lab"):
         solution = il.solve(graph, "icm", temperature=1.0)

@@ -92,7 +92,7 @@ def public() -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("name", sorted(public()))
-def test_what_is_public_says_how_it_is_called(name: str) -> None:
+def test_public_names_document_their_call(name: str) -> None:
     """Parameters, returned values, errors and an example, unless a base class gives them."""
     thing = public()[name]
     said = inspect.getdoc(thing) or ""

@@ -247,7 +247,7 @@ def test_modules_beside_the_packages_are_few():
     assert len([path for path in (ROOT / PACKAGE).glob("*.py") if path.stem != "__init__"]) <= 8
 
 
-def test_the_order_stands_in_the_guide():
+def test_guide_lists_the_rooms_in_order():
     """The page for maintainers shows each room once, in this order."""
     text = (ROOT / "docs/maintainers/index.md").read_text(encoding="utf-8")
     rows = re.findall(r"^\| `(\w+)/?` \|", text, flags=re.MULTILINE)

@@ -202,7 +202,7 @@ def test_mistakes_in_commands(command: str, said: str) -> None:
     assert "Traceback" not in result.output
 
 
-def test_what_stands_for_a_problem_is_solved(tmp_path: Path) -> None:
+def test_every_form_of_a_problem_is_solved(tmp_path: Path) -> None:
     """A spec, a family, a problem and a file go wherever a graph does."""
     il.write(GRAPH, tmp_path / "model.uai")
     pair = il.Problem("pair", GRAPH)
@@ -226,7 +226,7 @@ def test_graphs_are_named_in_comparisons() -> None:
     ]
 
 
-def test_auto_is_what_solves_by_default() -> None:
+def test_auto_is_the_default_solver() -> None:
     """As the pages say, at both temperatures, in Python and on the command line."""
     for temperature in (0.0, 1.0):
         solution = il.solve(GRAPH, temperature=temperature)
@@ -242,7 +242,7 @@ def test_a_frame_of_numbers_is_an_array() -> None:
     assert graph.content_hash == GRAPH.content_hash
 
 
-def test_a_property_that_fails_says_so_itself() -> None:
+def test_failing_property_raises_its_own_error() -> None:
     class Broken(il.FactorGraph):
         @property
         def width(self) -> int:

@@ -66,6 +66,6 @@ def test_text_files(what: str) -> None:
         ("American spelling", "Vectorized over draws"),
     ],
 )
-def test_patterns_find_what_they_are_for(what: str, line: str) -> None:
+def test_patterns_match_their_examples(what: str, line: str) -> None:
     """Each pattern catches an example of it."""
     assert re.search(UNWANTED[what], line)

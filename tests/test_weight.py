@@ -46,7 +46,7 @@ def imported() -> set[str]:
     return found
 
 
-def test_what_is_mandatory_is_used_and_said() -> None:
+def test_mandatory_dependencies_are_imported_and_documented() -> None:
     """README has a line on each package that every installation brings."""
     names = {name_of(requirement) for requirement in PROJECT["dependencies"]}
     readme = (ROOT / "README.md").read_text(encoding="utf-8")

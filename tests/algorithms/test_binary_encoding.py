@@ -79,7 +79,7 @@ def test_every_labelling_has_its_energy_and_nothing_else_has_one(
     assert 0.0 < slack < 1e-11
 
 
-def test_rows_that_are_carried_over_hold_for_every_labelling_and_say_the_same() -> None:
+def test_carried_rows_are_equivalent_for_every_labelling() -> None:
     part = part_of(7, 2, ((1, 2),))
     simplex = relaxed(part, 100)
     bits = with_bits(simplex)
@@ -132,7 +132,7 @@ def test_any_multipliers_give_a_bound(seed: int) -> None:
         assert -math.inf < bits.bound <= optimum + 1e-9
 
 
-def test_what_has_no_bits() -> None:
+def test_parts_without_a_binary_encoding() -> None:
     assert has_bits(part_of(5, 0))
     rng = np.random.default_rng(0)
     edges = list(itertools.combinations(range(5), 2))

@@ -109,7 +109,7 @@ def test_planar_graphs_without_field_are_solved(seed, as_tables):
     assert solutions[-1].value == pytest.approx(least, abs=1e-3)
 
 
-def test_some_of_those_are_not_solved_without_cuts():
+def test_some_cycles_are_not_solved_without_cuts():
     """Else the test above tests the relaxation only."""
     weights = np.array([1.0, 1.0, 1.0, -1.0])
     graph = il.FactorGraph.potts(np.zeros((4, 2)), [(0, 1), (1, 2), (2, 3), (0, 3)], weights)

@@ -47,7 +47,7 @@ class Play(il.IterativeSolver[list[int]]):
         ((il.Progress(), None), None, [0, 1], "limit"),
     ],
 )
-def test_what_ends_a_run(steps, limit, done, status):
+def test_stopping_conditions_of_a_run(steps, limit, done, status):
     found = il.solve(GRAPH, Play(steps), max_iterations=limit)
     assert found.diagnostics["done"] == done and found.status == status
     made = [step.iterations for step in steps[: len(done)] if step is not None]
@@ -76,7 +76,7 @@ def test_nothing_is_iterated_where_the_start_has_the_outcome():
     assert il.solve(GRAPH, Known()).iterations == 7
 
 
-def test_a_class_that_defines_the_step_says_whether_it_supports_label_costs():
+def test_class_that_defines_the_step_declares_label_costs():
     class Supports(Play):
         label_costs = True
 
@@ -92,7 +92,7 @@ def test_a_class_that_defines_the_step_says_whether_it_supports_label_costs():
     )
 
 
-def test_a_bound_stands_still_after_small_gains_in_succession():
+def test_bound_is_stalled_after_small_gains_in_succession():
     still = Standstill(tolerance=0.1, patience=2, scale=1.0)
     bounds = (0.0, 0.05, 1.0, 1.1, 1.2, 1.3)
     assert [still.reached(bound) for bound in bounds] == [False] * 4 + [True, True]

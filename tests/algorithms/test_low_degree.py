@@ -14,7 +14,7 @@ from inference_lab.graph.random_graphs import FAMILIES, random_graph
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_the_rest_has_the_least_energies_over_what_is_gone(family: str) -> None:
+def test_core_has_the_least_energies_over_eliminated_variables(family: str) -> None:
     """Energies of the core are minima of the graph's, and expanding finds labels that have them."""
     for seed in range(4):
         graph = random_graph(family, seed)
@@ -51,7 +51,7 @@ def test_all_variables_left_have_more_neighbours() -> None:
     assert exact.energy == pytest.approx(il.solve(graph, "junction-tree").energy)
 
 
-def test_it_stops_when_told_to() -> None:
+def test_it_stops_on_request() -> None:
     """What was eliminated until then stays so, and the rest is a graph as good."""
     graph = FactorGraph.potts(np.eye(9), [(i, i + 1) for i in range(8)], [0.4] * 8)
     answers = iter([False] * 3 + [True] * 9)

@@ -81,7 +81,7 @@ def test_nothing_is_left_of_a_forest(recipe: Recipe) -> None:
     assert rest is None or rest.graph.n_variables == 0
 
 
-def test_what_contradicts_itself_is_found() -> None:
+def test_contradictions_are_found() -> None:
     """Each label has a partner in each term, but no three fit together."""
     differ = np.where(np.eye(2) > 0, np.inf, 0.0)
     graph = FactorGraph.from_factors(

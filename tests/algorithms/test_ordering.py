@@ -197,7 +197,7 @@ def test_interactions_are_the_pairs_that_some_term_couples(family):
 
 
 @pytest.mark.parametrize("ragged", [False, True])
-def test_figures_are_those_of_the_eliminations(ragged):
+def test_reported_sizes_equal_the_eliminations(ragged):
     rng = np.random.default_rng(0)
     for n in [1, 2, 3, *rng.integers(4, 30, size=60)]:
         graph = random_network(rng, int(n), ragged)
@@ -267,7 +267,7 @@ def test_grids(n, most):
     assert n <= found.width <= most
 
 
-def test_complete_graphs_need_what_they_need():
+def test_sizes_of_complete_graphs():
     found = elimination_order(network(12, list(itertools.combinations(range(12), 2))))
     assert (found.width, found.log2_largest, found.log2_needed) == (11, 12.0, 12.0)
 
@@ -320,7 +320,7 @@ def test_the_search_costs_no_more_than_it_can_save(side, entries, monkeypatch):
     assert sum(steps[:-1]) < 3 * entries
 
 
-def test_the_limit_is_on_what_is_left_of_a_table():
+def test_limit_applies_to_the_remaining_table():
     """Eliminating the middle of a star of 4-label leaves leaves 4^3 entries, other orders 4."""
     star = network(4, [(0, 1), (0, 2), (0, 3)], [4, 4, 4, 4])
     assert elimination_order(star, log2_limit=2.0).complete

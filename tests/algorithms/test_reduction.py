@@ -28,7 +28,7 @@ def mixed(seed: int) -> FactorGraph:
 @pytest.mark.parametrize("share", [0.2, 0.5, 0.9])
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("family", ["mixed arities", *FAMILIES])
-def test_what_is_left_costs_what_it_did(family, seed, share):
+def test_reduced_graph_keeps_energies(family, seed, share):
     graph = mixed(seed) if family == "mixed arities" else random_graph(family, seed)
     rng = np.random.default_rng(seed)
     alive = rng.random(graph.unary_values.size) < share

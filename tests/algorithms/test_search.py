@@ -146,7 +146,7 @@ def test_virtual_consistency_moves_costs_that_are_there_and_its_bound_holds(
 
 
 @pytest.mark.parametrize("arity", [2, 3])
-def test_virtual_consistency_finds_what_no_single_function_shows(arity):
+def test_virtual_consistency_finds_bounds_beyond_single_functions(arity):
     # The ends of a chain want to differ, for 6 and 8; neighbours want to be alike, for 4.
     same = 4.0 * (1.0 - np.eye(2))
     if arity == 3:
@@ -182,7 +182,7 @@ def test_virtual_consistency_raises_the_bound_of_arc_consistency():
     assert consistent + 0.5 * (relaxed - consistent) < virtual < relaxed + 1e-6
 
 
-def test_virtual_consistency_asks_for_what_functions_of_three_lack_and_no_more():
+def test_virtual_consistency_requests_only_missing_costs_of_ternary_functions():
     gain = 0.0
     for seed in range(10):
         rng = np.random.default_rng(seed)

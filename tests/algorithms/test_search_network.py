@@ -103,7 +103,7 @@ def test_a_stack_is_added_as_its_functions_are(shape, impossible):
 
 
 @pytest.mark.parametrize("looks", range(1, 4))
-def test_it_stops_when_told(looks):
+def test_it_stops_on_request(looks):
     graph = drawn(0, 0.0)
     answers = iter([False] * (looks - 1) + [True])
     rounding = plan_rounding(graph, np.inf, BITS)

@@ -181,7 +181,7 @@ def test_learned_patterns_are_valid_and_searched_for() -> None:
     assert mine and (np.sort(mine[0].nodes[mine[0].depth.argmax()]) == np.arange(5)).all()
 
 
-def test_rows_drop_and_keep_what_they_should() -> None:
+def test_rows_drop_fixed_entries_and_keep_selected_rows() -> None:
     rows = CutRows(4, -0.5)
     nodes = np.array([[1, 2], [5, 3]]), np.array([[0, 1], [4, 0]])
     rows.add(nodes, np.array([[1.0, 2.0], [3.0, -1.0]]), np.array([1.0, 2.0]), np.array([7, 8]))

@@ -112,7 +112,7 @@ def test_where_it_does_not_look():
     assert break_symmetry(il.FactorGraph.potts(np.zeros((0, 3)), [], [])) is None
 
 
-def test_the_sequence_runs_through_what_repels():
+def test_sequence_follows_repulsive_terms():
     """Hard and strong cannot-links first, whatever attracts."""
     edges = [(0, 1), (1, 2), (2, 3), (3, 4), (2, 4), (0, 4)]
     same = np.array([0.0, 1.0, np.inf, np.inf, np.inf, 0.0])

@@ -209,7 +209,7 @@ def test_new_ones_leaves_out_repeats_and_known_clusters() -> None:
 
 
 @given(family=families, seed=seeds)
-def test_projection_is_what_its_definition_says(family: str, seed: int) -> None:
+def test_projection_follows_its_definition(family: str, seed: int) -> None:
     """Strength: least over labels on different sides less least over those on equal sides."""
     graph = random_graph(family, seed)
     state = start(graph)
@@ -302,7 +302,7 @@ def test_cliques_are_listed_once_each(size: int, room: int) -> None:
 
 
 @pytest.mark.parametrize("size", [3, 4])
-def test_gain_of_cliques_is_what_its_definition_says(size: int) -> None:
+def test_gain_of_cliques_follows_its_definition(size: int) -> None:
     rng = np.random.default_rng(size)
     n = 5
     pairs = list(itertools.combinations(range(n), 2))

@@ -102,7 +102,7 @@ def test_with_constraints_beside_plain_python(
     )
 
 
-def test_clusters_that_nobody_counted(measure: Callable[..., Any]) -> None:
+def test_unknown_number_of_clusters(measure: Callable[..., Any]) -> None:
     """100,000 x 32, 20 clusters 16 standard deviations apart, 200,000 pairs."""
     points, labels = blobs(100_000, 32, 20, apart=2.0)
     pairs = Constraints.sample(labels, 200_000, np.random.default_rng(1)).fit_params()

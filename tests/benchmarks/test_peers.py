@@ -25,14 +25,14 @@ def fake(does: str, monkeypatch: pytest.MonkeyPatch, patience: float = 100.0) ->
     return measure(Row("Fakes", PROBLEM, "brute-force", "fake", f"fake {does}"), 2, patience)
 
 
-def test_processor_time_tells_the_fast_from_the_slow(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_processor_time_distinguishes_fast_from_slow(monkeypatch: pytest.MonkeyPatch) -> None:
     fast, slow = (fake(does, monkeypatch) for does in ("works", "slow"))
     assert 0.03 <= fast["peer_cpu_s"] < 0.2
     assert 0.3 <= slow["peer_cpu_s"] < 1.0
     assert fast["runs"] == 2 and fast["peer_version"] == np.__version__ and not fast["note"]
 
 
-def test_energies_are_those_of_the_labels(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_energies_are_evaluated_from_the_labels(monkeypatch: pytest.MonkeyPatch) -> None:
     """Not those that a package claims; that is remarked, as is a proof that ours refutes."""
     graph = peers.load(PROBLEM)
     true = float(graph.energy(graph.cardinalities - 1))
@@ -63,7 +63,7 @@ def test_a_failure_is_a_row(
     assert np.isnan(one["peer_energy"]) and np.isnan(peers.ratios(one)).all()
 
 
-def test_what_is_not_here(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_package_or_instance_is_noted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(peers.PEERS, "fake", ("nobody", "nobody_has_this"))
     row = ROWS[0]._replace(peer="fake")
     assert measure(row)["note"] == "not measured: nobody is not installed"
@@ -107,7 +107,7 @@ def test_clusterings_are_judged_on_points_that_no_pair_touches() -> None:
     assert peers.clustering(pairs, [wrong_where_known, None]) == (2.0, 1.0)
 
 
-def test_the_page_shows_what_was_measured(tmp_path: Path) -> None:
+def test_page_shows_the_measured_records(tmp_path: Path) -> None:
     """Its tables are those of the records beside it: one line for each row, and no other."""
     text = PAGE.read_text(encoding="utf-8")
     block = text.partition(MARKS[0])[2].partition(MARKS[1])[0]

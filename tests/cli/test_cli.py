@@ -171,7 +171,7 @@ def test_compare_prints_a_table_and_writes_records(work, monkeypatch):
     assert len(list((work / "runs").iterdir())) == 2
 
 
-def test_warm_up_compiles_and_says_so(work):
+def test_warm_up_compiles_and_reports_progress(work):
     result = call("warm-up", "icm", "--problem", "model.uai", "--jobs", 1)
     assert result.exit_code == 0 and result.stdout == ""
     assert result.stderr.startswith("Compiling for icm, 1 at a time:\n  icm: ready after")
@@ -356,7 +356,7 @@ def test_the_default_problems_are_well_posed(spec):
     assert problem.graph.energy(problem.truth) < 1.1 * found[2][0]
 
 
-def test_the_default_comparison_is_made_of_what_there_is():
+def test_default_solvers_are_registered():
     for name in DEFAULT_SOLVERS:
         assert solver_registry.make(name).spec == name
 
@@ -364,7 +364,7 @@ def test_the_default_comparison_is_made_of_what_there_is():
 @pytest.mark.parametrize(
     ("number", "jobs", "phase"), [(signal.SIGTERM, 2, "run"), (signal.SIGHUP, 1, "warm-up")]
 )
-def test_a_request_to_end_is_heeded_and_nothing_is_left_running(work, number, jobs, phase):
+def test_termination_signal_leaves_no_process_running(work, number, jobs, phase):
     (work / "helped.py").write_text(
         "import subprocess, time\n"
         "from dataclasses import dataclass\n"
@@ -407,7 +407,7 @@ def test_a_request_to_end_is_heeded_and_nothing_is_left_running(work, number, jo
 # ---------------------------------------------------------------------- solve
 
 
-def test_solve_prints_what_was_found(work):
+def test_solve_prints_the_solution(work):
     result = call("solve", "model.uai", "--solver", "brute-force")
     assert result.exit_code == 0
     lines = dict(line.split(None, 1) for line in result.stdout.splitlines())
@@ -444,7 +444,7 @@ def test_solve_writes_labels(work):
     assert np.loadtxt(work / "labels.txt", dtype=int).tolist() == [1, 0, 1]
 
 
-def test_solve_shortens_what_is_long(work):
+def test_solve_shortens_long_labellings(work):
     g = il.FactorGraph.from_terms(np.zeros((500, 2)))
     il.write(g, work / "long.uai")
     result = call("solve", "long.uai", "--solver", "icm")

@@ -63,7 +63,7 @@ def test_csv_and_parquet_are_clustered_alike() -> None:
     assert [int(line.split(",")[1]) for line in lines[1:]] == labels["cluster"].tolist()
 
 
-def test_the_page_says_how_far_the_objective_is_from_the_best(work: Path) -> None:
+def test_page_shows_the_gap_of_the_objective(work: Path) -> None:
     result = call("wine.csv --k 3 --id bottle --report page")
     assert result.exit_code == 0, result.output
     text = (work / "page" / "README.md").read_text(encoding="utf-8")
@@ -139,7 +139,7 @@ def test_missing_values_and_categories_are_refused_or_treated(work: Path) -> Non
     assert "178 points, 16 columns" in page
 
 
-def test_a_column_that_counts_the_rows_is_told() -> None:
+def test_column_that_counts_the_rows_is_noted() -> None:
     said = "note: 'bottle' counts the rows; name rows by --id bottle, or leave it out with --drop"
     assert said in call("wine.csv --k 3").stderr
     assert "counts the rows" not in call("wine.csv --k 3 --id bottle").stderr
@@ -164,7 +164,7 @@ def test_a_column_that_counts_the_rows_is_told() -> None:
         ("wine.csv --k 3 --id bottle --pairs notes.txt", "notes.txt:1: the header is"),
     ],
 )
-def test_what_cannot_be_used_is_refused(work: Path, text: str, said: str) -> None:
+def test_unusable_arguments_are_refused(work: Path, text: str, said: str) -> None:
     for name, content in (
         ("notes.txt", "hello"),
         ("empty.csv", ""),

@@ -275,7 +275,7 @@ def test_points_apart_from_all_neighbourhoods_found_clusters():
     assert sorted(three[:, 0]) == [points[0, 0], points[5, 0], points[9, 0]]
 
 
-def test_what_exploring_founds_is_where_clusters_start():
+def test_clusters_start_at_the_neighbourhoods_of_exploration():
     points = np.concatenate([np.full((5, 2), 10.0 * h) for h in range(4)])
     points += np.random.default_rng(0).normal(size=points.shape)
     truth = np.repeat(np.arange(4), 5)

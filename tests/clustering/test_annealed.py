@@ -157,7 +157,7 @@ def test_small_components_do_not_wait_for_all_cores(kind, monkeypatch):
     assert np.unique(model.labels_).tolist() == [0, 1]
 
 
-def test_whitened_gaps_are_exact_whatever_the_units_of_features():
+def test_whitened_gaps_are_exact_for_any_units_of_features():
     rng = np.random.default_rng(0)
     units = np.array([1e-6, 1.0, 1e6])
     factor = units[:, None] * np.linalg.cholesky(np.cov(rng.normal(size=(3, 9))))

@@ -135,7 +135,7 @@ def test_k_means_from_the_same_start_gives_the_same(
     assert ours.converged_
 
 
-def test_inertia_does_not_depend_on_what_pairs_cost() -> None:
+def test_inertia_does_not_depend_on_pair_weights() -> None:
     model = PCKMeans(3, random_state=0).fit(POINTS, cannot_link=[(0, 1)], cl_weight=100.0)
     assert (model.predict(POINTS) != model.labels_).any()
     squares = gaps(POINTS.astype(float), model.cluster_centers_.astype(float)).min(axis=1) ** 2

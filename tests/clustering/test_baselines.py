@@ -130,7 +130,7 @@ def test_vectors_solve_the_generalised_problem(monkeypatch):
         assert abs(positive - value).min() < 1e-6 * value
 
 
-def test_weights_of_pairs_say_how_sure_they_are():
+def test_weights_of_pairs_are_confidences():
     points, corner = blobs(200)
     rng = np.random.default_rng(1)
     right = Constraints.sample(corner % 2, 40, rng).fit_params()

@@ -199,7 +199,7 @@ def test_expected_gains_weigh_scores_by_their_errors() -> None:
     assert expected_gains([chance, better], np.arange(200), [0.0, 0.2]).tolist() == [0.0, 0.0]
 
 
-def test_prior_gains_decide_where_pairs_say_little() -> None:
+def test_prior_gains_decide_with_few_pairs() -> None:
     pairs = sampled(40).fit_params()
     for favourite in ("without pairs", "standardised"):
         found = search(prior_gains={favourite: 9.0}).fit(WINE, **pairs)

@@ -42,7 +42,7 @@ def problems(draw: st.DrawFn) -> tuple[Floats, Pairs, Pairs, int, int]:
 
 
 @given(problems(), st.sampled_from(ORDERS), st.booleans())
-def test_constraints_hold_or_the_status_says_so(
+def test_constraints_hold_or_the_status_is_a_failure(
     problem: tuple[Floats, Pairs, Pairs, int, int], order: Any, whole: bool
 ) -> None:
     points, must, cannot, k, seed = problem

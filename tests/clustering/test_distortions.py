@@ -72,7 +72,7 @@ def data(name, seed, n=12, d=4, k=3):
 @pytest.mark.parametrize("name", CASES)
 @given(seed=st.integers(0, 10**6))
 @settings(max_examples=15)
-def test_costs_are_those_of_the_definition(name, sparse, seed):
+def test_costs_follow_the_definition(name, sparse, seed):
     make, slow, slow_pair = CASES[name]
     points, centroids, weights, rng = data(name, seed)
     distortion = make(weights)

@@ -72,7 +72,7 @@ def printed(
 
 
 @pytest.mark.parametrize(("seed", "xi"), [(s, xi) for s in range(6) for xi in (0.0, 1.0, 20.0)])
-def test_sweeps_are_those_of_the_paper(seed, xi):
+def test_sweeps_follow_the_paper(seed, xi):
     points, constraints = drawn(seed)
     for sweeps in (1, 4, 30):
         model = RDPMeans(
@@ -115,7 +115,7 @@ def passed_over(monkeypatch, model: RDPMeans, points: np.ndarray, **given: Any) 
         {"xi": 2.0, "ties": "last", "start": "box"},
     ],
 )
-def test_who_is_passed_over_would_have_stayed(settings, monkeypatch):
+def test_skipped_points_would_have_kept_their_cluster(settings, monkeypatch):
     """A sweep over those for whom something became cheaper is the sweep over all."""
     count = 0
     for seed in range(10):
@@ -133,7 +133,7 @@ def test_who_is_passed_over_would_have_stayed(settings, monkeypatch):
 
 
 @pytest.mark.parametrize("seed", [252, 528, 537])
-def test_who_could_not_open_a_cluster_may_when_one_has_closed(seed, monkeypatch):
+def test_point_may_open_a_cluster_after_one_has_closed(seed, monkeypatch):
     points, constraints = drawn(seed, n=16, pairs=20)
     model = RDPMeans(cluster_cost=0.5, xi=0.5, max_clusters=6, random_state=seed)
     passed_over(monkeypatch, model, points, **constraints.fit_params())

@@ -85,7 +85,7 @@ def test_least_violations_without_a_proof(model):
     assert model.violations_.cannot_link == 0
 
 
-def test_an_exact_solver_proves_what_no_search_for_cliques_does():
+def test_exact_solver_proves_infeasibility_beyond_cliques():
     points = np.random.default_rng(0).normal(size=(20, 2))
     with pytest.raises(InfeasibleConstraintsError, match="no labelling satisfies"):
         PCKMeans(3, e_step="ilp").fit(points, cannot_link=odd_wheel(), cl_weight=np.inf)

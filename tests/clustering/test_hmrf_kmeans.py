@@ -68,7 +68,7 @@ def slow_objective(model, labels):
     penalty=st.sampled_from(["potts", "distance"]),
     learner=st.sampled_from([None, ClosedForm(), ClosedForm("full"), ClosedForm(per_cluster=True)]),
 )
-def test_objective_and_energy_are_those_of_the_definition(seed, penalty, learner):
+def test_objective_and_energy_follow_the_definition(seed, penalty, learner):
     points, pairs, rng = some(seed, n=4, pairs=5)
     model = HMRF(
         points, pairs, SquaredEuclidean(), rng.normal(size=(3, 3)), penalty=penalty, learner=learner
@@ -148,7 +148,7 @@ def state_of(points, labels, mu, pairs, extents=()):
 
 @pytest.mark.parametrize("sparse", [False, True])
 @pytest.mark.parametrize("make", [SquaredEuclidean, Cosine, lambda a: IDivergence(0.0, a)])
-def test_gradients_are_those_of_the_costs(make, sparse):
+def test_gradients_equal_finite_differences_of_the_costs(make, sparse):
     # Numerically; equations (18) and (19) of the paper as printed would fail here.
     rng = np.random.default_rng(1)
     points = rng.gamma(1.0, size=(15, 4)) + 0.1

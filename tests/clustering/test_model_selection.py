@@ -63,7 +63,7 @@ def test_no_fit_sees_a_pair_that_judges_it() -> None:
         assert len(seen) + len(pairs.restrict(test)) <= 60
 
 
-def test_what_cannot_be_folded() -> None:
+def test_invalid_folds_are_refused() -> None:
     pairs = Constraints([[0, 1]], None, n_points=150)
     with pytest.raises(ValueError, match="holds none of the 1 pairs"):
         list(ConstraintCV(pairs, 2).split(POINTS))

@@ -32,7 +32,7 @@ def hard_pairs(draw: st.DrawFn) -> tuple[Constraints, np.random.Generator]:
 
 
 @given(hard_pairs())
-def test_merged_constraints_weigh_what_all_pairs_do(drawn):
+def test_merged_constraints_have_the_weight_of_all_pairs(drawn):
     few, all_pairs = drawn[0].close(merge=True), drawn[0].close()
     assert len(few) <= len(all_pairs)
     for labels in map(np.array, itertools.product(range(2), repeat=7)):
@@ -41,7 +41,7 @@ def test_merged_constraints_weigh_what_all_pairs_do(drawn):
 
 
 @given(hard_pairs())
-def test_units_cost_what_their_points_do(drawn):
+def test_units_have_the_costs_of_their_points(drawn):
     pairs, rng = drawn
     unary = rng.random((7, 2))
     terms = [
@@ -66,7 +66,7 @@ def test_units_cost_what_their_points_do(drawn):
 
 
 @pytest.mark.parametrize("per_pair", [False, True])
-def test_fits_are_those_to_all_pairs(per_pair):
+def test_fits_equal_fits_to_all_pairs(per_pair):
     rng = np.random.default_rng(2)
     points = rng.normal(size=(24, 2)) + 2.0 * np.eye(3)[TRUTH][:, :2]
     drawn = Constraints.sample(TRUTH, 40, rng)

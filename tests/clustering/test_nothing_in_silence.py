@@ -51,7 +51,7 @@ def test_names_that_no_row_has_are_refused(pairs: Any, names: Any, told: str) ->
         PCKMeans(3, random_state=0).fit(X, must_link=pairs, sample_ids=names)
 
 
-def test_parts_of_names_know_those_of_all_rows() -> None:
+def test_slices_of_names_know_the_names_of_all_rows() -> None:
     """Pairs with rows of other folds are left out; a name of no row is an error there, too."""
     part = pickle.loads(pickle.dumps(SampleIds(NAMES)[:100]))
     model = PCKMeans(3, random_state=0)
@@ -96,7 +96,7 @@ def test_a_handful_of_contradictions_leaves_weight_to_pairs() -> None:
     assert odds[3] > 4.0 and odds[4] > 3.0
 
 
-def test_weights_of_nothing_are_told() -> None:
+def test_weights_that_vanish_are_warned_of() -> None:
     pairs = [(i, i + 1) for i in range(0, 40, 2)]
     with pytest.warns(PairWeightWarning, match="these pairs do not count; give numbers"):
         HMRFKMeans(3, random_state=0).fit(

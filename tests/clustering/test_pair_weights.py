@@ -75,7 +75,7 @@ def clouds(scale: float = 1.0) -> np.ndarray:
     return scale * points
 
 
-def test_weights_far_from_what_pairs_are_worth_are_told_of():
+def test_weights_far_from_the_calibrated_ones_are_warned_of():
     rng = np.random.default_rng(0)
     right = Constraints.sample(TRUTH, 200, rng)
     wrong = right.flip(0.2, rng)
@@ -97,7 +97,7 @@ def test_weights_far_from_what_pairs_are_worth_are_told_of():
         PCKMeans(3, random_state=0).fit(clouds(), **told)
 
 
-def test_closing_wrong_pairs_into_one_component_is_told_of():
+def test_closure_that_merges_classes_is_warned_of():
     rng = np.random.default_rng(0)
     right = Constraints.sample(TRUTH, 600, rng)
     wrong = right.flip(0.1, rng)

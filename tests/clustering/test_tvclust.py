@@ -152,7 +152,7 @@ def test_functions_of_directions():
         assert slope / 2e-5 == pytest.approx(float(mean_length(d, 2.0)), rel=1e-5)
 
 
-def test_directions_are_clustered_whatever_the_lengths():
+def test_clusters_of_directions_do_not_depend_on_lengths():
     rng = np.random.default_rng(0)
     truth = rng.integers(3, size=90)
     points = np.eye(3)[truth] + 0.15 * rng.normal(size=(90, 3))
@@ -253,7 +253,7 @@ def test_any_soft_solver_takes_the_e_step(e_step):
     assert other.objective_ == pytest.approx(plain.objective_, rel=0.02)
 
 
-def test_the_release_hears_each_answer_once():
+def test_release_passes_each_message_once():
     points, _, constraints = drawn(2)
     model = TVClust.release(random_state=0).fit(points, **constraints.fit_params())
     assert model.n_iter_ <= 30 and model.responsibilities_.shape == (60, 15)

@@ -90,7 +90,7 @@ def test_lcvqe_is_the_printed_algorithm(seed, twice):
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_a_pair_gets_what_is_cheapest_for_it(seed):
+def test_pair_gets_its_cheapest_clusters(seed):
     """Of all pairs of clusters, for CVQE."""
     rng = np.random.default_rng(seed)
     k = 4

@@ -89,7 +89,7 @@ def repeated() -> tuple[np.ndarray, dict[str, Any], np.ndarray]:
 # In two features the cosine soon looks at no more than it may.
 @pytest.mark.filterwarnings("ignore::inference_lab.clustering.DegenerateMetricWarning")
 @pytest.mark.parametrize("name", [*LINKED, *ALONE])
-def test_a_whole_weight_is_so_many_equal_points(name: str) -> None:
+def test_integer_weights_equal_repeated_points(name: str) -> None:
     points, told, rows = repeated()
     mine: dict[str, Any] = PAIRS.fit_params()
     one = clone(LINKED[name] if name in LINKED else ALONE[name])
@@ -184,7 +184,7 @@ def test_a_y_with_points_marked_unlabelled_is_partial_labels(kind: Any) -> None:
 
 
 @pytest.mark.parametrize("kind", LABELLED, ids=lambda k: k.__name__)
-def test_a_y_of_true_classes_may_stand_beside_partial_labels(kind: Any) -> None:
+def test_true_classes_as_y_are_allowed_beside_partial_labels(kind: Any) -> None:
     estimator = made(kind)
     some = np.where(np.arange(24) % 3 == 0, TRUTH, -1)
     one = clone(estimator).fit(POINTS, partial_labels=some)
@@ -224,7 +224,7 @@ def test_open_clusters_keep_labels_with_any_e_step(solver: str) -> None:
     np.testing.assert_array_equal(model.labels_[known >= 0], known[known >= 0])
 
 
-def test_labels_that_pairs_contradict_are_told():
+def test_labels_that_contradict_pairs_are_reported():
     known = np.full(24, -1)
     known[[0, 4]] = [0, 1]
     with pytest.raises(

@@ -782,7 +782,7 @@ def test_a_failure_brings_the_case_back():
     ],
     ids=name_of,
 )
-def test_messages_say_what_was_found(liar, name, said):
+def test_messages_describe_the_fault(liar, name, said):
     """Also shows that a check can be called alone, without those before it."""
     with pytest.raises(ConformanceFailure, match=said):
         check_of(Liar(lie=liar) if isinstance(liar, str) else liar, name)()
@@ -808,7 +808,7 @@ def test_results_that_cannot_be_looked_at_are_failures():
         check_of(Odd(), "trace-consistent")()
 
 
-def test_checks_without_a_say_are_not_passed():
+def test_inapplicable_checks_are_not_passed():
     """A solver of labellings, without bound, is not said to have passed what it was not asked."""
 
     class Plain(Honest):

@@ -234,7 +234,7 @@ def test_a_solver_that_hangs_is_ended_once(folder: Path, monkeypatch) -> None:
 
 
 @needs_fork
-def test_a_solver_that_crashes_when_asked_what_it_supports(folder: Path) -> None:
+def test_solver_that_crashes_in_supports(folder: Path) -> None:
     results = outcome_of(folder, "BadToAsk")
     assert "exit code 4" in results["supports-answers"].message
     assert "random_graph(" in results["supports-answers"].message

@@ -31,7 +31,7 @@ def constraints(draw, hard=True):
 
 
 @given(c=constraints(), named=st.booleans())
-def test_files_and_matrices_give_back_what_they_got(c, named, tmp_path_factory):
+def test_files_and_matrices_round_trip(c, named, tmp_path_factory):
     folder = tmp_path_factory.mktemp("files")
     ids = (
         [f"point, {i}\n" if i % 3 == 0 else f'"{i}"' for i in range(c.n_points)] if named else None

@@ -372,7 +372,7 @@ def test_flip_errors() -> None:
             Constraints([[0, 1]], None, n_points=3).flip(share, rng)
 
 
-def test_with_weights_keeps_what_is_not_given() -> None:
+def test_with_weights_keeps_weights_not_given() -> None:
     c = Constraints([[0, 1]], [[1, 2]], 2.0, 3.0, n_points=3)
     changed = c.with_weights(cl_weight=[7.0])
     assert 2.0 == changed.ml_weight

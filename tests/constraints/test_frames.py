@@ -77,7 +77,7 @@ def changed(**columns: Any) -> pd.DataFrame:
         ),
     ],
 )
-def test_what_is_wrong_is_named(frame: Any, index: Any, error: type, said: str) -> None:
+def test_errors_in_frames_are_named(frame: Any, index: Any, error: type, said: str) -> None:
     names = index if isinstance(index, list) else list(index)
     with pytest.raises(error, match=said):
         Constraints.from_frame(frame, names)

@@ -95,7 +95,7 @@ def check(name: str, n_features: int, counts: dict[str, int], data_dir: Path | N
 
 
 @pytest.mark.parametrize("name", {**EMBEDDED, **DRAWN})
-def test_sizes_of_what_needs_no_files(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sizes_of_embedded_and_drawn_data(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(DATA_VARIABLE, raising=False)
     check(name, *{**EMBEDDED, **DRAWN}[name], None)
 
@@ -107,7 +107,7 @@ def test_file_sizes(name: str) -> None:
 
 
 @needs_data
-def test_first_rows_are_those_of_the_files() -> None:
+def test_first_rows_equal_the_files() -> None:
     assert [1.52101, 13.64, 4.49, 1.10, 71.78, 0.06, 8.75, 0, 0] == load("glass", DATA).features[
         0
     ].tolist()
@@ -131,7 +131,7 @@ def test_traps_of_the_files() -> None:
     assert np.array_equal(digits.features[3823:][kept], load("digits-389").features)
 
 
-def test_mixtures_are_as_long_as_they_say() -> None:
+def test_mixtures_have_their_stated_elongation() -> None:
     for name, longest in (("gaussians-round", 1.0), ("gaussians-long", 3.0)):
         data = load(name)
         for h in range(data.n_classes):

@@ -44,7 +44,7 @@ COLOUR = RNG.integers(0, 256, (5, 7, 3), dtype=np.uint8)
 @pytest.mark.parametrize(
     ("name", "image"), [("a.png", GREY), ("a.pgm", GREY), ("a.png", COLOUR), ("a.PPM", COLOUR)]
 )
-def test_what_is_written_is_read_back(tmp_path: Path, name: str, image: np.ndarray) -> None:
+def test_images_round_trip(tmp_path: Path, name: str, image: np.ndarray) -> None:
     write_image(tmp_path / name, image)
     again = read_image(tmp_path / name)
     assert again.dtype == np.uint8
@@ -88,7 +88,7 @@ def test_sixteen_bits_and_huge_images_are_refused(tmp_path: Path) -> None:
         read_image(tmp_path / "huge.pgm")
 
 
-def test_what_cannot_be_written(tmp_path: Path) -> None:
+def test_unwritable_images_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"pictures end in \.png, \.pgm, \.ppm"):
         write_image(tmp_path / "a.jpg", GREY)
     with pytest.raises(NotADirectoryError, match="folder does not exist"):

@@ -65,7 +65,7 @@ def test_headers_and_signatures_go(post, body):
     assert body_of_post(post) == body
 
 
-def test_weights_are_those_of_the_thesis():
+def test_weights_follow_the_thesis():
     """Counts times log2(N / df), few and many documents dropped, unit length: by hand."""
     rng = np.random.default_rng(0)
     counts = rng.poisson(0.7, size=(40, 12))

@@ -455,7 +455,7 @@ def test_basic_facts():
     assert FactorGraph.potts([[1.0, 2.0], [3.0, 4.0]], [], []).unary.tolist() == [[1, 2], [3, 4]]
 
 
-def test_repr_counts_what_there_is():
+def test_repr_counts_variables_and_terms():
     g = FactorGraph.from_terms(
         [[0.0] * 2, [0.0] * 3, [0.0] * 3],
         [DiagonalTerms([(0, 1)], [[1.0, 2.0]]), OwnTables([(1, 2)], [DENSE_TABLE])],
@@ -624,7 +624,7 @@ def random_structure(seed: int) -> FactorGraph:
     )
 
 
-def test_components_and_forests_are_those_of_networkx():
+def test_components_and_forests_agree_with_networkx():
     forests = 0
     for seed in range(150):
         g = random_structure(seed)
@@ -857,7 +857,7 @@ def test_costs_are_real_numbers_of_a_size_that_can_be_added_up(name, where):
         build[where]()
 
 
-def test_what_exceeds_the_limit_only_when_added_up_is_refused():
+def test_costs_whose_sum_exceeds_the_limit_are_refused():
     two, most = np.zeros((2, 2)), -1e100
     with pytest.raises(ValueError, match=r"sum of all terms on \(0, 1\)\[0, 1\] is -2e\+100"):
         FactorGraph.potts(two, [(0, 1), (1, 0)], [most, most])

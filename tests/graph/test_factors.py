@@ -46,7 +46,7 @@ def test_a_stack_is_the_same_as_its_factors_one_by_one(arity, dtype):
         (SCOPES, TABLES * [1.0, np.nan], "factors[1][0, 0, 0, 1] is nan"),
     ],
 )
-def test_what_is_wrong_in_a_stack_is_named(scopes, tables, message):
+def test_errors_in_a_stack_are_located(scopes, tables, message):
     with pytest.raises(ValueError, match=re.escape(message)):
         FactorGraph.from_factors(CARDINALITIES, [((0,), [0.0, 1.0]), (scopes, tables)])
 
@@ -68,7 +68,7 @@ def test_pairs_lie_by_shape_in_the_order_of_first_appearance():
     assert [graph.edge_table(e).tolist() for e in range(3)] == [t.tolist() for t in tables]
 
 
-def test_what_is_wrong_in_one_of_many_tables_is_named():
+def test_errors_in_one_of_many_tables_are_located():
     tables = [np.zeros((2, 2)), np.array([[0.0, 0.0], [1e101, 0.0]]), np.full((2, 2), np.nan)]
     with pytest.raises(ValueError, match=re.escape("factor 1[1, 0] is 1e+101")):
         FactorGraph.from_factors([2, 2], [((0, 1), table) for table in tables])

@@ -30,7 +30,7 @@ CASES = [(family, seed) for family in LABEL_COSTS for seed in range(6)]
 
 
 @pytest.mark.parametrize(("family", "seed"), CASES)
-def test_energies_are_those_of_the_definition(family, seed):
+def test_energies_follow_the_definition(family, seed):
     g = random_graph(family, seed)
     bare, sets = g.with_label_costs(), g.label_costs.sets()
     assert sets and bare.n_label_costs == 0
@@ -63,12 +63,12 @@ def test_equal_sets_are_added_and_zeros_left_out():
         ((1e100, [([1], 1e100)]), r"must not exceed 1e\+100"),
     ],
 )
-def test_what_is_refused(arguments, said):
+def test_invalid_label_costs_are_refused(arguments, said):
     with pytest.raises(ValueError, match=said):
         PAIR.with_label_costs(*arguments)
 
 
-def test_what_is_derived_knows_of_them():
+def test_derived_quantities_include_label_costs():
     tree = il.FactorGraph.potts(np.zeros((3, 2)), [(0, 1)], 1.0)
     assert tree.is_forest and tree.components.tolist() == [0, 0, 1]
     g = tree.with_label_costs([0.25, 4.0])
@@ -201,7 +201,7 @@ class Ignorant(BruteForce):
 
 
 @pytest.mark.parametrize("solver", [Unaware(), Rewritten()])
-def test_a_solver_that_says_nothing_is_not_run(solver):
+def test_solver_without_declared_support_is_not_run(solver):
     s = il.solve(PAIR.with_label_costs(1.0), solver)
     assert s.status == Status.UNSUPPORTED
     assert s.message.endswith("does not support label costs, and this graph has some")
@@ -214,12 +214,12 @@ def test_a_solver_that_inherits_its_run_is():
 
 
 @pytest.mark.parametrize("solver", [ICM(), Unaware()])
-def test_who_supports_label_costs_passes_and_so_does_who_refuses_them(solver):
+def test_solvers_that_support_or_refuse_label_costs_pass(solver):
     checks = {check.name: check for check in solver_checks(solver, graphs_per_family=2)}
     checks["label-costs"]()
 
 
-def test_the_suite_catches_who_ignores_them():
+def test_suite_catches_solvers_that_ignore_label_costs():
     checks = {check.name: check for check in solver_checks(Ignorant(), graphs_per_family=3)}
     with pytest.raises(ConformanceFailure, match="is above the optimum"):
         checks["bound-below-optimum"]()

@@ -147,7 +147,7 @@ def unclosed_clients() -> list[Any]:
     return [client for client in held if client.status != "closed"]
 
 
-def test_a_cluster_that_is_not_there_is_told(monkeypatch):
+def test_missing_cluster_is_reported(monkeypatch):
     from inference_lab.harness import executors
 
     monkeypatch.setattr(executors, "_CONNECT_TIMEOUT", 0.2)
@@ -162,7 +162,7 @@ def test_a_cluster_that_is_not_there_is_told(monkeypatch):
     assert done.exit_code == 2 and "no Dask scheduler" in done.output
 
 
-def test_a_cluster_gives_what_this_machine_gives_though_a_worker_is_killed(cluster, tmp_path):
+def test_cluster_with_a_killed_worker_gives_the_local_results(cluster, tmp_path):
     module = tmp_path / "slow.py"
     module.write_text(SLOW)
     solvers = [f"{module}:Slow(folder=x)", f"{module}:Dies", "icm", "trw-s"]

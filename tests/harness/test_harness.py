@@ -124,7 +124,7 @@ def test_repeats_are_kept_one_by_one():
     assert comparison.rows[0].runs == 6
 
 
-def test_what_a_run_took_is_recorded():
+def test_times_and_limits_of_a_run_are_recorded():
     (record,) = il.compare(PROBLEMS[0], "icm", threads=2).records
     assert record.threads == 2
     assert record.wall_seconds > record.seconds > 0 and record.cpu_seconds > 0
@@ -161,7 +161,7 @@ assert [(r.accuracy, r.diagnostics) for r in records] == [(1.0, {"loaded": []})]
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_the_same_call_does_only_what_is_missing(tmp_path):
+def test_repeated_call_does_only_the_missing_runs(tmp_path):
     store = tmp_path / "runs.jsonl"
     started = []
 
@@ -275,7 +275,7 @@ def test_rerun_is_checked():
 # ---------------------------------------------------------------------- folders
 
 
-def test_shards_are_merged_to_what_one_call_gives(tmp_path):
+def test_merged_shards_equal_one_call(tmp_path):
     whole = il.compare(PROBLEMS, SOLVERS, seeds=2)
     stores = [RecordStore(tmp_path / f"shard{i}" / "runs.jsonl") for i in (1, 2, 3)]
     for i, store in enumerate(stores, start=1):
@@ -305,7 +305,7 @@ class Stop:
             raise RuntimeError("enough")
 
 
-def test_status_prints_what_was_planned_and_is_not_there(tmp_path):
+def test_status_prints_planned_and_missing_runs(tmp_path):
     store = RecordStore(tmp_path / "runs.jsonl")
     with pytest.raises(RuntimeError, match="enough"):
         il.compare(PROBLEMS, SOLVERS, seeds=2, store=store, progress=Stop(5))
@@ -334,7 +334,7 @@ def test_a_folder_without_records_is_bad_input(tmp_path):
         find_store(tmp_path)
 
 
-def test_a_damaged_plan_is_told(tmp_path):
+def test_damaged_plan_is_reported(tmp_path):
     il.compare(PROBLEMS[0], "icm", store=tmp_path / "runs.jsonl")
     path = tmp_path / "runs.plan.jsonl"
     for name, value in (
@@ -435,7 +435,7 @@ def triple(shared, x):
 
 
 @pytest.mark.parametrize("jobs", [2, 3])
-def test_workers_answer_every_call_and_get_what_is_shared_once_in_a_row(jobs):
+def test_workers_answer_every_call_and_receive_shared_data_once_in_a_row(jobs):
     calls = [Call(n, triple, n // 4, ["xyz"[n // 4]], (n,)) for n in range(12)]
     started = []
     found = dict(execute(calls, started.append, jobs))

@@ -247,7 +247,7 @@ def tiny_disk(place, size):
         libc.umount2(os.fsencode(place), 2)
 
 
-def test_a_full_disk_stops_the_comparison_and_keeps_what_was_recorded(tmp_path, suppress_output):
+def test_full_disk_stops_the_comparison_and_keeps_the_records(tmp_path, suppress_output):
     disk = tmp_path / "disk"
     disk.mkdir()
     with tiny_disk(disk, 48 << 10):
@@ -268,7 +268,7 @@ def test_a_full_disk_stops_the_comparison_and_keeps_what_was_recorded(tmp_path, 
     assert what(resumed) == what(suppress_output)
 
 
-def test_a_file_that_may_not_grow_is_told_on_the_command_line(tmp_path):
+def test_file_size_limit_is_reported_on_the_command_line(tmp_path):
     command = [
         *(sys.executable, "-m", "inference_lab", "compare", "potts-grid(height=4, width=4)"),
         *("--solver", "icm", "--seeds", "9", "--out", str(tmp_path / "out")),
@@ -365,7 +365,7 @@ def test_a_solver_that_replaces_clocks_changes_no_duration(monkeypatch, isolate,
 
 
 @pytest.mark.parametrize("isolate", [False, True])
-def test_seconds_above_those_of_the_process_are_capped(isolate):
+def test_reported_seconds_are_capped_at_wall_time(isolate):
     (record,) = il.compare(PROBLEMS[0], Timeless("run"), isolate=isolate).records
     assert record.status == "converged"
     assert 0.0 < record.seconds == record.wall_seconds < 60.0

@@ -74,7 +74,7 @@ SOLVERS = [Says(name, case) for name, values in REPORTS.items() for case in rang
 
 
 @pytest.mark.parametrize("isolate", [False, True])
-def test_what_no_record_can_hold_is_recorded_as_an_error_that_names_it(tmp_path, isolate):
+def test_invalid_outcomes_are_recorded_as_errors_that_name_the_field(tmp_path, isolate):
     if isolate and not can_isolate():
         pytest.skip("this system cannot fork")
     path = tmp_path / "runs.jsonl"
@@ -136,7 +136,7 @@ def poisoned(path):
     return made, lines
 
 
-def test_lines_that_are_no_records_are_told_by_status_and_report_and_set_aside(tmp_path):
+def test_invalid_lines_are_reported_and_set_aside(tmp_path):
     path = tmp_path / "runs.jsonl"
     made, lines = poisoned(path)
     before = path.read_bytes()
@@ -260,7 +260,7 @@ def start(path, shard=""):
     )
 
 
-def test_a_second_comparison_waits_says_so_and_does_what_is_missing(tmp_path):
+def test_second_comparison_waits_with_a_message_and_does_the_missing_runs(tmp_path):
     path = tmp_path / "runs.jsonl"
     (tmp_path / "go").write_text("")
     with pytest.MonkeyPatch.context() as patch:
@@ -333,7 +333,7 @@ def invoke(*arguments):
     return " ".join(result.stderr.split())
 
 
-def test_what_cannot_be_written_is_named_with_what_to_do(tmp_path, monkeypatch):
+def test_write_errors_name_the_file_and_a_remedy(tmp_path, monkeypatch):
     command = ("compare", "ising(size=2)", "--solver", "icm", "--quiet", "--out")
     file = tmp_path / "file"
     file.write_text("")

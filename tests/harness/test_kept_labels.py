@@ -106,7 +106,7 @@ def test_labels_of_many_variables_are_not_kept(monkeypatch):
         comparison.labels(comparison.records[0].id)
 
 
-def test_what_is_kept_fits_into_a_record() -> None:
+def test_kept_labels_fit_into_a_record() -> None:
     """Labels drawn from many hardly compress; those that a record would cut are left out."""
     rng = np.random.default_rng(0)
     for n_labels in (2, 20, 60_000):

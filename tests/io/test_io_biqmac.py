@@ -112,7 +112,7 @@ def test_random_problems(seed: int, kind: str) -> None:
         ("99999999 0", r"99999999 vertices; at most 1000002 are read"),
     ],
 )
-def test_errors_say_what_is_wrong_and_where(
+def test_errors_name_fault_and_position(
     parse: Callable[[bytes, str], Any], text: str, message: str
 ) -> None:
     """Of both kinds."""

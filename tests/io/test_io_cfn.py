@@ -114,7 +114,7 @@ def test_published_value_of_alarm_counts_three_minima_twice() -> None:
 # ------------------------------------------------------------------ the format
 
 
-def test_everything_adds_up_as_the_json_reader_says() -> None:
+def test_energies_equal_sums_of_the_json_reader() -> None:
     """Names and numbers, sparse, dense and shared tables, a constant, an interval domain."""
     graph = parse(SMALL)
     document = json.loads(SMALL.split(b"\n", 1)[1])
@@ -224,7 +224,7 @@ HEAD = "{{t <9} [2 3]\n"
         ("{{t <9} [] [{[] [9]}]}", r"no labelling is allowed"),
     ],
 )
-def test_errors_say_what_is_wrong_and_where(text: str, message: str) -> None:
+def test_errors_name_fault_and_position(text: str, message: str) -> None:
     """And nothing of an announced size is made before it is checked."""
     check_refused(parse, text, message, "here.cfn")
 

@@ -59,7 +59,7 @@ class Matching:
         return total + sum(cost for a, b, cost in self.edges if taken[a] and taken[b])
 
 
-def test_every_labelling_costs_what_its_matching_costs() -> None:
+def test_every_labelling_has_the_cost_of_its_matching() -> None:
     """Labels are candidates in increasing order, and then "unassigned"."""
     graph = parse(SMALL)
     matching = Matching(SMALL.decode())
@@ -144,7 +144,7 @@ def test_published_instance(published: Path) -> None:
         ("p 1 1 1 1\na 0 0 0 1\ne 0 1 1", r"line 3: expected an assignment, 0 to 0, got 1"),
     ],
 )
-def test_errors_say_what_is_wrong_and_where(text: str, message: str) -> None:
+def test_errors_name_fault_and_position(text: str, message: str) -> None:
     """By the line that is at fault."""
     with pytest.raises(FormatError, match=message) as caught:
         parse(text.encode())

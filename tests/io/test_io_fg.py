@@ -200,7 +200,7 @@ def test_numbers_out_of_the_range_of_doubles_keep_their_energy() -> None:
         ("1 1 0 2 1 0 1\x00", r"byte 13 is 0x00; expected plain ASCII"),
     ],
 )
-def test_errors_say_what_is_wrong_and_where(text: str, message: str) -> None:
+def test_errors_name_fault_and_position(text: str, message: str) -> None:
     """And nothing of an announced size is made before it is checked."""
     check_refused(parse, text, message, "here.fg")
 

@@ -23,7 +23,7 @@ def test_suffixes_and_formats() -> None:
     )
 
 
-def test_what_is_written_is_a_graph(tmp_path: Path) -> None:
+def test_only_graphs_are_written(tmp_path: Path) -> None:
     """Also where it and the path are given the wrong way round; no file is made."""
     graph = il.FactorGraph.potts([[0.0, 1.0]], [], [])
     with pytest.raises(TypeError, match=r"a FactorGraph, then a path; got '.*model\.uai'"):

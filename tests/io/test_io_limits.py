@@ -144,7 +144,7 @@ def test_leading_zeros_are_the_same_number(tmp_path: Path) -> None:
     assert il.read(path).unary.tolist() == [[0.0, 5.0]]
 
 
-def test_what_the_graph_refuses_is_a_fault_of_the_file(
+def test_refusal_by_the_graph_is_a_format_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It has the name of the file, whatever the format."""

@@ -146,9 +146,7 @@ def test_partition_functions(tmp_path: Path, text: str, base_10: float) -> None:
         (read_log_partition, "PR inf", r"expected a base-10 logarithm, got 'inf'"),
     ],
 )
-def test_errors_say_what_is_wrong_and_where(
-    tmp_path: Path, read: Any, text: str, message: str
-) -> None:
+def test_errors_name_fault_and_position(tmp_path: Path, read: Any, text: str, message: str) -> None:
     """For each kind of file."""
     path = written(tmp_path, text)
     with pytest.raises(FormatError, match=message) as caught:
@@ -159,7 +157,7 @@ def test_errors_say_what_is_wrong_and_where(
 # ------------------------------------------------------------------ round trips
 
 
-def test_what_a_solver_returns_is_read_back(tmp_path: Path) -> None:
+def test_results_of_a_solver_round_trip(tmp_path: Path) -> None:
     """Exactly, for ragged and for equal numbers of labels."""
     for unary in ([[0.3, 0.1], [0.2, 0.7]], [[0.3, 0.1, 0.7], [0.2, 0.4]]):
         graph = il.FactorGraph.from_terms(unary, [il.DiagonalTerms([(0, 1)], 0.0, 1.0)])
@@ -198,7 +196,7 @@ def test_evidence_of_probability_zero(tmp_path: Path) -> None:
         (write_log_partition, math.inf, r"log_partition must be a number or -inf"),
     ],
 )
-def test_what_is_no_result_is_not_written(
+def test_invalid_results_are_not_written(
     tmp_path: Path, write: Any, value: Any, message: str
 ) -> None:
     """The error names the place."""

@@ -282,7 +282,7 @@ def test_numbers_out_of_the_range_of_doubles_keep_their_energy(token: str, energ
         ),
     ],
 )
-def test_errors_say_what_is_wrong_and_where(text: str, message: str) -> None:
+def test_errors_name_fault_and_position(text: str, message: str) -> None:
     check_refused(parse, text, message, "here.uai")
 
 

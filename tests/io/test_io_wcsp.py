@@ -198,7 +198,7 @@ def test_a_constant_that_forbids_makes_the_model_infeasible() -> None:
         ("t 2 2 1 9 99999 99999 2 0 1 0 0", r"have 9999800001 entries.* at most 16777227"),
     ],
 )
-def test_errors_say_what_is_wrong_and_where(text: str, message: str) -> None:
+def test_errors_name_fault_and_position(text: str, message: str) -> None:
     """And nothing of an announced size is made before it is checked."""
     check_refused(parse, text, message, "here.wcsp")
 

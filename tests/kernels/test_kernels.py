@@ -129,7 +129,7 @@ def test_closed_forms_give_the_messages_of_their_tables(k, power):
     assert checked > 0
 
 
-def test_sum_product_of_a_sharp_peak_keeps_what_is_behind_it():
+def test_sum_product_of_a_sharp_peak_keeps_small_terms():
     """Without its own label a peak's message comes from the rest, however small that is."""
     graph = FactorGraph.from_terms(np.zeros((2, 3)), [DiagonalTerms([(0, 1)], INF, 0.0)])
     cavity = np.array([0.0, 100.0, 101.0])
@@ -217,7 +217,7 @@ def test_local_costs_of_anything(recipe: Recipe, data: st.DataObject):
     check_local_costs(graph, np.array(labels, dtype=np.int64))
 
 
-def test_finite_costs_tell_of_infinite_ones():
+def test_finite_costs_return_infinity_for_infinite_costs():
     edges = [(0, 1)]
     for graph in (
         FactorGraph.potts(np.zeros((2, 3)), edges, INF),

@@ -70,7 +70,7 @@ def build(name: str, folder: Path) -> Problem:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_instance_is_what_the_reference_says(folder: Path, name: str) -> None:
+def test_instance_agrees_with_the_reference(folder: Path, name: str) -> None:
     """Content, sizes, status, value up to its digits; the evidence is applied."""
     known, row = find(name), of_reference(folder, find(name))
     assert known.sha256 == row["sha256"]

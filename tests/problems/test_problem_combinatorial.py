@@ -253,7 +253,7 @@ def test_sizes_of_the_families_of_rudy() -> None:
 # ---------------------------------------------------------------------- protein side chains
 
 
-def test_residues_are_those_of_proteins() -> None:
+def test_residues_have_the_frequencies_of_proteins() -> None:
     assert len(RESIDUES) == 20
     assert sum(often for _, often, _ in RESIDUES.values()) == pytest.approx(100.0, abs=0.1)
     graph = ProteinSideChains(residues=400, diameter=0.5).build().graph

@@ -131,7 +131,7 @@ def test_repeat_accumulate_words_are_sums_of_repetitions() -> None:
     assert (graph.unary[:4] == 0).all()
 
 
-def test_trellis_words_are_those_of_the_shift_register() -> None:
+def test_trellis_words_equal_outputs_of_the_shift_register() -> None:
     """Outputs b_t + b_(t-1) + b_(t-2) and b_t + b_(t-2), by a loop, for all inputs."""
     family = Decoding("convolutional", length=12, noise=0.2)
     problem = family.build()

@@ -82,7 +82,7 @@ def test_data_costs_are_capped() -> None:
     assert np.array_equal(capped.unary, np.minimum(plain.unary, 4.0))
 
 
-def test_noise_is_as_strong_as_said() -> None:
+def test_noise_has_the_requested_strength() -> None:
     problem = ImageDenoising(levels=256, height=100, width=100, strength=10.0).build()
     assert problem.info["noisy_psnr"] == pytest.approx(10 * math.log10(255**2 / 100), abs=0.2)
     # 1.4 times the variance, in levels of one grey value.

@@ -40,7 +40,7 @@ def test_the_price_is_that_of_the_rule():
     assert as_problem(OPEN[:-1] + ", label_cost=2.5)").info["label_cost"] == 2.5
 
 
-def test_solvers_that_heed_prices_agree_and_others_say_so():
+def test_solvers_with_label_costs_agree_and_others_refuse():
     graph = as_problem(OPEN).graph
     exact = il.solve(graph, "ilp", time_limit=30)
     assert exact.status == Status.OPTIMAL
@@ -88,7 +88,7 @@ def test_answers_wrong_as_often_as_right_weigh_nothing():
     assert problem.info["weight"] == 0.0
 
 
-def test_the_share_of_the_largest_component_is_told():
+def test_share_of_the_largest_component_is_reported():
     problem = as_problem("estep(data=iris, constraints=700, noise=0.3)")
     components = il.Constraints(
         problem.graph.edges[problem.graph.edge_weights > 0], None, n_points=150

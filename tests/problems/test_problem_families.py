@@ -75,7 +75,7 @@ def test_a_problem_travels_and_is_scored(spec: str) -> None:
         assert problem.score(problem.truth)["accuracy"] == 1.0
 
 
-def test_a_comparison_shows_what_was_scored() -> None:
+def test_comparison_shows_the_scored_problems() -> None:
     specs = [SPECS[0], SPECS[2], SPECS[5], SPECS[9], SPECS[12], SPECS[16], SPECS[18]]
     records = il.compare(specs, ["icm"], time_limit=5).records
     assert [record.status for record in records] == ["converged"] * len(specs)

@@ -195,7 +195,7 @@ def test_own_files_with_truth(tmp_path: Path) -> None:
         Stereo("files", place["l"], str(tmp_path / "text.png")).build()
 
 
-def test_a_missing_pair_says_where_it_was_published(
+def test_missing_pair_is_reported_with_its_source(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("INFERENCE_LAB_DATA", raising=False)

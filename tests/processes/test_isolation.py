@@ -63,7 +63,7 @@ def big_answer(n):
     return np.arange(n)
 
 
-def test_the_value_comes_back_whatever_its_size():
+def test_values_of_any_size_are_returned():
     assert isolated(double, 21).value == 42
     ended = isolated(big_answer, 3_000_000)
     np.testing.assert_array_equal(ended.value, np.arange(3_000_000))
@@ -101,7 +101,7 @@ def test_leaving_without_an_answer_and_raising():
     assert ended.end == ExitReason.RAISED
 
 
-def test_an_answer_that_cannot_be_sent_is_said():
+def test_unpicklable_answer_is_reported():
     ended = isolated(lambda: lambda: None)
     assert ended.end == ExitReason.RAISED
     assert "pickle" in ended.message
@@ -118,7 +118,7 @@ def test_output_directory_and_input_of_the_child_are_its_own(capfd):
     assert shown.out == shown.err == ""
 
 
-def test_what_is_on_the_board_survives_its_writer():
+def test_incumbent_survives_killed_writer():
     board = SharedIncumbent(4)
     assert board.read() is None
     assert board.bound == -math.inf
@@ -182,7 +182,7 @@ EXPECTED = {
 }
 
 
-def test_each_fault_costs_its_run_only_and_what_was_offered_is_kept(tmp_path, capfd, monkeypatch):
+def test_fault_costs_only_its_run_and_keeps_its_offers(tmp_path, capfd, monkeypatch):
     monkeypatch.setattr(running, "_FOREIGN_WARM_UP_LIMIT", 2.0)
     monkeypatch.setattr(running, "_WALL_CONSTANT", 3.0)
     before = os.getcwd()
@@ -295,7 +295,7 @@ MEDDLERS = {
 
 
 @pytest.mark.parametrize("jobs", [1, 2])
-def test_what_a_solver_does_to_its_process_stays_there(tmp_path, jobs):
+def test_changes_of_a_solver_to_its_process_stay_there(tmp_path, jobs):
     """Its own run ends at once and as it is, those of others are as if it had not been there."""
     handlers = list(map(signal.getsignal, signal.Signals))
     state = (np.geterr(), os.umask(0), sys.getrecursionlimit())
@@ -542,7 +542,7 @@ def flood():
 @pytest.mark.parametrize(
     ("what", "end"), [(stop, "timeout"), (hold_the_answer_open, "crash"), (flood, "timeout")]
 )
-def test_what_a_call_does_to_itself_or_its_pipe(what, end):
+def test_hostile_calls_end_as_timeout_or_crash(what, end):
     assert isolated(what, wall_limit=0.5).end == end
 
 

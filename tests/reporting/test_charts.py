@@ -160,14 +160,14 @@ def test_bands_are_for_few_solvers_only():
         assert ("low" in rows) is there
 
 
-def test_a_map_marks_the_best_and_says_what_shades_are():
+def test_map_marks_the_best_and_explains_its_shades():
     shown = drawing(made("map", ["a", "b"])).svg
     assert shown.count("bold") >= 2 and "lead" in shown
     spec = made("map", ["a", "b"]).to_dict()
     assert "datum.best" in str(spec["layer"])
 
 
-def test_steps_leave_out_what_nobody_sees():
+def test_steps_leave_out_invisible_points():
     gaps = np.array([[5.0] * 10 + [1.0] * 10])
     spec = curves_chart(charts.gap_curves(TIMES, gaps, ["a"])).to_dict()
     (rows,) = spec["datasets"].values()
@@ -184,6 +184,6 @@ def test_energies_of_any_finite_size_are_drawn_or_left_out(size):
     assert ("NaN" in shown) is (size > 1e100)
 
 
-def test_what_nobody_solved_is_still_a_chart():
+def test_profile_without_a_solved_problem_is_drawn():
     none = performance_ratios([[INF, INF]])
     assert drawing(curves_chart(charts.profile_curves(none, ["a", "b"]))).svg.startswith("<svg")

@@ -402,7 +402,7 @@ import inference_lab as il
 
 
 @pytest.mark.parametrize("guard", ['if __name__ == "__main__":', "if True:"])
-def test_a_script_needs_a_guard_and_is_told_so(tmp_path, guard):
+def test_script_without_a_main_guard_is_refused(tmp_path, guard):
     script = tmp_path / "script.py"
     script.write_text(SCRIPT.format(guard=guard))
     done = subprocess.run(
@@ -416,7 +416,7 @@ def test_a_script_needs_a_guard_and_is_told_so(tmp_path, guard):
         assert done.returncode == 0 and done.stdout == "done\n"
 
 
-def test_what_cannot_be_sent_to_a_process_is_refused():
+def test_unpicklable_arguments_are_refused():
     @dataclass(frozen=True)
     class Local(Guess):
         """Lives in a function."""
@@ -453,7 +453,7 @@ def test_gap_in_percent(energy, bound, best, percent):
     assert gap_percent(energy, bound, best=best) == percent
 
 
-def test_gaps_are_to_the_best_bound_of_anybody():
+def test_gaps_are_to_the_best_bound_of_all_solvers():
     comparison = il.compare(
         step(), [Fixed(label=1, bound=0.5), Fixed(label=1), Enumerate(), Fixed(label=0)]
     )
@@ -703,7 +703,7 @@ def test_no_runs_at_all_still_make_a_table():
     assert empty.to_text().strip() == "" and empty.to_markdown() == ""
 
 
-def test_log_lines_say_what_came_out(capsys):
+def test_log_lines_report_the_outcome(capsys):
     il.compare(step(), [Enumerate(), Broken(), Choosy()], progress=True)
     captured = capsys.readouterr()
     assert captured.out == ""

@@ -62,7 +62,7 @@ def test_gains_are_paired_and_averaged_within_draws():
     assert [len(row) for row in gains(asked(draw="nothing"), runs)] == [6] * len(SETS)
 
 
-def test_what_is_missing_takes_its_partner_away():
+def test_missing_run_removes_its_partner():
     runs = observed(seeds=2)
     holes = [o for o in runs if not (o.solver == "ilp" and o.facts["data"] == "a")]
     assert len(gains(asked(), holes)) == len(SETS) - 1
@@ -191,7 +191,7 @@ def test_block_ranks_by_counting():
 # ---------------------------------------------------------------------- maps
 
 
-def test_lower_energies_are_compared_whoever_found_them():
+def test_lower_energies_are_compared_across_all_solvers():
     rng = np.random.default_rng(3)
     runs, wanted = [], {}
     for data, noise, seed in itertools.product(SETS, (0.0, 0.3), range(2)):
@@ -252,7 +252,7 @@ def test_a_report_draws_the_map_and_gives_its_table(tmp_path):
     assert "no map of exact" in str(none.sections[0].blocks[0])
 
 
-def test_labels_with_names_in_braces_are_paired_by_what_these_stand_for():
+def test_labels_with_names_in_braces_are_paired_by_their_values():
     """Two methods, each with two weights, are one contrast; the weight is a fact."""
     runs = []
     for weight, better in ((1, 0.1), (10, -0.1)):
@@ -283,7 +283,7 @@ def test_labels_with_names_in_braces_are_paired_by_what_these_stand_for():
     ).problem(labels)
 
 
-def test_a_report_has_the_mixed_model_of_a_contrast_or_says_why_not():
+def test_report_has_the_mixed_model_of_a_contrast_or_the_reason():
     pytest.importorskip("statsmodels")
     questions = [
         asked(name="exact", effects=["seed"]),

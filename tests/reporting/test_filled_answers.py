@@ -77,13 +77,13 @@ def test_texts_are_filled(text, shown):
         ("{{ 1 / 0 }}", "no template"),
     ],
 )
-def test_what_is_not_there_is_said(text, missing):
+def test_missing_names_are_reported(text, missing):
     (said,) = filled(text, TABLES)[1]
 
     assert re.search(missing, said)
 
 
-def test_a_report_warns_of_what_its_answer_asks_in_vain():
+def test_report_warns_of_missing_values_in_its_answer():
     text = (("Question", "{{ 1 }}?"), ("Answer", "{{ cell('a', 'b', 'c') }}, {{ gain('LP') }}"))
     filled_in = with_answers(Document("t", text, sections=(Section("s", tuple(TABLES)),)))
     assert filled_in.lead == (("Question", "{{ 1 }}?"), ("Answer", "?, +0.010"))
@@ -101,7 +101,7 @@ def claim(evidence, verdict="holds"):
     return Claim(paper="A (2004)", claim="ICM is poor.", verdict=verdict, evidence=evidence)
 
 
-def test_claims_stand_after_the_first_section_with_their_numbers():
+def test_claims_follow_the_first_section_with_their_numbers():
     shown = with_answers(
         DOCUMENT, [claim("Its gap is {{ value('gaps', 'icm', 'gap')|fixed(0) }} %.")]
     )
@@ -119,7 +119,7 @@ def test_evidence_that_the_tables_do_not_give_is_a_warning():
     assert said.startswith("Evidence of 'ICM is poor.' and records differ: table 'gaps' has no row")
 
 
-def test_a_study_refuses_a_verdict_that_says_nothing(tmp_path):
+def test_study_refuses_an_unknown_verdict(tmp_path):
     study = (ROOT / "reports" / "em-regimes" / "study.toml").read_text(encoding="utf-8")
     wrong = '\n[[claims]]\npaper = "A"\nclaim = "B"\nverdict = "perhaps"\nevidence = "C"\n'
     (tmp_path / "study.toml").write_text(study + wrong, encoding="utf-8")

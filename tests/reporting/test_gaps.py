@@ -94,7 +94,7 @@ def test_without_a_bound_the_distance_to_the_best_energy_is_shown_and_named_so()
     assert "gap %" not in [column.title for column in table.columns]
 
 
-def test_a_problem_without_a_bound_stands_beside_one_with_a_bound():
+def test_problems_with_and_without_a_bound_share_a_table():
     comparison = Comparison([*RUNS, *(record("q", r.solver, r.energy) for r in RUNS)])
     text = comparison.to_text(200)
     assert "gap: (energy - best bound)" in text and "over best: (energy - best energy)" in text

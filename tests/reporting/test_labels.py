@@ -122,7 +122,7 @@ def test_pictures_name_the_solvers_and_use_the_axes_given(
         plt.close(figure)
 
 
-def test_pictures_that_cannot_be_drawn_say_why() -> None:
+def test_pictures_that_cannot_be_drawn_raise_with_the_reason() -> None:
     before = plt.get_fignums()
     with pytest.raises(ValueError, match=r"kind 'profiles' is none of .*; did you mean 'profile'"):
         Comparison(RUNS).plot("profiles")  # type: ignore[arg-type]

@@ -57,7 +57,7 @@ def test_logarithms_and_draws_of_one_pair():
     assert mixed_model(alone, facts, ["noise"])[1].value == pytest.approx(by_log.value, abs=1e-6)
 
 
-def test_what_cannot_be_fitted_is_refused():
+def test_models_that_cannot_be_fitted_are_refused():
     gains, facts = balanced(sets=2)
     with pytest.raises(ValueError, match="effect 'noise' must vary"):
         mixed_model(gains, [{"noise": 1.0}] * len(gains), ["noise"])

@@ -506,7 +506,7 @@ def _lines(plot: Any) -> Any:
     return plot.locator(".mark-line path")
 
 
-def test_charts_say_what_they_show(visit: Callable[..., Any]) -> None:
+def test_charts_have_accessible_labels(visit: Callable[..., Any]) -> None:
     """Who does not see a chart is told; no identifier is there twice."""
     page = visit()
     page.wait_for_function("() => document.querySelectorAll('.plot svg').length === 4")
@@ -522,7 +522,7 @@ def test_charts_say_what_they_show(visit: Callable[..., Any]) -> None:
     )
 
 
-def test_a_line_says_its_name_and_value(visit: Callable[..., Any]) -> None:
+def test_tooltip_of_a_line_has_its_name_and_value(visit: Callable[..., Any]) -> None:
     """Near a point of a curve a tip has its name and its values."""
     page = visit()
     plot = _plot(page)
@@ -602,7 +602,7 @@ def test_charts_fit_their_window(visit: Callable[..., Any]) -> None:
     assert large == pytest.approx(small, rel=0.05)
 
 
-def test_a_table_says_that_it_goes_on(visit: Callable[..., Any]) -> None:
+def test_clipped_table_shows_a_scroll_cue(visit: Callable[..., Any]) -> None:
     """Where columns are outside the frame, a line says so, and the edge fades until the end."""
     page = visit(390, 844)
     box = page.locator("#table-summary")

@@ -96,7 +96,7 @@ def test_the_last_record_of_a_key_counts():
     assert table(report_document([old, other, new], title=""), "summary").rows[0][-1].text == "1"
 
 
-def test_environments_are_told_apart_by_their_id_or_by_all_of_it():
+def test_environments_are_distinguished_by_id_or_by_content():
     assert environment_id(record(environment={"id": "x", "python": "3.11"})) == "x"
     first, second = ({"python": v, "machine": "m"} for v in ("3.11", "3.12"))
     assert environment_id(record(environment=first)) != environment_id(record(environment=second))
@@ -138,7 +138,7 @@ def test_different_energies_under_one_seed_are_an_alarm():
         {"problem_hash": "other"},
     ],
 )
-def test_what_may_differ_is_no_alarm(changes):
+def test_permitted_differences_raise_no_alarm(changes):
     other = record(**{"energy": 1.5, "repeat": 1, **changes})
     first = record(seed=None) if changes == {"seed": None} else record()
     assert Comparison([first, other]).alarms == []
@@ -238,7 +238,7 @@ def test_contradicting_partition_functions_are_alarms():
         ),
     ],
 )
-def test_what_is_less_than_fair_is_a_warning(runs, said):
+def test_unfair_comparisons_are_warnings(runs, said):
     (warning,) = Comparison(runs).warnings
     assert said in warning
     assert report_document(runs, title="").warnings == (warning,)
@@ -311,7 +311,7 @@ def test_classes():
 # ---------------------------------------------------------------------- the document
 
 
-def test_the_summary_says_what_follows_from_the_records():
+def test_summary_follows_from_the_records():
     document = report_document(study(), title="Study", question="Which?", answer="The exact one.")
     assert document.title == "Study" and document.alarms == document.warnings == ()
     assert document.lead == (("Question", "Which?"), ("Answer", "The exact one."))
@@ -520,7 +520,7 @@ def test_how_to_run_it_again():
     assert "Seeds: 3, 5 to 6" in entries.entries[1]
 
 
-def test_the_command_asks_for_what_the_records_say():
+def test_command_repeats_the_recorded_settings():
     """The words of the command, as a shell reads them, name the spec and all that was given."""
 
     def blocks(*runs):
@@ -548,7 +548,7 @@ def plain(solver, energies, seconds=1.0, **changes):
     return [record(f"p{n}", solver, e, seconds=seconds, **changes) for n, e in enumerate(energies)]
 
 
-def test_in_short_says_who_is_closest_fastest_and_proves_most():
+def test_short_summary_names_closest_fastest_and_most_proofs():
     assert short(of_study()) == (
         "Closest to the best energies known: exact (mean primal gap 0 %), before fast (1.00 %). "
         "Fastest of the 2 within 1 % of them on average: fast (0.100 s on average). Most answers "

@@ -432,7 +432,7 @@ def test_ranks_and_their_tests(case):
             assert apart[solvers[other]].text == ("yes" if differ else "no")
 
 
-def test_ranks_say_on_which_problems_they_rest():
+def test_captions_of_ranks_name_their_problems():
     document = report(by_hand())
     run_on = column(table(document, "summary"), "run on")
     assert {s: c.value for s, c in run_on.items()} == {"a": 5, "b": 5, "c": 4, "d": 4}
@@ -503,7 +503,7 @@ def test_shares_are_round_only_where_they_are_exact():
     assert "99.7" in Comparison([*runs, run("q", "a", 0, [(1.0, 1.0, -INF)])]).to_text()
 
 
-def test_the_command_without_a_limit_says_so():
+def test_command_without_a_limit_has_time_limit_none():
     runs = [run("p", "a", 0, [(1.0, 1.0, 1.0)], time_limit=None)]
     command = report(runs).sections[-1].blocks[2]
     assert command == Code("inference-lab compare p --solver a --seeds 1 --time-limit none")

@@ -87,7 +87,7 @@ def resampled_slowly(values, resamples, seed):
     return means
 
 
-def test_resampled_means_are_distributed_as_those_of_a_plain_loop():
+def test_resampled_means_are_distributed_as_in_a_plain_loop():
     values = draws(3)
     fast = mean_resampled(values, resamples=20_000)
     slow = resampled_slowly(values, 2_000, seed=5)
@@ -98,7 +98,7 @@ def test_resampled_means_are_distributed_as_those_of_a_plain_loop():
 
 
 @given(st.integers(0, 99))
-def test_resampled_means_have_the_variance_that_theory_says(seed):
+def test_resampled_means_have_the_theoretical_variance(seed):
     """Variance between means of sets and within sets, both as plug-ins, over their numbers."""
     values = draws(seed, missing=0.0)
     n, d = values.shape

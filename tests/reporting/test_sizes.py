@@ -53,7 +53,7 @@ def test_exponents_are_slopes_within_series():
     assert rows["a"]["100"].value == pytest.approx(expected)
 
 
-def test_runs_that_a_limit_ended_say_nothing_of_growth():
+def test_runs_ended_by_a_limit_do_not_enter_the_exponent():
     """They are counted as cut, and charged what they took."""
     cut = grown(10_000, "wine", "b", status="limit", seconds=10.0, time_limit=10.0)
     runs = [r for r in RUNS if (r.problem, r.solver) != (cut.problem, "b")] + [cut]
@@ -67,7 +67,7 @@ def test_runs_that_a_limit_ended_say_nothing_of_growth():
     assert hollow["x"].tolist() == [10_000.0]
 
 
-def test_energies_are_told_by_size_as_shares_of_the_best():
+def test_gaps_are_reported_by_size():
     worse = [grown(1000, "iris", "b", 1.5), grown(1000, "wine", "b")]
     runs = [r for r in RUNS if not (r.n_variables == 1000 and r.solver == "b")] + worse
     gaps = table(runs, "gaps-by-size")
@@ -78,7 +78,7 @@ def test_energies_are_told_by_size_as_shares_of_the_best():
     assert gaps["b"]["1,000, data wine"].value == gaps["a"]["1,000, data iris"].value == 0.0
 
 
-def test_problems_of_one_size_are_said_to_be_so():
+def test_problems_of_one_size_are_reported():
     runs = [r for r in RUNS if r.n_variables == 100]
     assert "do not differ in points" in section(runs).blocks[0].paragraphs[0]
     assert "do not differ in weight" in section(RUNS, "weight").blocks[0].paragraphs[0]

@@ -61,7 +61,7 @@ def matrices(elements, low=2, high=6):
 # ---------------------------------------------------------------------- means, medians, gaps
 
 
-def test_the_shifted_geometric_mean_is_what_its_formula_says():
+def test_shifted_geometric_mean_follows_its_formula():
     # (1 + 10)(91 + 10) ... by hand: sqrt(11 * 101) - 10.
     assert shifted_geometric_mean([1.0, 91.0], 10.0) == pytest.approx(math.sqrt(1111) - 10)
     # Below the shift, a factor of ten hardly counts; far above, it does.

@@ -40,7 +40,7 @@ def test_problems_may_have_different_scores(width):
     assert any(re.search(r"0\.25 +1\.5 +converged", line) for line in lines)
 
 
-def test_sizes_and_what_is_known_stand_above_each_table():
+def test_sizes_and_best_known_values_are_above_each_table():
     lines = Comparison([record(energy=2.0, lower_bound=1.5, n_factors=2)]).to_text().splitlines()
     assert lines[0] == "p  4 variables, 3 edges, 2 larger factors, 2 labels"
     assert lines[1] == "best energy 2.000000, best bound 1.500000 (a)"
@@ -48,7 +48,7 @@ def test_sizes_and_what_is_known_stand_above_each_table():
     assert "2 larger factors, 2 labels; best energy 2.000000, best bound 1.500000 (a)" in markdown
 
 
-def test_warnings_stand_below_the_alarms_and_are_short():
+def test_warnings_follow_the_alarms_and_are_short():
     runs = [
         record(energy=1.0, lower_bound=2.0),
         record("q", seed=1, time_limit=3.0),
@@ -123,7 +123,7 @@ def test_a_comparison_shows_itself_in_notebooks_and_papers():
     assert axes.get_xscale() == "log" and len(axes.lines) == 2
 
 
-def test_a_notebook_shows_what_the_terminal_does_and_no_more_than_ten_problems():
+def test_notebook_shows_the_terminal_tables_of_at_most_ten_problems():
     runs = [record(f"p{i}", name, 2.0) for i in range(12) for name in ("a", "b")]
     refused = record("p0", "a", math.inf, status="unsupported", message="no <theory>")
     html = Comparison([refused, *runs[1:]])._repr_html_()

@@ -85,7 +85,7 @@ def test_targets_are_reached_within_rounding():
     assert time_to_target(run, 1000.0 - 1e-4) == INF
 
 
-def test_a_run_that_was_ended_keeps_what_it_had_shown():
+def test_interrupted_run_keeps_its_trace():
     killed = traced([(1.0, 7.0, 0.0), (2.0, 5.0, 0.0)], status="timeout", seconds=9.0)
     assert time_to_target(killed, 5.0) == 2.0 and quality_at(killed, [30.0]) == [(5.0, 0.0)]
     # The labelling that was kept is not the last one: only it is borne out.
@@ -101,7 +101,7 @@ def test_without_a_trace_the_end_is_all_that_is_known():
     assert Traces([run]).time_to_proof().tolist() == [2.0]
 
 
-def test_numbers_that_are_none_say_nothing():
+def test_nan_values_are_ignored():
     run = traced([(1.0, math.nan, math.nan)], energy=math.inf, lower_bound=-math.inf)
     assert quality_at(run, [9.0]) == [(INF, -INF)] and time_to_target(run, 1.0) == INF
     found = traced([(2.0, 7.0, -2.0)])

@@ -34,7 +34,7 @@ def drawn(seed):
 
 
 @given(st.integers(0, 500))
-def test_who_found_and_who_proved_by_looking_at_each_run(seed):
+def test_finders_and_provers_equal_a_search_of_each_run(seed):
     runs = drawn(seed)
     for (problem, _), known in known_best(runs).items():
         mine = [r for r in runs if r.problem == problem]
@@ -74,7 +74,7 @@ def test_a_known_optimum_is_found_and_proved_by_its_source():
     assert (known.energy, known.found_by, known.bound_by) == (2.0, ("a book",), ("a book",))
 
 
-def test_files_give_back_what_was_written_and_are_the_same_for_the_same(tmp_path):
+def test_files_round_trip_and_are_deterministic(tmp_path):
     runs = drawn(3)
     path = tmp_path / "best-known.jsonl.gz"
     assert read_known(path) == {}
@@ -88,7 +88,7 @@ def test_files_give_back_what_was_written_and_are_the_same_for_the_same(tmp_path
         read_known(path)
 
 
-def test_a_report_counts_what_was_found_elsewhere_and_names_what_is_open():
+def test_report_counts_energies_found_elsewhere_and_names_open_problems():
     runs = [
         record("p", "a", 10.0, lower_bound=10.0),
         record("p", "b", 12.0),

@@ -198,7 +198,7 @@ def test_the_environment_names_versions_and_the_machine():
         ("schema", True),
     ],
 )
-def test_what_no_run_can_have_given_is_refused(tmp_path, field, value):
+def test_impossible_field_values_are_refused(tmp_path, field, value):
     path = tmp_path / "runs.jsonl"
     line = {**json.loads(make().to_json()), field: value}
     path.write_text(make().to_json() + "\n" + json.dumps(line) + "\n")
@@ -311,7 +311,7 @@ def test_a_whole_last_line_without_its_end_is_kept(path):
         ("null", "not a record"),
     ],
 )
-def test_a_line_that_is_no_record_is_left_out_and_told_with_its_number(path, line, said):
+def test_invalid_line_is_left_out_and_reported_with_its_number(path, line, said):
     good = make()
     fill(path, f"{good.to_json()}\n{line}\n{good.to_json()}\n")
     store = RecordStore(path)
@@ -334,7 +334,7 @@ def test_a_file_that_is_something_else_is_refused_and_left_alone(tmp_path, text)
     assert path.read_bytes() == before
 
 
-def test_prepare_makes_the_file_and_says_when_it_cannot(tmp_path):
+def test_prepare_makes_the_file_or_raises(tmp_path):
     RecordStore(tmp_path / "a" / "runs.jsonl").prepare()
     assert RecordStore(tmp_path / "a" / "runs.jsonl").read() == []
     (tmp_path / "file").write_text("")
@@ -415,7 +415,7 @@ def test_several_writers_do_not_mix_their_lines(path, monkeypatch):
 
 @pytest.mark.parametrize("kind", ["FIFO", "device"])
 @pytest.mark.parametrize("use", ["prepare", "read", "append"])
-def test_what_is_no_regular_file_is_refused_before_it_is_read(tmp_path, kind, use):
+def test_special_files_are_refused_before_they_are_read(tmp_path, kind, use):
     """A FIFO would be waited for, and a link to /dev/full be read until memory ends."""
     path = tmp_path / "runs.jsonl"
     if kind == "FIFO":
@@ -460,7 +460,7 @@ def test_an_archive_is_read_before_the_records_that_came_later(path):
     assert list(pd.read_json(archive, lines=True)["seed"]) == [0, 1, 2]
 
 
-def test_a_damaged_line_of_an_archive_is_told_and_stays(path):
+def test_damaged_line_of_an_archive_is_reported_and_kept(path):
     archive = path.with_name("runs.jsonl.xz")
     before = fill(archive, lzma.compress(f"{make().to_json()}\ngarbage\n".encode()))
     with pytest.warns(RecordWarning, match=r"runs\.jsonl\.xz:2: not a line of JSON"):

@@ -45,7 +45,7 @@ def signed_graph(seed, n=9, m=14, labels=3):
 
 
 @given(st.integers(0, 300))
-def test_sizes_are_those_of_networkx(seed):
+def test_sizes_agree_with_networkx(seed):
     graph, other = signed_graph(seed)
     found = measure(graph)
     degrees = [d for _, d in other.degree()]
@@ -220,7 +220,7 @@ def test_the_evidence_is_that_of_the_records_beside_it():
     assert known["predictors"]["frustration"] > max(0.85, known["predictors"]["frustrated"])
 
 
-def test_a_problem_tells_its_constraints_and_what_is_likely():
+def test_diagnosis_reports_constraints_and_likely_solvers():
     hard = il.diagnose("estep(data=wine, constraints=800, noise=0.3)", time_limit=0)
     assert hard.lp_gap is None and hard.tight is False and hard.solvers
     assert hard.facts["constraints_per_point"] == pytest.approx(800 / 178)
@@ -232,7 +232,7 @@ def test_a_problem_tells_its_constraints_and_what_is_likely():
         il.diagnose(as_problem("ising(size=3)"), time_limit=-1)
 
 
-def test_the_command_says_the_same():
+def test_command_prints_the_diagnosis():
     spec = "estep(data=iris, constraints=50)"
     done = CliRunner().invoke(main, ["diagnose", spec, "--json"])
     assert done.exit_code == 0

@@ -160,7 +160,7 @@ def test_cpsat_reports_on_the_way():
 
 
 @needs("ortools-cpsat")
-def test_what_listeners_raise_passes_through_cpsat():
+def test_exceptions_of_listeners_pass_through_cpsat():
     graph = frustrated(30, 3, 90, 1)
     seen = []
 
@@ -206,7 +206,7 @@ def test_missing_packages_are_listed_with_how_to_get_them(missing):
     assert advice(missing) in json.loads(run.stdout)["solvers"][missing]["description"]
 
 
-def test_solving_with_a_missing_package_says_how_to_get_it(missing, tmp_path):
+def test_missing_package_is_reported_with_its_install_command(missing, tmp_path):
     graph = random_graph("potts", 0)
     s = il.solve(graph, missing)
     assert (s.status, s.message) == ("not-installed", advice(missing))

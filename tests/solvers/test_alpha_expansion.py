@@ -139,7 +139,7 @@ def test_ragged_labels():
     assert (s.labels < graph.cardinalities).all()
 
 
-def test_share_of_nonsubmodular_pairs_is_said():
+def test_share_of_nonsubmodular_pairs_is_reported():
     """Must-links count as submodular, cannot-links not; both rules say so."""
     graph = il.FactorGraph.potts(
         np.random.default_rng(0).normal(size=(4, 3)), [(0, 1), (1, 2), (2, 3)], [1.0, -1.0, 1.0]

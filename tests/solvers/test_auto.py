@@ -110,7 +110,7 @@ def test_where_labels_are_interchangeable_an_exact_search_comes_first():
     assert s.energy == pytest.approx(3.0)
 
 
-def test_a_population_is_not_made_of_what_an_exact_search_came_upon(monkeypatch):
+def test_population_does_not_start_from_an_exact_search(monkeypatch):
     graph = as_problem("random-graph(variables=120, labels=6, degree=8, terms=tables)").graph
     given, found = {}, {}
 
@@ -139,7 +139,7 @@ def test_a_population_is_not_made_of_what_an_exact_search_came_upon(monkeypatch)
         ("ising(size=40, coupling=3.0)", "mplp"),
     ],
 )
-def test_what_is_left_open_says_whether_a_proof_or_labellings_come_next(spec, bound_by):
+def test_next_stage_depends_on_the_open_variables(spec, bound_by):
     """After a first bound and a first population; the more time, the more may be open."""
     graph = as_problem(spec).graph
     entries = float(graph.cardinalities[graph.edges].prod(axis=1).sum())
@@ -197,7 +197,7 @@ def test_in_large_graphs_messages_come_first_if_there_is_something_to_pass_on():
     assert stage.solver == "loopy-bp(damping=0.5)" and "estep-scaling" in stage.why
 
 
-def test_what_is_too_large_for_any_stage_still_has_a_descent_and_a_bound():
+def test_graph_too_large_for_any_stage_has_a_descent_and_a_bound():
     """Half a second for a million variables: only single changes fit, to the end of the time."""
     graph = as_problem("potts-grid(height=1000, width=1000, labels=4)").graph
     descent = il.solve(graph, "icm", max_iterations=2)
@@ -206,7 +206,7 @@ def test_what_is_too_large_for_any_stage_still_has_a_descent_and_a_bound():
     assert s.energy <= descent.energy
 
 
-def test_it_says_what_it_chose_and_loses_nothing(monkeypatch):
+def test_diagnostics_name_the_stages_and_results_lose_nothing(monkeypatch):
     spec = "estep(data=iris, constraints=600, noise=0.2, weight=30, centroids=constraints)"
     graph = as_problem(spec).graph
     # A clock that counts how often it is read: the stages do the same work on a busy machine.
@@ -249,7 +249,7 @@ def test_marginals_of_large_graphs_come_with_bounds():
     assert s.marginals.shape == (1600, 2)
 
 
-def test_a_forest_is_solved_at_once_whatever_its_size():
+def test_forest_of_any_size_is_solved_at_once():
     """Without looking for labels to rule out first, which takes longer than the solution."""
     n = 50_000
     unary = np.random.default_rng(0).random((n, 3))

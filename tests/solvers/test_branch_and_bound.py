@@ -128,7 +128,7 @@ def test_cycles_and_decided_variables_are_gone_before_the_search():
     assert (s.status, s.diagnostics["variables"]) == ("optimal", 0)
 
 
-def test_refusal_says_what_is_needed():
+def test_refusal_names_the_needed_memory():
     graph = il.FactorGraph.potts(np.zeros((3, 2000)), [(0, 1), (1, 2)], 1.0)
     why = BranchAndBound(max_bytes=2**24).supports(graph, 0.0)
     assert "dense tables of 8000000 entries" in why

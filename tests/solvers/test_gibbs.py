@@ -61,7 +61,7 @@ def test_each_step_leaves_the_distribution_as_it_is(family: str) -> None:
 
 
 @pytest.mark.parametrize("family", ["ragged", "hard-tables", "higher-order"])
-def test_labels_are_drawn_as_often_as_the_conditional_says(family: str) -> None:
+def test_labels_are_drawn_with_conditional_frequencies(family: str) -> None:
     """Evenly spread uniform numbers give every label its share of them."""
     graph = random_graph(family, 4)
     x = exhaustive(graph).energies
@@ -99,7 +99,7 @@ def test_standard_errors_are_of_the_right_size() -> None:
     assert abs(np.mean(deviations)) < 0.25
 
 
-def test_chains_in_different_modes_are_not_said_to_have_converged() -> None:
+def test_chains_in_different_modes_do_not_report_convergence() -> None:
     """Strong attraction: each chain stays where it started, and the errors show it."""
     graph = FactorGraph.potts(np.zeros((6, 2)), [(i, i + 1) for i in range(5)], 60.0)
     s = il.solve(graph, "gibbs(chains=8)", temperature=1.0, seed=1)
@@ -111,7 +111,7 @@ def test_chains_in_different_modes_are_not_said_to_have_converged() -> None:
         assert abs(row[0] - 0.5) <= 4.5 * error[0]
 
 
-def test_hard_links_are_said_to_be_non_ergodic() -> None:
+def test_hard_links_are_reported_as_non_ergodic() -> None:
     """Two variables that must be equal never change; the diagnostics say that this may be so."""
     graph = FactorGraph.potts([[0.0, 0.0], [0.0, 0.0]], [(0, 1)], INF)
     s = il.solve(graph, "gibbs(chains=1)", temperature=1.0, initial=[1, 1])
@@ -144,7 +144,7 @@ def test_thinning_averages_fewer_sweeps() -> None:
         assert (np.abs(row - expected) <= 4.5 * error).all()
 
 
-def test_a_run_cut_short_averages_what_there_is() -> None:
+def test_short_run_averages_its_draws() -> None:
     """Within burn-in the draws so far are averaged, and it is said that they are not burned in."""
     graph = random_graph("grid", 3)
     s = il.solve(graph, "gibbs", temperature=1.0, max_iterations=40)
@@ -214,7 +214,7 @@ def test_independent_draws_follow_the_unaries() -> None:
 # ---------------------------------------------------------------------- averages
 
 
-def test_averages_are_those_of_all_draws_kept_in_memory() -> None:
+def test_running_averages_equal_averages_of_stored_draws() -> None:
     """Means, batch means and split R-hat from running sums equal those from the draws."""
     rng = np.random.default_rng(1)
     chains, draws = 3, 100

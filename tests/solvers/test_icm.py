@@ -93,7 +93,7 @@ def test_a_change_is_passed_on_in_the_same_sweep(order, end, sweeps):
 
 
 @pytest.mark.parametrize("order", ["sequential", "symmetric"])
-def test_who_is_woken_is_visited_in_the_same_sweep(order):
+def test_woken_variables_are_visited_in_the_same_sweep(order):
     """Round a cycle: the last variable changes in the first sweep, all others in the second."""
     unary = np.tile([0.0, 0.1], (50, 1))
     unary[-1] = [0.0, 9.0]
@@ -196,7 +196,7 @@ def test_violated_hard_terms_come_before_any_cost():
     assert s.labels.tolist() == [1, 1] and s.energy == 1e12
 
 
-def test_where_it_gets_stuck_it_says_so():
+def test_infeasible_local_minimum_has_a_message():
     """Two halves of a hard chain that disagree in the middle: no single move helps."""
     graph = FactorGraph.potts(np.zeros((4, 2)), [(0, 1), (1, 2), (2, 3)], INF)
     s = il.solve(graph, "icm", initial=[0, 0, 1, 1])

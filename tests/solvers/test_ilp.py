@@ -48,7 +48,7 @@ def test_branch_and_bound_closes_the_gap_of_the_relaxation(seed):
         assert "ilp_status" in s.diagnostics
 
 
-def test_some_of_those_need_branch_and_bound():
+def test_some_frustrated_graphs_need_branch_and_bound():
     """Else the test above tests the relaxation only."""
     plain = ILP(cuts=None, reduce=False)
     used = [

@@ -61,7 +61,7 @@ def test_large_tables_of_many_labels_and_arities():
 # ---------------------------------------------------------------------- budget
 
 
-def test_a_stop_leaves_what_is_known(monkeypatch):
+def test_interrupted_run_keeps_finished_results(monkeypatch):
     monkeypatch.setattr(junction_tree, "_CHUNK", 1)
     graph = random_graph("grid", 1)
     whole = il.solve(graph, "junction-tree", temperature=1.0)
@@ -95,7 +95,7 @@ def test_the_time_limit_is_looked_at_within_a_table():
 # ---------------------------------------------------------------------- what does not fit
 
 
-def test_a_large_treewidth_is_refused_with_what_was_found():
+def test_large_treewidth_is_refused_with_the_best_order_found():
     edges = grid_edges(40, 40)
     graph = il.FactorGraph.potts(np.zeros((1600, 2)), edges, np.arange(1.0, 1 + len(edges)))
     s = il.solve(graph, "junction-tree")
@@ -104,7 +104,7 @@ def test_a_large_treewidth_is_refused_with_what_was_found():
     assert "max_bytes is 4294967296 (4 GiB)" in s.message
 
 
-def test_a_proved_lower_bound_is_said_so():
+def test_proved_lower_bound_on_the_treewidth_is_reported():
     n = 40
     edges = [(i, j) for i in range(n) for j in range(i)]
     graph = il.FactorGraph.potts(np.zeros((n, 3)), edges, 1.0)
@@ -144,7 +144,7 @@ def test_the_search_for_an_order_keeps_to_the_time_limit():
 
 
 @pytest.mark.parametrize("temperature", [0.0, 1.0])
-def test_the_estimate_covers_what_is_allocated(temperature):
+def test_memory_estimate_covers_the_allocations(temperature):
     edges = grid_edges(14, 30)
     graph = il.FactorGraph.potts(np.zeros((420, 2)), edges, np.arange(1.0, 1 + len(edges)))
     il.solve(graph, "junction-tree", temperature=temperature)

@@ -110,7 +110,7 @@ def test_a_pass_is_that_of_whole_energies(family: str) -> None:
 
 
 @pytest.mark.parametrize("family", FEASIBLE)
-def test_chains_report_what_they_gain(family: str) -> None:
+def test_chains_report_their_gain(family: str) -> None:
     """The change that chains add up is that of the energy, never a loss, and locks are released."""
     for seed in range(4):
         graph = random_graph(family, seed)

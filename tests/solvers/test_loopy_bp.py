@@ -219,7 +219,7 @@ def test_the_default_tolerance_is_close_to_a_fixed_point(schedule):
 @pytest.mark.parametrize("temperature", [0.0, 0.7])
 @pytest.mark.parametrize("damping", [0.0, 0.3])
 @pytest.mark.parametrize("family", ["potts", "diagonal", "own-tables", "ragged", "cannot-links"])
-def test_synchronous_sweeps_are_those_of_the_textbook(family, damping, temperature):
+def test_synchronous_sweeps_follow_the_textbook(family, damping, temperature):
     """Sweep by sweep: all messages at once from the last sweep's, damped in the log domain."""
     graph = next(g for g in (random_graph(family, s) for s in range(50)) if not g.is_forest)
     state = Passes(LoopyBP(schedule="synchronous", damping=damping), graph, temperature)
@@ -378,7 +378,7 @@ def test_plain_graphs_get_the_messages_of_the_general_way(k, damping):
 
 
 @pytest.mark.parametrize("temperature", [0.02, 0.5, 1.0, 1e4])
-def test_soft_potts_messages_are_those_of_the_general_way(temperature):
+def test_soft_potts_messages_equal_general_messages(temperature):
     for k in (2, 3, 16):
         for graph in grids(k)[:2]:
             fast, slow = (Passes(LoopyBP(), graph, temperature) for _ in range(2))

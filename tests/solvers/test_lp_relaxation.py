@@ -201,7 +201,7 @@ def test_must_links_are_within_twice_the_bound(seed):
 # ------------------------------------------------------------------ the solver
 
 
-def test_distributions_mend_what_the_lp_solver_leaves():
+def test_distributions_correct_rounding_of_the_lp_solver():
     graph = il.FactorGraph.from_terms([np.zeros(2), np.zeros(3)])
     model = build_linear_model(graph)
     u = node_distributions(model, np.array([1.0 - 1e-9, 1e-9, 0.5, -1e-9, 0.5 + 1e-8]))

@@ -79,7 +79,7 @@ def test_iterations_are_counted_across_both_phases(limit: int) -> None:
     assert by_budget.lower_bound == by_setting.lower_bound > -math.inf
 
 
-def test_noisy_constraints_gain_most_of_what_cycles_can() -> None:
+def test_cycles_halve_the_gap_on_noisy_constraints() -> None:
     """On 150 points with five noisy constraints each the plain gap shrinks to less than half."""
     spec = "estep(data=iris, constraints=750, noise=0.2, weight=30, centroids=constraints)"
     graph = as_problem(spec).graph

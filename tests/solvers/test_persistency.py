@@ -162,7 +162,7 @@ def evaluations(patch):
     return evaluated
 
 
-def test_what_one_cut_settles_is_offered_once(monkeypatch):
+def test_graphs_solved_by_one_cut_are_evaluated_once(monkeypatch):
     """A grid of one sign, and one whose signs are balanced, are evaluated once and no more."""
     rng = np.random.default_rng(3)
     edges = grid_edges(12, 12)
@@ -242,7 +242,7 @@ def test_dead_ends_by_hand():
     assert search.alive[:3].tolist()[2] == 0
 
 
-def test_what_is_fixed_makes_more_dead_ends():
+def test_fixed_variables_make_more_dead_ends():
     """The neighbours of a variable that was fixed are looked at again."""
     graph = il.FactorGraph.potts([[0.0, 0.0], [0.0, 0.5]], [(0, 1)], [2.0])
     search = persistency._LabelTests(graph, lambda: False)

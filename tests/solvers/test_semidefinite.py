@@ -385,7 +385,7 @@ def test_iterations_are_limited() -> None:
     assert il.solve(signed(60, 3, 0, 0.3), "semidefinite(iterations=10)").iterations == 10
 
 
-def test_what_is_not_covered_is_refused_with_the_reason() -> None:
+def test_unsupported_graphs_are_refused_with_the_reason() -> None:
     table = np.abs(np.subtract.outer(np.arange(3.0), np.arange(3.0)))
     linear = il.FactorGraph.pairwise(np.zeros((3, 3)), ring(3), table)
     assert "variables 0 and 1" in il.solve(linear, "semidefinite").message

@@ -113,7 +113,7 @@ def test_the_temperature_falls_from_the_first_to_the_last(schedule: str) -> None
     assert (np.diff(values) < 0.0).all()
 
 
-def test_schedules_are_what_their_names_say() -> None:
+def test_schedules_follow_their_names() -> None:
     """Equal ratios, equal differences, and inverse logarithms."""
     geometric = SimulatedAnnealing(schedule="geometric")
     linear = SimulatedAnnealing(schedule="linear")

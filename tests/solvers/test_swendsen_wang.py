@@ -157,7 +157,7 @@ def test_conditionals_average_to_the_marginals(family: str, seed: int) -> None:
 
 
 @pytest.mark.parametrize("family", ["potts", "grid", "ragged", "diagonal"])
-def test_clusters_take_labels_as_often_as_their_conditional_says(family: str) -> None:
+def test_clusters_take_labels_with_conditional_frequencies(family: str) -> None:
     """Evenly spread uniform numbers give every label of a cluster its share of them."""
     _, seed = covered((family,))[1]
     graph = random_graph(family, seed)
@@ -239,7 +239,7 @@ def test_contradictory_patterns_are_proved_infeasible() -> None:
         ),
     ],
 )
-def test_what_the_theory_forbids_is_refused(graph: FactorGraph, reason: str) -> None:
+def test_graphs_outside_the_theory_are_refused(graph: FactorGraph, reason: str) -> None:
     """Repulsion among three labels, tables, factors: each with its place."""
     s = il.solve(graph, "swendsen-wang", temperature=1.0)
     assert s.status == "unsupported"

@@ -395,7 +395,7 @@ def test_patience_counts_sweeps_in_succession(solver: str) -> None:
 
 
 @solvers("trw-s", "mplp")
-def test_clusters_prove_what_messages_cannot(solver: str) -> None:
+def test_clusters_close_a_gap_of_messages(solver: str) -> None:
     """Three variables, two labels, all different: hard, and at a price."""
     edges = [(0, 1), (1, 2), (2, 0)]
     soft = FactorGraph.potts(np.zeros((3, 2)), edges, -1.0, constant=3.0)

@@ -273,7 +273,7 @@ def greedy(graph, ranked):
 
 
 @given(recipe=recipes(min_variables=2), seed=st.integers(0, 2**32 - 1))
-def test_forests_take_what_closes_no_cycle(recipe, seed):
+def test_forests_take_terms_that_close_no_cycle(recipe, seed):
     graph = recipe.build()
     ranked = np.random.default_rng(seed).permutation(graph.n_edges + graph.n_factors)
     taken, order, up = spanning_forest(graph, ranked)
@@ -426,7 +426,7 @@ def test_variables_are_summed_out_where_there_is_time(monkeypatch):
     assert s.diagnostics["variables_left"] == len(s.marginals)
 
 
-def test_marginals_of_what_was_summed_out_fit_those_that_are_left():
+def test_marginals_of_eliminated_variables_fit_the_remaining_ones():
     """A variable of one term: its marginal is the average over those of its neighbours."""
     rng = np.random.default_rng(1)
     pairs = [(p, rng.normal(size=(2, 2))) for p in itertools.combinations(range(5), 2)]

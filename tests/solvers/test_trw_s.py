@@ -151,7 +151,7 @@ def test_the_last_messages_give_a_labelling_however_seldom_labels_are_decoded() 
         "picture",
     ],
 )
-def test_labels_are_chosen_given_those_before(family: str) -> None:
+def test_labels_are_chosen_given_earlier_labels(family: str) -> None:
     """Towards labelled neighbours the costs of their labels count, else messages (section 5)."""
     for seed in range(20):
         graph = picture(seed) if family == "picture" else random_graph(family, seed)
@@ -263,7 +263,7 @@ def test_no_tightening_by_default_nor_without_a_gap() -> None:
 
 
 @needs_data
-def test_bounds_of_factors_are_those_of_srmp() -> None:
+def test_bounds_of_factors_equal_srmp() -> None:
     """After 1, 2 and 5 sweeps, of SRMP 1.0 with minimal edges and variables as separators."""
     graph = Instances("uai2014_map/Promedas_40").build(DATA).graph
     for sweeps, bound in ((1, 14.99701170), (2, 15.75460696), (5, 16.69507463)):
@@ -273,7 +273,7 @@ def test_bounds_of_factors_are_those_of_srmp() -> None:
 
 @needs_data
 @pytest.mark.parametrize("name", ["uai2014_map/Grids_30", "small_ad3/grid3x3"])
-def test_bounds_of_frustrated_instances_are_those_of_the_relaxation(name: str) -> None:
+def test_bounds_of_frustrated_instances_equal_the_relaxation(name: str) -> None:
     """Two labels: the bound is the local polytope's, below the known value."""
     graph = Instances(name).build(DATA).graph
     solution = il.solve(graph, "trw-s")

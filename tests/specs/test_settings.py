@@ -58,7 +58,7 @@ class Example(Settings):
         ("level", 3, "1 or 2"),
     ],
 )
-def test_what_is_not_allowed_is_named(name, value, allowed):
+def test_values_out_of_range_are_named(name, value, allowed):
     with pytest.raises(ValueError, match=f"^{name} must be {allowed}, got {value!r}$"):
         replace(Example(), **{name: value})
 
@@ -71,7 +71,7 @@ def test_what_is_not_allowed_is_named(name, value, allowed):
         {"order": "down", "level": 2, "free": math.nan, "mixed": "what nobody checks"},
     ],
 )
-def test_what_is_allowed_is_kept(values):
+def test_allowed_values_are_kept(values):
     made = replace(Example(), **values)
     assert all(getattr(made, name) is value for name, value in values.items())
 
@@ -140,7 +140,7 @@ CLASSES = [
 
 
 @pytest.mark.parametrize("cls", CLASSES)
-def test_every_class_checks_what_it_declares(cls: Any):
+def test_every_class_checks_its_declared_ranges(cls: Any):
     """None forgets the base class's check in a ``__post_init__`` of its own."""
     hints = get_type_hints(cls)
     for field in fields(cls):
@@ -158,7 +158,7 @@ def test_every_class_checks_what_it_declares(cls: Any):
                 cls(**{field.name: value})
 
 
-def test_ranges_are_told():
+def test_numeric_settings_declare_a_range():
     """Most numbers among the settings have a range: a sampler without one is an oversight."""
     numbers = [
         (cls.values[0].name(), field.name, range_of(field.metadata))

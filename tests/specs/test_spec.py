@@ -111,7 +111,7 @@ class Marked:
     needed: str = field(kw_only=True)
 
 
-def test_what_is_written_follows_the_field():
+def test_format_spec_applies_the_field_markers():
     assert format_spec("m", Marked(needed="x")) == "m(always=1, needed=x)"
 
 
@@ -165,7 +165,7 @@ def test_specs_that_can_be_read(text, name, settings):
         ("a(b=1))", 6, "the end"),
     ],
 )
-def test_a_spec_that_cannot_be_read_says_where(text, position, expected):
+def test_unreadable_spec_is_refused_with_its_position(text, position, expected):
     message = f"cannot read spec {text!r} at position {position}: expected {expected}"
     if text.strip():
         message += f"\n  {text}\n  {' ' * position}^"
@@ -246,7 +246,7 @@ def test_settings_that_do_not_fit_are_refused(text, message):
         *((f"flag={text}", True) for text in ("TRUE", "True", "true")),
     ],
 )
-def test_numbers_and_truth_values_are_those_of_python(text, value):
+def test_numbers_and_booleans_follow_python(text, value):
     name = text.partition("=")[0]
     assert getattr(build(Everything, "x", parse_spec(f"x({text})").settings), name) == value
 
@@ -265,7 +265,7 @@ def test_missing_and_superfluous_settings():
         build(Nothing, "n", {"a": "1"})
 
 
-def test_what_the_class_refuses_is_a_spec_error():
+def test_refusal_by_the_class_is_a_spec_error():
     from inference_lab.solvers.loopy_bp import LoopyBP
 
     with pytest.raises(

@@ -169,7 +169,7 @@ def test_code_is_refused_however_deep_it_is_nested(folders):
     refuse(lambda: as_solver(longer), f"at most {MAX_LENGTH} are read", outside)
 
 
-def test_what_the_package_has_is_not_refused():
+def test_names_of_the_package_are_not_refused():
     names = [n for n in solver_registry.names() if missing(solver_registry, n) is None]
     expected = [as_solver(name) for name in names]
     with user_code_refused():

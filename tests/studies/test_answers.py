@@ -35,12 +35,12 @@ def test_every_number_of_answers_and_claims_is_of_a_table(name):
 
 
 @pytest.mark.parametrize("name", [name for name in STUDIES if name not in LARGE])
-def test_tables_have_what_answers_and_claims_ask_of_them(name):
+def test_tables_hold_every_value_of_answers_and_claims(name):
     document, _ = rendered(name)
     assert document.warnings == ()
 
 
-def test_what_a_note_says_of_draws_follows_from_draws_and_records():
+def test_note_on_draws_follows_from_draws_and_records():
     """Which draws hold a pair that the split of the toy into upper and lower violates."""
     folder = REPORTS / "lange2005"
     points, protocol = load_points("lange-toy"), Protocol(unit="share-of-points")
@@ -93,6 +93,6 @@ SIZES = [
 
 @pytest.mark.skipif(not DATA.is_dir(), reason="the data folder is not here")
 @pytest.mark.parametrize(("name", "words", "data"), SIZES)
-def test_sizes_that_notes_tell_are_those_of_the_data(name, words, data):
+def test_sizes_in_notes_equal_the_sizes_of_the_data(name, words, data):
     told = words.format(*(load_points(each, DATA).values.shape for each in data))
     assert any(told in note for note in load_study(REPORTS / name).notes)

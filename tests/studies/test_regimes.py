@@ -26,7 +26,7 @@ def varied(label="{init}, x {weight_factor}", **vary):
     return Method(label, "pckmeans", weight="calibrated", vary=vary)
 
 
-def test_a_method_stands_for_several():
+def test_method_with_lists_has_several_variants():
     study = Study(title="t", question="q", data=["iris"], methods=[varied()], runs=1)
     assert [m.label for m in study.methods] == [
         "kmeans, x 1",
@@ -51,7 +51,7 @@ def test_a_method_stands_for_several():
         (dict(label="{weight_factor:g}", weight_factor=[1]), "is not a name in braces"),
     ],
 )
-def test_what_varies_is_named_in_the_label(method, said):
+def test_varied_settings_are_named_in_the_label(method, said):
     with pytest.raises(StudyError, match=said):
         varied(**method).variants()
 
@@ -121,7 +121,7 @@ def test_a_fit_is_scored_on_constrained_points_and_on_others():
 
 
 @pytest.mark.parametrize("noise", [0.0, 0.2])
-def test_calibrated_weights_are_those_of_the_problem(noise):
+def test_calibrated_weights_equal_the_weights_of_the_problem(noise):
     problem = as_problem(
         "estep(data=iris, standardise=true, constraints=none, constraints_per_point=2, "
         f"noise={noise}, weight=calibrated, weight_factor=3)"
@@ -149,7 +149,7 @@ def test_definitions_on_the_page_about_studies_can_be_read(tmp_path):
 
 # On the worker that renders them: to read the records takes seconds.
 @pytest.mark.xdist_group("test_solver_studies")
-def test_what_a_note_says_of_the_pilots_follows_from_the_records():
+def test_note_on_the_pilots_follows_from_the_records():
     study, comparison = recorded("estep-regimes")
     (note,) = [note for note in study.notes if note.startswith("Pilots")]
     easy = [

@@ -128,7 +128,7 @@ def test_grids_are_all_combinations(tmp_path):
         ('"All"', '"ICM"', "labels must differ, got ICM, trw-s, ICM"),
     ],
 )
-def test_what_is_wrong_in_a_definition_is_named(tmp_path, old, new, said):
+def test_errors_in_a_definition_are_located(tmp_path, old, new, said):
     assert SMALL.count(old) == 1
     folder = write(tmp_path / "bad", SMALL.replace(old, new))
     with pytest.raises(StudyError) as caught:
@@ -161,7 +161,7 @@ def test_a_study_is_run_once_and_rendered_from_its_records(tmp_path, undrawn):
     assert len(quick) == 3 and len(RecordStore(folder / "runs.jsonl").read()) == 30
 
 
-def test_tables_and_figures_are_those_that_are_named(tmp_path, undrawn):
+def test_report_has_only_the_named_tables_and_figures(tmp_path, undrawn):
     folder = write(tmp_path / "small", SMALL)
     study = load_study(folder)
     comparison = run_comparison(study.quickly(), folder)
@@ -179,7 +179,7 @@ def test_tables_and_figures_are_those_that_are_named(tmp_path, undrawn):
             load_study(write(tmp_path / "wrong", f'{key} = ["none"]\n' + SMALL.lstrip()))
 
 
-def test_names_of_tables_and_figures_are_those_of_the_report(tmp_path, undrawn):
+def test_every_block_of_a_report_can_be_named(tmp_path, undrawn):
     """Every block of a real report can be asked for, and is then there."""
     study, comparison = recorded("estep-regimes")
     problems = {record.problem for record in comparison.records}
@@ -333,7 +333,7 @@ def as_problem_settings(spec):
         ("cells = 2\n", "cells = 2.5\n", "Expected `int`, got `float` - at `$.quick.cells`"),
     ],
 )
-def test_what_is_wrong_in_a_sample_is_named(tmp_path, old, new, said):
+def test_errors_in_a_sample_are_located(tmp_path, old, new, said):
     assert old in SAMPLED
     with pytest.raises(StudyError, match=re.escape(said)):
         load_study(write(tmp_path / "wrong", SAMPLED.replace(old, new, 1)))

@@ -201,7 +201,7 @@ def test_a_missing_definition_is_an_error(tmp_path):
         load_study(tmp_path)
 
 
-def test_parts_inherit_and_change_what_they_name(tmp_path):
+def test_parts_inherit_and_override_settings(tmp_path):
     study = load_study(write(tmp_path / "parted", PARTED))
     first, second = study.stages()
     assert (first.constraints, second.constraints) == ([5.0, 10.0], [10.0])
@@ -576,7 +576,7 @@ def test_seeds_are_nested_and_wrong_at_random():
     )
 
 
-def test_weights_on_the_scale_of_the_data_and_numbers_of_clusters_told():
+def test_weights_on_the_scale_of_the_data_and_given_numbers_of_clusters():
     points, protocol = load_points("iris"), Protocol()
     fit = fit_method(Method("x", "pckmeans", weight="variance"), points, protocol, 20.0, 0)
     assert fit.weight == pytest.approx(np.var(points.values, axis=0).sum())
@@ -680,7 +680,7 @@ def test_workers_give_the_same_records(tmp_path):
     assert essence(run_study(study, tmp_path / "three", isolate=False)) == essence(alone)
 
 
-def test_shards_are_merged_to_what_one_call_gives(tmp_path):
+def test_merged_shards_equal_one_call(tmp_path):
     """Also on the command line, where what is missing is told."""
 
     def call(*arguments):
@@ -849,7 +849,7 @@ def test_parts_have_sections_figures_and_published_values_of_their_own(tmp_path,
     assert float(row["10"]) == pytest.approx(np.mean(wrong), rel=1e-11)
 
 
-def test_a_report_says_what_is_missing(tmp_path, undrawn):
+def test_report_counts_missing_fits(tmp_path, undrawn):
     study = load_study(write(tmp_path / "small"))
     records = run_study(study, tmp_path / "small")[:5]
     text = render_study(study, records, tmp_path / "small").read_text()
