@@ -1,1 +1,1 @@
-"""Reparametrisations, clusters of variables, and how bounds of them are tightened."""
+"""Reparametrisations, clusters of variables, and the tightening of dual bounds."""

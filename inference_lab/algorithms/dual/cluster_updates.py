@@ -1,4 +1,4 @@
-"""Block-coordinate updates of clusters, by min-marginals and the hand-over of MPLP++.
+"""Block-coordinate updates of clusters by min-marginals and the handshake of MPLP++.
 
 A. Globerson, T. Jaakkola, NIPS 2007, sec. 6; S. Tourani et al., ECCV 2018.
 """
@@ -18,7 +18,7 @@ from inference_lab.kernels.messages import edge_cost, least
 class Room(NamedTuple):
     """Scratch for one cluster: two tables for each of its pairs, one for all its labellings."""
 
-    # ``joint`` is used by clusters of more than three variables only.
+    # Only clusters of more than three variables use ``joint``.
 
     pairs: FloatArray
     given: FloatArray
@@ -30,7 +30,7 @@ class Room(NamedTuple):
 
 @inlined
 def ends_of(g: GraphArrays, e: int) -> tuple[int, int, int, int]:
-    """Return the ends of an edge, rising, and the strides of their labels in its table."""
+    """Return the ends of an edge, ascending, and the strides of their labels in its table."""
     i, j = g.edges[e, 0], g.edges[e, 1]
     if i < j:
         return i, j, g.cardinalities[j], 1
@@ -57,7 +57,7 @@ def load_pair(g: GraphArrays, dual: Dual, e: int, hard: bool, out: FloatArray) -
     else:
         for a in range(ki):
             for b in range(kj):
-                # Diagonal terms are the same both ways.
+                # Diagonal terms are symmetric.
                 out[a * kj + b] = (
                     edge_cost(g, e, a, b) - dual.from_edge[pi + a] - dual.from_edge[pj + b]
                 )
@@ -89,7 +89,7 @@ def load_pairs(
 def store_pairs(
     g: GraphArrays, c: int, clusters: ClusterArrays, hard: bool, kept: FloatArray
 ) -> None:
-    """Let a cluster keep ``kept`` of the costs of its pairs and pass minus that on to them."""
+    """Store the pair costs ``kept`` by a cluster; the parts of its pairs are their negation."""
     start = clusters.part_ptr[c]
     at = 0
     for pair in range(clusters.pair_ptr[c], clusters.pair_ptr[c + 1]):
@@ -108,7 +108,7 @@ def store_pairs(
 
 @inlined
 def load_kept(g: GraphArrays, c: int, dual: Dual, clusters: ClusterArrays, out: FloatArray) -> None:
-    """Write what a cluster keeps of the costs of its pairs, ``+inf`` for labels ruled out."""
+    """Write the pair costs that a cluster keeps, ``+inf`` for labels ruled out."""
     start = clusters.part_ptr[c]
     at = 0
     for pair in range(clusters.pair_ptr[c], clusters.pair_ptr[c + 1]):
@@ -128,7 +128,7 @@ def load_kept(g: GraphArrays, c: int, dual: Dual, clusters: ClusterArrays, out: 
 
 @inlined
 def take_off(size: int, kept: FloatArray, given: FloatArray, share: float, hard: bool) -> None:
-    """Take a share of what is given to a pair off what the cluster keeps of its costs."""
+    """Subtract a share of the costs given to a pair from the costs that the cluster keeps."""
     if hard:
         for x in range(size):
             kept[x] = np.inf if np.isinf(given[x]) else kept[x] - share * given[x]
@@ -144,7 +144,7 @@ def take_off(size: int, kept: FloatArray, given: FloatArray, share: float, hard:
 def three_tables(
     ki: int, kj: int, kl: int, pairs: FloatArray
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Return where the tables of the pairs (i, j), (i, l) and (j, l) of three variables stand."""
+    """Return views of the tables of the pairs (i, j), (i, l) and (j, l) of three variables."""
     return pairs, pairs[ki * kj :], pairs[ki * (kj + kl) :]
 
 
@@ -225,9 +225,9 @@ def share_out_three(
     hard: bool,
     room: Room,
 ) -> None:
-    """Hand the costs of three variables out to their pairs; ``room.pairs`` is what is kept then."""
-    # Each pair gets a third of its min-marginal, then each in turn what is left, so that nothing
-    # stays that a pair could have.
+    """Redistribute the costs of three variables to their pairs; ``room.pairs`` is the rest."""
+    # Each pair gets a third of its min-marginal. The remaining slack is then pushed to each pair in
+    # turn, so that the cluster keeps none.
     sizes = ki * kj, ki * kl, kj * kl
     kept = three_tables(ki, kj, kl, room.pairs)
     given = three_tables(ki, kj, kl, room.given)
@@ -284,7 +284,7 @@ def add_to_joint(
     before: int, kp: int, between: int, kq: int, after: int, pair: FloatArray, factor: float,
     hard: bool, joint: FloatArray,
 ) -> None:  # fmt: skip
-    """Add `factor` times the table of a pair to a joint table; with factor < 0, ``inf`` is left."""
+    """Add `factor` times a pair's table to a joint table, skipping ``inf`` if `factor` < 0."""
     at = 0
     for _ in range(before):
         for a in range(kp):
@@ -320,7 +320,7 @@ def marginals_of_joint(
 def fill_joint(
     g: GraphArrays, variables: Int32Array, base: int, tables: FloatArray, hard: bool, room: Room
 ) -> int:
-    """Write all costs of a cluster, those of ``room.pairs`` included; return how many there are."""
+    """Write the joint cost table of a cluster, ``room.pairs`` included; return its size."""
     size = 1
     for s in range(variables.size):
         size *= g.cardinalities[variables[s]]
@@ -339,11 +339,11 @@ def fill_joint(
 def share_out_joint(
     g: GraphArrays, variables: Int32Array, base: int, tables: FloatArray, hard: bool, room: Room
 ) -> None:
-    """Hand the costs of a cluster out to its pairs, as `share_out_three` does."""
+    """Redistribute the costs of a cluster to its pairs, as `share_out_three` does."""
     fill_joint(g, variables, base, tables, hard, room)
     share = 2.0 / (variables.size * (variables.size - 1))
     for turn in range(3):
-        # First all min-marginals of the same costs, then their shares, then what is left in turn.
+        # First the min-marginals of all pairs, then their shares, then the remaining slack in turn.
         at = 0
         for p in range(variables.size):
             for q in range(p + 1, variables.size):
@@ -387,7 +387,7 @@ def sweep_clusters(
 def least_of(
     g: GraphArrays, variables: Int32Array, base: int, tables: FloatArray, hard: bool, room: Room
 ) -> float:
-    """Return the least cost of a cluster, that of the pairs in ``room.pairs`` included."""
+    """Return the least cost of a cluster, including the pairs in ``room.pairs``."""
     if variables.size == 3:
         return least_of_three(
             g.cardinalities[variables[0]], g.cardinalities[variables[1]],
@@ -400,7 +400,7 @@ def least_of(
 def least_of_clusters(
     g: GraphArrays, dual: Dual, clusters: ClusterArrays, hard: bool, room: Room, out: FloatArray
 ) -> None:
-    """Write the least cost of what each cluster keeps, shape (C,)."""
+    """Write the minimum of the costs that each cluster keeps, shape (C,)."""
     for c in range(out.size):
         load_kept(g, c, dual, clusters, room.pairs)
         variables = clusters.variables[clusters.ptr[c] : clusters.ptr[c + 1]]
@@ -412,8 +412,8 @@ def gain_of_cliques(
     g: GraphArrays, members: Int32Array, edges: Int32Array, dual: Dual, hard: bool, room: Room,
     gain: FloatArray,
 ) -> None:  # fmt: skip
-    """Write what the bound is sure to gain from clusters over existing pairs, shape (T,)."""
-    # The least cost of all pairs together less the sum of their least costs apart.
+    """Write the guaranteed gain of the bound from clusters over existing pairs, shape (T,)."""
+    # The least joint cost of all pairs minus the sum of their separate least costs.
     for t in range(gain.size):
         at = 0
         apart = 0.0
@@ -427,7 +427,7 @@ def gain_of_cliques(
 
 @lean_kernel
 def pass_on(g: GraphArrays, clusters: ClusterArrays) -> float:
-    """Add what the clusters passed on to the tables of the pairs; return the scale of rounding."""
+    """Add the clusters' parts to the tables of the pairs; return the scale of rounding."""
     scale = 0.0
     start = 0
     for e in clusters.edges:

@@ -1,4 +1,4 @@
-"""Clusters of three and more variables above the pairs of a reparametrisation.
+"""Reparametrisations with clusters of three or more variables.
 
 D. Sontag, T. Meltzer, A. Globerson, T. Jaakkola, Y. Weiss, "Tightening LP relaxations for MAP
 using message passing", UAI 2008.
@@ -39,22 +39,22 @@ from inference_lab.graph.factor_graph import FactorGraph
 
 
 class DualClusters:
-    """A reparametrisation with clusters above the pairs.
+    """Reparametrisation with clusters of three or more variables.
 
-    Pairs inside a cluster get a table of their own, which changes with what the clusters pass on;
-    all other terms stay as they are. Factors of three to six variables become clusters, which pass
-    parts on to their pairs; that is tighter than to their variables. Pairs without a term get one.
+    Pairs inside a cluster get tables of their own, which change with the parts that clusters pass
+    on. All other terms stay unchanged. Factors of three to six variables become clusters, because
+    passing parts to pairs is tighter than to variables. Pairs without a term get one.
 
     Attributes
     ----------
     g : GraphArrays
-        All terms but the clusters, with the present tables of the pairs.
+        All terms except the clusters, with the current tables of the pairs.
     arrays : ClusterArrays
     room : Room
     new_pairs : int
         Pairs that had no term.
     memory : int
-        Bytes that the clusters take, and the tables of their pairs.
+        Bytes of the clusters and of the tables of their pairs.
     """
 
     def __init__(self, graph: FactorGraph, dual: Dual) -> None:
@@ -63,7 +63,7 @@ class DualClusters:
         self.hard = graph.has_infinite
         self.arrays = no_clusters(graph)
         self.new_pairs = 0
-        # Terms other than clusters; `_base` are the tables of pairs before clusters pass parts on.
+        # Terms except the clusters; `_base` has the tables of pairs without the parts of clusters.
         self._structure = graph
         self._unary = graph.unary_values
         self._shared = graph.pairwise_values.size
@@ -104,7 +104,7 @@ class DualClusters:
         kept[members] = False
         slots = np.repeat(kept, np.diff(graph.factor_ptr))
         entries = np.repeat(slots, np.diff(dual.slot_ptr))
-        # What the factors passed on to single variables stays there for good.
+        # Parts that the factors passed to single variables stay in the unaries permanently.
         gone = np.flatnonzero(~entries)
         first = np.repeat(graph.unary_ptr[graph.factor_scopes], np.diff(dual.slot_ptr))
         label = np.arange(entries.size) - np.repeat(dual.slot_ptr[:-1], np.diff(dual.slot_ptr))
@@ -133,7 +133,7 @@ class DualClusters:
             self._insert(np.array(scopes[arity], dtype=np.int32), start[:-1])
 
     def _pair_edges(self, pairs: Int32Array) -> Int32Array:
-        """Return the edge of each pair ``(i, j)``, ``i < j``, making tables and edges for them."""
+        """Return the edge of each pair ``(i, j)``, ``i < j``; add missing edges and tables."""
         cardinalities = self.graph.cardinalities
         keys = pair_keys(self.graph.n_variables, self.edges)
         order = np.argsort(keys)
@@ -147,7 +147,7 @@ class DualClusters:
         new = wanted[~there]
         edge[~there] = len(self.edges) + np.arange(new.size)
         added = np.stack(np.divmod(new, max(self.graph.n_variables, 1)), axis=1).astype(np.int32)
-        # Existing edges get a table of their own; new ones one of zeros.
+        # Existing edges get tables of their own, new edges tables of zeros.
         convert = edge[there]
         convert = convert[~self._own[convert]]
         tables = [self.graph.edge_table(int(e)).ravel() for e in convert]
@@ -179,7 +179,7 @@ class DualClusters:
         return edge[np.searchsorted(wanted, asked)].astype(np.int32)
 
     def _insert(self, members: Int32Array, table: IntArray) -> None:
-        """Append clusters, one a row, with the starts of their tables."""
+        """Append clusters, one per row, with the starts of their tables."""
         count, arity = members.shape
         ways = np.array(list(itertools.combinations(range(arity), 2)))
         edges = self._pair_edges(members[:, ways].reshape(-1, 2))
@@ -202,28 +202,28 @@ class DualClusters:
         )
 
     def _sizes(self, members: Int32Array) -> tuple[IntArray, IntArray]:
-        """Return the size of the joint table of clusters of as many variables, and of all pairs."""
+        """Return the sizes of the joint tables of clusters of one arity, and of all their pairs."""
         k = self.graph.cardinalities[members]
         total = k.sum(axis=1)
         return k.prod(axis=1), (total * total - (k * k).sum(axis=1)) // 2
 
     def cost_of(self, members: Int32Array) -> tuple[IntArray, IntArray]:
-        """Return about how many entries a sweep visits for each cluster, and the bytes it takes."""
+        """Return the approximate entries that a sweep visits for each cluster, and its bytes."""
         joint, pairs = self._sizes(members)
         arity = members.shape[1]
         passes = 4 if arity == 3 else 5 * arity * (arity - 1) // 2
-        # Parts passed on, and tables of pairs, in the worst case all new, kept twice.
+        # Bytes: the parts, and the tables of pairs kept twice, in the worst case all new.
         return passes * joint + 20 * pairs, 24 * pairs + 200
 
     def add(self, members: Int32Array) -> None:
-        """Add clusters of as many variables each, one a row, rising."""
+        """Add clusters of one arity, one per row, with ascending variables."""
         self._insert(members, np.full(len(members), -1, dtype=np.int64))
         self._arrange()
 
     def _arrange(self) -> None:
-        """Lay out adjacency, scratch and stretches of bounded work anew."""
+        """Rebuild adjacency, scratch and stretches of bounded work."""
         graph, edges, clusters = self.graph, self.edges, self.arrays
-        # Adjacency only: kinds and costs are put in afterwards.
+        # Adjacency only: kinds and costs are inserted below.
         plain = replace(
             self._structure,
             edges=edges,
@@ -275,7 +275,7 @@ class DualClusters:
         self.room = Room(np.empty(pairs), np.empty(pairs), np.empty(joint))
 
     def room_for(self, members: Int32Array) -> Room:
-        """Return scratch that is enough for these clusters as well."""
+        """Return scratch that is large enough for these clusters as well."""
         joint, pairs = self._sizes(members)
         self._make_room(
             max(self.room.pairs.size, int(pairs.max(initial=1))),
@@ -284,13 +284,13 @@ class DualClusters:
         return self.room
 
     def new_ones(self, found: Int32Array) -> tuple[Int32Array, IntArray]:
-        """Return the rows that are no cluster yet, without repeats, and where they stand."""
+        """Return the distinct rows that are not clusters yet, and their indices."""
         arity = found.shape[1]
         clusters = self.arrays
         which = np.flatnonzero(np.diff(clusters.ptr) == arity)
         known = clusters.variables[clusters.ptr[which][:, None] + np.arange(arity)]
         rows = np.concatenate([known, found])
-        # Sorting is stable, so known ones come before their repeats.
+        # The sort is stable, so known clusters come before repeats of them.
         order = np.lexsort(rows.T[::-1])
         differ = (rows[order[1:]] != rows[order[:-1]]).any(axis=1)
         first = order[np.concatenate([[True], differ])] if len(order) else order
@@ -328,7 +328,7 @@ class DualClusters:
         sweep_stars(self.g, 0, self.graph.n_variables, False, self.dual, self.hard, self._work)
 
     def bound(self) -> float:
-        """Return the lower bound, less what rounding may have added; ``inf`` if infeasible."""
+        """Return the lower bound, lowered by the rounding error; ``inf`` if infeasible."""
         own = self._pool[self._shared :]
         own[:] = np.where(np.isinf(own), np.inf, self._base)
         scale = pass_on(self.g, self.arrays) + refresh(self.g, self.dual)
@@ -339,7 +339,7 @@ class DualClusters:
         least_of_clusters(self.g, self.dual, self.arrays, self.hard, self.room, least)
         if np.isinf(least).any():
             return math.inf
-        # numpy adds pairwise, so that the sum is good to the last digits.
+        # numpy sums pairwise, which keeps the rounding error within a few units in the last place.
         total = float(least.sum())
         scale += float(np.abs(least).sum()) + abs(pairs) + abs(self.graph.constant)
         return pairs + total + self.graph.constant - ULPS * scale

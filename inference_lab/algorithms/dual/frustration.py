@@ -1,4 +1,4 @@
-"""Find clusters that raise the bound: frustrated cycles, and cliques of pairs.
+"""Find clusters that raise the bound: frustrated cycles and cliques of pairs.
 
 D. Sontag, D. K. Choe, Y. Li, "Efficiently searching for frustrated cycles in MAP inference",
 UAI 2012 (projection graph); D. Sontag et al., UAI 2008 (guaranteed gain).
@@ -19,17 +19,17 @@ from inference_lab.contract import Run
 from inference_lab.graph.arrays import FloatArray, GraphArrays, Int32Array, IntArray, starts_of
 from inference_lab.kernels.messages import edge_cost
 
-#: Edges of the projection graph that are kept, the strongest ones.
+#: Most edges of the projection graph; the strongest ones are kept.
 _MAX_PROJECTED = 4_000_000
-#: Links that the search for cycles looks at from one root.
+#: Links that the cycle search examines from one root.
 _EFFORT = 3000
-#: Cycles that one root may give in one search.
+#: Most cycles from one root in one search.
 _PER_ROOT = 4
-#: Roots searched between two looks at the clock.
+#: Roots searched between two checks of the clock.
 _ROOTS = 2000
-#: Cliques listed between two looks at the clock.
+#: Cliques listed between two checks of the clock.
 _LISTED = 200_000
-#: No clique whose joint table has more entries is looked at.
+#: Most entries of the joint table of a clique; larger ones are skipped.
 _MAX_JOINT = 1_000_000
 
 
@@ -39,8 +39,8 @@ _MAX_JOINT = 1_000_000
 class EdgeCosts(NamedTuple):
     """Scratch for the remaining costs of one edge, and the least entries of its columns."""
 
-    # ``entries`` are row-major; ``best``, ``second`` (k,) the two least of each column, ``at`` (k,)
-    # the row of the least.
+    # ``entries`` are row-major; ``best`` and ``second`` (k,) are the two least entries of each
+    # column, ``at`` (k,) is the row of the least.
 
     entries: FloatArray
     best: FloatArray
@@ -70,10 +70,11 @@ def project(
     g: GraphArrays, begin: int, end: int, dual: Dual, hard: bool, threshold: float,
     table: EdgeCosts, nodes: IntArray, strength: FloatArray,
 ) -> int:  # fmt: skip
-    """Write the links of the projection graph that some edges give; return their number."""
+    """Write the projection-graph links of the edges from `begin` to `end`; return their number."""
     # Its nodes are the splits of a variable's labels into one label and the rest, numbered like the
-    # unaries. Two splits are joined with strength ``min over labels on different sides - min over
-    # labels on equal sides`` of what is left of their edge, if that is `threshold` at least.
+    # unaries. Two splits are linked with strength ``min over labels on different sides - min over
+    # labels on equal sides`` of the remaining costs of their edge, if it is at least `threshold` in
+    # absolute value.
     count = 0
     left, best, second, at = table
     for e in range(begin, end):
@@ -135,9 +136,9 @@ def project(
 
 
 class Projection(NamedTuple):
-    """The projection graph: links of each node by falling strength, signs kept apart."""
+    """Projection graph: links of each node by descending strength, with separate signs."""
 
-    # ``variable`` says to which variable a node belongs.
+    # ``variable`` is the variable of each node.
 
     ptr: IntArray
     to: Int32Array
@@ -161,7 +162,7 @@ class CycleSearch(NamedTuple):
 
 @inlined
 def ways_meet(search: CycleSearch, a: int, b: int) -> int:
-    """Return how many nodes the ways up from two nodes have, to where they meet."""
+    """Return the number of nodes on the two paths up to the lowest common ancestor."""
     length = 1
     while a != b:
         if search.depth[a] >= search.depth[b]:
@@ -205,11 +206,11 @@ def frustrated_cycles(
     ends: IntArray,
     cycles: Int32Array,
 ) -> int:
-    """Find short cycles with an odd number of links that want their ends to differ."""
-    # From each root a breadth-first search over the links of at least `threshold` gives every node
-    # the side it should be on; a link between two nodes reached that contradicts closes a cycle.
-    # Cycles that come back to a variable by another split are left out. Root ``r`` of the list
-    # marks what it reaches by ``mark + r + 1``, which nothing else may have used.
+    """Find short frustrated cycles: an odd number of links prefers different sides."""
+    # From each root, a breadth-first search over links of at least `threshold` assigns a side to
+    # every node. A link that contradicts the sides of its two nodes closes a cycle. Cycles that
+    # visit a variable twice, by different splits, are left out. Root ``r`` of the list stamps the
+    # nodes it reaches with ``mark + r + 1``, which must be unused.
     count = 0
     used = 0
     for root in roots:
@@ -256,7 +257,7 @@ def frustrated_cycles(
                 ends[count] = used
                 count += 1
                 found += 1
-                # Cycles at least as short as the first one, then no more from this root.
+                # Further cycles from this root must be about as short as the first one.
                 limit = min(limit, search.depth[u])
                 if found == per_root:
                     break
@@ -268,8 +269,8 @@ def triangulate(
     n: int, keys: IntArray, ends: IntArray, count: int, cycles: Int32Array, out: Int32Array
 ) -> int:
     """Cut cycles into triangles that share a variable; return the number of triangles."""
-    # The variable is the one with most chords among the pairs there are, which `keys` holds sorted,
-    # as ``i * n + j`` with ``i < j``.
+    # The shared variable is the one with most chords among the existing pairs. `keys` holds the
+    # pairs sorted, as ``i * n + j`` with ``i < j``.
     made = 0
     begin = 0
     for q in range(count):
@@ -312,19 +313,19 @@ def link_up(
     size: FloatArray,
     free: IntArray,
 ) -> None:
-    """Write links, in this order, to both of their nodes; `free` (nodes,) is where each goes on."""
+    """Write links in the given order to both nodes; `free` (nodes,) holds the next positions."""
     for link in order:
         for end in range(2):
             p = free[nodes[link, end]]
             free[nodes[link, end]] += 1
             graph.to[p] = nodes[link, 1 - end]
             graph.size[p] = size[link]
-            # With positive strength the ends want to be on equal sides.
+            # Links of positive strength prefer ends on equal sides.
             graph.differ[p] = strength[link] < 0.0
 
 
 def make_projection(clusters: DualClusters, tolerance: float, run: Run) -> Projection | None:
-    """Build the projection graph of links above `tolerance`; None if there are none, or no time."""
+    """Build the projection graph of links above `tolerance`; None without links or out of time."""
     graph, g = clusters.graph, clusters.g
     sizes = graph.cardinalities[clusters.edges].prod(axis=1)
     widest = int(graph.cardinalities.max(initial=1))
@@ -356,7 +357,7 @@ def make_projection(clusters: DualClusters, tolerance: float, run: Run) -> Proje
     if strength.size == 0:
         return None
     size = np.abs(strength)
-    # Infinitely strong links come first, but can be halved.
+    # Infinite strengths become finite, because the search halves its threshold from the largest.
     size = np.minimum(size, 4.0 * float(size[np.isfinite(size)].max(initial=1.0)))
     if run.should_stop():
         return None
@@ -377,7 +378,7 @@ def find_cycles(
     clusters: DualClusters, longest: int, wanted: int, tolerance: float, run: Run
 ) -> Int32Array:
     """Return triangles that triangulate frustrated cycles, the strongest cycles first."""
-    # Links weaker than `tolerance` are left out: no cycle can gain more than its weakest link.
+    # Links weaker than `tolerance` are left out, because no cycle gains more than its weakest link.
     found = np.empty((0, 3), dtype=np.int32)
     projection = make_projection(clusters, tolerance, run)
     if projection is None:
@@ -399,7 +400,7 @@ def find_cycles(
     triangles = np.empty((cycles.size, 3), dtype=np.int32)
     mark = 0
     while threshold > 0.5 * weakest and len(found) < wanted:
-        # Half as strong each time, down to the weakest link.
+        # The threshold is halved each time, down to the weakest link.
         threshold *= 0.5
         for begin in range(0, roots.size, _ROOTS):
             if run.should_stop() or len(found) >= 2 * wanted:
@@ -423,8 +424,8 @@ def list_cliques(
     g: GraphArrays, begin: int, size: int, of_first: IntArray, of_second: IntArray,
     members: Int32Array, edges: Int32Array,
 ) -> tuple[int, int]:  # fmt: skip
-    """List cliques of the pairs there are; return their number, and where to go on from."""
-    # A position with more cliques than there are rows is cut short.
+    """List cliques of existing pairs; return their number and the position to continue from."""
+    # The list of a position with more cliques than rows is truncated.
     count = 0
     marked = -1
     p = begin
@@ -474,7 +475,7 @@ def list_cliques(
         for q in range(g.adj_ptr[j], g.adj_ptr[j + 1]):
             of_second[g.adj_var[q]] = -1
         if full and before > 0:
-            # This position again, with all the room.
+            # The next call repeats this position with all rows free.
             count = before
             break
         p += 1
@@ -489,7 +490,7 @@ def list_cliques(
 def find_cliques(
     clusters: DualClusters, size: int, wanted: int, tolerance: float, run: Run
 ) -> Int32Array:
-    """Return cliques of existing pairs by what the bound is sure to gain from each."""
+    """Return cliques of existing pairs in descending order of their guaranteed gain."""
     n = clusters.graph.n_variables
     scratch = np.full((2, n), -1, dtype=np.int64)
     members = np.empty((_LISTED, size), dtype=np.int32)

@@ -1,4 +1,4 @@
-"""Labels chosen along an order of visits, from messages and the labels chosen before."""
+"""Sequential decoding of labels from messages and the labels chosen before."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from inference_lab.kernels.messages import (
     least,
 )
 
-#: So many variables before its turn what belongs to one is fetched from memory: choices wait for
-#: each other, and while they do processors look no further ahead.
+#: Variables ahead whose data are prefetched, because each choice waits for the previous one and
+#: processors do not fetch further ahead meanwhile.
 _SOON = 8
-#: With fewer labels that does not pay.
+#: Least number of labels for which prefetching pays.
 _WIDE = 16
 
 
@@ -40,10 +40,10 @@ def add_message(k: int, message: FloatArray, hard: bool, work: Workspace) -> Non
 def add_ahead(
     plan: Schedule, t: int, k: int, own: FloatArray, rows: FloatArray, costs: FloatArray
 ) -> None:
-    """Write the costs of a variable and the messages of the edges ahead, added in this order."""
+    """Write the sum of a variable's costs and the messages of the edges ahead, in this order."""
     q, stop = np.uint64(plan.ptr[t]), np.uint64(plan.middle[t])
     if q + np.uint64(2) == stop:
-        # At once, as inside a grid: the sums are written once.
+        # Inside a grid, one pass writes each sum once.
         one, two = np.uint64(plan.at[q]), np.uint64(plan.at[q + np.uint64(1)])
         for b in range(k):
             a = np.uint64(b)
@@ -70,9 +70,9 @@ def add_inside(
     rows: FloatArray,
     costs: FloatArray,
 ) -> bool:
-    """Write the costs of a variable inside a grid at once; return False where it is not."""
-    # The sums are those of `add_ahead` and `add_edge`, written once instead of four times: where
-    # two edges are ahead and two behind, of symmetric tables or of Potts terms.
+    """Write the costs of a variable inside a grid in one pass; return False elsewhere."""
+    # The sums equal those from `add_ahead` and `add_edge`, but are written once instead of four
+    # times. Requires two edges ahead and two behind, with symmetric tables or Potts terms.
     one, two = np.uint64(1), np.uint64(2)
     q, middle = np.uint64(plan.ptr[t]), np.uint64(plan.middle[t])
     if q + two != middle or middle + two != np.uint64(plan.ptr[t + 1]):
@@ -88,7 +88,7 @@ def add_inside(
         fetch_row(k, rows, first + soon)
         fetch_row(k, rows, second + soon)
     if g.forms[e] != NO_FORM and g.forms[f] != NO_FORM:
-        # Of symmetric tables the row is the column.
+        # A row of a symmetric table equals its column.
         here, there = np.uint64(g.offsets[e] + left * k), np.uint64(g.offsets[f] + above * k)
         for b in range(k):
             a = np.uint64(b)
@@ -114,16 +114,16 @@ def add_edge(
     e = np.uint64(h >> 1)
     way = terms.way[e]
     if not hard and (way == ATTRACTIVE or way == REPULSIVE):
-        # What all labels pay does not matter to the choice.
+        # A cost common to all labels does not change the choice.
         work.costs[b] += terms.rise[e] if way == REPULSIVE else -terms.rise[e]
         return
     if g.kinds[e] != TABLE and not hard:
-        # What all labels pay does not matter to the choice.
+        # A cost common to all labels does not change the choice.
         if b < k:
             work.costs[b] += g.pairwise[g.offsets[e] + b * g.kinds[e]] - g.weights[e]
         return
     if not hard:
-        # The row or column of the table that belongs to the label; of symmetric ones, the row.
+        # The row or column of the label in the table; the row for symmetric tables.
         weight = g.weights[e]
         if h & 1 == 0 or g.forms[e] != NO_FORM:
             row = np.uint64(g.offsets[e] + b * k)
@@ -142,7 +142,7 @@ def add_edge(
 
 @inlined
 def choose(k: int, hard: bool, work: Workspace) -> int:
-    """Return the label with the fewest infinite terms, of those the one of least cost."""
+    """Return the label with the fewest infinite terms; ties go to the least cost."""
     if not hard:
         return first_label(k, least(k, work.costs), work.costs)
     best = 0
@@ -166,8 +166,8 @@ def decode(
     work: Workspace,
     x: IntArray,
 ) -> None:
-    """Label the variables in order, each given the labels of those before it."""
-    # After a backward pass, with the true costs towards labelled neighbours and messages from the
+    """Label the variables in order, each given the labels of the earlier ones."""
+    # Runs after a backward pass, with true costs towards labelled neighbours and messages from the
     # others (Kolmogorov 2006). Labels with fewer infinite terms come first, then lower costs, then
     # lower numbers. `decided` is a copy of ``state.slots`` in which labels replace messages.
     for t in range(plan.order.size):

@@ -1,15 +1,15 @@
-"""The dual of the local polytope: costs moved between terms, and the bound they then give.
+"""Dual of the local-polytope relaxation: reparametrisations and their lower bound.
 
-Every term ``f`` passes a part ``d_fi(x_i)`` of its cost on to each of its variables, which changes
-no energy. The sum of the minima of what is left,
+Every term ``f`` passes a part ``d_fi(x_i)`` of its cost on to each of its variables, which leaves
+every energy unchanged. The sum of the minima of the reparametrised terms,
 
 ``constant + sum_i min (theta_i + sum_f d_fi) + sum_f min (theta_f - sum_i d_fi)``,
 
-is a lower bound on the energy, whatever the parts are. The kernels here change the parts of one
-term, or of all terms at one variable, so that the bound never falls.
+is a lower bound on the energy for all choices of the parts. The kernels here change the parts of
+one term, or of all terms at one variable, so that the bound never falls.
 
-Parts are finite. A label that is found to be in no labelling of finite energy is marked by a
-``+inf`` in `Dual.unary`; its parts mean nothing from then on.
+Parts are finite. A label proved to be in no labelling of finite energy is marked by ``+inf`` in
+`Dual.unary`; its parts are meaningless from then on.
 """
 
 from __future__ import annotations
@@ -34,18 +34,18 @@ from inference_lab.graph.factor_graph import FactorGraph
 from inference_lab.kernels.factor_messages import min_marginals
 from inference_lab.kernels.messages import add_counted, edge_cost, min_sum_message, slot_ptr
 
-#: Rounding of a sum is charged to the bound at this many units in the last place of its terms.
+#: Rounding error of a sum, relative to its terms, that is subtracted from the bound.
 ULPS = 8.0 * 2.0**-53
-#: Table entries visited between two looks at the clock: about 0.1 s.
+#: Table entries visited between two checks of the clock: about 0.1 s.
 _STRETCH = 50_000_000
-#: No cluster has more variables; the pairs of larger ones are too many.
+#: Most variables of a cluster, because larger clusters have too many pairs.
 LARGEST_CLUSTER = 6
-#: Whole numbers up to here, and their sums, are exact.
+#: Integers up to this value, and sums of them below it, are exact in double precision.
 _EXACT = 2.0**53
 
 
 class Dual(NamedTuple):
-    """A reparametrisation, in flat arrays."""
+    """Reparametrisation in flat arrays."""
 
     #: ``half_ptr`` (2m + 1,) and ``from_edge``: the part that edge ``e`` passed to ``edges[e, s]``
     #: starts at ``half_ptr[2 e + s]``.
@@ -60,25 +60,25 @@ class Dual(NamedTuple):
 
 
 class ClusterArrays(NamedTuple):
-    """Clusters of variables above the pairs, in flat arrays."""
+    """Clusters of three or more variables, in flat arrays."""
 
-    #: ``ptr`` (C + 1,) into ``variables`` int32: those of each cluster, rising.
+    #: ``ptr`` (C + 1,) into ``variables`` int32: the variables of each cluster, ascending.
     ptr: IntArray
     variables: Int32Array
     #: ``pair_ptr`` (C + 1,) into ``edges`` int32: the edges of the pairs of positions (0, 1), (0,
     #: 2), ..., (1, 2), ... of each cluster.
     pair_ptr: IntArray
     edges: Int32Array
-    #: ``part_ptr`` (C + 1,) into ``parts``: what a cluster passed to these pairs, one after the
-    #: other, row-major with the smaller variable first.
+    #: ``part_ptr`` (C + 1,) into ``parts``: the parts that a cluster passed to these pairs, one
+    #: pair after the other, row-major with the smaller variable first.
     part_ptr: IntArray
     parts: FloatArray
-    #: (C,): where the cluster's own costs start in ``tables``, row-major by rising variables; -1 if
-    #: it has none.
+    #: (C,): where the cluster's own costs start in ``tables``, row-major by ascending variables; -1
+    #: without own costs.
     table: IntArray
     tables: FloatArray
-    #: ``inside_ptr`` (n + 1,) into ``inside``: where each variable stands in ``variables``, each
-    #: place given as ``LARGEST_CLUSTER * cluster + position``.
+    #: ``inside_ptr`` (n + 1,) into ``inside``: the places of each variable in ``variables``, each
+    #: encoded as ``LARGEST_CLUSTER * cluster + position``.
     inside_ptr: IntArray
     inside: IntArray
     #: The graph's ``pairwise``, in which the tables of the pairs change.
@@ -86,7 +86,7 @@ class ClusterArrays(NamedTuple):
 
 
 def no_clusters(graph: FactorGraph) -> ClusterArrays:
-    """Return the arrays of no clusters."""
+    """Return `ClusterArrays` without clusters."""
     nothing, start = np.empty(0, dtype=np.int64), np.zeros(1, dtype=np.int64)
     names, costs = np.empty(0, dtype=np.int32), np.empty(0)
     inside = np.zeros(graph.n_variables + 1, dtype=np.int64)
@@ -96,7 +96,7 @@ def no_clusters(graph: FactorGraph) -> ClusterArrays:
 
 
 def stretches(work: npt.NDArray[np.int64]) -> list[tuple[int, int]]:
-    """Cut a sequence into stretches of bounded work, between which the clock is looked at."""
+    """Cut a sequence into stretches of bounded work; the clock is checked between them."""
     if work.size == 0:
         return []
     cuts = np.flatnonzero(np.diff(np.cumsum(work) // _STRETCH)) + 1
@@ -104,7 +104,7 @@ def stretches(work: npt.NDArray[np.int64]) -> list[tuple[int, int]]:
 
 
 def half_ptr(graph: FactorGraph) -> IntArray:
-    """Return where the part of each half-edge starts, shape (2m + 1,)."""
+    """Return the start of the part of each half-edge, shape (2m + 1,)."""
     return starts_of(graph.cardinalities[graph.edges.ravel()])
 
 
@@ -113,9 +113,9 @@ def start_dual(
     from_edge: FloatArray | None = None,
     from_factor: FloatArray | None = None,
 ) -> Dual:
-    """Return the dual in which the terms have passed on the given parts, nothing by default."""
-    # Any message passing on energies gives such parts: what arrives at a variable from an edge, or
-    # from a position of a factor's scope. ``+inf`` rules a label out.
+    """Return the dual in which the terms passed on the given parts, zero by default."""
+    # The messages of any min-sum algorithm from an edge, or from a position of a factor's scope, to
+    # a variable are valid parts. ``+inf`` rules a label out.
     halves, slots = half_ptr(graph), slot_ptr(graph)
     parts = []
     unary = graph.unary_values.copy()
@@ -147,8 +147,8 @@ def start_dual(
 class TermScratch(NamedTuple):
     """Scratch arrays for one term at a time."""
 
-    # The first five are as long as the largest cardinality, ``digits`` as the largest arity,
-    # ``to_factor`` as `Dual.from_factor`.
+    # The first five have the length of the largest cardinality, ``digits`` of the largest arity,
+    # ``to_factor`` of `Dual.from_factor`.
 
     first: FloatArray
     second: FloatArray
@@ -160,7 +160,7 @@ class TermScratch(NamedTuple):
 
 
 def make_scratch(graph: FactorGraph) -> TermScratch:
-    """Allocate scratch arrays for a graph, and clusters above it."""
+    """Allocate scratch arrays for a graph and its clusters."""
     width = int(graph.cardinalities.max(initial=1))
     arity = int(np.diff(graph.factor_ptr).max(initial=0))
     return TermScratch(
@@ -188,7 +188,7 @@ def rest_of(k: int, unary: FloatArray, u: int, part: FloatArray, p: int, out: Fl
 def held_back(
     k: int, unary: FloatArray, u: int, part: FloatArray, p: int, hard: bool, out: FloatArray
 ) -> None:
-    """Write minus the part of one term, ``+inf`` for labels that are ruled out."""
+    """Write the negated part of one term, ``+inf`` for labels that are ruled out."""
     for a in range(k):
         out[a] = -part[p + a]
     if hard:
@@ -199,7 +199,7 @@ def held_back(
 
 @inlined
 def held_back_by_factor(g: GraphArrays, f: int, dual: Dual, hard: bool, work: TermScratch) -> None:
-    """Write minus the parts of a factor to ``work.to_factor``, as `held_back` does."""
+    """Write the negated parts of a factor to ``work.to_factor``, as `held_back` does."""
     for s in range(g.factor_ptr[f], g.factor_ptr[f + 1]):
         i, at = g.scopes[s], dual.slot_ptr[s]
         held_back(
@@ -219,7 +219,7 @@ def settle(
     new: FloatArray,
     hard: bool,
 ) -> None:
-    """Store a new part of a term and the costs of its variable with it."""
+    """Store a new part of a term and the resulting costs of its variable."""
     if hard:
         for a in range(k):
             if np.isinf(rest[a]) or np.isinf(new[a]):
@@ -238,9 +238,9 @@ def settle(
 def update_edge(
     g: GraphArrays, e: int, side: int, dual: Dual, hard: bool, work: TermScratch
 ) -> None:
-    """Take both variables' costs into edge ``e`` and share out what it then holds."""
-    # The variable at `side` gets half of its min-marginal, the other one all that is left for it,
-    # and the first what then remains, so that the edge keeps nothing that a variable could have.
+    """Move both variables' costs into edge ``e`` and redistribute the sum to them."""
+    # The variable at `side` gets half of its min-marginal. The remaining slack is pushed to the
+    # other variable, then to the first, so that the edge keeps none (as in MPLP++).
     one, two = 2 * e + side, 2 * e + 1 - side
     i, j = g.edges[e, side], g.edges[e, 1 - side]
     ki, kj = g.cardinalities[i], g.cardinalities[j]
@@ -282,7 +282,7 @@ def sweep_factors(
     g: GraphArrays, begin: int, end: int, backwards: bool, dual: Dual, hard: bool, work: TermScratch
 ) -> None:
     """Update the higher-order factors from `begin` to `end`, in order or backwards."""
-    # Each gives each variable an equal share of its min-marginal, then each in turn what remains.
+    # Each variable gets an equal share of its min-marginal, then in turn the remaining slack.
     ptr = dual.slot_ptr
     for q in range(end - begin):
         f = end - 1 - q if backwards else begin + q
@@ -294,7 +294,7 @@ def sweep_factors(
                 work.to_factor[ptr[s] :],
             )  # fmt: skip
         for s in range(lo, hi):
-            # Shares of the min-marginals, all of the same table.
+            # All min-marginals are of the same table: ``work.to_factor`` changes only afterwards.
             i = g.scopes[s]
             k, u = g.cardinalities[i], g.unary_ptr[i]
             min_marginals(g, s, work.to_factor, ptr, work.new, work.digits)
@@ -321,9 +321,10 @@ def sweep_factors(
 def sweep_stars(
     g: GraphArrays, begin: int, end: int, backwards: bool, dual: Dual, hard: bool, work: TermScratch
 ) -> None:
-    """Let the variables from `begin` to `end` collect all their terms hold and share it equally."""
-    # Afterwards the costs of a variable are constant but for labels that are ruled out, and all
-    # that tells its labels apart lies in its terms, where larger clusters can see it.
+    """Collect the min-marginals of all terms at each variable and share them out equally."""
+    # Covers the variables from `begin` to `end`. Afterwards the unary costs of a variable are
+    # constant except for labels that are ruled out. All differences between its labels then lie in
+    # its terms, where larger clusters can use them.
     for q in range(end - begin):
         i = end - 1 - q if backwards else begin + q
         k, u = g.cardinalities[i], g.unary_ptr[i]
@@ -354,7 +355,7 @@ def sweep_stars(
         if np.isinf(least):
             return
         for a in range(k):
-            # What lies above the least cost goes to the terms.
+            # The excess over the least cost is moved to the terms.
             value = dual.unary[u + a]
             work.second[a] = 0.0 if np.isinf(value) else (value - least) / terms
             if not np.isinf(value):
@@ -374,7 +375,7 @@ def sweep_stars(
 
 @inlined
 def add_up(total: float, lost: float, value: float) -> tuple[float, float]:
-    """Add a value to a sum that keeps what rounding took (Kahan)."""
+    """Add a value to a sum with compensation of rounding (Kahan)."""
     value -= lost
     summed = total + value
     return summed, (summed - total) - value
@@ -382,7 +383,7 @@ def add_up(total: float, lost: float, value: float) -> tuple[float, float]:
 
 @lean_kernel
 def refresh(g: GraphArrays, dual: Dual) -> float:
-    """Add the parts up anew, so that no rounding builds up; return the scale of rounding."""
+    """Recompute the sums of the parts to reset rounding errors; return the scale of rounding."""
     scale = 0.0
     for i in range(g.cardinalities.size):
         k, u = g.cardinalities[i], g.unary_ptr[i]
@@ -411,7 +412,7 @@ def refresh(g: GraphArrays, dual: Dual) -> float:
 
 @lean_kernel
 def sum_of_least(g: GraphArrays, dual: Dual, hard: bool, work: TermScratch) -> float:
-    """Return the sum of the minima of all terms; ``inf`` if one has no finite entry left."""
+    """Return the sum of the minima of all terms; ``inf`` if a term has only infinite entries."""
     total = 0.0
     lost = 0.0
     for i in range(g.cardinalities.size):
@@ -451,8 +452,8 @@ def sum_of_least(g: GraphArrays, dual: Dual, hard: bool, work: TermScratch) -> f
 
 
 def dual_bound(graph: FactorGraph, g: GraphArrays, dual: Dual, work: TermScratch) -> float:
-    """Return the lower bound that a dual gives, less what rounding may have added."""
-    # ``inf`` proves that no labelling has finite energy. `g` may have further terms than the graph.
+    """Return the lower bound of a dual, lowered by the possible rounding error."""
+    # ``inf`` proves that no labelling has finite energy. `g` may have more terms than the graph.
     scale = refresh(g, dual)
     bound = sum_of_least(g, dual, graph.has_infinite, work)
     if math.isinf(bound):
@@ -461,11 +462,11 @@ def dual_bound(graph: FactorGraph, g: GraphArrays, dual: Dual, work: TermScratch
 
 
 def energy_step(graph: FactorGraph) -> float:
-    """Return a number of which all energies, but for the constant, are whole multiples, or 0."""
-    # The greatest common divisor of all finite costs where these are whole numbers that can be
-    # added without rounding. A lower bound may be raised to the next multiple, see `next_energy`.
+    """Return a common divisor of all energies without the constant, or 0 if none is known."""
+    # The greatest common divisor of all finite costs, if these are integers that can be added
+    # without rounding. A lower bound may be raised to the next multiple, see `next_energy`.
     table = graph.edge_kinds == TABLE
-    # Weights of tables multiply all there is, so their product divides every cost.
+    # Weights of tables are left out: an integer times an entry is a multiple of the entry.
     groups = (graph.unary_values, graph.table_values, graph.edge_weights[~table])
     scale, step = 0.0, 0
     for values in groups:
@@ -487,7 +488,7 @@ def next_energy(graph: FactorGraph, bound: float, step: float) -> float:
     """Return the least energy not below a lower bound, if all are multiples of `step`."""
     if step == 0.0 or not math.isfinite(bound):
         return bound
-    # A bound that is above a multiple by what may be rounding is not raised to the next one.
+    # A bound that exceeds a multiple by no more than rounding error is not raised to the next one.
     steps = (bound - graph.constant) / step
     return max(bound, math.ceil(steps - 1e-6 - 1e-9 * abs(steps)) * step + graph.constant)
 
@@ -505,8 +506,9 @@ def from_cluster(
     hard: bool,
     work: TermScratch,
 ) -> None:
-    """Write what a cluster keeps, the least for each label of the variable at position `own`."""
-    # A cluster keeps nothing of use where one of its pairs is ruled out.
+    """Write the least remaining cost of a cluster for each label of the variable at `own`."""
+    # Labelled variables are fixed. Entries with a pair that is ruled out are infinite, because the
+    # parts there are meaningless.
     lo, hi = clusters.ptr[c], clusters.ptr[c + 1]
     base = clusters.table[c]
     k = g.cardinalities[clusters.variables[lo + own]]
@@ -538,7 +540,7 @@ def from_cluster(
             value += clusters.tables[base + at]
         label = work.digits[own]
         work.new[label] = min(work.new[label], value)
-        # Odometer over the positions without a label.
+        # Advance the mixed-radix counter over the positions without a label.
         s = hi - lo - 1
         while s >= 0:
             i = clusters.variables[lo + s]
@@ -561,9 +563,9 @@ def decode(
     x: IntArray,
 ) -> None:
     """Label the variables in order, each given the labels chosen before."""
-    # A variable pays what it costs itself, what is left of each term under the labels chosen, and
-    # the least of it over the labels of variables that have none yet. Labels with fewer infinite
-    # terms come first, then lower costs, then lower numbers.
+    # The cost of a label is its unary cost plus the remaining cost of each term under the labels
+    # chosen, minimised over variables without a label. Labels with fewer infinite terms come first,
+    # then lower costs, then lower numbers.
     infinite = work.infinite
     for i in range(x.size):
         x[i] = -1
@@ -600,7 +602,7 @@ def decode(
                         if b != x[j]:
                             work.to_factor[at + b] = np.inf
                         elif np.isinf(work.to_factor[at + b]):
-                            # A label that is ruled out was chosen all the same.
+                            # A label that is ruled out may still have been chosen.
                             work.to_factor[at + b] = 0.0
             min_marginals(g, slot, work.to_factor, dual.slot_ptr, work.new, work.digits)
             own = dual.slot_ptr[slot]

@@ -1,4 +1,4 @@
-"""The end of dual ascent: a bound that hardly rises any more."""
+"""Stopping rule of dual ascent: a bound that hardly rises any more."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ import math
 
 
 class Standstill:
-    """Test whether a bound has hardly risen in several iterations in succession."""
+    """Test whether a bound has hardly risen in several successive iterations."""
 
     def __init__(self, tolerance: float, patience: int, scale: float) -> None:
-        # A gain counts as none up to this share of all that was gained, plus the mean cost.
+        # Gains up to `tolerance` times the total gain plus `scale` (the mean cost) count as none.
         self.tolerance, self.patience, self.scale = tolerance, patience, scale
         self.first: float | None = None
         self.bound, self.gain = -math.inf, math.inf
         self._calm = 0
 
     def reached(self, bound: float) -> bool:
-        """Add the bound of an iteration; return whether it now stands still."""
+        """Add the bound of an iteration; return whether the bound has converged."""
         if self.first is None:
             self.first = bound
         self.gain, self.bound = bound - self.bound, bound

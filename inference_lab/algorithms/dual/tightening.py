@@ -1,4 +1,4 @@
-"""Tighter dual bounds: clusters of variables, added in rounds where the bound gains most.
+"""Tightening of dual bounds by clusters of variables, added in rounds where they gain most.
 
 `tighten` continues from any reparametrisation. See `inference_lab.algorithms.dual.clusters` and
 `inference_lab.algorithms.dual.frustration`.
@@ -24,14 +24,14 @@ from inference_lab.kernels.messages import cost_scale
 
 #: Entries that one sweep over the clusters of a round may visit.
 _ROUND_WORK = 200_000_000
-#: Frustrated cycles of at most this many variables are looked for: longer ones when shorter ones
-#: have run out, since many short cycles raise the bound faster than few long ones.
+#: Most variables of a frustrated cycle, one limit after the other: longer cycles are searched when
+#: shorter ones have run out, since many short cycles raise the bound faster than few long ones.
 _LONGEST = (6, 8, 12)
-#: Sweeps between two looks at the bound.
+#: Sweeps between two evaluations of the bound.
 _BLOCK = 5
 #: A round ends when a block of sweeps gains less than this share of what the round has gained.
 _ROUND_ENDS = 0.1
-#: Nothing smaller than this share of the mean cost counts as a gain.
+#: Gains below this share of the mean cost count as none.
 _NOTHING = 1e-12
 #: Sweeps of the polish; ICM needs about ten.
 _POLISH_SWEEPS = 100
@@ -39,19 +39,18 @@ _POLISH_SWEEPS = 100
 
 @dataclass(frozen=True)
 class Tightened:
-    """The result of `tighten`."""
+    """Result of `tighten`."""
 
-    #: The bound that the reparametrisation gave at first.
+    #: The bound of the given reparametrisation.
     start_bound: float
-    #: `rounds`, `clusters`, `pairs`, `sweeps`: Rounds of adding, clusters (factors that became one
-    #: included) and pairs without a term of their own that were added, and sweeps made, those
-    #: before included.
+    #: Rounds of adding clusters; clusters added, including converted factors; pairs added that had
+    #: no term of their own; and sweeps made, including the earlier ones.
     rounds: int
     clusters: int
     pairs: int
     sweeps: int
-    #: What ended it: "converged" (no cluster is left that promises more, and the sweeps stand
-    #: still), "proved", "infeasible", "rounds", "memory" or "budget".
+    #: Stopping reason: "converged" (no cluster is left that promises a gain, and sweeps gain too
+    #: little), "proved", "infeasible", "rounds", "memory" or "budget".
     stopped_by: str
 
 
@@ -68,12 +67,12 @@ def tighten(
     sweeps: int = 0,
     max_sweeps: int = 10_000,
 ) -> Tightened:
-    """Raise the bound of a reparametrisation by clusters."""
-    # In rounds: sweep over variables, factors and clusters until that gains little, look for
-    # clusters, and add those that promise most. All that was passed on before stays, so the bound
-    # never falls. "triplets" are triangles of existing pairs, by the gain that is sure (Sontag et
-    # al. 2008); "cycles" are frustrated cycles cut into triangles (Sontag, Choe and Li 2012), and
-    # where these have run out cliques of four.
+    """Raise the bound of a reparametrisation by adding clusters."""
+    # In rounds: sweep over variables, factors and clusters until the sweeps gain little, search for
+    # clusters, and add the most promising ones. All parts passed on before stay, so the bound never
+    # falls. "triplets" are triangles of existing pairs, by guaranteed gain (Sontag et al. 2008).
+    # "cycles" are frustrated cycles cut into triangles (Sontag, Choe and Li 2012), and cliques of
+    # four when these have run out.
     state = DualClusters(graph, dual)
     scale, step = cost_scale(graph), energy_step(graph)
     start = bound = state.bound()
@@ -96,7 +95,7 @@ def tighten(
             run.offer(x)
 
     def block() -> bool:
-        """Make a block of sweeps; return whether the budget is used up."""
+        """Run a block of sweeps; return whether the budget is used up."""
         nonlocal sweeps
         for _ in range(_BLOCK):
             if sweeps >= max_sweeps or run.should_stop(sweeps):
@@ -108,7 +107,7 @@ def tighten(
 
     run.bound(next_energy(graph, start, step))
     while True:
-        # A round: sweeps first, since those of the factors that became clusters are new, too.
+        # Each round starts with sweeps, since in the first the converted factors are new clusters.
         before = bound
         while True:
             last = bound
@@ -133,7 +132,7 @@ def tighten(
         while len(found) == 0 and finder + 1 < len(finders):
             finder += 1
             found = finders[finder](per_round, small, run)
-        # Cliques do not keep the longest cycles from being looked for again.
+        # After cliques, the next round searches for the longest cycles again.
         finder = min(finder, max(len(finders) - 2, 0))
         if run.should_stop(sweeps):
             return report("budget")
@@ -149,7 +148,7 @@ def tighten(
 
 
 def _that_fit(state: DualClusters, found: Int32Array, max_memory: float) -> Int32Array:
-    """Return the first of the clusters found that a round has time for, and memory."""
+    """Return the leading clusters found that fit the work limit and the memory limit."""
     work, memory = state.cost_of(found)
     fits = np.cumsum(work) <= _ROUND_WORK
     fits[0] = True

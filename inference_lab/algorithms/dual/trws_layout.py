@@ -1,4 +1,4 @@
-"""The order in which variables are visited, the layout of messages along it, and scratch."""
+"""Visiting order of the variables, layout of messages along it, and scratch arrays."""
 
 from __future__ import annotations
 
@@ -11,37 +11,37 @@ from inference_lab.graph.arrays import FloatArray, Int32Array, IntArray, starts_
 from inference_lab.graph.factor_graph import FactorGraph
 from inference_lab.kernels.messages import aligned_zeros, slot_ptr
 
-#: Where a variable stands in a factor, in the order of visits.
+#: Role of a variable in a factor by the order of visits: neither first nor last, first, last.
 MIDDLE, FIRST, LAST = 0, 1, 2
 
 
 class Schedule(NamedTuple):
-    """The order of visits, and where messages lie; `t` is a rank in the order."""
+    """Order of visits and layout of the messages; `t` is a rank in the order."""
 
     #: (n,): the variable of each rank.
     order: IntArray
-    #: ``ptr`` (n + 1,), ``middle`` (n,): the links of rank ``t`` are ``ptr[t] : ptr[t + 1]``, those
-    #: to later ranks first, those to earlier ones from ``middle[t]``.
+    #: ``ptr`` (n + 1,), ``middle`` (n,): the links of rank ``t`` are ``ptr[t] : ptr[t + 1]``, first
+    #: the links to later ranks, then from ``middle[t]`` the links to earlier ones.
     ptr: IntArray
     middle: IntArray
-    #: (2m,) int64: where the message of a link's edge starts.
+    #: (2m,) int64: the start of the message of each link's edge.
     at: IntArray
     #: (2m,) int32: the half-edge at the other end.
     half: Int32Array
     #: (slots,): whether the variable at a position of a factor's scope is the first or the last of
     #: its factor in the order.
     role: npt.NDArray[np.uint8]
-    #: (slots + 1,): where its message lies.
+    #: (slots + 1,): the start of its message.
     slot_ptr: IntArray
-    #: (2, n): the part of its costs that a variable gives to each term that goes on, forwards (row
+    #: (2, n): the share of its costs that a variable gives to each continuing term, forwards (row
     #: 1) and backwards (row 0).
     share: FloatArray
-    #: (2, n): the part it keeps.
+    #: (2, n): the share that it keeps.
     rest: FloatArray
 
 
 def make_plan(graph: FactorGraph, order: IntArray, sizes: IntArray) -> Schedule:
-    """Lay out the messages of a graph, of these `message_sizes`, for visits in a given order."""
+    """Lay out messages of the given `message_sizes` for visits in a given order."""
     n, m = graph.n_variables, graph.n_edges
     rank = np.empty(n, dtype=np.int64)
     rank[order] = np.arange(n)
@@ -50,15 +50,15 @@ def make_plan(graph: FactorGraph, order: IntArray, sizes: IntArray) -> Schedule:
     ahead = np.bincount(lower, minlength=n)
     behind = np.bincount(higher, minlength=n)
 
-    # Links by rank, those ahead first, nearest first: one number for all three, to be sorted once.
+    # Links by rank, then ahead before behind, then nearest first: one sort key for all three.
     key = 2 * n * ends
     key += np.where(ends == higher[:, None], n, 0)
     key += (higher - lower)[:, None]
     half = np.argsort(key.ravel(), kind="stable")
     ptr = starts_of(ahead + behind)
     middle = ptr[:-1] + ahead
-    # The first messages ahead of all variables lie side by side, then the second ones, and so on:
-    # on a grid, both passes then read and write a few streams.
+    # The first messages ahead of all variables are contiguous, then the second ones, and so on,
+    # because on a grid both passes then read and write only a few streams.
     link = np.arange(2 * m)
     position = link - np.repeat(ptr[:-1], ahead + behind)
     forward = np.flatnonzero(position < np.repeat(ahead, ahead + behind))
@@ -79,10 +79,10 @@ def make_plan(graph: FactorGraph, order: IntArray, sizes: IntArray) -> Schedule:
     counts = np.empty((2, n), dtype=np.int64)
     counts[0] = behind + terms - np.bincount(slots[role == FIRST], minlength=n)
     counts[1] = ahead + terms - np.bincount(slots[role == LAST], minlength=n)
-    # Where a variable has at most one term behind, as on trees, giving it all makes the backward
-    # pass dynamic programming; elsewhere monotonic chains get equal shares (Kolmogorov 2006). Where
-    # a pass goes on through a factor of three variables both ways, it is not counted among those
-    # that end (Kolmogorov 2015): else, sweeps are hundreds where they need be five.
+    # On trees a variable has at most one term behind; giving it everything makes the backward pass
+    # dynamic programming. Elsewhere monotonic chains get equal shares (Kolmogorov 2006). A factor
+    # of three variables through which a pass continues both ways does not count as an ending term
+    # (Kolmogorov 2015), because otherwise hundreds of sweeps are needed instead of five.
     ending = (ahead + behind + terms) - counts
     chains = np.maximum(counts if graph.is_forest else np.maximum(counts, ending), 1)
     return Schedule(
@@ -106,14 +106,14 @@ def message_sizes(graph: FactorGraph) -> IntArray:
 
 
 class Messages(NamedTuple):
-    """Messages, all energies."""
+    """Messages in units of energy."""
 
     rows: FloatArray
     slots: FloatArray
 
 
 class Workspace(NamedTuple):
-    """Scratch for one variable at a time; `digits` is as long as the largest arity."""
+    """Scratch for one variable at a time; `digits` has the length of the largest arity."""
 
     costs: FloatArray
     cavity: FloatArray
