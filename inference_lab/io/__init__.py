@@ -1,11 +1,11 @@
 """Model files: `read` and `write`, by suffix or by the name of the format.
 
-A format is one module with ``parse(data, path) -> FactorGraph`` and, where it can be written,
-``serialise(graph) -> iterable of str``; and one entry in the table below. Compression and evidence
-are the same for all of them and live here. Files are data: nothing in them is ever executed.
+A format is one module with ``parse(data, path) -> FactorGraph`` and, if it can be written,
+``serialise(graph) -> iterable of str``, and one entry in the table below. Compression and evidence
+are handled here for all formats. Files are data: nothing in them is ever executed.
 
 ========== =========== ============================== ========= =========================
-format     suffix      what                           written   module
+format     suffix      problem or origin              written   module
 ========== =========== ============================== ========= =========================
 uai        ``.uai``    UAI competitions               yes       `inference_lab.io.uai`
 fg         ``.fg``     libDAI                         yes       `inference_lab.io.fg`
@@ -44,7 +44,7 @@ def __dir__() -> list[str]:
 
 
 class Format(NamedTuple):
-    """How to read and write one kind of model file."""
+    """The suffix, parser and serialiser of a format; None where it has none."""
 
     suffix: str | None
     parse: Callable[[bytes, str], FactorGraph]
@@ -63,7 +63,7 @@ _FORMATS: dict[str, Format] = {
 
 
 def supported_formats() -> tuple[str, ...]:
-    """Return the names of the formats that `read` knows.
+    """Return the names of the formats that `read` supports.
 
     Returns
     -------
@@ -78,7 +78,7 @@ def supported_formats() -> tuple[str, ...]:
 
 
 def supported_suffixes() -> tuple[str, ...]:
-    """Return the suffixes of the files that `read` knows without the name of their format.
+    """Return the file suffixes from which `read` infers the format.
 
     Returns
     -------
@@ -135,38 +135,38 @@ def read(
     Parameters
     ----------
     path : path
-        Its suffix says the format, see `supported_suffixes`; upper and lower case are the same.
+        Its suffix selects the format, see `supported_suffixes`; case is ignored.
     evidence : path, optional
         Observed variables, as UAI evidence (plain, ``.gz`` or ``.xz``): ``count variable label
         ...``, or the same with the number of samples, 1, in front.
     format : str, optional
-        One of `supported_formats`, for files whose suffix does not say it.
+        One of `supported_formats`, for files whose suffix does not determine it.
     costs : bool
-        Of UAI files only: the entries of the tables are costs, and not potentials whose ``-ln``
-        are costs. Such files exist, and nothing in them says so.
+        For UAI files only: read the table entries as costs rather than as potentials ``exp(-c)``
+        of costs ``c``. Such files exist, and nothing in them marks them.
 
     Returns
     -------
     FactorGraph
         The other labels of an observed variable cost ``+inf``. Evidence of probability zero
-        gives a graph on which every solver answers `infeasible`.
+        gives a graph on which every solver returns `infeasible`.
 
     Raises
     ------
     FormatError
-        If the suffix or format is unknown, or a file is damaged, says something impossible, or
-        declares more than is read; the message names the file, the place, and what was expected
+        If the suffix or format is unknown, or a file is damaged, inconsistent, or declares more
+        than the limits allow; the message names the file, the position, and the content expected
         there. It is a ValueError.
     ValueError
-        If `costs` is set for another format: it says by itself what its numbers are.
+        If `costs` is set for another format, because only UAI files are ambiguous.
     OSError
         If a file cannot be opened.
 
     Notes
     -----
-    Time and memory are linear in the size of the content and of the arrays it declares. What small
-    files may declare is bounded: 2**24 entries of tables beyond as many as the file has numbers,
-    a million labels of variables of no factor, costs of 1e100; packed files may unpack into 32 MiB
+    Time and memory are linear in the size of the content and of the arrays it declares. The sizes
+    that small files may declare are bounded: 2**24 table entries more than the file has numbers,
+    a million labels of variables in no factor, costs of 1e100. Packed files may unpack into 32 MiB
     or a hundred times their size, and any file into 2 GiB. A variable twice in a scope is an error;
     a loop of a max-cut problem is never cut, and one of a QUBO is its linear term.
 
@@ -203,36 +203,36 @@ def read(
 
 
 def write(graph: FactorGraph, path: str | os.PathLike[str], *, scale: float | None = None) -> None:
-    """Write a graph to a model file; `read` gives the same energies back.
+    """Write a graph to a model file; `read` returns a graph with the same energies.
 
     The same graph always gives the same bytes, compressed or not. ``.uai`` and ``.fg`` files hold
-    costs of up to 1e18 to the precision of doubles, see `inference_lab.io.uai`. From ``.wcsp``
-    files integer costs come back as they are, others within ``0.5 / scale``.
+    costs of up to 1e18 to the precision of doubles, see `inference_lab.io.uai`. ``.wcsp`` files
+    preserve integer costs exactly, and others within ``0.5 / scale``.
 
-    No format knows of label costs. They are written as terms with auxiliary variables, which come
-    after those of the graph: in ``.wcsp`` files, which are about the least energy, one a label or
-    set that has a cost, and in others one more for each variable, so that marginals and partition
-    functions stay right, too (`inference_lab.graph.label_encoding`). So `read` gives a graph
-    of more variables, and the first of its labels are those of the graph that was written.
+    No format supports label costs. They are written as terms with auxiliary variables, which follow
+    the variables of the graph. ``.wcsp`` files, which preserve minimal energies, have one for each
+    label or set with a cost. Other files have one for each variable and set, so that marginals and
+    partition functions are preserved, too (`inference_lab.graph.label_encoding`). `read` then
+    returns a graph with more variables, of which the first are the variables of `graph`.
 
     Parameters
     ----------
     graph : FactorGraph
     path : path
-        Its suffix says the format, see `supported_suffixes`. An existing file is overwritten.
+        Its suffix selects the format, see `supported_suffixes`. An existing file is overwritten.
     scale : float, optional
-        Of ``.wcsp`` files only, which hold integers: what costs are multiplied by before they are
-        rounded, see `inference_lab.io.wcsp`.
+        For ``.wcsp`` files only, which hold integers: the factor by which costs are multiplied
+        before they are rounded, see `inference_lab.io.wcsp`.
 
     Raises
     ------
     TypeError
-        If `graph` is none, as where the two are given the wrong way round.
+        If `graph` is not a graph, for instance if the two arguments are swapped.
     FormatError
-        If the suffix is unknown, or such files can be read only.
+        If the suffix is unknown, or the format is read only.
     ValueError
         If the format cannot express the graph, or `scale` is set for a format that holds all
-        digits; nothing is written then.
+        digits; no file is written then.
     OSError
         If the file cannot be written.
 

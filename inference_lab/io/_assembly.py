@@ -1,4 +1,4 @@
-"""Flat tables of energies as a factor graph: what all readers of model files end with."""
+"""Assembly of factor graphs from flat tables of energies, shared by all readers."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ from inference_lab.graph.terms import OwnTables, PairwiseTerms, SharedTable, Una
 from inference_lab.io._files import FormatError
 from inference_lab.io._tokens import Tokens
 
-#: Numpy allows 64 axes, in older versions 32; 2**31 entries do not fit into a file that we read.
+#: Largest number of axes: old numpy allows 32, and a table of 2**31 entries exceeds `MAX_BYTES`.
 _MAX_AXES = 31
-#: Unaries are added up in blocks of about this many entries.
+#: Approximate number of entries of the blocks in which unaries are added up.
 _BLOCK = 1 << 20
-#: A table is kept shared where this saves so many entries: a term of its own takes time, too.
+#: Entries that sharing a table must save, because each shared table is a term with a run time.
 _WORTH_SHARING = 256
 
-#: Makes the error for a factor: its number, and what is wrong with it.
+#: Makes the error for a factor from its number and the reason.
 Fail = Callable[[int, str], FormatError]
 
 
 @dataclass(frozen=True)
 class Scopes:
-    """The variables of all factors, one scope after the other, and what a factor is called."""
+    """The concatenated scopes of all factors, and the noun for a factor in messages."""
 
     arities: IntArray
     variables: IntArray
@@ -42,7 +42,7 @@ class Scopes:
     def read(
         cls, tokens: Tokens, places: IntArray, arities: IntArray, n: int, noun: str = "factor"
     ) -> Self:
-        """Return the scopes whose variables stand at these places, checked."""
+        """Read the scopes whose variables are at these places, and check them."""
         allowed = f"0 to {n - 1}" if n else "but there are none"
 
         def named(position: int) -> str:
@@ -64,11 +64,11 @@ class Scopes:
 
     @cached_property
     def starts(self) -> IntArray:
-        """The position of the first variable of each factor."""
+        """The position of each factor's first variable."""
         return np.asarray(np.cumsum(self.arities) - self.arities)
 
     def owner(self, position: int) -> int:
-        """Return the factor that a position in `variables` belongs to."""
+        """Return the factor to which a position in `variables` belongs."""
         return int(np.searchsorted(np.cumsum(self.arities), position, side="right"))
 
     def of(self, f: int) -> tuple[int, ...]:
@@ -77,12 +77,12 @@ class Scopes:
         return tuple(self.variables[start : start + int(self.arities[f])].tolist())
 
     def shown(self, f: int) -> str:
-        """Return a factor for a message."""
+        """Format a factor for a message."""
         return f"{self.noun} {f} over {shown_scope(self.of(f))}"
 
     def table_sizes(self, cardinalities: IntArray) -> FloatArray:
         """Return the number of entries of each table."""
-        # In doubles, so that absurd sizes become large numbers and do not wrap around.
+        # In doubles, because integers would overflow and wrap around for huge declared sizes.
         sizes = np.ones(self.arities.size)
         some = np.flatnonzero(self.arities)
         if some.size:
@@ -92,8 +92,8 @@ class Scopes:
         return sizes
 
     def check_free(self, cardinalities: IntArray, fail: Fail) -> None:
-        """Refuse variables of no factor that have too many labels."""
-        # Such variables are announced in a few bytes, and would take up memory all the same.
+        """Refuse variables without factors if they have too many labels in all."""
+        # Such variables are declared in a few bytes, but take memory for each label.
         free = np.ones(cardinalities.size, dtype=bool)
         free[self.variables] = False
         most = _limits.MAX_FREE_LABELS
@@ -107,7 +107,7 @@ class Scopes:
 
 
 class Tables(NamedTuple):
-    """Tables that lie in one flat array, and where the one of each factor begins there."""
+    """Tables in one flat array, and the start of each factor's table in it."""
 
     cardinalities: IntArray
     scopes: Scopes
@@ -117,7 +117,7 @@ class Tables(NamedTuple):
 
 
 def check_entries(sizes: FloatArray, listed: int, fail: Fail) -> None:
-    """Refuse tables of these sizes where they are far larger than what a file lists of them."""
+    """Refuse tables that are far larger than the number of entries that the file lists."""
     total = float(sizes.sum())
     most = _limits.MAX_ENTRIES + listed
     if total > most:
@@ -136,7 +136,7 @@ def graph_of(
     factors: Factors | tuple[()] = (),
     constant: float = 0.0,
 ) -> FactorGraph:
-    """Make the graph; what it refuses is a fault of the file."""
+    """Make the graph; report its errors as faults of the file."""
     try:
         return FactorGraph.from_terms(unary, terms, factors, constant)
     except (ValueError, OverflowError) as problem:
@@ -144,30 +144,30 @@ def graph_of(
 
 
 def ranges(starts: IntArray, lengths: IntArray) -> IntArray:
-    """Return the places from each start on, as many as its length, one after the other."""
+    """Return the concatenated ranges ``start .. start + length - 1``."""
     within = np.arange(int(lengths.sum())) - np.repeat(starts_of(lengths)[:-1], lengths)
     return np.asarray(np.repeat(starts, lengths) + within, dtype=np.int64)
 
 
 def shown_scope(scope: tuple[int, ...]) -> str:
-    """Return a scope for a message, cut when it is long."""
+    """Format a scope for a message, and shorten it if it is long."""
     if len(scope) <= 12:
         return str(scope)
     return f"({', '.join(map(str, scope[:12]))}, ... {len(scope)} variables)"
 
 
 def too_large(energies: FloatArray) -> npt.NDArray[np.bool_]:
-    """Return which costs are finite, but larger than any may be."""
+    """Return a mask of the finite costs beyond the largest allowed size."""
     return np.isfinite(energies) & (np.abs(energies) > _limits.MAX_COST)
 
 
 def total(constants: FloatArray) -> float:
-    """Add up constants, but for those that are too large, which `assemble` refuses."""
+    """Add up all constants except the too large ones, which `assemble` refuses."""
     return math.fsum(constants[~too_large(constants)].tolist())
 
 
 def assemble(path: str, fail: Fail, tables: Tables, constant: float = 0.0) -> FactorGraph:
-    """Make a graph of tables; those over no variable are constants."""
+    """Make a graph of tables; tables without variables are constants."""
     cardinalities, scopes, sizes, entry_starts, energies = tables
     arities = scopes.arities
     large = too_large(energies)
@@ -206,7 +206,7 @@ def assemble(path: str, fail: Fail, tables: Tables, constant: float = 0.0) -> Fa
 
 
 def forbidding(path: str, graph: FactorGraph) -> FactorGraph:
-    """Return the graph with no labelling allowed, which only the labels of a variable can say."""
+    """Return the graph with all labels of its first variable forbidden, hence all labellings."""
     if graph.n_variables == 0:
         raise FormatError(
             f"{path}: no labelling is allowed, and there is no variable whose labels could say so"
@@ -217,13 +217,14 @@ def forbidding(path: str, graph: FactorGraph) -> FactorGraph:
 
 
 def _factors(all_tables: Tables) -> Factors:
-    """Lay out the factors of three variables and more."""
+    """Lay out the factors of three and more variables."""
     cardinalities, scopes, sizes, entry_starts, energies = all_tables
     arities = scopes.arities
     higher = arities > 2
     named = scopes.variables[np.repeat(higher, arities)]
     lengths = arities[higher]
-    # Most of so many variables have one label only, and make no difference to the table.
+    # Beyond `_MAX_AXES` variables, those with a single label are dropped from the scope, because
+    # they do not change the table.
     kept = (np.repeat(lengths, lengths) <= _MAX_AXES) | (cardinalities[named] > 1)
     starts, ends = entry_starts[higher].tolist(), (entry_starts + sizes)[higher].tolist()
     tables = [energies[start:end] for start, end in zip(starts, ends, strict=True)]
@@ -236,7 +237,7 @@ def _factors(all_tables: Tables) -> Factors:
 
 
 def _own_terms(tables: Tables, ends: IntArray, starts: IntArray) -> Iterator[OwnTables]:
-    """Group tables of the same shape, so that each group is one array."""
+    """Yield one term for each shape of tables, as one array."""
     if ends.shape[0] == 0:
         return
     shapes = tables.cardinalities[ends]
@@ -250,7 +251,7 @@ def _own_terms(tables: Tables, ends: IntArray, starts: IntArray) -> Iterator[Own
 
 
 def _shared_terms(tables: Tables, ends: IntArray, starts: IntArray) -> Iterator[SharedTable]:
-    """Make one term of each table; a pair that has it several times has it with a weight."""
+    """Yield one term for each table; repeated uses by a pair become a weight."""
     distinct, counts = np.unique(np.column_stack([starts, ends]), axis=0, return_counts=True)
     changes = np.flatnonzero(np.diff(distinct[:, 0])) + 1
     for rows in np.split(np.arange(len(distinct)), changes):
@@ -268,10 +269,10 @@ def _check_merged(
     cardinalities: IntArray,
     fail: Fail,
 ) -> None:
-    """Refuse shared tables on pairs with other tables, where their sums are too many entries."""
+    """Refuse shared tables on pairs with other tables if their sums have too many entries."""
     low, high = ends.min(axis=1), ends.max(axis=1)
     kinds = np.column_stack([low * cardinalities.size + high, starts, ends[:, 0]])
-    # A table that a pair has several times is no sum of its own.
+    # Repeated uses of a table by a pair count once, because they are a weight and not a new sum.
     first = np.unique(kinds, axis=0, return_index=True)[1]
     keys, which, counts = np.unique(kinds[first, 0], return_inverse=True, return_counts=True)
     summed = np.zeros(keys.size)

@@ -1,4 +1,4 @@
-"""Evidence files: which variables are observed, and at which label."""
+"""Evidence files: the observed variables and their labels."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from inference_lab.io._tokens import Tokens
 
 
 def _samples_fit(values: FloatArray) -> bool:
-    """Whether the numbers are ``samples, (count, pairs) ...`` to the last one."""
+    """Whether the numbers are exactly ``samples, (count, pairs) ...``."""
     at = 1
     for _ in range(int(values[0])):
         if at >= values.size:
@@ -20,8 +20,8 @@ def _samples_fit(values: FloatArray) -> bool:
 
 def parse_evidence(data: bytes, path: str, cardinalities: IntArray) -> dict[int, int]:
     """Parse UAI evidence in either dialect."""
-    # ``count variable label ...`` has an odd number of tokens and ``1 count variable label ...`` an
-    # even one, so that the number of tokens tells them apart.
+    # The number of tokens distinguishes the dialects: ``count variable label ...`` has an odd
+    # number, and ``1 count variable label ...`` an even one.
     tokens = Tokens(data, path)
     values = tokens.values
     if values.size == 0:

@@ -1,4 +1,4 @@
-"""Bytes in and out of plain, gzip and xz files, with every kind of damage as one error."""
+"""Input and output of plain, gzip and xz files, with one error class for all damage."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from typing import Any
 
 import inference_lab.io._limits as _limits
 
-#: How compressed files are opened and made, by suffix; without time stamps.
+#: Functions that open and make compressed files by suffix; without time stamps, so that the same
+#: content gives the same bytes.
 _OPEN: dict[str, Callable[[Path, str], Any]] = {".gz": gzip.open, ".xz": lzma.open}
 _PACK: dict[str, Callable[[bytes], bytes]] = {
     ".gz": partial(gzip.compress, mtime=0),
@@ -24,7 +25,7 @@ _CHUNK = 1 << 20
 
 
 class FormatError(ValueError):
-    """A model file that cannot be used; the message names the file and the place in it."""
+    """Error for a model file that cannot be used; its message names the file and position."""
 
 
 def read_bytes(path: Path) -> bytes:
@@ -50,7 +51,7 @@ def read_bytes(path: Path) -> bytes:
             f"{path}: damaged {path.suffix[1:]} data after {total:,} bytes of content: {problem}"
         ) from problem
     except MemoryError:
-        # The head of an xz file says how much its reader has to set aside.
+        # The header of an xz file declares how much memory its reader allocates.
         raise FormatError(f"{path}: unpacking it takes more memory than there is") from None
     return b"".join(chunks)
 

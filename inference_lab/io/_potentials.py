@@ -1,7 +1,7 @@
-"""Potentials in text as energies ``-ln``, and energies as numerals: UAI and libDAI files.
+"""Conversion between potentials in text and energies, for UAI and libDAI files.
 
-Doubles hold potentials down to 1e-308 only, and energies of real models go beyond that: numerals
-out of this range are read and written in decimal arithmetic, of any exponent.
+Doubles hold potentials down to 1e-308 only, which energies of real models exceed. Numerals out of
+this range are read and written in decimal arithmetic of any exponent.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from inference_lab.graph.factor_graph import FactorGraph
 from inference_lab.io._assembly import Scopes
 from inference_lab.io._tokens import NUMERAL, Tokens
 
-#: Doubles below this have lost digits (subnormal), or all of them.
+#: Doubles below this are subnormal or zero, and have lost digits.
 _SMALLEST_NORMAL = 2.2250738585072014e-308
-#: The shortest numeral that doubles flush to zero or to a subnormal is like ``1e-308``.
+#: Length of the shortest numerals that doubles flush to zero or a subnormal, such as ``1e-308``.
 _SHORTEST_TINY = 6
-#: ``exp(700)`` and ``exp(-700)`` are normal doubles.
+#: Largest size of energies written as doubles: ``exp(700)`` and ``exp(-700)`` are normal.
 _PLAIN = 700.0
-#: Parts of a constant that tools computing in doubles can read; above, one numeral holds it.
+#: Most factors into which a constant is split, each readable in doubles; above, it is one numeral.
 _MAX_PARTS = 1000
-#: Larger energies have exponents that decimal arithmetic does not hold.
+#: Largest energy whose exponent decimal arithmetic supports.
 _MAX_COST = 1e18
 _DECIMALS = Context(
     prec=25, Emax=MAX_EMAX, Emin=MIN_EMIN, traps=[InvalidOperation, Overflow, Underflow]
@@ -49,7 +49,8 @@ def energies_of(
     with np.errstate(divide="ignore"):
         energies: FloatArray = 0.0 - np.log(potentials)
 
-    # At least as wide as the token, since blanks behind it count. Plain zeros are passed over.
+    # An upper bound on the width of the token, because trailing blanks count. Short tokens are
+    # skipped, because they are plain zeros.
     ends = np.append(tokens.starts[1:], len(tokens.data) + 1)
     width = (ends - tokens.starts)[tokens.first :][places] - 1
     beyond = (potentials < _SMALLEST_NORMAL) & (width >= _SHORTEST_TINY) | np.isinf(potentials)
@@ -65,7 +66,7 @@ def energies_of(
 def check_possible(
     tokens: Tokens, scopes: Scopes, least: FloatArray, places: IntArray, hint: str = ""
 ) -> None:
-    """Refuse tables of zeros only, by the least energy and the place of each."""
+    """Refuse tables of zeros only, given the minimal energy and the place of each table."""
     empty = np.flatnonzero(np.isposinf(least))
     if empty.size:
         f = int(empty[0])
@@ -76,7 +77,7 @@ def check_possible(
 
 
 def _energy(numeral: bytes) -> float:
-    """Return ``-ln`` of a numeral of any exponent."""
+    """Return ``-ln`` of a numeral with any exponent."""
     if not NUMERAL.fullmatch(numeral):
         raise ValueError("is not a finite number")
     try:
@@ -92,7 +93,7 @@ def _energy(numeral: bytes) -> float:
 
 
 def potentials(graph: FactorGraph) -> tuple[list[tuple[tuple[int, ...], list[str]]], list[str]]:
-    """Return the scope and the numerals of each factor, and those of the constant."""
+    """Return the scope and the numerals of each factor, and the numerals of the constant."""
     factors = []
     shifts = [graph.constant]
     for scope, table, shift in _prepared(graph):
@@ -108,14 +109,14 @@ def potentials(graph: FactorGraph) -> tuple[list[tuple[tuple[int, ...], list[str
 
 
 def _numeral(energy: float) -> str:
-    """Return ``exp(-energy)``, whatever its exponent."""
+    """Format ``exp(-energy)`` as a numeral, with any exponent."""
     if abs(energy) <= _PLAIN:
         return repr(math.exp(-energy))
     return "0" if energy == math.inf else f"{_DECIMALS.exp(Decimal(-energy)):.20e}"
 
 
 def _prepared(graph: FactorGraph) -> Iterator[tuple[tuple[int, ...], FloatArray, float]]:
-    """Yield scope, energies fit to be written, and the shift taken out of them."""
+    """Yield the scope, the shifted energies, and the shift of each factor."""
     for scope, table in graph.factors():
         finite = np.isfinite(table)
         if not finite.any():
@@ -127,14 +128,14 @@ def _prepared(graph: FactorGraph) -> Iterator[tuple[tuple[int, ...], FloatArray,
                 f"the factor over {scope} has a cost of size {size:g}; potentials can hold costs "
                 f"up to {_MAX_COST:g}"
             )
-        # Otherwise tools that compute in doubles would see zeros only, or overflow.
+        # Shifted, because tools that compute in doubles would underflow to zeros or overflow.
         least = float(table.min())
         shift = least if abs(least) > _PLAIN else 0.0
         yield scope, table - shift if shift else table, shift
 
 
 def _halves(scope: tuple[int, ...], table: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Return two tables whose sum forbids everything: readers refuse a table of zeros only."""
+    """Return two tables whose sum forbids everything, because readers refuse tables of zeros."""
     if table.size == 1:
         raise ValueError(
             f"the factor over {scope} forbids its only entry; potentials cannot say this without a "

@@ -1,4 +1,4 @@
-"""White-space separated numbers of a whole file at once, with the place of each for messages."""
+"""A vectorised tokeniser for white-space separated numbers, with positions for messages."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ WORD = re.compile(rb"[^ \t\n\v\f\r]+")
 NUMERAL = re.compile(rb"([+-]?)([0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE]([+-]?[0-9]+))?")
 
 
-#: Makes the message on the value expected at one of several places.
+#: Formats the expected value at one of several places, for messages.
 Expected = Callable[[int], str]
 
 
 def whole(
     values: FloatArray, low: IntArray | float, high: IntArray | float
 ) -> npt.NDArray[np.bool_]:
-    """Which values are integers in ``low .. high - 1`` (not NaN)."""
+    """Return a mask of the values that are integers in ``low .. high - 1`` (not NaN)."""
     good: npt.NDArray[np.bool_] = (values >= low) & (values < high) & (values == np.floor(values))
     return good
 
 
 def first_word(data: bytes, path: str, *allowed: str) -> re.Match[bytes]:
-    """Find the first word of a file, which is one of some in upper or lower case."""
+    """Match the first word of a file; raise if it is not an allowed one, in any case."""
     expected = " or ".join(allowed)
     found = WORD.search(data)
     if found is None:
@@ -51,13 +51,13 @@ def first_word(data: bytes, path: str, *allowed: str) -> re.Match[bytes]:
 
 
 class Tokens:
-    """The tokens of a text file, and the numbers that those from ``first`` on are."""
+    """The tokens of a text file, and the values of the tokens from ``first`` on."""
 
     def __init__(self, data: bytes, path: str, first: int = 0, hint: str = "") -> None:
         self.data = data
         self.path = path
         self.first = first
-        #: Follows the message about a token that is not a number.
+        #: Appended to the message about a token that is not a number.
         self.hint = hint
         raw = np.frombuffer(data, dtype=np.uint8)
         text = _TEXT[raw]
@@ -80,16 +80,16 @@ class Tokens:
         return self.data.count(b"\n", 0, offset) + 1
 
     def line(self, number: int) -> int:
-        """Return the line, from 1, on which ``values[number]`` stands."""
+        """Return the line number, from 1, of ``values[number]``."""
         return self._line(int(self.starts[number + self.first]))
 
     def text(self, token: int) -> bytes:
-        """Return a token as it is written."""
+        """Return the bytes of a token."""
         match = WORD.match(self.data, int(self.starts[token]))
         return match.group() if match else b""
 
     def shown(self, token: int) -> str:
-        """Return a token for a message: quoted, and cut when it is long."""
+        """Quote a token for a message, and shorten it if it is long."""
         return repr(shortened(self.text(token).decode("ascii"), 40))
 
     def error(self, number: int, message: str) -> FormatError:
@@ -108,7 +108,7 @@ class Tokens:
         tail = self.data[begin:]
         try:
             with warnings.catch_warnings():
-                # Older numpy only warns about what it cannot read, newer numpy raises.
+                # Warnings are errors, because old numpy warns of text that new numpy refuses.
                 warnings.simplefilter("error", DeprecationWarning)
                 values: FloatArray = np.fromstring(tail, dtype=np.float64, sep=" ")
         except (ValueError, DeprecationWarning):
@@ -132,7 +132,7 @@ class Tokens:
     def integers(
         self, places: IntArray, low: IntArray | float, high: IntArray | float, expected: Expected
     ) -> FloatArray:
-        """Return the values at some places, integers in ``low .. high - 1``, or raise."""
+        """Return the values at these places; raise unless integers in ``low .. high - 1``."""
         values = self.values[places]
         good = whole(values, low, high)
         if not good.all():
@@ -142,14 +142,14 @@ class Tokens:
         return values
 
     def check_end(self, at: int, after: str) -> None:
-        """Refuse values from ``values[at]`` on."""
+        """Raise if there are values from ``values[at]`` on."""
         end = int(self.values.size)
         if at < end:
             shown = self.shown(at + self.first)
             raise self.error(at, f"{end - at} surplus tokens after {after}, from {shown}")
 
     def integer(self, number: int, what: str, high: int | None = None, low: int = 0) -> int:
-        """Return ``values[number]`` as an integer from ``low`` to ``high``, or raise."""
+        """Return ``values[number]``; raise unless an integer from ``low`` to ``high``."""
         if number >= self.values.size:
             raise self.error(number, f"the file ends where {what} is expected")
         value = float(self.values[number])

@@ -1,7 +1,7 @@
 """Max-cut and QUBO problems in the text format of the Biq Mac library, the G-set and rudy.
 
-The numbers of vertices and of entries, ``N M``, and then ``i j w`` for each entry, with vertices
-from 1. The files have no suffix of their own, so their format is named when they are read:
+A file lists the numbers of vertices and of entries, ``N M``, and then ``i j w`` for each entry,
+with vertices from 1. The files have no common suffix, so the format must be named:
 ``inference_lab.read(path, format="max-cut")`` or ``format="qubo"``.
 
 * As *max-cut*, the task is to choose sides ``x`` so that the sum of ``w`` over the entries with
@@ -10,7 +10,7 @@ from 1. The files have no suffix of their own, so their format is named when the
 * As *QUBO*, the task is to minimise ``E(x) = sum_i q_ii x_i + 2 sum_{i<j} q_ij x_i x_j`` over
   ``x`` in {0, 1}: each entry off the diagonal is listed once and counts twice.
 
-Entries for the same pair are added up. Such files are read and not written.
+Entries for the same pair are added up. This format is read only.
 
 References
 ----------
@@ -31,7 +31,7 @@ from inference_lab.io._tokens import Tokens
 
 
 def parse_max_cut(data: bytes, path: str) -> FactorGraph:
-    """Parse a max-cut problem; the energy of sides is minus their cut."""
+    """Parse a max-cut problem; the energy is minus the weight of the cut."""
     n, edges, weights = _entries(data, path)
     # An edge from a vertex to itself is never cut.
     proper = edges[:, 0] != edges[:, 1]
@@ -54,7 +54,7 @@ def _entries(data: bytes, path: str) -> tuple[int, IntArray, FloatArray]:
     tokens = Tokens(data, path)
     end = int(tokens.values.size)
     n = tokens.integer(0, "the number of vertices")
-    # Each vertex that no entry names takes memory all the same.
+    # The number of vertices is limited, because vertices without entries take memory, too.
     most = _limits.MAX_FREE_LABELS + end
     if n > most:
         raise tokens.error(0, f"{n} vertices; at most {most} are read of a file of {end} numbers")

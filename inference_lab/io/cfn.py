@@ -8,22 +8,21 @@ with or without its tag, in this order:
 * ``variables``: for each, with or without a name, its number of labels or the list of their names;
 * ``functions``: for each, with or without a name, the ``scope`` (names or numbers of variables), a
   ``defaultcost`` where not all costs are listed, and ``costs``: a full table, the last variable
-  of the scope varying fastest; or labels (names or numbers) and a cost, again and again; or the
-  name of another function, whose costs it shares.
+  of the scope varying fastest; or a list of tuples, each its labels (names or numbers) and a cost;
+  or the name of another function, whose costs it shares.
 
 Quotes, commas and colons may be left out, brackets of both kinds are the same, and a line that
 starts with ``#`` is a comment.
 
-What is read
-    An entry forbids (``+inf``) where it reaches the bound even if all other functions are at
-    their minimum, or at 0 if that is larger: no labelling with it is allowed. Where all costs
-    are >= 0 this means: a cost of the bound or more, as in ``.wcsp`` files. That a *sum* may not
-    reach the bound cannot be said by an energy of factors; other labellings keep their energy. A
-    tuple that is listed twice has its last cost. Costs keep all their digits, although
-    toulbar2 takes as many as the bound has. Functions with a ``type`` (global constraints,
-    formulas) are refused.
+Reading
+    An entry becomes ``+inf`` if it reaches the bound while every other function is at its minimum
+    or at 0, whichever is smaller: no labelling with it is allowed. If all costs are >= 0, these
+    are the costs of at least the bound, as in ``.wcsp`` files. An energy of factors cannot express
+    that a *sum* may not reach the bound; other labellings keep their energy. If a tuple is listed
+    twice, its last cost counts. Costs keep all their digits, although toulbar2 rounds them to the
+    digits of the bound. Functions with a ``type`` (global constraints, formulas) are refused.
 
-Such files are read and not written: ``.wcsp`` is for that.
+This format is read only; write ``.wcsp`` files instead.
 
 References
 ----------
@@ -65,7 +64,7 @@ _TAGS = ("scope", "defaultcost", "costs", "type", "params")
 
 
 class _Token(NamedTuple):
-    """``open``, ``close``, or the text of a ``word``; and where it stands."""
+    """A token: ``open``, ``close`` or ``word``, its text, and its offset in the file."""
 
     kind: str
     text: str
@@ -73,7 +72,7 @@ class _Token(NamedTuple):
 
 
 class _Reader:
-    """The tokens of a file, one ahead."""
+    """A tokeniser with one token of lookahead."""
 
     def __init__(self, data: bytes, path: str) -> None:
         self.path = path
@@ -121,43 +120,43 @@ class _Reader:
         return FormatError(f"{self.path}, {where}: {message}")
 
     def wrong(self, expected: str) -> FormatError:
-        """Make the error for a next token that does not belong there."""
+        """Make the error for an unexpected next token."""
         got = "the file ends" if self.next.kind == "end" else f"got {_cut(self.next.text)}"
         return self.error(self.next, f"expected {expected}, {got}")
 
     def take(self) -> _Token:
-        """Return the next token and go on."""
+        """Consume the next token and return it."""
         token = self.next
         if token.kind != "end":
             self.next = next(self._tokens)
         return token
 
     def open(self, what: str) -> None:
-        """Go past an opening bracket."""
+        """Consume an opening bracket."""
         if self.next.kind != "open":
             raise self.wrong(f"an opening bracket of {what}")
         self.take()
 
     def close(self, what: str) -> None:
-        """Go past a closing bracket."""
+        """Consume a closing bracket."""
         if self.next.kind != "close":
             raise self.wrong(f"the closing bracket of {what}")
         self.take()
 
     def skip_tag(self, *tags: str) -> str | None:
-        """Go past one of these tags, if one is there, and return it."""
+        """Consume the next token if it is one of these tags, and return the tag."""
         if self.next.kind == "word" and self.next.text in tags:
             return self.take().text
         return None
 
     def word(self, what: str) -> _Token:
-        """Return a word or number."""
+        """Consume a word or number and return it."""
         if self.next.kind != "word":
             raise self.wrong(what)
         return self.take()
 
     def number(self, what: str) -> float:
-        """Return a finite number."""
+        """Consume a finite number and return it."""
         if self.next.kind == "word" and _NUMBER.fullmatch(self.next.text):
             value = float(self.next.text)
             if math.isfinite(value):
@@ -179,17 +178,17 @@ class _Function:
 
     @property
     def size(self) -> float:
-        """Number of entries; infinite where it is absurd."""
+        """Number of entries of the table; infinite if it overflows."""
         with np.errstate(over="ignore"):
             return float(np.prod(np.array(self.shape, dtype=np.float64)))
 
     def shown(self, f: int) -> str:
-        """Return what to call it, being function `f`."""
+        """Format the name of the function, or its number `f`, for messages."""
         return f"function {f if self.name is None else _cut(self.name)}"
 
 
 def _cut(text: str) -> str:
-    """Return a text for a message: quoted, and cut when it is long."""
+    """Quote a text for a message, and shorten it if it is long."""
     return repr(shortened(text, 40))
 
 
@@ -214,7 +213,7 @@ def parse(data: bytes, path: str) -> FactorGraph:
         shown = f"{functions[f].shown(f)} over {shown_scope(functions[f].scope)}"
         return reader.error(functions[f].start, f"{shown}: {why}")
 
-    # Shared tables of pairs are not copied; all others are.
+    # Tables shared between pairwise terms are not copied; all other shared tables are.
     copied = (owners != np.arange(owners.size)) & (arities != 2)
     sizes = np.array([functions[f].table.size for f in owners.tolist()], dtype=np.int64)
     check_entries(np.where(copied, sizes, 0.0), 0, fail)
@@ -225,12 +224,12 @@ def parse(data: bytes, path: str) -> FactorGraph:
     energies = np.concatenate([np.empty(0), *(functions[f].table for f in own.tolist())])
     if sign < 0:
         np.negative(energies, out=energies)
-    # Together with the others at their minimum, an entry must stay below the bound. It is the same
-    # bound for all functions that share a table.
+    # An entry must stay below the bound while all other functions are at their minimum. Functions
+    # that share a table have the same limit, because they have the same minimum.
     lowest = np.zeros(owners.size)
     if own.size:
         lowest[own] = np.minimum.reduceat(energies, starts[own])
-    # Costs out of this range are refused below.
+    # Clipped, because `assemble` refuses costs out of this range below.
     lowest = np.clip(lowest[owners], -_limits.MAX_COST, 0.0)
     limits = sign * bound - (math.fsum(lowest.tolist()) - lowest)
     energies[energies >= np.repeat(limits[own], sizes[own])] = math.inf
@@ -239,10 +238,10 @@ def parse(data: bytes, path: str) -> FactorGraph:
 
 
 def _problem(reader: _Reader) -> tuple[float, float]:
-    """Return 1 for a minimum and -1 for a maximum, and the bound."""
+    """Return the sign of the objective, 1 to minimise and -1 to maximise, and the bound."""
     reader.skip_tag("problem")
     reader.open("the properties of the problem")
-    # A problem may well be called "name".
+    # The tag "name" is optional, and a problem may itself be called "name".
     first = reader.word("the name of the problem")
     if first.text == "name" and not reader.next.text.startswith(("mustbe", "<", ">")):
         reader.word("the name of the problem")
@@ -258,7 +257,7 @@ def _problem(reader: _Reader) -> tuple[float, float]:
 
 
 class _Domain(NamedTuple):
-    """The labels of a variable, and their names where they have any."""
+    """The number of labels of a variable, and the index of each named label."""
 
     size: int
     names: dict[str, int]
@@ -307,13 +306,13 @@ def _domain(reader: _Reader, what: str) -> _Domain:
 
 
 def _index(reader: _Reader, names: dict[str, int], size: int, what: str) -> int:
-    """Return the index that a name or a number denotes."""
+    """Return the index given by a name or a number."""
     token = reader.word(what)
     found = names.get(token.text)
     if found is not None:
         return found
     digits = token.text.lstrip("0") or "0"
-    # The first, because a number of thousands of digits is no integer that Python reads.
+    # The length is checked first, because Python refuses to parse integers of thousands of digits.
     if len(digits) < 20 and _DIGITS.fullmatch(token.text) and int(digits) < size:
         return int(digits)
     most = ", ".join([*map(_cut, islice(names, 8)), *(["..."] if len(names) > 8 else [])])
@@ -355,7 +354,7 @@ def _scope(reader: _Reader, names: dict[str, int], domains: list[_Domain], shown
     reader.open(shown)
     reader.skip_tag("scope")
     reader.open(f"the scope of {shown}")
-    # In order, and quick to look into.
+    # A dict, because it keeps the order and its look-ups are fast.
     scope: dict[int, None] = {}
     while reader.next.kind != "close":
         token = reader.next
@@ -372,7 +371,7 @@ def _scope(reader: _Reader, names: dict[str, int], domains: list[_Domain], shown
 def _costs(
     reader: _Reader, function: _Function, domains: list[_Domain], shown: str, room: int
 ) -> int:
-    """Read what follows the scope of a function; return how many entries are not listed."""
+    """Read the costs of a function; return the size of a table filled by its default cost."""
     if reader.next.kind == "word" and reader.next.text in ("type", "params"):
         tag = reader.take()
         kind = reader.word("the type").text if tag.text == "type" else "parameters"
@@ -432,7 +431,7 @@ def _costs(
 
 
 def _owners(reader: _Reader, functions: list[_Function]) -> IntArray:
-    """Return for each function the one whose table it has: itself, or the one that it names."""
+    """Return the function that owns each function's table: itself, or the one that it names."""
     by_name = {function.name: f for f, function in enumerate(functions)}
     owners = np.arange(len(functions), dtype=np.int64)
     for f, function in enumerate(functions):

@@ -1,22 +1,22 @@
 """The graph matching format ``.dd``: assignments, and costs of pairs of assignments.
 
-A line starts with a letter that says what it holds:
+The first letter of a line gives its kind:
 
 * ``p N0 N1 A E``: numbers of left nodes, right nodes, assignments and edges; the first line;
 * ``a ID LEFT RIGHT COST``: the left node may be assigned to the right node, at this cost; the
   assignments are numbered in order;
-* ``e ID ID COST``: what it costs if both assignments are made;
+* ``e ID ID COST``: the cost if both assignments are made;
 * ``c`` (comment), ``i0``, ``i1``, ``n0`` and ``n1`` (positions and neighbours of the nodes in the
   images that are matched): not part of the energy.
 
 Each node of either side is assigned at most once, and a node that is not assigned costs nothing.
 
-As a factor graph: one variable for each left node; its labels are the right nodes that it may be
-assigned to, in increasing order, and after them one for "unassigned". Two left nodes that share a
-right node are joined by a term that forbids (``+inf``) to assign both to it. The costs of edges
+The factor graph has one variable for each left node. Its labels are the right nodes that it may be
+assigned to, in increasing order, and a last one for "unassigned". Two left nodes that share a
+right node are joined by a term that forbids (``+inf``) assigning both to it. The costs of edges
 are added to these terms. Edges between assignments that exclude each other are ignored.
 
-Such files are read and not written.
+This format is read only.
 
 References
 ----------
@@ -37,22 +37,22 @@ from inference_lab.io._assembly import Scopes, Tables, assemble, check_entries
 from inference_lab.io._files import FormatError
 from inference_lab.io._tokens import Tokens, whole
 
-#: Number of fields of each kind of line that counts.
+#: Number of fields in each kind of line that is not ignored.
 _FIELDS = {b"p": 4, b"a": 4, b"e": 3}
 _IGNORED = (b"c", b"i0", b"i1", b"n0", b"n1")
 
 
 def parse(data: bytes, path: str) -> FactorGraph:
     r"""Parse the content of a graph matching file."""
-    # The tables of the pairs of left nodes that share a right node are all made, so that memory is
-    # quadratic in the number of left nodes in the worst case; what `inference_lab.io._limits` does
-    # not allow is refused before it is made.
+    # Memory is quadratic in the number of left nodes in the worst case, because each pair of left
+    # nodes that share a right node has a table. Tables beyond the limits of
+    # `inference_lab.io._limits` are refused before they are allocated.
     lines = _Lines(data, path)
     n_left, n_right, n_assignments, n_edges = lines.head()
     left, right, costs = lines.assignments(n_left, n_right, n_assignments)
     edges, edge_costs = lines.edges(n_assignments, n_edges)
 
-    # Labels: assignments ordered by left and then right node.
+    # The labels of a left node are its assignments in the order of their right nodes.
     order = np.lexsort((right, left))
     again = np.flatnonzero(
         (left[order][1:] == left[order][:-1]) & (right[order][1:] == right[order][:-1])
@@ -81,12 +81,12 @@ def parse(data: bytes, path: str) -> FactorGraph:
 
 
 class _Lines:
-    """The numbers of each kind of line."""
+    """The lines of a file by kind, parsed to arrays of numbers."""
 
     def __init__(self, data: bytes, path: str) -> None:
         self.path = path
         kept: dict[bytes, list[bytes]] = {kind: [] for kind in _FIELDS}
-        #: Line numbers, for messages.
+        #: Line numbers of each kind, for messages.
         self.rows: dict[bytes, list[int]] = {kind: [] for kind in _FIELDS}
         for number, line in enumerate(data.split(b"\n"), 1):
             kind, *tail = line.split(None, 1) or [b""]
@@ -155,7 +155,7 @@ class _Lines:
             raise FormatError(
                 f"{self.path}, {where}: expected one line 'p N0 N1 A E', got {len(rows)}"
             )
-        # Nodes of no assignment take memory all the same.
+        # The number of nodes is limited, because nodes without assignments take memory, too.
         high = _limits.MAX_FREE_LABELS + sum(map(len, self.rows.values()))
         n_left, n_right, n_assignments, n_edges = (
             int(self._integers(b"p", field, high, what)[0])
@@ -178,7 +178,7 @@ class _Lines:
     def assignments(
         self, n_left: int, n_right: int, n_assignments: int
     ) -> tuple[IntArray, IntArray, FloatArray]:
-        """Return left node, right node and cost of each assignment."""
+        """Return the left node, right node and cost of each assignment."""
         numbers = self._integers(b"a", 0, n_assignments, "the number of an assignment")
         wrong = np.flatnonzero(numbers != np.arange(n_assignments))
         if wrong.size:
@@ -192,7 +192,7 @@ class _Lines:
         return left, right, self._costs(b"a", 3)
 
     def edges(self, n_assignments: int, n_edges: int) -> tuple[IntArray, FloatArray]:
-        """Return the two assignments of each edge, and its cost."""
+        """Return the two assignments and the cost of each edge."""
         ends = np.empty((n_edges, 2), dtype=np.int64)
         for side in range(2):
             ends[:, side] = self._integers(b"e", side, n_assignments, "an assignment")
@@ -212,9 +212,10 @@ def _pairs(
     edges: IntArray,
     edge_costs: FloatArray,
 ) -> tuple[IntArray, FloatArray]:
-    """Return the pairs of left nodes that are joined, and their tables one after the other."""
+    """Return the pairs of left nodes that are joined, and their tables concatenated."""
     n_left = sizes.size
-    # An edge within one left node, or at one right node, joins what excludes each other.
+    # Assignments of the same left or right node exclude each other, so edges between them are
+    # dropped.
     meant = (left[edges[:, 0]] != left[edges[:, 1]]) & (right[edges[:, 0]] != right[edges[:, 1]])
     edges, edge_costs = edges[meant], edge_costs[meant]
     swapped = left[edges[:, 0]] > left[edges[:, 1]]
@@ -224,7 +225,7 @@ def _pairs(
     counts = np.bincount(right)
     numbers = sum(values.size for values in lines.values.values())
     conflicts = int((counts * (counts - 1) // 2).sum())
-    # Each of these stands for four entries at least.
+    # Each conflict needs a table of at least four entries.
     most = (_limits.MAX_ENTRIES + numbers) // 4
     if conflicts > most:
         raise lines.error(

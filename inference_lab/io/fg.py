@@ -1,22 +1,22 @@
 """The libDAI format ``.fg``: sparse tables of potentials, the first variable varying fastest.
 
-``E(x) = - sum_f ln phi_f(x_f)``. Numbers are separated by any white space; what follows a ``#`` on
-its line is a comment:
+``E(x) = - sum_f ln phi_f(x_f)``. Numbers are separated by any white space; the rest of a line after
+``#`` is a comment:
 
 * the number of factors;
 * for each factor the number of its variables, these variables, the number of labels of each, the
-  number of entries that are listed, and ``index value`` for each of them. The first variable of
-  the scope varies fastest in the index, unlike in UAI files; what is not listed is zero.
+  number of listed entries, and ``index value`` for each of them. The first variable of the scope
+  varies fastest in the index, unlike in UAI files; entries that are not listed are zero.
 
-What is read
+Reading
     A listed or omitted zero forbids (``+inf``); a table of zeros only is an error, as in UAI
-    files. An entry that is listed twice has its last value. Variables keep their numbers: those
-    below the largest one that no factor names have one label. Numbers out of the range of doubles
-    (``1e-400``) keep their energy. Factors of no variables are the constant of the energy.
+    files. If an entry is listed twice, its last value counts. Variables keep their numbers;
+    numbers below the largest that no factor names are variables with one label. Numbers out of the
+    range of doubles (``1e-400``) keep their energy. Factors without variables are the constant.
 
-What is written
-    Numerals as in UAI files (see `inference_lab.io.uai`), zeros left out. A variable of no factor
-    gets one of ones, which tells its number of labels.
+Writing
+    Numerals are as in UAI files (see `inference_lab.io.uai`), and zeros are omitted. A variable
+    without a factor gets a table of ones, which records its number of labels.
 
 References
 ----------
@@ -47,13 +47,13 @@ _COMMENT = re.compile(rb"#[^\r\n]*")
 
 def parse(data: bytes, path: str) -> FactorGraph:
     """Parse the content of a libDAI file."""
-    # Blanks in place of comments, so that lines keep their numbers.
+    # Comments are replaced by blanks, so that messages give the right line numbers.
     tokens = Tokens(_COMMENT.sub(lambda found: b" " * len(found.group()), data), path)
     end = int(tokens.values.size)
     n_factors = tokens.integer(0, "the number of factors", high=max(0, end - 1) // 2)
     layout = _Layout(tokens, n_factors)
     cardinalities = layout.cardinalities()
-    # Over the reversed scope, the first variable of the file is the last one and varies fastest.
+    # Scopes are reversed, because tables here are in C order: the last variable varies fastest.
     arities = layout.scopes.arities
     scopes = Scopes(arities, layout.scopes.variables[_reversal(arities)])
     sizes = layout.checked_sizes(cardinalities)
@@ -70,7 +70,7 @@ def _reversal(arities: IntArray) -> IntArray:
 
 
 class _Layout:
-    """Where everything stands: one walk through the file, because each count places the next."""
+    """The places of all parts, found in one pass, because each count determines the next place."""
 
     def __init__(self, tokens: Tokens, n_factors: int) -> None:
         self.tokens = tokens
@@ -78,7 +78,7 @@ class _Layout:
         end = int(values.size)
         arities = np.empty(n_factors, dtype=np.int64)
         self.counts = np.empty(n_factors, dtype=np.int64)
-        #: Of the first listed index of each factor.
+        #: Place of the first listed index of each factor.
         self.entries_at = np.empty(n_factors, dtype=np.int64)
         at = 1
         for f in range(n_factors):
@@ -94,12 +94,12 @@ class _Layout:
         tokens.check_end(at, "the last factor")
         #: Places of the variables of all scopes.
         self.scopes_at = ranges(self.entries_at - 1 - 2 * arities, arities)
-        # Each variable that is not named has a label, which takes memory.
+        # Variable numbers are limited, because each unnamed variable has a label and takes memory.
         high = _limits.MAX_FREE_LABELS + self.scopes_at.size
         self.scopes = Scopes.read(tokens, self.scopes_at, arities, high)
 
     def cardinalities(self) -> IntArray:
-        """Return the number of labels of each variable, on which all factors must agree."""
+        """Return the number of labels of each variable; refuse factors that disagree on it."""
         scopes, variables = self.scopes, self.scopes.variables
         places = self.scopes_at + np.repeat(scopes.arities, scopes.arities)
         listed = self.tokens.integers(
@@ -124,7 +124,7 @@ class _Layout:
         return found
 
     def checked_sizes(self, cardinalities: IntArray) -> IntArray:
-        """Return the sizes of the tables, which may be far more than what is listed of them."""
+        """Return the sizes of the tables, which may far exceed the listed entries."""
         expected = self.scopes.table_sizes(cardinalities)
         many = np.flatnonzero(self.counts > expected)
         if many.size:
@@ -138,7 +138,7 @@ class _Layout:
         return expected.astype(np.int64)
 
     def energies(self, sizes: IntArray, starts: IntArray) -> FloatArray:
-        """Return all tables one after the other."""
+        """Return all tables concatenated."""
         tokens = self.tokens
         owner = np.repeat(np.arange(self.counts.size, dtype=np.int64), self.counts)
         within = np.arange(owner.size) - np.repeat(
@@ -178,13 +178,13 @@ class _Layout:
 
 
 def serialise(graph: FactorGraph) -> list[str]:
-    """Return the text of a libDAI file, in pieces; the module says how numbers are written."""
+    """Return the text of a libDAI file in pieces, as the module describes."""
     blocks: list[str] = []
     named = np.zeros(graph.n_variables, dtype=bool)
     factors, constant = potentials(graph)
     for scope, texts in factors:
         named[list(scope)] = True
-        # In reverse the last variable, which varies fastest here, is the first one there.
+        # The scope is reversed, because the first variable varies fastest in the file.
         blocks.append(_block(graph, scope[::-1], texts))
     for variable in np.flatnonzero(~named).tolist():
         blocks.append(_block(graph, (variable,), ["1"] * int(graph.cardinalities[variable])))

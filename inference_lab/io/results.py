@@ -1,16 +1,16 @@
 """Result files of the UAI competitions: labellings, marginals, and the partition function.
 
-A file starts with the name of its task, ``MPE`` or ``MAP``, ``MAR`` or ``PR``; any suffix will do,
-``.gz`` and ``.xz`` are unpacked. Then follows
+A file starts with the name of its task, ``MPE`` or ``MAP``, ``MAR`` or ``PR``. Any suffix is
+accepted; ``.gz`` and ``.xz`` are unpacked. The content follows:
 
 * ``MPE``, ``MAP``: the number of variables, and the label of each;
 * ``MAR``: the number of variables, and for each its number of labels and their probabilities;
 * ``PR``: the **base-10** logarithm of the partition function, or of the probability of the
   evidence.
 
-Solvers may write one solution after the other with ``-BEGIN-`` between them; the last one counts.
-The number of samples of evidence, 1, which some competitions ask for in front of a solution, may be
-there or not; it is not written.
+Solvers may write several solutions separated by ``-BEGIN-``; the last one counts. Some
+competitions require the number of samples of evidence, 1, in front of a solution; it is accepted
+when reading, and not written.
 
 References
 ----------
@@ -53,7 +53,7 @@ def __dir__() -> list[str]:
 _LN_10 = math.log(10.0)
 _BEGIN = re.compile(rb"(?<![^ \t\n\v\f\r])-BEGIN-(?![^ \t\n\v\f\r])")
 
-#: Probabilities of a file may miss 1 by this in sum: files print six digits or fewer.
+#: Tolerance on the sum of probabilities, because files print six digits or fewer.
 _SUM_TOLERANCE = 1e-2
 
 
@@ -83,7 +83,7 @@ def _solution(path: Path, *tasks: str) -> Tokens:
     start = first_word(data, str(path), *tasks).end()
     for found in _BEGIN.finditer(data):
         start = found.end()
-    # Empty lines in place of what does not count, so that the others keep their numbers.
+    # Earlier solutions are replaced by empty lines, so that messages give the right line numbers.
     return Tokens(b"\n" * data.count(b"\n", 0, start) + b" " + data[start:], str(path))
 
 
@@ -101,7 +101,7 @@ def read_labels(path: str | os.PathLike[str]) -> IntArray:
     Raises
     ------
     FormatError
-        If the file is damaged, or is a result of another kind.
+        If the file is damaged, or is a result of another task.
     OSError
         If it cannot be opened.
 
@@ -137,12 +137,12 @@ def write_labels(path: str | os.PathLike[str], labels: npt.ArrayLike, task: str 
     path : path
     labels : (n,) array of int
     task : {"MPE", "MAP"}
-        The first word of the file: competitions have called the task both.
+        The first word of the file; competitions have used both names.
 
     Raises
     ------
     ValueError
-        If the labels are not integers >= 0 in one dimension, or the task is another one.
+        If the labels are not integers >= 0 in one dimension, or the task is unknown.
 
     Examples
     --------
@@ -175,13 +175,13 @@ def read_marginals(path: str | os.PathLike[str]) -> list[FloatArray]:
     Returns
     -------
     list of n 1-D float64 arrays
-        The probabilities of the labels of each variable, as they are printed: they add up to 1
-        only as well as their digits allow.
+        The probabilities of the labels of each variable, as they are printed: their sum is 1 up
+        to rounding.
 
     Raises
     ------
     FormatError
-        If the file is damaged, is a result of another kind, or holds numbers that are no
+        If the file is damaged, is a result of another task, or holds numbers that are not
         probabilities.
     OSError
         If it cannot be opened.
@@ -194,7 +194,8 @@ def read_marginals(path: str | os.PathLike[str]) -> list[FloatArray]:
     """
     tokens = _solution(Path(path), "MAR")
     values = tokens.values
-    # Nothing says whether the number of samples is there but the length of the rest.
+    # Both layouts are tried, because only the length of the rest shows whether the number of
+    # samples is present.
     starts = [0, 1] if values.size > 1 and values[0] == 1 else [0]
     problem: FormatError | None = None
     for start in starts:
@@ -245,7 +246,7 @@ def write_marginals(
     Raises
     ------
     ValueError
-        If a row is not a distribution; nothing is written then.
+        If a row is not a distribution; no file is written then.
 
     Examples
     --------
@@ -266,7 +267,7 @@ def write_marginals(
 
 
 def read_log_partition(path: str | os.PathLike[str]) -> LogPartition:
-    """Read the logarithm of a partition function (``.PR``), which files give in base 10.
+    """Read the logarithm of a partition function (``.PR``), which files store in base 10.
 
     Parameters
     ----------
@@ -280,7 +281,7 @@ def read_log_partition(path: str | os.PathLike[str]) -> LogPartition:
     Raises
     ------
     FormatError
-        If the file is damaged, or is a result of another kind.
+        If the file is damaged, or is a result of another task.
     OSError
         If it cannot be opened.
 
@@ -314,7 +315,7 @@ def write_log_partition(path: str | os.PathLike[str], log_partition: float) -> N
     ----------
     path : path
     log_partition : float
-        The **natural** logarithm, as in `Solution.log_partition`; the file gets that in base 10.
+        The **natural** logarithm, as in `Solution.log_partition`; the file stores it in base 10.
 
     Raises
     ------

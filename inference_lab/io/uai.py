@@ -7,25 +7,25 @@ separated by any white space:
 * the number of factors, and for each the number of its variables and these variables;
 * for each factor the number of entries of its table, and the entries.
 
-Both types are products of tables, and are read alike. A potential of zero forbids (``+inf``); a
-table of zeros only is an error, because nothing could be done with such a model: infeasibility
-that is meant comes from evidence or from several factors.
+Both types are products of tables, and are read alike. A potential of zero forbids (``+inf``). A
+table of zeros only is an error, because such a model has no feasible labelling; intended
+infeasibility arises from evidence or from several factors.
 
-What is read
-    Numbers out of the range of doubles (``1e-400``) keep their energy: taken as zero, they would
+Reading
+    Numbers out of the range of doubles (``1e-400``) keep their energy: read as zero, they would
     silently become hard constraints. Factors of arity 0 are the constant of the energy.
     Nothing may follow the tables, except the annotations of the merlin distribution, which are
     ignored: a line ``0`` (no evidence in this file) and lists of integers with their lengths.
-    Some files hold costs in place of potentials, and nothing in them says so: `parse` takes the
-    numbers as energies if it is told to.
+    Some files hold costs in place of potentials without marking them: `parse` reads the numbers
+    as energies with ``costs=True``.
 
-What is written
-    Energies come back within 1e-15, absolutely or relatively.
+Writing
+    `read` returns the energies within 1e-15, absolutely or relatively.
 
-    * Entries with ``|theta| <= 700`` are ``repr(exp(-theta))``. Entries beyond are written with an
-      extended exponent (``1.2345e-2171``), which tools that compute in doubles take as zero.
-    * A factor whose smallest cost is beyond 700 in size would be zeros only, or overflow, for such
-      tools. It is first shifted so that its minimum is 0; the shifts join the constant.
+    * Entries with ``|theta| <= 700`` are ``repr(exp(-theta))``. Larger entries are written with an
+      extended exponent (``1.2345e-2171``), which tools that compute in doubles read as zero.
+    * A factor whose smallest cost exceeds 700 in size would underflow to zeros or overflow in such
+      tools. It is first shifted so that its minimum is 0; the shifts are added to the constant.
     * The constant becomes factors of arity 0, after all others, each in the range of doubles.
       toulbar2 1.4 accepts factors of arity 0; pgmpy 1.1 does not (nor any number with an
       exponent), so subtract the constant first for such tools.
@@ -51,7 +51,7 @@ from inference_lab.io._files import FormatError
 from inference_lab.io._potentials import check_possible, energies_of, potentials
 from inference_lab.io._tokens import NUMERAL, Tokens, first_word, whole
 
-#: Follows the message about a table of zeros only.
+#: Appended to the message about a table of zeros only.
 _PERHAPS_COSTS = (
     " (a file of costs instead of potentials is no UAI model, but is read with costs=True)"
 )
@@ -61,8 +61,8 @@ _PERHAPS_COSTS = (
 
 def parse(data: bytes, path: str, *, costs: bool = False) -> FactorGraph:
     """Parse the content of a UAI file."""
-    # Time and memory are linear in the length of the content, whatever it announces: each count is
-    # compared with what is left of the file before anything of that size is made.
+    # Time and memory are linear in the length of the content, because each declared count is
+    # compared with the rest of the file before an array of that size is allocated.
     first_word(data, path, "MARKOV", "BAYES")
     tokens = Tokens(data, path, first=1)
     values = tokens.values
@@ -92,14 +92,15 @@ def _cardinalities(tokens: Tokens, n: int) -> IntArray:
 
 
 def _scopes(tokens: Tokens, n: int, n_factors: int) -> tuple[Scopes, int]:
-    """Return all scopes, and where the tables begin."""
+    """Return all scopes, and the place at which the tables begin."""
     values = tokens.values
     end = int(values.size)
     at = 2 + n
     arities = np.empty(n_factors, dtype=np.int64)
     keep = np.zeros(end, dtype=bool)
     for f in range(n_factors):
-        # A Python loop, because each scope says where the next one is; the rest is vectorised.
+        # A Python loop, because each arity determines the place of the next scope; the rest is
+        # vectorised.
         arity = values.item(at) if at < end else -1.0
         if not 0 <= arity < end - at or arity != int(arity):
             tokens.integer(at, f"the number of variables of factor {f}", high=end - at - 1)
@@ -117,11 +118,11 @@ def _table_places(
     end = int(values.size)
     n_factors = scopes.arities.size
     expected = scopes.table_sizes(cardinalities)
-    # Not a difference of sums: a count is exact as long as all sizes before it are.
+    # A cumulative sum of sizes + 1, because a place is exact as long as all sizes before it are.
     with np.errstate(over="ignore"):
         counts_at = at + np.concatenate([np.zeros(1), np.cumsum(expected + 1)])[:n_factors]
     fits = counts_at + expected < end
-    # Every factor before the first that does not fit lies inside the file, so its count is there.
+    # Factors before the first one that does not fit lie inside the file, so their counts exist.
     inside = n_factors if fits.all() else int(np.argmin(fits))
     places = counts_at[:inside].astype(np.int64)
     wrong = np.flatnonzero(values[places] != expected[:inside])
@@ -177,7 +178,7 @@ def _wrong_size(
 
 
 def _energies(tokens: Tokens, scopes: Scopes, entry_starts: IntArray) -> FloatArray:
-    """Return ``-ln`` of the values; what stands outside the tables is left without meaning."""
+    """Return ``-ln`` of the values; entries outside the tables are meaningless."""
     values = tokens.values
     if entry_starts.size == 0:
         return np.zeros(values.size)
@@ -195,7 +196,8 @@ def _energies(tokens: Tokens, scopes: Scopes, entry_starts: IntArray) -> FloatAr
     energies[:begin] = 0.0
     energies[begin:] = energies_of(tokens, slice(begin, values.size), fail)
 
-    # A table is followed by the count of the next one, which must not hide a table of zeros.
+    # A table is followed by the count of the next one. It is masked, because its value would hide
+    # a table of zeros in the minimum.
     energies[entry_starts[1:] - 1] = math.inf
     least = np.minimum.reduceat(energies, entry_starts)
     check_possible(tokens, scopes, least, entry_starts, _PERHAPS_COSTS)
@@ -203,14 +205,14 @@ def _energies(tokens: Tokens, scopes: Scopes, entry_starts: IntArray) -> FloatAr
 
 
 def _costs(tokens: Tokens, scopes: Scopes, entry_starts: IntArray) -> FloatArray:
-    """Return the values as they are; only costs that cannot be meant are refused."""
+    """Return the values unchanged; refuse NaN, ``-inf`` and infinite constants."""
     values = tokens.values
     begin = int(entry_starts[0]) if entry_starts.size else values.size
     good = np.isfinite(values)
     good[:begin] = True
     constants = entry_starts[scopes.arities == 0]
     for place in np.flatnonzero(~good).tolist():
-        # Numerals out of the range of doubles look infinite, too.
+        # Numerals beyond the range of doubles are refused, although they parse to infinity, too.
         meant = values[place] > 0 and not NUMERAL.fullmatch(tokens.text(place + 1))
         if not meant or place in constants:
             where = _entry(place, scopes, entry_starts)
@@ -230,8 +232,8 @@ def _entry(place: int, scopes: Scopes, entry_starts: IntArray) -> str:
 
 
 def serialise(graph: FactorGraph) -> list[str]:
-    """Return the text of a UAI file, in pieces; the module says how numbers are written."""
-    # Scopes come before all tables in the file, so the text of the tables waits in memory.
+    """Return the text of a UAI file in pieces, as the module describes."""
+    # The text of the tables is kept in memory, because the file lists all scopes first.
     scopes: list[str] = []
     tables: list[str] = []
     factors, constant = potentials(graph)

@@ -7,27 +7,27 @@ any white space, variables and labels count from 0:
   functions, the upper bound ``top``;
 * the number of labels of each variable;
 * for each cost function the number of its variables, these variables, a default cost, the number
-  of tuples that are listed, and for each of them its labels and its cost.
+  of listed tuples, and for each of them its labels and its cost.
 
-What is read
-    A cost of ``top`` or more forbids (``+inf``). That a *sum* of costs may not reach ``top``
-    either cannot be said by an energy of factors; such labellings keep their finite energy. Costs
-    above 2**53 are rounded to doubles, after the comparison with ``top``. A tuple that is listed
-    twice has its last cost. Cost functions of no variables are the constant.
+Reading
+    A cost of ``top`` or more forbids (``+inf``). An energy of factors cannot express that a *sum*
+    of costs may not reach ``top`` either; such labellings keep their finite energy. Costs above
+    2**53 are rounded to doubles, after the comparison with ``top``. If a tuple is listed twice,
+    its last cost counts. Cost functions without variables are the constant.
 
-    A number of variables that is negative starts a shared function; a negative number of tuples
-    stands for the tuples of an earlier shared function. A negative number of labels is an interval
-    domain, and read like a positive one. Functions given by a keyword (formulas and global
+    A negative number of variables starts a shared function; a negative number of tuples refers to
+    the tuples of an earlier shared function. A negative number of labels denotes an interval
+    domain, and is read like a positive one. Functions given by a keyword (formulas and global
     constraints) are refused: only tables are read.
 
-What is written
-    Costs times `scale`, rounded to integers: each cost comes back within ``0.5 / scale``. By
-    default the scale is 1 where all costs are integers (nothing is lost then), else the largest
-    power of ten up to 10**6 for which all sums stay below 2**53. ``top`` is larger than the sum
-    of the largest finite costs, so that it forbids nothing else. A function with negative costs is
-    shifted to a minimum of 0; the shifts and the constant of the energy become a function of no
-    variables as far as they are whole and positive, and what is left of them is noted beside the
-    scale in the name, ``inference-lab/scale=SCALE/offset=OFFSET``: the energy is
+Writing
+    Costs are multiplied by `scale` and rounded to integers, so `read` returns them within
+    ``0.5 / scale``. By default the scale is 1 if all costs are integers (then they are exact),
+    else the largest power of ten up to 10**6 for which all sums stay below 2**53. ``top`` exceeds
+    the sum of the largest finite costs, so that it forbids no other labelling. Functions with
+    negative costs are shifted to a minimum of 0. The integral, positive part of the shifts and of
+    the constant becomes a function without variables. The remainder is stored with the scale in
+    the name, ``inference-lab/scale=SCALE/offset=OFFSET``: the energy is
     ``cost / scale + offset``. `parse` understands this name and gives energies back; other tools
     report the cost.
 
@@ -59,11 +59,11 @@ from inference_lab.io._assembly import (
 from inference_lab.io._files import FormatError
 from inference_lab.io._tokens import WORD, Tokens, whole
 
-#: Integers up to this are doubles.
+#: Largest integer up to which all integers are exact doubles.
 _EXACT = 2.0**53
 _MAX_SCALE = 10**6
 
-#: The name under which an energy is written that is not made of natural numbers.
+#: The problem name that stores the scale and the offset of costs that are not natural numbers.
 _NAME = re.compile(rb"inference-lab/scale=([0-9.e+-]+)/offset=([0-9.e+-]+)")
 
 
@@ -104,7 +104,7 @@ def parse(data: bytes, path: str) -> FactorGraph:
 
 
 def _written_scale(name: bytes) -> tuple[float, float]:
-    """Return what `serialise` has noted in the name: scale and offset."""
+    """Return the scale and the offset that `serialise` has stored in the name."""
     found = _NAME.fullmatch(name)
     if found:
         try:
@@ -130,17 +130,17 @@ def _cardinalities(tokens: Tokens, n: int) -> IntArray:
 
 
 class _Functions:
-    """Where everything stands: one walk through the file, because each count places the next."""
+    """The places of all parts, found in one pass, because each count determines the next place."""
 
     def __init__(self, tokens: Tokens, n: int, n_functions: int) -> None:
         self.tokens = tokens
         self.arities = np.zeros(n_functions, dtype=np.int64)
         self.defaults = np.zeros(n_functions)
         self.counts = np.zeros(n_functions, dtype=np.int64)
-        #: Places of the number of variables, and of the first tuple, which may be a shared one.
+        #: Places of the number of variables, and of the first tuple, which may be shared.
         self.heads = np.zeros(n_functions, dtype=np.int64)
         self.tuples_at = np.zeros(n_functions, dtype=np.int64)
-        #: For each function the shared one whose tuples it uses, or -1.
+        #: For each function, the shared function whose tuples it uses, or -1.
         self.uses = np.full(n_functions, -1, dtype=np.int64)
         shared: list[int] = []
         at = 4 + n
@@ -151,7 +151,7 @@ class _Functions:
         self.scopes = Scopes.read(tokens, places, self.arities, n, "function")
 
     def _walk(self, f: int, at: int, shared: list[int]) -> int:
-        """Note where the parts of function ``f`` stand, and return where the next one begins."""
+        """Record the places of the parts of function ``f``; return the place of the next one."""
         tokens = self.tokens
         end = int(tokens.values.size)
         signed = tokens.integer(at, f"the number of variables of function {f}", low=-(2**31))
@@ -198,9 +198,9 @@ class _Functions:
         return self.tokens.error(int(self.heads[f]), f"{self.scopes.shown(f)}: {why}")
 
     def checked_sizes(self, cardinalities: IntArray) -> IntArray:
-        """Return the sizes of the tables, which may be far more than what is listed of them."""
+        """Return the sizes of the tables, which may far exceed the listed entries."""
         sizes = self.scopes.table_sizes(cardinalities)
-        # Shared tables of pairs are not copied; all others are.
+        # Tables shared between pairwise terms are not copied; all other shared tables are.
         taken = np.where((self.uses >= 0) & (self.arities == 2), 0.0, sizes)
         check_entries(taken, self.tokens.values.size, self.fail)
         starts = self.scopes.starts
@@ -219,7 +219,7 @@ class _Functions:
     def energies(
         self, cardinalities: IntArray, sizes: IntArray, top: float
     ) -> tuple[FloatArray, IntArray]:
-        """Return all tables one after the other, and where the one of each function begins."""
+        """Return all tables concatenated, and the start of each function's table."""
         own = self.uses < 0
         stored = np.where(own, sizes, 0)
         starts = np.cumsum(stored) - stored
@@ -246,7 +246,7 @@ class _Functions:
         starts: IntArray,
         top: float,
     ) -> None:
-        """Enter the listed tuples of all functions of one arity."""
+        """Write the listed tuples of all functions of one arity into their tables."""
         tokens = self.tokens
         counts = self.counts[members]
         which = np.repeat(np.arange(members.size), counts)
@@ -284,7 +284,7 @@ class _Functions:
         energies[starts[members][which] + index] = np.where(forbidding, math.inf, costs)
 
     def _reaches_top(self, place: int) -> bool:
-        """Whether a cost that is the same double as the upper bound is as large."""
+        """Whether a cost reaches the upper bound exactly, given that both are the same double."""
         return Decimal(self.tokens.text(place + 1).decode()) >= self._top
 
     @cached_property
@@ -296,7 +296,7 @@ class _Functions:
 
 
 def serialise(graph: FactorGraph, scale: float | None = None) -> list[str]:
-    """Return the text of a weighted CSP file, in pieces; see the module for how it is scaled."""
+    """Return the text of a weighted CSP file in pieces, scaled as the module describes."""
     if scale is not None and not 0.0 < scale < math.inf:
         raise ValueError(f"scale must be a positive number, got {scale!r}")
     scopes: list[tuple[int, ...]] = []
@@ -342,7 +342,7 @@ def _default_scale(tables: list[FloatArray], offset: float) -> float:
     natural = all((t == np.floor(t))[np.isfinite(t)].all() for t in tables)
     if natural and offset == math.floor(offset) and largest < _EXACT:
         return 1.0
-    # Half a unit for each table that is rounded up, and one for the upper bound.
+    # Rounding adds up to half a unit per table, and the upper bound adds one.
     room = _EXACT - len(tables) - 2
     scale = float(_MAX_SCALE)
     while largest * scale > room:
@@ -352,7 +352,7 @@ def _default_scale(tables: list[FloatArray], offset: float) -> float:
 
 def _function(scope: tuple[int, ...], costs: FloatArray) -> str:
     values, counts = np.unique(costs, return_counts=True)
-    # The most frequent cost need not be listed.
+    # The most frequent cost is the default, because it need not be listed.
     default = int(values[np.argmax(counts)])
     listed = np.argwhere(costs != default)
     lines = [f"{len(scope)} {' '.join(map(str, scope))} {default} {len(listed)}\n"]
