@@ -1,7 +1,8 @@
-"""Studies: a definition in a file, records that running it adds to, a report of those alone.
+"""Studies: a definition in a file, records of its runs, and a report made from records alone.
 
-A study is a folder with ``study.toml``. One of clustering compares methods against the number of
-constraints over many random draws (`Study`); one of solvers runs them on problems (`SolverStudy`).
+A study is a folder with ``study.toml``. A clustering study compares methods by the number of
+constraints over many random draws (`Study`); a solver study runs solvers on problems
+(`SolverStudy`).
 """
 
 from inference_lab.results.clustering_records import StudyRecord

@@ -1,4 +1,4 @@
-"""The report of a study of clustering: pages, tables and figures, from records alone."""
+"""The report of a clustering study: pages, tables and figures, computed from records alone."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def render_study(study: Study, records: Sequence[StudyRecord], folder: Path | st
 def study_document(
     study: Study, records: Sequence[StudyRecord], known: Mapping[str, Mapping[str, Any]]
 ) -> Document:
-    """Return the report of a study, of which nothing is drawn yet."""
+    """Return the report of a study; its figures are drawn when it is written."""
     stages = study.stages()
     own = _own(stages, records)
     parts = [summary_section(study, summary, own) for summary in study.summaries]
@@ -102,7 +102,7 @@ def study_document(
 
 
 def _own(stages: Sequence[Study], records: Sequence[StudyRecord]) -> dict[str, list[StudyRecord]]:
-    """Return by its title the records that each stage asks for, with its labels of methods."""
+    """Map the title of each stage to its records, labelled with the stage's names of methods."""
     keyed = [(record.key, record) for record in records]
     own = {}
     for stage in stages:
@@ -139,7 +139,7 @@ def _with_gaps(records: Sequence[StudyRecord]) -> list[StudyRecord]:
 
 
 def _observations(own: Mapping[str, Sequence[StudyRecord]]) -> Iterator[Observation]:
-    """Yield what each fit came to, for contrasts; failed ones came to nothing."""
+    """Yield the scores and costs of each fit for contrasts; skip failed fits."""
     for title, records in own.items():
         for record in records:
             if record.failed:
@@ -154,7 +154,7 @@ def _observations(own: Mapping[str, Sequence[StudyRecord]]) -> Iterator[Observat
 
 
 def _sections(study: Study, results: FitArrays, prefix: str) -> tuple[Section, ...]:
-    """Return all that is said about one stage."""
+    """Return the sections of one stage."""
     sections = []
     if study.baseline is not None:
         sections.append(_against_baseline(results, study, prefix))
@@ -345,7 +345,7 @@ def _methods(methods: Sequence[Method], name: str) -> Table:
 
 
 def _protocols(study: Study) -> Section:
-    """Say what the parts are, and what the methods, where parts have no sections."""
+    """Return tables of the parts and of the methods, for reports without sections of parts."""
     stages = study.stages()
     unit = _UNITS[study.protocol.unit].partition("(")[2].rstrip(")")
     parts = Table(
@@ -368,7 +368,7 @@ def _protocols(study: Study) -> Section:
 def _closing(
     study: Study, records: Sequence[StudyRecord], known: Mapping[str, Mapping[str, Any]]
 ) -> list[Section]:
-    """Return notes, sources and how it was run."""
+    """Return the sections on notes, sources, machines and the command of the study."""
     sections = []
     if study.notes:
         sections.append(Section("Notes", (Items(tuple(study.notes)),)))

@@ -24,18 +24,18 @@ from inference_lab.studies.study_points import told_apart
 
 __all__ = ["Method", "Protocol", "Published", "QuickLook", "Study", "StudyPart", "Summary"]
 
-#: Types of fields: a share, numbers of constraints, figures for the first scores of a study.
+#: Types of fields: a share, numbers of constraints, published values of a study's first scores.
 Share = Annotated[float, Meta(ge=0.0, le=1.0)]
 PositiveShare = Annotated[float, Meta(gt=0.0, le=1.0)]
 Numbers = list[Annotated[float, Meta(ge=0.0)]]
 Figures = Annotated[list[float], Meta(min_length=1)]
 
-#: Fields of a method that are 1 unless it says otherwise.
+#: Fields of a method whose default is 1.
 _MULTIPLIERS = ("weight_factor", "seeded_classes")
 
 
 class Method(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A method of a study: an estimator with settings, and how it gets its constraints.
+    """A method of a study: an estimator with settings, and the selection of its constraints.
 
     Parameters
     ----------
@@ -44,30 +44,29 @@ class Method(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     estimator : str
         See `inference_lab.studies.estimators.ESTIMATORS`.
     settings : mapping
-        Arguments of the estimator; not the seed, and the number of clusters only where it is not
-        that of the data.
-        ``init = "kmeans"`` stands for centroids of k-means without constraints.
+        Arguments of the estimator, without the seed. The number of clusters is given only where it
+        differs from the number of classes.
+        ``init = "kmeans"`` starts from centroids of k-means without constraints.
     selection : {"random", "active", "explore", "seeds"}
-        Random pairs of training points; explore and consolidate, as many questions as pairs;
-        explore alone; or labels of random training points, which estimators without labels get as
-        the pairs that follow.
+        Random pairs of training points; explore and consolidate, with one query for each pair;
+        explore alone; or labels of random training points. Estimators without a parameter for
+        labels receive the pairs that follow from these.
     seeded_classes : float
-        Share of the classes of which points may be seeds.
+        Share of the classes from which seeds are drawn.
     weight : float, list of float, "default", "auto", "variance", "calibrated" or "log-odds"
-        Weight of all constraints. Of several, the one of the best score is taken, as if somebody
-        knew: an upper limit of what choosing it can bring. "variance" is the mean squared distance
-        of the points from their mean, which puts penalties on the scale of squared distances.
-        "log-odds" is by how much likelier a constraint is right than wrong under the protocol's
-        noise, and "calibrated" the same on the scale of squared distances, as for the problem
-        ``estep``. "auto" is left to the estimator, which is not told the noise; "default" gives
-        ``fit`` no weights at all.
+        Weight of all constraints. From a list, an oracle takes the weight with the best score: an
+        upper limit on the gain from a choice. "variance" is the mean squared distance of the
+        points from their mean, which puts penalties on the scale of squared distances. "log-odds"
+        are the log-odds that a constraint is right under the protocol's noise. "calibrated" is the
+        same on the scale of squared distances, as for the problem ``estep``. With "auto" the
+        estimator chooses, without knowing the noise; "default" passes no weights to ``fit``.
     weight_factor : float
-        Multiplies the weight, if it is not left to the estimator.
+        Multiplies the weight, unless the estimator chooses it.
     closure : {"none", "drop", "vote", "raise"}
-        Policy with which constraints are closed first; "none" leaves them as they are.
+        Policy of the transitive closure before the fit; "none" leaves constraints unchanged.
     vary : mapping of str to list
-        Values of `weight_factor`, `seeded_classes` or settings: the study has a method for each
-        combination, whose label has the values where it names them in braces.
+        Values of `weight_factor`, `seeded_classes` or settings. The study has a method for each
+        combination; names in braces in the label are replaced by their values.
     """
 
     label: str
@@ -84,22 +83,22 @@ class Method(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def key(self) -> str:
-        """Return what identifies the results of this method, whatever its label is."""
+        """Return the digest that identifies the results of this method, whatever its label."""
         parts = asdict(self)
         del parts["label"], parts["vary"]
         for name in _MULTIPLIERS:
-            # Keys are what they were before there were these.
+            # Defaults are left out because keys of records older than these fields must not change.
             if parts[name] == 1.0:
                 del parts[name]
         return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:12]
 
     def told(self) -> dict[str, Any]:
-        """Return the settings with how the method gets its constraints, as records tell them."""
+        """Return the settings and the selection, weight and closure, as records store them."""
         names = ("selection", "weight", "closure")
         return {**self.settings, **{name: getattr(self, name) for name in names}}
 
     def variants(self) -> list[Method]:
-        """Return the methods that this one stands for: itself, if nothing varies."""
+        """Return one method for each combination of `vary`, or this one if it is empty."""
         if not self.vary:
             return [self]
         where = f"method {self.label!r}: vary"
@@ -117,19 +116,19 @@ class Method(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Protocol(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """How constraints are drawn and what is scored.
+    """A protocol for drawing constraints and scoring labellings.
 
     Parameters
     ----------
     train : float in (0, 1]
-        Share of the points that constraints may touch.
+        Share of the points that may occur in constraints.
     scored : {"held-out", "all"}
-        Whose labels count.
+        Points whose labels are scored.
     noise : float
-        Share of the constraints that are turned into the other kind.
+        Share of the constraints that are flipped to the other kind.
     unit : {"pairs", "share-of-points", "share-of-ordered-pairs", "share-seeded"}
-        What the numbers of constraints are. "share-of-ordered-pairs" draws ordered pairs, of which
-        each is answered, and wrongly with probability `noise`; then their order is forgotten.
+        Unit of the numbers of constraints. "share-of-ordered-pairs" draws ordered pairs; each gets
+        an answer, wrong with probability `noise`, and then its order is dropped.
         "share-seeded" is the share of the training points that are seeds, each with the label of
         another class with probability `noise`.
     """
@@ -140,12 +139,12 @@ class Protocol(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     unit: Literal["pairs", "share-of-points", "share-of-ordered-pairs", "share-seeded"] = "pairs"
 
     def check(self) -> None:
-        """Refuse what contradicts itself."""
+        """Raise `StudyError` if held-out points are to be scored and there are none."""
         if self.scored == "held-out" and self.train == 1.0:
             raise StudyError("protocol.scored = 'held-out' needs protocol.train below 1")
 
     def count(self, value: float, n_points: int, n_train: int) -> int:
-        """Return the number of pairs, or seeds, that a number in the definition means."""
+        """Convert a number of constraints of the definition to a number of pairs or seeds."""
         if self.unit == "share-seeded":
             return min(round(value * n_train), n_train)
         available = n_train * (n_train - 1) // 2
@@ -157,7 +156,7 @@ class Protocol(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Published(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A published figure, to be set beside ours."""
+    """A published value, shown beside the result of the study."""
 
     data: str
     method: str
@@ -174,31 +173,31 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     ----------
     title : str
     parts : list of str
-        Titles of the parts whose fits are taken. They have the same data, constraints and runs.
+        Titles of the parts whose fits are averaged. They have the same data, constraints and runs.
     by : {"data", "part", "constraints"}
-        What has a column of its own; the mean is over all else.
+        Quantity that has a column for each value; means are over all others.
     data, methods : list of str
-        Those that are taken; by default those of the first part. Data go by their names, whatever
-        number of classes methods are told.
+        Data and methods in the tables; by default all of the first part. Data are identified by
+        name, independent of the number of classes that methods receive.
     constraints : list of float
-        The same.
+        Numbers of constraints in the tables; by default all of the first part.
     scores : list of str
-        Those of the study's scores, or costs, that have tables; by default all of its scores.
+        Scores or costs of the study that have tables; by default all of its scores.
     constant : str
-        Title of a part whose fits stand for any number of constraints: that of methods that do not
-        look at them.
+        Title of a part whose fits are used for every number of constraints, because its methods
+        ignore constraints.
     baseline : str or None
         Label of the method whose difference to the others is shown, paired by run, for the first
         score.
     published : mapping
-        Method to column to a figure for each of the first scores of the study; a column may be
-        "mean". A method that the study has not is a row of published figures alone.
+        Method to column to the values of the first scores of the study; a column may be "mean". A
+        method that is not in the study gets a row of published values alone.
     source : str
-        Where they are from.
+        Reference of the published values.
     note : str
-        Said below the tables.
+        Note below the tables.
     picture : bool
-        Whether there is a figure of the first score.
+        Whether the first score has a figure.
     """
 
     title: str
@@ -217,7 +216,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
 
 class QuickLook(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What the quick form of a study changes, for a look in a minute; methods by their labels."""
+    """Fields that the quick form of a study (about a minute) replaces; methods by their labels."""
 
     data: list[str] | UnsetType = UNSET
     methods: list[str] | UnsetType = UNSET
@@ -226,15 +225,15 @@ class QuickLook(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
 
 class StudyPart(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A part of a study that differs from the others in its data, methods or protocol.
+    """A part of a study with data, methods or a protocol of its own.
 
     Parameters
     ----------
     title : str
     data, methods, constraints, runs, protocol, baseline, published, quick
-        See `Study`; what is not given is the study's, and tables are merged.
+        See `Study`; the default of each is the study's value, and tables are merged.
     only : list of str
-        Labels of those of the study's methods that the part has, instead of `methods`.
+        Labels of the study's methods that the part has, instead of `methods`.
     """
 
     title: str
@@ -262,21 +261,21 @@ class Study(StudyDefinition, frozen=True, kw_only=True):
         Random draws of constraints and starts, the same for all methods.
     protocol : Protocol
     time_limit : float
-        Seconds after which a fit is ended, and recorded as a timeout.
+        Seconds after which a fit is stopped, and recorded as a timeout.
     scores : list of str
-        The first one is the score of the figures, and the one that methods are compared by.
-        Of what a fit costs, "objective" is what the estimator minimised, over all points,
-        "violated" the weight of violated constraints, "seconds" and "e_step_seconds" are times.
+        The first one is plotted, and decides comparisons of methods. Costs of a fit may be named
+        too: "objective" is the minimised objective over all points, "violated" the weight of
+        violated constraints, "seconds" and "e_step_seconds" are times.
         "primal_gap" and "optimality_gap" compare objectives, so methods must have the same weights.
     baseline : str or None
         Label of the method that others are compared with.
     published : list of Published
     quick : QuickLook
     parts : list of StudyPart
-        Where not all data go with all methods and one protocol.
+        Parts of a study in which data, methods and protocols are not fully crossed.
     summaries : list of Summary
     details : bool
-        Whether there are tables and figures of each set of data; else of the summaries only.
+        Whether each data set has tables and figures; else only the summaries have them.
     """
 
     data: list[str] = []
@@ -294,14 +293,14 @@ class Study(StudyDefinition, frozen=True, kw_only=True):
     details: bool = True
 
     def __post_init__(self) -> None:
-        """Write out the methods that stand for several."""
+        """Expand methods with `Method.vary` into their variants."""
         methods = [each for method in self.methods for each in method.variants()]
         force_setattr(self, "methods", methods)
 
     def stages(self) -> list[Study]:
         """Return a study without parts for each part, or the study itself if it has none.
 
-        What a part does not say is as the study has it.
+        Fields that a part leaves out have the study's values.
         """
         if not self.parts:
             return [self]
@@ -326,7 +325,7 @@ class Study(StudyDefinition, frozen=True, kw_only=True):
         ]
 
     def _named(self, part: StudyPart) -> list[Method]:
-        """Return those of the methods that a part names, all if it names none."""
+        """Return the methods that a part names, or all if it names none."""
         labels = [m.label for m in self.methods]
         for label in part.only:
             if label not in labels:
@@ -368,7 +367,7 @@ class Study(StudyDefinition, frozen=True, kw_only=True):
         return list(dict.fromkeys(m.label for stage in self.stages() for m in stage.methods))
 
     def check(self) -> None:
-        """Refuse what cannot be run."""
+        """Raise `StudyError` for a definition that cannot be run."""
         from inference_lab.studies.estimators import (
             ESTIMATORS,
             OF_OBJECTIVES,
@@ -421,7 +420,7 @@ class Study(StudyDefinition, frozen=True, kw_only=True):
         self.check_contrasts(labels)
 
     def _check_summary(self, summary: Summary) -> None:
-        """Refuse a summary of what the parts do not have."""
+        """Raise `StudyError` if a summary names anything that its parts lack."""
         where = f"summary {summary.title!r}"
         stages = {stage.title: stage for stage in self.stages()}
         named = [*summary.parts, *([summary.constant] if summary.constant else [])]

@@ -1,4 +1,4 @@
-"""What the definitions of all studies have, and how they are read from tables of TOML files."""
+"""Fields that the definitions of all studies share, and their conversion from TOML tables."""
 
 from __future__ import annotations
 
@@ -24,26 +24,26 @@ Values = Annotated[list[str | int | float | bool], Meta(min_length=1)]
 
 
 class StudyError(ValueError):
-    """A definition that cannot be used; the message says where and what is allowed."""
+    """Error in a definition; the message names the place and the allowed values."""
 
 
 class StudyDefinition(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What the file of every study may have.
+    """Fields that the file of every study may have.
 
     Parameters
     ----------
     title, question : str
     answer : str
-        What the results say, written by whoever looked at them: a Jinja text over the tables of
-        the report, see `inference_lab.reporting.answers`.
+        Conclusions from the results, written by the authors of the study: a Jinja text over the
+        tables of the report, see `inference_lab.reporting.answers`.
     notes : list of str
-        Such as deviations from a published protocol, and why.
+        Notes such as deviations from a published protocol, with reasons.
     contrasts : list of Contrast
-        What is asked of the runs before they are made.
+        Contrasts that are specified before the runs.
     claims : list of Claim
-        What was published, and what the records say to it.
+        Published claims, and their comparison with the records.
     name : str
-        That of the folder.
+        Name of the study's folder.
     """
 
     title: str
@@ -55,19 +55,19 @@ class StudyDefinition(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     name: str = ""
 
     def without_findings(self, methods: Sequence[str]) -> Self:
-        """Return the study without what all records say, with the contrasts of some methods."""
+        """Return the study without answer and claims, with the contrasts of some methods."""
         asked = [c for c in self.contrasts if not c.problem(methods)]
         return replace(self, answer="", claims=[], contrasts=asked)
 
     def check_contrasts(self, methods: Sequence[str]) -> None:
-        """Refuse contrasts of methods that the study has not."""
+        """Raise `StudyError` for contrasts of methods that are not in the study."""
         for number, contrast in enumerate(self.contrasts):
             if wrong := contrast.problem(methods):
                 raise StudyError(f"contrasts[{number}]: {wrong}")
 
 
 def read_as(kind: type[_T], table: Any) -> _T:
-    """Build an object of a table, checking names, types and ranges."""
+    """Build an object from a table, with names, types and ranges checked."""
     try:
         return msgspec.convert(table, kind)
     except msgspec.ValidationError as problem:
@@ -75,13 +75,13 @@ def read_as(kind: type[_T], table: Any) -> _T:
 
 
 def check_names(text: str, values: set[str], where_values: str, where: str) -> None:
-    """Refuse names in braces without values, and values that are named nowhere."""
+    """Raise `StudyError` for names in braces without values, and for values without a name."""
     try:
         parts = list(string.Formatter().parse(text))
     except ValueError as reason:
         raise StudyError(f"{where} = {text!r}: {reason}") from None
     names = {name for _, name, _, _ in parts if name is not None}
-    # A format string can do more than name values, and nothing of that is meant here.
+    # Format specs and conversions are refused because only plain names have a meaning here.
     for _, name, form, conversion in parts:
         if name is not None and (not name.isidentifier() or form or conversion):
             raise StudyError(f"{where}: {{{name}}} is not a name in braces")

@@ -1,4 +1,4 @@
-"""Which problems a study has: all combinations of values, or a sample of them."""
+"""Designs of the problems of a study: all combinations of values, or a sample of them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from inference_lab.studies.definition import Natural, StudyError, Values, check_
 
 __all__ = ["Design", "Grid", "ValueRange"]
 
-#: Significant digits of values drawn from a range: more say nothing, and names should be short.
+#: Significant digits of values drawn from a range; few, because the values occur in names.
 _DIGITS = 3
 
 
@@ -27,7 +27,7 @@ class Grid(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     problem : str
         A spec with names in braces, such as ``"estep(data={data}, noise={noise})"``.
     values : mapping of str to list
-        What each name stands for, in turn; all combinations are problems.
+        Values of each name; all combinations are problems.
     """
 
     problem: str
@@ -39,19 +39,19 @@ class Grid(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
             yield _filled(self.problem, dict(zip(self.values, chosen, strict=True)))
 
     def check(self, where: str) -> None:
-        """Refuse names without values, and values without names."""
+        """Raise `StudyError` for names without values, and for values without names."""
         check_names(self.problem, set(self.values), f"{where}.values", f"{where}.problem")
 
 
 class ValueRange(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A range of numbers, equal in their logarithm if `log`: ``{ from = 0.1, to = 10.0 }``."""
+    """A range of numbers, uniform in the logarithm if `log`: ``{ from = 0.1, to = 10.0 }``."""
 
     low: float = msgspec.field(name="from")
     to: float
     log: bool = False
 
     def __post_init__(self) -> None:
-        """Refuse what is no range."""
+        """Raise `StudyError` for bounds that are not finite, not ascending, or not positive."""
         finite = math.isfinite(self.low) and math.isfinite(self.to)
         if not (finite and self.low < self.to and (self.low > 0 or not self.log)):
             raise StudyError(
@@ -60,7 +60,7 @@ class ValueRange(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
             )
 
     def at(self, share: float) -> float:
-        """Return the number that is so far into the range, with few digits."""
+        """Return the number at this share of the range, rounded to `_DIGITS` digits."""
         if self.log:
             found = self.low * (self.to / self.low) ** share
         else:
@@ -74,20 +74,21 @@ class Design(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     Parameters
     ----------
     problem : str
-        A spec with names in braces, those of `values` and ``{draw}``, the number of the draw.
+        A spec with names in braces: the names of `values`, and ``{draw}`` for the number of the
+        draw.
     values : mapping of str to list or table
-        What each name stands for: one of a list, or a number of a range, ``{from = 0.1, to = 10.0,
-        log = true}``, with three digits, one of each of as many equal parts as there are cells (in
-        the logarithm where asked).
+        Values of each name: a list, or a range ``{from = 0.1, to = 10.0, log = true}``. A range is
+        split into as many equal parts as there are cells, in the logarithm with ``log``; each part
+        gives one number with three digits.
     cells : int
         Points of the hypercube, over all blocks.
     draws : int
-        Problems at each point, with draws of their own: no two problems have the same number.
+        Problems at each point, each with a draw of its own: no two problems share a number.
     block : str or None
-        A name with a list of values, each of which gets a hypercube of its own with an equal share
-        of the cells.
+        A name with a list of values; each value gets a separate hypercube and an equal share of the
+        cells.
     seed : int
-        Which hypercube it is.
+        Seed of the hypercube.
     """
 
     problem: str
@@ -100,8 +101,8 @@ class Design(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     def specs(self) -> Iterator[str]:
         """Yield the specs of the problems: a draw of each cell, then another of each.
 
-        The cells of the blocks take turns, so that what is stopped early has some of each. More
-        draws add problems to those of fewer.
+        The cells of the blocks alternate, so that a study that is stopped early has cells of every
+        block. A larger number of draws adds problems and keeps the others.
         """
         blocks = self._blocks()
         shares = [len(range(at, self.cells, len(blocks))) for at in range(len(blocks))]
@@ -125,12 +126,13 @@ class Design(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         """Return the points of one block."""
         columns = []
         for name, values in self.values.items():
-            # The draws of Python's own generator are the same in all of its versions.
+            # Python's own generator is used because its draws are the same in all versions.
             draw = random.Random(f"{self.seed}, {block}, {name}")
             if name == self.block:
                 column = [block] * cells
             elif isinstance(values, list):
-                # Where they do not go in, which ones come once more is drawn as well.
+                # The order is drawn because the first values occur once more if `cells` is not a
+                # multiple of their number.
                 among = draw.sample(values, len(values))
                 column = [among[at % len(among)] for at in range(cells)]
             else:
@@ -140,7 +142,7 @@ class Design(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         return [dict(zip(self.values, row, strict=True)) for row in zip(*columns, strict=True)]
 
     def check(self, where: str) -> None:
-        """Refuse what `Grid.check` refuses, and cells that cannot be shared out."""
+        """Raise `StudyError` as `Grid.check` does, and for fewer cells than blocks."""
         check_names(self.problem, {*self.values, "draw"}, f"{where}.values", f"{where}.problem")
         blocks = len(self._blocks())
         if self.cells < blocks:

@@ -1,4 +1,4 @@
-"""Where definitions of studies are found, and how they are read."""
+"""Search for the definitions of studies, and their reading."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _PACKAGE = "inference_lab.reports"
 
 
 class StudyFolder(NamedTuple):
-    """A folder with a definition, and whether it came with the library."""
+    """A folder with a definition; `ours` marks a folder that comes with the library."""
 
     folder: Path
     ours: bool

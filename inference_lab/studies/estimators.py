@@ -1,4 +1,4 @@
-"""The estimators and the scores that studies of clustering may name."""
+"""Estimators and scores that clustering studies may name."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ __all__ = ["ESTIMATORS", "OF_OBJECTIVES", "PARTIAL", "PREDICTED", "SCORES", "SEE
 
 
 def _tvclust_release(n_clusters: int, random_state: Any) -> clustering.TVClust:
-    """Return the estimator of the published code, which is not told the number of clusters."""
+    """Return the estimator of the published code, which takes no number of clusters."""
     return clustering.TVClust.release(random_state)
 
 
 class _KMeans(KMeans):  # type: ignore[misc]  # no types
-    """K-means of ten starts that is told pairs and does not look at them."""
+    """K-means with ten starts that accepts pairs and ignores them."""
 
     def __init__(self, n_clusters: int, random_state: int) -> None:
         super().__init__(n_clusters, n_init=10, random_state=random_state)
 
     def fit(self, X: Any, must_link: Any, cannot_link: Any) -> Self:
-        """Cluster the points, and count the pairs that the clusters violate."""
+        """Cluster the points, and count the violated pairs."""
         super().fit(X)
         self.constraints_ = Constraints(must_link, cannot_link, n_points=len(X))
         self.violations_ = violations(self.constraints_, self.labels_)
@@ -38,7 +38,7 @@ class _KMeans(KMeans):  # type: ignore[misc]  # no types
 
 
 class _Certified:
-    """The best clusters that a search finds for the objective of PCKMeans, with a lower bound."""
+    """The best clustering that a search finds for the objective of PCKMeans, with a lower bound."""
 
     def __init__(
         self, n_clusters: int, random_state: int, max_nodes: int, time_limit: float
@@ -47,7 +47,7 @@ class _Certified:
         self.max_nodes, self.time_limit = max_nodes, time_limit
 
     def fit(self, X: Any, **told: Any) -> Self:
-        """Search and bound."""
+        """Search for clusters, and compute the lower bound."""
         model = self.model.fit(X, **told)
         found = clustering.certify(model, X, max_nodes=self.max_nodes, time_limit=self.time_limit)
         self.constraints_ = self.model.constraints_
@@ -58,11 +58,11 @@ class _Certified:
 
 
 def _linkage(n_clusters: int, random_state: int) -> clustering.ConstrainedLinkage:
-    """Return complete linkage, which draws nothing."""
+    """Return complete linkage, which is deterministic and needs no seed."""
     return clustering.ConstrainedLinkage(n_clusters)
 
 
-#: Estimators that take pairs, with the defaults that a user gets.
+#: Estimators that take pairs, with their defaults.
 _BY_CLASS = (
     *("AnnealedConstrainedKMeans", "AnnealedConstrainedMixture", "COPKMeans", "CVQE"),
     *("ConstrainedClusterCV", "ConstrainedGaussianMixture", "ConstrainedSpectral"),
@@ -70,10 +70,11 @@ _BY_CLASS = (
     *("PCKMeans", "RDPMeans", "TVClust"),
 )
 
-#: One start from neighbourhoods, as in the papers.
+#: One start, from the neighbourhoods of must-links, as in the papers.
 _PAPER: Mapping[str, Any] = {"init": "neighbourhoods"}
 
-#: Estimators that definitions can name: by their class with its defaults, else as in the papers.
+#: Estimators that definitions can name: class names have the class's defaults, other names the
+#: settings of the papers.
 ESTIMATORS: Mapping[str, Callable[..., Any]] = {
     "hmrf-kmeans": partial(clustering.HMRFKMeans, **_PAPER),
     "seeded-kmeans": clustering.SeededKMeans,
@@ -85,13 +86,13 @@ ESTIMATORS: Mapping[str, Callable[..., Any]] = {
     "annealed-kmeans": clustering.AnnealedConstrainedKMeans,
     "annealed-mixture": clustering.AnnealedConstrainedMixture,
     "wekaut": WekaUTKMeans,
-    # DPMeans refuses pairs; studies give all methods the same ones.
+    # Not DPMeans, because it refuses pairs, and studies give all methods the same pairs.
     "dp-means": partial(clustering.RDPMeans, xi=0.0, start="mean"),
     "rdp-means": partial(clustering.RDPMeans, xi=0.001, start="mean"),
     "rdp-means-release": clustering.RDPMeans.release,
     "lcvqe": partial(clustering.LCVQE, init="k-means++"),
     "cvqe": partial(clustering.CVQE, init="k-means++"),
-    # As in the paper; by default TVClust begins with k-means.
+    # The paper starts from the prior; TVClust starts from k-means by default.
     "tvclust": partial(clustering.TVClust, init="prior"),
     "tvclust-release": _tvclust_release,
     "ConstrainedLinkage": _linkage,
@@ -100,11 +101,11 @@ ESTIMATORS: Mapping[str, Callable[..., Any]] = {
     **{name: getattr(clustering, name) for name in _BY_CLASS},
 }
 
-#: Those of them that are told labels, and no pairs.
+#: Estimators that take partial labels instead of pairs.
 SEEDED = ("seeded-kmeans", "constrained-kmeans")
 
-#: Scores of labels against the truth, between 0 and 1 (the adjusted Rand index may be less); and
-#: how many clusters there are.
+#: Scores of labels against the truth, between 0 and 1 (the adjusted Rand index may be negative),
+#: and the number of clusters.
 SCORES: Mapping[str, Callable[[Any, Any], float]] = {
     "pairwise_f": pairwise_f,
     "nmi": nmi,
@@ -114,14 +115,14 @@ SCORES: Mapping[str, Callable[[Any, Any], float]] = {
     "clusters": lambda truth, labels: float(np.unique(labels).size),
 }
 
-#: Scores on the points that constraints touch, and on the others: what constraints do to points
-#: that they do not name.
+#: Scores on the points that occur in constraints, and on the others, which show the effect of
+#: constraints on points outside them.
 PARTIAL = ("ari_constrained", "ari_untouched")
 
-#: Scores of what a fitted estimator predicts for the same points, from its parameters alone: where
-#: the boundaries are, whatever constraints make of the labels of their own points.
+#: Scores of the labels that a fitted estimator predicts for the same points, from its parameters
+#: alone: they measure the decision boundaries, without the effect of constraints on their points.
 PREDICTED: Mapping[str, Callable[[Any, Any], float]] = {"boundary_accuracy": matched_accuracy}
 
-#: Of an objective, in per cent: its distance to the best of all methods for the same pairs, as a
-#: share of the best, and to the lower bound of a method that has one, as a share of the objective.
+#: Gaps of an objective, in per cent: to the best objective of all methods for the same pairs, as a
+#: share of that; and to the largest lower bound of a method, as a share of the objective.
 OF_OBJECTIVES = ("primal_gap", "optimality_gap")

@@ -1,4 +1,4 @@
-"""Running a study of clustering: the campaign of its fits."""
+"""The campaign of the fits of a clustering study."""
 
 from __future__ import annotations
 
@@ -34,15 +34,15 @@ from inference_lab.studies.study_points import StudyPoints, load_points
 
 __all__ = ["FitCampaign", "FitTask", "cells", "run_study"]
 
-#: Points and constraints that methods are warmed up with, and seconds that this may take, without
-#: those of compilation.
+#: Number of points and of constraints of warm-up fits, and their limit in seconds, excluding
+#: compilation.
 _WARM_UP_POINTS = 60
 _WARM_UP_PAIRS = 20.0
 _WARM_UP_LIMIT = 60.0
 
 
 class FitTask(NamedTuple):
-    """One fit that a study asks for."""
+    """One fit of a study."""
 
     data: str
     method: Method
@@ -58,7 +58,7 @@ class FitTask(NamedTuple):
 
 
 def cells(study: Study) -> list[FitTask]:
-    """Return all fits of a study, in an order that spreads methods over time."""
+    """Return all fits of a study, in an order that spreads the methods over time."""
     by_key = {
         cell.key: cell
         for stage in study.stages()
@@ -70,7 +70,7 @@ def cells(study: Study) -> list[FitTask]:
     }
     found = list(by_key.values())
     random.Random(study.name).shuffle(found)
-    # Runs one after the other: a study that is stopped early has whole runs.
+    # Sorted by run, so that a study that is stopped early has complete runs.
     return sorted(found, key=lambda cell: cell.run)
 
 
@@ -85,21 +85,21 @@ class FitCampaign(Campaign[StudyRecord]):
         self.keys = [cell.key for cell in self.cells]
 
     def in_order(self) -> list[int]:
-        """Return the numbers of the fits: the cells have their order."""
+        """Return the numbers of the fits; the cells are in order already."""
         return list(range(len(self.cells)))
 
     def call(self, number: int) -> Call:
-        """Return the call that makes a fit."""
-        # Points are not sent, but loaded where the fits are made.
+        """Return the call that runs a fit."""
+        # The process of the fit loads the points; they are not sent.
         arguments = (self.cells[number], self.data_dir, self.limits)
         return Call(number, run_cell, 0, self.study.name, arguments)
 
     def blank(self, number: int) -> StudyRecord:
-        """Return the record of a fit of which nothing is known but what was asked."""
+        """Return the record of a fit that has not run, with its inputs alone."""
         return _blank(self.study.name, self.cells[number], self.limits)
 
     def planned(self) -> PlannedFits:
-        """Return the plan that is noted in the manifest."""
+        """Return the plan for the manifest."""
         return PlannedFits(
             [
                 StagePlan(
@@ -114,7 +114,7 @@ class FitCampaign(Campaign[StudyRecord]):
         )
 
     def names(self, number: int) -> tuple[str, str, int]:
-        """Return what a fit is called where progress is told."""
+        """Return the task, the label of the method and the run of a fit, for progress displays."""
         cell = self.cells[number]
         return cell.key.task, cell.method.label, cell.run
 
@@ -125,7 +125,7 @@ def _points(data: str, data_dir: str | None) -> StudyPoints:
 
 
 def _blank(study: str, cell: FitTask, limits: Limits) -> StudyRecord:
-    """Return the record of a fit of which nothing is known but what was asked."""
+    """Return the record of a fit that has not run, with its inputs alone."""
     method = cell.method
     return StudyRecord(
         study=study,
@@ -144,7 +144,7 @@ def _blank(study: str, cell: FitTask, limits: Limits) -> StudyRecord:
 
 
 def run_cell(study: str, cell: FitTask, data_dir: str | None, limits: Limits) -> StudyRecord:
-    """Fit one cell; whatever happens, return the record."""
+    """Fit one cell and return its record, also if the fit fails."""
     points = _points(cell.data, data_dir)
     method = cell.method
     solver = method.settings.get("e_step")
@@ -161,9 +161,9 @@ def run_cell(study: str, cell: FitTask, data_dir: str | None, limits: Limits) ->
 
 
 def _warm_up(cell: FitTask, points: StudyPoints) -> None:
-    """Fit a method to a few points, so that loading and compiling takes no time of the fits.
+    """Fit a method to a few points, so that fits are timed without loading and compilation.
 
-    What goes wrong here goes wrong again in the fit itself, and is recorded there.
+    Errors are ignored because they recur in the fit itself, and are recorded there.
     """
     few = slice(None, None, max(1, len(points.labels) // _WARM_UP_POINTS))
     small = replace(points, values=points.values[few], labels=points.labels[few])
@@ -192,11 +192,10 @@ def run_study(
     isolate: bool = True,
     progress: bool | Callable[[RunProgress[Any]], None] = False,
 ) -> list[StudyRecord]:
-    """Run what is missing of a study and return all its records.
+    """Run the missing fits of a study and return all its records.
 
-    Each fit has a process of its own, as each run of `inference_lab.compare` has: one that crashes,
-    takes more than `Study.time_limit`, or more memory than there is for a job, is a record that
-    says so.
+    Each fit has its own process, as in `inference_lab.compare`. A fit that crashes, or exceeds
+    `Study.time_limit` or the memory of a job, is recorded with that status.
     """
     _check_solvers(study)
     store = FitStore(Path(folder) / "records.jsonl")
@@ -223,7 +222,7 @@ def run_study(
 
 
 def _check_solvers(study: Study) -> None:
-    """Make the solvers that methods name, so that none is missing after a long run."""
+    """Construct all solvers that methods name, so that errors are raised before any run."""
     for stage in study.stages():
         for method in stage.methods:
             if "e_step" in method.settings:

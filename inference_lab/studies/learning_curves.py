@@ -49,7 +49,7 @@ class Mean(NamedTuple):
 
     value: float
     half: float = math.nan
-    #: Of Wilcoxon's signed-rank test, for a difference over paired runs; 1 if all are zero.
+    #: p-value of Wilcoxon's signed-rank test over paired runs; 1 if all differences are zero.
     p_value: float = math.nan
 
 
@@ -69,7 +69,7 @@ def paired(first: npt.ArrayLike, second: npt.ArrayLike) -> Mean:
     """Return the mean of ``first - second`` over runs, where both are finite."""
     difference = np.asarray(first, dtype=np.float64) - np.asarray(second, dtype=np.float64)
     difference = difference[np.isfinite(difference)]
-    # Rounding makes no rank.
+    # Small differences are set to zero because rounding errors must not get a rank.
     snapped = np.where(np.abs(difference) < 1e-12, 0.0, difference)
     return mean_of(difference)._replace(p_value=signed_rank(snapped))
 
@@ -86,8 +86,8 @@ def mean_cell(mean: Mean, form: str = ".3f", more: str = "") -> Cell:
 class FitArrays:
     """Scores and costs of fits, by the name of the score or cost and by method.
 
-    Arrays have the shape (parts, data, constraints, runs), the parts in the order of the records;
-    NaN where there is no fit, or it failed.
+    Arrays have the shape (parts, data, constraints, runs), with parts in the order of the records.
+    Missing and failed fits are NaN.
     """
 
     methods: Sequence[str]
@@ -134,7 +134,7 @@ class FitArrays:
     def pooled(self, name: str, method: str, constraints: float | None = None) -> FloatArray:
         """Return each run's mean over all data, and over numbers of constraints if none is given.
 
-        A run with a hole is no fair mean, and has none.
+        A run with missing fits has NaN, because a mean over the others would be biased.
         """
         values = self.values[name, method]
         if constraints is not None:
@@ -147,7 +147,7 @@ _E_STEPS = ("solved", "optimal")
 
 
 def score_name(score: str) -> str:
-    """Return what a score is called in text."""
+    """Return the name of a score in texts."""
     return _NAMES.get(score, score)
 
 
@@ -155,7 +155,7 @@ def curve_panels(means: Sequence[tuple[str, str, str, Mean]], score: str, axis: 
     """Return means of panels, methods and columns as a chart, with 95 % confidence intervals."""
     import pandas as pd
 
-    # No score lies outside, so no interval need.
+    # Intervals are clipped to the range of the score.
     lowest = {"ari": -1.0, "objective": -np.inf}.get(score, 0.0)
     highest = np.inf if score in ("clusters", "primal_gap", "optimality_gap", *COSTS) else 1.0
     rows = pd.DataFrame(
@@ -166,7 +166,7 @@ def curve_panels(means: Sequence[tuple[str, str, str, Mean]], score: str, axis: 
             for half in [0.0 if math.isnan(mean.half) else mean.half]
         ]
     )
-    # From methods of milliseconds to those of minutes.
+    # Times have a log scale because they range from milliseconds to minutes.
     scale: Literal["linear", "log"] = "log" if score.endswith("seconds") else "linear"
     if scale == "log":
         rows["low"] = rows["low"].clip(lower=rows["y"] / 10)

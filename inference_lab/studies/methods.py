@@ -1,4 +1,4 @@
-"""Methods of studies: which estimator a definition names, and one fit of it."""
+"""Methods of studies: the draw of their constraints or seeds, and one fit of an estimator."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ from inference_lab.studies.study_points import StudyPoints
 
 __all__ = ["Draw", "FitResult", "draw_constraints", "fit_method"]
 
-#: Up to so many pairs a sequence of all of them is shuffled; beyond, it is drawn bit by bit.
+#: Up to this number of pairs, the sequence of all pairs is shuffled; beyond, it is drawn in chunks.
 _SHUFFLED = 5_000_000
 _CHUNK = 4096
 
 
 @dataclass(frozen=True)
 class Draw:
-    """What the methods of one run share: who may be constrained, and who is scored."""
+    """Training points, scored points and seed, shared by all methods of one run."""
 
     training: IntArray
     scored: IntArray
@@ -41,7 +41,7 @@ class Draw:
 
 @dataclass(frozen=True)
 class FitResult:
-    """What came of one fit, by the names of the fields of its record."""
+    """Result of one fit; its fields are named as those of the record."""
 
     scores: dict[str, float]
     objective: float
@@ -54,7 +54,7 @@ class FitResult:
 
 
 def draw_run(points: StudyPoints, protocol: Protocol, run: int) -> Draw:
-    """Draw the training points of a run; the same for all methods and numbers of constraints."""
+    """Draw the training points of a run, equal for all methods and numbers of constraints."""
     seed = np.random.SeedSequence([run, points.key])
     split = np.random.default_rng(seed.spawn(1)[0])
     n = len(points.labels)
@@ -68,7 +68,7 @@ def draw_constraints(
 ) -> Constraints:
     """Draw the constraints of a run.
 
-    Random ones are the first of one long sequence, so that more constraints contain the fewer.
+    Random constraints are the first of one sequence, so that larger draws contain smaller ones.
     """
     n = len(points.labels)
     count = protocol.count(value, n, len(draw.training))
@@ -99,10 +99,10 @@ def draw_constraints(
 def draw_seeds(
     points: StudyPoints, protocol: Protocol, draw: Draw, value: float, classes: float
 ) -> IntArray:
-    """Draw the labels of a run, -1 for points that are no seeds, shape (n,).
+    """Draw the partial labels of a run, -1 for points that are not seeds, shape (n,).
 
-    Of two shares of points, or of classes, the larger one has the seeds of the other among its
-    own, with the same labels, right or wrong.
+    A larger share of points, or of classes, includes the seeds of a smaller one, with the same
+    labels, right or wrong.
     """
     n, k = len(points.labels), points.n_classes
     count = min(protocol.count(value, n, len(draw.training)), len(draw.training))
@@ -121,7 +121,7 @@ def draw_seeds(
 def nested_pairs(n: int, count: int, rng: np.random.Generator) -> IntArray:
     """Return the first `count` of a random sequence of all pairs out of n, shape (count, 2).
 
-    With the same generator, a longer answer begins with a shorter one.
+    With the same generator, a longer result begins with a shorter one.
     """
     chosen = _nested(n * (n - 1) // 2, count, rng)
     # Pair number t is (t - j (j - 1) / 2, j) with the largest j for which that is not negative.
@@ -152,7 +152,7 @@ def _nested(total: int, count: int, rng: np.random.Generator) -> IntArray:
 def fit_method(
     method: Method, points: StudyPoints, protocol: Protocol, value: float, run: int
 ) -> FitResult:
-    """Fit a method once and score it."""
+    """Fit a method once, or once for each listed weight, and return the result of best score."""
     points = points.drawn(np.random.default_rng([run, points.key, 1]))
     draw = draw_run(points, protocol, run)
     if method.selection == "seeds":
@@ -174,7 +174,7 @@ def fit_method(
 def _weights(
     method: Method, points: StudyPoints, noise: float, count: int
 ) -> Sequence[float | Literal["auto", "default"]]:
-    """Return the weights that a method is fitted with."""
+    """Return the weights for the fits of a method."""
     weight = method.weight
     if weight in ("auto", "default"):
         return [weight]
@@ -188,7 +188,7 @@ def _weights(
 
 
 def _arguments(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return settings as arguments; a table for the metric is a gradient step with its settings."""
+    """Return the arguments of an estimator; a table for ``metric`` becomes a `GradientStep`."""
     found = dict(settings)
     if isinstance(found.get("metric"), Mapping):
         found["metric"] = clustering.GradientStep(**found["metric"])
@@ -196,7 +196,7 @@ def _arguments(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _fit_to_seeds(method: Method, points: StudyPoints, seeds: IntArray, draw: Draw) -> FitResult:
-    """Fit a method to labels of some points, or to the pairs that follow from them."""
+    """Fit a method to partial labels, or to the pairs that follow from them."""
     if method.estimator in SEEDED:
         told: dict[str, Any] = {"partial_labels": seeds}
     else:
@@ -227,7 +227,7 @@ def _fit(
     draw: Draw,
     weight: float | Literal["auto", "default"],
 ) -> FitResult:
-    """Fit a method to the given labels of some points, and score it."""
+    """Fit a method to the arguments `told`, and score it; `named` are the constrained points."""
     seed = int(np.random.SeedSequence(draw.seed.entropy).spawn(4)[3].generate_state(1)[0])
     arguments = {"n_clusters": points.n_classes, **_arguments(method.settings)}
     if arguments.get("init") == "kmeans":
@@ -235,7 +235,7 @@ def _fit(
         arguments["init"] = kmeans_centroids(points.values, arguments["n_clusters"], start)
     estimator = ESTIMATORS[method.estimator](random_state=seed, **arguments)
     with warnings.catch_warnings():
-        # Weights that are far off may be what is studied.
+        # Warnings are ignored because a study may vary the weights over a wide range.
         warnings.simplefilter("ignore", clustering.PairWeightWarning)
         warnings.simplefilter("ignore", clustering.MergedClassesWarning)
         loaded, since = timer.seconds, perf_counter()

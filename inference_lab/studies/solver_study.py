@@ -35,14 +35,14 @@ if TYPE_CHECKING:
 
 __all__ = ["QuickForm", "SolverStage", "SolverStudy", "render_comparison", "run_comparison"]
 
-#: Statuses of runs that leave nothing open.
+#: Statuses of runs that solve a problem.
 _SOLVED = ("optimal", "infeasible")
 
-#: Problems that are built and run on at a time: of thousands, the graphs would fill the memory.
+#: Number of problems that are built at a time, because the graphs of thousands fill the memory.
 _BATCH = 240
 
-#: Names of tables and figures that a report may have; those that end in a hyphen go on with the
-#: names of what they are about. Which there are depends on the records.
+#: Names of tables and figures that a report may have, depending on the records. A hyphen at the end
+#: marks the prefix of a group, such as one table for each problem.
 _TABLES = tuple(
     "contrasts claims gains- mixed- summary classes best-solver- targets quality-at-times "
     "seconds-by-size gaps-by-size ranks open-problems problems problem- log-z- failures solvers "
@@ -59,17 +59,17 @@ Seeds = Natural | Annotated[list[Annotated[int, Meta(ge=0)]], Meta(min_length=1)
 
 
 class SolverStage(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Further solvers, on those of the problems that others have left open.
+    """Further solvers, for the problems that other solvers have left open.
 
     Parameters
     ----------
     solvers : list of str
         Specs.
     unsolved_by : list of str
-        Solvers of the study, or of stages before. The problems are those that none of them has
-        proved in any of its runs, which the records of these runs tell.
+        Solvers of the study, or of earlier stages. The stage has the problems that none of these
+        solvers has proved in any recorded run.
     time_limit : float or None
-        By default that of the study.
+        Seconds; by default the limit of the study.
     """
 
     solvers: list[str]
@@ -77,21 +77,21 @@ class SolverStage(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     time_limit: Limit | None = None
 
     def chosen(self, problems: Sequence[str], records: Sequence[Record]) -> list[str]:
-        """Return the problems, given by specs, that are left open."""
+        """Return the specs of the problems that are left open."""
         by = {as_solver(spec).spec for spec in self.unsolved_by}
         solved = {r.problem for r in records if r.solver in by and r.status in _SOLVED}
         return [spec for spec in problems if problem_registry.make(spec).spec not in solved]
 
 
 class QuickForm(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What the quick form of a study changes, for a look in a minute.
+    """Fields that the quick form of a study (about a minute) replaces.
 
     Parameters
     ----------
     problems, solvers, seeds, time_limit
-        As in `SolverStudy`; the time limit is also that of stages with a longer one.
+        As in `SolverStudy`; the time limit also replaces longer limits of stages.
     cells, draws : int
-        As in `Design`, for all of them.
+        As in `Design`, for all designs.
     values : mapping
         Values of names of the grids and designs.
     """
@@ -115,7 +115,7 @@ class SolverStudy(StudyDefinition, frozen=True, kw_only=True):
     grids : list of Grid
         Further problems.
     designs : list of Design
-        Further problems, a sample of many.
+        Further problems, sampled from ranges and lists of values.
     solvers : list of str
         Specs.
     stages : list of Stage
@@ -123,24 +123,23 @@ class SolverStudy(StudyDefinition, frozen=True, kw_only=True):
     seeds, time_limit, clock, trace_limit
         As in `inference_lab.compare`.
     classes : str or None
-        Entry of the problems' info that says which class a problem is of; by default its family.
+        Entry of the problems' info with the class of a problem; by default its family.
     maps : list of [str, str]
-        Pairs of entries of the problems' info, rows and columns of maps that say which solver is
-        best where.
+        Pairs of entries of the problems' info: rows and columns of maps of the best solver.
     growing : str or None
-        Setting of the problems by which they differ in size.
+        Setting of the problems that determines their size.
     apart : str or None
-        Entry of the problems' info whose values have columns of their own in the table of energies
-        by size, where energies of different kinds must not be averaged.
+        Entry of the problems' info whose values get separate columns in the table of energies by
+        size, for energies of different kinds that must not be averaged.
     blocks : str or None
-        Entry of the problems' info that says of which block a problem is, such as its data set:
-        ranks and intervals are over blocks. By default each problem is one.
+        Entry of the problems' info with the block of a problem, such as its data set: ranks and
+        intervals are over blocks. By default each problem is a block.
     targets, times : list of float
-        Primal gaps in percent the time to which is told; seconds at which the quality is told.
+        Primal gaps in percent, with the time to reach each; seconds, with the quality at each.
     labels : mapping of str to str
-        What solvers are called in the report, by spec.
+        Names of solvers in the report, by spec.
     tables, figures : list of str or None
-        Names of those the report shows, or how they begin, with a hyphen at the end; all by
+        Names of the tables and figures of the report, or prefixes that end in a hyphen; all by
         default.
     quick : QuickForm
     """
@@ -169,14 +168,14 @@ class SolverStudy(StudyDefinition, frozen=True, kw_only=True):
     quick: QuickForm = QuickForm()
 
     def all_problems(self) -> list[str]:
-        """Return the specs of all problems, those of the grids and the designs last."""
+        """Return the specs of all problems; grids and designs come last."""
         return [*self.problems, *(spec for each in self._sets() for spec in each.specs())]
 
     def _sets(self) -> list[Grid | Design]:
         return [*self.grids, *self.designs]
 
     def all_solvers(self) -> list[str]:
-        """Return the specs of all solvers, those of the stages last."""
+        """Return the specs of all solvers; the stages come last."""
         return [*self.solvers, *(spec for stage in self.stages for spec in stage.solvers)]
 
     def quickly(self) -> SolverStudy:
@@ -214,9 +213,9 @@ class SolverStudy(StudyDefinition, frozen=True, kw_only=True):
         return result
 
     def check(self) -> None:
-        """Refuse what cannot be run.
+        """Raise `StudyError` for a definition that cannot be run.
 
-        Specs are not looked into here; what cannot be made is said by `run_comparison`.
+        Specs are not parsed here; `run_comparison` raises if one cannot be built.
         """
         for number, grid in enumerate(self.grids):
             grid.check(f"grids[{number}]")
@@ -266,7 +265,7 @@ def run_comparison(
     data_dir: str | None = None,
     progress: bool | Callable[[RunProgress[Record]], None] = False,
 ) -> Comparison:
-    """Run what is missing of a study and return all that it asks for."""
+    """Run the missing runs of a study and return the comparison of all its runs."""
     from inference_lab.harness.campaign import InputError
     from inference_lab.harness.comparing import compare
     from inference_lab.reporting.comparison import Comparison
@@ -291,7 +290,7 @@ def run_comparison(
                 cluster=cluster,
                 store=store,
                 rerun=rerun,
-                # Stages look at all runs on a problem: their shards are of problems.
+                # Studies with stages are sharded by problem, because a stage needs all runs on it.
                 shard=None if study.stages else shard,
                 data_dir=data_dir,
                 progress=progress,
@@ -311,7 +310,7 @@ def run_comparison(
 
 
 def _batches(study: SolverStudy, shard: str | None) -> list[list[str]]:
-    """Return the problems of a study in parts; of those with stages, the shard's only."""
+    """Return the problems in batches; for a study with stages, only the problems of the shard."""
     from inference_lab.harness.campaign import parse_shard, share_of
 
     problems = study.all_problems()
@@ -321,10 +320,10 @@ def _batches(study: SolverStudy, shard: str | None) -> list[list[str]]:
 
 
 def _held(study: SolverStudy, store: RecordStore) -> list[Record]:
-    """Return the records that a store holds of a study, superseded ones included."""
+    """Return the records of a study in a store, including superseded ones."""
     if not store.exists():
         raise StudyError(f"{store.path} does not exist: there is nothing to render yet")
-    # Names are in the normal form of specs, without settings that are the default.
+    # Specs are normalised because records hold them without settings that are the default.
     problems = {problem_registry.make(spec).spec for spec in study.all_problems()}
     limits = {as_solver(spec).spec: study.time_limit for spec in study.solvers}
     for stage in study.stages:
@@ -374,7 +373,7 @@ def render_comparison(study: SolverStudy, comparison: Comparison, folder: Path |
 
 
 def _in_specs(study: SolverStudy) -> list[Contrast]:
-    """Return the contrasts with solvers as the records name them."""
+    """Return the contrasts with solvers named as in the records."""
     names = {as_solver(spec).spec: label for spec, label in study.labels.items()}
 
     def called(solver: str) -> str:
@@ -389,14 +388,14 @@ def _in_specs(study: SolverStudy) -> list[Contrast]:
 
 
 def _asked(name: str, asked: Sequence[str] | None) -> bool:
-    """Whether a table or figure is asked for, by its name or by how that begins."""
+    """Whether a table or figure is requested, by its name or by a prefix."""
     return asked is None or any(
         name == each or (each[-1:] == "-" and name.startswith(each)) for each in asked
     )
 
 
 def _chosen(document: Document, study: SolverStudy) -> Document:
-    """Leave out tables and figures that a study does not ask for, and sections without any."""
+    """Leave out tables and figures that a study does not request, and empty sections."""
     from inference_lab.reporting.document import Picture, Table
 
     def kept(block: Block) -> Block | None:

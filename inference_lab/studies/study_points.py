@@ -1,4 +1,4 @@
-"""Points that studies cluster: data sets by name, each with how far apart points are."""
+"""Points that studies cluster: data sets by name, each with a distortion measure."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ from inference_lab.studies.definition import StudyError
 
 __all__ = ["StudyPoints", "known_points", "load_points"]
 
-#: Texture mosaics with one ground truth in common.
+#: Texture mosaics that share one ground truth.
 _MOSAICS = ("outex-000", "outex-001", "outex-017", "outex-042")
 _LSI = 20
-#: Ends the names of texts with the terms of two documents or more, instead of five.
+#: Suffix of texts with all terms that occur in two documents or more, instead of five.
 _WIDE = "-wide"
-#: Heights of the toy's rectangle over its width that are named; 2 without a number.
+#: Suffixes for the ratio of the toy's height to its width; 2 without a number.
 _RATIOS = ("", "-1.1", "-1.2", "-1.4", "-1.6", "-1.8")
-#: Points of which methods are told another number of classes than there are.
+#: Points for which methods receive a wrong number of classes, such as ``, k+1``.
 _TOLD = re.compile(r"(.+), k([+-]\d+)")
-#: Points of which some are drawn, points that stand for more of their kind, and features that are
-#: brought to unit variance.
+#: A random subset of points, a larger sample from estimated densities, and features of unit
+#: variance.
 _DRAWN = re.compile(r"(.+), n=(\d+)")
 _ENLARGED = re.compile(r"(.+), enlarged to (\d+)")
 _STANDARDISED = ", standardised"
@@ -51,7 +51,7 @@ class StudyPoints:
     few: int | None = None
 
     def drawn(self, rng: np.random.Generator) -> StudyPoints:
-        """Return those of a run; classes of which none is drawn do not count."""
+        """Return the points of a run; classes without drawn points are removed."""
         n = len(self.labels)
         if self.few is None or self.few >= n:
             return self
@@ -61,20 +61,20 @@ class StudyPoints:
 
     @property
     def n_classes(self) -> int:
-        """Number of classes, as methods are told."""
+        """Number of classes that methods receive."""
         return int(self.labels.max()) + 1 if self.declared is None else self.declared
 
     @property
     def key(self) -> int:
-        """Return a number that is the same for the same points, for seeds."""
+        """Return a number for seeds that depends on the points only."""
         name, _ = told_apart(self.name)
         return int.from_bytes(hashlib.sha256(name.encode()).digest()[:4], "big")
 
 
 def told_apart(name: str) -> tuple[str, int]:
-    """Return the name of the points as they are, and by how much the number of classes is wrong.
+    """Return the name of the unmodified points, and the error of the number of classes.
 
-    That is, the number that methods are told.
+    The error is added to the number of classes that methods receive.
     """
     for size in (_DRAWN, _ENLARGED):
         if found := size.fullmatch(name):
@@ -95,7 +95,7 @@ def _table(name: str, data_dir: str | None) -> StudyPoints:
 
 
 def _glass_with_id(name: str, data_dir: str | None) -> StudyPoints:
-    # Of the seven classes that the file describes one does not occur.
+    # Methods receive 7 classes because the file describes seven, one of them without points.
     return replace(_table(name, data_dir), declared=7)
 
 
@@ -104,7 +104,7 @@ def _pattern(name: str, data_dir: str | None) -> StudyPoints:
 
 
 def _tenth(name: str, data_dir: str | None) -> StudyPoints:
-    """Take a tenth of a data set at random, always the same."""
+    """Return a random tenth of a data set, drawn with a fixed seed."""
     dataset = load(name.removesuffix("-tenth"), data_dir)
     n = dataset.n_points
     chosen = np.sort(np.random.default_rng(0).permutation(n)[: round(n / 10)])
@@ -128,16 +128,16 @@ def _mosaic(name: str, data_dir: str | None) -> StudyPoints:
 
 
 def known_points() -> Mapping[str, Callable[[str, str | None], StudyPoints]]:
-    """Return what `load_points` can load: name to loader.
+    """Return the loaders of all points that `load_points` knows, by name.
 
     * the names of `inference_lab.data.datasets`;
     * ``letters-ijl-tenth`` and ``pendigits-389-tenth``, a tenth of these, as in the papers;
-    * the names of `inference_lab.data.texts` for TF-IDF weights under the cosine, with ``-counts``
-      for counts under the divergence of distributions, with ``-lsi20`` for the 20 largest singular
-      directions of the weights, with ``-wide`` for weights of the terms of two documents or more;
-    * ``outex-000`` and its like, texture features of 101 x 101 sites of a mosaic;
+    * the names of `inference_lab.data.texts` for TF-IDF weights with the cosine distance;
+      ``-counts`` for counts with the Kullback-Leibler divergence; ``-lsi20`` for the 20 largest
+      singular directions of the weights; ``-wide`` for terms of two documents or more;
+    * ``outex-000`` and similar names, texture features of 101 x 101 sites of a mosaic;
     * ``lange-toy``, with ``-1.1`` to ``-1.8`` for other ratios of its sides, and ``two-spirals``
-      and its like, see `inference_lab.reports.patterns`.
+      and similar patterns, see `inference_lab.reports.patterns`.
     """
     found: dict[str, Callable[[str, str | None], StudyPoints]] = {}
     found.update(dict.fromkeys(available(), _table))
@@ -157,7 +157,7 @@ def known_points() -> Mapping[str, Callable[[str, str | None], StudyPoints]]:
 def _measured(
     name: str, data_dir: str | os.PathLike[str] | None, asked: str, verb: str
 ) -> StudyPoints:
-    """Load points that are a table of numbers, or say what cannot be done to them."""
+    """Load points that are a table of numbers; raise `StudyError` for others."""
     points = load_points(name, data_dir)
     if not isinstance(points.values, np.ndarray) or points.distortion != "euclidean":
         raise StudyError(f"data {asked!r}: only tables of numbers can be {verb}")
@@ -167,10 +167,10 @@ def _measured(
 def _enlarged(points: StudyPoints, n: int) -> StudyPoints:
     """Return n points from an estimate of each class's density, with its share of the points.
 
-    The smoothed bootstrap (Silverman 1986, sec. 6.4.1): a point of the class, and noise with the
-    covariance of the class times h^2, drawn together so that mean and covariance stay what they
-    are; h by the rule for Gaussian kernels (4.14), which is wide, so that classes keep their shape
-    but not single points.
+    The smoothed bootstrap (Silverman 1986, sec. 6.4.1) draws a point of the class and adds noise
+    with the covariance of the class times h^2. The sum is rescaled to keep the mean and covariance.
+    The rule for Gaussian kernels (4.14) gives a wide h: classes keep their shape, not single
+    points.
     """
     rng = np.random.default_rng(0)
     labels = labels_by_share(rng, np.bincount(points.labels), n)
@@ -181,7 +181,7 @@ def _enlarged(points: StudyPoints, n: int) -> StudyPoints:
         mean = of_class.mean(axis=0)
         h = (4.0 / ((dimensions + 2) * len(of_class))) ** (1.0 / (dimensions + 4))
         covariance = np.atleast_2d(np.cov(of_class, rowvar=False, bias=True))
-        # Of a class of few points it has fewer dimensions than there are, up to rounding.
+        # Not checked because the covariance of a class of few points is singular up to rounding.
         noise = rng.multivariate_normal(
             np.zeros(dimensions), covariance, size=here.size, check_valid="ignore"
         )

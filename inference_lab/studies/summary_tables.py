@@ -1,4 +1,4 @@
-"""Summaries of studies of clustering: means over parts, data and numbers of constraints."""
+"""Summaries of clustering studies: means over parts, data and numbers of constraints."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ __all__ = ["SummaryMeans", "summary_section"]
 
 @dataclass(frozen=True)
 class SummaryMeans:
-    """The fits of a summary as arrays of shape (data, runs), by score, method and column."""
+    """The scores of a summary as arrays of shape (data, runs), by score, method and column."""
 
     methods: list[str]
     columns: list[str]
@@ -39,7 +39,7 @@ class SummaryMeans:
     def gather(
         cls, study: Study, summary: Summary, records: Mapping[str, Sequence[StudyRecord]]
     ) -> SummaryMeans:
-        """Sort records into arrays."""
+        """Sort the records of each part into arrays."""
         stages = {stage.title: stage for stage in study.stages()}
         first = stages[summary.parts[0]]
         data = summary.data or list(map(_plain_name, first.data))
@@ -58,7 +58,7 @@ class SummaryMeans:
 
         arrays = fits(summary.parts, constraints)
         if summary.constant:
-            # The part has one number of constraints, which stands for all.
+            # The part has one number of constraints, and its fits are used for all numbers.
             constant = fits([summary.constant], stages[summary.constant].constraints[:1])
             arrays = {
                 at: np.where(np.isnan(found), constant[at], found) for at, found in arrays.items()
@@ -84,7 +84,7 @@ class SummaryMeans:
     def mean(self, score: str, method: str, column: str, less: str | None = None) -> Mean:
         """Return a mean with its interval, over data if there are several, else over runs.
 
-        NaN if a fit is missing: a mean over some of the data is another one.
+        NaN if a fit is missing, because a mean over some of the data is not comparable.
         """
         values = self.values[score, method, column]
         if less is not None:
@@ -95,7 +95,7 @@ class SummaryMeans:
         return mean_of(each)
 
     def above(self, score: str, method: str, less: str, column: str) -> str:
-        """Return on how many of the data a method has the larger mean, if there are several."""
+        """Return the number of data sets on which a method has the larger mean, if several."""
         values = self.values[score, method, column] - self.values[score, less, column]
         if len(values) == 1 or not np.isfinite(values).all():
             return ""
@@ -103,7 +103,7 @@ class SummaryMeans:
 
 
 def _plain_name(data: str) -> str:
-    """Return the name of data, whatever number of classes methods are told."""
+    """Return the name of data without the number of classes that methods receive."""
     return told_apart(data)[0]
 
 
@@ -188,7 +188,7 @@ def _columns(
 
 
 def _intervals(summed: SummaryMeans) -> str:
-    """Say what the intervals are over."""
+    """Return a sentence on the units of the intervals: runs, data sets or both."""
     sizes = {len(values) for values in summed.values.values()}
     over = {False: "runs", True: "data sets"}
     kinds = [over[several] for several in sorted({size > 1 for size in sizes})]
