@@ -1,1 +1,1 @@
-"""The harness: campaigns of runs, each in a process of its own, each ending as a record."""
+"""The harness: campaigns of runs, each in an isolated process, and each leaving a record."""

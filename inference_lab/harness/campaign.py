@@ -1,4 +1,4 @@
-"""A campaign: tasks that each leave a record, whatever happens in them."""
+"""Campaigns: sets of tasks that each leave a record, also on failure."""
 
 from __future__ import annotations
 
@@ -31,16 +31,16 @@ __all__ = [
 _R = TypeVar("_R", bound=RunRecord)
 _T = TypeVar("_T")
 
-#: Which of the runs that have records may be run again.
+#: Choices of the recorded runs to run again.
 RERUN = ("failed", "timeout", "all")
 
 
 class InputError(ValueError):
-    """An input cannot be used; nothing was run. The message is one line."""
+    """Error for an input that cannot be used, raised before any run, with a one-line message."""
 
 
 def parse_shard(text: str) -> tuple[int, int]:
-    """Read ``i/n``: the i-th of n equal shares of the runs, for queues of batch jobs."""
+    """Parse ``i/n``, the i-th of n equal shares of the runs, for queues of batch jobs."""
     index, _, count = text.partition("/")
     digits = text.isascii() and index.isdecimal() and count.isdecimal()
     if digits and 1 <= int(index) <= int(count):
@@ -49,13 +49,13 @@ def parse_shard(text: str) -> tuple[int, int]:
 
 
 def share_of(shard: tuple[int, int], items: Sequence[_T]) -> Sequence[_T]:
-    """Return a share of a list."""
+    """Return every n-th item of a list, from the i-th on."""
     return items[shard[0] - 1 :: shard[1]]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Execution:
-    """Place, manner and selection of the tasks of a campaign, as in `inference_lab.compare`."""
+    """Arguments for the execution of a campaign, as in `inference_lab.compare`."""
 
     jobs: int = 1
     cluster: str | None = None
@@ -66,7 +66,7 @@ class Execution:
     progress: bool | Callable[[RunProgress[Any]], None] = False
 
     def __post_init__(self) -> None:
-        """Check them, before anything takes time."""
+        """Check the arguments, before any run."""
         for name in ("jobs", "threads"):
             at_least_one(name, getattr(self, name))
         limit = self.memory_limit
@@ -79,7 +79,7 @@ class Execution:
 
     @property
     def memory(self) -> int | None:
-        """Bytes that a run may take."""
+        """Bytes that a run may take, or None without limit."""
         if self.memory_limit != "auto":
             return self.memory_limit
         there = None if self.cluster is not None else physical_memory()
@@ -100,47 +100,47 @@ def at_least_one(name: str, value: Any) -> None:
 
 
 class Campaign(ABC, Generic[_R]):
-    """Tasks that each leave a record; a task is known by its number."""
+    """Set of tasks that each leave a record, identified by their numbers."""
 
-    #: Of the records that the tasks leave, in the order of the results.
+    #: Keys of the records of the tasks, in the order of the results.
     keys: Sequence[Hashable]
 
     @abstractmethod
     def in_order(self) -> list[int]:
-        """Return the numbers of the tasks in the order in which they are run, always the same."""
+        """Return the numbers of the tasks in a reproducible order of execution."""
 
     @abstractmethod
     def call(self, number: int) -> Call:
-        """Return the call that makes a task, and returns its record whatever happens in it."""
+        """Return the call that executes a task and returns its record, also on failure."""
 
     @abstractmethod
     def blank(self, number: int) -> _R:
-        """Return the record of a task of which nothing is known but what was asked."""
+        """Return the record of a task before it starts: its request without results."""
 
     @abstractmethod
     def planned(self) -> PlannedRuns | PlannedFits:
-        """Return the plan that is noted in the manifest."""
+        """Return the plan for the manifest."""
 
     @abstractmethod
     def names(self, number: int) -> tuple[str, str, int]:
         """Return the name of a task in progress reports: problem, method and seed."""
 
     def warm_up(self, numbers: Sequence[int]) -> Iterator[int]:
-        """Load and compile what tasks need, in this process; yield one of those that need each."""
+        """Load and compile code for tasks in this process; before each step, yield such a task."""
         yield from ()
 
     def see(self, record: _R) -> None:
-        """Take notice of a record: of each of the store's, and of each when its task has ended."""
+        """Process a record: each one of the store, and each new one when its task has ended."""
 
     def gap_percent(self, number: int) -> float | None:
-        """Return how far the answers to the problem of a task are from proved so far, if known."""
+        """Return the gap in percent on the problem of a task so far, or None if unknown."""
         return None
 
 
 def run_campaign(
     campaign: Campaign[_R], store: LineStore[_R] | None, execution: Execution
 ) -> list[_R]:
-    """Run the tasks that a store has no records of; return the records of all, in order."""
+    """Run the tasks without a record in the store; return the records of all, in order."""
     kept: dict[Hashable, _R] = {}
     shard = None if execution.shard is None else parse_shard(execution.shard)
     with ExitStack() as stack:
@@ -167,7 +167,7 @@ def run_campaign(
             gap = campaign.gap_percent(number)
             report(RunProgress(done, total, failed, *names, record, gap, compiling))
 
-        # Nothing is started, here or elsewhere, where nothing is missing.
+        # If no run is missing, no process or cluster is started.
         if missing:
             if execution.jobs == 1 and execution.cluster is None:
                 for number in campaign.warm_up(missing):

@@ -1,4 +1,4 @@
-"""The comparison harness: every solver on every problem, one record a run."""
+"""The comparison harness: every solver on every problem, with one record for each run."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ _LONGEST = 1e8
 
 
 class Task(NamedTuple):
-    """One run: which problem and solver of the plan, the seed, and the number of the repeat."""
+    """One run: the indices of its problem and solver, its seed, and the number of the repeat."""
 
     instance: int
     solver: int
@@ -57,7 +57,7 @@ class Task(NamedTuple):
 
 
 class ComparisonCampaign(Campaign[Record]):
-    """All runs of a comparison: problem by problem, seed by seed, the solvers side by side."""
+    """All runs of a comparison, ordered by problem, seed, repeat and solver."""
 
     def __init__(
         self,
@@ -68,7 +68,7 @@ class ComparisonCampaign(Campaign[Record]):
         settings: RunSettings,
     ) -> None:
         self.instances = instances
-        #: The solvers, in the form in which they go to other processes.
+        #: The solvers in the form that is sent to other processes.
         self.sources = sources
         self.seeds = seeds
         self.repeats = repeats
@@ -81,13 +81,13 @@ class ComparisonCampaign(Campaign[Record]):
             for repeat in range(repeats)
             for s in range(len(sources))
         ]
-        # Problems and solvers of which no record can be made are refused here.
+        # Keys are built first, because they refuse problems and solvers that no record can hold.
         key = {(c, s): self._key(c, s) for c in range(len(instances)) for s in range(len(sources))}
         self.keys = [
             key[task.instance, task.solver]._replace(seed=task.seed, repeat=task.repeat)
             for task in self.tasks
         ]
-        # Of each problem, the best energy and the best bound so far.
+        # The best energy and the best bound so far, for each problem.
         self._best = [math.inf] * len(instances)
         self._bound = [
             -math.inf if instance.problem.optimum is None else instance.problem.optimum
@@ -96,7 +96,7 @@ class ComparisonCampaign(Campaign[Record]):
         self._number = {instance.problem.name: c for c, instance in enumerate(instances)}
 
     def _key(self, instance: int, solver: int) -> RunKey:
-        """Return the key of a run, the seed of which will be replaced."""
+        """Return the key of a run, with a seed that is replaced later."""
         try:
             return self._blank(Task(instance, solver, max(self.seeds), 0)).checked().key
         except RecordError as problem:
@@ -108,10 +108,10 @@ class ComparisonCampaign(Campaign[Record]):
         return blank(instance, solver, task.seed, task.repeat, self.settings)
 
     def in_order(self) -> list[int]:
-        """Return the numbers of the tasks in the order in which they are run, always the same."""
-        # Whole seeds first, so that what is stopped early covers all problems; within a seed,
-        # problems in random order and on each the solvers in random order, so that a machine that
-        # grows slower or busier does so for all of them.
+        """Return the numbers of the tasks in a reproducible order of execution."""
+        # The seed is the outermost loop, so that an interrupted comparison covers all problems.
+        # Within a seed, problems and the solvers on each are in random order, because a machine
+        # that becomes slower or busier must affect all of them alike.
         draw = random.Random(0)
         place = {seed: at for at, seed in enumerate(self.seeds)}
         blocks: dict[tuple[int, int, int], list[int]] = {}
@@ -134,11 +134,11 @@ class ComparisonCampaign(Campaign[Record]):
         )
 
     def blank(self, number: int) -> Record:
-        """Return the record of a run of which nothing is known but what was asked."""
+        """Return the record of a run before it starts: its request without results."""
         return self._blank(self.tasks[number])
 
     def planned(self) -> PlannedRuns:
-        """Return the plan that is noted in the manifest."""
+        """Return the plan for the manifest."""
         return PlannedRuns(
             problems=[(c.problem.name, c.problem.graph.content_hash) for c in self.instances],
             solvers=[(s.spec, s.version, solver_source(s)) for s in self.solvers],
@@ -151,7 +151,7 @@ class ComparisonCampaign(Campaign[Record]):
         )
 
     def warm_up(self, numbers: Sequence[int]) -> Iterator[int]:
-        """Get our own solvers ready for problems of each kind; others when they are run."""
+        """Warm up the library's own solvers; others are warmed up in their runs."""
         for number in numbers:
             task = self.tasks[number]
             instance, solver = self.instances[task.instance], self.solvers[task.solver]
@@ -165,13 +165,13 @@ class ComparisonCampaign(Campaign[Record]):
         return self.instances[task.instance].problem.name, self.solvers[task.solver].spec, task.seed
 
     def see(self, record: Record) -> None:
-        """Note the best energy and bound of a problem."""
+        """Update the best energy and bound of a problem."""
         instance = self._number[record.problem]
         self._best[instance] = min(self._best[instance], record.energy)
         self._bound[instance] = max(self._bound[instance], record.lower_bound)
 
     def gap_percent(self, number: int) -> float | None:
-        """Return the gap of the best energy to the best bound on the problem of a run."""
+        """Return the gap between the best energy and the best bound on the problem of a run."""
         instance = self.tasks[number].instance
         small = energy_scale(self.instances[instance].problem.graph)
         return gap_percent(self._best[instance], self._bound[instance], small=small)
@@ -200,98 +200,96 @@ def compare(
     progress: bool | Callable[[RunProgress[Record]], None] | None = None,
     **unknown: Never,
 ) -> Comparison:
-    """Run solvers on problems and compare what they find, all judged by the same evaluator.
+    """Run solvers on problems and compare their answers, all evaluated in the same way.
 
-    All problems are built and all solvers made before the first run. Each solver is run on small
-    graphs like those of the problems beforehand, so that neither compilation nor loading of
-    libraries is timed, and numerical libraries are kept to one thread.
+    All problems and solvers are built before the first run. Each solver is first run on small
+    graphs with the same kinds of terms, so that neither compilation nor loading of libraries is
+    timed, and numerical libraries are limited to one thread.
 
-    Each run has a process of its own, forked from one that has all loaded. One that raises becomes
-    a record with status ``error``, one whose process dies ``crash``, one that takes more memory
-    than it may ``memory``, one that does not heed its time limit ``timeout`` (it is ended by force
-    after half as long again and half a minute); the best labelling that it had offered is kept. One
-    that the method does not cover becomes a record with status ``unsupported``.
+    Each run has a process of its own, forked from one with all libraries loaded. The status of its
+    record is ``error`` if the solver raises, ``crash`` if the process dies, ``memory`` if it
+    exceeds its memory, and ``timeout`` if it ignores its time limit (it is killed after 1.5 times
+    the limit plus 30 s); the best labelling offered until then is kept. The status is
+    ``unsupported`` if the method does not cover the problem.
 
-    Runs are made seed by seed; within a seed problems come in random order, and on each the
-    solvers in random order, the same at each call.
+    Seeds are run one after the other. Within a seed, problems are in random order, and so are the
+    solvers on each problem; the order is the same at each call.
 
     Parameters
     ----------
     problems : spec string, path of a model file, Problem, ProblemFamily, FactorGraph; or several
-        A spec may name one's own, or a list of them: ``"my_module:problems"``, ``"file.py:make"``.
-        A mapping, or pairs of a name and a graph, say what each is called in tables.
+        A spec may name user code: ``"my_module:problems"``, ``"file.py:make"``. A mapping, or
+        pairs of a name and a graph, give the names in tables.
     solvers : spec string or Solver; or several
-        A spec may name one's own: ``"my_module:Mine(setting=1)"``, ``"file.py:Mine"``.
+        A spec may name user code: ``"my_module:Mine(setting=1)"``, ``"file.py:Mine"``.
     seeds : int or iterable of int
-        A number N stands for the seeds 0 to N - 1.
+        A number N means the seeds 0 to N - 1.
     repeats : int
-        How many times each run is made, with the same seed: for timings, and to see whether the
-        answers are the same.
+        Number of times each run is made with the same seed, to measure the spread of timings and
+        to check that answers are reproducible.
     time_limit : float, optional
         Seconds a run may take.
     jobs : int
-        Number of processes; 1 runs in this one. More need a script to keep the call under
+        Number of processes; 1 runs in this one. With more, a script must keep the call under
         ``if __name__ == "__main__":``, since new processes import it.
     cluster : str, optional
         Address of the scheduler of a Dask cluster that makes the runs instead, such as
         ``tcp://head:8786``. Its workers need the same versions, and `jobs` is ignored.
     store : path or RecordStore, optional
-        File to which each record is appended the moment its run ends. Runs of which it, or an
-        archive ``NAME.jsonl.xz`` beside it, holds a record are not made again: the same call after
-        an interruption does what is missing. What was planned is noted in ``NAME.plan.jsonl``;
-        lines that are no records are moved to ``NAME.rejected.jsonl``. While another comparison
-        is adding runs to it, this one waits, unless both are shards.
+        File to which each record is appended as soon as its run ends. Runs with a record in it, or
+        in an archive ``NAME.jsonl.xz`` beside it, are not made again: the same call after an
+        interruption makes the missing runs. The plan is written to ``NAME.plan.jsonl``; invalid
+        lines are moved to ``NAME.rejected.jsonl``. While another comparison is adding runs to it,
+        this one waits, unless both are shards.
     rerun : {"failed", "timeout", "all"}, optional
-        Runs to make again although the store has a record: those that ended in an error, a crash,
-        or for want of memory or time; only the last; all. The new record counts.
+        Runs to repeat although the store has a record: all that failed (error, crash, memory or
+        time limit) or were ``not-installed``, only ``timeout``, or all. The new record counts.
     shard : str, optional
         ``"i/n"``: make only the i-th of n equal shares of the runs, for batch queues. All shards
-        may write to one store, or to their own, to be merged.
+        may write to one store, or to separate stores that are merged later.
     temperature : float
-        0 asks for the best labelling; T > 0 for marginals of ``exp(-E / T)``.
+        0 requests the best labelling; T > 0 marginals of ``exp(-E / T)``.
     threads : int
         Threads that numerical libraries may use in a run.
     clock : {"wall", "cpu"}
-        What the seconds of runs are: of wall time, or those that processors work, which hardly
-        depend on what else a machine does; see `inference_lab.solve`.
+        Clock of the reported seconds: wall time, or processor time, which hardly depends on the
+        other load of the machine; see `inference_lab.solve`.
     data_dir : path, optional
-        Folder of real data that does not travel with the package.
+        Folder of real data that is not distributed with the package.
     memory_limit : int, "auto" or None
-        Bytes of address space that a run may take on top of what is loaded; "auto" is the memory
+        Bytes of address space that a run may take beyond the loaded libraries; "auto" is the memory
         of the machine (or of its control group) divided by `jobs`, and no limit on a cluster.
     trace_limit : int
-        Points of its history that a record keeps at most: the first, the last, and improvements.
+        Maximum number of trace points in a record: the first, the last, and improvements.
     isolate : bool
-        Whether runs have processes of their own; without, and on systems that cannot fork, a run
-        that crashes or hangs takes the comparison with it.
+        Whether runs have processes of their own. Without, and on systems that cannot fork, a run
+        that crashes or hangs stops the comparison.
     labels : mapping of str to str, optional
-        What solvers are called in tables, figures and reports, by spec; see
-        `Comparison.labelled`.
+        Names of solvers in tables, figures and reports, by spec; see `Comparison.labelled`.
     progress : bool or callable, optional
         True reports on standard error, or below the cell of a notebook, where that is the default;
-        a callable is given a `RunProgress` at each start and end.
+        a callable receives a `RunProgress` at each start and end.
     **unknown
-        Nothing: settings of a solver belong in its spec, as ``"loopy-bp(damping=0.5)"``.
+        Refused: settings of a solver belong in its spec, as ``"loopy-bp(damping=0.5)"``.
 
     Returns
     -------
     Comparison
-        Of the runs that were asked for: those of the store first, the shard only with `shard`.
+        The requested runs, including those already in the store; with `shard`, only that share.
 
     Raises
     ------
     InputError
-        If a problem cannot be built, a name is given twice, a label is of no solver or that of
-        another, an argument is out of range, or
-        `store` cannot be written or is something else.
+        If a problem cannot be built, a name is repeated, a label has an unknown solver or is used
+        twice, an argument is out of range, or `store` cannot be written or has other content.
     SpecError
         If a solver's spec cannot be used.
     TypeError
-        If an argument is unknown, or of a type that it cannot be.
+        If an argument is unknown, or has the wrong type.
     ClusterError
         If the cluster cannot be reached.
     OSError
-        If a record cannot be written; those before are on the disk.
+        If a record cannot be written; earlier records are on the disk.
 
     Examples
     --------
@@ -351,7 +349,7 @@ def compare(
 
 
 def _labels_of(labels: Mapping[str, str], specs: list[str]) -> dict[str, str]:
-    """Return labels by specs in their normal form, in which settings that are default stand not."""
+    """Return labels by normalised specs, which omit default settings."""
     called = {}
     for spec, label in labels.items():
         normal = spec if spec in specs else as_solver(spec).spec
@@ -364,12 +362,12 @@ def _labels_of(labels: Mapping[str, str], specs: list[str]) -> dict[str, str]:
 
 
 def _as_list(given: Any, kinds: tuple[type, ...]) -> list[Any]:
-    """Return a list of what may be a single thing; a string is one thing, not its letters."""
+    """Return a list of one item or of several; a string is one item, not its letters."""
     return [given] if isinstance(given, kinds) else list(given)
 
 
 def _check_portable(plan: ComparisonCampaign) -> None:
-    """Raise if an object cannot be sent to another process."""
+    """Raise if a solver or problem cannot be sent to another process."""
     bare = FactorGraph.from_factors([], [])
     problems = [replace(instance.problem, graph=bare, truth=None) for instance in plan.instances]
     for name, thing in [

@@ -17,32 +17,31 @@ from inference_lab.specs.extras import how_to_install
 
 __all__ = ["Call", "ClusterError", "execute"]
 
-#: Calls that a cluster is given ahead, for each that it can do at a time.
+#: Number of calls submitted ahead to a cluster, for each of its slots.
 _AHEAD = 2
 
-#: Seconds that a cluster is waited for.
+#: Time limit in seconds for connecting to a cluster.
 _CONNECT_TIMEOUT = 30
 
 
 class ClusterError(RuntimeError):
-    """The cluster cannot be used; the message says why."""
+    """Error for a cluster that cannot be used; its message gives the reason."""
 
 
 class Call(NamedTuple):
     """A function to call, as ``function(shared, *arguments)``."""
 
-    #: What its result is known by.
+    #: Identifies the result of the call.
     number: int
-    #: A function of a module.
+    #: A function of a module, because it is pickled.
     function: Callable[..., Any]
-    #: Calls with the same number have the same `shared`, which is sent to a process once for those
-    #: that follow each other.
+    #: Identifies `shared`, which is sent to a process once for consecutive calls with this number.
     share: int
     shared: Any
     arguments: tuple[Any, ...]
 
 
-#: Number and result of each call, as it ends.
+#: Number and result of each call, in the order of completion.
 Results = Generator[tuple[int, Any | Crash], None, None]
 
 
@@ -53,7 +52,7 @@ def execute(
     cluster: str | None = None,
     threads: int = 1,
 ) -> Results:
-    """Make calls here, in `jobs` processes, or on a cluster; a dead process gives a `Crash`."""
+    """Make calls here, in `jobs` processes, or on a cluster; yield a `Crash` for a dead process."""
     if cluster is not None:
         yield from _on_cluster(iter(calls), start, cluster, threads)
     elif jobs > 1:
@@ -93,8 +92,8 @@ def _in_workers(
 
 # ---------------------------------------------------------------------- clusters
 
-#: On a cluster: each thread of a Dask worker has a process of its own for the calls, since a Dask
-#: worker has threads of its own, and forking runs off it would not be safe.
+#: Process of each thread of a Dask worker, in which it makes its calls, because a Dask worker has
+#: several threads and forking it would not be safe.
 _own = threading.local()
 
 
@@ -109,7 +108,8 @@ def _there(
     process = multiprocessing.current_process()
     daemonic = process.daemon
     worker = getattr(_own, "worker", None)
-    # Dask's workers are daemons, which may have no children; these end with their parent.
+    # The flag is cleared, because Dask's workers are daemons, which may have no children. The
+    # children here end with their parent.
     process.daemon = False
     try:
         if worker is None or worker.threads != threads:
@@ -126,7 +126,7 @@ def _there(
 
 
 def _connect(address: str) -> tuple[Any, Any]:
-    """Return the package of Dask's clusters, and a client of a scheduler that is up already."""
+    """Return the ``distributed`` package, and a client connected to a running scheduler."""
     try:
         distributed: Any = importlib.import_module("distributed")
     except ImportError:
@@ -136,8 +136,8 @@ def _connect(address: str) -> tuple[Any, Any]:
         return distributed, distributed.Client(address, timeout=_CONNECT_TIMEOUT)
     except (OSError, ValueError, TypeError) as problem:
         reason = " ".join(str(problem).split())
-    # A client without a scheduler closes when it is collected. If that happened while another one
-    # starts, both would wait for the same lock for ever.
+    # Collected now, because a client without a scheduler closes when it is collected. If another
+    # client started at that time, both would deadlock on the same lock.
     gc.collect()
     raise ClusterError(f"no Dask scheduler answers at {address!r}: {reason}")
 
@@ -146,10 +146,10 @@ def _on_cluster(
     waiting: Iterator[Call], start: Callable[[int], None], address: str, threads: int
 ) -> Results:
     """Make calls on a Dask cluster, by the address of its scheduler."""
-    # The workers need the same versions of everything, and the data where they are here. Each of
-    # their threads makes one call at a time: start them with ``--nthreads 1`` and as many as there
-    # are processors. Calls of a worker that dies are made again on another; those that have begun
-    # when the comparison is interrupted go on to their limit there, and nobody waits for them.
+    # The workers need the same versions of all packages, and the data under the same paths. Each
+    # thread makes one call at a time: start one worker per processor with ``--nthreads 1``. Calls
+    # of a worker that dies are repeated on another. If the comparison is interrupted, running calls
+    # continue on the workers up to their limit, and their results are lost.
     distributed, client = _connect(address)
     numbers: dict[str, int] = {}
     pickled: tuple[int | None, Any] = (None, None)
@@ -162,7 +162,7 @@ def _on_cluster(
         start(call.number)
         if pickled[0] != call.share:
             shared = pickle.dumps(call.shared)
-            # A task, and not data that is scattered: that would be lost with its worker.
+            # Submitted as a task, because scattered data would be lost with its worker.
             pickled = (call.share, client.submit(bytes, shared, pure=False))
         share = (client.id, call.share)
         future = client.submit(
@@ -172,7 +172,8 @@ def _on_cluster(
         ended.add(future)
 
     with client, warnings.catch_warnings():
-        # Problems travel with the calls, so that they outlive the worker that had them.
+        # The warning is ignored, because problems are sent with the calls to survive the death of
+        # a worker.
         warnings.filterwarnings("ignore", "Sending large graph")
         ended = distributed.as_completed()
         slots = sum(client.nthreads().values())

@@ -1,4 +1,4 @@
-"""The inputs of a comparison: problems built, seeds listed, settings."""
+"""The inputs of a comparison: prepared problems, seeds and run settings."""
 
 from __future__ import annotations
 
@@ -54,17 +54,17 @@ _DERIVED = (
 
 @dataclass(frozen=True)
 class PreparedProblem:
-    """A problem that is ready to be run on."""
+    """A problem with cached graph properties, ready to be solved."""
 
     problem: Problem
-    #: What building it took.
+    #: Seconds that building the problem took.
     setup_seconds: float
     #: Energy of the ground truth.
     truth_energy: float | None
 
 
 def load_problems(source: ProblemSource, data_dir: Path | None = None) -> list[Problem]:
-    """Do `as_problems`, with every failure turned into an `InputError` of one line."""
+    """Build the problems of a source; raise every failure as an `InputError` of one line."""
     try:
         problems = as_problems(source, data_dir)
         for problem in problems:
@@ -78,13 +78,13 @@ def load_problems(source: ProblemSource, data_dir: Path | None = None) -> list[P
     except Exception as reason:
         name = str(source) if isinstance(source, str | Path) else type(source).__name__
         said = one_line(reason)
-        # What is wrong with a file begins with its path.
+        # Messages about files already begin with the path.
         where = "" if said.startswith(name) else f"problem {name!r}: "
         raise InputError(f"{where}{said}") from reason
 
 
 def load_problem(source: ProblemSource, data_dir: Path | None = None) -> Problem:
-    """Do `load_problems` for a source that stands for one problem."""
+    """Build the only problem of a source; raise `InputError` if it has several."""
     found = load_problems(source, data_dir)
     if len(found) != 1:
         raise InputError(
@@ -95,7 +95,7 @@ def load_problem(source: ProblemSource, data_dir: Path | None = None) -> Problem
 
 
 def prepare_problems(source: ProblemSource, data_dir: Path | None) -> list[PreparedProblem]:
-    """Build the problems that a source stands for, and what solvers derive from their graphs."""
+    """Build the problems of a source, and cache the properties of their graphs."""
     begin = perf_counter()
     instances = []
     for problem in load_problems(source, data_dir):
@@ -104,25 +104,25 @@ def prepare_problems(source: ProblemSource, data_dir: Path | None) -> list[Prepa
             derive(problem.graph)
         except Exception as reason:
             raise InputError(f"problem {problem.name!r}: {one_line(reason)}") from reason
-        # Those of one source are made one after the other, or all at once with the first.
+        # Setup is timed per problem; a source that builds a list charges it all to the first one.
         instances.append(PreparedProblem(problem, perf_counter() - begin, truth))
         begin = perf_counter()
     return instances
 
 
 def derive(graph: FactorGraph) -> None:
-    """Compute what is derived from a graph once and cached, so that no solver pays for it."""
+    """Compute the cached properties of a graph, so that no solver is charged for their time."""
     for name in _DERIVED:
         getattr(graph, name)
     if graph.n_variables:
         graph.energy(np.zeros(graph.n_variables, dtype=np.int64))
 
 
-# ---------------------------------------------------------------------- what is run on them
+# ---------------------------------------------------------------------- seeds and solvers
 
 
 def seed_list(seeds: int | Iterable[int]) -> list[int]:
-    """Return the seeds that a number N, for 0 to N - 1, or a sequence stands for."""
+    """Return the seeds as a list; a number N means the seeds 0 to N - 1."""
     if isinstance(seeds, bool | str) or not isinstance(seeds, int | Iterable):
         raise InputError(f"seeds must be a number of seeds or a sequence of them, got {seeds!r}")
     chosen = list(range(seeds)) if isinstance(seeds, int) else list(seeds)
@@ -137,7 +137,7 @@ def seed_list(seeds: int | Iterable[int]) -> list[int]:
 
 
 def refuse_repeats(kind: str, names: Sequence[str]) -> None:
-    """Refuse an empty list, and one that names something twice."""
+    """Refuse an empty list, and repeated names."""
     if not names:
         raise InputError(f"no {kind}s are given")
     for name, count in Counter(names).items():
@@ -146,8 +146,9 @@ def refuse_repeats(kind: str, names: Sequence[str]) -> None:
 
 
 def solver_source(solver: Solver) -> str:
-    """Return a digest of the file of a solver from outside the library, empty for one of ours."""
-    # Ours carry a version, which is raised when results change; others are edited.
+    """Return a digest of the source file of a user's solver, empty for the library's solvers."""
+    # The library's solvers have a version, which is raised when results change; a user's file may
+    # be edited without one.
     module = type(solver).__module__
     if module.startswith("inference_lab."):
         return ""
@@ -156,7 +157,7 @@ def solver_source(solver: Solver) -> str:
 
 @cache
 def _file_digest(path: str) -> str:
-    # Once a process: what is run is what was imported.
+    # Cached, because a process runs the file as it was when imported.
     try:
         return hashlib.sha256(Path(path).read_bytes()).hexdigest()[:16]
     except OSError:  # made in a notebook, or at the prompt
@@ -169,14 +170,14 @@ class RunSettings:
 
     #: Seconds.
     time_limit: float | None = None
-    #: What seconds are, see `inference_lab.solve`.
+    #: Clock of all reported seconds, see `inference_lab.solve`.
     clock: Literal["wall", "cpu"] = "wall"
     temperature: float = 0.0
     #: Threads that numerical libraries may use.
     threads: int = 1
     #: Whether runs have processes of their own.
     isolated: bool = True
-    #: Bytes of address space that a run may take on top of what is loaded.
+    #: Bytes of address space that a run may take beyond the loaded libraries.
     memory: int | None = None
-    #: Points of its history that a record keeps at most.
+    #: Maximum number of trace points in a record.
     trace_limit: int = TRACE_LIMIT

@@ -1,4 +1,4 @@
-"""One run of anything, in a process of its own under limits: whatever happens, it is recorded."""
+"""One run of any task in an isolated process under limits, with a record for every outcome."""
 
 from __future__ import annotations
 
@@ -40,11 +40,11 @@ _R = TypeVar("_R", bound=RunRecord)
 class Limits(NamedTuple):
     """The limits of the process of a run."""
 
-    #: Whether there is one. Without, and on systems that cannot fork, nothing else holds.
+    #: Whether the run has a process. Without, and on systems that cannot fork, no limit applies.
     isolated: bool = True
-    #: Bytes of address space that it may take on top of what is loaded.
+    #: Bytes of address space that the process may take beyond the loaded libraries.
     memory: int | None = None
-    #: Seconds after which it is ended by force.
+    #: Seconds after which the process is killed.
     wall: float | None = None
 
     @property
@@ -54,7 +54,7 @@ class Limits(NamedTuple):
 
 
 def now() -> str:
-    """Return the time in UTC, for people to read; durations use other clocks."""
+    """Return the time in UTC for display; durations use other clocks."""
     return datetime.now(UTC).isoformat(timespec="seconds")
 
 
@@ -62,17 +62,17 @@ def one_line(problem: BaseException | str) -> str:
     """Return the message of an exception on one line, shortened."""
     try:
         text = " ".join(str(problem).split())
-    except Exception:  # somebody's exception may do anything when it is looked at
+    except Exception:  # because a user's exception may raise in ``__str__``
         text = ""
     return shortened(clean_text(text) or type(problem).__name__, 400)
 
 
-#: What has been warmed up in this process, and whether it ended well in a process of its own.
+#: The keys warmed up so far, and whether their warm-up succeeded in an isolated process.
 _warm: dict[Hashable, bool] = {}
 
 
 def is_warm(key: Hashable) -> bool:
-    """Whether `warm_up_apart` has been called for this here."""
+    """Whether `warm_up_apart` has been called with this key in this process."""
     return key in _warm
 
 
@@ -83,7 +83,7 @@ def warm_up_apart(
     limits: Limits,
     here: bool,
 ) -> bool:
-    """Warm something up in a process of its own, once; return whether it ended well there."""
+    """Call a warm-up in an isolated process, once per key; return whether it succeeded there."""
     if key not in _warm:
         if limits.hold:
             _warm[key] = _patiently(warm_up, arguments, limits).end == ExitReason.RETURNED
@@ -99,7 +99,7 @@ def warm_up_apart(
 def _patiently(
     work: Callable[..., Any], arguments: tuple[Any, ...], limits: Limits
 ) -> ProcessResult:
-    """Call `isolated`; once more if it had to end the call while that was compiling."""
+    """Call `isolated`, and repeat the call once if it was killed while compiling."""
 
     def call() -> ProcessResult:
         return isolated(work, *arguments, wall_limit=limits.wall, memory_limit=limits.memory)
@@ -116,7 +116,7 @@ def attempt(
     answered: Callable[[_R, Any], _R],
     salvage: Callable[[_R, ProcessResult], _R] | None = None,
 ) -> _R:
-    """Make a run; return its record: by `answered` of the value, by `salvage` without one."""
+    """Make a run; return its record, from `answered` if there is a value, else from `salvage`."""
     if limits.hold:
         ended = _patiently(work, arguments, limits)
         facts: dict[str, Any] = {
@@ -128,7 +128,7 @@ def attempt(
     else:
         ended, facts, salvage = _here(work, arguments), {}, None
     if ended.output:
-        # What runs print is for people, and results are on standard output.
+        # Output of runs goes to standard error, because standard output is for results.
         print(ended.output, end="", file=sys.stderr, flush=True)
     if ended.end == ExitReason.RETURNED:
         record = answered(asked, ended.value)
@@ -143,7 +143,7 @@ def attempt(
 
 
 def _here(work: Callable[..., Any], arguments: tuple[Any, ...]) -> ProcessResult:
-    """Call a function in this process, where it may raise anything but Ctrl-C."""
+    """Call a function in this process, and catch every exception except Ctrl-C."""
     begin = perf_counter()
     try:
         ended = ProcessResult(ExitReason.RETURNED, work(*arguments))
@@ -156,13 +156,13 @@ def _here(work: Callable[..., Any], arguments: tuple[Any, ...]) -> ProcessResult
 
 
 def unanswered(asked: _R, ended: ProcessResult) -> _R:
-    """Return the record of a run whose process ended without an answer."""
+    """Return the record of a run that ended without an answer, with its reason."""
     status = "error" if ended.end == ExitReason.RAISED else str(ended.end)
     return _failed(asked, status, ended.message, ended.traceback)
 
 
 def crashed(asked: _R, crash: Crash) -> _R:
-    """Return the record of a run that gave no answer."""
+    """Return the record of a run that crashed, with status ``error``."""
     return replace(_failed(asked, "error", *crash), finished=now())
 
 

@@ -1,4 +1,4 @@
-"""The plan of a store, ``runs.plan.jsonl`` beside ``runs.jsonl``, from which gaps are counted."""
+"""The plan of a store, ``runs.plan.jsonl`` beside ``runs.jsonl``, used to count missing runs."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ __all__ = [
     "plans_of",
 ]
 
-#: A plan with more runs than these is none.
+#: Largest number of runs in a plan.
 _LARGEST_PLAN = 10_000_000
 
 
 class PlannedRun(NamedTuple):
-    """The key and the place of the record that a run is going to leave."""
+    """The key and the place of the record of a planned run."""
 
     key: Hashable
     place: tuple[str, str]
@@ -39,7 +39,8 @@ class PlannedRun(NamedTuple):
 class PlannedRuns(msgspec.Struct, frozen=True, omit_defaults=True):
     """The planned runs of a comparison of solvers."""
 
-    #: Names with hashes of the content; specs with versions and digests of their files.
+    #: Names of problems with hashes of their content; specs of solvers with versions and digests
+    #: of their files.
     problems: list[tuple[str, str]]
     solvers: list[tuple[str, int, str]]
     seeds: list[int]
@@ -93,7 +94,7 @@ class PlannedFits(msgspec.Struct, frozen=True):
     stages: list[StagePlan]
 
     def count(self) -> int:
-        """Return the number of planned fits, shared ones counted for each stage."""
+        """Return the number of planned fits, counting shared ones once for each stage."""
         return sum(stage.count() for stage in self.stages)
 
     def runs(self) -> Iterator[PlannedRun]:
@@ -128,7 +129,7 @@ class _FitsEntry(ManifestEntry, frozen=True, kw_only=True):
     plan: PlannedFits
 
 
-#: The entries of plans, by what a store holds.
+#: Class of the entries of a plan, by record class of the store.
 _KINDS: Mapping[type[RunRecord], type[ManifestEntry]] = {
     Record: _RunsEntry,
     StudyRecord: _FitsEntry,
@@ -136,12 +137,12 @@ _KINDS: Mapping[type[RunRecord], type[ManifestEntry]] = {
 
 
 def plans_of(store: LineStore[Any]) -> LineStore[ManifestEntry]:
-    """Return the file beside a store that holds what was planned for it."""
+    """Return the plan file beside a store."""
     return LineStore(store.beside(".plan.jsonl"), _KINDS[store.kind])
 
 
 def note_plans(store: LineStore[Any], entries: Iterable[ManifestEntry]) -> None:
-    """Write down what is going to be run, unless it is noted already."""
+    """Append plans to the plan file of a store, unless they are already there."""
     plans = plans_of(store)
     known = {old.id for old in plans.prepare(ours=True)}
     plans.extend(entry for entry in entries if entry.id not in known)

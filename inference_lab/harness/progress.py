@@ -22,7 +22,7 @@ _R = TypeVar("_R", bound=RunRecord)
 class RunProgress(NamedTuple, Generic[_R]):
     """The argument of a progress callable when a run starts (`record` is None) and when it ends."""
 
-    # Before the first run it is called for compilation (`compiling`).
+    # Before the first run, `compiling` marks the reports of compilation.
 
     done: int
     total: int
@@ -31,7 +31,7 @@ class RunProgress(NamedTuple, Generic[_R]):
     solver: str
     seed: int
     record: _R | None
-    #: Gap in percent of the best energy to the best bound on this problem so far, if known.
+    #: Gap in percent between the best energy and the best bound on this problem so far, if known.
     gap_percent: float | None
     compiling: bool = False
 
@@ -50,22 +50,22 @@ def log_line(event: RunProgress[Any]) -> str:
 def reporter(
     progress: bool | Callable[[RunProgress[Any]], None],
 ) -> AbstractContextManager[Callable[[RunProgress[Any]], None]]:
-    """Return a context for progress reports: a callable, standard error, or none."""
+    """Return a context for progress reports: to a callable, to a display, or to nothing."""
     if callable(progress):
         return nullcontext(progress)
     return display() if progress else nullcontext(lambda event: None)
 
 
 def in_notebook() -> bool:
-    """Whether this process is that of a notebook, which shows what its cells display."""
+    """Whether this process is the kernel of a notebook."""
     shell = sys.modules.get("IPython")
-    # A shell in a terminal has no kernel.
+    # The kernel is checked, because an IPython shell in a terminal has none.
     return shell is not None and getattr(shell.get_ipython(), "kernel", None) is not None
 
 
 @contextmanager
 def display() -> Iterator[Callable[[RunProgress[Any]], None]]:
-    """Show progress: as a bar below a notebook's cell, live in a terminal, else one line a run."""
+    """Show progress as a bar in a notebook, live in a terminal, and else one line for each run."""
     bar = _in_cell if in_notebook() else _live if sys.stderr.isatty() else None
     with nullcontext(_log) if bar is None else bar() as report:
         yield report
@@ -79,12 +79,12 @@ def _log(event: RunProgress[Any]) -> None:
 
 
 def _compiling(event: RunProgress[Any]) -> str:
-    """Report the compilation before the first run."""
+    """Format the report of compilation before the first run."""
     return f"getting {printable(event.solver)} ready (compiled once, then loaded from the disk)"
 
 
 def _told(event: RunProgress[Any]) -> list[str]:
-    """Return failures, the gap, and what is going on, as bars show them."""
+    """Format the failures, the gap and the current activity for progress bars."""
     gap = event.gap_percent
     return [
         f"{event.failed} failed" if event.failed else "",
@@ -95,7 +95,7 @@ def _told(event: RunProgress[Any]) -> list[str]:
 
 @contextmanager
 def _in_cell() -> Iterator[Callable[[RunProgress[Any]], None]]:
-    """Show a bar in the output of a notebook's cell, by means of IPython alone."""
+    """Show a bar in the output of a notebook's cell, with IPython alone."""
     import IPython.display
 
     cell = IPython.display.display(IPython.display.HTML(""), display_id=True)
@@ -104,7 +104,7 @@ def _in_cell() -> Iterator[Callable[[RunProgress[Any]], None]]:
     def update(event: RunProgress[Any]) -> None:
         nonlocal shown
         done, total = event.done, event.total
-        # Each message goes through the browser, which takes time from the runs.
+        # Updates are throttled, because each goes through the browser and takes time from the runs.
         if done < total and time.monotonic() - shown < 0.25:
             return
         shown = time.monotonic()
@@ -136,7 +136,7 @@ def _live() -> Iterator[Callable[[RunProgress[Any]], None]]:
     shown = Bar(
         SpinnerColumn(),
         MofNCompleteColumn(),
-        # What is running comes first where there is little room.
+        # Narrow terminals omit the bar, because the current activity is more important.
         *([BarColumn(bar_width=16), TimeElapsedColumn()] if console.width >= 100 else []),
         TimeRemainingColumn(),
         TextColumn("left"),
@@ -149,7 +149,7 @@ def _live() -> Iterator[Callable[[RunProgress[Any]], None]]:
         ),
         console=console,
         transient=True,
-        refresh_per_second=4,  # drawing takes time from the runs
+        refresh_per_second=4,  # low, because drawing takes time from the runs
         expand=True,
     )
     with shown:

@@ -1,4 +1,4 @@
-"""The contents of a folder of results: states of runs, and merging."""
+"""The contents of a results folder: states of runs, and merging."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ if TYPE_CHECKING:
 
 __all__ = ["States", "find_store", "merge", "states", "store_in"]
 
-#: Names of the files of records in a folder, and what they hold.
+#: Store class of each record file in a folder, by file name.
 _FILES: Mapping[str, type[RecordStore] | type[FitStore]] = {
     "runs.jsonl": RecordStore,
     "records.jsonl": FitStore,
 }
 
-#: States in the order in which they are shown.
+#: States of runs in the order of display.
 STATES = ("done", "failed", "timeout", "unsupported", "missing")
 
 
 def find_store(place: str | os.PathLike[str]) -> RecordStore | FitStore:
-    """Return the store of a folder, or of a file of records."""
+    """Return the store in a folder, or of a record file."""
     path = Path(place)
     if path.is_dir():
         for name, kind in _FILES.items():
@@ -47,7 +47,7 @@ def find_store(place: str | os.PathLike[str]) -> RecordStore | FitStore:
 
 
 def store_in(place: Path, like: RecordStore | FitStore) -> RecordStore | FitStore:
-    """Return the store of a folder, or of an archive, that holds what another one does."""
+    """Return the store in a folder, or of an archive, with the record type of another store."""
     ((name, kind),) = ((n, k) for n, k in _FILES.items() if isinstance(like, k))
     return kind(place if place.suffix == ".xz" else place / name)
 
@@ -68,10 +68,10 @@ def state(record: RunRecord | None) -> str:
 
 @dataclass(frozen=True)
 class States:
-    """How far the runs of a store are."""
+    """Number of runs of a store in each state, by problem and solver."""
 
     cells: Mapping[tuple[str, str], Mapping[str, int]]
-    #: What the store holds besides, each a sentence; see `LineStore`.
+    #: Remarks on other content of the store, one sentence each; see `LineStore`.
     remarks: list[str] = field(default_factory=list)
 
     @property
@@ -80,7 +80,7 @@ class States:
         return {name: sum(c.get(name, 0) for c in self.cells.values()) for name in STATES}
 
     def as_dict(self) -> dict[str, Any]:
-        """Return everything as JSON holds it."""
+        """Return a dictionary that can be written as JSON."""
         return {
             "counts": self.counts,
             "warnings": self.remarks,
@@ -91,7 +91,7 @@ class States:
         }
 
     def lines(self) -> RenderableType:
-        """Return tables of the solvers, and of the problems that are not done."""
+        """Return tables of all solvers, and of the problems with unfinished runs."""
         from rich.console import Group
         from rich.text import Text
 
@@ -109,7 +109,7 @@ class States:
 def _counts(
     cells: Mapping[tuple[str, str], Mapping[str, int]], side: int
 ) -> dict[str, Counter[str]]:
-    """Return the number of runs in each state by problem, side 0, or by solver."""
+    """Return the number of runs in each state, by problem (side 0) or by solver (side 1)."""
     found: dict[str, Counter[str]] = {}
     for place, cell in cells.items():
         found.setdefault(place[side], Counter()).update(cell)
@@ -142,7 +142,7 @@ def states(store: LineStore[Any]) -> States:
     last: dict[Hashable, RunRecord] = {}
     for record in store:
         last[record.key] = record
-        # A plan knows the present label of a method.
+        # A plan takes precedence, because it has the current label of a method.
         places.setdefault(record.key, record.place)
     cells: dict[tuple[str, str], Counter[str]] = {}
     for key, place in places.items():
@@ -156,7 +156,7 @@ def states(store: LineStore[Any]) -> States:
 def merge(
     sources: Sequence[RecordStore | FitStore], target: RecordStore | FitStore
 ) -> tuple[int, int]:
-    """Append to a store what others hold and it does not, plans included."""
+    """Append the missing records and plans of other stores; return numbers of new and old ones."""
     found: dict[str, Any] = {}
     noted: dict[str, Any] = {}
     total = 0

@@ -1,4 +1,4 @@
-"""One run: warm up, solve in a process of its own under limits, judge the answer, and record it."""
+"""One run: warm up, solve in an isolated process under limits, evaluate and record the answer."""
 
 from __future__ import annotations
 
@@ -44,24 +44,24 @@ from inference_lab.results.records import Record, thin_trace
 
 __all__ = ["blank", "is_warmed_up", "run", "warm_up_all", "warmed_up"]
 
-#: A run is ended by force after so many times its time limit, and so many seconds that it could
-#: use: more than it should need, so that only a run that does not heed its limit is ended so.
+#: A run is killed after this multiple of its time limit plus these seconds. The slack is generous,
+#: so that only runs that ignore their limit are killed.
 _WALL_SLACK = 1.5
 _WALL_CONSTANT = 30.0
-#: The same where the limit is on seconds of processors, of which a busy machine gives few.
+#: The multiple for limits on processor time, which a busy machine provides slowly.
 _BUSY_SLACK = 20.0
 
-#: Seconds that a warm-up may take, without those of compilation: of our own solvers, which end, and
-#: of others, which may not.
+#: Seconds that a warm-up may take, without compilation. The library's own solvers get more, because
+#: they are known to end; others may not.
 _WARM_UP_LIMIT = 60.0
 _FOREIGN_WARM_UP_LIMIT = 10.0
 
-#: Scores that have fields of their own.
+#: Scores that have their own fields in a record.
 _STANDARD_SCORES = ("pairwise_f", "nmi", "ari", "accuracy")
 
 
 def _info(instance: PreparedProblem) -> Mapping[str, Any]:
-    """Return the facts about a problem, label costs among them where there are any."""
+    """Return the metadata of a problem, with the number of its label costs if it has any."""
     n = instance.problem.graph.n_label_costs
     return {"label_costs": n, **instance.problem.info} if n else instance.problem.info
 
@@ -69,7 +69,7 @@ def _info(instance: PreparedProblem) -> Mapping[str, Any]:
 def blank(
     instance: PreparedProblem, solver: Solver, seed: int, repeat: int, settings: RunSettings
 ) -> Record:
-    """Return the record of a run of which nothing is known but what was asked."""
+    """Return the record of a run before it starts: its request without results."""
     graph = instance.problem.graph
     return Record(
         problem=instance.problem.name,
@@ -105,7 +105,7 @@ def _finish(record: Record, problem: Problem, solution: Solution, trace_limit: i
         record,
         status=str(solution.status),
         message=one_line(solution.message) if solution.message else "",
-        # A record has ``inf`` where there is no number.
+        # Records use ``inf`` for a missing energy or gap.
         energy=math.inf if solution.labels is None else solution.energy,
         claimed_energy=solution.claimed_energy,
         lower_bound=solution.lower_bound,
@@ -124,15 +124,15 @@ def _finish(record: Record, problem: Problem, solution: Solution, trace_limit: i
 def run(
     instance: PreparedProblem, source: str | Solver, seed: int, repeat: int, settings: RunSettings
 ) -> Record:
-    """Run a solver on a problem; whatever it does, return the record."""
+    """Run a solver on a problem; return a record even if it raises, crashes or hangs."""
     solver = as_solver(source)
     limits = limits_of(settings)
     ours = is_ours(solver)
     warm = warmed_up(solver, instance, settings)
     asked = blank(instance, solver, seed, repeat, settings)
     if instance.problem.truth is not None:
-        # Scores need them, and the process of each run would load them anew, which takes longer
-        # than most runs.
+        # Loaded here, because scores need them and each run's process would load them again, which
+        # takes longer than most runs.
         for module in ("inference_lab.results.scoring", "sklearn.metrics", "scipy.sparse.csgraph"):
             import_module(module)
     incumbent = SharedIncumbent(instance.problem.graph.n_variables) if limits.hold else None
@@ -149,10 +149,11 @@ def run(
 
 
 def _capped(record: Record) -> Record:
-    """Cap the seconds that a run reports at those measured outside it, and say so."""
+    """Cap the reported seconds of a run at the measured ones, and add a message if they differ."""
     taken = record.wall_seconds or 0.0
     if record.clock == "cpu":
-        # Several threads may work at once; without a process of its own nobody else counts them.
+        # Processor time may exceed wall time, because several threads may work at once. Without an
+        # isolated process it is not measured, so there is no cap.
         taken = math.inf if record.cpu_seconds is None else max(taken, record.cpu_seconds)
     if record.seconds <= taken and record.compile_seconds <= taken:
         return record
@@ -168,12 +169,12 @@ def _capped(record: Record) -> Record:
 
 
 def is_warmed_up(solver: Solver, instance: PreparedProblem, settings: RunSettings) -> bool:
-    """Whether `warmed_up` was called here for a solver, and a problem of the same kind."""
+    """Whether `warmed_up` was called in this process for the solver and this kind of problem."""
     return is_warm(warmth(solver, instance.problem.graph, settings.temperature))
 
 
 def warmed_up(solver: Solver, instance: PreparedProblem, settings: RunSettings) -> bool:
-    """Warm a solver up for a problem, unless it is; return whether that ended well."""
+    """Warm a solver up for a problem unless done before; return whether it succeeded."""
     graph, ours = instance.problem.graph, is_ours(solver)
     wall = _WARM_UP_LIMIT if ours else _FOREIGN_WARM_UP_LIMIT
     return warm_up_apart(
@@ -193,11 +194,11 @@ def warm_up_all(
     jobs: int,
     tell: Callable[[str], None],
 ) -> None:
-    """Warm solvers up for problems like some, in several processes at once."""
+    """Warm solvers up for the kinds of some problems, in several processes at once."""
     instances = [
         instance for problem in problems for instance in prepare_problems(problem, data_dir)
     ]
-    # A spec that is wrong is said before anything is done.
+    # Specs are parsed first, so that errors in them are reported before any work.
     specs = [as_solver(solver).spec for solver in solvers]
     pairs = [(instance, spec) for instance in instances for spec in specs]
     calls = (
@@ -214,14 +215,14 @@ def warm_up_all(
 
 
 def _timed_warm_up(instance: PreparedProblem, spec: str, settings: RunSettings) -> float:
-    """Warm a solver up in a process of its own, whatever came before; return the seconds."""
+    """Warm a solver up; return the seconds."""
     begin = perf_counter()
     warmed_up(as_solver(spec), instance, settings)
     return perf_counter() - begin
 
 
 def limits_of(settings: RunSettings) -> Limits:
-    """Return the limits of the process of a run; the run checks its time limit itself."""
+    """Return the limits of a run's process, beyond the time limit that the run checks itself."""
     limit = settings.time_limit
     slack = _BUSY_SLACK if settings.clock == "cpu" else _WALL_SLACK
     wall = None if limit is None else slack * limit + _WALL_CONSTANT
@@ -236,7 +237,7 @@ def _solved(
     trace_limit: int,
     warm: bool,
 ) -> tuple[Record, Any]:
-    """Run a solver, warmed up if asked; return the record and the labels."""
+    """Run a solver, after a warm-up if `warm`; return the record and the labels."""
     from inference_lab.solving import solve
 
     if warm:
@@ -260,7 +261,7 @@ def _solved(
 
 
 def _evaluated_again(problem: Problem, asked: Record, answer: tuple[Record, Any]) -> Record:
-    """Evaluate labels once more, on a graph that no solver could have touched."""
+    """Evaluate the labels again, on a graph that the solver could not modify."""
     record, labels = answer
     try:
         energy = math.inf if labels is None else float(problem.graph.energy(labels))
@@ -282,7 +283,7 @@ def _evaluated_again(problem: Problem, asked: Record, answer: tuple[Record, Any]
 def _salvage(
     problem: Problem, incumbent: SharedIncumbent | None, asked: Record, ended: ProcessResult
 ) -> Record:
-    """Return the record of a run that gave no answer, with the best it had offered."""
+    """Return the record of a run without an answer, with the best labelling it had offered."""
     record = unanswered(asked, ended)
     assert incumbent is not None
     record = replace(record, lower_bound=incumbent.bound)
@@ -294,7 +295,7 @@ def _salvage(
         energy = float(problem.graph.energy(labels))
         found = _label_fields(problem, labels)
     except Exception:
-        # It wrote to memory that was not its own, or somebody's score raises here as there.
+        # The run corrupted the shared memory, or a user's score raises.
         return record
     return replace(
         record,
@@ -307,7 +308,7 @@ def _salvage(
 
 
 def _label_fields(problem: Problem, labels: IntArray | None) -> dict[str, Any]:
-    """Return the fields of a record that tell of a labelling, but for its energy."""
+    """Return the fields of a record that describe a labelling, except its energy."""
     scores = {} if labels is None else problem.score(labels)
     digest = ""
     if labels is not None:

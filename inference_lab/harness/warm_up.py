@@ -13,22 +13,22 @@ from inference_lab.graph.terms import DiagonalTerms, OwnTables, PairwiseTerms
 
 __all__ = ["hard_graph", "warm_up", "warm_up_graph", "warmth"]
 
-#: Edges of each kind whose ends make up the graph that solvers are warmed up on.
+#: Number of edges of each kind whose ends make up the warm-up graph.
 _WARM_UP_EDGES = 6
 
-#: Variables of the graph on which nothing settles early, all with a term with each other: with so
-#: many, of a few labels, relaxations leave gaps, cuts included.
+#: Number of variables in the fully connected part of the hard graph: at this size, relaxations with
+#: cuts leave gaps for small numbers of labels.
 _HARD = 16
 
-#: Variables of another part, whose labels are decided by cuts.
+#: Number of variables in its second part, a ring, whose labels are decided by cuts.
 _RING = 24
 
-#: Seconds of solving, without those of loading, that each of the runs may take.
+#: Time limit in seconds of each warm-up run, without loading.
 _SECONDS = 2.0
 
 
 def warm_up_graph(graph: FactorGraph) -> FactorGraph:
-    """Return a small part of a graph that holds every family of terms the graph has."""
+    """Return a small part of a graph with every family of terms of the graph."""
     chosen: set[int] = {0} if graph.n_variables else set()
     for kind in np.unique(graph.edge_kinds):
         first = np.flatnonzero(graph.edge_kinds == kind)[:_WARM_UP_EDGES]
@@ -53,7 +53,7 @@ def warm_up_graph(graph: FactorGraph) -> FactorGraph:
 
 
 def hard_graph(graph: FactorGraph) -> FactorGraph | None:
-    """Return a small graph of the same kinds of pairs on which no method settles early."""
+    """Return a small graph with the same kinds of edges on which no method ends early."""
     if not graph.n_edges:
         return None
     rng = np.random.default_rng(0)
@@ -61,7 +61,7 @@ def hard_graph(graph: FactorGraph) -> FactorGraph | None:
     kinds = np.unique(graph.edge_kinds).tolist()
     pairs = np.stack(np.triu_indices(_HARD, 1), axis=1)
     signs = rng.choice([-1.0, 1.0], len(pairs))
-    # Beside them a ring with chords whose neighbours attract each other.
+    # The second part is an attractive ring with chords.
     ring = _HARD + np.arange(_RING)
     close = np.concatenate([np.stack([ring, np.roll(ring, -by)], axis=1) for by in (1, 5)])
     terms = [
@@ -77,7 +77,7 @@ def hard_graph(graph: FactorGraph) -> FactorGraph | None:
 def _terms(
     pairs: IntArray, rises: FloatArray, kind: int, k: int, rng: np.random.Generator
 ) -> PairwiseTerms:
-    """Return terms of one kind, in which equal labels cost about so much more than others."""
+    """Return terms of one kind, in which equal labels cost about `rises` more than others."""
     same = rises * (1.0 + rng.random(len(pairs)))
     if kind == POTTS:
         return DiagonalTerms(pairs, same, np.zeros(len(pairs)))
@@ -88,7 +88,7 @@ def _terms(
 
 
 def warmth(solver: Solver, graph: FactorGraph, temperature: float) -> tuple[Any, ...]:
-    """Return the key of graphs that share the compiled kernels of a solver."""
+    """Return the key of all graphs that share the compiled kernels of a solver."""
     families = (
         tuple(np.unique(graph.edge_kinds).tolist()),
         graph.n_factors > 0,
@@ -100,7 +100,7 @@ def warmth(solver: Solver, graph: FactorGraph, temperature: float) -> tuple[Any,
 
 
 def warm_up(solver: Solver, graph: FactorGraph, temperature: float) -> None:
-    """Run a solver on small graphs, so that loading and compiling is not timed."""
+    """Run a solver on small graphs, so that later timings exclude loading and compilation."""
     from inference_lab.solving import solve
 
     try:
