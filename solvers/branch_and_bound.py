@@ -39,11 +39,11 @@ from inference_lab.graph.arrays import IntArray
 from inference_lab.graph.factor_graph import FactorGraph
 from inference_lab.specs.settings import setting
 
-#: Costs looked at between two looks at the clock: some hundredths of a second.
+#: Costs read between two checks of the clock: a few hundredths of a second.
 _CHUNK = 1 << 21
-#: Parts of a search after which its root is looked at once more, and parts that may take as long.
+#: Chunks of a search before its root bound is raised again, and the most chunks that this takes.
 _FIRST_PARTS, _ROOT_PARTS = 4, 64
-#: Sweeps that share out costs at a time, and how small a part of what the bound lacks is no gain.
+#: Sweeps of cost redistribution at a time, and the share of the gap up to which a gain is none.
 _SHARING, _SMALL_GAIN = 10, 1e-3
 #: Bytes that a variable or a cost function takes while the network is built, its tables apart.
 _BYTES_EACH = 1500
@@ -112,7 +112,7 @@ class BranchAndBound(Solver):
     M. Cooper, S. de Givry, M. Sanchez, T. Schiex, M. Zytnicki, T. Werner, "Soft arc consistency
     revisited", Artificial Intelligence 174, 2010 (virtual arc consistency).
     S. Tourani, A. Shekhovtsov, C. Rother, B. Savchynskyy, "MPLP++: fast, parallel dual
-    block-coordinate ascent for dense graphical models", ECCV 2018 (sharing out).
+    block-coordinate ascent for dense graphical models", ECCV 2018 (redistribution of costs).
     D. Allouche, S. de Givry, G. Katsirelos, T. Schiex, M. Zytnicki, "Anytime hybrid best-first
     search with tree decomposition for weighted CSP", CP 2015.
     F. Trosser, S. de Givry, G. Katsirelos, "Relaxation-aware heuristics for exact optimization in
@@ -138,7 +138,7 @@ class BranchAndBound(Solver):
     max_bytes: int = setting(2**31, at_least=2**24)
 
     def supports(self, graph: FactorGraph, temperature: float) -> str | None:
-        """Return why not: a temperature, or tables too large."""
+        """Return the reason of a refusal: a temperature, or tables too large."""
         refused = Solver.supports(self, graph, temperature)
         if refused:
             return refused
@@ -195,13 +195,13 @@ def _explore(
     def bound(cost: int) -> float:
         return rounding.bound(network.constant + unit * cost)
 
-    # Of what is known the best labelling of the eliminated variables is known too.
+    # The given labels determine the best labels of the eliminated variables.
     known = network.positions(labels)
     cutoff = HARD
     if known is not None and math.isfinite(run.best_energy):
         cutoff = network.cost(known) // unit
         run.offer(network.expand(known))
-    # What a proof may leave open is left open.
+    # The search may stop within half the tolerance of a proof.
     open_part = 0.5 * OPTIMALITY_TOLERANCE * energy_scale(run.graph)
     slack = int(min(open_part * rounding.scale, HARD)) // unit
     best = _best_root(network, unit, cutoff, slack, run)
@@ -250,7 +250,7 @@ def _explore(
 
 
 def _best_root(network: CostNetwork, unit: int, cutoff: int, slack: int, run: Run) -> _TreeSearch:
-    """Propagate at the root in either order of the variables; keep that of the larger bound."""
+    """Propagate at the root in either order of the variables; keep the one of the larger bound."""
     tried = []
     for order in (network.left, network.left[::-1]):
         functions, unary = make_functions(network, order, unit)
@@ -259,16 +259,16 @@ def _best_root(network: CostNetwork, unit: int, cutoff: int, slack: int, run: Ru
         now.slack, now.most_work = slack, _CHUNK
         now.cutoff = HARD if cutoff == HARD else max(0, cutoff - slack)
         tried.append(_TreeSearch(order, functions, unary, state))
-        # What is proved at the root has the cutoff for its bound.
+        # A network that is solved at the root has the cutoff as its bound.
         if search(functions, state) != AT_ROOT or run.should_stop():
             break
     return max(tried, key=lambda one: int(one.state.low[0]))
 
 
 def _raised_root(one: _TreeSearch, state: SearchState, run: Run) -> SearchState:
-    """Return a search at its root again, where the bound is raised until that gains no more."""
-    # By virtual arc consistency and by sharing out costs, in turn. What is known of the best
-    # labelling, and where the search failed, is kept.
+    """Return a search at its root, where the bound is raised until the gains are small."""
+    # Virtual arc consistency and cost redistribution take turns. The best labelling and the weights
+    # of conflicts are kept.
     functions, raised = one.functions, make_state(one.functions, one.unary, 0)
     now = raised.now[0]
     for name in "slack cutoff found dives nodes all_backtracks most_backtracks limit".split():
@@ -292,7 +292,7 @@ def _raised_root(one: _TreeSearch, state: SearchState, run: Run) -> SearchState:
             before, theta = low, HARD
             while theta > 0 and now.work <= now.most_work and not run.should_stop():
                 theta = raise_virtually(functions, virtual, theta, _CHUNK)
-        # The costs have moved: all is to be propagated anew.
+        # The costs have moved, so everything is propagated anew.
         now.root_cutoff = -1
         raised.flags[:] = ALL
     return raised

@@ -18,7 +18,7 @@ from inference_lab.kernels.messages import local_costs, unflatten
 from inference_lab.kernels.struct import record
 from inference_lab.specs.settings import setting
 
-#: Steps of a kernel between two looks at the clock: some milliseconds.
+#: Steps of a kernel between two checks of the clock: a few milliseconds.
 _STEPS = 1_000_000
 #: A label this many temperatures above the best is never drawn (probability 2e-22).
 _CUTOFF = 50.0
@@ -29,7 +29,7 @@ _RELATIVE_GAIN = 1e-12
 
 
 class GibbsWorkspace(NamedTuple):
-    """Scratch of the length of the largest cardinality."""
+    """Scratch arrays as long as the largest cardinality."""
 
     cost: FloatArray
     infinite: IntArray
@@ -43,14 +43,14 @@ class Draws(NamedTuple):
     sums: FloatArray
     #: (n,): the labelling of least energy at the end of a sweep.
     best: IntArray
-    #: A record: ``energy`` of the labelling, kept up to date as far as finite costs go, the
+    #: A record: ``energy`` of the labelling, of which finite costs are kept up to date, the
     #: ``least`` such energy at the end of a sweep, and the number of visits of the last sweep that
     #: left a hard term ``violated``.
     now: Any
 
 
 def start_draws(graph: FactorGraph) -> Draws:
-    """Allocate for a graph."""
+    """Allocate the results of a chain."""
     n = graph.n_variables
     now = record(energy=float, least=float, violated=int)
     return Draws(np.zeros(graph.unary_values.size), np.empty(n, dtype=np.int64), now)
@@ -68,9 +68,8 @@ def gibbs_visits(
     work: GibbsWorkspace,
 ) -> None:
     """Draw the label of each variable in `order` from its conditional, in place."""
-    # The conditional is that of the unaries plus `coupling` times all other terms, at most 1;
-    # labels of infinite unary are out, and of the others only those that violate fewest hard terms
-    # are in.
+    # The energy is the unaries plus `coupling`, at most 1, times all other terms. Labels of
+    # infinite unary are excluded, and so are labels that violate more hard terms than others.
     n = x.size
     energy, violated = draws.now[0].energy, draws.now[0].violated
     cost = work.cost
@@ -101,7 +100,7 @@ def gibbs_visits(
         label = -1
         for a in range(k):
             if weight[a] > 0.0:
-                # The last label with weight is taken whatever rounding leaves of the rest.
+                # The last label with weight is the fallback if rounding leaves a rest.
                 if rest >= 0.0:
                     label = a
                 rest -= weight[a]
@@ -124,7 +123,7 @@ def gibbs_visits(
 class ChainAverages:
     """Averages of probabilities along chains, with their errors, in memory linear in the graph.
 
-    Each chain adds one probability a label and draw. Draws are averaged over *batches*, whose
+    Each chain adds one probability per label and draw. Draws are averaged over *batches*, whose
     spread gives the standard error if they are long against the chain's memory (batch means), and
     over the two halves of every chain, whose spread shows whether the chains agree (split R-hat).
 
@@ -149,7 +148,7 @@ class ChainAverages:
     """
 
     def __init__(self, size: int, chains: int, draws: int) -> None:
-        # Batches as long as they are many, an even number of them to a chain.
+        # As many batches as draws in a batch, with an even number of batches per chain.
         self.batches_per_half = max(1, math.isqrt(draws) // 2)
         self.batch_length = draws // (2 * self.batches_per_half)
         self.skipped = draws - 2 * self.batches_per_half * self.batch_length
@@ -162,11 +161,11 @@ class ChainAverages:
         self.batches = self.halves = 0
 
     def room(self, chain: int) -> int:
-        """Return how many draws of a chain the batch that is being filled still takes."""
+        """Return the number of draws that the current batch of a chain still takes."""
         return int(self.batch_length - self.added[chain] % self.batch_length)
 
     def add(self, chain: int, probabilities: FloatArray, draws: int = 1) -> None:
-        """Add the sum of so many draws of a chain, at most as many as there is `room` for."""
+        """Add the sum of `draws` draws of a chain, at most as many as there is `room` for."""
         self.batch[chain] += probabilities
         self.added[chain] += draws
         if self.added[chain] % self.batch_length:
@@ -192,9 +191,9 @@ class ChainAverages:
 
     def errors(self) -> tuple[FloatArray, FloatArray]:
         """Return standard error and R-hat of each average; NaN where there were too few draws."""
-        # The standard error is the larger of those by batches and by halves of chains: the second
-        # does not take chains for exact that have not met. R-hat relates the variance of the
-        # halves' means to that of the indicator ``[x_i = a]`` within them.
+        # The standard error is the larger of the estimates by batches and by halves of chains,
+        # because only the second shows that chains have not mixed. R-hat relates the variance of
+        # the halves' means to the variance of the indicator ``[x_i = a]`` within them.
         by_batches = _variance(self.batch_sum, self.batch_square, self.batches)
         by_halves = _variance(self.half_sum, self.half_square, self.halves)
         stderr = np.sqrt(
@@ -211,7 +210,7 @@ class ChainAverages:
         ptr = graph.unary_ptr[:-1]
         with np.errstate(divide="ignore", invalid="ignore"):
             size = mean * (1.0 - mean) / stderr**2
-        # A label that is certain, or excluded, says nothing about the size of the sample.
+        # A label that is certain or excluded gives no information on the size of the sample.
         size[(mean <= 0.0) | (mean >= 1.0)] = np.inf
         stderr_of = np.maximum.reduceat(stderr, ptr)
         size_of = np.minimum.reduceat(size, ptr)
@@ -229,11 +228,11 @@ class ChainAverages:
 
 
 def _variance(total: FloatArray, square: FloatArray, count: int) -> FloatArray:
-    """Return the variance of so many numbers with these sums; NaN if there are fewer than two."""
+    """Return the variance of `count` numbers with these sums; NaN for fewer than two."""
     if count < 2:
         return np.full(total.size, np.nan)
     spread = square - total**2 / count
-    # What is left when equal numbers are subtracted is rounding.
+    # The remainder of a difference of equal numbers is rounding error.
     spread[spread <= 1e-14 * square] = 0.0
     return np.asarray(spread / (count - 1))
 
@@ -268,7 +267,7 @@ def draw_independent(
     highest = np.searchsorted(allowed, ptr + sizes) - 1
     labels = np.empty((draws, graph.n_variables), dtype=np.int64)
     for d in range(draws):
-        # One search in the sums over all variables, kept within the labels of each that count.
+        # One search in the sums over all variables, clipped to the allowed labels of each.
         target = before + rng.random(graph.n_variables) * sums
         at = np.searchsorted(cumulated[allowed], target, side="right")
         labels[d] = allowed[np.clip(at, lowest, highest)] - ptr
@@ -302,7 +301,7 @@ class Gibbs(IterativeSolver["_GibbsSampler"]):
         Runs of annealed importance sampling (Neal 2001) that estimate the log-partition; 0 leaves
         it out, otherwise at least 2.
     ais_steps : int
-        Steps of each from the unaries alone to the whole energy, with a sweep at each.
+        Steps of each run from the unaries alone to the whole energy, with one sweep per step.
 
     Guarantees
     ----------
@@ -366,7 +365,7 @@ class Gibbs(IterativeSolver["_GibbsSampler"]):
             raise ValueError("ais_runs must be 0 or at least 2, so that there is an error, got 1")
 
     def supports(self, graph: FactorGraph, temperature: float) -> str | None:
-        """Every graph, at T > 0."""
+        """Support every graph at T > 0."""
         if temperature > 0.0:
             return None
         return "gibbs samples at T > 0; simulated-annealing finds labellings in this way"
@@ -381,7 +380,7 @@ class Gibbs(IterativeSolver["_GibbsSampler"]):
         return _GibbsSampler(self, graph, run) if graph.n_variables else no_variables(graph, run)
 
     def step(self, state: _GibbsSampler, run: Run, done: int) -> Progress | None:
-        """Sweep every chain, as often as one look at the clock allows."""
+        """Sweep every chain as often as fits between two checks of the clock."""
         if done == self.burn_in:
             state.forget()
         sweeps, keep = self.stretch(done, state)
@@ -413,10 +412,10 @@ class Gibbs(IterativeSolver["_GibbsSampler"]):
         return outcome
 
     def stretch(self, done: int, state: _GibbsSampler) -> tuple[int, bool]:
-        """Return how many sweeps to make at once after this many, and whether to average them."""
+        """Return the number of sweeps to make at once, and whether to average them."""
         kept = done - self.burn_in
         if kept < 0:
-            # Averaged, too, until burn-in is over: they are all there is if the time runs out.
+            # Burn-in is averaged, too, in case the time runs out before its end.
             return min(-kept, state.averages.room(0), state.sweeps_at_once), True
         skipped = state.averages.skipped * self.thinning
         if kept < skipped:
@@ -441,7 +440,7 @@ def no_variables(graph: FactorGraph, run: Run) -> Outcome:
 
 
 class MarkovChains:
-    """The averages of chains, and what a sweep of `gibbs_visits` works with."""
+    """The averages of chains and the arrays of `gibbs_visits`."""
 
     def __init__(self, graph: FactorGraph, run: Run, chains: int, sweeps: int) -> None:
         self.graph, self.run = graph, run
@@ -472,14 +471,14 @@ class _GibbsSampler(MarkovChains):
         self.x, _ = draw_independent(graph, run.temperature, run.rng, settings.chains)
         if run.initial is not None:
             self.x[0] = run.initial
-        # The energy of a chain is not known until it is feasible and was offered.
+        # The energy of a chain is unknown until it is feasible and was offered.
         self.energy = np.full(settings.chains, np.inf)
         self.feasible: npt.NDArray[np.bool_] = np.zeros(settings.chains, dtype=np.bool_)
 
     def visit(self, x: IntArray, sweeps: int, coupling: float, energy: float, least: float) -> bool:
-        """Make so many sweeps of one chain; return False if time ran out on the way."""
-        # ``draws`` tell of these sweeps afterwards; they start from `energy`, and only energies
-        # below `least` are told.
+        """Make `sweeps` sweeps of one chain; return False if time ran out on the way."""
+        # ``draws`` then describe these sweeps, which start from `energy`. Only energies below
+        # `least` are recorded.
         rng = self.run.rng
         self.draws.sums[:] = 0.0
         self.draws.now[0] = (energy, least, 0)
@@ -500,7 +499,7 @@ class _GibbsSampler(MarkovChains):
         return True
 
     def advance(self, sweeps: int, keep: bool) -> bool:
-        """Make so many sweeps of every chain; return whether all were finished."""
+        """Make `sweeps` sweeps of every chain; return whether all were finished."""
         for chain, x in enumerate(self.x):
             best = self.run.best_energy
             if not self.visit(x, sweeps, 1.0, float(self.energy[chain]), best):
@@ -518,7 +517,7 @@ class _GibbsSampler(MarkovChains):
 
     def forget(self) -> None:
         """End burn-in: drop what was averaged so far."""
-        # Chains that are still outside the feasible labellings go on from one that is inside.
+        # Chains that are still infeasible continue from a feasible one.
         if self.feasible.any():
             inside = int(np.flatnonzero(self.feasible)[0])
             self.x[~self.feasible] = self.x[inside]

@@ -51,7 +51,7 @@ from inference_lab.specs.settings import setting
 #: Sweeps after which messages that have not settled are damped, and by how much.
 _UNDAMPED = 50
 _DAMPING = 0.5
-#: And before: along chains a little, or messages take turns where costs tie, as whole numbers do.
+#: Damping before: slight along chains, because messages oscillate where integer costs tie.
 _FIRST = {"chains": 0.05}
 
 
@@ -72,8 +72,8 @@ def renewed_message(
     """Return the message of a term to the variable at position `to` of its scope."""
     # The update rule of the method, (6) of Kschischang, Frey and Loeliger 2001 in energies: ``m(b)
     # = soft-min over the labels of the others of theta(b, others) + sum of their cavities``. A
-    # cavity is (5): the unary of a variable and all its messages but that of this term. What is
-    # compiled comes to the same, cheaper for terms of a simple form.
+    # cavity is (5): the unary of a variable and all its messages except the one of this term. The
+    # compiled update is equivalent, and cheaper for terms of a simple form.
     others = tuple(s for s in range(table.ndim) if s != to)
     for s in others:
         table = table + cavities[s].reshape([-1 if axis == s else 1 for axis in range(table.ndim)])
@@ -151,13 +151,13 @@ class LoopyBP(IterativeSolver["Passes"]):
     max_sweeps: int = setting(1000, at_least=1)
 
     def schedule_for(self, graph: FactorGraph, temperature: float) -> str:
-        """Return the schedule on a graph that is no forest."""
+        """Return the schedule on a graph with cycles."""
         if self.schedule is not None:
             return self.schedule
         return "chains" if temperature == 0.0 and few_directions(graph) else "sequential"
 
     def supports(self, graph: FactorGraph, temperature: float) -> str | None:
-        """Every graph, every temperature."""
+        """Support every graph at every temperature."""
         return None
 
     def start(self, graph: FactorGraph, run: Run) -> Passes | Outcome:
@@ -193,17 +193,17 @@ class LoopyBP(IterativeSolver["Passes"]):
 
 
 class Passes:
-    """Messages of a run and the data to renew and decode them."""
+    """Messages of a run and the data to update and decode them."""
 
-    # ``arrays`` are those of the graph with its variables in ``order``, and infinite unaries at
-    # labels that hard terms forbid; all that has an entry a variable is in that order:
-    # breadth-first, along a grid as they are numbered.
+    # ``arrays`` describe the graph with its variables in ``order``, and with infinite unaries at
+    # labels that hard terms forbid. Every array with an entry per variable has that order:
+    # breadth-first, or by number along a grid.
 
     def __init__(self, settings: LoopyBP, graph: FactorGraph, temperature: float) -> None:
         n = graph.n_variables
         self.graph = graph
         name = "forest" if graph.is_forest else settings.schedule_for(graph, temperature)
-        # By default chains are chosen for a grid alone.
+        # By default, chains are chosen on grids only.
         default = settings.schedule is None
         self.along_grid = name == "chains" and (default or few_directions(graph))
         self.order = np.arange(n) if self.along_grid else graph.breadth_first_order
@@ -227,7 +227,7 @@ class Passes:
         self.general = make_general(graph, self.arrays)
         plain = graph.n_labels is not None and graph.n_factors == 0
         plain = plain and not (self.net.links["way"] == GENERAL).any()
-        # What the graph does not need is not handed to kernels, nor compiled.
+        # Graphs without general terms pass None, so that kernels compile no code for them.
         self.needed = None if plain else self.general
         self.temperature = temperature or None
         self.messages = aligned_zeros(int(n_entries))
@@ -251,7 +251,7 @@ class Passes:
         return self.net, self.needed, self.temperature, self.step
 
     def recall(self, marginals: FloatArray) -> None:
-        """Begin with the messages that variables of these marginals would send on their own."""
+        """Start from the messages of variables whose unaries alone give these marginals."""
         net, self.net = self.net, self.net._replace(unary=self._as_costs(marginals))
         self.sweep(0)
         self.net = net
@@ -260,7 +260,7 @@ class Passes:
     def _as_costs(self, marginals: FloatArray) -> FloatArray:
         assert self.temperature is not None
         likely = np.maximum(marginals[self._entries], np.finfo(np.float64).tiny)
-        # As read-only as the unaries in whose place it is: kernels are compiled for one of the two.
+        # Read-only like the unaries that it replaces, so that no kernel is compiled again.
         return freeze(-self.temperature * np.log(likely))
 
     def sweep(self, number: int) -> bool:
@@ -268,7 +268,7 @@ class Passes:
         if self.graph.n_variables == 0:
             return True
         if self._calms_down and number == _UNDAMPED:
-            # Held back, every message has to be renewed.
+            # Damping changes the update, so every message is due.
             self.step = self.step._replace(damping=_DAMPING)
             self.schedule.restart()
         self.change = self.schedule.sweep(self, number)
@@ -281,7 +281,7 @@ class Passes:
         return x
 
     def decode(self, run: Run) -> None:
-        """Offer the labellings that the messages suggest."""
+        """Offer two labellings decoded from the messages."""
         general = self.needed
         if general is not None:
             general = general._replace(to_factor=general.to_factor.copy())
@@ -305,7 +305,7 @@ class MessageSchedule(ABC):
 
     @abstractmethod
     def __init__(self, passes: Passes) -> None:
-        """Allocate what this schedule needs, with every message due."""
+        """Allocate the data of this schedule, with every message due."""
 
     @abstractmethod
     def restart(self) -> None:
@@ -317,38 +317,38 @@ class MessageSchedule(ABC):
 
 
 class Sequential(MessageSchedule):
-    """One variable after another, there and back."""
+    """Updates of one variable after another, forwards and backwards."""
 
     def __init__(self, passes: Passes) -> None:
         self.priority = np.full(2 * passes.x.size, np.inf)
 
     def restart(self) -> None:
-        """Make all variables due."""
+        """Mark all variables as due."""
         self.priority[:] = np.inf
 
     def sweep(self, passes: Passes, number: int) -> float:
-        """Go up or down the order."""
+        """Sweep up or down the order."""
         self.visit(passes, UP if number % 2 == 0 else DOWN)
         return float(self.priority.max())
 
     def visit(self, p: Passes, direction: int) -> None:
-        """Visit the variables to which something new arrived."""
+        """Visit the variables whose incoming messages changed."""
         p.updates += sequential_sweep(*p.model, direction, p.messages, self.priority, p.x, p.work)
 
 
 class Forest(Sequential):
-    """From the leaves of a forest to the roots, and back: then every message is final."""
+    """Updates from the leaves of a forest to the roots and back, which make every message final."""
 
     def sweep(self, passes: Passes, number: int) -> float:
-        """Go towards the roots, then back."""
+        """Sweep towards the roots at even numbers, back at odd ones."""
         self.restart()
         self.visit(passes, DOWN if number % 2 == 0 else UP)
-        # Whatever rounding would make of a test for change.
+        # Two sweeps are exact, so changes by rounding do not count.
         return 0.0 if number else np.inf
 
 
 class Chains(MessageSchedule):
-    """There and back along groups of trees, one group after another."""
+    """Updates forwards and backwards along groups of trees, one group after another."""
 
     def __init__(self, passes: Passes) -> None:
         self.trees, self.groups = make_trees(passes.arrays, passes.along_grid)
@@ -358,12 +358,12 @@ class Chains(MessageSchedule):
         self.restart()
 
     def restart(self) -> None:
-        """Make all messages due."""
+        """Mark all messages as due."""
         self.news.sent[:] = -np.inf
         self.collected = False
 
     def sweep(self, passes: Passes, number: int) -> float:
-        """Pass along every group, there and back."""
+        """Pass along every group, forwards and backwards."""
         p, news = passes, self.news
         news.largest[:] = 0.0
         if not self.collected:
@@ -377,21 +377,21 @@ class Chains(MessageSchedule):
 
 
 class Synchronous(MessageSchedule):
-    """All messages at once, from those of the last sweep."""
+    """Updates of all messages at once, from the messages of the last sweep."""
 
     def __init__(self, passes: Passes) -> None:
         self.before = np.empty_like(passes.messages)
 
     def restart(self) -> None:
-        """Leave all as it is: every message is due in each sweep."""
+        """Do nothing, because every message is due in each sweep."""
 
     def sweep(self, p: Passes, number: int) -> float:
-        """Renew every message once."""
+        """Update every message once."""
         p.updates += p.x.size
         return float(synchronous_sweep(*p.model, p.messages, self.before, p.x, p.work))
 
 
-#: By the names of the setting, and that of graphs without cycles.
+#: Schedules by the names of the setting, and ``forest`` for graphs without cycles.
 SCHEDULES: dict[str, type[MessageSchedule]] = {
     "forest": Forest,
     "sequential": Sequential,

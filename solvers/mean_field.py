@@ -29,10 +29,10 @@ _FOLLOWED = 1e-2
 
 
 class Rule(NamedTuple):
-    """The numbers of an update."""
+    """The parameters of an update."""
 
-    # ``damping`` is the share of the old q that is kept, ``cap`` what an infinite cost counts as;
-    # up to a change of ``tolerance`` of its neighbours a variable is skipped.
+    # ``damping`` is the share of the old q that is kept, ``cap`` the largest cost, in place of an
+    # infinite one. A variable is skipped if its neighbours changed by at most ``tolerance``.
 
     temperature: float
     damping: float
@@ -43,16 +43,15 @@ class Rule(NamedTuple):
 class PottsLinks(NamedTuple):
     """The Potts terms between variables with equal numbers of labels, each (2m,)."""
 
-    # For each adjacency position where the q of the neighbour starts, and what each unit of a
-    # label's probability there adds to the field of the label: up to what is the same for all
-    # labels, that is all that such a term says.
+    # For each adjacency position, the start of the neighbour's q, and the change of a label's field
+    # per unit of its probability there. Up to a constant, such a term adds nothing else.
 
     start: IntArray
     gain: FloatArray
 
 
 def links_of(graph: FactorGraph, cap: float) -> PottsLinks | None:
-    """Return the links of a graph that has no terms of other kinds, None if it has."""
+    """Return the links of a graph, or None if it has terms of other kinds."""
     g = graph.arrays
     if graph.n_labels is None or graph.n_factors or (g.kinds != POTTS).any():
         return None
@@ -65,11 +64,11 @@ def renewed_distribution(
     terms: Iterable[tuple[FloatArray, int, Sequence[FloatArray]]],
     temperature: float,
 ) -> FloatArray:
-    """Return ``q_i`` as it minimises the free energy given the distributions of the others."""
+    """Return the ``q_i`` that minimises the free energy given the other distributions."""
     # The update rule, (3.6) to (3.8) of Lange et al. 2005: ``q(a) ~ exp(-field(a) / T)`` normalised
-    # with ``field(a) = unary(a) + sum over terms of E[theta(a, others)]``. Of each term the table,
-    # the position of the variable in its scope, and the distributions of the scope are given. What
-    # is compiled comes to the same, cheaper for terms of a simple form.
+    # with ``field(a) = unary(a) + sum over terms of E[theta(a, others)]``. A term consists of its
+    # table, the position of the variable in its scope, and the distributions of the scope. The
+    # compiled update is equivalent, and cheaper for terms of a simple form.
     field = unary
     for table, own, scope in terms:
         expected = np.moveaxis(table, own, 0)
@@ -114,7 +113,7 @@ def expected_costs(
     field: FloatArray,
 ) -> None:
     """Fill ``field[a]``, the expected cost of label ``a`` of variable ``i`` under the others' q."""
-    # Up to a constant, where there are `links`. None for `digits` leaves factors out.
+    # With `links`, the result is up to a constant. Without `digits`, factors are left out.
     k = g.cardinalities[i]
     if links is not None:
         linked_costs(g, links, i, k, q, cap, field)
@@ -168,8 +167,9 @@ def soften(k: int, temperature: float, field: FloatArray) -> None:
     for b in range(k):
         a = np.uint64(b)
         below = scale * (field[a] - lowest)
-        # In vector instructions, which the exponential of the library is not: the powers of a
-        # 128th of the exponent up to the eleventh, then squares; to 1e-13 of what is not tiny.
+        # Written out, because the library's exponential is not vectorised: a Taylor series of
+        # degree 11 of a 128th of the exponent, squared seven times. The relative error is 1e-13
+        # unless the result is tiny.
         t = max(below, -_CUTOFF) / 128.0
         share = 1.0 + t / 8.0 * (1.0 + t / 9.0 * (1.0 + t / 10.0 * (1.0 + t / 11.0)))
         share = 1.0 + t / 4.0 * (1.0 + t / 5.0 * (1.0 + t / 6.0 * (1.0 + t / 7.0 * share)))
@@ -189,7 +189,7 @@ def soften(k: int, temperature: float, field: FloatArray) -> None:
 def _store(
     g: GraphArrays, i: int, new: FloatArray, rule: Rule, q: FloatArray, priority: FloatArray
 ) -> float:
-    """Move ``q_i`` to its new value and update the neighbours; return the undamped change."""
+    """Move ``q_i`` towards its new value, mark its neighbours; return the undamped change."""
     start = np.uint64(g.unary_ptr[i])
     change = 0.0
     for b in range(g.cardinalities[i]):
@@ -218,9 +218,9 @@ def sequential_sweep(
     digits: IntArray | None,
     links: PottsLinks | None,
 ) -> int:
-    """Update one variable after another, in place; return how many were updated."""
+    """Update one variable after another, in place; return the number of updates."""
     # Each update minimises the free energy over one ``q_i``. ``priority[i]`` adds up the changes of
-    # the neighbours since the last update of ``i``; at or below the tolerance it is skipped.
+    # the neighbours since the last update of ``i``, which is skipped up to the tolerance.
     updated = 0
     for i in order:
         if priority[i] <= rule.tolerance:
@@ -230,7 +230,7 @@ def sequential_sweep(
         expected_costs(g, i, q, rule.cap, digits, links, field)
         soften(g.cardinalities[i], rule.temperature, field)
         change = _store(g, i, field, rule, q, priority)
-        # A damped variable has not arrived yet.
+        # The damped part of the change is still to be made.
         priority[i] += rule.damping * change
     return updated
 
@@ -269,7 +269,7 @@ def free_energy(g: GraphArrays, temperature: float, cap: float, q: FloatArray) -
                         total += own * equal * _finite(same, cap)
                     other -= equal
                     if equal > 0.5:
-                        # The difference would be rounding where the two nearly always agree.
+                        # A sum, because the difference 1 - q loses precision where q is near 1.
                         other = 0.0
                         for b in range(kj):
                             if b != a:
@@ -320,7 +320,7 @@ class MeanField(IterativeSolver["Annealing"]):
         Largest change of a probability at which q counts as settled; 0.01 while the temperature
         has still to fall.
     max_sweeps : int
-        Limit on the sweeps at the temperature asked for, or the last one of annealing.
+        Limit on the sweeps at the given temperature, or at the last one of annealing.
     anneal_sweeps : int
         Limit on the sweeps at each higher temperature of annealing.
     start_temperature : float or None
@@ -370,7 +370,7 @@ class MeanField(IterativeSolver["Annealing"]):
     end_ratio: float = setting(1e-3, above=0, at_most=1)
 
     def supports(self, graph: FactorGraph, temperature: float) -> str | None:
-        """Every graph, every temperature."""
+        """Support every graph at every temperature."""
         return None
 
     def temperatures(self, scale: float, unit: float = 1.0) -> Iterator[float]:
@@ -384,7 +384,7 @@ class MeanField(IterativeSolver["Annealing"]):
 
     @property
     def most_iterations(self) -> float:
-        """No limit: each temperature has its own."""
+        """No overall limit, because each temperature has its own."""
         return math.inf
 
     def start(self, graph: FactorGraph, run: Run) -> Annealing:
@@ -392,7 +392,7 @@ class MeanField(IterativeSolver["Annealing"]):
         return Annealing(self, graph, run)
 
     def step(self, state: Annealing, run: Run, done: int) -> Progress:
-        """Make one sweep, at the next temperature where the last is over."""
+        """Make one sweep, at the next temperature if the last one is complete."""
         if state.over:
             state.cool()
         settled = state.sweep()
@@ -406,12 +406,12 @@ class MeanField(IterativeSolver["Annealing"]):
         return state.labels() if state.over else None
 
     def finish(self, state: Annealing, run: Run, outcome: Outcome) -> Outcome:
-        """Offer what was not; at T > 0 add the marginals and the bound."""
+        """Offer the last labels; at T > 0 add the marginals and the bound."""
         if not state.over or outcome.iterations == 0:
             run.offer(state.labels())
         if run.temperature > 0.0:
-            # Weight that is only rounding would make the bound of a graph with forbidden
-            # combinations infinite; any q gives a valid bound, so it may be trimmed.
+            # Rounding errors at forbidden combinations would make the bound infinite. They may be
+            # trimmed, because any q gives a valid bound.
             state.trim()
             outcome.marginals = unflatten(state.graph, state.q)
             outcome.log_partition = -state.free_energy(np.inf) / run.temperature
@@ -421,7 +421,7 @@ class MeanField(IterativeSolver["Annealing"]):
 
 
 class Annealing:
-    """The distribution q of a run, the temperatures to go through, and the present one."""
+    """The distribution q of a run, its schedule of temperatures, and the current one."""
 
     def __init__(self, settings: MeanField, graph: FactorGraph, run: Run) -> None:
         self.settings, self.graph, self.unit = settings, graph, run.unit
@@ -429,7 +429,7 @@ class Annealing:
         self.damping = settings.damping or 0.0
         self.field = aligned_zeros(int(graph.cardinalities.max(initial=1)))
         arity = int(np.diff(graph.factor_ptr).max(initial=0))
-        # What the graph does not need is not handed to kernels, nor compiled.
+        # Without factors, kernels get None, so that their code is not compiled.
         self.digits = np.empty(arity, dtype=np.int64) if arity else None
         self.priority = np.empty(graph.n_variables)
         forward = np.arange(graph.n_variables, dtype=np.int64)
@@ -448,9 +448,9 @@ class Annealing:
         return self.stage == len(self.falling) - 1
 
     def _falling(self, temperature: float) -> list[tuple[float, float]]:
-        """Return the temperatures to go through, each with the cap that stands for infinity."""
-        # The cap has to grow to where a forbidden label underflows, but not at once: hard terms
-        # that bind from the start freeze the first labels that come along.
+        """Return the schedule of temperatures, each with the cap that replaces infinity."""
+        # The cap grows until a forbidden label underflows, but gradually, because hard terms that
+        # bind from the start freeze the first labels.
         graph = self.graph
         scale = cost_scale(graph)
         finite = self._largest_field() if graph.has_infinite else np.inf
@@ -465,12 +465,12 @@ class Annealing:
         return [*stages, (temperatures[-1], last)]
 
     def cool(self) -> None:
-        """Go on to the next temperature, and make the variables due again."""
+        """Move to the next temperature and mark the variables as due."""
         self.stage += 1
         self.temperature, cap = self.falling[self.stage]
         self.sweeps, self.over = 0, False
-        # Those without neighbours have nothing to follow while the temperature falls, and their
-        # best labels from the start, if all costs are finite.
+        # If all costs are finite, variables without neighbours are skipped while the temperature
+        # falls, because they have their best labels from the start.
         self.priority[:] = np.inf
         self.tolerance = self.settings.tolerance
         if not self.last:
@@ -482,7 +482,7 @@ class Annealing:
         self.cap = cap
 
     def _largest_field(self) -> float:
-        """Return an upper bound on the absolute finite cost that one variable can see."""
+        """Return an upper bound on the sum of the absolute finite costs at a variable."""
         graph = self.graph
 
         def size(values: FloatArray) -> FloatArray:
@@ -504,7 +504,7 @@ class Annealing:
         return float(size(graph.unary_values).max(initial=0.0) + load.max(initial=0.0))
 
     def _start(self, temperature: float, run: Run) -> FloatArray:
-        """Return the distribution given, or that of the unaries; where labels tie, perturbed."""
+        """Return the given distribution or the one of the unaries, perturbed where labels tie."""
         graph = self.graph
         n = graph.n_variables
         field = np.minimum(graph.unary_values, self.cap)
@@ -513,7 +513,7 @@ class Annealing:
         if run.initial_marginals is not None and run.temperature > 0.0:
             return run.initial_marginals.copy()
         if run.initial is not None and run.temperature > 0.0:
-            # Start next to the given labelling: one temperature better than by itself.
+            # Start near the given labelling, by lowering its costs by one temperature.
             field[graph.unary_ptr[:-1] + run.initial] -= temperature
         tied = field == self._repeated(np.minimum, field)
         tied &= self._repeated(np.add, tied.astype(np.int64)) > 1
@@ -524,7 +524,7 @@ class Annealing:
         return q / self._repeated(np.add, q)
 
     def sweep(self) -> bool:
-        """Make one sweep, there or back; return whether the distribution has settled."""
+        """Make one sweep, forwards or backwards; return whether the distribution has settled."""
         change = self._update(self.damping)
         settings = self.settings
         self.sweeps += 1
@@ -535,7 +535,7 @@ class Annealing:
         return settled
 
     def _update(self, damping: float) -> float:
-        """Update the variables that are due; return the change that is left to follow."""
+        """Update the variables that are due; return the largest pending change."""
         rule = Rule(self.temperature, damping, self.cap, self.tolerance)
         scratch = self.priority, self.field, self.digits, self.links
         sequential_sweep(self.arrays, self.orders[self.sweeps % 2], rule, self.q, *scratch)
@@ -546,12 +546,12 @@ class Annealing:
         return least_labels(self.graph, -self.q)
 
     def free_energy(self, cap: float) -> float:
-        """Return the free energy of q, where no cost is above the cap."""
+        """Return the free energy of q, with costs capped."""
         inner = free_energy(self.arrays, self.temperature, cap, self.q)
         return float(inner + self.graph.constant)
 
     def trim(self) -> None:
-        """Clear forbidden combinations of what weight is only rounding or damping."""
+        """Remove weight of forbidden combinations that is due to rounding or damping."""
         # Sets probabilities below 1e-12 to zero; graphs without infinite costs are left alone.
         if self.graph.n_variables == 0 or not self.graph.has_infinite:
             return
@@ -561,12 +561,12 @@ class Annealing:
             self.sweeps = 0
             self._update(0.0)
         allowed = np.isfinite(self.graph.unary_values)
-        # A run that was stopped at a low cap may have left weight on forbidden labels, even all.
+        # A run stopped at a low cap may have left weight, even all of it, on forbidden labels.
         self.q[(self.q < 1e-12) | ~allowed] = 0.0
         self.q[(self._repeated(np.add, self.q) == 0.0) & allowed] = 1.0
         self.q /= self._repeated(np.add, self.q)
 
     def _repeated(self, ufunc: np.ufunc, values: npt.NDArray[Any]) -> FloatArray:
-        """Reduce the values of each variable's labels, and give each of them the result."""
+        """Reduce the values of each variable's labels, and repeat the result for each label."""
         reduced = ufunc.reduceat(values, self.graph.unary_ptr[:-1])
         return np.repeat(np.asarray(reduced, dtype=np.float64), self.graph.cardinalities)

@@ -44,34 +44,34 @@ from inference_lab.kernels.treewidth_moves import (
 from inference_lab.solving import solve
 from inference_lab.specs.settings import setting
 
-#: Blocks that repair a region, one after the other, and the most entries of the tables of one.
+#: Blocks that repair a region, one after the other, and the most table entries of a block.
 _BLOCKS, _ENTRIES = 2, 1 << 22
-#: Work of a block, which is never interrupted; a uniform number has this many values.
+#: Work limit of a block, which is never interrupted, and seeds that a uniform number yields.
 _UNLIMITED, _SEEDS = 1 << 62, 1 << 53
 #: Regions up to this size are repaired by chains from each of their variables, too.
 _CHAINED = 30
-#: Moves of such a chain after its best state, and labels it begins with.
+#: Moves of such a chain after its best state, and labels with which it begins.
 _CHAIN, _BRANCHES = 10, 2
-#: A pass over all variables ends so many moves after its best state.
+#: A pass over all variables ends this many moves after its best state.
 _PASS = 100
-#: Terms and labels visited between two looks at the clock.
+#: Terms and labels visited between two checks of the clock.
 _WORK = 500_000
 #: Terms and labels visited by the chains of one mutation, after which it starts no more. Only
 #: variables with very many terms reach this: the centre of a star, which each chain moves.
 _CHAINS_WORK = 10_000_000
-#: Uniform numbers of a mutation beside those of its variables: centre, size, kind and two labels.
+#: Uniform numbers of a mutation besides one per variable: centre, size, kind and two labels.
 _HEAD = 5
 #: Individuals that differ in a smaller share of the variables count as one.
 _ALIKE = 0.02
-#: The noise on the unaries that belief propagation is given, and the most that its parent's labels
-#: are favoured by, in mean weights of terms.
+#: Noise on the unaries of belief propagation, and the largest bonus of the parent's labels, in mean
+#: weights of terms.
 _NOISE, _FAVOUR = 0.3, 1.0
-#: Share of the children that are made of regions of two individuals, and the largest such region.
+#: Share of grafts (regions of two individuals) among other children, and the largest such region.
 _GRAFTED, _LARGEST = 0.5, 0.5
-#: Belief propagation takes no more than this share of the time that is left.
+#: Belief propagation takes at most this share of the remaining time.
 _SHARE = 0.3
-#: Labels and variables up to which variables of few neighbours are eliminated, the share of the
-#: variables that must go with it, and of the time that it may take.
+#: Variables of few neighbours are eliminated from graphs of at most this many labels and variables,
+#: if they are at least this share of all, in at most this share of the time.
 _ELIMINABLE_LABELS, _ELIMINABLE = 8, 20_000
 _WORTH, _ELIMINATION = 0.2, 0.05
 
@@ -79,11 +79,11 @@ _WORTH, _ELIMINATION = 0.2, 0.05
 class Region(NamedTuple):
     """The region of a mutation."""
 
-    #: Its variables, the centre first, then those around, for blocks.
+    #: The variables: the centre, then its surroundings, which blocks use.
     near: IntArray
     #: (n,): the labels, which blocks change before the costs of moves follow.
     shadow: IntArray
-    #: A record: the numbers of mutations made and that gained.
+    #: A record: the numbers of all mutations and of successful ones.
     now: Any
 
 
@@ -117,13 +117,13 @@ def mutate(
     g: GraphArrays, soft: GraphArrays, x: IntArray, c: EjectionChains, b: Block, r: Region,
     mate: IntArray, uniforms: FloatArray, at: int, largest: int, rules: Rules, work: int,
 ) -> int:  # fmt: skip
-    """Change regions, with the uniform numbers from `at` on; return where the next begins."""
-    # Stops after about so much work, or when the numbers are used up: -1. Adds to the number of
-    # mutations that gained.
+    """Mutate regions with the uniform numbers from `at` on; return the next position."""
+    # Stops after about `work` visits, or returns -1 when the numbers are used up. Counts the
+    # successful mutations.
     #
-    # A region gets random labels, one label, two labels swapped, or those of the mate; chains and
-    # blocks repair what that broke; and of what then differs, the parts that lower the energy
-    # stay. `r.shadow` equals `x`, before and after.
+    # A region gets random labels, one label, two labels swapped, or the labels of the mate. Chains
+    # and blocks repair the damage. The connected parts of the changes that lower the energy stay.
+    # `r.shadow` equals `x`, before and after.
     most = _HEAD + largest + _BLOCKS
     while at + most <= uniforms.size and work > 0:
         r.now[0].mutations += 1
@@ -170,7 +170,7 @@ def mutate(
 
 @lean_kernel
 def cross(g: GraphArrays, x: IntArray, c: EjectionChains, mate: IntArray, tolerance: float) -> int:
-    """Take over from a mate what lowers the energy, part by part; return whether any did."""
+    """Adopt the parts of a mate that lower the energy; return whether there were any."""
     begin_kick(c)
     for i in range(x.size):
         put(g, x, c, i, mate[i])
@@ -249,7 +249,7 @@ class Memetic(IterativeSolver["_Population"]):
     generations: int = setting(100, at_least=0)
 
     def start(self, graph: FactorGraph, run: Run) -> _Population | Outcome:
-        """Eliminate variables of few neighbours where many have few."""
+        """Eliminate variables of few neighbours, if many have few."""
         x = unary_minimum(graph) if run.initial is None else run.initial.copy()
         run.offer(x)
         if int(graph.cardinalities.max(initial=1)) == 1:
@@ -277,7 +277,7 @@ class Memetic(IterativeSolver["_Population"]):
 
 
 class _Population:
-    """The population of a run, and what is needed to improve an individual."""
+    """The population of a run, and the data to improve an individual."""
 
     def __init__(self, settings: Memetic, core: Core, run: Run, first: IntArray) -> None:
         self.settings, self.core, self.run, self.first = settings, core, run, first
@@ -295,7 +295,7 @@ class _Population:
         members, labels = self.region.near.size, int(graph.cardinalities.max())
         table = min(labels**2, _ENTRIES)
         self.block = start_block(graph, members, table, min(members * table, _ENTRIES))
-        # Enough for some mutations; on large graphs for more, as what is gained is evaluated.
+        # Enough for ten mutations, or more on large graphs, where evaluating a gain takes longer.
         self.uniforms = max(10 * (_HEAD + self.largest + _BLOCKS), n // 4)
         self.unit = _mean_weight(graph)
         self.individuals: list[IntArray] = []
@@ -309,7 +309,7 @@ class _Population:
 
     @property
     def settled(self) -> bool:
-        """Whether children bring nothing, or all individuals have the same energy."""
+        """Whether children no longer gain, or all individuals have the same energy."""
         least, most = min(self.energies), max(self.energies)
         # Both may be infinite.
         equal = least == most or most - least <= self.tolerance
@@ -327,7 +327,7 @@ class _Population:
         return True
 
     def make_generation(self) -> bool:
-        """Make a child, and a new individual if it is like one; return if the budget sufficed."""
+        """Make a child, and a random individual if it copies one; return if the budget sufficed."""
         rng, best = self.run.rng, min(self.energies)
         first, second = rng.choice(len(self.individuals), size=2, replace=False)
         x = self.child(self.individuals[first], self.individuals[second])
@@ -364,7 +364,7 @@ class _Population:
         if self.run.rng.random() < _GRAFTED:
             return self._graft(first, second)
         proposal = self.propose(_NOISE, first)
-        # A proposal with nothing in it that is better may still lead further.
+        # A proposal without a better part may still lead to a better labelling.
         return x if cross(self.arrays, x, self.chains, proposal, tolerance) else proposal
 
     def _graft(self, first: IntArray, second: IntArray) -> IntArray:
@@ -378,7 +378,7 @@ class _Population:
         return x
 
     def propose(self, noise: float, parent: IntArray | None = None) -> IntArray:
-        """Return what belief propagation makes of noisy unaries that may favour a parent."""
+        """Return the labels of belief propagation on noisy unaries that may favour a parent."""
         graph, rng = self.graph, self.run.rng
         unary = graph.unary_values + noise * self.unit * rng.standard_normal(
             graph.unary_values.size
@@ -395,12 +395,12 @@ class _Population:
         return solution.labels.copy()
 
     def _refresh(self, x: IntArray) -> Rules:
-        """Compute all costs anew, free of accumulated rounding, and what counts as a gain."""
+        """Recompute all costs, free of accumulated rounding; return the rules for gains."""
         scale = float(fill(self.arrays, x, self.chains))
         return Rules(_CHAIN, _BRANCHES, RELATIVE_GAIN * scale)
 
     def improve(self, x: IntArray) -> bool:
-        """Mutate an individual until that gains nothing; return whether the budget sufficed."""
+        """Mutate an individual until nothing is gained; return whether the budget sufficed."""
         if self.run.should_stop(self.made):
             return False
         self.made += 1
@@ -429,7 +429,7 @@ class _Population:
         return True
 
     def offer(self, x: IntArray) -> None:
-        """Offer a labelling if it is the best so far, with the labels of what was eliminated."""
+        """Offer a labelling if it is the best so far, with labels of eliminated variables."""
         energy = float(self.graph.energy(x))
         if energy < self.least:
             self.least = energy
@@ -447,7 +447,7 @@ class _Population:
                 return
 
     def _mate(self, x: IntArray) -> IntArray:
-        """Draw an individual, with its labels renamed so that they agree best with those of x."""
+        """Draw an individual, with its labels renamed to agree best with x."""
         if not self.individuals:
             return x.copy()
         return self._renamed(self.individuals[int(self.run.rng.integers(len(self.individuals)))], x)
@@ -462,7 +462,7 @@ class _Population:
 
 
 def _core(graph: FactorGraph, run: Run) -> Core:
-    """Eliminate variables of few neighbours where many have few, so that moves are of the rest."""
+    """Eliminate variables of few neighbours, if many have few, so that moves leave them out."""
     n = graph.n_variables
     whole = Core(graph, np.arange(n), [])
     if graph.n_factors or n > _ELIMINABLE or graph.cardinalities.max() > _ELIMINABLE_LABELS:
@@ -475,7 +475,7 @@ def _core(graph: FactorGraph, run: Run) -> Core:
 
 
 def _mean_weight(graph: FactorGraph) -> float:
-    """Return the mean difference that a term makes, hard ones aside."""
+    """Return the mean spread of the costs of a term, without hard terms."""
     g = graph.arrays
 
     def spread(values: FloatArray) -> float:

@@ -1,4 +1,4 @@
-"""Semidefinite relaxation with cutting planes: bounds where linear relaxations say nothing."""
+"""Semidefinite relaxation with cutting planes: bounds where linear relaxations are weak."""
 
 from __future__ import annotations
 
@@ -35,29 +35,29 @@ from inference_lab.registry.registry import as_solver
 from inference_lab.solving import solve
 from inference_lab.specs.settings import setting
 
-#: Iterations between two looks at bound, labellings and violated inequalities.
+#: Iterations between two updates of bound, labellings and violated inequalities.
 _CHECK = 25
-#: Labellings rounded at the first look, and at later ones.
+#: Labellings rounded at the first update, and at later ones.
 _FIRST_DRAWS = 20
 _DRAWS = 4
 #: Sweeps of the descent after a rounding; ICM needs about ten.
 _SWEEPS = 100
-#: A pass of Kernighan-Lin moves ends so many moves after its best state; gains below this share of
-#: the largest cost are rounding.
+#: A pass of Kernighan-Lin moves ends this many moves after its best state; gains below this share
+#: of the largest cost are rounding.
 _PASS = 100
 _RELATIVE_GAIN = 1e-12
 #: Share of the remaining time for the first labelling.
 _SHARE = 0.2
-#: Entries (see `n_entries`) of a graph whose form is seen in a moment, and seconds to set up the
-#: matrices' costs for each.
+#: Most entries (see `n_entries`) of a graph whose form `supports` checks, and seconds per entry to
+#: set up the matrices' costs.
 _MOMENT_ENTRIES = 200_000
 _SECONDS_AN_ENTRY = 4e-7
-#: Seconds that a run may be late.
+#: Seconds by which a run may exceed its time limit.
 _AFTER_THE_END = 0.1
-#: Seconds that a first iteration takes by the cube of the order, when nothing was measured yet.
+#: Seconds of the first iteration per cube of the order, before any iteration is measured.
 _SECONDS = 4e-10
 #: A part goes over to bits when its bound gains less than this share of its gap within `patience`
-#: iterations, and there is time for so many over bits, each of which takes so many times as long.
+#: iterations, if there is time for this many iterations over bits, each this many times as long.
 _SLOW = 0.15
 _BITS_ITERATIONS = 500
 _BITS_SECONDS = 4.0
@@ -87,7 +87,7 @@ class Semidefinite(IterativeSolver["_Ascent"]):
         within `patience` iterations), go on with a binary encoding of the labels: a matrix of twice
         the order for three labels, four times the time, a closer bound.
     heuristic : str
-        Spec of a solver for a first labelling, which gets a fifth of the time there is at most;
+        Spec of a solver for a first labelling, which gets at most a fifth of the remaining time;
         empty for none.
     persistency : bool
         First rule out labels that some optimal labelling does without
@@ -97,7 +97,7 @@ class Semidefinite(IterativeSolver["_Ascent"]):
     progress : float
         A part of the problem is given up when its bound gains less than this share of its gap ...
     patience : int
-        ... within so many iterations.
+        ... within this many iterations.
     iterations : int
         Limit on the iterations; each deals with all parts of the problem.
     max_bytes : int
@@ -115,7 +115,7 @@ class Semidefinite(IterativeSolver["_Ascent"]):
 
     Iterations
     ----------
-    Those of alternating directions.
+    Iterations of the alternating direction method.
 
     Diagnostics
     -----------
@@ -172,8 +172,8 @@ class Semidefinite(IterativeSolver["_Ascent"]):
             as_solver(self.heuristic)
 
     def supports(self, graph: FactorGraph, temperature: float) -> str | None:
-        """Return why not: a temperature, or terms of another form."""
-        # Where more than a moment is needed to see the form, the run does; it also judges the size,
+        """Return the reason of a refusal: a temperature, or terms of another form."""
+        # The run checks the form of large graphs, because that takes time. It also checks the size,
         # once it knows which labels are left.
         reason = super().supports(graph, temperature)
         if reason is not None or n_entries(graph) > _MOMENT_ENTRIES:
@@ -225,14 +225,14 @@ class Semidefinite(IterativeSolver["_Ascent"]):
     def step(self, state: _Ascent, run: Run, done: int) -> Progress | None:
         """Iterate once on each part; bound and round now and then."""
         active = state.active()
-        # A last iteration and a last look take as long as two iterations.
+        # A last iteration and a last update take as long as two iterations.
         needed = 2.0 * sum(piece.seconds for piece in active)
         if not active or state.infeasible or needed > run.remaining:
             return None
         for piece in active:
             begin = run.seconds
             piece.relaxation.iterate()
-            # Without compilation, which does not count.
+            # `run.seconds` excludes compilation.
             piece.seconds = run.seconds - begin
         if (done + 1) % _CHECK == 0:
             state.look(_DRAWS if done >= _CHECK else _FIRST_DRAWS)
@@ -255,7 +255,7 @@ class Semidefinite(IterativeSolver["_Ascent"]):
         return outcome
 
     def _too_large(self, model: PottsEnergy) -> str:
-        """Return why the matrices do not fit `max_bytes`, or None."""
+        """Return the reason why the matrices exceed `max_bytes`, or an empty string."""
         orders = [part.order for part in model.parts if not part.separable]
         needed = MATRICES * 8 * sum(order**2 for order in orders)
         if needed <= self.max_bytes:
@@ -266,7 +266,7 @@ class Semidefinite(IterativeSolver["_Ascent"]):
         )
 
     def _find_first(self, graph: FactorGraph, run: Run, search: _LocalSearch) -> None:
-        """Let the other solver look for a labelling."""
+        """Search for a first labelling with the heuristic."""
         limit = None if run.time_limit is None else _SHARE * run.remaining
         if limit is not None and limit <= 0.0:
             return
@@ -293,7 +293,7 @@ class _LocalSearch:
         self._done: set[bytes] = set()
 
     def improve(self, x: IntArray) -> None:
-        """Descend from a labelling, then by Kernighan-Lin passes, and offer what comes of it."""
+        """Descend from a labelling, then by Kernighan-Lin passes, and offer the results."""
         x = x.copy()
         descend(self.graph.arrays, x, self._order, _SWEEPS)
         if x.tobytes() in self._done:
@@ -312,11 +312,11 @@ class _LocalSearch:
 
 @dataclass
 class _Piece:
-    """A part of the problem under way."""
+    """The state of a part of the problem."""
 
-    # ``labels`` are the best of its nodes so far, with their ``energy``; ``bounds`` its bounds at
-    # all looks, before they are rounded up, ``seconds`` the time of its last iteration. The
-    # relaxation is that of the part, later perhaps that of its bits.
+    # ``labels`` are the best labels of its nodes so far, with their ``energy``; ``bounds`` the
+    # bounds at all updates, before they are rounded up; ``seconds`` the time of the last iteration.
+    # The relaxation is over the labels of the part, later perhaps over their bits.
 
     part: PottsPart
     relaxation: SDPRelaxation
@@ -333,7 +333,7 @@ class _Piece:
         return self.relaxation.part is not self.part
 
     def own(self, labels: IntArray) -> IntArray:
-        """Return labels of the nodes as those of the relaxation."""
+        """Return labels of the nodes in the encoding of the relaxation."""
         return bits_of(labels) if self.over_bits else labels
 
     def round(self, draw: int) -> IntArray:
@@ -358,7 +358,7 @@ class _Ascent:
         self.labels = [part.unary.argmin(axis=1).astype(np.int64) for part in model.parts]
         self.pieces: dict[int, _Piece] = {}
         self.infeasible = False
-        # Energies of nodes that nothing couples are their least costs.
+        # Nodes without couplings have their least costs as energies.
         self.settled = [model.constant]
         for number, part in enumerate(model.parts):
             if part.separable:
@@ -380,7 +380,7 @@ class _Ascent:
         return [piece for piece in self.pieces.values() if not piece.done]
 
     def adopt(self) -> None:
-        """Take the nodes' labels of the best labelling where they are better than those so far."""
+        """Adopt the best labelling for the parts whose energy it lowers."""
         if self.run.best_labels is None:
             return
         chosen = self.model.nodes_of(self.run.best_labels)
@@ -443,7 +443,7 @@ class _Ascent:
         return gain < share * (piece.energy - piece.bounds[-1])
 
     def may_go_over(self, piece: _Piece) -> bool:
-        """Whether there are time and memory for the bits of a piece, and any to go over to."""
+        """Whether a piece has a relaxation over bits that fits into time and memory."""
         if not self.settings.bits or piece.over_bits or not has_bits(piece.part):
             return False
         order = 2 * piece.part.n_nodes + 1
@@ -453,7 +453,7 @@ class _Ascent:
         return _BITS_ITERATIONS * _BITS_SECONDS * piece.seconds < self.run.remaining
 
     def report(self) -> None:
-        """Report the bound of the whole."""
+        """Report the bound of the whole problem."""
         bounds = [piece.relaxation.bound for piece in self.pieces.values()]
         terms = [*self.settled, *bounds, -self.model.slack]
         self.run.bound(math.fsum(terms))

@@ -23,14 +23,14 @@ from inference_lab.solvers.gibbs import (
 )
 from inference_lab.specs.settings import setting
 
-#: At this temperature no bond of finite gain is drawn, and all labels that are allowed are equal.
+#: At this temperature no bond of finite gain is drawn, and all allowed labels are equally probable.
 _HOTTEST = 1e300
 #: A sample is offered when its energy is below the best by more than this share of it.
 _RELATIVE_GAIN = 1e-12
 
 
 class BondModel(NamedTuple):
-    """An energy as unaries plus bonds, all that cluster moves need to know."""
+    """An energy as unaries plus bonds, the form that cluster moves need."""
 
     #: ``ptr`` (n + 1,) int64, ``unary`` (ptr[n],) float64.
     ptr: IntArray
@@ -38,7 +38,7 @@ class BondModel(NamedTuple):
     #: ``edges`` (m, 2) int64, ``gain`` float64, ``offset`` (m,) int64, ``kind`` (m,) int64.
     edges: IntArray
     gain: FloatArray
-    #: ``tie`` (float64, like ``gain``): what a bond of infinite gain costs at each label.
+    #: ``tie`` (float64, like ``gain``): the cost of a bond of infinite gain at each label.
     tie: FloatArray
     offset: IntArray
     kind: IntArray
@@ -57,12 +57,12 @@ class ClusterScratch(NamedTuple):
 
 @inlined
 def _draw(m: BondModel, weight: FloatArray, root: int, uniform: float) -> int:
-    """Return the label of a root that belongs to a uniform number."""
+    """Draw the label of a root with a uniform number."""
     label = 0
     rest = uniform
     for a in range(m.ptr[root + 1] - m.ptr[root]):
         if weight[m.ptr[root] + a] > 0.0:
-            # The last label with weight is taken whatever rounding leaves of the rest.
+            # The last label with weight is the fallback if rounding leaves a rest.
             if rest >= 0.0:
                 label = a
             rest -= weight[m.ptr[root] + a]
@@ -92,7 +92,7 @@ def _own(m: BondModel, x: IntArray, i: int, root: int, a: int) -> int:
 @inlined
 def _bond_cost(m: BondModel, at: int, temperature: float) -> float:
     """Return the cost of a bond, ``-T log(exp(gain / T) - 1)``."""
-    # An infinite gain stands for certain, and costs what agreeing does.
+    # A bond of infinite gain is certain, and has the cost of agreeing.
     gain = m.gain[at]
     if np.isinf(gain):
         return float(m.tie[at])
@@ -120,7 +120,7 @@ def _add_up_clusters(
         if _is_bonded(m, x, e, bond_uniforms[e], temperature):
             p = find(parent, m.edges[e, 0])
             q = find(parent, m.edges[e, 1])
-            # The root is one of fewest labels, so that it has those of all.
+            # The root has the fewest labels, so that every member has its labels, too.
             if m.ptr[p + 1] - m.ptr[p] > m.ptr[q + 1] - m.ptr[q]:
                 parent[p] = q
             else:
@@ -187,11 +187,11 @@ def cluster_sweep(
 ) -> float:
     """Make one Swendsen-Wang update in place, and add the conditional of each label to `sums`."""
     # Bonds are drawn on satisfied edges with probability ``1 - exp(-|gain| / T)``; then each
-    # cluster of bonded variables takes a label with probability proportional to ``exp(-cost / T)``,
-    # its cost being that of the unaries of its members and, where the gain depends on the label,
+    # cluster of bonded variables takes a label with probability proportional to ``exp(-cost / T)``.
+    # The cost adds up the unaries of its members and, if the gain depends on the label,
     # ``-T log(exp(gain / T) - 1)`` of each of its bonds. With `signed`, the members keep their
-    # pattern and a label stands for that of the root. Returns the energy up to a constant; ``inf``,
-    # and no change, if some cluster has no label.
+    # pattern and the label is the root's. Returns the energy up to a constant; ``inf``, and no
+    # change, if some cluster has no label.
     parent, weight = scratch.parent, scratch.weight
     _add_up_clusters(m, x, bond_uniforms, temperature, scratch)
     if not _turn_into_probabilities(m, temperature, scratch):
@@ -200,7 +200,7 @@ def cluster_sweep(
         root = find(parent, i)
         for a in range(m.ptr[root + 1] - m.ptr[root]):
             sums[m.ptr[i] + _own(m, x, i, root, a)] += weight[m.ptr[root] + a]
-    # Labels are drawn last, the roots after their members: these need the root's old label.
+    # Labels are drawn last, the roots after their members, which need the root's old label.
     for i in range(x.size):
         root = find(parent, i)
         if root != i:
@@ -227,7 +227,7 @@ def model_of(graph: FactorGraph) -> BondModel | str:
 
 
 def _attractive_model(graph: FactorGraph) -> BondModel | str:
-    """Bonds of any number of labels, where agreeing never costs more than disagreeing."""
+    """Return bonds for any number of labels, if agreeing never costs more than disagreeing."""
     tables = np.flatnonzero(graph.edge_kinds == TABLE)
     if tables.size:
         return (
@@ -257,7 +257,7 @@ def _attractive_model(graph: FactorGraph) -> BondModel | str:
 
 
 def _binary_model(graph: FactorGraph) -> BondModel | str:
-    """Bonds of either sign between variables of two labels; what is left goes to the unaries."""
+    """Return bonds of either sign between variables of two labels, with the rest as unaries."""
     unary = graph.unary_values.copy()
     ptr = graph.unary_ptr
     sizes = graph.cardinalities[graph.edges]
@@ -293,7 +293,7 @@ def _binary_model(graph: FactorGraph) -> BondModel | str:
     m = both.size
     return BondModel(
         ptr,
-        # As a graph's own are, for which kernels are compiled.
+        # Read-only like a graph's own unaries, so that kernels are compiled once.
         freeze(unary),
         graph.edges[both].astype(np.int64),
         gain,
@@ -305,7 +305,7 @@ def _binary_model(graph: FactorGraph) -> BondModel | str:
 
 
 def hard_pattern(model: BondModel, n: int) -> IntArray | None:
-    """Return labels that satisfy all hard bonds, whatever the unaries, or None."""
+    """Return labels that satisfy all hard bonds, regardless of the unaries, or None."""
     hard = np.isinf(model.gain) & model.signed
     if not hard.any():
         return np.zeros(n, dtype=np.int64)
@@ -326,11 +326,11 @@ class SwendsenWang(IterativeSolver["_ClusterSampler"]):
     Covered are
 
     * attractive diagonal terms of any number of labels, ``theta(a, a) <= theta(a, b)``: Potts
-      terms, and diagonals that depend on the label, whose bonds then have a say in the cluster's
+      terms, and diagonals that depend on the label, whose bonds then affect the cluster's
       label;
     * all pairwise terms between variables of two labels: each is unaries plus a bond of either
       sign. A repulsive bond is drawn where labels differ and keeps them different, so that a
-      cluster keeps its pattern or turns it round. With frustration clusters tend to span the
+      cluster keeps its pattern or inverts it. With frustration clusters tend to span the
       graph and such moves gain little over `gibbs`;
     * hard must-links, and for two labels hard cannot-links.
 
@@ -380,7 +380,7 @@ class SwendsenWang(IterativeSolver["_ClusterSampler"]):
     chains: int = setting(4, at_least=1)
 
     def supports(self, graph: FactorGraph, temperature: float) -> str | None:
-        """Attractive diagonal terms, and pairwise terms of two labels, at T > 0."""
+        """Support attractive diagonal terms, and pairwise terms of two labels, at T > 0."""
         if temperature == 0.0:
             return "swendsen-wang samples at T > 0; it finds marginals, not labellings"
         model = model_of(graph)
@@ -448,7 +448,7 @@ class _ClusterSampler(MarkovChains):
             run.offer(self.x[0])
 
     def update(self, x: IntArray, bonds: FloatArray, temperature: float) -> float:
-        """Make one update; the draws' sums are the conditionals then; return the energy."""
+        """Make one update, with the conditionals in the draws' sums; return the energy."""
         sums = self.draws.sums
         sums[:] = 0.0
         uniforms = self.run.rng.random(x.size)

@@ -23,7 +23,7 @@ from inference_lab.kernels.forest_passes import (
 from inference_lab.kernels.messages import half_cost, sum_product_message, unflatten
 from inference_lab.kernels.mixed_radix import next_labels
 
-#: Table entries that are gone through between two looks at the clock: about 0.1 s.
+#: Table entries read between two checks of the clock: about 0.1 s.
 _CHUNK = 1 << 24
 
 
@@ -31,8 +31,8 @@ _CHUNK = 1 << 24
 def decode(
     g: GraphArrays, forest: RootedForest, total: FloatArray, slots: Slots | None, x: IntArray
 ) -> None:
-    """Label from the roots on: each variable gets its best label given the one it hangs from."""
-    # The variables that hang from a factor are labelled together, by its best entry.
+    """Label from the roots on: each variable gets its best label given its parent's label."""
+    # The children of a factor are labelled together, by its best entry.
     for i in forest.order:
         start = g.unary_ptr[i]
         p = forest.up[i]
@@ -54,7 +54,7 @@ def decode(
 
 @lean_kernel
 def _label_together(g: GraphArrays, slot: int, slots: Slots, x: IntArray) -> None:
-    """Label the variables of a factor but that at a position of its scope, whose label stands."""
+    """Label the variables of a factor given the label of the one at `slot`."""
     f, digits = g.slot_factor[slot], slots.digits
     lo, hi = g.factor_ptr[f], g.factor_ptr[f + 1]
     chosen = x[g.scopes[slot]]
@@ -82,7 +82,7 @@ def downward(
     sent: Sent, at: int, budget: int,
 ) -> int:  # fmt: skip
     """Turn the totals into beliefs from variable ``order[at]`` on, away from the roots."""
-    # What a variable sends away from the root is its belief without what it was sent from there.
+    # A variable sends a child its belief without the message that came from that child.
     total, _, cavity, out = totals
     while at < forest.order.size and budget > 0:
         i = forest.order[at]
@@ -97,7 +97,7 @@ def downward(
             other, own = g.unary_ptr[j], sent.ptr[i]
             for b in range(g.cardinalities[j]):
                 value = total[other + b]
-                # An infinite message is part of an infinite belief, and stays in it.
+                # An infinite belief stays infinite, because ``inf - inf`` is undefined.
                 cavity[b] = value - sent.messages[own + b] if value < np.inf else np.inf
             sum_product_message(g, g.adj_half[p], temperature, cavity, out)
             budget -= k * g.cardinalities[j]
@@ -127,8 +127,8 @@ def downward(
 class TreeDP(Solver):
     """Exact inference on forests by one pass to the roots and one back (Bellman; Pearl 1988).
 
-    Each tree is hung from one of its variables. On the way up, with ``c`` the variables that hang
-    from ``i`` by edges (factors of higher order alike),
+    Each tree is rooted at one of its variables. On the way up, with ``c`` the children of ``i`` by
+    edges (factors of higher order alike),
 
         ``up_i(a) = theta_i(a) + sum_c min_b [theta_ic(a, b) + up_c(b)]``
 
@@ -167,7 +167,7 @@ class TreeDP(Solver):
     """
 
     def supports(self, graph: FactorGraph, temperature: float) -> str | None:
-        """Cover forests of variables, edges and factors."""
+        """Support forests of variables, edges and factors."""
         if graph.is_forest:
             return None
         links = graph.n_edges + graph.factor_scopes.size
@@ -192,7 +192,7 @@ class TreeDP(Solver):
         if at < 0:
             return Outcome(converged=True, infeasible=True, iterations=1)
         if at > 0:
-            # Without the messages, each variable for itself.
+            # The messages are incomplete, so each variable is labelled by its unaries.
             run.offer(unary_minimum(graph))
             return Outcome()
         x = np.empty(n, dtype=np.int64)
@@ -200,7 +200,7 @@ class TreeDP(Solver):
         run.offer(x)
         total = float(totals.shift.sum()) + graph.constant
         if sent is None:
-            # The evaluator's sum for the same labelling; that of the passes differs in rounding.
+            # The evaluated energy of the labelling, because the passes' sum differs by rounding.
             run.bound(run.best_energy)
             return Outcome(converged=True, iterations=1, claimed_energy=total)
         outcome = Outcome(

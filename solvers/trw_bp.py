@@ -41,14 +41,14 @@ from inference_lab.kernels.forest_passes import RootedForest, Totals
 from inference_lab.kernels.messages import cost_scale, unflatten
 from inference_lab.specs.settings import setting
 
-#: Messages sent between two looks at the clock are so many that they go through this many entries.
+#: Entries that messages read between two checks of the clock.
 _CHUNK = 1 << 22
 
-#: Probability of the first forest that is added, and that below which no more is tried.
+#: Probability of the first added forest, and the least probability that is tried.
 _FIRST_STEP, _LAST_STEP = 0.25, 0.01
-#: Messages settle to this tolerance, or for so many sweeps, between updates of the probabilities.
+#: Tolerance of the messages between updates of the probabilities, and the most sweeps.
 _ROUGH, _ROUGH_SWEEPS = 1e-3, 20
-#: Seconds a term that summing variables out may take; where there are fewer, none is.
+#: Seconds per term to sum variables out, which is left out if less time remains.
 _SUMMING = 2e-4
 
 
@@ -214,7 +214,7 @@ class TRWBP(IterativeSolver["_Passing"]):
 
 
 class _Passing:
-    """The forests and messages of a run, and what is done with them."""
+    """The forests and messages of a run."""
 
     def __init__(
         self, settings: TRWBP, graph: FactorGraph, run: Run, domains: Domains, forests: Forests,
@@ -237,7 +237,7 @@ class _Passing:
         damping = 0.0 if graph.is_forest else settings.damping
         self.update = Update(run.temperature, damping, cost_scale(graph))
         self.change = math.inf
-        # `sweeps`: since the bound was evaluated. `before`: to undo an update of the probabilities.
+        # `sweeps` counts from the last bound; `before` is for undoing an update of probabilities.
         self.sweeps = self.updates = 0
         self.least, self.share = math.inf, _FIRST_STEP
         self.bounded, self.improving = False, settings.tree_updates > 0 and not graph.is_forest
@@ -273,7 +273,7 @@ class _Passing:
         self.improving = self.improving and self.updates < updates and self.share >= _LAST_STEP
 
     def bound(self) -> float:
-        """Return the upper bound on the log-partition that the messages give as they are."""
+        """Return the upper bound on the log-partition by the current messages."""
         totals = Totals(np.empty(self.graph.unary_values.size), np.empty(2), *self.work[:2])
         values = [
             share
@@ -350,7 +350,7 @@ class _Passing:
         order, up = heavy_forest(self.graph, self.information())
         self.forests = self.forests.joined(order, up, step)
         rho = appearance(self.graph, self.forests)
-        # The messages stay; what is stored is scaled by the probabilities.
+        # The messages stay the same, but are stored scaled by the probabilities.
         scale = rho / self.state.rho
         of_edge = np.repeat(scale[self.arrays.adj_half >> 1], np.diff(self.state.ptr))
         messages = self.state.messages * of_edge
@@ -362,7 +362,7 @@ class _Passing:
         collect(self.arrays, self.state, self.factors)
 
     def copy(self) -> tuple[Forests, State, TRWFactors | None]:
-        """Return what `restore` needs to undo a step."""
+        """Return the state that `restore` needs to undo a step."""
         factors = self.factors
         if factors is not None:
             factors = factors._replace(messages=factors.messages.copy())

@@ -55,10 +55,10 @@ from inference_lab.specs.settings import setting
 _POLISH_SWEEPS = 100
 #: Limit on sweeps over clusters, which end earlier by themselves.
 _TIGHTENING_SWEEPS = 10_000
-#: So many variables before its turn what belongs to one is fetched from memory.
+#: Variables between the prefetch of a variable's data and its visit.
 _SOON = 2
-#: What costs a graph has: `PLAIN` ones are finite, of Potts and truncated linear terms only, with
-#: as many labels for all variables; `FINITE` ones are of any terms.
+#: Kinds of costs of a graph: `PLAIN` ones are finite, of Potts and truncated linear terms only,
+#: with the same number of labels everywhere; `FINITE` ones belong to any terms.
 PLAIN, FINITE, INFINITE = 0, 1, 2
 
 
@@ -70,13 +70,14 @@ def one_pass(
 ) -> float:
     """Visit the variables in order, renew their messages to later ones; return the bound."""
     # The step of TRW-S for monotonic chains (Kolmogorov 2006, section 3) over pairwise terms:
-    # variable ``s`` has ``theta_s + sum_t M_ts`` and gives each term that goes on a share ``1 /
-    # n_s``, ``n_s`` being the larger of the numbers of its later and earlier neighbours,
+    # variable ``s`` has ``theta_s + sum_t M_ts`` and gives each later term a share ``1 / n_s``,
+    # with ``n_s`` the larger of the numbers of its later and earlier neighbours,
     #
     # ``M_st(b) = min_a share (theta_s + sum_u M_us)(a) - M_ts(a) + theta_st(a, b)``,
     #
-    # normalised to minimum 0; what is taken off, and what the variable keeps, add up to the bound.
-    # `tables` (k_s, k_t) and `messages` (k_t,), which change, are by ``(s, t)``, both ways.
+    # normalised to minimum 0. The subtracted minima and the shares that variables keep add up to
+    # the bound. `tables` (k_s, k_t) and `messages` (k_t,) have keys ``(s, t)`` in both directions;
+    # the messages are updated in place.
     bound = 0.0
     for place, s in enumerate(order):
         neighbours = [t for t in order if (s, t) in tables]
@@ -87,7 +88,7 @@ def one_pass(
             return math.inf
         bound += (1.0 - len(later) / chains) * float(held.min())
         for t in later:
-            # A label of infinite cost is in no labelling of finite energy; no inf - inf is formed.
+            # Labels of infinite cost stay infinite, because ``inf - inf`` is undefined.
             given = np.full(held.size, np.inf)
             np.subtract(held / chains, messages[t, s], out=given, where=np.isfinite(held))
             new = (given[:, None] + tables[s, t]).min(axis=0)
@@ -119,7 +120,7 @@ def add_up(
     own = g.unary[g.unary_ptr[i] : g.unary_ptr[i] + k]
     q, stop = np.uint64(plan.ptr[rank]), np.uint64(plan.ptr[rank + np.uint64(1)])
     if q + np.uint64(4) == stop:
-        # All at once, as inside a grid: the sums are written once.
+        # Four messages, as inside a grid, are added at once, so each sum is written once.
         one = np.uint64(plan.at[q])
         two = np.uint64(plan.at[q + np.uint64(1)])
         three = np.uint64(plan.at[q + np.uint64(2)])
@@ -132,7 +133,7 @@ def add_up(
     for b in range(k):
         costs[b] = own[b]
     while q + np.uint64(1) < stop:
-        # Two at once: the costs need to be read and written half as often.
+        # Two messages at once, so that the costs are read and written half as often.
         one = np.uint64(plan.at[q])
         two = np.uint64(plan.at[q + np.uint64(1)])
         for b in range(k):
@@ -159,8 +160,8 @@ def take_share(
     k: int, given: FloatArray, share: float, message: FloatArray, costs_are: int, out: FloatArray
 ) -> None:
     """Write a variable's share of its costs for a term, less the term's own message."""
-    # A label of infinite cost is in no labelling of finite energy, so it stays infinite for every
-    # term, and ``inf - inf`` is not formed. `out` may be `message`.
+    # A label of infinite cost is in no labelling of finite energy. It stays infinite for every
+    # term, because ``inf - inf`` is undefined. `out` may be `message`.
     if costs_are == INFINITE:
         for a in range(k):
             out[a] = np.inf if np.isinf(given[a]) else share * given[a] - message[a]
@@ -173,11 +174,11 @@ def take_share(
 def turn_attractive(
     k: int, rise: float, share: float, costs: FloatArray, rows: FloatArray, start: np.uint64
 ) -> float:
-    """Replace a message by the one back, through a Potts term; return the least given."""
+    """Replace a message by its reply through a Potts term; return the minimum of the input."""
     # `rise` is the cost of unequal labels over that of equal ones, not negative. All costs must be
     # finite.
-    # What is given is computed twice rather than stored: reading it back in vectors of another
-    # width would wait for it to reach the cache.
+    # The input is computed twice rather than stored: reading it back in vectors of another width
+    # would wait for it to reach the cache.
     best = np.inf
     for i in range(k):
         a = np.uint64(i)
@@ -190,7 +191,7 @@ def turn_attractive(
 
 @inlined_minimum
 def attractive_message(k: int, rise: float, given: FloatArray, message: FloatArray) -> float:
-    """Send `given`, which may hold ``inf``, through a Potts term as `turn_attractive` does."""
+    """Write the Potts message of `given`, which may hold ``inf``; return its minimum."""
     best = least(k, given)
     for a in range(k):
         message[a] = min(given[a] - best, rise)
@@ -208,9 +209,9 @@ def linear_message(
     rows: FloatArray,
     start: np.uint64,
 ) -> float:
-    """Send `given` through a truncated linear term to `rows`; return the least given."""
+    """Write the truncated linear message of `given` to `rows`; return the minimum of `given`."""
     # ``rows[start + b] = min(min_a given[a] + slope |a - b| - best, cap)`` with ``best`` the least
-    # given. If the cap is at most twice the slope, only the next label on either side is below it.
+    # of `given`. If the cap is at most twice the slope, only the next label on either side counts.
     if cap > 2.0 * slope:
         best = lower_envelope(k, slope, given, down, up)
         for i in range(k):
@@ -240,10 +241,10 @@ def turn_message(
     at: int,
     work: Workspace,
 ) -> float:
-    """Replace the message of an edge to a variable by that from it, to half-edge ``h``."""
+    """Replace the message of an edge to a variable by its reply to half-edge ``h``."""
     # ``work.costs`` holds the variable's costs, at least one of them finite. The message is
-    # normalised to minimum zero; returns the minimum that was taken off, ``inf`` if no pair of
-    # labels is left.
+    # normalised to minimum zero; the subtracted minimum is returned, ``inf`` if no pair of labels
+    # is left.
     e = np.uint64(h >> 1)
     way = terms.way[e]
     rise = terms.rise[e]
@@ -279,19 +280,19 @@ def visit_in_turn(
     work: Workspace,
 ) -> float:
     """Visit a stretch of ranks, up (direction 1) or down (0); return their bound."""
-    # Each variable collects what its terms hold and gives equal shares to those that go on in this
-    # direction (TRW-S with monotonic chains, Kolmogorov 2006; for factors the same with messages
-    # between factor and variable, Kolmogorov 2015). The sum over a whole pass is a lower bound on
-    # the energy without its constant. It is ``inf``, and the pass ends, where a variable has no
-    # label left.
+    # Each variable adds up the messages of its terms and gives equal shares to the later terms in
+    # this direction (TRW-S with monotonic chains, Kolmogorov 2006; for factors the same with
+    # messages between factor and variable, Kolmogorov 2015). The sum over a whole pass is a lower
+    # bound on the energy without its constant. It is ``inf``, and the pass ends, where a variable
+    # has no label left.
     begin, end = stretch
     plain = costs_are == PLAIN
     total = 0.0
     lost = 0.0
     held = work.costs
-    # Of one bit, or the compiler minds indices from the end.
+    # One bit, so that the compiler does not handle negative indices.
     direction &= 1
-    # What follows from the number of labels alone is then computed once.
+    # With plain costs the width is constant, so the compiler moves its expressions out of the loop.
     width = g.cardinalities[0] if plain else 0
     for step in range(end - begin):
         t = begin + step if direction == 1 else end - 1 - step
@@ -319,7 +320,7 @@ def visit_in_turn(
                         return np.inf
                     for a in range(k):
                         message[a] -= smallest
-                    # Elsewhere in the factor the minimum stays in its table, and is found later.
+                    # The bound counts it at the factor's last variable, which finds it again.
                     if role == (FIRST if direction == 0 else LAST):
                         gained += smallest
                 add(k, message, held)
@@ -348,7 +349,7 @@ def visit_in_turn(
                     message = state.slots[at : at + k]
                     take_share(k, held, share, message, costs_are, message)
 
-        # Compensated, so that the bound is good to the last digits on millions of terms.
+        # Compensated summation keeps the bound accurate on millions of terms.
         gained -= lost
         summed = total + gained
         lost = (summed - total) - gained
@@ -382,8 +383,8 @@ def plain_half_sweep(
     work: Workspace,
 ) -> float:
     """Visit a stretch of a graph whose costs are `PLAIN`."""
-    # The same as `half_sweep`, but compiled for these alone, with fewer registers taken by what all
-    # the other cases would need.
+    # The same as `half_sweep`, but compiled for these costs alone, because the other cases would
+    # occupy registers.
     return visit_in_turn(g, plan, terms, direction, stretch, state, PLAIN, work)
 
 
@@ -398,10 +399,10 @@ def hand_over(
     from_factor: FloatArray,
     work: Workspace,
 ) -> None:
-    """Make one more forward pass and write the reparametrisation that its bound belongs to."""
-    # That is what each term passes on to its variables: where the pass goes on, the message before
-    # it less the variable's share of its costs; where it leaves the term, the new message. Messages
-    # must be those after a backward pass. ``+inf`` marks labels in no labelling of finite energy.
+    """Make one more forward pass and write the reparametrisation that attains its bound."""
+    # A term passes to its earlier variables the old message less the variable's share of its costs,
+    # and to its last variable the new message. The messages must come from a backward pass.
+    # ``+inf`` marks labels in no labelling of finite energy.
     for t in range(plan.order.size):
         i = plan.order[t]
         k = g.cardinalities[i]
@@ -475,7 +476,7 @@ class TRWSPasses:
         self._stretches = self._cut(sizes)
 
     def _cut(self, sizes: IntArray) -> list[tuple[int, int]]:
-        """Cut the order into stretches of bounded work, so that the clock is looked at between."""
+        """Cut the order into stretches of bounded work, so that the clock is checked between."""
         graph, plan = self.graph, self.plan
         dense = (graph.edge_kinds == TABLE) & (graph.arrays.forms == NO_FORM)
         entries = np.multiply(*graph.cardinalities[graph.edges].T)
@@ -491,7 +492,7 @@ class TRWSPasses:
 
     def half_sweep(self, direction: int, run: Run) -> float | None:
         """Visit all variables, up (1) or down (0) the order; return the bound of the pass."""
-        # ``inf`` proves that no labelling has finite energy; None says that the time ran out.
+        # ``inf`` proves that no labelling has finite energy; None means that the time ran out.
         bounds = [self.graph.constant]
         for stretch in self._stretches if direction == 1 else self._stretches[::-1]:
             if run.should_stop():
@@ -506,8 +507,8 @@ class TRWSPasses:
         return math.fsum(bounds)
 
     def reparametrisation(self) -> Dual:
-        """Return the dual after one more forward pass; meant for the end of a backward pass."""
-        # Its bound is not below that of the pass before, but for rounding.
+        """Return the dual after one more forward pass; call this after a backward pass."""
+        # Up to rounding, its bound is at least the bound of the previous pass.
         graph = self.graph
         ptr = half_ptr(graph)
         from_edge, from_factor = np.empty(int(ptr[-1])), np.empty(self.state.slots.size)
@@ -518,7 +519,7 @@ class TRWSPasses:
         return start_dual(graph, from_edge, from_factor[: int(self.plan.slot_ptr[-1])])
 
     def decode(self) -> IntArray:
-        """Return the labelling that the messages suggest; meant for the end of a backward pass."""
+        """Decode a labelling from the messages; call this after a backward pass."""
         x = np.empty(self.graph.n_variables, dtype=np.int64)
         decided = self.state.slots.copy()
         hard = self.graph.has_infinite or self.graph.n_factors > 0
@@ -532,8 +533,8 @@ class TRWS(IterativeSolver[TRWSPasses]):
 
     Maximises a lower bound, the sum of the minima of the terms of a reparametrisation. Passing
     forwards and backwards along an order, each variable collects ``m_f(x_i) = min theta_f(x_f) -
-    sum_{j != i} m_f(x_j)`` of its terms, and gives a share of the sum to each term that goes on.
-    Labels are chosen forwards, each given those before it. Factors take part as in SRMP, with
+    sum_{j != i} m_f(x_j)`` of its terms, and gives a share of the sum to each later term.
+    Labels are chosen forwards, each given the labels before it. Factors take part as in SRMP, with
     single variables as separators.
 
     Parameters
@@ -549,7 +550,7 @@ class TRWS(IterativeSolver[TRWSPasses]):
     decode_every : int or None
         Sweeps from one labelling to the next; by default a quarter of those made so far.
     max_sweeps : int
-        Limit on sweeps; a sweep is a forward and a backward pass. Those of tightening do not count.
+        Limit on sweeps; a sweep is a forward and a backward pass. Tightening does not count.
     polish : bool
         Improve the best labelling by ICM at the end if it is not proved optimal.
     tighten : {"cycles", "triplets"} or None
@@ -563,7 +564,7 @@ class TRWS(IterativeSolver[TRWSPasses]):
     beyond. Exact on forests after one sweep, also with ties. At the fixed point (weak tree
     agreement) it equals the local polytope's optimum if all terms are pairwise and over two labels,
     and the least energy if they are submodular, too. Infeasibility is reported only if the messages
-    prove it. `converged` means that the bound stands still and no cluster promises more.
+    prove it. `converged` means that the bound has stalled and no cluster promises a gain.
 
     Complexity
     ----------
@@ -603,16 +604,16 @@ class TRWS(IterativeSolver[TRWSPasses]):
         """Start the messages from zero."""
         order = np.arange(graph.n_variables)
         if graph.is_forest or self.order == "breadth-first":
-            # That of a graph is read-only, and kernels would be compiled for both.
+            # A copy, because the graph's order is read-only and kernels are compiled for writable.
             order = graph.breadth_first_order.copy()
         passes = TRWSPasses(graph, order)
         passes.standstill = Standstill(self.tolerance, self.patience, cost_scale(graph))
-        # An answer of sorts before the first, possibly long, pass.
+        # A first labelling, because the first pass may take long.
         run.offer(passes.decode())
         return passes
 
     def step(self, state: TRWSPasses, run: Run, done: int) -> Progress | None:
-        """Pass up the order and down."""
+        """Make a forward and a backward pass."""
         found = state.half_sweep(1, run)
         if found is not None and found < math.inf:
             found = state.half_sweep(0, run)
@@ -622,7 +623,7 @@ class TRWS(IterativeSolver[TRWSPasses]):
         return Progress(still or state.graph.is_forest, found)
 
     def decode(self, state: TRWSPasses, run: Run, done: int) -> IntArray | None:
-        """Return the labelling that the messages suggest, now and then."""
+        """Decode a labelling in some of the sweeps."""
         if done - state.decoded < (self.decode_every or max(1, done // 4)):
             return None
         state.decoded = done
