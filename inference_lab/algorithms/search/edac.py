@@ -15,16 +15,16 @@ from inference_lab.algorithms.search.state import (
 )
 from inference_lab.kernels.heap import pop, push
 
-#: Passes of a propagation without a gain, and how small a part of what the bound lacks, as a power
-#: of one half, is none.
+#: Passes of a propagation without a gain before it stops; a gain below ``2 ** -_SMALL_GAIN`` of the
+#: gap between bound and cutoff does not count.
 _PATIENCE, _SMALL_GAIN = 20, 10
 
-#: What a look at a support that is known counts for, in entries of a table.
+#: Cost of checking a known support, in table entries.
 _LOOK = 8
 
-#: What came of a propagation.
+#: Outcomes of a propagation.
 CONFLICT, CONSISTENT, INTERRUPTED = 0, 1, 2
-#: What came of a search.
+#: Outcomes of a search.
 DONE, OUT_OF_WORK, IMPROVED, FULL, AT_ROOT = range(5)
 
 
@@ -33,7 +33,7 @@ DONE, OUT_OF_WORK, IMPROVED, FULL, AT_ROOT = range(5)
 
 @inlined
 def _put(s: SearchState, at: int, value: int) -> None:
-    """Write a cell, and note on the trail what was there."""
+    """Write a cell, and record its old value on the trail."""
     if s.stamp[at] != s.now[0].stamp:
         s.stamp[at] = s.now[0].stamp
         s.trail_at[s.now[0].trail] = at
@@ -44,7 +44,7 @@ def _put(s: SearchState, at: int, value: int) -> None:
 
 @inlined
 def _undo(s: SearchState, mark: int) -> None:
-    """Bring all cells back to what they were when the trail was so long, and begin a new node."""
+    """Restore all cells to their values at trail length `mark`, and begin a new node."""
     for q in range(s.now[0].trail - 1, mark - 1, -1):
         s.cell[s.trail_at[q]] = s.trail_old[q]
     s.now[0].trail = mark
@@ -59,7 +59,7 @@ def _alive(p: Functions, s: SearchState, i: int, a: int) -> bool:
 
 @inlined
 def _swap_to(p: Functions, s: SearchState, i: int, a: int, place: int) -> None:
-    """Bring a label to a place of its sparse set."""
+    """Move a label to a position of its sparse set."""
     begin = p.ptr[i]
     here = s.pos[begin + a]
     other = s.dom[begin + place]
@@ -71,7 +71,7 @@ def _swap_to(p: Functions, s: SearchState, i: int, a: int, place: int) -> None:
 
 @lean_kernel
 def _drop(p: Functions, s: SearchState, i: int, a: int) -> None:
-    """Rule a label out; a variable without any is a conflict."""
+    """Rule a label out; an empty domain is a conflict."""
     _swap_to(p, s, i, a, s.size[i] - 1)
     _put(s, s.now[0].size_at + i, s.size[i] - 1)
     s.flags[i] |= ALL
@@ -99,7 +99,7 @@ def _raise_bound(p: Functions, s: SearchState, i: int) -> None:
 
 @lean_kernel
 def _gain(p: Functions, s: SearchState, t: int, i: int, a: int, amount: int) -> None:
-    """Move a cost of one label out of a function, to its unary cost; rule it out if too much."""
+    """Project a cost of a function to a label, or drop the label if that reaches the cutoff."""
     at = p.ptr[i] + a
     if s.low[0] + s.unary[at] + amount >= s.now[0].cutoff:
         _drop(p, s, i, a)
@@ -115,7 +115,7 @@ def _gain(p: Functions, s: SearchState, t: int, i: int, a: int, amount: int) -> 
 
 @inlined
 def _first(p: Functions, s: SearchState, f: int, fixed: int, a: int) -> int:
-    """Begin with the first labels of all slots of a function but one; return the entry."""
+    """Set all slots of a function but `fixed` to their first labels; return the entry."""
     at = p.table_at[f]
     for t in range(p.slots[f], p.slots[f + 1]):
         i = p.scope[t]
@@ -128,7 +128,7 @@ def _first(p: Functions, s: SearchState, f: int, fixed: int, a: int) -> int:
 
 @inlined
 def _next(p: Functions, s: SearchState, f: int, fixed: int, at: int) -> int:
-    """Go on to the next labels of all slots but one; return the entry, -1 after the last."""
+    """Advance the labels of all slots but `fixed`; return the entry, -1 after the last."""
     for t in range(p.slots[f + 1] - 1, p.slots[f] - 1, -1):
         if t == fixed:
             continue
@@ -148,7 +148,7 @@ def _next(p: Functions, s: SearchState, f: int, fixed: int, at: int) -> int:
 
 @inlined
 def _cost_at(p: Functions, s: SearchState, f: int, at: int, fixed: int, soft: int) -> int:
-    """Return the cost of the labels at hand, with the unary costs of the others if `soft`."""
+    """Return the cost of the current labels, plus the unary costs of other slots if `soft`."""
     cost = p.tables[at]
     for t in range(p.slots[f], p.slots[f + 1]):
         b = s.digits[t - p.slots[f]]
@@ -160,7 +160,7 @@ def _cost_at(p: Functions, s: SearchState, f: int, at: int, fixed: int, soft: in
 
 @lean_kernel
 def _support(p: Functions, s: SearchState, t: int, a: int, soft: int) -> int:
-    """Return the least cost of a function where a slot has label ``a``, and renew its hint."""
+    """Return the least cost of a function with label ``a`` at a slot, and update the hint."""
     f = p.function[t]
     lo = p.slots[f]
     own = p.shift_at[t] + a
@@ -214,7 +214,7 @@ def _support(p: Functions, s: SearchState, t: int, a: int, soft: int) -> int:
 
 @lean_kernel
 def _project(p: Functions, s: SearchState, t: int) -> None:
-    """Give each label of a slot a support: move to its unary cost what it pays anyway."""
+    """Project the min-marginals of a slot to unary costs, so that each label has a support."""
     i = p.scope[t]
     changed = False
     for r in range(s.size[i] - 1, -1, -1):
@@ -231,7 +231,7 @@ def _project(p: Functions, s: SearchState, t: int) -> None:
 
 @lean_kernel
 def _extend(p: Functions, s: SearchState, t: int) -> None:
-    """Move to a function the unary costs that pay for ``least`` at a slot, and no more."""
+    """Extend to a function the least unary costs that pay for ``least`` at a slot."""
     f = p.function[t]
     i = p.scope[t]
     for u in range(p.slots[f], p.slots[f + 1]):
@@ -256,7 +256,7 @@ def _extend(p: Functions, s: SearchState, t: int) -> None:
                 while at >= 0:
                     s.now[0].work += 4
                     cost = _cost_at(p, s, f, at, u, 0)
-                    # Those before `u` have paid already.
+                    # Slots before `u` have been extended already.
                     for w in range(u + 1, p.slots[f + 1]):
                         if w != t:
                             cost += s.unary[p.ptr[p.scope[w]] + s.digits[w - p.slots[f]]]
@@ -299,7 +299,7 @@ def _project_fully(p: Functions, s: SearchState, t: int) -> None:
 
 @lean_kernel
 def _supported(p: Functions, s: SearchState, i: int, a: int) -> bool:
-    """Whether a label costs nothing, and has a full support in every function."""
+    """Whether a label has zero unary cost and a full support in every function."""
     if s.unary[p.ptr[i] + a] > 0:
         return False
     for q in range(p.incident_ptr[i], p.incident_ptr[i + 1]):
@@ -310,7 +310,7 @@ def _supported(p: Functions, s: SearchState, i: int, a: int) -> bool:
 
 @lean_kernel
 def _choose(p: Functions, s: SearchState, i: int) -> None:
-    """Choose a label that costs nothing."""
+    """Choose a label of zero unary cost."""
     for r in range(s.size[i]):
         a = s.dom[p.ptr[i] + r]
         if s.unary[p.ptr[i] + a] == 0:
@@ -345,8 +345,8 @@ def _enforce_existential(p: Functions, s: SearchState, i: int) -> None:
 
 @lean_kernel
 def _share(p: Functions, s: SearchState, f: int, backwards: bool) -> None:
-    """Take the unary costs of its variables into a function, and share out what it then holds."""
-    # Each variable gets an equal share of its min-marginal, and then each in turn what is left.
+    """Extend all unary costs of its variables to a function, and redistribute its costs."""
+    # Each variable gets an equal share of its min-marginal, then each in turn the remainder.
     lo, hi = p.slots[f], p.slots[f + 1]
     for t in range(lo, hi):
         i = p.scope[t]
@@ -379,9 +379,9 @@ def _share(p: Functions, s: SearchState, f: int, backwards: bool) -> None:
 
 @lean_kernel
 def share_out(p: Functions, s: SearchState, backwards: bool) -> None:
-    """Share out the costs of all functions in turn, which raises the bound."""
-    # The sweep of MPLP++ (Tourani et al., ECCV 2018) with shares rounded down to integers. Where
-    # nothing below the cutoff is left, the bound is the cutoff.
+    """Redistribute the costs of all functions in turn, which raises the bound."""
+    # The sweep of MPLP++ (Tourani et al., ECCV 2018) with shares rounded down to integers. If no
+    # labelling below the cutoff is left, the bound becomes the cutoff.
     count = p.slots.size - 1
     for q in range(count):
         _share(p, s, count - 1 - q if backwards else q, backwards)
@@ -396,7 +396,7 @@ def share_out(p: Functions, s: SearchState, backwards: bool) -> None:
 
 @lean_kernel
 def _prune(p: Functions, s: SearchState) -> None:
-    """Rule out all labels that cost as much as the best labelling."""
+    """Rule out all labels whose unary cost reaches the gap between bound and cutoff."""
     s.now[0].pruned_low = s.low[0]
     s.now[0].pruned_cutoff = s.now[0].cutoff
     room = s.now[0].cutoff - s.low[0]
@@ -427,8 +427,8 @@ def _spread(p: Functions, s: SearchState) -> None:
 
 @inlined
 def _stalled(s: SearchState) -> bool:
-    """Whether many passes have neither ruled a label out nor raised the bound to speak of."""
-    # Among functions of three variables or more costs can go round for ever.
+    """Whether many passes have neither ruled out a label nor raised the bound noticeably."""
+    # Between functions of three or more variables, costs can circulate for ever.
     gain = s.low[0] - s.now[0].idle_low
     if (
         s.now[0].dropped != s.now[0].idle_dropped
@@ -444,7 +444,7 @@ def _stalled(s: SearchState) -> bool:
 
 @lean_kernel
 def _settle(p: Functions, s: SearchState) -> None:
-    """Stop a propagation: each variable chooses a label that costs nothing."""
+    """Stop a propagation: let each variable choose a label of zero unary cost."""
     s.now[0].idle = 0
     for i in range(p.ptr.size - 1):
         s.flags[i] = 0
@@ -454,7 +454,7 @@ def _settle(p: Functions, s: SearchState) -> None:
 
 @lean_kernel
 def propagate(p: Functions, s: SearchState) -> int:
-    """Enforce existential directional arc consistency; `CONFLICT` if nothing is left."""
+    """Enforce existential directional arc consistency; return `CONFLICT` at the cutoff."""
     n = p.ptr.size - 1
     s.now[0].conflict = s.low[0] >= s.now[0].cutoff
     while not s.now[0].conflict:
@@ -522,8 +522,8 @@ def propagate(p: Functions, s: SearchState) -> int:
 
 @lean_kernel
 def complete(p: Functions, s: SearchState) -> int:
-    """Take the supports for a labelling; return the variable to branch on, -1 for none."""
-    # None where the labelling costs no more than the bound, so that the node is done.
+    """Evaluate the labelling of the supports; return the branching variable, -1 for none."""
+    # There is none if the bound reaches the cutoff, so that the node is done.
     total = s.low[0]
     for i in range(p.ptr.size - 1):
         s.marked[i] = 0
@@ -573,8 +573,8 @@ def complete(p: Functions, s: SearchState) -> int:
 
 @inlined
 def _first_label(p: Functions, s: SearchState, i: int) -> int:
-    """Return the label to begin with: the support, or in every other dive the best labelling's."""
-    # What is better than the best labelling is often like it, and what is not lies elsewhere.
+    """Return the label to try first: the support, or in every other dive the incumbent's."""
+    # Better labellings often resemble the incumbent; the other dives find those that do not.
     a = s.best[i]
     if s.now[0].dives % 2 == 0 and s.now[0].found < HARD and _alive(p, s, i, a):
         return int(a)
@@ -615,7 +615,7 @@ def _new_node(s: SearchState, above: int, i: int, a: int, assigns: int) -> int:
 
 @lean_kernel
 def _leave(s: SearchState) -> None:
-    """Make open nodes of all that the depth-first search has left open."""
+    """Turn the unexplored branches of the depth-first search into open nodes."""
     above = s.now[0].node
     for level in range(s.now[0].level):
         i, a = s.var[level], s.label[level]
@@ -654,7 +654,7 @@ def _enter(p: Functions, s: SearchState) -> None:
 
 @lean_kernel
 def search(p: Functions, s: SearchState) -> int:
-    """Go on with the search until it is done, out of work, or has found a better labelling."""
+    """Continue the search until it is done, out of work, or has found a better labelling."""
     s.now[0].improved = False
     while True:
         if s.now[0].work > s.now[0].most_work:
@@ -674,7 +674,7 @@ def search(p: Functions, s: SearchState) -> int:
                 if result == CONFLICT:
                     _put(s, 0, s.now[0].cutoff)
                     return DONE
-                # What holds at the root holds everywhere.
+                # Changes at the root are never undone, because they hold in the whole tree.
                 first = s.now[0].root_cutoff < 0
                 s.now[0].root_cutoff = s.now[0].cutoff
                 s.now[0].root_low = s.low[0]
@@ -718,7 +718,7 @@ def search(p: Functions, s: SearchState) -> int:
             s.now[0].stamp = s.now[0].stamps
             _decide(p, s, branch, s.label[level], 1)
             continue
-        # Back to the last decision that has another side.
+        # Backtrack to the last decision with an unexplored branch.
         s.now[0].backtracks += 1
         s.now[0].all_backtracks += 1
         for i in range(p.ptr.size - 1):

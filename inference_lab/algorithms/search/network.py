@@ -1,8 +1,8 @@
-"""A graph as a network of integer cost functions, smaller by the variables that are eliminated.
+"""A graph as a network of integer cost functions, reduced by variable elimination.
 
 Costs are integers (`inference_lab.algorithms.linear.integer_costs`), so that moving them from one
-function to another loses nothing. Labels that hard terms rule out are gone, functions of the same
-variables are one, and variables whose elimination makes nothing larger are eliminated.
+function to another loses nothing. Labels ruled out by hard terms are removed. Functions of the same
+variables are merged. Variables are eliminated if that makes no table larger.
 """
 
 from __future__ import annotations
@@ -25,32 +25,31 @@ from inference_lab.algorithms.linear.integer_costs import (
 from inference_lab.graph.arrays import IntArray
 from inference_lab.graph.factor_graph import FactorGraph
 
-#: The integer cost of what is forbidden; every sum of that many costs that occur fits 64 bits.
+#: Integer cost of a forbidden entry; every sum that occurs fits 64 bits.
 FORBIDDEN = 1 << 60
-#: From here on a cost counts as forbidden, whatever finite costs were moved away from it.
+#: Costs from here on count as forbidden, whatever finite costs were moved away from them.
 HARD = 1 << 59
-#: Bits of the largest integer energy; what is left up to `HARD` is room for moving costs.
+#: Bits of the largest integer energy; the range from there to `HARD` is room for moving costs.
 BITS = 50
 
-#: Neighbours of a variable that may be eliminated, and entries of a table that may be made for it
-#: whatever it replaces.
+#: Maximum neighbours of an eliminated variable, and size up to which its table may always be made.
 MOST_NEIGHBOURS = 5
 SMALL_TABLE = 1 << 10
 
 #: Fewer cost functions than this are added one by one.
 _FEW = 3
-#: Cost functions between two looks at the clock.
+#: Cost functions between two checks of the clock.
 _LONG = 1000
 
 
 class CostNetwork(CostFunctions):
-    """Integer cost functions over the labels that are left to the variables of a graph."""
+    """Integer cost functions over the remaining labels of the variables of a graph."""
 
     dtype = np.int64
 
     def __init__(self, domains: Domains) -> None:
         super().__init__(domains.sizes)
-        #: The labels that are left; costs are over their positions.
+        #: The remaining labels; costs are indexed by their positions.
         self.domains = domains
         #: In the order of their elimination.
         self.eliminated: list[Eliminated] = []
@@ -61,13 +60,13 @@ class CostNetwork(CostFunctions):
         self.constant = min(FORBIDDEN, self.constant + least)
         if least < HARD and greatest > least:
             table = table - least if least else table
-            # What is forbidden stays as far from the finite costs.
+            # Forbidden entries keep their cost, because the distance to finite costs must not fall.
             self.put(
                 scope, np.where(table >= HARD, FORBIDDEN, table) if greatest >= HARD else table
             )
 
     def plus(self, a: IntArray, b: IntArray) -> IntArray:
-        """Return the sum of two tables; what either forbids is forbidden."""
+        """Return the sum of two tables; entries that either forbids are forbidden."""
         total = a + b
         return np.where(total >= HARD, FORBIDDEN, total)
 
@@ -93,7 +92,7 @@ class CostNetwork(CostFunctions):
             self.put(tuple(rising[f]), table)
 
     def eliminate(self, stop: Callable[[], bool]) -> None:
-        """Eliminate variables of few neighbours, fewest first, where tables do not grow."""
+        """Eliminate variables with few neighbours, fewest first, while tables do not grow."""
         self._follow(stop)
         for v, scope in self.few_neighbours(self._may_go, stop):
             total = self.joint(v, scope)
@@ -108,7 +107,7 @@ class CostNetwork(CostFunctions):
         return few and entries <= max(replaced, SMALL_TABLE)
 
     def _follow(self, stop: Callable[[], bool]) -> None:
-        """Replace variables that another one decides by that one, where it has no more labels."""
+        """Replace each variable that a neighbour with no more labels decides by that neighbour."""
         waiting = [s for s in self.functions if len(s) == 2]
         while waiting and not stop():
             scope = waiting.pop()
@@ -117,7 +116,7 @@ class CostNetwork(CostFunctions):
                 continue
             allowed = table < HARD
             if np.count_nonzero(allowed) > max(table.shape):
-                # A label of one of the two allows several of the other, both ways.
+                # In both directions, some label allows several labels of the other variable.
                 continue
             for axis in (0, 1):
                 v, u = scope[axis], scope[1 - axis]
@@ -148,7 +147,7 @@ class CostNetwork(CostFunctions):
 
     @property
     def unit(self) -> int:
-        """The greatest number that divides all costs, the constant apart."""
+        """The greatest common divisor of all costs except the constant."""
         unit = 0
         for table in self.functions.values():
             if unit == 1:
@@ -157,7 +156,7 @@ class CostNetwork(CostFunctions):
         return unit or 1
 
     def positions(self, labels: IntArray) -> IntArray | None:
-        """Return the positions of labels among those that are left; None where one is not."""
+        """Return the positions of labels among the remaining ones; None if one was removed."""
         domains = self.domains
         at = np.array(
             [
@@ -172,7 +171,7 @@ class CostNetwork(CostFunctions):
         return at if (known & same).all() else None
 
     def cost(self, at: IntArray) -> int:
-        """Return the cost of positions, the constant apart, with the best of what is eliminated."""
+        """Return the cost of positions without the constant, eliminated variables at their best."""
         total = sum(int(table[tuple(at[list(s)])]) for s, table in self.functions.items())
         return min(FORBIDDEN, total)
 
@@ -186,7 +185,7 @@ class CostNetwork(CostFunctions):
 def integer_network(
     graph: FactorGraph, domains: Domains, rounding: Rounding, stop: Callable[[], bool]
 ) -> CostNetwork | None:
-    """Return the network of a graph with a label left to each variable; None if told to stop."""
+    """Return the network of a graph whose domains are non-empty; None if `stop` returns true."""
     ptr, labels = domains.ptr, domains.labels
     network = CostNetwork(domains)
 
@@ -198,7 +197,7 @@ def integer_network(
     some = bool(cut.any())
 
     def put(scopes: npt.NDArray[np.integer], tables: IntArray) -> None:
-        """Add functions over the labels that are left, as many to each."""
+        """Add functions over the remaining labels; all scopes have the same domain sizes."""
         count, arity = scopes.shape
         if some and cut[scopes].any():
             picked: list[IntArray] = [np.arange(count).reshape(-1, *[1] * arity)]
@@ -238,7 +237,7 @@ def integer_network(
 
 
 def _runs(changes: npt.NDArray[np.bool_]) -> list[tuple[int, int]]:
-    """Return stretches without a change, none of them long; changes are from one to the next."""
+    """Return short runs without a change; ``changes[i]`` compares items ``i`` and ``i + 1``."""
     cuts = {*range(0, changes.size + 1, _LONG)}
     if changes.any():
         cuts.update((np.flatnonzero(changes) + 1).tolist())
@@ -246,7 +245,7 @@ def _runs(changes: npt.NDArray[np.bool_]) -> list[tuple[int, int]]:
 
 
 def _unlike(graph: FactorGraph, sizes: IntArray) -> npt.NDArray[np.bool_]:
-    """Whether each factor but the last has another shape than the next, given numbers of labels."""
+    """Whether each factor but the last differs in shape from the next, given domain sizes."""
     arities = np.diff(graph.factor_ptr)
     k = sizes[graph.factor_scopes]
     # The same place in the factor before, if that has as many variables.

@@ -2,7 +2,7 @@
 
 Value ``a`` of variable ``i`` has number ``ptr[i] + a``; *slot* ``t`` is one place in the scope of a
 function. Tables are never written: a cost is ``table[x] - sum_t shift[t, x_t]``. All changes of a
-subtree are integers in one array, ``cell``, and the *trail* notes a cell before its first change at
+subtree are integers in one array, ``cell``. The *trail* records a cell before its first change at
 a node. A domain is a sparse set, its labels the first of ``dom``. Hints (last known supports) are
 checked when used and never undone. Open nodes of the best-first search are paths, replayed as a
 single node. Memory is allocated once.
@@ -19,16 +19,16 @@ from inference_lab.graph.arrays import IntArray, starts_of
 from inference_lab.kernels.heap import Heap, empty_heap, push
 from inference_lab.kernels.struct import record
 
-#: What has to be looked at again after a change at a variable: the costs of larger neighbours
-#: (its label lost), of the smaller ones (their full support), its own existential support, and that
-#: of the larger neighbours.
+#: Pending checks after a change at a variable: costs of larger neighbours (after the loss of a
+#: label), full support of smaller neighbours, its own existential support, and the existential
+#: support of larger neighbours.
 ARC, DIRECTIONAL, EXISTENTIAL, NEAR = 1, 2, 4, 8
 ALL = ARC | DIRECTIONAL | EXISTENTIAL | NEAR
 
-#: Backtracks of a depth-first search, at most, before the node of least bound has its turn.
+#: Maximum backtracks of a depth-first search before the node of least bound is opened.
 MOST_BACKTRACKS = 1 << 14
 
-#: Nodes of the paths to open nodes that are kept, and length of the trail in cells at first.
+#: Capacity of the pool of open nodes and their paths, and initial trail length per cell.
 _POOL, _TRAIL = 1 << 19, 4
 
 
@@ -39,8 +39,8 @@ class Functions(NamedTuple):
     ptr: IntArray
     #: (f+1,): slots of each function.
     slots: IntArray
-    #: ``scope``, ``stride``, ``shift_at``, ``function`` (s,): of each slot its variable, the step
-    #: of its labels in the table, where its shifts begin, and its function.
+    #: ``scope``, ``stride``, ``shift_at``, ``function`` (s,): variable, table stride, first shift
+    #: and function of each slot.
     scope: IntArray
     stride: IntArray
     shift_at: IntArray
@@ -56,7 +56,7 @@ class Functions(NamedTuple):
 class SearchState(NamedTuple):
     """The state that a search changes."""
 
-    #: All that is undone, of which ``low`` (1,), ``unary``, ``shift``, ``size`` are parts.
+    #: All values that backtracking restores, with views ``low`` (1,), ``unary``, ``shift``, ``size``.
     cell: IntArray
     low: IntArray
     unary: IntArray
@@ -67,7 +67,7 @@ class SearchState(NamedTuple):
     #: ``trail_at``, ``trail_old``: the trail.
     trail_at: IntArray
     trail_old: IntArray
-    #: ``dom``, ``pos``: the sparse sets, and where each label stands in its own.
+    #: ``dom``, ``pos``: the sparse sets, and the position of each label in its set.
     dom: IntArray
     pos: IntArray
     #: Like ``shift``.
@@ -92,8 +92,8 @@ class SearchState(NamedTuple):
     mark: IntArray
     bound: IntArray
     right: IntArray
-    #: ``parent``, ``decision_var``, ``decision_label``, ``decision_assigns``: the pool of open
-    #: nodes, ``open`` those not yet explored, least bound first.
+    #: ``parent``, ``decision_var``, ``decision_label``, ``decision_assigns``: the pool of nodes;
+    #: ``open`` is the heap of unexplored nodes, least bound first.
     parent: IntArray
     decision_var: IntArray
     decision_label: IntArray
@@ -172,7 +172,7 @@ def make_state(p: Functions, unary: IntArray, cutoff: int) -> SearchState:
     labels = np.arange(values) - np.repeat(p.ptr[:-1], widths)
     cell[1 : 1 + values] = unary
     cell[begin[2] : begin[3]] = widths
-    # Of functions of two variables a hint is a label of the other one.
+    # The hint of a function of two variables is a label of the other variable.
     own = np.arange(shifts) - np.repeat(p.shift_at, of_slot)
     entry = np.repeat(p.table_at[p.function], of_slot) + own * np.repeat(p.stride, of_slot)
     binary = np.diff(p.slots)[p.function] == 2
@@ -241,7 +241,7 @@ def with_longer_trail(s: SearchState) -> SearchState:
 
 
 def least_bound(s: SearchState) -> int:
-    """Return a lower bound on the cost of all that is not explored yet."""
+    """Return a lower bound on the cost of all unexplored labellings."""
     now = s.now[0]
     bounds = [int(now.cutoff)]
     if s.open.size[0]:

@@ -14,21 +14,21 @@ from inference_lab._numba import inlined, lean_kernel
 from inference_lab.algorithms.search.state import Functions, SearchState
 from inference_lab.graph.arrays import IntArray
 
-#: What rules a label out, where it is not the slot of a function: nothing, or its unary cost.
+#: Causes of a removal other than the slot of a function: none, or the unary cost.
 _NOTHING, _UNARY = -1, -2
-#: How much is moved at once, how many parts are asked of a label, and how large a shift becomes, at
-#: most, so that all sums fit 64 bits.
+#: Largest amount moved at once, number of parts requested from a label, and size of a shift. With
+#: these limits all sums fit 64 bits.
 _MOST_MOVED, _MOST_PARTS, _MOST_SHIFTED = 1 << 50, 1 << 40, 1 << 57
-#: How small costs are looked at last, as a part of what the bound lacks: a power of one half.
+#: The smallest threshold is ``2 ** -_SMALLEST`` of the gap between bound and cutoff.
 _SMALLEST = 14
-#: What a look at a support that is known counts for, in entries of a table.
+#: Cost of checking a known support, in table entries.
 _LOOK = 2
 
 
 class Virtual(NamedTuple):
     """The parts of a state that virtual arc consistency reads, and its scratch."""
 
-    #: ``low``, ``unary``, ``shift``, ``size``, ``dom``, ``pos``, ``now``: those of the state.
+    #: ``low``, ``unary``, ``shift``, ``size``, ``dom``, ``pos``, ``now``: arrays of the state.
     low: IntArray
     unary: IntArray
     shift: IntArray
@@ -36,14 +36,14 @@ class Virtual(NamedTuple):
     dom: IntArray
     pos: IntArray
     now: Any
-    #: ``killer``, ``when`` (v,): what rules a value out, and how many were ruled out before.
+    #: ``killer``, ``when`` (v,): cause and order number of the removal of each value.
     killer: IntArray
     when: IntArray
-    #: (v,): those ruled out, in turn.
+    #: (v,): removed values, in the order of their removal.
     order: IntArray
-    #: (v,): parts that are asked of each.
+    #: (v,): parts requested from each value.
     asked: IntArray
-    #: ``out``, ``into``: parts that a function gives to a label of a slot, and gets from it.
+    #: ``out``, ``into``: parts that a function gives to a label of a slot, and receives from it.
     out: IntArray
     into: IntArray
     #: The number of an entry, or a label of the other variable; like ``shift``.
@@ -55,7 +55,7 @@ class Virtual(NamedTuple):
     #: ``queue``, ``queued`` (n,): variables with fewer labels than before.
     queue: IntArray
     queued: IntArray
-    #: ``moved``, ``is_moved`` (f,): functions that give.
+    #: ``moved``, ``is_moved`` (f,): functions whose costs are moved.
     moved: IntArray
     is_moved: IntArray
 
@@ -76,7 +76,7 @@ def make_virtual(p: Functions, s: SearchState) -> Virtual:
 
 @inlined
 def _width(p: Functions, t: int) -> int:
-    """Return the number of labels of a slot, with those that are ruled out."""
+    """Return the number of labels of a slot, including removed ones."""
     return int(p.ptr[p.scope[t] + 1] - p.ptr[p.scope[t]])
 
 
@@ -88,14 +88,14 @@ def _label(p: Functions, t: int, e: int) -> int:
 
 @inlined
 def _entries(p: Functions, t: int) -> int:
-    """Return how many entries of the table hold a label of a slot."""
+    """Return the number of table entries that contain a given label of a slot."""
     first = p.slots[p.function[t]]
     return int(p.stride[first] * _width(p, first) // _width(p, t))
 
 
 @inlined
 def _entry(p: Functions, t: int, a: int, q: int) -> int:
-    """Return the entry of that number among those that hold a label of a slot."""
+    """Return entry number ``q`` among the table entries with label ``a`` at a slot."""
     step = p.stride[t]
     return int((q // step * _width(p, t) + a) * step + q % step)
 
@@ -127,7 +127,7 @@ def _supports(p: Functions, v: Virtual, f: int, e: int, theta: int) -> bool:
 
 @lean_kernel
 def _supported(p: Functions, v: Virtual, t: int, a: int, theta: int) -> bool:
-    """Whether a label of a slot has a support; it is looked for where it was last."""
+    """Whether a label of a slot has a support; the last known one is checked first."""
     f = p.function[t]
     own = p.shift_at[t] + a
     lo = p.slots[f]
@@ -168,7 +168,7 @@ def _supported(p: Functions, v: Virtual, t: int, a: int, theta: int) -> bool:
 
 @inlined
 def _kill(v: Virtual, at: int, killer: int, killed: int) -> bool:
-    """Rule a value out; return whether its variable has no other."""
+    """Rule a value out; return whether the domain of its variable is empty."""
     v.killer[at] = killer
     v.when[at] = killed
     v.order[killed] = at
@@ -228,8 +228,8 @@ def _close(p: Functions, v: Virtual, theta: int) -> int:
 
 @lean_kernel
 def _ask(p: Functions, v: Virtual, at: int, theta: int) -> None:
-    """Ask for what rules a value out: large costs of a function, and labels ruled out before."""
-    # What an entry of lower cost lacks is asked of that one of its labels that was ruled out first.
+    """Request the causes of a removal: large costs of a function, and earlier removals."""
+    # The deficit of an entry below `theta` is requested from its label that was ruled out first.
     t = v.killer[at]
     f = p.function[t]
     a = at - p.ptr[v.owner[at]]
@@ -255,7 +255,7 @@ def _ask(p: Functions, v: Virtual, at: int, theta: int) -> None:
 
 @lean_kernel
 def _most(p: Functions, v: Virtual, moved: int) -> int:
-    """Return how large a part may be, so that no cost of a function becomes negative."""
+    """Return the largest part for which no cost of a function becomes negative."""
     part = _MOST_MOVED
     for q in range(moved):
         f = v.moved[q]
@@ -266,7 +266,7 @@ def _most(p: Functions, v: Virtual, moved: int) -> int:
                 parts = abs(v.out[own] - v.into[own])
                 if parts > 0:
                     part = min(part, max(0, _MOST_SHIFTED - abs(v.shift[own])) // parts)
-                # An entry that nothing is moved out of loses nothing.
+                # Costs only fall at entries whose label receives a part.
                 count = _entries(p, t) if v.out[own] > 0 else 0
                 v.now[0].work += 4 * count
                 for w in range(count):
@@ -283,7 +283,7 @@ def _most(p: Functions, v: Virtual, moved: int) -> int:
 
 @lean_kernel
 def _raise_once(p: Functions, v: Virtual, theta: int) -> int:
-    """Raise the bound by the first proof that it can be; return by how much, 0 if there is none."""
+    """Raise the bound by the first proof that it can rise; return the increase, 0 for none."""
     last = -_close(p, v, theta) - 1
     if last < 0:
         return 0
@@ -329,9 +329,9 @@ def _raise_once(p: Functions, v: Virtual, theta: int) -> int:
 
 @lean_kernel
 def raise_virtually(p: Functions, v: Virtual, theta: int, work: int) -> int:
-    """Raise the bound while arc consistency shows that it can be, by ever smaller costs."""
-    # Cooper et al., Artificial Intelligence 174, 2010. Returns the cost to go on with, 0 when it is
-    # done; a bound of the cutoff or more says that nothing below it is left.
+    """Raise the bound while arc consistency proves that it can rise, at falling thresholds."""
+    # Cooper et al., Artificial Intelligence 174, 2010. Returns the threshold to continue with, 0
+    # when done; a bound of the cutoff or more proves that no labelling costs less.
     now = v.now[0]
     until = now.work + work
     lacks = min(now.cutoff - v.low[0], _MOST_MOVED)

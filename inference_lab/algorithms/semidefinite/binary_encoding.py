@@ -4,14 +4,14 @@ With ``z_ia = [x_i = a]`` for the labels ``a`` but the last, of which at most on
 
 ``[x_i = x_j] = 1 - sum_a (z_ia + z_ja) + sum_a 2 z_ia z_ja + sum_{a != b} z_ia z_jb``
 
-so that the part is one over two labels. Its matrix tells which label two nodes share, where that of
-the simplex tells only whether they share one; any matrix of the former gives one of the latter, so
-without inequalities its bound is no lower, at ``k - 1`` times the order.
+so that the part becomes one over two labels. Its matrix shows which label two nodes share; the
+matrix of the simplex shows only whether they share one. Any matrix of the former gives one of the
+latter, so without inequalities its bound is no lower, at ``k - 1`` times the order.
 
 References
 ----------
 F. Rendl, "Semidefinite relaxations for partitioning, assignment and ordering problems", 4OR 10,
-2012, section 3 (assignment matrices, and what they add to those of equal labels).
+2012, section 3 (assignment matrices compared with matrices of equal labels).
 """
 
 from __future__ import annotations
@@ -28,28 +28,28 @@ from inference_lab.graph.arrays import FloatArray, IntArray
 _EPSILON = float(np.finfo(np.float64).eps)
 #: Inner products of the corners of the simplex.
 _CORNERS = 1.5 * np.eye(3) - 0.5
-#: A vector of the simplex by the corners, for the two bits of a node and the terminal: with ``z =
-#: (1 - x) / 2`` it is ``z_0 c_0 + z_1 c_1 + (1 - z_0 - z_1) c_2``.
+#: The simplex vector of a node in terms of the corners, for its two bits and the terminal: with
+#: ``z = (1 - x) / 2`` it is ``z_0 c_0 + z_1 c_1 + (1 - z_0 - z_1) c_2``.
 _NODE = np.array([[-0.5, 0.0, 0.5], [0.0, -0.5, 0.5], [0.5, 0.5, 0.0]])
-#: Penalty to begin with, and how far the primal residual may be from the dual one before it rises.
-#: The multipliers are good to begin with and the matrix is not: on E-steps of 300 points the bound
-#: gained in 22 s at 0.03 what it gained in 52 s where both residuals were kept alike.
+#: Initial penalty, and the ratio of the primal to the dual residual at which it rises. The initial
+#: multipliers are good and the matrix is not: on E-steps of 300 points the bound rose as far in
+#: 22 s at 0.03 as in 52 s with balanced residuals.
 _PENALTY = 0.03
 _IMBALANCE = 100.0
 
 
 def has_bits(part: PottsPart) -> bool:
-    """Whether bits tighten the bound: three distinct labels, and no nodes that must differ."""
+    """Whether bits tighten the bound: three distinct labels, no nodes that must differ."""
     return part.n_labels == 3 and part.has_terminals and part.apart.size == 0
 
 
 def as_bits(part: PottsPart) -> tuple[PottsPart, float]:
-    """Return the part over bits, and what its energies may differ by, from rounding."""
-    # Node ``i`` becomes the nodes ``2 i`` and ``2 i + 1``, whose label 1 says that ``i`` has label
-    # 0 and 1; ``variables``, ``node`` and ``labels`` are those of `part` and say nothing of the
+    """Return the part over bits, and a bound on the rounding error of its energies."""
+    # Node ``i`` becomes the nodes ``2 i`` and ``2 i + 1``, whose label 1 means that ``i`` has label
+    # 0 or 1. ``variables``, ``node`` and ``labels`` are copied from `part` and do not describe the
     # bits.
     n, c = part.n_nodes, part.coupling
-    # Label 1 of a bit costs what its label costs more than the last one ...
+    # Label 1 of a bit costs the difference between its label and the last one ...
     single = (part.unary[:, :2] - part.unary[:, 2:]).ravel()
     # ... and z z' = ([z = z'] + z + z' - 1) / 2.
     pairs, coupling = [], []
@@ -86,16 +86,16 @@ def bits_of(labels: IntArray) -> IntArray:
 
 
 def labels_of(bits: IntArray) -> IntArray:
-    """Return the labels (n,) of the nodes for labels (2 n,) of the bits; of two set, the first."""
+    """Return the labels (n,) of the nodes for bits (2 n,); the first wins if two are set."""
     pairs = bits.reshape(-1, 2)
     return np.asarray(np.where(pairs.any(axis=1), pairs.argmax(axis=1), 2), dtype=np.int64)
 
 
 def with_bits(simplex: SDPRelaxation) -> SDPRelaxation:
-    """Return the relaxation over bits of a part, at the multipliers of that over the simplex."""
-    # The vectors of the simplex are linear in those of the bits, so every inequality there is one
-    # here, and a dual matrix that is semidefinite there gives one here: the bound is the same up to
-    # residuals, and goes on from there.
+    """Return the relaxation of a part over bits, warm-started from that over the simplex."""
+    # The vectors of the simplex are linear in the vectors of the bits, so every inequality there is
+    # one here, and a dual matrix that is semidefinite there gives one here. So the bound starts at
+    # the same value up to residuals.
     n = simplex.part.n_nodes
     bits, slack = as_bits(simplex.part)
     made = SDPRelaxation(bits, simplex.cuts, simplex.rng, slack)
@@ -106,7 +106,7 @@ def with_bits(simplex: SDPRelaxation) -> SDPRelaxation:
     for turn in _turns(n):
         z += turn.T @ whole @ turn
     made.z = np.tril(z)
-    # The equations that at most one bit of a node is set come first but for those of single bits.
+    # Equations of single bits come first, then one per node: at most one of its bits is set.
     first = int(bits.forbidden.sum())
     made.rows.multiplier[first : first + n] = -z[1 : 2 * n : 2, : 2 * n : 2].diagonal()
     _carry_rows(simplex, made, ratio)
@@ -131,7 +131,7 @@ def _turns(n: int) -> list[FloatArray]:
 
 
 def _carry_rows(simplex: SDPRelaxation, made: SDPRelaxation, ratio: float) -> None:
-    """Add the rows and the lower limits that have a multiplier, with it."""
+    """Add the rows and lower limits with a nonzero multiplier, and the multiplier."""
     rows, n, top = simplex.rows, simplex.part.n_nodes, made.order - 1
     fi, fj = np.nonzero(np.tril(simplex.floor, -1))
     owner = np.concatenate([
@@ -150,7 +150,7 @@ def _carry_rows(simplex: SDPRelaxation, made: SDPRelaxation, ratio: float) -> No
     terms = value[:, None, None] * (by[i] @ _CORNERS @ by[j].transpose(0, 2, 1))
     high = np.maximum(at[i][:, :, None], at[j][:, None, :])
     low = np.minimum(at[i][:, :, None], at[j][:, None, :])
-    # Of the terminal with itself X is 1.
+    # The diagonal entry of the terminal is 1.
     known = high == low
     rhs -= np.bincount(owner, weights=(terms * known).sum(axis=(1, 2)), minlength=rhs.size)
     used = (terms != 0.0) & ~known
@@ -171,7 +171,7 @@ def _carry_rows(simplex: SDPRelaxation, made: SDPRelaxation, ratio: float) -> No
 
 
 def _joint(y: FloatArray, n: int) -> FloatArray:
-    """Return a matrix of bits that agrees about with a matrix of the simplex; a lower triangle."""
+    """Return the lower triangle of a matrix of bits that approximates a simplex matrix."""
     u = np.clip((2.0 * y[n:, :n].T + 1.0) / 3.0, 1e-9, 1.0)
     u /= u.sum(axis=1, keepdims=True)
     least = np.minimum(u[:, None, :], u[None, :, :])

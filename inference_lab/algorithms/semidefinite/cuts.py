@@ -10,13 +10,12 @@ labels, three sorts of inequalities are used:
   7 nodes with any signs;
 * *patterns* (more labels) on 4 to 7 nodes: cliques, two-partitions, wheels and odd cycles with
   their 2-chords, as found by Chopra and Rao for the ``k``-partition polytope;
-* *learned patterns*: sets of 7 nodes that many terms join are looked at as a whole. If their part
-  of ``X`` is no mixture of labellings, a linear program finds the facet that shows it, and its
+* *learned patterns*: sets of 7 nodes joined by many terms are examined as a whole. If their part of
+  ``X`` is not a mixture of labellings, a linear program finds a separating facet, and its
   coefficients become a pattern that is searched for everywhere.
 
 The right-hand side of a pattern ``sum_pr D_pr y_pr <= r`` is found by enumerating the partitions
-of its nodes into ``k`` classes, so that an inequality is valid whatever its pattern and
-whichever its nodes.
+of its nodes into ``k`` classes, so that an inequality is valid for every pattern and any nodes.
 
 References
 ----------
@@ -40,17 +39,17 @@ from inference_lab.algorithms.linear.backends import highs_solver
 from inference_lab.graph.arrays import FloatArray, IntArray, starts_of
 from inference_lab.kernels.struct import record
 
-#: Rows of the histogram by which the most violated triangles are kept.
+#: Bins of the histogram that selects the most violated triangles.
 _BINS = 256
 #: Largest pattern whose partitions are enumerated: 877 of 7 nodes.
 _LARGEST = 7
-#: A facet is learned if it is violated by this share of its distance from the mean vertex, and if
-#: its coefficients differ by no larger factor.
+#: A facet is learned if its violation is at least this share of its distance from the mean vertex,
+#: and if its coefficients differ by at most this factor.
 _LEAST_DEPTH = 0.01
 _LARGEST_WEIGHT = 6.0
-#: Most patterns learned.
+#: Maximum number of learned patterns.
 _LEARNED = 64
-#: Searches in a round for all patterns together, and the least and the most for one.
+#: Searches in a round for all patterns together, and the minimum and maximum for one pattern.
 _SEARCHES = 3600
 _FEWEST = 20
 _MOST = 600
@@ -76,7 +75,7 @@ def _partitions(size: int, k: int) -> FloatArray:
 
 
 def _as_pattern(weights: FloatArray, k: int) -> Pattern:
-    """Take weights of the indicators ``y``; find the bound, and turn it to ``X``."""
+    """Return the pattern in ``X`` of weights of the indicators ``y``, with its bound."""
     np.fill_diagonal(weights, 0.0)
     above = weights[np.triu_indices(len(weights), 1)]
     bound = float((_partitions(len(weights), k) @ above).max())
@@ -86,7 +85,7 @@ def _as_pattern(weights: FloatArray, k: int) -> Pattern:
 @functools.cache
 def patterns(k: int) -> tuple[Pattern, ...]:
     """Return the patterns for ``k`` labels; for two labels, up to signs of the nodes."""
-    # Of five nodes with two labels, for one, at least four pairs agree, so the sum of ``X`` over
+    # Example: among five nodes with two labels at least four pairs agree, so the sum of ``X`` over
     # the ten pairs is at least 4 - 6 = -2.
     if k == 2:
         multiples = [[1] * 5, [2] + [1] * 5, [1] * 7, [2, 2] + [1] * 5, [3] + [1] * 6]
@@ -110,7 +109,7 @@ def patterns(k: int) -> tuple[Pattern, ...]:
             chorded = np.where(step == 1, 1.0, np.where(step == 2, -1.0, 0.0))
             found.append(_as_pattern(chorded, k))
     if k >= _LARGEST:
-        # Of k + 1 nodes at least two agree.
+        # At least two of k + 1 nodes agree.
         pairs = (k + 1) * k / 2
         weights = np.eye(k + 1) - 1.0
         found.append(Pattern(weights, (-k + pairs) / (k - 1)))
@@ -131,7 +130,7 @@ class CutRows:
     free (r,) bool
         Rows that are equations: their multiplier has any sign, and they stay.
     key (r,) int64
-        What tells rows of one kind apart.
+        Identifier of a row among rows of one kind.
     """
 
     def __init__(self, fixed_from: int, fixed: float) -> None:
@@ -184,7 +183,7 @@ class CutRows:
         multiplier: FloatArray,
         free: npt.NDArray[np.bool_],
     ) -> None:
-        """Add rows of any lengths, their terms one after the other, which no search finds."""
+        """Add rows of any lengths, with concatenated terms and keys that no search produces."""
         # Between the keys of equations and those of patterns.
         key = np.iinfo(np.int64).min // 2 + np.arange(rhs.size)
         ends = np.cumsum(lengths)
@@ -227,7 +226,7 @@ def _triangles_of(
 ) -> None:
     """Collect violated triangles with largest node in ``first .. last - 1``."""
     # A code is ``((i N + j) N + l) 4 + sort`` for ``i > j > l``. When the buffer is full, the
-    # threshold rises to where half of it goes.
+    # threshold rises until about half of the entries are dropped.
     n = x.shape[0]
     count = now[0].kept
     threshold = now[0].threshold
@@ -268,7 +267,7 @@ def _triangles_of(
                             codes[kept] = codes[t]
                             violations[kept] = violations[t]
                             kept += 1
-                    # All in the last bin: what comes later is not looked at.
+                    # All entries are in the last bin, so later triangles are skipped.
                     if kept == count:
                         kept = count // 2
                     count = kept
@@ -277,10 +276,10 @@ def _triangles_of(
 
 
 class TriangleSearch:
-    """Search for the `most` violated triangles, in stretches, so that a clock can be checked.
+    """Search for the `most` violated triangles, in steps between which a clock can be checked.
 
-    Only the lower triangle of `x` is read; `two` says that there are two labels, and `threshold` is
-    the least violation. If there are more than `work` triangles, largest nodes are sampled.
+    Only the lower triangle of `x` is read; `two` is true for two labels, and `threshold` is the
+    least violation. If there are more than `work` triangles, largest nodes are sampled.
     """
 
     def __init__(
@@ -306,7 +305,7 @@ class TriangleSearch:
         self.tops: IntArray = tops.astype(np.int64)
 
     def look(self, top: int) -> None:
-        """Look at all triangles with this largest node."""
+        """Examine all triangles with this largest node."""
         _triangles_of(
             self.x, top, top + 1, self.two, self._codes, self._violations, self._histogram,
             self._now,
@@ -341,8 +340,8 @@ def _climb(
     value: FloatArray,
 ) -> None:
     """Replace the nodes of patterns one by one while ``sum D_pr s_p s_r X_pr`` rises."""
-    # Each row of ``nodes`` (t, q) holds distinct nodes to begin with; ``signs`` (t, q) stay 1
-    # unless `signed`. ``value`` (t,) gets the sums.
+    # Each row of ``nodes`` (t, q) holds distinct initial nodes; ``signs`` (t, q) stay 1 unless
+    # `signed`. ``value`` (t,) receives the sums.
     n = x.shape[0]
     q = weights.shape[0]
     for t in range(nodes.shape[0]):
@@ -398,7 +397,7 @@ def _vertices(k: int) -> FloatArray:
 def _facet(y: FloatArray, k: int) -> FloatArray | None:
     """Return the coefficients (q, q) of a facet that cuts off ``y``, or None."""
     # The facets ``d (v - c) <= 1`` around the mean ``c`` of all vertices ``v`` are the vertices of
-    # the polar, over which ``d (y - c)`` is maximised. Rounded to integers where they are close.
+    # the polar, over which ``d (y - c)`` is maximised. Coefficients are rounded to six decimals.
     from scipy.sparse import csr_array
 
     vertices = _vertices(k)
@@ -428,13 +427,13 @@ def _facet(y: FloatArray, k: int) -> FloatArray | None:
 
 
 def _signature(weights: FloatArray, k: int) -> tuple[tuple[float, ...], ...]:
-    """Return what is equal for patterns that differ by the order (or signs) of their nodes."""
+    """Return an invariant of a pattern under reordering (and sign changes) of its nodes."""
     entries = np.abs(weights) if k == 2 else weights
     return tuple(sorted(tuple(sorted(row)) for row in np.round(entries, 3).tolist()))
 
 
 class PatternPool:
-    """The patterns searched for, with those learned on the way.
+    """The patterns searched for, including learned ones.
 
     Nodes with an entry in the lower triangle of `costs` are neighbours; facets for `k` labels are
     learned on the first `nodes`.
@@ -455,7 +454,7 @@ class PatternPool:
     def find(
         self, x: FloatArray, threshold: float, known: IntArray, should_stop: Callable[[], bool]
     ) -> list[ViolatedInequalities]:
-        """Search for all patterns, most for those that were found violated before."""
+        """Search for all patterns, most often for patterns found violated before."""
         found = []
         share = self._score / self._score.sum()
         for number, pattern in enumerate(self.patterns):
@@ -472,7 +471,7 @@ class PatternPool:
         return found
 
     def learn(self, x: FloatArray, sets: int) -> int:
-        """Look at sets of nodes as a whole; return how many patterns were learned."""
+        """Examine sets of nodes as a whole; return the number of patterns learned."""
         if self.nodes < _LARGEST:
             return 0
         before = len(self.patterns)
@@ -495,7 +494,7 @@ class PatternPool:
         return len(self.patterns) - before
 
     def _gather(self) -> list[int]:
-        """Draw a node and add the neighbours that have most terms with those there are."""
+        """Draw a node, then add the neighbours with the most terms to the chosen nodes."""
         chosen = [int(self.rng.integers(self.nodes))]
         links = np.zeros(self.nodes)
         while len(chosen) < _LARGEST:
@@ -537,7 +536,7 @@ def find_patterns(
     n, q = x.shape[0], len(pattern.weights)
     if q > n:
         return None
-    # Distinct: offsets from the first node that rise from 0 and stay below n.
+    # Nodes are distinct, because their offsets from the first node increase and stay below n.
     rise = np.sort(rng.integers(0, n - q + 1, size=(starts, q)), axis=1) + np.arange(q)
     nodes = rng.permuted((rise + rng.integers(0, n, size=(starts, 1))) % n, axis=1)
     signs = rng.choice([-1.0, 1.0], size=(starts, q)) if signed else np.ones((starts, q))
@@ -555,8 +554,8 @@ def find_patterns(
 
 def _keys(number: int, nodes: IntArray, signs: FloatArray, pattern: Pattern) -> IntArray:
     """Return keys that are equal for rows with equal nodes; a clash only costs an inequality."""
-    # Nodes come with their sign relative to the first and with the sum of their coefficients, which
-    # tells their roles apart.
+    # Nodes enter with their sign relative to the first and with the sum of their coefficients,
+    # which distinguishes their roles.
     role = np.round(pattern.weights.sum(axis=1)).astype(np.int64) + 64
     lowest = nodes.argmin(axis=1)
     relative = signs * np.take_along_axis(signs, lowest[:, None], axis=1)

@@ -10,15 +10,15 @@ from inference_lab._numba import inlined, kernel, lean_kernel
 from inference_lab.graph.arrays import POTTS, Flags, FloatArray, GraphArrays, IntArray
 from inference_lab.kernels.messages import edge_cost, min_sum_message
 
-#: What an edge is, between the labels that are left; bits that may stand together.
+#: Kinds of an edge between the remaining labels; bits that may be combined.
 ADDITIVE = 1  # f(a) + g(b): no coupling at all
 SOFT = 2  # f(a) + g(b) + c [a = b], finite
 EQUAL = 4  # finite where the labels are equal, and only there
 APART = 8  # +inf where the labels are equal, one finite cost elsewhere
 MATCHED = 16  # finite at one partner of each label only
 
-#: A table is taken for Potts-like if it differs from one by this share of its largest cost. The
-#: difference is taken off the bound.
+#: A table counts as Potts-like if it differs from such a table by at most this share of its largest
+#: cost. The difference is subtracted from the bound.
 _RELATIVE_RESIDUE = 1e-12
 
 
@@ -26,8 +26,8 @@ _RELATIVE_RESIDUE = 1e-12
 def eliminate(
     g: GraphArrays, unary: FloatArray, single: IntArray, leaves: IntArray
 ) -> tuple[float, int]:
-    """Strip the variables without a single label that have one neighbour or none."""
-    # ``unary``, infinite at labels that are out, and ``single``, -2 for what is stripped, are
+    """Eliminate the undecided variables that have one neighbour or none."""
+    # ``unary``, infinite at removed labels, and ``single``, -2 for eliminated variables, are
     # changed in place. Returns the constant and the number of leaves.
     n = g.cardinalities.size
     message = np.empty(g.cardinalities.max())
@@ -48,7 +48,7 @@ def eliminate(
     while done < count:
         i = leaves[done, 0]
         leaves[done, 1] = -1
-        # Gone, also for the neighbours that come later.
+        # Later neighbours must no longer see this variable.
         single[i] = -2
         if degree[i] == 0:
             least = np.inf
@@ -98,7 +98,7 @@ def follow(g: GraphArrays, unary: FloatArray, leaves: IntArray, x: IntArray) -> 
                     cost += edge_cost(g, e, a, x[g.edges[e, 1]])
                 else:
                     cost += edge_cost(g, e, x[g.edges[e, 0]], a)
-            # The first label that is left stands in where all cost +inf.
+            # The first remaining label is used if all cost +inf.
             if cost < least or np.isinf(unary[g.unary_ptr[i] + best]):
                 least = cost
                 best = a
@@ -169,9 +169,9 @@ def classify_hard(g: GraphArrays, alive: Flags, e: int) -> int:
 
 @lean_kernel
 def classify(g: GraphArrays, alive: Flags, remains: Flags, sums: Sums, fit: TermForms) -> None:
-    """Classify each edge between remaining variables: ``kinds``, 0 for none of these."""
-    # ``coupling`` is the ``c`` that fits best, ``residue`` the largest difference to a form with it
-    # (with 0, if that is as good).
+    """Classify each edge between remaining variables; ``kinds`` is 0 if no form fits."""
+    # ``coupling`` is the ``c`` that fits best, ``residue`` the largest deviation from the form with
+    # it (with 0, if that is as good).
     row, column, row_equal, column_equal = sums
     for e in range(g.edges.shape[0]):
         i, j = g.edges[e, 0], g.edges[e, 1]
@@ -262,7 +262,7 @@ def fold_potts(
     unary: FloatArray,
     sums: Sums,
 ) -> float:
-    """Add what the edges cost beside their coupling to the unaries; return the constant."""
+    """Add the costs of the edges other than their coupling to the unaries; return the constant."""
     kinds, coupling, row, column = fit.kinds, fit.coupling, sums.row, sums.column
     constant = 0.0
     for e in edges:

@@ -1,6 +1,6 @@
-"""The quadratic form behind a Potts-like energy: what the semidefinite relaxation works on.
+"""The quadratic form of a Potts-like energy, the input of the semidefinite relaxation.
 
-An energy over pairs is taken apart into *parts* that share no variable. Within a part it reads
+A pairwise energy is split into *parts* that share no variable. Within a part it reads
 
 ``E(x) = constant + sum_i u_i(x_i) + sum_ij c_ij [x_i = x_j]``
 
@@ -8,7 +8,7 @@ over labels ``0 .. k-1``, with ``c_ij`` of either sign. Two sorts of energies ha
 
 * *binary*: all variables of the part have two labels left. Any table over two labels is
   ``f(x_i) + g(x_j) + c [x_i = x_j]``, and the labels of each variable get the numbers 0 and 1;
-* *Potts-like*: a term is a cost for equal labels beside costs of the single labels.
+* *Potts-like*: a term is a cost for equal labels plus unary costs.
 
 Hard constraints are kept exactly: labels without support are ruled out (arc consistency),
 variables that must agree (or, if binary, disagree) become one node, and nodes that must differ
@@ -55,10 +55,9 @@ class PottsPart(NamedTuple):
 
     #: (v,): its variables.
     variables: IntArray
-    #: (v,): where each went.
+    #: (v,): the node of each variable.
     node: IntArray
-    #: (v, k): the label of the variable that label ``a`` of the node stands for, -1 if there is
-    #: none.
+    #: (v, k): the label of the variable for each label of its node, -1 if there is none.
     labels: IntArray
     #: ``unary`` (n, k) costs, finite also for labels that are ``forbidden`` (n, k).
     unary: FloatArray
@@ -72,7 +71,7 @@ class PottsPart(NamedTuple):
     excluded: IntArray
     constant: float
     #: All energies of the part are ``constant + unary[:, 0].sum() + coupling.sum()`` plus multiples
-    #: of it, 0 if nothing of the kind is known.
+    #: of it; 0 if no such number is known.
     quantum: float
 
     @property
@@ -92,7 +91,7 @@ class PottsPart(NamedTuple):
 
     @property
     def has_terminals(self) -> bool:
-        """Whether labels can be told apart, so that the relaxation needs a vector for each."""
+        """Whether labels are distinguishable, so that the relaxation needs a vector for each."""
         return bool(
             (self.unary != self.unary[:, :1]).any() or self.forbidden.any() or self.excluded.size
         )
@@ -106,17 +105,17 @@ class PottsPart(NamedTuple):
 
 @dataclass(frozen=True)
 class PottsEnergy:
-    """An energy as parts, with the way back to labellings."""
+    """An energy split into parts, and the map back to labellings."""
 
     graph: FactorGraph
     parts: list[PottsPart]
-    #: Energy of what was eliminated.
+    #: Energy of the eliminated terms.
     constant: float
-    #: The parts and the constant differ from the energy by at most this, by rounding.
+    #: Bound on the rounding error of parts plus constant.
     slack: float
-    #: The label of each variable that has only one left, -1 for the others.
+    #: The label of each variable with a single remaining label, -1 for the others.
     single: IntArray
-    #: Eliminated variables, with the edge to the neighbour each then had, -1 for none, in order.
+    #: Eliminated variables in order, with the edge to the only neighbour at that time (-1: none).
     leaves: IntArray
     #: Costs of the labels of the eliminated variables at that time; ``+inf`` if ruled out.
     unary: FloatArray
@@ -142,7 +141,7 @@ class PottsEnergy:
 
 
 def _binary_places(graph: FactorGraph) -> int | None:
-    """Return how many binary places all costs have at most, if sums of them are exact."""
+    """Return the maximum number of binary places of all costs, if sums of them are exact."""
     # Weights of tables count twice, as they are multiplied. None if the costs have too many places.
     values = np.concatenate(
         [graph.unary_values, graph.pairwise_values, graph.edge_weights, [graph.constant]]
@@ -154,7 +153,7 @@ def _binary_places(graph: FactorGraph) -> int | None:
         if scaled.max() >= 2.0**52:
             return None
         if (scaled == np.floor(scaled)).all():
-            # Two more places for the quarters that appear on the way.
+            # Two more places, because intermediate results contain quarters.
             needed = (2 * places if weighted else places) + 2
             return needed if graph.magnitude * 2.0**needed < 2.0**52 else None
     return None
@@ -174,7 +173,7 @@ def _quantum(unary: FloatArray, pairs: IntArray, coupling: FloatArray, places: i
 
 
 def _merge(pairs: IntArray, coupling: FloatArray, n: int) -> tuple[IntArray, FloatArray, float]:
-    """Add up couplings on the same pair; those of a node with itself become a constant."""
+    """Add up couplings on the same pair; couplings of a node with itself become a constant."""
     loops = pairs[:, 0] == pairs[:, 1]
     constant = math.fsum(coupling[loops])
     low, high = pairs[~loops].min(axis=1), pairs[~loops].max(axis=1)
@@ -212,11 +211,11 @@ class _Builder:
         widest = np.zeros(int(self.component.max(initial=-1)) + 1, dtype=np.int64)
         remaining = single == -1
         np.maximum.at(widest, self.component[remaining], counts[remaining])
-        #: Whether each variable is in a component in which all have two labels.
+        #: Whether each variable is in a component whose variables all have two labels.
         self.binary = (widest == 2)[self.component]
 
     def rounds(self) -> bool:
-        """Whether tables are divided by numbers that are no powers of two."""
+        """Whether tables are divided by numbers other than powers of two."""
         ends = self.graph.edges[self.inside]
         halves = self.binary[ends[:, 0]] & (
             self.component[ends[:, 0]] == self.component[ends[:, 1]]
@@ -225,7 +224,7 @@ class _Builder:
         return bool((soft & ~halves & (self.graph.edge_kinds[self.inside] != POTTS)).any())
 
     def refusal(self) -> str | None:
-        """Say which edge does not fit the form, if one does not."""
+        """Return a message naming the first edge that does not fit the form, or None."""
         e = self.coupled[~self.binary[self.graph.edges[self.coupled, 0]]]
         wrong = e[(self.fit.kinds[e] & (SOFT | EQUAL | APART)) == 0]
         if wrong.size == 0:
@@ -237,7 +236,7 @@ class _Builder:
         )
 
     def parts(self, places: int | None) -> tuple[list[PottsPart], float] | None:
-        """Make the parts and what they leave as a constant; None if there is no labelling."""
+        """Make the parts and the remaining constant; None if there is no labelling."""
         graph, n = self.graph, self.graph.n_variables
         joined = self.inside[
             np.where(
@@ -360,8 +359,8 @@ class _Builder:
         excluded = np.stack([at[:, 0], banned[:, 1], at[:, 1], banned[:, 2]], axis=1)[proper]
         if forbidden.all(axis=1).any():
             return None
-        # What never occurs may cost anything: what leaves the table without a coupling, if one
-        # entry is out; where two are, the ends are one node, and the other diagonal stands in.
+        # A forbidden entry may have any cost, because it never occurs. One forbidden entry gets the
+        # cost that leaves no coupling. With two, the ends are one node, and the entries are copied.
         for p in range(2):
             for q in range(2):
                 out = np.isinf(tables[:, p, q])
@@ -413,12 +412,12 @@ def _finish(
 def build_model(
     graph: FactorGraph, alive: npt.NDArray[np.bool_] | None = None
 ) -> PottsEnergy | str | None:
-    """Take an energy apart into parts; None if infeasible, a reason if it has no such form."""
-    # Every labelling with the labels that are left has the energy of its nodes in the parts plus
-    # the constant, up to `PottsEnergy.slack`; eliminated variables at their best. The slack adds
-    # up, for every cost that enters, an error of rounding of the largest sum on the way, and is 0
-    # where costs have so few binary places that no sum is rounded. Some optimal labelling must be
-    # among `alive`.
+    """Split an energy into parts; None if infeasible, a reason if it has no such form."""
+    # Every labelling by the remaining labels has the energy of its nodes in the parts plus the
+    # constant, up to `PottsEnergy.slack`, with eliminated variables at their best. The slack is
+    # the sum over all costs of the rounding error of the largest intermediate sum. It is 0 if costs
+    # have few enough binary places that no sum is rounded. Some optimal labelling must be among
+    # `alive`.
     if graph.n_factors:
         return "the relaxation covers terms of one and two variables, not of three or more"
     n = graph.n_variables

@@ -8,7 +8,7 @@ labels), and
 
 ``[x_i = x_j] = ((k - 1) X_ij + 1) / k``
 
-makes the energy linear in ``X``. The relaxation keeps of a labelling that
+makes the energy linear in ``X``. The relaxation keeps these properties of a labelling:
 
 * ``X`` is positive semidefinite with unit diagonal, and its terminals are the corners: with
   ``V = [I 0; 0 B]``, ``B`` an orthonormal basis of the span of the corners, ``X = V R V'``;
@@ -16,8 +16,8 @@ makes the energy linear in ``X``. The relaxation keeps of a labelling that
 * equations of hard constraints, and inequalities found as they are violated
   (`inference_lab.algorithms.semidefinite.cuts`).
 
-It is solved by alternating directions: a matrix in the cone and one in the polyhedron, tied by
-multipliers ``Z``, each moved in turn. The projection to the polyhedron takes a few passes of
+It is solved by alternating directions: a matrix in the cone and one in the polyhedron, coupled by
+multipliers ``Z``, are updated in turn. The projection to the polyhedron takes a few passes of
 Hildreth's method over the inequalities, whose multipliers persist.
 """
 
@@ -46,33 +46,34 @@ from inference_lab.graph.arrays import FloatArray, IntArray
 _EPSILON = float(np.finfo(np.float64).eps)
 #: Passes over the inequalities in each iteration.
 _PASSES = 3
-#: Penalty to begin with, relative to the mean eigenvalue of the costs, and by what it changes ...
+#: Initial penalty, relative to the mean eigenvalue of the costs, and the factor it changes by ...
 _PENALTY = 0.35
 _PENALTY_STEP = 1.3
-#: ... when one residual is so many times the other, every so many iterations.
+#: ... when the residuals differ by this factor; checked once every `_BALANCE_EVERY` iterations.
 _IMBALANCE = 3.0
 _BALANCE_EVERY = 20
 #: Step of the multipliers of the cone.
 _STEP = 1.6
-#: Largest share of eigenvalues that are positive with which computing them alone is faster.
+#: Largest share of positive eigenvalues at which computing only those is faster.
 _FEW = 0.15
-#: The same in single precision, which is used from this order on, down to these residuals.
+#: The same in single precision, which is used from this order on, down to this residual.
 _FEW_COARSE = 0.4
 _COARSE_FROM = 200
 _COARSE_RESIDUAL = 2e-4
-#: Inequalities added in a round, a node: triangles, and others.
+#: Inequalities added in a round, per node: triangles, and others.
 _TRIANGLES = 20
 _OTHERS = 20
-#: Triangles looked at in a round: about 0.2 s.
+#: Triangles examined in a round: about 0.2 s.
 _TRIANGLE_WORK = 200_000_000
-#: Sets of nodes looked at in a round for patterns to learn, and the iterations before the first.
+#: Sets of nodes examined in a round for patterns to learn, rounds without a new pattern after which
+#: only one set is examined, and the iterations before the first round.
 _SETS = 10
 _PATIENCE = 5
 _LEARN_FROM = 100
-#: Least violation looked for at the beginning, and at the end.
+#: Least violation searched for at the beginning, and at the end.
 _FIRST_THRESHOLD = 0.02
 _LAST_THRESHOLD = 1e-4
-#: Matrices of the order of the problem that are held at a time, the peak of LAPACK included.
+#: Matrices of the order of the problem held at a time, including the peak of LAPACK.
 MATRICES = 12
 
 
@@ -88,8 +89,8 @@ def alternate(
     """Make one iteration for two labels; return the new ``x``, ``y``, ``z`` and multipliers."""
     # Alternating directions (Wen, Goldfarb and Yin 2010, section 2) for ``min <C, X>`` over the
     # cone and ``<A_t, X> / 2 <= r_t`` with unit diagonal: ``X`` is the projection of ``Y + Z /
-    # penalty`` to the cone, ``Y`` that of ``X - (C + Z) / penalty`` to the polyhedron, by
-    # Hildreth's method from the multipliers there are, and ``Z`` moves along ``Y - X``.
+    # penalty`` to the cone, ``Y`` the projection of ``X - (C + Z) / penalty`` to the polyhedron, by
+    # Hildreth's method from the current multipliers, and ``Z`` moves along ``Y - X``.
     values, vectors = np.linalg.eigh(y + z / penalty)
     x = (vectors * np.maximum(values, 0.0)) @ vectors.T
     y = x - (costs + z) / penalty
@@ -108,7 +109,7 @@ def alternate(
 class Polyhedron(NamedTuple):
     """The constraints of the polyhedron, besides the unit diagonal."""
 
-    #: Its entries between nodes from ``fixed_from`` on; if ``boxed``, the least of others.
+    #: Entries between nodes from ``fixed_from`` on; if ``boxed``, the lower limit of the others.
     low: float
     boxed: bool
     fixed_from: int
@@ -238,7 +239,7 @@ def costs_of(part: PottsPart) -> tuple[FloatArray, float]:
         if k == 2:
             costs[n, :n] = (part.unary[:, 0] - part.unary[:, 1]) / 4
         else:
-            # Moving a row of unaries by a number changes nothing, as corners sum to zero.
+            # Shifting a row of unaries by a constant changes nothing, because corners sum to zero.
             centred = part.unary - part.unary.mean(axis=1, keepdims=True)
             costs[n:, :n] = centred.T * (scale / 2)
     constant = math.fsum([part.constant, *(part.unary.mean(axis=1)), *(part.coupling / k)])
@@ -247,13 +248,13 @@ def costs_of(part: PottsPart) -> tuple[FloatArray, float]:
 
 @dataclass(frozen=True)
 class DualPoint:
-    """A feasible point of the dual, up to how far its matrix is from semidefinite."""
+    """A point of the dual, feasible up to the negative eigenvalues of its matrix."""
 
     #: The dual matrix in the coordinates of ``V``; lower triangle.
     matrix: FloatArray
     #: Dual objective, without the correction for negative eigenvalues.
     value: float
-    #: What rounding may have added to the value or taken from the matrix.
+    #: Bound on the rounding errors of the value and the matrix.
     slack: float
 
 
@@ -268,22 +269,22 @@ class SDPRelaxation:
         Whether inequalities are added beyond the lower limits and hard constraints.
     rng : numpy.random.Generator
     slack : float
-        By how much energies of the part may be wrong, which is taken off the bound.
+        Bound on the error of energies of the part; it is subtracted from the bound.
 
     Attributes
     ----------
     bound : float
         Best proved lower bound of the energy of the part.
     raw_bound : float
-        The same before it is rounded up to the next energy there can be.
+        The same before it is rounded up to the next possible energy.
     iterations : int
     imbalance : float
-        The penalty rises when the primal residual is so many times the dual one.
+        Ratio of the primal to the dual residual above which the penalty rises.
     primal, dual : float
-        Residuals per square root of the order: distance of the two matrices, and how far the last
-        step moved one of them, by the penalty.
+        Residuals per square root of the order: distance of the two matrices, and length of the last
+        step of one of them, times the penalty.
     exhausted : bool
-        Whether the last search found nothing violated by the least threshold.
+        Whether the last search found no inequality violated by the least threshold.
 
     Notes
     -----
@@ -298,13 +299,13 @@ class SDPRelaxation:
     with ``tr(R) = tr(X) =`` the order of ``X`` and ``T`` the known block of the terminals. So every
     state of the multipliers gives a bound, converged or not.
 
-    *Rounding.* That the matrix plus ``s`` on the diagonal is semidefinite is not taken from
-    computed eigenvalues but proved: if Cholesky's factorisation of ``A - c I`` in floating point
-    comes to its end, with ``c`` at least ``(N + 1) u / (1 - (N + 1) u)`` times the trace, ``u`` the
-    unit roundoff, then ``A`` is positive semidefinite (Rump 2006, theorem 2.3). Here ``c`` is twice
-    that. The sums of the dual objective are exact up to their last rounding, and for every entry of
-    the matrix the error of its sum is at most the number of its terms times the sum of their
-    absolute values times ``u``; as ``|X_ij| <= 1``, the sum of these errors is taken off.
+    *Rounding.* Semidefiniteness of the matrix plus ``s`` on the diagonal is not taken from computed
+    eigenvalues but proved: if Cholesky's factorisation of ``A - c I`` in floating point succeeds,
+    with ``c`` at least ``(N + 1) u / (1 - (N + 1) u)`` times the trace and ``u`` the unit roundoff,
+    then ``A`` is positive semidefinite (Rump 2006, theorem 2.3). Here ``c`` is twice that. The sums
+    of the dual objective are exact up to their last rounding. For every entry of the matrix, the
+    error of its sum is at most ``u`` times the number of its terms times the sum of their absolute
+    values. As ``|X_ij| <= 1``, the sum of these errors is subtracted from the bound.
 
     References
     ----------
@@ -328,7 +329,7 @@ class SDPRelaxation:
         n, k, order = part.n_nodes, part.n_labels, part.order
         self.low = -1.0 / (k - 1)
         self.boxed = k > 2
-        # With two labels the one terminal is like a node.
+        # With two labels the single terminal is treated like a node.
         self.fixed_from = n if k > 2 else order
         self.costs, self.constant = costs_of(part)
         # Costs and constant are sums of a few shares of these, and |X_ij| is at most 1.
@@ -367,7 +368,7 @@ class SDPRelaxation:
         part, n = self.part, self.part.n_nodes
 
         def add(i: IntArray, j: IntArray, value: FloatArray, rhs: FloatArray) -> None:
-            # Keys that no inequality has.
+            # These keys occur for no inequality.
             key = np.iinfo(np.int64).min + np.arange(len(self.rows), len(self.rows) + len(rhs))
             self.rows.add((i, j), value, rhs, key, free=True)
 
@@ -403,7 +404,7 @@ class SDPRelaxation:
     # ------------------------------------------------------------------ the cone
 
     def _reduce(self, matrix: FloatArray) -> FloatArray:
-        """Return ``V' matrix V`` of a matrix given by its lower triangle, likewise."""
+        """Return the lower triangle of ``V' matrix V`` for a matrix given by its lower triangle."""
         n = self.fixed_from
         if n == self.order:
             return matrix
@@ -494,7 +495,7 @@ class SDPRelaxation:
         return DualPoint(self._reduce(matrix), value, slack)
 
     def _correct(self, point: DualPoint) -> float:
-        """Return the bound that a point of the dual proves; -inf if it is no better."""
+        """Return the bound that a point of the dual proves; -inf if it is not better."""
         matrix, size = point.matrix, point.matrix.shape[0]
         try:
             least = float(
@@ -508,9 +509,9 @@ class SDPRelaxation:
         if self._bound_of(point, max(0.0, -least)) <= self.raw_bound:
             return -math.inf
         diagonal = np.abs(np.diagonal(matrix))
-        # Turning the matrix to the coordinates of V rounds, too.
+        # The transformation of the matrix to the coordinates of V rounds, too.
         norm = 2.0 * float(np.abs(np.tril(matrix)).sum())
-        # Shift for the computed eigenvalue, then for what proves it; doubled where that fails.
+        # Shift by the computed eigenvalue, then by the margin of its proof, doubled on failure.
         margin = 2.0 * (size + 2) * _EPSILON * float((diagonal + abs(least)).sum())
         margin += 4.0 * (self.basis.shape[0] + 4) * _EPSILON * norm * (self.basis.size > 0)
         for _ in range(20):
@@ -532,7 +533,7 @@ class SDPRelaxation:
         return bound - 8.0 * _EPSILON * abs(bound) - self._rounding
 
     def _raise(self, bound: float) -> None:
-        """Take a bound if it is better, and go up to the next energy there can be."""
+        """Take a bound if it is better, and round it up to the next possible energy."""
         if bound <= self.raw_bound:
             return
         self.raw_bound = bound
@@ -540,14 +541,14 @@ class SDPRelaxation:
         if quantum > 0.0:
             base = math.fsum([self.part.constant, *self.part.unary[:, 0], *self.part.coupling])
             steps = (bound - base) / quantum
-            # The margin is for the rounding of the division.
+            # The margin covers the rounding error of the division.
             bound = base + quantum * math.ceil(steps - 1e-9 * max(1.0, abs(steps)))
         self.bound = max(self.bound, bound)
 
     def improve_bound(self, labels: IntArray | None, energy: float) -> None:
-        """Raise the bound, by the multipliers as they are and, for two labels, by a certificate."""
-        # Given an optimal labelling ``x`` the diagonal for which ``S x = 0`` makes the dual
-        # objective equal to the energy, if only rows count that are tight at ``x``. So, if ``S`` is
+        """Raise the bound by the current multipliers and, for two labels, by a certificate."""
+        # Given an optimal labelling ``x``, the diagonal for which ``S x = 0`` makes the dual
+        # objective equal to the energy, if only rows that are tight at ``x`` count. So, if ``S`` is
         # positive semidefinite, the labelling is proved optimal, long before the multipliers have
         # converged.
         rows = self.rows
@@ -568,7 +569,7 @@ class SDPRelaxation:
     # ------------------------------------------------------------------ cutting planes
 
     def separate(self, should_stop: Callable[[], bool]) -> int:
-        """Drop rows whose multiplier is 0 and add violated ones; return how many were added."""
+        """Drop rows whose multiplier is 0 and add violated ones; return the number added."""
         rows = self.rows
         rows.keep((rows.multiplier > 0.0) | rows.free)
         if not self.cuts:
@@ -585,7 +586,7 @@ class SDPRelaxation:
         whole = np.tril(self.y)
         whole += np.tril(self.y, -1).T
         if self.iterations >= _LEARN_FROM:
-            # Where nothing came of it lately, it is only tried now and then.
+            # Learning is costly, so after rounds without a new pattern only one set is tried.
             learned = self.pool.learn(whole, _SETS if self._idle < _PATIENCE else 1)
             self._idle = 0 if learned else self._idle + 1
         found = self.pool.find(whole, self.threshold, rows.key, should_stop)
@@ -611,8 +612,8 @@ class SDPRelaxation:
     def round(self, directions: int) -> IntArray:
         """Round the matrix of the cone to labels of the nodes."""
         # Nodes are compared with the terminals in random directions; with 0 of them, the vectors
-        # themselves. Without terminals ``k`` random vectors stand in (Frieze and Jerrum 1997; for
-        # two labels, a random hyperplane as of Goemans and Williamson 1995).
+        # themselves. Without terminals ``k`` random vectors replace them (Frieze and Jerrum 1997;
+        # for two labels, a random hyperplane as in Goemans and Williamson 1995).
         n, k, factor = self.part.n_nodes, self.part.n_labels, self.factor
         rank = factor.shape[1]
         if not self.part.has_terminals:
@@ -635,7 +636,7 @@ class SDPRelaxation:
         return math.fsum(highest) + 1e-9 * math.fsum(np.abs(highest))
 
     def energy(self, labels: IntArray) -> float:
-        """Return the energy of labels of the nodes; ``+inf`` if they violate something hard."""
+        """Return the energy of labels of the nodes; ``+inf`` if they violate a hard constraint."""
         part = self.part
         i = np.arange(part.n_nodes)
         banned = (
