@@ -53,14 +53,14 @@ class ForwardingRun(Run):
         return self._outer.offer(own)
 
     def bound(self, value: float) -> None:
-        """Take over a bound; at ``T > 0`` the costs of the star are others."""
+        """Forward a bound at ``T = 0`` only, because the costs of the star differ at ``T > 0``."""
         super().bound(value)
         if self.temperature == 0:
             self._outer.bound(value)
 
 
 def run_on_star(solver: Solver, graph: FactorGraph, run: Run) -> Outcome:
-    """Run a solver on the star of a graph with label costs, and bring its outcome back."""
+    """Run a solver on the star of a graph with label costs; return its outcome on the graph."""
     code = star(graph, run.temperature)
     outcome = solver.run(code.graph, ForwardingRun(run, code))
     if outcome.marginals is not None:
@@ -71,7 +71,7 @@ def run_on_star(solver: Solver, graph: FactorGraph, run: Run) -> Outcome:
 
 
 def _own(marginals: Any, graph: FactorGraph) -> Marginals:
-    """Return the marginals of the graph's own variables in the form that fits it."""
+    """Return the marginals of the graph's own variables, as rows or an array."""
     rows = [np.asarray(row, dtype=np.float64) for row in marginals[: graph.n_variables]]
     if graph.n_labels is None:
         return rows

@@ -11,12 +11,12 @@ from inference_lab.graph.arrays import IntArray, connected
 def unite(
     n: int, ends: npt.NDArray[np.integer], differ: npt.NDArray[np.bool_]
 ) -> tuple[IntArray, npt.NDArray[np.bool_]] | None:
-    """Return a root for each of `n` variables, and whether it differs from that; None if neither.
+    """Return a root for each of `n` variables, and whether it differs from it; None if infeasible.
 
-    ``ends`` (m, 2) are the pairs, ``differ`` (m,) says which must differ. The root is the first
-    variable that determines the others; None means that the pairs contradict each other.
+    ``ends`` (m, 2) are the pairs, ``differ`` (m,) marks pairs that must differ. The root is the
+    first variable that determines the others; None means that the pairs contradict each other.
     """
-    # Every variable and its opposite, two nodes; what must be equal is linked.
+    # A variable and its opposite are two nodes; nodes that must be equal are linked.
     i, j = ends[:, 0].astype(np.int64), ends[:, 1].astype(np.int64)
     crossed = n * differ
     links = np.concatenate([[i, j + crossed], [i + n, j + n - crossed]], axis=1).T

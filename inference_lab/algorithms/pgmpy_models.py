@@ -1,4 +1,4 @@
-"""Graphs as pgmpy's inference classes want them: one factor a scope, one name a variable."""
+"""Conversion of graphs for pgmpy's inference classes: one factor per scope, named variables."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Term = tuple[tuple[int, ...], FloatArray]
 
 def merged_terms(graph: FactorGraph) -> list[Term]:
     """List unaries, edges and factors; those over the same variables are added up."""
-    # pgmpy finds factors by the set of their variables, and forgets all but one of a set.
+    # pgmpy looks factors up by the set of their variables and keeps only one per set.
     found: dict[frozenset[int], Term] = {
         frozenset([i]): ((i,), graph.unary_of(i)) for i in range(graph.n_variables)
     }
@@ -39,14 +39,14 @@ def merged_terms(graph: FactorGraph) -> list[Term]:
 
 
 def range_of(table: FloatArray) -> float:
-    """Return the difference of the largest and the least finite cost, 0 if there is none."""
+    """Return the difference between the largest and the least finite cost, 0 without any."""
     finite = table[np.isfinite(table)]
     return float(finite.max() - finite.min()) if finite.size else 0.0
 
 
 def pgmpy_model(terms: Iterable[Term], values: Callable[[FloatArray], FloatArray]) -> Any:
     """Build a ``DiscreteMarkovNetwork`` of the factors ``values(table)``."""
-    # Variable ``i`` is the node ``"x{i}"``, since pgmpy takes a node ``0`` for no node at all.
+    # Variable ``i`` is the node ``"x{i}"``, because pgmpy treats a node ``0`` as missing.
     from pgmpy.factors.discrete import DiscreteFactor
     from pgmpy.models import DiscreteMarkovNetwork
 
@@ -62,12 +62,12 @@ def pgmpy_model(terms: Iterable[Term], values: Callable[[FloatArray], FloatArray
 
 
 def pgmpy_inference() -> Any:
-    """Import ``pgmpy.inference``; pgmpy imports modules of its own that it has deprecated."""
+    """Import ``pgmpy.inference`` without warnings of pgmpy about its own deprecated modules."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FutureWarning)
         return importlib.import_module("pgmpy.inference")
 
 
 def surrogate_infinity(terms: Iterable[Term]) -> float:
-    """Return more than all finite costs can differ by, to stand for ``+inf``."""
+    """Return a finite stand-in for ``+inf`` that exceeds any difference of energies."""
     return 2.0 * math.fsum(range_of(table) for _, table in terms) + 1.0

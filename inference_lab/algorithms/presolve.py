@@ -12,7 +12,7 @@ from inference_lab.graph.factor_graph import FactorGraph
 
 def trivial_outcome(graph: FactorGraph, run: Run) -> Outcome | None:
     """Report the sum of the least costs as a bound; return the outcome of a trivial run."""
-    # Trivial are graphs without variables, and those in which a term forbids everything.
+    # A graph is trivial if it has no variables, or if one term forbids every labelling.
     trivial = graph.sum_of_minima
     run.bound(trivial)
     if trivial == math.inf:

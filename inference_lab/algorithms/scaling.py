@@ -1,13 +1,13 @@
 """Bring the costs of a graph into a range in which tolerances mean the same for every graph.
 
-Solvers compare costs with absolute tolerances, and penalties that no good labelling pays take
-digits from the costs that decide. So `scale_costs` prepares the graph of each run in two steps:
+Solvers compare costs with absolute tolerances, and large penalties that no good labelling pays
+reduce the precision of the relevant costs. So `scale_costs` prepares the graph in two steps:
 
 1. finite costs that no labelling near the minimum can pay are lowered to a cap that is still never
    paid;
 2. if costs are very small or very large, all are multiplied by a power of two, which is exact.
 
-Authors of solvers need not know of either: `Run` converts energies and bounds back.
+Solvers need no code for either step, because `Run` converts energies and bounds back.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ _SMALL, _LARGE = -10, 40
 #: Largest exponent to multiply by: tables times small weights must not overflow.
 _MAX_EXPONENT = 690
 
-#: The cap, relative to all that a labelling near the minimum can pay. Sums in which larger costs
-#: cancel lose digits: with 2^11, bounds were up to 2^10 times further above the optimum than
-#: `FactorGraph.resolution` allows for.
+#: The cap, relative to the total cost that a labelling near the minimum can pay. Sums in which
+#: larger costs cancel lose digits: with 2^11, bounds were up to 2^10 times further above the
+#: optimum than `FactorGraph.resolution` allows for.
 _CAP_FACTOR = 2.0
 
-#: Descents that look for a labelling without penalties: their number, the entries of the graph
-#: that all of them together may begin with, and the sweeps of each.
+#: Limits of the descents that search for a labelling without penalties: their number, the table
+#: entries of all of them together, and the sweeps of each.
 _DESCENTS, _DESCENT_ENTRIES, _SWEEPS = 10, 1_000_000, 20
 
 #: A labelling that pays less than this share of the magnitude of the graph pays nothing.
@@ -51,15 +51,15 @@ def scale_costs(graph: FactorGraph, temperature: float) -> ScaledGraph:
 
 
 def _tolerated(graph: FactorGraph) -> float:
-    """Return the error that a proof may leave open, by what is known of the minimum so far."""
+    """Return the error that a proof may leave open, from the known bounds on the minimum."""
     least = max(energy_scale(graph), graph.sum_of_minima, -graph.unary_energy)
     return OPTIMALITY_TOLERANCE * least
 
 
 def _resolution(graph: FactorGraph) -> float:
     """Return the rounding error of bounds on the minimum."""
-    # The error grows with the penalties that the best known labelling pays. If those of the
-    # cheapest unaries would leave no proof, descents look for a labelling that pays none.
+    # The error grows with the penalties that the best known labelling pays. If the penalties of the
+    # cheapest unaries prevent a proof, descents search for a labelling that pays none.
     resolution, tolerated = graph.resolution, _tolerated(graph)
     if resolution <= tolerated:
         return resolution
@@ -78,14 +78,14 @@ def _resolution(graph: FactorGraph) -> float:
 
 def _capped(graph: FactorGraph, temperature: float, resolution: float) -> FactorGraph:
     """Return the graph with costs that are too large to be paid lowered to a cap."""
-    # A penalty of 1e90 stands for "never", yet in a sum it takes all digits from the costs that
-    # decide. A lowered cost still exceeds what a known labelling pays in all; at T > 0 it has no
-    # weight in marginals and partition function. Infinite costs stay. If even the largest costs
-    # leave the digits of a proof, the graph stays, and with it energies bit for bit.
+    # A penalty of 1e90 means "never", but in a sum it cancels all digits of the relevant costs. A
+    # lowered cost still exceeds the total cost of a known labelling; at T > 0 it has no weight in
+    # marginals and partition function. Infinite costs stay. If even the largest costs leave enough
+    # digits for a proof, the graph is unchanged, so that energies keep every bit.
     largest_error = graph.magnitude * 2.0**-50
     if largest_error <= min(_tolerated(graph), OPTIMALITY_TOLERANCE * (temperature or math.inf)):
         return graph
-    # All that such a labelling pays by absolute value, the least costs of all terms included.
+    # Total absolute cost of such a labelling, including the least costs of all terms.
     paid = resolution * 2.0**50
     if paid < _NEGLIGIBLE_SHARE * graph.magnitude:
         paid = min(1.0, graph.magnitude)

@@ -1,9 +1,9 @@
-"""Labels that may be exchanged for each other, and what an exact search need not look at for them.
+"""Interchangeable labels, and the labels that an exact search can forbid because of them.
 
-Where labels ``a`` and ``b`` cost the same everywhere, and every term is the same with them swapped,
-each labelling has ``c!`` copies of its energy for ``c`` such labels. Numbered in the order in which
-they first appear along a sequence of variables, the ``t``-th variable of the sequence has one of
-the first ``t`` of them, or a label of another kind; all other labels can be forbidden there.
+If labels ``a`` and ``b`` cost the same everywhere, and swapping them changes no term, each
+labelling has ``c!`` copies of its energy for ``c`` such labels. The labels are numbered in the
+order in which they first appear along a sequence of variables. Then the ``t``-th variable of the
+sequence has one of the first ``t`` of them or a label of another kind; others can be forbidden.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ __all__ = ["Symmetry", "break_symmetry"]
 class Symmetry:
     """Classes of interchangeable labels, and the variables along which they are numbered."""
 
-    #: Labels that are interchangeable, at least two each, rising.
+    #: Interchangeable labels, at least two per class, ascending.
     classes: list[IntArray]
-    #: Distinct variables, one less than the largest class has labels, or all there are.
+    #: Distinct variables: one less than the size of the largest class, or all variables.
     sequence: list[int]
 
     def allowed(self, graph: FactorGraph) -> npt.NDArray[np.bool_]:
-        """Return flags, like the unaries: some optimal labelling uses flagged labels only."""
+        """Return flags, like the unaries; some optimal labelling uses only flagged labels."""
         flags = np.ones((graph.n_variables, graph.n_labels or 0), dtype=np.bool_)
         for labels in self.classes:
             for t, v in enumerate(self.sequence[: labels.size - 1]):
@@ -37,7 +37,7 @@ class Symmetry:
         return flags.ravel()
 
     def numbered(self, labels: IntArray) -> IntArray:
-        """Return the copy of a labelling, shape (n,), of which all labels are allowed."""
+        """Return the equivalent labelling, shape (n,), whose labels are all allowed."""
         renamed = np.arange(1 + max([int(labels.max()), *(int(c.max()) for c in self.classes)]))
         for of_class in self.classes:
             seen = dict.fromkeys(int(labels[v]) for v in self.sequence)
@@ -49,10 +49,10 @@ class Symmetry:
 
 
 def break_symmetry(graph: FactorGraph) -> Symmetry | None:
-    """Find interchangeable labels; None where there are none, or this does not look for them."""
-    # Where all variables have the same labels without label costs, and costs are equal exactly
-    # (Margot 2010; Van Hentenryck et al. 2003). The sequence begins with the variable of the
-    # strongest terms, and goes on with the one that those before it repel most.
+    """Find interchangeable labels; return None if there are none or the graph is not covered."""
+    # Covers graphs without label costs whose variables all have the same labels; costs must be
+    # exactly equal (Margot 2010; Van Hentenryck et al. 2003). The sequence begins with the variable
+    # of the strongest terms, and continues with the one most repelled by its predecessors.
     k = graph.n_labels
     if not k or k < 2 or graph.n_variables == 0 or graph.n_label_costs:
         return None
@@ -100,7 +100,7 @@ def _interchangeable(graph: FactorGraph, k: int, a: int, b: int) -> bool:
 
 
 def _repulsion(graph: FactorGraph, k: int, a: int, b: int) -> FloatArray:
-    """Return by how much equal labels cost more than two different ones of a class, (m,)."""
+    """Return the extra cost of equal over different labels of a class for each edge, (m,)."""
     values, weights, offsets = graph.pairwise_values, graph.edge_weights, graph.edge_offsets
     together, apart = np.empty(graph.n_edges), np.empty(graph.n_edges)
     table = graph.edge_kinds == TABLE
@@ -110,7 +110,7 @@ def _repulsion(graph: FactorGraph, k: int, a: int, b: int) -> FloatArray:
     together[~table] = values[offsets[~table] + a * graph.edge_kinds[~table]]
     apart[~table] = weights[~table]
     gain = np.zeros(graph.n_edges)
-    # What forbids either says nothing of equal labels.
+    # The gain stays 0 if both costs are infinite, because their difference is undefined.
     np.subtract(together, apart, out=gain, where=np.isfinite(together) | np.isfinite(apart))
     hard = 1.0 + 2.0 * float(np.abs(gain[np.isfinite(gain)]).sum())
     return np.clip(gain, -hard, hard)

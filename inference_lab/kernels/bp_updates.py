@@ -1,10 +1,10 @@
 """One variable of belief propagation: its belief, and the messages that it sends and receives.
 
-All numbers are energies. Labels that are forbidden have an infinite unary and nothing else is
-infinite: the messages at them say nothing and are kept finite, so that a message can be taken out
-of a belief by subtraction. What no term of a graph needs is not handed over and not compiled:
-`General` where all terms are finite Potts or truncated linear ones between variables of as many
-labels, a temperature where the minimum is meant.
+All numbers are energies. Forbidden labels have an infinite unary, and nothing else is infinite.
+Messages at forbidden labels carry no information and are kept finite, so that a message can be
+subtracted from a belief. Arguments that a graph does not need are None and their code is not
+compiled: `General` if all terms are finite Potts or truncated linear terms between variables with
+equal numbers of labels, and the temperature for min-sum.
 """
 
 from __future__ import annotations
@@ -35,15 +35,14 @@ Links: TypeAlias = "npt.NDArray[np.void]"
 
 
 class Network(NamedTuple):
-    """A graph as messages see it.
+    """The arrays of a graph used by message updates.
 
     * ``cardinalities`` (n,), ``unary_ptr`` (n + 1,), ``unary`` and ``adj_ptr`` (n + 1,) as in
-      `GraphArrays`, with infinite unaries at the labels that are forbidden;
-    * ``start`` (2m,): where the message that arrives at each adjacency position starts;
-    * ``links`` (2m,): what sending a message takes, side by side: where the message that arrives
-      starts (``at``), where the one that is sent does (``to``), the ``other`` variable, the ``way``
-      of computing the message (as in `Terms`), and the ``rise`` and ``cap`` of the term; at T > 0
-      ``cap`` is ``exp(-rise / T)``.
+      `GraphArrays`, with infinite unaries at forbidden labels;
+    * ``start`` (2m,): the offset of the incoming message at each adjacency position;
+    * ``links`` (2m,): one record per message: the offsets of the incoming message (``at``) and of
+      the outgoing one (``to``), the ``other`` variable, the ``way`` of computing the message (as in
+      `Terms`), and the ``rise`` and ``cap`` of the term; at T > 0 ``cap`` is ``exp(-rise / T)``.
     """
 
     cardinalities: IntArray
@@ -55,7 +54,7 @@ class Network(NamedTuple):
 
 
 class General(NamedTuple):
-    """What terms of the general way take besides, and higher-order factors.
+    """Additional arrays for terms of the general way and for higher-order factors.
 
     ``slot_ptr`` (slots + 1,), ``from_factor`` and ``to_factor``: the messages between each factor
     and the variable at each position of its scope. ``digits`` and ``infinite`` are scratch, as
@@ -71,7 +70,7 @@ class General(NamedTuple):
 
 
 class Step(NamedTuple):
-    """The numbers of an update; entries of a message are at most `limit`, see `message_limit`."""
+    """Parameters of an update; message entries are at most `limit` (see `message_limit`)."""
 
     damping: float
     limit: float
@@ -92,11 +91,11 @@ class Scratch(NamedTuple):
 def add_up(
     net: Network, general: General | None, i: int, k: int, messages: FloatArray, belief: FloatArray
 ) -> None:
-    """Fill the belief of variable ``i``, which has `k` labels: its unary and all that arrives."""
+    """Fill the belief of variable ``i`` with `k` labels: its unary plus all incoming messages."""
     own = net.unary[net.unary_ptr[i] : net.unary_ptr[i] + k]
     p, stop = np.uint64(net.adj_ptr[i]), np.uint64(net.adj_ptr[i + 1])
     if p + np.uint64(4) == stop:
-        # All at once, as inside a grid: the sums are written once.
+        # Four neighbours, as inside a grid, are added at once, so that sums are written once.
         one = np.uint64(net.start[p])
         two = np.uint64(net.start[p + np.uint64(1)])
         three = np.uint64(net.start[p + np.uint64(2)])
@@ -124,7 +123,7 @@ def add_up(
 
 @inlined
 def least_label(k: int, belief: FloatArray) -> int:
-    """Return the label of least belief, the first of several."""
+    """Return the label of least belief, the first one on ties."""
     return first_label(k, least(k, belief), belief)
 
 
@@ -132,7 +131,7 @@ def least_label(k: int, belief: FloatArray) -> int:
 def take_out(
     k: int, belief: FloatArray, messages: FloatArray, start: np.uint64, out: FloatArray
 ) -> None:
-    """Write the cavity: the belief without one of the messages in it."""
+    """Write the cavity: the belief minus one of its incoming messages."""
     for a in range(k):
         out[a] = belief[a] - messages[start + np.uint64(a)]
 
@@ -158,10 +157,10 @@ def least_difference(k: int, values: FloatArray, others: FloatArray, start: np.u
     return min(min(first, second), min(third, fourth))
 
 
-# What the next functions do is the same: store the new message, damped, and note the change without
-# damping. They read what a message is made of, and little that was written just before: vectors of
-# one width wait for those of another to reach the cache. And they use few arrays, since compilers
-# give up when they have to make sure of too many that they do not overlap.
+# The next functions all store the new message, damped, and record the change without damping. They
+# read few recently written values, because loads stall on stores of another vector width until
+# those reach the cache. They use few arrays, because compilers do not vectorise when too many
+# arrays have to be checked for overlap.
 
 
 @inlined_minimum
@@ -176,7 +175,7 @@ def store_cut(
     damping: float,
     work: Scratch,
 ) -> None:
-    """Store the message ``min(cavity - smallest, limit)``, a message of `source` taken out."""
+    """Store the message ``min(cavity - smallest, limit)``; the cavity excludes `source`."""
     for i in range(k):
         a = np.uint64(i)
         value = min(work.belief[a] - source[at + a] - smallest, limit)
@@ -195,7 +194,7 @@ def store_lower(
     damping: float,
     work: Scratch,
 ) -> None:
-    """Store ``min(up, down) - smallest``, cut to `limit`; they are in ``new`` and ``change``."""
+    """Store ``min(up, down) - smallest``, cut to `limit`, from ``new`` and ``change``."""
     for i in range(k):
         a = np.uint64(i)
         value = min(min(work.new[a], work.change[a]) - smallest, limit)
@@ -223,8 +222,8 @@ def store(
 @inlined
 def relative_change(k: int, step: Step, work: Scratch) -> float:
     """Return the largest change of an entry of the message ``work.new``, over its size."""
-    # To the size, the scale of costs is added. The change is that of the undamped message, so that
-    # small steps do not pass for convergence.
+    # The scale of costs is added to the size. The change of the undamped message is used, so that
+    # small steps are not mistaken for convergence.
     size = max(step.scale, greatest(k, work.new))
     return float(greatest(k, work.change) / (size + step.scale))
 
@@ -241,9 +240,9 @@ def soft_potts_message(
     """Write the sum-product message through a Potts term, up to a constant; return the least."""
     # ``out[b] = -T log(q sum_a p[a] + (1 - q) p[b])`` with ``p[a] = exp(-cavity[a] / T)`` and ``q =
     # exp(-rise / T)``, the `factor`, if unequal labels cost `rise` more than equal ones, and ``-T
-    # log(sum_{a != b} p[a] + q p[b])`` if it is the other way round. No sum is of numbers of
-    # different sign, but for those in which ``p[b]`` is taken from a sum that is at least 1 without
-    # it. The `rise` must be of few temperatures.
+    # log(sum_{a != b} p[a] + q p[b])`` in the opposite case. No sum has terms of different sign,
+    # except where ``p[b]`` is subtracted from a sum that is at least 1 without it. The `rise` must
+    # be at most a few temperatures.
     best = least(k, cavity)
     total = 0.0
     for a in range(k):
@@ -253,7 +252,7 @@ def soft_potts_message(
         for b in range(k):
             out[b] = -temperature * np.log(factor * total + (1.0 - factor) * cavity[b])
     else:
-        # Summed without its own term, where that is nearly all.
+        # At the best label, the sum is formed without its own term, to avoid cancellation.
         label = first_label(k, 1.0, cavity)
         others = 0.0
         for b in range(k):
@@ -274,14 +273,14 @@ def renew_min_sum(
     target: FloatArray,
     work: Scratch,
 ) -> None:
-    """Renew the message sent at an adjacency position, at T = 0, see `renew`."""
+    """Update the message sent at an adjacency position at T = 0 (see `renew`)."""
     p = np.uint64(q)
     link = net.links[p]
     way = link["way"]
     at = np.uint64(link["at"])
     to = np.uint64(link["to"])
     if way == ATTRACTIVE:
-        # The cavity itself, cut off.
+        # The message is the truncated cavity.
         smallest = least_difference(k, work.belief, source, at)
         store_cut(k, smallest, link["rise"], source, at, target, to, step.damping, work)
         return
@@ -312,7 +311,7 @@ def renew_sum_product(
     target: FloatArray,
     work: Scratch,
 ) -> None:
-    """Renew the message sent at an adjacency position, at T > 0, see `renew`."""
+    """Update the message sent at an adjacency position at T > 0 (see `renew`)."""
     p = np.uint64(q)
     link = net.links[p]
     way = link["way"]
@@ -342,10 +341,10 @@ def renew(
     target: FloatArray,
     work: Scratch,
 ) -> None:
-    """Renew the message that a variable of `k` labels sends at one of its adjacency positions."""
-    # ``work.belief`` holds its belief, made of the messages in `source`. The message goes to
-    # `target`, its change before damping to ``work.change``; the message itself to ``work.new``,
-    # unless it is the cavity cut off, see `cut_message`.
+    """Update the message that a variable of `k` labels sends at one of its adjacency positions."""
+    # ``work.belief`` holds its belief, the sum of the messages in `source`. The damped message goes
+    # to `target`, its change before damping to ``work.change``. The undamped message goes to
+    # ``work.new``, unless it is the truncated cavity (see `cut_message`).
     if temperature is None:
         renew_min_sum(net, general, q, k, step, source, target, work)
     else:
@@ -376,7 +375,7 @@ def cut_message(
 def pull_from_factors(
     general: General, i: int, k: int, temperature: float | None, step: Step, work: Scratch
 ) -> float:
-    """Renew the messages of the higher-order factors at variable ``i``; return the change."""
+    """Update the messages of the higher-order factors to variable ``i``; return the change."""
     change = 0.0
     for p in range(general.g.inc_ptr[i], general.g.inc_ptr[i + 1]):
         slot = general.g.inc_slot[p]
@@ -397,8 +396,8 @@ def pull_from_factors(
 
 @inlined
 def send_to_factor(general: General, slot: int, k: int, step: Step, work: Scratch) -> float:
-    """Renew the message of a variable to a factor, infinite where forbidden; return the change."""
-    # Damping acts on the way back from the factor; twice would be once too often.
+    """Update the message of a variable to a factor, infinite if forbidden; return the change."""
+    # Only the message back from the factor is damped, so that damping acts once.
     start = general.slot_ptr[slot]
     take_out(k, work.belief, general.from_factor, np.uint64(start), work.cavity)
     smallest = least(k, work.cavity)

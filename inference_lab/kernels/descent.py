@@ -14,8 +14,8 @@ from inference_lab.kernels.messages import finite_costs, first_label, least, loc
 #: A move must gain more than this share of the costs it adds up, so that rounding cannot cycle.
 _RELATIVE_GAIN = 1e-13
 
-#: Treatment of ties in a sweep: keep the label; move to that of a neighbour, from the first change
-#: on that gains; or move from the beginning.
+#: Treatment of ties in a sweep: keep the label; move to a neighbour's label after the first change
+#: with a gain; or move to it from the beginning.
 KEEP, AWAIT, SPREAD = range(3)
 
 
@@ -32,7 +32,7 @@ def max_absolute(k: int, values: FloatArray) -> float:
 
 @inlined
 def cheapest(k: int, current: int, scale: float, cost: FloatArray, infinite: IntArray) -> int:
-    """Return the label of fewest infinite terms, then of least cost; `current` if none gains."""
+    """Return the label of fewest infinite terms, then least cost; `current` if none is better."""
     best = current
     threshold = cost[current] - _RELATIVE_GAIN * scale
     for a in range(k):
@@ -60,7 +60,7 @@ def best_label(
     g: GraphArrays, x: IntArray, i: int, cost: FloatArray, infinite: IntArray | None
 ) -> int:
     """Return the label to which variable ``i`` moves, its own if no other is better."""
-    # Without `infinite`, return -1 if infinite terms must be counted.
+    # Returns -1 if infinite terms must be counted but `infinite` is None.
     k = g.cardinalities[i]
     current = x[i]
     if g.inc_ptr[i] == g.inc_ptr[i + 1]:
@@ -83,8 +83,8 @@ def best_label(
 
 @inlined
 def spread_label(g: GraphArrays, x: IntArray, i: int, label: int, cost: FloatArray) -> int:
-    """Return the first neighbour's label that costs no more than `label`, else `label`."""
-    # `cost` is as `best_label` fills it.
+    """Return the first neighbouring label that costs no more than `label`, else `label`."""
+    # `cost` must have been filled by `best_label`.
     k, own, value = g.cardinalities[i], x[i], cost[label]
     # Backwards, so that the first neighbour wins without a branch.
     for q in range(g.adj_ptr[i + 1] - 1, g.adj_ptr[i] - 1, -1):
@@ -104,16 +104,16 @@ def sweep(
     infinite: IntArray | None,
     ties: int,
 ) -> int:
-    """Visit the variables in `order` that are dirty and move each to its best label, in place."""
+    """Move each dirty variable in `order` to its best label, in place."""
     # A variable is dirty if it, or one that shares a term with it, has changed since its last
-    # visit; a clean one has nothing to gain. Violated hard terms are compared before finite costs.
-    # Returns the number of changes that gain. Without `infinite`, counting is not compiled; if it
+    # visit; a clean one cannot improve. Violated hard terms are compared before finite costs.
+    # Returns the number of improving changes. Without `infinite`, counting is not compiled; if it
     # is needed, the sweep stops and returns -1 minus the number of changes so far.
     #
     # With `KEEP`, or with `infinite`, a variable keeps its label unless another is better, and then
-    # takes the first of the best. Otherwise it prefers a best label that a neighbour has, even if
-    # it ties with its own: at once (`SPREAD`) or after a change that gained (`AWAIT`). Labels then
-    # spread over plateaus of equal energy to places with a gain.
+    # takes the first of the best. Otherwise it prefers a best label of a neighbour, even if that
+    # ties with its own: at once (`SPREAD`) or after an improving change (`AWAIT`). Labels then
+    # spread over plateaus of equal energy until a change improves the energy.
     changes = 0
     for visited in order:
         i = np.uint64(visited)
@@ -139,8 +139,8 @@ def sweep(
 class Descent:
     """Sweeps over a graph with their scratch arrays.
 
-    Infinite terms are counted from the first sweep that needs it, which is the first one for graphs
-    with factors or infinite pairwise costs.
+    Infinite terms are counted from the first sweep that needs the counts, which is the first one
+    for graphs with factors or infinite pairwise costs.
     """
 
     def __init__(self, g: GraphArrays) -> None:
@@ -157,14 +157,14 @@ class Descent:
         changes = int(sweep(self._g, x, order, dirty, self.cost, infinite, ties))
         if changes >= 0:
             return changes
-        # A variable without a finite label, or costs that add up to infinity.
+        # A variable has no finite label, or its costs add up to infinity.
         self._counts = True
         return -1 - changes + self.sweep(x, order, dirty, ties)
 
 
 def descend(g: GraphArrays, x: IntArray, order: IntArray, max_sweeps: int) -> int:
-    """Sweep in a fixed order until nothing gains, in place; return the number of sweeps."""
-    # Labels spread from the start if the sweep before has gained.
+    """Sweep in a fixed order until no change improves, in place; return the number of sweeps."""
+    # Labels spread from the start if the previous sweep improved the energy.
     descent = Descent(g)
     dirty = np.ones(g.cardinalities.size, dtype=np.bool_)
     gained = 0
@@ -183,7 +183,7 @@ def descend(g: GraphArrays, x: IntArray, order: IntArray, max_sweeps: int) -> in
 
 @inlined
 def leave(p: LabelCosts, used: IntArray, label: int) -> None:
-    """Take a variable with this label out of the counts."""
+    """Remove a variable with this label from the counts."""
     if p.costs.size:
         for q in range(p.of_ptr[label], p.of_ptr[label + 1]):
             used[p.of_set[q]] -= 1
@@ -213,7 +213,7 @@ def add_prices(p: LabelCosts, used: IntArray, k: int, cost: FloatArray) -> float
 
 @kernel
 def count_users(p: LabelCosts, x: IntArray) -> IntArray:
-    """Return how many variables use each set, shape (s,)."""
+    """Return the number of variables that use each set, shape (s,)."""
     used = np.zeros(p.costs.size, dtype=np.int64)
     for i in range(x.size):
         enter(p, used, x[i])

@@ -1,4 +1,4 @@
-"""Chains of moves whose costs are kept up to date, and what can be undone of them, part by part."""
+"""Ejection chains: moves with up-to-date costs, which can be undone part by part."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from inference_lab.kernels.heap import Heap, clear, empty_heap, pop, push, settl
 from inference_lab.kernels.messages import add_term, factor_slice, local_costs
 from inference_lab.kernels.struct import record
 
-#: Values that are no constants to numba, which would compile a step anew for each of them.
+#: Typed values, because numba would compile a step anew for each literal constant.
 _YES: Any = np.bool_(True)
 _NO: Any = np.bool_(False)
 _NONE = int64(0)
@@ -25,19 +25,19 @@ RELATIVE_GAIN = 1e-12
 
 
 class EjectionChains(NamedTuple):
-    """Costs of all single moves, kept up to date, and the chain of moves at hand.
+    """Costs of all single moves, kept up to date, and the current chain of moves.
 
     * ``cost``, ``hard`` (like the unaries): finite part and number of violated hard terms of each
-      label, all other variables being as they are;
-    * ``heap``: variables that may move, by the change of both by the best move of each, violations
-      (the key, a float like that of other heaps) first; ``target`` (n,): the label of that move;
+      label, given the current labels of all other variables;
+    * ``heap``: variables that may move, ordered by the change due to their best move, violations
+      (the key, a float as in other heaps) first; ``target`` (n,): the label of that move;
     * ``locked`` (n,): number of the last chain each variable moved in; ``moved``, ``source``
       (n,): the moves of this chain, and the labels before;
     * ``journal`` (n,): variables that moved since the last kick, ``stamp`` and ``kept`` (n,): its
       number and the labels before it; ``seen`` (n,): number of the last kick that reached each;
     * ``now``, a record: number of the chain and of the kick, length of the journal; moves,
-      violations and cost since the chain began, and the same at its best; what the chains of a
-      sweep or a kick gained, and how many did.
+      violations and cost since the chain began, and the same at its best; total gain of the chains
+      of a sweep or a kick, and number of chains with a gain.
     """
 
     cost: FloatArray
@@ -55,7 +55,7 @@ class EjectionChains(NamedTuple):
 
 
 class Rules(NamedTuple):
-    """How far chains go: moves after the best state, labels to begin with, what is a gain."""
+    """Limits of chains: moves after the best state, first labels extended, least gain."""
 
     moves: int
     branches: int
@@ -91,7 +91,7 @@ def start_chains(graph: FactorGraph) -> EjectionChains:
 
 @inlined
 def _best_move(g: GraphArrays, x: IntArray, c: EjectionChains, i: int) -> None:
-    """Find the label that variable ``i`` would move to; it must have two at least."""
+    """Find the best other label of variable ``i``, which must have at least two labels."""
     start = g.unary_ptr[i]
     own = x[i]
     best = -1
@@ -110,13 +110,13 @@ def _best_move(g: GraphArrays, x: IntArray, c: EjectionChains, i: int) -> None:
 
 @inlined
 def _shift(c: EjectionChains, at: int, value: float, sign: int) -> None:
-    """Add a term to the cost of a label, or take it off."""
+    """Add a term to the cost of a label, or subtract it."""
     add_term(value, sign, at, c.cost, c.hard)
 
 
 @inlined
 def _renew(g: GraphArrays, x: IntArray, c: EjectionChains, j: int, invite: bool) -> None:
-    """Find the best move of a variable again, and its place in the heap."""
+    """Update the best move of a variable and its place in the heap."""
     if c.locked[j] == c.now[0].chain or g.cardinalities[j] < 2:
         return
     _best_move(g, x, c, j)
@@ -128,7 +128,7 @@ def _renew(g: GraphArrays, x: IntArray, c: EjectionChains, j: int, invite: bool)
 
 @inlined
 def _move(g: GraphArrays, x: IntArray, c: EjectionChains, i: int, new: int, invite: bool) -> int:
-    """Give variable ``i`` a label and update the costs of its neighbours; return the work."""
+    """Assign a label to variable ``i`` and update its neighbours' costs; return the work."""
     # With `invite`, neighbours that are neither locked nor in the heap join it.
     old = x[i]
     now = c.now[0]
@@ -195,7 +195,7 @@ def fill(g: GraphArrays, x: IntArray, c: EjectionChains) -> float:
 
 @inlined
 def begin_chain(c: EjectionChains) -> None:
-    """Forget the chain before; the heap must be empty."""
+    """Start a new chain; the heap must be empty."""
     now = c.now[0]
     now.chain += 1
     now.moves = now.violations = now.best_moves = now.best_violations = 0
@@ -204,7 +204,7 @@ def begin_chain(c: EjectionChains) -> None:
 
 @inlined
 def begin_journal(c: EjectionChains) -> None:
-    """Forget what was noted to be undone as a whole."""
+    """Start a new journal of the changes since a kick."""
     c.now[0].kick += 1
     c.now[0].changed = 0
 
@@ -225,7 +225,7 @@ def begin_pass(g: GraphArrays, x: IntArray, c: EjectionChains) -> None:
 def go_to(
     g: GraphArrays, x: IntArray, c: EjectionChains, i: int, new: int, tolerance: float, invite: bool
 ) -> int:
-    """Make variable ``i`` the next of the chain; return the work."""
+    """Move variable ``i`` as the next step of the chain; return the work."""
     now = c.now[0]
     at = g.unary_ptr[i] + x[i]
     to = g.unary_ptr[i] + new
@@ -255,8 +255,8 @@ def extend(
     invite: bool,
     work: int,
 ) -> int:
-    """Go on with the chain; return the work left, which is positive once the chain is over."""
-    # It is over when no variable can move, or `limit` moves came after the best of its states.
+    """Extend the chain; return the remaining work, which is positive once the chain is over."""
+    # It is over when no variable can move, or after `limit` moves without a new best state.
     while c.heap.size[0] > 0 and c.now[0].moves - c.now[0].best_moves < limit:
         if work <= 0:
             return work
@@ -280,8 +280,8 @@ def _swap_partner(
     g: GraphArrays, x: IntArray, c: EjectionChains, i: int, old: int, least: float
 ) -> int:
     """Return the neighbour of ``i``, which just left label `old`, that gains most by taking it."""
-    # The two swap their labels. The chain must come below `least`, or violate less; -1 if none
-    # does.
+    # The two swap their labels. The chain must fall below `least` or reduce violations; -1 if no
+    # swap does.
     best = -1
     least -= c.now[0].cost
     fewest = -c.now[0].violations
@@ -303,7 +303,7 @@ def _swap_partner(
 def _is_among_best(
     g: GraphArrays, x: IntArray, c: EjectionChains, i: int, a: int, most: int
 ) -> bool:
-    """Whether less than `most` other labels would be a better move of ``i`` than ``a``."""
+    """Whether fewer than `most` other labels are better moves of ``i`` than ``a``."""
     start = g.unary_ptr[i]
     better = 0
     for b in range(g.cardinalities[i]):
@@ -318,9 +318,9 @@ def _is_among_best(
 @lean_kernel
 def chains_from(g: GraphArrays, x: IntArray, c: EjectionChains, i: int, rules: Rules) -> int:
     """Start a chain at variable ``i`` with each of its other labels; return the work."""
-    # The first move is forced; then comes the one with which ``i`` swaps its label, if that gains,
-    # or, for as many of the best labels as there are branches, the best moves of the variables that
-    # have a term with one that moved.
+    # The first move is forced. Then a neighbour swaps labels with ``i``, if that gains. Otherwise,
+    # for the `branches` best labels, the chain continues with the best moves of variables that
+    # share a term with a moved one.
     now = c.now[0]
     work = 0
     for a in range(g.cardinalities[i]):
@@ -357,7 +357,7 @@ def sweep_chains(
 ) -> int:
     """Start chains at the roots from number `first` on; return the number of the next one."""
     while first < roots.size and work > 0:
-        # Only kicks are undone as a whole.
+        # Only kicks need a journal, because chains are rolled back move by move.
         begin_journal(c)
         work -= chains_from(g, x, c, roots[first], rules)
         first += 1
@@ -366,7 +366,7 @@ def sweep_chains(
 
 @inlined
 def put(g: GraphArrays, x: IntArray, c: EjectionChains, i: int, new: int) -> int:
-    """Give a variable a label outside any chain, and add up what it costs; return the work."""
+    """Assign a label outside any chain, and add its change of cost; return the work."""
     if new == x[i]:
         return 1
     now = c.now[0]
@@ -378,7 +378,7 @@ def put(g: GraphArrays, x: IntArray, c: EjectionChains, i: int, new: int) -> int
 
 @inlined
 def begin_kick(c: EjectionChains) -> None:
-    """Begin changes of which `keep_better_parts` can undo some."""
+    """Begin a kick: changes that `keep_better_parts` can undo in part."""
     begin_journal(c)
     c.now[0].gained_cost = 0.0
     c.now[0].gained_violations = 0
@@ -386,7 +386,7 @@ def begin_kick(c: EjectionChains) -> None:
 
 @inlined
 def _join_part(x: IntArray, c: EjectionChains, j: int, size: int) -> int:
-    """Let a variable join the part in the making if it changed and is in none; return its size."""
+    """Add a variable to the current part if it changed and is in none; return the part's size."""
     now = c.now[0]
     if c.stamp[j] == now.kick and x[j] != c.kept[j] and c.seen[j] != -now.kick:
         c.seen[j] = -now.kick
@@ -398,9 +398,9 @@ def _join_part(x: IntArray, c: EjectionChains, j: int, size: int) -> int:
 @lean_kernel
 def keep_better_parts(g: GraphArrays, x: IntArray, c: EjectionChains, tolerance: float) -> int:
     """Undo each connected part of the changes since the kick began that raised the energy."""
-    # No term spans two parts, so each is judged on its own: the partition crossover of the labels
-    # before and after (Tinos, Whitley and Chicano, FOGA 2015). Returns 1 if the energy is now
-    # lower.
+    # Parts are independent, because no term spans two of them: the partition crossover of the
+    # labels before and after (Tinos, Whitley and Chicano, FOGA 2015). Returns 1 if the energy is
+    # now lower.
     now = c.now[0]
     fell = 0
     for q in range(now.changed):

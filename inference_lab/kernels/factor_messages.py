@@ -102,7 +102,7 @@ def _soften(
     out: FloatArray,
     digits: IntArray,
 ) -> None:
-    """Turn the minima in `out` into ``-T log sum exp(-. / T)``: one exponential an entry."""
+    """Turn the minima in `out` into ``-T log sum exp(-. / T)``, one exponential per entry."""
     lo, last, slot = place.lo, place.last, place.slot
     inner = n_labels_at(ptr, last)
     final = np.uint64(ptr[last])

@@ -16,10 +16,10 @@ from inference_lab.kernels.messages import min_sum_message, slot_ptr, sum_produc
 class RootedForest(NamedTuple):
     """A rooted forest of variables, edges and factors.
 
-    * ``order`` (n,) int32: the variables, every one after its parent, and those that hang from one
-      factor in succession;
-    * ``up`` (n,) int32: at each variable (by number) the position of the edge to its parent in its
-      adjacency, ``-2 - s`` with ``s`` the position in ``scopes`` by which a factor holds it, -1 at
+    * ``order`` (n,) int32: the variables, each after its parent, with the children of a factor in
+      succession;
+    * ``up`` (n,) int32: for each variable (by number) the position of the edge to its parent in its
+      adjacency; for a child of a factor ``-2 - s`` with ``s`` its position in ``scopes``; -1 at
       roots.
     """
 
@@ -30,8 +30,8 @@ class RootedForest(NamedTuple):
 class Slots(NamedTuple):
     """The messages between factors and variables.
 
-    * ``ptr`` (slots + 1,), ``cavity``: by position in ``scopes``, what arrives at the factor, and
-      at the variable from which it hangs what the factor sends;
+    * ``ptr`` (slots + 1,), ``cavity``: by position in ``scopes``, the messages to the factor and,
+      at its parent variable, the message from the factor;
     * ``digits``: scratch as long as the largest arity.
     """
 
@@ -48,7 +48,7 @@ def make_slots(graph: FactorGraph) -> Slots:
 
 
 class Sent(NamedTuple):
-    """What each variable sent to its parent by an edge, from ``ptr[i]`` (n + 1,) on."""
+    """The message of each variable to its parent along an edge, from ``ptr[i]`` (n + 1,) on."""
 
     ptr: IntArray
     messages: FloatArray
@@ -57,10 +57,10 @@ class Sent(NamedTuple):
 class Totals(NamedTuple):
     """The sums of a pass, and scratch.
 
-    * ``total``, flat like the unaries: the costs of each label with the least or soft-least costs
-      of all below, each message relative to its least entry;
-    * ``shift`` (2,): what was subtracted from the messages and roots: the sum, and what rounding
-      has taken from it;
+    * ``total``, flat like the unaries: the costs of each label plus the (soft) minimum over its
+      descendants, each message relative to its least entry;
+    * ``shift`` (2,): the sum of the amounts subtracted from messages and roots, and its rounding
+      error;
     * ``cavity``, ``out``: rows as long as the largest cardinality.
     """
 
@@ -72,7 +72,7 @@ class Totals(NamedTuple):
 
 @inlined
 def closes(g: GraphArrays, forest: RootedForest, at: int) -> bool:
-    """Whether ``order[at]``, which hangs from a factor, is the first one that does."""
+    """Whether ``order[at]``, a child of a factor, is the first child of that factor."""
     order, up = forest.order, forest.up
     before = up[order[at - 1]]
     return bool(before > -2 or g.slot_factor[-2 - before] != g.slot_factor[-2 - up[order[at]]])
@@ -80,7 +80,7 @@ def closes(g: GraphArrays, forest: RootedForest, at: int) -> bool:
 
 @inlined
 def head_of(g: GraphArrays, forest: RootedForest, i: int) -> int:
-    """Return the position in ``scopes`` of the variable above the factor that ``i`` hangs from."""
+    """Return the position in ``scopes`` of the parent variable of the factor above ``i``."""
     head = g.factor_ptr[g.slot_factor[-2 - forest.up[i]]]
     while forest.up[g.scopes[head]] == -2 - head:
         head += 1
@@ -124,9 +124,9 @@ def send_to_roots(
     at: int,
     budget: int,
 ) -> int:
-    """Send messages to the roots; return how many variables are left, -1 if infeasible."""
+    """Send messages to the roots; return the number of variables left, -1 if infeasible."""
     # ``totals.total`` begins as the unaries; the costs of a term ``c`` are ``theta_c / rho_c``.
-    # Goes on with ``order[at - 1]``, for about `budget` table entries.
+    # Starts with ``order[at - 1]``, and processes about `budget` table entries.
     total, shift, cavity, out = totals
     while at > 0 and budget > 0:
         at -= 1

@@ -1,4 +1,4 @@
-"""A binary heap of numbered items that knows where each of them stands, so that keys may change."""
+"""An indexed binary heap: it stores the position of each item, so that keys may change."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from inference_lab.graph.arrays import IntArray
 
 
 class Heap(NamedTuple):
-    """Some of the items 0 to n - 1, that of least key on top; of equal keys that of least tie.
+    """A heap of items from 0 to n - 1, with the least key on top and ties broken by the least tie.
 
-    * ``items`` (n,): those in the heap, ``items[0]`` on top; ``place`` (n,): where each stands, -1
-      if it is out; ``size`` (1,): how many are in;
-    * ``key``, ``tie`` (n,), integers or floats: written by whoever owns the heap. After each change
-      of an item that is in, `settle` (or `rise`, or `sink`) must follow before the next.
+    * ``items`` (n,): the items in the heap, ``items[0]`` on top; ``place`` (n,): the position of
+      each item, -1 outside the heap; ``size`` (1,): the number of items in the heap;
+    * ``key``, ``tie`` (n,), integers or floats: written by the owner of the heap. After each change
+      for an item in the heap, `settle` (or `rise`, or `sink`) must be called before the next.
     """
 
     items: IntArray
@@ -28,8 +28,8 @@ class Heap(NamedTuple):
 
 
 def empty_heap(key: npt.NDArray[Any], tie: npt.NDArray[Any] | None = None) -> Heap:
-    """Return a heap with nothing in it; it looks at the arrays given, and copies neither."""
-    # Without ties, which of equal keys comes first depends on the moves before.
+    """Return an empty heap that refers to the given arrays without copying them."""
+    # Without ties, the order of equal keys depends on previous moves.
     n = key.size
     return Heap(
         items=np.zeros(n, dtype=np.int64),
@@ -49,7 +49,7 @@ def _before(h: Heap, u: int, v: int) -> bool:
 
 @inlined
 def rise(h: Heap, v: int) -> None:
-    """Move an item up to where it belongs, after its key became smaller."""
+    """Move an item up to its place after its key became smaller."""
     at = h.place[v]
     while at > 0:
         above = (at - 1) >> 1
@@ -65,7 +65,7 @@ def rise(h: Heap, v: int) -> None:
 
 @inlined
 def sink(h: Heap, v: int) -> None:
-    """Move an item down to where it belongs, after its key became larger."""
+    """Move an item down to its place after its key became larger."""
     at = h.place[v]
     size = h.size[0]
     while True:
@@ -86,14 +86,14 @@ def sink(h: Heap, v: int) -> None:
 
 @inlined
 def settle(h: Heap, v: int) -> None:
-    """Move an item to where it belongs, after its key changed either way."""
+    """Move an item to its place after its key changed either way."""
     rise(h, v)
     sink(h, v)
 
 
 @inlined
 def push(h: Heap, v: int) -> None:
-    """Put in an item that is out."""
+    """Insert an item that is not in the heap."""
     h.place[v] = h.size[0]
     h.size[0] += 1
     rise(h, v)
@@ -101,7 +101,7 @@ def push(h: Heap, v: int) -> None:
 
 @inlined
 def remove(h: Heap, v: int) -> None:
-    """Take out an item that is in."""
+    """Remove an item that is in the heap."""
     at = h.place[v]
     h.place[v] = -1
     h.size[0] -= 1
@@ -113,7 +113,7 @@ def remove(h: Heap, v: int) -> None:
 
 @inlined
 def pop(h: Heap) -> int:
-    """Take out the item on top, and return it."""
+    """Remove the item on top, and return it."""
     top = h.items[0]
     h.place[top] = -1
     h.size[0] -= 1
@@ -126,7 +126,7 @@ def pop(h: Heap) -> int:
 
 @inlined
 def clear(h: Heap) -> None:
-    """Take out all."""
+    """Remove all items."""
     for at in range(h.size[0]):
         h.place[h.items[at]] = -1
     h.size[0] = 0

@@ -141,8 +141,8 @@ def make_terms(g: GraphArrays) -> Terms:
 @inlined
 def fetch_row(k: int, values: FloatArray, start: np.uint64) -> None:
     """Prefetch `k` values, cache line by cache line."""
-    # For passes that go down through memory. Each row is read upwards all the same, which misleads
-    # the prefetcher of the processor: a pass over 60 labels took twice as long as one upwards.
+    # For passes that go down through memory. Each row is still read upwards, which misleads the
+    # prefetcher of the processor: a pass over 60 labels took twice as long as one upwards.
     for i in range(0, k, 8):
         prefetch(values, start + np.uint64(i))
 
@@ -251,9 +251,9 @@ def half_cost(g: GraphArrays, h: int, a: int, b: int) -> float:
 @inlined
 def finite_costs(g: GraphArrays, x: IntArray, i: int, cost: FloatArray) -> float:
     """Fill the costs of each label of a variable while all others keep theirs, up to a constant."""
-    # The constant is what all labels pay alike. Returns the sum of absolute contributions of the
-    # pairwise terms; if it is infinite, so is one of them, and `cost` is undefined. Infinite unary
-    # costs are copied. Higher-order terms are not covered.
+    # The constant is the cost common to all labels. Returns the sum of absolute contributions of
+    # the pairwise terms; if it is infinite, so is one of them, and `cost` is undefined. Infinite
+    # unary costs are copied. Higher-order terms are not covered.
     k = g.cardinalities[i]
     own = g.unary[g.unary_ptr[i] : g.unary_ptr[i] + k]
     for a in range(k):
@@ -300,7 +300,7 @@ def finite_costs(g: GraphArrays, x: IntArray, i: int, cost: FloatArray) -> float
 
 @inlined
 def add_term(value: float, sign: int, at: int, sums: FloatArray, infinite: IntArray) -> float:
-    """Add a term to a sum, or take it off; return its absolute value, 0 if infinite."""
+    """Add a term to a sum or subtract it; return its absolute value, 0 if infinite."""
     if np.isinf(value):
         infinite[at] += sign
         return 0.0
@@ -319,8 +319,8 @@ def add_counted(k: int, costs: FloatArray, sums: FloatArray, infinite: IntArray)
 def factor_slice(
     g: GraphArrays, x: IntArray, f: int, slot: int, other: int
 ) -> tuple[int, int, int]:
-    """Return where a factor's costs with two labels free begin, and its strides along the two."""
-    # They are at the positions `slot` and `other` of ``scopes``; `other` is -1 if only one is free.
+    """Return the offset of a factor's costs with two free variables, and its two strides."""
+    # The free variables are at positions `slot` and `other` of ``scopes``; `other` may be -1.
     index = g.table_ptr[f]
     stride = 1
     first = 0
@@ -578,8 +578,8 @@ def sum_product_message(
         if best_label < 0:
             out[:kb] = np.inf
             return smallest
-        # Sums are relative to the smallest and, without it, to the second smallest, so that neither
-        # underflow nor cancellation loses what matters.
+        # Sums are relative to the smallest and, without it, to the second smallest, so that
+        # underflow and cancellation lose no significant digits.
         total = 0.0
         without_best = np.inf
         if second < np.inf:

@@ -1,4 +1,4 @@
-"""Numbers with names that kernels change, where arrays of one entry each would be too many."""
+"""Records of named numbers that kernels change, in place of many arrays of one entry."""
 
 from __future__ import annotations
 

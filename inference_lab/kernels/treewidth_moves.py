@@ -14,11 +14,11 @@ from inference_lab.kernels.heap import Heap, clear, empty_heap, push, remove, ri
 from inference_lab.kernels.messages import half_cost
 from inference_lab.kernels.struct import record
 
-#: What has become of a variable while a block is grown.
+#: State of a variable while a block grows: left out, undecided, member.
 _OUT, _OPEN, _IN = 0, 1, 2
-#: Variables compared when one has to leave; the one in the largest table does.
+#: Variables compared when one has to be left out; the one with the largest table is.
 _TOURNAMENT = 8
-#: Entries of a table whose positions in an input are looked up.
+#: Table entries whose positions in an input are stored in a lookup table.
 _LOOK_UP = 512
 
 
@@ -27,24 +27,24 @@ class Growth(NamedTuple):
 
     #: (k+1,): binary logarithms of counts.
     log2: FloatArray
-    #: Undecided variables by rising size, the binary logarithm of the table that each would get
-    #: now, ties at random.
+    #: Undecided variables, smallest table first; the key is the binary logarithm of the size of the
+    #: table that each would get now, ties are random.
     heap: Heap
-    #: (n,): where this is a lower bound only, so that eliminating the leaves of a star is linear.
+    #: (n,): whether the key is only a lower bound; lazy updates make stars linear in their leaves.
     stale: npt.NDArray[np.bool_]
-    #: ``listed``, ``at`` (n,): the same variables as a list, and where they stand in it.
+    #: ``listed``, ``at`` (n,): the same variables as a list, and their positions in it.
     listed: IntArray
     at: IntArray
     #: (n,): stamps of the last search for neighbours.
     mark: IntArray
-    #: (n,): what it found.
+    #: (n,): the neighbours it found.
     found: IntArray
     #: ``node`` (n,), ``next``, ``element``: linked lists of the members whose separators hold each
     #: undecided variable.
     node: IntArray
     next: IntArray
     element: IntArray
-    #: (t,): whether a later table holds all of a separator.
+    #: (t,): whether a later table contains the whole separator.
     absorbed: npt.NDArray[np.bool_]
     #: A record: number of the ``search``, variables ``listed``, ``nodes`` in use.
     now: Any
@@ -56,15 +56,15 @@ class BlockTables(NamedTuple):
     #: ``child``, ``sibling`` (t,): linked lists of the members whose messages enter each table.
     child: IntArray
     sibling: IntArray
-    #: ``rows``, ``start`` (t,): entries of each message, and where it is in ``messages``.
+    #: ``rows``, ``start`` (t,): size of each message, and its offset in ``messages``.
     rows: IntArray
     start: IntArray
     messages: FloatArray
     #: (like the unaries): costs of the open labels given the variables outside.
     cost: FloatArray
-    #: Of the table at hand.
+    #: Entries of the current table.
     entries: FloatArray
-    #: ``strides``, ``digits``, ``look_up``: of its axes and of an input's.
+    #: ``strides``, ``digits``, ``look_up``: scratch for the axes of the table and of an input.
     strides: IntArray
     digits: IntArray
     look_up: IntArray
@@ -74,15 +74,15 @@ class Block(NamedTuple):
     """A set of variables under construction or solution."""
 
     # Member ``p`` is the p-th to be eliminated. Its table has an axis for its own labels, then one
-    # for each member of its *separator*, in order of elimination; the message is the minimum over
-    # the first axis, and enters the table of the first of the separator.
+    # for each member of its *separator*, in order of elimination. The message is the minimum over
+    # the first axis, and enters the table of the first member of the separator.
 
-    #: (n,): whether each variable is outside, undecided or in.
+    #: (n,): `_OUT`, `_OPEN` or `_IN` for each variable.
     state: IntArray
-    #: (n,): its number as a member.
+    #: (n,): the number of each member in the order of elimination.
     turn: IntArray
-    #: ``open`` (n,), ``label`` (like the unaries): number of labels open to each candidate, and
-    #: which.
+    #: ``open`` (n,), ``label`` (like the unaries): number of open labels of each candidate, and the
+    #: labels.
     open: IntArray
     label: IntArray
     #: (t,): the members.
@@ -92,17 +92,17 @@ class Block(NamedTuple):
     sep: IntArray
     growth: Growth
     tables: BlockTables
-    #: A record: number of ``members``, state of the ``random`` numbers, cost of the members
+    #: A record: number of ``members``, state of the ``random`` generator, cost of the members
     #: ``before`` and ``after``, and ``scale``, the sum of the absolute costs before.
     now: Any
 
 
 def start_block(graph: FactorGraph, most_members: int, table: int, entries: int) -> Block:
-    """Allocate for so many members at most, and tables of so many entries each and together."""
+    """Allocate a block of at most `most_members` with tables of limited size and total size."""
     n = graph.n_variables
     k = int(graph.cardinalities.max(initial=1))
     members = min(n, most_members)
-    # Every axis has two labels at least.
+    # Every axis has at least two labels.
     axes = max(k, table).bit_length() + 1
 
     def ints(size: int) -> IntArray:
@@ -137,7 +137,7 @@ def start_block(graph: FactorGraph, most_members: int, table: int, entries: int)
     return Block(
         state=ints(n),
         turn=ints(n),
-        # All labels are open.
+        # Initially all labels are open.
         open=graph.cardinalities.copy(),
         label=np.arange(graph.unary_values.size)
         - np.repeat(graph.unary_ptr[:-1], graph.cardinalities),
@@ -155,7 +155,7 @@ def start_block(graph: FactorGraph, most_members: int, table: int, entries: int)
 
 @lean_kernel
 def open_all(g: GraphArrays, b: Block, ptr: IntArray, labels: IntArray, which: IntArray) -> None:
-    """Open all labels that are left (see `Domains`) to some variables."""
+    """Open all remaining labels (see `Domains`) to the variables in `which`."""
     for v in which:
         b.open[v] = ptr[v + 1] - ptr[v]
         for t in range(b.open[v]):
@@ -164,7 +164,7 @@ def open_all(g: GraphArrays, b: Block, ptr: IntArray, labels: IntArray, which: I
 
 @lean_kernel
 def open_two(g: GraphArrays, b: Block, x: IntArray, other: IntArray, which: IntArray) -> None:
-    """Open to variables their label in ``x`` and another; ``other`` runs along `which`."""
+    """Open to each variable in `which` its label in ``x`` and its label in ``other``."""
     for t in range(which.size):
         v = which[t]
         b.label[g.unary_ptr[v]] = x[v]
@@ -184,7 +184,7 @@ def _random(b: Block) -> float:
 
 @inlined
 def _decide(b: Block, v: int, state: int) -> None:
-    """Take an undecided variable off the heap and the list."""
+    """Remove an undecided variable from the heap and the list, and set its state."""
     s = b.growth
     remove(s.heap, v)
     s.now[0].listed -= 1
@@ -246,7 +246,7 @@ def _table_size(g: GraphArrays, b: Block, v: int) -> float:
 
 @inlined
 def _refresh(g: GraphArrays, b: Block, v: int) -> None:
-    """Compute the size of the table of ``v`` where only a lower bound of it is known."""
+    """Compute the table size of ``v`` if only a lower bound is known."""
     if b.growth.stale[v]:
         b.growth.stale[v] = False
         b.growth.heap.key[v] = _table_size(g, b, v)
@@ -255,7 +255,7 @@ def _refresh(g: GraphArrays, b: Block, v: int) -> None:
 
 @inlined
 def _take_out(b: Block, v: int, us: IntArray) -> None:
-    """Take ``v`` out of the tables of some neighbours."""
+    """Remove ``v`` from the tables of some neighbours."""
     s = b.growth
     for u in us:
         s.heap.key[u] -= s.log2[b.open[v]]
@@ -264,7 +264,7 @@ def _take_out(b: Block, v: int, us: IntArray) -> None:
 
 @inlined
 def _eliminate_next(g: GraphArrays, b: Block, v: int, members: int) -> None:
-    """Make an undecided variable a member, and lower the sizes of its neighbours' tables."""
+    """Make an undecided variable a member, and reduce the table sizes of its neighbours."""
     s = b.growth
     count = _neighbours(g, b, v)
     start = b.sep_ptr[members]
@@ -292,7 +292,7 @@ def _eliminate_next(g: GraphArrays, b: Block, v: int, members: int) -> None:
 
 @inlined
 def _leave_one_out(g: GraphArrays, b: Block) -> None:
-    """Leave out the undecided variable with the largest table of some drawn at random."""
+    """Leave out the undecided variable with the largest table among a random sample."""
     s = b.growth
     v = s.listed[int(_random(b) * s.now[0].listed)]
     _refresh(g, b, v)
@@ -311,10 +311,10 @@ def grow(
     g: GraphArrays, b: Block, candidates: IntArray, log2_table: float, entries: int, seed: int
 ) -> int:
     """Choose a block among the candidates, with an order of elimination; return its size."""
-    # The undecided variable whose table is smallest is eliminated, ties at random. Where all need
-    # more than ``2^log2_table`` entries, one is left out: that with the largest table of some drawn
-    # at random. When the tables have so many `entries` together, all that are undecided are left
-    # out. Candidates have their labels open; those with a single one are no members.
+    # The undecided variable with the smallest table is eliminated, ties at random. If all tables
+    # need more than ``2^log2_table`` entries, the largest one of a random sample is left out. When
+    # the tables reach `entries` in total, all undecided variables are left out. The labels of
+    # candidates must be open; candidates with a single open label do not become members.
     s = b.growth
     for p in range(b.now[0].members):
         b.state[b.order[p]] = _OUT
@@ -358,7 +358,7 @@ def grow(
 
 @lean_kernel
 def arrange(b: Block) -> None:
-    """Sort the separators, without the variables left out later, and link the tables to a tree."""
+    """Sort the separators, drop variables left out later, and link the tables into a tree."""
     members = b.now[0].members
     for p in range(members):
         b.tables.child[p] = -1
@@ -416,7 +416,7 @@ def _is_first(g: GraphArrays, b: Block, f: int, p: int) -> bool:
 
 @inlined
 def _add_before(b: Block, term: float) -> None:
-    """Add a term to what the present labels cost."""
+    """Add a term to the cost of the current labels."""
     b.now[0].before += term
     if not np.isinf(term):
         b.now[0].scale += abs(term)
@@ -491,7 +491,7 @@ def _axis(b: Block, p: int, axis: int) -> int:
 
 @inlined
 def _offset(g: GraphArrays, b: Block, p: int, axis: int, digit: int, labelled: bool) -> int:
-    """Return how far on in an input the entry of a label is: one of all, or of the open ones."""
+    """Return the offset in an input of a position on an axis: of a label or an open label."""
     if labelled:
         digit = b.label[g.unary_ptr[_axis(b, p, axis)] + digit]
     return int(digit * b.tables.strides[axis])
@@ -560,7 +560,7 @@ def _write_pairs(g: GraphArrays, b: Block, p: int) -> None:
 
 @lean_kernel
 def eliminate(g: GraphArrays, x: IntArray, b: Block, first: int, work: int) -> int:
-    """Send the messages of the members from number `first` on; return the number of the next."""
+    """Send the messages of the members from `first` on; return the number of the next member."""
     p = first
     while p < b.now[0].members and work > 0:
         i = b.order[p]
@@ -600,7 +600,7 @@ def eliminate(g: GraphArrays, x: IntArray, b: Block, first: int, work: int) -> i
 
 @lean_kernel
 def decode(g: GraphArrays, x: IntArray, b: Block) -> None:
-    """Give the members their best labels, from the last to the first; ties at random."""
+    """Assign the members their best labels, from the last to the first; ties at random."""
     for p in range(b.now[0].members - 1, -1, -1):
         i = b.order[p]
         cost = b.tables.cost[g.unary_ptr[i] :]
@@ -646,9 +646,9 @@ def decode(g: GraphArrays, x: IntArray, b: Block) -> None:
 
 
 def soften(graph: FactorGraph) -> GraphArrays:
-    """Return the arrays with a finite cost in place of ``+inf``, above all others together."""
-    # Whatever violates fewer hard terms has then a lower energy (tables with different weights
-    # apart, whose violations weigh more).
+    """Return the arrays with ``+inf`` replaced by a finite cost above the sum of all others."""
+    # Then labellings with fewer violated hard terms have a lower energy, except for tables with
+    # different weights, whose violations weigh more.
     g = graph.arrays
     table = g.kinds == TABLE
 

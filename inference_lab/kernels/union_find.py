@@ -1,7 +1,7 @@
-"""Disjoint sets (union-find): ``parent`` leads each item to its set's root, which is its own.
+"""Disjoint sets (union-find): ``parent`` leads from each item to the root of its set.
 
-``parent[i] = i`` for all makes a set of each item; ``parent[find(parent, i)] = r`` hangs the set of
-``i`` below the root ``r`` of another.
+A root is its own parent. ``parent[i] = i`` for all ``i`` makes each item a set of its own;
+``parent[find(parent, i)] = r`` attaches the set of ``i`` to the root ``r`` of another.
 """
 
 from __future__ import annotations

@@ -248,7 +248,7 @@ def _unlike(graph: FactorGraph, sizes: IntArray) -> npt.NDArray[np.bool_]:
     """Whether each factor but the last differs in shape from the next, given domain sizes."""
     arities = np.diff(graph.factor_ptr)
     k = sizes[graph.factor_scopes]
-    # The same place in the factor before, if that has as many variables.
+    # Compare with the same place in the previous factor, if that has as many variables.
     differs = k != k[np.arange(k.size) - np.repeat(arities, arities)]
     unlike = np.logical_or.reduceat(differs, graph.factor_ptr[:-1])[1:]
     return np.asarray(unlike | (np.diff(arities) != 0))

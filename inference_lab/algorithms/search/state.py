@@ -56,7 +56,7 @@ class Functions(NamedTuple):
 class SearchState(NamedTuple):
     """The state that a search changes."""
 
-    #: All values that backtracking restores, with views ``low`` (1,), ``unary``, ``shift``, ``size``.
+    #: All values that backtracking restores; views: ``low`` (1,), ``unary``, ``shift``, ``size``.
     cell: IntArray
     low: IntArray
     unary: IntArray
