@@ -1,12 +1,12 @@
 """Answers and claims of studies: Jinja texts over the tables of a report, so no number can drift.
 
-``{{ cell('summary', 'icm', 'gap %') }}`` is the text that stands in a table, and ``{{
-value('summary', 'icm', 'seconds')|fixed(2) }}`` the number behind it, with two decimals. Tables go
-by the names of their files. A row goes by the text of one of its cells, or of several with ``&``
-between them, a column by its title; ``;`` parts several of either, and ``*`` is all of them, for
-``lowest`` and ``highest``. Of contrasts there are ``gain``, ``interval``, ``above``, ``p`` and
-``verdict``, by their names; ``{{ verdict('exact', gain='helps', undecided='may') }}`` has words for
-each verdict that there may be, and the page warns of one without.
+``{{ cell('summary', 'icm', 'gap %') }}`` is the text of a cell of a table, and ``{{
+value('summary', 'icm', 'seconds')|fixed(2) }}`` the number behind it, with two decimals. A table is
+selected by the name of its file. A row is selected by the text of one of its cells, or of several
+joined by ``&``; a column by its title. ``;`` separates several rows or columns, and ``*`` selects
+all of them, for ``lowest`` and ``highest``. For contrasts there are ``gain``, ``interval``,
+``above``, ``p`` and ``verdict``, by name; ``{{ verdict('exact', gain='helps', undecided='may') }}``
+maps each verdict to words, and the page warns of a verdict without words.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from inference_lab.reporting.document import Cell, Document, Section, Table, col
 
 __all__ = ["Claim", "filled", "with_answers"]
 
-#: Columns of the table of contrasts by what they are called in answers.
+#: Columns of the table of contrasts by the names of their functions in answers.
 _CONTRASTS = {
     "gain": "gain",
     "interval": "95 % interval",
@@ -32,7 +32,7 @@ _CONTRASTS = {
 
 
 class _Lookups:
-    """What a text may ask of tables; what is not there is noted, and stands as a question mark."""
+    """The functions of a template; a missing value is recorded, and rendered as a question mark."""
 
     def __init__(self, tables: Iterable[Table]) -> None:
         held = list(tables)
@@ -75,7 +75,7 @@ class _Lookups:
         return value
 
     def verdict(self, *names: str, **words: str) -> str:
-        """Return the verdict that contrasts share, or the words that are given for it."""
+        """Return the common verdict of these contrasts, or the words given for it."""
         said = ", ".join(dict.fromkeys(self.cell("contrasts", n, "verdict") for n in names))
         if words and said not in words:
             self.missing.append(f"there are no words for the verdict {said!r} of {names}")
@@ -100,14 +100,14 @@ class _Lookups:
 
 
 def filled(text: str, tables: Iterable[Table]) -> tuple[str, list[str]]:
-    """Return a text with what it asks of tables, and what the tables do not have."""
+    """Return the rendered text, and the lookups that the tables could not resolve."""
     from jinja2 import StrictUndefined, TemplateError
     from jinja2.sandbox import SandboxedEnvironment
 
-    # Definitions of studies may be anybody's.
+    # Sandboxed, because definitions of studies may come from untrusted authors.
     environment = SandboxedEnvironment(undefined=StrictUndefined)
     environment.filters["fixed"] = lambda value, decimals: f"{value:.{decimals}f}"
-    # Without the sign of a gain, or the star of a test.
+    # The filter removes the sign of a gain, or the star of a test.
     environment.filters["plain"] = lambda text: text.removesuffix(" *").replace("+", "")
     lookups = _Lookups(tables)
     try:
@@ -118,19 +118,19 @@ def filled(text: str, tables: Iterable[Table]) -> tuple[str, list[str]]:
 
 
 class Claim(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A sentence of a publication in our words, and what the records of a study say to it."""
+    """A sentence of a publication in our words, and the verdict of the records of a study on it."""
 
     paper: str
     claim: str
     verdict: Literal["holds", "holds under conditions", "does not hold", "cannot be told"]
-    #: Why, a Jinja text over the tables of the report.
+    #: Reason of the verdict, a Jinja text over the tables of the report.
     evidence: str
 
 
 def with_answers(document: Document, claims: Sequence[Claim] = ()) -> Document:
-    """Return a report with its answer filled in, and with claims after its first section.
+    """Return a report with its answer rendered, and with claims after its first section.
 
-    What the answer and the evidence ask of the tables, and these do not have, becomes warnings.
+    Each lookup of the answer or evidence that the tables cannot resolve becomes a warning.
     """
     tables, lead, warnings = document.tables(), [], list(document.warnings)
     for name, text in document.lead:

@@ -43,27 +43,27 @@ __all__ = [
     "solved_curves",
 ]
 
-#: A chart of Altair, as all functions here return it.
+#: Type of the Altair charts that all functions here return.
 Chart = Any
 FloatArray = npt.NDArray[np.float64]
 
-#: With more solvers than this, bands hide each other and are left out.
+#: Largest number of solvers drawn with bands, because more bands hide each other.
 BANDS = 6
 
-#: Energies and bounds of a larger size are not drawn: differences of them overflow.
+#: Largest energy or bound that is drawn, because differences of larger ones overflow.
 _LARGEST = 1e100
 
-#: Distinct in lightness as well (Okabe and Ito). The first one is the colour of the text.
+#: Distinct in lightness as well (Okabe and Ito); the first one is the colour of the text.
 COLOURS = ("currentColor", "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00")
 _DASHES = ([1, 0], [6, 3], [8, 3, 1.5, 3], [1.5, 2.5])
 
 #: Shades on which black text is legible.
 GREYS = ["white", "#8c8c8c"]
 
-#: Pixels of the axes.
+#: Width and height of the plots in pixels.
 _WIDTH, _HEIGHT = 420, 260
 
-#: Text and lines have the colour of the text around the chart, so that pages can be dark.
+#: Text and lines inherit the text colour of the page, because pages may be dark.
 _TEXT = {"labelColor": "currentColor", "titleColor": "currentColor"}
 _CONFIG: dict[str, Any] = {
     "background": "transparent",
@@ -83,7 +83,7 @@ _CONFIG: dict[str, Any] = {
 
 
 class Axis(NamedTuple):
-    """One axis: title, scale, limits, and below which value symlog is linear."""
+    """One axis: title, scale, limits, and the value below which symlog is linear."""
 
     title: str
     scale: Literal["linear", "log", "symlog"] = "linear"
@@ -93,7 +93,7 @@ class Axis(NamedTuple):
 
 @dataclass(frozen=True)
 class Curves:
-    """Curves of solvers: rows with solver, x and y, and perhaps low and high, bound, or cut."""
+    """Curves of solvers: rows of solver, x and y, and optionally low and high, bound, or cut."""
 
     names: Sequence[str]
     rows: pd.DataFrame
@@ -103,7 +103,7 @@ class Curves:
 
 
 def _frame(names: Sequence[str], x: Any, y: Any, **more: Any) -> pd.DataFrame:
-    """Return a row for each point of each curve; the curves may share their abscissae."""
+    """Return a row for each point of each curve; curves may share their x values."""
     import pandas as pd
 
     parts = []
@@ -119,7 +119,7 @@ def profile_curves(ratios: FloatArray, names: Sequence[str]) -> Curves:
     end = 1.15 * float(ratios[np.isfinite(ratios)].max(initial=2.0))
     across, shares = [], []
     for own in ratios.T:
-        # Ratios that several problems share make one step.
+        # One step for all problems with the same ratio.
         found, counts = np.unique(own[np.isfinite(own)], return_counts=True)
         share = np.cumsum(counts) / len(ratios)
         if not found.size or found[0] > 1.0:
@@ -135,7 +135,7 @@ def profile_curves(ratios: FloatArray, names: Sequence[str]) -> Curves:
 def solved_curves(
     times: FloatArray, shares: FloatArray, low: FloatArray, high: FloatArray, names: Sequence[str]
 ) -> Curves:
-    """Return which share of the problems was solved by when, with bands for a few solvers."""
+    """Return the share of the problems solved over time, with bands for a few solvers."""
     bands = {"low": low, "high": high} if len(names) <= BANDS and not np.isnan(low).all() else {}
     x = Axis("seconds", "log", (float(times.min()), float(times.max())))
     y = Axis("share of problems solved", limits=(0, 1))
@@ -148,8 +148,8 @@ def gap_curves(
     names: Sequence[str],
     bands: tuple[FloatArray, FloatArray] | None = None,
 ) -> Curves:
-    """Return how the gap falls with time, with the quartiles if they are given."""
-    # Gaps span decades; zero has a place all the same.
+    """Return the gap over time, with the quartiles if they are given."""
+    # The scale is symlog, because gaps span decades and zero must have a place too.
     positive = gaps[np.isfinite(gaps) & (gaps > 0)]
     floor = 10.0 ** math.floor(math.log10(max(1e-3, float(positive.min(initial=1.0)))))
     more = {} if bands is None else {"low": bands[0], "high": bands[1]}
@@ -191,7 +191,7 @@ def convergence_curves(runs: Sequence[Steps], names: Sequence[str]) -> Curves:
     """Return the best energy of runs on one problem over time, and their bounds as thin lines."""
 
     def drawable(values: FloatArray) -> FloatArray:
-        # What was reached in the end is held to the end of the picture.
+        # The final value is extended to the end of the picture.
         held = np.append(values, values[-1])
         with np.errstate(invalid="ignore"):
             return np.where(np.abs(held) <= _LARGEST, held, np.nan)
@@ -208,11 +208,11 @@ def convergence_curves(runs: Sequence[Steps], names: Sequence[str]) -> Curves:
     answered = [e[~np.isnan(e)] for e in energies if not np.isnan(e[-1])]
     if not answered:
         return Curves(names, rows, x, Axis("energy; bounds below"))
-    # First labellings may be far above all that matters, first bounds far below.
+    # The limits are narrowed, because first labellings and bounds may be far from the final ones.
     finals = [e[-1] for e in answered]
     best, worst = min(finals), max(finals)
     floor = min([*finals, *(float(b[-1]) for b in bounds if not np.isnan(b[-1]))])
-    # No less than what tells numbers of this size apart.
+    # At least the resolution of numbers of this size.
     least = 1e-9 * max(1.0, abs(best))
     median = float(np.median([e[0] for e in answered]))
     ceiling = worst + max(worst - floor, 0.25 * (median - best), least)
@@ -227,7 +227,7 @@ def convergence_curves(runs: Sequence[Steps], names: Sequence[str]) -> Curves:
 
 
 def _looks(names: Sequence[str]) -> tuple[alt.Color, alt.StrokeDash]:
-    """Return colour and dashes of solvers by their number; 28 of them differ."""
+    """Return the colours and dashes of the solvers by index; 28 combinations are distinct."""
     import altair as alt
 
     shown = [printable(name) for name in names]
@@ -243,7 +243,7 @@ def _looks(names: Sequence[str]) -> tuple[alt.Color, alt.StrokeDash]:
 
 
 def _decades(low: float, high: float) -> list[float]:
-    """Return the powers of ten within limits, if there are enough to name an axis."""
+    """Return the powers of ten within limits, empty if there are too few to label an axis."""
     powers = range(math.ceil(math.log10(low)), math.floor(math.log10(high)) + 1)
     return [float(f"1e{power}") for power in powers] if len(powers) > 1 else []
 
@@ -271,15 +271,15 @@ def _axis(made: Axis, values: pd.Series[float]) -> dict[str, Any]:
 
 
 def curves_chart(curves: Curves) -> Chart:
-    """Return curves with a legend to choose solvers by; a point says what it is on demand."""
+    """Return the chart of curves, with a legend to select solvers and a tooltip for each point."""
     import altair as alt
 
     rows = curves.rows.replace([np.inf, -np.inf], np.nan).dropna(subset=["x", "y"])
     numbers = rows.select_dtypes("float").columns
-    # Six digits are seen on any axis.
+    # Six digits suffice, because no axis resolves more.
     rows[numbers] = rows[numbers].map(lambda v: float(f"{v:.6g}"))
     if curves.step:
-        # Between the first and the last point of a step there is nothing to see.
+        # Points inside a step are dropped, because they change nothing in the picture.
         said = [name for name in rows.columns if name != "x"]
         same = [(rows[said] == rows[said].shift(by)).all(axis=1) for by in (1, -1)]
         rows = rows[~(same[0] & same[1])]
@@ -305,7 +305,7 @@ def curves_chart(curves: Curves) -> Chart:
         faint = alt.condition(chosen, alt.value(0.14), alt.value(0.02))
         band = bare.mark_area(clip=True, interpolate=interpolate)
         layers.insert(0, band.encode(y=alt.Y("low:Q"), y2="high:Q", opacity=faint))
-    # Vega-Lite forgets that the nearest point is in another datum where fields are text.
+    # Two cases, because Vega-Lite wraps the datum of the nearest point where fields are text.
     row = "(datum.datum || datum)"
     fields = {"solver": f"{row}.solver"} | {
         axis.title: f"format({row}.{key}, '~g')" for key, axis in (("x", curves.x), ("y", curves.y))
@@ -332,7 +332,7 @@ def curves_chart(curves: Curves) -> Chart:
 def panels(
     rows: pd.DataFrame, names: Sequence[str], x: str, y: str, scale: Literal["linear", "log"]
 ) -> Chart:
-    """Return means with their intervals against columns that are no numbers, a panel for each set.
+    """Return means with intervals against categories, with one panel for each data set.
 
     Rows have solver, panel, x, y, low and high.
     """
@@ -374,10 +374,10 @@ def panels(
     return layered.configure(**_CONFIG)
 
 
-#: The layer of points that are shown when somebody points at them.
+#: Name of the layer of points that appear under the pointer.
 _HOVER = "hover"
 
-#: What the columns of intervals are called.
+#: Titles of the columns of intervals.
 _INTERVAL = {"y": "mean", "low": "from", "high": "to"}
 
 
@@ -391,7 +391,7 @@ def ranks_chart(names: Sequence[str], ranks: FloatArray, difference: float) -> C
 def intervals_chart(
     names: Sequence[str], values: FloatArray, half: FloatArray, title: str
 ) -> Chart:
-    """Return values with half the width of their intervals on each side, in the order given."""
+    """Return values with their intervals, given by half-widths, in the order given."""
     import altair as alt
     import pandas as pd
 
@@ -409,7 +409,7 @@ def intervals_chart(
 
 
 def pairs_chart(points: pd.DataFrame, pairs: pd.DataFrame, axes: tuple[str, str]) -> Chart:
-    """Return points by cluster, and lines for pairs: dashed apart, bold where they are violated.
+    """Return points by cluster, with lines for pairs: cannot-links dashed, violated pairs bold.
 
     Points have name, cluster, x and y; pairs have name, kind, violated, x, y, x2 and y2.
     """
@@ -472,9 +472,9 @@ def heatmap(
     shades: str = "",
     ticks: Sequence[float] = (),
 ) -> Chart:
-    """Return a map of cells with text, on shades that text can be read on.
+    """Return a map of cells with text, on shades on which the text is legible.
 
-    Cells have x, y, panel, text of one or two lines, value (what is shaded) and best (bold).
+    Cells have x, y, panel, text of one or two lines, value (the shade) and best (bold).
     """
     import altair as alt
 
@@ -515,13 +515,13 @@ def heatmap(
     )
     if titles != [""]:
         layered = layered.facet(facet=alt.Facet("panel:N", sort=titles, title=None), columns=3)
-        # For the page, which has as many columns as there is room for.
+        # The page chooses the number of columns by this width.
         layered = layered.properties(usermeta={"panel": 90 + wide * len(across)})
     return layered.configure(**_CONFIG)
 
 
 class Drawing(NamedTuple):
-    """A chart as a page and as papers have it."""
+    """A chart for a page, as a specification, and for papers, as SVG and PDF."""
 
     spec: dict[str, Any]
     svg: str
@@ -529,18 +529,18 @@ class Drawing(NamedTuple):
 
 
 def drawing(chart: Chart) -> Drawing:
-    """Return a chart in all its forms; the same chart gives the same specification and SVG."""
+    """Return a chart in all its formats; equal charts have equal specifications and SVG."""
     import vl_convert
 
     whole = chart.to_dict()
-    # On paper nobody points at anything.
+    # The hover layer is removed, because paper has no pointer.
     spec = dict(whole)
     spec["layer"] = [part for part in spec.get("layer", []) if part.get("name") != _HOVER]
     spec["params"] = [each for each in spec.get("params", []) if each.get("views") != [_HOVER]]
     svg = vl_convert.vegalite_to_svg({key: part for key, part in spec.items() if part != []})
-    # What is no character of XML would abort the process.
+    # Characters that are invalid in XML are replaced, because they would abort the process.
     svg = re.sub("[\0-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]", "\ufffd", svg)
-    # Vega numbers these over all charts of a process.
+    # Renumbered, because Vega numbers these over all charts of a process.
     kept: dict[str, str] = {}
     svg = re.sub(
         r"\b(clip|gradient_)\d+", lambda m: kept.setdefault(m[0], f"{m[1]}{len(kept)}"), svg
@@ -550,10 +550,10 @@ def drawing(chart: Chart) -> Drawing:
 
 @cache
 def javascript() -> str:
-    """Return Vega with all that draws charts on a page, without a network."""
+    """Return the Vega bundle that draws charts on a page, without a network."""
     import vl_convert
 
-    # Its type says that it needs a program of ours; without one it offers all on the window.
+    # The type requires a program; without one, the bundle puts the whole of Vega on the window.
     bundle = vl_convert.javascript_bundle(None)  # type: ignore[arg-type]
-    # Names in it are its own.
+    # A function scope keeps the names of the bundle from those of the page.
     return f"(() => {{\n{bundle}\n}})();"

@@ -1,4 +1,4 @@
-"""The page of a clustering that held-out pairs chose: why, how good, which pairs are violated."""
+"""The page of a clustering chosen by held-out pairs: reason, quality and violated pairs."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ __all__ = ["ChosenClustering", "clustering_document", "with_interval"]
 
 #: Standard errors on each side of a 95 % interval.
 _WIDE = 1.96
-#: Points, and pairs, that a picture shows: a page stays below two megabytes.
+#: Numbers of points and of pairs in a picture, so that a page stays below two megabytes.
 _POINTS, _LINES = 2000, 400
 
 
 @dataclass(frozen=True, kw_only=True)
 class ChosenClustering:
-    """A clustering that pairs chose, with what the page shows of it."""
+    """A clustering chosen by pairs, with the data shown on its page."""
 
     names: Any
     labels: IntArray
@@ -45,11 +45,11 @@ class ChosenClustering:
     candidates: pd.DataFrame
     chosen: int
     used_pairs: bool
-    #: Over the best score without pairs, with its standard error.
+    #: Gain over the best score without pairs, with its standard error.
     gain: tuple[float, float]
     #: Columns i, j, kind, weight, with rows of points in first and second, and violated.
     pairs: pd.DataFrame
-    #: Of the points in the picture, with the names of its axes.
+    #: Coordinates of the points in the picture, with the names of its axes.
     place: FloatArray
     axes: tuple[str, str]
     #: Description of the data and their preparation.
@@ -57,7 +57,7 @@ class ChosenClustering:
 
 
 def with_interval(value: float, error: float, sign: str = "") -> str:
-    """Return a score with its 95 % interval, which ends at one; `NONE` where there is none."""
+    """Return a score with its 95 % interval, cut off at one; `NONE` without a score."""
     if not (math.isfinite(value) and math.isfinite(error)):
         return NONE if not math.isfinite(value) else f"{value:{sign}z.2f}"
     low, high = value - _WIDE * error, min(1.0, value + _WIDE * error)
@@ -101,7 +101,7 @@ def _why(of: ChosenClustering) -> str:
 
 
 def _candidates(of: ChosenClustering) -> Section:
-    """Return all candidates with their scores, and a picture of these."""
+    """Return the section on all candidates, with a table and a picture of their scores."""
     given = of.candidates
     titles = [
         f"{name}, k = {k}" for name, k in zip(given["candidate"], given["n_clusters"], strict=True)
@@ -165,7 +165,7 @@ def _percent(share: float) -> Cell:
 
 
 def _sizes(of: ChosenClustering) -> Table:
-    """Return the sizes of clusters, and how many pairs touch each."""
+    """Return the table of the sizes of clusters, and of the numbers of pairs that touch each."""
     clusters, sizes = np.unique(of.labels, return_counts=True)
     ends = of.labels[of.pairs[["first", "second"]].to_numpy(dtype=np.int64).reshape(-1, 2)]
     touched = [int((ends == cluster).any(axis=1).sum()) for cluster in clusters]
@@ -182,7 +182,7 @@ def _sizes(of: ChosenClustering) -> Table:
 
 
 def _picture(of: ChosenClustering) -> Section:
-    """Return the points in two dimensions with the pairs between them."""
+    """Return the section with the points in two dimensions and the pairs between them."""
     import pandas as pd
 
     pairs = of.pairs.sort_values("violated", ascending=False, kind="stable").head(_LINES)
@@ -232,7 +232,7 @@ def _picture(of: ChosenClustering) -> Section:
 
 
 def _violated(violated: pd.DataFrame, labels: IntArray) -> Section:
-    """Return the violated pairs by name."""
+    """Return the section on the violated pairs, by name."""
     if not len(violated):
         return Section("Violated pairs", (Text(("None.",)),))
     table = Table(

@@ -37,42 +37,42 @@ if TYPE_CHECKING:
 
 __all__ = ["Part", "csv_text", "html", "markdown", "plain_text", "rich_table", "summary_table"]
 
-#: Footnotes are cut off here; records hold the whole message and the end of the traceback.
+#: Characters of a footnote shown; records hold the whole message and the end of the traceback.
 _REASON_WIDTH = 200
 
-#: Problems that a notebook shows, so that a study does not fill its page.
+#: Number of problems shown in a notebook, so that a study does not fill its page.
 _SHOWN_PROBLEMS = 10
 
-#: Warnings are shown up to this number, and cut off here; a report has them all.
+#: Number of warnings shown, and characters of each; a report has all of them in full.
 _WARNINGS = 3
 _WARNING_WIDTH = 160
 
-#: Title of the column that stands in the place of "gap %" where no bound is known.
+#: Title of the column that replaces "gap %" where no bound is known.
 OVER_BEST = "over best %"
-#: Title of the column that is left out first where there is little room.
+#: Title of the column that is dropped first on narrow terminals.
 _PAIRWISE = "pair F"
 
 
-# ---------------------------------------------------------------------- what is in the tables
+# ---------------------------------------------------------------------- contents of the tables
 
-# Each is a `Table` named by its title; its caption follows the title, its note stands under that.
+# Each `Table` is named by its title; its caption follows the title, its note stands below them.
 
 
 def _footnotes(comparison: Findings) -> dict[str, int]:
-    """Give a number to each reason for failures and refusals."""
+    """Assign a number to each reason for failures and refusals."""
     reasons = dict.fromkeys(message for row in comparison.rows for message in row.messages)
     return {reason: number for number, reason in enumerate(reasons, start=1)}
 
 
 def _warnings(comparison: Findings) -> list[str]:
-    """Return the first warnings, each short, and how many more there are."""
+    """Return the first warnings, shortened, and the number of the remaining ones."""
     warnings = [shortened(w, _WARNING_WIDTH) for w in comparison.warnings]
     rest = len(warnings) - _WARNINGS
     return warnings[:_WARNINGS] + ([f"and {counted(rest, 'more warning')}"] if rest > 0 else [])
 
 
 def _status(row: Row, notes: dict[str, int]) -> str:
-    """Return how the runs ended, with the numbers of the footnotes that say why."""
+    """Return the status of the runs, with the numbers of the footnotes on their reasons."""
     marks = "".join(f" [{notes[message]}]" for message in row.messages)
     return row.status.replace("error", "failed") + marks
 
@@ -127,9 +127,9 @@ def _problem_tables(comparison: Findings, notes: dict[str, int]) -> list[Table]:
 
 
 def _summary_table(comparison: Findings) -> Table:
-    """Return the table over solvers, of the problems that all of them were run on.
+    """Return the table over solvers, for the problems on which all of them were run.
 
-    Means over other problems cannot be compared; where there is no such problem, it has no rows.
+    Means over different problems are not comparable; without common problems, it has no rows.
     """
     n = len(comparison.problems)
     run: dict[tuple[str, str], set[str]] = {}
@@ -176,7 +176,7 @@ def _summary_table(comparison: Findings) -> Table:
 def summary_table(
     comparison: Findings, columns: Sequence[str] | None, labels: Mapping[str, str]
 ) -> Table:
-    """Return the table over solvers with some of its columns, and names for some solvers."""
+    """Return the table over solvers with the given columns, and with labels for some solvers."""
     table = _summary_table(comparison)
     first, *others = table.columns
     solvers = [cell.text for cell in first.cells]
@@ -192,7 +192,7 @@ def summary_table(
     return replace(table, columns=(named, *(titled[title] for title in wanted)), stem="solvers")
 
 
-#: The formulas of the columns of distances, with and without a bound of the problem.
+#: The formulas of the distance columns, with and without a bound for the problem.
 _MEANINGS = {
     True: "gap: (energy - best bound) / max(|best energy|, |best bound|), of all solvers; ",
     False: "over best: (energy - best energy) / |best energy|, where no bound is known; ",
@@ -212,10 +212,10 @@ def _legend(comparison: Findings) -> str:
 
 # ---------------------------------------------------------------------- the terminal
 
-#: What is shown: everything, the problems without what they have in common, or only that.
+#: The part shown: everything, the tables of problems alone, or everything but these.
 Part: TypeAlias = Literal["all", "problems", "summary"]
 
-#: Longer solver specs are folded, further where the terminal is narrow.
+#: Width at which solver specs are folded, and the smallest width on narrow terminals.
 _SOLVER_WIDTH = 36
 _SOLVER_MIN_WIDTH = 10
 #: The column that marks the best rows, with the space after it.
@@ -223,7 +223,7 @@ _MARK_WIDTH = 2
 
 
 def _widths(tables: list[Table]) -> dict[str, int]:
-    """Return widths by title that let the columns of all problems stand under each other."""
+    """Return widths by title that align the columns of all problems."""
     widths: dict[str, int] = {}
     for table in tables:
         for shown in table.columns:
@@ -235,7 +235,7 @@ def _widths(tables: list[Table]) -> dict[str, int]:
 
 
 def _line_width(tables: list[Table], padding: int) -> int:
-    """Return how many characters the widest of some tables takes."""
+    """Return the number of characters of the widest table."""
     widths = _widths(tables)
     return max(
         (
@@ -247,7 +247,7 @@ def _line_width(tables: list[Table], padding: int) -> int:
 
 
 def _fit(tables: list[Table], width: int | None) -> tuple[list[Table], int]:
-    """Return the tables of the problems with the columns there is room for, and the padding."""
+    """Return the tables of the problems with the columns that fit the width, and the padding."""
     for left_out, padding in (((), 2), ((), 1), ((_PAIRWISE,), 1), ((_PAIRWISE, "bound"), 1)):
         fitted = [
             replace(table, columns=tuple(c for c in table.columns if c.title not in left_out))
@@ -263,7 +263,7 @@ def rich_table(
 ) -> RichTable:
     """Lay out a comparison, or a part of it, as one rich table; see `Comparison.table`.
 
-    Of the problems the first are shown, if there are more than `most`.
+    Only the first `most` problems are shown.
     """
     from rich.table import Table as RichTable
     from rich.text import Text
@@ -309,7 +309,7 @@ def rich_table(
 
 
 def _rich_rows(table: Table, widths: dict[str, int] | None, padding: int) -> RichTable:
-    """Return columns and rows for the terminal; those with a best cell begin with a star."""
+    """Return columns and rows for the terminal; rows with a best cell begin with a star."""
     from rich.table import Table as RichTable
     from rich.text import Text
 
@@ -357,7 +357,7 @@ def html(comparison: Findings) -> str:
 def _printed(
     comparison: Findings, width: int | None, part: Part, most: int | None = None
 ) -> Console:
-    """Return a console that has recorded a table, by default as wide as it takes."""
+    """Return a console that has recorded a table, by default as wide as the table."""
     from rich.console import Console
 
     if width is None:

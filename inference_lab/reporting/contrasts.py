@@ -46,13 +46,13 @@ __all__ = [
     "regimes",
 ]
 
-#: Stand for the two runs of each pair of one cell that differ in energy, whoever made them.
+#: Names of the two sides of a contrast by energy: all pairs of runs of one cell that differ in it.
 BY_ENERGY = ("lower energy", "higher energy")
 
-#: Share of an energy that rounding alone may tell two apart by.
+#: Relative difference below which two energies count as equal, because rounding can cause it.
 _SAME = 1e-9
 
-#: Of these, more is worse.
+#: Metrics for which lower values are better.
 COSTS = (
     *("primal_gap", "optimality_gap", "regret", "energy"),
     *("objective", "violated", "seconds", "e_step_seconds"),
@@ -60,41 +60,41 @@ COSTS = (
 
 
 class Contrast(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A question to put to runs, best before they are made: is one method better than another."""
+    """A declared comparison, best stated before the runs: is one method better than another."""
 
-    #: What is said of it in the table.
+    #: Name of the contrast in the table.
     name: str
-    #: The score or cost that is compared. Of `COSTS` less is better, of all others more.
+    #: The score or cost compared; lower is better for `COSTS`, higher for all others.
     metric: str
-    #: Specs of solvers, or labels of methods of clustering. Names in braces stand for anything, and
-    #: are facts: ``"ICM, x {weight_factor}"`` are all labels of that form, each paired with the
-    #: label of the other method that has the same in their place, or with a baseline without names.
-    #: `BY_ENERGY` are the two labellings of each pair with different energies that runs of one cell
-    #: ended with: does a lower energy go with a better score.
+    #: Specs of solvers, or labels of clustering methods. A name in braces is a fact and matches any
+    #: text: ``"ICM, x {weight_factor}"`` matches all labels of that form. Each is paired with the
+    #: label of the other method that has the same facts, or with a baseline without names.
+    #: `BY_ENERGY` compares the final labellings of each pair of runs of one cell whose energies
+    #: differ: does a lower energy go with a better score.
     solver: str
     baseline: str
-    #: The fact that says of which set an observation is. Sets are what is counted.
+    #: The fact that names the data set of an observation. Data sets are the units of the tests.
     unit: str = "data"
-    #: The fact that says of which draw it is: observations of one set and draw share what is
-    #: random, so only their mean counts.
+    #: The fact that names the draw. Observations of one set and draw share their random numbers, so
+    #: only their mean counts.
     draw: str = "seed"
-    #: Facts that observations must have: a value, or a list of those that will do.
+    #: Facts that observations must have: a value, or a list of accepted values.
     where: dict[str, Any] = {}
-    #: Whether it is one of the few that the study is about: the p-values of these are corrected for
-    #: their number. Of others they are as they are.
+    #: Whether the contrast is one of the few that the study is about. The p-values of primary
+    #: contrasts are corrected for their number; all others are uncorrected.
     primary: bool = False
-    #: Differences of at most this size do not matter; 0 if nothing is to be called equivalent.
+    #: Differences of at most this size do not matter; 0 for no verdict of equivalence.
     margin: Annotated[float, Meta(ge=0.0, le=sys.float_info.max)] = 0.0
-    #: One to three facts over which there is a map of the gain: columns, rows, and panels.
+    #: One to three facts over which the gain is mapped: columns, rows, and panels.
     over: Annotated[list[str], Meta(max_length=3)] = []
-    #: Where numbers of a fact are parted into ranges, ascending; other facts go by their values.
+    #: Ascending boundaries that divide a numeric fact into ranges; other facts go by their values.
     breaks: dict[str, Annotated[list[float], Meta(min_length=1)]] = {}
-    #: Facts that a mixed model of the gains has as effects, ``"log weight"`` for a logarithm; see
-    #: `inference_lab.reporting.mixed`. It needs statsmodels, and is secondary.
+    #: Facts that are the effects of a mixed model of the gains, ``"log weight"`` for a logarithm;
+    #: see `inference_lab.reporting.mixed`. The model needs statsmodels, and is secondary.
     effects: list[str] = []
 
     def problem(self, solvers: Sequence[str]) -> str:
-        """Return what is wrong with it in a study of some methods; empty if nothing is."""
+        """Return the error of the contrast in a study of these methods; empty if it is valid."""
         asked = {self.solver, self.baseline}
         known = BY_ENERGY if asked & set(BY_ENERGY) else solvers
         for key in ("solver", "baseline"):
@@ -115,7 +115,7 @@ class Contrast(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         return ""
 
     def range_of(self, name: str, value: Any) -> tuple[float, str]:
-        """Return the place of a value of a fact along a map, and what it is called there."""
+        """Return the position of a value of a fact along an axis of the map, and its label."""
         ends = self.breaks.get(name)
         if ends is None:
             number = isinstance(value, int | float)
@@ -134,7 +134,7 @@ def _names(label: str) -> set[str]:
 
 @cache
 def _form(label: str) -> re.Pattern[str]:
-    """Return what labels match in which names in braces stand for anything."""
+    """Return the pattern of a label, in which names in braces match any text."""
     parts = re.split(r"\{(\w+)\}", label)
     return re.compile(
         "".join(f"(?P<{p}>.+?)" if at % 2 else re.escape(p) for at, p in enumerate(parts))
@@ -142,7 +142,7 @@ def _form(label: str) -> re.Pattern[str]:
 
 
 class Observation(NamedTuple):
-    """What one run, or one fit, came to."""
+    """The facts and metrics of one run, or of one fit."""
 
     cell: Hashable
     solver: str
@@ -152,7 +152,7 @@ class Observation(NamedTuple):
 
 @dataclass(frozen=True)
 class Measured:
-    """What a contrast came to."""
+    """The estimated effect, corrected p-value and verdict of a contrast."""
 
     contrast: Contrast
     effect: Effect
@@ -161,12 +161,12 @@ class Measured:
 
 
 def _of(contrast: Contrast, observations: Iterable[Observation]) -> Iterator[Observation]:
-    """Yield what the two methods of a contrast came to, with the facts that their labels tell."""
+    """Yield the observations of both methods of a contrast, with the facts in their labels."""
     if contrast.solver in BY_ENERGY:
         yield from _by_energy(contrast, observations)
         return
     told: dict[str, tuple[str, dict[str, Any]] | None] = {}
-    # A baseline that names no facts is that of each value of the solver's.
+    # A baseline without names is paired with every value of the solver's facts.
     single = not _names(contrast.baseline) and bool(_names(contrast.solver))
     held = list(observations)
     alone = {o.cell: o for o in held if single and o.solver == contrast.baseline}
@@ -188,9 +188,9 @@ def _of(contrast: Contrast, observations: Iterable[Observation]) -> Iterator[Obs
 
 
 def _by_energy(contrast: Contrast, observations: Iterable[Observation]) -> Iterator[Observation]:
-    """Yield for each cell what labellings of lower and of higher energy came to, on average.
+    """Yield the mean score of the lower and of the higher energies of each cell.
 
-    All pairs of runs count whose energies differ; cells without any have nothing to say.
+    All pairs of runs whose energies differ count; cells without such a pair are left out.
     """
     cells: dict[Hashable, list[Observation]] = {}
     for seen in observations:
@@ -209,7 +209,7 @@ def _by_energy(contrast: Contrast, observations: Iterable[Observation]) -> Itera
 
 
 class _Pair(NamedTuple):
-    """By how much the solver was better in one cell."""
+    """The gain of the solver over the baseline in one cell."""
 
     unit: str
     draw: str
@@ -218,7 +218,7 @@ class _Pair(NamedTuple):
 
 
 def _pairs(contrast: Contrast, observations: Iterable[Observation]) -> list[_Pair]:
-    """Return the gains of all cells in which neither method is missing."""
+    """Return the gains of all cells that have both methods."""
     pairs: dict[Hashable, dict[str, float]] = {}
     places: dict[Hashable, tuple[str, str, Mapping[str, Any]]] = {}
     for cell, solver, facts, values in _of(contrast, observations):
@@ -226,7 +226,7 @@ def _pairs(contrast: Contrast, observations: Iterable[Observation]) -> list[_Pai
         if contrast.unit not in facts or not math.isfinite(value) or not _among(contrast, facts):
             continue
         pairs.setdefault(cell, {})[solver] = value
-        # Where nothing is known of draws, each cell is one.
+        # Without a fact for the draw, each cell counts as a draw of its own.
         draw = facts.get(contrast.draw, cell)
         places[cell] = (str(facts[contrast.unit]), str(draw), facts)
     sign = -1.0 if contrast.metric in COSTS else 1.0
@@ -240,9 +240,9 @@ def _pairs(contrast: Contrast, observations: Iterable[Observation]) -> list[_Pai
 
 
 def gains(contrast: Contrast, observations: Iterable[Observation]) -> list[list[float]]:
-    """Return by how much the solver is better than the baseline, for each set and draw.
+    """Return the gains of the solver over the baseline, by set and draw.
 
-    Cells in which one of them is missing do not count; the cells of one set and draw are averaged.
+    Cells without one of the two methods do not count; the cells of one set and draw are averaged.
     """
     return _by_set(_pairs(contrast, observations))
 
@@ -259,7 +259,7 @@ def _by_set(pairs: Iterable[_Pair]) -> list[list[float]]:
 
 
 def _among(contrast: Contrast, facts: Mapping[str, Any]) -> bool:
-    """Whether facts are as a contrast wants them."""
+    """Whether the facts meet the conditions of a contrast."""
     return all(
         facts.get(name) in (wanted if isinstance(wanted, list) else [wanted])
         for name, wanted in contrast.where.items()
@@ -267,7 +267,7 @@ def _among(contrast: Contrast, facts: Mapping[str, Any]) -> bool:
 
 
 def measure(contrasts: Sequence[Contrast], observations: Iterable[Observation]) -> list[Measured]:
-    """Return what contrasts come to, the primary ones corrected for their number."""
+    """Return the results of contrasts, the p-values of primary ones corrected for their number."""
     held = list(observations)
     effects = [effect(as_rows(gains(contrast, held))) for contrast in contrasts]
     primary = [at for at, contrast in enumerate(contrasts) if contrast.primary]
@@ -283,7 +283,7 @@ def measure(contrasts: Sequence[Contrast], observations: Iterable[Observation]) 
 def regimes(
     contrast: Contrast, observations: Iterable[Observation]
 ) -> dict[tuple[str, ...], Measured]:
-    """Return what a contrast comes to for each combination of the facts that it is over."""
+    """Return the results of a contrast for each combination of the facts in `over`."""
     cells: dict[tuple[tuple[float, str], ...], list[_Pair]] = {}
     for pair in _pairs(contrast, observations):
         if all(name in pair.facts for name in contrast.over):
@@ -340,7 +340,7 @@ def _effects(held: Sequence[Measured]) -> list[Column]:
 
 
 def _gain_map(cells: Mapping[tuple[str, ...], Measured], facts: Sequence[str]) -> Chart:
-    """Return the map of gains, coloured where they are told from zero."""
+    """Return the map of gains, coloured where the verdict is a gain or a loss."""
     import pandas as pd
 
     known = [c.effect.value for c in cells.values() if c.verdict in ("gain", "loss")]
@@ -358,7 +358,8 @@ def _gain_map(cells: Mapping[tuple[str, ...], Measured], facts: Sequence[str]) -
         value = effect.value if found.verdict not in signs else 0.0
         text = f"{_short(effect.value)}{signs.get(found.verdict, '')}\n{told}"
         rows.append({**place, "text": text, "value": value, "best": False})
-    # The darkest shades are left out, so that text is legible. Orange is a loss, blue a gain.
+    # The domain exceeds the data, because text is illegible on the darkest shades. Orange marks a
+    # loss, blue a gain.
     scale = {"scheme": "redblue", "domain": [-1.6 * most, 1.6 * most]}
     second = facts[1] if len(facts) > 1 else ""
     return heatmap(pd.DataFrame(rows), facts[0], second, scale=scale)
@@ -367,7 +368,7 @@ def _gain_map(cells: Mapping[tuple[str, ...], Measured], facts: Sequence[str]) -
 def _names_along(cells: Mapping[tuple[str, ...], Measured], at: int) -> list[str | None]:
     """Return the names along one axis in their order; None where there is no such fact.
 
-    No single column need have all values of the other axes; each has its own in order.
+    No column needs all values of the other axes: the orders of all columns are merged.
     """
     names = list(dict.fromkeys(key[at] if at < len(key) else None for key in cells))
     before: dict[str | None, set[str]] = {name: set() for name in names}
@@ -408,7 +409,7 @@ def contrasts_section(
 
 
 def _model(contrast: Contrast, observations: Iterable[Observation]) -> Block:
-    """Return the table of the mixed model of the gains, or why there is none."""
+    """Return the table of the mixed model of the gains, or the reason why it is missing."""
     pairs = [
         pair
         for pair in _pairs(contrast, observations)
@@ -495,7 +496,7 @@ def _interval_cell(found: Measured) -> Cell:
 
 
 def _signed(value: float, found: Measured) -> str:
-    """Return a number with as many decimals as tell the ends of its interval apart."""
+    """Return a number with enough decimals to distinguish the ends of its interval."""
     width = found.effect.high - found.effect.low
     size = width if width > 0 else abs(found.effect.value)
     decimals = 3 if not size > 0 else min(12, max(3, 1 - math.floor(math.log10(size))))

@@ -1,4 +1,4 @@
-"""Tables as CSV for programs, and for spreadsheets, which run as a formula what looks like one."""
+"""Tables as CSV for programs and spreadsheets, without cells that would run as a formula."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ __all__ = ["csv_frame", "csv_table", "csv_text", "guarded"]
 
 _NUMBER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?|[-+]?(inf|nan)")
 
-#: What spreadsheets take for the beginning of a formula, also at full width, and after characters
-#: that some of them pass over.
+#: Beginnings of formulas in spreadsheets, including full-width characters, after characters that
+#: some spreadsheets skip.
 _FORMULA = re.compile("[\\s\0\ufeff]*[=+\\-@\uff1d\uff0b\uff0d\uff20]")
 
-#: What stands in a table where there is nothing to say.
+#: Texts of empty cells.
 _NOTHING = ("", "-", "\N{EN DASH}", "\N{EM DASH}")
 
 
 def guarded(value: Any) -> Any:
-    """Return a value of a cell; a text that would be a formula has an apostrophe before it."""
+    """Return the value of a cell, with an apostrophe before a text that would be a formula."""
     if not isinstance(value, str):
         return value
     text = clean_text(value)
@@ -37,7 +37,7 @@ def guarded(value: Any) -> Any:
 
 
 def csv_text(rows: Iterable[Iterable[Any]]) -> str:
-    """Return rows as CSV, with no cell that is a formula."""
+    """Return rows as CSV, in which no cell is a formula."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerows([guarded(cell) for cell in row] for row in rows)
@@ -45,7 +45,7 @@ def csv_text(rows: Iterable[Iterable[Any]]) -> str:
 
 
 def csv_frame(frame: pd.DataFrame) -> str:
-    """Return a table as CSV with a line of names, and with no cell that is a formula."""
+    """Return a table as CSV with a header line, in which no cell is a formula."""
     safe = frame.rename(columns=guarded)
     for name in safe.select_dtypes(exclude="number"):
         safe[name] = [guarded(value) for value in safe[name]]
@@ -56,7 +56,7 @@ def _csv_field(cell: Cell, column: Column) -> str:
     if not column.as_text and cell.value is not None and not math.isnan(cell.value):
         if isinstance(cell.value, int):
             return str(cell.value)
-        # Processors differ in the last digits of logarithms, and reports should not.
+        # Rounded, because processors differ in the last digits of logarithms, and reports must not.
         return repr(float(f"{cell.value:.12g}"))
     return _csv_text(cell.text)
 

@@ -1,4 +1,4 @@
-"""The document model of reports: what is said, apart from how a page shows it.
+"""The document model of reports: their content, independent of its presentation.
 
 A report is built once as a `Document` and then written by `write_document` as Markdown, as a
 self-contained page of HTML, and its tables and pictures as files of their own. All strings in a
@@ -50,9 +50,9 @@ class Cell:
     """One cell of a table."""
 
     text: str
-    #: Cells are sorted by it, missing ones (None, NaN) last, and CSV holds it (but see `Column`).
+    #: Sort key of the cell, with missing ones (None, NaN) last; CSV holds it (but see `Column`).
     value: float | None = None
-    #: What the cell says about itself, and a longer explanation, shown on demand.
+    #: Mark of the cell, and a longer explanation, shown on demand.
     mark: Mark = ""
     title: str = ""
 
@@ -63,14 +63,14 @@ class Column:
 
     title: str
     cells: Sequence[Cell] = ()
-    #: Whether the column is set flush right, and what it means.
+    #: Whether the column is set flush right, and the meaning of the column.
     right: bool = True
     help: str = ""
-    #: Whether CSV holds the texts of cells whose values are only what they are sorted by.
+    #: Whether CSV holds the texts of the cells, because their values are only sort keys.
     as_text: bool = False
 
 
-#: Makes of a value its text, or its whole cell.
+#: Function from a value to its text, or to its whole cell.
 Form: TypeAlias = Callable[[Any], str | Cell]
 
 
@@ -84,16 +84,16 @@ def column(
     help: str = "",
     as_text: bool = False,
 ) -> Column:
-    """Return a column; `form` makes of each value its text, or its whole cell.
+    """Return a column; `form` maps each value to its text, or to its whole cell.
 
-    Only plain texts are flush left by default. `best` says which values are marked, unless all are
-    equal.
+    Only plain texts are flush left by default. `best` selects the value whose cells are marked,
+    unless all values are equal.
     """
     cells = []
     for value in values:
         shown = form(value)
         cells.append(shown if isinstance(shown, Cell) else Cell(shown, _number(value)))
-    # Rounding is no difference.
+    # Rounded, because values that differ by rounding alone are equal.
     digits = {
         at: float(f"{cell.value:.12g}")
         for at, cell in enumerate(cells)
@@ -110,19 +110,19 @@ def column(
 
 
 def _number(value: object) -> float | None:
-    """Return the number behind a cell, if there is one; counts stay whole."""
+    """Return the number behind a cell, if there is one; counts stay integers."""
     if isinstance(value, int):
         return value
     return float(value) if isinstance(value, float) and not math.isnan(value) else None
 
 
 def cut(width: int) -> Form:
-    """Return the form of texts cut off after `width` characters."""
+    """Return the form of texts truncated after `width` characters."""
     return lambda text: Cell(shortened(text, width), title=text if len(text) > width else "")
 
 
 def energies(decimals: int) -> Callable[[float | None], Cell]:
-    """Return the form of energies and bounds; one that is not finite is missing."""
+    """Return the form of energies and bounds; values that are not finite are missing."""
 
     def shown(value: float | None) -> Cell:
         finite = value if value is not None and math.isfinite(value) else None
@@ -132,12 +132,12 @@ def energies(decimals: int) -> Callable[[float | None], Cell]:
 
 
 def failures(count: int) -> Cell:
-    """Return a number of failures, marked if there are any."""
+    """Return the cell of a number of failures, marked unless it is zero."""
     return Cell(str(count), count, mark="failed" if count else "")
 
 
 def p_value(value: float | None) -> str:
-    """Return a p-value."""
+    """Return the text of a p-value."""
     if value is None:
         return NONE
     return f"{value:.3f}" if value >= 0.001 else "<0.001"
@@ -160,7 +160,7 @@ class Table:
         return list(zip(*(column.cells for column in self.columns), strict=True))
 
     def meanings(self) -> list[str]:
-        """Return what the columns mean, each with its title, on one line."""
+        """Return a line for each column with a meaning: its title and its meaning."""
         return [f"{printable(c.title)}: {printable(c.help)}" for c in self.columns if c.help]
 
 
@@ -194,7 +194,7 @@ class Items:
 
 @dataclass(frozen=True)
 class Code:
-    """What is typed or read by a machine, such as a command; white space in it counts."""
+    """Text for a machine, such as a command; its white space is significant."""
 
     text: str
     kind: ClassVar[str] = "code"
@@ -207,7 +207,7 @@ Block = Table | Picture | Text | Items | Code
 class Section:
     """A titled part of a document: its own blocks, then the sections inside it.
 
-    A section aside is folded on the page; a folded one in Markdown, too.
+    A section with `aside` is folded on the page; one with `folded` in Markdown, too.
     """
 
     title: str
@@ -217,13 +217,13 @@ class Section:
     aside: bool = False
 
     def walk(self) -> Iterator[Section]:
-        """Yield the section and all inside it, in the order of the page."""
+        """Yield the section and all sections inside it, in the order of the page."""
         yield self
         for inner in self.sections:
             yield from inner.walk()
 
     def changed(self, change: Callable[[Block], Block | None]) -> Section:
-        """Return the section with other blocks; None leaves one out."""
+        """Return the section with changed blocks; a block changed to None is dropped."""
         blocks = [changed for block in self.blocks if (changed := change(block)) is not None]
         return replace(self, blocks=tuple(blocks), sections=_changed(self.sections, change))
 
@@ -231,7 +231,7 @@ class Section:
 def _changed(
     sections: Iterable[Section], change: Callable[[Block], Block | None]
 ) -> tuple[Section, ...]:
-    """Return sections with other blocks, without those that lost all they had."""
+    """Return sections with changed blocks, without sections that became empty."""
     pairs = [(section, section.changed(change)) for section in sections]
     return tuple(
         new for old, new in pairs if new.blocks or new.sections or not (old.blocks or old.sections)
@@ -249,7 +249,7 @@ class Document:
     sections: tuple[Section, ...] = ()
 
     def blocks(self) -> Iterator[Block]:
-        """Iterate over the blocks of all sections, in the order of the page."""
+        """Yield the blocks of all sections, in the order of the page."""
         for outer in self.sections:
             for section in outer.walk():
                 yield from section.blocks
@@ -263,11 +263,11 @@ class Document:
         return [block for block in self.blocks() if isinstance(block, Picture)]
 
     def changed(self, change: Callable[[Block], Block | None]) -> Document:
-        """Return the document with other blocks; None leaves one out, as `Section.changed`."""
+        """Return the document with changed blocks, see `Section.changed`."""
         return replace(self, sections=_changed(self.sections, change))
 
     def numbered(self) -> Document:
-        """Return the document with names of files for its tables and pictures, no two alike."""
+        """Return the document with distinct file names for its tables and pictures."""
         stems = {
             Table: iter(file_stems([table.name for table in self.tables()], "table")),
             Picture: iter(file_stems([picture.name for picture in self.pictures()], "figure")),
@@ -281,10 +281,10 @@ class Document:
         )
 
 
-#: Longer names are cut: file systems allow 255 bytes, archives and tools often fewer.
+#: Longest file name: file systems allow 255 bytes, archives and tools often fewer.
 _STEM_LENGTH = 80
 
-#: Names that Windows keeps for devices, whatever their suffix.
+#: Names that Windows reserves for devices, whatever their suffix.
 _DEVICES = re.compile(r"(con|prn|aux|nul|com\d|lpt\d)")
 
 

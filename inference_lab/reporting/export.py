@@ -20,19 +20,19 @@ if TYPE_CHECKING:
 
 __all__ = ["ExportError", "as_frame", "write_table"]
 
-#: Fields that hold something of their own form in each record; in a table they are JSON.
+#: Fields whose content is a free-form mapping; in a table they are JSON.
 _MAPPINGS = ("problem_info", "settings", "scores", "diagnostics", "environment")
 
 
 class ExportError(ValueError):
-    """A table cannot be written; the message says what would be possible."""
+    """An error in writing a table; the message names the alternatives."""
 
 
 def as_frame(records: Iterable[Record]) -> pd.DataFrame:
-    """Return a table of records with a line a run.
+    """Return a table of records with one row per run.
 
-    The columns of `Findings.frame`; besides, free-form mappings and the history of the run as
-    JSON text.
+    The columns are those of `Findings.frame`, and the free-form mappings and the history of the
+    run as JSON text.
     """
     listed = list(records)
     frame = Findings(listed).frame
@@ -47,8 +47,8 @@ def as_frame(records: Iterable[Record]) -> pd.DataFrame:
 def write_table(records: Iterable[Record], path: str | os.PathLike[str]) -> None:
     """Write records to a file, by its suffix: ``.csv`` or ``.parquet``.
 
-    Parquet keeps types and infinities; CSV has ``inf`` in their place, and an apostrophe before
-    what a spreadsheet would run as a formula.
+    Parquet keeps types and infinities. CSV holds ``inf`` for infinities, and an apostrophe before
+    text that a spreadsheet would run as a formula.
     """
     path = Path(path)
     if path.suffix not in (".csv", ".parquet"):

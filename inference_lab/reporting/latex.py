@@ -9,8 +9,8 @@ from inference_lab.reporting.printable import printable
 
 __all__ = ["escape_latex", "latex_table"]
 
-# Braces after a command end its name; braces around a character keep it from being read together
-# with what stands beside it: a ligature, or the star and the bracket that `\\` takes.
+# Braces after a command end its name. Braces around a character separate it from its neighbours,
+# because it could form a ligature, or be read as the star or bracket that `\\` takes.
 _ESCAPES = {
     **{character: f"\\{character}" for character in "{}$&#%_"},
     **{character: f"{{{character}}}" for character in "[]*"},
@@ -44,13 +44,13 @@ for (_characters, _names), _form in (
         for character, name in zip(_characters, _names.split(), strict=True)
     }
 
-#: Pairs of these are one character in the fonts of LaTeX.
+#: Characters that form a ligature with themselves in the fonts of LaTeX.
 _LIGATURES = re.compile(r"([-',])(?=\1)")
 
 #: A hyphen that is the sign of a number.
 _MINUS = re.compile(r"(?<![^\s(=])-(?=\.?\d|inf\b)")
 
-#: Letters beyond ASCII that every LaTeX sets: those of Latin-1 that the default font encoding has.
+#: Letters beyond ASCII that every LaTeX typesets: Latin-1 letters in the default font encoding.
 _LETTERS = re.compile(
     "[\u00c0-\u00cf\u00d1-\u00d6\u00d8-\u00dd\u00df-\u00ef\u00f1-\u00f6\u00f8-\u00fd\u00ff]"
 )
@@ -65,8 +65,8 @@ def _escape(character: str) -> str:
 
 
 def escape_latex(text: str) -> str:
-    r"""Return LaTeX that typesets a text, and nothing else."""
-    minus = "\0"  # no text on one line holds it
+    r"""Return LaTeX that typesets a text literally."""
+    minus = "\0"  # absent, because printable text has no control characters
     text = _MINUS.sub(minus, printable(text))
     text = _LIGATURES.sub("\\1\1", text)
     return "".join("$-$" if c == minus else "{}" if c == "\1" else _escape(c) for c in text)
@@ -95,8 +95,8 @@ _LEGEND = {
 def latex_table(table: Table) -> str:
     r"""Return a table as a ``tabular`` in the style of booktabs.
 
-    Caption, label and the meaning of columns and marks stand above it as comments, so that a paper
-    can put it into an environment of its own choice.
+    Caption, label and the meaning of columns and marks precede it as comments, so that a paper can
+    put it into an environment of its own choice.
     """
     marks = {cell.mark for row in table.rows for cell in row}
     said = [printable(table.note)] if printable(table.note) else []

@@ -21,26 +21,26 @@ from inference_lab.reporting.printable import paragraphs, printable, printable_l
 
 __all__ = ["escape_markdown", "markdown_rows", "render_markdown"]
 
-#: Entities where a backslash is read differently by different readers: before a pipe in a table,
-#: and where the text stands inside HTML.
+#: Characters written as entities, because renderers differ in how they read a backslash before a
+#: pipe in a table, and inside HTML.
 _ENTITIES = {"&": "&amp;", "<": "&lt;", ">": "&gt;", "|": "&#124;"}
 
-#: An underscore between letters marks nothing.
-#: Number signs after a space at the end of a heading are taken for its end.
+#: Characters that are escaped, except for an underscore between letters, which marks nothing.
+#: Number signs after a space at the end of a heading would be taken for its end.
 _ESCAPED = re.compile(r"[\\`*\[\]~$]|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])|(?<= )#(?=#*$)")
 
-#: What begins a heading, a list or a rule at the start of a block.
+#: Characters that begin a heading, a list or a rule at the start of a block.
 _START = re.compile(r"^(\d*)([-+#.)])(?=[-# ]|$)")
 
 
 def _inline(text: str) -> str:
-    """Escape a text that stands in a line, not at the start of a block."""
+    """Escape a text within a line, not at the start of a block."""
     text = _ESCAPED.sub(lambda found: "\\" + found[0], printable(text))
     return "".join(_ENTITIES.get(c, c) for c in text)
 
 
 def escape_markdown(text: str) -> str:
-    r"""Return Markdown that shows a text, and nothing else."""
+    r"""Return Markdown that shows a text literally."""
     return _START.sub(r"\1\\\2", _inline(text))
 
 
@@ -57,7 +57,7 @@ def _row(cells: Iterable[str]) -> str:
 
 
 def markdown_rows(table: Table) -> str:
-    """Return the lines of a table, its head included."""
+    """Return the lines of a table, including its header."""
     return "\n".join(
         [
             _row(_inline(column.title) for column in table.columns),
@@ -100,19 +100,19 @@ def _block(block: Block) -> Iterator[str]:
 
 
 def _fenced(text: str) -> str:
-    """Return a block of code, in a fence longer than any row of backticks in it."""
+    """Return a block of code, in a fence longer than any run of backticks in it."""
     shown = printable_lines(text)
     fence = "`" * max(3, 1 + max(map(len, re.findall("`+", shown)), default=0))
     return f"{fence}\n{shown}\n{fence}" if shown else ""
 
 
 def _items(entries: Sequence[str]) -> str:
-    # An entry without text would make a heading of the line above it.
+    # Entries without text are dropped, because they would make a heading of the line above.
     return "\n".join(f"- {text}" for text in map(escape_markdown, entries) if text)
 
 
 def _box(kind: str, entries: Sequence[str]) -> str:
-    """Return a box that GitHub draws in the colour of its kind, and others as a quotation."""
+    """Return an alert, which GitHub colours by its kind, and others show as a quotation."""
     return f"> [!{kind}]\n" + "\n".join(f"> {line}" for line in _items(entries).split("\n"))
 
 

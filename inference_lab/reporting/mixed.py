@@ -1,4 +1,4 @@
-"""A mixed model of gains: what changes them, with data sets and draws as random effects."""
+"""A mixed model of gains: effects of facts on them, with data sets and draws as random effects."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ def mixed_model(
 ) -> list[Coefficient]:
     """Fit ``gain = mean + effects + set + draw + rest`` by restricted maximum likelihood.
 
-    Gains are differences of two methods on one problem, so that an effect on them is the
-    interaction of the method with a fact; sets and draws within them are random.
+    Gains are differences of two methods on one problem, so an effect on them is the interaction of
+    the method with a fact. Sets, and draws within them, are random.
     """
     require("report", "statsmodels")
     import pandas as pd
@@ -52,10 +52,10 @@ def mixed_model(
         if not (math.isfinite(spread) and spread > 0):
             raise ValueError(f"effect {effect!r} must vary, and be a finite number everywhere")
         frame[name] = (column - column.mean()) / spread
-    # A draw that is one pair is the rest itself.
+    # Without repeated draws, the effect of a draw coincides with the residual.
     nested = frame[["set", "draw"]].duplicated().any()
     with warnings.catch_warnings():
-        # A variance at its bound, zero, is an answer.
+        # Warnings are suppressed, because a variance at its bound, zero, is a valid estimate.
         warnings.simplefilter("ignore")
         found = MixedLM.from_formula(
             " + ".join(["gain ~ 1", *names]),

@@ -1,4 +1,4 @@
-"""A report as one page of HTML that holds all it needs: style, script, pictures and data."""
+"""A report as one self-contained page of HTML: style, script, pictures and data."""
 
 from __future__ import annotations
 
@@ -24,28 +24,28 @@ if TYPE_CHECKING:
 
 __all__ = ["render_page"]
 
-#: Alarms and warnings beyond this number are folded away.
+#: Number of alarms and warnings shown; the others are folded away.
 _BOX_ENTRIES = 5
 
-#: Characters of HTML inside a folded section beyond which it is packed, to a tenth of its size.
+#: Characters of HTML beyond which a folded section is compressed, to a tenth of its size.
 _PACKED_FROM = 100_000
 
-#: Sections inside one are in the contents if there are no more than so many.
+#: Largest number of subsections for which they are listed in the contents.
 _CONTENTS_ENTRIES = 12
 
-#: Characters of a name in a table that stand on one line; no word of a name is longer, or it is
-#: parted.
+#: Characters of a name on one line of a table; longer names are broken, between their words where
+#: possible.
 _NAME_LENGTH = 34
 
-#: Longer words of running text may be broken: there are windows of this width.
+#: Longest word of running text that is never broken, because some windows are this narrow.
 _WORD_LENGTH = 36
 
-#: What the files of tables are called in words.
+#: Names of the file formats of tables.
 _FORMS = {"csv": "CSV", "tex": "LaTeX"}
 
 
 def _sort_key(cell: Cell) -> str | None:
-    """Return what a cell is sorted by as JavaScript reads it, None where its text says it."""
+    """Return the sort key of a cell as JavaScript reads it, None where its text is the key."""
     try:
         said = float(cell.text.replace(",", ""))
     except ValueError:
@@ -63,8 +63,8 @@ def _sort_key(cell: Cell) -> str | None:
 def _rows(table: Table) -> Markup:
     """Return the rows of a table as HTML.
 
-    Not in the template, which takes ten times as long for each of many thousand cells; numbers are
-    plain cells, since most are.
+    They are not in the template, because it takes ten times as long for each of thousands of cells;
+    numbers are plain cells, since most cells are numbers.
     """
     heads = not table.columns[0].right
     lines = []
@@ -78,7 +78,7 @@ def _rows(table: Table) -> Markup:
 
 
 def _cell(cell: Cell, right: bool, *, head: bool) -> str:
-    """Return a cell as HTML; whatever it says is escaped."""
+    """Return a cell as HTML, with all of its text escaped."""
     text = _name(cell.text) if head else str(escape(printable(cell.text)))
     if cell.mark == "best":
         text = f"<strong>{text}</strong>"
@@ -96,7 +96,7 @@ def _cell(cell: Cell, right: bool, *, head: bool) -> str:
 
 
 def _name(text: str) -> str:
-    """Return a name as HTML that is parted between its settings only, where it is long."""
+    """Return a name as HTML; a long name may be broken between its settings only."""
     shown = printable(text)
     if len(shown) <= _NAME_LENGTH:
         return str(escape(shown))
@@ -116,13 +116,13 @@ def _words(text: str) -> Markup:
 
 
 def _packed(text: str) -> str:
-    """Return a text as small as a page can hold it and a browser can read it."""
+    """Return a text compressed for embedding in a page, in a format that browsers can read."""
     return base64.b64encode(zlib.compress(text.encode(), 9)).decode("ascii")
 
 
 @cache
 def _template() -> Template:
-    """Return the template of the page with all that is the same for every document."""
+    """Return the template of the page with the values that all documents share."""
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
     def one_line(value: object) -> object:
@@ -142,7 +142,7 @@ def _template() -> Template:
         "packed": _packed,
         "words": _words,
         "rows": _rows,
-        # Text marked as safe keeps its white space.
+        # White space is kept, because the text is marked as safe.
         "lines": lambda text: escape(printable_lines(text)),
         "id": id,
         "json": json.dumps,
@@ -166,7 +166,7 @@ def _part(name: str) -> str:
 
 
 def _scripts(charts: bool) -> list[tuple[str, Markup]]:
-    """Return the scripts of a page with the hashes that allow them; Vega only where it draws."""
+    """Return the scripts of a page with the hashes that allow them; Vega only with charts."""
     texts = [*([javascript()] if charts else []), _part("page.js")]
     digests = (hashlib.sha256(text.encode()).digest() for text in texts)
     hashes = (f"sha256-{base64.b64encode(digest).decode('ascii')}" for digest in digests)
@@ -176,11 +176,11 @@ def _scripts(charts: bool) -> list[tuple[str, Markup]]:
 def render_page(
     document: Document, drawings: Mapping[str, Drawing], files: Mapping[str, str]
 ) -> str:
-    """Return a document, numbered, as one page of HTML that fetches nothing.
+    """Return a numbered document as one page of HTML that fetches nothing.
 
-    `drawings` are those of the pictures by stem, `files` texts that a reader may save, by name.
-    Without JavaScript all is shown but large folded sections, which stay packed; charts are links
-    to pictures, and files of tables those in the folder ``tables`` beside the page.
+    `drawings` are the drawings of the pictures by stem, `files` the texts to download, by name.
+    Without JavaScript, all content is shown except large folded sections, which stay compressed.
+    Charts are then links to pictures, and files of tables lie in the folder ``tables`` beside it.
     """
     sections = [inner for outer in document.sections for inner in outer.walk()]
     anchors = file_stems([section.title for section in sections], "part")
@@ -190,7 +190,7 @@ def render_page(
         drawings=drawings,
         files=files,
         forms=_FORMS,
-        # A section may be equal to another one; each has an anchor of its own.
+        # Anchors go by identity, because two sections may be equal.
         anchors=dict(zip(map(id, sections), anchors, strict=True)),
         scripts=_scripts(bool(drawings)),
     )

@@ -1,4 +1,4 @@
-"""The sections of a report on problems: what is known of all, and the solvers on each."""
+"""The sections of a report on problems: a table of all, and the solvers on each."""
 
 from __future__ import annotations
 
@@ -43,12 +43,12 @@ __all__ = ["open_section", "problem_by_problem_section", "problems_section"]
 
 FloatArray = npt.NDArray[np.float64]
 
-#: Longer messages are cut off; records hold the whole.
+#: Characters of a message shown; longer messages are truncated, because records hold the whole.
 _REASON_WIDTH = 300
 
 
 def problems_section(results: ResultArrays) -> Section:
-    """Return the section on what all runs together say about each problem."""
+    """Return the section on the best results of all runs together for each problem."""
     problems = results.problems
     decimals = [decimals_for([p.best_energy, p.best_bound, p.optimum or 0.0]) for p in problems]
 
@@ -95,7 +95,7 @@ def problems_section(results: ResultArrays) -> Section:
 
 
 def open_section(results: ResultArrays) -> Section | None:
-    """Return the section on problems whose best energy nobody has proved, if there are several."""
+    """Return the section on problems without a proved best energy, if there are several."""
     known = results.known
     if len(known) < 2:
         return None

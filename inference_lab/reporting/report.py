@@ -1,7 +1,7 @@
 """The report of a comparison as a document, from records alone.
 
-Everything that is said follows from the records; what they cannot support (such as tests over one
-problem) is left out, or a line says why it is not there. The order of the records does not
+Every statement follows from the records. Sections that the records cannot support (such as tests
+over one problem) are left out, or a line gives the reason. The order of the records does not
 matter.
 """
 
@@ -99,7 +99,7 @@ def report_document(
         settings_section(everything),
         environment_section(everything),
         limitations_section(everything),
-        # Labels are no specs.
+        # The comparison without labels, because the command needs specs.
         again_section(ordered, command),
     ]
     lead = [("Question", question)] if question else []
@@ -120,7 +120,7 @@ def report_document(
 
 
 def _ordered(results: Findings | Iterable[Record]) -> Findings:
-    """Return the comparison with its records in an order that is their own."""
+    """Return the comparison with its records in an order independent of their input order."""
     if isinstance(results, Findings):
         comparison = results
     else:

@@ -1,7 +1,7 @@
 """Intervals and tests by resampling: data sets are the units, draws within them are not.
 
-Draws of one data set share its points, so they say how well that set is measured, and not how much
-other sets differ from it. Arrays have the shape (sets, draws), NaN where there is no draw.
+Draws of one data set share its points. They show how precisely that set is measured, and not how
+much other sets differ from it. Arrays have the shape (sets, draws), NaN where there is no draw.
 """
 
 from __future__ import annotations
@@ -27,30 +27,30 @@ __all__ = [
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 
-#: Resamples of an interval: its ends then vary by about a hundredth of its width.
+#: Number of resamples of an interval: its ends then vary by about a hundredth of its width.
 RESAMPLES = 10_000
 
-#: Up to so many sets, all changes of sign are enumerated.
+#: Largest number of sets for which all changes of sign are enumerated.
 EXACT = 16
 
-#: Level of tests; intervals hold with one less this, those of equivalence with one less twice this.
+#: Level of tests. Intervals have a coverage of 1 - ALPHA, those of equivalence of 1 - 2 ALPHA.
 ALPHA = 0.05
 
-#: Of fewer sets than so many, no test by changes of sign can reject at this level.
+#: Smallest number of sets for which a sign-flip test can reject at this level.
 FEWEST = 6
 
 
 def _rows(values: npt.ArrayLike) -> tuple[FloatArray, IntArray]:
-    """Return the sets that have draws, their draws first, and the number of draws of each."""
+    """Return the sets that have draws, with NaN last, and the number of draws of each."""
     array = np.asarray(values, dtype=np.float64)
     counts = (~np.isnan(array)).sum(axis=1)
     kept = counts > 0
-    # NaN are sorted to the end.
+    # NaN come last, because they are sorted to the end.
     return np.sort(array[kept], axis=1), counts[kept].astype(np.int64)
 
 
 def as_rows(sets: Iterable[Sequence[float]]) -> FloatArray:
-    """Return draws of sets, of some more than of others, as an array of shape (sets, draws)."""
+    """Return draws of sets, of unequal numbers, as an array of shape (sets, draws)."""
     listed = list(sets)
     values = np.full((len(listed), max(map(len, listed), default=0)), np.nan)
     for row, draws in zip(values, listed, strict=True):
@@ -61,11 +61,11 @@ def as_rows(sets: Iterable[Sequence[float]]) -> FloatArray:
 def mean_resampled(
     values: npt.ArrayLike, *, resamples: int = RESAMPLES, seed: int = 0
 ) -> FloatArray:
-    """Return the mean over sets of means over draws, of resampled sets and draws, ascending.
+    """Return the means over sets of means over draws, of resampled sets and draws, ascending.
 
-    Each time as many sets are drawn with replacement as there are, and from each of them as many
+    Each resample draws as many sets with replacement as there are, and from each of them as many
     of its draws as it has (Davison and Hinkley, *Bootstrap Methods and their Application*, 1997,
-    section 3.8). Quantiles of what is returned are intervals.
+    section 3.8). Quantiles of the returned means are intervals.
     """
     rows, counts = _rows(values)
     sets, longest = rows.shape
@@ -74,13 +74,13 @@ def mean_resampled(
     flat, shortest = rows.ravel(), counts.min()
     rng = np.random.default_rng(seed)
     total = np.zeros(resamples)
-    # scipy's bootstrap resamples one level only.
+    # Not scipy's bootstrap, because it resamples one level only.
     for _ in range(sets):
         chosen = rng.integers(sets, size=resamples)
         size, begin = counts[chosen], chosen * longest
         added = np.zeros(resamples)
-        # So many draws as the longest set has; those that are too many for a set do not count.
-        # One at a time, of all resamples, stays within the cache of a processor.
+        # One draw at a time for all resamples, because that stays within the cache of a processor.
+        # Draws beyond the number of a set do not count.
         for number in range(longest):
             drawn = flat.take(begin + (rng.random(resamples) * size).astype(np.int64))
             if number >= shortest:
@@ -95,20 +95,20 @@ def sign_flip(
 ) -> float:
     """Return the two-sided p-value of the test that the means of sets are symmetric about zero.
 
-    The statistic is the size of the sum of the means; under the hypothesis each of them could as
-    well have the other sign (Fisher, *The Design of Experiments*, 1935, section 21).
+    The statistic is the absolute sum of the means. Under the hypothesis, each mean could equally
+    have the other sign (Fisher, *The Design of Experiments*, 1935, section 21).
     """
     array = np.asarray(values, dtype=np.float64)
     rows, counts = _rows(array[:, None] if array.ndim == 1 else array)
     means = np.nansum(rows, axis=1) / counts
     observed = abs(float(means.sum()))
-    # What only rounding tells apart is as extreme.
+    # The tolerance makes sums that differ by rounding alone equally extreme.
     least = observed - 1e-12 * float(np.abs(means).sum())
     if observed <= 1e-300:
         return 1.0
     if len(means) <= exact:
-        # In milliseconds, where scipy's permutation_test takes half a second; maps have hundreds of
-        # cells. One sign may stay as it is: what is as extreme one way is so the other way.
+        # Not scipy's permutation_test, because it takes half a second instead of milliseconds, and
+        # maps have hundreds of cells. The first sign is fixed, because the statistic is symmetric.
         sums = means[:1]
         for mean in means[1:]:
             sums = np.concatenate([sums + mean, sums - mean])
@@ -120,14 +120,14 @@ def sign_flip(
 
 @dataclass(frozen=True)
 class Effect:
-    """A mean difference over sets, with what supports it."""
+    """A mean difference over sets, with its intervals, p-value and numbers of observations."""
 
-    #: Mean over sets of means over draws; NaN without any.
+    #: Mean over sets of means over draws; NaN without sets.
     value: float
     #: Ends of the 95 % interval, see `mean_resampled`; NaN for fewer than two sets.
     low: float
     high: float
-    #: Ends of the 90 % interval: two one-sided tests at 5 % find a difference within a margin
+    #: Ends of the 90 % interval. Two one-sided tests at 5 % show equivalence within a margin
     #: where this interval lies within it.
     inner_low: float
     inner_high: float
@@ -166,7 +166,7 @@ Verdict = Literal["gain", "loss", "equivalent", "undecided"]
 
 
 def verdict(found: Effect, p_value: float, margin: float = 0.0) -> Verdict:
-    """Return what a difference comes to."""
+    """Return the verdict on a difference, by its intervals and its p-value."""
     if (
         margin > 0
         and found.sets >= FEWEST
@@ -189,9 +189,9 @@ def share_band(
     resamples: int = 1000,
     seed: int = 0,
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Return which share of instances is solved at each of some moments, with a band.
+    """Return the share of instances solved at each of these times, with a band.
 
-    The band holds at each moment by itself; sets of instances are resampled, whole.
+    The band holds at each time separately; whole sets of instances are resampled.
     """
     array = np.asarray(reached, dtype=np.float64)
     number = {name: at for at, name in enumerate(dict.fromkeys(sets))}
@@ -203,7 +203,7 @@ def share_band(
     if len(number) < 2:
         return share, np.full_like(share, np.nan), np.full_like(share, np.nan)
     rng = np.random.default_rng(seed)
-    # How often each set is drawn.
+    # Number of times that each set is drawn.
     times = rng.multinomial(len(number), np.full(len(number), 1 / len(number)), size=resamples)
     shares = (times @ solved) / (times @ sizes)[:, None]
     low, high = np.quantile(shares, [(1 - level) / 2, (1 + level) / 2], axis=0)

@@ -1,6 +1,6 @@
 """The records of a comparison as arrays over problems, solvers, and seeds and repeats.
 
-With them what sections of a report share: the order of the solvers, and means over problems.
+The module also holds the order of the solvers and the means over problems that sections share.
 """
 
 from __future__ import annotations
@@ -49,16 +49,16 @@ BoolArray = npt.NDArray[np.bool_]
 #: Scores that are fields of a record, by the titles of their columns.
 SCORES = {"accuracy": "accuracy", "pairwise F": "pairwise_f", "NMI": "nmi", "ARI": "ari"}
 
-#: Seconds that are added in shifted geometric means: E-steps take milliseconds.
+#: Seconds added in shifted geometric means: small, because E-steps take milliseconds.
 SHIFT = 0.001
 
-#: Primal gaps, in percent, that count as targets; the first one is that of the profiles.
+#: Target primal gaps, in percent; the first is the target of the profiles.
 TARGETS = (1.0, 0.1, 0.0)
 
 #: Quantiles of the bands.
 BAND = (0.25, 0.75)
 
-#: At most so many problems that are left out of a mean are named.
+#: Largest number of problems listed by name as left out of a mean.
 _NAMED = 5
 
 
@@ -71,8 +71,8 @@ def natural(text: str) -> tuple[tuple[int, float, str], ...]:
 def problem_class(record: Record, entry: str | None = None) -> str:
     """Return the class of the problem of a run.
 
-    An entry of the problem's info, ``"other"`` where it has none of that name; by default the
-    entry ``class``, or else the family of the problem, its name up to the first parenthesis.
+    By default this is the entry ``class`` of the problem's info, or else the family of the problem:
+    its name up to the first parenthesis. With `entry`, it is that entry, or ``"other"`` without it.
     """
     if entry is not None:
         return str(record.problem_info.get(entry, "other"))
@@ -81,7 +81,7 @@ def problem_class(record: Record, entry: str | None = None) -> str:
 
 
 def facts_of(record: Record) -> dict[str, Any]:
-    """Return what is known of the problem of a run: the settings of its spec, then its info."""
+    """Return the facts of the problem of a run: the settings of its spec, then its info."""
     try:
         settings = parse_spec(record.problem).settings
     except SpecError:
@@ -98,19 +98,19 @@ def _problem_key(record: Record) -> tuple[str, str]:
 class ResultArrays:
     """The records of a comparison as a frame, and as arrays of shape (problems, solvers, draws).
 
-    A draw is one of the (seed, repeat) that a problem was run with; runs of one problem in the
-    same draw are compared with each other. Where there is no run, arrays hold NaN or False.
+    A draw is one pair (seed, repeat) of the runs of a problem; runs of one problem in the same draw
+    are compared with each other. Without a run, arrays hold NaN or False.
     """
 
     comparison: Findings
     #: See `problem_class`.
     class_entry: str | None = None
-    #: Best energies that runs elsewhere found.
+    #: Best energies found by runs outside this comparison.
     elsewhere: Known = field(default_factory=dict)
-    #: Primal gaps in percent, and seconds, at which time and quality are told.
+    #: Primal gaps in percent, and times in seconds, at which time and quality are reported.
     targets: tuple[float, ...] = TARGETS
     given_times: tuple[float, ...] = ()
-    #: Of shifted geometric means, in seconds.
+    #: Shift of the shifted geometric means, in seconds.
     shift: float = SHIFT
     #: Fact of a problem that names its block.
     blocks: str | None = None
@@ -132,7 +132,7 @@ class ResultArrays:
 
     @cached_property
     def problem_records(self) -> list[Record]:
-        """The first record of each problem, which says what the problem is."""
+        """The first record of each problem, which holds its description."""
         return [runs[0] for runs in grouped(self.records, _problem_key).values()]
 
     @cached_property
@@ -142,7 +142,7 @@ class ResultArrays:
 
     @cached_property
     def _places(self) -> tuple[IntArray, IntArray]:
-        """The numbers of each record's problem and solver."""
+        """The indices of each record's problem and solver."""
         problems = {_problem_key(r): number for number, r in enumerate(self.problem_records)}
         solvers = {spec: number for number, spec in enumerate(self.solvers)}
         places = [(problems[_problem_key(r)], solvers[r.solver]) for r in self.records]
@@ -151,14 +151,14 @@ class ResultArrays:
 
     @cached_property
     def _draw(self) -> IntArray:
-        """The number of each record's draw among the draws of its problem."""
+        """The index of each record's draw among the draws of its problem."""
         import pandas as pd
 
         problem, solver = self._places
         seeds = [-1.0 if r.seed is None else float(r.seed) for r in self.records]
         repeats = [r.repeat for r in self.records]
         asked = pd.DataFrame({"problem": problem, "seed": seeds, "repeat": repeats})
-        # Runs of one solver that were asked the same (such as in two environments) are numbered.
+        # Repeated runs of one solver and draw (such as in two environments) are numbered.
         asked["again"] = asked.groupby([*asked, solver]).cumcount()
         known = asked.drop_duplicates().sort_values(["problem", "seed", "repeat", "again"])
         known["draw"] = known.groupby("problem").cumcount()
@@ -170,12 +170,12 @@ class ResultArrays:
         return len(self.problems), len(self.solvers), int(self._draw.max(initial=-1)) + 1
 
     def spread(self, values: npt.ArrayLike) -> FloatArray:
-        """Sort one number a record into an array of `shape`, NaN where there is no record."""
+        """Arrange one number per record in an array of `shape`, NaN where there is no record."""
         array = np.full(self.shape, np.nan)
         array[(*self._places, self._draw)] = np.asarray(values, dtype=np.float64)
         return array
 
-    # ------------------------------------------------------------------ one number a record
+    # ------------------------------------------------------------------ one number per record
 
     @cached_property
     def traces(self) -> Traces:
@@ -184,7 +184,7 @@ class ResultArrays:
 
     @cached_property
     def known(self) -> list[KnownBest]:
-        """What is known of the best energy of each problem, by these runs and elsewhere."""
+        """The best known energy of each problem, over these runs and those elsewhere."""
         here = known_best(self.records)
         there = {key: known for key, known in self.elsewhere.items() if key in here}
         together = merged(here, there)
@@ -192,15 +192,15 @@ class ResultArrays:
 
     @cached_property
     def reference(self) -> FloatArray:
-        """The best energy known of each problem: found by a run, or a known optimum."""
+        """The best known energy of each problem: found by a run, or a known optimum."""
         return np.array([known.energy for known in self.known], dtype=np.float64)
 
     @cached_property
     def runs(self) -> pd.DataFrame:
-        """A row for each record, with the numbers of its problem and solver.
+        """A row for each record, with the indices of its problem and solver.
 
-        Seconds are the solver's own. Regret is NaN where the problem does not tell the weight of a
-        constraint; proofs that another run's labelling refutes are none, and take ``inf`` seconds.
+        Seconds are the solver's own. Regret is NaN where the problem has no constraint weight.
+        Proofs refuted by another run's labelling do not count: they take ``inf`` seconds.
         """
         import pandas as pd
 
@@ -213,7 +213,7 @@ class ResultArrays:
                 "solver": solver,
                 **{name: [getattr(r, name) for r in self.records] for name in kept},
                 "unsupported": [r.refused for r in self.records],
-                # Whether it proves, uncontradicted, that no labelling has finite energy.
+                # Whether the run proves, without contradiction, that no labelling is feasible.
                 "infeasible": [r.status == "infeasible" for r in self.records],
                 "weight": [r.problem_info.get("weight") for r in self.records],
             }
@@ -223,7 +223,7 @@ class ResultArrays:
         runs["seconds"] = runs["seconds"].clip(lower=0.0)
         gap = primal_gap_percent(runs["energy"], known)
         runs["primal_gap"] = np.where(runs["infeasible"], 0.0, gap)
-        # Found the best energy known, or proved infeasibility.
+        # The run found the best known energy, or proved infeasibility.
         runs["best"] = runs["primal_gap"] == 0.0
         weight = np.array(
             [w if isinstance(w, float) and 0 < w < np.inf else np.nan for w in runs.pop("weight")],
@@ -237,8 +237,8 @@ class ResultArrays:
         runs["regret"] = np.where(runs["best"], 0.0 * weight, above)
         proof = np.where(refuted, np.inf, self.traces.time_to_proof())
         runs["proof_seconds"] = np.where(runs["infeasible"], runs["seconds"], proof)
-        # Charged for what is not reached: the time limit, or its own time if that is longer;
-        # without a limit the longest that any run of the comparison took.
+        # Charged where no answer or target is reached: the time limit, or the run's own time if
+        # that is longer. Without a limit, it is the longest time of any run of the comparison.
         longest = float(runs["seconds"].max()) if len(runs) else 0.0
         runs["full_seconds"] = np.maximum(runs["time_limit"].fillna(longest), runs["seconds"])
         nothing = runs["failed"] | runs["unsupported"] | ~runs["answered"]
@@ -250,21 +250,21 @@ class ResultArrays:
         return self.runs[name].to_numpy()
 
     def target_seconds(self, percent: float) -> FloatArray:
-        """Return when each record had a labelling within a primal gap, ``inf`` if it never had.
+        """Return the time at which each record first reached a primal gap, ``inf`` if it never did.
 
-        Where a problem has no labelling, the target is the proof of that.
+        For an infeasible problem, the target is the proof of infeasibility.
         """
         targets = target_energy(self.reference, percent)
         times = self.traces.time_to_target(targets[self.of("problem")])
         return np.where(self.of("infeasible"), self.of("seconds"), times)
 
     def solved_seconds(self, percent: float) -> FloatArray:
-        """Return when each record was within a primal gap or had proved its answer."""
+        """Return the time at which each record reached a primal gap or proved its answer."""
         solved: FloatArray = np.minimum(self.target_seconds(percent), self.of("proof_seconds"))
         return solved
 
     def observations(self) -> list[Observation]:
-        """Return what each run came to, for contrasts."""
+        """Return the facts and metrics of each run, for contrasts."""
         facts = [facts_of(record) for record in self.problem_records]
         told = self.runs.rename(columns={"seconds": "own", "charged_seconds": "seconds"})
         told = told[["energy", "primal_gap", "regret", "seconds"]]
@@ -277,10 +277,10 @@ class ResultArrays:
             found.append(Observation(cell, r.solver, here, {**numbers, **values}))  # type: ignore[dict-item]
         return found
 
-    # ------------------------------------------------------------------ one number a cell
+    # ------------------------------------------------------------------ one number per cell
 
     def typical(self, values: npt.ArrayLike) -> FloatArray:
-        """Return medians over draws of one number a record, of shape (problems, solvers)."""
+        """Return medians over draws of one number per record, of shape (problems, solvers)."""
         return median(self.spread(values))
 
     @cached_property
@@ -302,7 +302,7 @@ class ResultArrays:
 
     @cached_property
     def proved_problems(self) -> int:
-        """Number of problems of which the best energy is proved, by whomever."""
+        """Number of problems whose best energy is proved, by any run or a known optimum."""
         return sum(
             p.proves(p.best_energy, p.best_bound) or p.best_energy == p.best_bound == math.inf
             for p in self.problems
@@ -324,10 +324,10 @@ class ResultArrays:
         return pd.Series(found, dtype=np.float64).rename_axis(["problem", "solver"]).dropna()
 
     def summary(self, problems: IntArray) -> pd.DataFrame:
-        """Return the means over some problems, given by their numbers: a line for each solver.
+        """Return the means over the problems with these indices, one row for each solver.
 
-        Gaps are means over problems, seconds are shifted geometric means over runs, all else are
-        means over the runs that have the number.
+        Gaps are means over problems, and seconds are shifted geometric means over runs. All other
+        numbers are means over the runs that have them.
         """
         import pandas as pd
 
@@ -358,7 +358,7 @@ class ResultArrays:
             "primal": typical.groupby("solver").mean(),
             "gap": gaps.mean(),
             "seconds": by["charged_seconds"].agg(mean),
-            # 55 is not to be 55.00000000000001.
+            # Rounded, because 55 must not appear as 55.00000000000001.
             "best": pd.Series((100.0 * mean_of("best")).round(10)),
             "proved": pd.Series((100.0 * mean_of("proved")).round(10)),
             **{name: pd.Series(mean_of(name)) for name in ("regret", "accuracy", "pairwise_f")},
@@ -375,13 +375,13 @@ class ResultArrays:
 
     @cached_property
     def everyone(self) -> IntArray:
-        """The solvers in the order of the tables: closest to the best first, then fastest."""
+        """All solvers in the order of the tables: by mean primal gap, then by mean time."""
         keys = [np.nan_to_num(v, nan=np.inf) for v in (self.total.seconds, self.total.primal)]
         return np.lexsort((np.round(keys[0], 9), np.round(keys[1], 6)))
 
     @cached_property
     def order(self) -> IntArray:
-        """Those that did not refuse every problem: there is nothing to compare of the others."""
+        """The solvers, in order, without those that refused every problem (unless all did)."""
         taking_part = (self.total.unsupported < self.total.runs).to_numpy()[self.everyone]
         return self.everyone[taking_part] if taking_part.any() else self.everyone
 
@@ -392,7 +392,7 @@ class ResultArrays:
 
     @cached_property
     def ranked(self) -> IntArray:
-        """Those of `order` that refused nothing: a refusal is no rank."""
+        """The solvers of `order` that refused no run, because a refused run has no rank."""
         taking_part: IntArray = self.order[self.total.unsupported.to_numpy()[self.order] == 0]
         return taking_part
 
@@ -400,20 +400,20 @@ class ResultArrays:
 
     @cached_property
     def block_of(self) -> list[str]:
-        """The block of each problem; a problem that does not tell its block is one by itself."""
+        """The block of each problem; a problem without this fact is a block of its own."""
         return [
             record.problem if self.blocks is None else str(facts_of(record).get(self.blocks, at))
             for at, record in enumerate(self.problem_records)
         ]
 
     def run_by(self, solvers: IntArray) -> IntArray:
-        """Return the numbers of the problems that some solvers were all run on."""
+        """Return the indices of the problems that all of these solvers were run on."""
         common: IntArray = np.flatnonzero(self.run[:, solvers].all(axis=1))
         return common
 
     @cached_property
     def complete(self) -> IntArray:
-        """The numbers of the problems that each solver of `order` was run on."""
+        """The indices of the problems that each solver of `order` was run on."""
         return self.run_by(self.order)
 
     @property
@@ -423,11 +423,11 @@ class ResultArrays:
 
     @property
     def basis(self) -> str:
-        """On which problems statistics over the `complete` ones rest, in words."""
+        """The problems behind the statistics over the `complete` ones, in words."""
         return self.resting_on(self.complete)
 
     def resting_on(self, complete: IntArray) -> str:
-        """Return in words which problems these are, which solvers were all run on."""
+        """Return a description of these problems, on which all of the solvers were run."""
         n = len(self.problems)
         if len(complete) == n:
             return "the one problem" if n == 1 else f"all {n:,} problems"
@@ -440,18 +440,19 @@ class ResultArrays:
 
     @cached_property
     def times(self) -> list[float]:
-        """The seconds at which the quality is told, ascending."""
+        """The times in seconds at which quality is reported, ascending."""
         if self.given_times:
             return sorted(self.given_times)
         seconds = self.of("seconds")[self.of("seconds") > 0]
         if not seconds.size:
             return []
-        # Powers of ten within the times that runs took, six at most; none beyond the time limit,
-        # without one none beyond the longest time.
+        # At most six powers of ten within the times of the runs. None exceeds the time limit, or
+        # without a limit the longest time.
         longest = float(seconds.max())
         limits = [r.time_limit for r in self.records]
         end = max((longest if limit is None else limit for limit in limits), default=longest)
-        # The logarithm of a power of ten may be a little less than whole.
+        # The small term is added because the logarithm of a power of ten may be just below an
+        # integer.
         last = math.floor(math.log10(end) + 1e-9)
         high = max(-6, min(math.ceil(math.log10(longest)), last))
         low = min(high, max(-6, math.floor(math.log10(float(np.quantile(seconds, 0.05))))))

@@ -1,4 +1,4 @@
-"""The sections of a report on the runs: failures, settings, limits, and how to make them again."""
+"""The sections of a report on the runs: failures, settings, limits, and how to rerun them."""
 
 from __future__ import annotations
 
@@ -32,18 +32,18 @@ __all__ = [
     "settings_section",
 ]
 
-#: Longer messages are cut off; records hold the whole.
+#: Characters of a message shown; longer messages are truncated, because records hold the whole.
 _REASON_WIDTH = 300
 
-#: Seconds; clocks and the start of a run weigh in what is shorter.
+#: Seconds below which the clock and the start-up of a run distort ratios of times.
 _SHORT = 1e-4
 
-#: Up to so many problems, the command that redoes the runs is written out.
+#: Largest number of problems for which the command to rerun is written out.
 _COMMAND_PROBLEMS = 10
 
 
 def failures_section(comparison: Findings) -> Section | None:
-    """Return how many runs failed or were refused, and why."""
+    """Return the section on failed and refused runs, with their reasons."""
     counts: dict[tuple[str, str, str], list[Record]] = {}
     for record in comparison.records:
         if record.failed or record.refused:
@@ -103,14 +103,14 @@ def _setting(value: object) -> str:
 
 
 def _fact(name: str, value: object) -> str:
-    """Return a fact of an environment, the memory in units that are read."""
+    """Return the text of a fact of an environment, with memory in readable units."""
     if name == "memory" and isinstance(value, int):
         return format_bytes(value)
     return _setting(value)
 
 
 def environment_section(comparison: Findings) -> Section:
-    """Return the section on where the runs were made, and what they were given."""
+    """Return the section on the machines of the runs, and their limits."""
     environments: dict[str, Record] = {}
     for record in comparison.records:
         environments.setdefault(environment_id(record), record)
@@ -154,7 +154,7 @@ def _distinct(values: Iterable[float | None]) -> list[str]:
 
 
 def limitations_section(comparison: Findings) -> Section:
-    """Return what the records do not show, each point computed from them."""
+    """Return the limitations of the records, each computed from them."""
     records = comparison.records
     labellings = [r for r in records if r.temperature == 0]
     said = []
@@ -193,7 +193,7 @@ def limitations_section(comparison: Findings) -> Section:
 
 
 def again_section(comparison: Findings, command: str) -> Section:
-    """Return how the runs are made again."""
+    """Return the section on how to rerun the comparison."""
     records = comparison.records
     entries = [
         "A run is determined by the spec of its problem and the hash of its content, the spec of "
@@ -211,7 +211,7 @@ def again_section(comparison: Findings, command: str) -> Section:
 
 
 def _source(record: Record) -> str:
-    """Return the spec that makes the problem of a record: its own, or its name."""
+    """Return the spec of the problem of a record: the one in its info, or its name."""
     return str(record.problem_info.get("spec") or record.problem)
 
 
@@ -220,7 +220,7 @@ def _repeats(records: Sequence[Record]) -> int:
 
 
 def _ranges(numbers: Sequence[int]) -> str:
-    """Return ascending numbers with runs of them joined."""
+    """Return ascending numbers as text, with consecutive numbers joined into ranges."""
     parts: list[list[int]] = []
     for n in numbers:
         if parts and n == parts[-1][1] + 1:
@@ -231,7 +231,7 @@ def _ranges(numbers: Sequence[int]) -> str:
 
 
 def _command(records: Sequence[Record], seeds: Sequence[int]) -> str:
-    """Return the command that asks for the same runs, if it is short enough to be of use."""
+    """Return the command that repeats the runs, empty if it would be too long or inexact."""
     problems = list(dict.fromkeys(map(_source, records)))
     limits = {r.time_limit for r in records}
     temperatures = {r.temperature for r in records}

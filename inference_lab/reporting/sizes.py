@@ -1,4 +1,4 @@
-"""The section of a report on size: how time and quality change as problems grow."""
+"""The section of a report on size: time and quality against the size of problems."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ __all__ = ["sizes_section"]
 
 FloatArray = npt.NDArray[np.float64]
 
-#: What ended by itself, and so says how long it takes.
+#: Statuses of runs that ended by themselves, whose times are therefore complete.
 _ENDED = ("optimal", "converged", "infeasible")
 
 
 def sizes_section(results: ResultArrays, growing: str, apart: str | None = None) -> Section:
-    """Return the section on problems that differ in size, and maybe in one setting `apart`."""
+    """Return the section on problems that differ in size, and possibly in one setting `apart`."""
     sizes = _Sizes(results, growing, apart)
     if len(sizes.values) < 2:
         text = f"The problems do not differ in {growing}, so nothing is said of how times grow."
@@ -53,7 +53,7 @@ class _Sizes:
         self.growing = growing
         self.apart = apart
         facts = [facts_of(record) for record in results.problem_records]
-        # Problems without the setting are of no size.
+        # NaN without the setting, because such problems have no size.
         self.size = np.array([float(f.get(growing, np.nan)) for f in facts], dtype=np.float64)
         self.values = np.unique(self.size[~np.isnan(self.size)])
         self.of_problem = [None if apart is None else _plain(f.get(apart, NONE)) for f in facts]
@@ -61,7 +61,7 @@ class _Sizes:
     def _means(
         self, values: FloatArray, mean: Callable[[FloatArray], float], part_of: str | None = None
     ) -> FloatArray:
-        """Return means of one number a record over the problems of each size, of one part."""
+        """Return means of one number per record over the problems of each size, of one part."""
         found = np.full((len(self.values), len(self.results.order)), np.nan)
         spread = self.results.spread(values)
         taken = np.array([part_of in (None, held) for held in self.of_problem])
@@ -75,21 +75,21 @@ class _Sizes:
 
     @cached_property
     def seconds(self) -> FloatArray:
-        """Seconds that runs are charged."""
+        """The mean charged seconds of the runs."""
         charged = self.results.of("charged_seconds")
         return self._means(charged, partial(shifted_geometric_mean, shift=self.results.shift))
 
     @cached_property
     def cut(self) -> FloatArray:
-        """The share of the runs that a limit ended."""
+        """The share of the runs that were ended by a limit."""
         ended = [r.status not in _ENDED for r in self.results.records]
         return self._means(np.array(ended, dtype=np.float64), np.mean)
 
     def exponents(self) -> list[Cell]:
-        """Return the power of the size with which the time of each solver grows.
+        """Return the exponent of the size with which the time of each solver grows.
 
-        The slope of log seconds over log variables for problems that differ in size alone, of runs
-        that no limit ended; its mean over blocks, which the interval resamples.
+        This is the slope of log seconds over log variables for problems that differ in size alone,
+        of runs that no limit ended: its mean over blocks, which the interval resamples.
         """
         series: dict[tuple[int, str], list[tuple[float, float]]] = defaultdict(list)
         blocks: dict[str, str] = {}
@@ -112,7 +112,7 @@ class _Sizes:
         return cells
 
     def seconds_table(self) -> Table:
-        """Return the seconds by size, and how they grow."""
+        """Return the table of seconds by size, with the exponents of their growth."""
         first, *columns = self._columns(self.seconds, format_seconds)
         told = [
             replace(made, cells=list(map(_with_cut, made.cells, shares.tolist())))
@@ -129,11 +129,11 @@ class _Sizes:
         )
 
     def gap_table(self) -> Table:
-        """Return by size how far energies are above the best, for each value of `apart`."""
+        """Return the table of energies above the best one by size, for each value of `apart`."""
         best = self.results.reference[self.results.of("problem")]
         with np.errstate(invalid="ignore", divide="ignore"):
             above = 100.0 * (self.results.of("energy") - best) / np.abs(best)
-        # Differences that are rounding are none.
+        # Differences within the tolerance are set to zero, because they are rounding.
         above = np.where(self.results.of("primal_gap") == 0.0, 0.0, above)
         columns = [column("solver", self.results.labels)]
         for held in sorted(set(self.of_problem), key=lambda part: (len(part or ""), part)):
@@ -159,7 +159,7 @@ class _Sizes:
         return size_curves(self.values, self.seconds.T, self.cut.T > 0, names, self.growing)
 
     def picture(self) -> Picture:
-        """Return the seconds over the size."""
+        """Return the figure of the seconds over the size."""
         solvers = counted(len(self.results.labels), "solver")
         return Picture(
             "seconds-by-size",
@@ -171,12 +171,12 @@ class _Sizes:
 
 
 def _plain(value: object) -> str:
-    """Return a setting as text, whole numbers without a point."""
+    """Return a setting as text, whole numbers without a decimal point."""
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
 def _with_cut(cell: Cell, share: float) -> Cell:
-    """Return a time with the share of the runs that a limit ended, if there are any."""
+    """Return the cell of a time, with the share of runs that a limit ended unless it is zero."""
     return replace(cell, text=f"{cell.text} ({100 * share:.0f} % cut)") if share > 0 else cell
 
 

@@ -1,7 +1,7 @@
 """Statistics of comparisons: means, profiles and tests, on plain arrays.
 
-Rows are instances (problems, or runs that were asked the same), columns are solvers. Energies and
-times are ``inf`` where a run came to nothing.
+Rows are instances (problems, or runs of the same problem and draw), columns are solvers. Energies
+and times are ``inf`` for runs without a result.
 """
 
 from __future__ import annotations
@@ -34,21 +34,21 @@ __all__ = [
 
 FloatArray = npt.NDArray[np.float64]
 
-#: Up to so many instances, Wilcoxon's test is exact.
+#: Largest number of instances for which Wilcoxon's test is exact.
 _EXACT = 50
 
-#: No run is shorter than this, in seconds: ratios of times below it say nothing.
+#: Shortest time that counts, in seconds, because ratios of shorter times are meaningless.
 CLOCK = 1e-6
 
 
-# ---------------------------------------------------------------------- one number of many
+# ---------------------------------------------------------------------- aggregates
 
 
 def shifted_geometric_mean(values: npt.ArrayLike, shift: float) -> float:
     """Return ``exp(mean(log(values + shift))) - shift``.
 
-    The mean of times that Mittelmann's benchmarks and SCIP's report: a factor counts the same for
-    fast and for slow instances, but differences well below the shift do not count
+    Mittelmann's benchmarks and SCIP report this mean of times. A factor counts the same for fast
+    and for slow instances, but differences well below the shift do not count
     (Achterberg, *Constraint Integer Programming*, 2007, appendix A.3).
     """
     array = np.asarray(values, dtype=np.float64).ravel()
@@ -61,7 +61,7 @@ def shifted_geometric_mean(values: npt.ArrayLike, shift: float) -> float:
 
 
 def primal_gap_percent(energies: npt.ArrayLike, reference: npt.ArrayLike) -> FloatArray:
-    """Return how far energies are above the best one known, in percent and at most 100.
+    """Return the primal gaps of energies to the best known one, in percent and at most 100.
 
     ``100 |E - E*| / max(|E|, |E*|)``; 0 where the two agree to `OPTIMALITY_TOLERANCE`, 100 where
     their signs differ or there is no labelling (Berthold, "Measuring the impact of primal
@@ -70,7 +70,7 @@ def primal_gap_percent(energies: npt.ArrayLike, reference: npt.ArrayLike) -> Flo
     energy, best = np.broadcast_arrays(
         np.asarray(energies, dtype=np.float64), np.asarray(reference, dtype=np.float64)
     )
-    # A difference overflows only where the signs differ, and the gap is 100.
+    # Overflow is ignored, because it occurs only where the signs differ, and the gap is 100.
     with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
         difference = np.abs(energy - best)
         gap = 100.0 * (difference / np.maximum(np.abs(energy), np.abs(best)))
@@ -84,8 +84,8 @@ def primal_gap_percent(energies: npt.ArrayLike, reference: npt.ArrayLike) -> Flo
 
 def quantile(values: npt.ArrayLike, q: float) -> FloatArray:
     """Return a quantile along the last axis without NaN; entries may be infinite."""
-    # That of numpy takes differences of neighbours, of which infinite ones have none. NaN are
-    # sorted to the end.
+    # Not numpy's quantile, because it subtracts neighbours, which fails for infinite entries. NaN
+    # are sorted to the end.
     array = np.sort(np.asarray(values, dtype=np.float64), axis=-1)
     present = (~np.isnan(array)).sum(axis=-1)
     if array.shape[-1] == 0:
@@ -129,9 +129,9 @@ def performance_ratios(times: npt.ArrayLike) -> FloatArray:
 
 
 def snapped(values: npt.ArrayLike, tolerance: float) -> FloatArray:
-    """Return the values with those of a row made equal that lie within a tolerance.
+    """Return the values with entries of a row within a tolerance of each other made equal.
 
-    Going up a row, a value no more than `tolerance` above the smallest of its group joins it.
+    In ascending order, a value joins a group if it exceeds its smallest by at most `tolerance`.
     """
     matrix = np.asarray(values, dtype=np.float64)
     order = np.argsort(matrix, axis=1, kind="stable")
@@ -147,7 +147,7 @@ def snapped(values: npt.ArrayLike, tolerance: float) -> FloatArray:
 
 @dataclass(frozen=True)
 class RankTest:
-    """Average ranks of solvers (1 is best), whether they differ, and which differences tell."""
+    """Average ranks of solvers (1 is best), with a test of their differences."""
 
     ranks: FloatArray
     n: int
@@ -159,8 +159,8 @@ class RankTest:
 def block_ranks(values: npt.ArrayLike, blocks: Sequence[object]) -> FloatArray:
     """Return the mean ranks of solvers in each block of instances, in the order of the blocks.
 
-    Instances of one block, such as problems made of one data set, are no independent witnesses:
-    tests are over blocks.
+    Tests are over blocks, because instances of one block, such as problems made of one data set,
+    are not independent.
     """
     import pandas as pd
 
@@ -185,8 +185,8 @@ def par2(times: npt.ArrayLike, limits: npt.ArrayLike) -> float:
 def rank_test(values: npt.ArrayLike, alpha: float = 0.05) -> RankTest:
     """Rank solvers on each instance, and test whether the average ranks differ.
 
-    Friedman's test with its correction for ties, and Nemenyi's critical difference
-    ``q_alpha sqrt(k (k + 1) / (6 n))``, with ``q_alpha`` the quantile of the studentized range
+    The test is Friedman's with its correction for ties, with Nemenyi's critical difference
+    ``q_alpha sqrt(k (k + 1) / (6 n))``. Here ``q_alpha`` is the quantile of the studentized range
     divided by sqrt(2) (Demsar, "Statistical comparisons of classifiers over multiple data sets",
     JMLR 7, 2006, section 3.2.2).
     """
@@ -197,11 +197,11 @@ def rank_test(values: npt.ArrayLike, alpha: float = 0.05) -> RankTest:
     if (matrix == matrix[:, :1]).all():
         statistic, p_value = 0.0, 1.0
     elif k == 2:
-        # Friedman's test is of three or more.
+        # Friedman's test needs three or more solvers.
         statistic, p_value = np.nan, signed_rank(matrix[:, 0] - matrix[:, 1])
     else:
         statistic, p_value = friedmanchisquare(*matrix.T)
-    # No degrees of freedom are estimated: the variance of ranks is known.
+    # Infinite degrees of freedom, because the variance of ranks is known and not estimated.
     q = float(studentized_range.ppf(1 - alpha, k, np.inf)) / np.sqrt(2)
     difference = float(q * np.sqrt(k * (k + 1) / (6 * n)))
     ranks = rankdata(matrix, axis=1).mean(axis=0)
@@ -211,7 +211,7 @@ def rank_test(values: npt.ArrayLike, alpha: float = 0.05) -> RankTest:
 def signed_rank(difference: FloatArray) -> float:
     """Return the two-sided p-value of Wilcoxon's signed-rank test, 1 if all differences are zero.
 
-    Half of the rank of zeros goes to either sign. Up to 50 differences it is exact.
+    Half of the rank of zeros goes to either sign. The test is exact up to 50 differences.
     """
     from scipy.stats import rankdata, wilcoxon
 
@@ -219,8 +219,8 @@ def signed_rank(difference: FloatArray) -> float:
         return 1.0
     if len(difference) > _EXACT:
         return float(wilcoxon(difference, zero_method="zsplit", method="asymptotic").pvalue)
-    # The exact distributions of scipy are without ties beyond 13 differences. Twice the ranks are
-    # whole numbers; a zero adds half its rank whatever its sign.
+    # Not scipy's exact test, because it excludes ties beyond 13 differences. Twice the ranks are
+    # integers; a zero adds half its rank whatever its sign.
     doubled = np.rint(2 * rankdata(np.abs(difference))).astype(np.int64)[difference != 0]
     share = np.zeros(int(doubled.sum()) + 1)
     share[0] = 1.0
@@ -232,7 +232,7 @@ def signed_rank(difference: FloatArray) -> float:
 
 
 def wilcoxon_against(values: npt.ArrayLike, first: int) -> FloatArray:
-    """Return p-values of `signed_rank` of one solver against each other one, after `holm`."""
+    """Return Holm-corrected p-values of `signed_rank` for one solver against each other solver."""
     matrix = np.asarray(values, dtype=np.float64)
     others = [s for s in range(matrix.shape[1]) if s != first]
     result = np.ones(matrix.shape[1])

@@ -1,4 +1,4 @@
-"""What a comparison says in a few sentences, from its numbers alone."""
+"""A summary of a comparison in a few sentences, from its numbers alone."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ __all__ = ["NEAR", "in_short"]
 #: Percent of the primal gap within which solvers count as equally close to the best energies.
 NEAR = 0.01
 
-#: Percent of the primal gap within which the fastest solver is looked for.
+#: Percent of the primal gap within which a solver can be called the fastest.
 _GOOD = 1.0
 
-#: Times count as equal if the larger one is at most so many times the smaller one.
+#: Largest ratio of two times that count as equal.
 _TIME_RATIO = 1.1
 
 
 def in_short(results: ResultArrays) -> str:
-    """Return what a comparison says, in a few sentences.
+    """Return a summary of a comparison, in a few sentences.
 
-    Which solvers are closest to the best energies, the fastest of the good ones, which prove most,
-    on how many problems nothing is proved, and failures. Where not every solver was run on every
-    problem, means are over the problems in common.
+    It names the solvers closest to the best energies, the fastest of the good ones and those with
+    the most proofs. It also counts the problems with a proved answer, and failures. Means are over
+    the problems in common, where not every solver was run on every problem.
     """
     records = results.records
     said = [*_quality(results), _proofs(results)]
@@ -37,7 +37,7 @@ def in_short(results: ResultArrays) -> str:
 
 
 def _quality(results: ResultArrays) -> list[str]:
-    """Say who is closest to the best energies, and who is fast."""
+    """Return sentences on the solvers closest to the best energies, and the fastest of them."""
     names, order = results.solvers, [int(s) for s in results.order]
     if (results.of("primal_gap") >= 100.0).all():
         return ["No run found a labelling."]
@@ -68,7 +68,7 @@ def _quality(results: ResultArrays) -> list[str]:
 
 
 def _proofs(results: ResultArrays) -> str:
-    """Say which solvers prove most of their answers, and how many problems nobody proved."""
+    """Return a sentence on the solvers with the most proofs, and on the proved problems."""
     proved, names = results.total.proved, results.solvers
     n = len(results.problems)
     most = max(float(proved[s]) for s in results.order)

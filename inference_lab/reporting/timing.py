@@ -1,4 +1,4 @@
-"""The sections of a report on time: to a target, and the quality at times."""
+"""The sections of a report on time: times to targets, and quality over time."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ __all__ = [
 
 FloatArray = npt.NDArray[np.float64]
 
-#: Points of a curve over time.
+#: Number of points of a curve over time.
 _MOMENTS = 60
 
-#: Problems whose runs are drawn by themselves.
+#: Number of problems whose runs are drawn.
 _DRAWN = 4
 
 
@@ -63,14 +63,14 @@ def _solved(results: ResultArrays) -> str:
 
 
 def solved_seconds(results: ResultArrays) -> FloatArray:
-    """Return when each solver had solved each problem, of shape (problems, solvers)."""
+    """Return the time in which each solver solved each problem, of shape (problems, solvers)."""
     return results.typical(results.solved_seconds(results.targets[0]))
 
 
 def solved_over_time(
     results: ResultArrays, solved: FloatArray
 ) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray] | None:
-    """Return times, and which share of the problems each solver had solved by then, with a band.
+    """Return times, and the share of the problems that each solver had solved by then, with a band.
 
     Shares and ends of the band have the shape (solvers, times); None if nothing is solved.
     """
@@ -89,7 +89,7 @@ def solved_over_time(
 
 
 def _solved_over_time(results: ResultArrays, solved: FloatArray) -> Block:
-    """Return the figure of the problems that each solver had solved by when."""
+    """Return the figure of the share of problems solved over time."""
     found = solved_over_time(results, solved)
     if found is None:
         return Text(("No problem is solved by any run, so there is no figure of when.",))
@@ -108,7 +108,7 @@ def _solved_over_time(results: ResultArrays, solved: FloatArray) -> Block:
 
 
 def _profile(results: ResultArrays, solved: FloatArray) -> Block:
-    """Return the performance profile of the times until problems were solved, if there is one."""
+    """Return the performance profile of the times to solve problems, or a text in its place."""
     if not len(results.complete):
         text = "No problem was run by all solvers, so there is no performance profile."
         return Text((text,))
@@ -155,7 +155,7 @@ def _target_table(results: ResultArrays) -> Table:
 
 
 def glance_section(results: ResultArrays) -> Section | None:
-    """Return the section with the one figure that says most, if the records hold histories."""
+    """Return the section with the figure of gaps over time, if the records hold histories."""
     if not has_histories(results):
         return None
     moments, (middle, low, high) = gaps_over_time(results)
@@ -179,7 +179,7 @@ def glance_section(results: ResultArrays) -> Section | None:
 
 
 def history_section(results: ResultArrays) -> Section:
-    """Return the section on the quality over time; some problems are drawn by themselves."""
+    """Return the section on the quality over time, with figures for the hardest problems."""
     if not has_histories(results):
         text = "The records hold no history of the runs, so nothing is said about times before "
         return Section("Quality over time", (Text((text + "their ends.",)),))
@@ -191,18 +191,18 @@ def _gaps_at(results: ResultArrays, moments: npt.ArrayLike) -> FloatArray:
     """Return the primal gap of each record at fixed times, of shape (records, times)."""
     found = results.traces.at(moments)
     gap = primal_gap_percent(found.energy, results.reference[results.of("problem")][:, None])
-    # A proof that there is no labelling counts from its end on.
+    # A proof of infeasibility counts from the end of the run.
     done = results.of("infeasible")[:, None] & (results.of("seconds")[:, None] <= found.seconds)
     return np.where(done, 0.0, gap)
 
 
 def has_histories(results: ResultArrays) -> bool:
-    """Whether anything can be said of the time before the ends of runs."""
+    """Whether the records hold histories before the ends of runs."""
     return bool(results.times) and any(r.trace for r in results.records)
 
 
 def gaps_over_time(results: ResultArrays) -> tuple[FloatArray, FloatArray]:
-    """Return times, and of the solvers in order the median and quartiles of primal gaps at them.
+    """Return times, and the median and quartiles of the primal gaps of the solvers in order.
 
     The second array has the shape (3, solvers, times).
     """
@@ -238,7 +238,7 @@ def _fixed_time_table(results: ResultArrays) -> Table:
 
 
 def _hardest(results: ResultArrays) -> list[int]:
-    """Return the problems that are drawn first: those with the largest gap left."""
+    """Return the problems in the order of drawing: the largest remaining gap first."""
     problems = results.problems
     spread = results.typical(results.of("primal_gap"))
     disagreement = np.where(np.isnan(spread), 0.0, spread).mean(axis=1)
@@ -262,7 +262,7 @@ def _convergence(results: ResultArrays, problem: int) -> Picture:
         mine = np.flatnonzero((results.of("problem") == problem) & (results.of("solver") == s))
         if not len(mine):
             continue
-        # The run in the middle by energy stands for the others.
+        # The solver is represented by the run with the median energy.
         middle = mine[np.lexsort((results.of("seconds")[mine], results.of("energy")[mine]))]
         runs.append(results.traces.steps(int(middle[(len(middle) - 1) // 2])))
         labels.append(results.solvers[s])

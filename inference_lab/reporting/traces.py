@@ -1,15 +1,15 @@
-"""What runs had at which time: time to a target and quality at fixed times, of the same traces.
+"""Energies and bounds of runs over time: time to a target, and quality at fixed times.
 
-The trace of a run is a step function: from one point to the next nothing changes. Before the first
-labelling the energy is ``inf``, before the first bound the bound is ``-inf``. After its end a run
-keeps what it had.
+The trace of a run is a step function, constant from one point to the next. Before the first
+labelling the energy is ``inf``, before the first bound the bound is ``-inf``. After the end of a
+run, its last values hold.
 
-A run that failed or was ended by force counts up to its last report. What it reported counts as
-far as its record bears it out: no energy below that of the labelling it gave back, and no bound
-above the one it ended with. A run of which no labelling was kept has therefore never had one.
+A run that failed or was ended by force counts up to its last report. Reports count as far as the
+record confirms them: no energy below that of the returned labelling, and no bound above the final
+one. A run without a kept labelling has therefore never had one.
 
 Seconds are the solver's own, without compilation and without evaluation. Traces are thinned to
-`inference_lab.results.records.TRACE_LIMIT` points; a time can be late by one step of what is left.
+`inference_lab.results.records.TRACE_LIMIT` points; a time can be late by one remaining step.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Steps(NamedTuple):
 def target_energy(reference: npt.ArrayLike, percent: float) -> FloatArray:
     """Return the largest energy whose primal gap to a reference is at most `percent`.
 
-    The inverse of `inference_lab.reporting.statistics.primal_gap_percent`.
+    This is the inverse of `inference_lab.reporting.statistics.primal_gap_percent`.
     """
     if not 0 <= percent < 100:
         raise ValueError(f"percent must be in [0, 100), got {percent}")
@@ -69,10 +69,10 @@ class Traces:
         self.n = len(records)
         self._run = np.repeat(np.arange(self.n), counts)
         self._starts = np.cumsum(counts) - counts
-        # A number that is none says nothing: that is never, no labelling, and no bound.
+        # NaN is replaced by a neutral value: never, no labelling, and no bound.
         nothing = np.array([np.inf, np.inf, np.inf, -np.inf])
         table = np.where(np.isnan(table), nothing, table)
-        # The last point of each run is what its record says in the end.
+        # The last point of each run holds the final values of its record.
         last = np.repeat(self._starts + counts - 1, counts)
         self._seconds = table[:, 0]
         self._energy = np.maximum(table[:, 2], table[last, 2])
@@ -89,7 +89,7 @@ class Traces:
         )
 
     def _first(self, reached: npt.NDArray[np.bool_]) -> FloatArray:
-        """Return the time of the first point of each run at which something holds."""
+        """Return the time of the first point of each run where `reached` holds."""
         if self.n == 0:
             return np.zeros(0)
         times = np.where(reached, self._seconds, np.inf)
@@ -97,7 +97,7 @@ class Traces:
         return first
 
     def time_to_target(self, energies: npt.ArrayLike) -> FloatArray:
-        """Return when each run had a labelling of its target energy or below."""
+        """Return the time at which each run first had a labelling of at most its target energy."""
         target = np.asarray(energies, dtype=np.float64)
         with np.errstate(over="ignore"):
             limit = target + OPTIMALITY_TOLERANCE * np.maximum(1.0, np.abs(target))
@@ -105,14 +105,14 @@ class Traces:
         return self._first(np.isfinite(self._energy) & (self._energy <= limit[self._run]))
 
     def time_to_proof(self) -> FloatArray:
-        """Return when the bound of each run had met its energy, ``inf`` where it never did."""
+        """Return the time at which the bound of each run met its energy, ``inf`` if never."""
         with np.errstate(invalid="ignore", over="ignore"):
             slack = OPTIMALITY_TOLERANCE * np.maximum(1.0, np.abs(self._energy))
             met = np.abs(self._energy - self._bound) <= slack
         return self._first(met & np.isfinite(self._energy))
 
     def at(self, times: npt.ArrayLike) -> Steps:
-        """Return the best energy and bound that each run had at fixed times."""
+        """Return the best energy and bound of each run at fixed times."""
         moments = np.asarray(times, dtype=np.float64)
         energy = np.full((self.n, moments.size), np.inf)
         bound = np.full((self.n, moments.size), -np.inf)

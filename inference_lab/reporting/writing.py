@@ -1,4 +1,4 @@
-"""Writes a report into a folder: pages, tables and figures."""
+"""Functions that write a report into a folder: pages, tables and figures."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from inference_lab.specs.extras import require
 
 __all__ = ["check_folder", "write_document"]
 
-#: Lists the files of the last rendering, so that the next one removes no others.
+#: Manifest of the files of the last rendering, so that the next one removes no others.
 _MANIFEST = ".report-files.json"
 
-#: All that a rendering writes, whatever a manifest may say.
+#: Names of all files that a rendering writes; other names in a manifest are ignored.
 _OURS = re.compile(
     r"README\.md|index\.html|tables/[a-z0-9-]+\.(csv|tex)|figures/[a-z0-9-]+\.(svg|pdf)"
 )
@@ -31,13 +31,13 @@ def _draw(picture: Picture) -> Drawing:
 
 
 def _listed(folder: Path) -> set[str]:
-    """Return the files that an earlier rendering wrote, by its manifest."""
+    """Return the files of an earlier rendering, according to its manifest."""
     try:
         read = json.loads((folder / _MANIFEST).read_text(encoding="utf-8"))
         names = read["files"]
         return {name for name in names if isinstance(name, str) and _OURS.fullmatch(name)}
     except (OSError, ValueError, KeyError, TypeError):
-        return set()  # no rendering, or not ours: nothing is removed
+        return set()  # no manifest, or not ours, so nothing is removed
 
 
 def _list(folder: Path, names: set[str]) -> None:
@@ -46,12 +46,12 @@ def _list(folder: Path, names: set[str]) -> None:
 
 
 def check_folder(folder: Path | str) -> None:
-    """Refuse a folder in which a report would overwrite what no report wrote."""
+    """Refuse a folder in which a report would overwrite a page that no report wrote."""
     require("report", "altair", "vl_convert", "jinja2")
     folder = Path(folder)
     before = _listed(folder)
     for name in ("README.md", "index.html"):
-        # Tables and figures have names of their own; these may be anybody's.
+        # Only pages are checked, because files of other origin may have these common names.
         if name not in before and os.path.lexists(folder / name):
             raise FileExistsError(
                 f"{folder / name} was not written by a report (it is not listed in {_MANIFEST} "
@@ -62,11 +62,11 @@ def check_folder(folder: Path | str) -> None:
 def write_document(document: Document, folder: Path | str) -> list[Path]:
     """Write a document into a folder.
 
-    The same document gives the same bytes, but for the order of fonts in a PDF. All is rendered
-    before anything is written, and each file is moved into place whole. Names of tables and
-    pictures lead to no other folder. Files that an earlier rendering left and this one does not
-    have are removed if that rendering listed them, and no others; a page that no rendering listed
-    is not replaced.
+    The same document gives the same bytes, except for the order of fonts in a PDF. Everything is
+    rendered before the first file is written, and each file is moved into place whole. Names of
+    tables and pictures cannot lead to another folder. Files of an earlier rendering that this one
+    lacks are removed if that rendering listed them, and no others. A page that no rendering
+    listed is not replaced.
     """
     folder = Path(folder)
     before = _listed(folder)
@@ -88,7 +88,8 @@ def write_document(document: Document, folder: Path | str) -> list[Path]:
     files["index.html"] = render_page(document, drawings, forms).encode()
 
     folder.mkdir(parents=True, exist_ok=True)
-    # Both are listed until all is done: the next one knows what an interrupted one left.
+    # Both are listed until the end, so that the next rendering knows the files of an interrupted
+    # one.
     _list(folder, before | files.keys())
     for name, content in files.items():
         write_whole(folder / name, content)
