@@ -1,4 +1,4 @@
-"""How single things are shown: graphs, histories and marginals as figures, and HTML in notebooks.
+"""Figures of graphs, histories and marginals, and HTML of single objects in notebooks.
 
 Figures of comparisons are in `inference_lab.reporting`.
 """

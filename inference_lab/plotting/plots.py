@@ -1,4 +1,4 @@
-"""A graph, the history of a run, and marginals, each drawn into axes of matplotlib."""
+"""Figures of a graph, the history of a run, and marginals, drawn into axes of matplotlib."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ if TYPE_CHECKING:
 
 __all__ = ["draw_graph", "draw_history", "draw_image", "draw_marginals", "own_axes"]
 
-#: Nodes above which a drawing of a graph shows nothing.
+#: Largest number of nodes for which the drawing of a graph is legible.
 MOST_NODES = 300
 
-#: Marks of points, each in ten colours.
+#: Markers of points; each is used in ten colours.
 _MARKS = ("o", "s", "^", "D", "v")
 
 
 def own_axes(axes: Axes | None) -> Axes:
-    """Return the given axes, or those of a new figure."""
+    """Return the given axes, or the axes of a new figure."""
     if axes is not None:
         return axes
     require("report", "matplotlib")
@@ -73,7 +73,7 @@ def draw_graph(graph: FactorGraph, labels: npt.NDArray[np.integer], axes: Axes |
     if n <= 40:
         numbers = {i: str(i) for i in range(n)}
         written = nx.draw_networkx_labels(picture, place, numbers, 7, "white", ax=drawn)
-        # The last labels are yellow in this map of colours.
+        # Black on the last labels, because they are yellow in this colour map.
         for i in np.flatnonzero(labels > labels.min() + 0.6 * np.ptp(labels)) if n else ():
             written[int(i)].set_color("black")
     drawn.set_axis_off()
@@ -81,7 +81,7 @@ def draw_graph(graph: FactorGraph, labels: npt.NDArray[np.integer], axes: Axes |
 
 
 def _is_attractive(table: npt.NDArray[np.float64]) -> bool:
-    """Whether equal labels cost no more than unequal ones, on average."""
+    """Whether the mean cost of equal labels is at most that of unequal ones."""
     same = np.eye(*table.shape, dtype=np.bool_)
     return bool(same.all() or table[same].mean() <= table[~same].mean())
 
@@ -89,13 +89,13 @@ def _is_attractive(table: npt.NDArray[np.float64]) -> bool:
 def draw_trade_off(
     reached: Sequence[tuple[str, float, float]], axes: Axes | None, distance: str
 ) -> Axes:
-    """Draw named points of seconds and distances in percent."""
+    """Draw named points by their seconds and their distances in percent."""
     drawn = own_axes(axes)
     for place, (name, seconds, gap) in enumerate(reached):
         drawn.plot(max(seconds, 1e-6), gap, _MARKS[place // 10 % len(_MARKS)], label=name)
     drawn.set(xscale="log", xlabel="median seconds", ylabel=distance)
     _show_a_decade(drawn)
-    # Beside the points names would cover each other: good solvers lie next to one another.
+    # A legend, because names beside the points would overlap: good solvers are close together.
     if reached:
         drawn.legend(frameon=False, fontsize=8)
     return drawn
@@ -105,7 +105,7 @@ def _show_a_decade(drawn: Axes) -> None:
     """Widen a logarithmic axis of times that differ little, so that its ticks stay apart."""
     low, high = drawn.get_xlim()
     if high < 10.0 * low:
-        # A little more than a decade: there matplotlib names the powers of ten only.
+        # Slightly more than a decade, because matplotlib then labels the powers of ten only.
         drawn.set_xlim(0.9 * 10.0 ** np.floor(np.log10(low)), 1.1 * 10.0 ** np.ceil(np.log10(high)))
 
 
@@ -118,7 +118,7 @@ def draw_history(
 ) -> Axes:
     """Draw the best energy and the bound over time, as steps on a logarithmic axis."""
     drawn = own_axes(axes)
-    # A logarithmic axis has no zero; nothing that is measured takes less.
+    # Zero is raised, because a logarithmic axis has none; no measured time is shorter.
     times = np.maximum(np.asarray(seconds, dtype=np.float64), 1e-6)
     colour = None
     for values, style, what in ((energies, "-", "best energy"), (bounds, "--", "bound")):
@@ -142,7 +142,7 @@ def draw_history(
 
 
 def draw_marginals(marginals: Sequence[npt.NDArray[np.float64]], axes: Axes | None) -> Axes:
-    """Draw marginals as stacked bars, one a variable."""
+    """Draw marginals as stacked bars, one bar per variable."""
     drawn = own_axes(axes)
     n, width = len(marginals), max((len(row) for row in marginals), default=0)
     below = np.zeros(n)

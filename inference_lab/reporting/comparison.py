@@ -1,4 +1,4 @@
-"""Comparisons as they are shown and saved; what they say is in `inference_lab.results.analysis`."""
+"""Comparisons with their output; the findings are in `inference_lab.results.analysis`."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ __all__ = ["Comparison"]
 class Comparison(Findings):
     """Findings from records, as tables, figures and reports.
 
-    `compare` returns one; of records on a disk, ``Comparison.of_store(RecordStore(path))`` is one.
+    `compare` returns one; ``Comparison.of_store(RecordStore(path))`` makes one of stored records.
 
     Examples
     --------
@@ -42,13 +42,13 @@ class Comparison(Findings):
     """
 
     def table(self, width: int | None = None) -> Table:
-        """Return the comparison as a rich table: one block a problem, then one over solvers.
+        """Return the comparison as a rich table: one block per problem, then one over solvers.
 
         Parameters
         ----------
         width : int, optional
-            Characters there is room for; where they do not suffice for all columns, the pairwise
-            F and the solvers' own bounds are left out.
+            Available characters per line. The pairwise F and the solvers' own bounds are left out
+            if they do not fit.
 
         Returns
         -------
@@ -66,7 +66,7 @@ class Comparison(Findings):
         return rich_table(self.shown, width)
 
     def to_text(self, width: int | None = None) -> str:
-        """Return `table` as plain text; as wide as it takes, or fitted into `width`.
+        """Return `table` as plain text, in full width or fitted into `width` characters.
 
         Parameters
         ----------
@@ -91,7 +91,7 @@ class Comparison(Findings):
         return self.to_text()
 
     def _repr_html_(self) -> str:
-        """Return the tables of `to_text`, those of the first problems, which notebooks show."""
+        """Return the tables of `to_text` for the first problems as HTML for notebooks."""
         return html(self.shown)
 
     def to_latex(
@@ -106,13 +106,13 @@ class Comparison(Findings):
         Parameters
         ----------
         columns : sequence of str, optional
-            Titles of the columns that are wanted besides the solver, in this order, such as
+            Titles of the columns after the solver, in this order, such as
             ``["gap %", "% proved"]``; all by default.
         labels : mapping of str to str, optional
-            What solvers are called in this table, by spec, beside the labels that the comparison
-            has (`labelled`). Text, not LaTeX.
+            Names of solvers in this table, by spec, in addition to the labels of the comparison
+            (`labelled`). Text, not LaTeX.
         caption : str
-            With one, the table stands in an environment ``table``. Text, not LaTeX.
+            If given, the table is put in an environment ``table``. Text, not LaTeX.
         label : str
             Argument of ``\\label`` in that environment, for ``\\ref``.
 
@@ -123,7 +123,7 @@ class Comparison(Findings):
         Raises
         ------
         ValueError
-            If there is no column, or no solver, of that name; the message lists those there are.
+            If a column or a solver of this name does not exist; the message lists the known names.
 
         Examples
         --------
@@ -153,13 +153,12 @@ class Comparison(Findings):
         Parameters
         ----------
         kind : {"trade-off", "profile", "solved-over-time", "gap-over-time"}
-            What each solver reaches in which time: mean gap to the best bound against median
-            seconds; the performance profile: the share of problems solved within so many times
-            the time of the fastest; the share of problems solved within so many seconds, each by
-            itself; or the gap to the best energy known, in the median over all runs, against the
-            time since they began.
+            The figure: mean gap to the best bound against median seconds; the performance profile,
+            the share of problems solved within a multiple of the time of the fastest solver; the
+            share of problems solved over time, each solver by itself; or the median gap to the best
+            known energy over all runs, against the time since their start.
         axes : matplotlib.axes.Axes, optional
-            Of a figure of your own.
+            Axes of an existing figure; a new figure by default.
 
         Returns
         -------
@@ -168,9 +167,9 @@ class Comparison(Findings):
         Raises
         ------
         ValueError
-            If `kind` is none of these, or the records do not hold what it takes: for a profile a
-            problem that all solvers were run on, for shares over time a solved problem, for gaps
-            over time the histories of runs.
+            If `kind` is unknown, or the records lack the data: a problem that all solvers were run
+            on for a profile, a solved problem for shares over time, and histories of runs for gaps
+            over time.
 
         Examples
         --------
@@ -185,19 +184,19 @@ class Comparison(Findings):
         return draw_comparison(self.shown, kind, axes)
 
     def report(self, folder: str | os.PathLike[str], *, title: str = "") -> Path:
-        """Write the report that ``inference-lab report`` writes: a page, tables and figures.
+        """Write the report of ``inference-lab report``: a page, tables and figures.
 
         Parameters
         ----------
         folder : path
-            Is made if it is missing. Files of an earlier report there are replaced.
+            The folder, created if it is missing. Files of an earlier report there are replaced.
         title : str
-            The name of the folder if empty.
+            The title of the report; by default the name of the folder.
 
         Returns
         -------
         Path
-            Of ``index.html``, one file to look at or to pass on.
+            Path of ``index.html``, one self-contained file to view or to share.
 
         Raises
         ------
@@ -222,7 +221,7 @@ class Comparison(Findings):
         return root / "index.html"
 
     def to_markdown(self) -> str:
-        """Return the comparison as Markdown: one table a problem, then one over solvers.
+        """Return the comparison as Markdown: one table per problem, then one over solvers.
 
         Returns
         -------
@@ -239,7 +238,7 @@ class Comparison(Findings):
         return markdown(self.shown)
 
     def to_csv(self) -> str:
-        """Return `rows` as CSV, one line a problem and solver.
+        """Return `rows` as CSV, one line per problem and solver.
 
         Returns
         -------
@@ -256,13 +255,13 @@ class Comparison(Findings):
         return csv_text(self)
 
     def save(self, folder: str | os.PathLike[str]) -> list[Path]:
-        """Write the comparison to a folder, which is made if it is missing.
+        """Write the comparison to a folder, which is created if it is missing.
 
         ``runs.jsonl``
-            All records. A file that is there is appended to, and records it already holds are
-            not written again, so nothing that was recorded earlier is lost.
+            All records. New records are appended to an existing file, and records in it are not
+            written again, so no earlier record is lost.
         ``runs.csv``
-            `frame`: one line a run of this comparison.
+            `frame`: one line per run of this comparison.
         ``table.csv``, ``table.md``
             `to_csv` and `to_markdown`.
 
@@ -280,7 +279,7 @@ class Comparison(Findings):
         OSError
             If a file cannot be written.
         RecordError
-            If ``runs.jsonl`` is there and is something else.
+            If ``runs.jsonl`` exists and is not a file of records.
 
         Examples
         --------

@@ -1,4 +1,4 @@
-"""A comparison as a picture of its own, in axes of matplotlib; pages have theirs in `charts`."""
+"""A figure of a comparison in axes of matplotlib; the charts of pages are in `charts`."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def draw_comparison(comparison: Findings, kind: str, axes: Axes | None) -> Axes:
     for name, label in zip(curves.names, results.labels, strict=True):
         rows = curves.rows[curves.rows["solver"] == name]
         style = "steps-post" if curves.step else "default"
-        # A dollar sign would begin a formula.
+        # Dollar signs are escaped, because they would begin a formula.
         called = comparison.short_name(label).replace("$", r"\$")
         drawn.plot(rows["x"], rows["y"], drawstyle=style, label=called)
     for made, side in ((curves.x, "x"), (curves.y, "y")):

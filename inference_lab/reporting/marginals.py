@@ -1,4 +1,4 @@
-"""The section of a report on runs above the temperature 0: log Z."""
+"""The section of a report on runs at temperatures above 0: log Z."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["marginals_section"]
 
 
 def marginals_section(comparison: Findings) -> Section | None:
-    """Return tables of log Z, one a problem and temperature."""
+    """Return the section of tables of log Z, one per problem and temperature."""
     groups: dict[tuple[str, str, float], dict[str, list[Record]]] = {}
     for record in comparison.records:
         if record.temperature > 0:

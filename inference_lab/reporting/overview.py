@@ -1,4 +1,4 @@
-"""The sections of a report on results: over all problems, over classes, and which solver where."""
+"""The sections of a report on results: all problems, classes of problems, and maps of solvers."""
 
 from __future__ import annotations
 
@@ -41,10 +41,10 @@ if TYPE_CHECKING:
 
 __all__ = ["classes_section", "map_section", "results_section"]
 
-#: Characters that a cell of a map has room for.
+#: Characters that fit into a cell of a map.
 _MAP_NAME = 24
 
-#: Leads that are named below a map, in points of the primal gap.
+#: Leads in the legend of a map, in points of the primal gap.
 _LEADS = (NEAR, 0.1, 1.0, 10.0)
 
 
@@ -172,21 +172,21 @@ def map_section(results: ResultArrays, maps: Sequence[tuple[str, str]]) -> Secti
 
 
 class _Cell(NamedTuple):
-    """Which solvers are best where two entries have certain values: one, or all that tie."""
+    """The best solver for given values of two entries, with all solvers that tie."""
 
     along: str
     across: str
     problems: int
     solvers: list[int]
     gap: float
-    #: How far the next solver is from them.
+    #: Difference of the next solver's gap to theirs.
     lead: float
     fastest: int
     seconds: float
 
 
 def _maps(results: ResultArrays, first: str, second: str) -> list[Block]:
-    """Map the solvers of lowest energy over the values of two entries."""
+    """Return the map of the solvers of lowest energy over the values of two entries."""
     places: dict[tuple[str, str], list[int]] = {}
     for n, record in enumerate(results.problem_records):
         info = record.problem_info
@@ -198,7 +198,7 @@ def _maps(results: ResultArrays, first: str, second: str) -> list[Block]:
     primal, seconds = (
         results.typical(v) for v in (results.of("primal_gap"), results.of("charged_seconds"))
     )
-    # A solver that was not run on a problem is not the best on it.
+    # The gap counts as 100 without a run, so that a solver is never best where it was not run.
     primal = np.where(np.isnan(primal), 100.0, primal)
     cells = []
     for key in sorted(places, key=lambda key: (natural(key[0]), natural(key[1]))):
@@ -237,7 +237,7 @@ def _maps(results: ResultArrays, first: str, second: str) -> list[Block]:
 
 
 def _map_picture(results: ResultArrays, first: str, second: str, cells: Sequence[_Cell]) -> Picture:
-    """Return the picture of a map: who is best in each cell, and by how much."""
+    """Return the picture of a map: the best solver in each cell, and its lead."""
     import pandas as pd
 
     short = results.comparison.short_name
@@ -255,7 +255,7 @@ def _map_picture(results: ResultArrays, first: str, second: str, cells: Sequence
                 lead = cell.lead
         text = shortened(text, _MAP_NAME)
         rows.append({"x": b, "y": a, "panel": "", "best": False, "text": text, "value": lead})
-    # Leads that differ by factors are told apart by their logarithm.
+    # The scale is logarithmic, because leads differ by factors.
     scale = {
         "domain": [0, _LEADS[-1]],
         "range": GREYS,

@@ -1,4 +1,4 @@
-"""What is said of a problem, and of the solvers on it, in the same way in every table."""
+"""Descriptions of a problem and of the solvers on it that all tables share."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ __all__ = [
 
 
 def sizes(problem: ProblemSummary) -> str:
-    """Return how large a problem is."""
+    """Return the size of a problem in words."""
     parts = [
         counted(problem.n_variables, "variable"),
         counted(problem.n_edges, "edge"),
@@ -40,7 +40,7 @@ def sizes(problem: ProblemSummary) -> str:
 
 
 def known_facts(problem: ProblemSummary, decimals: int) -> list[str]:
-    """Return the best energy and bound known, and the energy of the ground truth."""
+    """Return the best known energy and bound, and the energy of the ground truth."""
     known = []
     if math.isfinite(problem.best_energy):
         known.append(f"best energy {format_energy(problem.best_energy, decimals)}")
@@ -58,7 +58,7 @@ def known_facts(problem: ProblemSummary, decimals: int) -> list[str]:
 
 
 def row_decimals(problem: ProblemSummary, rows: Iterable[Row]) -> int:
-    """Return the decimals of all energies and bounds in the table of a problem."""
+    """Return the number of decimals of all energies and bounds in the table of a problem."""
     found = [e for row in rows for e in (row.energy_max, row.lower_bound)]
     return decimals_for([*found, problem.truth_energy or 0.0])
 
@@ -85,12 +85,12 @@ def problem_columns(
 
 
 def optional_column(title: str, values: Sequence[float | None], form: Form) -> list[Column]:
-    """Return a column, if there is anything in it."""
+    """Return a list with the column, empty if all values are missing."""
     return [] if all(v is None for v in values) else [column(title, values, form)]
 
 
 def score_columns(rows: Sequence[Row]) -> list[Column]:
-    """Return a column for each score of the problem's own."""
+    """Return a column for each score that the problems define."""
     columns = []
     for name in dict.fromkeys(name for row in rows for name in row.scores):
         columns += optional_column(

@@ -1,10 +1,10 @@
 "use strict";
 (() => {
-  const LONG = 12; // rows of a table that gets a filter box
+  const LONG = 12; // rows beyond which a table gets a filter box
   const ORDERS = ["none", "ascending", "descending"];
   const natural = new Intl.Collator("en-GB", { numeric: true });
 
-  // What a cell is sorted by: its number in a column of numbers, else its text; null is missing.
+  // The sort key of a cell: its number in a column of numbers, else its text; null is missing.
   const sortKey = (cell, numeric) => {
     const text = cell.textContent.trim();
     if (numeric) {
@@ -74,7 +74,7 @@
     box.prepend(tools);
   };
 
-  // Where there is no pointer that hovers, a tap shows what a cell has to add.
+  // A tap shows the explanation of a cell, because touch screens cannot hover.
   const makeHints = (box, table) => {
     if (!table.querySelector(".hint")) return;
     const line = document.createElement("p");
@@ -87,7 +87,7 @@
     });
   };
 
-  // Where a table goes on beyond its frame, the edge fades and a line says so.
+  // The edge fades, with a line above it, where a table exceeds its frame.
   const makeCue = (box) => {
     const frame = box.querySelector(".scroll");
     const cue = document.createElement("p");
@@ -111,7 +111,7 @@
     if (rows.length > LONG) makeFilter(box, table, rows);
     makeHints(box, table);
   };
-  // Hundreds of tables are in folded parts: each is made ready when it is first seen.
+  // Tables are prepared when first shown, because folded parts may hold hundreds of them.
   const waiting = new Set();
   const prepare = () => {
     for (const box of waiting) {
@@ -127,14 +127,14 @@
   document.addEventListener("toggle", prepare, true);
   awaitTables(document);
 
-  // Text that is packed into a template.
+  // Decompress the text in a template.
   const unpack = (template) => {
     const bytes = Uint8Array.from(atob(template.content.textContent), (c) => c.charCodeAt(0));
     const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate"));
     return new Response(stream).text();
   };
 
-  // The files of tables are in the page; what a link saves is taken from there.
+  // Links save the files of tables from a compressed copy in the page.
   const packed = document.getElementById("files");
   let files = null;
   document.addEventListener("click", async (event) => {
@@ -154,7 +154,7 @@
     narrow.addEventListener("change", fold);
   }
 
-  // A link to a folded part, or into one, unfolds it.
+  // Links to a folded part, or into one, unfold it.
   const unfold = () => {
     const target = document.getElementById(decodeURIComponent(location.hash.slice(1)));
     if (!target) return;
@@ -174,8 +174,8 @@
     if (location.hash) unfold();
   });
 
-  const NARROW = 560; // pixels: below, legends are under their charts
-  const ON_PAPER = 700; // what is folded is drawn for a printed page
+  const NARROW = 560; // pixels: narrower charts have their legends below
+  const ON_PAPER = 700; // pixels: width of charts in folded parts, for printed pages
   const NAMES = { x: "Horizontal", y: "Vertical" };
 
   // All encodings of one axis in a specification.
@@ -184,7 +184,7 @@
     ...(part.layer ?? []).flatMap((layer) => encodings(layer, axis)),
   ];
 
-  // A chart is drawn for the room that there is, and anew when that changes.
+  // Charts are drawn for the available width, and again when it changes.
   const makeChart = async (chart) => {
     const plot = chart.querySelector(".plot");
     const given = JSON.parse(await unpack(chart.querySelector("template")));
@@ -213,7 +213,7 @@
         delete encoding.axis.values;
       }));
       const before = drawn;
-      // Expressions are interpreted: the page forbids code made of text.
+      // Expressions are interpreted, because the page forbids evaluating text as code.
       drawn = await vegaEmbed(plot, spec, { ast: true, actions: false, renderer: "svg", logLevel: 1 });
       before?.finalize();
     };
