@@ -1,1 +1,1 @@
-"""Reports, from records alone: tables, statistics, figures, and the pages they are put on."""
+"""Reports from records alone: tables, statistics, figures, and the pages that show them."""

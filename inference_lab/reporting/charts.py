@@ -305,7 +305,7 @@ def curves_chart(curves: Curves) -> Chart:
         faint = alt.condition(chosen, alt.value(0.14), alt.value(0.02))
         band = bare.mark_area(clip=True, interpolate=interpolate)
         layers.insert(0, band.encode(y=alt.Y("low:Q"), y2="high:Q", opacity=faint))
-    # Two cases, because Vega-Lite wraps the datum of the nearest point where fields are text.
+    # Unwrapped here, because Vega-Lite does not unwrap the nearest point's datum in text fields.
     row = "(datum.datum || datum)"
     fields = {"solver": f"{row}.solver"} | {
         axis.title: f"format({row}.{key}, '~g')" for key, axis in (("x", curves.x), ("y", curves.y))

@@ -47,7 +47,7 @@ class ChosenClustering:
     used_pairs: bool
     #: Gain over the best score without pairs, with its standard error.
     gain: tuple[float, float]
-    #: Columns i, j, kind, weight, with rows of points in first and second, and violated.
+    #: Columns i, j, kind, weight, violated, and in first and second the rows of the points.
     pairs: pd.DataFrame
     #: Coordinates of the points in the picture, with the names of its axes.
     place: FloatArray

@@ -46,7 +46,8 @@ __all__ = [
     "regimes",
 ]
 
-#: Names of the two sides of a contrast by energy: all pairs of runs of one cell that differ in it.
+#: Names of the two methods of a contrast by energy. It compares the lower with the higher energy,
+#: over all pairs of runs of one cell that differ in energy.
 BY_ENERGY = ("lower energy", "higher energy")
 
 #: Relative difference below which two energies count as equal, because rounding can cause it.
@@ -75,7 +76,7 @@ class Contrast(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     baseline: str
     #: The fact that names the data set of an observation. Data sets are the units of the tests.
     unit: str = "data"
-    #: The fact that names the draw. Observations of one set and draw share their random numbers, so
+    #: The fact that names the draw. Observations of one set and draw share their randomness, so
     #: only their mean counts.
     draw: str = "seed"
     #: Facts that observations must have: a value, or a list of accepted values.
@@ -188,7 +189,7 @@ def _of(contrast: Contrast, observations: Iterable[Observation]) -> Iterator[Obs
 
 
 def _by_energy(contrast: Contrast, observations: Iterable[Observation]) -> Iterator[Observation]:
-    """Yield the mean score of the lower and of the higher energies of each cell.
+    """Yield the mean scores of the lower-energy and the higher-energy labellings of each cell.
 
     All pairs of runs whose energies differ count; cells without such a pair are left out.
     """

@@ -297,8 +297,8 @@ def _stem(name: str) -> str:
 def file_stems(names: Iterable[str], default: str) -> list[str]:
     """Turn names into file names without a suffix.
 
-    Guarantees: no two are equal, not even where upper and lower case are one; names that are
-    safe and differ stay as they are.
+    Guarantees: no two are equal, even if case is ignored; names that are safe and differ stay as
+    they are.
     """
     stems = [_stem(name) or default for name in names]
     taken = set(stems)

@@ -179,7 +179,7 @@ class _Cell(NamedTuple):
     problems: int
     solvers: list[int]
     gap: float
-    #: Difference of the next solver's gap to theirs.
+    #: Difference between the gap of the next solver and theirs.
     lead: float
     fastest: int
     seconds: float

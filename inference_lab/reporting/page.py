@@ -33,8 +33,8 @@ _PACKED_FROM = 100_000
 #: Largest number of subsections for which they are listed in the contents.
 _CONTENTS_ENTRIES = 12
 
-#: Characters of a name on one line of a table; longer names are broken, between their words where
-#: possible.
+#: Characters of a name on one line of a table; longer names are broken between their settings,
+#: and longer words anywhere.
 _NAME_LENGTH = 34
 
 #: Longest word of running text that is never broken, because some windows are this narrow.
@@ -96,7 +96,7 @@ def _cell(cell: Cell, right: bool, *, head: bool) -> str:
 
 
 def _name(text: str) -> str:
-    """Return a name as HTML; a long name may be broken between its settings only."""
+    """Return a name as HTML; a long name may be broken between its settings."""
     shown = printable(text)
     if len(shown) <= _NAME_LENGTH:
         return str(escape(shown))

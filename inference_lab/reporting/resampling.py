@@ -45,7 +45,7 @@ def _rows(values: npt.ArrayLike) -> tuple[FloatArray, IntArray]:
     array = np.asarray(values, dtype=np.float64)
     counts = (~np.isnan(array)).sum(axis=1)
     kept = counts > 0
-    # NaN come last, because they are sorted to the end.
+    # NaN are sorted to the end.
     return np.sort(array[kept], axis=1), counts[kept].astype(np.int64)
 
 
@@ -80,7 +80,7 @@ def mean_resampled(
         size, begin = counts[chosen], chosen * longest
         added = np.zeros(resamples)
         # One draw at a time for all resamples, because that stays within the cache of a processor.
-        # Draws beyond the number of a set do not count.
+        # Draws beyond the size of a set do not count.
         for number in range(longest):
             drawn = flat.take(begin + (rng.random(resamples) * size).astype(np.int64))
             if number >= shortest:

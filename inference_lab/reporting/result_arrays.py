@@ -72,7 +72,7 @@ def problem_class(record: Record, entry: str | None = None) -> str:
     """Return the class of the problem of a run.
 
     By default this is the entry ``class`` of the problem's info, or else the family of the problem:
-    its name up to the first parenthesis. With `entry`, it is that entry, or ``"other"`` without it.
+    its name up to the first parenthesis. With `entry`, it is this entry, by default ``"other"``.
     """
     if entry is not None:
         return str(record.problem_info.get(entry, "other"))

@@ -154,7 +154,7 @@ def _distinct(values: Iterable[float | None]) -> list[str]:
 
 
 def limitations_section(comparison: Findings) -> Section:
-    """Return the limitations of the records, each computed from them."""
+    """Return the section on the limitations of the records, each computed from them."""
     records = comparison.records
     labellings = [r for r in records if r.temperature == 0]
     said = []

@@ -61,7 +61,7 @@ class _Sizes:
     def _means(
         self, values: FloatArray, mean: Callable[[FloatArray], float], part_of: str | None = None
     ) -> FloatArray:
-        """Return means of one number per record over the problems of each size, of one part."""
+        """Return means by size of one number per record, for one value of `apart` if given."""
         found = np.full((len(self.values), len(self.results.order)), np.nan)
         spread = self.results.spread(values)
         taken = np.array([part_of in (None, held) for held in self.of_problem])

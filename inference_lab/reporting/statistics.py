@@ -63,9 +63,9 @@ def shifted_geometric_mean(values: npt.ArrayLike, shift: float) -> float:
 def primal_gap_percent(energies: npt.ArrayLike, reference: npt.ArrayLike) -> FloatArray:
     """Return the primal gaps of energies to the best known one, in percent and at most 100.
 
-    ``100 |E - E*| / max(|E|, |E*|)``; 0 where the two agree to `OPTIMALITY_TOLERANCE`, 100 where
-    their signs differ or there is no labelling (Berthold, "Measuring the impact of primal
-    heuristics", Operations Research Letters 41, 2013, eq. 1).
+    The gap is ``100 |E - E*| / max(|E|, |E*|)``: 0 where the two agree to `OPTIMALITY_TOLERANCE`,
+    100 where their signs differ or there is no labelling (Berthold, "Measuring the impact of
+    primal heuristics", Operations Research Letters 41, 2013, eq. 1).
     """
     energy, best = np.broadcast_arrays(
         np.asarray(energies, dtype=np.float64), np.asarray(reference, dtype=np.float64)
@@ -131,7 +131,7 @@ def performance_ratios(times: npt.ArrayLike) -> FloatArray:
 def snapped(values: npt.ArrayLike, tolerance: float) -> FloatArray:
     """Return the values with entries of a row within a tolerance of each other made equal.
 
-    In ascending order, a value joins a group if it exceeds its smallest by at most `tolerance`.
+    In ascending order, a value joins the group whose smallest it exceeds by at most `tolerance`.
     """
     matrix = np.asarray(values, dtype=np.float64)
     order = np.argsort(matrix, axis=1, kind="stable")

@@ -9,7 +9,7 @@ record confirms them: no energy below that of the returned labelling, and no bou
 one. A run without a kept labelling has therefore never had one.
 
 Seconds are the solver's own, without compilation and without evaluation. Traces are thinned to
-`inference_lab.results.records.TRACE_LIMIT` points; a time can be late by one remaining step.
+`inference_lab.results.records.TRACE_LIMIT` points; a time can be late by one step between these.
 """
 
 from __future__ import annotations
