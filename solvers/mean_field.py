@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -312,8 +312,6 @@ class MeanField(IterativeSolver["Annealing"]):
 
     Parameters
     ----------
-    update : {"sequential"}
-        One variable after another, skipping those with unchanged neighbours.
     damping : float in [0, 1), or None
         Share of the old q that is kept; None is 0.
     tolerance : float
@@ -360,7 +358,6 @@ class MeanField(IterativeSolver["Annealing"]):
 
     startup_cost: ClassVar[float] = 32.0
 
-    update: Literal["sequential"] = "sequential"
     damping: float | None = setting(None, at_least=0, below=1)
     tolerance: float = setting(1e-6, at_least=0)
     max_sweeps: int = setting(10_000, at_least=1)
@@ -396,9 +393,6 @@ class MeanField(IterativeSolver["Annealing"]):
         if state.over:
             state.cool()
         settled = state.sweep()
-        if state.last and run.temperature > 0.0:
-            with run.paused():
-                state.history.append(state.free_energy(state.cap))
         return Progress(settled and state.last, finished=state.over and state.last)
 
     def decode(self, state: Annealing, run: Run, done: int) -> IntArray | None:
@@ -414,9 +408,8 @@ class MeanField(IterativeSolver["Annealing"]):
             # trimmed, because any q gives a valid bound.
             state.trim()
             outcome.marginals = unflatten(state.graph, state.q)
-            outcome.log_partition = -state.free_energy(np.inf) / run.temperature
+            outcome.log_partition = -state.free_energy() / run.temperature
             outcome.log_partition_kind = "lower"
-            outcome.diagnostics["free_energy"] = state.history
         return outcome
 
 
@@ -438,7 +431,6 @@ class Annealing:
         self.temperature, self.cap = self.falling[0]
         self.links = links_of(graph, self.cap)
         self.q = self._start(self.temperature, run)
-        self.history: list[float] = []
         self.stage = -1
         self.cool()
 
@@ -545,9 +537,9 @@ class Annealing:
         """Return the most probable label of each variable, shape (n,)."""
         return least_labels(self.graph, -self.q)
 
-    def free_energy(self, cap: float) -> float:
-        """Return the free energy of q, with costs capped."""
-        inner = free_energy(self.arrays, self.temperature, cap, self.q)
+    def free_energy(self) -> float:
+        """Return the free energy of q."""
+        inner = free_energy(self.arrays, self.temperature, np.inf, self.q)
         return float(inner + self.graph.constant)
 
     def trim(self) -> None:
