@@ -1,10 +1,10 @@
 """The command line: ``inference-lab``.
 
-Exit codes: 0 when the question was answered; 1 when runs failed, results contradict each other or
-checks failed; 2 for a wrong command line, or files that cannot be read or written; 130 after
-Ctrl-C. With ``--json`` standard output holds one JSON document and nothing else.
+Exit codes: 0 for success; 1 when runs failed, results contradict each other or checks failed; 2 for
+a wrong command line, or files that cannot be read or written; 130 after Ctrl-C. With ``--json``
+standard output holds one JSON document and nothing else.
 
-Only click is imported here; what a command needs is imported when it runs.
+Only click is imported here; each command imports its dependencies when it runs.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def main() -> None:
 
     Solvers and problems are named by specs such as "loopy-bp(damping=0.5)" and
     "estep(data=iris, constraints=200, noise=0.1)"; "list" shows the names and their settings.
-    A solver of your own is named by its file: "my_solver.py" or "my_solver.py:Class(setting=1)".
+    The spec of your own solver is its file: "my_solver.py" or "my_solver.py:Class(setting=1)".
     """
 
 

@@ -16,10 +16,10 @@ from inference_lab.cli.common import as_input, print_json, quiet_stdout, say
 @options.as_json
 @options.debug
 def check(solver: str, as_json: bool) -> None:
-    """Put a solver through the conformance suite.
+    """Run the conformance suite on a solver.
 
-    FILE|SPEC is a Python file with a solver in it (FILE:Class if there are several), or the spec
-    of a registered one. Exit code 0 only if every check that applies passes.
+    FILE|SPEC is a Python file with a solver (FILE:Class if it has several), or the spec of a
+    registered solver. The exit code is 0 only if every check that applies passes.
     """
     from inference_lab.conformance import Verdict, run_checks
     from inference_lab.registry.registry import as_solver

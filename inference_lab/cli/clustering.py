@@ -21,7 +21,7 @@ _DATA = click.Path(exists=True, dir_okay=False, path_type=Path)
 
 
 def as_number(ctx: click.Context, param: click.Parameter, value: str) -> int | str:
-    """Read a number of clusters, or ``auto``."""
+    """Parse a number of clusters, or ``auto``."""
     if value == "auto":
         return value
     if not value.isdecimal() or int(value) < 1:
@@ -92,10 +92,10 @@ def cluster(
     as_json: bool,
     quiet: bool,
 ) -> None:
-    """Cluster the rows of a table, DATA, with an estimator that pairs choose.
+    """Cluster the rows of a table, DATA, with an estimator selected by the pairs.
 
     DATA is CSV or Parquet. Without --id, pairs hold numbers of rows from 0. Estimators from k-means
-    without pairs to metric learning and mixtures are compared on pairs that they have not seen.
+    without pairs to metric learning and mixtures are compared on held-out pairs.
     """
     import pandas as pd
 
@@ -194,7 +194,7 @@ def _prepared(frame: pd.DataFrame, scale: str) -> tuple[Any, dict[str, str]]:
 
 
 def _distance_to_best(model: Any, points: Any, seconds: float) -> str:
-    """Return in words how far the objective of a model is from the best one."""
+    """Return a sentence on the gap between the objective of a model and its lower bound."""
     from inference_lab.clustering import certify
 
     try:
@@ -212,7 +212,7 @@ def _distance_to_best(model: Any, points: Any, seconds: float) -> str:
 
 
 def _with_violated(given: Constraints, labels: Any, names: list[str]) -> pd.DataFrame:
-    """Return the pairs with the rows of their points, and whether labels violate them."""
+    """Return the pairs with the rows of their points, and a column for violated pairs."""
     import numpy as np
 
     ends = np.concatenate([given.must_link, given.cannot_link])
@@ -222,7 +222,7 @@ def _with_violated(given: Constraints, labels: Any, names: list[str]) -> pd.Data
 
 
 def _summary(search: ConstrainedClusterCV, found: pd.DataFrame) -> dict[str, Any]:
-    """Return the result as a JSON document has it."""
+    """Return the result in the form of the JSON document."""
     import numpy as np
 
     def known(value: float) -> float | None:

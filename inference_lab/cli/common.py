@@ -1,4 +1,4 @@
-"""What the commands share: errors and streams."""
+"""Error handling and streams of all commands."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ if TYPE_CHECKING:
 
 
 class BadInput(click.ClickException):
-    """Input that cannot be used: one line on standard error, exit code 2."""
+    """Invalid input: one line on standard error, exit code 2."""
 
     exit_code = 2
 
 
 class Group(click.Group):
-    """A command group that turns what commands raise into one line and an exit code."""
+    """A command group that converts exceptions of commands to one line and an exit code."""
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command."""
@@ -55,7 +55,7 @@ class Group(click.Group):
 
 @contextmanager
 def _ended_like_ctrl_c() -> Iterator[None]:
-    """Let a request to end (of a batch queue, of a terminal that closes) do what Ctrl-C does."""
+    """Raise `KeyboardInterrupt` on SIGTERM and SIGHUP, from batch queues or closed terminals."""
 
     def end(number: int, frame: object) -> None:
         raise KeyboardInterrupt
@@ -63,7 +63,7 @@ def _ended_like_ctrl_c() -> Iterator[None]:
     before = {}
     for name in ("SIGTERM", "SIGHUP"):
         number = getattr(signal, name, None)
-        # Only the main thread may, and only where nobody has asked for something else.
+        # Only the main thread may set handlers, and handlers that were set before are kept.
         if number is not None and threading.current_thread() is threading.main_thread():
             if signal.getsignal(number) is signal.SIG_DFL:
                 before[number] = signal.signal(number, end)
@@ -76,11 +76,11 @@ def _ended_like_ctrl_c() -> Iterator[None]:
 
 @contextmanager
 def _said_warnings() -> Iterator[None]:
-    """Show warnings of ours as lines of their own, without the code that they come from."""
+    """Print warnings about records as notes, without the source line that raised them."""
     shown = warnings.showwarning
 
     def show(message: Any, category: Any, *more: Any, **named: Any) -> None:
-        # By its name, since loading it takes longer than many a command.
+        # Compared by name, because its import takes longer than many commands.
         if category.__name__ == "RecordWarning":
             say(f"note: {message}")
         else:
@@ -93,7 +93,7 @@ def _said_warnings() -> Iterator[None]:
         warnings.showwarning = shown
 
 
-#: What can be done where the system refuses a file.
+#: Advice by the number of a system error.
 _ADVICE = {
     **dict.fromkeys(
         (errno.EACCES, errno.EPERM, errno.EROFS),
@@ -111,9 +111,9 @@ _ADVICE = {
 
 
 def one_line(problem: BaseException) -> str:
-    """Return what an exception says on one line, and what can be done where that is known.
+    """Return the message of an exception on one line, with advice for errors in `_ADVICE`.
 
-    Below a spec that cannot be read, a caret points at the place.
+    The message of a spec's syntax error keeps its lines, with a caret below the place.
     """
     from inference_lab.specs.grammar import SpecSyntaxError
 
@@ -133,12 +133,12 @@ def say(text: str) -> None:
 
 
 def sayer(quiet: bool) -> Callable[[str], None]:
-    """Return `say`, or a function that says nothing."""
+    """Return `say`, or with `quiet` a function without effect."""
     return (lambda text: None) if quiet else say
 
 
 def _refuse(problem: Exception) -> NoReturn:
-    """Raise a problem as bad input, or as it is with ``--debug``."""
+    """Raise an exception as `BadInput`, or unchanged with ``--debug``."""
     if click.get_current_context().meta.get("debug"):
         raise problem
     raise BadInput(one_line(problem)) from problem
@@ -146,7 +146,7 @@ def _refuse(problem: Exception) -> NoReturn:
 
 @contextmanager
 def as_input(*more: type[Exception]) -> Iterator[None]:
-    """Treat what goes wrong inside as bad input."""
+    """Raise errors of input in the block as `BadInput`."""
     from inference_lab.harness.campaign import InputError
     from inference_lab.results.records import RecordError
     from inference_lab.specs.grammar import SpecError
@@ -160,7 +160,7 @@ def as_input(*more: type[Exception]) -> Iterator[None]:
 
 @contextmanager
 def resumable(kept: Callable[[], str], *bad_input: type[Exception]) -> Iterator[None]:
-    """Treat some errors as bad input, and after others and Ctrl-C print what was kept."""
+    """Raise some errors as `BadInput`; after system errors and Ctrl-C, print the kept results."""
     try:
         yield
     except bad_input as problem:
@@ -174,10 +174,10 @@ def resumable(kept: Callable[[], str], *bad_input: type[Exception]) -> Iterator[
 
 @contextmanager
 def quiet_stdout() -> Iterator[Callable[[str], None]]:
-    """Send what anything inside writes to standard output to standard error instead.
+    """Redirect standard output of the block to standard error.
 
-    Also what is written past Python: solvers may be C libraries and other processes. Yields a
-    function that writes a line to standard output itself.
+    The file descriptor is redirected too, because solvers may be C libraries or other processes.
+    Yields a function that writes a line to standard output itself.
     """
     out = sys.stdout
     out.flush()
@@ -217,7 +217,7 @@ def print_json(document: dict[str, Any]) -> None:
 
 
 def print_table(comparison: Comparison, part: Part = "all") -> None:
-    """Write a comparison to standard output, in colours and fitted if it is a terminal."""
+    """Write a comparison to standard output, with colours and fitted width on a terminal."""
     from inference_lab.reporting.comparison_tables import plain_text, rich_table
 
     if sys.stdout.isatty():
@@ -230,11 +230,11 @@ def print_table(comparison: Comparison, part: Part = "all") -> None:
 
 
 def problem_text(records: Sequence[Record]) -> str:
-    """Return the table of a problem as it goes to a terminal, or to a file."""
+    """Return the table of a problem, fitted to the width of a terminal if there is one."""
     from inference_lab.reporting.comparison import Comparison
     from inference_lab.reporting.comparison_tables import plain_text
 
-    # Standard output is that of the process here, whatever stands in its place meanwhile.
+    # The standard output of the process is used because `sys.stdout` may be redirected.
     out = sys.__stdout__
     width = shutil.get_terminal_size().columns if out is not None and out.isatty() else None
     return plain_text(Comparison(records), width, "problems")
@@ -242,7 +242,7 @@ def problem_text(records: Sequence[Record]) -> str:
 
 @contextmanager
 def progress(quiet: bool) -> Iterator[Callable[[Any], None]]:
-    """Show how far the runs are, unless `quiet`; yield what is told of them."""
+    """Show the progress of runs, unless `quiet`; yield a function that receives its events."""
     if quiet:
         yield lambda event: None
     else:

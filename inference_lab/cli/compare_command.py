@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from inference_lab.results.records import Record, RecordStore
 
 
-#: The problems of ``inference-lab compare`` without a name: E-steps of real and drawn data with
-#: calibrated weights, on which solvers differ, and a lower energy means a higher accuracy, because
+#: The default problems of ``inference-lab compare``: E-steps of real and synthetic data with
+#: calibrated weights. Solvers differ on them, and a lower energy means a higher accuracy, because
 #: the truth is near the optimum. Real data are solved to proved optimality in milliseconds; with
 #: thousands of points and several constraints each, the solvers of linear programs run out of time.
 DEFAULT_PROBLEMS = (
@@ -102,14 +102,14 @@ def compare(
     quiet: bool,
     **settings: Any,
 ) -> None:
-    """Run solvers on problems and print a table for each, and one over all.
+    """Run solvers on problems and print a table for each problem, and a summary.
 
-    PROBLEM is a spec or a model file. Without any, E-steps of constrained clustering on real and
-    drawn data are compared; without --solver, the solvers made for them. What solvers need is
-    compiled before the first run, and kept. Each record is written to runs.jsonl in the --out
-    folder the moment its run ends; runs.csv, table.csv and table.md follow at the end. Runs that
-    the folder holds are not made again, so the same command goes on after an interruption;
-    "status" shows how far it is, "report" makes pages of it.
+    PROBLEM is a spec or a model file. The default problems are E-steps of constrained clustering
+    on real and synthetic data; without --solver, a default set of solvers runs. Kernels are
+    compiled before the first run, and cached. When a run ends, its record is written to runs.jsonl
+    in the --out folder; runs.csv, table.csv and table.md follow at the end. Recorded runs are not
+    repeated, so the same command resumes after an interruption. "status" shows the progress,
+    "report" renders pages.
     """
     from inference_lab.harness.campaign import InputError
     from inference_lab.harness.comparing import compare as compare_solvers
@@ -150,7 +150,7 @@ def compare(
     if as_json:
         print_json({"schema": 1, "folder": str(folder), "new": new, **comparison.as_dict()})
     else:
-        # What was shown problem by problem is not shown again.
+        # Tables that were printed after each problem are not repeated.
         print_table(comparison, "summary" if show.shown == len(comparison.problems) else "all")
         if not quiet:
             _say_more(comparison, store, new, bool(problems))
@@ -167,7 +167,7 @@ def compare(
 
 
 class _Tables:
-    """Shows the table of each problem once its runs are made."""
+    """Printer of the table of each problem after its last run."""
 
     def __init__(self, write: Callable[[str], None], solvers: list[str], repeats: int) -> None:
         self._write = write
@@ -177,7 +177,7 @@ class _Tables:
         self.shown = 0
 
     def __call__(self, record: Record) -> None:
-        """Take a record of a run that was just made."""
+        """Add the record of a new run; print the table after the last run of its problem."""
         records = self._records.setdefault(record.problem, [])
         records.append(record)
         if len(records) == self._runs:
@@ -187,14 +187,14 @@ class _Tables:
 
 
 def _own_folder(problems: Sequence[str], solvers: Sequence[str], settings: dict[str, Any]) -> Path:
-    """Return the folder of a comparison that is given none: the same for the same comparison."""
+    """Return the default folder of a comparison, which depends only on its settings."""
     asked = ("seeds", "repeats", "time_limit", "temperature", "threads")
     text = json.dumps([problems, solvers, [settings[name] for name in asked]])
     return Path("runs") / f"compare-{hashlib.sha256(text.encode()).hexdigest()[:8]}"
 
 
 def _say_more(comparison: Comparison, store: RecordStore, new: int, named: bool) -> None:
-    """Say where the results are, and what may come next."""
+    """Print the location of the results, and suggested next commands."""
     kept = len(comparison) - new
     say("")
     if kept > 0:

@@ -37,7 +37,7 @@ def diagnose(
     data_dir: Path | None,
     as_json: bool,
 ) -> None:
-    """Say how hard an energy is, and which solver is for it, with the evidence.
+    """Predict how hard an energy is to minimise and which solvers suit it, with evidence.
 
     PROBLEM is a spec such as "estep(data=iris, constraints=200, noise=0.1)" or a model file.
     """

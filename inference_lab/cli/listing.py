@@ -18,7 +18,7 @@ from inference_lab.cli.common import as_input, print_json, quiet_stdout, say
 @options.as_json
 @options.debug
 def list_names(kind: str, name: str | None, as_json: bool) -> None:
-    """List solvers, problems or estimators of clustering, or show the settings of one by NAME."""
+    """List solvers, problems or clustering estimators, or show the settings of NAME."""
     with as_input(), quiet_stdout():
         groups, load, missing = _catalogue(kind)
         if name is not None:
@@ -48,7 +48,7 @@ def list_names(kind: str, name: str | None, as_json: bool) -> None:
 def _catalogue(
     kind: str,
 ) -> tuple[Mapping[str, Mapping[str, str]], Callable[[str], Any], Callable[[str], str | None]]:
-    """Return lines on names in groups, a function that loads one, and why one is missing."""
+    """Return groups of names with descriptions, a loader, and a function for missing extras."""
     if kind == "estimators":
         from inference_lab import clustering
         from inference_lab.clustering.catalogue import ESTIMATORS
@@ -119,7 +119,7 @@ def _described(cls: Any) -> dict[str, Any]:
 
 
 def _type_name(hint: Any) -> str:
-    """Return a type as users write its values."""
+    """Return the name of a type for users, such as ``true | false``."""
     import types
     import typing
 
@@ -129,7 +129,7 @@ def _type_name(hint: Any) -> str:
     if origin in (typing.Union, types.UnionType):
         return " | ".join(dict.fromkeys(_type_name(option) for option in typing.get_args(hint)))
     if hint in (complex, bytes) or getattr(hint, "__name__", "").startswith("_"):
-        # The members of NumPy's union of all that makes an array.
+        # These are members of NumPy's ``ArrayLike``.
         return "array"
     names = {int: "integer", float: "number", bool: "true | false", str: "text"}
     names |= {type(None): "none", typing.Any: "any"}

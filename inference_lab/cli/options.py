@@ -1,4 +1,4 @@
-"""The options that several commands have, and how their values are read."""
+"""Options that several commands share, and the parsing of their values."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import Any
 
 import click
 
-#: Types of arguments: a number of things, a file or a folder to be written.
+#: Types of arguments: a count, a file or a folder for output.
 COUNT = click.IntRange(min=1)
 FILE = click.Path(dir_okay=False, writable=True, path_type=Path)
 FOLDER = click.Path(file_okay=False, path_type=Path)
 
 
 def _number(value: str, expected: str, given: str | None = None) -> float:
-    """Read a number that is not negative, which may be part of what was `given`."""
+    """Read a finite number from 0 on; errors quote `given`, by default the value."""
     try:
         number = float(value)
     except ValueError:
@@ -95,7 +95,7 @@ temperature = click.option(
 
 
 def of_runs(command: Any) -> Any:
-    """Add the options of commands that make many runs."""
+    """Add the options of commands with many runs."""
     for option in (
         click.option(
             "--rerun",

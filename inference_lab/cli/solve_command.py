@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from inference_lab.problem import Problem
 
 
-#: Labels and marginals are shown for this many variables; ``--json`` and ``--out`` give all.
+#: Number of variables whose labels and marginals are shown; ``--json`` and ``--out`` give all.
 _SHOWN_LABELS = 40
 _SHOWN_MARGINALS = 10
 
@@ -62,7 +62,7 @@ def solve(
     data_dir: Path | None,
     as_json: bool,
 ) -> None:
-    """Run one solver on FILE, a model file or a problem's spec."""
+    """Run one solver on FILE, a model file or the spec of a problem."""
     from inference_lab.harness.inputs import load_problem
     from inference_lab.registry.registry import as_solver
     from inference_lab.solving import solve as solve_graph
@@ -103,7 +103,7 @@ def solve(
 
 
 def _check_picture(problem: Problem, path: Path) -> None:
-    """Refuse before the run what could not be shown or written after it."""
+    """Raise `BadInput` before the run if the picture could not be drawn or written after it."""
     import numpy as np
 
     from inference_lab.data.images import check_picture_path

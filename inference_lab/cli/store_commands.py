@@ -1,4 +1,4 @@
-"""``inference-lab report``, ``status``, ``merge``, ``export`` and ``labels``: what records hold."""
+"""``inference-lab report``, ``status``, ``merge``, ``export`` and ``labels``, for records."""
 
 from __future__ import annotations
 
@@ -56,10 +56,10 @@ def report(
     quiet: bool,
     as_json: bool,
 ) -> None:
-    """Make pages, tables and figures of the records in DIR, or of a file of records.
+    """Render pages, tables and figures of the records in DIR, or of a file of records.
 
-    Writes index.html (one file, to be looked at or passed on), README.md, tables as CSV and LaTeX,
-    figures as SVG and PDF. Exit code 1 if the records contradict each other.
+    Writes index.html (one self-contained file), README.md, tables as CSV and LaTeX, figures as SVG
+    and PDF. The exit code is 1 if the records contradict each other.
     """
     from inference_lab.reporting.comparison import Comparison
     from inference_lab.reporting.report import report_document
@@ -70,7 +70,7 @@ def report(
         comparison = Comparison.of_store(store)
         if not comparison.records:
             raise BadInput(f"{store.path} holds no records")
-        # Specs have equals signs in them, names hardly.
+        # Split at the last equals sign, because specs contain some and names hardly do.
         named = [label.rpartition("=") for label in labels]
         try:
             comparison = comparison.labelled({spec: name for spec, _, name in named})
@@ -108,7 +108,7 @@ def report(
 @options.as_json
 @options.debug
 def status(folder: Path, as_json: bool) -> None:
-    """Show how far the runs of DIR are: done, failed, timed out, unsupported, missing."""
+    """Show the progress of the runs of DIR: done, failed, timed out, unsupported, missing."""
     from inference_lab.harness.results_dir import find_store, states
 
     with as_input():
@@ -131,7 +131,7 @@ def status(folder: Path, as_json: bool) -> None:
 )
 @options.debug
 def merge(folders: tuple[str, ...], out: Path) -> None:
-    """Put the records of several folders, such as those of shards, into one."""
+    """Merge the records of several folders, such as shards, into one folder."""
     from inference_lab.harness.results_dir import find_store, store_in
     from inference_lab.harness.results_dir import merge as merge_stores
 
@@ -150,7 +150,7 @@ def merge(folders: tuple[str, ...], out: Path) -> None:
 @click.argument("file", metavar="FILE", type=options.FILE)
 @options.debug
 def export(folder: Path, file: Path) -> None:
-    """Write the records of DIR as one table to FILE: .csv or .parquet, one line a run."""
+    """Write the records of DIR as a table to FILE (.csv or .parquet), one row for each run."""
     from inference_lab.reporting.export import ExportError, write_table
 
     with as_input():
@@ -172,9 +172,9 @@ def export(folder: Path, file: Path) -> None:
 )
 @options.debug
 def labels(record: str, folder: Path, out: Path | None) -> None:
-    """Print the labelling that run RECORD of DIR found, the label of one variable a line.
+    """Print the labelling that run RECORD of DIR found, one label on each line.
 
-    RECORD is the id of the run in runs.csv, or the beginning of it.
+    RECORD is the id of the run in runs.csv, or a prefix of it.
     """
     from inference_lab.results.analysis import Findings
     from inference_lab.results.atomic_files import write_whole

@@ -47,11 +47,11 @@ def reproduce(
     quiet: bool,
     **settings: Any,
 ) -> None:
-    """Run a study and render its report; what the records hold already is not run again.
+    """Run a study and render its report; recorded runs are not repeated.
 
-    STUDY is a folder with a study.toml, the name of one under reports/, or of one that comes with
-    the library. Paths in it are relative to its folder. A study may come from anywhere: unless
-    --trust is given, Python files and modules that it names are refused.
+    STUDY is a folder with a study.toml, the name of a folder under reports/, or of a study that
+    comes with the library. Paths in it are relative to its folder. Without --trust, Python files
+    and modules that it names are refused, unless it comes with the library.
     """
     from inference_lab.data.datasets import DataFormatError, DataNotFoundError
     from inference_lab.data.folders import data_folder
@@ -80,7 +80,8 @@ def reproduce(
             quiet_stdout(),
             progress(quiet) as tell,
             nullcontext() if trust or ours else user_code_refused(),
-            # Specs in the definition name files relative to it, and keep these names in records.
+            # The study's folder is entered because specs name files relative to it, and records
+            # keep these names.
             chdir(place),
         ):
             settings["progress"] = tell
@@ -98,7 +99,7 @@ def reproduce(
 def _solvers(
     study: SolverStudy, out: Path, settings: dict[str, Any]
 ) -> tuple[Path, str, tuple[str, ...]]:
-    """Do a study of solvers; return the page, what failed, and contradictions."""
+    """Run a study of solvers; return the page, a message on failed runs, and contradictions."""
     from inference_lab.studies import render_comparison, run_comparison
 
     comparison = run_comparison(study, out, **settings)
@@ -109,7 +110,7 @@ def _solvers(
 def _clustering(
     study: Study, out: Path, settings: dict[str, Any]
 ) -> tuple[Path, str, tuple[str, ...]]:
-    """Do a study of clustering; return the page and what failed."""
+    """Run a clustering study; return the page, a message on failed fits, and no contradictions."""
     from inference_lab.studies import render_study, run_study
 
     records = run_study(study, out, **settings)
@@ -117,6 +118,6 @@ def _clustering(
 
 
 def _failed(records: Sequence[RunRecord], what: str) -> str:
-    """Say how many failed, if any did."""
+    """Return a message with the number of failed runs or fits, empty if none failed."""
     failed = sum(record.failed for record in records)
     return f"{failed} of {len(records)} {what} failed" if failed else ""

@@ -39,15 +39,15 @@ def warm_up(
     data_dir: Path | None,
     quiet: bool,
 ) -> None:
-    """Compile the kernels of solvers, so that they start at once from then on.
+    """Compile the kernels of solvers, so that later runs start at once.
 
-    Without SOLVER, those that "compare" runs by default. Machine code stays on the disk until the
-    library, numba or the processor changes; what is there already is only loaded.
+    The default solvers are those of "compare". Machine code is cached on disk until the library,
+    numba or the processor changes; cached kernels are only loaded.
     """
     from inference_lab.harness.inputs import RunSettings
     from inference_lab.harness.running import warm_up_all
 
-    # The one that takes longest is begun first.
+    # The default solvers are reversed to start with the longest compilation.
     chosen = solvers or DEFAULT_SOLVERS[::-1]
     processes = jobs or min(len(chosen), len(os.sched_getaffinity(0)))
     tell = sayer(quiet)
