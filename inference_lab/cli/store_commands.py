@@ -95,7 +95,7 @@ def report(
         if not quiet:
             say(f"{len(paths)} files in {out}; tables as CSV and LaTeX, figures as SVG and PDF")
             for warning in document.warnings:
-                if warning not in comparison.remarks:  # said when they were read
+                if warning not in comparison.remarks:  # printed when the store was read
                     say(f"note: {warning}")
     for alarm in document.alarms:
         say(f"contradiction: {alarm}")

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Diagnosis", "diagnose", "evidence"]
 
-#: What classes by frustration are called.
+#: Names of the classes by frustration.
 _CLASSES = (
     "no pair is frustrated",
     "frustration is weak",
@@ -37,7 +37,7 @@ _CLASSES = (
 
 @cache
 def evidence() -> dict[str, Any]:
-    """Return the evidence that comes with the library; `learning` makes it from records."""
+    """Return the evidence that comes with the library, computed from records by `learning`."""
     text = (importlib.resources.files(__package__) / "evidence.json").read_text("utf-8")
     found: dict[str, Any] = json.loads(text)
     return found
@@ -52,10 +52,10 @@ class Diagnosis:
     measures : Measures
         Sizes, frustrated pairs and cycles, core, weights.
     facts : mapping
-        Constraints of the problem: number for each point, share of wrong ones.
+        Constraints of the problem: number per point, share of wrong constraints.
     lp_gap : float or None
         Gap of the LP relaxation in percent, on the whole graph or a part; 0 means tight, None
-        not solved in time.
+        means not solved in time.
     lp_variables : int
         Number of variables of that graph or part; 0 if not solved.
     evidence : mapping
@@ -168,7 +168,7 @@ class Diagnosis:
         return texts
 
     def __repr__(self) -> str:
-        """Return the findings, a line each."""
+        """Return the findings, one on each line."""
         lines = [f"{name}: {text}" for name, text in self.summary().items()]
         return "\n".join(["Diagnosis", *(f"  {line}" for line in lines)])
 
@@ -178,7 +178,7 @@ class Diagnosis:
         return facts_table(f"Diagnosis{best}", self.summary())
 
     def to_dict(self) -> dict[str, Any]:
-        """Return everything as strict JSON holds it.
+        """Return all fields as a dictionary for strict JSON.
 
         Returns
         -------
@@ -195,7 +195,7 @@ class Diagnosis:
 
 
 def _told(solvers: list[dict[str, Any]]) -> str:
-    """Return the first of some solvers with their figures."""
+    """Return the first three solvers with their gaps and times."""
     return "; ".join(
         f"{t['solver']} (gap {format_percent(t['gap'])} %, {t['seconds']:g} s)" for t in solvers[:3]
     )
@@ -217,8 +217,8 @@ def diagnose(
     Parameters
     ----------
     graph : FactorGraph, Problem, ProblemFamily, str or path
-        A graph, or anything that stands for a problem; for constrained clustering, constraints
-        and wrong ones are counted too.
+        A graph, or any description of a problem; for constrained clustering, the number of
+        constraints and the share of wrong ones are reported too.
     data_dir : path, optional
         The data folder, for a spec.
     time_limit : float
@@ -266,7 +266,7 @@ def diagnose(
 
 
 def _relaxed(graph: FactorGraph, time_limit: float, seed: int) -> tuple[float | None, int]:
-    """Return the gap of the relaxation in percent, and how many variables it was solved on."""
+    """Return the gap of the relaxation in percent, and the number of variables it was solved on."""
     from inference_lab.solving import solve
 
     part, _ = sample(graph, seed=seed)
@@ -274,6 +274,6 @@ def _relaxed(graph: FactorGraph, time_limit: float, seed: int) -> tuple[float | 
     if found.labels is None:
         return None, 0
     gap = gap_percent(found.energy, found.lower_bound, small=energy_scale(part))
-    # A bound that is not at its best says nothing of the relaxation.
+    # The gap of a run that was stopped early is dropped, because it is not that of the relaxation.
     ended = str(found.status) in ("optimal", "converged")
     return (gap, part.n_variables) if ended and gap is not None else (None, 0)

@@ -15,27 +15,28 @@ from inference_lab.graph.factor_graph import FactorGraph
 
 __all__ = ["BREAKS", "Measures", "class_of", "couplings", "measure", "sample"]
 
-#: Edges through which a shortest cycle is looked for, and edges that are looked at for each.
+#: Number of edges through which a shortest cycle is searched, and limit of edges visited for each.
 CYCLES = 200
 _STEPS = 2_000
 
-#: Variables and pairs of a graph whose relaxation is solved whole, or of the sample that is.
+#: Largest number of variables, and of pairs and factors, of a graph whose relaxation is solved
+#: whole; for larger graphs, a sample is solved.
 SAMPLE = 300
 _PAIRS = 2_000
 
 
-#: Where classes by `Measures.frustration` begin, but for the first.
+#: Lower limits of the classes by `Measures.frustration`, except the first class.
 BREAKS = (0.0, 0.04, 0.5)
 
 
 def class_of(frustration: float) -> int:
-    """Return the number of the class of a graph with so much frustration."""
+    """Return the number of the class that has this frustration."""
     return sum(frustration > least for least in BREAKS)
 
 
 @dataclass(frozen=True)
 class Measures:
-    """Sizes of a graph and of what makes it hard.
+    """Sizes of a graph, and features that predict its difficulty.
 
     Attributes
     ----------
@@ -43,23 +44,23 @@ class Measures:
     labels : int
         The largest number of labels of a variable.
     mean_degree, max_degree : float, int
-        Of distinct neighbours.
+        Numbers of distinct neighbours.
     largest_component : float
-        Share of the variables in the largest connected part.
+        Share of the variables in the largest connected component.
     core : float
-        Share of the variables that are left when those with less than three neighbours are removed
-        again and again (the 3-core): elimination ends there.
+        Share of the variables in the 3-core, which is left when variables with less than three
+        neighbours are removed repeatedly: elimination ends there.
     repulsive : float
         Share of the pairs that prefer different labels.
     frustrated : float
-        Repulsive pairs within a part that attractive pairs connect, for each variable: each closes
-        a cycle of which not all pairs can have what they prefer, whatever the number of labels.
-        With two labels the pairs that a labelling along a spanning tree violates.
+        Repulsive pairs per variable whose ends are connected by attractive pairs. Each closes a
+        cycle in which no labelling satisfies all pairs, for any number of labels. With two labels,
+        pairs per variable that a labelling along a spanning tree violates.
     cycles : int
-        Shortest cycles that were found through sampled pairs.
+        Number of shortest cycles found through sampled pairs.
     frustrated_cycles, frustrated_cycles_error : float
-        Share of these that are frustrated (one repulsive pair; with two labels an odd number), and
-        half the width of its 95 % interval (Wilson); NaN without cycles.
+        Share of frustrated cycles (one repulsive pair; with two labels an odd number), and half the
+        width of its 95 % interval (Wilson); NaN without cycles.
     weight_ratio : float
         Median size of the couplings over the median range of the costs of a variable.
     """
@@ -81,9 +82,9 @@ class Measures:
 
     @property
     def frustration(self) -> float:
-        """`frustrated` times `weight_ratio`: what is frustrated, in costs of a variable.
+        """`frustrated` times `weight_ratio`: frustration relative to the costs of a variable.
 
-        0 if nothing is, whatever the weights; infinite where variables have no costs of their own.
+        0 without frustrated pairs, for any weights; infinite if the variables have no unary costs.
         """
         if not self.frustrated:
             return 0.0
@@ -91,7 +92,7 @@ class Measures:
 
 
 def couplings(graph: FactorGraph) -> FloatArray:
-    """Return by how much each pair prefers equal labels: the mean cost of unequal less of equal."""
+    """Return the coupling of each pair: mean cost of unequal labels minus that of equal labels."""
     g = graph.arrays
     strength = np.zeros(graph.n_edges)
     sizes = g.cardinalities[g.edges.astype(np.int64)]
@@ -106,7 +107,7 @@ def couplings(graph: FactorGraph) -> FloatArray:
             equal = g.pairwise[g.offsets[diagonal][:, None] + steps].mean(axis=1)
             strength[diagonal] = g.weights[diagonal] - equal
             dense = np.flatnonzero(mine & (g.kinds == TABLE))
-            # Shared tables are looked at once.
+            # Distinct tables only, because pairs may share tables.
             offsets, which = np.unique(g.offsets[dense], return_inverse=True)
             tables = g.pairwise[offsets[:, None] + np.arange(k * k)].reshape(-1, k, k)
             on = np.trace(tables, axis1=1, axis2=2)
@@ -128,13 +129,13 @@ def _neighbours(graph: FactorGraph) -> IntArray:
         parts += [rows[:, list(pair)] for pair in combinations(range(size), 2)]
     pairs = np.sort(np.concatenate(parts), axis=1)
     n = max(1, graph.n_variables)
-    # One number a pair is sorted much faster than two.
+    # Pairs are encoded as one number, because that is sorted much faster than two.
     keys = np.unique(pairs[:, 0] * n + pairs[:, 1])
     return np.stack([keys // n, keys % n], axis=1)
 
 
 def _core(pairs: IntArray, n: int, least: int = 3) -> int:
-    """Return how many variables are left in the core."""
+    """Return the number of variables in the core of minimum degree `least`."""
     there = np.ones(n, dtype=bool)
     while True:
         degrees = np.bincount(pairs.ravel(), minlength=n)
@@ -146,7 +147,7 @@ def _core(pairs: IntArray, n: int, least: int = 3) -> int:
 
 
 def _frustrated(edges: IntArray, strength: FloatArray, n: int, two: bool) -> float:
-    """Return how many pairs for each variable are at odds with what the others prefer."""
+    """Return the number of frustrated pairs per variable, see `Measures.frustrated`."""
     repulsive = strength < 0
     if not repulsive.any():
         return 0.0
@@ -158,7 +159,7 @@ def _frustrated(edges: IntArray, strength: FloatArray, n: int, two: bool) -> flo
 
     signed = edges[strength != 0]
     sign = np.sign(strength[strength != 0])
-    # One more variable holds the parts together.
+    # A further variable connects the components, so that one search gives a spanning tree.
     _, roots = np.unique(connected(n, signed), return_index=True)
     ends = np.concatenate([signed, np.stack([np.full(len(roots), n), roots], axis=1)])
     links = coo_array((np.ones(len(ends)), (ends[:, 0], ends[:, 1])), shape=(n + 1, n + 1))
@@ -168,7 +169,7 @@ def _frustrated(edges: IntArray, strength: FloatArray, n: int, two: bool) -> flo
     for this, other in ((0, 1), (1, 0)):
         tree = before[signed[:, this]] == signed[:, other]
         along[signed[tree, this]] = sign[tree]
-    # Signs along the paths to the root, twice as long each time.
+    # Products of signs along the paths to the root, by pointer doubling.
     while (before != n).any():
         along = along * along[before]
         before = before[before]
@@ -177,7 +178,7 @@ def _frustrated(edges: IntArray, strength: FloatArray, n: int, two: bool) -> flo
 
 
 def _cycle(graph: FactorGraph, strength: FloatArray, edge: int, two: bool) -> bool | None:
-    """Whether the shortest cycle through a pair is frustrated; None if none is found soon."""
+    """Whether the shortest cycle through a pair is frustrated; None if none is found in time."""
     g = graph.arrays
     start, goal = (int(v) for v in g.edges[edge])
     before: dict[int, tuple[int, int]] = {start: (-1, -1)}
@@ -214,8 +215,8 @@ def measure(graph: FactorGraph, seed: int = 0) -> Measures:
 
     Notes
     -----
-    Linear in the size of the graph, but for the sorting of its pairs; the 3-core is found in
-    rounds, of which there are few unless the graph is made for it.
+    Linear in the size of the graph, except for the sorting of its pairs. The 3-core is found in
+    rounds; only graphs constructed for it need many.
     """
     n = graph.n_variables
     edges = np.asarray(graph.edges, dtype=np.int64)
@@ -255,7 +256,7 @@ def _weight_ratio(graph: FactorGraph, strength: FloatArray) -> float:
     starts = graph.unary_ptr[:-1][several]
     if not len(starts) or not len(strength):
         return math.nan
-    # Costs of a variable end where those of the next begin.
+    # Unary costs are contiguous, so the starts alone delimit the variables.
     values = np.asarray(graph.unary_values, dtype=np.float64)
     finite = np.where(np.isfinite(values), values, np.nan)
     low = np.fmin.reduceat(finite, graph.unary_ptr[:-1])[several]
@@ -266,7 +267,7 @@ def _weight_ratio(graph: FactorGraph, strength: FloatArray) -> float:
 
 
 def sample(graph: FactorGraph, size: int = SAMPLE, seed: int = 0) -> tuple[FactorGraph, bool]:
-    """Return a small graph itself, of others the part around a variable, and whether it is all."""
+    """Return a small graph or a part around a variable, and whether that is the whole graph."""
     if graph.n_variables <= size and graph.n_edges + graph.n_factors <= _PAIRS:
         return graph, True
     g = graph.arrays

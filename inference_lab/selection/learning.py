@@ -1,6 +1,6 @@
 """Predictions from graph features, learnt from the records of a study.
 
-Problems are classed by frustrated pairs times their weight, with solved shares and good solvers.
+Problems are grouped by frustrated pairs times their weight, with solved shares and good solvers.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ from inference_lab.selection.instance_features import (
 
 __all__ = ["auc", "known_facts", "learn"]
 
-#: The solver whose proofs say whether the LP relaxation is tight.
+#: The solver whose proofs decide whether the LP relaxation is tight.
 _LP = "lp-relaxation"
 
-#: Solvers told of in each class.
+#: Number of solvers listed for each class.
 _SHOWN = 6
 
-#: What is tried as a predictor of whether the relaxation is tight.
+#: Features that are evaluated as predictors of whether the relaxation is tight.
 PREDICTORS = (
     *("frustration", "frustrated", "frustrated_cycles", "core", "mean_degree", "largest_component"),
     *("repulsive", "weight_ratio", "constraints_noise", "weight_over_calibrated"),
@@ -43,7 +43,7 @@ PREDICTORS = (
 
 
 def known_facts(info: dict[str, Any], measures: Measures) -> dict[str, float]:
-    """Return the known facts of the constraints behind a graph: number and wrong ones."""
+    """Return the known facts of a graph's constraints: their number, noise and relative weight."""
     if not {"must_links", "cannot_links"} <= info.keys() or not measures.variables:
         return {}
     count = (info["must_links"] + info["cannot_links"]) / measures.variables
@@ -65,7 +65,7 @@ def auc(scores: npt.ArrayLike, hard: npt.ArrayLike) -> float:
 
 
 def learn(store: Path | str, data_dir: Path | None = None) -> dict[str, Any]:
-    """Measure the problems of a store of records, and return the learnt predictions."""
+    """Measure the problems in a store of records, and return the learnt predictions."""
     records = [r for r in Findings.of_store(RecordStore(store)).records if r.temperature == 0]
     results = ResultArrays(Findings(records))
     solvers = results.solvers
@@ -132,7 +132,7 @@ def _class(
         "tight_interval": [round(low, 3), round(high, 3)],
         "proved_by_any": int(held["proved"][here].any(axis=1).sum()),
         **_best(here, held, solvers),
-        # Of a study with stages, the strong solvers have runs on these only.
+        # Listed separately because the later stages of a study run on these problems only.
         "not_tight": {"problems": len(left), **_best(left, held, solvers)},
     }
 
@@ -140,10 +140,10 @@ def _class(
 def _best(
     here: np.ndarray[Any, Any], held: dict[str, Any], solvers: Sequence[str]
 ) -> dict[str, Any]:
-    """Return the solvers that were run on all of some problems, and which of them are good."""
+    """Return the solvers with runs on all of some problems, and the best and proving ones."""
     told: list[dict[str, Any]] = []
     for s, solver in enumerate(solvers):
-        # A mean over other problems than those of the others is no comparison.
+        # Solvers with missing runs are skipped, because means over other problems do not compare.
         if not len(here) or not held["run"][here, s].all() or held["refused"][here, s].any():
             continue
         told.append(
