@@ -65,7 +65,7 @@ def latest(records: Iterable[Record]) -> list[Record]:
 
 
 def _is_float(kind: Any) -> bool:
-    """Whether a type of fields is a float, or a float or None."""
+    """Whether the type of a field is a float, or a float or None."""
     found = type_info(kind)
     return any(
         isinstance(each, FloatType)
@@ -74,12 +74,12 @@ def _is_float(kind: Any) -> bool:
 
 
 class Findings:
-    """Records of runs, and what follows from them; `Comparison` adds how they are shown.
+    """Records of runs and their analysis; `Comparison` adds tables, figures and reports.
 
-    Superseded records are runs that were done anew: they only take part in the check that one seed
-    gives one answer. Remarks are further `warnings`, labels names of solvers by spec. Solvers of a
-    stage were run, by design, on some of the problems only, or under limits of their own:
-    `warnings` compares them with each other, and all others with the others.
+    Superseded records are runs that were repeated: they only serve the check that runs with the
+    same seed agree. Remarks are added to `warnings`; labels are names of solvers by spec. Solvers
+    of a stage were run, by design, on some of the problems only, or with limits of their own:
+    `warnings` compares solvers within a stage, and those without a stage with each other.
 
     Examples
     --------
@@ -113,7 +113,7 @@ class Findings:
     def of_store(cls, records: Iterable[Record]) -> Self:
         """Return the findings of the last record of each key; the others are superseded.
 
-        What a `RecordStore` holds besides becomes the remarks.
+        The remarks of a `RecordStore`, on damaged lines, are kept.
 
         Parameters
         ----------
@@ -161,7 +161,7 @@ class Findings:
 
     @cached_property
     def _names(self) -> dict[str, str]:
-        """The name of each solver, or its whole spec where the name is not enough."""
+        """The name of each solver, or its whole spec if several solvers share the name."""
         names = [spec.partition("(")[0] for spec in self._solver_specs]
         counts = Counter(names)
         return {
@@ -170,7 +170,7 @@ class Findings:
         }
 
     def short_name(self, solver: str) -> str:
-        """Return the label of a solver, else its name, or its whole spec where that is needed.
+        """Return the label of a solver, else its name, or its whole spec if the name is shared.
 
         Parameters
         ----------
@@ -192,15 +192,15 @@ class Findings:
         return self._names[solver]
 
     def labelled(self, labels: Mapping[str, str]) -> Self:
-        r"""Return the same findings in which solvers are called otherwise where they are shown.
+        r"""Return the same findings with other display names of solvers.
 
-        In tables, LaTeX, figures and reports, that is; `frame`, `rows`, records and CSV keep the
-        specs.
+        Tables, LaTeX, figures and reports show the labels; `frame`, `rows`, records and CSV keep
+        the specs.
 
         Parameters
         ----------
         labels : mapping of str to str
-            Names by spec, added to those there are. Text, not LaTeX.
+            Names by spec, added to the existing labels. Text, not LaTeX.
 
         Returns
         -------
@@ -209,7 +209,7 @@ class Findings:
         Raises
         ------
         ValueError
-            If there are no runs of a solver, or two would have the same name.
+            If a solver has no runs, or two solvers would have the same name.
 
         Examples
         --------
@@ -230,7 +230,7 @@ class Findings:
 
     @cached_property
     def shown(self) -> Self:
-        """The same findings with the labels in place of the specs, for all that is looked at."""
+        """The same findings with the labels in place of the specs, for display."""
         if all(spec == name for spec, name in self.solver_labels.items()):
             return self
         records, superseded = (
@@ -259,7 +259,7 @@ class Findings:
 
     @cached_property
     def rows(self) -> list[Row]:
-        """One row a problem and solver, aggregated over seeds."""
+        """One row for each problem and solver, aggregated over seeds."""
         return [
             summarise_runs(summary, group)
             for summary, records in zip(self.problems, self._by_problem.values(), strict=True)
@@ -268,7 +268,7 @@ class Findings:
 
     @cached_property
     def solvers(self) -> list[SolverSummary]:
-        """One summary a solver over all problems and seeds."""
+        """One summary for each solver, over all problems and seeds."""
         by_key = dict(zip(self._by_problem, self.problems, strict=True))
         rows_of = grouped(self.rows, lambda row: row.solver)
         return [
@@ -282,7 +282,7 @@ class Findings:
 
     @cached_property
     def alarms(self) -> list[str]:
-        """Contradictions between the runs, each a sentence; empty if all is well."""
+        """Contradictions between the runs, each a sentence; empty if there are none."""
         alarms = []
         for problem, records in zip(self.problems, self._by_problem.values(), strict=True):
             alarms += contradictions(problem, records)
@@ -290,7 +290,7 @@ class Findings:
 
     @cached_property
     def _repetitions(self) -> tuple[list[str], list[str]]:
-        """Alarms and warnings about runs that were asked the same."""
+        """Alarms and warnings about repeated runs with the same inputs."""
         names = dict(zip(self._by_problem, (p.name for p in self.problems), strict=True))
         return repetitions((*self.superseded, *self.records), names)
 
@@ -301,18 +301,18 @@ class Findings:
 
     @cached_property
     def frame(self) -> pd.DataFrame:
-        """All runs as a pandas DataFrame, one row a run.
+        """All runs as a pandas DataFrame, one row for each run.
 
-        The scalar fields of `Record`, what a run was and found before all others, and from the
-        comparison ``best_bound`` of the problem, ``gap_percent`` to it, ``over_best_percent``
-        (how far the energy is above the lowest found), and ``proved`` (``"yes"``, ``"by NAME"``,
-        ``"no"``).
+        The columns are the scalar fields of `Record`, the most important first, and values from the
+        comparison: ``best_bound`` of the problem, ``gap_percent`` to it, ``over_best_percent``
+        (distance of the energy to the lowest energy found), and ``proved`` (``"yes"``,
+        ``"by NAME"``, ``"no"``).
         """
         import pandas as pd
 
         summary = dict(zip(self._by_problem, self.problems, strict=True))
         left_out = {"settings", "scores", "problem_info", "diagnostics", "environment", "trace"}
-        left_out |= {"small_energy"}  # which is told by what is proved
+        left_out |= {"small_energy"}  # a tolerance, which the column `proved` applies
         left_out |= {"labels"}  # a compressed string, for `labels`
         kept = [f for f in fields(Record) if f.name not in left_out]
         names = sorted((f.name for f in kept), key=lambda name: _FIRST.get(name, len(_FIRST)))
@@ -337,7 +337,7 @@ class Findings:
         Parameters
         ----------
         record_id : str
-            ``id`` of a record of the comparison, as in `frame`, or the beginning of one.
+            ``id`` of a record of the comparison, as in `frame`, or a prefix of it.
 
         Returns
         -------
@@ -346,7 +346,7 @@ class Findings:
         Raises
         ------
         ValueError
-            If no record, or several, have such an id, or the record keeps no labelling.
+            If no record, or several, match the id, or the record keeps no labelling.
 
         Examples
         --------
@@ -379,7 +379,7 @@ class Findings:
         return decode_labels(record.labels)
 
     def as_dict(self) -> dict[str, Any]:
-        """Return everything as strict JSON holds it: alarms, summaries, rows and records.
+        """Return alarms, summaries, rows and records as a dictionary for strict JSON.
 
         Returns
         -------

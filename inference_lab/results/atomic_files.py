@@ -1,4 +1,4 @@
-"""Files that are written whole, and locks that one process holds at a time."""
+"""Atomic writes of files, and locks that one process holds at a time."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ __all__ = ["exclusive_lock", "write_whole"]
 
 
 def write_whole(path: Path, content: bytes, *, synced: bool = False) -> None:
-    """Write a file beside `path` and move it there, so that the file is whole or as it was."""
-    # The folder is made if it is missing; a link goes on to lead where it did. With `synced`, the
+    """Write a file beside `path` and move it there, so that the file is either old or complete."""
+    # The folder is made if it is missing; a symbolic link is followed and kept. With `synced`, the
     # content is on the disk before it replaces the old one.
     path = Path(os.path.realpath(path))
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -39,7 +39,7 @@ def write_whole(path: Path, content: bytes, *, synced: bool = False) -> None:
 @contextmanager
 def exclusive_lock(path: Path, waiting: Callable[[], None]) -> Iterator[None]:
     """Hold an exclusive lock for the duration of the block; call `waiting` if it is not free."""
-    # The lock ends with this process, also if that is killed; forked processes do not hold it. The
+    # The lock ends with this process, even if it is killed; forked processes do not hold it. The
     # file `path` is removed at the end.
     path.parent.mkdir(parents=True, exist_ok=True)
     lock, holder = filelock.FileLock(path), os.getpid()
@@ -52,7 +52,7 @@ def exclusive_lock(path: Path, waiting: Callable[[], None]) -> Iterator[None]:
         yield
     finally:
         if os.getpid() == holder:
-            # Before the release: a waiting process then sees that the file is gone, and makes one.
+            # Removed before the release, so that a waiting process notices and makes a new file.
             with suppress(OSError):
                 path.unlink()
             lock.release()

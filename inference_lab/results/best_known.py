@@ -1,4 +1,4 @@
-"""The best known energies of problems: who found them, who proved them, and which are open."""
+"""The best known energies and bounds of problems, and the solvers that found or proved them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from inference_lab.results.summaries import grouped
 
 __all__ = ["FILE", "Known", "KnownBest", "known_best", "merged", "read_known", "write_known"]
 
-#: An energy or a bound, and whose it is.
+#: An energy or a bound, and the specs of its solvers.
 _By = tuple[float, tuple[str, ...]]
 
 #: Name of the file beside the records.
@@ -33,13 +33,13 @@ class KnownBest:
 
     problem: str
     problem_hash: str
-    #: The lowest that a run found, or the known optimum; ``inf`` if there is none.
+    #: The lowest energy that a run found, or the known optimum; ``inf`` if there is none.
     energy: float = math.inf
-    #: Specs of all that found it, sorted.
+    #: Specs of all solvers that found it, sorted.
     found_by: tuple[str, ...] = ()
     #: The largest lower bound.
     bound: float = -math.inf
-    #: Specs of all that gave it, sorted: where it meets the energy, those that proved it.
+    #: Specs of all solvers that gave it, sorted; they proved the energy if the bound equals it.
     bound_by: tuple[str, ...] = ()
     #: As in `inference_lab.results.records.Record`.
     small_energy: float = 1.0
@@ -50,11 +50,11 @@ class KnownBest:
         return not self.alike(self.energy, self.bound) or self.bound == -math.inf
 
     def alike(self, one: float, other: float) -> bool:
-        """Whether two energies or bounds of the problem are the same but for rounding."""
+        """Whether two energies or bounds of the problem are equal up to rounding."""
         return one == other or proves(one, other, self.small_energy)
 
     def with_(self, other: KnownBest) -> KnownBest:
-        """Return what both know together."""
+        """Merge two entries of the same problem."""
         return _of_all(
             self,
             [(k.energy, k.found_by) for k in (self, other)],
@@ -63,7 +63,7 @@ class KnownBest:
 
 
 def _of_all(blank: KnownBest, found: Sequence[_By], bounds: Sequence[_By]) -> KnownBest:
-    """Return what is known of a problem by energies and bounds, each with whose they are."""
+    """Return the best energy and bound of a problem with all their solvers."""
     energy, bound = min(e for e, _ in found), max(b for b, _ in bounds)
     by = (
         {name for value, names in part if blank.alike(value, best) for name in names}
@@ -79,12 +79,12 @@ def _of_all(blank: KnownBest, found: Sequence[_By], bounds: Sequence[_By]) -> Kn
     )
 
 
-#: What is known of problems, by name and hash of the content.
+#: Entries of problems, by name and hash of the content.
 Known = Mapping[tuple[str, str], KnownBest]
 
 
 def known_best(records: Iterable[Record]) -> dict[tuple[str, str], KnownBest]:
-    """Return what runs found and proved of each problem, in the order of the records."""
+    """Return the best energy and bound of each problem, in the order of the records."""
     return {
         key: _of_one(runs)
         for key, runs in grouped(list(records), lambda r: (r.problem, r.problem_hash)).items()
@@ -113,13 +113,13 @@ def merged(*parts: Known) -> dict[tuple[str, str], KnownBest]:
 
 
 def read_known(path: Path) -> dict[tuple[str, str], KnownBest]:
-    """Read a file that `write_known` wrote; nothing is known where there is none."""
+    """Read a file of `write_known`; return no entries if it does not exist."""
     if not path.exists():
         return {}
     known = {}
     for number, line in enumerate(unpacked(path).splitlines(), start=1):
         try:
-            # Not strict: numbers that are not finite stand in strings.
+            # Not strict, because numbers that are not finite are stored as strings.
             best = msgspec.json.decode(line, type=KnownBest, strict=False)
         except (msgspec.MsgspecError, ValueError, RecursionError) as problem:
             raise RecordError(f"{path}:{number}: no entry of best energies: {problem}") from None

@@ -1,4 +1,4 @@
-"""Records of fits: one of a method of clustering in a study, and the file they are kept in."""
+"""Records of fits: one fit of a clustering method in a study, and the store of the records."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from inference_lab.results.records import FAILURES, RunRecord, any_of, environme
 
 __all__ = ["COSTS", "FitKey", "FitStore", "StudyRecord", "environments", "note_environments"]
 
-#: What a fit costs, beside its scores.
+#: Costs of a fit, reported beside its scores.
 COSTS = ("objective", "violated", "seconds", "e_step_seconds")
 
 
 class FitKey(NamedTuple):
     """The inputs of a fit; fits with the same key are interchangeable."""
 
-    # Limits are no part of it, since they only decide whether a fit fails.
+    # Limits are excluded because they only decide whether a fit fails.
 
     data: str
     method_key: str
@@ -38,13 +38,13 @@ class FitKey(NamedTuple):
 
     @property
     def task(self) -> str:
-        """The data to be clustered, in words."""
+        """The data and the number of constraints, in words."""
         noisy = f", {self.noise:g} of them wrong" if self.noise else ""
         return f"{self.data}, {self.constraints:g} {self.unit}{noisy}"
 
 
 class StudyRecord(RunRecord, frozen=True, kw_only=True):
-    """One fit of one method: the fields that every `RunRecord` has, and these."""
+    """One fit of one method: the fields of every `RunRecord`, and these."""
 
     SCHEMA: ClassVar[int] = 2
 
@@ -64,10 +64,10 @@ class StudyRecord(RunRecord, frozen=True, kw_only=True):
     noise: float
     unit: str
     status: Annotated[str, any_of(("ok", *FAILURES))]
-    #: On the points that count.
+    #: Scores on the points that the protocol scores.
     scores: Mapping[str, Any] = {}
     objective: float = math.nan
-    #: Without loading.
+    #: Seconds of the fit without loading of kernels, and of its E-steps.
     seconds: float = math.nan
     e_step_seconds: float = math.nan
     #: Summed weight of violated constraints.
@@ -92,11 +92,11 @@ class StudyRecord(RunRecord, frozen=True, kw_only=True):
 
     @property
     def identity(self) -> str:
-        """A digest of all there is: no fit takes the same times as another, to the microsecond."""
+        """A digest of all fields, unique because times of fits differ in their microseconds."""
         return hashlib.sha256(json.dumps(self.as_dict(), sort_keys=True).encode()).hexdigest()
 
     def score(self, name: str) -> Any:
-        """Return a score, or what the fit cost."""
+        """Return a score or cost by its name."""
         return getattr(self, name) if name in COSTS else self.scores.get(name)
 
     @property
@@ -116,7 +116,7 @@ class FitStore(LineStore[StudyRecord]):
 
 
 def environments(folder: Path | str) -> dict[str, dict[str, Any]]:
-    """Return what the environments named in the records of a folder are."""
+    """Return the descriptions of the environments in the records of a folder, by identity."""
     path = Path(folder) / "environments.json"
     if not path.exists():
         return {}
@@ -125,9 +125,9 @@ def environments(folder: Path | str) -> dict[str, dict[str, Any]]:
 
 
 def note_environments(folder: Path, more: Mapping[str, Mapping[str, Any]]) -> None:
-    """Add environments to those that the folder of a store names."""
+    """Add environments to the file ``environments.json`` of a folder."""
     path = folder / "environments.json"
-    # Shards start at the same time.
+    # Locked because shards start at the same time.
     with exclusive_lock(path.with_suffix(".lock"), lambda: None):
         text = json.dumps({**more, **environments(folder)}, indent=1, sort_keys=True) + "\n"
         if not path.exists() or path.read_text(encoding="utf-8") != text:

@@ -15,17 +15,17 @@ from inference_lab.results.summaries import ProblemSummary, grouped, slack
 
 __all__ = ["contradictions", "environment_id", "memory_limits", "repetitions", "unfairness"]
 
-#: A share of failed runs above this is a warning.
+#: A share of failed runs above this gives a warning.
 FAILURE_SHARE = 0.1
 
-#: Statuses of runs that ended by themselves, so that the same seed must give the same again.
+#: Statuses of runs that ended by themselves, so that the same seed must give the same result.
 _ENDED = ("converged", "optimal", "infeasible")
 
 _KINDS = {"exact": "the exact value", "lower": "a lower bound", "upper": "an upper bound"}
 
 
 def environment_id(record: Record) -> str:
-    """Return the identity of the environment of a run: its ``id``, or all of it."""
+    """Return the identity of the environment of a run: its ``id``, or all its fields as JSON."""
     given = record.environment.get("id")
     if given is not None:
         return str(given)
@@ -86,7 +86,7 @@ def _optimum_contradictions(problem: ProblemSummary, records: Sequence[Record]) 
         )
     if math.isfinite(optimum):
         for record in records:
-            # A bound above the best energy has been named already.
+            # A bound above the best energy has been reported already.
             if optimum + problem.slack(optimum) < record.lower_bound <= limit:
                 alarms.append(
                     f"{problem.name}: {record.solver} gives the lower bound "
@@ -97,7 +97,7 @@ def _optimum_contradictions(problem: ProblemSummary, records: Sequence[Record]) 
 
 
 def _log_partition_contradictions(problem: ProblemSummary, records: Sequence[Record]) -> list[str]:
-    """Return lower bounds of log Z above upper ones, exact values counting as both."""
+    """Return lower bounds of log Z that exceed upper bounds; exact values are both."""
     alarms = []
     given = [r for r in records if r.log_partition is not None and not math.isnan(r.log_partition)]
     for temperature, group in grouped(given, lambda r: r.temperature).items():
@@ -125,7 +125,7 @@ def _log_partition(record: Record) -> float:
 def repetitions(
     records: Iterable[Record], names: Mapping[tuple[str, str], str]
 ) -> tuple[list[str], list[str]]:
-    """Return differences between completed runs of the same inputs."""
+    """Return alarms and warnings about completed runs with equal inputs and unequal results."""
     ended = [r for r in records if r.status in _ENDED and r.seed is not None]
     asked = grouped(
         ended,
@@ -198,7 +198,7 @@ def unfairness(records: Sequence[Record], stages: Sequence[Collection[str]] = ()
 
 
 def _changed(records: Sequence[Record]) -> list[str]:
-    """Return a sentence for each problem whose content or known optimum is not always the same."""
+    """Return a sentence for each problem whose content or known optimum differs between runs."""
     said = []
     for name, group in grouped(records, lambda r: r.problem).items():
         contents = list(dict.fromkeys(r.problem_hash for r in group if r.problem_hash))
@@ -211,7 +211,7 @@ def _changed(records: Sequence[Record]) -> list[str]:
     for (name, _), group in grouped(records, lambda r: (r.problem, r.problem_hash)).items():
         optima = list(dict.fromkeys(r.optimum for r in group))
         known = [v for v in optima if v is not None]
-        # Beyond rounding, or known to some of the runs only.
+        # Optima that differ beyond rounding, or that only some of the runs have.
         if len(known) < len(optima) or (
             known and max(known) - min(known) > slack(min(known), group[0].small_energy)
         ):
@@ -225,20 +225,20 @@ def _changed(records: Sequence[Record]) -> list[str]:
 
 
 def _mixed(what: str, found: Collection[str]) -> list[str]:
-    """Return a sentence if runs were made under different conditions of a kind."""
+    """Return a sentence if the runs differ in a condition such as the time limit."""
     if len(found) < 2:
         return []
     return [f"runs under different {what} are mixed: {listed(sorted(found))}"]
 
 
 def memory_limits(records: Sequence[Record]) -> list[str]:
-    """Return the memory that runs might take, each amount once; ``none`` without a limit."""
+    """Return the distinct memory limits of runs; ``none`` for runs without a limit."""
     found = {r.memory_limit for r in records}
     return format_all_bytes(v for v in found if v is not None) + (["none"] if None in found else [])
 
 
 def _missing(records: Sequence[Record]) -> list[str]:
-    """Return a sentence if not every solver was run on every problem with every seed."""
+    """Return a sentence on missing runs, if a solver lacks a problem, seed or repeat."""
     draws = {(r.seed, r.repeat) for r in records}
     expected = len(draws) * len({(r.problem, r.problem_hash) for r in records})
     done: dict[str, set[tuple[Any, ...]]] = {}

@@ -1,4 +1,4 @@
-"""Objects as lines of JSON, whose types and ranges are checked when a line is read."""
+"""Objects as lines of JSON, with types and ranges checked when a line is read."""
 
 from __future__ import annotations
 
@@ -13,30 +13,30 @@ import numpy as np
 
 __all__ = ["JsonLine", "LaterRecordError", "RecordError", "clean_text", "json_object", "jsonable"]
 
-#: Arrays and lists in free-form mappings are kept in full up to this many entries, else by shape
-#: only; texts up to so many characters.
+#: Largest arrays and lists in free-form mappings, in entries, that are kept in full; of larger
+#: ones only the shape is kept. Longest texts, in characters.
 _ARRAY_LIMIT = 1000
 _TEXT_LIMIT = 100_000
-#: Free-form mappings are followed to this depth, so that one that contains itself ends.
+#: Depth of free-form mappings, limited because a mapping may contain itself.
 _DEPTH_LIMIT = 8
-#: Hardly another program reads integers beyond, and Python itself writes none of 4300 digits.
+#: Bits of the largest integers: few programs read larger ones, and Python writes up to 4300 digits.
 _BITS_LIMIT = 1024
-#: Characters that one value may take in all, since lists of lists may be short and without end; and
-#: those that each of its parts counts for at least.
+#: Characters of a value in total, limited because nested short lists may be large in total; and the
+#: minimum number of characters counted for each part.
 _ROOM = 1_000_000
 _LEAST = 8
 
 
 class RecordError(ValueError):
-    """A line of a store is not a record, or a record cannot be a line; the message says why."""
+    """Error for a line that is not a record, or a record that cannot be stored, with the reason."""
 
 
 class LaterRecordError(RecordError):
-    """A line was written by a later version of the library."""
+    """Error for a line that a later version of the library wrote."""
 
 
 def jsonable(value: Any) -> Any:
-    """Turn a value into one that strict JSON can hold and gives back unchanged."""
+    """Convert a value to one that survives a round trip through strict JSON."""
     try:
         return _Plain().of(value, 0)
     except _TooMuchError:
@@ -44,17 +44,17 @@ def jsonable(value: Any) -> Any:
 
 
 def json_object(value: Any) -> dict[str, Any]:
-    """Return `jsonable` of a mapping, as the entry ``value`` where it becomes something else."""
+    """Return `jsonable` of a mapping; wrap results of other types as ``{"value": ...}``."""
     found = jsonable(value)
     return found if isinstance(found, dict) else {"value": found}
 
 
 class _TooMuchError(Exception):
-    """A value takes more characters than there is room for."""
+    """Error for a value that takes more than `_ROOM` characters."""
 
 
 class _Plain:
-    """Makes JSON's own types of a value, as long as there is room."""
+    """Converter of a value to JSON's own types, with a limit on the characters."""
 
     def __init__(self) -> None:
         self.left = _ROOM
@@ -108,7 +108,7 @@ class _Plain:
 
 
 def _key(key: Any) -> str:
-    """Return the name of an entry."""
+    """Return the key of an entry as text."""
     try:
         return clean_text(key if type(key) is str else str(key)[:200])
     except Exception as problem:
@@ -120,7 +120,7 @@ def _class_name(value: Any) -> str:
 
 
 def clean_text(text: str) -> str:
-    r"""Return a text that every file can hold: not too long, halves of characters as escapes."""
+    r"""Return a text that can be encoded: truncated, with lone surrogates as escapes."""
     text = str.__str__(text)
     if len(text) > _TEXT_LIMIT:
         text = f"{text[:_TEXT_LIMIT]}..."
@@ -130,27 +130,27 @@ def clean_text(text: str) -> str:
 
 
 class JsonLine(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Base of objects that are kept as lines of JSON, with ``schema`` as first field."""
+    """Base of objects that are stored as lines of JSON, with ``schema`` as first field."""
 
-    # Annotations declare types and ranges. The constructor does not check them: `checked` does, and
-    # `from_json` for lines of a file. JSON has no infinities: numbers that are not finite stand in
-    # strings, and in numeric fields are read back as numbers.
+    # Annotations declare types and ranges. The constructor does not check them; `checked` does, and
+    # `from_json` for lines of a file. JSON has no infinities: numbers that are not finite are
+    # stored as strings, and numeric fields convert them back.
 
-    #: Version of the fields. Lines of earlier versions lack fields, which have defaults; lines of
-    #: later versions are refused.
+    #: Version of the fields. Fields that are missing in lines of earlier versions have defaults;
+    #: lines of later versions are refused.
     SCHEMA: ClassVar[int] = 1
 
     schema: int = 1
 
     def checked(self) -> Self:
-        """Return the object as its line gives it back; raise if no line can hold it."""
+        """Return the object after a round trip through JSON; raise `RecordError` if that fails."""
         try:
             return self.from_json(self.to_json())
         except (TypeError, ValueError, RecursionError) as problem:
             raise RecordError(str(problem)) from None
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the fields as strict JSON holds them."""
+        """Return the fields as values of strict JSON."""
         return {name: _encoded(getattr(self, name)) for name in self.__struct_fields__}
 
     def to_json(self) -> str:
@@ -176,14 +176,14 @@ class JsonLine(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         if schema == cls.SCHEMA and (missing := set(cls.__struct_fields__) - data.keys()):
             raise RecordError(f"Object missing required field `{min(missing)}`")
         try:
-            # Not strict: numbers that are not finite stand in strings.
+            # Not strict, because numbers that are not finite are stored as strings.
             return msgspec.convert({**data, "schema": cls.SCHEMA}, cls, strict=False)
         except msgspec.ValidationError as problem:
             raise RecordError(str(problem)) from None
 
 
 def _encoded(value: Any) -> Any:
-    """Return the value of a field as strict JSON holds it; plans and texts are as they are."""
+    """Return the value of a field for strict JSON; plans and texts stay unchanged."""
     if isinstance(value, tuple):
         return [_encoded(entry) for entry in value]
     return jsonable(value) if isinstance(value, Mapping | float | np.generic) else value

@@ -11,13 +11,13 @@ from inference_lab.graph.arrays import IntArray
 
 __all__ = ["KEPT_BELOW", "LONGEST", "decode_labels", "encode_labels"]
 
-#: Records keep labellings of fewer variables than this, and of at most so many characters, which is
-#: where texts of records are cut: labels drawn at random from many hardly compress.
+#: Records keep labellings of fewer variables than this, and of at most this number of characters,
+#: the limit of texts in records, because random labels hardly compress.
 KEPT_BELOW, LONGEST = 100_000, 100_000
 
 
 def encode_labels(labels: IntArray | None) -> str:
-    """Return a labelling as a string: base64 of zlib of a code for its width, and its bytes."""
+    """Encode a labelling as a string: base64 of zlib of a byte for the item size, and its bytes."""
     if labels is None or len(labels) >= KEPT_BELOW:
         return ""
     narrow = np.min_scalar_type(int(labels.max(initial=0)))
@@ -28,7 +28,7 @@ def encode_labels(labels: IntArray | None) -> str:
 
 
 def decode_labels(text: str) -> IntArray:
-    """Return the labelling that `encode_labels` made a string of."""
+    """Decode a string of `encode_labels` to the labelling."""
     try:
         content = zlib.decompress(base64.b64decode(text, validate=True))
         return np.frombuffer(content[1:], dtype=f"<u{content[0]}").astype(np.int64)

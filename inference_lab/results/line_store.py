@@ -1,4 +1,4 @@
-"""Stores of records: files of JSON lines that survive crashes, with an archive before each."""
+"""Stores of records: crash-safe files of JSON lines, each with an optional archive."""
 
 from __future__ import annotations
 
@@ -21,36 +21,36 @@ from inference_lab.results.json_lines import JsonLine, LaterRecordError, RecordE
 
 __all__ = ["LineStore", "RecordWarning", "unpacked"]
 
-#: The beginning of each line that a store wrote.
+#: Prefix of each line that a store writes.
 _START = b'{"schema": '
 
-#: Damaged lines of which the reason is given.
+#: Number of damaged lines that are reported with a reason.
 _NAMED = 3
 
 #: Suffix of archives.
 _ARCHIVED = ".xz"
 
-#: Errors of a disk that is full, or on which a file may not grow.
+#: Errors of a full disk, or of a limit on the size of files.
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 class RecordWarning(UserWarning):
-    """Lines of a store are left out, the store was changed, or another process writes to it."""
+    """Warning that lines are left out, a store was changed, or another process writes to it."""
 
 
 _L = TypeVar("_L", bound=JsonLine)
 
 
 class LineStore(Generic[_L]):
-    """A file of objects, one JSON line each, that is only ever appended to."""
+    """An append-only file of objects, one JSON line each."""
 
-    # What `append` has returned from is on the disk. Several processes may append to one file. A
+    # A record is on the disk when `append` returns. Several processes may append to one file. A
     # line that a crash cut off is left out, and replaced by the next record; any other damaged line
     # is left out, and `prepare` moves it to a file beside the store, with a `RecordWarning`.
     # An archive, made by `compress` or ``xz -9``, is read before the file.
 
     def __init__(self, path: str | os.PathLike[str], kind: type[_L]) -> None:
-        #: The file, made by the first `append` or `prepare`. The name of an archive stands for it.
+        #: The file, made by the first `append` or `prepare`; an archive's name is accepted for it.
         self.path = Path(os.fspath(path).removesuffix(_ARCHIVED))
         self.archive = Path(f"{self.path}{_ARCHIVED}")
         self.kind = kind
@@ -66,7 +66,7 @@ class LineStore(Generic[_L]):
         return os.path.exists(self.path) or self.archive.is_file()
 
     def beside(self, suffix: str) -> Path:
-        """Return a file that belongs to the store, such as ``runs.lock``."""
+        """Return the path of a file that belongs to the store, such as ``runs.lock``."""
         return self.path.with_suffix(suffix)
 
     @property
@@ -75,7 +75,7 @@ class LineStore(Generic[_L]):
         return self.beside(f".rejected{self.path.suffix}")
 
     def prepare(self, *, ours: bool = False) -> list[_L]:
-        """Make sure that records can be appended, and return those that there are."""
+        """Ensure that records can be appended, and return the existing records."""
         with self._naming(), self._locked():
             lines = _StoreLines(self)
             records = list(lines)
@@ -90,7 +90,7 @@ class LineStore(Generic[_L]):
         return records
 
     def _set_aside(self, lines: set[bytes]) -> None:
-        """Move lines to the file beside the store; they are there before they leave."""
+        """Move lines to the file beside the store; they are on the disk before their removal."""
         content = list(_lines(self.path))
         whole = {line.rstrip(b"\n") + b"\n" for line in lines}
         new = whole - set(_lines(self.rejected)) if self.rejected.exists() else whole
@@ -143,7 +143,7 @@ class LineStore(Generic[_L]):
                     written += os.write(handle, content[written:])
                 os.fsync(handle)
             except BaseException as problem:
-                # Ctrl-C while waiting for the disk is no reason to lose a line that is whole.
+                # A complete line is kept if Ctrl-C interrupts the wait for the disk.
                 whole = os.fstat(handle).st_size == size + len(content)
                 if not whole or isinstance(problem, OSError):
                     os.ftruncate(handle, size)
@@ -172,7 +172,7 @@ class LineStore(Generic[_L]):
         self._remark(lines)
 
     def _remark(self, lines: _StoreLines[_L]) -> None:
-        """Note what was left out, and what was set aside before, and warn of it."""
+        """Store and issue warnings about lines that were left out or set aside before."""
         self.remarks = lines.remarks()
         if self.rejected.exists():
             count = len(list(_lines(self.rejected)))
@@ -184,7 +184,7 @@ class LineStore(Generic[_L]):
 
     @contextmanager
     def _naming(self) -> Iterator[None]:
-        """Let errors of the system name the file, and say what to do where the disk is full."""
+        """Add the file name to errors of the system, and advice to errors of a full disk."""
         try:
             yield
         except OSError as problem:
@@ -199,13 +199,13 @@ class LineStore(Generic[_L]):
 
     @contextmanager
     def _locked(self) -> Iterator[int]:
-        """Open the file for reading and appending, made if it is missing, and lock it."""
+        """Open the file for reading and appending, create it if it is missing, and lock it."""
         self.path.parent.mkdir(parents=True, exist_ok=True)
         while True:
             handle = _opened(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND)
             try:
                 lock_descriptor(handle, poll_interval=0.002)
-                # Whoever had the lock may have put another file in its place, or removed it.
+                # The previous holder of the lock may have replaced or removed the file.
                 if _is_at(handle, self.path):
                     yield handle
                     return
@@ -236,15 +236,15 @@ class LineStore(Generic[_L]):
 
 
 class _StoreLines(Generic[_L]):
-    """The records of a store, and its other lines, known after the iteration."""
+    """Iterable over the records of a store; collects its other lines during the iteration."""
 
     def __init__(self, store: LineStore[_L]) -> None:
         self.store = store
-        #: Lines of the file that are no records.
+        #: Lines of the file that are not records.
         self.damaged: list[bytes] = []
-        #: Why lines are left out, those of the archive too.
+        #: Reasons for lines that are left out, including lines of the archive.
         self.reasons: list[str] = []
-        #: Place of the last line if it was cut off while it was written.
+        #: Place of the last line, if a crash cut it off.
         self.cut_off = ""
 
     def __iter__(self) -> Iterator[_L]:
@@ -292,7 +292,7 @@ def _counted(count: int) -> str:
 
 def _opened(path: Path, flags: int) -> int:
     """Open a file; refuse a FIFO or a device before it is read."""
-    # Without waiting: to open a FIFO waits for a writer.
+    # Not blocking, because opening a FIFO waits for a writer.
     flags |= getattr(os, "O_BINARY", 0) | getattr(os, "O_NONBLOCK", 0)
     handle = os.open(path, flags, 0o666)
     mode = os.fstat(handle).st_mode
@@ -304,7 +304,7 @@ def _opened(path: Path, flags: int) -> int:
 
 
 def _is_at(handle: int, path: Path) -> bool:
-    """Whether an open file is the one that a path leads to."""
+    """Whether an open file is the file at a path."""
     try:
         return os.path.samestat(os.fstat(handle), os.stat(path))
     except FileNotFoundError:
@@ -322,7 +322,7 @@ def unpacked(path: Path) -> bytes:
 
 
 def _lines(path: Path) -> Iterator[bytes]:
-    """Yield the lines of a file or an archive, all with their ends but perhaps the last one."""
+    """Yield the lines of a file or an archive with their ends; the last line may lack one."""
     if path.suffix == _ARCHIVED:
         yield from io.BytesIO(unpacked(path))
     else:
@@ -341,5 +341,5 @@ def _is_cut_off(line: bytes) -> bool:
         json.loads(text)
     except (ValueError, RecursionError):
         return True
-    # A beginning of an object is never an object, so this one is whole.
+    # A prefix of an object is never an object, so this one is complete.
     return len(text) < len(line)

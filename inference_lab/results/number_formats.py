@@ -1,11 +1,11 @@
-"""Numbers as they are shown, the same in every table and report."""
+"""Formats of numbers, the same in every table and report."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable
 
-#: Energies are shown with this many significant digits (more before the point if it takes them).
+#: Significant digits of energies (more if the integer part is longer).
 _DIGITS = 7
 
 #: Shown in place of a missing number.
@@ -13,7 +13,7 @@ NONE = "-"
 
 
 def decimals_for(values: Iterable[float]) -> int:
-    """Return the decimals that give the largest of the values seven significant digits."""
+    """Return the number of decimals that gives the largest value seven significant digits."""
     sizes = [abs(v) for v in values if math.isfinite(v) and v != 0]
     if not sizes:
         return 1
@@ -52,7 +52,7 @@ def format_seconds(value: float | None) -> str:
 
 
 def format_rate(value: float | None) -> str:
-    """Return a whole percentage, or `NONE`; 0 and 100 only where it is just that."""
+    """Return a whole percentage, or `NONE`; 0 and 100 only for exact values."""
     if value is None or math.isnan(value):
         return NONE
     if 0 < value < 0.5 or 99.5 <= value < 100:

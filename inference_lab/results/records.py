@@ -1,4 +1,4 @@
-"""Records: one run of one solver on one problem, and the file they are kept in."""
+"""Records: one run of one solver on one problem, and the store of the records."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ __all__ = [
 #: Version of the record's fields.
 SCHEMA = 7
 
-#: Statuses of runs that did not end as their method would have it.
+#: Statuses of runs that failed or were stopped from outside.
 FAILURES = ("error", "crash", "memory", "timeout")
 
 #: Types of fields with their ranges; `Seconds` and `Limit` are finite.
@@ -54,16 +54,16 @@ Limit = Annotated[float, Meta(gt=0.0, le=_LARGEST)]
 
 
 def any_of(words: Iterable[str]) -> Meta:
-    """Return the range of a text that is one of some words."""
+    """Return the constraint on a text field that allows only some words."""
     return Meta(pattern=f"^({'|'.join(words)})$")
 
 
-#: A record keeps at most this many points of its run's history.
+#: Largest number of trace points in a record.
 TRACE_LIMIT = 200
 
 
 def thin_trace(trace: Iterable[TracePoint], limit: int = TRACE_LIMIT) -> tuple[TracePoint, ...]:
-    """Return at most `limit` points of a history: the first, the last, and improvements."""
+    """Return at most `limit` points of a trace: the first, the last, and improvements."""
     points = list(trace)
     if len(points) <= limit:
         return tuple(points)
@@ -113,7 +113,7 @@ def _processor() -> str:
 
 
 def physical_memory() -> int | None:
-    """Return the bytes of memory that this process can have: the machine's, or its cgroup's."""
+    """Return the bytes of memory of the machine, or the smaller limit of its cgroup."""
     sizes = []
     with suppress(OSError, ValueError, AttributeError):
         sizes.append(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
@@ -124,9 +124,9 @@ def physical_memory() -> int | None:
 
 
 class RunKey(NamedTuple):
-    """The question of a run: of runs with the same key, one is enough."""
+    """The inputs of a run; runs with the same key are interchangeable."""
 
-    # Limits of memory are no part of it, since they only decide whether a run fails.
+    # Memory limits are excluded because they only decide whether a run fails.
 
     problem: str
     problem_hash: str
@@ -144,21 +144,21 @@ class RunKey(NamedTuple):
 class RunRecord(JsonLine, frozen=True, kw_only=True):
     """Base of records of runs, of a solver or of a fit."""
 
-    #: `status`, `message`, `traceback`: How it ended; one of `FAILURES` where it did not end as its
-    #: method would have it.
+    #: `status`, `message`, `traceback`: The end of the run; one of `FAILURES` if it failed or was
+    #: stopped from outside.
     status: str
     message: str = ""
     traceback: str = ""
-    #: `time_limit`: Seconds that the run was given.
+    #: `time_limit`: Time limit of the run, in seconds.
     time_limit: Limit | None = None
-    #: `cpu_seconds`, `peak_memory`, `memory_limit`, `exit_code`: Of the run's own process, where it
-    #: had one: user and system time, with loading and evaluation; bytes resident at most; bytes it
-    #: might take; how it ended.
+    #: `cpu_seconds`, `peak_memory`, `memory_limit`, `exit_code`: Values of the run's own process,
+    #: if it had one: user and system time, with loading and evaluation; peak resident bytes; limit
+    #: in bytes; exit code.
     cpu_seconds: float | None = None
     peak_memory: int | None = None
     memory_limit: int | None = None
     exit_code: int | None = None
-    #: `wall_seconds`: From the start of the process to its end, everything included.
+    #: `wall_seconds`: Wall time from the start of the process to its end.
     wall_seconds: float | None = None
     #: `started`, `finished`: Times in UTC, ISO 8601.
     started: str = ""
@@ -166,7 +166,7 @@ class RunRecord(JsonLine, frozen=True, kw_only=True):
 
     @property
     def refused(self) -> bool:
-        """Whether no run was made: the method does not cover the problem, or is not installed."""
+        """Whether the method does not support the problem, or is not installed: there is no run."""
         return self.status in (Status.UNSUPPORTED, Status.NOT_INSTALLED)
 
     @property
@@ -177,7 +177,7 @@ class RunRecord(JsonLine, frozen=True, kw_only=True):
     @property
     @abstractmethod
     def place(self) -> tuple[str, str]:
-        """Where the run is shown among others: the problem, and the method."""
+        """The row and column of the run in tables: the problem, and the method."""
 
     @property
     @abstractmethod
@@ -191,12 +191,12 @@ class RunRecord(JsonLine, frozen=True, kw_only=True):
 
     @property
     def failed(self) -> bool:
-        """Whether the run ended in an error, or was ended."""
+        """Whether the run ended in an error, or was stopped from outside."""
         return self.status in FAILURES
 
 
 class Record(RunRecord, frozen=True, kw_only=True):
-    """One run of one solver on one problem: the question, the answer, and the machine.
+    """One run of one solver on one problem: its inputs, its results, and the machine.
 
     `key`, `place`, `identity` and `outcome` are as in `RunRecord`.
     """
@@ -209,68 +209,68 @@ class Record(RunRecord, frozen=True, kw_only=True):
     #: Name (a spec string where there is one) and `FactorGraph.content_hash`.
     problem: Name
     problem_hash: str
-    #: Its sizes; `n_labels` is the largest cardinality.
+    #: Sizes of the graph; `n_labels` is the largest cardinality.
     n_variables: int
     n_edges: int
     n_factors: int
     n_labels: int
-    #: The minimum energy where it is proved elsewhere, and where.
+    #: The minimum energy, if it is proved elsewhere, and the source of the proof.
     optimum: float | None = None
     optimum_source: str = ""
     #: Energy of the ground truth.
     truth_energy: float | None = None
-    #: What an energy of the problem is small against, see `inference_lab.contract.proves`.
+    #: Scale of the problem's energies for tolerances, see `inference_lab.contract.proves`.
     small_energy: Annotated[float, Meta(gt=0.0, le=1.0)] = 1.0
     #: Further facts about the problem.
     problem_info: Mapping[str, Any] = {}
-    #: Spec string and registered name, and all settings, default or not.
+    #: Spec string and registered name, and all settings, including defaults.
     solver: Name
     solver_name: str
     settings: Mapping[str, Any] = {}
     solver_version: int = 1
-    #: Digest of the file of a class from outside the library: runs are made again after an edit.
+    #: Digest of the file of a class from outside the library: runs are repeated after an edit.
     solver_source: str = ""
-    #: The seed and temperature of the run, and its number among those that were asked the same.
+    #: The seed and temperature of the run, and its number among repeats with the same inputs.
     seed: Count | None = None
     temperature: float = 0.0
     repeat: int = 0
     #: Threads that numerical libraries may use.
     threads: int = 1
-    #: The unit of all seconds: wall time, or the time that processors worked.
+    #: The clock of all seconds: wall time, or CPU time.
     clock: Literal["wall", "cpu"] = "wall"
     #: A value of `inference_lab.Status`.
     status: Annotated[str, any_of(Status)]
-    #: As in `inference_lab.Solution`, evaluated independently; the claim is the solver's own.
+    #: As in `inference_lab.Solution`, evaluated independently; the solver reports the claim.
     energy: Annotated[float, Meta(ge=-_LARGEST)] = math.inf
     claimed_energy: float | None = None
     lower_bound: float = -math.inf
     gap: float = math.inf
-    #: Digest of the best labelling: whether two runs found the same.
+    #: Digest of the best labelling, equal if two runs found the same.
     labels_hash: str = ""
     #: The labelling, see `inference_lab.results.label_codec`; empty from 100,000 variables on.
     labels: str = ""
-    #: Agreement with the ground truth (`inference_lab.results.scoring`), where there is one.
+    #: Agreement with the ground truth (`inference_lab.results.scoring`), if there is one.
     pairwise_f: float | None = None
     nmi: float | None = None
     ari: float | None = None
     accuracy: float | None = None
-    #: Further scores of the problem's own, such as ``bad_pixels``.
+    #: Further scores that the problem defines, such as ``bad_pixels``.
     scores: Mapping[str, Any] = {}
-    #: The solver's own time; compilation within the run; building the problem.
+    #: Time of the solver; of compilation within the run; of building the problem.
     seconds: Seconds = 0.0
     compile_seconds: Seconds = 0.0
     setup_seconds: Seconds = 0.0
     iterations: Count = 0
     log_partition: float | None = None
     log_partition_kind: str | None = None
-    #: History of the run, thinned to `TRACE_LIMIT` points.
+    #: Trace of the run, thinned to `TRACE_LIMIT` points.
     trace: tuple[TracePoint, ...] = ()
-    #: The solver's own figures.
+    #: Diagnostics that the solver reports.
     diagnostics: Mapping[str, Any] = {}
     environment: Mapping[str, Any] = field(default_factory=environment)
 
     def __post_init__(self) -> None:
-        """Refuse a bound that bounds nothing."""
+        """Raise `ValueError` for a lower bound that is NaN."""
         if math.isnan(self.lower_bound):
             raise ValueError("Expected `lower_bound` to be no NaN")
 
@@ -291,7 +291,7 @@ class Record(RunRecord, frozen=True, kw_only=True):
 
     @property
     def outcome(self) -> str:
-        """The energy, the status and the solver's own time, or why there is no answer."""
+        """The energy, the status and the time of the solver, or the reason for a missing answer."""
         if self.failed or self.refused:
             return f"{self.status}: {self.message}"
         found = math.isfinite(self.energy)
@@ -300,7 +300,7 @@ class Record(RunRecord, frozen=True, kw_only=True):
 
     @property
     def answered(self) -> bool:
-        """Whether the run gave a labelling of finite energy, or the proof that there is none."""
+        """Whether the run found a labelling of finite energy, or proved that none exists."""
         return math.isfinite(self.energy) or self.status == "infeasible"
 
 

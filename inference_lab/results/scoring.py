@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 # All measures are invariant under renaming of the labels, and ``-1`` is a cluster like any other.
 # Without points every measure is NaN, because nothing was measured (scikit-learn returns 1).
-# Pairwise F is 1 where neither partition joins a pair: there is no wrong pair.
+# Pairwise F is 1 if neither partition joins a pair, because no pair is wrong.
 
 __all__ = [
     "Average",
@@ -50,7 +50,7 @@ def nmi(truth: npt.ArrayLike, labels: npt.ArrayLike, average: Average = "arithme
     if not classes.size:
         return math.nan
     found = normalized_mutual_info_score(classes, clusters, average_method=average)
-    # Equal partitions have 1: rounding must not make it 0.9999999999999999.
+    # Rounded because equal partitions must have 1, not 0.9999999999999999.
     return round(float(found), 12)
 
 
@@ -66,7 +66,7 @@ def adjusted_rand(truth: npt.ArrayLike, labels: npt.ArrayLike) -> float:
 
 
 def matched_accuracy(truth: npt.ArrayLike, labels: npt.ArrayLike) -> float:
-    """Return the share of points that are right under the best one-to-one naming of clusters."""
+    """Return the share of points that are right under the best matching of clusters to classes."""
     # Kuhn, "The Hungarian method for the assignment problem", Naval Research Logistics 2, 1955.
     # :math:`\max_\pi \frac1n \sum_i [t_i = \pi(l_i)]` over injective partial maps :math:`\pi` from
     # clusters to classes; points of clusters that are left without a class count as wrong.
@@ -84,7 +84,7 @@ def score(
     labels: npt.ArrayLike,
     scored: npt.ArrayLike | None = None,
 ) -> dict[str, float]:
-    """Return all four measures on the points that count."""
+    """Return all four measures on the scored points."""
     classes, clusters = _checked(truth, labels)
     if scored is not None:
         points = _points(np.asarray(scored), classes.size)
@@ -98,7 +98,7 @@ def score(
 
 
 def _points(scored: npt.NDArray[Any], n: int) -> npt.NDArray[np.int64]:
-    """Return the points that count as distinct indices."""
+    """Return the scored points as distinct indices."""
     if scored.dtype == np.bool_ and scored.shape == (n,):
         return np.flatnonzero(scored)
     if scored.ndim != 1 or (scored.size and scored.dtype.kind not in "iu"):
@@ -135,9 +135,9 @@ def _checked(
 
 def _matched(table: Any) -> int:
     """Return the largest total count of a one-to-one matching of a sparse table."""
-    # The sparse solver wants every row matched, so each row gets a column of its own that stands
-    # for "unmatched". Those cells weigh 1 and all others 1 more than their count (explicit zeros
-    # are not cells): every full matching then totals its count plus the number of rows.
+    # The sparse solver matches every row, so each row gets a column of its own for "unmatched".
+    # These cells weigh 1, and all others 1 more than their count, because explicit zeros are not
+    # cells. The total of a full matching is its count plus the number of rows.
     from scipy.sparse import coo_array, eye_array, hstack
     from scipy.sparse.csgraph import min_weight_full_bipartite_matching
 

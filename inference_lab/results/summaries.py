@@ -40,19 +40,19 @@ def gap_percent(
     # `best` is the best energy known of the problem (default: `energy`). With the same `best` and
     # `bound` for all answers to a problem, gaps order as energies do. The denominator is that of
     # the primal gap (Berthold 2013): a relative MIP gap that stays finite for a best energy of 0.
-    # Where it is 0 but for rounding, `inference_lab.contract.energy_scale` takes its place.
+    # If it is 0 up to rounding, `inference_lab.contract.energy_scale` replaces it.
     if not (math.isfinite(energy) and math.isfinite(bound)):
         return None
     if proves(energy, bound, small) and bound - energy <= slack(energy, small):
         return 0.0
     scale = max(abs(energy if best is None else best), abs(bound))
     gap = 100.0 * (energy - bound) / (scale if scale > slack(0.0, small) else small)
-    # Beyond, means would not be finite.
+    # Larger gaps are dropped because their means would not be finite.
     return gap if abs(gap) <= 1e300 else None
 
 
 def slack(energy: float, small: float = 1.0) -> float:
-    """Return how far a bound may be above an energy before the two contradict each other."""
+    """Return the tolerance by which a bound may exceed an energy without a contradiction."""
     return CONTRADICTION_TOLERANCE * max(small, abs(energy))
 
 
@@ -70,25 +70,25 @@ class ProblemSummary:
     #: in the order of the runs.
     best_energy: float
     best_energy_by: str
-    #: `best_bound`, `best_bound_by`: The largest lower bound, the known optimum included, and where
-    #: it is from.
+    #: `best_bound`, `best_bound_by`: The largest lower bound, the known optimum included, and its
+    #: source.
     best_bound: float
     best_bound_by: str
     #: `optimum`, `truth_energy`, `small_energy`: As in `Record`.
     optimum: float | None
     truth_energy: float | None
-    #: Of the best energy to the best bound; None where either is infinite.
+    #: Gap of the best energy to the best bound; None if either is infinite.
     gap_percent: float | None
     small_energy: float = 1.0
-    #: What the problem's info remarks on.
+    #: Remarks of the problem's info.
     remarks: tuple[str, ...] = ()
 
     def proves(self, energy: float, bound: float) -> bool:
-        """Whether a bound shows that an energy of the problem is optimal, in its units."""
+        """Whether a bound proves an energy of the problem optimal, in its units."""
         return proves(energy, bound, self.small_energy)
 
     def slack(self, energy: float) -> float:
-        """Return how far a bound may be above an energy before the two contradict each other."""
+        """Return the tolerance by which a bound may exceed an energy without a contradiction."""
         return slack(energy, self.small_energy)
 
     def gap_to_best(self, energy: float) -> float | None:
@@ -96,12 +96,12 @@ class ProblemSummary:
         return gap_percent(energy, self.best_bound, best=self.best_energy, small=self.small_energy)
 
     def over_best(self, energy: float) -> float | None:
-        """Return how far an energy is above the best one found, in percent of that."""
+        """Return the distance of an energy to the best energy found, in percent of the latter."""
         return gap_percent(energy, self.best_energy, best=self.best_energy, small=self.small_energy)
 
     @property
     def known_energy(self) -> float:
-        """The best energy known: found by a run, or the known optimum."""
+        """The best energy known, from a run or from the known optimum."""
         return self.best_energy if self.optimum is None else min(self.best_energy, self.optimum)
 
 
@@ -111,8 +111,8 @@ class Row:
 
     problem: str
     solver: str
-    #: `runs`, `failed`, `unsupported`, `answered`: Number of runs, of those that ended in an error,
-    #: that the method does not cover, and that gave a labelling of finite energy (or a proof of
+    #: `runs`, `failed`, `unsupported`, `answered`: Number of all runs, of failed runs, of runs that
+    #: the method does not support, and of runs with a labelling of finite energy (or a proof of
     #: infeasibility).
     runs: int
     failed: int
@@ -123,18 +123,18 @@ class Row:
     energy: float
     energy_min: float
     energy_max: float
-    #: Of the median energy to the best bound known for the problem, by whomever.
+    #: Gap of the median energy to the best bound known for the problem, from any solver.
     gap_percent: float | None
-    #: How far the median energy is above the best one that any solver found.
+    #: Distance of the median energy to the best energy that any solver found, in percent.
     over_best_percent: float | None
-    #: The solver's own, median over the runs.
+    #: Median of the solver's own bounds over the runs.
     lower_bound: float
-    #: Runs whose energy is proved optimal, by their own bound or the best known.
+    #: Number of runs with an energy proved optimal, by their own bound or the best known.
     proved: int
     #: ``"yes"`` if each run's own bound proves its energy, ``"by NAME"`` if another's does,
     #: ``"k/n"`` if only some are proved, ``"no"``.
     proved_by: str
-    #: Runs that found the best energy known.
+    #: Number of runs that found the best energy known.
     best: int
     #: `seconds`, `total_seconds`: Median and sum of the solver's time over the runs that neither
     #: failed nor were refused.
@@ -147,12 +147,12 @@ class Row:
     ari: float | None
     #: Means of the problem's own scores, over the runs that have them.
     scores: Mapping[str, float]
-    #: Median estimate, and in `log_partition_kind` what it is.
+    #: Median estimate, and its kind.
     log_partition: float | None
     log_partition_kind: str | None
-    #: Of all runs; ``"3 limit, 1 error"`` where they differ.
+    #: Status of all runs; ``"3 limit, 1 error"`` if they differ.
     status: str
-    #: Why runs failed or were refused, each reason once.
+    #: Reasons for failed and refused runs, each once.
     messages: tuple[str, ...]
 
 
@@ -163,16 +163,16 @@ class SolverSummary:
     solver: str
     problems: int
     runs: int
-    #: Mean over the `gaps` problems on which the gap is known.
+    #: Mean over the `gaps` problems with a known gap.
     mean_gap_percent: float | None
     gaps: int
     #: Mean over the problems on which the solver found a labelling.
     mean_over_best_percent: float | None
     #: Share of all runs that found the best energy known.
     percent_best: float
-    #: Share of all runs whose energy is proved optimal by their own bound.
+    #: Share of all runs with an energy proved optimal by their own bound.
     percent_proved: float
-    #: Over all runs that neither failed nor were refused.
+    #: Median and sum over all runs that neither failed nor were refused.
     median_seconds: float | None
     total_seconds: float
     failed: int
@@ -210,7 +210,7 @@ def summarise_problem(
 
 
 def remarks_of(info: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the remarks in a problem's info; a file may hold anything in their place."""
+    """Return the remarks in a problem's info; ignore values of other types from files."""
     given = info.get("remarks")
     return tuple(map(str, given)) if isinstance(given, list | tuple) else ()
 
@@ -236,7 +236,7 @@ def summarise_runs(problem: ProblemSummary, records: Sequence[Record]) -> Row:
         energy_max=max(found, default=math.inf),
         gap_percent=None if energy is None else problem.gap_to_best(energy),
         over_best_percent=None if energy is None else problem.over_best(energy),
-        # The lower of the two middle ones: the mean of -inf and inf would be no bound.
+        # The lower of the two middle values, because the mean of -inf and inf is not a bound.
         lower_bound=float(statistics.median_low(r.lower_bound for r in records)),
         proved=len(proofs) - proofs.count("no"),
         proved_by=(
@@ -268,7 +268,7 @@ def summarise_runs(problem: ProblemSummary, records: Sequence[Record]) -> Row:
 
 
 def proof(record: Record, problem: ProblemSummary) -> str:
-    """Return ``"yes"``, ``"by NAME"`` or ``"no"``: whose bound proves the run's answer."""
+    """Return ``"yes"``, ``"by NAME"`` or ``"no"``: the bound that proves the run's answer."""
     if record.status == "infeasible":
         return "yes" if problem.known_energy == math.inf else "no"
     # No energy lies below the best one, so a bound above that is refuted.
@@ -291,7 +291,7 @@ def _is_best(record: Record, problem: ProblemSummary) -> bool:
 def summarise_solver(
     solver: str, rows: Sequence[Row], runs: Sequence[tuple[Record, ProblemSummary]]
 ) -> SolverSummary:
-    """Return what one solver did over all problems."""
+    """Summarise the runs of one solver over all problems."""
     records = [record for record, _ in runs]
     gaps = [row.gap_percent for row in rows if row.gap_percent is not None]
     timed = [r.seconds for r in records if not (r.failed or r.refused)]
@@ -339,7 +339,7 @@ def _solved(record: Record) -> bool:
 
 
 def grouped(records: Iterable[_T], key: Callable[[_T], _S]) -> dict[_S, list[_T]]:
-    """Return the records, or rows, of each value of a key, both in the order of the records."""
+    """Group records, or rows, by a key, with keys and groups in the order of the records."""
     groups: dict[_S, list[_T]] = {}
     for record in records:
         groups.setdefault(key(record), []).append(record)

@@ -1,4 +1,4 @@
-"""Validation of outcomes: values in range and of the right type, else an error of the solver."""
+"""Validation of the types and ranges of outcomes; faults are errors of the solver."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ __all__ = [
     "shape_fault",
 ]
 
-#: The marginals of a variable may sum to 1 give or take this much: a thousand times what rounding
-#: does to thousands of labels, and far below any error that sampling or stopping early leaves.
+#: Tolerance for the sum of a variable's marginals: a thousand times the rounding error of thousands
+#: of labels, and far below any error of sampling or early stopping.
 MARGINAL_TOLERANCE = 1e-8
 
-#: What an estimate of the log-partition can be said to be.
+#: Kinds of estimates of the log-partition.
 PARTITION_KINDS = ("exact", "lower", "upper", "estimate")
 
 _MOST_ITERATIONS = 1 << 63
 
 
 def check_outcome(outcome: Outcome, graph: FactorGraph) -> tuple[Outcome, str]:
-    """Return an outcome in plain numbers, and what is wrong with it."""
+    """Return an outcome in plain numbers, and a message on its first fault, or an empty one."""
     faults = []
 
     def number(name: str, convert: Any, allowed: str) -> Any:
@@ -66,7 +66,7 @@ def check_outcome(outcome: Outcome, graph: FactorGraph) -> tuple[Outcome, str]:
 
 
 def partition_fault(value: float | None, kind: str | None) -> str:
-    """Return what is wrong with a log-partition and its kind, whatever the graph; else nothing."""
+    """Return a message on the fault of a log-partition or its kind, empty without a fault."""
     if (value is None) != (kind is None) or kind not in (None, *PARTITION_KINDS):
         return (
             f"log_partition is {_shown(value)} and its kind {_shown(kind)}; a value needs a kind, "
@@ -78,7 +78,7 @@ def partition_fault(value: float | None, kind: str | None) -> str:
 
 
 def marginals_fault(marginals: Any, graph: FactorGraph) -> str:
-    """Return what is wrong with marginals of a graph, whatever the exact ones are; else nothing."""
+    """Return a message on the fault of a graph's marginals, empty without a fault."""
     try:
         return shape_fault(marginals, graph) or _values_fault(marginals, graph)
     except Exception as problem:  # they may be of any class, and that may do anything
@@ -86,7 +86,7 @@ def marginals_fault(marginals: Any, graph: FactorGraph) -> str:
 
 
 def shape_fault(marginals: Any, graph: FactorGraph) -> str:
-    """Return what is wrong with the shape of marginals, else nothing."""
+    """Return a message on a wrong shape of marginals, empty if the shape is right."""
     sizes = graph.cardinalities
     if graph.n_labels is not None:
         expected = (graph.n_variables, graph.n_labels)
@@ -156,7 +156,7 @@ def _text(value: Any) -> str | None:
 
 
 def _shown(value: Any) -> str:
-    """Return a value on one line, shortened, of whatever class it is."""
+    """Return a value of any class as text on one line, shortened."""
     try:
         return " ".join(reprlib.repr(value).split())[:80]
     except Exception:  # an integer of too many digits, or an object that raises
