@@ -1,4 +1,4 @@
-"""Bits for labels: the same energies, every inequality carried over, a bound that goes on."""
+"""Binary encoding of labels: equal energies, equivalent inequalities, and a valid bound."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def test_carried_rows_are_equivalent_for_every_labelling() -> None:
     bits = with_bits(simplex)
     n, corners = part.n_nodes, 1.5 * np.eye(3) - 0.5
     assert bits.rows.free.sum() > n and (bits.rows.multiplier > 0.0).sum() > 20
-    # All rows of the simplex that have a multiplier, and its lower limits that have one.
+    # All rows of the simplex with a nonzero multiplier, and the lower limits that have one.
     kept = np.flatnonzero((simplex.rows.multiplier > 0.0) | simplex.rows.free)
     limits = np.argwhere(np.tril(simplex.floor, -1) > 0.0)
     carried = kept.size + len(limits)

@@ -1,4 +1,4 @@
-"""Tables of an elimination: which variables each of them is over."""
+"""Tables of a bucket elimination: the variables in the scope of each."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from inference_lab.algorithms.elimination.bucket_elimination import _separators
 
 @pytest.mark.parametrize("edges", [0, 12, 45, 200])
 def test_a_table_is_over_the_later_neighbours_once_the_earlier_ones_are_gone(edges: int) -> None:
-    """Also where eliminations join far more than the graph did, and room has to be made."""
+    """The scope holds even if eliminations add many edges and the storage must grow."""
     graph = nx.gnm_random_graph(30, edges, seed=edges)
     order = np.random.default_rng(edges).permutation(30)
     position = np.argsort(order)

@@ -1,4 +1,4 @@
-"""Cuts against enumeration: valid for every labelling, found where violated, exact where proved."""
+"""Cycle cuts against enumeration: valid for every labelling, found if violated, exact if proved."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def tightened(graph, backend="highs"):
 
 
 def solution_of(graph, model, x):
-    """Return the columns of a labelling that cuts may use: nodes, and both ends of links."""
+    """Return the columns of a labelling that cuts may use: nodes and both ends of links."""
     out = np.zeros(model.n_columns)
     out[graph.unary_ptr[:-1] + x] = 1.0
     known = links(graph)
@@ -77,7 +77,7 @@ def test_every_labelling_meets_every_cut(family, seed):
 @pytest.mark.parametrize("k", [2, 3])
 @pytest.mark.parametrize("seed", range(5))
 def test_cuts_of_signed_graphs_are_met_by_every_labelling(k, seed):
-    """The same on graphs made for cuts, of which there are many."""
+    """Cuts hold on graphs made to have many of them."""
     graph = signed(7, k, 14, seed)
     relaxation, _ = tightened(graph)
     base = build_linear_model(graph)
@@ -98,7 +98,7 @@ def test_planar_graphs_without_field_are_solved(seed, as_tables):
     graph = il.FactorGraph.potts(np.zeros((12, 2)), edges, weights)
     if as_tables:
         tables = np.stack([graph.edge_table(e) for e in range(graph.n_edges)])
-        # Not diagonal, but the same energy: what the first end pays here it gets back below.
+        # Not diagonal, but the same energy: the second end gets back the cost of the first one.
         tables += np.array([[0.0, 0.0], [0.25, 0.25]])
         paid_back = -0.25 * np.bincount(edges[:, 0], minlength=12)
         graph = il.FactorGraph.from_terms(
@@ -110,7 +110,7 @@ def test_planar_graphs_without_field_are_solved(seed, as_tables):
 
 
 def test_some_cycles_are_not_solved_without_cuts():
-    """Else the test above tests the relaxation only."""
+    """Check that the test above does not only test the relaxation."""
     weights = np.array([1.0, 1.0, 1.0, -1.0])
     graph = il.FactorGraph.potts(np.zeros((4, 2)), [(0, 1), (1, 2), (2, 3), (0, 3)], weights)
     _, solutions = tightened(graph)
@@ -120,7 +120,7 @@ def test_some_cycles_are_not_solved_without_cuts():
 
 @pytest.mark.parametrize(("k", "seed"), [(2, 0), (2, 1), (3, 0), (3, 1), (3, 2)])
 def test_no_violated_cycle_is_left(k, seed):
-    """Every simple cycle of every label, with the subset that is violated most."""
+    """Check every simple cycle of every label with its most violated subset."""
     graph = signed(7, k, 10, seed)
     _, solutions = tightened(graph)
     x = solutions[-1].x
@@ -144,7 +144,7 @@ def test_no_violated_cycle_is_left(k, seed):
 
 @pytest.mark.parametrize(("n", "least"), [(4, 1.0), (5, 5.0 / 3.0), (6, 2.5)])
 def test_cliques_of_cannot_links(n, least):
-    """Of four points in three clusters two are together; cycles alone say nothing of that."""
+    """Two of four points share one of three clusters, which cycle inequalities do not imply."""
     edges = list(itertools.combinations(range(n), 2))
     graph = il.FactorGraph.from_terms(np.zeros((n, 3)), [il.DiagonalTerms(edges, 1.0, 0.0)])
     _, solutions = tightened(graph)
@@ -154,7 +154,7 @@ def test_cliques_of_cannot_links(n, least):
 
 
 def test_hard_links_take_part():
-    """Hard must-links have no variables, and hard cannot-links none either."""
+    """Hard must-links and hard cannot-links have no variables."""
     edges = [(0, 1), (1, 2), (2, 3), (0, 3)]
     same, differ = [0.0, 0.0, 0.0, 1.0], [math.inf, 1.0, math.inf, 0.0]
     graph = il.FactorGraph.from_terms(np.zeros((4, 3)), [il.DiagonalTerms(edges, same, differ)])
@@ -171,7 +171,7 @@ def test_hard_links_take_part():
 
 @pytest.mark.parametrize("seed", range(3))
 def test_starting_anew_gives_the_same(seed):
-    """Without a basis to go on from, and through PuLP, only the time differs."""
+    """Without a warm basis, and through PuLP, only the time differs."""
     graph = signed(9, 3, 20, seed)
     relaxation, solutions = tightened(graph)
     warm = solutions[-1]
@@ -181,7 +181,7 @@ def test_starting_anew_gives_the_same(seed):
 
 @pytest.mark.parametrize("seed", range(4))
 def test_interior_points_come_to_the_same(seed, monkeypatch):
-    """They begin where a step of the simplex method was long, and bounds stay below the optimum."""
+    """They start after a long simplex solve, and bounds stay below the optimum."""
     graph = signed(9, 3, 20, seed)
     relaxation, by_simplex = tightened(graph)
     assert "infeasible" not in relaxation._doubtful
@@ -194,12 +194,12 @@ def test_interior_points_come_to_the_same(seed, monkeypatch):
     for relaxed in solutions:
         assert relaxed.bound == pytest.approx(relaxed.value, rel=1e-6)
         assert relaxed.bound <= least + 1e-9
-    # From the third on there is no vertex, and no simplex iteration either.
+    # From the third round on there is no vertex, and hence no simplex iteration.
     assert {relaxed.iterations for relaxed in solutions[2:]} == {0}
 
 
 def test_interior_points_do_not_end_a_search_by_themselves():
-    """That nothing is feasible is said by the simplex method."""
+    """Infeasibility is decided by the simplex method."""
     never = il.FactorGraph.from_terms(
         np.zeros((3, 2)), [il.DiagonalTerms([(0, 1), (1, 2), (0, 2)], math.inf, 0.0)]
     )
@@ -212,7 +212,7 @@ def test_interior_points_do_not_end_a_search_by_themselves():
 
 
 def test_rows_that_come_and_go():
-    """After every change the warm solution is that of the model as it then is."""
+    """After every change the warm solution equals that of the current model."""
     graph = signed(10, 3, 30, 4)
     relaxation = incremental_relaxation(build_linear_model(graph))
     first = relaxation.solve()
@@ -237,7 +237,7 @@ def test_time_ends_the_rounds():
 
 
 def test_roots_are_searched_in_turn(monkeypatch):
-    """A round that stops early goes on from there in the next, and misses nothing in the end."""
+    """A round that stops early is resumed in the next one, and no root is missed."""
     graph = signed(12, 3, 40, 1)
     whole = tightened(graph)[1][-1].value
     monkeypatch.setattr(cycle_cuts, "_STRETCH", 50)

@@ -7,8 +7,8 @@ import sys
 
 import pytest
 
-# As on a machine with eight processors HiGHS is called by somebody, who lets it have its threads,
-# and then by a solver in a forked process, whose integer program takes more than one node.
+# On a machine with eight processors HiGHS is first called with all its threads, and then by a
+# solver in a forked process, whose integer program takes more than one node.
 _SCRIPT = """
 import os, threading, warnings
 import numpy as np

@@ -1,4 +1,4 @@
-"""Integer costs: the error that is stated holds for every labelling."""
+"""Integer costs: the stated error holds for every labelling."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ NONEMPTY = [family for family in FAMILIES if random_graph(family, 0).n_variables
 
 
 def integer_energies(graph, rounding, every):
-    """Sum the integer costs that a solver is handed."""
+    """Sum the integer costs that a solver receives."""
     total = rounding.integers(unary_rises(graph))[graph.unary_ptr[:-1] + every].sum(axis=1)
     for block in dense_tables(graph):
         tables = rounding.integers(table_rises(block.tables))
@@ -60,11 +60,11 @@ def test_integer_energies_bound_the_energy(family, seed, bits, unit, cut):
     assert (integers[finite] <= 2.0**bits).all() and (integers[finite] >= 0).all()
     below = np.array([rounding.bound(c) for c in integers[finite]])
     assert (below <= energy[finite]).all()
-    # Nothing is cut off that is as good as what is known.
+    # No labelling at least as good as the incumbent is cut off.
     good = energy[finite] < known if cut else np.ones(finite.sum(), dtype=bool)
     slack = rounding.error + 1e-13 * abs(rounding.offset)
     assert (energy[finite][good] <= below[good] + slack).all()
-    # And what is cut off is not taken for better than that by more than the error.
+    # A labelling that is cut off is better than the incumbent by at most the error.
     if cut and finite.any():
         assert (below[~good] >= known - slack - rounding.error).all()
 

@@ -15,7 +15,7 @@ GRAPH = il.FactorGraph.potts([[0.0, 2.0], [0.0, 1.0]], [], [])
 
 @dataclass(frozen=True)
 class Play(il.IterativeSolver[list[int]]):
-    """Take one step after another from a list."""
+    """Solver that takes steps from a list, one after another."""
 
     steps: tuple[il.Progress | None, ...] = (il.Progress(),) * 9
     max_sweeps: int = 5

@@ -27,7 +27,7 @@ NONEMPTY = [family for family in FAMILIES if random_graph(family, 0).n_variables
 
 
 def dense_value(graph, node_bounds=None):
-    """Value of the local-polytope LP, written down densely; ``inf`` where it is infeasible."""
+    """Return the value of the dense local-polytope LP; ``inf`` if it is infeasible."""
     cost, matrix, rhs, upper = local_polytope(graph)
     bounds = np.stack([np.zeros(cost.size), upper], axis=1)
     if node_bounds is not None:
@@ -47,10 +47,10 @@ gains = st.lists(st.sampled_from([-1.5, -0.4, 0.0, 0.3, 1.2, math.inf]), min_siz
 
 @given(gains, st.integers(0, 2), st.integers(0, 2), st.integers(0, 2**32 - 1))
 def test_compact_diagonal_form_equals_transport_for_fixed_marginals(gain, more_i, more_j, seed):
-    """For any marginals the d-variables cost what the best joint distribution costs."""
+    """For any marginals the d-variables have the cost of the best joint distribution."""
     rng = np.random.default_rng(seed)
     k = len(gain)
-    # Only one end may have labels of its own, k is the smaller cardinality.
+    # Only one end may have extra labels; k is the smaller cardinality.
     sizes = (k + more_i, k) if seed % 2 else (k, k + more_j)
     graph = il.FactorGraph.from_terms(
         [rng.normal(size=s) for s in sizes], [il.DiagonalTerms([(0, 1)], [gain], 0.25)]
@@ -160,8 +160,8 @@ def test_sum_of_minima_is_a_bound_and_that_of_zero_duals(family, seed):
     bound = graph.sum_of_minima
     assert bound <= least
     at_zero = build_linear_model(graph).lower_bound()
-    # The model may know more (two variables made equal share costs), or less (it lets variables
-    # with one label each differ); both count the same terms elsewhere.
+    # The model may be tighter (variables known to be equal share costs) or looser (it lets
+    # variables with one label each differ); both count the same terms elsewhere.
     assert at_zero <= least
     if not graph.has_infinite and (graph.cardinalities > 1).all():
         assert at_zero == pytest.approx(bound, rel=1e-12, abs=1e-9)
@@ -187,7 +187,7 @@ def test_links_are_joint_probabilities(family, seed):
     u[graph.unary_ptr[:-1] + x] = 1.0
     bounds = np.stack([np.zeros(model.n_columns), model.upper], axis=1)
     bounds[: u.size] = u[:, None]
-    # The sign of a cost is what keeps a diagonal column from being anything but the product.
+    # The sign of a cost alone keeps a diagonal column equal to the product.
     result = linprog(
         np.where(model.cost != 0.0, np.sign(model.cost), 1.0),
         model.a_ub, model.b_ub, model.a_eq, model.b_eq, bounds=bounds, method="highs",
@@ -198,7 +198,7 @@ def test_links_are_joint_probabilities(family, seed):
     assert (both[known.both == NEVER] == 0.0).all()
     always = known.both == ALWAYS
     assert (u[known.first[always]] == u[known.second[always]]).all()
-    # Every column beyond the nodes is that of one link, but for those of larger factors.
+    # Every column beyond the nodes belongs to one link, except columns of larger factors.
     assert np.unique(known.both[held]).size == held.sum()
     tables = int(np.diff(graph.table_ptr).sum())
     assert held.sum() == model.n_columns - model.n_node_columns - tables
@@ -224,7 +224,7 @@ def test_columns_left_out_keep_every_labelling_that_is_good_enough(family, seed,
     upper = fix_by_reduced_costs(model, *duals, known).upper
     used = upper[graph.unary_ptr[:-1] + every].min(axis=1)
     assert (used[energies <= known] == 1.0).all()
-    # And with the labels left out the ILP still has the same optimum.
+    # The ILP keeps its optimum without the dropped labels.
     result = solve_integer(fix_by_reduced_costs(model, *duals, known))
     assert result.value == pytest.approx(finite.min(), rel=1e-7, abs=1e-7)
 

@@ -1,4 +1,4 @@
-"""What is left without variables of few neighbours: the same least energies, and the way back."""
+"""Graph without its low-degree variables: the same least energies, and labels that expand."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from inference_lab.graph.random_graphs import FAMILIES, random_graph
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_core_has_the_least_energies_over_eliminated_variables(family: str) -> None:
-    """Energies of the core are minima of the graph's, and expanding finds labels that have them."""
+    """Energies of the core are minima over the eliminated variables, and `expand` attains them."""
     for seed in range(4):
         graph = random_graph(family, seed)
         if graph.n_factors:
@@ -36,7 +36,7 @@ def test_core_has_the_least_energies_over_eliminated_variables(family: str) -> N
 
 
 def test_all_variables_left_have_more_neighbours() -> None:
-    """A ring with chords and tails: what has at most two neighbours on the way is gone."""
+    """A ring with chords and tails: variables of at most two neighbours are eliminated."""
     ring = [(i, (i + 1) % 8) for i in range(8)]
     chords = [(0, 4), (1, 5), (0, 2), (2, 5), (1, 4)]
     tails = [(0, 8), (8, 9), (3, 10), (11, 12)]
@@ -52,7 +52,7 @@ def test_all_variables_left_have_more_neighbours() -> None:
 
 
 def test_it_stops_on_request() -> None:
-    """What was eliminated until then stays so, and the rest is a graph as good."""
+    """Variables eliminated before the stop stay so, and the rest is an equivalent graph."""
     graph = FactorGraph.potts(np.eye(9), [(i, i + 1) for i in range(8)], [0.4] * 8)
     answers = iter([False] * 3 + [True] * 9)
     core = eliminate_sparse(graph, lambda: next(answers))

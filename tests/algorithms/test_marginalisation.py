@@ -1,4 +1,4 @@
-"""Variables summed out leave the partition function as it is, and marginals come back."""
+"""Summing out variables keeps the partition function, and marginals are recovered."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_no_table_grows_and_none_is_inside_another(recipe: Recipe) -> None:
     found = terms_of(rest.graph)
     assert max((table.size for _, table in found), default=1) <= most
     assert not any(set(a) <= set(b) for a, _ in found for b, _ in found if a is not b)
-    # A variable that is left stands in two terms at least.
+    # Each remaining variable is in at least two terms.
     met = np.bincount([i for scope, _ in found for i in scope], minlength=rest.variables.size)
     assert (met >= 2).all()
 
@@ -99,7 +99,7 @@ def test_without_time_the_terms_are_left() -> None:
 
 
 def test_a_wheel_is_summed_out() -> None:
-    """Two terms of the rim and the hub leave one of the same size, until hardly any are left."""
+    """Two terms of the rim and the hub leave one of the same size, until few are left."""
     n = 20
     rng = np.random.default_rng(0)
     terms = [((n, i, (i + 1) % n), rng.normal(size=(2, 2, 2))) for i in range(n)]
@@ -113,7 +113,7 @@ def test_a_wheel_is_summed_out() -> None:
 
 
 def test_terms_inside_others_are_added_to_them() -> None:
-    """Where no variable can go, the energy stays, label by label."""
+    """If no variable can be eliminated, every labelling keeps its energy."""
     rng = np.random.default_rng(0)
     sizes = [2, 3, 2, 3, 2, 2]
     scopes = [tuple(rng.permutation(c).tolist()) for c in itertools.combinations(range(6), 3)]

@@ -24,7 +24,7 @@ SEEDS = st.integers(0, 10_000)
 
 
 def random_network(seed, most_nodes=40):
-    """Integer capacities; sparse or dense, with loops, parallel edges, ties and zeros."""
+    """Return integer capacities, sparse or dense, with loops, parallel edges, ties and zeros."""
     rng = np.random.default_rng(seed)
     n = int(rng.integers(1, most_nodes + 1))
     m = int(rng.integers(0, 5 * n + 1))
@@ -64,7 +64,7 @@ def scipy_value(n_nodes, edges, forward, backward, source, sink):
 
 
 def all_cuts(n_nodes, edges, forward, backward, source, sink):
-    """Sides and costs of all cuts: rows of 1 for the sink's side, infinite counts, finite sums."""
+    """Return all cuts: rows of 1 for the sink's side, counts of infinite arcs, and finite sums."""
     y = np.array(list(itertools.product((0, 1), repeat=n_nodes)), dtype=int).reshape(-1, n_nodes)
     infinite, finite = np.zeros(len(y), dtype=int), np.zeros(len(y))
     u, v = y[:, edges[:, 0]], y[:, edges[:, 1]]
@@ -84,14 +84,14 @@ def all_cuts(n_nodes, edges, forward, backward, source, sink):
 
 @given(SEEDS)
 def test_value_is_that_of_scipy(seed):
-    """Exactly, on integers; and the side returned has that capacity."""
+    """The value on integers is exact, and the returned side has that capacity."""
     network = random_network(seed)
     assert minimum_cut(**network).value == scipy_value(**network)
 
 
 @given(SEEDS)
 def test_sides_are_the_smallest_of_all_minimum_cuts(seed):
-    """The source's side is the intersection over all minimum cuts, and so is the sink's."""
+    """Each returned side is the intersection over all minimum cuts."""
     network = random_network(seed, most_nodes=9)
     y, _, cost = all_cuts(**network)
     best = y[cost == cost.min()]
@@ -104,7 +104,7 @@ def test_sides_are_the_smallest_of_all_minimum_cuts(seed):
 
 @given(SEEDS)
 def test_infinite_capacities_count_first(seed):
-    """Of all cuts one with the fewest infinite capacities, and of those the cheapest."""
+    """The cut has the fewest infinite capacities and, among these, the least cost."""
     network = random_network(seed, most_nodes=8)
     rng = np.random.default_rng(seed)
     for name in ("forward", "backward", "source", "sink"):
@@ -122,7 +122,7 @@ def test_infinite_capacities_count_first(seed):
 
 
 def test_bottleneck_along_a_path():
-    """One long path: its smallest capacity, and the cut right there."""
+    """A long path is cut at its smallest capacity."""
     n = 2000
     path = np.stack([np.arange(n - 1), np.arange(1, n)], axis=1)
     capacity = np.full(n - 1, 2.0)
@@ -136,7 +136,7 @@ def test_bottleneck_along_a_path():
 
 @given(SEEDS)
 def test_interrupted_search_goes_on(seed):
-    """Looking at the clock after every few arcs changes nothing."""
+    """Checking the clock after every few arcs changes nothing."""
     network = random_network(seed)
     expected = minimum_cut(**network)
     with pytest.MonkeyPatch.context() as patch:
@@ -159,7 +159,7 @@ def test_stops_when_asked(monkeypatch):
 
 @given(SEEDS)
 def test_dual_value(seed):
-    """It is the value of the cut after the search, and below it for any flow whatsoever."""
+    """The value equals the cut after the search, and is below it for any flow."""
     network = random_network(seed)
     cuts = CutGraph.from_edges(network["n_nodes"], network["edges"])
     load(cuts, *(network[name] for name in ("forward", "backward", "source", "sink")))

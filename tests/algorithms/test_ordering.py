@@ -1,4 +1,4 @@
-"""Elimination orders: their figures are those of the eliminations, and their bounds hold."""
+"""Elimination orders: reported sizes equal the eliminations, and bounds hold."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from inference_lab.graph.random_graphs import FAMILIES, HARD, random_graph
 
 
 def network(n, edges, sizes=None):
-    """Make the interactions of a plain graph, of two labels a variable unless sizes are given."""
+    """Make the interactions of a plain graph, with two labels a variable unless sizes are given."""
     ends = np.asarray(edges, dtype=np.int64).reshape(-1, 2)
     both = np.unique(np.concatenate([ends, ends[:, ::-1]]), axis=0)
     ptr = np.concatenate([[0], np.cumsum(np.bincount(both[:, 0], minlength=n))])
@@ -51,12 +51,12 @@ def eliminate(graph, order):
 
 
 def least_table(graph):
-    """Return the size (binary logarithm) of the largest table of the best of all orders."""
+    """Return the size (binary logarithm) of the largest table of the best order."""
     n = graph.variables.size
     hood = [set(graph.neighbours[graph.ptr[v] : graph.ptr[v + 1]].tolist()) for v in range(n)]
 
     def later(gone, v):
-        """Return the variables not gone that v reaches through those that are."""
+        """Return the remaining variables that v reaches through eliminated ones."""
         seen, stack, found = {v}, [v], set()
         while stack:
             for u in hood[stack.pop()] - seen:
@@ -78,7 +78,7 @@ def least_table(graph):
 
 
 def greedily(graph, weights, by_fill):
-    """Order greedily in plain Python: least fill, or least size; ties by number."""
+    """Order greedily in plain Python by least fill or least size, with ties broken by number."""
     hood = {
         v: set(graph.neighbours[graph.ptr[v] : graph.ptr[v + 1]].tolist())
         for v in range(graph.variables.size)
@@ -231,7 +231,7 @@ def test_between_the_lower_bound_and_the_order_lies_the_best_of_all_orders(ragge
     for _ in range(60):
         graph = random_network(rng, int(rng.integers(3, 8)), ragged)
         found, best = elimination_order(graph), least_table(graph)
-        # Whole 1024ths of a digit are what the lower bound is counted in.
+        # The lower bound is counted in multiples of 1/1024 of a digit.
         assert found.log2_needed <= best + 1e-9
         assert best <= found.log2_largest + 1e-9
         exact += found.log2_largest <= best + 1e-9
@@ -254,7 +254,7 @@ def test_forests_have_width_one_and_series_parallel_graphs_two():
 
 
 def test_a_long_path_of_many_labels_is_not_eliminated_across():
-    """Between two cycles of binary variables: the series rule would make a table of 100^3."""
+    """Between two cycles of binary variables the series rule would make a table of 100^3."""
     edges = [(0, 1), (1, 2), (2, 0), (2, 3), (3, 4), (4, 5), (5, 6), (6, 7), (7, 8), (8, 6)]
     sizes = [2, 2, 2, 100, 100, 100, 2, 2, 2]
     found = elimination_order(network(9, edges, sizes))
@@ -287,7 +287,7 @@ def test_hopeless_graphs_are_given_up_on():
     assert not found.complete
     assert found.log2_needed >= 26.0
     assert found.order.size < n
-    # Without the lower bound, the search itself gives up at the first table that is too large.
+    # Without the lower bound, the search stops at the first table that is too large.
     found = elimination_order(graph, log2_limit=25.0)
     assert not found.complete
     assert found.log2_largest > 25.0
@@ -295,7 +295,7 @@ def test_hopeless_graphs_are_given_up_on():
 
 @pytest.mark.parametrize("hubs", [1, 2, 3])
 def test_hubs_of_high_degree(hubs):
-    """Stars and their like; anything quadratic in the degree would take minutes."""
+    """Stars and similar graphs: any step quadratic in the degree would take minutes."""
     n = 100_000
     edges = [np.stack([np.full(n, h), np.arange(n) + hubs], axis=1) for h in range(hubs)]
     graph = network(n + hubs, np.concatenate(edges))
@@ -306,7 +306,7 @@ def test_hubs_of_high_degree(hubs):
 
 @pytest.mark.parametrize(("side", "entries"), [(4, 300), (12, 300_000)])
 def test_the_search_costs_no_more_than_it_can_save(side, entries, monkeypatch):
-    """On 16 variables of two labels no order saves what 200 more searches cost."""
+    """No order of 16 binary variables saves the cost of 200 more searches."""
     steps = []
 
     def counted(*arguments):
@@ -321,7 +321,7 @@ def test_the_search_costs_no_more_than_it_can_save(side, entries, monkeypatch):
 
 
 def test_limit_applies_to_the_remaining_table():
-    """Eliminating the middle of a star of 4-label leaves leaves 4^3 entries, other orders 4."""
+    """Eliminating the centre of a star of 4-label leaves a table of 4^3 entries, other orders 4."""
     star = network(4, [(0, 1), (0, 2), (0, 3)], [4, 4, 4, 4])
     assert elimination_order(star, log2_limit=2.0).complete
     clique = network(4, list(itertools.combinations(range(4), 2)), [4, 4, 4, 4])

@@ -1,4 +1,4 @@
-"""The parts behind a Potts-like energy, judged by enumerating labellings of graph and nodes."""
+"""Parts of a Potts-like energy, checked by enumerating labellings of graph and nodes."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def test_every_table_over_two_labels_is_covered() -> None:
     model = check_against_enumeration(graph, reference.optimum, reference.scale)
     assert model is not None
     (part,) = model.parts
-    # Either hard pair became one node.
+    # Each hard pair became one node.
     assert part.n_nodes == 4 and len(part.excluded) == 1
 
 

@@ -1,4 +1,4 @@
-"""A graph without some labels: the energies of the labellings that are left."""
+"""Graph without some labels: the energies of the remaining labellings."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from inference_lab.graph.random_graphs import FAMILIES, random_graph
 
 
 def mixed(seed: int) -> FactorGraph:
-    """Factors of three to five variables with one to three labels, some entries forbidden."""
+    """Draw factors of three to five variables with one to three labels, some entries forbidden."""
     rng = np.random.default_rng(seed)
     counts = rng.integers(1, 4, 7)
     factors = []
@@ -32,7 +32,7 @@ def test_reduced_graph_keeps_energies(family, seed, share):
     graph = mixed(seed) if family == "mixed arities" else random_graph(family, seed)
     rng = np.random.default_rng(seed)
     alive = rng.random(graph.unary_values.size) < share
-    # Everybody keeps a label.
+    # Every variable keeps a label.
     alive[graph.unary_ptr[:-1] + rng.integers(0, graph.cardinalities)] = True
     left = np.array([part.sum() for part in np.split(alive, graph.unary_ptr[1:-1])], dtype=np.int64)
     reduction = shrink(graph, alive, left[: graph.n_variables], False, 1)
@@ -50,7 +50,7 @@ def test_reduced_graph_keeps_energies(family, seed, share):
 
 
 def test_factors_keep_their_order_and_their_entries():
-    """Bit for bit, whatever their arities; constants are added one after the other."""
+    """Tables are equal bit for bit at all arities; constants are added in order."""
     rng = np.random.default_rng(0)
     scopes = [(0, 1, 2), (3, 1, 2, 0), (0, 3), (1, 4, 2), (4, 3, 2)]
     counts = [2, 3, 1, 3, 2]
@@ -59,7 +59,7 @@ def test_factors_keep_their_order_and_their_entries():
     alive = np.array([0, 1, 1, 0, 1, 1, 1, 1, 1, 0, 1], dtype=bool)
     left = np.array([1, 2, 1, 3, 1])
     reduction = shrink(graph, alive, left, False, 1)
-    # Two variables are left, the first and last label of one and all of the other.
+    # Two variables remain: one with its first and last label, one with all labels.
     expected = FactorGraph.from_terms(
         [np.zeros(2), tables[2][1]],
         factors=[

@@ -40,7 +40,7 @@ def bound_of(graph: il.FactorGraph, dual: Dual) -> float:
 
 
 def remainders(graph: il.FactorGraph, dual: Dual) -> list[tuple[tuple[int, ...], FloatArray]]:
-    """Return scope and table of what is left of every term, in plain numpy."""
+    """Return scope and remaining table of every term, in plain numpy."""
     n = graph.n_variables
     left = [((i,), dual.unary[graph.unary_ptr[i] : graph.unary_ptr[i + 1]]) for i in range(n)]
     out: list[tuple[tuple[int, ...], FloatArray]] = [*left]
@@ -77,7 +77,7 @@ def sweeps(graph: il.FactorGraph, dual: Dual, how: str, backwards: bool) -> None
 def test_sweeps_change_no_energy_and_the_bound_rises_to_at_most_the_optimum(
     family: str, seed: int, order: list[str]
 ) -> None:
-    """For every family, any mix of the two kinds of sweeps, and both directions."""
+    """This holds for every family, any mix of the two kinds of sweeps, and both directions."""
     graph = random_graph(family, seed)
     energies, slack = exhaustive(graph).energies, tolerance(graph)
     dual = start_dual(graph)
@@ -85,7 +85,7 @@ def test_sweeps_change_no_energy_and_the_bound_rises_to_at_most_the_optimum(
     for turn, how in enumerate(order):
         sweeps(graph, dual, how, bool(turn % 2))
         left = remainders(graph, dual)
-        # The bound is what its definition says; where a label is ruled out, terms may not know.
+        # The bound follows its definition; terms need not know that a label is ruled out.
         bound = bound_of(graph, dual)
         assert before - slack <= bound <= exhaustive(graph).optimum + slack
         if not graph.has_infinite:
@@ -128,7 +128,7 @@ def test_trees_become_exact(how: str, seed: int) -> None:
 
 @given(family=st.sampled_from(sorted(FAMILIES)), seed=seeds)
 def test_any_parts_make_a_true_bound(family: str, seed: int) -> None:
-    """Whatever a method passed on; an infinite part must be true of the graph, so none here."""
+    """Any finite parts bound the energy; an infinite part would have to follow from the graph."""
     graph = random_graph(family, seed)
     empty = start_dual(graph)
     rng = np.random.default_rng(seed)
@@ -165,12 +165,12 @@ def test_bad_parts_are_refused(parts: dict[str, FloatArray], says: str) -> None:
 
 
 def test_rounding_is_charged_to_the_bound() -> None:
-    """Parts a trillion times the costs: the sum of minima is off either way, the bound is below."""
+    """With parts a trillion times the costs, the bound stays below the rounded sum of minima."""
     for seed in range(20):
         rng = np.random.default_rng(seed)
         edges = np.array(list(itertools.combinations(range(8), 2)))
         graph = il.FactorGraph.potts(rng.normal(size=(8, 2)), edges, 0.0)
-        # The same for both labels, so that the bound would be exact but for rounding.
+        # Equal for both labels, so that the bound would be exact without rounding.
         parts = np.repeat(1e12 * rng.normal(size=2 * len(edges)), 2)
         bound = bound_of(graph, start_dual(graph, parts))
         assert -1.0 < bound - exhaustive(graph).optimum <= 0.0
@@ -181,7 +181,7 @@ def test_rounding_is_charged_to_the_bound() -> None:
 
 @given(seed=seeds, unit=st.sampled_from([1.0, 3.0, 10.0]), constant=st.floats(-10, 10))
 def test_next_energy_is_at_most_the_optimum(seed: int, unit: float, constant: float) -> None:
-    """All energies are multiples of the step, so the least one not below a bound is not missed."""
+    """All energies are multiples of the step, so rounding a bound up to one misses no energy."""
     rng = np.random.default_rng(seed)
     edges = [(0, 1), (1, 2), (2, 3), (3, 0)]
 
@@ -209,7 +209,7 @@ def test_next_energy_is_at_most_the_optimum(seed: int, unit: float, constant: fl
         raised = next_energy(graph, found.optimum - gap, step)
         assert found.optimum - gap <= raised <= found.optimum + 1e-9
     if step:
-        # Within a step the optimum itself is found.
+        # Within one step the optimum itself is found.
         raised = next_energy(graph, found.optimum - 0.9 * step, step)
         assert raised == pytest.approx(found.optimum, abs=1e-9)
 

@@ -24,7 +24,7 @@ NONEMPTY = [family for family in FAMILIES if random_graph(family, 0).n_variables
 
 
 def draw(family, seed):
-    """Draw a graph and two labellings; return them, all choices, energies, and a tolerance."""
+    """Draw a graph and two labellings; return these, all choices, energies and a tolerance."""
     graph = random_graph(family, seed)
     rng = np.random.default_rng(seed)
     zero, one = rng.integers(0, graph.cardinalities, size=(2, graph.n_variables))
@@ -58,7 +58,7 @@ def test_choice_is_exact_or_persistent(family, seed):
 
 @pytest.mark.parametrize("seed", range(40))
 def test_penalties_that_cancel_do_not_raise_the_bound(seed):
-    """An infinite cost counts as more than all penalties, and its last digits are theirs."""
+    """An infinite cost is replaced by one above all penalties, whose last digits cancel."""
     graph, zero, one, _, energies, _ = draw("large-penalties", seed)
     choice = LabelChoice(graph).minimise(zero, one, bound=True)
     assert choice.bound <= energies.min() + 1e-9
@@ -66,13 +66,13 @@ def test_penalties_that_cancel_do_not_raise_the_bound(seed):
 
 @given(st.sampled_from(NONEMPTY), st.integers(0, 10_000), st.sampled_from(["qpbo", "truncate"]))
 def test_result_is_not_above_the_current_labelling(family, seed, rule):
-    """Whatever the labelling at hand, setting what is decided does not raise its energy."""
+    """Fixing the decided variables does not raise the energy of any labelling."""
     graph, zero, one, _, _, slack = draw(family, seed)
     current = np.where(np.random.default_rng(seed).random(zero.size) < 0.5, zero, one)
     choice = LabelChoice(graph).minimise(zero, one, current=current, rule=rule)
     new = np.where(choice.taken == 1, one, np.where(choice.taken == 0, zero, current))
     assert graph.energy(new) <= graph.energy(current) + slack
-    # Among infeasible labellings the number of violated terms does not rise either.
+    # Among infeasible labellings the number of violated terms does not rise.
     assert energy_change(graph.arrays, current, new)[0] <= 0
 
 
@@ -92,7 +92,7 @@ def test_energy_change(family, seed):
 
 @given(st.integers(3, 6), st.booleans(), st.integers(0, 10_000))
 def test_monomials_become_pairs(arity, negative, seed):
-    """A factor that is one monomial: negative ones are cut exactly, whatever their degree."""
+    """A factor that is one negative monomial is cut exactly at any degree."""
     rng = np.random.default_rng(seed)
     table = np.zeros((2,) * arity)
     table[(1,) * arity] = -2.0 if negative else 2.0
@@ -111,12 +111,12 @@ def test_monomials_become_pairs(arity, negative, seed):
 
 @given(st.integers(0, 10_000))
 def test_submodular_triples_are_cut_exactly(seed):
-    """Every submodular function of three variables is, either sign of its cubic part."""
+    """Check submodular functions of three variables with either sign of the cubic part."""
     rng = np.random.default_rng(seed)
     n, factors = 6, []
     for _ in range(4):
         cubic = rng.normal()
-        # Pairs low enough for all projections to be submodular.
+        # Pairs are low enough for all projections to be submodular.
         pair = -rng.random((3, 3)) - max(0.0, cubic)
         x = np.indices((2, 2, 2))
         table = cubic * x[0] * x[1] * x[2] + sum(
@@ -133,7 +133,7 @@ def test_submodular_triples_are_cut_exactly(seed):
 
 
 def test_rounding_is_not_taken_for_a_sign():
-    """Costs in tenths, whose differences are not exactly zero in floats."""
+    """Differences of costs in tenths are not exactly zero in floating point."""
     a = np.arange(5)
     table = 0.1 * np.abs(a[:, None] - a) + 0.3
     graph = il.FactorGraph.pairwise(np.zeros((2, 5)), [(0, 1)], table)

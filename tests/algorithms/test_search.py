@@ -1,4 +1,4 @@
-"""The search over a network: moved costs are the same costs, with a bound that rises and holds."""
+"""Search over a network: moving costs keeps all energies, and the bound rises and stays valid."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from inference_lab.algorithms.search.state import make_functions, make_state
 from inference_lab.algorithms.search.vac import make_virtual, raise_virtually
 from inference_lab.graph.random_graphs import FAMILIES, random_graph
 
-#: As much work as is needed.
+#: Enough work to finish.
 ALL_OF_IT = 1 << 40
 
 
@@ -35,7 +35,7 @@ def start(graph, cutoff=HARD):
 
 
 def costs_of(p, low, unary, shift, xs):
-    """Return what labellings, one a row, pay in functions that costs were moved from."""
+    """Return the costs of labellings, one a row, in functions that costs were moved from."""
     total = low + sum(unary[p.ptr[i] + xs[:, i]] for i in range(xs.shape[1]))
     for f in range(p.table_at.size):
         at, moved = p.table_at[f], 0
@@ -47,10 +47,10 @@ def costs_of(p, low, unary, shift, xs):
 
 
 def network_with_costs(graph, share):
-    """Return a search below a cutoff, all labellings and their costs; None if nothing is left.
+    """Return a search below a cutoff, all labellings and their costs; None if nothing remains.
 
-    The cutoff is above a share of the labellings of finite cost. What costs as much may be ruled
-    out, and nothing else.
+    The cutoff exceeds a share of the labellings of finite cost. Only labellings at or above it may
+    be ruled out.
     """
     if not allowed_labels(graph).feasible or graph.sum_of_minima == math.inf:
         return None
@@ -113,7 +113,7 @@ def test_sharing_stops_when_its_work_is_done():
 
 
 def least_costs(p, state):
-    """Yield what labels that are not ruled out cost at least, function by function."""
+    """Yield the least costs of the remaining labels, function by function."""
     alive = state.pos < np.repeat(state.size, np.diff(p.ptr))
     yield int(state.unary[alive].min())
     for f in range(p.table_at.size):
@@ -147,10 +147,10 @@ def test_virtual_consistency_moves_costs_that_are_there_and_its_bound_holds(
 
 @pytest.mark.parametrize("arity", [2, 3])
 def test_virtual_consistency_finds_bounds_beyond_single_functions(arity):
-    # The ends of a chain want to differ, for 6 and 8; neighbours want to be alike, for 4.
+    # The ends of a chain prefer different labels, at 6 and 8; neighbours prefer equal ones, at 4.
     same = 4.0 * (1.0 - np.eye(2))
     if arity == 3:
-        # A third variable is in each function, whatever its label.
+        # A third variable is in each function, and its label does not matter.
         same = np.stack([same, same], axis=1)
     factors = [((0,), np.array([0.0, 6.0])), ((5,), np.array([8.0, 0.0]))]
     for i in range(5):
@@ -178,7 +178,7 @@ def test_virtual_consistency_raises_the_bound_of_arc_consistency():
     graph = il.FactorGraph.from_factors([4] * 10, list(zip(pairs, tables, strict=True)))
     relaxed = il.solve(graph, "lp-relaxation").lower_bound
     consistent, virtual = raised(graph)
-    # Of the 1,309 that the relaxation has more it finds 794.
+    # The relaxation gains 1,309, of which 794 are found.
     assert consistent + 0.5 * (relaxed - consistent) < virtual < relaxed + 1e-6
 
 
@@ -192,7 +192,7 @@ def test_virtual_consistency_requests_only_missing_costs_of_ternary_functions():
             factors.append((scope, rng.integers(0, 5, [3] * 3).astype(float)))
         consistent, virtual = raised(il.FactorGraph.from_factors([3] * 20, factors))
         gain += virtual - consistent
-    # 29; 20 where what was asked before, or another slot gives, is forgotten.
+    # 29; only 20 if earlier requests, or parts from other slots, are forgotten.
     assert gain > 26.0
 
 
@@ -202,7 +202,7 @@ def test_every_other_dive_follows_the_best_labelling():
     graph = il.FactorGraph.from_factors([4] * 8, [(pair, rng.random((4, 4))) for pair in pairs])
     p, _, state = start(graph)
     assert search(p, state) == AT_ROOT
-    # Nothing is ruled out, and no labelling takes the place of the one said to be known.
+    # No label is ruled out, and no labelling replaces the known one.
     now = state.now[0]
     now.found = 0
     followed = 0
@@ -212,7 +212,7 @@ def test_every_other_dive_follows_the_best_labelling():
         decided = state.var[: now.level]
         labels = state.label[: now.level][state.right[: now.level] == 0]
         if now.dives == 1:
-            # Not what the first dive took, for that is ruled out in the second.
+            # This is not the labelling of the first dive, which the second dive rules out.
             state.best[decided] = (state.label[: now.level] + 1) % 4
         elif now.dives == 2:
             assert (labels == state.best[decided][state.right[: now.level] == 0]).all()

@@ -1,4 +1,4 @@
-"""The network of integer cost functions: the same energy, whatever is eliminated."""
+"""Network of integer cost functions: eliminations keep the energy."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from inference_lab.graph.random_graphs import FAMILIES, random_graph
 
 
 def check(graph: FactorGraph) -> None:
-    """Enumerate a graph, its network, and what is left of that after elimination."""
+    """Enumerate a graph, its network, and the network after elimination."""
     domains = allowed_labels(graph)
     rounding = plan_rounding(graph, np.inf, BITS)
     network = integer_network(graph, domains, rounding, lambda: False)
@@ -56,7 +56,7 @@ def test_costs_are_energies_and_elimination_keeps_the_least(family):
 
 
 def drawn(seed: int, forbidden: float) -> FactorGraph:
-    """Many functions of a shape, some of the same variables, named in any order."""
+    """Draw many functions of one shape, some over the same variables in any order."""
     rng = np.random.default_rng(seed)
     counts = np.array([3, 3, 2, 3, 1, 3])
     scopes = [rng.permutation(6)[:arity] for arity in [2] * 12 + [3] * 6 + [4] * 2 + [3] * 4]
@@ -73,7 +73,7 @@ def drawn(seed: int, forbidden: float) -> FactorGraph:
 @pytest.mark.parametrize("forbidden", [0.0, 0.05])
 @pytest.mark.parametrize("seed", range(8))
 def test_functions_of_a_shape_are_added_at_once(seed, forbidden):
-    """As they are one by one: turned, merged, over the labels that are left."""
+    """The stack equals adding each one: transposed, merged, over the remaining labels."""
     graph = drawn(seed, forbidden)
     if allowed_labels(graph).feasible:
         check(graph)
@@ -82,11 +82,11 @@ def test_functions_of_a_shape_are_added_at_once(seed, forbidden):
 @pytest.mark.parametrize("impossible", [False, True])
 @pytest.mark.parametrize("shape", [(3,), (2, 3), (3, 1), (1, 1), (2, 1, 3), (3, 3, 3)])
 def test_a_stack_is_added_as_its_functions_are(shape, impossible):
-    """With constants, forbidden entries, functions of one value, and several of the same scope."""
+    """The stack has constants, forbidden entries, constant functions, and repeated scopes."""
     rng = np.random.default_rng(len(shape))
     counts = np.arange(9) % 3 + 1
     domains = allowed_labels(FactorGraph.from_factors(counts, []))
-    # A different variable of so many labels for each axis.
+    # A different variable with this number of labels for each axis.
     orders = [[rng.permutation(np.flatnonzero(counts == k)) for k in (1, 2, 3)] for _ in range(20)]
     scopes = np.array([[of[k - 1][axis] for axis, k in enumerate(shape)] for of in orders])
     tables = rng.integers(1, 50, (20, *shape))

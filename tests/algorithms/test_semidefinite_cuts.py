@@ -1,4 +1,4 @@
-"""Inequalities for Gram matrices of labellings: valid for all, and found where violated."""
+"""Inequalities for Gram matrices of labellings: valid for all, and found if violated."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from inference_lab.algorithms.semidefinite.cuts import (
 
 
 def gram(labels: np.ndarray, k: int) -> np.ndarray:
-    """Return the Gram matrix of a labelling: 1 where labels are equal, -1 / (k - 1) elsewhere."""
+    """Return the Gram matrix of a labelling: 1 for equal labels, -1 / (k - 1) elsewhere."""
     return np.where(labels[:, None] == labels, 1.0, -1.0 / (k - 1))
 
 
@@ -47,13 +47,13 @@ def test_cliques_of_many_labels_hold() -> None:
     for labels in (np.arange(k + 1) % k, np.arange(k + 1) // 2, np.zeros(k + 1)):
         total = float((np.triu(clique.weights, 1) * gram(labels, k)).sum())
         assert total <= clique.bound + 1e-9
-    # With all labels in use and one twice it is tight.
+    # It is tight if all labels are in use and one is used twice.
     tight = float((np.triu(clique.weights, 1) * gram(np.arange(k + 1) % k, k)).sum())
     assert tight == pytest.approx(clique.bound)
 
 
 def brute_triangles(x: np.ndarray, two: bool) -> dict[float, int]:
-    """Violations of the worst inequality of each triple, and how often each occurs."""
+    """Return the violation of the worst inequality of each triple, and the count of each."""
     n = len(x)
     found = []
     for j, i, h in itertools.combinations(range(n), 3):
@@ -109,7 +109,7 @@ def test_large_matrices_are_sampled() -> None:
 
 
 def test_a_violated_pattern_is_found_and_added() -> None:
-    """Of seven nodes, five are spread evenly: ``X = -1/4`` between them, far from labellings."""
+    """Five of seven nodes are spread evenly: ``X = -1/4`` between them, far from labellings."""
     x = np.full((7, 7), 0.2)
     x[:5, :5] = -0.25
     np.fill_diagonal(x, 1.0)
@@ -146,7 +146,7 @@ def test_mixtures_of_labellings_have_no_facet_and_others_have_one_that_cuts_them
 
 
 def test_learned_patterns_are_valid_and_searched_for() -> None:
-    """The wheel with unequal weights below cuts off a point that the patterns at hand do not."""
+    """The unequally weighted wheel below cuts off a point that the available patterns miss."""
     k = 3
     vertices = _partitions(7, k)
     first, second = np.triu_indices(7, 1)
@@ -185,7 +185,7 @@ def test_rows_drop_fixed_entries_and_keep_selected_rows() -> None:
     rows = CutRows(4, -0.5)
     nodes = np.array([[1, 2], [5, 3]]), np.array([[0, 1], [4, 0]])
     rows.add(nodes, np.array([[1.0, 2.0], [3.0, -1.0]]), np.array([1.0, 2.0]), np.array([7, 8]))
-    # The entry between nodes 4 and 5 is known to be -0.5.
+    # The entry between nodes 4 and 5 is fixed at -0.5.
     assert rows.rhs.tolist() == [1.0, 3.5]
     assert rows.norm.tolist() == [5.0, 1.0]
     x = np.arange(36.0).reshape(6, 6)

@@ -1,4 +1,4 @@
-"""Interchangeable labels: found exactly where they are, and no optimum lost by numbering them."""
+"""Interchangeable labels: found exactly, and numbering them loses no optimum."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def check(graph, symmetry):
 
 
 def symmetric(kind, classes, seed):
-    """Draw a graph with the classes of labels that are given, and no others."""
+    """Draw a graph with exactly the given classes of labels."""
     rng = np.random.default_rng(seed)
     k = sum(classes)
     of = np.repeat(np.arange(len(classes)), classes)
@@ -44,7 +44,7 @@ def symmetric(kind, classes, seed):
     blocks = rng.random([len(PAIRS)] + [len(classes)] * arity)
     tables = blocks[np.ix_(range(len(PAIRS)), *[of] * arity)]
     for labels in itertools.product(range(k), repeat=arity):
-        # Equal labels cost something else than different ones of the same class.
+        # Equal labels cost differently from distinct labels of the same class.
         tables[(slice(None), *labels)] += 10.0 * len(set(labels))
     if kind == "tables":
         return il.FactorGraph.from_terms(unary, [il.OwnTables(PAIRS, tables)])
@@ -70,7 +70,7 @@ def test_classes_are_found_and_no_optimum_is_lost(kind, classes):
 
 @pytest.mark.parametrize("kind", ["diagonal", "tables", "factors"])
 def test_labels_that_differ_anywhere_stay(kind):
-    """A unary, a diagonal entry, one of a table or of a factor: each alone tells labels apart."""
+    """One unary, diagonal, table or factor entry alone suffices to distinguish labels."""
     graph = symmetric(kind, (3,), 1)
     values = graph.unary_values.copy()
     values[4] += 1e-9
@@ -113,7 +113,7 @@ def test_where_it_does_not_look():
 
 
 def test_sequence_follows_repulsive_terms():
-    """Hard and strong cannot-links first, whatever attracts."""
+    """Hard and strong cannot-links come first, regardless of attractive terms."""
     edges = [(0, 1), (1, 2), (2, 3), (3, 4), (2, 4), (0, 4)]
     same = np.array([0.0, 1.0, np.inf, np.inf, np.inf, 0.0])
     graph = il.FactorGraph.from_terms(
@@ -132,7 +132,7 @@ def colouring(seed):
 
 
 def test_branch_and_bound_searches_less(monkeypatch):
-    """There are 4! copies of each labelling otherwise."""
+    """Without symmetry breaking each labelling has 4! copies."""
     graph = colouring(0)
     search = il.solve(graph, "branch-and-bound")
     monkeypatch.setattr(branch_and_bound, "break_symmetry", lambda graph: None)
@@ -144,7 +144,7 @@ def test_branch_and_bound_searches_less(monkeypatch):
 
 @pytest.mark.parametrize("reduce", ["true", "false"])
 def test_relaxations_are_less_fractional(reduce):
-    """All labels at 1/4 cost nothing at all otherwise."""
+    """Without symmetry breaking all labels at 1/4 cost nothing."""
     graph = colouring(0)
     assert il.solve(graph, "lp-relaxation").lower_bound == pytest.approx(0.0, abs=1e-6)
     s = il.solve(graph, f"ilp(reduce={reduce})")

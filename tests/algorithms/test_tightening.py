@@ -1,4 +1,4 @@
-"""Clusters above the pairs: true bounds that never fall, and a search that finds what is there."""
+"""Clusters above the pairs: valid bounds that never fall, and a complete search."""
 
 from __future__ import annotations
 
@@ -45,13 +45,13 @@ def a_run(graph: il.FactorGraph, **limits: float) -> Run:
 
 
 def odd_cycle(length: int, labels: int = 2) -> il.FactorGraph:
-    """Return the cycle whose neighbours all want to differ: with two labels one pair cannot."""
+    """Return a cycle of repulsive pairs: with two labels, one pair is violated."""
     edges = [(i, (i + 1) % length) for i in range(length)]
     return il.FactorGraph.potts(np.zeros((length, labels)), edges, -1.0, constant=float(length))
 
 
 def remaining_energy(state: DualClusters, x: tuple[int, ...]) -> float:
-    """Add up what is left of all terms and clusters, in plain Python."""
+    """Add up the remainders of all terms and clusters, in plain Python."""
     g, dual, clusters = state.g, state.dual, state.arrays
     total = state.graph.constant + sum(dual.unary[g.unary_ptr[i] + a] for i, a in enumerate(x))
     for e, (i, j) in enumerate(g.edges.tolist()):
@@ -126,7 +126,7 @@ def test_clusters_change_no_energy_and_the_bound_rises_to_at_most_the_optimum(
 @pytest.mark.parametrize("hard", [False, True])
 @pytest.mark.parametrize("backwards", [False, True])
 def test_one_cluster_over_all_variables_is_exact(arity: int, hard: bool, backwards: bool) -> None:
-    """Once the variables' costs are in the pairs, the update sees the whole energy."""
+    """Once the unaries are in the pairs, the update includes the whole energy."""
     rng = np.random.default_rng(arity)
     for _ in range(5):
         edges = np.array(list(itertools.combinations(range(arity), 2)))
@@ -144,7 +144,7 @@ def test_one_cluster_over_all_variables_is_exact(arity: int, hard: bool, backwar
         state.add(np.arange(arity, dtype=np.int32)[None])
         assert state.sweep(a_run(graph), backwards)
         if arity > 3:
-            # Taking infinite costs off infinite ones must not leave NaN behind.
+            # Subtracting infinite costs from infinite ones must not yield NaN.
             assert not np.isnan(state.room.joint).any()
         assert plain < exhaustive(graph).optimum
         assert state.bound() == pytest.approx(exhaustive(graph).optimum, abs=1e-9)
@@ -155,7 +155,7 @@ def test_one_cluster_over_all_variables_is_exact(arity: int, hard: bool, backwar
 
 
 def test_factors_pass_parts_on_to_their_pairs() -> None:
-    """Two factors that contradict each other about a pair; each variable alone knows nothing."""
+    """Two factors contradict each other about a pair, which no single variable detects."""
     same, differ = np.eye(2), 1.0 - np.eye(2)
     pad = np.zeros((2, 2))
     first = differ[:, :, None, None] + pad
@@ -182,7 +182,7 @@ def test_large_factors_stay_factors(arity: int) -> None:
 
 
 def test_parts_given_before_count() -> None:
-    """A factor that had passed everything on to its variables keeps the bound as a cluster."""
+    """A factor that passed all its costs to its variables keeps the bound as a cluster."""
     rng = np.random.default_rng(3)
     tables = rng.normal(size=(3, 2))
     table = tables[0][:, None, None] + tables[1][:, None] + tables[2]
@@ -210,7 +210,7 @@ def test_new_ones_leaves_out_repeats_and_known_clusters() -> None:
 
 @given(family=families, seed=seeds)
 def test_projection_follows_its_definition(family: str, seed: int) -> None:
-    """Strength: least over labels on different sides less least over those on equal sides."""
+    """Strength: minimum over labels on different sides minus minimum over labels on equal sides."""
     graph = random_graph(family, seed)
     state = start(graph)
     state.sweep(a_run(graph), False)
@@ -268,7 +268,7 @@ def test_weak_links_are_in_no_cycle() -> None:
 @pytest.mark.parametrize("size", [3, 4])
 @pytest.mark.parametrize("room", [1, 7, 1000])
 def test_cliques_are_listed_once_each(size: int, room: int) -> None:
-    """All of them, in pieces of any size down to those of the largest position."""
+    """List all cliques, in chunks of any size down to the largest position."""
     rng = np.random.default_rng(5)
     pairs = np.array(list(itertools.combinations(range(12), 2)))
     edges = rng.permutation(pairs)[:40]
@@ -295,7 +295,7 @@ def test_cliques_are_listed_once_each(size: int, room: int) -> None:
             assert ends == list(itertools.combinations(row.tolist(), 2))
     assert len(found) == len(set(found))
     if room == 1:
-        # A position with more cliques than room is cut short, and the search goes on.
+        # A position with more cliques than room is truncated, and the search continues.
         assert set(found) < expected and calls > 5
     else:
         assert set(found) == expected
@@ -328,7 +328,7 @@ def test_gain_of_cliques_follows_its_definition(size: int) -> None:
     best = find_cliques(state, size, 3, 1e-9, a_run(graph))
     order = np.argsort(-gain)[:3]
     assert best.tolist() == members[order].tolist()
-    # What is sure is gained indeed.
+    # Guaranteed gains are attained.
     before = state.bound()
     state.add(best[:1])
     state.sweep(a_run(graph), False)
@@ -336,7 +336,7 @@ def test_gain_of_cliques_follows_its_definition(size: int) -> None:
 
 
 def test_four_colours_for_three() -> None:
-    """Four variables of three labels that all want to differ: no triplet sees that they cannot."""
+    """Four repulsive variables of three labels: no triplet detects the conflict."""
     edges = list(itertools.combinations(range(4), 2))
     graph = il.FactorGraph.potts(np.zeros((4, 3)), edges, -1.0, constant=6.0)
     run = a_run(graph)
@@ -354,7 +354,7 @@ def test_four_colours_for_three() -> None:
 @pytest.mark.parametrize("length", [3, 5, 7, 9, 11])
 @pytest.mark.parametrize("how", ["cycles", "triplets"])
 def test_odd_cycles_become_exact(length: int, how: str) -> None:
-    """The local polytope gives 0; triplets of existing pairs see triangles only."""
+    """The local polytope gives 0; triplets of existing pairs detect triangles only."""
     graph = odd_cycle(length)
     run = a_run(graph)
     done = tighten(graph, run, start_dual(graph), how=how)  # type: ignore[arg-type]
@@ -423,7 +423,7 @@ def test_the_clock_is_looked_at_and_a_bound_comes_out() -> None:
 
 
 def test_whole_numbers_raise_the_bound_to_the_next() -> None:
-    """Five variables that all want to differ: the bound of triplets lies between two energies."""
+    """Five repulsive variables: the bound of triplets lies between two energies."""
     edges = [*itertools.combinations(range(5), 2)]
     graph = il.FactorGraph.potts(np.zeros((5, 2)), edges, -1.0, constant=10.5)
     optimum = exhaustive(graph).optimum
@@ -432,7 +432,7 @@ def test_whole_numbers_raise_the_bound_to_the_next() -> None:
     assert done.stopped_by == "proved"
     assert run.lower_bound == optimum == 4.5
     # Each of ten triangles costs at least 1, and each pair is in three of them: 10 / 3, of which
-    # coordinate ascent reaches most.
+    # coordinate ascent attains most.
     odd = il.FactorGraph.potts(np.zeros((5, 2)), edges, -np.pi, constant=10 * np.pi)
     run = a_run(odd)
     tighten(odd, run, start_dual(odd), how="triplets")

@@ -29,7 +29,7 @@ SEARCHES = 5
 
 
 def row_of(points: np.ndarray, k: int, file: Path, seconds: float) -> dict[str, Any]:
-    """Return what search and certificate come to for a file of pairs."""
+    """Return the figures of search and certificate for a file of pairs."""
     lines = [line.split() for line in file.read_text().splitlines() if line.strip()]
     pairs = {
         kind: np.array([line[1:] for line in lines if line[0] == kind], dtype=np.int64)

@@ -1,11 +1,11 @@
-"""How well held-out pairs choose: the estimator chosen beside each candidate and no pairs.
+"""Accuracy of choosing by held-out pairs: the chosen estimator, each candidate, and no pairs.
 
-    python tests/benchmarks/choice.py records.jsonl             # go on with what is missing, report
+    python tests/benchmarks/choice.py records.jsonl             # run the missing cells, report
     python tests/benchmarks/choice.py records.jsonl --quick     # three small cells
     python tests/benchmarks/choice.py records.jsonl --report    # run nothing
 
 A cell is a data set, raw or standardised, a number of pairs a point, and a share of wrong answers.
-Prior gains are those of the sets in `TUNED`; the report lists the others apart.
+Prior gains come from the sets in `TUNED`; the report lists the other sets separately.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ from inference_lab.studies.study_points import load_points
 
 TUNED = ("iris", "breast-cancer", "ecoli", "ionosphere", "new-thyroid", "sonar")
 OTHERS = ("wine", "glass", "seeds", "vertebral", "zoo", "gaussians-long")
-#: Points of larger sets are drawn, always the same.
+#: Larger data sets are subsampled to this size with a fixed seed.
 MOST_POINTS = 300
 PER_POINT, WRONG = (0.2, 1.0, 5.0), (0.0, 0.1, 0.2)
 WITHOUT = "k-means without pairs"
 
 
 def cells(sets: list[str], draws: int, quick: bool) -> Iterator[dict[str, Any]]:
-    """Yield the cells, those of few pairs first."""
+    """Yield the cells in increasing order of the number of pairs."""
     if quick:
         for wrong in WRONG:
             yield {"data": "iris", "per_point": 0.5, "wrong": wrong, "draw": 0}
@@ -118,7 +118,7 @@ def report(records: list[dict[str, Any]]) -> str:
 
 
 def main() -> None:
-    """Run what is missing, and print the report."""
+    """Run the missing cells, and print the report."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("records", type=Path)
     parser.add_argument("--quick", action="store_true")

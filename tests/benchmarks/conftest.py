@@ -1,4 +1,4 @@
-"""The benchmarks' fixtures: compiled kernels, and a table of what was measured."""
+"""Fixtures of the benchmarks: compiled kernels, and a table of measurements."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _T = TypeVar("_T")
 
 
 class Line(NamedTuple):
-    """One line of the table: seconds of wall and of processor time, medians over the rounds."""
+    """Line of the table: median seconds of wall and of processor time over the rounds."""
 
     what: str
     wall_s: float
@@ -43,8 +43,8 @@ def measure(
 ) -> Iterator[Callable[..., Any]]:
     """Return ``measure(what, function, rounds=..., target=..., note=...)``.
 
-    It calls the function so many times, and returns its last result. `note` is a function of that
-    result which says what it is worth.
+    It calls the function `rounds` times, and returns its last result. `note` is a function that
+    returns a remark on that result.
     """
     calls = 0
 
@@ -68,7 +68,7 @@ def measure(
             return result
 
         calls += 1
-        if calls == 1:  # the plugin takes one timing a test; the others stand in our table only
+        if calls == 1:  # the plugin takes one timing a test; the others are in our table only
             result: _T = benchmark.pedantic(timed, rounds=rounds)
         else:
             for _ in range(rounds):

@@ -1,7 +1,7 @@
-"""What the harness costs, and how long a report takes: ``python tests/benchmarks/harness.py``.
+"""Overhead of the harness, and time to render a report: ``python tests/benchmarks/harness.py``.
 
-A thousand runs that take a fraction of a millisecond each, in this process and in two workers;
-then ten thousand records, read and reported.
+A thousand runs of a fraction of a millisecond each are made in this process and in two workers.
+Then ten thousand records are read and reported.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ SOLVERS = ["icm", "loopy-bp", "mean-field", "trw-s"]
 
 
 def runs(folder: Path) -> None:
-    """Print what a run costs beyond the solver's own time."""
-    il.compare(PROBLEMS, SOLVERS)  # compiles, or loads what was compiled before
+    """Print the overhead of a run beyond the solver's own time."""
+    il.compare(PROBLEMS, SOLVERS)  # compiles, or loads kernels compiled before
     print("jobs   runs   wall s   overhead of a run, ms: median and 95 %   resuming all, s")
     for jobs in (1, 2):
         store = folder / f"{jobs}.jsonl"
@@ -96,7 +96,7 @@ def some_records() -> list[Record]:
 
 
 def reports(folder: Path) -> None:
-    """Print how long 10,000 records take to read and to report."""
+    """Print the time to read and to report 10,000 records."""
     store = RecordStore(folder / "many" / "runs.jsonl")
     store.extend(some_records())
     command = [sys.executable, "-m", "inference_lab", "report"]

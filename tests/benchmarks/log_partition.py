@@ -1,9 +1,8 @@
 """Upper bounds on log Z of published instances: ``python tests/benchmarks/log_partition.py``.
 
-Those with a reference value and factors of three variables or more. Beside the bounds of `trw-bp`
-stands what the least energy and the number of labellings say, over the labels that hard terms
-leave: ``log Z <= log(number) - min E`` at temperature 1. Kernels are compiled before anything is
-timed.
+The instances have a reference value and factors of three variables or more. Bounds of `trw-bp` are
+compared with ``log(number) - min E`` at temperature 1, from the least energy and the number of
+labellings that hard terms allow. Kernels are compiled before anything is timed.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from inference_lab.registry.sources import as_problem
 
 
 def timed(graph: FactorGraph, solver: str) -> tuple[Solution, float]:
-    """Return what a solver comes to once it is loaded, and its processor time."""
+    """Return the result of a solver after warm-up, and its processor time."""
     il.solve(graph, solver, temperature=1.0, seed=0, max_iterations=1)
     began = time.process_time()
     s = il.solve(graph, solver, temperature=1.0, seed=0)
@@ -32,7 +31,7 @@ def timed(graph: FactorGraph, solver: str) -> tuple[Solution, float]:
 
 
 def main() -> None:
-    """Print a table."""
+    """Print the table of bounds."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--data-dir", help="default: $INFERENCE_LAB_DATA")
     folder = data_folder(parser.parse_args().data_dir)

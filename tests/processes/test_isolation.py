@@ -542,7 +542,7 @@ def flood():
 @pytest.mark.parametrize(
     ("what", "end"), [(stop, "timeout"), (hold_the_answer_open, "crash"), (flood, "timeout")]
 )
-def test_hostile_calls_end_as_timeout_or_crash(what, end):
+def test_hostile_calls_end_with_the_expected_reason(what, end):
     assert isolated(what, wall_limit=0.5).end == end
 
 
