@@ -1,4 +1,4 @@
-"""All estimators of clustering, with settings under which they are quick."""
+"""All clustering estimators, with settings under which they are quick."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import inference_lab.clustering as clustering
 from inference_lab.clustering import DPMeans
 from inference_lab.clustering._base import PairwiseClusterer
 
-#: Without the one that chooses among them.
+#: Estimators except the one that chooses among them.
 KINDS: list[Any] = [
     getattr(clustering, name)
     for name in clustering.__all__
@@ -19,12 +19,12 @@ QUICK: dict[str, dict[str, Any]] = {
     "AnnealedConstrainedMixture": {"cooling": 0.1},
     "TVClustSampler": {"n_samples": 5, "burn_in": 0},
 }
-#: Those that are fitted to pairs.
+#: Estimators that are fitted to pairs.
 PAIRED = [kind for kind in KINDS if issubclass(kind, PairwiseClusterer) and kind is not DPMeans]
 
 
 def made(kind: Any, **settings: Any) -> Any:
-    """Return an estimator of a kind with three clusters and a seed, if it takes these."""
+    """Return an estimator of a kind with three clusters and a seed, if it has these parameters."""
     known = kind().get_params()
     chosen = {"n_clusters": 3, "random_state": 0, **QUICK.get(kind.__name__, {}), **settings}
     return kind(**{name: value for name, value in chosen.items() if name in known})

@@ -77,7 +77,7 @@ def sweeps(graph: il.FactorGraph, dual: Dual, how: str, backwards: bool) -> None
 def test_sweeps_change_no_energy_and_the_bound_rises_to_at_most_the_optimum(
     family: str, seed: int, order: list[str]
 ) -> None:
-    """This holds for every family, any mix of the two kinds of sweeps, and both directions."""
+    """Check every family, any mix of the two kinds of sweeps, and both directions."""
     graph = random_graph(family, seed)
     energies, slack = exhaustive(graph).energies, tolerance(graph)
     dual = start_dual(graph)

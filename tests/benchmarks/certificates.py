@@ -1,9 +1,9 @@
 """Certified k-means with hard pairs: ``python tests/benchmarks/certificates.py FOLDER``.
 
 FOLDER is a clone of https://github.com/antoniosudoso/pc-sos-sdp (GPL-3): points of five sets, and
-30 files of pairs for each. A row has the best objective of `SEARCHES` searches, by how much the
-worst of them and 20 starts of COP-KMeans exceed it, and the gap after so many seconds of processor
-time. With ``--out FILE.csv`` rows are kept, and a later call makes those that are missing.
+30 files of pairs for each. A row has the best objective of `SEARCHES` searches, the excess of the
+worst of them and of 20 starts of COP-KMeans, and the gap after the given seconds of processor time.
+With ``--out FILE.csv`` rows are kept, and a later call makes the missing ones.
 """
 
 from __future__ import annotations

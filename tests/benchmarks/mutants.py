@@ -2,11 +2,11 @@
 
 A mutant is the library with one small change: another comparison, sign, constant or connective, or
 a negated condition. Each is written into a copy of the checkout with an environment of its own
-(COPY, made if missing), and the tests that concern its module run there; it survives if all pass.
-OUT gets a line of JSON a mutant; mutants that are there are not run again. An hour or two.
+(COPY, made if missing), and the tests of its module run there; it survives if all pass.
+OUT gets a line of JSON a mutant; recorded mutants are not run again. It takes an hour or two.
 
 Mutants are drawn by a hash of the seed, the source line and the change. Lines that two versions of
-the library share have the same mutants, wherever they stand, so that the counts can be compared.
+the library share have the same mutants at any position, so that the counts can be compared.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ from typing import Any, NamedTuple
 ROOT = Path(__file__).resolve().parents[2]
 
 CLASSICAL = ("icm", "brute_force", "mean_field", "trw_s", "lp_relaxation", "loopy_bp")
-#: Name, mutants of 200, files, and calls of pytest, cheap ones first. STEM stands for the name of
-#: the file, SPEC for that of the solver, USERS for the tests of two solvers that use a kernel.
+#: Name, mutants of 200, files, and calls of pytest, cheap ones first. STEM is the name of the file,
+#: SPEC that of the solver, USERS the tests of two solvers that use a kernel.
 ROOMS: tuple[tuple[str, int, str, tuple[str, ...]], ...] = (
     ("graph", 50, "inference_lab/graph/*.py", ("tests/graph",)),
     ("kernels", 50, "inference_lab/kernels/*.py", ("tests/kernels", "USERS")),
@@ -49,12 +49,12 @@ FILES = {
     "SUITES": "tests/solvers/test_theorems.py tests/solvers/test_solver_conformance.py",
     "EM": "tests/clustering/test_hmrf_kmeans.py tests/clustering/test_annealed.py",
 }
-#: Graphs drawn for tests: a mutant draws others, and nothing is wrong.
+#: Graphs drawn for tests: a mutant draws other graphs without being wrong.
 LEFT_OUT = ("random_graphs.py",)
-#: Tests of speed and of published instances, which take long or watch a clock.
+#: Tests of speed and of published instances, which are slow or depend on a clock.
 SKIPPED = "compilation or time or clock or budget or published or tsukuba or known_optima or second"
-#: Not mutated: constants that decide how fast something is or how hard a heuristic tries, and
-#: comparisons with them; calls that change no result; texts for people.
+#: Not mutated: constants of speed or of the effort of a heuristic, and comparisons with them; calls
+#: that change no result; texts for people.
 SPEED = frozenset(
     "_FEW _RUN _ENERGY_BLOCK _TERMS_BLOCK _BLOCK _TABLE_BLOCK _REACH _SHARE _NEAR _UNDAMPED "
     "_DAMPING _FIRST _FOLLOWED _NOISE _STEPS_PER_SECOND _MAX_STEPS _POLISH_SWEEPS _AFTER_THE_END "
@@ -64,10 +64,10 @@ SPEED = frozenset(
 UNSHOWN = frozenset("prefetch warn __repr__ __str__ _repr_html_".split())
 #: Files whose kernels are compiled into those of others, as in `inference_lab._numba`.
 SHARED = ("kernels/*.py", "graph/arrays.py", "graph/traversal.py")
-#: Machine code, and that of the library without a mutant, in the copy.
+#: Machine code of the mutants, and of the library without a mutant, in the copy.
 COMPILED, CLEAN = ".compiled", ".compiled-clean"
-#: Processor seconds that a call may take beyond twice those without a mutant; more where
-#: many kernels are compiled anew. After so many seconds on the wall it hangs.
+#: Processor seconds that a call may take beyond twice the time without a mutant; more if many
+#: kernels are compiled anew. After this many wall seconds a call counts as hanging.
 SLACK, COMPILING, HANGS = 20.0, 120.0, 1200.0
 
 SWAPS: dict[type, tuple[str, ...]] = {
@@ -86,7 +86,7 @@ SWAPS: dict[type, tuple[str, ...]] = {
 
 
 class Mutant(NamedTuple):
-    """One change: bytes of a file, and what comes in their place."""
+    """Change of a file: a range of bytes and its replacement."""
 
     rank: str
     path: str
@@ -98,7 +98,7 @@ class Mutant(NamedTuple):
 
 
 def is_left_out(node: ast.AST) -> bool:
-    """Whether nothing inside is mutated."""
+    """Return whether nothing inside is mutated."""
     match node:
         case ast.Raise() | ast.Assert() | ast.JoinedStr() | ast.Import() | ast.ImportFrom():
             return True
@@ -114,7 +114,7 @@ def is_left_out(node: ast.AST) -> bool:
 
 
 def changes(tree: ast.AST, source: bytes) -> Iterator[tuple[int, int, bytes]]:
-    """Yield the changes of a file: from where to where, and the new text."""
+    """Yield the changes of a file as start, end and new text."""
     starts = [0]
     for line in source.splitlines(keepends=True):
         starts.append(starts[-1] + len(line))
@@ -202,7 +202,7 @@ def calls(tests: tuple[str, ...], path: str) -> list[str]:
 def users(path: str) -> set[str]:
     """Return the stems of the files whose machine code may contain that of a file.
 
-    Kernels call those of their own file and of `SHARED` ones, which may be called by each other.
+    Kernels call kernels of their own file and of `SHARED` files, which may call each other.
     """
     shared = {file for glob in SHARED for file in (ROOT / "inference_lab").glob(glob)}
     found = {ROOT / path}
@@ -238,7 +238,7 @@ def make_copy(copy: Path) -> None:
 
 
 def run(copy: Path, call: str, limit: float) -> tuple[str, float]:
-    """Run tests in the copy; return what failed, or nothing, and the processor seconds."""
+    """Run tests in the copy; return the failures, if any, and the processor seconds."""
     tests, _, chosen = call.partition(" -k ")
     expression = f"([{chosen}- or [{chosen}]) and " if chosen else ""
     command = [str(copy / ".venv/bin/python"), "-m", "pytest", "-x", "-q", "-n0", "--tb=no", "-rfE"]
@@ -269,7 +269,7 @@ def run(copy: Path, call: str, limit: float) -> tuple[str, float]:
 
 
 def pytest_configure() -> None:
-    """Have Hypothesis stop at the first example that fails: nobody reads the smallest."""
+    """Stop Hypothesis at the first failing example, because the smallest is not needed."""
     from hypothesis import Phase, settings
 
     quick = settings.get_profile("quick")
@@ -278,7 +278,7 @@ def pytest_configure() -> None:
 
 
 def main() -> None:
-    """Print each mutant with its fate, and at the end how many were killed in each room."""
+    """Print the fate of each mutant, and the number killed in each room."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("copy", type=Path)
     parser.add_argument("out", type=Path)
@@ -294,7 +294,7 @@ def main() -> None:
             sys.exit(f"{room}: only {len(found)} mutants in {glob}; mend the table of rooms")
         print(f"{room}: {wanted} of {len(found)} mutants", flush=True)
         planned += [(room, calls(tests, m.path), m) for _, m in sorted(found.items())[:wanted]]
-    # From all rooms in turn, so that the first part of a run says something of each.
+    # Rooms take turns, so that the first part of a run covers all of them.
     planned.sort(key=lambda one: one[2].rank)
     copy, out = chosen.copy, chosen.out
     lines = out.read_text().splitlines() if out.exists() else []
@@ -306,7 +306,7 @@ def main() -> None:
         with out.open("a") as stream:
             print(json.dumps(row), file=stream)
 
-    # The library itself first: its tests pass, its machine code is there, and its time is known.
+    # The library itself runs first, to check its tests, compile its kernels and time it.
     if not (copy / CLEAN).exists():
         for call in dict.fromkeys(call for _, asked, _ in planned for call in asked):
             run(copy, call, 3000.0)
@@ -321,7 +321,7 @@ def main() -> None:
             continue
         shutil.rmtree(copy / COMPILED, ignore_errors=True)
         shutil.copytree(copy / CLEAN, copy / COMPILED, copy_function=os.link)
-        # Numba sees that a file has changed, but not that what it calls in another has.
+        # Numba detects a changed file, but not a change in a file whose kernels it calls.
         stale = users(m.path)
         for stem in stale:
             for kept in (copy / COMPILED).glob(f"**/{stem}.*.nbi"):
@@ -330,7 +330,7 @@ def main() -> None:
         failed, used, begin = "", 0.0, time.time()
         try:
             (copy / m.path).write_bytes(source[: m.start] + m.new + source[m.stop :])
-            # Each its own time, or bytecode and machine code of another are taken for it.
+            # Each has its own time, or bytecode and machine code of another would be used.
             os.utime(copy / m.path, ns=(stamp, stamp + number * 10**10))
             for call in asked:
                 slack = COMPILING if len(stale) > 1 else SLACK

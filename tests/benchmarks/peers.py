@@ -1,11 +1,11 @@
 """Beside other projects: ``make peers``, or ``python tests/benchmarks/peers.py --only TEXT``.
 
 A row is a problem, a solver of ours and one of another project. Each side has a process of its own
-and solves the problem again and again, in turn with the other.
+and solves the problem repeatedly, in turn with the other.
 
-A side is a generator. It stops where what it needs has been read from our graph, where the model is
-made, and where the problem is solved; the seconds of processor time between are noted. What it
-yields at last is an `Answer`.
+A side is a generator. It yields after reading its input from our graph, after making the model, and
+after solving the problem; the seconds of processor time between are recorded. The last value is an
+`Answer`.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ from inference_lab.results.records import environment
 ROOT = Path(__file__).resolve().parents[2]
 #: The page, and the records that it shows.
 PAGE = ROOT / "docs" / "peers.md"
-#: What the page has between these two lines is written by `publish`.
+#: Marker lines of the page; `publish` writes everything between them.
 MARKS = ("<!-- measured -->", "<!-- end of what is measured -->")
 
 #: The distribution and the module of each project.
@@ -67,11 +67,11 @@ PEERS = {
 
 #: Draws of pairs for a clustering.
 DRAWS = 10
-#: Wall seconds that one solution may take, beyond the limit that the solver is given.
+#: Wall seconds that one solution may take beyond the limit of its solver.
 PATIENCE = 240.0
-#: Processor seconds of a row after which medians of few runs will do.
+#: Processor seconds of a row above which medians of few runs suffice.
 ENOUGH = 1.0
-#: Energies are the same within this share of their size.
+#: Energies are equal within this share of their size.
 _SAME = 1e-6
 
 
@@ -81,7 +81,7 @@ class Row(NamedTuple):
     Attributes
     ----------
     group : str
-        The heading of some rows.
+        The heading of its group of rows.
     problem : str
         A spec, or ``pairs(data=...)`` for clusterings.
     ours : str
@@ -103,7 +103,7 @@ class Row(NamedTuple):
 
     @property
     def name(self) -> str:
-        """What tells rows apart."""
+        """Return the name that identifies a row."""
         return f"{self.problem} | {self.ours} | {self.peer} {self.call}"
 
 
@@ -116,7 +116,7 @@ _WINE = "estep(data=wine, constraints=200, noise=0.2)"
 _DIGITS = "estep(data=digits-389, constraints=1000, noise=0.2, centroids=kmeans)"
 _CANCER = "estep(data=breast-cancer, constraints=1000, noise=0.1)"
 _IMAGE = "image-denoising(levels=2, height=400, width=400)"
-# Each variable is expanded in turn by both, from the same labelling.
+# Both expand each variable in turn, from the same labelling.
 _EXPANSION = "alpha-expansion(order=sequential)"
 _ROOF = "persistency(then=icm)"
 _ANNEALING = "simulated-annealing(restarts=15, reheats=0, sweeps=16000, end_ratio=0.03)"
@@ -183,22 +183,22 @@ ROWS = (
 
 @dataclass
 class Answer:
-    """What a side found.
+    """Result of one side.
 
     Attributes
     ----------
     labels : list
-        Of the variables; for clusterings one list a draw, None where the fit failed.
+        Labels of the variables; for clusterings one list a draw, None if the fit failed.
     bound : float, optional
-        Below which it says that no energy is.
+        Claimed lower bound on the energy.
     proved : bool
-        Whether it says that nothing is better.
+        Whether it claims optimality.
     claimed : float, optional
-        The energy that it gives its labels.
+        The energy that it reports for its labels.
     marginals : list, optional
-        One after another.
+        Marginals of the variables in order.
     model_s : float
-        Seconds of its solving that the model took, where both are one call.
+        Seconds of the call spent on the model, if model and solution are one call.
     note : str
     """
 
@@ -215,7 +215,7 @@ Side = Iterator[Answer | None]
 
 
 class Pairs(NamedTuple):
-    """Points to be clustered, their classes, and which pairs are known in each draw."""
+    """Points to cluster, their classes, and the known pairs of each draw."""
 
     points: npt.NDArray[np.float64]
     truth: npt.NDArray[np.int64]
@@ -224,19 +224,19 @@ class Pairs(NamedTuple):
 
 
 class Sized(NamedTuple):
-    """Points to be clustered into `k` clusters of bounded size."""
+    """Points to cluster into `k` clusters of bounded size."""
 
     points: npt.NDArray[np.float64]
     k: int
 
     @property
     def bounds(self) -> tuple[int, int]:
-        """The least and the greatest size of a cluster."""
+        """Return the least and the greatest size of a cluster."""
         mean = len(self.points) / self.k
         return math.floor(0.8 * mean), math.ceil(1.2 * mean)
 
     def energy(self, labels: Sequence[int]) -> float:
-        """Return the sum of squared distances to means, infinite where sizes are out of bounds."""
+        """Return the sum of squared distances to means; infinite if a size is out of bounds."""
         sizes = np.bincount(labels, minlength=self.k)
         least, most = self.bounds
         if sizes.min() < least or sizes.max() > most:
@@ -272,7 +272,7 @@ def load(problem: str) -> Any:
 
 
 def ours(graph: FactorGraph, solver: Any, temperature: float, limit: float | None) -> Side:
-    """Solve by one of ours."""
+    """Solve by one of our solvers."""
     yield None
     yield None
     solution = il.solve(
@@ -283,7 +283,7 @@ def ours(graph: FactorGraph, solver: Any, temperature: float, limit: float | Non
         raise RuntimeError(f"{solution.status}: {solution.message}")
     share = solution.diagnostics.get("share_fixed")
     yield Answer(
-        # Where marginals are asked for, no method is asked to look for labels.
+        # If marginals are requested, no method has to search for labels.
         solution.labels.tolist() if solution.labels is not None and temperature == 0 else None,
         bound=solution.lower_bound if np.isfinite(solution.lower_bound) else None,
         proved=solution.status == il.Status.OPTIMAL,
@@ -297,7 +297,7 @@ def _joined(marginals: Any) -> list[float]:
 
 
 def _adapter(graph: FactorGraph, limit: float | None, solver: str, owner: Any, build: str) -> Side:
-    """Solve through our adapter; what its method `build` takes is the model's time."""
+    """Solve through our adapter; time in its method `build` counts as the model's."""
     spent: list[float] = []
     real = getattr(owner, build)
 
@@ -318,21 +318,21 @@ def _adapter(graph: FactorGraph, limit: float | None, solver: str, owner: Any, b
 
 
 def toulbar2(graph: FactorGraph, limit: float | None) -> Side:
-    """Search by toulbar2 with its defaults; a descent gives its first upper bound."""
+    """Search by toulbar2 with its defaults and the upper bound of a descent."""
     from inference_lab.solvers.toulbar2 import Toulbar2
 
     yield from _adapter(graph, limit, "toulbar2", Toulbar2, "_network")
 
 
 def cpsat(graph: FactorGraph, limit: float | None) -> Side:
-    """Search by CP-SAT with one worker; a descent gives its first labelling."""
+    """Search by CP-SAT with one worker and the labelling of a descent."""
     from inference_lab.solvers import ortools_cpsat
 
     yield from _adapter(graph, limit, "ortools-cpsat", ortools_cpsat._Model, "build")
 
 
 def mplp(graph: FactorGraph, limit: float | None) -> Side:
-    """Decode by pgmpy's ``Mplp``, as it is."""
+    """Decode by pgmpy's ``Mplp`` with its defaults."""
     from pgmpy.inference import Mplp
 
     from inference_lab.convert import to_pgmpy
@@ -348,7 +348,7 @@ def mplp(graph: FactorGraph, limit: float | None) -> Side:
 def pgmpy_tree(graph: FactorGraph, limit: float | None, temperature: float) -> Side:
     """Pass beliefs on pgmpy's tree of cliques; our adapter reads labels or marginals from them.
 
-    Its own ``map_query`` of all variables makes a table of all of them, whatever their number.
+    Its own ``map_query`` of all variables would make one table over all of them.
     """
     return ours(graph, "pgmpy-junction-tree", temperature, limit)
 
@@ -382,7 +382,7 @@ def shafer_shenoy(graph: FactorGraph, limit: float | None) -> Side:
 def _multiples(graph: FactorGraph) -> tuple[Any, Any, Any, Any]:
     """Return unaries, edges, and the weight of each edge on one table in integers.
 
-    Where terms are no multiples of one table, what is made of these has another energy.
+    If terms are not multiples of one table, the resulting model has a different energy.
     """
     last = np.array([graph.edge_table(e)[0, -1] for e in range(graph.n_edges)])
     shape = graph.edge_table(0) / last[0]
@@ -399,7 +399,7 @@ def expansion(graph: FactorGraph, limit: float | None) -> Side:
     ends.sort(axis=1)
     yield None
     yield None
-    # It makes its network on the way, which takes a hundredth of the time.
+    # It builds its network meanwhile, which takes a hundredth of the time.
     labels = gco.cut_general_graph(ends, weights, unary, shape, down_weight_factor=1)
     yield None
     yield Answer(labels.tolist())
@@ -429,7 +429,7 @@ def maxflow(graph: FactorGraph, limit: float | None) -> Side:
     yield None
     network = package.Graph[float](len(unary), len(tables))
     nodes = network.add_nodes(len(unary))
-    # Who is with the sink has label 1; an arc is cut from the source's side to the sink's.
+    # A variable on the sink's side has label 1; an arc is cut from the source's side to the sink's.
     network.add_edges(i, j, between, np.zeros(len(between)))
     network.add_grid_tedges(nodes, np.maximum(cost, 0.0), np.maximum(-cost, 0.0))
     yield None
@@ -441,7 +441,7 @@ def maxflow(graph: FactorGraph, limit: float | None) -> Side:
 
 
 def qpbo(graph: FactorGraph, limit: float | None) -> Side:
-    """Solve the roof dual by QPBO; who has no label gets its cheapest."""
+    """Solve the roof dual by QPBO; undecided variables get their cheapest label."""
     import thinqpbo
 
     unary, tables = _binary(graph)
@@ -469,7 +469,7 @@ def qpbo(graph: FactorGraph, limit: float | None) -> Side:
 
 
 def dwave(graph: FactorGraph, limit: float, sampler: str) -> Side:
-    """Sample by dwave-samplers until the processor time is used up; the best sample counts."""
+    """Sample by dwave-samplers until the processor time is used up; keep the best sample."""
     import dimod
     from dwave import samplers
 
@@ -490,7 +490,7 @@ def dwave(graph: FactorGraph, limit: float, sampler: str) -> Side:
     seed, begin = 1, time.process_time()
     while (left := limit - (time.process_time() - begin)) > 0.0:
         effort = {"num_reads": 10, "num_sweeps": 1000}
-        if sampler == "TabuSampler":  # whose limit is one of wall time
+        if sampler == "TabuSampler":  # which limits wall time
             effort = {"num_reads": 1, "timeout": max(20, round(1000 * left))}
         first = sample(model, seed=seed, **effort).first
         seed += 1
@@ -521,7 +521,7 @@ def belief_propagation(graph: FactorGraph, limit: float | None) -> Side:
     passing = infer.build_inferer(model.bp_state, backend="bp")
     start = passing.init(evidence_updates={variables: -unary})
     effort = {"num_iters": 200, "damping": 0.5, "temperature": 0.0}
-    # Compilation is nobody's solving time.
+    # Compilation counts for neither side.
     passing.run(start, **effort).ftov_msgs.block_until_ready()
     yield None
     done = passing.run(start, **effort)
@@ -562,7 +562,7 @@ def fit(pairs: Pairs, kind: str, *, peer: bool = False) -> Side:
         try:
             found.append([int(a) for a in labels(draw, given)])
         except Exception as error:
-            # That a fit fails is a result.
+            # A failed fit is a result.
             found.append(None)
             failures.append(f"{type(error).__name__}: {error}"[:80])
     yield None
@@ -590,7 +590,7 @@ def fit_sizes(problem: Sized, *, peer: bool = False) -> Side:
 
 
 def fake(graph: FactorGraph, limit: float | None, does: str) -> Side:
-    """Stand in for a package, in tests: work for a while, claim what is wrong, or die."""
+    """Act as a package in tests: work for a while, claim a wrong result, or die."""
     yield None
     yield None
     begin = time.process_time()
@@ -661,9 +661,9 @@ def once(row: Row, name: str) -> dict[str, Any]:
 
 # ---------------------------------------------------------------------- measuring
 
-#: What came of a row, a column each; those of a side twice, after ``ours_`` and ``peer_``: median,
-#: least and most processor time, that of making the model where this is apart, the energy of its
-#: labels by our graph (for clusterings the median of violated pairs), and its claims.
+#: Result of a row, a column each; columns of a side occur twice, after ``ours_`` and ``peer_``:
+#: median, least and most processor time, time of making the model if separate, energy of the labels
+#: by our graph (for clusterings the median of violated pairs), and claims.
 Measured = dict[str, Any]
 _SIDE: Measured = {
     **dict.fromkeys(("cpu_s", "low_s", "high_s", "model_s", "energy", "bound"), math.nan),
@@ -679,7 +679,7 @@ def unmeasured(row: Row, note: str = "") -> Measured:
 
 
 def ratios(one: Measured) -> tuple[float, float]:
-    """Return our processor time over theirs, with what their model takes and without."""
+    """Return our processor time over the peer's, with and without the time of its model."""
     peer = one["peer_cpu_s"]
     return one["ours_cpu_s"] / (peer + one["peer_model_s"]), one["ours_cpu_s"] / peer
 
@@ -687,8 +687,8 @@ def ratios(one: Measured) -> tuple[float, float]:
 def measure(row: Row, runs: int = 3, patience: float = PATIENCE) -> Measured:
     """Run both sides of a row in turn.
 
-    Each makes `runs` runs after one that does not count, up to five times as many where these take
-    less than a second; one of them may take `patience` wall seconds beyond its limit.
+    Each makes `runs` runs after a warm-up run, and up to five times as many if these take less than
+    a second. A run may take `patience` wall seconds beyond its limit.
     """
     measured = unmeasured(row)
     distribution, module = PEERS[row.peer]
@@ -735,7 +735,7 @@ def _called(row: Row, name: str) -> str:
 def judge(
     row: Row, problem: Any, measured: Measured, answers: dict[str, list[dict[str, Any]]]
 ) -> list[str]:
-    """Fill in what the answers come to, energies by our graph; return what is to be remarked."""
+    """Fill in the values of the answers, energies by our graph; return the remarks."""
     notes = []
     for name, given in answers.items():
         if not given:
@@ -748,7 +748,7 @@ def judge(
             notes.append(f"{called}: NMI {nmi:.3f}")
         elif shown["labels"] is not None:
             energies = [float(problem.energy(one["labels"])) for one in given]
-            # Of runs that are cut off, any may be the best: the middle one, as for seconds.
+            # Of truncated runs any may be the best: take the middle one, as for seconds.
             middle = int(np.argsort(energies)[len(energies) // 2])
             shown, energy = given[middle], energies[middle]
         claimed = shown["claimed"]
@@ -779,12 +779,12 @@ def judge(
 
 
 def same(a: float, b: float) -> bool:
-    """Whether two energies are the same but for rounding."""
+    """Return whether two energies are equal up to rounding."""
     return math.isclose(a, b, rel_tol=_SAME, abs_tol=_SAME)
 
 
 def clustering(pairs: Pairs, labels: Sequence[Any]) -> tuple[float, float]:
-    """Return the median of violated pairs, and the mean NMI of the points that no pair touches."""
+    """Return the median of violated pairs, and the mean NMI of the points without pairs."""
     from sklearn.metrics import normalized_mutual_info_score
 
     from inference_lab.clustering.hmrf import violations
@@ -809,7 +809,7 @@ _HEADER += ["energy, ours", "peer", "bound, ours", "peer", "proved by", ""]
 
 
 def read(path: Path) -> dict[str, Measured]:
-    """Return what was measured before, by row."""
+    """Return the earlier records by row."""
     frame = pd.read_csv(path, keep_default_na=False, na_values=["nan"], dtype={"peer_version": str})
     return {str(one["row"]): one for one in frame.to_dict("records")}
 
@@ -829,7 +829,7 @@ def _line(row: Row, one: Measured) -> str:
     proved = [_called(row, name) for name in ("ours", "peer") if one[f"{name}_proved"]]
     name = row.problem.removeprefix("instances(instance=").removesuffix(")")
     model = one["peer_model_s"]
-    # What the model takes besides, if that is a hundredth or more.
+    # Time of the model, if it is a hundredth or more.
     apart = f" + {_digits(model)}" if model >= 0.01 * one["peer_cpu_s"] else ""
     return _cells(
         [
@@ -879,14 +879,14 @@ def facts(measured: dict[str, Measured]) -> str:
 
 
 def publish(page: Path, told: str) -> None:
-    """Put the tables into the page."""
+    """Write the tables into the page."""
     begin, end = MARKS
     head, rest = page.read_text(encoding="utf-8").split(begin)
     page.write_text(f"{head}{begin}\n\n{told}\n{end}{rest.split(end)[1]}", encoding="utf-8")
 
 
 def main() -> None:
-    """Measure, and write the page where that is asked for."""
+    """Measure, and write the page on request."""
     parser = argparse.ArgumentParser(prog="peers", description=__doc__)
     parser.add_argument("--only", default="", help="rows whose names hold this text")
     parser.add_argument("--runs", type=int, default=3, help="of each side")
@@ -897,7 +897,7 @@ def main() -> None:
     os.environ["JAX_PLATFORMS"] = "cpu"
     os.environ["XLA_FLAGS"] = "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1"
     records = PAGE.with_suffix(".csv")
-    # Where only some rows are measured again, the others stay.
+    # If only some rows are measured again, the others stay.
     measured = read(records) if options.docs else {}
     for row in (row for row in ROWS if options.only in row.name):
         one = measured[row.name] = measure(row, options.runs)

@@ -1,10 +1,10 @@
 """A solver on all published instances: ``python tests/benchmarks/published.py --seconds 1``.
 
-With ``--grid`` on E-steps of the study estep-regimes instead, with ``--hardest 4`` on those of them
-whose bound is furthest away; with ``--beside memetic ilp`` others in the same time, in turn. Each
-problem is solved once unseen, so that loading and compiling does not count, and then within so many
-seconds of processor time. Prints a row for each that is not within 0.1 % of the best energy known,
-or proved by another and not by the solver, and how many.
+With ``--grid`` it uses E-steps of the study estep-regimes instead, with ``--hardest 4`` only the
+four with the largest gaps; with ``--beside memetic ilp`` other solvers run in turn for the same
+time. Each problem is solved once for warm-up, and then within the given seconds of processor time.
+Prints a row for each that is not within 0.1 % of the best known energy, or that only another solver
+proves, and the number of rows.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from inference_lab.problems.instances import available_instances
 from inference_lab.registry.sources import as_problem
 from inference_lab.selection.instance_features import BREAKS, class_of, measure
 
-#: Share of the best energy known that may be missing.
+#: Share of the best known energy that may be missing.
 NEAR = 1e-3
 #: Processor seconds of the first, unseen run.
 UNSEEN = 0.2
-#: What the study knows of each of its problems.
+#: Best known energies and bounds of the study's problems.
 KNOWN = Path(__file__).parents[2] / "reports" / "estep-regimes" / "best-known.jsonl.gz"
-#: Problems of each class of frustration, on which the LP relaxation is tight and not.
+#: Number of problems of each class of frustration with, and without, a tight LP relaxation.
 OF_A_CLASS = {True: 2, False: 9}
 
 
@@ -67,14 +67,14 @@ def hardest(
 
 
 def solved(graph: FactorGraph, solver: str, seconds: float) -> Solution:
-    """Return what a solver comes to once it is loaded."""
+    """Return the result of a solver after warm-up."""
     for limit in (min(UNSEEN, seconds), seconds):
         s = il.solve(graph, solver, time_limit=limit, clock="cpu")
     return s
 
 
 def main() -> None:
-    """Print a table."""
+    """Print a row for each instance that is not solved, and the counts."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--solver", default="auto")
     parser.add_argument("--beside", nargs="*", default=[], help="other solvers, for comparison")

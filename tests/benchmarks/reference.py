@@ -24,7 +24,7 @@ FLAGS = ("-O3", "-march=native")
 
 
 def compile_reference(folder: Path) -> ctypes.CDLL:
-    """Compile the sweeps into a folder and load them; skip the test if that cannot be done."""
+    """Compile and load the sweeps in a folder; skip the test if this fails."""
     compiler = os.environ.get("CC") or shutil.which("gcc") or shutil.which("cc")
     if compiler is None:
         pytest.skip("no C compiler to compare with; set CC")
@@ -54,7 +54,7 @@ class _Grid(ctypes.Structure):
 
 
 class Image(NamedTuple):
-    """A grid graph made by `grid_edges`, and where its distances are cut off (0: Potts terms)."""
+    """Grid graph made by `grid_edges`, and the cap of its distances (0: Potts terms)."""
 
     graph: il.FactorGraph
     height: int
@@ -63,7 +63,7 @@ class Image(NamedTuple):
 
 
 class Reference:
-    """The messages and labels of the C code for one image."""
+    """Messages and labels of the C code for one image."""
 
     def __init__(self, library: ctypes.CDLL, image: Image) -> None:
         graph, height, width, cap = image

@@ -1,11 +1,11 @@
 """How time and memory of an E-step grow with its size: ``python tests/benchmarks/scaling.py``.
 
-With ``--fits``, whole fits beside scikit-learn's K-means in the same process: Gaussian blobs of 20
-features that overlap a little, 10 clusters, one pair a point of which a tenth is wrong.
+With ``--fits``, it compares fits with scikit-learn's K-means in the same process: Gaussian blobs
+of 20 features that overlap slightly, 10 clusters, one pair a point of which a tenth is wrong.
 
-Each size and solver runs in a process of its own, so that its peak of memory is its own; it
-includes the arrays that the graph is built from. 20 clusters, and two constraints a point, which
-join points anywhere (balanced) or points whose numbers are close (nearby).
+Each size and solver runs in its own process, so that peak memory is measured separately; it
+includes the arrays that the graph is built from. There are 20 clusters and two constraints a point,
+which join any points (balanced) or points whose numbers are close (nearby).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from workloads import estep
 import inference_lab as il
 
 SIZES = (10_000, 100_000, 1_000_000)
-#: Solvers, and which points the constraints join.
+#: Solvers, and the points that constraints join.
 RUNS = (
     *(("icm", "balanced"), ("loopy-bp", "balanced")),
     *(("mean-field", "balanced"), ("mean-field", "nearby")),
@@ -40,15 +40,15 @@ COLUMNS = (
 
 
 def peak_rss_bytes() -> int:
-    """Return the largest memory that this process had so far."""
+    """Return the peak memory of this process so far."""
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     # Linux counts in KiB, macOS in bytes.
     return peak if sys.platform == "darwin" else peak * 1024
 
 
 def run(points: int, solver: str, partners: Any) -> dict[str, Any]:
-    """Build a graph, run a solver on it, and return what it took."""
-    il.solve(estep(20, 3, 20).build(), solver)  # compiles, or loads what was compiled before
+    """Build a graph, run a solver on it, and return its time and memory."""
+    il.solve(estep(20, 3, 20).build(), solver)  # compiles, or loads kernels compiled before
     arrays = estep(points, CLUSTERS, 2 * points, partners=partners)
     begin = time.process_time()
     graph = arrays.build()
@@ -74,7 +74,7 @@ def fits(sizes: list[int], rounds: int) -> None:
 
     print("| points | KMeans, CPU s | estimator | CPU s | times KMeans | iterations |")
     print("|---:|---:|---|---:|---:|---:|")
-    # The first size compiles, or loads what was compiled before.
+    # The first size compiles, or loads kernels compiled before.
     for n in (500, *sizes):
         rng = np.random.default_rng(0)
         labels = rng.integers(10, size=n)

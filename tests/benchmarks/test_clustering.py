@@ -15,7 +15,7 @@ from inference_lab.constraints import Constraints
 
 
 def blobs(n: int, d: int, k: int, apart: float = 0.5) -> tuple[Any, Any]:
-    """Return points around k centres, so many standard deviations apart in each direction."""
+    """Return points around k centres, `apart` standard deviations apart in each direction."""
     rng = np.random.default_rng(0)
     labels = rng.integers(k, size=n)
     return rng.normal(size=(k, d))[labels] * apart + rng.normal(size=(n, d)), labels
@@ -33,7 +33,7 @@ def documents(n: int, words: int, each: int) -> Any:
 
 
 def plain_pckmeans(points: Any, pairs: Constraints, k: int, init: Any, iterations: int) -> Any:
-    """Do what Python ports of PCKMeans do: loops over points, clusters and neighbours."""
+    """Run PCKMeans as Python ports do: loops over points, clusters and neighbours."""
     ml: dict[int, list[int]] = {i: [] for i in range(len(points))}
     cl: dict[int, list[int]] = {i: [] for i in range(len(points))}
     for i, j in pairs.must_link.tolist():

@@ -14,7 +14,7 @@ import inference_lab as il
 from inference_lab.graph.grids import grid_edges
 
 LABELS = 16
-#: Differences of grey value are cut off here.
+#: Cap of the differences of grey values.
 _TRUNCATION = 20.0
 
 
@@ -62,7 +62,7 @@ def graphs() -> dict[str, il.FactorGraph]:
 def test_moves(
     measure: Callable[..., Any], graphs: dict[str, il.FactorGraph], solver: str, smoothness: str
 ) -> None:
-    """Until no move lowers the energy; a cycle goes over all labels, or pairs of labels."""
+    """Expand until no move lowers the energy; a cycle covers all labels, or pairs of labels."""
     graph = graphs[smoothness]
     spec = f"{solver}(order=sequential)"
     il.solve(graph, spec, max_iterations=1)
@@ -81,5 +81,5 @@ def test_moves(
         note=describe,
     )
     assert s.status == il.Status.CONVERGED
-    # Every move is submodular, so that the guarantees of both methods hold.
+    # Every move is submodular, so the guarantees of both methods hold.
     assert s.diagnostics["nonsubmodular_share"] == 0

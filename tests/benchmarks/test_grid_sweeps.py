@@ -23,11 +23,11 @@ from inference_lab.contract import Run
 from inference_lab.graph.grids import grid_edges
 
 HEIGHT, WIDTH, LABELS = 288, 384, 16
-#: Where the truncated linear terms are cut off, in labels.
+#: Cap of the truncated linear terms, in labels.
 CAP = 3.0
 
 Sweep = Callable[[], object]
-#: Our sweep, the same in C, the number of passes, and whether both had the same result at first.
+#: Our sweep, the same in C, the number of passes, and whether both start with equal results.
 Pair = tuple[Sweep, Sweep, int, bool]
 
 
@@ -45,7 +45,7 @@ def draw(terms: str) -> Image:
 
 
 def trw_s(graph: il.FactorGraph, reference: Reference) -> Pair:
-    """Forward and backward pass with all messages, and the bound."""
+    """Make a forward and a backward pass with all messages, and compute the bound."""
     from inference_lab.solvers.trw_s import TRWSPasses
 
     passes, run = TRWSPasses(graph, np.arange(graph.n_variables)), Run(graph)
@@ -66,7 +66,7 @@ def _messages(graph: il.FactorGraph, reference: Reference, temperature: float) -
 
     def sweep() -> None:
         for number in (0, 1):
-            # Else pixels at which nothing new arrived are left out. Up the order is 1, down is 0.
+            # Otherwise pixels without new messages are skipped. Up the order is 1, down is 0.
             passes.schedule.priority[1 - number :: 2] = np.inf
             passes.sweep(number)
 
@@ -78,17 +78,17 @@ def _messages(graph: il.FactorGraph, reference: Reference, temperature: float) -
 
 
 def loopy_bp(graph: il.FactorGraph, reference: Reference) -> Pair:
-    """Every pixel in turn takes in its messages, notes its best label and sends; there and back."""
+    """Visit pixels there and back; each receives its messages, stores its best label and sends."""
     return _messages(graph, reference, 0.0)
 
 
 def soft_bp(graph: il.FactorGraph, reference: Reference) -> Pair:
-    """Sum-product at temperature 1."""
+    """Pass sum-product messages at temperature 1."""
     return _messages(graph, reference, 1.0)
 
 
 def icm(graph: il.FactorGraph, reference: Reference) -> Pair:
-    """Every pixel in turn looks at its neighbours' labels and takes its best; from the unaries."""
+    """Visit pixels in turn and take the best label given the neighbours; start from the unaries."""
     from inference_lab.kernels.descent import KEEP, Descent
 
     order, start = np.arange(graph.n_variables), graph.unary.argmin(axis=1)
@@ -129,7 +129,7 @@ def test_sweep(
     method: Callable[[il.FactorGraph, Reference], Pair],
     terms: str,
 ) -> None:
-    """One sweep of a method, in turn with the same in C."""
+    """Time one sweep of a method in turn with the same sweep in C."""
     image = draw(terms)
     sweep, theirs, passes, same = method(image.graph, Reference(library, image))
     assert same

@@ -1,4 +1,4 @@
-"""What peers claim is judged by our graph, and the page shows what was measured."""
+"""Claims of peers are checked by our graph, and the page shows the measured records."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ONE = il.FactorGraph.potts([[0.0, 1.0, 5.0]], np.empty((0, 2), dtype=int), [])
 
 
 def fake(does: str, monkeypatch: pytest.MonkeyPatch, patience: float = 100.0) -> peers.Measured:
-    """Measure brute force beside a package that does as it is told."""
+    """Measure brute force beside a fake package of the given behaviour."""
     monkeypatch.setitem(peers.PEERS, "fake", ("numpy", "numpy"))
     monkeypatch.setattr(peers, "ENOUGH", 0.0)
     return measure(Row("Fakes", PROBLEM, "brute-force", "fake", f"fake {does}"), 2, patience)
@@ -33,7 +33,7 @@ def test_processor_time_distinguishes_fast_from_slow(monkeypatch: pytest.MonkeyP
 
 
 def test_energies_are_evaluated_from_the_labels(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Not those that a package claims; that is remarked, as is a proof that ours refutes."""
+    """Claimed energies are not used; false claims and refuted proofs are remarked."""
     graph = peers.load(PROBLEM)
     true = float(graph.energy(graph.cardinalities - 1))
     one = fake("lies", monkeypatch)
@@ -56,7 +56,7 @@ def test_energies_are_evaluated_from_the_labels(monkeypatch: pytest.MonkeyPatch)
 def test_a_failure_is_a_row(
     does: str, patience: float, reason: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It says why, and what the other side did."""
+    """The row holds the reason and the results of the other side."""
     one = fake(does, monkeypatch, patience)
     assert one["note"] == f"fake: {reason}"
     assert one["ours_cpu_s"] > 0 and np.isfinite(one["ours_energy"])
@@ -73,12 +73,12 @@ def test_missing_package_or_instance_is_noted(monkeypatch: pytest.MonkeyPatch) -
 
 
 def answer(labels: list[int] | None, cpu_s: float = 1.0, **more: Any) -> dict[str, Any]:
-    """Return what a process reports."""
+    """Return the report of a process."""
     return {**asdict(peers.Answer(labels, model_s=1.0, **more)), "cpu_s": cpu_s}
 
 
 def test_medians_and_ratios() -> None:
-    """The middle one of times and energies; ratios with and without the peer's model."""
+    """Report the median of times and energies; ratios with and without the peer's model."""
     row, one = ROWS[0], unmeasured(ROWS[0])
     given = {
         "ours": [answer([a], t) for a, t in ((0, 9.0), (2, 4.0), (1, 6.0))],
@@ -108,7 +108,7 @@ def test_clusterings_are_judged_on_points_that_no_pair_touches() -> None:
 
 
 def test_page_shows_the_measured_records(tmp_path: Path) -> None:
-    """Its tables are those of the records beside it: one line for each row, and no other."""
+    """The tables equal the records beside the page: one line for each row, and no other."""
     text = PAGE.read_text(encoding="utf-8")
     block = text.partition(MARKS[0])[2].partition(MARKS[1])[0]
     measured = read(PAGE.with_suffix(".csv"))
@@ -123,7 +123,7 @@ def test_page_shows_the_measured_records(tmp_path: Path) -> None:
 
 
 def test_sizes_out_of_bounds_are_worse_than_any_sum() -> None:
-    """And sums of squares are those around the means of the labels."""
+    """Sums of squares are taken around the means of the labels."""
     sized = peers.Sized(np.array([[0.0], [1.0], [5.0], [7.0]]), 2)
     assert sized.bounds == (1, 3)
     assert sized.energy([0, 0, 1, 1]) == 0.5 + 2.0

@@ -14,11 +14,11 @@ IntArray = npt.NDArray[np.int64]
 
 
 class EStep(NamedTuple):
-    """The arrays an E-step is built from, and the labels its points were drawn from.
+    """Arrays of an E-step, and the labels its points were drawn from.
 
     ``unary`` (n, k) float64 holds squared distances to the centroids; ``edges`` (m, 2) int64 the
-    constrained pairs; ``same`` and ``differ`` (m,) float64 what a pair costs whose labels agree
-    or differ; ``truth`` (n,) int64.
+    constrained pairs; ``same`` and ``differ`` (m,) float64 the costs of a pair with equal and with
+    different labels; ``truth`` (n,) int64.
     """
 
     unary: FloatArray
@@ -31,7 +31,7 @@ class EStep(NamedTuple):
         """Build the graph from the arrays, adjacency included."""
         terms = il.DiagonalTerms(self.edges, same=self.same, differ=self.differ)
         graph = il.FactorGraph.from_terms(self.unary, [terms])
-        # Solvers need the adjacency, and the graph derives it on first use.
+        # Solvers need the adjacency, which the graph derives on first use.
         assert graph.arrays.adj_ptr[-1] == 2 * graph.n_edges
         return graph
 
@@ -56,9 +56,9 @@ def estep(
     partners : {"any", "balanced", "nearby"}
         A constraint joins any two points, of which about ``1 / clusters`` are from one blob; or in
         every other case two points of one blob; or two points whose numbers are at most 50 apart,
-        so that what a solver reads together lies together in memory.
+        so that data read together are close in memory.
     noise : float
-        Share of the constraints that say the opposite of the labels.
+        Share of the constraints that contradict the labels.
     weight : float
         Cost of a violated constraint, in squared distance.
     dimensions, spread
@@ -82,7 +82,7 @@ def estep(
     else:
         second = rng.integers(0, points, constraints)
     if partners == "balanced":
-        # Ordered by label, each blob is one stretch; the partner is anywhere in it.
+        # Sorted by label, each blob is one interval; the partner is anywhere in it.
         order = np.argsort(truth, kind="stable")
         sizes = np.bincount(truth, minlength=clusters)
         blob = truth[first[::2]]

@@ -1,4 +1,4 @@
-"""The command line: what goes to which stream, exit codes, and one line for every mistake."""
+"""Command line: streams, exit codes, and one-line messages for every mistake."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ from inference_lab.registry.registry import solver_registry
 from inference_lab.registry.sources import problem_registry
 from inference_lab.results.records import RecordStore
 
-#: The command as it is installed.
+#: The installed command.
 COMMAND = str(Path(sys.executable).with_name("inference-lab"))
 
-#: Energy -3 for labels 1 0 1, found from the unaries alone.
+#: Energy -3 for labels 1 0 1, attained by the unaries alone.
 MODEL = """MARKOV
 3
 2 2 2
@@ -121,7 +121,7 @@ def call_for_real(capfd, *arguments):
 
 
 def one_line(result, *said):
-    """Assert that the error is one line, without a traceback, and says this."""
+    """Assert that the error is one line with this text, without a traceback."""
     lines = [line for line in result.stderr.splitlines() if line.startswith("Error: ")]
     assert len(lines) == 1 and "Traceback" not in result.output
     assert result.stderr.splitlines()[-1] == lines[0]
@@ -141,7 +141,7 @@ def test_version_and_help():
 
 
 def test_compare_prints_a_table_and_writes_records(work, monkeypatch):
-    # As in a process of its own, where no test before has made a solver ready.
+    # As in a new process, in which no test has warmed up a solver.
     monkeypatch.setattr(isolated_run, "_warm", {})
     result = call(
         "compare", "model.uai", "--solver", "icm", "--solver", "brute-force", "--seeds", 2
@@ -150,7 +150,7 @@ def test_compare_prints_a_table_and_writes_records(work, monkeypatch):
     assert "file(path=model.uai)" in result.stdout and "by brute-force" in result.stdout
     assert "[4/4]" in result.stderr and "getting icm ready (compiled once" in result.stderr
     assert "[4/4]" not in result.stdout
-    # The one problem's table came when its runs were made, and not again.
+    # The one problem's table was printed after its runs, and is not printed again.
     assert result.stdout.count("\nbest energy") == 1 and "All " not in result.stdout
     (folder,) = (work / "runs").iterdir()
     assert f"runs/{folder.name}" in result.stderr
@@ -164,7 +164,7 @@ def test_compare_prints_a_table_and_writes_records(work, monkeypatch):
     assert all(abs(r.energy + 3) < 1e-9 and r.time_limit == 10 for r in records)
     for name in ("runs.csv", "table.csv", "table.md"):
         assert (folder / name).stat().st_size > 0
-    # The same comparison goes on there, another one has a folder of its own.
+    # The same comparison is resumed there; another one has its own folder.
     call("compare", "model.uai", "--solver", "icm", "--solver", "brute-force", "--seeds", 2)
     assert list((work / "runs").iterdir()) == [folder]
     call("compare", "model.uai", "--solver", "icm")
@@ -312,7 +312,7 @@ def test_ctrl_c_keeps_the_records_and_exits_with_130(work, jobs):
         start_new_session=True,
     )
     store = work / "here/runs.jsonl"
-    # A record is kept before it is told.
+    # A record is stored before it is reported.
     assert any(line.startswith("[1/2]") for line in process.stderr)
     deadline = time.monotonic() + 60
     while not (work / "asleep").exists() and time.monotonic() < deadline:
@@ -384,7 +384,7 @@ def test_termination_signal_leaves_no_process_running(work, number, jobs, phase)
         stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,
-        # Under nohup it would not be heeded, and should not be.
+        # Under nohup the signal is ignored, as it should be.
         preexec_fn=lambda: signal.signal(number, signal.SIG_DFL),
     )
     deadline = time.monotonic() + 60

@@ -16,13 +16,13 @@ from inference_lab.cli import main
 from inference_lab.constraints import Constraints
 
 WINE, CLASSES = load_wine(return_X_y=True)
-#: Numbers with zeros in front, which are no numbers.
+#: Numbers with leading zeros are names, not numbers.
 NAMES = [f"{row:03}" for row in range(178)]
 
 
 @pytest.fixture(autouse=True)
 def work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Go to a folder with wine as CSV and Parquet, and pairs of which five are wrong."""
+    """Enter a folder with wine as CSV and Parquet, and pairs of which five are wrong."""
     monkeypatch.chdir(tmp_path)
     frame = pd.DataFrame(WINE, columns=list("abcdefghijklm")).assign(bottle=NAMES)
     frame.to_csv("wine.csv", index=False)
@@ -55,7 +55,7 @@ def test_csv_and_parquet_are_clustered_alike() -> None:
     assert adjusted_rand_score(CLASSES, labels["cluster"]) > 0.8
     assert "held-out score 0." in result.stdout and "labels.csv" in result.stdout
     assert "standardised to mean 0" in result.stderr and "[1/" in result.stderr
-    # Rows without names are numbered, and labels printed where they have no file.
+    # Rows without names are numbered, and labels are printed if no file is given.
     other = call("wine.parquet --pairs numbers.csv --k 3 --drop bottle --quiet")
     assert other.exit_code == 0 and other.stderr == ""
     lines = other.stdout.splitlines()
@@ -67,7 +67,7 @@ def test_page_shows_the_gap_of_the_objective(work: Path) -> None:
     result = call("wine.csv --k 3 --id bottle --report page")
     assert result.exit_code == 0, result.output
     text = (work / "page" / "README.md").read_text(encoding="utf-8")
-    # The least of 1,000 starts of k-means.
+    # The least objective of 1,000 starts of k-means.
     assert "1277.93, the lowest possible" in text
     call("wine.csv --k 3 --id bottle --report other --certify 0")
     assert "lowest possible" not in (work / "other" / "README.md").read_text(encoding="utf-8")
@@ -94,7 +94,7 @@ def test_the_page_shows_choice_clusters_and_violated_pairs(work: Path) -> None:
     assert candidates["score"].max() < 1.0
     for name in ("scores.svg", "points-and-pairs.svg"):
         assert (work / "page" / "figures" / name).stat().st_size > 1000
-    # A folder of somebody else is not written into.
+    # A folder with other content is not written into.
     (work / "other").mkdir()
     (work / "other" / "index.html").write_text("mine")
     refused(call("wine.csv --k 3 --id bottle --report other"), "was not written by a report")
@@ -135,7 +135,7 @@ def test_missing_values_and_categories_are_refused_or_treated(work: Path) -> Non
     treated = call(f"{base} --id bottle --impute median --encode onehot --report page")
     assert treated.exit_code == 0, treated.output
     page = (work / "page" / "README.md").read_text(encoding="utf-8")
-    # Two categories, one of which is that none is given, and 13 numbers with a truth value.
+    # Two categories, one of which means a missing value, and 13 numbers with a Boolean.
     assert "178 points, 16 columns" in page
 
 

@@ -1,4 +1,4 @@
-"""Active choice of questions: what is asked, what follows from it, and what is never touched."""
+"""Active learning: the queries, the inferred pairs, and the held-out points."""
 
 import itertools
 import json
@@ -50,7 +50,7 @@ def test_answers_are_consistent_and_within_budget(seed, k, budget, unknown, tell
     assert touched <= set(candidates.tolist())
     for pair in (*found.constraints.must_link, *found.constraints.cannot_link):
         assert set(pair.tolist()) <= set(candidates.tolist())
-    # Answers from classes are true, and so is all that is inferred from them when K is right.
+    # Answers from classes are true, and so are all inferred pairs if K is right.
     if tell_k and unknown == 0:
         must, cannot = found.constraints.must_link, found.constraints.cannot_link
         present = len(np.unique(truth[candidates]))
@@ -93,7 +93,7 @@ def test_explore_takes_the_farthest_point_first():
         return False
 
     found = ExploreConsolidate(4, budget=3, random_state=3).run(points, oracle)
-    # From whatever point it starts, the one at the other end comes next.
+    # From any starting point, the next one is at the other end.
     start = asked[0][1]
     expected = {0: 2, 1: 2, 2: 0, 3: 2}[start]
     assert asked[0] == (expected, start)
@@ -108,7 +108,7 @@ def test_min_max_goes_on_with_the_farthest_point():
     for question in found.questions:
         if question.first == known[-1]:
             continue
-        # Each is as far as any from all that were known before.
+        # Each is among the farthest from all points known before.
         left = np.setdiff1d(np.arange(40), known)
         nearest = np.linalg.norm(points[left][:, None] - points[known], axis=2).min(axis=1)
         assert question.first == left[nearest.argmax()]
@@ -118,7 +118,7 @@ def test_min_max_goes_on_with_the_farthest_point():
 
 @pytest.mark.parametrize("k", [3, None])
 def test_uncertain_points_are_asked_about_first(k):
-    """Two clusters touch and one is far: questions go to where the two touch."""
+    """Two clusters touch and one is far: queries are about points between the two."""
     rng = np.random.default_rng(0)
     truth = np.repeat([0, 1, 2], 25)
     points = rng.normal(size=(75, 2)) + np.array([[0, 0], [3, 0], [40, 40]])[truth]
@@ -171,7 +171,7 @@ def test_an_interrupted_dialogue_goes_on_where_it_was(tmp_path):
     assert len(part.questions) == 13
     assert not part.complete
     with file.open("a") as out:
-        out.write('{"first": 3, "sec')  # the power went
+        out.write('{"first": 3, "sec')  # as after a power failure
     later = []
 
     def rest(first, second):
@@ -247,12 +247,12 @@ def test_bad_arguments():
 
 
 def test_points_apart_from_all_neighbourhoods_found_clusters():
-    """After the neighbourhoods, in the order of how many they are known to be apart from."""
+    """They come after the neighbourhoods, by the number of neighbourhoods they are apart from."""
     points = np.arange(10.0)[:, np.newaxis] ** 2
     pairs = Constraints(
         [(0, 1), (2, 3)],
-        # 4 and 5 are apart from both neighbourhoods and each other, by any member of these; 6 from
-        # one of them only, 7 from both, but not from 4 or 5.
+        # 4 and 5 are apart from both neighbourhoods and each other, through any member; 6 from one
+        # of them only, 7 from both, but not from 4 or 5.
         [(0, 4), (3, 4), (1, 5), (2, 5), (4, 5), (4, 8), (6, 0), (7, 1), (7, 3)],
         n_points=10,
     )
@@ -264,7 +264,7 @@ def test_points_apart_from_all_neighbourhoods_found_clusters():
     means = [points[:2].mean(), points[2:4].mean()]
     assert sorted(start(4)[:, 0]) == sorted([*means, points[4, 0], points[5, 0]])
     assert sorted(start(3)[:, 0]) == sorted([*means, points[4, 0]])
-    # What is left starts as without them.
+    # The remaining clusters start as without these points.
     assert sorted(start(6)[:4, 0]) == sorted(start(4)[:, 0])
     assert start(2).tolist() == start(2, "neighbourhoods+perturbed").tolist()
     without = Constraints(None, [(0, 9), (0, 5), (9, 5), (3, 0)], n_points=10)

@@ -1,4 +1,4 @@
-"""Deterministic annealing: where clusters part, and what is found on the way down."""
+"""Deterministic annealing: critical temperatures, and solutions found during cooling."""
 
 import itertools
 
@@ -32,7 +32,7 @@ def gaussians(points, pairs, covariance, k=2, importance=None):
 
 @pytest.fixture(scope="module")
 def correlated():
-    """Points of unequal variances with heavy tails, pairs among them, and the weights of points."""
+    """Return correlated points with heavy tails, pairs among them, and point weights."""
     rng = np.random.default_rng(1)
     points = rng.standard_t(6, size=(80, 3)) @ np.array([[3.0, 1.0, 0.0], [0, 1, 0.5], [0, 0, 0.3]])
     drawn = Constraints.sample(rng.integers(2, size=80), 15, rng)
@@ -64,7 +64,7 @@ def test_the_response_is_the_derivative_of_the_costs_by_the_shares(name, correla
         shares = 0.5 + step * np.stack([change, -change], axis=1)
         list(model.maximise(shares))
         costs.append(model.costs()[:, 0])
-    # Over two clusters.
+    # The factor 2 is the number of clusters.
     np.testing.assert_allclose(answer, (costs[1] - costs[0]) / 2e-5 / 2, atol=1e-7)
 
 
@@ -77,7 +77,7 @@ def test_two_per_cent_above_the_critical_temperature_clusters_are_one_and_below_
     critical = _critical(model, len(points))
 
     def growth(temperature):
-        """By how much the unevenness of the shares grows from one look to the next."""
+        """Return the growth of the unevenness of the shares from one check to the next."""
         _critical(model, len(points))
         model.push_apart(1e-3, np.random.default_rng(0))
         e_step = EStepSolver(
@@ -94,19 +94,19 @@ def test_two_per_cent_above_the_critical_temperature_clusters_are_one_and_below_
 
 
 def test_constraints_alone_make_the_critical_temperature_of_the_toy():
-    """With a weight of 1000 and two pairs, that of a pair: 1000 over two clusters."""
+    """With a weight of 1000 and two pairs, it is that of a pair: 1000 over two clusters."""
     points, truth = four_clouds()
     pairs = Constraints.sample(truth, 2, np.random.default_rng(0))
     weighty = Constraints(pairs.must_link, pairs.cannot_link, 1e3, 1e3, n_points=200)
     assert _critical(gaussians(points, weighty, "full"), 200) == pytest.approx(500, rel=0.01)
     none = Constraints(None, None, n_points=200)
-    # Whitened, every direction is as wide.
+    # After whitening, all directions have equal variance.
     assert _critical(gaussians(points, none, "tied"), 200) == pytest.approx(1.0, rel=1e-6)
 
 
 @pytest.mark.parametrize("e_step", ["mean-field", "loopy-bp", "junction-tree"])
 def test_annealing_finds_left_and_right_on_the_toy(e_step):
-    """The toy of Lange et al. 2005, where EM with mean field freezes in the first labels."""
+    """On the toy of Lange et al. 2005 EM with mean field freezes in its first labels."""
     points, truth = four_clouds()
     pairs = Constraints.sample(truth, 30, np.random.default_rng(3))
     given = pairs.with_weights(1000.0, 1000.0).fit_params()
@@ -132,10 +132,10 @@ def test_annealing_ends_in_the_objective_of_pckmeans():
         for seed in range(10)
     ]
     assert model.objective_ <= np.median(single) + 1e-9
-    # Constraints bind above the temperature of the data alone, and move it in no other way.
+    # Constraints act above the temperature of the data alone, and change it in no other way.
     alone = critical_temperature(points, SquaredEuclidean())
     assert 1.05 * alone < model.temperatures_[0] < 1.05 * (alone + 2.0 * 60)
-    # Each temperature on its own never rises.
+    # The objective never rises at a fixed temperature.
     by_stage = itertools.groupby(model.history_, key=lambda line: line.iteration)
     for _, lines in by_stage:
         values = [line.objective for line in lines]
@@ -144,7 +144,7 @@ def test_annealing_ends_in_the_objective_of_pckmeans():
 
 @pytest.mark.parametrize("kind", [AnnealedConstrainedMixture, ConstrainedGaussianMixture, TVClust])
 def test_small_components_do_not_wait_for_all_cores(kind, monkeypatch):
-    """SciPy's triangular solver uses all cores: 30 points took 10 s while others were busy."""
+    """SciPy's triangular solver uses all cores: 30 points took 10 s on a busy machine."""
 
     def refuse(*arguments, **settings):
         raise AssertionError("solve_triangular was called")

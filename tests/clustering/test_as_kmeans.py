@@ -1,4 +1,4 @@
-"""Attributes and distances are those of scikit-learn's KMeans, in all estimators."""
+"""Attributes and distances agree with scikit-learn's KMeans, in all estimators."""
 
 from typing import Any, get_args
 
@@ -31,14 +31,14 @@ from inference_lab.constraints import Constraints
 
 RNG = np.random.default_rng(5)
 TRUTH = np.repeat([0, 1, 2], 10)
-#: Values that float32 holds exactly, so that the two types are the same data.
+#: Values that float32 represents exactly, so both types hold the same data.
 POINTS = (RNG.normal(size=(30, 2)) + 4.0 * np.array([[1, 1], [3, 1], [1, 3]])[TRUTH]).astype(
     np.float32
 )
 POINTS = np.abs(POINTS) + np.float32(0.25)
 COUNTS = RNG.integers(1, 4, size=30).astype(float)
 PAIRS: dict[str, Any] = {"must_link": [(0, 1), (10, 12)], "cannot_link": [(0, 12), (3, 20)]}
-#: Those whose costs are log-densities, and no distances to centroids.
+#: Estimators whose costs are log-densities instead of distances to centroids.
 DENSITIES = {
     "AnnealedConstrainedMixture",
     "ConstrainedGaussianMixture",
@@ -86,7 +86,7 @@ def test_transform_is_euclidean_and_inertia_its_squares(kind: Any) -> None:
         expected = 1.0 - points / lengths @ model.cluster_centers_.T
     else:
         metric = model.metrics_[0].weights
-        # Without pairs, a metric is a diagonal, in one form or the other.
+        # Without pairs, a metric is diagonal, in one form or the other.
         scale = (
             np.ones(2)
             if metric is None
@@ -118,7 +118,7 @@ def test_transform_is_euclidean_and_inertia_its_squares(kind: Any) -> None:
 def test_k_means_from_the_same_start_gives_the_same(
     kind: Any, of_inertia: float, settings: Any, seed: int, k: int, away: float
 ) -> None:
-    """Without pairs, also far from the origin, and where points count several times or not."""
+    """Check without pairs, far from the origin, and with and without sample weights."""
     rng = np.random.default_rng(seed)
     points = rng.normal(size=(60, 3)) + 2.0 * rng.normal(size=(k, 3))[rng.integers(k, size=60)]
     counts = rng.integers(0, 4, size=60).astype(float)

@@ -1,4 +1,4 @@
-"""Clusterings of distances, similarities and metrics that pairs have changed."""
+"""Baselines: clustering of distances, similarities and metrics modified by pairs."""
 
 import itertools
 
@@ -30,7 +30,7 @@ def test_distances_are_shortest_ways_through_must_links():
     expected = gaps.copy()
     expected[tuple(pairs.must_link.T)] = expected[tuple(pairs.must_link[:, ::-1].T)] = 0.0
     for _ in range(3):
-        # Floyd and Warshall, through all points: through the others no way is shorter.
+        # Floyd-Warshall, through all points: through the remaining ones no path is shorter.
         for k in range(8):
             expected = np.minimum(expected, expected[:, [k]] + expected[[k]])
     _impose(gaps, pairs)
@@ -75,7 +75,7 @@ def test_similarities_are_sparse_and_changed_where_pairs_are():
 
 
 def blobs(n: int) -> tuple[np.ndarray, np.ndarray]:
-    """Draw points at the corners of a square, which similarities cut either way."""
+    """Draw points at the corners of a square, which two similarity cuts separate."""
     truth = np.arange(n) % 4
     corners = np.array([[0.0, 0.0], [4.0, 0.0], [0.0, 4.0], [4.0, 4.0]])
     return corners[truth] + np.random.default_rng(0).normal(size=(n, 2)), truth
@@ -84,9 +84,9 @@ def blobs(n: int) -> tuple[np.ndarray, np.ndarray]:
 @pytest.mark.parametrize("side", ["left and right", "bottom and top"])
 @pytest.mark.parametrize("n", [200, 400])
 def test_few_points_choose_one_of_two_cuts(side, n):
-    """With all eigenvectors, and by Lanczos iterations; a tenth of the answers is wrong.
+    """Solve with all eigenvectors and by Lanczos iterations; a tenth of the answers is wrong.
 
-    As in the paper's experiments, all pairs among some points are asked about.
+    As in the paper's experiments, all pairs among some points are queried.
     """
     points, corner = blobs(n)
     truth = corner % 2 if side == "left and right" else corner // 2
@@ -99,7 +99,7 @@ def test_few_points_choose_one_of_two_cuts(side, n):
 
 
 def test_vectors_solve_the_generalised_problem(monkeypatch):
-    """What Lanczos iterations find is what all eigenvectors give, and solves the equation."""
+    """Lanczos iterations agree with all eigenvectors and solve the equation."""
     points, corner = blobs(240)
     pairs = Constraints.sample(corner, 80, np.random.default_rng(0))
     dense = FlexibleSpectral(4, random_state=0).fit(points, **pairs.fit_params())
@@ -108,7 +108,7 @@ def test_vectors_solve_the_generalised_problem(monkeypatch):
     np.testing.assert_allclose(sparse.eigenvalues_, dense.eigenvalues_, rtol=1e-5)
     assert sparse.beta_ == pytest.approx(dense.beta_)
     assert sparse.objective_ == pytest.approx(dense.objective_, rel=1e-4)
-    # Rounding decides between starts of k-means that end alike, and so on the numbers of clusters.
+    # Rounding decides between starts of k-means that end alike, and so the numbers of clusters.
     assert adjusted_rand_score(dense.labels_, sparse.labels_) == 1.0
 
     similar = np.eye(240)
@@ -121,7 +121,7 @@ def test_vectors_solve_the_generalised_problem(monkeypatch):
         links[i, j] = links[j, i] = sign
     links /= np.outer(root, root)
     assert dense.beta_ == pytest.approx(0.1 * np.linalg.eigvalsh(links)[-3])
-    # The smallest positive generalised eigenvalues, from the problem that is not symmetric.
+    # The smallest positive generalised eigenvalues, from the non-symmetric problem.
     inverse = np.linalg.eigvals(
         np.linalg.solve(laplacian + 1e-5 * np.eye(240), links - dense.beta_ * np.eye(240))
     ).real

@@ -27,7 +27,7 @@ Floats = npt.NDArray[np.float64]
 
 
 class Logistic(Bregman):
-    """What a user adds in a few lines."""
+    """Distortion that a user adds in a few lines."""
 
     def generator(self, points: Floats) -> Floats:
         return np.asarray(np.logaddexp(0, points).sum(axis=1))
@@ -83,7 +83,7 @@ def test_the_objective_never_rises(name: str, seed: int, k: int, init: Any) -> N
 
 
 def loss(name: str, points: Floats, labels: npt.NDArray[np.int64], k: int) -> float:
-    """Objective at the best centroids, straight from the definitions."""
+    """Return the objective at the best centroids, from the definitions."""
     total = 0.0
     for h in range(k):
         members = points[labels == h]
@@ -96,7 +96,7 @@ def loss(name: str, points: Floats, labels: npt.NDArray[np.int64], k: int) -> fl
             shares = members / members.sum(axis=1, keepdims=True)
             total += rel_entr(shares, shares.mean(axis=0)).sum()
         elif name == "i-divergence":
-            total += rel_entr(members, mean).sum()  # the other parts cancel at the mean
+            total += rel_entr(members, mean).sum()  # the other terms cancel at the mean
         elif name == "itakura-saito":
             total += (members / mean - np.log(members / mean) - 1).sum()
         elif name == "logistic":
@@ -141,7 +141,7 @@ def spherical_reference(points: Floats, start: Floats) -> npt.NDArray[np.int64]:
 
 @given(st.integers(0, 2**32 - 1))
 def test_spherical_is_k_means_on_the_sphere(seed: int) -> None:
-    """Only directions matter; sparse data give what dense data give."""
+    """Only directions matter, and sparse and dense data give equal results."""
     rng = np.random.default_rng(seed)
     points = rng.normal(size=(40, 5)) * (rng.random((40, 5)) < 0.6) + 0.01
     start = points[:3]
@@ -164,7 +164,7 @@ def test_rows_of_zeros_cost_nothing_on_the_sphere() -> None:
 
 
 def test_wide_sparse_text_stays_sparse() -> None:
-    """Dense, these documents would take 8 GB."""
+    """As dense arrays these documents would take 8 GB."""
     rng = np.random.default_rng(0)
     n, words, topics = 2000, 500_000, 4
     truth = rng.integers(topics, size=n)
@@ -179,7 +179,7 @@ def test_wide_sparse_text_stays_sparse() -> None:
 
 @pytest.mark.parametrize("kind", [BregmanKMeans, HMRFKMeans])
 def test_empty_clusters(kind: Any) -> None:
-    """A centroid far from all points is moved, kept or an error, as asked."""
+    """A centroid far from all points is moved, kept or an error, depending on the setting."""
     points = np.array([[0.0], [1.0], [2.0], [3.0]])
     start = np.array([[1.0], [2.0], [500.0]])
     moved = kind(3, init=start).fit(points)

@@ -41,7 +41,7 @@ IRIS_OPTIMUM = 78.85144
 
 
 def random_problem(seed: int, n: int) -> tuple[np.ndarray, PartitionProblem, dict]:
-    """Return points, their problem, and what it was made from: weights and pairs of each kind."""
+    """Return points, their problem, and the weights and pairs of each kind."""
     rng = np.random.default_rng(seed)
     points = rng.normal(size=(n, int(rng.integers(1, 4)))) + rng.integers(3, size=(n, 1)) * 2.0
     pairs = np.array(list(itertools.combinations(range(n), 2)))
@@ -115,7 +115,7 @@ def optimum(points: np.ndarray, k: int, made: dict) -> float:
 
 
 def built(seed: int, n: int) -> tuple[np.ndarray, PartitionProblem, dict]:
-    """Return a random problem; skip those whose hard pairs contradict each other."""
+    """Return a random problem; skip the test if its hard pairs contradict each other."""
     try:
         return random_problem(seed, n)
     except InfeasibleConstraintsError:
@@ -175,7 +175,7 @@ def test_descent_ends_where_no_single_move_gains(seed: int) -> None:
 
 
 def test_a_kempe_chain_crosses_hard_cannot_links() -> None:
-    """Single moves are blocked: each point of the wrong cluster has an enemy in the right one."""
+    """Single moves are blocked: each point has a cannot-link into its right cluster."""
     points = np.array([[0.0], [0.1], [0.2], [5.0], [5.1], [5.2]])
     apart = np.array([[0, 3], [1, 4], [2, 5]])
     nothing = np.zeros((0, 2), dtype=np.int64)
@@ -200,7 +200,7 @@ def test_the_published_optimum_of_iris_is_proved() -> None:
 
 @pytest.mark.parametrize("penalty", ["potts", "distance"])
 def test_the_objective_is_that_of_the_estimator(penalty: str) -> None:
-    """Where centroids are means, and below it where they are not yet."""
+    """They are equal if centroids are means; otherwise the problem's objective is lower."""
     pairs = Constraints.sample(SPECIES, 40, np.random.default_rng(0)).flip(
         0.1, np.random.default_rng(1)
     )
@@ -225,7 +225,7 @@ def test_groups_bound_large_data() -> None:
     group = anticlusters(problem, truth, 6, np.random.default_rng(0))
     assert np.bincount(group).tolist() == [200] * 6
     parts = [np.flatnonzero(group == g) for g in range(6)]
-    # What groups lose against the whole, and what random ones would.
+    # The loss of groups against the whole, and that of random ones.
     whole = problem.objective(truth)
     lost = whole - sum(restricted(problem, part).objective(truth[part]) for part in parts)
     drawn = np.split(np.random.default_rng(1).permutation(1200), 6)

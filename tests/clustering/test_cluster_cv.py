@@ -1,4 +1,4 @@
-"""Held-out pairs choose an estimator, and no pairs where none helps."""
+"""Held-out pairs choose an estimator, or k-means without pairs if none helps."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from inference_lab.clustering.cluster_cv import (
 from inference_lab.constraints import Constraints, SampleIds
 
 WINE, CLASSES = load_wine(return_X_y=True)
-#: Quick ones, of which the last is best on wine, whose features differ in scale by a thousand.
+#: Quick candidates; the last is best on wine, whose features differ in scale by a thousand.
 FEW = [
     ("without pairs", KMeans(n_init=10)),
     ("raw", PCKMeans()),
@@ -68,9 +68,9 @@ def test_no_held_out_pair_follows_from_the_others(count: int) -> None:
             (pairs.cannot_link[out[n_must:]], implied.cannot_link),
         ):
             both = set(map(tuple, held.tolist())) & set(map(tuple, found.tolist()))
-            # Of a component that would fill a fold, pairs are dealt out one by one.
+            # Pairs of a component that would fill a fold are distributed one by one.
             assert not both or count == 120
-        # Folds have like numbers of either kind.
+        # Folds have similar numbers of each kind.
         assert abs(out[:n_must].sum() - n_must / 5) <= 4
         assert abs(out[n_must:].sum() - (count - n_must) / 5) <= 4
     assert (np.bincount(fold, minlength=5) > 0).all()
@@ -80,7 +80,7 @@ def test_large_components_are_divided() -> None:
     chain = Constraints([(i, i + 1) for i in range(50)], [(0, 60), (1, 60)], n_points=61)
     group = pair_groups(chain, 5)
     assert np.unique(group[:50]).size == 50
-    # Both cannot-links are between the same two components, one of the pairs would be too few.
+    # Both cannot-links join the same two components; one of the pairs would be too few.
     fold = pair_folds(group, 50, 5, np.random.default_rng(0))
     assert np.bincount(fold[:50]).tolist() == [10] * 5
 
@@ -124,7 +124,7 @@ def test_score_is_youdens_j() -> None:
     assert one.score == pytest.approx((0.75 - 0.25) / 0.75)
     other = Kept(np.empty(0), np.array([1.0, 0.5]), together=0.25)
     assert other.score == pytest.approx((0.75 - 0.75) / 0.25)
-    # A single cluster keeps every must-link, and says nothing.
+    # A single cluster keeps every must-link, and is uninformative.
     assert Kept(np.ones(3), np.empty(0), together=1.0).score == 0.0
     assert Kept(np.ones(3), np.zeros(3), together=1.0).score == 0.0
 
@@ -132,7 +132,7 @@ def test_score_is_youdens_j() -> None:
 @pytest.mark.parametrize("kinds", [("must",), ("cannot",), ("must", "cannot")])
 @pytest.mark.parametrize("shares", [(0.5, 0.5), (0.9, 0.1), (0.4, 0.3, 0.3)])
 def test_labels_that_know_nothing_score_zero(kinds: tuple[str, ...], shares: tuple) -> None:
-    """Whatever the sizes of clusters, and whichever kinds of pairs there are."""
+    """Check all sizes of clusters and both kinds of pairs."""
     rng = np.random.default_rng(0)
     pairs = sampled(200)
     pairs = Constraints(
@@ -157,7 +157,7 @@ def test_error_is_that_of_independent_pairs_or_of_their_groups() -> None:
     added = kept.contributions()
     expected = np.sqrt(must.var() / 200 + cannot.var() / 300)
     assert standard_error(added, 200, np.arange(500)) == pytest.approx(expected, rel=0.01)
-    # Four copies of each pair say no more than one.
+    # Four copies of each pair carry no more information than one.
     fourfold = Kept(np.repeat(kept.must, 4), np.repeat(kept.cannot, 4), 0.4)
     error = standard_error(fourfold.contributions(), 800, np.repeat(np.arange(500), 4))
     assert error == pytest.approx(expected, rel=0.01)
@@ -166,7 +166,7 @@ def test_error_is_that_of_independent_pairs_or_of_their_groups() -> None:
 def test_the_first_within_a_standard_error_is_chosen() -> None:
     n, group = 100, np.arange(200)
     best = Kept(np.ones(n), np.ones(n), 0.5)
-    # Nine of a hundred pairs are lost by both; its standard error is 0.029.
+    # Both lose nine of a hundred pairs; the standard error is 0.029.
     close = Kept(np.r_[np.zeros(9), np.ones(n - 9)], np.ones(n), 0.5)
     far = Kept(np.zeros(n), np.ones(n), 0.5)
     assert choose([far, close, best], group) == 2
@@ -178,7 +178,7 @@ def test_the_first_within_a_standard_error_is_chosen() -> None:
 
 
 def test_expected_gains_weigh_scores_by_their_errors() -> None:
-    """As the posterior mean on a grid of gains."""
+    """They equal the posterior mean on a grid of gains."""
     rng = np.random.default_rng(0)
     for n in (10, 100, 1000):
         first, other = (
@@ -193,7 +193,7 @@ def test_expected_gains_weigh_scores_by_their_errors() -> None:
         found = expected_gains([None, first, other], group, [0.0, 0.0, 0.2])
         assert np.isnan(found[0]) and found[1] == 0.0
         assert found[2] == pytest.approx(mean, abs=1e-6)
-    # Pairs that are kept as by chance promise nothing, whatever candidates gain elsewhere.
+    # Pairs kept at chance level promise nothing, even if candidates gain elsewhere.
     chance = Kept(np.tile([0.0, 1.0], 50), np.tile([0.0, 1.0], 50), 0.5)
     better = Kept(np.tile([0.0, 1.0], 50), np.r_[np.zeros(48), np.ones(52)], 0.5)
     assert expected_gains([chance, better], np.arange(200), [0.0, 0.2]).tolist() == [0.0, 0.0]
@@ -228,7 +228,7 @@ def test_pairs_choose_the_scale() -> None:
 
 
 def test_where_pairs_do_not_help_none_are_used() -> None:
-    """Half of the answers are wrong; pairs look helpful by chance in fewer than half of draws."""
+    """Half of the answers are wrong; pairs look helpful by chance in less than half of draws."""
     found = [
         search(n_repeats=1).fit(WINE, **sampled(178, 0.5, seed).fit_params()) for seed in range(5)
     ]

@@ -1,4 +1,4 @@
-"""COP-KMeans: hard constraints, honest failures, and the printed algorithm in plain Python."""
+"""COP-KMeans: hard constraints, reported failures, and the printed algorithm in plain Python."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_constraints_hold_or_the_status_is_a_failure(
         assert 1 == model.n_failures_
     if model.status_ == "failed":
         assert 10 == model.n_failures_
-    # Must-links are kept even by failed starts.
+    # Must-links are kept even in failed starts.
     assert 0 == wrong.must_link
     own = model.transform(points)[np.arange(len(points)), model.labels_]
     assert (own**2).sum() == pytest.approx(model.objective_)
@@ -73,7 +73,7 @@ def test_constraints_hold_or_the_status_is_a_failure(
 
 
 def wagstaff(points: Floats, must: Any, cannot: Any, start: Floats) -> tuple[str, float]:
-    """Run the algorithm as printed, on closed constraints; return its end and its least cost."""
+    """Run the algorithm as printed, on closed constraints; return its status and its least cost."""
     n, centres = len(points), start.copy()
     friends = [{j for i, j in [*must, *must[:, ::-1]] if i == p} for p in range(n)]
     enemies = [{j for i, j in [*cannot, *cannot[:, ::-1]] if i == p} for p in range(n)]
@@ -98,7 +98,7 @@ def wagstaff(points: Floats, must: Any, cannot: Any, start: Floats) -> tuple[str
 
 
 def test_the_printed_algorithm() -> None:
-    """In the order of the rows, with points deciding alone, the fit is Wagstaff's."""
+    """In row order with single-point decisions, the fit is Wagstaff's."""
     rng = np.random.default_rng(0)
     outcomes = dict.fromkeys(["converged", "cycle", "blocked", "failed"], 0)
     for _ in range(100):
@@ -167,7 +167,7 @@ def test_initial_centres_come_from_different_components(whole: bool) -> None:
 
 
 def test_a_clique_of_k_plus_one_cannot_links() -> None:
-    """No labelling exists: the status says that none was found, and labels are the least bad."""
+    """No labelling exists: the fit fails, and its labels have the fewest violations."""
     points = np.arange(8.0)[:, np.newaxis]
     clique = list(itertools.combinations(range(4), 2))
     with pytest.warns(ConstraintsNotMetWarning, match="each two of the points 0, 1, 2, 3"):
@@ -195,7 +195,7 @@ def test_contradictions_are_proved() -> None:
 
 
 def test_another_order_succeeds() -> None:
-    """0 and 2 part in the order of the rows, and leave nothing for their common enemy."""
+    """In row order 0 and 1 separate, and leave no cluster for 2, which may join neither."""
     points = np.array([[0.0], [10.0], [5.1]])
     common: dict[str, Any] = {"init": [[0.0], [10.0]], "on_failure": "ignore", "random_state": 0}
     cannot = [(0, 2), (1, 2)]
@@ -212,7 +212,7 @@ def test_another_order_succeeds() -> None:
 
 
 def test_a_later_sweep_that_fails_tries_other_orders() -> None:
-    """Drawn once a start, one order in three ends it after the first sweep, far from done."""
+    """If drawn once a start, one order in three fails after one sweep, far from convergence."""
     points = np.array([[0.0], [4.0], [-1.0], [-1.0], [-1.0], [4.5]])
     pairs = {"cannot_link": [(0, 5), (1, 5)]}
     found = [
@@ -220,7 +220,7 @@ def test_a_later_sweep_that_fails_tries_other_orders() -> None:
         for seed in range(20)
     ]
     assert {"converged"} == {model.status_ for model in found}
-    # What has been found before is kept.
+    # The labels of the earlier sweep are kept.
     impatient = [
         COPKMeans(2, init=[[0.0], [10.0]], max_failures=1, on_failure="raise", random_state=seed)
         for seed in range(20)
@@ -250,7 +250,7 @@ def test_the_best_of_the_starts_that_succeed() -> None:
 
 
 def test_weights() -> None:
-    """Weight zero leaves a pair out, any other makes it hard."""
+    """Weight zero omits a pair, and any other weight makes it hard."""
     points = np.array([[0.0], [1.0], [8.0], [9.0]])
     common: dict[str, Any] = {"init": [[0.0], [9.0]]}
     pairs: dict[str, Any] = {"cannot_link": [(0, 1), (2, 3)]}
@@ -261,7 +261,7 @@ def test_weights() -> None:
 
 
 def test_a_hundred_thousand_points() -> None:
-    """A chain of 50,000 must-links and 10,000 random pairs, in seconds."""
+    """A chain of 50,000 must-links and 10,000 random pairs takes seconds."""
     rng = np.random.default_rng(0)
     n, k = 100_000, 10
     truth = rng.integers(k, size=n)

@@ -1,4 +1,4 @@
-"""Defaults: pairs help, some of them wrong, and weights are in the unit of the data."""
+"""Defaults: pairs help even if some are wrong, and weights have the unit of the data."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_pairs_help_by_default(kind, wrong):
         model = kind(len(s.class_names), random_state=0).fit(s.features, **pairs.fit_params())
         gains.append(adjusted_rand_score(s.labels, model.labels_) - WITHOUT[name])
     assert min(gains) > -0.03
-    # With unit weights, raw features make HMRFKMeans lose 0.1 to 0.3 where pairs are wrong.
+    # With unit weights, raw features make HMRFKMeans lose 0.1 to 0.3 if pairs are wrong.
     assert np.mean(gains) > (0.15 if wrong == 0.0 else 0.02)
 
 
@@ -87,7 +87,7 @@ def test_few_pairs_do_not_mislead_mixtures(wrong):
 @pytest.mark.parametrize("wrong", [0.0, 0.2])
 @pytest.mark.parametrize("kind", [KernelHMRFKMeans, RDPMeans])
 def test_digits_lose_nothing_to_pairs(kind, wrong):
-    """With gamma = 1 / d and unit weights the kernel tells no points apart, and loses 0.7."""
+    """With gamma = 1 / d and unit weights the kernel separates no points, and loses 0.7."""
     s = load("digits-389")
     points, classes = s.features[:300], s.labels[:300]
     without = KMeans(3, n_init=10, random_state=0).fit_predict(points)
@@ -119,7 +119,7 @@ def test_pairs_that_pckmeans_violates_are_left_out_by_default():
 
 
 def elongated(scale: float = 1.0) -> np.ndarray:
-    """Two Gaussians of deviation 1 along the line between them, and 4 across it."""
+    """Return two Gaussians of deviation 1 along the line between them, and 4 across it."""
     rng = np.random.default_rng(0)
     return scale * rng.normal([[-10.0, 0.0], [10.0, 0.0]], [[1.0, 4.0]], (500, 2, 2)).reshape(-1, 2)
 
@@ -128,7 +128,7 @@ def test_unit_of_weights_is_the_variance_between_centroids():
     for scale in (1e-3, 1.0, 1e3):
         unit = worth_of_odds(elongated(scale), 2, SquaredEuclidean(), None)
         assert unit == pytest.approx(2.0 * scale**2, rel=0.1)
-    # Costs of points that do not differ, or of one cluster, do not differ either.
+    # Costs of identical points, or of one cluster, do not differ either.
     assert worth_of_odds(np.ones((5, 2)), 2, SquaredEuclidean(), None) == 1.0
     assert worth_of_odds(elongated(), 1, SquaredEuclidean(), None) == 1.0
 

@@ -1,4 +1,4 @@
-"""Metrics that would look at nothing, constraints that contradict each other, data out of range."""
+"""Degenerate metrics, contradictory constraints, and data out of range."""
 
 import warnings
 
@@ -52,7 +52,7 @@ def test_a_full_metric_of_fewer_points_than_features_is_bounded(per_cluster: boo
     points = np.random.default_rng(0).normal(size=(20, 40))
     model = MPCKMeans(2, metric="full", metric_per_cluster=per_cluster, random_state=0)
     model.fit(points, must_link=[(0, 1)], cannot_link=[(2, 3)])
-    # Directions in which the points do not vary counted a million times as much as others.
+    # Directions without variance counted a million times as much as others.
     for metric in model.metrics_:
         values = np.linalg.eigvalsh(metric.weights)
         assert 0 < values.min() and values.max() < 1e3 * values.min()
@@ -155,7 +155,7 @@ def test_annealing_of_points_that_are_all_the_same(n):
 
 @pytest.mark.parametrize("kind", [BregmanKMeans, ConstrainedKMeans, SizeConstrainedKMeans])
 def test_units_make_no_difference_to_clusters(kind):
-    """Nor to when they have come to rest: costs of 1e-16 are not all next to nothing."""
+    """Convergence is detected in any unit: costs of 1e-16 are not all negligible."""
     points = load_iris().data
     plain = kind(3, random_state=0).fit(points)
     for unit in (2.0**-30, 2.0**30):

@@ -41,7 +41,7 @@ def itakura_saito(x, mu, a):
 
 
 def jensen(slow):
-    """Return the summed cost of two points in a cluster of their own: phi, but for squares."""
+    """Return the summed cost of two points in a cluster of their own: phi, except for squares."""
     return lambda x, y, a: slow(x, (x + y) / 2, a) + slow(y, (x + y) / 2, a)
 
 
@@ -95,7 +95,7 @@ def test_costs_follow_the_definition(name, sparse, seed):
     np.testing.assert_allclose(
         between, [slow_pair(points[i], points[j], weights) for i, j in pairs], atol=1e-9
     )
-    # One minus a cosine near 1 is known to the rounding of 1, in which order ends are taken counts.
+    # One minus a cosine near 1 is accurate to the rounding of 1, so the order of ends matters.
     np.testing.assert_allclose(
         between, distortion.between(given_points, pairs[:, ::-1]), atol=1e-15
     )
@@ -139,7 +139,7 @@ def test_a_full_metric():
 
 @pytest.mark.parametrize("shape", ["normal", "ball", "sphere", "line", "one point"])
 def test_the_farthest_pair_is_found_however_many_points_there_are(shape):
-    """As for few: beyond 1,500 points it used to be the box around them, seven times as far."""
+    """It is exact beyond 1,500 points as well, where a bounding box was seven times as far."""
     rng = np.random.default_rng(4)
     points = rng.normal(size=(1600, 8)) + 100.0
     if shape in ("ball", "sphere"):
@@ -182,7 +182,7 @@ def test_kl_is_the_divergence_of_the_rows_scaled_to_one():
 
 @pytest.mark.parametrize("sparse", [False, True])
 def test_blocks_of_distances_do_not_depend_on_the_number_of_threads(sparse):
-    """With two threads of the linear algebra, others than the caller take part."""
+    """With two threads of linear algebra, a worker thread takes part."""
     rng = np.random.default_rng(0)
     points = rng.normal(size=(50_001, 16))
     centroids, seen = points[:10].copy(), set()
@@ -252,7 +252,7 @@ def test_bad_settings():
 
 @pytest.mark.parametrize("long", [False, True])
 def test_few_pairs_are_compared_for_the_farthest(monkeypatch, long):
-    """Two hundred a point, where all pairs would be 4,000."""
+    """Two hundred are compared for each point, instead of all 4,000."""
     rng = np.random.default_rng(0)
     points = rng.normal(size=(10, 20))[rng.integers(10, size=8_000)] * 0.8
     points += rng.normal(size=points.shape)

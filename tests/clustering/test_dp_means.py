@@ -1,4 +1,4 @@
-"""DP-means and RDP-means: against the algorithm as printed, and by what they promise."""
+"""DP-means and RDP-means: against the algorithm as printed, and by their guarantees."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def objective(
 def printed(
     points: np.ndarray, price: float, xi: float, constraints: Constraints, sweeps: int
 ) -> np.ndarray:
-    """Algorithm 1 of Khashabi et al., points in order; closed clusters stay closed."""
+    """Run algorithm 1 of Khashabi et al., points in order; closed clusters stay closed."""
     n = len(points)
     friends = [set() for _ in range(n)]
     strangers = [set() for _ in range(n)]
@@ -85,7 +85,7 @@ def test_sweeps_follow_the_paper(seed, xi):
 
 
 def passed_over(monkeypatch, model: RDPMeans, points: np.ndarray, **given: Any) -> int:
-    """Check that looking at every point in each sweep gives the same; return how many are not."""
+    """Check that visiting every point in each sweep changes nothing; return the number of skips."""
     every, count = dp_means.assign, 0
 
     def look_at_all(*arguments: Any) -> int:
@@ -116,7 +116,7 @@ def passed_over(monkeypatch, model: RDPMeans, points: np.ndarray, **given: Any) 
     ],
 )
 def test_skipped_points_would_have_kept_their_cluster(settings, monkeypatch):
-    """A sweep over those for whom something became cheaper is the sweep over all."""
+    """A sweep over points with lowered costs equals the sweep over all points."""
     count = 0
     for seed in range(10):
         rng = np.random.default_rng(seed)

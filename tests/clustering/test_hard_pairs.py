@@ -1,4 +1,4 @@
-"""Hard pairs: kept where a search finds how, refused with a proof, else told."""
+"""Hard pairs: kept if a search finds a labelling, refused with a proof, or else reported."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""HMRF-KMeans: the objective by its definition, the E-step by exhaustion, descent at every step."""
+"""HMRF-KMeans: the objective by its definition, an exact E-step, and descent at every step."""
 
 import itertools
 import tracemalloc
@@ -35,7 +35,7 @@ def some(seed, n=14, d=3, k=3, pairs=12):
 
 
 def slow_objective(model, labels):
-    """Follow the definition, point by point and pair by pair."""
+    """Compute the objective by its definition, point by point and pair by pair."""
     points, c, metrics = model.points, model.constraints, model.metrics
     d = points.shape[1]
     learnt = model.learner is not None and model.learner.normalised
@@ -82,13 +82,13 @@ def test_objective_and_energy_follow_the_definition(seed, penalty, learner):
         value = slow_objective(model, x)
         assert model.objective(x) == pytest.approx(value, rel=1e-9, abs=1e-9)
         best = min(best, value)
-    # The E-step on the graph of coupled points finds the least of them all.
+    # The E-step on the graph of coupled points finds the least objective of all labellings.
     found = EStepSolver("brute-force", rng)(model, None)
     assert model.objective(found) == pytest.approx(best, rel=1e-9, abs=1e-9)
 
 
 def falls(model, points, pairs):
-    """Fit; check that the objective never rises."""
+    """Fit, and check that the objective never rises."""
     model.fit(points, **pairs.fit_params())
     values = np.array([line.objective for line in model.history_])
     assert np.diff(values).max(initial=0.0) <= 1e-9 * (1 + np.abs(values).max())
@@ -149,7 +149,7 @@ def state_of(points, labels, mu, pairs, extents=()):
 @pytest.mark.parametrize("sparse", [False, True])
 @pytest.mark.parametrize("make", [SquaredEuclidean, Cosine, lambda a: IDivergence(0.0, a)])
 def test_gradients_equal_finite_differences_of_the_costs(make, sparse):
-    # Numerically; equations (18) and (19) of the paper as printed would fail here.
+    # By finite differences; equations (18) and (19) of the paper as printed would fail here.
     rng = np.random.default_rng(1)
     points = rng.gamma(1.0, size=(15, 4)) + 0.1
     points[rng.random(points.shape) < 0.2] = 0.0
@@ -221,7 +221,7 @@ def test_sparse_text_stays_sparse():
     np.testing.assert_array_equal(same.labels_, model.labels_)
 
 
-# A constant feature, in which all points are alike, gets all weight.
+# A constant feature, in which all points are equal, gets all weight.
 @pytest.mark.filterwarnings("ignore::inference_lab.clustering.DegenerateMetricWarning")
 def test_edges_of_the_input():
     points = np.random.default_rng(0).normal(size=(6, 2))
@@ -240,7 +240,7 @@ def test_edges_of_the_input():
 
 
 def test_cold_e_steps_start_anew():
-    """Each finds by itself what the solver finds on that energy, however good the labels before."""
+    """Each finds the solver's result on that energy, regardless of earlier labels."""
     points = load_iris().data
     pairs = Constraints.sample(load_iris().target, 300, np.random.default_rng(0))
     pairs = pairs.flip(0.3, np.random.default_rng(1))

@@ -31,7 +31,7 @@ SIGMAS = [0.0, 3.0, "smallest"]
 
 
 def definition(form: str, s: Floats, c: Constraints, labels: Ints, k: int) -> float:
-    """Objective of each form, cluster by cluster and pair by pair."""
+    """Return the objective of each form, cluster by cluster and pair by pair."""
     degrees = s.sum(axis=1)
     weights = degrees if form == "normalised-cut" else np.ones(len(s))
     sizes = [float(weights[labels == h].sum()) for h in range(k)]
@@ -81,7 +81,7 @@ def problems(draw: st.DrawFn) -> tuple[Floats, Constraints, int, int]:
 def test_descent_to_a_local_optimum(
     problem: Any, form: Any, sigma: Any, local: bool, init: Any
 ) -> None:
-    """The objective is that of the definition, never rises, and no single move lowers it."""
+    """The objective equals its definition, never rises, and no single move lowers it."""
     s, c, k, seed = problem
     model = KernelHMRFKMeans(
         k,
@@ -107,7 +107,7 @@ def test_descent_to_a_local_optimum(
             moved[i] = h
             if np.bincount(moved, minlength=k).min() > 0:
                 assert definition(form, s, c, moved, k) >= expected - scale
-    # The same from a sparse matrix.
+    # A sparse matrix gives the same result.
     again = clone(model).fit(csr_array(s), **c.fit_params())
     assert again.objective_ == pytest.approx(model.objective_, abs=scale)
 
@@ -133,10 +133,10 @@ def test_many_starts_reach_the_least_objective(form: Any) -> None:
 
 @given(st.integers(0, 2**32 - 1), st.integers(1, 5))
 def test_linear_kernel_without_constraints_is_k_means(seed: int, k: int) -> None:
-    """Batch steps are Lloyd's; the objective is the inertia; distances are those to the means."""
+    """Batch steps are Lloyd's; the objective is the inertia; distances are to the means."""
     rng = np.random.default_rng(seed)
     points = rng.normal(size=(50, 3)) + 2.0 * rng.integers(3, size=(50, 1))
-    # Clusters that empty would be refilled differently; these do not.
+    # Empty clusters would be refilled differently; none occurs here.
     labels = ((points[:, np.newaxis] - points[:k]) ** 2).sum(axis=2).argmin(axis=1)
     model = KernelHMRFKMeans(k, kernel="linear", init=labels, local_search=False).fit(points)
     start = np.array([points[labels == h].mean(axis=0) for h in range(k)])
@@ -150,7 +150,7 @@ def test_linear_kernel_without_constraints_is_k_means(seed: int, k: int) -> None
 
 
 def test_single_moves_escape_from_where_batch_steps_stop() -> None:
-    """Local optima of single moves are fixed points of batch steps, and better ones on average."""
+    """Local optima of single moves are fixed points of batch steps, and better on average."""
     points = np.random.default_rng(0).normal(size=(120, 2))
     means = [
         np.mean(
@@ -199,7 +199,7 @@ def test_the_smallest_shift(form: Any, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("form", FORMS)
 def test_a_batch_step_goes_to_the_nearest_weighted_mean(form: Any) -> None:
-    """In explicit features of ``M / (a a') + sigma / a``, sigma at the smallest and above."""
+    """Check in explicit features of ``M / (a a') + sigma / a``, sigma at the smallest and above."""
     points, _, c = constrained_iris()
     trace = KernelHMRFKMeans(4, form=form)._trace(
         rbf_kernel(points), read_side(c.n_points, None, **c.fit_params())
@@ -247,7 +247,7 @@ def test_without_the_shift_a_batch_step_may_rise_and_is_not_taken() -> None:
 
 
 def test_constraints_enter_and_are_forgotten_for_new_points() -> None:
-    """Weights decide about training points; new ones go by means in plain features."""
+    """Weights affect training points; new points are assigned by means in plain features."""
     points = np.array([[0.0], [1.0], [2.0], [10.0], [11.0], [12.0]])
     free = KernelHMRFKMeans(2, kernel="linear", random_state=0).fit(points)
     assert free.labels_[0] == free.labels_[2] != free.labels_[3] == free.labels_[5]
@@ -301,7 +301,7 @@ def test_kernels_by_name_callable_and_matrix_agree(form: Any) -> None:
 
 
 def test_a_polynomial_kernel_is_its_features() -> None:
-    """With (x'y)^2 on the line, clusters are those of K-means on squares."""
+    """With (x'y)^2 on the line, clusters equal K-means on squares."""
     points = np.random.default_rng(0).normal(size=(60, 1)) * 3
     model = KernelHMRFKMeans(
         2, kernel="polynomial", degree=2, coef0=0.0, gamma=1.0, n_init=20, random_state=0
@@ -313,7 +313,7 @@ def test_a_polynomial_kernel_is_its_features() -> None:
 
 
 def test_rings_with_a_few_constraints() -> None:
-    """A normalised cut of the graph of neighbours parts two rings; K-means cannot."""
+    """A normalised cut of the graph of neighbours separates two rings; K-means cannot."""
     points, truth = make_circles(300, factor=0.4, noise=0.05, random_state=0)
     graph = kneighbors_graph(points, 10)
     graph = csr_array(((graph + graph.T) > 0).astype(float))
@@ -333,7 +333,7 @@ def test_rings_with_a_few_constraints() -> None:
 
 
 def test_neighbourhoods_start_the_clusters() -> None:
-    """Too many are traversed as in the space of a linear kernel; too few are added to."""
+    """Surplus neighbourhoods are selected as for a linear kernel; missing seeds are added."""
     rng = np.random.default_rng(0)
     points = rng.normal(size=(60, 2)) * 5
     chains = rng.permutation(60)[:36].reshape(9, 4)
@@ -359,7 +359,7 @@ def test_neighbourhoods_start_the_clusters() -> None:
 
 
 def test_sparse_graphs_are_not_made_dense() -> None:
-    """50,000 points: dense, their matrix would take 20 GB."""
+    """As a dense array the matrix of 50,000 points would take 20 GB."""
     rng = np.random.default_rng(0)
     n, k = 50_000, 4
     truth = np.repeat(np.arange(k), n // k)

@@ -24,7 +24,7 @@ def test_folds_part_the_constrained_points(count: int) -> None:
     sizes = [len(test) for test in seen]
     assert max(sizes) - min(sizes) <= 6
     if count == 20:
-        # Where pairs connect few points, all pairs serve.
+        # If pairs connect few points, all pairs are used.
         assert sum(len(pairs.restrict(test)) for test in seen) == 20
 
 
@@ -84,7 +84,7 @@ def test_an_index_of_pandas_names_the_rows_of_a_search(names: list) -> None:
         search.fit(POINTS, TRUTH, **pairs.fit_params(sample_ids=ids))
         found.append(search.cv_results_["mean_test_score"])
     np.testing.assert_array_equal(*found)
-    # Whole fits take it as it is.
+    # Whole fits accept it unchanged.
     told = pairs.fit_params(sample_ids=frame.index) | {"sample_ids": frame.index}
     labels = PCKMeans(3, random_state=0).fit(frame, **told).labels_
     by_row = PCKMeans(3, random_state=0).fit(POINTS, **pairs.fit_params())

@@ -1,4 +1,4 @@
-"""Points that hard must-links connect, as one: the same problem as with all of their pairs."""
+"""Contraction of hard must-link components: equivalent to the problem with all pairs."""
 
 import itertools
 import math
@@ -47,7 +47,7 @@ def test_units_have_the_costs_of_their_points(drawn):
     terms = [
         il.DiagonalTerms(pairs.must_link, differ=pairs.ml_weights),
         il.DiagonalTerms(pairs.cannot_link, same=pairs.cl_weights),
-        # Within and between units, for each label another cost.
+        # Within and between units, with a cost for each label.
         il.DiagonalTerms([(0, 1), (2, 5)], same=rng.random((2, 2)), differ=0.5),
     ]
     whole = il.FactorGraph.from_terms(unary, terms)
@@ -83,7 +83,7 @@ def test_fits_equal_fits_to_all_pairs(per_pair):
 
 
 def test_icm_moves_components_whole():
-    """Both are nearer to the other cluster, where neither may go without the other."""
+    """Both are nearer to the other cluster, but neither may move alone."""
     pair = Constraints([[0, 1]], None, INF, n_points=3)
     points = np.array([[4.0], [5.0], [0.0]])
     model = HMRF(points, pair, SquaredEuclidean(), np.array([[0.0], [6.0]]))
@@ -111,7 +111,7 @@ def test_memory_is_linear():
     tracemalloc.stop()
     assert model.violations_.weight == 0.0
     assert peak < 600 * n
-    # Each two components lie apart as if every pair between them had been given.
+    # Two components are apart as if every pair between them had been given.
     sizes = np.bincount(truth)
     expected = sum(int(a) * int(b) for a, b in itertools.combinations(sizes, 2))
     assert model.constraints_.cl_weights.sum() == expected

@@ -1,4 +1,4 @@
-"""Pairs, names and weights that would count for nothing are refused or told."""
+"""Pairs, names and weights without effect are refused or reported."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_names_that_no_row_has_are_refused(pairs: Any, names: Any, told: str) ->
 
 
 def test_slices_of_names_know_the_names_of_all_rows() -> None:
-    """Pairs with rows of other folds are left out; a name of no row is an error there, too."""
+    """Pairs with rows of other folds are omitted; an unknown name is an error there, too."""
     part = pickle.loads(pickle.dumps(SampleIds(NAMES)[:100]))
     model = PCKMeans(3, random_state=0)
     pairs = [(NAMES[0], NAMES[1]), (NAMES[0], NAMES[120])]
@@ -82,17 +82,17 @@ def test_hard_pairs_that_contradict_each_other_are_refused(kind: Any) -> None:
 
 
 def contradicted(count: int) -> Constraints:
-    """600 right pairs of iris, and some of them in the other list as well."""
+    """Return 600 right pairs of iris, some of which are also in the other list."""
     right = Constraints.sample(Y, 600, np.random.default_rng(0))
     cannot = np.concatenate([right.cannot_link, right.must_link[:count]])
     return Constraints(right.must_link, cannot, n_points=150)
 
 
 def test_a_handful_of_contradictions_leaves_weight_to_pairs() -> None:
-    """Of 605 pairs 5 in both lists: the log-odds fall, but not to 0."""
+    """With 5 of 605 pairs in both lists the log-odds fall, but not to 0."""
     odds = [log_odds(contradicted(count)) for count in (0, 1, 2, 5, 20)]
     assert all(later < earlier for earlier, later in itertools.pairwise(odds))
-    # The log-odds of 6 wrong pairs among 610, as many as are checked.
+    # The log-odds of 6 wrong pairs among the 610 checked ones.
     assert odds[3] > 4.0 and odds[4] > 3.0
 
 
@@ -115,7 +115,7 @@ def test_dp_means_refuses_pairs() -> None:
 
 @pytest.mark.parametrize(("noise", "least"), [(0.0, 0.95), (0.1, 0.9), (0.2, 0.8)])
 def test_pairs_act_with_the_defaults_of_rdp_means(noise: float, least: float) -> None:
-    """700 pairs on iris, some of them wrong, beside no pairs."""
+    """Compare 700 pairs on iris, some of them wrong, with no pairs."""
     pairs = Constraints.sample(Y, 700, np.random.default_rng(0))
     rng = np.random.default_rng(1)
     swap_ml = rng.random(len(pairs.must_link)) < noise
@@ -144,7 +144,7 @@ def test_score_is_the_balanced_share_of_pairs_kept() -> None:
 
 
 def test_searches_choose_the_number_of_clusters_by_held_out_pairs() -> None:
-    """By metadata routing, with no scorer given; without pairs the largest number would win."""
+    """Metadata routing passes them without a scorer; without pairs the largest number would win."""
     pairs = Constraints.sample(Y, 200, np.random.default_rng(0))
     grid = {"n_clusters": [2, 3, 6, 10]}
     with sklearn.config_context(enable_metadata_routing=True):
