@@ -38,7 +38,7 @@ _LARGE = 200
 #: of 2000 sweeps with reheats 3052. In half a minute twelve runs cut 3061 and 3062, four 3060 to
 #: 3063.
 _ANNEALS = "simulated-annealing(restarts={}, reheats=0, sweeps=1000000, end_ratio=0.03)"
-#: Seconds of the budget for each of them, and their least number.
+#: Seconds of the budget for each such run, and their least number.
 _SECONDS_AN_ANNEAL, _FEWEST_ANNEALS = 5.0, 4
 #: On tables of many labels, such as scen06, larger regions and more patience end lower in a second.
 _PATIENT_MEMETIC = "memetic(region=100, patience=0.3)"
@@ -62,8 +62,8 @@ _WIDE_OPEN = 0.5
 _MESSAGES_FIRST = 100_000
 #: Variables and edges from which on message passing needs most of the time.
 _VAST = 1_000_000
-#: Share of the budget for the first descent; if that is too short for some sweeps, which take this
-#: many evaluations of the energy, the second share.
+#: Share of the budget for the first descent. If this many evaluations of the energy, the time of
+#: some sweeps, take longer, they are the limit, up to the second share.
 _DESCENT_SHARE, _DESCENT_EVALUATIONS, _MOST_DESCENT_SHARE = 0.05, 60.0, 0.5
 #: Share of the budget for the reduction.
 _REDUCTION_SHARE = 0.1
@@ -115,9 +115,9 @@ def plan(
     open_part: Callable[[], float] = lambda: 1.0,
     seconds: float = 10.0,
 ) -> Iterator[Stage]:
-    """Yield the stages for a reduced graph, each one when those before have not proved it."""
-    # ``open_part()`` is the gap between best energy and bound, relative to that between best energy
-    # and the sum of the least costs.
+    """Yield the stages for a reduced graph, each if no stage before it proved optimality."""
+    # ``open_part()`` is the gap between best energy and bound, relative to the gap between best
+    # energy and the sum of the least costs.
     kind = structure(graph)
     n, m = graph.n_variables, graph.n_edges
     if kind == "forest":
@@ -309,7 +309,7 @@ class Auto(Solver):
 
     Complexity
     ----------
-    That of the stages, each with a share of the time that is left.
+    The complexity of the stages, each with a share of the remaining time.
 
     References
     ----------
@@ -330,7 +330,7 @@ class Auto(Solver):
     seconds: float = setting(10.0, above=0, below=math.inf)
 
     def supports(self, graph: FactorGraph, temperature: float) -> str | None:
-        """Cover every graph, at any temperature."""
+        """Support every graph at every temperature."""
         return None
 
     def run(self, graph: FactorGraph, run: Run) -> Outcome:
@@ -339,7 +339,7 @@ class Auto(Solver):
         if run.temperature > 0:
             return _marginals(graph, run, end)
         if graph.is_forest:
-            # Exact at once, without a reduction.
+            # Exact without a reduction.
             outcome = TreeDP().run(graph, run)
             outcome.diagnostics |= {"structure": "forest", "share_fixed": 0.0, "plan": []}
             return outcome
@@ -386,7 +386,7 @@ class _Portfolio:
         self.plans: list[dict[str, Any]] = []
 
     def outcome(self, least: float, end: float, finished: bool) -> Outcome:
-        """Make the stages of the plan until one proves or the budget is spent."""
+        """Run the stages of the plan until one proves optimality or the budget is spent."""
         run, rest = self.run, self.reduction.graph
 
         def open_part() -> float:
@@ -472,7 +472,7 @@ class _Portfolio:
 
 
 def _reduced(graph: FactorGraph, run: Run, end: float) -> Reduction:
-    """Rule out labels within the share of the budget for it."""
+    """Rule out labels within the share of the budget for the reduction."""
 
     def over() -> bool:
         building = run.estimated_seconds(SHRINKING)
@@ -507,7 +507,7 @@ def _facts(stage: Stage, solution: Solution) -> dict[str, Any]:
 
 
 def _marginals(graph: FactorGraph, run: Run, end: float) -> Outcome:
-    """Answer at T > 0: exactly if elimination fits, else by propagation, with bounds."""
+    """Return the outcome at T > 0: exact if elimination fits, else by propagation, with bounds."""
     stages = [
         Stage("tree-dp", 1.0, "a forest: dynamic programming is exact"),
         Stage("junction-tree", 1.0, "the tables of elimination fit into memory: exact"),

@@ -1,4 +1,4 @@
-"""Exact answers by enumerating every labelling: the referee for small graphs."""
+"""Exact answers by enumerating every labelling: the reference for small graphs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from inference_lab.graph.factor_graph import FactorGraph
 from inference_lab.kernels.messages import unflatten
 from inference_lab.specs.settings import setting
 
-#: Labellings that are evaluated at once, so many that their energies stay in the cache.
+#: Labellings that are evaluated at once; their energies stay in the cache.
 _BLOCK = 1 << 17
 #: Free variables of a block; NumPy's arrays have at most 64 axes, 32 in older versions.
 _MOST_AXES = 30
@@ -46,7 +46,7 @@ class Blocks:
                 self.inner += self._spread(scope, table)
             else:
                 self.others.append((scope, table))
-        #: Of each set of labels with a cost, where a free variable has one of them.
+        #: For each label cost: the labels, the cost where free variables have one, and the cost.
         self.paid = []
         for labels, cost in graph.label_costs.sets():
             used = np.zeros(self.inner.shape, dtype=np.bool_)
@@ -55,7 +55,7 @@ class Blocks:
             self.paid.append((labels, np.where(used, cost, 0.0), cost))
 
     def _spread(self, scope: tuple[int, ...], table: Any) -> Any:
-        """Return a table over free variables in a shape that broadcasts to that of a block."""
+        """Return a table over free variables in a shape that broadcasts to a block."""
         shape = [1] * self.inner.ndim
         for v in scope:
             shape[v - self.first] = self.sizes[v]
@@ -88,7 +88,7 @@ class Blocks:
     def add_weights(
         self, head: tuple[int, ...], weights: FloatArray, marginals: FloatArray
     ) -> float:
-        """Add the weights of a block to those of each label, flat; return their sum."""
+        """Add the weights of a block to the flat sums of the labels; return the total."""
         ptr = self.graph.unary_ptr
         marginals[ptr[: self.first] + np.array(head, dtype=np.int64)] += weights.sum()
         # Variables are summed out one after the other, so that the array halves each time.
@@ -118,8 +118,8 @@ class BruteForce(Solver):
     Guarantees
     ----------
     Exact up to the rounding of sums: status `optimal` at ``T = 0``, `log_partition_kind`
-    ``"exact"`` at ``T > 0``, `infeasible` if and only if every labelling costs ``+inf``. Under
-    a time limit the best labelling so far, without bound, marginals and log-partition.
+    ``"exact"`` at ``T > 0``, `infeasible` if and only if every labelling costs ``+inf``. A
+    time limit leaves the best labelling so far, without bound, marginals and log-partition.
 
     Notes
     -----
@@ -146,7 +146,7 @@ class BruteForce(Solver):
     max_states: int = setting(2**24, at_least=1, at_most=2**62)
 
     def supports(self, graph: FactorGraph, temperature: float) -> str | None:
-        """Cover every graph of at most `max_states` labellings."""
+        """Support every graph of at most `max_states` labellings."""
         if graph.log2_states > 62:
             found = f"about 2^{graph.log2_states:.0f}"
         else:

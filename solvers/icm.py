@@ -16,21 +16,21 @@ from inference_lab.graph.factor_graph import FactorGraph, unary_minimum
 from inference_lab.kernels.descent import AWAIT, KEEP, SPREAD, Descent, count_users, priced_sweep
 from inference_lab.specs.settings import setting
 
-#: A labelling is offered, and so evaluated, when so large a share of the labels has changed.
+#: A labelling is offered, and so evaluated, when this share of the labels has changed.
 _SHARE = 0.1
 
-#: Variables are numbered along their terms where those join numbers no further apart, on average,
-#: than this share of all: a third where they are joined at random, little on chains and pictures.
+#: Variables count as numbered along their terms if the mean difference of numbers within a term is
+#: at most this share of n: it is a third in random graphs, and small on chains and pictures.
 _NEAR = 0.125
 
-#: Variables between two looks at the clock: some tens of milliseconds.
+#: Variables between two checks of the clock: some tens of milliseconds.
 _STRETCH = 50_000
 
 
 def renewed_label(
     unary: FloatArray, terms: Iterable[tuple[FloatArray, int, Sequence[int]]], label: int
 ) -> int:
-    """Return the cheapest label of a variable given those of all others; `label` in a tie."""
+    """Return the cheapest label of a variable given all other labels; `label` in a tie."""
     # Each term has its table, the position of the variable in its scope, and the labels of the
     # scope. Fewer infinite costs come first, then the sum of the others. The compiled sweep of
     # `inference_lab.kernels.descent` does the same, cheaper for terms of a simple form.
@@ -64,8 +64,8 @@ class ICM(IterativeSolver["Descents"]):
     ties : {"auto", "keep", "spread"}
         Keep the label if no other is better; or, after a gain, move to an equally cheap label of a
         neighbour, until a sweep gains nothing. Spreading over plateaus gives lower minima where
-        whole costs tie, as in stereo pairs. By default spread if variables are numbered along their
-        terms. Both are the same with infinite costs, factors or label costs.
+        integer costs tie, as in stereo pairs. By default spread if variables are numbered along
+        their terms. Both are the same with infinite costs, factors or label costs.
     max_sweeps : int or None
         Limit on the sweeps of one descent; None goes on until a sweep changes nothing.
 
@@ -103,7 +103,7 @@ class ICM(IterativeSolver["Descents"]):
 
     @property
     def most_iterations(self) -> float:
-        """No limit: `max_sweeps` is that of one descent."""
+        """No overall limit, because `max_sweeps` limits each descent."""
         return math.inf
 
     def start(self, graph: FactorGraph, run: Run) -> Descents:
@@ -113,7 +113,7 @@ class ICM(IterativeSolver["Descents"]):
         return Descents(self, run, unary_minimum(graph) if self.init == "unary" else None)
 
     def step(self, state: Descents, run: Run, done: int) -> Progress:
-        """Make one sweep, of another descent where the last is over."""
+        """Make one sweep, of a new descent if the last one is over."""
         if state.over:
             state.begin()
         state.sweep()
@@ -123,7 +123,7 @@ class ICM(IterativeSolver["Descents"]):
         return Progress(converged=finished and state.converged, finished=finished)
 
     def decode(self, state: Descents, run: Run, done: int) -> IntArray | None:
-        """Return the labelling where much has changed since the last, or a descent is over."""
+        """Return the labelling if many labels have changed, or a descent is over."""
         due = state.unseen > (0 if state.over else _SHARE * run.graph.n_variables)
         if not due:
             return None
@@ -139,7 +139,7 @@ class ICM(IterativeSolver["Descents"]):
 
 
 class Descents:
-    """The labelling of a run, the variables to visit, and the progress of the present descent."""
+    """The labelling of a run, the variables to visit, and the progress of the current descent."""
 
     def __init__(self, settings: ICM, run: Run, x: IntArray | None) -> None:
         self.graph, self.run, self.settings = run.graph, run, settings
@@ -169,13 +169,13 @@ class Descents:
         self.used = count_users(graph.label_costs, x) if graph.n_label_costs else None
         self.descent = Descent(graph.arrays)
         self.begun += 1
-        # Sweeps of this descent, changes by the last, and those since a labelling was offered.
+        # Sweeps of this descent, changes by the last one, and changes since the last offer.
         self.sweeps = self.changes = self.unseen = 0
         self.stable = False
 
     @property
     def over(self) -> bool:
-        """Whether the present descent has ended."""
+        """Whether the current descent has ended."""
         return self.stable or self.sweeps == self.settings.max_sweeps
 
     def sweep(self) -> None:
@@ -202,15 +202,15 @@ class Descents:
 
     def next_order(self) -> IntArray:
         """Return the order of a sweep, with all variables that are dirty."""
-        # In a fixed order a variable that is woken is visited in the same sweep if its turn is to
-        # come; to draw an order of all would take longer than to visit those that are dirty.
+        # In a fixed order, a variable that becomes dirty is visited in the same sweep if its turn
+        # is to come. A random order of all variables would take longer than visiting the dirty ones.
         if self.orders:
             return self.orders[self.sweeps % len(self.orders)]
         return self.run.rng.permutation(np.flatnonzero(self.dirty))
 
 
 def _numbered_along(graph: FactorGraph) -> bool:
-    """Whether pairwise terms join variables of numbers near each other."""
+    """Whether pairwise terms join variables with nearby numbers."""
     if not graph.n_edges:
         return False
     distance = np.abs(graph.edges[:, 0] - graph.edges[:, 1]).mean()

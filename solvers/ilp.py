@@ -33,7 +33,7 @@ _SHARE_AFTER_CUTS = 0.2
 #: Share of the time that is left for moves of several variables, before branch and bound.
 _SHARE_OF_MOVES = 0.1
 
-#: Seconds a column that HiGHS takes before it looks at the clock, as measured on E-steps.
+#: Seconds a column that HiGHS takes before it checks the clock, as measured on E-steps.
 _SETUP_SECONDS = 1e-5
 
 
@@ -150,7 +150,7 @@ class ILP(LinearSolver):
 
 
 def _is_smaller(reduced: FactorGraph, graph: FactorGraph) -> bool:
-    """Whether the LP of a reduced graph is easier than that of the graph it comes from."""
+    """Whether the LP of a reduced graph is easier than the LP of the original graph."""
     # A Potts term whose ends have lost different labels becomes a table. On E-steps of 200 points
     # the LP with such tables took four times as long, unless it had less than half the nonzeros.
     if (reduced.edge_kinds == TABLE).sum() <= (graph.edge_kinds == TABLE).sum():
@@ -172,7 +172,7 @@ class _ILPSearch:
         self.graph = graph
         self.infeasible = False
         self._reduction: Reduction | None = None
-        # Persistency looks at single variables and terms; label costs are beyond it.
+        # Persistency covers variables and terms, but not label costs.
         if settings.reduce and not graph.n_label_costs:
             shrinking = run.estimated_seconds(SHRINKING)
             reduction = reduce(graph, lambda: run.remaining <= shrinking)
@@ -198,7 +198,7 @@ class _ILPSearch:
         return self.run.offer(labels)
 
     def round(self, x: Any) -> IntArray:
-        """Round a solution of the LP and descend; return the labelling, which is offered."""
+        """Round a solution of the LP and descend; offer and return the labelling."""
         labels = self.model.labels(x) if x is not None else unary_minimum(self.graph)
         order = self.run.rng.permutation(self.graph.n_variables)
         descend_on(self.graph, labels, order, _SWEEPS)
@@ -206,12 +206,12 @@ class _ILPSearch:
         return labels
 
     def relax(self) -> Outcome | None:
-        """Solve the relaxation; return the outcome if that is all there is to do."""
+        """Solve the relaxation; return the outcome if it is final."""
         begin = time.perf_counter()
         self.model = build_linear_model(self.graph)
         built = time.perf_counter()
         self.relaxation = incremental_relaxation(self.model, self.settings.backend)
-        # Half of the time at most for the relaxation, which may not end in time.
+        # At most half of the time, because the relaxation may not end in time.
         self.relaxed = self.relaxation.solve(0.5 * self.run.remaining)
         self.diagnostics |= {
             "columns": self.model.n_columns,
@@ -234,10 +234,10 @@ class _ILPSearch:
         return None
 
     def tighten(self) -> Outcome | None:
-        """Add cuts and improve the labelling; return the outcome if that is all."""
+        """Add cuts and improve the labelling; return the outcome if it is final."""
         run = self.run
         begin = time.perf_counter()
-        # While rounds gain, they gain more than branching would; inf - inf must not be formed.
+        # Rounds that gain are worth more than branching; ``inf - inf`` is avoided without a limit.
         kept = _SHARE_AFTER_CUTS * run.remaining if run.time_limit is not None else 0.0
         rounds = 0
         infeasible = False
@@ -312,12 +312,12 @@ class _ILPSearch:
         claimed = None
         if result.x is not None:
             found = self.offer(model.labels(result.x))
-            # Short of optimality the model's value may lie above the energy of its own labels:
+            # Before optimality, the model's value may exceed the energy of its own labels, because
             # the variables of the terms need not be the best for them.
             if result.optimal and found <= run.best_energy:
                 claimed = result.value
         if not math.isnan(result.bound):
-            # Labels were left out for being no better than the best labelling.
+            # The program excludes labels that cannot improve on the best labelling.
             run.bound(min(result.bound, run.best_energy) - result.tolerance)
         return Outcome(
             converged=result.optimal,

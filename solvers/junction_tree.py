@@ -38,16 +38,16 @@ from inference_lab.graph.label_encoding import star
 from inference_lab.kernels.messages import unflatten
 from inference_lab.specs.settings import setting
 
-#: Additions between two looks at the clock: about 0.1 s.
+#: Additions between two checks of the clock: about 0.1 s.
 _CHUNK = 1 << 25
 
-#: Steps of the search for an order: in a moment, and in a second.
+#: Steps of the search for an order: in a short search, and in a second.
 _MOMENT_STEPS = 10_000_000
 _STEPS_PER_SECOND = 1e8
-#: Entries (see `n_entries`) of a graph that is looked through in a moment, and seconds for each.
+#: Most entries (see `n_entries`) of a graph for a short search, and seconds to read each.
 _MOMENT_ENTRIES = 200_000
 _SECONDS_AN_ENTRY = 2e-7
-#: Entries of tables that an elimination gets through in a second, at most (180 to 390 million).
+#: Most table entries that an elimination processes in a second (180 to 390 million).
 _ENTRIES_PER_SECOND = 4e8
 
 
@@ -58,10 +58,10 @@ class _EliminationPlan:
     domains: Domains
     couples: BoolArray
     order: Elimination
-    tree: Tree | None  # None where no order was found, or no labelling is feasible
+    tree: Tree | None  # None if no order was found, or no labelling is feasible
     scratch: tuple[int, int, int, int, int]
-    steps: float  # that the search for the order was given,
-    hurried: bool  # and whether they were too few
+    steps: float  # limit of the search for the order,
+    hurried: bool  # and whether the limit cut it short
 
     @property
     def choice_type(self) -> np.dtype[Any]:
@@ -85,7 +85,7 @@ class _EliminationPlan:
         return 8 * (messages + sums) + choices * self.choice_type.itemsize + fixed
 
 
-#: Plans by graph and limit; a plan goes when its graph does.
+#: Plans by graph and limit; a plan is dropped with its graph.
 _plans: weakref.WeakKeyDictionary[FactorGraph, dict[float, _EliminationPlan]] = (
     weakref.WeakKeyDictionary()
 )
@@ -93,7 +93,7 @@ _plans: weakref.WeakKeyDictionary[FactorGraph, dict[float, _EliminationPlan]] = 
 
 def _plan(graph: FactorGraph, log2_limit: float, most_steps: float = math.inf) -> _EliminationPlan:
     """Return the plan of a graph for messages of at most ``2^log2_limit`` entries."""
-    # One that more steps of the search might improve on is made anew the next time.
+    # A plan that more steps of the search might improve is made anew the next time.
     known = _plans.setdefault(graph, {})
     plan = known.get(log2_limit)
     if plan is None or (plan.hurried and most_steps > plan.steps):
@@ -105,7 +105,7 @@ def _make_plan(graph: FactorGraph, log2_limit: float, most_steps: float) -> _Eli
     domains = allowed_labels(graph)
     couples = coupling_terms(graph, domains)
     network = interactions(graph, domains, couples)
-    # A message is smaller than its table by the labels of one variable.
+    # A table is larger than its message by a factor: the number of labels of a variable.
     largest = float(network.log2_sizes.max(initial=0.0))
     order = elimination_order(network, log2_limit, log2_limit + largest + 1e-6, most_steps)
     tree = None
@@ -118,7 +118,7 @@ def _make_plan(graph: FactorGraph, log2_limit: float, most_steps: float) -> _Eli
 
 
 def _size(n_bytes: float) -> str:
-    """Write a number of bytes for people."""
+    """Format a number of bytes with its unit."""
     for unit in ("bytes", "KiB", "MiB", "GiB"):
         if n_bytes < 1024:
             return f"{n_bytes:.3g} {unit}"
@@ -144,7 +144,7 @@ class JunctionTree(Solver):
     Parameters
     ----------
     max_bytes : int
-        Graphs for which no order was found that needs at most this much memory are not supported.
+        Graphs are not supported if no order is found that fits into this much memory.
 
     Guarantees
     ----------
@@ -195,8 +195,8 @@ class JunctionTree(Solver):
         return min(math.log2(self.max_bytes) - 3.0, 50.0)
 
     def supports(self, graph: FactorGraph, temperature: float) -> str | None:
-        """Refuse a graph if a moment's search shows that no order fits `max_bytes`."""
-        # Where more than a moment is needed, the run looks for an order within its time.
+        """Refuse a graph if a short search shows that no order fits `max_bytes`."""
+        # On larger graphs, the run searches for an order within its time.
         if n_entries(graph) > _MOMENT_ENTRIES:
             return None
         if graph.n_label_costs:
@@ -205,8 +205,8 @@ class JunctionTree(Solver):
         return None if plan.hurried else self._refusal(plan, temperature)
 
     def foreseen(self, graph: FactorGraph) -> float:
-        """Return the seconds that elimination at T = 0 takes at least."""
-        # Infinite where a moment's search finds no order that fits `max_bytes`.
+        """Return a lower bound on the seconds of elimination at T = 0."""
+        # Infinite if a short search finds no order that fits `max_bytes`.
         if graph.n_label_costs or n_entries(graph) > _MOMENT_ENTRIES:
             return math.inf
         plan = _plan(graph, self._log2_limit, _MOMENT_STEPS)
@@ -215,7 +215,7 @@ class JunctionTree(Solver):
         return 2.0**plan.order.log2_total / _ENTRIES_PER_SECOND if plan.tree is not None else 0.0
 
     def _refusal(self, plan: _EliminationPlan, temperature: float) -> str | None:
-        """Return why the tables of a plan do not fit, None if they do."""
+        """Return the reason why the tables of a plan do not fit, or None."""
         if not plan.domains.feasible:
             return None
         limit = f"max_bytes is {self.max_bytes} ({_size(self.max_bytes)})"
@@ -240,12 +240,12 @@ class JunctionTree(Solver):
         )
 
     def run(self, graph: FactorGraph, run: Run) -> Outcome:
-        """Eliminate towards the roots, decode, and come back with the marginals at T > 0."""
+        """Eliminate towards the roots, decode, and pass back for the marginals at T > 0."""
         if graph.n_label_costs:
             return run_on_star(self, graph, run)
         first = steps = math.inf
         if run.time_limit is not None:
-            # Half of the time at most for the order, which is of no use without the elimination.
+            # At most half of the time for the order, which is useless without the elimination.
             left = run.remaining - _SECONDS_AN_ENTRY * n_entries(graph)
             first, steps = _MOMENT_STEPS, max(_MOMENT_STEPS, 0.5 * left * _STEPS_PER_SECOND)
             if left <= 0.0:
@@ -289,7 +289,7 @@ class JunctionTree(Solver):
             run.offer(first_allowed(graph, plan.domains))
             return outcome
         decided = decided_cost(g, plan.couples, tree.label_ptr, tree.labels)
-        # The root's messages are numbers, and the others count from their least entry.
+        # The root's messages are numbers; others are relative to their least entry.
         total = math.fsum([graph.constant, decided, *work.shift.tolist()])
         x = tree.labels[tree.label_ptr[:-1]] if graph.n_variables else np.empty(0, np.int64)
         decode(tree, choice, x)
@@ -297,7 +297,7 @@ class JunctionTree(Solver):
         if temperature == 0:
             outcome.converged = True
             outcome.claimed_energy = total
-            # The evaluator's sum for the same labelling; the tree's differs in the last bits.
+            # The evaluated energy of the labelling, because the tree's sum differs by rounding.
             run.bound(run.best_energy)
             return outcome
         outcome.log_partition = -total / temperature
@@ -317,7 +317,7 @@ class JunctionTree(Solver):
         sums_size: int,
         outcome: Outcome,
     ) -> Marginals | None:
-        """Make the pass back; return the marginals, or None if the budget ended it."""
+        """Make the backward pass; return the marginals, or None if the budget ended it."""
         shares = np.zeros(tree.labels.size)
         sums = np.empty(sums_size)
         now = work.now[0]
@@ -331,7 +331,7 @@ class JunctionTree(Solver):
         sizes = np.diff(tree.label_ptr)
         owner = np.repeat(np.arange(graph.n_variables), sizes)
         shares[sizes[owner] == 1] = 1.0
-        # Rounding alone keeps the sums from 1.
+        # The sums differ from 1 by rounding only.
         shares /= np.bincount(owner, shares, minlength=graph.n_variables)[owner]
         flat = np.zeros(graph.unary_values.size)
         flat[graph.unary_ptr[owner] + tree.labels] = shares

@@ -30,7 +30,7 @@ from inference_lab.kernels.ejection_chains import (
 from inference_lab.kernels.regions import nearest
 from inference_lab.specs.settings import setting
 
-#: Terms and labels looked at between two looks at the clock: some tens of milliseconds.
+#: Terms and labels read between two checks of the clock: some tens of milliseconds.
 _WORK = 500_000
 #: Moves of a pass after its best state; more made no difference on grids and E-steps.
 _PASS = 100
@@ -41,7 +41,7 @@ def kick(
     g: GraphArrays, x: IntArray, c: EjectionChains, ball: IntArray, size: int, uniforms: FloatArray,
     rules: Rules,
 ) -> int:  # fmt: skip
-    """Draw labels in a ball, repair them by chains, keep what does not rise; 1 if it fell."""
+    """Draw labels in a ball, repair them by chains, keep the better parts; return 1 on a gain."""
     # ``ball[0]`` is its centre, the others are filled in here, nearest first.
     begin_kick(c)
     size = nearest(g, ball[0], size, c.seen, c.now[0].kick, ball)
@@ -159,7 +159,7 @@ class KernighanLin(IterativeSolver["_Descent"]):
 
 
 class _Descent:
-    """The labelling of a run, the costs of its moves, and what gained so far."""
+    """The labelling of a run, the costs of its moves, and the counts of gains."""
 
     def __init__(self, settings: KernighanLin, graph: FactorGraph, run: Run, x: IntArray) -> None:
         self.settings = settings
@@ -170,12 +170,12 @@ class _Descent:
         self.c = start_chains(graph)
         self.ball = np.empty(min(settings.ball, self.n), dtype=np.int64)
         self.passes = self.chains = self.kicks = 0
-        # Rounds of kicks, and what the next step makes.
+        # Rounds of kicks so far, and the kind of the next step.
         self.rounds = 0
         self.next = self.make_pass
 
     def refresh(self) -> Rules:
-        """Compute all costs anew, free of accumulated rounding, and what counts as a gain."""
+        """Recompute all costs, free of accumulated rounding; return the rules for gains."""
         scale = float(fill(self.arrays, self.x, self.c))
         return Rules(self.settings.chain, self.settings.branches, RELATIVE_GAIN * scale)
 

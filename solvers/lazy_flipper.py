@@ -20,7 +20,7 @@ from inference_lab.specs.settings import setting
 
 #: A move must gain more than this share of the costs it adds up, so that rounding cannot cycle.
 _RELATIVE_GAIN = 1e-13
-#: Terms and labels looked at between two looks at the clock: some tens of milliseconds.
+#: Terms and labels read between two checks of the clock: some tens of milliseconds.
 _WORK = 2_000_000
 
 
@@ -34,8 +34,8 @@ class SubsetSearch(NamedTuple):
     # the change up to which no set with the variable gains. A set is skipped if it was checked for
     # one of its members after the last change at any of them.
     #
-    # *The present set.* ``queue`` (n,): its root, then the neighbours of its members; the members
-    # stand at increasing places ``at`` (depth,), so that each set occurs once for a root.
+    # *The current set.* ``queue`` (n,): its root, then the neighbours of its members; the members
+    # have increasing places ``at`` (depth,), so that each set occurs once for a root.
     # ``marked`` (n,): members of the queue; ``tail`` (depth,): its length before each member's
     # neighbours; ``own``, ``trial`` (depth,): labels before and now; ``cost``, ``infinite``
     # (depth, k): local costs; ``gain``, ``violations``, ``scale`` (depth + 1,): sums over the
@@ -99,7 +99,7 @@ def start_search(graph: FactorGraph, depth: int) -> SubsetSearch:
 
 @inlined
 def _renew(s: SubsetSearch, i: int, now: int) -> None:
-    """Note a change next to a variable, so that all sets with it come up again."""
+    """Record a change next to a variable, so that all sets with it are checked again."""
     s.changed[i] = now
     for size in range(s.pending.size):
         if not s.waiting[size, i]:
@@ -113,7 +113,7 @@ def _renew(s: SubsetSearch, i: int, now: int) -> None:
 
 @inlined
 def _accept(g: GraphArrays, s: SubsetSearch) -> None:
-    """Note that all members have changed, and clear the queue."""
+    """Record that all members have changed, and clear the queue."""
     now = s.now[0]
     now.changes += 1
     for q in range(now.length):
@@ -162,7 +162,7 @@ def _take_root(s: SubsetSearch) -> bool:
 
 @inlined
 def _is_known(s: SubsetSearch, t: int, i: int) -> bool:
-    """Whether the set of members up to ``t``, the last being ``i``, was found not to gain."""
+    """Whether the set of members up to ``t``, with ``i`` as the last, was found not to gain."""
     last = s.now[0].last
     s.newest[t + 1] = max(s.newest[t], s.changed[i])
     s.known[t + 1] = max(s.known[t], s.checked[last, i])
@@ -190,7 +190,7 @@ def _gaining_label(s: SubsetSearch, t: int, k: int) -> int:
 
 @inlined
 def _try_next_label(g: GraphArrays, x: IntArray, s: SubsetSearch, t: int) -> bool:
-    """Give member ``t`` its next label but its own; return whether there was one."""
+    """Give member ``t`` its next label other than its own; return whether there was one."""
     i = s.queue[s.at[t]]
     own = s.own[t]
     a = s.trial[t] + 1
@@ -207,7 +207,7 @@ def _try_next_label(g: GraphArrays, x: IntArray, s: SubsetSearch, t: int) -> boo
 
 @inlined
 def _leave(x: IntArray, s: SubsetSearch, t: int) -> None:
-    """Give member ``t`` its own label back, and take its neighbours off the queue."""
+    """Restore the label of member ``t``, and remove its neighbours from the queue."""
     now = s.now[0]
     x[s.queue[s.at[t]]] = s.own[t]
     for q in range(s.tail[t], now.length):
@@ -217,7 +217,7 @@ def _leave(x: IntArray, s: SubsetSearch, t: int) -> None:
 
 @inlined
 def _advance(g: GraphArrays, x: IntArray, s: SubsetSearch) -> None:
-    """Go on to the next member to be tried at its place, or note that all sets of a root were."""
+    """Move to the next member for its place, or record that all sets of a root were tried."""
     now = s.now[0]
     t = now.member
     while True:
@@ -244,12 +244,12 @@ def _advance(g: GraphArrays, x: IntArray, s: SubsetSearch) -> None:
 
 @lean_kernel
 def flip(g: GraphArrays, x: IntArray, s: SubsetSearch, most_taken: int, work: int) -> bool:
-    """Apply improvements in place until none is left; whether it stopped between two variables."""
+    """Apply all improvements in place; return whether the search stopped between two variables."""
     # Sets of fewest members come first. For each variable taken from a ring, all connected sets of
-    # that size that contain it are walked, and all labellings of each in which every member
-    # changes: where some members keep their labels, the others fall into smaller connected sets,
-    # which were checked before. Labels along the way stay in ``x``, which is therefore only a
-    # result when the function returns between two variables.
+    # that size that contain it are enumerated, with all labellings in which every member changes.
+    # If some members kept their labels, the others would form smaller connected sets, which were
+    # checked before. Trial labels stay in ``x``, which is therefore a result only when the function
+    # returns between two variables.
     now = s.now[0]
     while True:
         if now.member < 0 and (work < 0 or now.taken >= most_taken or not _take_root(s)):
@@ -338,7 +338,7 @@ class LazyFlipper(IterativeSolver["Walk"]):
         return Walk(x, start_search(graph, min(self.max_depth, x.size)))
 
     def step(self, state: Walk, run: Run, done: int) -> Progress:
-        """Check sets, and relabel those that gain, until the next look at the clock."""
+        """Check sets, and relabel the ones that gain, until the next check of the clock."""
         n, search = state.x.size, state.search
         most = np.iinfo(np.int64).max if run.max_iterations is None else run.max_iterations * n
         state.between = bool(flip(run.graph.arrays, state.x, search, most, _WORK))
@@ -348,7 +348,7 @@ class LazyFlipper(IterativeSolver["Walk"]):
         return Progress(not search.pending.any(), iterations=completed - done)
 
     def decode(self, state: Walk, run: Run, done: int) -> IntArray | None:
-        """Return the labelling if it changed, and is not on trial."""
+        """Return the labelling if it changed and holds no trial labels."""
         changes = int(state.search.now[0].changes)
         if not state.between or changes == state.offered:
             return None
@@ -356,7 +356,7 @@ class LazyFlipper(IterativeSolver["Walk"]):
         return state.x
 
     def finish(self, state: Walk, run: Run, outcome: Outcome) -> Outcome:
-        """Take back labels on trial; count a part of an iteration for one."""
+        """Undo trial labels; count a part of an iteration as one."""
         search, now = state.search, state.search.now[0]
         if not state.between:
             for t in range(int(now.member)):
@@ -369,10 +369,10 @@ class LazyFlipper(IterativeSolver["Walk"]):
 
 @dataclass
 class Walk:
-    """The labelling and search of a run; whether they stand between two variables."""
+    """The labelling and search of a run, and whether the search is between two variables."""
 
     x: IntArray
     search: SubsetSearch
     between: bool = True
-    #: The changes when a labelling was last offered.
+    #: The number of changes when a labelling was last offered.
     offered: int = 0

@@ -300,7 +300,7 @@ class LPRelaxation(LinearSolver):
         solution: FloatArray,
         diagnostics: dict[str, Any],
     ) -> tuple[bool, float]:
-        """Round and polish; return whether nothing was left out, and the best computed energy."""
+        """Round and polish; return whether every step was made, and the best computed energy."""
         g = graph.arrays
         u = node_distributions(model, solution)
         argmax = model.labels(u)

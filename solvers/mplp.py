@@ -29,8 +29,8 @@ from inference_lab.kernels.descent import descend
 from inference_lab.kernels.messages import cost_scale
 from inference_lab.specs.settings import setting
 
-#: With tightening to come, sweeps over the terms end when one gains less than this share of all
-#: that was gained, since the sweeps over clusters go on with them.
+#: Before tightening, sweeps over the terms end when one gains less than this share of the whole
+#: gain, because the sweeps over clusters continue them.
 _ENOUGH = 1e-2
 #: Sweeps of the polish; ICM needs about ten.
 _POLISH_SWEEPS = 100
@@ -40,10 +40,10 @@ def shares_of_edge(
     theta: FloatArray, first: FloatArray, second: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
     """Return the parts of its cost that an edge passes on to its two variables."""
-    # It takes their costs in, ``theta(a, b) + first(a) + second(b)``, gives the first half of its
-    # min-marginal (MPLP, Globerson and Jaakkola 2007), the second all that is left for it, and the
-    # first what then remains (the hand-over of MPLP++, Tourani et al. 2018). Parts count from what
-    # the variables had.
+    # The edge collects ``theta(a, b) + first(a) + second(b)``. The first variable gets half of its
+    # min-marginal (MPLP, Globerson and Jaakkola 2007), the second its whole remaining min-marginal,
+    # and the first then the remaining slack (the hand-over of MPLP++, Tourani et al. 2018). Parts
+    # are added to the previous costs of the variables.
     to_first = 0.5 * ((theta + second).min(axis=1) - first)
     to_second = (theta - to_first[:, None]).min(axis=0)
     return (theta - to_second).min(axis=1), to_second
@@ -51,8 +51,8 @@ def shares_of_edge(
 
 def shares_of_factor(table: FloatArray, costs: list[FloatArray]) -> list[FloatArray]:
     """Return the parts of its cost that a factor passes on to its variables, in the same way."""
-    # Each gets an equal share of its min-marginal, then each in turn what remains. `costs` are
-    # those of the variables without this factor's parts.
+    # Each variable gets an equal share of its min-marginal, then each in turn the remaining slack.
+    # `costs` are the variables' costs without this factor's parts.
     axes = range(table.ndim)
     others = [tuple(s for s in axes if s != axis) for axis in axes]
     along = [np.expand_dims(costs[axis], others[axis]) for axis in axes]
@@ -98,8 +98,8 @@ class MPLP(IterativeSolver["_Sweeps"]):
     ----------
     The bound never falls. Without clusters it is at most the optimum of the local polytope, with
     equality at the fixed point for pairwise terms and two labels. Infeasibility is reported only if
-    a bound of ``+inf`` proves it. `converged` means that the bound stands still and no cluster
-    promises more.
+    a bound of ``+inf`` proves it. `converged` means that the bound has stalled and no cluster
+    promises a gain.
 
     Complexity
     ----------
@@ -146,7 +146,7 @@ class MPLP(IterativeSolver["_Sweeps"]):
     max_sweeps: int = setting(5000, at_least=1)
 
     def start(self, graph: FactorGraph, run: Run) -> _Sweeps:
-        """Start from the terms as they are."""
+        """Start from the unchanged terms."""
         enough = self.tolerance if self.tighten is None else max(self.tolerance, _ENOUGH)
         state = _Sweeps(graph)
         state.standstill = Standstill(enough, self.patience, cost_scale(graph))
@@ -162,13 +162,13 @@ class MPLP(IterativeSolver["_Sweeps"]):
         return Progress(state.converged, next_energy(state.graph, found, state.step))
 
     def decode(self, state: _Sweeps, run: Run, done: int) -> IntArray | None:
-        """Return the local minimum below the labelling of the dual, now and then."""
-        # After ever more sweeps, since this costs about as much as one of them.
+        """Return the local minimum below the decoded labelling, in some of the sweeps."""
+        # At growing intervals, because this costs about as much as a sweep.
         rarely = not state.converged and done & (done - 1)
         return None if rarely else state.polished(run, bool(done & 4))
 
     def finish(self, state: _Sweeps, run: Run, outcome: Outcome) -> Outcome:
-        """Add clusters once the bound stands still."""
+        """Add clusters once the bound has stalled."""
         if self.tighten is None or run.proved or not outcome.converged:
             if not run.proved:
                 run.offer(state.polished(run, False))
@@ -229,7 +229,7 @@ class _Sweeps:
         return dual_bound(self.graph, self.graph.arrays, self.dual, self._work)
 
     def decode(self, backwards: bool) -> IntArray:
-        """Return the labelling that the dual suggests."""
+        """Decode a labelling from the dual."""
         x = np.empty(self.graph.n_variables, dtype=np.int64)
         order = self.natural[::-1].copy() if backwards else self.natural
         decode(
@@ -239,7 +239,7 @@ class _Sweeps:
         return x
 
     def polished(self, run: Run, backwards: bool) -> IntArray:
-        """Offer the labelling that the dual suggests; return the local minimum below it."""
+        """Offer the decoded labelling; return the local minimum below it."""
         x = self.decode(backwards)
         run.offer(x)
         descend(self.graph.arrays, x, self.natural, _POLISH_SWEEPS)

@@ -27,11 +27,11 @@ from inference_lab.specs.settings import setting
 PACKAGE = "ortools"
 EXTRA = "ortools"
 
-#: Integer energies stay below 2^45, so that sums on the way stay far below 2^63.
+#: Integer energies stay below 2^45, so that partial sums stay far below 2^63.
 _BITS = 45
 #: Clauses that may be made; each takes about 7 us and 200 bytes.
 _MAX_CLAUSES = 5_000_000
-#: Terms turned into clauses between two looks at the clock.
+#: Terms turned into clauses between two checks of the clock.
 _BLOCK = 500
 
 
@@ -39,8 +39,8 @@ _BLOCK = 500
 class CPSAT(Solver):
     """Minimise the energy exactly by CP-SAT, an optional extra.
 
-    ``pip install ".[ortools]"`` installs it. A Boolean for each label of a variable,
-    exactly one of them true; a Boolean for each cost of a term, forced by a clause, so that
+    ``pip install ".[ortools]"`` installs it. The model has a Boolean for each label of a
+    variable, exactly one of them true, and one for each cost of a term, forced by a clause, so that
 
     * a diagonal term costs ``differ`` if one end has a label that the other has not, ``same[a]`` if
       both have ``a``;
@@ -92,7 +92,7 @@ class CPSAT(Solver):
     workers: int = setting(1, at_least=1)
 
     def supports(self, graph: FactorGraph, temperature: float) -> str | None:
-        """Return why not: a temperature, or too many clauses."""
+        """Return the reason of a refusal: a temperature, or too many clauses."""
         refused = Solver.supports(self, graph, temperature)
         if refused:
             return refused
@@ -136,7 +136,7 @@ class CPSAT(Solver):
         raised: list[BaseException] = []
 
         def guarded(report: Callable[[], object]) -> None:
-            # What goes wrong must not travel through the C++ code in between.
+            # Exceptions must not pass through the C++ code in between.
             try:
                 report()
             except BaseException as problem:
@@ -176,7 +176,7 @@ class _Model:
         self.rounding = rounding
         self.model = cp_model.CpModel()
         self.clauses = 0
-        # The literal of each entry of the unaries, its variable, and how many labels that has.
+        # The literal of each entry of the unaries, its variable, and the variable's label count.
         self.literals: list[Any] = []
         self._owners = [
             (i, k) for i, k in enumerate(graph.cardinalities.tolist()) for _ in range(k)
@@ -240,7 +240,7 @@ class _Model:
         self.clauses += 1
 
     def _charge(self, cases: list[list[Any]], cost: float) -> None:
-        """Let any of some conjunctions of literals cost as much, together once."""
+        """Charge a cost once if any of some conjunctions of literals holds."""
         if cost == 0.0 or not cases:
             return
         if math.isinf(cost):
@@ -267,7 +267,7 @@ class _Model:
         if max(table.shape) > 1:
             differ = costs[-1, 0] if table.shape[0] > 1 else costs[0, -1]
             cases = [[own[a], ~other[a]] for a in range(k)]
-            # Of the labels that only one end has, each differs from all of the other.
+            # A label that only one end has differs from all labels of the other end.
             cases += [[lone] for lone in (*own[k:], *other[k:])]
             self._charge(cases, float(differ))
         same = np.diagonal(costs)

@@ -1,4 +1,4 @@
-"""Persistency: rule out labels by partial optimality, then solve what is left."""
+"""Persistency: rule out labels by partial optimality, then solve the rest."""
 
 from __future__ import annotations
 
@@ -77,8 +77,8 @@ class Persistency(Solver):
         as_solver(self.then)
 
     def run(self, graph: FactorGraph, run: Run) -> Outcome:
-        """Shrink, solve what is left, and map the answer back."""
-        # Of two labels the first cut is soon done, and often the last.
+        """Shrink the problem, solve the rest, and map the answer back."""
+        # With two labels the first cut is fast and often the last, so nothing is offered before.
         if int(graph.cardinalities.max(initial=0)) > 2:
             run.offer(unary_minimum(graph))
         before = run.seconds
@@ -104,7 +104,7 @@ class Persistency(Solver):
             return Outcome(converged=True, diagnostics=diagnostics)
         run.offer(reduction.expand(unary_minimum(rest)))
         limit = None if run.time_limit is None else run.remaining
-        # Looked at once: the clock goes on.
+        # Read once, because the clock goes on.
         if limit is not None and limit <= 0.0:
             return Outcome(diagnostics=diagnostics)
         solution = solve(

@@ -81,7 +81,7 @@ class PgmpyJunctionTree(Solver):
     max_entries: int = setting(1_000_000, at_least=1)
 
     def supports(self, graph: FactorGraph, temperature: float) -> str | None:
-        """Return why not: tables too large, or potentials that doubles do not hold."""
+        """Return the reason of a refusal: tables too large, or potentials out of range."""
         terms = graph.n_variables + graph.n_edges + graph.n_factors
         if terms * graph.n_variables > _MAX_COMPARISONS:
             return (
@@ -118,7 +118,7 @@ class PgmpyJunctionTree(Solver):
         cliques = _min_fill_cliques(graph)
         terms = merged_terms(graph)
         if any(table.min() == math.inf for _, table in terms):
-            # Two terms over the same variables can forbid everything only together.
+            # Terms over the same variables may forbid all labels only together.
             return Outcome(infeasible=True)
         span = math.fsum(range_of(table) for _, table in terms)
         unit = run.temperature or max(span / _RANGE, 1e-300)
@@ -147,7 +147,7 @@ class PgmpyJunctionTree(Solver):
             run.offer(answer.labels)
             bound = graph.constant + math.fsum(answer.energies)
             size = abs(graph.constant) + sum(map(abs, answer.energies))
-            # Each factor of a product is off by half a unit in the last place, or a unit.
+            # Each factor of a product has an error of half a unit in the last place, or a unit.
             steps = 8.0 * (len(terms) + 2 * diagnostics["cliques"])
             run.bound(bound - _EPS * (steps * unit + 8.0 * len(terms) * size))
             return Outcome(converged=True, iterations=1, diagnostics=diagnostics)
@@ -191,7 +191,7 @@ class _Tree:
         self.operation = operation
         self.shift = math.fsum(float(table.min()) for _, table in terms)
         model = pgmpy_model(terms, lambda table: np.exp(-(table - table.min()) / unit))
-        # With these the graph is chordal, and pgmpy has nothing to fill in.
+        # With these edges the graph is chordal, so pgmpy adds no fill-in.
         model.add_edges_from((f"x{i}", f"x{j}") for i, j in fill)
         self.bp: Any = pgmpy_inference().BeliefPropagation(model)
         tree = self.bp.junction_tree
@@ -206,7 +206,7 @@ class _Tree:
         self.bp.clique_beliefs = {clique: tree.get_factors(clique) for clique in tree.nodes()}
         self.bp.sepset_beliefs = {frozenset(edge): None for edge in tree.edges()}
         steps = [(clique, parent) for clique, parent in reversed(self.order) if parent is not None]
-        # Where a separator's belief is 0, so is what it divides: pgmpy makes that 0.
+        # A separator's belief of 0 divides a belief of 0, which pgmpy replaces by 0.
         with np.errstate(divide="ignore", invalid="ignore"):
             for sender, receiver in [*steps, *((p, c) for c, p in reversed(steps))]:
                 if run.remaining <= 0.0:
@@ -231,7 +231,7 @@ class _Answer:
         self.rows: list[FloatArray] = [np.empty(0)] * graph.n_variables
 
     def take(self, tree: _Tree) -> bool:
-        """Read the labels or the marginals of a component; False if nothing is allowed."""
+        """Read the labels or the marginals of a component; False if no labelling is feasible."""
         _, root = tree.belief(tree.order[0][0])
         total = float(root.max() if self.best else root.sum())
         if total == 0.0:
@@ -240,7 +240,7 @@ class _Answer:
         for clique, _ in tree.order:
             variables, values = tree.belief(clique)
             if self.best:
-                # Labels chosen on the way from the root stay.
+                # Labels chosen nearer to the root are kept.
                 chosen = tuple(
                     slice(None) if self.labels[i] < 0 else int(self.labels[i]) for i in variables
                 )

@@ -24,7 +24,7 @@ from inference_lab.graph.factor_graph import FactorGraph, unary_minimum
 from inference_lab.specs.settings import setting
 
 _EPS = float(np.finfo(np.float64).eps)
-#: pgmpy looks at all pairs of edges when it starts: at a million in about a second.
+#: pgmpy compares all pairs of edges when it starts: a million in about a second.
 _MAX_EDGES = 1500
 #: Entries of a table; an update makes several copies of it.
 _MAX_ENTRIES = 1_000_000
@@ -48,7 +48,7 @@ class PgmpyMPLP(IterativeSolver["_Dual"]):
 
     Guarantees
     ----------
-    ``bound <= optimum`` for whatever the messages are. The bound never falls by more than
+    ``bound <= optimum`` for all messages. The bound never falls by more than
     rounding, and may stop short of the LP's value.
 
     Complexity
@@ -75,7 +75,7 @@ class PgmpyMPLP(IterativeSolver["_Dual"]):
     tolerance: float = setting(1e-9, at_least=0)
 
     def supports(self, graph: FactorGraph, temperature: float) -> str | None:
-        """Return why not: a temperature, or a graph too large for pgmpy."""
+        """Return the reason of a refusal: a temperature, or a graph too large for pgmpy."""
         refused = super().supports(graph, temperature)
         if refused:
             return refused
@@ -104,7 +104,7 @@ class PgmpyMPLP(IterativeSolver["_Dual"]):
         run.offer(unary_minimum(graph))
         terms = merged_terms(graph)
         if any(table.min() == math.inf for _, table in terms):
-            # Two terms over the same variables can forbid everything only together.
+            # Terms over the same variables may forbid all labels only together.
             return Outcome(infeasible=True)
         # About a microsecond a pair of edges, and 0.1 ms a factor.
         if 1e-6 * graph.n_edges**2 + 1e-4 * len(terms) > run.remaining:
@@ -169,7 +169,7 @@ class _Dual:
             for key, factor in cluster.message_from_cluster.items():
                 (name,) = key
                 i = int(name[1:])
-                # pgmpy maximises minus the energy: its messages have the other sign.
+                # pgmpy maximises minus the energy, so its messages have the other sign.
                 message = -np.asarray(factor.values, dtype=np.float64)
                 shape = [-1 if v == i else 1 for v in scope]
                 left = left - message.reshape(shape)
@@ -186,7 +186,7 @@ class _Dual:
         return math.fsum(parts) - 32 * _EPS * (rounded + sum(map(abs, parts)))
 
     def labels(self) -> IntArray:
-        """Return the label of largest belief of each variable, for leaves the best beside it."""
+        """Return the labels of largest belief, and for leaves the best labels given these."""
         labels = np.zeros(self.graph.n_variables, dtype=np.int64)
         for i in range(labels.size):
             belief = self.mplp.objective[frozenset([f"x{i}"])].values
@@ -202,7 +202,7 @@ class _Dual:
 
 
 def _leaves(graph: FactorGraph) -> npt.NDArray[np.bool_]:
-    """Return which variables are in one pairwise term and in no other."""
+    """Return a mask of the variables that are in one pairwise term and no other."""
     degree = np.bincount(graph.edges.ravel(), minlength=graph.n_variables)
     return np.asarray((degree == 1) & ~np.isin(np.arange(degree.size), graph.factor_scopes))
 

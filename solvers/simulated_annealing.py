@@ -28,14 +28,14 @@ from inference_lab.kernels.messages import local_costs
 from inference_lab.kernels.regions import nearest
 from inference_lab.specs.settings import setting
 
-#: Steps of a kernel between two looks at the clock: some milliseconds.
+#: Steps of a kernel between two checks of the clock: a few milliseconds.
 _STEPS = 1_000_000
 #: A label this many temperatures above the best is never drawn (probability 4e-18).
 _CUTOFF = 40.0
 #: The penalty of a violated hard term, in start temperatures of the anneal or reheat.
 _PENALTY = 3.0
-#: The share of reheats that start at lower temperatures, down to a share of the highest: costs of
-#: different size freeze at different temperatures.
+#: The share of reheats that start at lower temperatures, and the least of these as a share of the
+#: highest, because costs of different size freeze at different temperatures.
 _COOLER = 0.5
 _COOLEST = 0.02
 #: Share of the time of an anneal that is kept for the descent at its end.
@@ -61,7 +61,7 @@ def heat_bath(
     infinite: IntArray,
 ) -> tuple[float, int]:
     """Draw the label of one variable after another from its conditional, in place."""
-    # The visits go round the variables in `order`, the first being ``order[start]``. Every violated
+    # The visits go round the variables in `order`, starting at ``order[start]``. Every violated
     # hard term counts as `penalty`. Returns the changes of the finite costs and of the number of
     # violated hard terms.
     at = start
@@ -88,7 +88,7 @@ def heat_bath(
         for a in range(k):
             above = cost[a] + infinite[a] * penalty - least
             if above < _CUTOFF * temperatures[turn]:
-                # The last label with weight is taken whatever rounding leaves of the rest.
+                # The last label with weight is the fallback if rounding leaves a rest.
                 x[i] = a
                 rest -= np.exp(-above / temperatures[turn])
                 if rest < 0.0:
@@ -107,7 +107,7 @@ def heat_bath(
 def fill_fields(
     g: GraphArrays, x: IntArray, cost: FloatArray, infinite: IntArray, fields: FloatArray
 ) -> None:
-    """Fill the costs of all labels of each variable while the others keep theirs, all finite."""
+    """Fill the costs of all labels of each variable given the other labels, all finite."""
     for i in range(x.size):
         local_costs(g, x, i, cost, infinite)
         first = g.unary_ptr[i]
@@ -117,7 +117,7 @@ def fill_fields(
 
 @inlined
 def relabel(g: GraphArrays, x: IntArray, i: int, new: int, fields: FloatArray) -> None:
-    """Give a variable another label, and its neighbours the costs that follow."""
+    """Change the label of a variable, and update the costs of its neighbours."""
     old = x[i]
     x[i] = new
     for p in range(g.adj_ptr[i], g.adj_ptr[i + 1]):
@@ -131,13 +131,13 @@ def relabel(g: GraphArrays, x: IntArray, i: int, new: int, fields: FloatArray) -
         weight = g.weights[e]
         at = g.offsets[e]
         if kind != TABLE:
-            # `weight` is what unequal labels pay.
+            # `weight` is the cost of unequal labels.
             if old < k:
                 fields[np.uint64(first + old)] -= g.pairwise[np.uint64(at + old * kind)] - weight
             if new < k:
                 fields[np.uint64(first + new)] += g.pairwise[np.uint64(at + new * kind)] - weight
             continue
-        # The rows of the table that belong to the two labels, or the columns.
+        # Strides for the rows of the two labels in the table, or for their columns.
         own, step = (k, 1) if h & np.uint64(1) == np.uint64(0) else (1, g.cardinalities[i])
         for b in range(k):
             paid = g.pairwise[np.uint64(at + old * own + b * step)]
@@ -149,7 +149,7 @@ def relabel(g: GraphArrays, x: IntArray, i: int, new: int, fields: FloatArray) -
 def put_back(
     g: GraphArrays, x: IntArray, order: IntArray, labels: IntArray, fields: FloatArray
 ) -> None:
-    """Give the variables in `order` these labels again."""
+    """Restore the labels of the variables in `order`."""
     for t in range(order.size):
         if x[order[t]] != labels[t]:
             relabel(g, x, order[t], labels[t], fields)
@@ -166,8 +166,8 @@ def heat_bath_by_fields(
     fields: FloatArray,
     weights: FloatArray,
 ) -> float:
-    """Do what `heat_bath` does where all costs are finite, with fields kept up to date."""
-    # A visit that changes nothing, as nearly all do at the end of an anneal, looks at no neighbour.
+    """Run `heat_bath` on finite costs, with fields that are kept up to date."""
+    # A visit without a change, as nearly all are at the end of an anneal, reads no neighbour.
     # Returns the change of the energy.
     at = start
     turn = 0
@@ -189,7 +189,7 @@ def heat_bath_by_fields(
         new = x[i]
         for a in range(k):
             if weights[a] > 0.0:
-                # The last label with weight is taken whatever rounding leaves of the rest.
+                # The last label with weight is the fallback if rounding leaves a rest.
                 new = a
                 rest -= weights[a]
                 if rest < 0.0:
@@ -311,7 +311,7 @@ class SimulatedAnnealing(IterativeSolver["_AnnealingState"]):
     region: int = setting(100, at_least=1)
 
     def temperature(self, first: float, last: float, done: float, sweeps: int) -> float:
-        """Return the temperature when a share `done` of an anneal of so many sweeps is over."""
+        """Return the temperature at the share `done` of an anneal of `sweeps` sweeps."""
         ratio = last / first
         if self.schedule == "geometric":
             return float(first * ratio**done)
@@ -325,7 +325,7 @@ class SimulatedAnnealing(IterativeSolver["_AnnealingState"]):
         state = _AnnealingState(self, graph, run)
         if state.n == 0:
             return self.finish(state, run, Outcome(converged=True))
-        # Where the time is short for the graph, an anneal ends above this.
+        # Offered first, because an anneal that is cut short may end above this energy.
         run.offer(unary_minimum(graph))
         return state
 
@@ -350,7 +350,7 @@ class SimulatedAnnealing(IterativeSolver["_AnnealingState"]):
 
 
 class _AnnealingState:
-    """The labelling of a run and what is needed to change it."""
+    """The labelling of a run and the data to change it."""
 
     def __init__(self, settings: SimulatedAnnealing, graph: FactorGraph, run: Run) -> None:
         self.settings = settings
@@ -383,7 +383,7 @@ class _AnnealingState:
         run.offer(self.x)
 
     def begin(self, x: IntArray) -> None:
-        """Go on from this labelling."""
+        """Continue from this labelling."""
         self.x = x
         self.used = count_users(self.graph.label_costs, x)
         self.refresh()
@@ -395,7 +395,7 @@ class _AnnealingState:
 
     @property
     def sweeps(self) -> int:
-        """Sweeps made so far, of all variables or of as many one by one."""
+        """Sweeps so far: the number of visits for each variable, on average."""
         return self.visits // max(1, self.n)
 
     def random(self) -> IntArray:
@@ -405,7 +405,7 @@ class _AnnealingState:
     def visit(
         self, order: IntArray, start: int, size: int, temperatures: FloatArray, penalty: float
     ) -> tuple[float, int]:
-        """Visit so many variables; return the changes of finite costs and violations."""
+        """Make `size` visits; return the changes of finite costs and violations."""
         self.visits += size
         arrays, uniforms = self.graph.arrays, self.run.rng.random(size)
         if self.fields is not None:
@@ -420,10 +420,10 @@ class _AnnealingState:
         return float(change), int(violations)
 
     def anneal(self, warm: bool, left: int) -> bool:
-        """Cool down once and reheat, with at most the `left`-th part of the budget that is left."""
+        """Cool down once and reheat, within the `left`-th part of the remaining budget."""
         settings, run = self.settings, self.run
         sweeps = settings.sweeps
-        # Under a tight budget the anneal of everything gains more than reheats do.
+        # Under a tight budget, the anneal of all variables gains more than reheats.
         first_share = 0.5 if settings.reheats else 1.0
         limit = math.inf
         if run.max_iterations is not None:
@@ -457,7 +457,7 @@ class _AnnealingState:
         total = sweeps * self.n
         done = offered = 0
         while done < total:
-            # Time that runs faster than the sweeps sets the temperature, too.
+            # The temperature also follows the time, if that advances faster than the sweeps.
             hurry = 0.0 if run.time_limit is None else (clock - run.remaining) / max(seconds, 1e-9)
             if hurry >= 1.0 or run.remaining <= 0.0:
                 return False
@@ -490,7 +490,7 @@ class _AnnealingState:
         cold = hot * settings.end_ratio / settings.reheat_ratio
         sweeps = settings.reheat_sweeps
         temperatures = hot * (cold / hot) ** (np.arange(sweeps) / sweeps)
-        # The last round only goes down, so that the outcome is judged by its local minimum.
+        # The last round only descends, so that local minima are compared.
         temperatures[-1] = cold * 1e-6
         change, violations = self.visit(order, 0, size * sweeps, temperatures, penalty * hot)
         if violations > 0 or (violations == 0 and change > 0.0):

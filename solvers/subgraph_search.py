@@ -30,19 +30,19 @@ from inference_lab.kernels.treewidth_moves import (
 )
 from inference_lab.specs.settings import setting
 
-#: Most candidates of a block, and entries of its tables together, in tables of the largest size
-#: or at least so many.
+#: Most candidates of a block, and most entries of its tables together: the larger of this many
+#: tables of the largest size and this many entries.
 _LARGEST = 20_000
 _TABLES = 512
 _LEAST_ENTRIES = 1 << 22
-#: Table entries, times what enters them, between two looks at the clock: about 0.05 s.
+#: Table entries, times their inputs, between two checks of the clock: about 0.05 s.
 _WORK = 1 << 25
-#: Smallest region that is kicked, and the largest, and blocks in a row without gain that end the
-#: descent in it.
+#: Sizes of the smallest and the largest kicked region, and blocks in a row without gain that end
+#: the descent in it.
 _SMALLEST = 64
 _REGION = 10_000
 _IDLE = 3
-#: A new start follows when so many rounds of kicks gained nothing.
+#: A new start follows after this many rounds of kicks without gain.
 _STALE = 3
 #: With more labels than this, blocks of two labels a variable are made, too.
 _MANY_LABELS = 4
@@ -71,7 +71,7 @@ def assign(
 
 @lean_kernel
 def surround(g: GraphArrays, inner: IntArray, stamp: int, seen: IntArray, out: IntArray) -> int:
-    """Fill `out` with variables and all that share a term with one; return how many."""
+    """Fill `out` with variables and their neighbours; return the number of both."""
     size = inner.size
     for t in range(inner.size):
         seen[inner[t]] = stamp
@@ -145,7 +145,7 @@ class SubgraphSearch(IterativeSolver["_BlockSearch"]):
     rounds: int = setting(300, at_least=0)
 
     def start(self, graph: FactorGraph, run: Run) -> _BlockSearch | Outcome:
-        """Try to solve the whole by one block."""
+        """Try to solve the whole problem by one block."""
         domains = allowed_labels(graph)
         if not domains.feasible:
             return Outcome(infeasible=True)
@@ -171,7 +171,7 @@ class SubgraphSearch(IterativeSolver["_BlockSearch"]):
 
 
 class _BlockSearch:
-    """The labelling of a run and what is needed to change it."""
+    """The labelling of a run and the data to change it."""
 
     def __init__(
         self, settings: SubgraphSearch, graph: FactorGraph, run: Run, domains: Domains
@@ -179,7 +179,7 @@ class _BlockSearch:
         self.graph, self.run, self.domains = graph, run, domains
         self.arrays = graph.arrays
         n, k = graph.n_variables, int(graph.cardinalities.max(initial=1))
-        # A variable alone must fit.
+        # A block of one variable must fit.
         self.fine = math.log2(max(settings.table, k))
         self.coarse = math.log2(max(settings.descent_table, k))
         table = max(settings.table, settings.descent_table, k)
@@ -194,14 +194,14 @@ class _BlockSearch:
         self.tolerance = _RELATIVE_GAIN * cost_scale(graph) * (n + graph.n_edges + graph.n_factors)
         self.blocks = self.relabelled = self.kicks = self.gains = self.searches = 0
         self.infeasible = self.descended = False
-        # Variables that were kicked, those since the last gain, and the best labelling before the
-        # present start.
+        # Kicked variables, in all and since the last gain, and the best labelling before the
+        # current start.
         self.kicked = self.idle = 0
         self.best: IntArray | None = None
         run.offer(self.x)
 
     def _start(self) -> IntArray:
-        """Return the start given, or the cheapest labels, of those that are left."""
+        """Return the given start, with the cheapest labels in place of removed ones."""
         cheapest = first_allowed(self.graph, self.domains)
         if self.run.initial is None:
             return cheapest
@@ -226,7 +226,7 @@ class _BlockSearch:
         """Descend by blocks of all variables; return whether this ended before the budget."""
         self.descended = True
         if self.graph.has_infinite:
-            # Costs above all others together: moves may lead through infeasible labellings.
+            # Infinite costs become finite, so that moves may lead through infeasible labellings.
             self.arrays = soften(self.graph)
         return self._descend_all()
 
@@ -236,7 +236,7 @@ class _BlockSearch:
         order = order[self.domains.sizes[order] > 1]
         parts = -(-order.size // _LARGEST)
         for _ in range(parts):
-            # Overlapping parts, so that none ends where another does.
+            # Random parts overlap, so that each has other borders.
             order = np.roll(order, int(self.run.rng.integers(order.size)))
             change = self._descend(order[:_LARGEST])
             self.run.offer(self.x)
@@ -245,7 +245,7 @@ class _BlockSearch:
         return True
 
     def kick(self) -> bool:
-        """Kick a region, and begin anew after many without gain; return whether in time."""
+        """Kick a region, and restart after many without gain; return whether in time."""
         gains = self.gains
         size = self._kick()
         self.kicked += size
@@ -257,9 +257,9 @@ class _BlockSearch:
         return self.best is not None
 
     def _next_start(self, best: IntArray | None) -> IntArray | None:
-        """Fuse the present labelling with the best of those before, or begin anew."""
-        # What the fusion gains is kicked further; without gain the next descent is from random
-        # labels. Returns the best so far, or None if the budget is spent.
+        """Fuse the current labelling with the best one before, or restart."""
+        # A fusion that gains is kicked further; without gain the next descent starts at
+        # random labels. Returns the best labelling so far, or None if the budget is spent.
         if best is not None:
             differs = np.flatnonzero(self.x != best)
             other = self.x[differs]
@@ -267,7 +267,7 @@ class _BlockSearch:
                 assign(self.arrays, self.x, differs, best[differs], self.cost, self.infinite)
             )
             if change > 0.0:
-                # The present one is better, and the one to improve.
+                # The current labelling is better, so that it is the one to improve.
                 self.x[differs], other = other, self.x[differs]
             gains = self.gains
             if not self._fuse(differs, other, 0.0):
@@ -312,7 +312,7 @@ class _BlockSearch:
         return self._relabel()
 
     def _other_labels(self, which: IntArray) -> IntArray:
-        """Draw a label for each of some variables: one for all, or the next to their own."""
+        """Draw other labels of some variables: one for all, or one next to each variable's own."""
         rng, own = self.run.rng, self.x[which]
         if rng.random() < 0.5:
             other = np.full(which.size, rng.integers(self.cost.size))
@@ -323,7 +323,7 @@ class _BlockSearch:
         return np.where(fits, other, own)
 
     def _descend(self, candidates: IntArray) -> float | None:
-        """Relabel blocks until some in a row gain nothing; return the change of energy."""
+        """Relabel blocks until several in a row gain nothing; return the change of energy."""
         total, idle, turn = 0.0, 0, 0
         while idle < (2 * _IDLE if self.many else _IDLE):
             turn += 1
@@ -368,7 +368,7 @@ class _BlockSearch:
         return count if finished else 0
 
     def _fuse(self, differs: IntArray, other: IntArray, total: float) -> bool:
-        """Choose the best of two labellings that differ at some variables, and offer it."""
+        """Fuse two labellings that differ at some variables; return whether in time."""
         self.searches += 1
         count = surround(self.arrays, differs, self.searches, self.seen, self.found)
         around = self.found[:count].copy()

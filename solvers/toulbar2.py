@@ -32,13 +32,13 @@ from inference_lab.specs.settings import setting
 PACKAGE = "pytoulbar2"
 EXTRA = "toulbar2"
 
-#: Integer energies stay below 2^50: toulbar2 is handed doubles, which hold them exactly.
+#: Integer energies stay below 2^50, because toulbar2 receives doubles, which hold them exactly.
 _BITS = 50
-#: Entries of dense tables that may be handed over; toulbar2 takes about 20 bytes for each.
+#: Most entries of dense tables that are passed on; toulbar2 takes about 20 bytes for each.
 _MAX_ENTRIES = 200_000_000
-#: Entries of tables of four and more variables, which are handed over one by one (1 us each).
+#: Most entries of tables of four and more variables, which are passed one by one (1 us each).
 _MAX_TUPLES = 5_000_000
-#: Seconds of processor time that are never used up: the limit is one of wall time.
+#: Seconds of processor time that are never used up, because the limit is one of wall time.
 _NEVER = 10**6
 
 
@@ -101,7 +101,7 @@ class Toulbar2(Solver):
     vac: int = setting(0, at_least=0)
 
     def supports(self, graph: FactorGraph, temperature: float) -> str | None:
-        """Return why not: a temperature, or tables too large."""
+        """Return the reason of a refusal: a temperature, or tables too large."""
         refused = Solver.supports(self, graph, temperature)
         if refused:
             return refused
@@ -117,7 +117,7 @@ class Toulbar2(Solver):
         return None
 
     def run(self, graph: FactorGraph, run: Run) -> Outcome:
-        """Hand the problem over, search, and report the labelling and the bound."""
+        """Pass the problem on, search, and report the labelling and the bound."""
         with run.paused():
             import pytoulbar2.pytb2 as library
 
@@ -134,7 +134,7 @@ class Toulbar2(Solver):
             return Outcome(infeasible=True, diagnostics=diagnostics)
         if network is None:
             return Outcome(diagnostics=diagnostics)
-        # Better than what is known, or as good.
+        # The upper bound admits labellings as good as the best known one.
         highest = math.inf
         if math.isfinite(run.best_energy):
             rise = run.best_energy - rounding.offset + rounding.error
@@ -214,7 +214,7 @@ def _initial_options() -> dict[str, Any]:
 
     values = {}
     for name in dir(option):
-        # Types that its Python interface does not know are left alone.
+        # Options of types that its Python interface does not support are skipped.
         with suppress(TypeError):
             value = getattr(option, name)
             if not name.startswith("_") and isinstance(value, bool | int | float | str):
@@ -223,7 +223,7 @@ def _initial_options() -> dict[str, Any]:
 
 
 def _reset_options(values: dict[str, Any]) -> None:
-    """Set the options back: they are global, and searches change some of them for good."""
+    """Reset the options, because they are global and searches change some of them."""
     from pytoulbar2.pytb2 import option
 
     for name, value in values.items():
@@ -234,14 +234,14 @@ def _reset_options(values: dict[str, Any]) -> None:
 
 @contextmanager
 def _stopped_in(search: Any, seconds: float) -> Iterator[None]:
-    """Stop a search after this much wall time."""
-    # toulbar2's own limit counts whole seconds of processor time. Its handler for the signal
-    # (SIGVTALRM) ends the search in good order whoever sends it: here a process that sleeps.
+    """Stop a search after `seconds` of wall time."""
+    # toulbar2's own limit counts whole seconds of processor time. Its handler of SIGVTALRM
+    # ends the search in good order, so a process that sleeps sends this signal.
     search.timer(_NEVER)
     watch = None
     if math.isfinite(seconds):
         order = f"sleep {max(seconds, 0.001):.3f} && kill -VTALRM {os.getpid()}"
-        # Of a group of its own, so that the sleep can be ended with its shell.
+        # A process group of its own, so that the sleep can be ended with its shell.
         watch = subprocess.Popen(
             ["sh", "-c", order], start_new_session=True, stderr=subprocess.DEVNULL
         )
@@ -254,5 +254,5 @@ def _stopped_in(search: Any, seconds: float) -> Iterator[None]:
             watch.wait()
         search.timerStop()
         if threading.current_thread() is threading.main_thread():
-            # toulbar2 has put a handler of its own in the place of Python's.
+            # toulbar2 has replaced Python's handler.
             signal.signal(signal.SIGINT, signal.getsignal(signal.SIGINT))
