@@ -187,7 +187,7 @@ class _Tables:
 
 
 def _own_folder(problems: Sequence[str], solvers: Sequence[str], settings: dict[str, Any]) -> Path:
-    """Return the default folder of a comparison, which depends only on its settings."""
+    """Return the default folder of a comparison, determined by problems, solvers and settings."""
     asked = ("seeds", "repeats", "time_limit", "temperature", "threads")
     text = json.dumps([problems, solvers, [settings[name] for name in asked]])
     return Path("runs") / f"compare-{hashlib.sha256(text.encode()).hexdigest()[:8]}"

@@ -42,7 +42,7 @@ def format_seconds(value: float | None) -> str:
     """Return a time in seconds, or `NONE` where there is none."""
     if value is None or not math.isfinite(value):
         return NONE
-    value = float(f"{value:.12g}")  # 1 is not to be 0.9999999999999999, with a decimal more
+    value = float(f"{value:.12g}")  # so that 0.9999999999999999 has the decimals of 1
     if value < 0.001:
         return f"{value:.2g}"
     for limit, decimals in ((0.1, 4), (1.0, 3), (100.0, 2)):

@@ -41,7 +41,7 @@ def check_outcome(outcome: Outcome, graph: FactorGraph) -> tuple[Outcome, str]:
         value = getattr(outcome, name)
         try:
             return convert(value)
-        except Exception:  # numbers may be of any class, and that may do anything
+        except Exception:  # values may be of any class, whose methods may raise anything
             faults.append(f"{name} must be {allowed}, got {_shown(value)}")
             return getattr(Outcome, name)
 
@@ -66,7 +66,7 @@ def check_outcome(outcome: Outcome, graph: FactorGraph) -> tuple[Outcome, str]:
 
 
 def partition_fault(value: float | None, kind: str | None) -> str:
-    """Return a message on the fault of a log-partition or its kind, empty without a fault."""
+    """Return a message on a fault of a log-partition or its kind, empty without a fault."""
     if (value is None) != (kind is None) or kind not in (None, *PARTITION_KINDS):
         return (
             f"log_partition is {_shown(value)} and its kind {_shown(kind)}; a value needs a kind, "
@@ -78,10 +78,10 @@ def partition_fault(value: float | None, kind: str | None) -> str:
 
 
 def marginals_fault(marginals: Any, graph: FactorGraph) -> str:
-    """Return a message on the fault of a graph's marginals, empty without a fault."""
+    """Return a message on a fault of a graph's marginals, empty without a fault."""
     try:
         return shape_fault(marginals, graph) or _values_fault(marginals, graph)
-    except Exception as problem:  # they may be of any class, and that may do anything
+    except Exception as problem:  # values may be of any class, whose methods may raise anything
         return f"marginals cannot be read as numbers: {type(problem).__name__}"
 
 

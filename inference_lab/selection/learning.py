@@ -140,7 +140,7 @@ def _class(
 def _best(
     here: np.ndarray[Any, Any], held: dict[str, Any], solvers: Sequence[str]
 ) -> dict[str, Any]:
-    """Return the solvers with runs on all of some problems, and the best and proving ones."""
+    """Return the best solvers of some problems, their proofs, and figures of each solver."""
     told: list[dict[str, Any]] = []
     for s, solver in enumerate(solvers):
         # Solvers with missing runs are skipped, because means over other problems do not compare.

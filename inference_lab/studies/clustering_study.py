@@ -263,9 +263,9 @@ class Study(StudyDefinition, frozen=True, kw_only=True):
     time_limit : float
         Seconds after which a fit is stopped, and recorded as a timeout.
     scores : list of str
-        The first one is plotted, and decides comparisons of methods. Costs of a fit may be named
-        too: "objective" is the minimised objective over all points, "violated" the weight of
-        violated constraints, "seconds" and "e_step_seconds" are times.
+        The first one is used in comparisons with the baseline. Costs of a fit may be named too:
+        "objective" is the minimised objective over all points, "violated" the weight of violated
+        constraints, "seconds" and "e_step_seconds" are times.
         "primal_gap" and "optimality_gap" compare objectives, so methods must have the same weights.
     baseline : str or None
         Label of the method that others are compared with.

@@ -118,7 +118,7 @@ class SolverStudy(StudyDefinition, frozen=True, kw_only=True):
         Further problems, sampled from ranges and lists of values.
     solvers : list of str
         Specs.
-    stages : list of Stage
+    stages : list of SolverStage
         Further solvers on some of the problems.
     seeds, time_limit, clock, trace_limit
         As in `inference_lab.compare`.
