@@ -13,7 +13,7 @@ The same checks serve the command line (``inference-lab check FILE``) and pytest
 A failed check raises `ConformanceFailure`, an `AssertionError`, with the family and seed of its
 smallest graph, for ``random_graph(family, seed)``. A check that does not apply raises
 `NotApplicable`, which pytest shows as skipped. In pytest, a solver that never returns is stopped
-only when it offers something; `run_checks` and the command line use processes.
+only at its next offer; `run_checks` and the command line use processes.
 """
 
 from inference_lab.conformance.graphs import TOLERANCE, Exhaustive, exhaustive

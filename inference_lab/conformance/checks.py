@@ -1,4 +1,4 @@
-"""The checks of one solver: every promise of the contract, put to the test on its runs."""
+"""The checks of one solver: tests of every guarantee of the contract on its runs."""
 
 from __future__ import annotations
 
@@ -41,15 +41,15 @@ from inference_lab.specs.grammar import SpecError, build, parse_spec
 
 __all__ = ["Examination"]
 
-#: The fault of a run in words, empty where there is none; None where a check does not judge it.
+#: Returns the fault of a run, empty without a fault, and None if the check does not apply to it.
 _Fault: TypeAlias = Callable[[Case, Solution], str | None]
 
-#: Seconds given to the solver by the check of the time limit ...
+#: Time limit in seconds that the check of time limits gives to the solver.
 TIME_LIMIT = 0.3
-#: ... and seconds it may overrun, besides the time that evaluating a labelling takes.
+#: Seconds by which it may exceed the limit, plus three times the time of evaluating a labelling.
 SLACK = 2.0
 
-#: Checks that runs come back: name, claim, and the families of graphs.
+#: Checks that runs return: name, claim, and the families of graphs.
 _COMPLETES = (
     ("completes", "No run on a graph of finite costs raises.", (*FINITE, "large")),
     ("infinite-costs", "No run on a graph with +inf costs raises.", tuple(HARD)),
@@ -75,7 +75,7 @@ _COMPLETES = (
 class Examination(Runs):
     """The checks of one solver, by name."""
 
-    # -------------------------------------------------------------- what it covers
+    # -------------------------------------------------------------- coverage
 
     def _supports_something(self) -> None:
         """Some random graph is supported."""
@@ -123,7 +123,7 @@ class Examination(Runs):
                     f"{solution.status.value!r} with message {solution.message!r}"
                 )
 
-    # -------------------------------------------------------------- it runs
+    # -------------------------------------------------------------- completion
 
     def _completes(self, families: tuple[str, ...]) -> None:
         cases = [case for case in self.cases if case.family in families]
@@ -142,7 +142,7 @@ class Examination(Runs):
                 )
 
     def _label_costs(self) -> None:
-        """A graph with label costs is refused with the reason, or no run on it raises."""
+        """A graph with label costs is refused with a reason, or no run on it raises."""
         if any(case.family in LABEL_COSTS for case in self.cases):
             self._completes(tuple(LABEL_COSTS))
             return
@@ -158,7 +158,7 @@ class Examination(Runs):
     # -------------------------------------------------------------- bounds
 
     def _constant_shift(self, run: Planned) -> str:
-        """Bounds and claims move with the constant of the graph."""
+        """Bounds and claims shift by the constant of the graph."""
         exact, temperature = run.reference, run.temperature
         for constant in (-1000.0, 1000.0):
             graph = fresh(run.family, run.seed)
@@ -180,8 +180,8 @@ class Examination(Runs):
     # -------------------------------------------------------------- repeatability
 
     def _settled(self, run: Planned) -> Solution:
-        """Return a run that others are compared with, made once."""
-        # After one that nobody looks at, so that it has the past that those after it have.
+        """Return the reference run for comparisons, made once."""
+        # The second of two runs, so that it follows an earlier run as all later runs do.
         key = run.family, run.temperature
         if key not in self._compared:
             for turn in range(2):
@@ -197,12 +197,12 @@ class Examination(Runs):
         return _difference(before, after, "two runs with the same seed differ")
 
     def _stateless(self, run: Planned) -> str:
-        """A run on another graph in between changes nothing."""
+        """A run on another graph in between does not change the result."""
         before = self._settled(run)
         other = fresh("grid", 2)
         if self._covers(other, run.temperature):
             self._solve(other, run.where, **run.how)
-        # Last a graph of the same shape with the costs turned round: a warm start would fit.
+        # Then a graph of the same shape with reversed costs, because a warm start would fit it.
         graph = fresh(run.family, run.seed)
         rows = np.split(graph.unary_values, graph.unary_ptr[1:-1])
         turned = graph.with_unary(np.concatenate([row[::-1] for row in rows]))
@@ -227,7 +227,7 @@ class Examination(Runs):
             if isinstance(after, np.ndarray) and after.flags.writeable:
                 return f"the run made graph.{name} writeable"
         for name, value in vars(graph).items():
-            # What a graph derives from its arrays is kept on it, and must stay right.
+            # Cached properties are compared, too, because a run may have changed them.
             if not hasattr(expected, name):
                 return f"the run left an attribute graph.{name}"
             if not _same(getattr(expected, name), value):
@@ -238,7 +238,7 @@ class Examination(Runs):
         """All random numbers come from run.rng, so that seeds give different runs."""
         made = []
         for seed in (SAMPLE_SEED, SAMPLE_SEED + 1):
-            # From a state of its own, one that the run sets is a change.
+            # Each run starts from another global state, so that a state set by the run is detected.
             with _global_randomness(seed), generators_made() as calls:
                 self._make(run, seed=seed)
             made.append(calls)
@@ -248,7 +248,7 @@ class Examination(Runs):
     # -------------------------------------------------------------- start and budget
 
     def _initial_kept(self) -> None:
-        """The answer is never worse than the start given."""
+        """The answer is never worse than the given start."""
         for run in self._sample([*SAMPLED, "large"]):
             energies = run.reference.energies
             best = np.unravel_index(int(energies.argmin()), energies.shape)
@@ -263,7 +263,7 @@ class Examination(Runs):
                     )
 
     def _iteration_limit(self) -> None:
-        """max_iterations is honoured, and iterations says what was done."""
+        """max_iterations is respected, and iterations counts the iterations made."""
         if all(case.error for case in self.group("limited")):
             raise NotApplicable("no run under a limit on iterations came back")
         for case in self.group("limited"):
@@ -286,12 +286,12 @@ class Examination(Runs):
             n, m, k = sizes[0]
             graph = large_graph(n, m, k)
             where = f"{n} variables, {m} edges, {k} labels at temperature {temperature:g}"
-            # Kernels get compiled, and libraries imported, on a small graph beforehand.
+            # A small graph is solved first, because compilation and imports must not be timed.
             self._solve(large_graph(6, 6, 2), where, temperature=temperature, max_iterations=1)
             begin = time.perf_counter()
             graph.energy(np.zeros(n, dtype=np.int64))
             allowed = TIME_LIMIT + SLACK + 3 * (time.perf_counter() - begin)
-            # The machine may be busy for a moment: only being late twice counts.
+            # Only two late runs are a failure, because the machine may be busy for a moment.
             taken = self._seconds(graph, where, temperature)
             if taken > allowed:
                 taken = min(taken, self._seconds(graph, where, temperature))
@@ -309,7 +309,7 @@ class Examination(Runs):
         return time.perf_counter() - begin - solution.compile_seconds
 
     def _converged_true(self) -> None:
-        """What has converged under a limit stays the same without one."""
+        """A result that has converged under a limit is the same without one."""
         judged = 0
         free = {
             (case.family, case.seed, case.temperature): case.solution
@@ -370,7 +370,7 @@ class Examination(Runs):
             )
 
     def _spec_round_trip(self) -> None:
-        """The spec string makes an equal solver."""
+        """The spec string builds an equal solver."""
         text = self.solver.spec
         try:
             spec = parse_spec(text)
@@ -389,10 +389,10 @@ class Examination(Runs):
                 f"the spec {text!r} makes {twin!r}, which differs from {self.solver!r}"
             )
 
-    # -------------------------------------------------------------- the list
+    # -------------------------------------------------------------- list of checks
 
     def _of_runs(self, fault: _Fault, never: str = "", soft: bool = False) -> Check:
-        """Return the check that no run has a fault; `never` is the reason if it judges none."""
+        """Return the check that no run has a fault; `never` is the reason if it applies to none."""
 
         def body() -> None:
             judged = False
@@ -409,7 +409,7 @@ class Examination(Runs):
     def _of_sample(
         self, fault: Callable[[Planned], str], families: Iterable[str] = SAMPLED
     ) -> Check:
-        """Return the check that none of the runs on one graph of each family has a fault."""
+        """Return the check that no run on one graph of each family has a fault."""
 
         def body() -> None:
             for run in self._sample(families):
@@ -419,7 +419,7 @@ class Examination(Runs):
         return _check_of(fault, body)
 
     def checks(self) -> list[Check]:
-        """List all checks, the telling ones first."""
+        """List all checks, the most informative ones first."""
         return [
             *map(_check_of, (self._supports_something, self._supports_answers)),
             *(
@@ -461,15 +461,15 @@ class Examination(Runs):
 
 
 def _check_of(claim: Callable[..., Any], body: Callable[[], None] | None = None) -> Check:
-    """Return a check with the name of a function, and its docstring as the claim."""
+    """Build a check from a function: its name, and its docstring as the claim."""
     name = claim.__name__.strip("_").replace("_", "-")
     return Check(name, inspect.getdoc(claim) or name, body or claim)
 
 
 @contextlib.contextmanager
 def _global_randomness(seed: int) -> Iterator[None]:
-    """Put the global random generators into a given state, and back afterwards."""
-    python, legacy = random.getstate(), np.random.get_state()  # noqa: NPY002  # what is guarded against
+    """Seed the global random generators for the block, and restore their state afterwards."""
+    python, legacy = random.getstate(), np.random.get_state()  # noqa: NPY002  # the guarded state
     random.seed(seed)
     np.random.seed(seed)  # noqa: NPY002
     try:
@@ -480,7 +480,7 @@ def _global_randomness(seed: int) -> Iterator[None]:
 
 
 def _same(a: Any, b: Any) -> bool:
-    """Whether two values are the same to the last bit; NaN is the same as NaN."""
+    """Whether two values are identical to the last bit; NaN equals NaN."""
     if isinstance(a, np.ndarray) or isinstance(b, np.ndarray):
         return (
             isinstance(a, np.ndarray)
@@ -521,7 +521,7 @@ def _difference(first: Solution, second: Solution, what: str) -> str:
 
 
 def _close(a: float, b: float, tolerance: float) -> bool:
-    """Whether two numbers agree; infinities agree with themselves, NaN with nothing."""
+    """Whether two numbers agree; equal infinities agree, and NaN agrees with no number."""
     return a == b or abs(a - b) <= tolerance
 
 
@@ -529,7 +529,7 @@ def _close(a: float, b: float, tolerance: float) -> bool:
 
 
 def _outcome_valid(case: Case, solution: Solution) -> str | None:
-    """What a run returns has the types and ranges of an Outcome."""
+    """The result of a run has the types and ranges of an Outcome."""
     return solution.message or "it failed" if solution.status == Status.ERROR else ""
 
 
@@ -556,7 +556,7 @@ def _labels_valid(case: Case, solution: Solution) -> str | None:
 
 
 def _energy_true(case: Case, solution: Solution) -> str | None:
-    """The energy is that of the labels in the graph as it was given."""
+    """The energy is the energy of the labels in the given graph."""
     expected = math.inf
     if solution.labels is not None:
         expected = float(case.reference.energies[tuple(solution.labels)])
@@ -565,7 +565,7 @@ def _energy_true(case: Case, solution: Solution) -> str | None:
 
 
 def _claim_true(case: Case, solution: Solution) -> str | None:
-    """A claimed energy is that of the labels."""
+    """A claimed energy is the energy of the labels."""
     return _claim_fault(solution, case.tolerance(solution.energy))
 
 
@@ -573,14 +573,14 @@ def _trace_consistent(case: Case, solution: Solution) -> str | None:
     """In the trace no best energy rises, no bound or clock falls, and the result is its end."""
     best, bound, seconds = math.inf, -math.inf, 0.0
     for t, point in enumerate(solution.trace):
-        # The clock is a difference of large numbers, so it may fall by their rounding.
+        # The clock may fall by rounding, because it is a difference of large numbers.
         if point.seconds < seconds - 1e-6:
             return f"trace[{t}].seconds fell from {seconds} to {point.seconds}"
         if point.best_energy > best:
             return f"trace[{t}].best_energy rose from {best} to {point.best_energy}"
         if point.best_energy > point.energy:
             return f"trace[{t}].best_energy {point.best_energy} is above its energy {point.energy}"
-        # A better labelling may pull down a bound that is above it by rounding.
+        # A bound may fall to the best energy, because it may exceed a better one by rounding.
         if point.lower_bound < bound and point.lower_bound != point.best_energy:
             return f"trace[{t}].lower_bound fell from {bound} to {point.lower_bound}"
         best, bound, seconds = point.best_energy, point.lower_bound, point.seconds
@@ -593,7 +593,7 @@ def _trace_consistent(case: Case, solution: Solution) -> str | None:
 
 def _bound_below_optimum(case: Case, solution: Solution) -> str | None:
     """A lower bound is at most the least energy over all labellings."""
-    # The verdict of infeasibility is judged by another check.
+    # Infeasible runs are skipped, because another check covers them.
     if solution.status == Status.INFEASIBLE:
         return None
     optimum = case.reference.optimum
@@ -601,7 +601,7 @@ def _bound_below_optimum(case: Case, solution: Solution) -> str | None:
 
 
 def _optimal_true(case: Case, solution: Solution) -> str | None:
-    """Optimal is only said of the least energy."""
+    """The status is optimal only if the energy is minimal."""
     if solution.status != Status.OPTIMAL:
         return None
     optimum = case.reference.optimum
@@ -611,7 +611,7 @@ def _optimal_true(case: Case, solution: Solution) -> str | None:
 
 
 def _infeasible_true(case: Case, solution: Solution) -> str | None:
-    """Infeasible is only said where every labelling costs +inf."""
+    """The status is infeasible only if every labelling costs +inf."""
     optimum = case.reference.optimum
     if solution.status == Status.INFEASIBLE and math.isfinite(optimum):
         return f"said to be infeasible, but a labelling of energy {optimum!r} exists"
@@ -640,7 +640,7 @@ def _marginals_respect_infinity(case: Case, solution: Solution) -> str | None:
 
 
 def _log_partition_true(case: Case, solution: Solution) -> str | None:
-    """A log-partition said to be exact is, and a bound is on the right side."""
+    """A log-partition of kind exact is exact, and a bound is on the right side."""
     exact = case.reference.log_partition(case.temperature)
     rounding = 4 * case.graph.resolution / case.temperature
     tolerance = TOLERANCE * max(1.0, abs(exact)) + rounding
@@ -655,7 +655,7 @@ def _exact_marginals(case: Case, solution: Solution) -> str | None:
     if fault:
         return fault
     expected = case.reference.marginals(case.temperature)
-    # An error of rounding in an energy is a relative error of a weight.
+    # The rounding error of an energy, over the temperature, is the relative error of a weight.
     tolerance = TOLERANCE + 4 * case.graph.resolution / case.temperature
     for i, row in enumerate(map(np.asarray, solution.marginals)):
         if not np.allclose(row, expected[i], rtol=0.0, atol=tolerance):
@@ -684,7 +684,7 @@ def _claim_fault(solution: Solution, tolerance: float) -> str | None:
 
 
 def _log_partition_fault(solution: Solution, exact: float, tolerance: float) -> str | None:
-    """Judge a claim about ``log Z``; an estimate is none."""
+    """Return the fault of a claimed ``log Z``, or None for an estimate."""
     value, kind = solution.log_partition, solution.log_partition_kind
     fault = partition_fault(value, kind)
     if fault:

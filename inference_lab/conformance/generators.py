@@ -1,4 +1,4 @@
-"""Which random generators of NumPy and Python a run makes, and whether it uses the global ones."""
+"""Detection of random generators of NumPy and Python that a run makes, and of global ones."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import numpy as np
 
 __all__ = ["GLOBAL", "generators_made"]
 
-#: How the use of global generators is noted.
+#: Entry that marks the use of global generators.
 GLOBAL = "the global random functions"
 
 _CLASSES = (
@@ -25,7 +25,7 @@ _CLASSES = (
     np.random.SFC64,
 )
 _GENERATORS = (random.Random, np.random.RandomState, np.random.Generator, np.random.BitGenerator)
-#: Modules of the library that prepare what belongs to a graph, and is the same for all seeds.
+#: Modules of the library whose generators are ignored, because they depend on the graph only.
 _OF_THE_GRAPH = ("inference_lab.solving", "inference_lab.algorithms.elimination.order")
 
 
@@ -43,7 +43,7 @@ def generators_made() -> Iterator[set[str]]:
     stand_ins = {id(kind): _noting_class(kind, note) for kind in _CLASSES}
     stand_ins[id(np.random.default_rng)] = _noting_default_rng(np.random.default_rng, note)
     replaced = []
-    # Whoever imported a constructor by name holds it in a module of its own.
+    # All modules are patched, because each may have imported a constructor by name.
     for name, module in list(sys.modules.items()):
         if not name.startswith("numpy.random."):
             namespace = getattr(module, "__dict__", {})
@@ -65,7 +65,7 @@ def generators_made() -> Iterator[set[str]]:
 
 
 def _global_state() -> str:
-    state = np.random.get_state(legacy=False)  # noqa: NPY002  # what is guarded against
+    state = np.random.get_state(legacy=False)  # noqa: NPY002  # the guarded state
     return repr((random.getstate(), state["state"]["key"].tobytes(), state["state"]["pos"]))
 
 
@@ -78,7 +78,7 @@ def _noting_default_rng(original: Callable[..., Any], note: Callable[..., None])
 
 
 def _noting_class(original: type, note: Callable[..., None]) -> Any:
-    """Return what looks like the class, and notes the arguments of each object made."""
+    """Return a stand-in for a class that records the arguments of each object made."""
 
     class Noting(type):
         def __call__(cls, *args: Any, **kwargs: Any) -> Any:

@@ -1,6 +1,6 @@
-"""Random graphs for the checks, and the referee `exhaustive` that knows all their energies.
+"""Random graphs for the checks, and the reference `exhaustive`, which enumerates their energies.
 
-The referee shares no code with the solvers or with `FactorGraph.energy`.
+The reference shares no code with the solvers or with `FactorGraph.energy`.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ __all__ = [
     "tolerance_of",
 ]
 
-#: Numbers that should agree may differ by this much, relative to them.
+#: Relative tolerance for numbers that should agree.
 TOLERANCE = 1e-8
 
-#: Families of which one graph each goes through the checks that need several runs.
+#: Families from which the checks with several runs take one graph each.
 SAMPLED = (
     *("potts", "diagonal", "own-tables", "ragged"),
     *("higher-order", "grid", "cannot-links", "mixed", "label-cost-sets"),
 )
 
-#: Variables, edges and labels, largest first: the first one that a solver supports is used.
+#: Numbers of variables, edges and labels, largest first; the first supported size is used.
 LARGE = ((30_000, 60_000, 5), (2_000, 4_000, 3), (24, 60, 2))
 
 
@@ -100,7 +100,7 @@ class Exhaustive:
         return math.log(float(weights.sum())) - self.optimum / temperature
 
     def marginals(self, temperature: float) -> list[FloatArray]:
-        """Return ``p(x_i = a)`` of ``exp(-E / T)``, a 1-D array a variable, of a feasible graph.
+        """Return the marginals ``p(x_i = a)`` of ``exp(-E / T)`` of a feasible graph.
 
         Parameters
         ----------
@@ -124,7 +124,7 @@ class Exhaustive:
 
 
 def tolerance_of(graph: FactorGraph, energy: float) -> float:
-    """Return by how much numbers that should be this energy of the graph may differ from it."""
+    """Return the tolerance for comparisons with an energy of the graph."""
     if math.isinf(energy):
         return 0.0
     rounding = 2 * graph.resolution_at(energy)
@@ -172,23 +172,23 @@ def exhaustive(graph: FactorGraph) -> Exhaustive:
 
 @functools.lru_cache(maxsize=2048)
 def pristine(family: str, seed: int) -> FactorGraph:
-    """Draw a graph that no solver is ever handed."""
+    """Draw a graph that is never passed to a solver."""
     return random_graph(family, seed)
 
 
 def fresh(family: str, seed: int) -> FactorGraph:
-    """Return a new copy of the graph that `pristine` draws, since a run may spoil its graph."""
+    """Return a new copy of the graph of `pristine`, because a run may modify its graph."""
     return copy.deepcopy(pristine(family, seed))
 
 
 @functools.lru_cache(maxsize=2048)
 def reference(family: str, seed: int) -> Exhaustive:
-    """Return all energies of the graph that `pristine` draws."""
+    """Return all energies of the graph of `pristine`."""
     return exhaustive(pristine(family, seed))
 
 
 def size_of(family: str, seed: int) -> tuple[float, int]:
-    """Return the sort key of graphs, so that the smallest failing one is reported."""
+    """Return the sort key of graphs, by which the smallest failing one is reported."""
     graph = pristine(family, seed)
     return graph.log2_states, graph.n_edges + graph.n_factors
 

@@ -1,4 +1,4 @@
-"""Runs of a solver on the random graphs: made once, from the smallest graph on, and shared."""
+"""Runs of a solver on the random graphs, smallest first, made once and shared by the checks."""
 
 from __future__ import annotations
 
@@ -25,23 +25,23 @@ from inference_lab.solving import solve
 
 __all__ = ["GROUPS", "PATIENCE", "Case", "Planned", "Runs", "call_of"]
 
-#: Temperatures of the runs at ``T > 0``, taken in turn.
+#: Temperatures of the runs at ``T > 0``, used in rotation.
 TEMPERATURES = (1.0, 0.5, 2.0)
 #: Seed of the runs that are compared with each other.
 SAMPLE_SEED = 7
-#: Seconds after which a run that still makes offers is stopped; it has 2500 labellings at most.
+#: Seconds after which a run that still makes offers is stopped; it has at most 2500 labellings.
 PATIENCE = 60.0
 
 
 def call_of(family: str, seed: int, /, **how: Any) -> str:
-    """Write the call that brings a run back; `how` are the arguments of `solve`."""
+    """Format the call that reproduces a run; `how` are the arguments of `solve`."""
     given = "".join(f", {name}={value!r}" for name, value in how.items())
     return f"solve(random_graph({family!r}, {seed}), solver{given})"
 
 
 @dataclass(frozen=True)
 class Planned:
-    """A run that is going to be made, on a graph that the solver says it supports."""
+    """A planned run, on a graph that the solver supports."""
 
     family: str
     seed: int
@@ -54,7 +54,7 @@ class Planned:
 
     @property
     def temperature(self) -> float:
-        """What the solver is given."""
+        """The temperature of the run."""
         return float(self.how.get("temperature", 0.0))
 
     @property
@@ -69,24 +69,24 @@ class Planned:
 
     @property
     def graph(self) -> FactorGraph:
-        """The graph, as the solver never sees it."""
+        """The original graph, which is never passed to the solver."""
         return pristine(self.family, self.seed)
 
     def tolerance(self, energy: float) -> float:
-        """By how much numbers that should be this energy may differ from it."""
+        """Return the tolerance for comparisons with this energy."""
         return tolerance_of(self.graph, energy)
 
 
 @dataclass(frozen=True)
 class Case(Planned):
-    """One run on one random graph; of solution and error, there is one."""
+    """One run on one random graph, with either a solution or an error."""
 
     solution: Solution | None
     error: str
 
 
 #: The groups of shared runs: without a budget at ``T = 0`` and above, with a limit on iterations,
-#: with hardly any time, and on graphs with costs of unusual sizes.
+#: with a very short time limit, and on graphs with costs of unusual sizes.
 GROUPS = ("cold", "warm", "limited", "hurried", "scaled")
 
 
@@ -105,7 +105,7 @@ class Runs:
         self.watch: Callable[[str], AbstractContextManager[None]] = lambda where: nullcontext()
 
     def _covers(self, graph: FactorGraph, temperature: float) -> bool:
-        # A solver whose `supports` raises is caught by the check for that.
+        # Exceptions count as no support, because another check reports a `supports` that raises.
         try:
             with self.watch("solver.supports(...)"):
                 reason = self.solver.missing() or self.solver.unsupported_reason(graph, temperature)
@@ -114,7 +114,7 @@ class Runs:
             return False
 
     def _covers_drawn(self, family: str, seed: int, temperature: float) -> bool:
-        """Do `_covers` for a graph that groups of runs share; it is asked once."""
+        """Return the cached result of `_covers` for a graph shared by groups of runs."""
         asked = family, seed, temperature
         if asked not in self._covered:
             self._covered[asked] = self._covers(fresh(family, seed), temperature)
@@ -123,13 +123,13 @@ class Runs:
     def _solve(
         self, graph: FactorGraph, where: str, *, solver: Solver | None = None, **how: Any
     ) -> Solution:
-        """Solve, and turn whatever the solver raises into a failure."""
+        """Solve, and turn every exception of the solver into a failure."""
         if self.endless:
             raise ConformanceFailure(self.endless)
         begin = time.perf_counter() - timer.seconds
 
         def on_offer(_: TracePoint) -> None:
-            # Compiling from an empty cache, on a busy machine, may take longer than that.
+            # Compilation is excluded, because it may take longer on a busy machine without a cache.
             if time.perf_counter() - timer.seconds - begin > PATIENCE:
                 self.endless = (
                     f"{where}: a run must end by itself where there is nothing left to do; "
@@ -147,10 +147,10 @@ class Runs:
             raise ConformanceFailure(f"{where}: the run raised {last_line(problem)}") from problem
 
     def plan(self, group: str) -> list[Planned]:
-        """List the runs of a group of `GROUPS`, those on the smallest graphs first."""
+        """List the planned runs of a group of `GROUPS`, smallest graphs first."""
         restricted = {
             "limited": ("max_iterations", (1, 3)),
-            # With hardly any time, what is claimed must hold all the same.
+            # Very short limits, because claims must hold after any interruption.
             "hurried": ("time_limit", (1e-5, 2e-3)),
         }
         if group == "cold":
@@ -170,9 +170,9 @@ class Runs:
         return sorted(listed, key=lambda planned: size_of(planned.family, planned.seed))
 
     def _planned(self, seeds: range, temperatures: Sequence[float], **how: Any) -> list[Planned]:
-        """List runs on every family that is supported, with the temperatures in turn."""
+        """List runs on every supported family, with the temperatures in rotation."""
         listed = []
-        # Large penalties go through every check, since people use them in place of infinite costs.
+        # Large penalties go through every check, because users replace infinite costs by them.
         for family in (*FAMILIES, *LABEL_COSTS, "penalties"):
             for seed in seeds:
                 temperature = temperatures[seed % len(temperatures)]
@@ -186,26 +186,26 @@ class Runs:
         return listed
 
     def _planned_scaled(self, family: str) -> Iterator[Planned]:
-        """List a run at ``T = 0``, a hot and a cold one, on the first supported graphs."""
+        """Yield a run at ``T = 0``, a hot and a cold one, on the first supported graphs."""
         for k, share in enumerate((0.0, 1.0, 2.0**-30)):
             for seed in range(k * len(self.seeds), (k + 1) * len(self.seeds)):
                 graph = fresh(family, seed)
                 terms = graph.n_variables + graph.n_edges + graph.n_factors
                 temperature = share * graph.magnitude / terms
-                # Without costs, or with some that nearly vanish, there is no such temperature.
+                # The temperature scales with the costs, so it vanishes if they do.
                 if (share == 0 or temperature > 1e-300) and self._covers(graph, temperature):
                     how = {"temperature": temperature} if share else {}
                     yield Planned(family, seed, {"seed": seed, **how})
                     break
 
     def _make(self, planned: Planned, *, solver: Solver | None = None, **changes: Any) -> Solution:
-        """Make a planned run, with other arguments of `solve` perhaps."""
+        """Make a planned run, with changed arguments of `solve` if given."""
         how = {**planned.how, **changes}
         where = call_of(planned.family, planned.seed, **how)
         return self._solve(fresh(planned.family, planned.seed), where, solver=solver, **how)
 
     def run(self, planned: Planned) -> Case:
-        """Make a planned run, whatever comes of it."""
+        """Make a planned run; return its solution or its error."""
         given = planned.family, planned.seed, planned.how
         try:
             return Case(*given, self._make(planned), "")
@@ -220,12 +220,12 @@ class Runs:
 
     @property
     def cases(self) -> list[Case]:
-        """All runs on the families of random graphs, those on the smallest graphs first."""
+        """All runs on the families of random graphs, smallest graphs first."""
         listed = [case for group in GROUPS for case in self.group(group)]
         return sorted(listed, key=lambda case: size_of(case.family, case.seed))
 
     def _finished(self) -> Iterator[tuple[Case, Solution]]:
-        """Go through the runs that came back; those that raised are other checks' business."""
+        """Yield the runs that returned; other checks report the runs that raised."""
         if not self.cases:
             raise NotApplicable("the solver supports none of the random graphs")
         if all(case.error or case.family == "infeasible" for case in self.cases):
@@ -235,7 +235,7 @@ class Runs:
                 yield case, case.solution
 
     def _soft(self) -> Iterator[tuple[Case, Solution]]:
-        """Go through the runs at ``T > 0`` on graphs that have a labelling."""
+        """Yield the runs at ``T > 0`` on feasible graphs."""
         if not self.group("warm"):
             raise NotApplicable("the solver supports none of the random graphs at T > 0")
         for case, solution in self._finished():
@@ -247,7 +247,7 @@ class Runs:
                 yield case, solution
 
     def _sample(self, families: Iterable[str]) -> Iterator[Planned]:
-        """Take one graph of each family, at ``T = 0`` and at ``T = 1`` where supported."""
+        """Yield runs on one graph of each family, at ``T = 0`` and ``T = 1`` if supported."""
         count = 0
         for family in sorted(families, key=lambda name: size_of(name, 1)):
             for temperature in (0.0, 1.0):

@@ -1,4 +1,4 @@
-"""Runs and checks in processes of their own: a solver that crashes fails a check, and no more."""
+"""Runs and checks in isolated processes, so that a crashing solver only fails a check."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ from inference_lab.processes.isolation import ExitReason, ProcessResult, isolate
 
 __all__ = ["Separate"]
 
-#: Seconds after `runs.PATIENCE` until a run is ended that makes no offers.
+#: Seconds after `runs.PATIENCE` until a run without offers is killed.
 _GRACE = 5.0
-#: Seconds until a whole process is ended, whatever it does; no solver has come near.
+#: Seconds until a process is killed in any case; no solver has come close.
 _WALL_LIMIT = 3600.0
-#: Bytes of address space that a process may always take on top of what is loaded.
+#: Minimal limit in bytes on the address space of a process beyond the loaded libraries.
 _LEAST_MEMORY = 4 << 30
-#: Room for the call that is being made, in bytes.
+#: Size in bytes of the shared note that names the current call.
 _NOTE = 4096
 
 
 class Separate:
-    """The checks of an examination, each in a forked process, with shared runs made beforehand."""
+    """Executor of checks in one forked process each, with the shared runs made beforehand."""
 
     def __init__(self, examination: Examination) -> None:
         self.examination = examination
@@ -46,7 +46,7 @@ class Separate:
                 self._gather(group)
 
     def run_check(self, check: Check) -> tuple[Verdict, str]:
-        """Return the verdict of a check and what is said about it."""
+        """Return the verdict of a check and its message."""
         if self._hopeless:
             return Verdict.FAILED, self._hopeless
         ended = self._call(self._run_check_here, check)
@@ -65,7 +65,7 @@ class Separate:
         return *run_check(check), self.examination.endless
 
     def _run_here(self, group: str, plan: list[Planned] | None, out: IO[bytes]) -> tuple[str, bool]:
-        """Write the plan, unless it is given, and then case after case."""
+        """Write the plan, unless it is given, and then each case to a stream."""
         self.examination.watch = self._watched
         if plan is None:
             plan = self.examination.plan(group)
@@ -74,17 +74,17 @@ class Separate:
         for planned in plan:
             try:
                 out.write(pickle.dumps(self.examination.run(planned)))
-            except Exception:  # what a solver returns may be anything
+            except Exception:  # because a solver's result may not be picklable
                 return self.examination.endless, False
             out.flush()
         return self.examination.endless, True
 
     @contextmanager
     def _watched(self, where: str) -> Iterator[None]:
-        """Leave a note of what is being done, and have the process end if it takes too long."""
+        """Write the current call to the shared note, and set an alarm that kills the process."""
         text = where.encode()[: _NOTE - 1]
         self._note[: len(text) + 1] = text + b"\0"
-        # The default action ends the process also where it is in native code.
+        # The default action is used, because it also ends a process that is in native code.
         signal.signal(signal.SIGALRM, signal.SIG_DFL)
         signal.setitimer(signal.ITIMER_REAL, runs.PATIENCE + _GRACE)
         try:
@@ -92,10 +92,10 @@ class Separate:
         finally:
             signal.setitimer(signal.ITIMER_REAL, 0.0)
 
-    # -------------------------------------------------------------- on this side
+    # -------------------------------------------------------------- in this process
 
     def _gather(self, group: str) -> None:
-        """Make the runs of a group; a new process goes on where one has ended early."""
+        """Make the runs of a group; if a process ends early, a new one continues."""
         cases: list[Case] = []
         plan: list[Planned] | None = None
         while True:
@@ -105,7 +105,7 @@ class Separate:
             if received is None or (ended.end is ExitReason.RETURNED and not ended.value[1]):
                 return
             if plan is None:
-                if not received:  # it ended while the solver was asked what it supports
+                if not received:  # the process ended in `supports`, before the plan was written
                     if _hung(ended):
                         self._hopeless = self._say(ended, self._read_note())
                     return
@@ -122,10 +122,10 @@ class Separate:
             if _hung(ended):
                 self.examination.endless = message
                 break
-            # One crash a family is enough to know.
+            # The rest of the family is skipped, because one crash for each family suffices.
             plan = [p for p in plan[len(received) + 1 :] if p.family != planned.family]
         for case in cases:
-            _ = case.reference  # enumerated once here, and not in the process of every check
+            _ = case.reference  # cached here, so that no check's process enumerates it again
         self.examination.groups[group] = cases
 
     def _call(self, function: Callable[..., Any], *arguments: Any) -> ProcessResult:
@@ -151,14 +151,14 @@ def _hung(ended: ProcessResult) -> bool:
 
 
 def _read(stream: IO[bytes]) -> list[Any] | None:
-    """Return the objects that a process has written; None if one cannot be read."""
+    """Unpickle the objects that a process has written; return None if one cannot be read."""
     stream.seek(0)
     found: list[Any] = []
     try:
         while stream.peek(1):  # type: ignore[attr-defined]
             found.append(pickle.load(stream))
     except (EOFError, pickle.UnpicklingError):
-        return found  # the last one was cut off
-    except Exception:  # classes decide what happens when they are read
+        return found  # the last one is incomplete
+    except Exception:  # because unpickling runs the code of user classes
         return None
     return found

@@ -1,4 +1,4 @@
-"""The suite: a list of checks for pytest, or all of them run and reported."""
+"""The suite: a list of checks for pytest, and a function that runs and reports them all."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def solver_checks(
     SpecError
         If a spec string cannot be used, or a class needs settings.
     TypeError
-        If it is none of these.
+        If `solver` is none of these.
 
     Examples
     --------
@@ -73,12 +73,12 @@ def run_checks(
     solver : Solver, class or str
         As in `solver_checks`.
     report : callable, optional
-        Called with each result at once.
+        Called with each result as soon as it is known.
     graphs_per_family : int
         As in `solver_checks`.
     isolate : bool
-        Run each check in its own process, where the system can fork, so that crashes, hangs and
-        lack of memory only fail the check. Otherwise a debugger can follow.
+        Run each check in its own process, if the system can fork, so that crashes, hangs and
+        lack of memory only fail the check. Without isolation, a debugger can step into checks.
 
     Returns
     -------
@@ -103,11 +103,11 @@ def run_checks(
     for check in examination.checks():
         try:
             verdict, message = run_one(check)
-        except OSError:  # no process can be started any more
+        except OSError:  # because no more processes can be started
             run_one = run_check
             verdict, message = run_check(check)
         now = time.perf_counter()
-        # The first one made the runs that the others share.
+        # The first check is charged for the shared runs, because it makes them.
         result = CheckResult(check.name, check.claim, verdict, message, now - begin)
         begin = now
         results.append(result)
@@ -117,7 +117,7 @@ def run_checks(
 
 
 def _isolated(examination: Examination) -> Callable[[Check], tuple[Verdict, str]]:
-    """Return a function that runs checks in processes of their own, or here if there are none."""
+    """Return a function that runs checks in isolated processes, or here if they are unsupported."""
     from inference_lab.processes.isolation import can_isolate
 
     if not can_isolate():

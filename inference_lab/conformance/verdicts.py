@@ -1,4 +1,4 @@
-"""Checks and how they end: a promise that can be put to the test, and the verdict."""
+"""Checks of the guarantees of the contract, and their verdicts."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ __all__ = [
 
 
 class ConformanceFailure(AssertionError):
-    """A solver does not keep a promise; the message says where, and what was expected."""
+    """Error for a violated guarantee; its message gives the place and the expectation."""
 
 
 class NotApplicable(unittest.SkipTest):
-    """A check says nothing about this solver; pytest shows it as skipped."""
+    """A check does not apply to this solver; pytest shows it as skipped."""
 
 
 class Verdict(StrEnum):
-    """How a check ended.
+    """The verdict of a check.
 
     Examples
     --------
@@ -47,13 +47,13 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True, eq=False)
 class Check:
-    """One promise that can be put to the test by calling the object.
+    """A test of one guarantee, run by calling the object.
 
     Attributes
     ----------
     name : str
     claim : str
-        The promise, in one sentence.
+        The guarantee, in one sentence.
     body : callable
         Raises `ConformanceFailure` or `NotApplicable`.
 
@@ -77,7 +77,7 @@ class Check:
         except ConformanceFailure as failure:
             raise ConformanceFailure(with_graph(str(failure))) from failure.__cause__
         except Exception as problem:
-            # What came back cannot even be looked at, such as labels that are not an array.
+            # The result is so malformed that checking it raises, such as labels without a shape.
             raise ConformanceFailure(f"the result cannot be judged: {last_line(problem)}") from (
                 problem
             )
@@ -96,7 +96,7 @@ class CheckResult:
     name, claim : str
     verdict : Verdict
     message : str
-        Why it failed, or why it does not apply; empty if it passed.
+        The reason of a failure or of non-applicability; empty if it passed.
     seconds : float
 
     Examples
@@ -125,7 +125,7 @@ def run_check(check: Check) -> tuple[Verdict, str]:
 
 
 def with_graph(message: str) -> str:
-    """Add the graph's description and origin to the message of a failure."""
+    """Append a description of the graph and its origin to the message of a failure."""
     match = re.search(r"random_graph\('([\w-]+)', (\d+)\)", message)
     if match is None:
         return message
@@ -140,7 +140,7 @@ def with_graph(message: str) -> str:
 
 
 def last_line(problem: BaseException) -> str:
-    """Return the last line of a traceback, and the place it comes from."""
+    """Return the last line of a traceback, with the file and line of its origin."""
     line = traceback.format_exception_only(problem)[-1].strip()
     frames = traceback.extract_tb(problem.__traceback__)
     return f"{line} ({frames[-1].filename}, line {frames[-1].lineno})" if frames else line

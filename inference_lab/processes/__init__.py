@@ -1,1 +1,1 @@
-"""Calls in processes of their own: under limits, watched, and ended with all they started."""
+"""Calls in isolated processes: limited, monitored, and ended with all their descendants."""

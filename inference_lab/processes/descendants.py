@@ -1,4 +1,4 @@
-"""The processes of a run: those that descend from its supervisor, in whatever group or session."""
+"""The processes of a run: all descendants of its supervisor, in any group or session."""
 
 from __future__ import annotations
 
@@ -15,34 +15,34 @@ __all__ = ["Usage", "adopt_orphans", "children", "descendants", "proportional_me
 
 
 class Usage(NamedTuple):
-    """Totals over processes."""
+    """Total resources of several processes."""
 
-    #: Seconds of processor time, with that of children that were waited for.
+    #: Seconds of processor time, including children that were waited for.
     cpu: float
-    #: Seconds in which they were ready to run and others had the processors.
+    #: Seconds in which they were ready to run but waited for a processor.
     queued: float
-    #: Bytes of memory.
+    #: Bytes of resident memory.
     resident: int
 
 
 def adopt_orphans() -> None:
     """Make this process the parent of descendants whose parent ends (Linux)."""
-    # So no descendant is lost. Elsewhere such a process leaves the tree, and is not found.
+    # A subreaper loses no descendant. On other systems, an orphan leaves the tree and is not found.
     prctl(36, 1)  # PR_SET_CHILD_SUBREAPER
 
 
 def descendants(ancestor: int) -> list[psutil.Process]:
-    """Return the processes that descend from one, which is not among them."""
+    """Return all descendants of a process, without the process itself."""
     with suppress(psutil.Error):
         return psutil.Process(ancestor).children(recursive=True)
     return []
 
 
 def children() -> list[int]:
-    """Return the children of this process, which has one thread."""
+    """Return the children of this process, which must have a single thread."""
     own = os.getpid()
     try:
-        # In microseconds, where psutil reads about all processes.
+        # Read directly, because it takes microseconds, while psutil reads about all processes.
         with open(f"/proc/{own}/task/{own}/children", encoding="ascii") as stream:
             return [int(child) for child in stream.read().split()]
     except OSError:
@@ -50,7 +50,7 @@ def children() -> list[int]:
 
 
 def usage(processes: Iterable[psutil.Process]) -> Usage:
-    """Add up the resources of processes; those that have ended count nothing."""
+    """Add up the resources of processes; ended processes count zero."""
     cpu = queued = 0.0
     resident = 0
     for process in processes:
@@ -62,7 +62,7 @@ def usage(processes: Iterable[psutil.Process]) -> Usage:
 
 
 def _queued(process: int) -> float:
-    """Return the seconds that a process has waited for a processor, 0 where this is unknown."""
+    """Return the seconds that a process has waited for a processor, 0 if unknown."""
     try:
         with open(f"/proc/{process}/schedstat", encoding="ascii") as stream:
             return 1e-9 * int(stream.read().split()[1])
@@ -71,7 +71,7 @@ def _queued(process: int) -> float:
 
 
 def proportional_memory(processes: Iterable[psutil.Process]) -> int:
-    """Return the bytes of memory of processes; pages that several share are divided by them."""
+    """Return the proportional set size of processes in bytes: shared pages are split evenly."""
     total = 0
     for process in processes:
         with suppress(psutil.Error):

@@ -1,4 +1,4 @@
-"""Worker processes for runs, one run at a time each; the death of one is noticed."""
+"""Worker processes that make one call at a time, and detection of their death."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ __all__ = [
     "traceback_tail",
 ]
 
-#: Variables from which numerical libraries read their number of threads when loaded.
+#: Environment variables that set the number of threads of numerical libraries when loaded.
 _THREAD_VARIABLES = (
     "OMP_NUM_THREADS",
     "OPENBLAS_NUM_THREADS",
@@ -38,10 +38,10 @@ _THREAD_VARIABLES = (
     "NUMBA_NUM_THREADS",
 )
 
-#: Frames of a traceback that are formatted; records keep fewer characters than these have.
+#: Number of formatted frames of a traceback; records keep fewer characters than these have.
 _FRAMES = 50
 
-#: Seconds that a worker is given to leave by itself.
+#: Seconds that a worker has to end by itself.
 _PATIENCE = 2.0
 
 
@@ -55,7 +55,7 @@ class Crash(NamedTuple):
 def traceback_tail(problem: BaseException, limit: int = 2000) -> str:
     """Return the last lines of an exception's traceback, at most `limit` characters."""
     try:
-        # The last frames only: formatting the million frames of a stack overflow takes minutes.
+        # Only the last frames, because formatting a stack overflow of a million takes minutes.
         frames = deque(_traceback_objects(problem), maxlen=_FRAMES)
         last = frames[0] if frames else None
         lines = traceback.format_exception(type(problem), problem, last, limit=-_FRAMES)
@@ -84,14 +84,14 @@ def format_exception(problem: BaseException) -> str:
 @contextmanager
 def limited_threads(threads: int = 1) -> Iterator[None]:
     """Limit the threads of numerical libraries in this process, for comparable timings."""
-    # Loaded by name, since it ships no types.
+    # Imported by name, because it ships no types.
     with importlib.import_module("threadpoolctl").threadpool_limits(threads):
         yield
 
 
 @contextmanager
 def _limited_threads_of_children(threads: int) -> Iterator[None]:
-    """Set the variables that a starting process reads, and put them back."""
+    """Set the thread variables for starting processes in the block, and restore them."""
     before = {name: os.environ.get(name) for name in _THREAD_VARIABLES}
     os.environ.update(dict.fromkeys(_THREAD_VARIABLES, str(threads)))
     try:
@@ -105,26 +105,26 @@ def _limited_threads_of_children(threads: int) -> Iterator[None]:
 
 
 def end_with_parent(number: signal.Signals | None = None) -> None:
-    """Have a signal, by default SIGKILL, sent to this process when its parent ends (Linux)."""
+    """Send this process a signal, by default SIGKILL, when its parent ends (Linux)."""
     prctl(1, number or signal.SIGKILL)  # PR_SET_PDEATHSIG
 
 
 def prctl(option: int, value: int) -> None:
-    """Set an option of this process where the system is Linux."""
+    """Set an option of this process on Linux; do nothing on other systems."""
     if sys.platform == "linux":
         with suppress(OSError, AttributeError):
             ctypes.CDLL(None).prctl(option, value)
 
 
 def _mask_interrupts(blocked: bool) -> None:
-    """Hold Ctrl-C back, or let it through; a starting process inherits the state."""
+    """Block or unblock Ctrl-C in this process and in those started from it."""
     if sys.platform != "win32":
         how = signal.SIG_BLOCK if blocked else signal.SIG_UNBLOCK
         signal.pthread_sigmask(how, {signal.SIGINT})
 
 
 class _EndedError(KeyboardInterrupt):
-    """The process was asked to end, which like Ctrl-C is no failure of the call."""
+    """Request to end the process, which like Ctrl-C is not a failure of the call."""
 
 
 def _end(number: int, frame: object) -> None:
@@ -132,11 +132,11 @@ def _end(number: int, frame: object) -> None:
 
 
 def _serve(connection: Connection) -> None:
-    """Answer calls until the other side hangs up."""
-    # Ctrl-C reaches the whole process group; the harness decides what it means. A handler and
-    # not SIG_IGN, which programs started from here would inherit.
+    """Answer calls until the other side closes the connection."""
+    # Ctrl-C is ignored, because it reaches the whole process group and the harness handles it. A
+    # handler is used, because programs started from here would inherit SIG_IGN.
     signal.signal(signal.SIGINT, lambda number, frame: None)
-    # A request to end reaches what the call has started before it ends this process.
+    # SIGTERM raises, so that the call can end the processes it started before this one ends.
     signal.signal(signal.SIGTERM, _end)
     _mask_interrupts(False)
     end_with_parent()
@@ -167,12 +167,12 @@ def _answer(connection: Connection) -> None:
 
 
 class Worker:
-    """A process, started afresh and not forked, that answers one call at a time and dies alone."""
+    """A spawned (not forked) process that answers one call at a time and may die alone."""
 
     def __init__(self, threads: int = 1) -> None:
         self.threads = threads
         self.busy = False
-        #: Number of the shared argument that the process has.
+        #: Number of the shared argument that the process holds.
         self.holds: int | None = None
         self._start()
 
@@ -181,7 +181,8 @@ class Worker:
         self.connection, other = context.Pipe()
         self.process = context.Process(target=_serve, args=(other,))
         try:
-            # Until it can handle Ctrl-C itself, the new process would answer with a traceback.
+            # Ctrl-C is blocked during the start, because the new process has no handler yet and
+            # would print a traceback.
             _mask_interrupts(True)
             try:
                 with _limited_threads_of_children(self.threads):
@@ -191,7 +192,7 @@ class Worker:
             other.close()
             self.connection.recv_bytes()
         except BaseException as problem:
-            # Whatever came in between: a process left behind would keep this one from ending.
+            # The process is killed on any error, because it would keep this one from ending.
             self.connection.close()
             if self.process.pid is not None:
                 self.process.kill()
@@ -206,10 +207,10 @@ class Worker:
     def submit(
         self, function: Callable[..., Any], share: int, shared: Any, arguments: tuple[Any, ...]
     ) -> None:
-        """Send a call, without `shared` if its number is that of the last call."""
+        """Send a call, without `shared` if its number equals the number of the last call."""
         sent = () if self.holds == share else (shared,)
         self.busy, self.holds = True, share
-        # A worker that has died meanwhile is noticed where the answer is taken.
+        # Errors are ignored here, because `result` detects a dead worker.
         with suppress(BrokenPipeError, ConnectionResetError):
             self.connection.send_bytes(pickle.dumps((function, sent, arguments)))
 
@@ -218,7 +219,7 @@ class Worker:
         self.busy = False
         try:
             found = pickle.loads(self.connection.recv_bytes())
-            if isinstance(found, Crash):  # perhaps what was sent could not be read
+            if isinstance(found, Crash):  # the worker may have failed to unpickle `shared`
                 self.holds = None
             return found
         except (EOFError, OSError):
@@ -233,7 +234,7 @@ class Worker:
         return Crash(f"the worker process ended with exit code {code}", "")
 
     def stop(self) -> None:
-        """End the process: by hanging up if it is idle, by force if it is not."""
+        """End the process: close the connection if it is idle, else terminate or kill it."""
         self.connection.close()
         if not self.busy:
             self.process.join(_PATIENCE)
@@ -246,6 +247,6 @@ class Worker:
 
 
 def finished(workers: Sequence[Worker]) -> list[Worker]:
-    """Wait until at least one of some busy workers has an answer, or is dead; return those."""
+    """Wait until at least one busy worker has an answer or is dead; return all such workers."""
     ready = wait([worker.connection for worker in workers])
     return [worker for worker in workers if worker.connection in ready]
