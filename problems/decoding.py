@@ -29,9 +29,9 @@ _MAX_TABLE = 16
 class DecodingProblem(Problem):
     """A decoding problem."""
 
-    #: The variables that carry the bits which count.
+    #: The variables of the bits that count in scores.
     bits: IntArray | None = None
-    #: The bit of such a variable is its label shifted to the right by as much.
+    #: The bit of such a variable is its label shifted right by this number of places.
     shift: int = 0
 
     def score(self, labels: npt.ArrayLike) -> dict[str, float]:
@@ -49,7 +49,7 @@ class Decoding(ProblemFamily):
     """Energies ``sum_i -ln p(y_i | x_i) + sum_c (0 if parity check c holds, else inf)``.
 
     ``y`` is a random code word received over a noisy channel, so the minimum is the most likely
-    word, and marginals at temperature 1 are those of bit-wise decoding. Energies of the AWGN
+    word, and marginals at temperature 1 give bit-wise decoding. Energies of the AWGN
     channel leave out the constant of the normal density.
 
     Parameters
@@ -64,10 +64,10 @@ class Decoding(ProblemFamily):
     length : int
         Number of bits sent.
     bit_degree, check_degree : int
-        Of Gallager codes; `length` must be a multiple of `check_degree`. Their rate is at least
-        ``1 - bit_degree / check_degree``.
+        Degrees of Gallager codes; `length` must be a multiple of `check_degree`. Their rate is at
+        least ``1 - bit_degree / check_degree``.
     repeats : int
-        Of repeat-accumulate codes; `length` must be a multiple of it.
+        Repetitions in repeat-accumulate codes; `length` must be a multiple of it.
     channel : {"bsc", "awgn"}
         Flips bits with probability `noise`; or adds normal noise of deviation `noise` to +1
         (bit 0) and -1 (bit 1).
@@ -76,7 +76,7 @@ class Decoding(ProblemFamily):
         A check of r bits is one table of ``2^r`` entries (r at most 16), or r - 2 tables of
         three variables along a chain of partial sums, which are further variables.
     seed : int
-        Of the code, the word and the noise, independently of each other.
+        Seeds the code, the word and the noise, independently of each other.
 
     Notes
     -----

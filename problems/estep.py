@@ -32,11 +32,11 @@ from inference_lab.specs.settings import setting
 
 #: Default number of constraints.
 _CONSTRAINTS = 100
-#: Share of the points in one must-link component, and times the calibrated weight, which are
-#: remarked upon beyond.
+#: Limits of remarks: the share of the points in one must-link component, and the ratio of the
+#: weight to the calibrated weight, in either direction.
 _GIANT = 0.5
 _FAR = 10.0
-#: Descents and means in turn, and sweeps of a descent; either comes to rest long before.
+#: Most rounds of descent and means, and sweeps of a descent; both converge long before.
 _MOST_ROUNDS = 100
 
 
@@ -56,8 +56,8 @@ class EStep(ProblemFamily):
         A data set of `inference_lab.data.datasets`, such as iris, wine, digits-389 (scikit-learn),
         gaussians-round (drawn), or ecoli (data folder).
     points : int or None
-        Points drawn at random, or the size of a generated data set; classes of which none is drawn
-        do not count. None takes all.
+        Points drawn at random, or the size of a generated data set; classes without a drawn
+        point do not count. None takes all.
     constraints : int or None
         Number of distinct pairs drawn; None if `constraints_per_point` is given.
     constraints_per_point : float or None
@@ -269,7 +269,7 @@ class EStep(ProblemFamily):
             return class_centroids(features, truth)
         if self.centroids in ("kmeans", "em"):
             return kmeans_centroids(features, k, rng)
-        # The multiplicative perturbation of the global mean does nothing where that is zero.
+        # The multiplicative perturbation leaves a global mean of zero unchanged.
         perturbation: Literal["additive", "multiplicative"] = (
             "additive" if self.standardise else "multiplicative"
         )
@@ -278,9 +278,9 @@ class EStep(ProblemFamily):
 
 @dataclass(frozen=True)
 class EStepProblem(Problem):
-    """A problem of `EStep`, which knows its constraints."""
+    """A problem of `EStep` with its constraints."""
 
-    #: As used, closed perhaps.
+    #: The constraints as used, perhaps closed.
     constraints: Constraints | None = None
 
     def score(self, labels: npt.ArrayLike) -> dict[str, float]:
@@ -311,7 +311,7 @@ def _energy(unary: FloatArray, constraints: Constraints) -> FactorGraph:
 def _constrained_means(
     features: FloatArray, constraints: Constraints, centroids: FloatArray
 ) -> FloatArray:
-    """Return the centroids at which labels by descent and means in turn come to rest."""
+    """Alternate descent on the labels and means until convergence; return the centroids."""
     n, k = len(features), len(centroids)
     labels: IntArray | None = None
     for _ in range(_MOST_ROUNDS):
@@ -329,7 +329,7 @@ def _constrained_means(
 
 
 def _with_far_points(costs: FloatArray, features: FloatArray, count: int) -> FloatArray:
-    """Add the costs of clusters at points, each the dearest to the clusters before it."""
+    """Add the costs of clusters at points, each the farthest from the clusters before it."""
     for _ in range(count):
         farthest = int(costs.min(axis=1).argmax())
         costs = np.hstack([costs, squared_distances(features, features[[farthest]])])

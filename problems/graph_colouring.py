@@ -22,7 +22,7 @@ from inference_lab.problem import Problem, ProblemFamily
 from inference_lab.problems.max_cut import regular_edges
 from inference_lab.specs.settings import setting
 
-#: Bytes that an end of an edge takes in a file at least: ``e 1 2`` and the end of its line.
+#: Least bytes of a file for each end of an edge: ``e 1 2`` and the line end have six.
 _BYTES_PER_END = 3
 
 
@@ -65,7 +65,7 @@ class GraphColouring(ProblemFamily):
         A graph in the DIMACS format (``.col``; ``.gz`` and ``.xz`` are unpacked), found as in
         `inference_lab.data.images.find_file`.
     seed : int
-        Of the graph and of the preferences, independently of each other.
+        Seeds the graph and the preferences, independently of each other.
 
     References
     ----------
@@ -125,7 +125,7 @@ class GraphColouring(ProblemFamily):
                 truth = draw.permutation(n) % self.colours
             edges = self._draw(truth, draw)
         unary = prefer.uniform(0.0, self.preference, (n, self.colours))
-        # Where nothing is preferred, no labelling is better than one without conflicts.
+        # Without preferences, no labelling is better than one without conflicts.
         known = truth is not None and self.preference == 0.0
         return ColouringProblem(
             self.spec,
@@ -143,13 +143,13 @@ class GraphColouring(ProblemFamily):
         if truth is None:
             pairs = n * (n - 1) // 2
             p = self.degree / (n - 1) if n > 1 else 0.0
-            # The number of edges of G(n, p), and then a random set of that size.
+            # The number of edges of G(n, p) is drawn first, then a set of that size.
             return sample_pairs(n, int(rng.binomial(pairs, p)), rng)
         return _pairs_between(truth, round(n * self.degree / 2), rng)
 
 
 def _between(n: int, k: int) -> int:
-    """Return the number of pairs of different classes where n points are dealt to k classes."""
+    """Return the number of pairs of different classes if n points are dealt to k classes."""
     small, larger = divmod(n, k)
     within = larger * (small + 1) * small // 2 + (k - larger) * small * (small - 1) // 2
     return n * (n - 1) // 2 - within
@@ -169,7 +169,7 @@ def _pairs_between(classes: IntArray, count: int, rng: np.random.Generator) -> I
         ends = np.sort(rng.integers(0, n, (2 * count + 8, 2)), axis=1)
         proper_ends = ends[classes[ends[:, 0]] != classes[ends[:, 1]]]
         drawn = np.concatenate([keys, proper_ends[:, 0] * n + proper_ends[:, 1]])
-        # The first of equal ones, in the order in which they were drawn.
+        # Duplicates keep their first place in the order of drawing.
         keys = drawn[np.sort(np.unique(drawn, return_index=True)[1])]
     return np.stack(np.divmod(keys[:count], n), axis=1)
 
@@ -179,9 +179,9 @@ def parse_dimacs(data: bytes, path: str) -> tuple[int, IntArray]:
     # Lines ``c ...`` are comments; ``p edge <vertices> <edges>`` comes first (``p col`` also
     # occurs); each ``e <i> <j>`` is an edge, vertices being numbered from 1. Other lines (``n``,
     # ``d``, ``v``, ``x`` of extensions) are left out. Edges that are listed in both directions
-    # count once; the number of edges in the header is often wrong and is not looked at.
+    # count once; the number of edges in the header is often wrong and is ignored.
     n = -1
-    # Each vertex that no edge names takes memory all the same.
+    # Limited by the size of the file, because vertices without edges take memory, too.
     most = MAX_FREE_LABELS + len(data) // _BYTES_PER_END
     ends: list[int] = []
     for number, line in enumerate(data.split(b"\n"), start=1):

@@ -27,7 +27,7 @@ from inference_lab.graph.terms import SharedTable
 from inference_lab.problem import ProblemFamily
 from inference_lab.specs.settings import setting
 
-#: Strength of the noise where none is given: grey values of 255, or share of the pixels.
+#: Default strength of the noise: grey values of 255, or share of the pixels.
 STRENGTH = {"gaussian": 25.0, "impulse": 0.1}
 
 
@@ -87,9 +87,9 @@ class ImageDenoising(ProblemFamily):
     scale : float in (0, 1]
         Shrink the image first.
     height, width : int
-        Of drawn images.
+        Size of drawn images.
     seed : int
-        Of drawn images and of the noise, independently of each other.
+        Seeds drawn images and the noise, independently of each other.
 
     References
     ----------

@@ -31,8 +31,8 @@ class Instance:
 
     #: ``collection/model``.
     name: str
-    #: `file`, `sha256`: The model below ``map/`` of the data folder, and the digest of what is
-    #: stored there.
+    #: `file`, `sha256`: The model below ``map/`` of the data folder, and the digest of the stored
+    #: file.
     file: str
     sha256: str
     #: `evidence`, `evidence_sha256`: The evidence that belongs to it; empty where there is none.
@@ -45,13 +45,13 @@ class Instance:
     scale: str
     variables: int
     max_labels: int
-    #: The best known energy, with the evidence applied; ``inf`` where nothing is feasible.
+    #: The best known energy, with the evidence applied; ``inf`` if no labelling is feasible.
     energy: float
     #: ``optimal`` and ``infeasible`` are proved.
     status: str
-    #: Where the proof comes from, or for ``best_known`` the value.
+    #: The source of the proof, or of the value for ``best_known``.
     proof: str
-    #: SPDX identifier; of the collection that the file was published in.
+    #: SPDX identifier of the licence of the collection in which the file was published.
     licence: str
     #: ``owner/repository@commit:path`` on GitHub.
     origin: str
@@ -169,7 +169,7 @@ def _locate(known: Instance, file: str, digest: str, data_dir: Path | None) -> P
 
 
 def _files(root: Path, known: Instance) -> Iterator[Path]:
-    """Yield all files where the one that is looked for may lie under another name."""
+    """Yield all files that may be the instance under another name."""
     for folder in (root / "map", root / known.name.partition("/")[0]):
         if folder.is_dir():
             yield from sorted(path for path in folder.rglob("*") if path.is_file())

@@ -34,7 +34,7 @@ class MaxCut(ProblemFamily):
     Exchanging the sides changes nothing, so optima come in pairs. As an Ising model with spins
     ``s = 2 x - 1`` and couplings ``J = -w``: ``sum w - 2 cut = sum_ij w_ij s_i s_j``.
 
-    The graphs are those of the generator rudy, on which the field compares (there with other
+    The graphs follow the generator rudy, on which the field compares methods (there with other
     random numbers): ``g05`` is ``max-cut(vertices=100, density=0.5)``, ``pm1s`` and ``pm1d``
     have ``weights=pm1`` and density 0.1 or 0.99, ``w`` and ``pw`` ``weights=integer`` with ``low``
     -10 or 0, ``t2g`` and ``t3g`` ``graph=torus`` and ``weights=gaussian``, and ``toruspm3``
@@ -45,20 +45,20 @@ class MaxCut(ProblemFamily):
     graph : {"random", "regular", "torus"}
         Random edges of the given density, as many at each vertex, or a periodic lattice.
     vertices : int
-        Of random and regular graphs.
+        Size of random and regular graphs.
     density : float in [0, 1]
         Share of all pairs of vertices that random graphs join.
     degree : int
-        Of regular graphs.
+        Edges at each vertex of regular graphs.
     side, dimensions : int
-        Of a torus: ``side ** dimensions`` vertices.
+        A torus has ``side ** dimensions`` vertices.
     weights : {"unit", "pm1", "integer", "gaussian"}
         1; -1 or 1; uniform on the integers `low` to `high` without 0; or normal with deviation
         100,000, rounded to integers.
     low, high : int
-        Of integer weights.
+        Range of integer weights.
     seed : int
-        Of the graph and of the weights, independently of each other.
+        Seeds the graph and the weights, independently of each other.
 
     References
     ----------
@@ -138,7 +138,7 @@ class MaxCut(ProblemFamily):
 
 
 def regular_edges(degree: int, n: int, rng: np.random.Generator) -> IntArray:
-    """Draw the edges of a graph of n vertices with as many edges at each, sorted."""
+    """Draw the edges of a graph of n vertices with `degree` edges at each, sorted."""
     if degree == 0:
         return np.empty((0, 2), dtype=np.int64)
     import networkx as nx

@@ -70,7 +70,7 @@ class ProteinSideChains(ProblemFamily):
     max_rotamers : int
         Residues of more rotamers keep their most frequent ones.
     diameter : float
-        Of the end of a side chain, in Angstrom.
+        Diameter of the end of a side chain, in Angstrom.
     clash : float
         Largest cost of a pair, or ``inf`` to forbid the dearest pairs; the rest is of scale 10.
     seed : int
@@ -150,7 +150,7 @@ class ProteinSideChains(ProblemFamily):
         tables: list[FloatArray] = []
         for i, j in near[np.lexsort((near[:, 1], near[:, 0]))].tolist():
             distance = np.sqrt(((ends[i][:, None] - ends[j][None]) ** 2).sum(axis=2))
-            # Native rotamers touch at most.
+            # Native rotamers may touch, but not clash.
             distance[native[i], native[j]] = max(distance[native[i], native[j]], self.diameter)
             if distance.min() < self.diameter:
                 pairs.append((i, j))
@@ -169,16 +169,16 @@ def _unit(vectors: FloatArray) -> FloatArray:
 
 
 def _compact_chain(n: int, rng: np.random.Generator) -> FloatArray:
-    """Return places of residues 3.8 Angstrom apart in a chain that stays in a ball."""
-    # The ball has the volume that n residues fill (about 135 cubic Angstrom each); of some random
-    # steps, the one is taken that comes least near to what is there already.
+    """Return positions of residues 3.8 Angstrom apart in a chain that stays in a ball."""
+    # The ball has the volume that n residues fill (about 135 cubic Angstrom each). Among random
+    # steps, the one that ends farthest from the placed residues is taken.
     radius = (3.0 * 135.0 * n / (4.0 * math.pi)) ** (1.0 / 3.0)
     places = np.zeros((n, 3))
     for i in range(1, n):
         candidates = places[i - 1] + 3.8 * _unit(rng.normal(size=(16, 3)))
         others = places[max(0, i - 200) : i]
         nearest = ((candidates[:, None] - others[None]) ** 2).sum(axis=2).min(axis=1)
-        # Room up to the distance of neighbours in a chain is as good as more of it.
+        # Capped, because more room than between neighbours in a chain is no better.
         value = np.minimum(np.sqrt(nearest), 5.0)
         value -= np.maximum(np.linalg.norm(candidates, axis=1) - radius, 0.0)
         places[i] = candidates[int(value.argmax())]

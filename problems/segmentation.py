@@ -49,7 +49,7 @@ _FLOOR = 1.0 / 255.0**2
 class SegmentationProblem(ImageProblem):
     """A segmentation problem."""
 
-    #: Whether labels stand for given regions, and not for clusters of any name.
+    #: Whether labels are given regions, and not clusters in any order.
     named: bool = True
 
     def score(self, labels: npt.ArrayLike) -> dict[str, float]:
@@ -87,7 +87,7 @@ class Segmentation(ProblemFamily):
         Ground truth: an image in which each region has a value, or a ``.mat`` file of the
         Berkeley data set. Default: the file of that kind beside the image, or ``gt.png`` there.
     annotator : int
-        Which of the segmentations of a ``.mat`` file.
+        Number of the segmentation in a ``.mat`` file.
     regions : int
         Number of labels. The ground truth is made of as many of its largest regions, the largest
         first; the pixels of others do not count in scores.
@@ -95,7 +95,7 @@ class Segmentation(ProblemFamily):
         Where ``p`` comes from. "scribbles": a mixture of normal distributions fitted to a random
         share of the pixels of each true region, which are thereby given. "box": two regions;
         the object is fitted to the box around it; pixels outside are fixed as background.
-        "gmm" and "kmeans" look at no truth: one normal distribution a region, with covariances
+        "gmm" and "kmeans" use no truth: one normal distribution a region, with covariances
         of their own and shares, or round ones of equal size around the centroids.
     share : float in (0, 1]
         Share of the pixels that are scribbled on.
@@ -112,9 +112,9 @@ class Segmentation(ProblemFamily):
     scale : float in (0, 1]
         Shrink the image first.
     height, width : int
-        Of drawn images.
+        Size of drawn images.
     seed : int
-        Of the drawn image, the scribbles, and the fitting.
+        Seeds the drawn image, the scribbles, and the fitting.
 
     References
     ----------
@@ -224,7 +224,7 @@ class Segmentation(ProblemFamily):
         """Draw textured shapes whose colours differ, but not by much more than the texture."""
         height, width = scaled(self.height, self.scale), scaled(self.width, self.scale)
         shapes = draw_shapes(height, width, self.regions - 1, rng)
-        # Corners of a grid of colours, so that no two regions are of the same one.
+        # Corners of a grid of colours, so that no two regions have the same colour.
         side = math.ceil(self.regions ** (1 / 3)) if self.regions > 8 else 2
         cell = rng.permutation(side**3)[: self.regions]
         steps = np.stack(np.unravel_index(cell, (side,) * 3), axis=1) / (side - 1)
@@ -251,7 +251,7 @@ class Segmentation(ProblemFamily):
         if len(values) == self.regions:
             return truth, None
         counted = np.flatnonzero(truth < self.regions)
-        # The rest needs some label to have an energy.
+        # The other pixels need some label to have an energy.
         truth[truth >= self.regions] = 0
         return truth, counted
 
@@ -298,7 +298,7 @@ class Segmentation(ProblemFamily):
         """Return ``-log p`` of all pixels under a mixture fitted to some."""
         if members.size > _FITTED:
             members = rng.choice(members, _FITTED, replace=False)
-        # Fewer than four points for each direction make a covariance that fits nothing else.
+        # A covariance of fewer than four points for each dimension would overfit.
         most = members.size // (4 * (features.shape[1] + 1))
         model = _fit_mixture(features[members], max(1, min(self.components, most)), rng)
         return -np.asarray(model.score_samples(features), dtype=np.float64)
@@ -349,7 +349,7 @@ def _fit_mixture(features: FloatArray, components: int, rng: np.random.Generator
         random_state=int(rng.integers(2**31)),
     )
     with warnings.catch_warnings():
-        # A fit that could still improve a little, or fewer colours than components, will do.
+        # A fit that could still improve, or with fewer colours than components, is good enough.
         warnings.simplefilter("ignore", ConvergenceWarning)
         if len(features) < 2:  # one pixel has no covariance to be fitted
             features = np.repeat(features, 2, axis=0)

@@ -105,8 +105,8 @@ class Stereo(ProblemFamily):
     ``w_pq`` is `weight`, times `factor` where the left image has no edge: where the root mean
     square of the differences of the colours of ``p`` and ``q`` is below `threshold`.
 
-    Settings that are not given are those of the Middlebury MRF benchmark for the pair, and those
-    of Tsukuba for other pairs, so that energies can be compared with published ones. They are
+    Settings default to their values in the Middlebury MRF benchmark: for the pair, or else for
+    Tsukuba. Energies can thus be compared with published ones. They are
     whole numbers; for Tsukuba the bound of ``trw-s`` leaves none below 369,218.
 
     Parameters
@@ -133,18 +133,18 @@ class Stereo(ProblemFamily):
     scale : float in (0, 1]
         Shrink both images; disparities shrink along, and the number of labels, if not given.
     height, width : int
-        Of synthetic images.
+        Size of synthetic images.
     noise : float
         Standard deviation of the noise of synthetic images, in grey values.
     seed : int
-        Of synthetic images.
+        Seeds synthetic images.
 
     Notes
     -----
-    Ground truth of a pixel that is not known is filled in from the nearest one that is; it does
-    not count in scores. Pixels that the right image does not show are found from both disparity
-    maps where there are two (they must agree to a pixel), else from the left one: those that lie
-    behind another pixel or outside the image.
+    Unknown ground truth of a pixel is filled in from the nearest known one, and does not count in
+    scores. Pixels that the right image does not show are found from both disparity maps where
+    there are two (they must agree to a pixel), else from the left one: pixels that lie behind
+    another one or outside the image.
 
     The settings of the benchmark are, for Tsukuba, ``labels=16, cost=absolute, data_cap=inf,
     smoothness=linear, cap=2, weight=20, threshold=8, factor=2``; for Teddy ``labels=60,
@@ -355,7 +355,7 @@ def _half_way(
 
 
 def visible_pixels(left: FloatArray, right: FloatArray | None) -> npt.NDArray[np.bool_]:
-    """Return which pixels of the left image the right one shows, as far as is known."""
+    """Return a mask of the left pixels that the right image shows, as far as is known."""
     height, width = left.shape
     known = np.isfinite(left)
     rows, columns = np.nonzero(known)

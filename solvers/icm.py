@@ -203,7 +203,7 @@ class Descents:
     def next_order(self) -> IntArray:
         """Return the order of a sweep, with all variables that are dirty."""
         # In a fixed order, a variable that becomes dirty is visited in the same sweep if its turn
-        # is to come. A random order of all variables would take longer than visiting the dirty ones.
+        # is to come. A random order of all variables would take longer than the dirty ones.
         if self.orders:
             return self.orders[self.sweeps % len(self.orders)]
         return self.run.rng.permutation(np.flatnonzero(self.dirty))
