@@ -1,17 +1,17 @@
-"""Calls in processes of their own, under limits; a fault costs that call only."""
+"""Calls in isolated processes under limits, so that a fault affects one call only."""
 
-# `isolated` forks, so that the child has all that is loaded here, and waits. The child may crash,
+# `isolated` forks, so that the child shares all loaded modules, and waits. The child may crash,
 # loop, allocate without end, print, change its directory, or start processes: the call ends in time
-# with a `ProcessResult` that holds the reason, and nothing of the child is left.
+# with a `ProcessResult` that holds the reason, and no process of the child remains.
 #
 # The call runs in a child of a supervisor, which is forked here, adopts the orphans of the call,
-# and ends only when no descendant is left. Each leads a session of its own, so that signals to
-# their groups reach nobody else. On Linux the supervisor also ends all when this process is killed.
-# Elsewhere, orphans of a call outside its process group stay. Wall time counts without imports and
-# compilation and, on Linux, without waiting for a processor (`_Watch`).
+# and ends only when no descendant is left. Each leads its own session, so that signals to its
+# group reach no other process. On Linux the supervisor also ends all descendants when this process
+# is killed. On other systems, orphans outside the process group of a call remain. Wall time
+# excludes imports and compilation and, on Linux, waiting for a processor (`_Watch`).
 #
-# Call it from a process without threads, such as a worker: a fork copies only the calling thread,
-# and locks that others hold stay locked for ever.
+# Call it from a process without threads, such as a worker, because a fork copies only the calling
+# thread, and locks that other threads hold stay locked for ever.
 
 from __future__ import annotations
 
@@ -60,67 +60,67 @@ __all__ = [
     "suppress_output",
 ]
 
-#: Seconds between a request to end and the end by force.
+#: Seconds between SIGTERM and SIGKILL at the time limit.
 _GRACE = 0.5
 #: Seconds for the supervisor to end all processes of a call.
 _PATIENCE = 5.0
-#: Wall time ends a call after this many times its limit, however long it waited for a processor.
+#: Multiple of its limit after which a call ends, even if it spent the time waiting for a processor.
 _BUSIEST = 20.0
-#: Seconds until the first check of the child, and the most between two.
+#: Seconds until the first check of the child, and the longest interval between two checks.
 _FIRST_LOOK = 0.05
 _LOOK = 1.0
-#: Seconds of compiling, which do not count, that end a child all the same.
+#: Limit in seconds on compilation, which does not count towards the time limit.
 _LOADING_LIMIT = 600.0
-#: Bytes of output that are kept, the last ones.
+#: Number of bytes of output that are kept, from its end.
 _TAIL = 2000
-#: Room for an answer is read in pieces of this size.
+#: Size in bytes of the pieces in which an answer is written and read.
 _PIECE = 1 << 16
-#: The signals that a supervisor waits for: a child ended, or all are to end.
+#: The signals that a supervisor waits for: SIGCHLD if a child ended, SIGTERM to end all processes.
 _AWAITED = {signal.SIGCHLD, signal.SIGTERM} if sys.platform != "win32" else set()
-#: Memory reserved for the report of a child that runs out of memory.
+#: Bytes of memory reserved for the report of a child that runs out of memory.
 _RESERVE = 1 << 25
-#: The state of the child's timer of compilation: seconds so far, and the present begin or 0.
+#: The state of the child's compile timer: seconds so far, and the start of a running one or 0.
 _COMPILED = struct.Struct("<dd")
-#: Output of programs that ran out of memory.
+#: Phrases in the output of native code that ran out of memory, in lower case.
 _WANT_OF_MEMORY = ("bad_alloc", "memoryerror", "out of memory", "allocate memory", "memory alloc")
 
 
 class ExitReason(StrEnum):
-    """How a call in a process of its own ended."""
+    """The reason why a call in an isolated process ended."""
 
-    #: The function returned; its value is there.
+    #: The function returned a value.
     RETURNED = "returned"
     #: The function raised.
     RAISED = "raised"
-    #: It did not end in time, and was ended.
+    #: The call exceeded its time limit, and was killed.
     TIMEOUT = "timeout"
-    #: It asked for more memory than the limit allows.
+    #: The call exceeded its memory limit.
     MEMORY = "memory"
-    #: The process ended by a signal, or by itself, without an answer.
+    #: The process exited or was killed by a signal without an answer.
     CRASHED = "crash"
 
 
 @dataclass(frozen=True)
 class ProcessResult:
-    """The result of a call in a process of its own."""
+    """The result of a call in an isolated process."""
 
     end: ExitReason
     value: Any = None
-    #: One line on the cause of the end, empty if the function returned.
+    #: The cause of the end in one line, empty if the function returned.
     message: str = ""
-    #: The last lines of the traceback, else of standard error.
+    #: The last lines of the traceback, else of the output.
     traceback: str = ""
-    #: Minus the signal where one ended the process.
+    #: The exit code, or minus the number of the signal that ended the process.
     exit_code: int | None = None
-    #: `cpu_seconds`, `peak_memory`: Of the process and those it waited for: user and system time,
-    #: bytes resident at most.
+    #: `cpu_seconds`, `peak_memory`: user and system time, and peak resident bytes, of the process
+    #: and the children it waited for.
     cpu_seconds: float = 0.0
     peak_memory: int = 0
     wall_seconds: float = 0.0
     #: The end of its standard output and error.
     output: str = ""
-    #: Whether it was compiling when it was ended for want of time. What it had compiled is on the
-    #: disk, and another call may get further.
+    #: Whether it was compiling when its time ran out. Another call may get further, because
+    #: finished kernels are cached on the disk.
     loading: bool = False
 
 
@@ -130,14 +130,14 @@ def can_isolate() -> bool:
 
 
 class SharedIncumbent:
-    """Memory shared with a child, on which it leaves its best labelling so far."""
+    """Memory shared with a child that holds its best labelling and bound so far."""
 
     def __init__(self, size: int) -> None:
-        # A child may be killed at any moment: two copies take turns, and a number says which is
-        # whole.
+        # Two copies are written in turn, and a counter selects the complete one, because a child
+        # may be killed at any moment.
         copy = np.dtype([("energy", "f8"), ("seconds", "f8"), ("labels", "i8", (size,))])
         shared = mmap.mmap(-1, 16 + 2 * copy.itemsize)
-        #: The number of the copy that counts, and the best bound.
+        #: The counter, whose parity selects the valid copy, and the best bound.
         self._count = np.frombuffer(shared, np.int64, 1)
         self._bound = np.frombuffer(shared, np.float64, 1, offset=8)
         self._copies = np.frombuffer(shared, copy, 2, offset=16)
@@ -153,16 +153,16 @@ class SharedIncumbent:
         self._bound[0] = value
 
     def write(self, labels: npt.NDArray[np.int64], energy: float, seconds: float) -> None:
-        """Leave a labelling, with its energy and when it was found."""
+        """Store a labelling, its energy and the seconds until it was found."""
         count = self._count[0] + 1
         copy = self._copies[count % 2]
         copy["energy"], copy["seconds"] = energy, seconds
         copy["labels"][:] = labels
-        # Only now is the copy announced; until then the one before counts.
+        # The counter is updated last, so that the previous copy stays valid until then.
         self._count[0] = count
 
     def read(self) -> tuple[npt.NDArray[np.int64], float, float] | None:
-        """Return labels, energy and seconds, or None if nothing was left."""
+        """Return labels, energy and seconds, or None before the first labelling."""
         if self._count[0] == 0:
             return None
         copy = self._copies[self._count[0] % 2]
@@ -175,11 +175,12 @@ def isolated(
     wall_limit: float | None = None,
     memory_limit: int | None = None,
 ) -> ProcessResult:
-    """Call a function in a forked process of its own; its answer must be picklable."""
-    # After `wall_limit` seconds all processes of the call are asked to end, and are killed half a
+    """Call a function in an isolated, forked process; its return value must be picklable."""
+    # After `wall_limit` seconds all processes of the call receive SIGTERM, and SIGKILL half a
     # second later. Time does not count while the child compiles, nor while it waits for a
-    # processor, up to 20 times the limit. `memory_limit` is in bytes of address space on top of
-    # this process's; on Linux also of the memory that all processes of the call have.
+    # processor, up to 20 times the limit. `memory_limit` is in bytes of address space beyond that
+    # of this process; on Linux it also limits the memory of all processes of the call together.
+    #
     # A token marks answers, because a solver may write to the pipe by accident.
     token = os.urandom(16)
     with tempfile.TemporaryFile() as output, mmap.mmap(-1, _COMPILED.size) as memory:
@@ -212,8 +213,8 @@ def isolated(
 
 @contextmanager
 def suppress_output() -> Iterator[None]:
-    """Let code run here that may print, change the directory, or fork, and leave no trace of it."""
-    # For code that has been seen to end well in a process of its own.
+    """Suppress output, changes of directory and forked copies of the code in the block."""
+    # Only for code that has already succeeded in an isolated process.
     process, folder = os.getpid(), os.getcwd()
     sys.stdout.flush()
     sys.stderr.flush()
@@ -226,7 +227,7 @@ def suppress_output() -> Iterator[None]:
             yield
     finally:
         if os.getpid() != process:
-            # A copy that the code made of this process; there is nothing for it to do.
+            # This is a forked copy of the process made by the code, which must not continue.
             os._exit(0)
         os.chdir(folder)
         for stream, copy in zip((1, 2), kept, strict=True):
@@ -236,7 +237,7 @@ def suppress_output() -> Iterator[None]:
 
 
 class _Call(NamedTuple):
-    """The function that a child calls, and where it answers and prints."""
+    """The function that a child calls, and the streams for its answer and its output."""
 
     writing: int
     token: bytes
@@ -248,7 +249,7 @@ class _Call(NamedTuple):
 
 
 def _supervise(call: _Call) -> None:
-    """Run a call in a child, end all that descends from it, and end as the child did."""
+    """Run a call in a child, kill all its descendants, and exit with the child's status."""
     status = 70 << 8
     try:
         os.setsid()
@@ -257,8 +258,8 @@ def _supervise(call: _Call) -> None:
         # Blocked, so that `sigwait` takes them, and SIGTERM does not end this process.
         before = signal.pthread_sigmask(signal.SIG_BLOCK, _AWAITED)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-        # Not 0, for which Linux still hands a dump to a program, which takes minutes where the
-        # process is large.
+        # The limit is 1, because with 0 Linux still pipes a dump to a handler, which takes minutes
+        # for a large process.
         resource.setrlimit(resource.RLIMIT_CORE, (1, 1))
         child = os.fork()
         if child == 0:
@@ -286,7 +287,7 @@ def _outlive(child: int, output: IO[bytes]) -> int:
         os.killpg(child, signal.SIGKILL)
     deadline = time.monotonic() + _PATIENCE
     before: list[int] = []
-    # The children of those that are killed become children of this process.
+    # Repeated, because the children of killed processes become children of this process.
     while left := children():
         if time.monotonic() > deadline:
             output.write(f"\nprocesses {left} of the run could not be ended\n".encode())
@@ -295,7 +296,7 @@ def _outlive(child: int, output: IO[bytes]) -> int:
         for process in left:
             with suppress(PermissionError):
                 os.kill(process, signal.SIGKILL)
-        if left == before:  # else without a pause, to overtake a chain of short forks
+        if left == before:  # no pause otherwise, because short forks must be overtaken
             time.sleep(0.001)
         before = left
         reaped |= _reap()
@@ -303,7 +304,7 @@ def _outlive(child: int, output: IO[bytes]) -> int:
 
 
 def _reap() -> dict[int, int]:
-    """Return the status of each child that has ended, by its number, and let them go."""
+    """Reap all ended children; return the status of each by its process number."""
     reaped = {}
     with suppress(ChildProcessError):
         while (ended := os.waitpid(-1, os.WNOHANG))[0]:
@@ -312,7 +313,7 @@ def _reap() -> dict[int, int]:
 
 
 def _be_child(call: _Call) -> None:
-    """Be the child: call, answer, end. Never returns."""
+    """Make the call in the child, write the answer and exit; never returns."""
     code = 70
     process = os.getpid()
     try:
@@ -322,16 +323,16 @@ def _be_child(call: _Call) -> None:
         for stream in (1, 2):
             os.dup2(call.output.fileno(), stream)
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-        # Notebooks and tests replace the streams of the system.
-        sys.stdin = open(0, closefd=False)  # for as long as the process lives
+        # Reopened, because notebooks and tests replace the standard streams.
+        sys.stdin = open(0, closefd=False)  # for the lifetime of the process
         sys.stdout = open(1, "w", closefd=False)
         sys.stderr = open(2, "w", closefd=False)
         answer = _answer(call)
         if os.getpid() != process:
-            # A copy that the function made of its process; the original answers.
+            # This is a forked copy of the process made by the function; the original answers.
             return
         for spoken in (sys.stdout, sys.stderr):
-            # The function may have closed it, or put anything in its place.
+            # Errors are ignored, because the function may have closed or replaced the stream.
             with suppress(Exception):
                 spoken.flush()
         os.write(call.writing, call.token + struct.pack("<q", len(answer)))
@@ -340,7 +341,7 @@ def _be_child(call: _Call) -> None:
             view = view[os.write(call.writing, view[:_PIECE]) :]
         code = 0
     finally:
-        # Not sys.exit, because exit handlers belong to the parent.
+        # `os._exit` skips the exit handlers, because they belong to the parent.
         os._exit(code)
 
 
@@ -350,7 +351,7 @@ def _answer(call: _Call) -> bytes:
     if call.memory_limit is not None:
         total = _address_space() + call.memory_limit
         resource.setrlimit(resource.RLIMIT_AS, (total, total + _RESERVE))
-    # Prepared ahead, because there may be no memory later.
+    # Pickled in advance, because there may be no memory later.
     last = pickle.dumps((ExitReason.MEMORY, None, "MemoryError", ""))
     try:
         return pickle.dumps((ExitReason.RETURNED, call.function(*call.arguments), "", ""))
@@ -363,7 +364,7 @@ def _answer(call: _Call) -> bytes:
                 else ExitReason.RAISED
             )
             if end == ExitReason.MEMORY and total is not None:
-                # The function may have set a limit of its own.
+                # Errors are ignored, because the function may have lowered the hard limit.
                 with suppress(ValueError, OSError):
                     resource.setrlimit(resource.RLIMIT_AS, (total + _RESERVE, total + _RESERVE))
             return pickle.dumps(
@@ -374,7 +375,7 @@ def _answer(call: _Call) -> bytes:
 
 
 def _address_space() -> int:
-    """Return the bytes of this process's address space, 0 where they are unknown."""
+    """Return the size of this process's address space in bytes, 0 if unknown."""
     try:
         with open("/proc/self/statm", encoding="ascii") as stream:
             return int(stream.read().split()[0]) * os.sysconf("SC_PAGE_SIZE")
@@ -383,12 +384,12 @@ def _address_space() -> int:
 
 
 class _Watch:
-    """Polls the time and memory that a child uses."""
+    """A monitor of the time and memory that a child uses."""
 
-    # Between two looks it is charged the wall time, less the time that its processes waited for a
-    # processor, but no less than their processor time. Processes that ended between two looks only
-    # add to the charge, since their waiting is unknown. The share of the time in which the child
-    # compiled, by its own account, is charged apart, against a limit of its own.
+    # Between two checks the child is charged the wall time, minus the time that its processes
+    # waited for a processor, but at least their processor time. Processes that ended between two
+    # checks only add to the charge, because their waiting time is unknown. The share of the time in
+    # which the child compiled, according to its own timer, is charged against a separate limit.
 
     def __init__(
         self, child: int, memory: mmap.mmap, wall_limit: float | None, memory_limit: int | None
@@ -398,7 +399,7 @@ class _Watch:
         self.limit = wall_limit
         self.memory_limit = math.inf
         if memory_limit is not None:
-            # Forked copies share pages with this process, and each counts them.
+            # This process's memory is added, because forked copies share and count its pages.
             self.memory_limit = memory_limit + psutil.Process().memory_info().rss
         self.timed_out = self.loading = self.too_large = False
         self._spent = self._loaded = self._seen = 0.0
@@ -408,12 +409,12 @@ class _Watch:
         self.due = self._at + self._until()
 
     def _until(self) -> float:
-        """Return the seconds until the next look; the limit cannot be reached before."""
+        """Return the seconds until the next check, at most those left to the limit."""
         left = math.inf if self.limit is None else self.limit - self._spent
         return max(0.001, min(self._pause, left))
 
     def look(self) -> bool:
-        """Look; return whether the child is to end."""
+        """Check the limits; return whether the child must end."""
         now = time.monotonic()
         processes = descendants(self.child)
         found = usage(processes)
@@ -428,7 +429,8 @@ class _Watch:
         self._at, self._seen, self._found = now, seen, found
         self._pause = min(2.0 * self._pause, _LOOK)
         self.due = now + self._until()
-        # The quicker of the two counts shared pages once a process.
+        # Resident memory is checked first, because it is quicker to read. It counts shared pages
+        # once for each process.
         self.too_large = (
             found.resident > self.memory_limit
             and proportional_memory(processes) > self.memory_limit
@@ -446,7 +448,7 @@ def _listen(reading: int, token: bytes, child: int, watch: _Watch) -> bytes | No
     """Wait for the whole answer, the end of the child, or the limits."""
     ended = False
     asked = False
-    # Others may hold the pipe open after the child has ended: those that it started.
+    # The end of the child is watched, too, because its descendants may keep the pipe open.
     end = os.pidfd_open(child) if hasattr(os, "pidfd_open") else None
     sources = [reading] if end is None else [reading, end]
     answer = bytearray()
@@ -460,9 +462,9 @@ def _listen(reading: int, token: bytes, child: int, watch: _Watch) -> bytes | No
                 if not piece and end is None:
                     return None
                 if not piece:
-                    # Closed, but it may go on.
+                    # The pipe is closed, but the child may continue.
                     sources.remove(reading)
-                # Output without the token is not an answer, and may be endless.
+                # Data without the token is discarded, because it is no answer and may be endless.
                 if token.startswith(answer[: len(token)]):
                     answer += piece
                 elif ended:
@@ -474,7 +476,7 @@ def _listen(reading: int, token: bytes, child: int, watch: _Watch) -> bytes | No
             elif ended:
                 return None
             else:
-                # Its last output may arrive with this read or the next one.
+                # One more read follows, because the last data may still be in the pipe.
                 ended = end in ready
             if ended or time.monotonic() < watch.due:
                 continue
@@ -491,13 +493,13 @@ def _listen(reading: int, token: bytes, child: int, watch: _Watch) -> bytes | No
 
 
 def _end(supervisor: int) -> tuple[int | None, Any]:
-    """Have a supervisor end all its descendants; return its child's exit code and use of both."""
+    """Make a supervisor end its descendants; return its child's exit code and the total usage."""
     with suppress(ProcessLookupError, PermissionError):
-        # A call may have stopped it.
+        # Continued first, because a call may have stopped it.
         os.kill(supervisor, signal.SIGCONT)
         os.kill(supervisor, signal.SIGTERM)
     deadline = time.monotonic() + 2.0 * _PATIENCE
-    # Where this process ignores SIGCHLD the system has taken it away.
+    # Errors are ignored, because the system reaps the child itself if this process ignores SIGCHLD.
     with suppress(ChildProcessError):
         while not (found := os.wait4(supervisor, os.WNOHANG))[0]:
             if time.monotonic() > deadline:
@@ -538,7 +540,7 @@ def _ended(answer: bytes | None, watch: _Watch, code: int | None, output: str) -
         message = f"the process was killed by {signal.Signals(-code).name}"
     else:
         message = f"the process ended with exit code {code}, without an answer"
-    # Native code that gets no memory reports it and aborts.
+    # Native code that runs out of memory prints a message and aborts.
     if end == ExitReason.CRASHED and any(word in output.lower() for word in _WANT_OF_MEMORY):
         end = ExitReason.MEMORY
     return ProcessResult(end, message=message, traceback=output, output=output, loading=loading)

@@ -1,1 +1,1 @@
-"""From a spec to an object."""
+"""The registries, which build objects from specs."""

@@ -1,4 +1,4 @@
-"""Names of solvers and problem families with one line for each, read without importing them."""
+"""One-line descriptions of solvers and problem families, read without importing them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["available", "available_problems", "available_solvers", "missing"]
 
 
 class _Head(NamedTuple):
-    """The line of a file in a listing, and the package that it needs, if any."""
+    """The description of a file in a listing, and its required package and extra, if any."""
 
     line: str
     package: str | None
@@ -55,13 +55,13 @@ def available(registry: Registry[Any]) -> dict[str, str]:
             try:
                 documented = inspect.getdoc(registry.load(name)) or ""
                 lines[name] = documented.split("\n")[0].rstrip(".")
-            except SpecError as problem:  # another package must not break the listing
+            except SpecError as problem:  # because a faulty package must not break the listing
                 lines[name] = str(problem)
     return dict(sorted(lines.items()))
 
 
 def missing(registry: Registry[Any], name: str) -> str | None:
-    """Return how to install the package that a file of ours needs; None if it is there."""
+    """Return how to install the package that a library file needs; None if it is installed."""
     path = registry.files().get(name)
     head = None if path is None else _head(path)
     if head is None or head.package is None or head.extra is None:

@@ -1,9 +1,9 @@
-"""Discovery of solvers and problem families: by file, by entry point, or in users' own code.
+"""Discovery of solvers and problem families: by file, by entry point, or in user code.
 
 A module in ``inference_lab.solvers`` is a solver, a module in ``inference_lab.problems`` a problem
-family; the file name with hyphens is the name. Nothing is imported until it is used.
+family; its name is the file name with hyphens. Modules are imported when they are first used.
 
-Users' own are named by their module or file, see `inference_lab.registry.user_code`.
+Objects in user code are named by their module or file, see `inference_lab.registry.user_code`.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from inference_lab.specs.grammar import (
 
 _T = TypeVar("_T")
 
-#: How several solvers or problems are given, for messages.
+#: Hints on how to give several solvers or problems, for messages.
 _SEVERAL = {
     "solver": "several solvers are a list, or --solver NAME for each on the command line",
     "problem": "several problems are a list, or arguments of their own on the command line",
@@ -51,18 +51,18 @@ _SEVERAL = {
 
 
 class Registry(Generic[_T]):
-    """The classes of one kind that can be named in a spec string.
+    """The registry of classes of one kind that a spec string can name.
 
     Parameters
     ----------
     kind : str
-        Their noun in messages.
+        Noun for the classes in messages.
     base : type
         Their base class.
     package : str
-        The package whose modules they are; also the entry-point group for those from outside.
+        The package that contains their modules; also the entry-point group of other packages.
     besides : types
-        Other types that users' objects may have, see `obtain`.
+        Other allowed types of objects in user code, see `obtain`.
     """
 
     def __init__(
@@ -80,7 +80,7 @@ class Registry(Generic[_T]):
 
     @cache  # noqa: B019  # the two registries live as long as the program
     def files(self) -> dict[str, Path]:
-        """Return the file of each name in the package."""
+        """Return the file in the package for each name."""
         package = importlib.import_module(self.package)
         return {
             path.stem.replace("_", "-"): path
@@ -107,11 +107,11 @@ class Registry(Generic[_T]):
             and value.__module__ == module.__name__
             and not inspect.isabstract(value)
             and not name.startswith("_")
-            and name == value.__name__  # a second name for a class does not make a second class
+            and name == value.__name__  # aliases are skipped, because they are the same class
         }
 
     def load(self, name: str) -> type[_T]:
-        """Return the class of a registered name, ``module:Class`` or ``file.py[:Class]``."""
+        """Load the class of a registered name, ``module:Class`` or ``file.py[:Class]``."""
         place = self._place(name)
         if place is None:
             return self._registered(name)
@@ -136,13 +136,13 @@ class Registry(Generic[_T]):
         raise self._unknown(name)
 
     def _unknown(self, name: str) -> SpecError:
-        """Make the error for a name that nothing is registered under."""
+        """Make the error for an unregistered name."""
         return unknown(self.kind, name, self.names())
 
-    # -------------------------------------------------------------- users' own
+    # -------------------------------------------------------------- user code
 
     def _place(self, name: str) -> Place | None:
-        """Return where a user's object is; None for a registered name and any other text."""
+        """Return the place of an object in user code; None for registered names and other text."""
         if name in self.files() or name in self._entry_points():
             return None
         place = find_place(name, self.kind)
@@ -151,7 +151,7 @@ class Registry(Generic[_T]):
         return place._replace(attribute=self._only_class(place))
 
     def _only_class(self, place: Place) -> str:
-        """Return the name of the class in a file that has just one."""
+        """Return the name of the only class in a file; raise if there are none or several."""
         found = self.classes_in(place.module)
         if not found:
             offers = self._offers(place.module)[:1]
@@ -163,7 +163,7 @@ class Registry(Generic[_T]):
         return next(iter(found))
 
     def _offers(self, module: ModuleType) -> list[str]:
-        """Return the names in a module that may be meant: classes, objects, functions."""
+        """Return the candidate names in a module: classes, objects, functions."""
         functions = [
             name
             for name, value in vars(module).items()
@@ -219,13 +219,13 @@ class Registry(Generic[_T]):
                 settings = ", ".join(f.name for f in known if f.init) or "none"
                 hint = f"; settings of {name}: {settings}"
                 raise SpecSyntaxError(whole, at, expected, hint) from None
-            # Several words where a name is wanted.
+            # The text is several words, so it is reported as an unknown name.
             if name == text.strip() and re.fullmatch(r"[\w-]+(\s+[\w-]+)+", name):
                 raise self._unknown(name) from None
             raise
 
     def obtain(self, text: str) -> Any:
-        """Make the object of a spec string, of any type that a user's object or function has."""
+        """Build the object of a spec string; objects from user code may have any type."""
         spec = self._parsed(text)
         place = self._place(spec.name)
         if place is None:
@@ -243,12 +243,12 @@ class Registry(Generic[_T]):
         if place.item is not None:
             thing = item_of(thing, place.item, name)
         if isinstance(thing, self.base):
-            # So that the spec of the object makes it again.
+            # The class is registered, so that the spec of the object rebuilds it.
             register_class_of(thing, place)
         return thing
 
     def make(self, text: str) -> _T:
-        """Make an instance from a spec string."""
+        """Build an instance of the base class from a spec string."""
         made = self.obtain(text)
         if not isinstance(made, self.base):
             raise SpecError(f"{shortened(text)} gives {shortened(repr(made))}, and no {self._what}")
@@ -259,7 +259,7 @@ solver_registry: Registry[Solver] = Registry("solver", Solver, "inference_lab.so
 
 
 def as_solver(source: str | Solver) -> Solver:
-    """Make a solver of a spec string; a solver object is returned as it is."""
+    """Build a solver from a spec string; return a solver object unchanged."""
     if isinstance(source, Solver):
         return source
     if not isinstance(source, str):
@@ -271,5 +271,5 @@ def as_solver(source: str | Solver) -> Solver:
 
 
 def is_ours(solver: Solver) -> bool:
-    """Whether a solver comes with the library."""
+    """Whether a solver is part of the library."""
     return type(solver).__module__.startswith(f"{solver_registry.package}.")

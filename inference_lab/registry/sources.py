@@ -1,4 +1,4 @@
-"""Make problems of specs, paths, problem families, graphs, mappings and iterables of them."""
+"""Construction of problems from specs, paths, families, graphs, mappings and iterables."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ ProblemSource: TypeAlias = (
 
 
 class _ProblemRegistry(Registry[ProblemFamily]):
-    """The registry of problem families, which knows solvers and data sets that are given to it."""
+    """The registry of problem families, with hints for names of solvers and data sets."""
 
     def _unknown(self, name: str) -> SpecError:
         if name in solver_registry.names():
@@ -47,7 +47,7 @@ problem_registry = _ProblemRegistry(
 
 
 def as_problem(source: ProblemSource, data_dir: Path | None = None) -> Problem:
-    """Make a `Problem` of a spec string, a model file, a family, a graph, or a problem."""
+    """Build a `Problem` from a spec string, a model file, a family, a graph, or a problem."""
     found = as_problems(source, data_dir)
     if len(found) != 1:
         raise SpecError(
@@ -60,16 +60,16 @@ def as_problem(source: ProblemSource, data_dir: Path | None = None) -> Problem:
 def as_problems(
     source: ProblemSource | Iterable[ProblemSource], data_dir: Path | None = None
 ) -> list[Problem]:
-    """Make the problems of a source, one or many."""
-    # A spec such as ``my_module:problems`` may name several at once: an iterable, or a function
-    # that returns one, of anything that can be used here. Those without a name of their own get
-    # that of the spec, ``my_module:problems[3]``; in any case ``info["spec"]`` holds the spec that
-    # makes the problem again.
+    """Build the problems of a source, one or many."""
+    # A spec such as ``my_module:problems`` may name several at once: an iterable of sources, or a
+    # function that returns one. Unnamed problems are named by their spec,
+    # ``my_module:problems[3]``; in any case ``info["spec"]`` holds the spec that rebuilds the
+    # problem.
     return list(_problems(source, data_dir, ""))
 
 
 def _problems(source: Any, data_dir: Path | None, spec: str) -> Iterator[Problem]:
-    """Yield the problems of a source; `spec` is the one it was made of, or empty."""
+    """Yield the problems of a source; `spec` is the spec of the source, or empty."""
     if isinstance(source, Problem):
         yield _changed(source, info={**source.info, "spec": spec}) if spec else source
     elif isinstance(source, FactorGraph):
@@ -102,7 +102,7 @@ def _problems(source: Any, data_dir: Path | None, spec: str) -> Iterator[Problem
 
 
 def _item_spec(text: str, number: int) -> str:
-    """Return the spec of one item of a sequence that a spec makes."""
+    """Return the spec of one item of the sequence given by a spec."""
     spec = parse_spec(text)
     settings = ", ".join(f"{key}={format_value(raw)}" for key, raw in spec.settings.items())
     return f"{spec.name}[{number}]" + (f"({settings})" if settings else "")
@@ -127,14 +127,14 @@ def _changed(problem: Problem, **changes: Any) -> Problem:
 
 
 def _is_path(text: str) -> bool:
-    """Whether a string is meant as the path of a model file."""
+    """Whether a string looks like the path of a model file."""
     if len(text) > MAX_LENGTH:
         return False
     path = Path(text)
     try:
         if path.is_file() and path.suffix != ".py":
             return True
-    except OSError:  # a spec may be longer than names of files
+    except OSError:  # because a spec may be longer than a file name may be
         pass
-    # No spec looks like this; the search for the file names its neighbours.
+    # Treated as a path, because no spec looks like this and the file error suggests similar names.
     return (path.suffix != "" or len(path.parts) > 1) and "(" not in text and not names_code(text)

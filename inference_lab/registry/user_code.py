@@ -1,8 +1,8 @@
-"""Import the users' code that a spec names, behind one gate.
+"""Import of the user code that a spec names, which `user_code_refused` can disable.
 
 The name is ``module:object`` or ``path/to/file.py:object``. The object is a class, an instance, or
 a function that returns one; settings in parentheses go to the class or the function. A file with
-one class in it needs no ``:object``, and an item of a sequence is ``object[3]``. The working
+only one class needs no ``:object``, and an item of a sequence is ``object[3]``. The working
 directory is importable, as it is for ``python -m``.
 """
 
@@ -28,20 +28,20 @@ from inference_lab.specs.grammar import SpecError
 
 _T = TypeVar("_T")
 
-#: Prefix of the names of this library's modules.
+#: Prefix of the library's module names.
 _OURS = "inference_lab."
 
-#: How the names of modules begin that are loaded from users' files.
+#: Prefix of the names of modules loaded from users' files.
 _LOADED = "inference_lab_user_"
 
 #: ``file.py``, ``file.py:object`` or ``module:object``, and the number of an item of a sequence.
-#: The last ".py" counts: folders such as ".pyenv" have one in their names, too.
+#: The last ".py" counts, because folders such as ".pyenv" contain it, too.
 _PLACE = re.compile(
     r"(?:(?P<file>.*\.py)(?::(?P<in_file>[^:\[\]]*))?|(?P<module>\w+(?:\.\w+)*):(?P<object>[\w.]+))"
     r"(?:\[(?P<item>\d{1,9})\])?"
 )
 
-#: Whether code of users may be imported here, see `user_code_refused`.
+#: Whether user code may be imported in this context, see `user_code_refused`.
 _user_code_allowed: ContextVar[bool] = ContextVar("user_code_allowed", default=True)
 
 
@@ -61,7 +61,7 @@ def names_code(text: str) -> bool:
 
 
 class Place(NamedTuple):
-    """Where a user's object is: its module, and its name there."""
+    """The place of an object in user code: its module, and its name there."""
 
     module: ModuleType
     #: The module or file as the user wrote it.
@@ -73,7 +73,7 @@ class Place(NamedTuple):
 
 
 def find_place(name: str, kind: str) -> Place | None:
-    """Import the module of a user's object; return None if the name is not of that form."""
+    """Import the module of a user's object; return None if the name does not have that form."""
     match = _PLACE.fullmatch(name)
     if match is None:
         return None
@@ -92,8 +92,8 @@ def find_place(name: str, kind: str) -> Place | None:
 class _SourceLoader(importlib.machinery.SourceFileLoader):
     """Compile a file from its source, never from bytecode."""
 
-    # Python takes bytecode for current if size and second of the source are the same, so a file
-    # that was edited within a second would run as it was before.
+    # Bytecode is ignored, because Python considers it current if the source has the same size and
+    # time in seconds. A file edited within a second would run its old version.
 
     def get_code(self, fullname: str) -> CodeType:
         path = self.get_filename(fullname)
@@ -106,9 +106,9 @@ def import_error(what: str, problem: Exception) -> SpecError:
 
 
 def load_file(path: Path) -> ModuleType:
-    """Import a Python file under a name of its own; the same file is imported once."""
+    """Import a Python file under a unique module name; import each file only once."""
     path = path.resolve()
-    # The same in every process: pickles and the machine code of kernels name their module.
+    # The name is the same in every process, because pickles and cached kernels refer to it.
     digest = hashlib.sha256(str(path).encode()).hexdigest()[:16]
     name = f"{_LOADED}{path.stem}_{digest}"
     if name in sys.modules:
@@ -133,9 +133,9 @@ def load_module(name: str) -> ModuleType:
     """Import a module by its name, with the working directory importable."""
     folder = os.getcwd()
     if folder not in sys.path and "" not in sys.path:
-        # For good, as with ``python -m``: modules may import others when they run.
+        # Added permanently, as with ``python -m``, because modules may import others at run time.
         sys.path.insert(0, folder)
-    importlib.invalidate_caches()  # the file may have been written a moment ago
+    importlib.invalidate_caches()  # because the file may be new
     try:
         return importlib.import_module(name)
     except ModuleNotFoundError as problem:
@@ -149,14 +149,14 @@ def load_module(name: str) -> ModuleType:
 
 
 def register_class(loaded: type[_T], name: str) -> type[_T]:
-    """Store in a class from outside the name that loads it, so that specs of objects have it."""
+    """Store the name that loads a user's class in the class, for the specs of its objects."""
     if not loaded.__module__.startswith(_OURS):
         setattr(loaded, "registered_as", name)  # noqa: B010  # the base is only known at run time
     return loaded
 
 
 def register_class_of(thing: Any, place: Place) -> None:
-    """Store the name of the class of an object, so that the object's spec makes an equal one."""
+    """Store the name of an object's class, so that the object's spec builds an equal object."""
     cls = type(thing)
     if cls.__module__.startswith(_OURS) or "registered_as" in vars(cls):
         return

@@ -1,1 +1,1 @@
-"""The grammar of specs and the check of settings; nothing is loaded here."""
+"""The grammar of specs and the validation of settings; neither loads any solver or problem."""

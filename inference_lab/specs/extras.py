@@ -1,16 +1,16 @@
-"""Packages that only some solvers or one feature need, installed as extras.
+"""Optional packages for some solvers or features, installed as extras.
 
 A feature checks for its packages by `require` before it begins: figures and pages (``report``),
 pictures in files (``images``).
 
-The file of such a solver declares it in two constants, which listings read without import::
+The file of a solver declares its package in two constants, which listings read without import::
 
     #: The package that this solver needs, and the extra of inference-lab that installs it.
     PACKAGE = "ortools"
     EXTRA = "ortools"
 
-The package is imported where it is used. Until it is installed the solver is listed with how to
-get it, and refuses every problem with the same words.
+The package is imported where it is used. Until it is installed, the listing of the solver shows
+how to install it, and the solver refuses every problem with the same message.
 """
 
 from __future__ import annotations
@@ -24,23 +24,23 @@ __all__ = ["MissingExtra", "how_to_install", "plots", "require", "why_missing"]
 
 
 class MissingExtra(ImportError):
-    """A feature needs a package that is not installed; the message says how to install it."""
+    """Error for a missing package of a feature; its message explains how to install it."""
 
 
 def how_to_install(package: str, extra: str) -> str | None:
-    """Return None if a package is there, else how to install it, without importing it."""
+    """Return how to install a package, or None if it is installed, without importing it."""
     try:
         found = importlib.util.find_spec(package) is not None
-    except ValueError:  # a module without a specification is loaded under this name
+    except ValueError:  # because a module without a specification is loaded under this name
         found = True
     if found:
         return None
-    # The project is on no index, so that an extra is installed from a clone.
+    # Extras are installed from a clone, because the project is not on a package index.
     return f'not installed: pip install ".[{extra}]" in the folder of inference-lab'
 
 
 def require(extra: str, *packages: str) -> None:
-    """Refuse to go on without packages of an extra; none is imported."""
+    """Raise `MissingExtra` if a package of an extra is not installed; import none."""
     for package in packages:
         reason = how_to_install(package, extra)
         if reason is not None:
@@ -48,12 +48,12 @@ def require(extra: str, *packages: str) -> None:
 
 
 def plots() -> Any:
-    """Return the module that draws, by name as pandas does: the core does not import figures."""
+    """Import the plotting module by name, because the core must not import figures."""
     return importlib.import_module("inference_lab.plotting.plots")
 
 
 def why_missing(solver: object) -> str | None:
-    """Return None if a solver has all it needs, else how to install it."""
+    """Return how to install the package of a solver, or None if none is missing."""
     module = sys.modules.get(type(solver).__module__)
     package, extra = getattr(module, "PACKAGE", None), getattr(module, "EXTRA", None)
     if package is None or extra is None:

@@ -1,4 +1,4 @@
-"""Spec strings: a solver or problem with its settings in one line, fit to be quoted in a paper.
+"""Spec strings: a solver or problem with its settings in one line, which a paper can quote.
 
 ``name`` or ``name(setting=value, ...)``; values are numbers, ``true``/``false``, ``none``, bare
 words, or quoted strings with backslash escapes. Strings are parsed, never evaluated.
@@ -22,16 +22,16 @@ from inference_lab.formatting import nearest, shortened
 
 _T = TypeVar("_T")
 
-#: Longest spec in characters, far beyond any written by hand.
+#: Maximum length of a spec in characters, far beyond any written by hand.
 MAX_LENGTH = 10_000
 
-#: Characters shown before and after the place of an error.
+#: Number of characters shown before and after the position of an error.
 _BEFORE = 40
 
 #: A registered name, ``module:object``, or ``path/to/file.py:object``.
 _NAME = re.compile(r"[^\s(),='\"]+")
 _KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-#: A bare value ends at a comma or parenthesis; anything with those in it must be quoted.
+#: A bare value. It ends at a comma or parenthesis; values that contain these must be quoted.
 _BARE = re.compile(r"[^,()\"'\s=]+")
 _QUOTED = re.compile(r"([\"'])(?:\\.|(?!\1)[^\\])*\1", re.DOTALL)
 _SPACE = re.compile(r"\s*")
@@ -39,17 +39,17 @@ _PLAIN = re.compile(r"[A-Za-z0-9_./:+-]+")
 
 
 class SpecError(ValueError):
-    """A spec string, name or setting that cannot be used; the message names those that can."""
+    """Error for an invalid spec string, name or setting; its message lists the valid ones."""
 
 
 class SpecSyntaxError(SpecError):
-    """A spec string that does not follow the grammar, with the place of the first error.
+    """Error for a spec string that violates the grammar, with the position of the first fault.
 
     Parameters
     ----------
     text : str
     at : int
-        Position in it.
+        Position of the fault in the text.
     expected : str
         The tokens allowed there.
     hint : str
@@ -60,12 +60,12 @@ class SpecSyntaxError(SpecError):
         super().__init__(text, at, expected, hint)
 
     def __str__(self) -> str:
-        """Return the reason on one line, and the text with a caret below the place."""
+        """Format the reason on one line, and the text with a caret below the position."""
         text, at, expected, hint = self.args
         reason = f"cannot read spec {shortened(text)!r} at position {at}: expected {expected}{hint}"
         begin = max(0, at - _BEFORE)
         shown = text[begin : begin + 2 * _BEFORE]
-        # Unprintable characters would misplace the caret.
+        # Omitted for unprintable text, because it would misplace the caret.
         if not (shown.strip() and shown.isprintable()):
             return reason
         return f"{reason}\n  {shown}\n  {'^':>{at - begin + 1}}"
@@ -136,14 +136,14 @@ def parse_spec(text: str) -> Spec:
 
 
 def unknown(kind: str, word: str, valid: Iterable[str]) -> SpecError:
-    """Return the error for an unknown name, with the valid and the probably meant ones."""
+    """Make the error for an unknown name, with the valid names and the nearest one."""
     names = sorted(valid)
     hint = nearest(word, names)
     return SpecError(f"unknown {kind} {shortened(word)!r}{hint}; valid: {', '.join(names)}")
 
 
 def build(cls: type[_T], name: str, settings: dict[str, str | None]) -> _T:
-    """Make an instance of a settings dataclass from raw settings, converting by field type."""
+    """Build an instance of a settings dataclass from raw settings, converted by field type."""
     known = [f for f in fields(cls) if f.init]  # type: ignore[arg-type]
     needed = [f.name for f in known if f.default is MISSING and f.default_factory is MISSING]
     hints = _hints(cls)  # type: ignore[arg-type]
@@ -163,7 +163,7 @@ def _values(
     needed: list[str],
     hints: Mapping[str, Any],
 ) -> dict[str, Any]:
-    """Convert raw settings by their types; without a type, by `plain_value`."""
+    """Convert raw settings to their types; use `plain_value` without a type."""
     for key in settings:
         if not known:
             raise SpecError(f"{name} has no settings, got {key!r}")
@@ -185,7 +185,7 @@ def _hints(cls: type[Any]) -> dict[str, Any]:
 
 
 def options_of(hint: Any) -> tuple[Any, ...]:
-    """Return the members of a union, or the one type that it is."""
+    """Return the members of a union, or the type itself in a tuple."""
     united = typing.get_origin(hint) in (typing.Union, types.UnionType)
     return typing.get_args(hint) if united else (hint,)
 
@@ -195,12 +195,12 @@ def is_literal(hint: Any) -> bool:
     return typing.get_origin(hint) is typing.Literal
 
 
-#: Types in messages.
+#: Names of types in messages.
 _WORDS = {int: "an integer", float: "a number", bool: "true or false", type(None): "none"}
 
 
 def _convert(raw: str | None, hint: Any, where: str) -> Any:
-    """Convert the text of a setting to its type; `where` begins the message of an error."""
+    """Convert the text of a setting to its type; error messages begin with `where`."""
     options = options_of(hint)
     if raw is None:
         if type(None) in options:
@@ -208,7 +208,7 @@ def _convert(raw: str | None, hint: Any, where: str) -> Any:
         raise SpecError(f"{where}: none is not allowed")
     if Any in options or object in options:
         return plain_value(raw)
-    # The text itself comes second, because a number may be meant as a string.
+    # The text itself is the fallback, because a field of strings may hold a number.
     for value in (plain_value(raw), raw):
         with suppress(msgspec.ValidationError, TypeError):
             return msgspec.convert(value, hint, dec_hook=lambda kind, text: kind(text))
@@ -223,7 +223,7 @@ def _convert(raw: str | None, hint: Any, where: str) -> Any:
 
 
 def plain_value(raw: str) -> int | float | bool | str:
-    """Return the number or truth value that a text denotes, else the text."""
+    """Convert a text to a number or a truth value if possible, else return the text."""
     if raw.lower() in ("true", "false"):
         return raw.lower() == "true"
     for kind in (int, float):
@@ -235,7 +235,7 @@ def plain_value(raw: str) -> int | float | bool | str:
 def call(function: Callable[..., Any], name: str, settings: dict[str, str | None]) -> Any:
     """Call a function with raw settings as keyword arguments, converted by its annotations.
 
-    Without an annotation, a value is converted by `plain_value`; ``none`` is None.
+    Values without an annotation are converted by `plain_value`; ``none`` is None.
     """
     try:
         parameters = inspect.signature(function).parameters.values()
@@ -257,13 +257,13 @@ def call(function: Callable[..., Any], name: str, settings: dict[str, str | None
 
 
 def format_value(value: Any) -> str:
-    """Write a setting's value so that `parse_spec` reads it back."""
+    """Format a setting's value such that `parse_spec` restores it."""
     if value is None:
         return "none"
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, float):
-        # `float` first: the repr of a numpy number carries its type.
+        # Converted to `float`, because the repr of a NumPy number contains its type.
         number = float(value)
         return repr(int(number)) if number.is_integer() and abs(number) < 1e15 else repr(number)
     text = str(value)
@@ -274,9 +274,9 @@ def format_value(value: Any) -> str:
 
 
 def format_spec(name: str, settings: Any) -> str:
-    """Write the spec string of a settings dataclass: its name and the settings that differ.
+    """Format the spec string of a settings dataclass: its name and its non-default settings.
 
-    Fields declared by ``setting(..., always=True)`` are written even then.
+    Fields declared by ``setting(..., always=True)`` are always included.
     """
     parts = []
     for f in fields(settings):

@@ -1,6 +1,6 @@
-"""Settings: a frozen dataclass whose fields declare their ranges and are checked against them.
+"""Settings: frozen dataclasses whose fields declare ranges and are checked against them.
 
-Numbers have a range, and a field that is annotated as a `Literal` is one of its choices.
+Numbers have a range, and a field annotated as a `Literal` must be one of its choices.
 
 >>> from dataclasses import dataclass
 >>> from inference_lab.specs.settings import Settings, setting
@@ -40,7 +40,7 @@ _T = TypeVar("_T")
 
 
 class Range(NamedTuple):
-    """From where to where a number may be; NaN is nowhere."""
+    """The range of a number; NaN is in no range."""
 
     at_least: float | None = None
     above: float | None = None
@@ -49,7 +49,7 @@ class Range(NamedTuple):
 
     @property
     def meta(self) -> msgspec.Meta:
-        """The same for msgspec, whose limits are finite."""
+        """The range as constraints of msgspec, whose limits must be finite."""
         finite = self.below == math.inf
         limits: dict[str, Any] = {
             "ge": self.at_least,
@@ -61,7 +61,7 @@ class Range(NamedTuple):
         return meta
 
     def __str__(self) -> str:
-        """Return the range in words that follow "must be"."""
+        """Format the range in words that follow "must be"."""
         if self.at_least is not None and self.at_most is not None:
             return f"between {_text(self.at_least)} and {_text(self.at_most)}"
         words = ["finite"] if self.below == math.inf else []
@@ -74,7 +74,7 @@ class Range(NamedTuple):
 
 
 def _text(limit: float) -> str:
-    """Return a limit as one writes it: large powers of two are sizes of memory or of tables."""
+    """Format a limit; large powers of two as ``2**n``, because they are sizes of memory."""
     size = int(limit)
     if size == limit and size > 1000 and size & (size - 1) == 0:
         return f"2**{size.bit_length() - 1}"
@@ -92,9 +92,9 @@ def setting(
 ) -> _T:
     """Declare a field of a settings dataclass with the range of its numbers.
 
-    Values of another type that the field may have, such as None, are always allowed.
-    ``below=math.inf`` demands a finite number. Specs name a setting with `always` even where it has
-    its default.
+    Values of other types of the field, such as None, are always allowed. ``below=math.inf``
+    requires a finite number. With `always`, specs contain the setting even if it has its
+    default.
     """
     limits = Range(at_least, above, at_most, below)
     declared: Any = field(default=default, metadata={"range": limits, "always": always})
@@ -102,17 +102,17 @@ def setting(
 
 
 def range_of(metadata: typing.Mapping[Any, Any]) -> Range | None:
-    """Return the range that a field's metadata have, None without limits."""
+    """Return the range in a field's metadata, or None without limits."""
     limits = metadata.get("range")
     return limits if isinstance(limits, Range) and limits != Range() else None
 
 
 @cache
 def _rules(cls: type[Any]) -> dict[str, tuple[Any, str]]:
-    """Return the types of the fields that are checked, as msgspec has them, and their names."""
+    """Return the msgspec type of each checked field, and its allowed values in words."""
     try:
         hints = typing.get_type_hints(cls)
-    except Exception:  # a user's annotations may name types that only type checkers load
+    except Exception:  # because a user's annotations may name types that only type checkers load
         hints = {}
     rules = {}
     for each in fields(cls):
@@ -139,7 +139,7 @@ def check_settings(settings: object) -> None:
     for name, (kind, allowed) in _rules(cls).items():
         value = getattr(settings, name)
         try:
-            # msgspec knows Python's numbers only.
+            # NumPy scalars are converted, because msgspec supports only Python's numbers.
             plain = value.item() if getattr(value, "ndim", None) == 0 else value
             msgspec.convert(plain, kind)
         except msgspec.ValidationError:
@@ -151,9 +151,9 @@ def check_settings(settings: object) -> None:
 class Settings:
     """Base of solvers and problem families: a frozen dataclass that a spec string can make."""
 
-    # One with a ``__post_init__`` of its own calls that of this class in it.
+    # A subclass with a ``__post_init__`` must call the method of this class in it.
 
-    #: The name in spec strings of a class from an entry point or a user's file, set when loaded.
+    #: Name in spec strings of a class from an entry point or a user's file, set when loaded.
     registered_as: ClassVar[str | None] = None
 
     def __init_subclass__(cls, **arguments: Any) -> None:
@@ -193,7 +193,7 @@ class Settings:
 
     @property
     def spec(self) -> str:
-        """The spec string that makes an equal object: name, and settings that are not default."""
+        """The spec string that builds an equal object: its name and its non-default settings."""
         return format_spec(self.name(), self)
 
     def settings(self) -> dict[str, Any]:
