@@ -570,7 +570,7 @@ def _claim_true(case: Case, solution: Solution) -> str | None:
 
 
 def _trace_consistent(case: Case, solution: Solution) -> str | None:
-    """In the trace no best energy rises, no bound or clock falls, and the result is its end."""
+    """In the trace no best energy rises, no bound or clock falls, and its end is the result."""
     best, bound, seconds = math.inf, -math.inf, 0.0
     for t, point in enumerate(solution.trace):
         # The clock may fall by rounding, because it is a difference of large numbers.

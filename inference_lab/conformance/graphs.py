@@ -50,7 +50,7 @@ class Exhaustive:
 
     Attributes
     ----------
-    energies : array with one axis a variable
+    energies : array with one axis for each variable
         ``energies[tuple(x)]`` is the energy of labelling ``x``.
 
     Examples

@@ -101,7 +101,7 @@ class Runs:
         self.groups: dict[str, list[Case]] = {}
         self._compared: dict[tuple[str, float], Solution] = {}
         self._covered: dict[tuple[str, int, float], bool] = {}
-        #: Returns a context for each call.
+        #: Returns a context for each call, given its description.
         self.watch: Callable[[str], AbstractContextManager[None]] = lambda where: nullcontext()
 
     def _covers(self, graph: FactorGraph, temperature: float) -> bool:

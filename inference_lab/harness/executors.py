@@ -145,7 +145,7 @@ def _connect(address: str) -> tuple[Any, Any]:
 def _on_cluster(
     waiting: Iterator[Call], start: Callable[[int], None], address: str, threads: int
 ) -> Results:
-    """Make calls on a Dask cluster, by the address of its scheduler."""
+    """Make calls on a Dask cluster, given the address of its scheduler."""
     # The workers need the same versions of all packages, and the data under the same paths. Each
     # thread makes one call at a time: start one worker per processor with ``--nthreads 1``. Calls
     # of a worker that dies are repeated on another. If the comparison is interrupted, running calls

@@ -1,17 +1,17 @@
 """The cost function network format ``.cfn`` of toulbar2: JSON, loosely, with decimal costs.
 
-``E(x) = sum_f cost_f(x_f)``, or minus that sum where the file asks for a maximum. Three parts, each
-with or without its tag, in this order:
+``E(x) = sum_f cost_f(x_f)``, or minus that sum if the file requests a maximum. A file has three
+parts in this order, each with an optional tag:
 
-* ``problem``: its ``name``, and ``mustbe``, which is ``<`` or ``>`` with a bound: the sum has to be
-  minimised and less than it, or maximised and greater;
+* ``problem``: its ``name``, and ``mustbe``, which is ``<`` or ``>`` with a bound: the sum must be
+  minimised and less than the bound, or maximised and greater;
 * ``variables``: for each, with or without a name, its number of labels or the list of their names;
 * ``functions``: for each, with or without a name, the ``scope`` (names or numbers of variables), a
-  ``defaultcost`` where not all costs are listed, and ``costs``: a full table, the last variable
+  ``defaultcost`` if not all costs are listed, and ``costs``: a full table, the last variable
   of the scope varying fastest; or a list of tuples, each its labels (names or numbers) and a cost;
   or the name of another function, whose costs it shares.
 
-Quotes, commas and colons may be left out, brackets of both kinds are the same, and a line that
+Quotes, commas and colons are optional, brackets of both kinds are equivalent, and a line that
 starts with ``#`` is a comment.
 
 Reading

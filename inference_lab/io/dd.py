@@ -9,7 +9,7 @@ The first letter of a line gives its kind:
 * ``c`` (comment), ``i0``, ``i1``, ``n0`` and ``n1`` (positions and neighbours of the nodes in the
   images that are matched): not part of the energy.
 
-Each node of either side is assigned at most once, and a node that is not assigned costs nothing.
+Each node of either side is assigned at most once, and an unassigned node has no cost.
 
 The factor graph has one variable for each left node. Its labels are the right nodes that it may be
 assigned to, in increasing order, and a last one for "unassigned". Two left nodes that share a

@@ -28,7 +28,7 @@ Writing
     negative costs are shifted to a minimum of 0. The integral, positive part of the shifts and of
     the constant becomes a function without variables. The remainder is stored with the scale in
     the name, ``inference-lab/scale=SCALE/offset=OFFSET``: the energy is
-    ``cost / scale + offset``. `parse` understands this name and gives energies back; other tools
+    ``cost / scale + offset``. `parse` reads this name and restores the energies; other tools
     report the cost.
 
 References
