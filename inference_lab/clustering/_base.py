@@ -55,19 +55,19 @@ __all__ = [
 #: Metadata of a field that holds a positive number, as `setting` makes them.
 AT_LEAST_ONE = {"range": Range(at_least=1)}
 
-#: Relative differences of objectives that rounding explains.
+#: Relative differences of objectives up to this size count as rounding.
 _ROUNDING = 1e-10
-#: Arguments that say which pairs there are.
+#: Arguments that define the pairs.
 _PAIRS = ("must_link", "cannot_link", "pairs", "sample_ids")
-#: The same with weights, which ``fit`` takes.
+#: The same with weights, as arguments of ``fit``.
 PAIR_ARGUMENTS = (*_PAIRS, "ml_weight", "cl_weight")
 
-#: Values of points; squared distances then stay below what graphs take as costs, 1e100.
+#: Largest absolute value of points; squared distances then stay below 1e100, the limit of costs.
 LARGEST_VALUE = 1e48
 
 
 def check_word(name: str, value: str, allowed: Collection[str]) -> None:
-    """Refuse a word that is not allowed."""
+    """Refuse a value that is not among the allowed words."""
     if value not in allowed:
         *first, last = allowed
         words = f"{', '.join(first)} or {last}" if first else last
@@ -75,7 +75,7 @@ def check_word(name: str, value: str, allowed: Collection[str]) -> None:
 
 
 def refuse_constraints(y: object) -> None:
-    """Refuse constraints in the place of labels."""
+    """Refuse constraints passed as labels."""
     if isinstance(y, Constraints):
         raise TypeError(
             "fit takes constraints as must_link=, cannot_link=, ml_weight= and cl_weight=, all of "
@@ -84,7 +84,7 @@ def refuse_constraints(y: object) -> None:
 
 
 def refuse_large(points: Points) -> None:
-    """Refuse values whose squared distances would leave the range of numbers."""
+    """Refuse values whose squared distances would overflow."""
     most = max(abs(float(points.max())), abs(float(points.min()))) if min(points.shape) else 0.0
     if most > LARGEST_VALUE:
         raise ValueError(
@@ -117,11 +117,11 @@ class ConstrainedClusterer(
     labels_ : (n,) int array
         Cluster of each point.
     cluster_centers_ : (k, d) array
-        Of float32 if X is.
+        Centroids, float32 if X is.
     inertia_ : float
         Weighted sum of the distortion of each point to its closest centroid.
     objective_ : float
-        The minimised objective, at the labels and centroids returned.
+        The minimised objective at the returned labels and centroids.
     n_iter_ : int
     history_ : list of HalfStep
         The objective after each half-step of the best start.
@@ -143,15 +143,15 @@ class ConstrainedClusterer(
     random_state: Any
     #: One metric, or one for each cluster; set by `fit`.
     metrics_: Sequence[Distortion]
-    #: Weights of pairs that `fit` is given none for.
+    #: Default weight of pairs in `fit`.
     _default_weight: ClassVar[float | Literal["auto"]] = 1.0
-    #: Where costs are worked out from, so that nothing cancels; None for the origin.
+    #: Origin of the coordinates in which costs are computed, to avoid cancellation; None for zero.
     _origin: FloatArray | None = None
 
     def _fit_to(self, X: Any, **given: Any) -> Self:
         """Fit to the points of positive weight, and label the others by the fitted model."""
         self._check_settings()
-        # A certificate is one of the last fit.
+        # A certificate belongs to the last fit only.
         self.__dict__.pop("certificate_", None)
         points, dtype = self._read_points(X, reset=True)
         n = points.shape[0]
@@ -218,7 +218,7 @@ class ConstrainedClusterer(
         >>> SeededKMeans(2).fit_predict([[0.0], [1.0], [5.0], [6.0]], [1, -1, -1, 0]).tolist()
         [1, 1, 0, 0]
         """
-        # scikit-learn's own ignores y, which may hold labels of some points.
+        # scikit-learn's method ignores y, which may hold labels of some points.
         fitted: Self = self.fit(X, y, **fit_params)
         return fitted.labels_
 
@@ -239,7 +239,7 @@ class ConstrainedClusterer(
         )
 
     def _label_limit(self) -> int | None:
-        """Return how many clusters labels can name, None for any number."""
+        """Return the number of clusters that labels can name, None if unlimited."""
         return self.n_clusters
 
     def _only(self, points: Points, rows: IntArray) -> Points:
@@ -247,7 +247,7 @@ class ConstrainedClusterer(
         return points[rows]
 
     def _label_others(self, points: Points, held: IntArray) -> None:
-        """Let the attributes that a fit to the rows `held` has set be those of all rows."""
+        """Extend the attributes set by a fit to the rows `held` to all rows."""
         n = points.shape[0]
         left = np.setdiff1d(np.arange(n), held)
         costs = self._costs(points[left])
@@ -264,7 +264,7 @@ class ConstrainedClusterer(
             self.responsibilities_ = shares
 
     def _centred(self, points: Points, counts: FloatArray) -> Points:
-        """Return the points around their mean where that changes nothing but rounding."""
+        """Return the points minus their mean if the distortion is translation invariant."""
         distortion = self._distortion()
         if not distortion.translation_invariant or is_sparse(points):
             self._origin = None
@@ -280,11 +280,11 @@ class ConstrainedClusterer(
         distortion: Distortion | None = None,
         init: Any = None,
     ) -> FloatArray:
-        """Return the initial centroids that `init` asks for, by default the setting."""
+        """Return the initial centroids for `init`, by default the setting."""
         init = self.init if init is None else init
         if not isinstance(init, str) and self._origin is not None:
             given = np.asarray(init, dtype=np.float64)
-            # Where the shape is wrong, `initial_centroids` says so.
+            # `initial_centroids` raises the error for a wrong shape.
             init = given - self._origin if given.shape[-1:] == self._origin.shape else given
         return initial_centroids(
             points,
@@ -298,7 +298,7 @@ class ConstrainedClusterer(
         )
 
     def _moved_back(self, centroids: FloatArray) -> FloatArray:
-        """Return centroids where the data is."""
+        """Return centroids in the coordinates of the data."""
         return centroids if self._origin is None else centroids + self._origin
 
     def _distortion(self) -> Distortion:
@@ -332,11 +332,11 @@ class ConstrainedClusterer(
         return distortion.prepare(points), dtype
 
     def _check_settings(self) -> None:
-        """Check the settings that can be without the data."""
+        """Check the settings that can be checked without the data."""
         check_settings(self)
 
     def _check_number(self, n_points: int) -> None:
-        """Check that there are points for all clusters."""
+        """Check that there are at least as many points as clusters."""
         if self.n_clusters > n_points:
             raise ValueError(
                 f"n_samples={n_points} should be >= n_clusters={self.n_clusters}: there cannot be "
@@ -365,13 +365,13 @@ class ConstrainedClusterer(
         count = getattr(self, "n_init", 1) if inits is None else len(inits)
         starts = (rng or self._generator()).spawn(count)
         given = zip(starts) if inits is None else zip(starts, inits, strict=True)
-        # As they come, so that one beside the best is in memory.
+        # Results are compared as they arrive, so that only one besides the best is in memory.
         shared = Parallel(n_jobs=getattr(self, "n_jobs", None), return_as="generator")
         fits = shared(delayed(fit_once)(*each) for each in given)
         best = next(fits)
         for fit in fits:
-            # Of fits that differ in rounding only the first is kept, in any order of sums. Infinite
-            # objectives are equal: of those, the fit that violates fewer hard pairs is kept.
+            # Among fits that differ only by rounding the first is kept, whatever the order of sums.
+            # Among infinite objectives the fit that violates fewer hard pairs is kept.
             same = math.isclose(fit.objective, best.objective, rel_tol=_ROUNDING)
             fewer = getattr(fit, "unmet", 0) < getattr(best, "unmet", 0)
             better = fewer if same else fit.objective < best.objective
@@ -380,7 +380,7 @@ class ConstrainedClusterer(
         return best
 
     def _note(self, result: Any) -> None:
-        """Set the attributes that describe the course of a fit."""
+        """Set the attributes that describe the progress of a fit."""
         self.objective_ = result.objective
         self.n_iter_ = result.n_iter
         self.history_ = result.history
@@ -398,7 +398,7 @@ class ConstrainedClusterer(
         self._note(best.result)
 
     def predict(self, X: Any) -> IntArray:
-        """Return the cheapest cluster of each point on its own, constraints left aside.
+        """Return the cheapest cluster of each point on its own, without constraints.
 
         Parameters
         ----------
@@ -455,13 +455,13 @@ class ConstrainedClusterer(
         return self._transformed(points).astype(dtype, copy=False)
 
     def _transformed(self, points: Points) -> FloatArray:
-        """Return the result of `transform` for points as read; costs where there is no metric."""
+        """Return the result of `transform` for validated points; costs if there is no metric."""
         if not hasattr(self, "metrics_"):
             return self._costs(points)
         points, centroids = self._around_origin(points)
         if not isinstance(self.metrics_[0], SquaredEuclidean):
             return distances_under(self.metrics_, points, centroids)
-        # From differences: inner products cancel where a point lies on a centroid.
+        # Differences are used, because inner products cancel if a point lies on a centroid.
         first, each = np.zeros(points.shape[0], np.int64), zip(cycle(self.metrics_), centroids)
         columns = [metric.own(points, centroid[np.newaxis], first) for metric, centroid in each]
         return np.sqrt(np.maximum(np.stack(columns, axis=1), 0.0))
@@ -472,25 +472,25 @@ class ConstrainedClusterer(
         return self._costs(self._read_points(X, reset=False)[0])
 
     def _costs(self, points: Points) -> FloatArray:
-        """Return the cost of each of the points, as read, in each cluster."""
+        """Return the cost of each validated point in each cluster."""
         found = distances_under(self.metrics_, *self._around_origin(points))
         if len(self.metrics_) > 1:
             found -= [metric.log_det(points.shape[1]) for metric in self.metrics_]
         return found
 
     def _around_origin(self, points: Points) -> tuple[Points, FloatArray]:
-        """Return points, as read, and centroids, both around the origin of the costs."""
+        """Return validated points and centroids, both relative to the origin of the costs."""
         centroids = np.asarray(self.cluster_centers_, dtype=np.float64)
         if self._origin is None:
             return points, centroids
         return points - self._origin, centroids - self._origin
 
     def _inertia(self, points: Points, counts: FloatArray) -> float:
-        """Return the summed distortion of points, around the origin, to the closest centroids."""
+        """Return the summed distortion of points, relative to the origin, to closest centroids."""
         centroids = self._around_origin(points)[1]
         if len(self.metrics_) > 1:
             return float(counts @ distances_under(self.metrics_, points, centroids).min(axis=1))
-        # Without the (n, k) array of all.
+        # This avoids the (n, k) array of all distortions.
         (metric,) = self.metrics_
         closest = metric.nearest(points, centroids, None)
         return float(counts @ metric.own(points, centroids, closest))
@@ -544,7 +544,7 @@ class PairwiseClusterer(ConstrainedClusterer):
     Attributes
     ----------
     constraints_ : Constraints
-        As used in the fit.
+        The constraints used in the fit.
     violations_ : Violations
         Constraints that the labels violate.
     """
@@ -553,7 +553,7 @@ class PairwiseClusterer(ConstrainedClusterer):
     violations_: Violations
     #: Whether pairs with rows of other folds were left out of the fit.
     _in_fold = False
-    # With scikit-learn's metadata routing, searches pass pairs on without being asked to.
+    # With scikit-learn's metadata routing, searches then pass pairs on without a request.
     __metadata_request__fit: ClassVar = dict.fromkeys(PAIR_ARGUMENTS, True)
     __metadata_request__score: ClassVar = dict.fromkeys(_PAIRS, True)
 
@@ -578,27 +578,27 @@ class PairwiseClusterer(ConstrainedClusterer):
         X : (n, d) array-like, or sparse where the distortion allows
         y : (n,) array of int, optional
             As `partial_labels`, in the form of `sklearn.semi_supervised`. A `y` without any -1 is
-            ignored, since pipelines and searches pass the true classes of all points for scoring.
+            ignored, because pipelines and searches pass the true classes of all points for scoring.
         must_link, cannot_link : (p, 2) and (q, 2) arrays of int, optional
             Pairs of rows that should, and should not, share a cluster.
         pairs : pandas.DataFrame, optional
-            Instead of these: a row for each pair, see `Constraints.from_frame`. Names are those of
-            the index of `X`, or `sample_ids`; without either, numbers of rows.
+            Alternative to these: a row for each pair, see `Constraints.from_frame`. Names refer to
+            the index of `X`, or to `sample_ids`; without either, they are row numbers.
         ml_weight, cl_weight : float or (p,) and (q,) arrays, or "auto", optional
-            Not negative; ``inf`` makes a pair hard, where the estimator can. "auto" is the
+            Non-negative; ``inf`` makes a pair hard, if the estimator supports that. "auto" is the
             log-odds that a pair is right, on the scale of the costs. The share of wrong pairs is
             estimated from the checked pairs that others outvote (one in ten, if none is checked).
             The default is "auto" for `HMRFKMeans`, its special cases, mixtures, and the annealed
             estimators. `LCVQE`, `CVQE` and `MetricKMeans` have their own "auto": pairs that
             `PCKMeans` violates are left out. For others the default is 1, and "auto" is refused.
         sample_ids : (n,) array, optional
-            Names of the rows; the pairs then hold names, each of some row. In cross-validation,
-            give `SampleIds`: pairs with rows of other folds are left out.
+            Names of the rows; the pairs then consist of these names. In cross-validation, pass
+            `SampleIds`: pairs with rows of other folds are left out.
         partial_labels : (n,) array of int, optional
             Known clusters, -1 elsewhere. They stay fixed, and their means are initial centroids.
         sample_weight : (n,) array of float, optional
-            How often each point counts. A weight of m equals m rows joined by hard must-links.
-            A point of weight zero takes no part in the fit, and is labelled as `predict` would.
+            Weight of each point. A weight of m equals m rows joined by hard must-links. A point of
+            weight zero takes no part in the fit, and is labelled as by `predict`.
 
         Returns
         -------
@@ -609,9 +609,9 @@ class PairwiseClusterer(ConstrainedClusterer):
         ValueError, TypeError
             If data, constraints or settings cannot be used.
         InfeasibleConstraintsError
-            If constraints of infinite weight contradict each other. Where no labelling that keeps
-            them is found, and none is ruled out, a `ConstraintsNotMetWarning` says how many the
-            labels violate.
+            If constraints of infinite weight contradict each other. If no labelling that keeps
+            them is found, and none is ruled out, a `ConstraintsNotMetWarning` reports the number
+            of violations.
 
         Examples
         --------
@@ -647,15 +647,15 @@ class PairwiseClusterer(ConstrainedClusterer):
     ) -> float:
         """Return the share of the given pairs that predictions keep; without pairs, minus the cost.
 
-        The cost falls with every further cluster, so searches over their number need pairs. With
-        ``sklearn.set_config(enable_metadata_routing=True)`` they pass the pairs of the fold.
+        The cost falls with every further cluster, so searches over the number of clusters need
+        pairs. With ``sklearn.set_config(enable_metadata_routing=True)`` they pass them.
 
         Parameters
         ----------
         X : (n, d) array-like or CSR matrix
         y : ignored
         must_link, cannot_link : (p, 2) and (q, 2) arrays, optional
-            Pairs of rows that the fit has not seen.
+            Pairs of rows that were not used in the fit.
         pairs, sample_ids
             As in ``fit``.
 
@@ -706,7 +706,7 @@ class PairwiseClusterer(ConstrainedClusterer):
         return ConstrainedClusterer.score(self, X)
 
     def _judge(self, constraints: Constraints) -> None:
-        """Keep the constraints as used, and count those that the labels violate."""
+        """Store the constraints used, and count the violated ones."""
         self.constraints_ = constraints
         self.violations_ = violations(constraints, self.labels_)
 

@@ -51,13 +51,13 @@ class Answers:
     constraints : Constraints
         All answers, and the must-links inferred without a question.
     neighbourhoods : list of int64 arrays
-        Points known to belong together, each list in another cluster.
+        Points known to belong together, each list in a different cluster.
     questions : list of Question
         In the order asked; its length is the budget used.
     phase : {"explore", "consolidate"}
         Phase at the end.
     complete : bool
-        Whether no question was left, as against an end of the budget or by the oracle.
+        Whether no question was left; false if the budget or the oracle ended the run.
     """
 
     constraints: Constraints
@@ -117,7 +117,7 @@ def ask_at_terminal(describe: Callable[[int], str] = str) -> Oracle:
 
 @dataclass
 class _Answers:
-    """Neighbourhoods found so far, and what follows from them."""
+    """Neighbourhoods found so far, and the answers that follow from them."""
 
     founders: list[int] = field(default_factory=list)
     members: list[list[int]] = field(default_factory=list)
@@ -136,7 +136,7 @@ class ExploreConsolidate:
     Parameters
     ----------
     n_clusters : int or None
-        None if it is not known: then all questions explore.
+        None if unknown; then all questions explore.
     budget : int
         Number of questions, whatever their answers.
     distortion : str or Distortion
@@ -151,9 +151,9 @@ class ExploreConsolidate:
 
     Notes
     -----
-    A point with the answer "don't know" is dropped and founds nothing; its other answers stay. No
-    pair is asked twice. If each explored point comes from a random cluster, at most ``K C(K, 2)``
-    questions find all K clusters.
+    A point with the answer "don't know" is dropped and founds no neighbourhood; its other answers
+    stay. No pair is asked twice. If each explored point comes from a random cluster, at most
+    ``K C(K, 2)`` questions find all K clusters.
 
     References
     ----------
@@ -193,7 +193,7 @@ class ExploreConsolidate:
         candidates: npt.ArrayLike | None = None,
         transcript: Path | str | None = None,
     ) -> Answers:
-        """Ask until the budget is used up, nothing is left to ask, or the oracle stops.
+        """Ask until the budget is spent, no question is left, or the oracle stops.
 
         Parameters
         ----------
@@ -247,7 +247,7 @@ class ExploreConsolidate:
         answer: bool | None = None
         while True:
             try:
-                # The first question comes without an answer to one before.
+                # There is no previous answer before the first question.
                 first, second = dialogue.send(answer) if questions else next(dialogue)
             except StopIteration:
                 complete = True
@@ -284,7 +284,7 @@ class ExploreConsolidate:
         state: _Answers,
         rng: np.random.Generator,
     ) -> Generator[tuple[int, int], bool | None, None]:
-        """Yield pairs to ask about; gets the answers."""
+        """Yield pairs to ask about, and receive the answers."""
         if candidates.size == 0:
             return
         asking = _Asking(points, candidates, distortion, state, rng)
@@ -298,12 +298,12 @@ class ExploreConsolidate:
             yield from asking.place(at, k)
 
     def _consolidated(self, asking: _Asking, rng: np.random.Generator) -> Iterator[int]:
-        """Yield the places among the candidates of the points to ask about, once all are found."""
+        """Yield the places of the candidates to ask about, once all clusters are found."""
         yield from rng.permutation(np.flatnonzero(asking.free)).tolist()
 
 
 class MinMax(ExploreConsolidate):
-    """Explore as `ExploreConsolidate` does, then ask about what is least certain.
+    """Explore as `ExploreConsolidate` does, then ask about the least certain point.
 
     The least certain point is the one whose largest similarity to a known point is smallest. For
     similarities that fall with the distance, as in the paper, it is again the farthest point.
@@ -332,7 +332,7 @@ class MinMax(ExploreConsolidate):
 
 
 class PointUncertainty(ExploreConsolidate):
-    """Ask about the point of most uncertainty for each question that it will take.
+    """Ask about the point with the most uncertainty per expected question.
 
     After each point, `HMRFKMeans` clusters all points, and a random forest learns the clusters.
     Shared leaves give the probability that a point belongs to a neighbourhood. The point with the
@@ -341,15 +341,15 @@ class PointUncertainty(ExploreConsolidate):
     Parameters
     ----------
     n_clusters : int or None
-        None if it is not known: then as many clusters as neighbourhoods, at least two.
+        None if unknown; then as many clusters as neighbourhoods, at least two.
     budget, distortion, random_state
         See `ExploreConsolidate`.
     n_trees : int
-        Of each forest.
+        Trees of each forest.
 
     Notes
     -----
-    Ties, and all points while there is one neighbourhood, go by the distance from the known points.
+    Ties, and all choices while there is one neighbourhood, use the distance from known points.
     Each point costs a fit of `HMRFKMeans`, a fit of a forest, and O(n) comparisons of leaves.
 
     References
@@ -452,17 +452,17 @@ class _Asking:
         self.distortion = distortion
         self.state = state
         self._rows = points[candidates]
-        #: How far each candidate is from all that are known.
+        #: Distance of each candidate from the nearest known point.
         self._nearest = np.full(candidates.size, np.inf)
         self.free = np.ones(candidates.size, dtype=np.bool_)
         self._settle(int(rng.integers(candidates.size)), None)
 
     def farthest(self, among: npt.NDArray[np.bool_] | None = None) -> int:
-        """Return the place of the candidate farthest from all that are known."""
+        """Return the place of the candidate farthest from all known points."""
         return int(np.where(self.free if among is None else among, self._nearest, -np.inf).argmax())
 
     def _settle(self, at: int, group: int | None) -> None:
-        """Put a candidate into a neighbourhood, a new one for None."""
+        """Add a candidate to a neighbourhood, a new one for None."""
         point = int(self.candidates[at])
         if group is None:
             self.state.founders.append(point)
@@ -477,7 +477,7 @@ class _Asking:
     def place(
         self, at: int, n_clusters: int | None, order: list[int] | None = None
     ) -> Generator[tuple[int, int], bool | None, None]:
-        """Ask where a candidate belongs, by default the nearest first, and put it there."""
+        """Ask for the neighbourhood of a candidate, by default the nearest first, and add it."""
         point, state = int(self.candidates[at]), self.state
         self.free[at] = False
         unsure = False
@@ -486,7 +486,7 @@ class _Asking:
         complete = n_clusters is not None and len(order) == n_clusters
         for rank, group in enumerate(order):
             if complete and rank == len(order) - 1 and not unsure:
-                # It must be the last one.
+                # Only the last neighbourhood remains.
                 state.inferred.append((point, state.founders[group]))
                 self._settle(at, group)
                 return
@@ -549,14 +549,14 @@ def _append(path: Path, first: int, second: int, answer: bool | None) -> None:
 
 
 def _read_transcript(path: Path, n: int) -> dict[tuple[int, int], bool | None]:
-    """Read answers given before; a last line that was cut off is left out."""
+    """Read earlier answers; an incomplete last line is left out."""
     known: dict[tuple[int, int], bool | None] = {}
     if not path.exists():
         return known
     text = path.read_text(encoding="utf-8")
     lines = text.split("\n")
     if lines[-1]:
-        # Cut off while it was written: what is there would be glued to the next answer.
+        # An interrupted write leaves an incomplete line, which would join the next answer.
         with path.open("r+b") as file:
             file.truncate(len(text.encode()) - len(lines[-1].encode()))
     for number, line in enumerate(lines[:-1], start=1):

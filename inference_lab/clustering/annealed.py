@@ -27,14 +27,14 @@ from inference_lab.specs.settings import setting
 
 __all__ = ["AnnealedConstrainedKMeans", "AnnealedConstrainedMixture", "critical_temperature"]
 
-#: Up to so many points eigenvalues are found directly.
+#: Up to this number of points, eigenvalues are computed directly.
 _SMALL = 32
-#: By what share of the way to a random point clusters are pushed at each temperature: no more than
-#: lets them part where they can. At the last one, where those that still coincide would go on doing
-#: so: with an exact E-step the mixture of the toy of Lange et al. (2005) stays on that saddle in
-#: most runs if pushed as little as before (10 of 12), and in none if pushed as much as here.
+#: Clusters are pushed this share of the way to a random point: at each temperature only enough for
+#: them to part where they can, and at the last one more, because coinciding clusters would stay
+#: together. With an exact E-step the mixture of the toy of Lange et al. (2005) stays on that saddle
+#: in most runs (10 of 12) with the small push, and in none with the large one.
 _NUDGE, _LAST_NUDGE = 1e-3, 0.05
-#: Limit on iterations in the end, if that at each temperature is less.
+#: Least limit on iterations at the last temperature.
 _LAST = 100
 
 
@@ -59,8 +59,8 @@ class AnnealedConstrainedKMeans(SharedSettings, SoftClusterer):
 
     ``p(y | x) ~ exp(-(sum_i D(x_i, mu_{y_i}) + sum_ML w [y_i != y_j] + sum_CL w [y_i = y_j]) / T)``
 
-    and any solver gives its marginals; centroids are the means under them. T falls from where all
-    centroids coincide; at the end, labels are hard, and the objective is that of PCKMeans.
+    and any solver gives its marginals; centroids are the means under them. T falls from a value at
+    which all centroids coincide; at the end, labels are hard, with the objective of PCKMeans.
 
     Parameters
     ----------
@@ -79,7 +79,7 @@ class AnnealedConstrainedKMeans(SharedSettings, SoftClusterer):
     alpha, alpha_mode
         See `ConstrainedGaussianMixture`; they count while T > 0.
     n_init : int
-        Starts, which differ in how coinciding centroids are pushed apart.
+        Starts, which differ in the random pushes that separate coinciding centroids.
     max_iter : int
         Limit on iterations at each temperature.
 
@@ -97,8 +97,8 @@ class AnnealedConstrainedKMeans(SharedSettings, SoftClusterer):
     **Guarantees.** The free energy never rises at any one temperature with an exact solver or mean
     field; the objective never rises in the hard steps at the end.
 
-    **Complexity.** `HMRFKMeans` for each iteration; about ``log(first / last) / -log(cooling)``
-    temperatures of a few iterations each.
+    **Complexity.** An iteration costs as in `HMRFKMeans`; there are about ``log(first / last) /
+    -log(cooling)`` temperatures of a few iterations each.
 
     References
     ----------
@@ -152,7 +152,7 @@ class AnnealedConstrainedKMeans(SharedSettings, SoftClusterer):
             counts=side.weights,
         )
         first = self.start_temperature or 1.05 * _critical(model, points.shape[0])
-        # Constraints may bind long before the data part: what has to be hard in the end is both.
+        # Constraints may bind long before the data part; both must be hard in the end.
         alone = critical_temperature(points, distortion, side.weights)
         last = self.end_ratio * min(first, alone)
         stages = _stages(first, last, self.cooling) if alone > 0 else []
@@ -175,8 +175,8 @@ class AnnealedConstrainedKMeans(SharedSettings, SoftClusterer):
 class AnnealedConstrainedMixture(ConstrainedGaussianMixture):
     r"""Gaussian mixture under constraints, fitted by deterministic annealing.
 
-    The posterior of `ConstrainedGaussianMixture` to the power 1 / T. T falls to 1 from where all
-    components coincide; each temperature starts at the last result, slightly perturbed.
+    The posterior of `ConstrainedGaussianMixture` to the power 1 / T. T falls to 1 from a value at
+    which all components coincide; each temperature starts at the last result, slightly perturbed.
 
     Parameters
     ----------
@@ -200,14 +200,14 @@ class AnnealedConstrainedMixture(ConstrainedGaussianMixture):
     -----
     Equal shares are stable above the largest eigenvalue of ``R + Gamma / k``, found by Lanczos.
     ``Gamma`` holds the finite weights of must-links and, negative, of cannot-links. ``R`` is the
-    response of the costs to the shares: ``Z Z' / n`` by the means, with whitened points Z, and as
-    much again by variances and mixing weights.
+    response of the costs to the shares: ``Z Z' / n`` from the means, with whitened points Z, plus
+    the contributions of variances and mixing weights.
 
     **Guarantees.** The free energy never rises at any one temperature with an exact solver or mean
-    field, but for `reg_covar`.
+    field, except for `reg_covar`.
 
-    **Complexity.** `ConstrainedGaussianMixture` for each iteration; about ``log(T_c) /
-    -log(cooling)`` temperatures of a few iterations each.
+    **Complexity.** An iteration costs as in `ConstrainedGaussianMixture`; there are about
+    ``log(T_c) / -log(cooling)`` temperatures of a few iterations each.
 
     References
     ----------
@@ -228,7 +228,7 @@ class AnnealedConstrainedMixture(ConstrainedGaussianMixture):
     cooling: float = setting(0.8, above=0, below=1)
     max_iter: int = setting(20, at_least=1)
     tol: float = setting(1e-7, at_least=0, below=math.inf)
-    #: Fixed here, so no argument.
+    #: Fixed in this class, so not an argument.
     init: str = field(default="neighbourhoods", init=False)
 
     def _fit_once(
@@ -255,7 +255,7 @@ class AnnealedConstrainedMixture(ConstrainedGaussianMixture):
 
 
 def _stages(first: float, last: float, cooling: float) -> list[float]:
-    """Return temperatures that fall by one factor, the last one as it is."""
+    """Return temperatures that fall by a constant factor and end at `last`."""
     count = math.ceil(math.log(first / last) / -math.log(cooling))
     return [*(first * cooling**step for step in range(count)), last]
 
@@ -263,7 +263,7 @@ def _stages(first: float, last: float, cooling: float) -> list[float]:
 def _critical(model: Model, n_points: int) -> float:
     """Let all clusters of a model coincide; return the temperature below which they would part.
 
-    Without a known response of the costs, at most twice the mean cost and the constraints' part.
+    Without a known response of the costs: at most twice the mean cost, plus the constraints' part.
     """
     from scipy.sparse import csr_array
     from scipy.sparse.linalg import LinearOperator
@@ -281,7 +281,7 @@ def _critical(model: Model, n_points: int) -> float:
     gamma = csr_array((np.concatenate([weights, weights]), (both[:, 0], both[:, 1])), shape=shape)
     answer = model.response()
     counts = model.importance()
-    # Of a product with a diagonal matrix the eigenvalues are those of a symmetric one.
+    # The product with a diagonal matrix has the same eigenvalues as a symmetric matrix.
     root = np.ones(n_points) if counts is None else np.sqrt(counts)
 
     def applied(change: FloatArray) -> FloatArray:
@@ -292,7 +292,7 @@ def _critical(model: Model, n_points: int) -> float:
 
 
 def _largest(operator: Any) -> float:
-    """Return the largest eigenvalue of a symmetric operator, no less than zero."""
+    """Return the largest eigenvalue of a symmetric operator, at least zero."""
     from scipy.sparse.linalg import eigsh
 
     n = operator.shape[0]
@@ -300,7 +300,7 @@ def _largest(operator: Any) -> float:
         return max(0.0, float(np.linalg.eigvalsh(operator @ np.eye(n)).max()))
     start = np.random.default_rng(0).normal(size=n)
     if not (operator @ start).any():
-        return 0.0  # as of points that are all the same; Lanczos iterations need a direction
+        return 0.0  # all points are equal; Lanczos iterations need a direction
     found = eigsh(operator, 1, which="LA", v0=start, tol=1e-4, return_eigenvectors=False)
     return max(0.0, float(found[0]))
 
@@ -314,7 +314,7 @@ def _anneal(
     max_iter: int,
     tol: float,
 ) -> Result:
-    """Run EM at each temperature, from the shares of the last; clusters are pushed apart before."""
+    """Push clusters apart and run EM at each temperature, from the shares of the last one."""
     result = Result(np.zeros((0, 0)), math.nan, [], 0, True)
     for stage, temperature in enumerate(temperatures):
         ends = stage == len(temperatures) - 1

@@ -1,4 +1,4 @@
-"""Baselines: pairs change the distances first, then a plain clustering follows.
+"""Baselines that change distances by the pairs first, then run an unconstrained clustering.
 
 D. Klein, S. Kamvar, C. Manning, "From instance-level constraints to space-level constraints",
 ICML 2002. S. Kamvar, D. Klein, C. Manning, "Spectral learning", IJCAI 2003. X. Wang, I. Davidson,
@@ -62,10 +62,10 @@ class _Dense(PairwiseClusterer):
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class ConstrainedLinkage(_Dense):
-    """Complete-link clustering of distances that the pairs have changed (Klein et al. 2002).
+    """Complete-link clustering of distances changed by the pairs (Klein et al. 2002).
 
-    Points of must-links are at distance zero, others at shortest-path distance through them. Points
-    of cannot-links are farther apart than any others, so complete linkage merges them last.
+    Must-linked points are at distance zero, others at shortest-path distance through them.
+    Cannot-linked points are farther apart than any others, so complete linkage merges them last.
 
     Parameters
     ----------
@@ -74,11 +74,11 @@ class ConstrainedLinkage(_Dense):
     Attributes
     ----------
     labels_, violations_, constraints_, inertia_
-        See `HMRFKMeans`; pairs of weight zero are left out, other weights do not count.
+        See `HMRFKMeans`; pairs of weight zero are left out, other weights have no effect.
     cluster_centers_ : (k, d) array
         Means of the clusters; `predict` uses the nearest.
     objective_ : float
-        The largest of the changed distances within a cluster.
+        The largest changed distance within a cluster.
     n_iter_ : int
         Number of merges.
     history_, converged_
@@ -181,9 +181,9 @@ class ConstrainedSpectral(_Dense):
         See `ConstrainedLinkage`.
     eigenvalues_ : (k,) array
     objective_ : float
-        Of k-means on the eigenvectors.
+        Objective of k-means on the eigenvectors.
     n_iter_, history_, converged_
-        Of k-means; empty; true.
+        Iterations of k-means; empty; true.
 
     Notes
     -----
@@ -250,7 +250,7 @@ class ConstrainedSpectral(_Dense):
 
 #: Points up to which all eigenvalues are computed, in O(n^3).
 _ALL_EIGENVALUES = 300
-#: Relative error of the others, in all.
+#: Relative error of eigenvalues beyond this number of points.
 _PRECISION = 1e-7
 
 
@@ -273,20 +273,20 @@ class FlexibleSpectral(ConstrainedSpectral):
     ----------
     n_clusters : int
     strength : float
-        ``beta`` as a share of the ``k - 1``-th largest eigenvalue of ``Q'``: larger ones give pairs
-        more influence. The paper's code has 1/2 for two clusters. Then single pairs get vectors to
-        themselves: with 60 pairs NMI is .38 on iris and .27 on wine, against .78 and .88 at .1.
+        ``beta`` as a share of the ``k - 1``-th largest eigenvalue of ``Q'``: larger values give
+        pairs more influence. The paper's code has 1/2 for two clusters. Then single pairs dominate
+        vectors: with 60 pairs NMI is .38 on iris and .27 on wine, against .78 and .88 at .1.
     n_neighbours, width, n_init, random_state
         See `ConstrainedSpectral`.
 
     Attributes
     ----------
     labels_, violations_, constraints_, cluster_centers_, inertia_
-        See `ConstrainedLinkage`; here relative weights of pairs count.
+        See `ConstrainedLinkage`; here relative weights of pairs matter.
     eigenvalues_ : (k - 1,) array
         ``lambda`` of the kept vectors, 0 for the completing ones.
     beta_ : float
-        0 where no vector satisfies the pairs.
+        0 if no vector satisfies the pairs.
     objective_ : float
         Summed cost of the kept vectors.
     n_iter_, history_, converged_
@@ -299,8 +299,8 @@ class FlexibleSpectral(ConstrainedSpectral):
 
     **Complexity.** A search for neighbours, and Lanczos iterations (ARPACK) that solve with ``L``
     by conjugate gradients of O(n n_neighbours + pairs) a step. The paper's code computes all
-    eigenvectors, in O(n^3); here, the ``max(10, 4 k)`` of least ``lambda``. ``L`` gets 1e-5 on its
-    diagonal, which adds the same to the cost of every vector.
+    eigenvectors, in O(n^3); here, the ``max(10, 4 k)`` of least ``lambda`` are computed. 1e-5 is
+    added to the diagonal of ``L``, which adds the same to the cost of every vector.
 
     References
     ----------
@@ -345,7 +345,7 @@ class FlexibleSpectral(ConstrainedSpectral):
             met = _largest(links, max(10, 4 * self.n_clusters), rng)[0]
             self.beta_ = self.strength * max(float(met[wanted - 1]), 0.0)
         if self.beta_ > 0.0:
-            # By inertia, there are as many eigenvalues above zero; below, they lie dense.
+            # By inertia, this is the number of positive eigenvalues; negative ones lie dense.
             number = int((met > self.beta_).sum())
             found = self._feasible(laplacian, links, np.sqrt(degrees), wanted, number, rng)
         if found.shape[1] < wanted:
@@ -373,7 +373,7 @@ class FlexibleSpectral(ConstrainedSpectral):
         met = csr_array(links - self.beta_ * eye_array(n))
         inverse, vectors = _largest(met, number, rng, laplacian)
         vectors /= np.linalg.norm(vectors, axis=0)
-        # All points alike cost nothing and cut nothing.
+        # The constant vector has no cost and separates no points.
         alike = abs(trivial @ vectors) / np.linalg.norm(trivial) > 1.0 - 1e-6
         kept = np.flatnonzero((inverse > 0.0) & ~alike)
         vectors, inverse = vectors[:, kept], inverse[kept]
@@ -383,12 +383,12 @@ class FlexibleSpectral(ConstrainedSpectral):
         return vectors[:, order]
 
 
-#: What is added to the diagonal of a Laplacian, so that it can be inverted.
+#: Shift of the diagonal of a Laplacian that makes it invertible.
 _SHIFT = 1e-5
 
 
 def _signed(side: Side) -> Any:
-    """Return the weights of must-links, and minus those of cannot-links, as a symmetric matrix."""
+    """Return the symmetric matrix of must-link weights and negative cannot-link weights."""
     from scipy.sparse import coo_array, csr_array
 
     refuse_hard(side.constraints)
@@ -405,7 +405,7 @@ def _signed(side: Side) -> Any:
 def _largest(
     matrix: Any, number: int, rng: np.random.Generator, against: Any = None
 ) -> tuple[FloatArray, FloatArray]:
-    """Return the largest eigenvalues and eigenvectors of ``matrix v = mu against v``, falling."""
+    """Return the largest eigenvalues of ``matrix v = mu against v``, descending, and vectors."""
     from scipy.linalg import eigh
     from scipy.sparse.linalg import LinearOperator, cg, eigsh
 
@@ -441,10 +441,10 @@ class MetricKMeans(PairBeliever, _Dense):
     n_clusters : int
     metric : {"rca", "itml"}
     ridge : float
-        Share of the mean variance that is added to all, for "rca". The paper adds nothing; with
-        1, directions in which few pairs happen to agree do not decide.
+        Share of the mean variance that is added to all variances, for "rca". The paper adds
+        nothing; with 1, directions in which few pairs happen to agree do not dominate.
     slack : float
-        ``gamma`` of "itml": larger values hold the bounds more strictly.
+        ``gamma`` of "itml": larger values enforce the bounds more strictly.
     sweeps : int
         Sweeps of "itml" over the pairs.
     init : str or (k, d) array
@@ -456,11 +456,11 @@ class MetricKMeans(PairBeliever, _Dense):
     Attributes
     ----------
     labels_, violations_, constraints_, cluster_centers_, inertia_, metrics_
-        See `HMRFKMeans`; pairs of weight zero are left out, other weights do not count. "auto", the
-        default of ``fit``, is 1 for pairs that `PCKMeans` keeps, and 0 for those that it violates,
-        because one wrong must-link joins two components.
+        See `HMRFKMeans`; pairs of weight zero are left out, other weights have no effect. "auto",
+        the default of ``fit``, is 1 for pairs that `PCKMeans` keeps, and 0 for pairs that it
+        violates, because one wrong must-link joins two components.
     objective_, n_iter_, history_, converged_
-        Of k-means under the metric.
+        Results of k-means under the metric.
 
     Notes
     -----
@@ -562,7 +562,7 @@ def _nearest_metric(
             length = float(gap @ direction)
             if length <= 0.0:
                 continue
-            # As in the authors' code, where the slack shares out what is left of a violation.
+            # As in the authors' code, the slack takes a share of the remaining violation.
             excess = sign[at] * (1.0 / length - 1.0 / bound[at]) * slack / (slack + 1.0)
             step = min(multiplier[at], excess)
             multiplier[at] -= step

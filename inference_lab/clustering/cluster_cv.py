@@ -59,9 +59,9 @@ _PRIOR_GAINS = {
     "TVClust": 0.18,
 }
 _PRIOR_DEVIATION = 0.1
-#: Standard errors within which the best score is taken for chance.
+#: Standard errors within which the best score counts as chance.
 _CHANCE = 2.0
-#: Standard errors of fewer groups of pairs than it takes to see a difference are not below this.
+#: Lower limit on standard errors, because few groups of pairs may show no difference by chance.
 _LEAST_ERROR = 0.02
 
 
@@ -87,7 +87,7 @@ def default_candidates() -> list[tuple[str, Any]]:
 
 
 def candidates_for(points: FloatArray) -> list[tuple[str, Any]]:
-    """Return the default candidates; where points are standardised, each takes them as they are."""
+    """Return the default candidates, without the scaling step if points are standardised."""
     given = default_candidates()
     spread = points.std(axis=0)
     unit = np.where(spread > 0.0, 1.0, 0.0)
@@ -120,7 +120,7 @@ def pair_groups(constraints: Constraints, n_splits: int) -> IntArray:
 
 
 def pair_folds(group: IntArray, n_must: int, n_splits: int, rng: np.random.Generator) -> IntArray:
-    """Return the fold of each pair; folds have like numbers of either kind."""
+    """Return the fold of each pair; folds have similar numbers of each kind."""
     n_groups = int(group.max(initial=-1)) + 1
     must = np.bincount(group[:n_must], minlength=n_groups)
     cannot = np.bincount(group[n_must:], minlength=n_groups)
@@ -141,7 +141,7 @@ def pair_folds(group: IntArray, n_must: int, n_splits: int, rng: np.random.Gener
 
 @dataclass(frozen=True)
 class Kept:
-    """Share of the fits without a pair that keep it, and of pairs of points that share a cluster.
+    """Share of fits without a pair that keep it, and share of pairs of points in one cluster.
 
     Arrays have an entry for each must-link and each cannot-link.
     """
@@ -178,13 +178,13 @@ def standard_error(contributions: FloatArray, n_must: int, group: IntArray) -> f
 
 
 def gain(of: Kept, over: Kept, group: IntArray) -> tuple[float, float]:
-    """Return how much higher one score is than another over the same pairs, and the error of it."""
+    """Return the difference of two scores over the same pairs, and its standard error."""
     added = of.contributions() - over.contributions()
     return float(added.sum()), standard_error(added, of.must.size, group)
 
 
 def choose(kept: Sequence[Kept | None], group: IntArray) -> int:
-    """Return the first that is within a standard error of the best score; None has failed.
+    """Return the first candidate within a standard error of the best score; None marks failures.
 
     The error is that of the difference of the two scores, over the same pairs.
     """
@@ -200,11 +200,11 @@ def choose(kept: Sequence[Kept | None], group: IntArray) -> int:
 def expected_gains(
     kept: Sequence[Kept | None], group: IntArray, prior: Sequence[float]
 ) -> FloatArray:
-    """Return the posterior mean of the gain of each over the first that has not failed.
+    """Return the posterior mean of the gain of each candidate over the first that has not failed.
 
-    Gains of a candidate are normal around that of `prior` over data sets, and the gain on held-out
-    pairs is normal around the gain on this set. NaN stands for those that failed. All are zero if
-    even the best score is within two standard errors of chance: such pairs are noise.
+    Gains of a candidate are normal around its `prior` gain over data sets, and the gain on held-out
+    pairs is normal around the gain on this set. NaN marks failed candidates. All gains are zero if
+    even the best score is within two standard errors of chance, because such pairs are noise.
     """
     judged = {at: each for at, each in enumerate(kept) if each is not None}
     found = np.full(len(kept), np.nan)
@@ -224,7 +224,7 @@ def expected_gains(
 
 
 def takes_pairs(estimator: Any) -> bool:
-    """Whether ``fit`` has must-links among its arguments, or takes any."""
+    """Whether ``fit`` has a parameter for must-links, or accepts any keyword argument."""
     arguments = inspect.signature(final_step(estimator).fit).parameters
     return "must_link" in arguments or any(
         each.kind is inspect.Parameter.VAR_KEYWORD for each in arguments.values()
@@ -242,7 +242,7 @@ def _prefix(estimator: Any) -> str:
 
 
 def prepared(estimator: Any, n_clusters: int, seed: int) -> Any:
-    """Return a clone with a number of clusters, and a seed where it has none."""
+    """Return a clone with a given number of clusters and, if it has none, a seed."""
     made = clone(estimator)
     prefix, known = _prefix(made), final_step(made).get_params(deep=False)
     for name in ("n_clusters", "n_components"):
@@ -258,7 +258,7 @@ def prepared(estimator: Any, n_clusters: int, seed: int) -> Any:
 
 
 def fitted(estimator: Any, points: Any, constraints: Constraints) -> Any:
-    """Fit an estimator, to pairs if it takes any."""
+    """Fit an estimator, with pairs if it accepts them."""
     given = constraints.fit_params() if takes_pairs(estimator) else {}
     prefix = _prefix(estimator)
     return estimator.fit(points, **{prefix + name: value for name, value in given.items()})
@@ -267,7 +267,7 @@ def fitted(estimator: Any, points: Any, constraints: Constraints) -> Any:
 def labels_without(
     estimator: Any, points: Any, constraints: Constraints, held_out: npt.NDArray[np.bool_]
 ) -> tuple[IntArray | None, str, float]:
-    """Return the labels of a fit to the other pairs, or None; the failure; and the seconds."""
+    """Return the labels of a fit to the other pairs (or None), the failure, and the seconds."""
     n_must = len(constraints.must_link)
     rest = selected(constraints, ~held_out[:n_must], ~held_out[n_must:])
     start = perf_counter()
@@ -282,9 +282,9 @@ def labels_without(
 
 
 def kept_by(found: Sequence[IntArray], fold: Sequence[IntArray], constraints: Constraints) -> Kept:
-    """Return the share of fits without its fold that keep each pair.
+    """Return for each pair the share of fits without its fold that keep it.
 
-    `fold` has the fold of each pair in each repetition, and `found` labels for each fold of each.
+    `fold` has the fold of each pair in each repetition, `found` the labels for each fold of each.
     """
     n_must = len(constraints.must_link)
     pairs = np.concatenate([constraints.must_link, constraints.cannot_link])
@@ -322,50 +322,50 @@ class ConstrainedClusterCV(ClusterMixin, BaseEstimator):  # type: ignore[misc]  
     r"""Choose estimator, metric and number of clusters by held-out pairs, and fit with all pairs.
 
     Candidates are ordered from simple to complex, the first ones without pairs. Each is fitted
-    without some of the pairs, which then judge its labels. Chosen is the candidate of the largest
-    expected gain, given its score and what it gains on other data sets. Where pairs do not help,
-    these are estimators that use none.
+    without some of the pairs, which then score its labels. The candidate with the largest expected
+    gain is chosen, given its score and its gain on other data sets. If pairs do not help, it is an
+    estimator that uses none.
 
     Parameters
     ----------
     n_clusters : int, sequence of int, or "auto"
-        Several numbers are compared first, with the simplest candidate that uses pairs; "auto"
-        tries 2 to 10.
+        If there are several numbers, the simplest candidate that uses pairs compares them first;
+        "auto" tries 2 to 10.
     candidates : list of (name, estimator) or None
-        From simple to complex; estimators are those of this package, others of scikit-learn's kind,
-        or pipelines that end in one. Those without a ``must_link`` in ``fit`` use no pairs. By
+        From simple to complex: estimators of this package, others with scikit-learn's interface,
+        or pipelines that end in one. Estimators without ``must_link`` in ``fit`` use no pairs. By
         default k-means, PCKMeans, MPCKMeans, Gaussian mixtures and TVClust, some of them
         standardised.
     n_splits : int
         Folds of pairs.
     n_repeats : int
-        How often folds are drawn anew.
+        Repetitions with newly drawn folds.
     prior_gains : mapping of str to float, optional
-        Gain in score over the first candidate that is expected of each before pairs are seen, 0
-        where it has none. By default the mean over data sets for the default candidates.
+        Expected gain in score of each candidate over the first one before pairs are seen; 0 if
+        missing. By default the mean over data sets for the default candidates.
     n_jobs : int or None
-        Processes that share the fits; None is 1, -1 as many as there are processors.
+        Processes that share the fits; None is 1, -1 one per processor.
     verbose : int
-        Whether to print the score of each candidate when it is known.
+        Whether to print the score of each candidate as soon as it is known.
     random_state : int, RandomState or None
         Seeds folds, and candidates that have no seed of their own.
 
     Attributes
     ----------
     labels_ : (n,) int64 array
-        Of the fit with all pairs.
+        Labels of the fit with all pairs.
     best_estimator_ : estimator
-        Fitted with all pairs.
+        The chosen candidate, fitted with all pairs.
     best_params_ : dict
         Name of the candidate and number of clusters.
     best_index_ : int
         Row of `cv_results_`.
     best_score_ : float
-        Score of the candidate chosen; NaN where fewer than two pairs were given.
+        Score of the chosen candidate; NaN if fewer than two pairs were given.
     gain_ : tuple of float
-        By how much `best_score_` exceeds the best score without pairs, and the standard error.
+        Difference between `best_score_` and the best score without pairs, and its standard error.
     cv_results_ : pandas.DataFrame
-        A row for each candidate that was judged, see Notes.
+        A row for each candidate that was scored, see Notes.
     constraints_ : Constraints
     violations_ : Violations
         Pairs that the labels violate.
@@ -373,31 +373,31 @@ class ConstrainedClusterCV(ClusterMixin, BaseEstimator):  # type: ignore[misc]  
     Notes
     -----
     **Score.** A clustering keeps a share ``m`` of the held-out must-links and ``c`` of the
-    cannot-links. If a share ``s`` of all pairs of points are in one cluster, labels that know
-    nothing keep ``s`` and ``1 - s``. The score ``(m - s + c - (1 - s)) / (1 - s + s) = m + c - 1``
-    is 0 for these and 1 where all pairs are kept (Youden's J); kinds count alike. Of one kind alone
-    it is ``(m - s) / (1 - s)``, or ``(c - (1 - s)) / s``. If a share ``q`` of the answers is wrong,
-    at most ``1 - 2 q`` can be expected.
+    cannot-links. If a share ``s`` of all pairs of points is in one cluster, uninformed labels keep
+    ``s`` and ``1 - s``. The score ``(m - s + c - (1 - s)) / (1 - s + s) = m + c - 1`` is 0 for
+    these and 1 if all pairs are kept (Youden's J); both kinds count alike. With one kind alone it
+    is ``(m - s) / (1 - s)``, or ``(c - (1 - s)) / s``. If a share ``q`` of the answers is wrong,
+    the expected score is at most ``1 - 2 q``.
 
     **Folds.** The must-links of a component are held out together, and so are all cannot-links
     between two components: no held-out pair follows from the others. A component with more than a
-    fold's share of the pairs is divided pair by pair, since it would otherwise fill a fold. Such
+    fold's share of the pairs is divided pair by pair, because it would otherwise fill a fold. Such
     pairs may follow from others.
 
     **Errors.** Standard errors are over groups of pairs that are held out together. Two candidates
-    are compared on the same pairs, which is why their difference is known better than either score.
+    are compared on the same pairs, so their difference is more precise than either score.
 
-    **Choice.** The gain of a candidate over the first one is taken for normal around its prior gain
+    **Choice.** The gain of a candidate over the first one is assumed normal around its prior gain
     with a standard deviation of .1, as over data sets. The gain on held-out pairs has its standard
-    error. Chosen is the largest posterior mean: few or noisy pairs leave it near the prior. Where
-    even the best score is within two standard errors of chance, it is the first candidate. Of
-    several numbers of clusters the smallest is taken that is within a standard error of the best.
+    error. The largest posterior mean is chosen: few or noisy pairs leave it near the prior. If even
+    the best score is within two standard errors of chance, the first candidate is chosen. Among
+    several numbers of clusters, the smallest within a standard error of the best is chosen.
 
     **Columns** of `cv_results_`: ``candidate``, ``n_clusters``, ``params``, ``mean_test_score``,
     ``standard_error``, ``expected_gain`` (for the number of clusters chosen), ``behind_best`` and
     ``behind_best_error`` (among the rows compared with it), ``must_link_kept``,
-    ``cannot_link_kept``, ``mean_fit_time``, ``rank_test_score``, and ``failure``, why a fit was
-    impossible.
+    ``cannot_link_kept``, ``mean_fit_time``, ``rank_test_score``, and ``failure``, the reason why a
+    fit was impossible.
 
     **Complexity.** ``n_splits * n_repeats`` fits for each candidate with pairs, one for others.
 
@@ -449,8 +449,8 @@ class ConstrainedClusterCV(ClusterMixin, BaseEstimator):  # type: ignore[misc]  
         must_link, cannot_link, pairs, sample_ids
             See `HMRFKMeans.fit`. Without pairs, the first candidate is fitted.
         ml_weight, cl_weight : float or arrays, or "auto", optional
-            See `HMRFKMeans.fit`. By default each candidate has its own. Pairs of weight 0 are left
-            out.
+            See `HMRFKMeans.fit`. By default each candidate uses its own default. Pairs of weight 0
+            are left out.
 
         Returns
         -------
@@ -494,7 +494,7 @@ class ConstrainedClusterCV(ClusterMixin, BaseEstimator):  # type: ignore[misc]  
         return self
 
     def _named_candidates(self, points: FloatArray) -> Candidates:
-        """Return the candidates; refuse lists that are none."""
+        """Return the candidates; refuse invalid lists."""
         given = candidates_for(points) if self.candidates is None else self.candidates
         if not isinstance(given, Sequence) or not given:
             raise TypeError(f"candidates must be a list of (name, estimator), got {given!r}")
@@ -520,7 +520,7 @@ class ConstrainedClusterCV(ClusterMixin, BaseEstimator):  # type: ignore[misc]  
         return sorted({int(k) for k in several})
 
     def _compared(self, candidates: Candidates, numbers: Sequence[int], points: Any) -> list[_Row]:
-        """Score candidates; the simplest one with pairs chooses among numbers of clusters."""
+        """Score candidates; the simplest one with pairs chooses the number of clusters."""
         n_pairs = len(self.constraints_)
         most = points.shape[0]
         numbers = [k for k in numbers if k <= most] or [numbers[0]]
@@ -557,7 +557,7 @@ class ConstrainedClusterCV(ClusterMixin, BaseEstimator):  # type: ignore[misc]  
         known = {(row.name, row.n_clusters) for row in rows}
         left = [(each, numbers[0]) for each in candidates if (each[0], numbers[0]) not in known]
         rows += self._judged(left, points, folds)
-        # In the order of the candidates, which is from simple to complex.
+        # Rows are in the order of the candidates, from simple to complex.
         place = {name: at for at, (name, _) in enumerate(candidates)}
         at_number = [at for at, row in enumerate(rows) if row.n_clusters == numbers[0]]
         at_number.sort(key=lambda at: place[rows[at].name])
@@ -603,7 +603,7 @@ class ConstrainedClusterCV(ClusterMixin, BaseEstimator):  # type: ignore[misc]  
         return rows
 
     def _warn_of_failures(self, rows: Sequence[_Row]) -> None:
-        """Warn of candidates that failed; refuse to go on without any other."""
+        """Warn of failed candidates; raise an error if all failed."""
         failed = [row for row in rows if row.kept is None]
         if len(failed) == len(rows):
             raise ValueError(f"no candidate could be fitted; {failed[0].name}: {failed[0].failure}")
@@ -636,7 +636,7 @@ class ConstrainedClusterCV(ClusterMixin, BaseEstimator):  # type: ignore[misc]  
         self.violations_ = violations(self.constraints_, self.labels_)
 
     def predict(self, X: Any) -> IntArray:
-        """Return the cluster of each point under the estimator chosen.
+        """Return the cluster of each point under the chosen estimator.
 
         Parameters
         ----------

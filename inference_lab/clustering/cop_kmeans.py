@@ -1,4 +1,4 @@
-"""COP-KMeans: K-means that never violates a constraint, or reports that it failed."""
+"""COP-KMeans: K-means that never violates a constraint, or reports a failure."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def place_units(
     indices: IntArray,
     labels: IntArray,
 ) -> int:
-    """Put units, in order, into the cheapest cluster without enemies, else with fewest enemies."""
+    """Assign units in order to the cheapest cluster without cannot-links, else with the fewest."""
     k = costs.shape[1]
     labels[:] = -1
     enemies = np.zeros(k, dtype=np.int64)
@@ -71,7 +71,7 @@ def place_units(
 
 
 class _Units:
-    """Must-link components with their cannot-links, costed as a `whole` or by their first point."""
+    """Must-link components with their cannot-links; costs are of the `whole` or the first point."""
 
     def __init__(self, side: Side, whole: bool) -> None:
         constraints = side.constraints
@@ -79,15 +79,15 @@ class _Units:
         self.count = int(self.of_point.max(initial=-1)) + 1
         self.whole = whole
         ends = self.of_point[constraints.cannot_link]
-        # Within a unit, a cannot-link is violated wherever the unit goes.
+        # A cannot-link within a unit is violated in every cluster.
         self.contradictions = constraints.cannot_link[ends[:, 0] == ends[:, 1]]
         #: Clusters of the units that hold a point whose cluster is known, -1 elsewhere.
         self.known: IntArray = np.full(self.count, -1)
         held = np.flatnonzero(side.known >= 0)
         self.known[self.of_point[held]] = side.known[held]
-        #: Points whose cluster is known to be another than that of their unit.
+        #: Points whose known cluster differs from that of their unit.
         self.strays = held[self.known[self.of_point[held]] != side.known[held]]
-        #: Cannot-links between units of one known cluster.
+        #: Cannot-links between units of the same known cluster.
         settled = (ends[:, 0] != ends[:, 1]) & (self.known[ends[:, 0]] >= 0)
         settled &= self.known[ends[:, 0]] == self.known[ends[:, 1]]
         self.joined = constraints.cannot_link[settled]
@@ -128,20 +128,20 @@ class _Units:
         """Return the units in the order of placement, and the first point of each."""
         n = len(self.of_point)
         points = np.arange(n) if order == "given" else rng.permutation(n)
-        # Written back to front, so that the first point of each unit is what stays.
+        # Written back to front, so that the first point of each unit is written last.
         first = np.empty(self.count, dtype=np.int64)
         first[self.of_point[points[::-1]]] = np.arange(n)[::-1]
         units = np.argsort(first)
         if order == "most-constrained":
             units = units[np.argsort(-np.diff(self.indptr)[units], kind="stable")]
-        # Where clusters are known, nothing is left to be in the way of.
+        # Units of known clusters come first, because they have no choice.
         units = units[np.argsort(self.known[units] < 0, kind="stable")]
         return units, points[first]
 
     def costs(self, costs: FloatArray, first: IntArray) -> FloatArray:
         """Return the cost of each unit in each cluster."""
         if self.count == len(self.of_point):
-            # No must-links: components are numbered as their points are.
+            # Without must-links, components have the numbers of their points.
             return clamped(costs, self.known)
         found = np.asarray(self._members @ costs) if self.whole else costs[first]
         return clamped(found, self.known)
@@ -156,23 +156,23 @@ class _NoPlaceError(Exception):
 
 
 class _Placement(EStepSolver):
-    """The E-step of one start: sweeps in a fixed order, redrawn where a unit finds no place."""
+    """The E-step of one start: sweeps in a fixed order, redrawn if a unit cannot be placed."""
 
     def __init__(self, units: _Units, order: Order, rng: np.random.Generator, tries: int) -> None:
         super().__init__("icm", rng)
         self.units = units
         self.order = order
-        #: Orders that a sweep may try.
+        #: Maximum number of orders per sweep.
         self.tries = 1 if order == "given" else tries
         self.sequence, self.first = units.ordered(order, rng)
-        #: "cycle" or "blocked" when the start has ended.
+        #: "cycle" or "blocked" once the start has ended.
         self.ended: str | None = None
         #: The least objective of a labelling at its own centroids, and the labelling.
         self.best: tuple[float, IntArray] | None = None
         self._seen: set[int] = set()
 
     def __call__(self, model: Model, previous: Assignment | None) -> Assignment:
-        """Return labels that satisfy the constraints: the previous ones, if the start has ended."""
+        """Return labels that satisfy the constraints; the previous ones if the start has ended."""
         if previous is None:
             labels, stuck = self._sweep(model)
             if stuck > 0:
@@ -217,10 +217,10 @@ class _Placement(EStepSolver):
 class COPKMeans(PairwiseClusterer):
     r"""K-means whose every assignment satisfies all constraints.
 
-    All pairs of positive weight are hard. Points are put in turn into the cheapest cluster that
-    violates no constraint with those placed before; then centroids are moved. A start fails where a
-    point has no such cluster, and another order is tried. Failure does not prove infeasibility,
-    which is NP-complete to decide. Since the objective may rise, the best sweep is returned.
+    All pairs of positive weight are hard. Points are assigned in turn to the cheapest cluster that
+    violates no constraint with earlier points; then centroids are moved. A start fails if a point
+    has no such cluster, and another order is tried. Failure does not prove infeasibility, which is
+    NP-complete to decide. Because the objective may rise, the best sweep is returned.
 
     Parameters
     ----------
@@ -230,16 +230,16 @@ class COPKMeans(PairwiseClusterer):
         "wagstaff": random points from different must-link components, with their components if
         `whole_components`; else see `initial_centroids`.
     whole_components : bool
-        Put each must-link component where its summed cost is least; else, as printed, where the
-        cost of its first point is least.
+        Assign each must-link component by its summed cost; if false, by the cost of its first
+        point, as in the paper.
     order : {"random", "given", "most-constrained"}
-        Order of points: random, drawn once a start and again after a failure; by row, as printed;
-        or by most cannot-links, ties at random, which fails less often.
+        Order of points: random, drawn once per start and again after a failure; by row, as in the
+        paper; or by most cannot-links, ties at random, which fails less often.
     max_failures : int
-        Starts that may fail before the fit gives up, and orders before a start does. With order
-        "given" and fixed centroids, all fail alike.
+        Maximum failed starts of a fit, and failed orders of a start. With order "given" and fixed
+        centroids, all starts fail in the same way.
     on_failure : {"warn", "raise", "ignore"}
-        When every start failed: keep the one with fewest violations (by weight) and give a
+        If every start failed: keep the one with fewest violations (by weight) and issue a
         `ConstraintsNotMetWarning`; raise an `InfeasibleConstraintsError`; or keep it silently.
     n_init : int
         Successful starts; the one of least objective is kept.
@@ -249,13 +249,13 @@ class COPKMeans(PairwiseClusterer):
     Attributes
     ----------
     status_ : str
-        End of the best start: "converged"; "limit" (of iterations); "cycle" (a sweep came back to
+        End of the best start: "converged"; "limit" (of iterations); "cycle" (a sweep returned to
         earlier labels); "blocked" (a later sweep failed in all orders tried); "failed" (every start
         failed); or "infeasible" (cannot-links within a must-link component).
     feasible_ : bool
         Whether `labels_` satisfies all constraints: true in the first four cases, and only then.
     n_failures_ : int
-        Starts that failed.
+        Number of failed starts.
     labels_, cluster_centers_, inertia_, objective_, n_iter_, history_, converged_, metrics_
         See `BregmanKMeans`.
     constraints_, violations_
@@ -264,9 +264,9 @@ class COPKMeans(PairwiseClusterer):
     Notes
     -----
     **Guarantees.** Labels violate no constraint, or ``feasible_`` is false. The objective may rise
-    between sweeps, because they are no best replies to the centroids, and sweeps may cycle.
+    between sweeps, because they do not minimise it given the centroids, and sweeps may cycle.
 
-    **Complexity.** O(n d k + q) an iteration for q cannot-links; O(n k) memory beside the data.
+    **Complexity.** O(n d k + q) per iteration for q cannot-links; O(n k) memory besides the data.
 
     References
     ----------
@@ -339,7 +339,7 @@ class COPKMeans(PairwiseClusterer):
         units: _Units,
         rng: np.random.Generator,
     ) -> tuple[Fit[HMRF], str, int]:
-        """Return the best start, how it ended, and the number of those that failed."""
+        """Return the best start, its status, and the number of failed starts."""
         ended: list[tuple[Fit[HMRF], str]] = []
         failed: list[tuple[Fit[HMRF], str]] = []
         while len(ended) < self.n_init and len(failed) < self.max_failures:
@@ -363,10 +363,10 @@ class COPKMeans(PairwiseClusterer):
         units: _Units,
         rng: np.random.Generator,
     ) -> tuple[Fit[HMRF], str]:
-        """Return the start, and how it ended."""
+        """Return the start and its status."""
         model = HMRF(
             points,
-            # The model knows of no constraints: the E-step sees to them.
+            # The model has no constraints, because the E-step enforces them.
             Constraints(None, None, n_points=points.shape[0]),
             self._distortion(),
             self._centroids(points, side, units, rng),
@@ -399,7 +399,7 @@ class COPKMeans(PairwiseClusterer):
             return self._start(points, side, rng)
         shuffled = rng.permutation(n)
         first = np.sort(np.unique(units.of_point[shuffled], return_index=True)[1])[:k]
-        # With fewer components than clusters, points of one component have to do.
+        # With fewer components than clusters, several points of one component are used.
         rest = np.setdiff1d(np.arange(n), first)[: k - first.size]
         chosen = shuffled[np.concatenate((first, rest))]
         members = [np.array([point]) for point in chosen]
@@ -421,7 +421,7 @@ class COPKMeans(PairwiseClusterer):
 
 
 def _stop(model: HMRF, labels: IntArray, result: Result | None) -> Fit[HMRF]:
-    """End a start at other labels than its last, with the centroids that belong to them."""
+    """End a start at given labels instead of its last ones, with the matching centroids."""
     for _ in model.maximise(labels):
         pass
     objective = model.objective(labels)

@@ -1,10 +1,10 @@
-r"""Distortions: how far a point is from a centroid, and two points are from each other.
+r"""Distortions: costs of points in clusters, and dissimilarities of pairs of points.
 
 A distortion has four parts: the cost ``D(x, mu)`` of a point in a cluster, the centroid that
 minimises the summed cost of a cluster, a symmetric dissimilarity ``phi(x, y)`` of two points (the
 cost of a violated constraint in HMRF-KMeans), and an upper bound on ``phi``.
 
-To add a Bregman divergence, subclass `Bregman` and give its generator and the gradient:
+To add a Bregman divergence, subclass `Bregman` and define its generator and the gradient:
 
 >>> import numpy as np
 >>> from inference_lab.clustering import Bregman, HMRFKMeans
@@ -60,23 +60,23 @@ __all__ = [
     "whitened",
 ]
 
-#: A dense float64 matrix, or a sparse CSR array, of one row a point.
+#: A dense float64 matrix, or a sparse CSR array, with one row per point.
 Points: TypeAlias = Any
 
 #: Entries of a block of costs: half a megabyte, which stays in the cache.
 _BLOCK = 1 << 16
 #: Points up to which divergences of all pairs are compared, in O(n^2 d).
 _EXACT_PAIRS = 1500
-#: Sides of a block of pairs that are compared at once.
+#: Rows and columns of a block of pairs that are compared at once.
 _PAIR_ROWS, _PAIR_COLUMNS = 256, 4096
 
 
 def _farthest_pair(rows: FloatArray) -> tuple[int, int]:
-    """Return the two rows that are farthest apart in the Euclidean sense.
+    """Return the two rows with the largest Euclidean distance.
 
     A far pair is guessed; others are compared only if their distances to a centre sum to more. The
-    mean as the centre leaves few pairs of round data, the middle of the guessed pair few of long
-    data. O(n d) for these, and O(d) for each pair that is left.
+    mean as the centre leaves few pairs of round data, the middle of the guessed pair few of
+    elongated data. Costs O(n d), and O(d) for each remaining pair.
     """
 
     def from_point(point: FloatArray) -> FloatArray:
@@ -108,7 +108,7 @@ def _farthest_pair(rows: FloatArray) -> tuple[int, int]:
         found = candidates(from_point(middle))
         if found[0] < left:
             centre, (left, order, outer) = middle, found
-    # Inner products round around the centre, where no coordinate is large.
+    # Inner products are computed around the centre, because small coordinates reduce rounding.
     ordered = rows[order] - centre
     squares = row_products(ordered, ordered)
     for i in range(0, len(order), _PAIR_ROWS):
@@ -201,7 +201,7 @@ def cheapest(costs: FloatArray, previous: IntArray | None) -> IntArray:
 
 @kernel
 def least_of_rows(values: FloatArray, offset: FloatArray, labels: IntArray) -> None:
-    """Move labels to the least ``values[i, a] + offset[a]`` unless they hold it already."""
+    """Move labels to the least ``values[i, a] + offset[a]``; ties keep the current label."""
     n, k = values.shape
     for i in range(n):
         best = labels[i]
@@ -216,7 +216,7 @@ def least_of_rows(values: FloatArray, offset: FloatArray, labels: IntArray) -> N
 
 @cache
 def _libraries() -> ThreadpoolController:
-    """Return a handle on the numerical libraries; finding them takes milliseconds."""
+    """Return a handle on the numerical libraries, cached because a search takes milliseconds."""
     from threadpoolctl import ThreadpoolController
 
     return ThreadpoolController()
@@ -245,7 +245,7 @@ def in_blocks(n: int, step: int, work: Callable[[slice], None]) -> None:
 
 
 class Distortion(ABC):
-    """How far points are from centroids and from each other.
+    """Distances of points from centroids and from each other.
 
     Distortions are immutable; learning a metric makes a new one (`reweighted`).
 
@@ -258,9 +258,9 @@ class Distortion(ABC):
     ([[1.0, 0.0], [9.0, 9.0]], [1.0, 162.0])
     """
 
-    #: Whether CSR matrices are taken as they are.
+    #: Whether CSR matrices are supported.
     accepts_sparse: ClassVar[bool] = False
-    #: Whether moving all points and centroids by the same vector changes nothing.
+    #: Whether shifting all points and centroids by the same vector changes no cost.
     translation_invariant: ClassVar[bool] = False
     #: Whether data must not hold negative values.
     positive_only: ClassVar[bool] = False
@@ -286,7 +286,7 @@ class Distortion(ABC):
         """
 
     def prepare(self, points: Points) -> Points:
-        """Return the points in the form that the other methods take; normalised, if need be.
+        """Return the points in the form that the other methods expect, normalised if necessary.
 
         Parameters
         ----------
@@ -295,7 +295,7 @@ class Distortion(ABC):
         Returns
         -------
         (n, d) matrix, dense or CSR
-            By default the points as they are.
+            By default the unchanged points.
 
         Examples
         --------
@@ -311,7 +311,7 @@ class Distortion(ABC):
         Parameters
         ----------
         points : (n, d) matrix, dense or CSR
-            As `prepare` returned them, here and below.
+            As returned by `prepare`, here and below.
         centroids : (k, d) float64 array
 
         Returns
@@ -482,7 +482,7 @@ class Distortion(ABC):
         Returns
         -------
         float
-            0 where the costs have no such normaliser.
+            0 if the costs have no such normaliser.
 
         Examples
         --------
@@ -495,7 +495,7 @@ class Distortion(ABC):
 def distances_under(
     metrics: Sequence[Distortion], points: Points, centroids: FloatArray
 ) -> FloatArray:
-    """Return the cost of each point in each cluster, under one metric or that of the cluster."""
+    """Return the cost of each point in each cluster, under one metric or one per cluster."""
     if len(metrics) == 1:
         return metrics[0].distances(points, centroids)
     columns = [
@@ -507,7 +507,7 @@ def distances_under(
 def cluster_sizes(
     shares: npt.ArrayLike, n_clusters: int, counts: FloatArray | None = None
 ) -> FloatArray:
-    """Return the size of each cluster, shape (k,), with points counted as `counts` says."""
+    """Return the size of each cluster, shape (k,), with points weighted by `counts`."""
     given = np.asarray(shares)
     if given.ndim == 2:
         total = given.sum(axis=0) if counts is None else counts @ given
@@ -518,7 +518,7 @@ def cluster_sizes(
 def counted_shares(
     labels: IntArray, n_clusters: int, counts: FloatArray | None
 ) -> IntArray | FloatArray:
-    """Return labels in the form that `Distortion.centroids` takes with sample weights."""
+    """Return labels as shares for `Distortion.centroids`, scaled by sample weights."""
     if counts is None:
         return labels
     shares = np.zeros((labels.size, n_clusters))
@@ -559,7 +559,7 @@ class _Weighted(Distortion):
 
     def reweighted(self, weights: FloatArray) -> Self:
         """Return the distortion under another metric."""
-        # Subclasses are dataclasses.
+        # All subclasses are dataclasses, as `replace` requires.
         return replace(self, metric=weights)  # type: ignore[type-var]
 
 
@@ -570,13 +570,13 @@ class SquaredEuclidean(_Weighted):
     Parameters
     ----------
     metric : (d,) or (d, d) array, optional
-        Diagonal of ``A``, not negative, or all of it, symmetric and positive semidefinite;
+        Diagonal of ``A``, non-negative, or the full matrix, symmetric and positive semidefinite;
         by default the identity.
 
     Notes
     -----
     Squared distances are not halved. Costs are computed through inner products; estimators centre
-    the points first, so that nothing cancels.
+    the points first, to avoid cancellation.
 
     Examples
     --------
@@ -608,7 +608,7 @@ class SquaredEuclidean(_Weighted):
         object.__setattr__(self, "metric", metric)
 
     def log_det(self, n_features: int) -> float:
-        """Return ``log det A``, ``-inf`` where it is singular."""
+        """Return ``log det A``, ``-inf`` if it is singular."""
         if self.metric is None:
             return 0.0
         if self.metric.ndim == 1:
@@ -850,9 +850,9 @@ class Cosine(_Weighted):
 class Bregman(Distortion):
     r"""``D(x, mu) = f(x) - f(mu) - <grad f(mu), x - mu>`` for a convex ``f``.
 
-    The mean of a cluster minimises its summed cost, whatever ``f`` is (Banerjee et al. 2005,
-    prop. 1). ``phi(x, y) = f(x) + f(y) - 2 f((x + y) / 2)``, the summed cost of two points in a
-    cluster of their own.
+    The mean of a cluster minimises its summed cost for every ``f`` (Banerjee et al. 2005, prop. 1).
+    ``phi(x, y) = f(x) + f(y) - 2 f((x + y) / 2)``, the summed cost of two points in a cluster of
+    their own.
 
     Examples
     --------
@@ -922,7 +922,7 @@ class Bregman(Distortion):
         return np.maximum(self.generator(first) + self.generator(second) - 2.0 * middle, 0.0)
 
     def largest(self, points: Points) -> float:
-        """Return the largest for up to 1,500 points, else a bound by distances from the mean."""
+        """Return the maximum for up to 1,500 points, else a bound by distances from the mean."""
         if points.shape[0] <= _EXACT_PAIRS:
             return _farthest(self, points)
         mean = np.asarray(points.mean(axis=0), dtype=np.float64).reshape(1, -1)
@@ -931,7 +931,7 @@ class Bregman(Distortion):
 
 @dataclass(frozen=True, eq=False)
 class IDivergence(_Weighted, Bregman):
-    r"""``D(x, mu) = sum_m a_m (x_m log(x_m / mu_m) - x_m + mu_m)`` on data without negatives.
+    r"""``D(x, mu) = sum_m a_m (x_m log(x_m / mu_m) - x_m + mu_m)`` on non-negative data.
 
     ``phi(x, y) = sum_m a_m (x_m log(2 x_m / (x_m + y_m)) + y_m log(2 y_m / (x_m + y_m)))``.
 
@@ -1013,7 +1013,7 @@ class IDivergence(_Weighted, Bregman):
         return means
 
     def largest(self, points: Points) -> float:
-        """Return ``log 2 max_m a_m (|x| + |y|)`` for the two rows of most mass."""
+        """Return ``log 2 max_m a_m (|x| + |y|)`` for the two rows of largest mass."""
         mass = np.sort(row_sums(points))[-2:].sum() if points.shape[0] else 0.0
         most = 1.0 if self.metric is None else float(self.metric.max(initial=0.0))
         return float(math.log(2.0) * most * mass)
@@ -1023,7 +1023,7 @@ class IDivergence(_Weighted, Bregman):
 class KullbackLeibler(IDivergence):
     """The I-divergence between rows scaled to sum one, ``sum_m x_m log(x_m / mu_m)``.
 
-    Give it counts or frequencies, not TF-IDF weights.
+    Suited to counts or frequencies, not to TF-IDF weights.
 
     Parameters
     ----------
@@ -1102,7 +1102,7 @@ _NAMED: dict[str, type[Distortion]] = {
 
 
 def as_distortion(given: str | Distortion) -> Distortion:
-    """Return the distortion of a name, or the object given."""
+    """Return the distortion with a given name, or the given object."""
     if isinstance(given, Distortion):
         return given
     if not isinstance(given, str):

@@ -48,17 +48,17 @@ __all__ = ["DPMeans", "Pairs", "RDPMeans"]
 
 ClusterCost = Literal["farthest-first", "kth-distance"]
 
-#: A price taken from the cost of a point is larger than this cost by this share of it. The point
-#: then opens no cluster, as with exact arithmetic, where a cost must exceed the price.
+#: A price derived from the cost of a point exceeds this cost by this share. The point then opens no
+#: cluster, as in exact arithmetic, in which a cost must exceed the price.
 _ABOVE_TIE = 1e-9
 
 #: Columns of costs that are kept free for clusters that open in a sweep.
 _SPARE = 16
 
-#: Starts by default, and of how many points there is one only.
+#: Default number of starts, and number of points above which there is only one.
 _STARTS, _MANY_POINTS = 10, 20_000
 
-#: How often the automatic price of pairs doubles, beginning so low that they count for nothing.
+#: Doublings of the automatic price of pairs, which starts so low that pairs have no influence.
 _DOUBLINGS = 10
 
 
@@ -80,7 +80,7 @@ def assign(
     last: bool,
     changed: IntArray,
 ) -> int:
-    """Assign points to their cheapest clusters in turn, in place; skip those that nothing nears.
+    """Assign the points marked as stale to their cheapest clusters in turn, in place.
 
     Stops at the first point for which a new cluster is cheaper (unless the clusters are `full`).
     Returns its place in `order`, or the length of `order`.
@@ -116,7 +116,7 @@ def assign(
 
 
 class Pairs:
-    """Pairs of each point, as `assign` takes them and as terms; must-links first.
+    """Pairs of each point, in the layout of `assign` and as terms; must-links first.
 
     Without `both_ways`, only the first point of each pair holds it.
     """
@@ -161,14 +161,14 @@ class _Clusters:
         self.squared = squared
         self.n = int(points.shape[0])
         self.counts = side.weights
-        #: Clusters of the points whose cluster is known; the first ones there are.
+        #: Clusters of the points whose cluster is known; these clusters come first.
         self.known = side.groups()
         self.free: IntArray = np.flatnonzero(self.known < 0)
         self.labels: IntArray = self.known.copy()
         self.centroids = self._means(self.known) if start is None else start
         self.costs = clamped(self.distances(self.centroids), self.known)
         self.stale: Flags = np.ones(self.n, dtype=np.uint8)
-        #: What the pairs of a point can make up for between two clusters.
+        #: Largest difference between the pair costs of a point in two clusters.
         self.slack: FloatArray = np.zeros(self.n)
 
     def _means(self, groups: IntArray) -> FloatArray:
@@ -195,7 +195,7 @@ class _Clusters:
             more[:, :k] = self.costs
             self.costs = more
         self.costs[:, k] = np.where(self.known < 0, self.distances(centroid)[:, 0], np.inf)
-        # What a point is from itself is not left to rounding.
+        # Rounding must not change the distance of a point to itself.
         self.costs[i, k] = 0.0
         self.centroids = np.concatenate([self.centroids, centroid])
         self.stale[:] = 1
@@ -227,7 +227,7 @@ class _Clusters:
         return True
 
     def own(self) -> FloatArray:
-        """Return the costs of the points in their clusters, (n,); ``inf`` for points in none."""
+        """Return the costs of the points in their clusters, (n,); ``inf`` for unassigned points."""
         row = self.costs.shape[1]
         costs = self.costs.ravel().take(np.arange(self.n) * row + np.maximum(self.labels, 0))
         return np.where(self.labels < 0, np.inf, costs)
@@ -248,9 +248,9 @@ class RDPMeans(SharedSettings, PairwiseClusterer):
 
     ``J = sum_i D(x_i, mu_{l_i}) + lambda K + xi sum_ML w [l_i != l_j] + xi sum_CL w [l_i = l_j]``
 
-    From one cluster at the mean of all points, or from those of `PCKMeans`, each sweep assigns the
-    points in turn to their cheapest cluster, or opens one at a point where all cost more than
-    ``lambda``. Then centroids move, and empty clusters are closed.
+    Starting from one cluster at the mean of all points, or from the clusters of `PCKMeans`, each
+    sweep assigns the points in turn to their cheapest cluster, or opens one at a point for which
+    all cost more than ``lambda``. Then centroids move, and empty clusters are closed.
 
     Parameters
     ----------
@@ -258,41 +258,41 @@ class RDPMeans(SharedSettings, PairwiseClusterer):
         Input of the rules for `cluster_cost`; the number found is `n_clusters_`.
     cluster_cost : float, "farthest-first" or "kth-distance"
         ``lambda``. "farthest-first" (Kulis and Jordan): start with the mean, add the point
-        farthest from all chosen so far, `n_clusters` times; the cost of the last. "kth-distance":
-        the `n_clusters`-th largest cost of a point at the mean, as in the published code. Either is
-        raised by a billionth, so that the point that sets the price opens no cluster at it.
+        farthest from all chosen so far, `n_clusters` times; use the cost of the last one.
+        "kth-distance": the `n_clusters`-th largest cost of a point at the mean, as in the published
+        code. Either is raised by a billionth, so that this point itself opens no cluster.
     xi : float or "auto"
         Price of a violated pair of weight 1. "auto" doubles it after each of ten sweeps, up to
         ``2 v ln 9``, the calibrated weight if one pair in ten is wrong: ``v`` is the variance
         within the clusters of k-means along the lines between centroids (its root where costs are
         roots).
     xi_rate : float
-        Factor of a number ``xi`` after each sweep; 1 keeps the objective monotone. The paper has
+        Factor of a numeric ``xi`` after each sweep; 1 keeps the objective monotone. The paper has
         ``xi=0.001`` and ``xi_rate=2``, see `release`.
     xi_max : float or None
         Upper limit of ``xi``.
     patience : int
-        Stop after this many sweeps in a row without a changed label; 20 in the paper.
+        Stop after this many consecutive sweeps without a changed label; 20 in the paper.
     warm_up : int
-        First sweeps in which pairs do not count.
+        Number of first sweeps that ignore pairs.
     distortion : str or Distortion
         As in `HMRFKMeans`; "cosine" is the limit of von Mises-Fisher components.
     squared : bool
-        False takes the roots of squared distances, as the published code does, with means as
+        If false, costs are the roots of squared distances, as in the published code, with means as
         centroids, so that the objective may rise. Euclidean costs only.
     e_step : str or Solver
-        ``"sweep"``, or any solver that supports label costs: its labels are the present clusters
+        ``"sweep"``, or any solver that supports label costs: its labels are the current clusters
         and `candidates` more, at points chosen farthest first.
     candidates : int
         Clusters that a solver may open in an E-step.
     start : {"auto", "mean", "box"}
-        First clusters: one at the mean, or at a random point in the box of the data. "auto" starts
-        once from the clusters of `PCKMeans` on the same pairs, if costs are squared distances, and
-        otherwise from the mean.
+        First clusters: one at the mean, or at a random point in the bounding box of the data.
+        "auto" starts once from the clusters of `PCKMeans` on the same pairs, if costs are squared
+        distances, and otherwise from the mean.
     order : {"random", "sequential"}
         Order of the points in a sweep.
     ties : {"keep", "last"}
-        Of equal costs the present cluster wins, or the last one.
+        Choice between equal costs: the current cluster, or the last one.
     max_clusters : int
         Upper limit of clusters.
     max_iter : int
@@ -310,16 +310,16 @@ class RDPMeans(SharedSettings, PairwiseClusterer):
     metrics_, constraints_, violations_
         See `HMRFKMeans`.
     n_clusters_ : int
-        Clusters that ``partial_labels`` names come first, in the order of their numbers.
+        Clusters named in ``partial_labels`` come first, in the order of their numbers.
     cluster_cost_ : float
-        ``lambda`` as used.
+        The ``lambda`` used.
     xi_ : float
-        Last ``xi``, as used in the objective.
+        The last ``xi``, used in the objective.
 
     Notes
     -----
     **Guarantees.** The objective never rises with squared costs, centroids that minimise them, no
-    warm-up, and a number ``xi`` with ``xi_rate=1``, or "auto" once ``xi`` has grown. With ``xi=0``
+    warm-up, and a numeric ``xi`` with ``xi_rate=1``, or "auto" once ``xi`` has grown. With ``xi=0``
     the result is the same as with `DPMeans`.
 
     **Complexity.** A sweep costs O(n d M + n + p) for p pairs and M moved clusters, and O(n d) for
@@ -362,8 +362,8 @@ class RDPMeans(SharedSettings, PairwiseClusterer):
 
         Distances without squares, ``lambda`` by "kth-distance", a first centre in the box of the
         data, and a first sweep without pairs. ``xi`` doubles from 0.001 until 20 sweeps change no
-        label, so pairs decide in the end. Wrong numbers after two clusters become empty at once
-        are not reproduced.
+        label, so pairs dominate in the end. The wrong numbers that the code returns after two
+        clusters become empty at once are not reproduced.
 
         Parameters
         ----------
@@ -418,7 +418,7 @@ class RDPMeans(SharedSettings, PairwiseClusterer):
         self._judge(side.constraints)
 
     def _first_clusters(self, points: Points, side: Side) -> list[FloatArray | None]:
-        """Return the first centroids of each start, None where it has a rule of its own."""
+        """Return the first centroids of each start, None if the start has its own rule."""
         auto = self.start == "auto"
         count = self.n_init
         if isinstance(count, str):
@@ -446,7 +446,7 @@ class RDPMeans(SharedSettings, PairwiseClusterer):
         rule = self.cluster_cost
         if not isinstance(rule, str):
             return float(rule)
-        # What a point costs that counts once.
+        # The price is the cost of a point of weight 1.
         plain = replace(side, known=np.full(points.shape[0], -1), weights=None)
         mean = self._mean(points, side)
         state = _Clusters(points, self._distortion(), self.squared, mean, plain)
@@ -470,7 +470,7 @@ class RDPMeans(SharedSettings, PairwiseClusterer):
             if not self.squared:
                 most = math.sqrt(most)
             return PenaltySchedule(most / 2.0**_DOUBLINGS, 2.0, most, until_grown=True)
-        # Beyond 1e90 nothing but the pairs counts, and products overflow.
+        # Beyond 1e90 only pairs matter, and products overflow.
         most = 1e90 if self.xi_max is None else max(self.xi_max, self.xi)
         return PenaltySchedule(self.xi, self.xi_rate, most, until_grown=False)
 
@@ -483,7 +483,7 @@ class RDPMeans(SharedSettings, PairwiseClusterer):
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class DPMeans(RDPMeans):
-    r"""K-means that opens a cluster wherever a point costs more than a price in all others.
+    r"""K-means that opens a cluster at a point that costs more than a price in all others.
 
     ``J = sum_i D(x_i, mu_{l_i}) + lambda K``
 
@@ -518,7 +518,7 @@ class DPMeans(RDPMeans):
     [1, 3, 5]
     """
 
-    #: Fixed here, so no argument.
+    #: Fixed in this class, so not an argument.
     xi: float | Literal["auto"] = field(default=0.0, init=False)
     xi_rate: float = field(default=1.0, init=False)
     xi_max: float | None = field(default=None, init=False)
@@ -533,7 +533,7 @@ class DPMeans(RDPMeans):
 
 
 class _DPFit:
-    """One start."""
+    """A single start of the fit."""
 
     def __init__(
         self,
@@ -556,7 +556,7 @@ class _DPFit:
         self.solver = None if sweeping else as_solver(settings.e_step)
         if first is None:
             first = self._first(points, side)
-        # Of what each pair of a point pays in one cluster and may pay in another.
+        # Bounds the difference of pair costs between two clusters; each pair may count in both.
         owner = np.repeat(np.arange(points.shape[0]), np.diff(pairs.ptr))
         self.swing = 2.0 * np.bincount(owner, np.abs(pairs.weight), minlength=points.shape[0])
         self.state = _Clusters(points, settings._distortion(), settings.squared, first, side)
@@ -564,7 +564,7 @@ class _DPFit:
         self.objective = self._objective()
 
     def _first(self, points: Points, side: Side) -> FloatArray | None:
-        """Return the centroid of the first cluster, None where the clusters of some are known."""
+        """Return the centroid of the first cluster, None if clusters of some points are known."""
         if (side.known >= 0).any():
             return None
         if self.settings.start == "box":
@@ -624,7 +624,7 @@ class _DPFit:
         changed = np.zeros(1, dtype=np.int64)
         sizes = np.bincount(state.labels[state.labels >= 0], minlength=len(state.centroids))
         if not sizes.any():
-            # Before the first sweep the clusters there are have no points yet.
+            # Before the first sweep the initial clusters have no points yet.
             sizes[:] = 1
         at = 0
         while at < order.size:
@@ -643,7 +643,7 @@ class _DPFit:
                 changed[0] += 1
                 at += 1
         if len(state.centroids) >= settings.max_clusters:
-            # Some may have stayed only because no more clusters could open.
+            # Some points may have stayed only because no more clusters could open.
             state.stale[:] = 1
         state.close_empty()
         return bool(changed[0])

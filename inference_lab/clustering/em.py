@@ -1,6 +1,6 @@
 """Expectation-maximisation whose E-step is any solver, hard at T = 0 and soft at T > 0.
 
-The loop labels the points (by a solver where constraints couple them, else each by its cheapest
+The loop labels the points (by a solver if constraints couple them, else each by its cheapest
 cluster), lets the model improve its parameters in half-steps, and records the objective after each.
 """
 
@@ -48,8 +48,8 @@ Assignment: TypeAlias = "IntArray | FloatArray"
 
 
 M = TypeVar("M")
-#: Search for labels that keep hard pairs, where the solver of the E-step finds none: of the methods
-#: here it violated the fewest pairs of random colourings that exist.
+#: Search for labels that keep hard pairs, if the solver of the E-step finds none. On random
+#: feasible colourings it violated the fewest pairs of all methods of this package.
 _SEARCH = "simulated-annealing"
 
 
@@ -87,7 +87,7 @@ class HalfStep(NamedTuple):
 class Coupling:
     """Coupling of points in an E-step.
 
-    ``rows`` are the points that ``terms`` touch; terms number them by their place there. ``terms``
+    ``rows`` are the points in ``terms``, which refer to them by their place in ``rows``. ``terms``
     stays the same object while unchanged, to reuse graphs. ``unary`` (c, k) is added to the costs;
     ``importance`` scales the free energy of these points; ``counts`` (c,) are their sample weights.
     """
@@ -100,11 +100,11 @@ class Coupling:
 
 
 class Model(ABC):
-    """Parameters of clusters, with the costs they give to points and how they are improved."""
+    """Parameters of clusters, the costs of points under them, and the steps that improve them."""
 
     @abstractmethod
     def costs(self, rows: IntArray | None = None) -> FloatArray:
-        """Return the cost of each point, or of those in `rows`, in each cluster, shape (n, k)."""
+        """Return the cost of each point, or each of `rows`, in each cluster, shape (n, k)."""
 
     @abstractmethod
     def nearest(self, previous: IntArray | None) -> IntArray:
@@ -112,11 +112,11 @@ class Model(ABC):
 
     @abstractmethod
     def coupling(self) -> Coupling:
-        """Return the pairwise terms under the present parameters."""
+        """Return the pairwise terms under the current parameters."""
 
     @abstractmethod
     def maximise(self, assignment: Assignment) -> Iterator[str]:
-        """Improve the parameters in place; yield the name of each half-step when it is done."""
+        """Improve the parameters in place; yield the name of each half-step after it."""
 
     @abstractmethod
     def objective(self, labels: IntArray) -> float:
@@ -127,7 +127,7 @@ class Model(ABC):
         return None
 
     def response(self) -> Callable[[FloatArray], FloatArray]:
-        """Return the response of the costs to a change of the shares, for clusters that coincide.
+        """Return the response of the costs to a change of the shares, for coinciding clusters.
 
         To first order: minus the change of a cluster's costs by its shares (n,), over the clusters.
         """
@@ -138,7 +138,7 @@ class Model(ABC):
         raise NotImplementedError(f"{type(self).__name__} says nothing of clusters that coincide")
 
     def parameters(self) -> tuple[FloatArray, ...]:
-        """Return the arrays that show whether a step changed anything."""
+        """Return the arrays whose change shows that a step had an effect."""
         return ()
 
 
@@ -153,9 +153,9 @@ def pair_terms(
 
 
 class PairedModel(Model):
-    """Model of points that pairs couple.
+    """Model of points coupled by pairs.
 
-    `importance` (n,) weighs points in the objective at T > 0, the same for all coupled points;
+    `importance` (n,) weights points in the objective at T > 0, equal for all coupled points;
     `counts` (n,) are sample weights.
     """
 
@@ -168,12 +168,12 @@ class PairedModel(Model):
         self.constraints = constraints
         self._importance = importance
         self._counts = counts
-        #: The points in pairs, and the pairs between these.
+        #: The points that occur in pairs, and the pairs between them.
         self.rows: IntArray = constraints.touches(np.arange(constraints.n_points))
         self.pairs = constraints.restrict(self.rows, renumber=True)
 
     def coupled(self, terms: Sequence[DiagonalTerms], unary: FloatArray | None = None) -> Coupling:
-        """Return the coupling by terms between `rows`."""
+        """Return the coupling of `rows` by terms."""
         importance = 1.0
         if self._importance is not None and self.rows.size:
             importance = float(self._importance[self.rows[0]])
@@ -191,9 +191,9 @@ class PairedModel(Model):
 class EStepSolver:
     """Label points with a solver.
 
-    `follow` starts a soft solver from the previous shares, for falling temperatures. At one
-    temperature mean field would freeze there, so it starts anew, and the lower free energy wins.
-    `cold` starts solvers of labels anew in each call.
+    `follow` starts a soft solver from the previous shares, for falling temperatures. At a constant
+    temperature mean field would freeze there, so it restarts, and the lower free energy wins.
+    `cold` restarts solvers of labels in each call.
     """
 
     solver: str | Solver
@@ -210,24 +210,24 @@ class EStepSolver:
     unmet: int = field(default=0, init=False)
     #: Cost of hard pairs in place of infinity, once a search has failed.
     _price: float | None = field(default=None, init=False, repr=False)
-    #: Of the last call at T > 0: costs and shares of the coupled points, and their free energy.
+    #: Costs, shares and free energy of the coupled points in the last call at T > 0.
     _last: tuple[FloatArray, FloatArray, float] | None = field(default=None, init=False, repr=False)
-    #: The terms that the last graph was built from, the units that they make, and it.
+    #: The last graph, with the terms that it was built from and their units.
     _built: tuple[Sequence[DiagonalTerms], Units | None, FactorGraph] | None = field(
         default=None, init=False, repr=False
     )
 
     def __call__(self, model: Model, previous: Assignment | None) -> Assignment:
-        """Return labels, or shares at T > 0, given the assignment before (None at first).
+        """Return labels, or shares at T > 0, given the previous assignment (None at first).
 
-        Labels are never worse than the previous ones under the present costs, unless solvers start
+        Labels are never worse than the previous ones under the current costs, unless solvers start
         cold; neither are shares that minimise a free energy over some set (as in mean field).
         """
         coupling = model.coupling()
         self.status, self.energy, self.lower_bound = None, math.nan, math.nan
         rows = coupling.rows
         result: Assignment
-        # Labels start from labels only.
+        # Solvers of labels can only start from labels.
         labels = None if previous is None or previous.ndim == 2 else as_labels(previous)
         shares = None
         if self.follow and previous is not None and labels is None:
@@ -259,7 +259,7 @@ class EStepSolver:
             self.status = str(solution.status)
             self.energy, self.lower_bound = solution.energy, solution.lower_bound
             if self._price is not None:
-                # The bound is one of the graph with finite prices.
+                # The bound belongs to the graph with finite prices.
                 self.energy, self.lower_bound = math.inf, math.nan
             every = slice(None) if units is None else units.of_point
             if self.temperature == 0:
@@ -276,7 +276,7 @@ class EStepSolver:
     def _solve(
         self, graph: FactorGraph, initial: IntArray | None, marginals: FloatArray | None
     ) -> Solution:
-        """Run the solver; raise an error where it does not support the graph."""
+        """Run the solver; raise an error if it does not support the graph."""
         solution = solve(
             graph,
             self.solver,
@@ -295,10 +295,10 @@ class EStepSolver:
     def _search(
         self, unary: FloatArray, coupling: Coupling, hard: FactorGraph
     ) -> tuple[FactorGraph, Solution]:
-        """Return a graph and its solution where the solver found no labels that keep hard pairs.
+        """Return a graph and its solution if the solver found no labels that keep hard pairs.
 
         The graph is the given one if a search finds such labels. Otherwise hard pairs have a finite
-        price, in this and all later E-steps, and labels violate as few of them as were found.
+        price, in this and all later E-steps, and labels violate as few pairs as the search found.
         """
         built = self._built
         units = None if built is None else built[1]
@@ -314,7 +314,7 @@ class EStepSolver:
             reason = contradiction(unary, coupling.terms, coupling.rows)
             if reason:
                 raise infeasible(reason)
-            # Costs of single points would only distract from the pairs.
+            # Unary costs are dropped, because only the pairs matter in this search.
             free = graph.with_unary(np.where(np.isinf(graph.unary), np.inf, 0.0))
             seed = int(self.rng.integers(2**31))
             start = solve(free, _SEARCH, seed=seed, time_limit=self.time_limit).labels
@@ -351,7 +351,7 @@ class EStepSolver:
             return shares, math.nan
         value = -self.temperature * solution.log_partition
         if solution.log_partition_kind == "lower" and self._last is not None:
-            # The functional that the solver minimised may have been lower where it was before.
+            # The previous shares may have a lower value of the functional that was minimised.
             then, before, energy = self._last
             change = _expected(unary, before) - _expected(then, before)
             if before.shape == shares.shape and energy + change < value:
@@ -362,7 +362,7 @@ class EStepSolver:
     def _shares(
         self, costs: FloatArray, coupled: IntArray, importance: FloatArray | None
     ) -> FloatArray:
-        """Return each point's own shares, and record the free energy of uncoupled points."""
+        """Return the shares of each point on its own, and record their free energy."""
         from scipy.special import logsumexp, softmax
 
         negative = costs / -self.temperature
@@ -376,7 +376,7 @@ class EStepSolver:
 
 
 def _found(solution: Solution) -> bool:
-    """Return whether there are labels that keep the hard pairs."""
+    """Whether the solution has labels that keep the hard pairs."""
     return solution.labels is not None and math.isfinite(solution.energy)
 
 
@@ -397,7 +397,7 @@ class Result:
 
 @dataclass
 class Fit(Generic[M]):
-    """One start of a fit: the model as it ended, and its result."""
+    """One start of a fit: the final model and its result."""
 
     model: M
     result: Result
@@ -408,7 +408,7 @@ class Fit(Generic[M]):
 
     @property
     def objective(self) -> float:
-        """Return the objective, ``inf`` where it is not known, so that known ones are preferred."""
+        """Return the objective, or ``inf`` if unknown, so that known objectives are preferred."""
         return self.result.objective if not np.isnan(self.result.objective) else np.inf
 
     @property
@@ -432,7 +432,7 @@ def maximise_expectation(
     start: Assignment | None = None,
     on_step: Callable[[HalfStep], None] | None = None,
 ) -> Result:
-    """Alternate E-steps and the model's half-steps until nothing moves."""
+    """Alternate E-steps and the model's half-steps until convergence."""
     history: list[HalfStep] = []
     assignment = start
     objective, small = math.inf, 1.0
@@ -485,12 +485,12 @@ def maximise_expectation(
             since = time.perf_counter()
         still = all(map(np.array_equal, previous, model.parameters()))
         if iteration == 1:
-            # Costs of data in a small unit are small; likelihoods may pass through zero.
+            # Relative, as costs may be in small units; at most 1, as likelihoods may pass zero.
             small = min(1.0, abs(labelled))
         if (unchanged and still) or abs(before - objective) <= tol * max(small, abs(objective)):
             converged = True
             break
-    # The last half-steps may have moved the clusters away from some of their points.
+    # Relabel, because the last half-steps may have moved clusters away from some of their points.
     if assignment is None or not (converged and unchanged and still):
         found, value = label(iteration)
         if assignment is None or value <= objective:
@@ -499,6 +499,6 @@ def maximise_expectation(
 
 
 def _expected(costs: FloatArray, shares: FloatArray, importance: FloatArray | None = None) -> float:
-    """Return the expected cost, without infinite costs of no share."""
+    """Return the expected cost, ignoring infinite costs of zero share."""
     values = (np.where(shares > 0, costs, 0.0) * shares).sum(axis=1)
     return float(values.sum() if importance is None else values @ importance)

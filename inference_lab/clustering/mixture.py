@@ -74,17 +74,17 @@ class GaussianComponents(PairedModel):
         self.known = known
         self.means = np.array(means, dtype=np.float64)
         self._terms = pair_terms(self.pairs, constraints.ml_weights, constraints.cl_weights)
-        #: How often the mixing weight of its component counts for each point.
+        #: Exponent of the mixing weight for each point.
         self.mixed = np.ones(n)
         if prior == "maximum-entropy":
             self.mixed[self.rows] = 0.0
         elif prior == "chunklets":
             component = constraints.components()
             size = np.bincount(component, weights=counts)[component]
-            # Copies of a point that no constraint touches are no chunklet.
+            # Unconstrained copies of a point do not form a chunklet.
             self.mixed[self.rows] = 1.0 / size[self.rows]
         self.weights = np.full(k, 1.0 / k)
-        # Spherical at first, as wide as the data.
+        # Components start spherical, with the variance of the data.
         middle = np.average(points, axis=0, weights=counts)
         spread = float(np.average((points - middle) ** 2, axis=0, weights=counts).mean()) + ridge
         shape = {"full": (k, d, d), "tied": (d, d), "diag": (k, d), "spherical": (k,)}[covariance]
@@ -124,13 +124,13 @@ class GaussianComponents(PairedModel):
         return result
 
     def costs(self, rows: IntArray | None = None) -> FloatArray:
-        """Return ``-log p(x | component)``, with mixing weights where they count."""
+        """Return ``-log p(x | component)``, with mixing weights where they apply."""
         everyone = rows is None
         points = self.points if everyone else self.points[rows]
         mixed = self.mixed if everyone else self.mixed[rows]
         known = self.known if everyone else self.known[rows]
         with np.errstate(divide="ignore", invalid="ignore"):
-            # A component of weight zero costs nothing where weights do not count.
+            # A component of weight zero must not cost infinity where mixing weights do not apply.
             prior = np.where(
                 mixed[:, np.newaxis] > 0, mixed[:, np.newaxis] * np.log(self.weights), 0.0
             )
@@ -152,7 +152,7 @@ class GaussianComponents(PairedModel):
         weights = np.ones(len(z)) if counted is None else counted
         weights = weights / weights.sum()
         mixing = weights * self.mixed
-        # Of each point what its variances are above the mean, as the covariance has them.
+        # Excess of the squared whitened coordinates over 1, in the form of the covariance.
         excess = {"diag": z * z - 1.0, "spherical": ((z * z).sum(axis=1, keepdims=True) / d - 1.0)}
 
         def answer(change: FloatArray) -> FloatArray:
@@ -196,12 +196,12 @@ class GaussianComponents(PairedModel):
         weighted = shares if counted is None else shares * counted[:, np.newaxis]
         mass = (self.mixed[:, np.newaxis] * weighted).sum(axis=0)
         if mass.sum() == 0:
-            # The prior of constrained points has no mixing weights, and there are no others.
+            # All points are constrained, and their prior has no mixing weights.
             mass = weighted.sum(axis=0)
         self.weights = mass / mass.sum()
         sizes = weighted.sum(axis=0)
         held = np.flatnonzero(sizes > 1e-10 * len(self.points))
-        # In one array: components without points stay as they are.
+        # Copies, because components without points keep their parameters.
         means, covariances = self.means.copy(), self.covariances.copy()
         d = self.points.shape[1]
         common = np.zeros((d, d))
@@ -239,12 +239,12 @@ class ConstrainedGaussianMixture(SharedSettings, SoftClusterer):
     ----------
     n_clusters : int
     covariance_type : {"full", "tied", "diag", "spherical"}
-        One for each component, or a common one ("tied"); diagonal only, or one variance.
+        One matrix per component, or a common one ("tied"); diagonal only, or one variance.
     e_step : str or Solver
         Any solver that gives marginals; see ``inference-lab list solvers``.
     prior : {"maximum-entropy", "chunklets", "points"}
-        Mixing weights count for unconstrained points only (Lange et al. 2005), once for each
-        must-link component (Shental et al. 2003), or for each point. The normaliser of
+        Mixing weights apply to unconstrained points only (Lange et al. 2005), once to each
+        must-link component (Shental et al. 2003), or to each point. The normaliser of
         cannot-links, which depends on the weights, is left out.
     alpha : float in (0, 1) or "fewest-violations"
         Weight of the unconstrained points, against 1 - alpha for the supervised ones; or the
@@ -252,7 +252,7 @@ class ConstrainedGaussianMixture(SharedSettings, SoftClusterer):
     alpha_mode : {"sum", "mean"}
         See `point_weights`: with "sum", 1/2 treats all points alike.
     reg_covar : float
-        Added to the variances.
+        Ridge added to the variances.
     init : {"auto", "neighbourhoods", "k-means++", ...} or (k, d) array
         "auto" starts from the centroids of `PCKMeans` on the same pairs. For other names see
         `initial_centroids`.
@@ -262,20 +262,20 @@ class ConstrainedGaussianMixture(SharedSettings, SoftClusterer):
     Attributes
     ----------
     weights_, means_, covariances_
-        Of the components; `cluster_centers_` are the means.
+        Parameters of the components; `cluster_centers_` are the means.
     responsibilities_ : (n, k) array
         Marginals of the training points under the constraints.
     labels_ : (n,) array
         The most probable component of each point.
     objective_ : float
-        Free energy at the end: minus the log-likelihood where the solver is exact, an upper bound
-        on it for mean field, an estimate otherwise; NaN where the solver gives none (Gibbs).
+        Final free energy: minus the log-likelihood if the solver is exact, an upper bound on it
+        for mean field, an estimate otherwise; NaN if the solver returns none (Gibbs).
     n_iter_, history_, converged_, violations_
         See `HMRFKMeans`.
 
     Notes
     -----
-    **Guarantees.** With an exact solver or mean field the free energy never rises, except by
+    **Guarantees.** With an exact solver or mean field the free energy never rises, except for
     `reg_covar`, which the objective leaves out.
 
     **Complexity.** An iteration costs O(n k d^2) for full covariances, O(n k d) for others, and the
@@ -327,7 +327,7 @@ class ConstrainedGaussianMixture(SharedSettings, SoftClusterer):
         else:
             start = self._start(points, side, rng)
         model = self._gaussians(points, side, start, importance)
-        # The first parameters are those of the nearest means.
+        # The first parameters are fitted to the points nearest to each mean.
         nearest = cheapest(SquaredEuclidean().distances(points, start), None)
         for _ in model.maximise(np.where(side.known >= 0, side.known, nearest)):
             pass

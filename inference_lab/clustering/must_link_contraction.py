@@ -16,9 +16,9 @@ __all__ = ["Units", "units_of"]
 
 @dataclass(frozen=True)
 class Units:
-    """Points that share a label, with the terms left between and within units.
+    """Groups of points that share a label, with the remaining terms between and within them.
 
-    ``of_point`` (c,) gives the unit of each point, ``first`` (u,) a point of each unit, ``within``
+    ``of_point`` (c,) is the unit of each point, ``first`` (u,) a point of each unit, ``within``
     the costs of terms inside units. A labelling of units costs as much as the same labelling of
     points.
     """
@@ -29,7 +29,7 @@ class Units:
     within: list[tuple[IntArray, FloatArray]]
 
     def unary(self, costs: FloatArray) -> FloatArray:
-        """Return the cost of each unit in each cluster, given that of each point."""
+        """Return the cost of each unit in each cluster, given the cost of each point."""
         c = self.of_point.size
         members = csr_array((np.ones(c), (self.of_point, np.arange(c))), shape=(self.first.size, c))
         found = np.asarray(members @ costs)
@@ -39,7 +39,7 @@ class Units:
 
 
 def units_of(terms: Sequence[DiagonalTerms], n_points: int) -> Units | None:
-    """Return the units of points joined by hard must-links, None if there are no such links."""
+    """Return the units of points joined by hard must-links, None without hard must-links."""
     blocks = [_full(term) for term in terms]
     links = [
         edges[np.isposinf(differ) & np.isfinite(same).all(axis=1)] for edges, same, differ in blocks
@@ -62,7 +62,7 @@ def units_of(terms: Sequence[DiagonalTerms], n_points: int) -> Units | None:
 
 
 def _full(term: DiagonalTerms) -> tuple[IntArray, FloatArray, FloatArray]:
-    """Return the pairs, (m, 2), their costs for equal labels, (m, 1) or (m, k), and for others."""
+    """Return pairs (m, 2), their costs for equal labels, (m, 1) or (m, k), and for unequal ones."""
     edges = np.asarray(term.edges, dtype=np.int64).reshape(-1, 2)
     same = np.asarray(term.same, dtype=np.float64)
     if same.ndim < 2:

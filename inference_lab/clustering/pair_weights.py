@@ -31,12 +31,12 @@ __all__ = [
     "wrong_share",
 ]
 
-#: Pairs that are thought to have been checked before any is, and how many of them were wrong.
+#: Prior: number of pairs that count as checked before any is, and number of wrong ones among them.
 _CHECKED, _WRONG = 10, 1
 #: Log-odds that a pair is right, before any is checked: ``ln 9``.
 USUAL_ODDS = math.log(_CHECKED / _WRONG - 1.0)
-#: Times that weights may be off what pairs are worth; between a thirtieth and thirty times that,
-#: fits to noisy pairs differ, but none is as if there were no pairs, or nothing but them.
+#: Largest ratio of a weight to the calibrated weight without a warning. Between 1/30 and 30 times
+#: that weight, fits to noisy pairs differ, but none ignores the pairs or follows only the pairs.
 _FAR = 100.0
 
 
@@ -53,17 +53,17 @@ class MergedClassesWarning(UserWarning):
 
 
 def wrong_share(constraints: Constraints) -> float:
-    """Return the share of wrong pairs among those that others check; one in ten if none is.
+    """Return the share of wrong pairs among checked ones; one in ten if none is checked.
 
     Checked: pairs within a component of must-links, and all cannot-links but one between two of
-    them. Wrong: those that the groups of `Constraints.vote` violate. Pairs in both lists are left
-    out of the checks: answers that agree merge into one pair, so only differing ones would count.
+    them. Wrong: pairs that the groups of `Constraints.vote` violate. Pairs in both lists are not
+    checked: agreeing answers merge into one pair, so only contradicting ones would count.
     """
     given, n = constraints, constraints.n_points
     ml = pairs_outside(given.must_link, given.cannot_link, n)
     cl = pairs_outside(given.cannot_link, given.must_link, n)
     twice = len(constraints.must_link) - len(ml)
-    # All alike: what is asked is how many are wrong, not how much they weigh.
+    # All weights are equal, because the number of wrong pairs is estimated, not their weight.
     once = Constraints(ml, cl, n_points=n)
     component = once.components()
     connecting = component.size - int(component.max(initial=-1)) - 1
@@ -85,7 +85,7 @@ def log_odds(constraints: Constraints) -> float:
 
 
 def watch_nothing(constraints: Constraints, weights: Mapping[str, Any], stacklevel: int) -> None:
-    """Warn where "auto" gives pairs no weight."""
+    """Warn if "auto" gives pairs no weight."""
     pairs = {"ml_weight": constraints.must_link, "cl_weight": constraints.cannot_link}
     idle = [name for name, weight in weights.items() if len(pairs[name]) and not np.any(weight)]
     if idle:
@@ -103,14 +103,14 @@ def watch_nothing(constraints: Constraints, weights: Mapping[str, Any], stacklev
 
 
 def watch_weight(constraints: Constraints, costs: FloatArray, unit: float, stacklevel: int) -> None:
-    """Warn where the cost of violated pairs is far from the calibrated weight."""
+    """Warn if the cost of violated pairs is far from the calibrated weight."""
     costs = costs[(costs > 0) & np.isfinite(costs)]
-    # How many are wrong moves this by far less than what is looked for.
+    # The usual odds suffice, because the share of wrong pairs changes this by far less than `_FAR`.
     worth = unit * USUAL_ODDS
     if not costs.size or worth == 0:
         return
     share = float(np.median(costs)) / worth
-    # Of right pairs much may be made; where some are wrong, that is to believe them.
+    # Large weights are harmless if all pairs are right; otherwise wrong pairs would be enforced.
     if share < 1 / _FAR or (share > _FAR and len(constraints.contradictions())):
         warnings.warn(
             f"a violated pair costs {share:.2g} times what it is worth on the scale of these data "
@@ -122,7 +122,7 @@ def watch_weight(constraints: Constraints, costs: FloatArray, unit: float, stack
 
 
 def watch_hard(constraints: Constraints, labels: IntArray, stacklevel: int) -> None:
-    """Warn where labels violate pairs of infinite weight."""
+    """Warn if labels violate pairs of infinite weight."""
     unmet = total = 0
     for rows, weights in zip(
         violated(constraints, labels),
@@ -143,7 +143,7 @@ def watch_hard(constraints: Constraints, labels: IntArray, stacklevel: int) -> N
 
 
 def watch_components(constraints: Constraints, n_clusters: int, stacklevel: int) -> None:
-    """Warn where contradicted must-links connect most points that pairs touch."""
+    """Warn if contradicted must-links connect most points that occur in pairs."""
     inside = constraints.contradictions()
     if not len(inside) or n_clusters == 1:
         return

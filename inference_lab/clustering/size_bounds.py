@@ -21,10 +21,10 @@ from inference_lab.graph.arrays import FloatArray, IntArray, connected
 
 __all__ = ["SizeConstrainedKMeans", "balance"]
 
-#: A path must be shorter by more than this share of the largest cost, so that rounding cannot turn
-#: it round in a circle.
+#: A path must be shorter by more than this share of the largest cost, so that rounding cannot make
+#: a cycle.
 _LEAST_GAIN = 1e-12
-#: Share of its cost by which an assignment of the integer program may exceed the least.
+#: Relative optimality gap of assignments by the integer program.
 _GAP = 1e-6
 #: SciPy's status of an integer program without a solution.
 _INFEASIBLE = 2
@@ -50,11 +50,11 @@ def _cheapest_leavers(
 def balance(
     costs: FloatArray, labels: IntArray, least: FloatArray, most: FloatArray, gain: float
 ) -> int:
-    """Move points so that cluster sizes keep to bounds at the least cost, in place.
+    """Move points so that cluster sizes satisfy the bounds at least cost, in place.
 
-    From the cheapest labels, each step changes two sizes by a shortest path of moves: first those
-    that break bounds least, then the shortest. Since the least cost is M-convex in the sizes, this
-    suffices.
+    From the cheapest labels, each step changes two sizes by a path of moves: first by the least
+    violation of bounds, then by the least cost. This suffices, because the least cost is M-convex
+    in the sizes.
     """
     n, k = costs.shape
     sizes = np.zeros(k, dtype=np.int64)
@@ -68,10 +68,10 @@ def balance(
     length = np.empty(k)
     before = np.empty(k, dtype=np.int64)
     while True:
-        # What a cluster less one point, and one more, breaks of the bounds.
+        # Change of the violation of the bounds by one point less, and by one more.
         less = (sizes <= least).astype(np.int64) - (sizes > most)
         more = (sizes >= most).astype(np.int64) - (sizes < least)
-        # Shortest paths from all clusters that may as well lose a point as any (Bellman, Ford).
+        # Shortest paths from all clusters whose loss of a point is best (Bellman, Ford).
         for h in range(k):
             length[h] = 0.0 if less[h] == less.min() else np.inf
         before[:] = -1
@@ -113,10 +113,10 @@ def balance(
 def least_assignment(
     costs: FloatArray, counts: FloatArray, least: FloatArray, most: FloatArray, pairs: Constraints
 ) -> IntArray:
-    """Return the labels of least cost with pairs, and summed counts of clusters within bounds.
+    """Return the labels of least cost with pairs and with summed counts within bounds.
 
-    An integer program: an indicator of each unit of points, which hard must-links join, in each
-    cluster, and one of each other pair being violated.
+    An integer program with an indicator of each unit of points, joined by hard must-links, in each
+    cluster, and an indicator of the violation of each other pair.
     """
     from scipy.optimize import Bounds, LinearConstraint, milp
     from scipy.sparse import block_array, csr_array, eye_array, kron
@@ -130,7 +130,7 @@ def least_assignment(
     n_must, n_pairs = int((~hard).sum()), len(ends)
     weights = np.concatenate([pairs.ml_weights[~hard], pairs.cl_weights])
     soft = np.isfinite(weights)
-    # A must-link has one end, and not the other, in some cluster; a cannot-link both.
+    # A violated must-link has one end only in some cluster, a violated cannot-link both ends.
     sign = np.where(np.arange(n_pairs) < n_must, -1.0, 1.0)
     rows = np.arange(n_pairs)
     incidence = csr_array((np.ones(n_pairs), (rows, ends[:, 0])), shape=(n_pairs, n))
@@ -176,7 +176,7 @@ class _Bounded(EStepSolver):
         self.least, self.most = least, most
 
     def __call__(self, model: Model, previous: Assignment | None) -> Assignment:
-        """Return the cheapest labels within the bounds; of equals, the previous ones."""
+        """Return the cheapest labels within the bounds; ties keep the previous labels."""
         assert isinstance(model, HMRF)
         before = None if previous is None else as_labels(previous)
         costs, counts = np.ascontiguousarray(model.costs()), model.importance()
@@ -209,14 +209,14 @@ class SizeConstrainedKMeans(BregmanKMeans):
     ----------
     n_clusters : int
     min_size : float or (k,) array
-        The least sum of sample weights in a cluster, without these its least number of points. An
-        array holds one for each cluster, by its label: starts decide which cluster gets which.
+        The least sum of sample weights in a cluster; without weights the least number of points. An
+        array holds one bound per label; the start decides which cluster gets which label.
     max_size : float, (k,) array or None
-        The largest; None for no bound.
+        The largest sum; None for no bound.
     distortion, init, n_init, n_jobs, max_iter, tol, random_state
         See `BregmanKMeans`.
     empty_clusters : {"reseed", "keep", "raise"}
-        See `BregmanKMeans`; used where `min_size` is 0.
+        See `BregmanKMeans`; used if `min_size` is 0.
 
     Attributes
     ----------
@@ -227,11 +227,11 @@ class SizeConstrainedKMeans(BregmanKMeans):
 
     Notes
     -----
-    **Guarantees.** Each assignment is a cheapest one within the bounds, with pairs or weights up to
-    a share of 1e-6, so the objective never rises, unless centroids are smoothed. Hard pairs and
-    bounds are kept, or an error says that no labels keep them.
+    **Guarantees.** Each assignment is a cheapest one within the bounds (up to a share of 1e-6 with
+    pairs or weights), so the objective never rises, unless centroids are smoothed. Hard pairs and
+    bounds are kept, or an error reports that no labels keep them.
 
-    **Complexity.** O(n d k) an iteration, and O(n + k^2) times the length of a path for each point
+    **Complexity.** O(n d k) per iteration, and O(n + k^2) times the length of a path for each point
     over a bound. O(n k) memory. With pairs or weights, an integer program of n k indicators, which
     can take exponential time.
 
@@ -276,7 +276,7 @@ class SizeConstrainedKMeans(BregmanKMeans):
         ml_weight, cl_weight : float or arrays, optional
             Costs of violated pairs; by default ``inf``, so that no pair is violated.
         sample_weight : (n,) array of float, optional
-            How often each point counts, in sizes too.
+            Weight of each point, also in sizes.
 
         Returns
         -------
@@ -334,7 +334,7 @@ class SizeConstrainedKMeans(BregmanKMeans):
         return np.broadcast_to(given, (k,)).copy()
 
     def _check_sum(self, total: float) -> None:
-        """Refuse bounds that no sizes can keep which sum to the total."""
+        """Refuse bounds that no sizes with this total can satisfy."""
         k, least, most = self.n_clusters, self._least, self._most
         over = np.flatnonzero(least > most)
         if over.size:
@@ -358,5 +358,5 @@ class SizeConstrainedKMeans(BregmanKMeans):
 
 
 def _joined(pairs: Constraints) -> IntArray:
-    """Return the unit of each point, which hard must-links join."""
+    """Return the unit of each point; hard must-links join points to units."""
     return connected(pairs.n_points, pairs.must_link[np.isinf(pairs.ml_weights)])

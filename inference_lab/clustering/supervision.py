@@ -31,9 +31,9 @@ __all__ = [
     "take_frame",
 ]
 
-#: Sources of pairs where none are given.
+#: Sources of pairs if none are given.
 _NO_SOURCE = np.zeros((), dtype=np.int64)
-#: Where scikit-learn fits the rows `train` of `X`.
+#: The module in which scikit-learn fits the rows `train` of `X`.
 _FOLDS = "sklearn.model_selection._validation"
 
 
@@ -90,10 +90,10 @@ class Side:
         )
 
     def sample(self, size: int, rng: np.random.Generator) -> IntArray:
-        """Return the rows of random points, with partners in pairs and all known labels.
+        """Return the rows of random points, with their partners and all known labels.
 
-        About half of the points are drawn; the others are partners of these, so that points are in
-        pairs nearly as often as in the whole.
+        About half of the points are drawn; the others are their partners, so that points occur in
+        pairs nearly as often as in all data.
         """
         n = self.known.size
         chosen = np.zeros(n, dtype=np.bool_)
@@ -103,7 +103,7 @@ class Side:
         partners = np.unique(pairs[chosen[pairs].any(axis=1)])
         partners = partners[~chosen[partners]]
         chosen[rng.permutation(partners)[: size - size // 2]] = True
-        # Where pairs are few.
+        # If there are too few partners, other points fill the sample.
         others = order[~chosen[order]]
         chosen[others[: max(0, size - int(chosen.sum()))]] = True
         return np.flatnonzero(chosen | (self.known >= 0))
@@ -144,7 +144,7 @@ def refuse_hard(given: Constraints) -> None:
 def take_frame(given: dict[str, Any], X: Any) -> dict[str, Any]:
     """Replace the argument `pairs` of ``fit``, a data frame, by constraints, weights and sources.
 
-    Weights of 1 are those of a frame without them, as in `Constraints.fit_params`.
+    A frame without weights has weights of 1, as in `Constraints.fit_params`.
     """
     given = dict(given)
     frame = given.pop("pairs", None)
@@ -212,7 +212,7 @@ def read_side(
     known = read_partial_labels(labels, n_points, n_clusters, named)
     counts = _read_sample_weight(sample_weight, n_points)
     if constraints is not None:
-        # Of a data frame: names have been looked up, and sources are in the order of the pairs.
+        # From a data frame: names have been looked up, and sources are in the order of the pairs.
         sources = None
         if ml_source is not None and cl_source is not None:
             sources = np.asarray(ml_source), np.asarray(cl_source)
@@ -239,7 +239,7 @@ def read_side(
                 for given in (np.asarray(weight), np.asarray(told))
             )
         if sourced:
-            # In the order that constraints keep pairs in.
+            # Sources must be in the order in which constraints store pairs.
             told = canonical(pairs, told, n_points, name, f"{kind}_source")[1]
         found.append((pairs, weight, np.asarray(told, dtype=np.int64)))
     (ml, ml_weights, ml_told), (cl, cl_weights, cl_told) = found
@@ -252,7 +252,7 @@ def read_side(
 
 
 def _read_source(source: npt.ArrayLike | None, pairs: npt.ArrayLike | None, name: str) -> IntArray:
-    """Validate the source numbers of pairs; 0 where none are given."""
+    """Validate the source numbers of pairs; return zeros if none are given."""
     number = 0 if pairs is None else len(np.asarray(pairs))
     if source is None:
         return np.zeros(number, dtype=np.int64)
@@ -270,7 +270,7 @@ def _read_source(source: npt.ArrayLike | None, pairs: npt.ArrayLike | None, name
 
 
 def partly_labelled(y: Any) -> Any:
-    """Return `y` if it has numbers of which some are -1, else None: full labels are for scoring."""
+    """Return `y` if it is numeric and contains -1, else None: full labels are for scoring."""
     given = np.asarray(y)
     return y if given.dtype.kind in "if" and (given == -1).any() else None
 
@@ -282,7 +282,7 @@ def read_partial_labels(
     name: str = "partial_labels",
     least: int = -1,
 ) -> IntArray:
-    """Validate labels of some of the points, or of all where `least` is 0."""
+    """Validate labels of some points, or of all points if `least` is 0."""
     if partial_labels is None:
         return np.full(n_points, -1, dtype=np.int64)
     without = "-1 for a point without a label" if least < 0 else "a label for each point"
@@ -307,7 +307,7 @@ def read_partial_labels(
 
 
 def _read_sample_weight(sample_weight: npt.ArrayLike | None, n_points: int) -> FloatArray | None:
-    """Validate how often points count; None where all count once."""
+    """Validate sample weights; return None if all are 1."""
     if sample_weight is None:
         return None
     given = np.asarray(sample_weight, dtype=np.float64)
@@ -328,14 +328,14 @@ def _read_sample_weight(sample_weight: npt.ArrayLike | None, n_points: int) -> F
 
 
 def has_pairs(pairs: npt.ArrayLike | None) -> bool:
-    """Whether there are pairs; other types are refused elsewhere."""
+    """Whether any pairs are given; other types are refused elsewhere."""
     return pairs is not None and (not isinstance(pairs, Sized) or len(pairs) > 0)
 
 
 def _refuse_folds() -> None:
-    """Refuse pairs of rows where scikit-learn fits a fold.
+    """Refuse pairs of rows if scikit-learn fits a fold.
 
-    Folds look like any other rows, so only the caller of `fit` shows that there are some.
+    Folds look like any other rows, so the call stack is searched for scikit-learn's fit.
     """
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
@@ -354,7 +354,7 @@ def _refuse_folds() -> None:
 
 
 def _refuse_cut(n_pairs: int, n_points: int, name: str) -> None:
-    """Refuse as many pairs as points, which scikit-learn cuts like columns of the data."""
+    """Refuse as many pairs as points, because scikit-learn cuts them like columns of the data."""
     if n_pairs == n_points:
         raise ValueError(
             f"{name} has as many pairs as there are samples ({n_points}), so cross-validation "
@@ -366,7 +366,7 @@ def _refuse_cut(n_pairs: int, n_points: int, name: str) -> None:
 def _by_ids(
     ids: SampleIds, pairs: npt.ArrayLike, n_points: int, name: str
 ) -> tuple[IntArray, npt.NDArray[np.bool_]]:
-    """Return the rows of pairs of names, and which pairs have no row in another fold."""
+    """Return the rows of pairs of names, and a mask of the pairs without a row in another fold."""
     given = np.asarray(pairs)
     if given.ndim != 2 or given.shape[1] != 2:
         raise ValueError(f"{name} must have shape (p, 2), got {given.shape}")

@@ -52,7 +52,7 @@ from inference_lab.specs.settings import setting
 
 __all__ = ["TVClust"]
 
-#: Passes over the points that pairs couple, in one E-step.
+#: Passes over the points in pairs in one E-step.
 _PASSES = 5
 
 
@@ -185,14 +185,14 @@ class SourcedClusterer(PairwiseClusterer):
         )
 
     def _centred(self, points: Points, counts: FloatArray) -> Points:
-        """Return the points on the scale of the prior of the components."""
+        """Return the points scaled to the prior of the components."""
         self._shift, self._scale = np.zeros(points.shape[1]), np.ones(points.shape[1])
         if self.standardise:
             self._shift, self._scale = shift_and_scale(points, counts)
         return self._as_modelled(points)
 
     def _as_modelled(self, points: Points) -> Points:
-        """Return points on the scale of the components."""
+        """Return points scaled as for the components."""
         return (points - self._shift) / self._scale
 
     def _check_settings(self) -> None:
@@ -298,7 +298,7 @@ class TVClust(SharedSettings, SourcedClusterer):
     Maximises a lower bound on ``log p(X, answers)`` under
 
     ``v_k ~ Beta(1, alpha)``, ``p(z_i = k) = v_k prod_{h < k} (1 - v_h)``, Normal-Wishart, von
-    Mises-Fisher or multinomial components, and for each asked pair, ``p(must | same) = p``,
+    Mises-Fisher or multinomial components, and for each pair ``p(must | same) = p``,
     ``p(cannot | different) = q`` with Beta priors, for each source of pairs.
 
     Parameters
@@ -307,16 +307,16 @@ class TVClust(SharedSettings, SourcedClusterer):
         Truncation of the sticks, the largest number of components. The number of components with
         points is `n_clusters_`.
     data : {"gaussian", "directions", "counts"}
-        Normal components with their own means and precisions; von Mises-Fisher ones for
-        directions, such as of texts, with uniform priors of the means and one concentration, the
-        most likely; or multinomial ones for counts, dense or sparse.
+        Normal components with their own means and precisions; von Mises-Fisher components for
+        directions, such as text vectors, with uniform priors of the means and one shared
+        concentration of maximum likelihood; or multinomial components for counts, dense or sparse.
     alpha : float
         Concentration of the process.
     belief : float
         Parameter of the symmetric Dirichlet prior of the probabilities, for counts.
     p_prior, q_prior : (float, float)
-        Beta priors of the shares of right answers on pairs of one cluster, and of two. By default
-        they favour right answers; for the published code's see `release`.
+        Beta priors of the shares of right answers on pairs within a cluster and between clusters.
+        By default they favour right answers; `release` has the priors of the published code.
     e_step : str or Solver
         ``"coordinate"`` updates the points one by one, which raises the bound; or any solver of
         marginals, since the conditional of the labels is a factor graph.
@@ -327,10 +327,10 @@ class TVClust(SharedSettings, SourcedClusterer):
         code, means drawn from their prior and equal sticks. Such means often lie on one side of
         the data, and one component then takes all points.
     both_ways : bool
-        Both points of a pair use its answer; without, as in the published code, only the first.
+        Both points of a pair use its answer; if false, only the first, as in the published code.
     n_init, tol
-        Starts, of which the one of greatest bound is kept; stop when the bound rises by no more
-        than this share.
+        Number of starts, of which the one of greatest bound is kept; stop when the bound rises by
+        no more than this share.
     e_step_time_limit, n_jobs, max_iter, random_state
         See `HMRFKMeans`.
 
@@ -477,7 +477,7 @@ def _log_weights(log_v: FloatArray, log_rest: FloatArray) -> FloatArray:
 
 
 class _VariationalFit:
-    """One start."""
+    """A single start of the fit."""
 
     shares: FloatArray
     sticks_a: FloatArray
@@ -598,7 +598,7 @@ class _VariationalFit:
         self.shares[alone] = softmax(logits[alone], axis=1)
         if self.rows.size == 0:
             return
-        # What pairs couple is in one component as often as it counts.
+        # Coupled points appear once in the graph, so their logits are scaled by their counts.
         logits *= self.counts[:, None]
         gain, loss = self.evidence()
         if self.solver is not None:
@@ -611,7 +611,7 @@ class _VariationalFit:
     def _solve(
         self, solver: Solver, logits: FloatArray, gain: FloatArray, loss: FloatArray
     ) -> None:
-        """Take the marginals of the coupled points from a solver."""
+        """Compute the marginals of the coupled points with a solver."""
         c = self.pairs.constraints
         rows = c.touches(np.arange(c.n_points))
         pairs = c.restrict(rows, renumber=True)

@@ -1,7 +1,7 @@
 r"""TVClust by sampling of partitions from a Dirichlet process mixture with noisy answers.
 
-Weights, components and sticks are integrated out; sampled are the partition and the shares ``p``
-and ``q`` of right answers. Gibbs sweeps move single points; split and merge moves let the chain
+Weights, components and sticks are integrated out; the partition and the shares ``p`` and ``q`` of
+right answers are sampled. Gibbs sweeps move single points; split and merge moves let the chain
 leave partitions that single moves cannot.
 
 D. Khashabi, J. Liu, J. Wieting, F. Liang, "Clustering with side information: from a probabilistic
@@ -37,7 +37,7 @@ __all__ = ["TVClustSampler", "least_variation"]
 
 #: Slots at the end of the arrays, for the clusters of a proposal.
 _SCRATCH = 3
-#: Scans that make a proposal's start independent of where the chain is.
+#: Restricted scans that make the start of a proposal independent of the state of the chain.
 _SCANS = 3
 
 
@@ -74,7 +74,7 @@ def copy(c: Clusters, source: int, target: int) -> None:
 
 @lean_kernel
 def change(c: Clusters, x: FloatArray, h: int, sign: int) -> None:
-    """Add a point to a slot, or take it away."""
+    """Add a point to a slot, or remove it."""
     d = x.size
     if sign < 0 and c.sizes[h] == 1:
         clear(c, h)
@@ -86,7 +86,7 @@ def change(c: Clusters, x: FloatArray, h: int, sign: int) -> None:
         c.room[v] = scale * (x[v] - rest / held)
     for j in range(d):
         old, moved = c.factor[h, j, j], c.room[j]
-        # A scatter is at least I, so that what is left is positive but for rounding.
+        # A scatter is at least I, so the difference is positive up to rounding.
         new = math.sqrt(max(old * old + sign * moved * moved, 1e-12))
         ratio, share = new / old, moved / old
         c.factor[h, j, j] = new
@@ -143,7 +143,7 @@ def sweep(
 ) -> int:
     """Draw the labels of the points in turn, in place.
 
-    Stops at the first point without a free slot, and returns its place in `order`, or its length.
+    Stops at the first point without a free slot and returns its place in `order`, else the length.
     """
     slots = c.sizes.size - _SCRATCH
     for place in range(start, order.size):
@@ -164,7 +164,7 @@ def sweep(
             if c.sizes[h] == 0 and h != free:
                 row[h] = -np.inf
                 continue
-            # Of itself a point in a free slot is no partner.
+            # An empty slot offers no partner, because the point itself does not count.
             held = math.log(c.sizes[h]) + row[h] if c.sizes[h] > 0 else log_alpha
             row[h] = held + log_predictive(c, points[i], h)
             top = max(top, row[h])
@@ -200,7 +200,7 @@ def split_or_merge(
     side: IntArray,
     members: IntArray,
 ) -> int:
-    """Propose to split the cluster of two points, or to merge theirs; return the acceptance."""
+    """Propose to split the cluster of two points or to merge theirs; return whether accepted."""
     slots = c.sizes.size - _SCRATCH
     a, b, both = slots, slots + 1, slots + 2
     old_a, old_b = labels[first], labels[second]
@@ -233,7 +233,7 @@ def split_or_merge(
         for at in range(count):
             i = members[at]
             change(c, points[i], a + side[i], -1)
-            # How much more likely the second side is.
+            # Log-odds of the second side.
             odds = math.log(c.sizes[b]) - math.log(c.sizes[a])
             odds += log_predictive(c, points[i], b) - log_predictive(c, points[i], a)
             for q in range(ptr[i], ptr[i + 1]):
@@ -250,7 +250,7 @@ def split_or_merge(
             if last:
                 chance += odds - grown if side[i] == 1 else -grown
             change(c, points[i], a + side[i], 1)
-    # The log-probability of two clusters over that of one.
+    # Log-ratio of the probability of two clusters to that of one.
     gain = log_alpha + log_evidence(c, a) + log_evidence(c, b) - log_evidence(c, both)
     gain += math.lgamma(c.sizes[a]) + math.lgamma(c.sizes[b]) - math.lgamma(c.sizes[both])
     for at in range(-2, count):
@@ -313,7 +313,7 @@ def clusters(points: FloatArray, slots: int) -> Clusters:
 
 
 def least_variation(samples: IntArray) -> tuple[int, float]:
-    """Return the partition of least mean variation of information to all, and that mean."""
+    """Return the partition of least mean variation of information to all samples, and the mean."""
     s, n = samples.shape
 
     def entropy(labels: IntArray) -> float:
@@ -346,9 +346,9 @@ class TVClustSampler(SourcedClusterer):
     n_samples : int
         Number of kept partitions.
     thinning : int
-        Sweeps for each.
+        Sweeps per kept partition.
     burn_in : int
-        Sweeps before the first.
+        Sweeps before the first kept partition.
     split_merge : int
         Proposals to split or merge clusters after each sweep.
 
@@ -357,7 +357,7 @@ class TVClustSampler(SourcedClusterer):
     labels_ : (n,) int array
         The sample of least mean variation of information to all samples.
     objective_ : float
-        That mean.
+        Mean variation of information of ``labels_`` to all samples.
     samples_ : (n_samples, n) int array
         The partitions of the points of positive weight.
     p_samples_, q_samples_ : (n_samples,) arrays, (n_samples, sources) if `fit` got sources
@@ -487,14 +487,14 @@ class TVClustSampler(SourcedClusterer):
     def _costs(self, points: Points) -> FloatArray:
         points = self._as_modelled(points)
         out = np.empty((len(points), self.n_clusters_))
-        # What is written to is new, as the estimator may have come from a read-only file.
+        # Scratch is allocated anew, because the estimator may come from a read-only file.
         state = self._state._replace(room=np.zeros(points.shape[1]))
         log_densities(state, points, out)
         return -out - np.log(self._state.sizes[: self.n_clusters_])
 
 
 def _times(side: Side) -> IntArray:
-    """Return the whole number of points that each point stands for."""
+    """Return the number of points that each point represents, an integer."""
     counts = side.counts
     broken = np.flatnonzero(counts != np.round(counts))
     if broken.size:
@@ -519,7 +519,7 @@ class _Chain:
         n = len(points)
         self.pairs = Pairs(side.constraints, n)
         self.told = Credibility(side)
-        #: Clusters of the points whose cluster is known; the first ones there are.
+        #: Clusters of the points whose cluster is known; these clusters come first.
         self.known = side.groups()
         self.free: IntArray = np.flatnonzero(self.known < 0)
         self.n_known = int(self.known.max()) + 1

@@ -1,6 +1,6 @@
-r"""CVQE and LCVQE: k-means in which a violated pair costs distances between points and centroids.
+r"""CVQE and LCVQE: k-means in which violated pairs cost distances between points and centroids.
 
-Both assign the points to their nearest centroids, then decide the pairs one by one as is cheapest,
+Both assign the points to their nearest centroids, then decide the pairs one by one at least cost,
 must-links first; a later pair may change an earlier decision. Then the centroids move.
 
 I. Davidson, S. Ravi, "Clustering with constraints: feasibility issues and the k-means algorithm",
@@ -87,7 +87,7 @@ def settle_jointly(
     cl_weight: FloatArray,
     labels: IntArray,
 ) -> None:
-    """Give each pair its two cheapest clusters by CVQE, in place."""
+    """Assign each pair its two cheapest clusters by CVQE, in place."""
     k = own.shape[1]
     for at in range(ml.shape[0] + cl.shape[0]):
         must = at < ml.shape[0]
@@ -107,10 +107,10 @@ def settle_jointly(
 
 
 class _Pairs:
-    """Pairs and supervision as the kernels take them, each pair once or, as an option, twice."""
+    """Pairs and supervision in the layout of the kernels, each pair once or optionally twice."""
 
     def __init__(self, side: Side, *, twice: bool) -> None:
-        # Deciding a pair of weight zero would undo what others have decided.
+        # Pairs of weight zero are dropped, because deciding them would undo other decisions.
         constraints = of_positive_weight(side.constraints)
         refuse_hard(constraints)
         self.known = side.known
@@ -121,7 +121,7 @@ class _Pairs:
         )
 
     def own(self, cost: FloatArray) -> FloatArray:
-        """Return half the squared distances, infinite where labels exclude a cluster."""
+        """Return half the squared distances, infinite if known labels exclude a cluster."""
         return clamped(cost * self.counts[:, np.newaxis], self.known)
 
     @staticmethod
@@ -129,12 +129,12 @@ class _Pairs:
         if twice:
             pairs = np.stack([pairs, pairs[:, ::-1]], axis=1).reshape(-1, 2)
             weight = np.repeat(weight, 2)
-        # Weights may be one number seen many times; kernels are compiled for arrays of their own.
+        # Weights may be a broadcast view; kernels are compiled for contiguous arrays.
         return np.array(pairs, dtype=np.int64, order="C"), np.array(weight)
 
 
 class _Linear:
-    """Labels, and the points that pull other centroids than their own."""
+    """Labels, and the points that pull centroids of other clusters."""
 
     def __init__(self, cost: FloatArray, centroids: FloatArray, pairs: _Pairs) -> None:
         own = pairs.own(cost)
@@ -163,7 +163,7 @@ class _Linear:
 
 
 class _Joint:
-    """Labels, and the pairs that they violate."""
+    """Labels and the violated pairs."""
 
     def __init__(self, cost: FloatArray, centroids: FloatArray, pairs: _Pairs) -> None:
         own = pairs.own(cost)
@@ -184,7 +184,7 @@ class _Joint:
         self.other = nearest
 
     def objective(self, cost: FloatArray, centroids: FloatArray) -> float:
-        """Return the objective, with the nearest other centroids as used for the pairs."""
+        """Return the objective, with the same nearest other centroids as for the pairs."""
         between, _ = _between(centroids)
         value = self.counts @ cost[np.arange(len(cost)), self.labels]
         value += self.apart_weight @ between[self.apart[:, 0], self.apart[:, 1]]
@@ -219,7 +219,7 @@ def _between(centroids: FloatArray) -> tuple[FloatArray, IntArray]:
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class LCVQE(SharedSettings, PairBeliever):
-    r"""K-means in which points of violated pairs pull other centroids than their own.
+    r"""K-means in which points of violated pairs also pull centroids of other clusters.
 
     Points first go to their nearest centroids. A must-link between clusters j and n is then left
     violated, for a quarter of the squared distances of either point to the other's centroid, or
@@ -247,10 +247,10 @@ class LCVQE(SharedSettings, PairBeliever):
     Notes
     -----
     Weights multiply the price and the pull of a violated pair; in the paper they are 1. "auto",
-    the default of ``fit``, is 1 for pairs that `PCKMeans` keeps, and 0 for those that it violates,
-    since a wrong pair pulls as much as a right one.
+    the default of ``fit``, is 1 for pairs that `PCKMeans` keeps, and 0 for pairs that it violates,
+    because a wrong pair pulls as much as a right one.
 
-    **Guarantees.** Centroids minimise the objective, so they never raise it. Labels may, since
+    **Guarantees.** Centroids minimise the objective, so they never raise it. Labels may, because
     pairs are decided one by one; an iteration that repeats the last one ends the fit.
 
     **Complexity.** An iteration costs O(n d k + p k) for p pairs. Memory: two (n, k) arrays.
@@ -318,8 +318,8 @@ class CVQE(LCVQE):
     ``J = 1/2 sum_i ||x_i - mu_{l_i}||^2 + 1/2 sum_ML w [l_i != l_j] ||mu_{l_i} - mu_{l_j}||^2
     + 1/2 sum_CL w [l_i = l_j = h] ||mu_h - mu_{n(h)}||^2``
 
-    with ``n(h)`` the nearest other centroid of h. Each pair in turn gets its two cheapest clusters,
-    and centroids are means of their points and of the centroids that violated pairs pull towards.
+    with ``n(h)`` the nearest other centroid of h. Each pair in turn is assigned its two cheapest
+    clusters; centroids are means of their points and of the centroids that violated pairs add.
 
     Parameters
     ----------
@@ -335,7 +335,7 @@ class CVQE(LCVQE):
 
     Notes
     -----
-    **Guarantees.** None: pairs are decided one by one, and centroids use those of the last
+    **Guarantees.** None: pairs are decided one by one, and centroids depend on those of the last
     iteration.
 
     **Complexity.** An iteration costs O(n d k + p k^2) for p pairs.
