@@ -1,1 +1,1 @@
-"""Maximum flows, what they prove, and the moves they make."""
+"""Maximum flows, partial optimality, and large moves."""

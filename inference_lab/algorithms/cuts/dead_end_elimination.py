@@ -1,4 +1,4 @@
-"""The two persistency tests on single terms: labels never needed, and labels always best.
+"""Two persistency tests on single terms: dead-end elimination and one against all.
 
 ``alive`` flags the remaining labels. ``digits`` is scratch of the largest arity, None for a graph
 without factors.
@@ -17,7 +17,7 @@ from inference_lab.graph.arrays import TABLE, Flags, FloatArray, GraphArrays, In
 from inference_lab.kernels.messages import edge_cost, half_cost
 from inference_lab.kernels.mixed_radix import entry_of, first_allowed_labels, next_allowed_labels
 
-# What a variable does in the one-against-all test.
+# Roles of a variable in the one-against-all test.
 FREE = 0
 CHANGES = 1
 AT_ALPHA = 2
@@ -25,7 +25,7 @@ AT_ALPHA = 2
 
 @inlined
 def _worst_of_edge(g: GraphArrays, alive: Flags, h: int, j: int, a: int, b: int) -> float:
-    """Return the largest ``theta(b, z) - theta(a, z)`` over labels ``z`` that ``a`` allows."""
+    """Return the largest ``theta(b, z) - theta(a, z)`` over labels ``z`` allowed with ``a``."""
     worst = -np.inf
     start = g.unary_ptr[j]
     k = g.cardinalities[j]
@@ -36,7 +36,7 @@ def _worst_of_edge(g: GraphArrays, alive: Flags, h: int, j: int, a: int, b: int)
                 if not np.isinf(before):
                     worst = max(worst, half_cost(g, h, b, z) - before)
         return worst
-    # All labels but a and b are alike.
+    # All labels except a and b have equal costs.
     other = -1
     for z in range(k):
         if alive[start + z] and z != a and z != b:
@@ -59,7 +59,7 @@ def _worst_of_edge(g: GraphArrays, alive: Flags, h: int, j: int, a: int, b: int)
 def _worst_of_factor(
     g: GraphArrays, alive: Flags, slot: int, a: int, b: int, digits: IntArray
 ) -> float:
-    """Return what `_worst_of_edge` does, for the variable at one position of a factor's scope."""
+    """Return the same maximum as `_worst_of_edge`, for a position of a factor's scope."""
     f = g.slot_factor[slot]
     lo = g.factor_ptr[f]
     hi = g.factor_ptr[f + 1]
@@ -80,15 +80,15 @@ def _worst_of_factor(
 def _dominated(
     g: GraphArrays, alive: Flags, i: int, a: int, b: int, digits: IntArray | None
 ) -> bool:
-    """Whether changing label ``a`` of variable ``i`` to ``b`` raises no energy."""
+    """Return whether changing label ``a`` of variable ``i`` to ``b`` raises no energy."""
     before = g.unary[g.unary_ptr[i] + a]
     if np.isinf(before):
         return True
     total = g.unary[g.unary_ptr[i] + b] - before
     if np.isinf(total):
         return False
-    # The maxima are at least the values at one label each. That of a is the one that speaks
-    # against most changes, and looking at it takes O(1) an edge.
+    # The value at any one label is a lower bound on each maximum. Label a refutes most changes and
+    # takes O(1) per edge, so it is tested first.
     least = total if g.inc_ptr[i] == g.inc_ptr[i + 1] else -np.inf
     for p in range(g.adj_ptr[i], g.adj_ptr[i + 1]):
         j = g.adj_var[p]
@@ -106,7 +106,7 @@ def _dominated(
     for p in range(g.adj_ptr[i], g.adj_ptr[i + 1]):
         worst = _worst_of_edge(g, alive, int64(g.adj_half[p]), g.adj_var[p], a, b)
         if np.isinf(worst):
-            # With -inf, no labelling with a is finite.
+            # -inf means that every labelling with a is infinite.
             return bool(worst < 0.0)
         total += worst
     if digits is not None:
@@ -120,7 +120,7 @@ def _dominated(
 
 @inlined
 def _cheapest(g: GraphArrays, alive: Flags, i: int, alpha: int) -> int:
-    """Return the label of least unary cost but ``alpha``, of those that are left."""
+    """Return the remaining label of least unary cost, except ``alpha``."""
     start = g.unary_ptr[i]
     best = -1
     for a in range(g.cardinalities[i]):
@@ -141,7 +141,7 @@ def eliminate_dead_ends(
     many: int,
     digits: IntArray | None,
 ) -> int:
-    """Eliminate dead ends among the dirty variables from `begin` to `end`; return how many."""
+    """Eliminate dead ends of the dirty variables from `begin` to `end`; return their number."""
     dropped = 0
     for i in range(begin, end):
         if not dirty[i]:
@@ -150,7 +150,7 @@ def eliminate_dead_ends(
         start = g.unary_ptr[i]
         k = g.cardinalities[i]
         before = left[i]
-        # The cheapest label by the unary is the only one tried where there are many.
+        # With more than `many` labels, only the one of least unary cost is tried, to save time.
         cheapest = _cheapest(g, alive, i, -1)
         for b in range(k):
             if not alive[start + b] or (k > many and b != cheapest):
@@ -172,20 +172,20 @@ def eliminate_dead_ends(
 
 
 class AgainstAll(NamedTuple):
-    """A test of one label against all others."""
+    """Test of one label against all others."""
 
-    #: (like the unaries): 1 where a label is left.
+    #: (like the unaries): 1 for the labels left.
     alive: Flags
-    #: (n,): what each variable does, `FREE` or `CHANGES` to ``alpha``, or `AT_ALPHA`.
+    #: (n,): the role of each variable: `FREE`, `CHANGES` to ``alpha``, or `AT_ALPHA`.
     role: Flags
     alpha: int
-    #: What falls of cost are clipped to.
+    #: Limit to which falls of cost are clipped.
     infinity: float
 
 
 @inlined
 def _fits(alive: Flags, start: int, k: int, free: bool, alpha: int, a: int) -> bool:
-    """Whether a variable that is free or changes to ``alpha`` may have label ``a`` before."""
+    """Return whether ``a`` may be the label of a free or changing variable before the change."""
     if a < 0 or a >= k or not alive[start + a]:
         return False
     return free or a != alpha
@@ -193,7 +193,7 @@ def _fits(alive: Flags, start: int, k: int, free: bool, alpha: int, a: int) -> b
 
 @inlined
 def _fall(before: float, after: float) -> float:
-    """Return ``before - after``, ``+inf`` where the labelling before is forbidden anyway."""
+    """Return ``before - after``, ``+inf`` if the labelling before is forbidden."""
     if np.isinf(before):
         return np.inf
     return before - after
@@ -234,7 +234,7 @@ def _least_fall(
                         least, _fall(edge_cost(g, e, a, b), edge_cost(g, e, after_a, after_b))
                     )
             continue
-        # All labels but a and alpha are alike.
+        # All labels except a and alpha have equal costs.
         other = -1
         for b in range(kj):
             if b != a and b != alpha and _fits(alive, sj, kj, free_j, alpha, b):
@@ -296,11 +296,11 @@ def prune(
     count: int,
     budget: int,
 ) -> int:
-    """Take out of ``U`` whatever fails the one-against-all test on its own."""
-    # ``H_U({i})`` does not rise when ``U`` gets smaller, so these variables are in no set that
-    # passes (pairwise terms only); most of them go this way, before any cut. The first `count` of
-    # `stack` are out, and their neighbours' scores do not know it yet; returns how many there are
-    # when the budget of pairs of labels is spent.
+    """Remove the variables from ``U`` that fail the one-against-all test on their own."""
+    # ``H_U({i})`` does not rise when ``U`` shrinks, so these variables are in no set that passes
+    # (pairwise terms only). Most variables are removed here, before any cut. The first `count`
+    # entries of `stack` are removed variables whose neighbours' scores are still outdated. Returns
+    # the number of such entries when the budget of pairs of labels is spent.
     alive, role, alpha, infinity = test.alive, test.role, test.alpha, test.infinity
     while count > 0 and budget > 0:
         count -= 1
@@ -311,7 +311,7 @@ def prune(
                 continue
             h = g.adj_half[p] ^ 1
             score[i] -= _clipped(_at_alpha(g, alive, i, h, alpha), infinity)
-            # One fall may settle it, and looking at one takes O(1): that of the best label.
+            # The fall of the best label takes O(1) and may suffice to remove the variable.
             a = _cheapest(g, alive, i, alpha)
             after = np.inf
             if a < g.cardinalities[j] and alive[g.unary_ptr[j] + a]:
@@ -330,7 +330,7 @@ def prune(
 
 @inlined
 def _least_fall_of_factor(g: GraphArrays, test: AgainstAll, f: int, digits: IntArray) -> float:
-    """Return the least fall over all labels, 0 at most; it is charged to each that changes."""
+    """Return the least fall over all labels, at most 0, charged to each changing variable."""
     lo, hi = g.factor_ptr[f], g.factor_ptr[f + 1]
     least = 0.0
     first_allowed_labels(g, lo, hi, test.alive, digits)
@@ -357,8 +357,8 @@ def fill_network(
     end: int,
     digits: IntArray | None,
 ) -> None:
-    """Write ``H_U`` into the network of the graph's edges; ``v_i = 1``, the sink's, is ``V``."""
-    # With the first edges come the variables, with the last the larger factors.
+    """Write ``H_U`` into the network of the graph's edges; the sink side ``v_i = 1`` is ``V``."""
+    # The first block of edges also writes the variables, the last one the larger factors.
     alive, role, alpha, infinity = test.alive, test.role, test.alpha, test.infinity
     if begin == 0:
         for i in range(g.cardinalities.size):
@@ -379,7 +379,7 @@ def fill_network(
                 _least_fall(g, alive, e, alpha, role[i] == FREE, role[j] == FREE), infinity
             )
             if changes_i and changes_j:
-                # Not more than zero: a smaller fall only makes the test stricter.
+                # Clipped at 0 to be submodular; a smaller fall only makes the test stricter.
                 half = 0.5 * min(0.0, fall - only_i - only_j)
             elif changes_i:
                 only_i = fall

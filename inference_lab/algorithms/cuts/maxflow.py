@@ -5,11 +5,11 @@ costs, over the nodes ``i`` and the edges ``u v``,
 
 ``sum source_i y_i + sink_i (1 - y_i) + sum forward_uv (1 - y_u) y_v + backward_uv y_u (1 - y_v)``.
 
-The flow that proves the minimum grows two breadth-first trees, one from each terminal, and mends
-them after each augmentation instead of growing them anew (incremental breadth-first search). Paths
-are shortest, so that the number of augmentations does not depend on the capacities, which may
-therefore be arbitrary floats. The arrays are laid out once; a cut on the same edges with other
-capacities allocates nothing.
+The flow that proves the minimum grows two breadth-first trees, one from each terminal. It repairs
+them after each augmentation instead of regrowing them (incremental breadth-first search). Paths are
+shortest, so the number of augmentations does not depend on the capacities, which may therefore be
+arbitrary floats. The arrays are laid out once; a cut on the same edges with other capacities
+allocates nothing.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ UInt32Array: TypeAlias = npt.NDArray[np.uint32]
 
 __all__ = ["CutArrays", "CutGraph"]
 
-#: Arcs looked at between two looks at the clock: about a tenth of a second.
+#: Arcs visited between two checks of the clock: about 0.1 s.
 _WORK = 10_000_000
 
-#: ``parent`` of a root, and of a node that has lost its parent.
+#: ``parent`` of a root, and of a node that lost its parent.
 _ROOT = -1
 _ORPHAN = -2
 
-# Places in ``CutArrays.state``: the level each tree has been grown to, the tree that is growing
-# (+1, -1, or 0 between two levels), and first place and length of each of the four queues.
+# Indices into ``CutArrays.state``: the level to which each tree has grown, the growing tree (+1,
+# -1, or 0 between two levels), and the start and length of each of the four queues.
 _SOURCE_LEVEL = 0
 _SINK_LEVEL = 1
 _GROWING = 2
@@ -45,38 +45,38 @@ _LENGTH = 7
 
 
 class CutArrays(NamedTuple):
-    """The arrays of a network with ``n`` nodes and ``2 m`` arcs, and of the search in it."""
+    """Arrays of a network with ``n`` nodes and ``2 m`` arcs, and of the search in it."""
 
     #: (n + 1,) int64: the arcs that leave each node.
     ptr: IntArray
-    #: (2m,) uint32: where they end.
+    #: (2m,) uint32: the end node of each arc.
     head: UInt32Array
-    #: (2m,) uint32: the arc the other way (unsigned, so that no index is tested for being negative,
-    #: which costs a tenth of the time).
+    #: (2m,) uint32: the reverse arc (unsigned, because testing signed indices for being negative
+    #: costs a tenth of the time).
     sister: UInt32Array
-    #: (2m,) float64: what can still flow along each arc.
+    #: (2m,) float64: residual capacity of each arc.
     residual: FloatArray
-    #: (n,) float64: what the source can still send to a node directly, or minus what the node can
-    #: send to the sink.
+    #: (n,) float64: residual capacity from the source directly to a node, or the negated residual
+    #: capacity from the node to the sink.
     excess: FloatArray
     #: (n,) int32: distance from the source in its tree, or minus the distance to the sink in its
     #: tree, 0 for nodes in neither.
     level: Int32Array
     #: (n,) int32: the arc towards the root.
     parent: Int32Array
-    #: ``queues`` (4, n) int32, ``queued`` (n,) uint8: nodes to grow from, for each tree one ring
-    #: for the current and one for the next level, and the rings each node stands in.
+    #: ``queues`` (4, n) int32, ``queued`` (n,) uint8: nodes to grow from, in one ring for the
+    #: current and one for the next level of each tree; and flags of the rings that hold a node.
     queues: Int32Array
     queued: npt.NDArray[np.uint8]
     #: (n,) int32: scratch.
     orphans: Int32Array
-    #: (11,) int64: what a search that was interrupted goes on from.
+    #: (11,) int64: the state from which an interrupted search resumes.
     state: IntArray
 
 
 @inlined
 def _enqueue(c: CutArrays, tree: int, level: int, v: int) -> None:
-    """Put a node into the ring of its tree and of the parity of its level, once."""
+    """Put a node into the ring of its tree and the parity of its level, unless it is there."""
     ring = (level & 1) if tree > 0 else 2 + (level & 1)
     bit = np.uint8(1 << ring)
     if c.queued[v] & bit:
@@ -91,7 +91,7 @@ def _enqueue(c: CutArrays, tree: int, level: int, v: int) -> None:
 
 @inlined
 def _dequeue(c: CutArrays, ring: int) -> int:
-    """Take the first node from a ring that is not empty."""
+    """Remove and return the first node of a non-empty ring."""
     v: int = c.queues[ring, c.state[_FIRST + ring]]
     c.state[_FIRST + ring] += 1
     if c.state[_FIRST + ring] == c.orphans.size:
@@ -122,9 +122,9 @@ def _start(c: CutArrays) -> None:
 
 @inlined
 def _adopt(c: CutArrays, tree: int, count: int) -> int:
-    """Find new parents for orphans of a tree and those this makes; return the arcs looked at."""
-    # An orphan takes a parent that keeps its level if there is one; else it moves to the lowest
-    # level possible, which orphans its children, or leaves the tree.
+    """Find parents for the orphans of a tree, new ones included; return the arcs visited."""
+    # An orphan takes a parent that keeps its level, if one exists. Otherwise it moves to the lowest
+    # possible level, which orphans its children, or leaves the tree.
     n = c.orphans.size
     grown = c.state[_SOURCE_LEVEL] if tree > 0 else c.state[_SINK_LEVEL]
     limit = grown + 1 if c.state[_GROWING] == tree else grown
@@ -141,7 +141,7 @@ def _adopt(c: CutArrays, tree: int, count: int) -> int:
         arc = _ORPHAN
         for a in range(c.ptr[v], c.ptr[v + 1]):
             other = c.level[c.head[a]] * tree
-            # An orphan at level 1 was a root: everything it can hang on is at level 1 or above.
+            # An orphan at level 1 was a root; all its possible parents are at level 1 or above.
             if 0 < other < best and c.residual[c.sister[a] if tree > 0 else a] > 0.0:
                 best = other
                 arc = a
@@ -170,7 +170,7 @@ def _adopt(c: CutArrays, tree: int, count: int) -> int:
 
 @inlined
 def _augment(c: CutArrays, arc: int) -> int:
-    """Push what fits along the path through `arc`, and mend both trees; return the work done."""
+    """Saturate the path through `arc` and repair both trees; return the work done."""
     top = c.head[c.sister[arc]]
     bottom = c.head[arc]
     amount = c.residual[arc]
@@ -188,8 +188,8 @@ def _augment(c: CutArrays, arc: int) -> int:
     c.residual[arc] -= amount
     c.residual[c.sister[arc]] += amount
     work = 1
-    # Orphans are met from the far end of the path; they are adopted from the root's end on, so
-    # that those further out find the others in their new places.
+    # Orphans are collected from the far end of the path but adopted from the root's end on, so that
+    # outer orphans find the inner ones at their new levels.
     count = 0
     v = top
     while c.parent[v] >= 0:
@@ -236,13 +236,13 @@ def _augment(c: CutArrays, arc: int) -> int:
 
 @lean_kernel
 def _augment_path(c: CutArrays, arc: int) -> int:
-    """Run `_augment`; a function of its own, so that the search stays small."""
+    """Run `_augment` without inlining it, so that the code of the search stays small."""
     return _augment(c, arc)
 
 
 @inlined
 def _grow(c: CutArrays, tree: int, budget: int) -> int:
-    """Grow one tree by a level; return the work left, negative if it ran out before the end."""
+    """Grow one tree by a level; return the budget left, negative if the level is unfinished."""
     level = c.state[_SOURCE_LEVEL] if tree > 0 else c.state[_SINK_LEVEL]
     ring = (level & 1) if tree > 0 else 2 + (level & 1)
     while c.state[_LENGTH + ring] > 0:
@@ -268,7 +268,7 @@ def _grow(c: CutArrays, tree: int, budget: int) -> int:
                     if budget < 0:
                         _enqueue(c, tree, level, v)
                         return budget
-                    # The arc is looked at again: there may be another path through it.
+                    # The arc is examined again, because another path may use it.
                     continue
             a += 1
     if tree > 0:
@@ -282,15 +282,16 @@ def _grow(c: CutArrays, tree: int, budget: int) -> int:
 @lean_kernel
 def _flow(c: CutArrays, budget: int) -> bool:
     """Augment until neither tree can grow; return False if the budget ran out before."""
-    # Once one tree cannot grow the flow is maximal; the other then grows to its full extent, so
-    # that in the end the trees are the nodes that the source reaches and those that reach the sink.
+    # Once one tree cannot grow, the flow is maximal. The other tree then grows to its full extent.
+    # At the end, the trees hold the nodes that the source reaches and the nodes that reach the
+    # sink.
     while True:
         if c.state[_GROWING] == 0:
             from_source = c.state[_LENGTH + (c.state[_SOURCE_LEVEL] & 1)]
             to_sink = c.state[_LENGTH + 2 + (c.state[_SINK_LEVEL] & 1)]
             if from_source == 0 and to_sink == 0:
                 return True
-            # In turn: a fifth faster on grids than growing from the shorter queue.
+            # Trees alternate, a fifth faster on grids than growing from the shorter queue.
             lower = c.state[_SOURCE_LEVEL] <= c.state[_SINK_LEVEL]
             c.state[_GROWING] = 1 if to_sink == 0 or (from_source > 0 and lower) else -1
         if c.state[_GROWING] > 0:
@@ -303,13 +304,13 @@ def _flow(c: CutArrays, budget: int) -> bool:
 
 @lean_kernel
 def _dual_value(c: CutArrays, capacity: FloatArray, left: FloatArray) -> float:
-    """Return ``sum_i min(0, e_i)`` with ``e`` what the flow leaves of the excess."""
-    # Clipped to the capacities the flow is feasible whatever rounding did to it, so this is a lower
-    # bound on ``sum_i excess_i y_i`` plus the cut arcs, by weak duality. `left` is overwritten by
-    # ``e``.
+    """Return ``sum_i min(0, e_i)`` with ``e`` the excess that remains after the flow."""
+    # The flow is clipped to the capacities, which makes it feasible despite rounding. By weak
+    # duality, the value is a lower bound on ``sum_i excess_i y_i`` plus the cut arcs. `left` is
+    # overwritten by ``e``.
     for v in range(c.level.size):
         for a in range(c.ptr[v], c.ptr[v + 1]):
-            # What flows back is found at the other arc: their difference is within both.
+            # Reverse flow is counted at the sister arc; the net flow is within both capacities.
             flow = min(capacity[a], capacity[a] - c.residual[a])
             if flow > 0.0:
                 left[v] -= flow
@@ -322,17 +323,17 @@ def _dual_value(c: CutArrays, capacity: FloatArray, left: FloatArray) -> float:
 
 @lean_kernel
 def _find_places(half: Int32Array, place: Int32Array) -> None:
-    """Write where each half-edge stands in an adjacency."""
+    """Write the position of each half-edge in an adjacency."""
     for a in range(half.size):
         place[half[a]] = a
 
 
 class CutGraph:
-    """A network laid out once, on which cuts are found for many sets of capacities.
+    """Network laid out once, for minimum cuts under many sets of capacities.
 
-    Fill ``arrays.residual`` (at ``arcs[e]``, the places of edge ``e``'s arc forwards and of its arc
-    backwards; 0 for a loop) and ``arrays.excess`` (source minus sink), then call `solve`. A number
-    such as `larger_power_of_two` returns stands for an infinite capacity.
+    Fill ``arrays.residual`` (at ``arcs[e]``, the positions of edge ``e``'s forward and backward
+    arc; 0 for a loop) and ``arrays.excess`` (source minus sink), then call `solve`. Represent an
+    infinite capacity by a number from `larger_power_of_two`.
 
     Attributes
     ----------
@@ -341,8 +342,8 @@ class CutGraph:
 
     Complexity
     ----------
-    At most ``n m`` augmentations, each of O(n) and the mending of the trees; on graphs of images
-    and constraints, the time is near linear. Memory: 45 bytes a node and 16 an arc.
+    At most ``n m`` augmentations, each of O(n) plus the repair of the trees; on graphs of images
+    and constraints, the time is near linear. Memory: 45 bytes per node and 16 per arc.
 
     References
     ----------
@@ -355,7 +356,7 @@ class CutGraph:
         self.arcs = arcs
         starts, heads, sisters = ptr.view(), head.view(np.uint32), sister.view(np.uint32)
         for array in (starts, heads, sisters):
-            # Those of a graph are read-only. If others were not, all would be compiled twice.
+            # The arrays of a graph are read-only; writable ones would compile everything twice.
             array.flags.writeable = False
         self.arrays = CutArrays(
             ptr=starts,
@@ -380,7 +381,7 @@ class CutGraph:
 
     @classmethod
     def from_edges(cls, n_nodes: int, edges: npt.ArrayLike) -> CutGraph:
-        """Lay out a network from its edges; parallel ones and loops are allowed."""
+        """Lay out a network from its edges; parallel edges and loops are allowed."""
         ends = np.asarray(edges, dtype=np.int64).reshape(-1, 2)
         if 2 * len(ends) > np.iinfo(np.int32).max:
             raise ValueError(f"edges has {len(ends)} rows; at most 2^30 - 1 fit")
@@ -392,7 +393,7 @@ class CutGraph:
         return cls(ptr, tails[order ^ 1].astype(np.int32), place[order ^ 1], place.reshape(-1, 2))
 
     def solve(self, should_stop: Callable[[], bool] | None = None) -> bool:
-        """Find a maximum flow, and with it the minimum cuts; return False if it was stopped."""
+        """Find a maximum flow and with it the minimum cuts; return False if stopped."""
         _start(self.arrays)
         while not _flow(self.arrays, _WORK):
             if should_stop is not None and should_stop():
@@ -400,20 +401,20 @@ class CutGraph:
         return True
 
     def sink_side(self) -> npt.NDArray[np.bool_]:
-        """Return the nodes on the sink's side of the minimum cut where that is smallest, (n,)."""
+        """Return flags of the sink side of the minimum cut where it is smallest, shape (n,)."""
         return self.arrays.level < 0
 
     def dual_value(self, capacity: FloatArray, excess: FloatArray) -> float:
         """Return a lower bound on ``sum_i excess_i y_i`` plus the arcs cut, over all ``y``."""
-        # It holds whatever rounding did to the flow, up to the rounding of one sum, and is the
-        # minimum after `solve`. `capacity` and `excess` are what ``arrays`` held before.
+        # Valid despite rounding errors of the flow, up to the rounding of one sum; the minimum
+        # after `solve`. `capacity` and `excess` are the contents of ``arrays`` before the flow.
         return _dual_value(self.arrays, capacity, excess.copy())
 
 
 def larger_power_of_two(total: float) -> float:
-    """Return a power of two that is more than four times `total`: an infinity to calculate with."""
+    """Return a power of two above four times `total`, a finite substitute for infinity."""
     exponent = math.frexp(max(total, 1.0))[1] + 2
-    # Many of them are added up on the way.
+    # The limit leaves room for sums of many such substitutes.
     if exponent > 960:
         raise ValueError(f"costs add up to {total}, too large to tell them from infinite ones")
     return math.ldexp(1.0, exponent)

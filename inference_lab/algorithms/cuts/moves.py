@@ -1,4 +1,4 @@
-"""Large moves: many variables at once choose between the label they have and another one."""
+"""Large moves: many variables choose at once between the current label and another one."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from inference_lab.graph.label_encoding import star
 from inference_lab.kernels.descent import descend_on
 from inference_lab.specs.settings import setting
 
-#: A move must gain more than this share of the costs it changes, so that rounding cannot cycle.
+#: Least gain of a move, relative to the costs it changes, so that rounding cannot cause cycles.
 _RELATIVE_GAIN = 1e-13
 
 
@@ -27,24 +27,24 @@ _SWEEPS = 20
 
 
 class Moved(NamedTuple):
-    """The result of a move."""
+    """Result of a move."""
 
-    #: The energy fell, and the labelling changed.
+    #: Whether the energy fell and the labelling changed.
     changed: bool
-    #: No other choice between the two labels is better.
+    #: Whether no other choice between the two labels is better.
     exact: bool
 
 
 class MoveMaker:
-    """A labelling, and moves that are made where they lower its energy.
+    """Labelling with moves that are accepted if they lower its energy.
 
     Violated hard terms count first, then the finite costs. A cycle in which a move was not exact is
     followed by a descent by single changes, which such a move may miss.
 
-    A label cost becomes a variable that says whether its set is in use, joined to all users (Delong
-    et al. 2012). It chooses between what it is under the one labelling and under the other, which
-    covers all between them and leaves an exact move exact: a set that a move can only empty has
-    its users push for the same side, one that it can only fill pushes the other way.
+    A label cost becomes a variable that indicates whether its set is in use, linked to all users
+    (Delong et al. 2012). It chooses between its values under the two labellings, which covers all
+    labellings between them. Exact moves stay exact: all links push to one side for a set that the
+    move can only empty, and to the other side for a set that it can only fill.
     """
 
     def __init__(
@@ -64,8 +64,8 @@ class MoveMaker:
             self.x = unary_minimum(graph)
         else:
             self.x = run.rng.integers(0, graph.cardinalities, dtype=np.int64)
-        # The labels of each kind of move, and whether it has failed, or been exact, since the last
-        # success of another.
+        # The labels of each kind of move, and whether it has failed or been exact since another
+        # kind last succeeded.
         self.kinds = kinds
         self.settled = np.zeros(len(kinds), dtype=bool)
         self._inexact = False
@@ -75,8 +75,8 @@ class MoveMaker:
         run.offer(self.x)
 
     def move(self, zero: IntArray, one: IntArray, *, bound: bool = False) -> Moved | None:
-        """Choose between two labels at each variable, one of which it has; None if time ran out."""
-        # With `bound` the choice covers all labellings, and its bound is reported.
+        """Choose between two labels, one the current, at each variable; None if time ran out."""
+        # With `bound`, the choice covers all labellings, and its bound is reported.
         choice = self._choice.minimise(
             self._whole(zero),
             self._whole(one),
@@ -104,11 +104,11 @@ class MoveMaker:
         return Moved(True, choice.exact)
 
     def _whole(self, labels: IntArray) -> IntArray:
-        """Return a labelling with the variables of label costs, where there are any."""
+        """Return a labelling extended by the variables of label costs, if any."""
         return labels if self._star is None else self._star.extended(labels)
 
     def infeasible(self) -> bool:
-        """Choose between all labellings of two labels; return whether none is finite."""
+        """Choose between all labellings of two labels; return whether all are infinite."""
         one = np.minimum(self.graph.cardinalities - 1, 1)
         self.move(np.zeros_like(one), one, bound=True)
         return math.isinf(self.run.lower_bound) and self.run.lower_bound > 0
@@ -138,7 +138,7 @@ class MoveMaker:
 
 @dataclass(frozen=True)
 class MoveSolver(IterativeSolver[MoveMaker]):
-    """Base of methods that try every kind of move in turn until none of them lowers the energy."""
+    """Base class of methods that try each kind of move in turn until none lowers the energy."""
 
     label_costs: ClassVar[bool] = True
     startup_cost: ClassVar[float] = 34.0
@@ -156,15 +156,15 @@ class MoveSolver(IterativeSolver[MoveMaker]):
     def candidates(
         self, graph: FactorGraph, x: IntArray, first: int, second: int
     ) -> tuple[IntArray, IntArray] | None:
-        """Return the two labels that each variable may choose from, or None if `x` has neither."""
+        """Return the two candidate labels of each variable, or None if `x` has neither label."""
 
     @property
     def most_iterations(self) -> float:
-        """Limit on the cycles over all kinds of move."""
+        """Most cycles over all kinds of move."""
         return math.inf if self.max_cycles is None else self.max_cycles
 
     def supports(self, graph: FactorGraph, temperature: float) -> str | None:
-        """Return why not: a temperature, or a factor too large to be reduced to pairs."""
+        """Return the reason to refuse a run: a temperature, or a factor too large for pairs."""
         return super().supports(graph, temperature) or unsupported_arity(graph)
 
     def start(self, graph: FactorGraph, run: Run) -> MoveMaker | Outcome:
@@ -177,7 +177,7 @@ class MoveSolver(IterativeSolver[MoveMaker]):
         return maker
 
     def step(self, state: MoveMaker, run: Run, done: int) -> Progress:
-        """Try the kinds of move that are not settled, and descend if one was not exact."""
+        """Try the unsettled kinds of move, and descend if one was not exact."""
         settled, number = state.settled, len(state.kinds)
         for kind in run.rng.permutation(number) if self.order == "random" else range(number):
             if settled[kind]:
@@ -194,7 +194,7 @@ class MoveSolver(IterativeSolver[MoveMaker]):
         return Progress(bool(settled.all()))
 
     def finish(self, state: MoveMaker, run: Run, outcome: Outcome) -> Outcome:
-        """Add the number of moves."""
+        """Add the counts of moves to the outcome."""
         outcome.converged |= run.proved
         outcome.diagnostics = state.diagnostics()
         return outcome

@@ -1,4 +1,4 @@
-"""Partial optimality: rule out labels that some optimal labelling does without.
+"""Partial optimality: rule out labels that some optimal labelling does not use.
 
 Three tests, each of which keeps an optimal labelling, are applied in turn:
 
@@ -6,7 +6,7 @@ Three tests, each of which keeps an optimal labelling, are applied in turn:
   ``theta_i(b) - theta_i(a) + sum_f max_z (theta_f(b, z) - theta_f(a, z)) <= 0``;
 * *one against all* (Kovtun 2003; Shekhovtsov 2014): a set ``U`` of variables gets label ``alpha``
   if this raises no energy. A minimum cut bounds the least gain over all labellings; variables that
-  may lose are taken out of ``U`` and the test is repeated (Swoboda et al. 2014);
+  may lose are removed from ``U`` and the test is repeated (Swoboda et al. 2014);
 * *roof duality* (Hammer, Hansen, Simeone 1984), once no variable has more than two labels.
 """
 
@@ -47,26 +47,26 @@ from inference_lab.graph.factor_graph import FactorGraph
 
 __all__ = ["SHRINKING", "Reduction", "reduce"]
 
-#: What building the smaller graph takes at most, in evaluations of the energy; it does not look at
-#: the clock. Measured on chains, grids and E-steps of a million variables.
+#: Longest time to build the smaller graph, in energy evaluations, because the clock is not checked
+#: meanwhile. Measured on chains, grids and E-steps of a million variables.
 SHRINKING = 120.0
 
 #: With more labels than this only the most promising label is tried as a replacement.
 _MANY_LABELS = 16
 
-#: Variables, and pairs of labels of an edge, between two looks at the clock.
+#: Variables, and pairs of labels of an edge, between two checks of the clock.
 _BLOCK = 2000
 _PAIRS = 20_000_000
 
-#: Another round is made if the last one ruled out more than this share of the labels left.
+#: Another round starts if the last one ruled out more than this share of the labels left.
 _WORTHWHILE = 0.002
 
-#: Building another graph for less than this share of all labels takes longer than it saves.
+#: Least share of labels ruled out for which building the smaller graph saves time.
 _WORTH_BUILDING = 0.01
 
 
 class _LabelTests:
-    """The labels that are left, and the tests that rule out more."""
+    """Labels left, with the tests that rule out more."""
 
     def __init__(
         self,
@@ -89,7 +89,7 @@ class _LabelTests:
             self._infinity = 2.0 * infinite_cost(graph)
         self._network = CutGraph.of(graph.arrays)
         self._choice: LabelChoice | None = None
-        # How many labels were left when roof duality was asked last.
+        # Labels left after the last call of roof duality.
         self._asked = -1
         m, width = graph.n_edges, int(graph.cardinalities.max(initial=1))
         step = max(1, _PAIRS // width**2)
@@ -159,7 +159,7 @@ class _LabelTests:
         return int(fixed.size)
 
     def roof_duality(self) -> int:
-        """Fix what roof duality labels, of two labels each; return the number ruled out."""
+        """Fix the variables that roof duality labels; return the number of labels ruled out."""
         if int(self.left.max(initial=0)) > 2 or unsupported_arity(self.graph) is not None:
             return 0
         if int(self.left.sum()) == self._asked:
@@ -175,7 +175,7 @@ class _LabelTests:
         return 0 if choice is None else self._take(choice, zero, one)
 
     def _take(self, choice: Choice, zero: IntArray, one: IntArray) -> int:
-        """Fix what roof duality has labelled; return the number ruled out."""
+        """Fix the labelled variables of a choice; return the number of labels ruled out."""
         self.infeasible = choice.bound == math.inf
         fixed = np.flatnonzero((self.left > 1) & (choice.taken >= 0))
         self._keep_only(fixed, np.where(choice.taken > 0, one, zero)[fixed])
@@ -209,7 +209,7 @@ class _WholeChoice(NamedTuple):
 
     @property
     def labels(self) -> IntArray | None:
-        """An optimum, where everything is labelled."""
+        """An optimum, or None if a variable is not labelled."""
         taken = self.choice.taken
         if ((taken < 0) & (self.zero != self.one)).any():
             return None
@@ -219,7 +219,7 @@ class _WholeChoice(NamedTuple):
 def _whole_choice(
     graph: FactorGraph, should_stop: Callable[[], bool] | None
 ) -> _WholeChoice | None:
-    """Choose between all labellings; None for more than two labels, or if it was stopped."""
+    """Choose between all labellings; return None for more than two labels, or if stopped."""
     one = graph.cardinalities - 1
     if int(one.max(initial=0)) > 1 or unsupported_arity(graph) is not None:
         return None
@@ -235,22 +235,22 @@ def reduce(
     *,
     keep_forms: bool = False,
 ) -> Reduction:
-    """Rule out labels that some optimal labelling does without, and shrink the graph."""
-    # Some optimal labelling uses only labels that are left, and every labelling of the reduced
-    # graph has the energy of the one it stands for. Both up to rounding: of labellings whose
-    # energies differ by less than that, either may be taken for the better one. With `keep_forms`
-    # labels are given back where a Potts, diagonal or truncated term would become a table.
-    # Of two labels the first cut often settles everything.
+    """Rule out labels that some optimal labelling does not use, and shrink the graph."""
+    # Some optimal labelling uses only labels left, and every labelling of the reduced graph has the
+    # energy of the labelling it represents. Both hold up to rounding: if energies differ by less,
+    # either labelling may count as the better one. With `keep_forms`, labels are restored where a
+    # Potts, diagonal or truncated term would become a table.
+    # With two labels, the first cut often labels all variables.
     whole = _whole_choice(graph, should_stop)
     optimum = None if whole is None else whole.labels
     if whole is not None and optimum is not None:
-        # Of the energy of a labelling no allowance for rounding is taken off.
+        # The rounding allowance is added back, because this is the energy of a labelling.
         return settled(optimum, whole.choice.bound + whole.chooser.rounding)
     if should_stop is not None and should_stop():
         return unchanged(graph, 0)
     search = _LabelTests(graph, should_stop if should_stop is not None else lambda: False, whole)
     rounds = 0
-    # The cuts pay off again only where something has changed since.
+    # The cuts pay off again only if enough labels were ruled out since.
     while not search.infeasible and not search.should_stop():
         rounds += 1
         dropped = search.eliminate()

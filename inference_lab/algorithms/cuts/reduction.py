@@ -1,4 +1,4 @@
-"""A graph without the labels that were ruled out, and the way back to the whole one."""
+"""Reduction of a graph to the labels left, with the mapping back to the original."""
 
 from __future__ import annotations
 
@@ -37,21 +37,21 @@ from inference_lab.kernels.messages import edge_cost
 
 @dataclass(frozen=True, eq=False)
 class Reduction:
-    """A graph reduced by the labels ruled out, and the way back."""
+    """Graph reduced by the labels ruled out, with the mapping back to the original."""
 
-    #: The energy over the variables and labels that are left. Its least energy is that of the
+    #: Graph over the variables and labels left. Its least energy equals the least energy of the
     #: original graph.
     graph: FactorGraph
-    #: The label of each variable that has only one left, -1 for the others.
+    #: The label of each variable with only one left, -1 for the others.
     fixed: IntArray
-    #: The original number of each variable of `graph`.
+    #: The original index of each variable of `graph`.
     variables: IntArray
     label_ptr: IntArray
     #: ``labels[label_ptr[v] + a]`` is the original label of label ``a`` of its variable ``v``.
     labels: IntArray
-    #: It is proved that no labelling has finite energy; `graph` then has no meaning.
+    #: Whether it is proved that no labelling has finite energy; `graph` is then meaningless.
     infeasible: bool
-    #: How often the tests were repeated.
+    #: Rounds of the tests.
     rounds: int
 
     def expand(self, labels: npt.ArrayLike) -> IntArray:
@@ -63,8 +63,8 @@ class Reduction:
         return out
 
     def restrict(self, labels: IntArray) -> IntArray:
-        """Return the labelling of the reduced graph that is nearest to one of the original."""
-        # Labels that were ruled out become the cheapest label left.
+        """Return the labelling of the reduced graph that is nearest to an original labelling."""
+        # The remaining label of least unary cost replaces a label that was ruled out.
         rows = np.repeat(np.arange(self.variables.size), np.diff(self.label_ptr))
         kept = np.flatnonzero(self.labels == np.asarray(labels)[self.variables][rows])
         out = unary_minimum(self.graph)
@@ -78,13 +78,13 @@ class Reduction:
 
     @property
     def share_fixed(self) -> float:
-        """The share of variables that have only one label left; 1 for an empty graph."""
+        """Share of variables with only one label left; 1 for an empty graph."""
         return float((self.fixed >= 0).mean()) if self.fixed.size else 1.0
 
 
 @lean_kernel
 def fold(g: GraphArrays, fixed: IntArray, unary: FloatArray) -> float:
-    """Add the edges of fixed variables to the unaries; return the rest, and what they cost."""
+    """Add the edges of fixed variables to the unaries; return the cost of the fixed part."""
     total = 0.0
     for i in range(g.cardinalities.size):
         if fixed[i] >= 0:
@@ -94,7 +94,7 @@ def fold(g: GraphArrays, fixed: IntArray, unary: FloatArray) -> float:
         j = g.edges[e, 1]
         a = fixed[i]
         b = fixed[j]
-        # The labels of the end that stays, one after the other; once if none does.
+        # One cost for each label of the end that is not fixed, a single cost if both are fixed.
         count = 1
         if a < 0 and b < 0:
             count = 0
@@ -114,13 +114,13 @@ def fold(g: GraphArrays, fixed: IntArray, unary: FloatArray) -> float:
 
 
 def unchanged(graph: FactorGraph, rounds: int) -> Reduction:
-    """Return the graph as it is, nothing being ruled out."""
+    """Return the reduction that rules out no label."""
     n, ptr = graph.n_variables, graph.unary_ptr
     labels = np.arange(graph.unary_values.size) - np.repeat(ptr[:-1], graph.cardinalities)
     return Reduction(graph, np.full(n, -1), np.arange(n), ptr, labels, False, rounds)
 
 
-#: The graph without variables.
+#: Graph without variables.
 _NOTHING = FactorGraph.from_terms([])
 
 
@@ -158,7 +158,7 @@ def shrink(
     kept = unary[places[~single]]
     factors = _restricted_factors(graph, alive, number)
     settled_ones = np.diff(factors.ptr) == 0
-    # One after the other: other sums would be rounded otherwise.
+    # Added one by one in this order, because another order would round differently.
     constants = factors.chosen(settled_ones).values.tolist()
     constant = functools.reduce(operator.add, constants, constant)
     if math.isinf(constant):
@@ -175,10 +175,10 @@ def shrink(
 def _restricted_factors(
     graph: FactorGraph, alive: npt.NDArray[np.bool_], number: IntArray
 ) -> Factors:
-    """Return the higher-order factors over the variables and labels that are left."""
+    """Return the higher-order factors over the variables and labels left."""
     arities, sizes = np.diff(graph.factor_ptr), np.diff(graph.table_ptr)
     kept = np.ones(graph.table_values.size, dtype=np.bool_)
-    # Where entries stand in their tables, without the labels of the variables that were looked at.
+    # Positions of entries in their tables, without the axes of the variables visited so far.
     place = np.arange(kept.size) - np.repeat(graph.table_ptr[:-1], sizes)
     for back in range(1, int(arities.max(initial=0)) + 1):
         reaching = arities >= back
@@ -199,9 +199,9 @@ def _restricted_factors(
 def with_forms(
     graph: FactorGraph, alive: npt.NDArray[np.bool_], left: IntArray
 ) -> tuple[npt.NDArray[np.bool_], IntArray]:
-    """Give labels back to variables that stay where a term would lose its form without them."""
-    # All labels, in each set of variables that terms of a form connect, unless the variables of the
-    # set have the same labels left, and one after the other where labels have an order.
+    """Restore labels of the remaining variables where a term would lose its form without them."""
+    # Terms with a form connect variables to components. A component gets all labels back unless its
+    # variables have the same labels left, and consecutive ones where labels have an order.
     n = graph.n_variables
     kinds, forms = graph.edge_kinds, graph.arrays.forms
     ordered = (kinds == TABLE) & (forms != NO_FORM)
@@ -225,7 +225,7 @@ def with_forms(
 
 
 def _labels_left(graph: FactorGraph, alive: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
-    """Return which labels each variable has left, shape (n, largest k)."""
+    """Return flags of the remaining labels of each variable, shape (n, largest k)."""
     mask = np.zeros((graph.n_variables, int(graph.cardinalities.max())), dtype=bool)
     rows = np.repeat(np.arange(graph.n_variables), graph.cardinalities)
     mask[rows, np.arange(rows.size) - graph.unary_ptr[rows]] = alive
@@ -233,7 +233,7 @@ def _labels_left(graph: FactorGraph, alive: npt.NDArray[np.bool_]) -> npt.NDArra
 
 
 def _classes(mask: npt.NDArray[np.bool_], cardinalities: IntArray) -> tuple[IntArray, IntArray]:
-    """Return a variable for each set of labels had and left, and the class of each variable."""
+    """Return an example variable of each class (cardinality, labels left) and each one's class."""
     _, example, kind_of = np.unique(cardinalities, return_index=True, return_inverse=True)
     for begin in range(0, mask.shape[1], 32):
         part = mask[:, begin : begin + 32]
@@ -247,7 +247,7 @@ def _classes(mask: npt.NDArray[np.bool_], cardinalities: IntArray) -> tuple[IntA
 def _restricted_terms(
     graph: FactorGraph, alive: npt.NDArray[np.bool_], number: IntArray
 ) -> list[PairwiseTerms]:
-    """Return the pairwise terms between variables that stay, over the labels that are left."""
+    """Return the pairwise terms between the remaining variables, over the labels left."""
     inside = np.flatnonzero((number[graph.edges] >= 0).all(axis=1))
     if inside.size == 0:
         return []
@@ -270,13 +270,13 @@ def _restricted_terms(
 def _restricted(
     graph: FactorGraph, edges: IntArray, ends: IntArray, kind: int, a: IntArray, b: IntArray
 ) -> list[PairwiseTerms]:
-    """Return terms of one kind whose ends are left with labels `a` and `b`."""
+    """Return terms of one kind whose ends have labels `a` and `b` left."""
     weights, offsets = graph.edge_weights[edges], graph.edge_offsets[edges]
     values = graph.pairwise_values
     if kind != TABLE:
         both = min(a.size, b.size)
         if (a[:both] == b[:both]).all():
-            # Labels that are equal still have equal numbers, and no others do.
+            # Exactly the equal labels still have equal indices, so the terms stay diagonal.
             if kind == POTTS:
                 return [DiagonalTerms(ends, values[offsets], weights)]
             same = values[offsets[:, None] + a[:both]]

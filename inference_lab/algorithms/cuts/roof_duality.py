@@ -1,13 +1,13 @@
-"""Choosing between two labels at every variable, by minimum cuts: exact, or by roof duality.
+"""Choice between two labels at every variable by minimum cuts, exact or by roof duality.
 
 With ``y_i = 0`` for the label ``zero[i]`` and ``y_i = 1`` for ``one[i]`` the energy is
 
 ``E(y) = c + sum_i l_i y_i + sum_ij q_ij y_i y_j``
 
 with auxiliary variables for higher-order factors. If no ``q_ij`` is positive, a minimum cut finds
-the minimum. Otherwise the roof dual gives a lower bound and labels a part of the variables
-*persistently*: setting them so raises the energy of no labelling. Infinite costs become a number
-larger than any difference of finite energies, so the number of violations is minimised first.
+the minimum. Otherwise the roof dual gives a lower bound and labels some of the variables
+*persistently*: assigning these labels raises the energy of no labelling. A number larger than any
+difference of finite energies replaces infinite costs, so violations are minimised first.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ __all__ = [
     "unsupported_arity",
 ]
 
-#: Factors of more variables are refused: a choice turns one of arity r into about 2^r nodes.
+#: Largest arity of a factor, because a choice turns a factor of arity r into about 2^r nodes.
 MAX_ARITY = 10
 
-#: A coefficient below this share of the costs it is the difference of is rounding, not a sign.
+#: Coefficients below this share of the costs that they are differences of count as rounding errors.
 _NOISE = 1e-14
 
-#: Share of what all terms can cost that rounding may add to a cut's value.
+#: Rounding error of a cut's value, relative to the largest cost of all terms together.
 _ROUNDING = 2.0**-50
 
 Rule = Literal["qpbo", "truncate"]
@@ -58,7 +58,7 @@ def _largest_arity(graph: FactorGraph) -> int:
 
 
 def unsupported_arity(graph: FactorGraph) -> str | None:
-    """Return why the factors are too large to be reduced to pairs, or None."""
+    """Return the reason why the factors are too large to be reduced to pairs, or None."""
     arity = _largest_arity(graph)
     if arity <= MAX_ARITY:
         return None
@@ -69,17 +69,17 @@ def unsupported_arity(graph: FactorGraph) -> str | None:
 
 
 class Moves(NamedTuple):
-    """The positions of the parts of the quadratic function."""
+    """Positions of the terms of the quadratic function in the network."""
 
-    #: (p, 2) int32: the arcs of each pair; the first pairs are the graph's edges. Until the flow,
-    #: the coefficient of a pair is ``-2`` times what is left on either arc.
+    #: (p, 2) int32: the arcs of each pair; the first pairs are the graph's edges. Before the flow,
+    #: the coefficient of a pair is ``-2`` times the residual of either arc.
     place: npt.NDArray[np.int32]
     #: ``factor_pair_ptr`` (f + 1,) int64 into ``factor_pairs`` int32: the pair of each two
     #: positions of a factor's scope, in the order of `numpy.triu_indices`.
     factor_pair_ptr: IntArray
     factor_pairs: npt.NDArray[np.int32]
-    #: ``aux_node``, ``aux_pair`` (f,) int64: the first auxiliary node of a factor, and the first of
-    #: the pairs that join its auxiliary nodes to its variables.
+    #: ``aux_node``, ``aux_pair`` (f,) int64: the first auxiliary node of a factor, and the first
+    #: pair that joins its auxiliary nodes to its variables.
     aux_node: IntArray
     aux_pair: IntArray
 
@@ -91,7 +91,7 @@ def _finite(value: float, infinity: float) -> float:
 
 @inlined
 def _add_up(value: float, infinite: int, finite: float) -> tuple[int, float]:
-    """Add a cost to the number of infinite ones, or to the sum of the others."""
+    """Add a cost to the count of infinite costs or to the sum of finite costs."""
     return (infinite + 1, finite) if np.isinf(value) else (infinite, finite + value)
 
 
@@ -118,7 +118,7 @@ def _fill_factor(
     infinity: float,
     table: FloatArray,
 ) -> float:
-    """Add a higher-order factor to the network; return what it costs under `zero`."""
+    """Add a higher-order factor to the network; return its cost under `zero`."""
     # Its ``2^r`` values become the coefficients of a multilinear polynomial (Moebius transform). A
     # monomial ``a y_1 ... y_d`` of degree ``d > 2`` becomes, with ``S = y_1 + ... + y_d`` (Ishikawa
     # 2011),
@@ -201,10 +201,10 @@ def _fill(
     table: FloatArray | None,
 ) -> tuple[int, float, int, int]:
     """Write the choice between two labellings into the network."""
-    # Returns what `zero` costs beside the constant (how many infinite costs, and the sum of the
-    # others), the number of pairs that interact, and of those that are not submodular. These leave
-    # negative capacities, which are mended afterwards. `table` is None for a graph without factors,
-    # so that nothing about them is compiled.
+    # Returns the cost of `zero` without the constant (the count of infinite costs and the sum of
+    # finite costs), the number of interacting pairs, and the number of non-submodular ones. The
+    # latter leave negative capacities, which the caller removes. `table` is None for a graph
+    # without factors, so that their code is not compiled.
     n = g.cardinalities.size
     m = g.edges.shape[0]
     infinite = 0
@@ -219,7 +219,7 @@ def _fill(
         if zero[v] != one[v]:
             c.excess[v] = _finite(g.unary[start + one[v]], infinity) - _finite(cost, infinity)
     for e in range(m):
-        # Unsigned, so that they are not tested for being negative.
+        # Unsigned, because signed indices are tested for being negative.
         i = np.uint64(g.edges[e, 0])
         j = np.uint64(g.edges[e, 1])
         i0 = zero[i]
@@ -234,7 +234,7 @@ def _fill(
             c10 = _finite(edge_cost(g, e, i1, j0), infinity)
             c01 = _finite(edge_cost(g, e, i0, j1), infinity)
             c11 = _finite(edge_cost(g, e, i1, j1), infinity)
-            # In this order it is exactly 0 where one end has no choice.
+            # This order gives exactly 0 where one end has no choice.
             q = (c11 - c01) - (c10 - c00)
             if 0.0 < q <= _NOISE * (abs(c00) + abs(c01) + abs(c10) + abs(c11)):
                 q = 0.0
@@ -268,8 +268,9 @@ def _truncate(
     t: Moves, c: CutArrays, n_pairs: int, zero: IntArray, one: IntArray, x: IntArray
 ) -> None:
     """Raise costs until the function is submodular."""
-    # Where ``q > 0``, the values at ``(0, 1)`` and ``(1, 0)`` are raised by ``q`` in all, but never
-    # that of the current labelling ``x``, so that whatever lowers the new function lowers the old.
+    # Where ``q > 0``, the values at ``(0, 1)`` and ``(1, 0)`` are raised by ``q`` in total, but
+    # never the value of the current labelling ``x``. A labelling that lowers the new function
+    # therefore lowers the old one.
     for p in range(n_pairs):
         q = -2.0 * c.residual[t.place[p, 0]]
         if q <= 0.0:
@@ -278,7 +279,7 @@ def _truncate(
         j = c.head[t.place[p, 0]]
         first = zero[i] != one[i] and x[i] == one[i]
         second = zero[j] != one[j] and x[j] == one[j]
-        # The halves of q that `_fill` added to both are what raising both by q / 2 takes.
+        # `_fill` already added q / 2 to both ends, which raises both values by q / 2.
         if first != second:
             shift = 0.5 * q if second else -0.5 * q
             c.excess[i] += shift
@@ -292,8 +293,8 @@ def _load_double(
     t: Moves, single: CutArrays, c: CutArrays, head: UInt32Array, sister: UInt32Array
 ) -> float:
     """Write the function into the network with a second node ``1 - y_i`` for each variable."""
-    # A pair that is not submodular joins each variable to the complement of the other; every node
-    # has as many arcs either way, so that only the ends of arcs are written anew. Returns the sum
+    # A non-submodular pair joins each variable to the complement of the other. The number of arcs
+    # of a node is the same in both cases, so only the ends of arcs are rewritten. Returns the sum
     # of the positive coefficients.
     n = single.excess.size
     arcs = single.head.size
@@ -309,7 +310,7 @@ def _load_double(
         c.residual[second] = half
         c.residual[first + arcs] = half
         c.residual[second + arcs] = half
-        # From i to j, or to the complement of j; and the mirror image.
+        # The arc from i to j or to the complement of j, and its mirror image.
         if q > 0.0:
             positive += q
             here = second + arcs
@@ -352,9 +353,9 @@ def _add_change(
 
 @lean_kernel
 def energy_change(g: GraphArrays, x: IntArray, new: IntArray) -> tuple[int, float, float]:
-    """Return what a move from labelling `x` to `new` changes."""
-    # The change in the number of infinite costs, that of the sum of the finite ones, and the sum of
-    # the absolute values that went into it, to which its rounding error is relative.
+    """Return the change of the energy by a move from labelling `x` to `new`."""
+    # The changes of the number of infinite costs and of the sum of finite costs, and the sum of the
+    # absolute values added up, to which the rounding error is relative.
     infinite = 0
     finite = 0.0
     scale = 0.0
@@ -391,30 +392,30 @@ def energy_change(g: GraphArrays, x: IntArray, new: IntArray) -> tuple[int, floa
 
 
 def infinite_cost(graph: FactorGraph) -> float:
-    """Return a cost to take the place of infinite ones: above four times all finite ones."""
+    """Return the replacement of infinite costs: above four times all finite costs together."""
     return larger_power_of_two(graph.magnitude - abs(graph.constant))
 
 
 class Choice(NamedTuple):
-    """The result of a choice between two labels."""
+    """Result of a choice between two labels."""
 
-    #: 1 or 0 for the label chosen, -1 where roof duality leaves it open. Where there is no choice
-    #: the value means nothing.
+    #: 1 or 0 for the label chosen, -1 where roof duality leaves it open. The value is meaningless
+    #: where both labels are equal.
     taken: npt.NDArray[np.int8]
     #: Lower bound on the energy of every labelling that takes one of the two labels at each
-    #: variable, less an allowance for rounding; ``inf`` if all of them are infinite, ``-inf`` if it
-    #: was not asked for.
+    #: variable, lowered by the rounding error; ``inf`` if all of them are infinite, ``-inf`` if no
+    #: bound was requested.
     bound: float
-    #: The function was submodular: nothing is open, and `taken` is a minimum.
+    #: Whether the function was submodular: nothing is open, and `taken` is a minimum.
     exact: bool
-    #: `pairs`, `nonsubmodular`: Pairs of variables that interact in the function, and those of them
-    #: that are not submodular.
+    #: `pairs`, `nonsubmodular`: the pairs of variables that interact in the function, and the
+    #: non-submodular ones among them.
     pairs: int
     nonsubmodular: int
 
 
 class LabelChoice:
-    """The choice between two labels at every variable, for many pairs of labellings.
+    """Choice between two labels at every variable, for many pairs of labellings.
 
     References
     ----------
@@ -427,17 +428,18 @@ class LabelChoice:
     (truncation).
     """
 
-    # The network is laid out once; each choice fills it anew. A submodular choice is a minimum, of
-    # the number of infinite costs first. Otherwise "qpbo" labels a part persistently, and
-    # "truncate" gives at most the energy of the current labelling. All up to rounding.
+    # The network is laid out once; each choice refills it. A submodular choice is a minimum, first
+    # of the number of infinite costs. Otherwise "qpbo" labels some variables persistently, and
+    # "truncate" gives at most the energy of the current labelling. All of this up to rounding.
 
     def __init__(self, graph: FactorGraph) -> None:
         reason = unsupported_arity(graph)
         if reason is not None:
             raise ValueError(reason)
         self.graph = graph
-        #: Takes the place of an infinite cost. A labelling without one costs at most a quarter of
-        #: it beside the constant, one with at least three quarters.
+        #: Replacement of an infinite cost. Apart from the constant, a labelling without infinite
+        #: costs has at most a quarter of it as energy, one with infinite costs at least three
+        #: quarters.
         self.infinity = math.inf
         size = graph.magnitude
         if graph.has_infinite:
@@ -445,7 +447,7 @@ class LabelChoice:
             unaries = np.logical_or.reduceat(np.isinf(graph.unary_values), graph.unary_ptr[:-1])
             hard = np.count_nonzero(unaries) + np.count_nonzero(hard_terms(graph.arrays))
             size += hard * self.infinity
-        #: What bounds are lowered by: the rounding of sums in which these numbers cancel.
+        #: Amount by which bounds are lowered: the rounding error of sums with cancellation.
         self.rounding = _ROUNDING * size
         self.network, self._moves, self._pairs = _laid_out(graph)
         self._double: CutGraph | None = None
@@ -461,9 +463,9 @@ class LabelChoice:
         bound: bool = False,
         should_stop: Callable[[], bool] | None = None,
     ) -> Choice | None:
-        """Choose between two labellings at every variable; None if it was stopped."""
-        # Truncation keeps `current` tight, which has labels from the two. A truncated function has
-        # no bound.
+        """Choose between two labellings at every variable; return None if stopped."""
+        # Truncation keeps the energy of `current`, whose labels are from the two labellings. A
+        # truncated function gives no bound.
         t, single = self._moves, self.network.arrays
         n, nodes = self.graph.n_variables, single.excess.size
         infinite, finite, pairs, positive = _fill(
@@ -485,7 +487,8 @@ class LabelChoice:
             return None
         level = network.arrays.level
         if doubled:
-            # The two nodes of a variable are mirror images up to rounding: both must agree.
+            # Both nodes of a variable must agree, because they are mirror images only up to
+            # rounding.
             mirrored = level[nodes : nodes + n]
             taken = np.full(n, -1, dtype=np.int8)
             taken[(level[:n] < 0) & (mirrored > 0)] = 1
@@ -506,7 +509,7 @@ class LabelChoice:
         return Choice(taken, value, positive == 0, pairs, positive)
 
     def change(self, x: IntArray, new: IntArray) -> tuple[int, float, float]:
-        """Return what `energy_change` does."""
+        """Return `energy_change` on the graph."""
         infinite, finite, scale = energy_change(self.graph.arrays, x, new)
         return infinite, finite, scale
 
@@ -527,10 +530,10 @@ class LabelChoice:
 
 
 def _laid_out(graph: FactorGraph) -> tuple[CutGraph, Moves, int]:
-    """Return a network for the choices of a graph, where their parts stand in it, and its pairs."""
+    """Return the network of a graph, the positions of the terms in it, and the number of pairs."""
     if graph.n_factors:
         return _laid_out_with_factors(graph)
-    # The network is the graph itself, whose adjacency is there already.
+    # The network is the graph itself and shares its adjacency.
     network = CutGraph.of(graph.arrays)
     none = np.zeros(0, dtype=np.int64)
     moves = Moves(
@@ -544,7 +547,7 @@ def _laid_out(graph: FactorGraph) -> tuple[CutGraph, Moves, int]:
 
 
 def _laid_out_with_factors(graph: FactorGraph) -> tuple[CutGraph, Moves, int]:
-    """Lay out variables, the auxiliary ones of factors, and the pairs of both."""
+    """Lay out the variables, the auxiliary variables of factors, and the pairs of both."""
     n, m = graph.n_variables, graph.n_edges
     arities = np.diff(graph.factor_ptr)
     sizes = np.unique(arities).tolist()
@@ -562,7 +565,7 @@ def _laid_out_with_factors(graph: FactorGraph) -> tuple[CutGraph, Moves, int]:
         first, second = np.triu_indices(arity, 1)
         rows = inner_ptr[members, None] + np.arange(first.size)
         inner[rows] = np.stack([scope[:, first], scope[:, second]], axis=2)
-    # Pairs that stand in several factors, or are edges, too, share their coefficient.
+    # Pairs in several factors, or in a factor and an edge, share one coefficient.
     pairs, which = _merged(np.concatenate([graph.edges, inner]), n)
     aux_node = n + starts_of(aux_nodes)
     aux_pair = len(pairs) + starts_of(aux_pairs)
@@ -586,7 +589,7 @@ def _laid_out_with_factors(graph: FactorGraph) -> tuple[CutGraph, Moves, int]:
 
 
 def _merged(pairs: IntArray, n: int) -> tuple[IntArray, IntArray]:
-    """Return the distinct unordered pairs by first appearance, and the number of each row's."""
+    """Return the distinct unordered pairs by first appearance, and the index of each row's pair."""
     key = pairs.min(axis=1) * n + pairs.max(axis=1)
     _, first, which = np.unique(key, return_index=True, return_inverse=True)
     order = np.argsort(first, kind="stable")
@@ -596,7 +599,7 @@ def _merged(pairs: IntArray, n: int) -> tuple[IntArray, IntArray]:
 
 
 def _aux_pairs(arity: int) -> tuple[IntArray, IntArray]:
-    """Return which auxiliary node of a factor is joined to which place, as `_fill_factor` goes."""
+    """Return node and scope position of a factor's auxiliary pairs, in `_fill_factor`'s order."""
     node: list[int] = []
     position: list[int] = []
     count = 0
