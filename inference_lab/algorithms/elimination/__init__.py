@@ -1,1 +1,1 @@
-"""Orders in which variables are eliminated."""
+"""Variable elimination: orders, bucket elimination, and reductions of graphs."""

@@ -17,20 +17,20 @@ BoolArray: TypeAlias = npt.NDArray[np.bool_]
 
 
 class Domains(NamedTuple):
-    """The labels that are left to each variable."""
+    """Remaining labels of each variable."""
 
     #: (n+1,) int64.
     ptr: IntArray
-    #: Int64: the labels of variable ``i``, rising, are ``labels[ptr[i] : ptr[i + 1]]``.
+    #: Int64: the labels of variable ``i``, ascending, are ``labels[ptr[i] : ptr[i + 1]]``.
     labels: IntArray
     #: (like the unaries): the same as flags.
     allowed: BoolArray
-    #: False if some variable has none, so that every labelling costs ``+inf``.
+    #: False if some variable has no label left, so that every labelling costs ``+inf``.
     feasible: bool
 
     @property
     def sizes(self) -> IntArray:
-        """Number of labels left to each variable, shape (n,)."""
+        """Number of remaining labels of each variable, shape (n,)."""
         return np.diff(self.ptr)
 
 
@@ -94,7 +94,7 @@ def _mark_supported(
 
 @lean_kernel
 def _has_label(g: GraphArrays, i: int, allowed: BoolArray) -> bool:
-    """Whether a variable has a label left."""
+    """Return whether a variable has a label left."""
     for t in range(g.unary_ptr[i], g.unary_ptr[i + 1]):
         if allowed[t]:
             return True
@@ -136,7 +136,7 @@ def _wait(t: int, hard: BoolArray, waiting: BoolArray, stack: IntArray, left: in
 
 @kernel
 def _propagate(g: GraphArrays, hard: BoolArray, allowed: BoolArray) -> bool:
-    """Forbid labels without support until nothing changes; whether every variable keeps one."""
+    """Forbid labels without support until none is left; return whether each variable keeps one."""
     n, m = g.cardinalities.size, g.kinds.size
     for i in range(n):
         if not _has_label(g, i, allowed):
@@ -195,7 +195,7 @@ def hard_terms(g: GraphArrays) -> BoolArray:
 
 
 def allowed_labels(graph: FactorGraph, among: BoolArray | None = None) -> Domains:
-    """Return the labels that hard unaries and hard terms leave to each variable."""
+    """Return the labels of each variable that hard unaries and hard terms allow."""
     # A label is dropped if it costs ``+inf``, or if a term has no finite entry with it among the
     # labels left to the other variables (generalised arc consistency, Mackworth 1977). No labelling
     # of finite energy is lost. Labels without a flag in `among` are dropped, too.

@@ -1,4 +1,4 @@
-"""Exact elimination along an order: a tree of tables that are computed but never stored."""
+"""Bucket elimination along an order: a tree of tables that are computed but never stored."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from inference_lab.graph.factor_graph import FactorGraph
 from inference_lab.kernels.messages import edge_cost
 from inference_lab.kernels.struct import record
 
-#: Table entries that are worked on at a time: what is needed of them fits the first-level cache.
+#: Table entries processed at a time, because their data then fit the first-level cache.
 BLOCK = 2048
 #: Look-up positions kept for a block, over all inputs of a table.
 _LOOK_UP = 1 << 22
@@ -24,15 +24,15 @@ ChoiceArray: TypeAlias = npt.NDArray[Any]
 
 
 class Tree(NamedTuple):
-    """The tree of tables, one for each undecided variable, children before their parents."""
+    """Tree of tables, one for each undecided variable, children before their parents."""
 
-    # Table ``p`` is over its own variable, the last axis, and its *separator*: tables whose
-    # variables are the other axes, falling, so that the parent is the smallest. Its message is over
-    # the separator, row-major.
+    # The last axis of table ``p`` is its own variable. The other axes are its *separator*: tables
+    # in descending order, so that the last one is the parent. Its message is over the separator,
+    # row-major.
 
     #: (b,): the variable of each table.
     variables: IntArray
-    #: (n,): the table of each variable, -1 where a single label is left.
+    #: (n,): the table of each variable, -1 for variables with a single label left.
     position: IntArray
     #: ``sep_ptr`` (b+1,), ``sep``.
     sep_ptr: IntArray
@@ -40,21 +40,22 @@ class Tree(NamedTuple):
     #: ``child_ptr`` (b+1,), ``children``.
     child_ptr: IntArray
     children: IntArray
-    #: ``term_ptr`` (b+1,), ``terms``: edges, then (from the number of edges on) factors, each at
-    #: the first of its variables to be eliminated.
+    #: ``term_ptr`` (b+1,), ``terms``: edges, then factors (numbered from the number of edges on),
+    #: each at the first of its variables to be eliminated.
     term_ptr: IntArray
     terms: IntArray
-    #: ``label_ptr`` (n+1,), ``labels``: the labels left to each variable, see `Domains`.
+    #: ``label_ptr`` (n+1,), ``labels``: the remaining labels of each variable, see `Domains`.
     label_ptr: IntArray
     labels: IntArray
     #: (b,): labels of each table's variable.
     sizes: IntArray
     #: (b,): entries of each message.
     rows: IntArray
-    #: ``at`` (b,), ``made_at`` (b,): where each message is kept, and where it is written first.
+    #: ``at`` (b,), ``made_at`` (b,): start of each message where it is kept, and where it is
+    #: computed.
     at: IntArray
     made_at: IntArray
-    #: (b,): where the best label of each row is kept.
+    #: (b,): start of the best labels of the rows of each table.
     choice_at: IntArray
 
 
@@ -64,15 +65,15 @@ class TableWorkspace(NamedTuple):
     axis_of: IntArray  # (b,) axis of each table's variable in the current table
     shape: IntArray  # (axes,)
     strides: IntArray  # (inputs, axes) flat
-    source: IntArray  # (inputs,) where an input starts: in the messages, or below 0 in `dense`
-    base: IntArray  # (inputs,) where the current block of an input starts
+    source: IntArray  # (inputs,) start of an input: in the messages, or negative in `dense`
+    base: IntArray  # (inputs,) start of the current block of an input
     look_up: IntArray  # positions within a block, input after input
     digits: IntArray  # (axes,)
-    first: FloatArray  # (block,) what is the same in every block
+    first: FloatArray  # (block,) sum of the inputs that are the same in every block
     block: FloatArray  # (block,)
     dense: FloatArray  # the tables of the terms
     shift: FloatArray  # (b,) the least entry of each message
-    now: Any  # `record`: the table, and its block, that a pass goes on with
+    now: Any  # `record`: the table and its block at which a pass continues
 
 
 def workspace(tree: Tree, scratch: tuple[int, int, int, int, int]) -> TableWorkspace:
@@ -102,7 +103,7 @@ def workspace(tree: Tree, scratch: tuple[int, int, int, int, int]) -> TableWorks
 def _separators(
     ptr: IntArray, neighbours: IntArray, position: IntArray, order: IntArray
 ) -> tuple[IntArray, IntArray]:
-    """Eliminate symbolically: the later neighbours of each variable at its turn, falling."""
+    """Eliminate symbolically; return each variable's later neighbours at its turn, descending."""
     n = order.size
     sep_ptr = np.zeros(n + 1, dtype=np.int64)
     sep = np.empty(max(16, neighbours.size), dtype=np.int64)
@@ -157,8 +158,8 @@ def _separators(
 @kernel
 def _post_order(sep_ptr: IntArray, sep: IntArray, rows: IntArray) -> IntArray:
     """Return the tables in an order that visits subtrees one after another, children first."""
-    # The children that need the most memory beyond what they leave go first, which keeps the stack
-    # of waiting messages as low as it can be (Liu 1986); past the sixteenth it does not matter.
+    # Children come in descending order of peak memory minus message size, which minimises the stack
+    # of pending messages (Liu 1986). Beyond the sixteenth child the order hardly matters.
     n = rows.size
     parent = np.full(n, -1, dtype=np.int64)
     count = np.zeros(n + 1, dtype=np.int64)
@@ -194,7 +195,7 @@ def _post_order(sep_ptr: IntArray, sep: IntArray, rows: IntArray) -> IntArray:
     for root in range(n):
         if parent[root] >= 0:
             continue
-        # Parents first, children from the last to the first, then turned round.
+        # Parents first, children from last to first, written from the end, which reverses them.
         top = 1
         stack[0] = root
         while top > 0:
@@ -212,8 +213,8 @@ def _post_order(sep_ptr: IntArray, sep: IntArray, rows: IntArray) -> IntArray:
 def _stack_places(
     child_ptr: IntArray, children: IntArray, rows: IntArray
 ) -> tuple[IntArray, IntArray]:
-    """Place messages on a stack: where each is kept, and where it is made."""
-    # A message is made on top of those of its children, then takes their place.
+    """Return the stack positions at which each message is kept, and at which it is computed."""
+    # A message is computed above the messages of its children, then moved to their place.
     n = rows.size
     at, made_at = np.empty(n, dtype=np.int64), np.empty(n, dtype=np.int64)
     top = 0
@@ -229,7 +230,7 @@ def _stack_places(
 def _assign_terms(
     graph: FactorGraph, couples: BoolArray, position: IntArray, n_tables: int
 ) -> tuple[IntArray, IntArray]:
-    """Hand each coupling term to the first of its variables to be eliminated."""
+    """Assign each coupling term to the first of its variables to be eliminated."""
     turn = np.where(position >= 0, position, n_tables)
     first = turn[graph.edges].min(axis=1)
     if graph.n_factors:
@@ -256,7 +257,7 @@ def make_tree(
         rows = np.ones(count, dtype=np.int64)
         np.multiply.at(rows, np.repeat(np.arange(count), np.diff(sep_ptr)), sizes[sep])
         if not last:
-            # The same tables in another order: subtree after subtree.
+            # Reorder the same tables, subtree after subtree.
             turn = turn[_post_order(sep_ptr, sep, rows)]
     inner = np.flatnonzero(np.diff(sep_ptr) > 0)
     parent = sep[sep_ptr[inner + 1] - 1]
@@ -287,7 +288,7 @@ def make_tree(
 
 
 def keep_all(tree: Tree) -> Tree:
-    """Place all messages side by side, those to the same table one after the other."""
+    """Place all messages side by side, with the messages to one table contiguous."""
     at = np.empty_like(tree.at)
     roots = np.flatnonzero(np.diff(tree.sep_ptr) == 0)
     listed = np.concatenate([tree.children, roots])
@@ -298,7 +299,7 @@ def keep_all(tree: Tree) -> Tree:
 
 @kernel
 def scratch_sizes(g: GraphArrays, tree: Tree) -> tuple[int, int, int, int, int]:
-    """Return the most axes, inputs, strides, entries of terms and look-ups that a table needs."""
+    """Return the most axes, inputs, strides, entries of terms and look-ups of any table."""
     m = g.kinds.size
     axes, inputs, strides, dense, look_up = 1, 1, 1, 1, 1
     for p in range(tree.variables.size):
@@ -330,7 +331,7 @@ def scratch_sizes(g: GraphArrays, tree: Tree) -> tuple[int, int, int, int, int]:
 
 @inlined
 def _block_limit(size: int, inputs: int) -> int:
-    """Return how many entries a block may have: a row at least."""
+    """Return the most entries of a block: at least one row."""
     return int(max(size, min(BLOCK, _LOOK_UP // max(1, inputs))))
 
 
@@ -338,7 +339,7 @@ def _block_limit(size: int, inputs: int) -> int:
 def decided_cost(
     g: GraphArrays, couples: BoolArray, label_ptr: IntArray, labels: IntArray
 ) -> float:
-    """Add up what no choice can change: decided variables, and terms that are constant."""
+    """Return the cost common to all choices: decided variables and constant terms."""
     m = g.kinds.size
     total = 0.0
     for i in range(g.cardinalities.size):
@@ -365,7 +366,7 @@ def decided_cost(
 
 @inlined
 def _spread(work: TableWorkspace, row: int, split: int, axes: int, to: int) -> None:
-    """Write where an input's entries stand for all entries of a block, the last axis fastest."""
+    """Write the offsets of an input's entries for all entries of a block, last axis fastest."""
     work.look_up[to] = 0
     length = 1
     for axis in range(axes - 1, split - 1, -1):
@@ -378,7 +379,7 @@ def _spread(work: TableWorkspace, row: int, split: int, axes: int, to: int) -> N
 
 @lean_kernel
 def _write_term(g: GraphArrays, tree: Tree, t: int, work: TableWorkspace, to: int, row: int) -> int:
-    """Write the dense table of a term over the labels that are left; return its length."""
+    """Write the dense table of a term over the labels left; return its length."""
     m = g.kinds.size
     if t < m:
         i, j = g.edges[t, 0], g.edges[t, 1]
@@ -395,8 +396,8 @@ def _write_term(g: GraphArrays, tree: Tree, t: int, work: TableWorkspace, to: in
             work.strides[row + work.axis_of[tree.position[j]]] = 1
         return int(ki * kj)
     f = t - m
-    # One variable after the other, the last first: the entries so far are repeated for each label.
-    # `dense` holds positions in the table first, which floats hold exactly.
+    # Variables are added from the last to the first: the entries so far are repeated for each
+    # label. `dense` first holds positions in the table, which floats represent exactly.
     work.dense[to] = g.table_ptr[f]
     length, stride = 1, 1
     for s in range(g.factor_ptr[f + 1] - 1, g.factor_ptr[f] - 1, -1):
@@ -417,19 +418,19 @@ def _write_term(g: GraphArrays, tree: Tree, t: int, work: TableWorkspace, to: in
 
 
 class Layout(NamedTuple):
-    """How the current table is cut into blocks, and what flows into it."""
+    """Division of the current table into blocks, and its inputs."""
 
     axes: int
-    split: int  # axes from here on vary within a block
+    split: int  # the first axis that varies within a block
     block: int  # entries of a block
-    inputs: int  # inputs that are looked up block by block, terms before children
+    inputs: int  # inputs that are looked up for every block, terms before children
     first_child: int  # the input of the first child
 
 
 @lean_kernel
 def _prepare(g: GraphArrays, tree: Tree, p: int, work: TableWorkspace) -> Layout:
     """Set the workspace up for table ``p``."""
-    # Inputs that are the same in every block, its unary among them, are added up in ``first``.
+    # Inputs that are the same in every block, including its unary, are added up in ``first``.
     lo, hi = tree.sep_ptr[p], tree.sep_ptr[p + 1]
     axes = hi - lo + 1
     size = tree.sizes[p]
@@ -444,7 +445,7 @@ def _prepare(g: GraphArrays, tree: Tree, p: int, work: TableWorkspace) -> Layout
     while split > 0 and block * work.shape[split - 1] <= limit:
         split -= 1
         block *= work.shape[split]
-    # Messages count from their least entry, so that they stay small in large graphs.
+    # Messages are relative to their least entry, so that they stay small in large graphs.
     base = 0.0
     for q in range(tree.child_ptr[p], tree.child_ptr[p + 1]):
         base -= work.shift[tree.children[q]]
@@ -523,8 +524,8 @@ def upward(
 ) -> bool:
     """Send messages from the leaves towards the roots, for about `budget` additions."""
     # A message is the minimum (T = 0), or ``-T log sum exp(-. / T)``, of its table over the table's
-    # own variable; `choice` keeps the best label in each row. Returns False if a message is
-    # infinite throughout: no labelling is feasible.
+    # own variable; `choice` keeps the best label of each row. Returns False if all entries of a
+    # message are infinite, because then no labelling is feasible.
     now = work.now[0]
     while now.table < tree.variables.size and budget > 0:
         p = now.table
@@ -584,9 +585,9 @@ def downward(
     budget: int,
 ) -> None:
     """Send probabilities from the roots towards the leaves, for about `budget` additions."""
-    # Where ``messages`` held what a table told its parent, it holds the probabilities ``p(s)`` of
-    # its rows once the parent is done; those of its entries are ``p(s) p(a | s)`` with ``p(a | s)``
-    # in proportion to ``exp(-table(s, a) / T)``.
+    # Once the parent of a table is done, the table's message in ``messages`` is replaced by the
+    # probabilities ``p(s)`` of its rows. Entries have probability ``p(s) p(a | s)``, where
+    # ``p(a | s)`` is proportional to ``exp(-table(s, a) / T)``.
     now = work.now[0]
     while now.table >= 0 and budget > 0:
         p = now.table
@@ -595,7 +596,7 @@ def downward(
         rows = block // size
         blocks = tree.rows[p] // rows
         lo, hi = tree.child_ptr[p], tree.child_ptr[p + 1]
-        # The messages of the children stand one after the other.
+        # The messages of the children are contiguous.
         start = tree.at[tree.children[lo]] if hi > lo else 0
         end = tree.at[tree.children[hi - 1]] + tree.rows[tree.children[hi - 1]] if hi > lo else 0
         if now.block == 0:
@@ -615,7 +616,7 @@ def downward(
                     if work.block[first + a] < best:
                         best = work.block[first + a]
                         label = a
-                # An infinite row has no probability, and its entries stay out of `exp`.
+                # An infinite row has probability 0, and its entries must not reach `exp`.
                 if not share > 0.0 or best == np.inf:
                     for a in range(size):
                         work.block[first + a] = 0.0
@@ -653,7 +654,7 @@ def decode(tree: Tree, choice: ChoiceArray, x: IntArray) -> None:
         row, stride = 0, 1
         for t in range(tree.sep_ptr[p + 1] - 1, tree.sep_ptr[p] - 1, -1):
             u = tree.sep[t]
-            # Labels are kept as positions among those that are left until the end.
+            # Until the end, labels are positions among the labels left.
             row += stride * x[tree.variables[u]]
             stride *= tree.sizes[u]
         x[tree.variables[p]] = choice[tree.choice_at[p] + row]

@@ -1,4 +1,4 @@
-"""The interaction graph of the variables that arc consistency leaves undecided."""
+"""Interaction graph of the variables that arc consistency leaves undecided."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from inference_lab.kernels.mixed_radix import entry_of, first_allowed_labels, ne
 
 @kernel
 def _coupling(g: GraphArrays, domains: Domains) -> BoolArray:
-    """Flag the edges, then the factors, that are not constant over the labels that are left."""
+    """Flag the edges, then the factors, that are not constant over the labels left."""
     ptr, labels, allowed = domains.ptr, domains.labels, domains.allowed
     m = g.kinds.size
     couples = np.zeros(m + g.factor_ptr.size - 1, dtype=np.bool_)
@@ -51,21 +51,21 @@ def _coupling(g: GraphArrays, domains: Domains) -> BoolArray:
 
 
 def coupling_terms(graph: FactorGraph, domains: Domains) -> BoolArray:
-    """Flag the edges, then the higher-order factors, that vary over the labels that are left."""
+    """Flag the edges, then the higher-order factors, that are not constant over the labels left."""
     return np.asarray(_coupling(graph.arrays, domains))
 
 
 def first_allowed(graph: FactorGraph, domains: Domains) -> IntArray:
-    """Return the cheapest label of each variable on its own, of those that are left to it."""
+    """Return the remaining label of least unary cost of each variable."""
     owner = np.repeat(np.arange(graph.n_variables), domains.sizes)
     costs = graph.unary_values[graph.unary_ptr[owner] + domains.labels]
     return np.asarray(domains.labels[domains.ptr[:-1] + first_least(costs, domains.ptr)])
 
 
 class Interactions(NamedTuple):
-    """The graph on the variables with two labels or more, joined where a term couples them."""
+    """Graph of the variables with two or more labels, linked where a term couples them."""
 
-    #: (v,) int64: their numbers in the factor graph, rising.
+    #: (v,) int64: their indices in the factor graph, ascending.
     variables: IntArray
     #: ``ptr`` (v+1,) int64 and ``neighbours`` int64, in terms of positions in ``variables``.
     ptr: IntArray
@@ -75,7 +75,7 @@ class Interactions(NamedTuple):
 
 
 def interactions(graph: FactorGraph, domains: Domains, couples: BoolArray) -> Interactions:
-    """Return the graph of interactions between the variables that are still undecided."""
+    """Return the interaction graph of the undecided variables."""
     from scipy.sparse import coo_array, csr_array
 
     sizes = domains.sizes

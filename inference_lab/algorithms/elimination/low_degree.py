@@ -1,4 +1,4 @@
-"""Cost functions by scope, from which variables of few neighbours are eliminated one by one."""
+"""Cost functions by scope, and the elimination of variables with few neighbours."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from inference_lab.graph.factor_graph import FactorGraph
 Scope: TypeAlias = tuple[int, ...]
 Table: TypeAlias = npt.NDArray[Any]
 
-#: Neighbours of a variable that is eliminated, so that no term is over more than two variables.
+#: Most neighbours of an eliminated variable, so that new terms have at most two variables.
 MOST_NEIGHBOURS = 2
-#: Variables in more functions stay, without a look at their neighbours: each neighbour that goes
-#: would have all of these looked at again.
+#: Most functions of an eliminated variable. Variables with more stay, because all their functions
+#: would be examined again for each eliminated neighbour.
 _MOST_FUNCTIONS = 31
 
 
 class Eliminated(NamedTuple):
-    """A variable that is gone: its best label for each labelling of its neighbours."""
+    """Eliminated variable with its best label for each labelling of its neighbours."""
 
     variable: int
     scope: Scope
@@ -32,56 +32,56 @@ class Eliminated(NamedTuple):
 
 
 def decide(eliminated: Sequence[Eliminated], x: IntArray) -> None:
-    """Give variables, in the order of their elimination, their best labels, in place."""
+    """Assign the best labels of variables, given in order of elimination, in place."""
     for gone in reversed(eliminated):
         x[gone.variable] = gone.choice[tuple(x[list(gone.scope)])]
 
 
 def over(table: Table, scope: Scope, whole: Scope) -> Table:
-    """Return a table with the axes of a larger scope, of length 1 where it has none."""
+    """Return a table with the axes of a larger scope, of length 1 for variables it lacks."""
     table = table.transpose(sorted(range(len(scope)), key=lambda a: whole.index(scope[a])))
     sizes = iter(table.shape)
     return table.reshape([next(sizes) if v in scope else 1 for v in whole])
 
 
 class CostFunctions:
-    """Cost functions by scope, over the labels that are left to each variable."""
+    """Cost functions by scope, over the remaining labels of each variable."""
 
     dtype: type = float
 
     def __init__(self, sizes: IntArray) -> None:
-        #: Number of labels left to each variable.
+        #: Number of remaining labels of each variable.
         self.sizes: list[int] = sizes.tolist()
-        #: Table of each scope, a rising tuple of variables; no scope is empty.
+        #: Table of each scope, an ascending tuple of variables; no scope is empty.
         self.functions: dict[Scope, Table] = {}
         self.constant: Any = 0
-        #: The scopes of two variables or more that each variable is in.
+        #: The scopes of two or more variables that contain each variable.
         self.around: list[set[Scope]] = [set() for _ in self.sizes]
-        #: The variables that were eliminated.
+        #: The eliminated variables.
         self.gone: set[int] = set()
 
     def add_graph(self, graph: FactorGraph, labels: Sequence[IntArray] | None = None) -> None:
-        """Add the terms of a graph, over some labels of each variable or over all."""
+        """Add the terms of a graph, over the given labels of each variable or over all."""
         self.constant += graph.constant
         for scope, table in graph.factors():
             chosen = table if labels is None else table[np.ix_(*(labels[v] for v in scope))]
             self.add(scope, chosen)
 
     def add(self, scope: Scope, table: Table) -> None:
-        """Add a cost function; variables with a single label left drop out of its scope."""
+        """Add a cost function, dropping variables with a single label left from its scope."""
         left = tuple(v for v, k in zip(scope, table.shape, strict=True) if k > 1)
         rising = tuple(sorted(left))
         self.insert(rising, over(table.reshape([k for k in table.shape if k > 1]), left, rising))
 
     def insert(self, scope: Scope, table: Table) -> None:
-        """Add a cost function of a rising scope, or a constant."""
+        """Add a cost function of an ascending scope, or a constant."""
         if scope:
             self.put(scope, table)
         else:
             self.constant += float(table)
 
     def put(self, scope: Scope, table: Table) -> None:
-        """Put a function to that of the same variables."""
+        """Add a cost function to the one of the same scope, if any."""
         known = self.functions.get(scope)
         if known is not None:
             table = self.plus(known, table)
@@ -95,19 +95,19 @@ class CostFunctions:
         return np.asarray(a + b)
 
     def take(self, scope: Scope) -> Table:
-        """Take a cost function out, and return it."""
+        """Remove and return a cost function."""
         if len(scope) > 1:
             for v in scope:
                 self.around[v].remove(scope)
         return self.functions.pop(scope)
 
     def neighbours(self, v: int) -> Scope:
-        """Return the variables that share a cost function with one, rising."""
+        """Return the variables that share a cost function with ``v``, ascending."""
         return tuple(sorted(set().union(*self.around[v]) - {v}))
 
     def joint(self, v: int, scope: Scope) -> Table:
-        """Take out the functions of a variable with these neighbours; return their sum."""
-        # The axis of the variable is the first. In order: sums of floats depend on it.
+        """Remove the functions of a variable with these neighbours; return their sum."""
+        # The axis of the variable is the first. Sorted, because float sums depend on the order.
         whole = (v, *scope)
         total: Table = np.zeros([self.sizes[u] for u in whole], dtype=self.dtype)
         for s in [*sorted(self.around[v]), (v,)]:
@@ -122,8 +122,8 @@ class CostFunctions:
         fewest_first: bool = True,
     ) -> Iterator[tuple[int, Scope]]:
         """Yield variables to eliminate, with their neighbours, fewest first or in turn."""
-        # ``E'(y) = min_z E(y, z)``: the caller puts a function of the neighbours in the place of
-        # those of the variable (Bertele and Brioschi 1972). Of a tree nothing is left.
+        # ``E'(y) = min_z E(y, z)``: the caller replaces the functions of the variable by one of its
+        # neighbours (Bertele and Brioschi 1972). Trees are eliminated completely.
         queue: list[tuple[int, int]] = []
         turn = itertools.count()
 
@@ -144,7 +144,7 @@ class CostFunctions:
                 push(scope)
 
     def rest(self) -> tuple[FactorGraph, IntArray]:
-        """Return the graph of the variables that are not gone, and their numbers."""
+        """Return the graph of the remaining variables, and their original indices."""
         left = [v for v in range(len(self.sizes)) if v not in self.gone]
         number = {v: place for place, v in enumerate(left)}
         factors = [(tuple(number[v] for v in s), table) for s, table in self.functions.items()]
@@ -153,17 +153,17 @@ class CostFunctions:
 
 
 class Core(NamedTuple):
-    """The remaining graph, and the way back."""
+    """Remaining graph, with the mapping back to the original."""
 
-    #: The least energies over all labels of the variables that are gone.
+    #: Energies minimised over the eliminated variables.
     graph: FactorGraph
-    #: (n',): the original number of each variable of it.
+    #: (n',): the original index of each variable of ``graph``.
     variables: IntArray
-    #: The others, in the order of their elimination.
+    #: The other variables, in the order of their elimination.
     eliminated: list[Eliminated]
 
     def expand(self, labels: IntArray) -> IntArray:
-        """Return the labelling of the original graph, of the same energy but for rounding."""
+        """Return the labelling of the original graph, of the same energy up to rounding."""
         x = np.zeros(self.variables.size + len(self.eliminated), dtype=np.int64)
         x[self.variables] = labels
         decide(self.eliminated, x)
@@ -171,7 +171,7 @@ class Core(NamedTuple):
 
 
 def eliminate_sparse(graph: FactorGraph, stop: Callable[[], bool]) -> Core:
-    """Eliminate variables of at most two neighbours, fewest first, until it is told to stop."""
+    """Eliminate variables of at most two neighbours, fewest first, until `stop` returns True."""
     costs = CostFunctions(graph.cardinalities)
     costs.add_graph(graph)
     eliminated: list[Eliminated] = []
@@ -180,6 +180,6 @@ def eliminate_sparse(graph: FactorGraph, stop: Callable[[], bool]) -> Core:
         eliminated.append(Eliminated(v, scope, total.argmin(axis=0)))
         costs.add(scope, total.min(axis=0))
     if np.isinf(costs.constant):
-        # A graph has no constant that says so.
+        # The constant of a graph cannot be infinite, so the graph stays as it is.
         return Core(graph, np.arange(graph.n_variables), [])
     return Core(*costs.rest(), eliminated)

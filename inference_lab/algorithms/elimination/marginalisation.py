@@ -1,7 +1,7 @@
-"""Sum variables out of a graph at T > 0 where no table grows, and recover their marginals.
+"""Marginalisation of variables at T > 0 where no table grows, with recovery of their marginals.
 
-The remaining graph has the same partition function. Plain numpy, some 50 microseconds a term, so it
-pays for factors only.
+The remaining graph has the same partition function. Plain numpy takes about 50 microseconds per
+term, so this pays only for graphs with higher-order factors.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from inference_lab.graph.factor_graph import FactorGraph
 
 
 class SummedVariable(NamedTuple):
-    """A variable that was summed out, and ``p(variable | scope)`` with its own axis first."""
+    """Variable that was summed out, with ``p(variable | scope)``, its own axis first."""
 
     variable: int
     scope: Scope
@@ -28,10 +28,10 @@ class SummedVariable(NamedTuple):
 
 
 class SummedGraph(NamedTuple):
-    """The remaining graph, and the variables summed out, in order."""
+    """Remaining graph, and the variables summed out, in order."""
 
-    # ``variables`` (n',) are the original numbers of those of ``graph``; ``labels`` are the
-    # original labels that each variable of the whole graph keeps.
+    # ``variables`` (n',) are the original indices of the variables of ``graph``; ``labels`` are the
+    # original remaining labels of each variable of the whole graph.
 
     graph: FactorGraph
     variables: IntArray
@@ -39,19 +39,19 @@ class SummedGraph(NamedTuple):
     steps: list[SummedVariable]
 
     def marginals(self, left: FloatArray, joint: Callable[[Scope], FloatArray]) -> list[FloatArray]:
-        """Return the marginals of all variables of the whole graph over the labels they keep."""
+        """Return the marginals of all variables of the whole graph over the labels left."""
         number = {v: place for place, v in enumerate(self.variables.tolist())}
         ptr = self.graph.unary_ptr
         known = {v: left[ptr[place] : ptr[place + 1]] for v, place in number.items()}
         turn = {step.variable: t for t, step in enumerate(self.steps)}
-        # Of each variable that was summed out, with those that its terms joined it with then.
+        # Joint marginals of each variable summed out and its neighbours at that time.
         tables: dict[int, tuple[Scope, FloatArray]] = {}
         for variable, scope, share in reversed(self.steps):
             later = [v for v in scope if v in turn]
             if len(scope) < 2:
                 around = known[scope[0]] if scope else np.ones(())
             elif later:
-                # The next one to go took what this one left.
+                # The next of them to be summed out had all others as neighbours.
                 whole, table = tables[min(later, key=turn.__getitem__)]
                 around = onto(table, whole, scope)
             else:
@@ -62,14 +62,14 @@ class SummedGraph(NamedTuple):
 
 
 def onto(table: FloatArray, whole: Scope, scope: Scope) -> FloatArray:
-    """Sum a table over variables down to some of them, in their order."""
+    """Marginalise a table over variables to some of them, in the order of `scope`."""
     left = [v for v in whole if v in scope]
     table = table.sum(axis=tuple(a for a, v in enumerate(whole) if v not in scope))
     return np.asarray(table.transpose([left.index(v) for v in scope]))
 
 
 def _absorb(costs: CostFunctions) -> None:
-    """Add each function to a larger one that has all its variables, where there is one."""
+    """Add each function to one with a larger scope that contains its own, if any."""
     for scope in sorted(costs.functions, key=lambda s: (len(s), s)):
         around = min((costs.around[v] for v in scope), key=len) - {scope}
         home = next((s for s in sorted(around) if set(scope) <= set(s)), None)
@@ -79,7 +79,7 @@ def _absorb(costs: CostFunctions) -> None:
 
 
 def sum_out(graph: FactorGraph, domains: Domains, run: Run) -> SummedGraph | None:
-    """Sum out variables of a graph at the temperature of a run, as many as leave tables small."""
+    """Sum out variables at the temperature of a run, as long as no table grows."""
     temperature, ptr = run.temperature, domains.ptr
     labels = [domains.labels[ptr[i] : ptr[i + 1]] for i in range(graph.n_variables)]
     costs = CostFunctions(domains.sizes)
@@ -90,7 +90,7 @@ def sum_out(graph: FactorGraph, domains: Domains, run: Run) -> SummedGraph | Non
         return math.prod(costs.sizes[u] for u in scope) <= most
 
     steps: list[SummedVariable] = []
-    # In turn: the bounds of trw-bp on what is left are lower by 1 % than with the fewest first.
+    # In turn, because trw-bp bounds on the rest are 1 % lower than with fewest neighbours first.
     for v, scope in costs.few_neighbours(may_go, run.should_stop, fewest_first=False):
         joint = costs.joint(v, scope)
         least = joint.min(axis=0)

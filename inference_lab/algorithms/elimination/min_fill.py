@@ -12,10 +12,10 @@ from inference_lab.algorithms.elimination.interactions import Interactions
 from inference_lab.graph.arrays import IntArray
 from inference_lab.kernels.heap import Heap, pop, push, settle
 
-#: Weights are whole numbers, so that keys that should tie do: 1024 a binary digit.
+#: Weight of one binary digit of a number of labels; weights are integers so that equal keys tie.
 DIGIT = 1024
 
-#: What the next variable is chosen by.
+#: Rules for the choice of the next variable.
 BY_SIZE, BY_FILL, AS_GIVEN = 0, 1, 2
 
 
@@ -30,7 +30,7 @@ class _Lists(NamedTuple):
 
 @kernel
 def _lists_of(ptr: IntArray, neighbours: IntArray) -> tuple[_Lists, IntArray]:
-    """Copy a graph into growing lists, and return them with their pool."""
+    """Copy a graph into growing lists; return the lists and their pool."""
     n = ptr.size - 1
     start, length = np.empty(n, dtype=np.int64), np.empty(n, dtype=np.int64)
     for v in range(n):
@@ -46,7 +46,7 @@ def _lists_of(ptr: IntArray, neighbours: IntArray) -> tuple[_Lists, IntArray]:
 
 @kernel
 def _append(lists: _Lists, pool: IntArray, v: int, x: int) -> IntArray:
-    """Append ``x`` to the list of ``v``; return the pool, which may have been moved."""
+    """Append ``x`` to the list of ``v``; return the pool, which may have been reallocated."""
     if lists.length[v] == lists.room[v]:
         room = 2 * lists.room[v] + 4
         tail = lists.tail[0]
@@ -68,7 +68,7 @@ def _append(lists: _Lists, pool: IntArray, v: int, x: int) -> IntArray:
 
 @lean_kernel
 def _drop(lists: _Lists, pool: IntArray, v: int, x: int) -> None:
-    """Take ``x`` out of the list of ``v``."""
+    """Remove ``x`` from the list of ``v``."""
     start = lists.start[v]
     last = start + lists.length[v] - 1
     for p in range(start, last + 1):
@@ -80,7 +80,7 @@ def _drop(lists: _Lists, pool: IntArray, v: int, x: int) -> None:
 
 @lean_kernel
 def _gather(lists: _Lists, pool: IntArray, v: int, gone: BoolArray, out: IntArray) -> int:
-    """Write those in the list of ``v`` that are not gone to `out`; return how many."""
+    """Write the variables in the list of ``v`` that are not gone to `out`; return their number."""
     count = 0
     for p in range(lists.start[v], lists.start[v] + lists.length[v]):
         if not gone[pool[p]]:
@@ -91,13 +91,13 @@ def _gather(lists: _Lists, pool: IntArray, v: int, gone: BoolArray, out: IntArra
 
 @lean_kernel
 def _forget(lists: _Lists, pool: IntArray, v: int, gone: BoolArray) -> None:
-    """Take what is gone out of the list of ``v``."""
+    """Remove the variables that are gone from the list of ``v``."""
     lists.length[v] = _gather(lists, pool, v, gone, pool[lists.start[v] :])
 
 
 @kernel
 def _filled(key: IntArray, tie: IntArray) -> Heap:
-    """Return a heap of all variables, with keys of its own."""
+    """Return a heap of all variables, with its own copy of the keys."""
     n = key.size
     place = np.full(n, -1, dtype=np.int64)
     heap = Heap(np.empty(n, dtype=np.int64), place, np.zeros(1, dtype=np.int64), key.copy(), tie)
@@ -108,7 +108,7 @@ def _filled(key: IntArray, tie: IntArray) -> Heap:
 
 @lean_kernel
 def _rekey(heap: Heap, v: int, key: int) -> None:
-    """Give a variable that is still in another key; one at a time, or the order breaks."""
+    """Change the key of a variable, if it is in the heap; one at a time, or the order breaks."""
     if heap.place[v] >= 0:
         heap.key[v] = key
         settle(heap, v)
@@ -116,8 +116,8 @@ def _rekey(heap: Heap, v: int, key: int) -> None:
 
 @lean_kernel
 def _is_listed(graph: Interactions, lists: _Lists, pool: IntArray, v: int, x: int) -> bool:
-    """Whether ``x`` is in the list of ``v``, from which nothing was taken out."""
-    # What the graph has is sorted; what was appended is searched from the end.
+    """Return whether ``x`` is in the list of ``v``, from which nothing was removed."""
+    # The graph's own neighbours are sorted; appended ones are searched from the end.
     start = lists.start[v]
     own = graph.ptr[v + 1] - graph.ptr[v]
     for p in range(start + lists.length[v] - 1, start + own - 1, -1):
@@ -138,11 +138,11 @@ def reduce(
     graph: Interactions, necessary: float
 ) -> tuple[IntArray, Interactions, int, float, float]:
     """Eliminate variables of degree 0, 1 and 2 whose elimination cannot make any order worse."""
-    # Variables whose neighbours are adjacent go without condition. A variable with two neighbours
-    # that are not must not have fewer labels than both of them, and its table must not be larger
-    # than some table is in any order (the safe series rule with weights): where no variable of
-    # degree 1 is left there is a cycle, and with it a table of three variables, of `necessary`
-    # entries (their binary logarithm) at least.
+    # Variables with adjacent neighbours are eliminated unconditionally. A variable with two
+    # non-adjacent neighbours must have at least as many labels as the smaller one, and its table
+    # must not exceed the largest table of every order (the safe series rule with weights). Without
+    # variables of degree 1 there is a cycle, and thus a table of three variables with at least
+    # `necessary` entries (binary logarithm).
     log2_sizes = graph.log2_sizes
     n = log2_sizes.size
     lists, pool = _lists_of(graph.ptr, graph.neighbours)
@@ -183,7 +183,7 @@ def reduce(
             if not _is_listed(graph, lists, pool, a, b):
                 if log2_sizes[v] < min(log2_sizes[a], log2_sizes[b]):
                     continue
-                # A few units in the last place more are the same size.
+                # The tolerance covers rounding: a few units in the last place count as equal size.
                 if size > max(necessary, largest) + 1e-9:
                     continue
                 pool = _append(lists, pool, a, b)
@@ -212,7 +212,7 @@ def reduce(
 
 @kernel
 def _rest(graph: Interactions, lists: _Lists, pool: IntArray, gone: BoolArray) -> Interactions:
-    """Return the graph of the variables that are not gone; they keep the names of `graph`."""
+    """Return the graph of the remaining variables, under their names in `graph`."""
     kept = np.flatnonzero(~gone)
     place = np.cumsum(~gone) - 1
     ptr = np.zeros(kept.size + 1, dtype=np.int64)
@@ -229,8 +229,9 @@ def _rest(graph: Interactions, lists: _Lists, pool: IntArray, gone: BoolArray) -
 
 @kernel
 def _missing_pairs(ptr: IntArray, neighbours: IntArray, weights: IntArray, out: IntArray) -> int:
-    """Write the total weight of the pairs of neighbours of each vertex that are not adjacent."""
-    # All pairs, less those of the triangles, which are found from the corner of least degree on.
+    """Write the weight of each vertex's non-adjacent pairs of neighbours; return the steps."""
+    # All pairs minus the adjacent ones in triangles, which are listed from the corner of least
+    # degree on.
     n = ptr.size - 1
     up_ptr = np.zeros(n + 1, dtype=np.int64)
     up = np.empty(neighbours.size // 2, dtype=np.int64)
@@ -266,22 +267,22 @@ def _missing_pairs(ptr: IntArray, neighbours: IntArray, weights: IntArray, out: 
 
 
 class _Greedy(NamedTuple):
-    """The state of greedy elimination for each remaining variable."""
+    """State of greedy elimination for each remaining variable."""
 
     weight: IntArray
-    #: What it is chosen by, ahead of the heap's within an elimination.
+    #: Its key of choice; during an elimination newer than the heap's.
     key: IntArray
     #: Total weight of its neighbours.
     around: IntArray
-    #: Its neighbours, and now and then some that are gone.
+    #: Its neighbours, sometimes including some that are gone.
     lists: _Lists
-    #: How many are not.
+    #: Number of its neighbours that are not gone.
     left: IntArray
     gone: BoolArray
-    #: Those whose keys an elimination changes, ``hood_stamp`` its number at each.
+    #: Variables whose keys an elimination changes; ``hood_stamp`` has the elimination's number.
     hood: IntArray
     hood_stamp: IntArray
-    #: Stamps of the neighbours of one of them.
+    #: Stamps of the neighbours of one variable in ``hood``.
     mark: IntArray
 
 
@@ -325,7 +326,7 @@ def _connect(
     s: _Greedy, pool: IntArray, v: int, degree: int, turn: int, by_fill: bool
 ) -> tuple[IntArray, int, int]:
     """Make the neighbours of ``v`` adjacent to each other; return the pool, changes and steps."""
-    # Fields are looked up once: each time would count a reference.
+    # Fields are looked up once, because every look-up counts a reference.
     lists, weight, key, around, left = s.lists, s.weight, s.key, s.around, s.left
     gone, hood, hood_stamp, mark = s.gone, s.hood, s.hood_stamp, s.mark
     start, length = lists.start, lists.length
@@ -368,7 +369,7 @@ def _connect(
 
 @inlined
 def _look_up_steps(n: int) -> int:
-    """Return how many steps to count for looking up a variable: in large graphs, cache misses."""
+    """Return the steps that a look-up of a variable counts: more in large graphs (cache misses)."""
     return 1 + min(n // 30_000, 30)
 
 
@@ -383,9 +384,9 @@ def eliminate(
     most_steps: int,
 ) -> tuple[IntArray, int, float, float, int]:
     """Eliminate all variables greedily, or in the order of `tie`."""
-    # `rule`: the variable whose table has the smallest total weight, the one that adds edges of the
-    # least total weight (an edge weighs the product of its ends), or the one with the smallest tie.
-    # Gives up above ``2^log2_limit`` entries in the table that is left after an elimination,
+    # `rule`: the variable whose table has the smallest total weight, the one whose fill edges have
+    # the least total weight (the product of the ends' weights), or the one with the smallest tie.
+    # Stops above ``2^log2_limit`` entries in the table that remains after an elimination,
     # `most_entries` in all tables, or `most_steps`.
     log2_sizes = graph.log2_sizes
     n = log2_sizes.size
@@ -417,7 +418,7 @@ def eliminate(
             inside += weights[hood[t]]
         hood_stamp[v] = done
         touched = degree
-        # With nothing to add, the neighbours' lists, which may be long, are not even looked at.
+        # Without fill edges, the neighbours' lists, which may be long, need no visit.
         if not (rule == BY_FILL and key[v] == 0):
             pool, touched, made = _connect(s, pool, v, degree, done, rule == BY_FILL)
             steps += made
@@ -425,7 +426,7 @@ def eliminate(
         for t in range(degree):
             u = hood[t]
             if rule == BY_FILL:
-                # Pairs of v with what is a neighbour of u, but not of v.
+                # Subtract the pairs of v with neighbours of u that are not neighbours of v.
                 key[u] -= weights[v] * (around[u] - weights[v] - (inside - weights[u]))
             left[u] -= 1
             if lists.length[u] > 2 * left[u] + 8:
@@ -442,10 +443,10 @@ def eliminate(
 @kernel
 def contract(graph: Interactions, enough: float, most_steps: int) -> float:
     """Return a lower bound on the binary logarithm of the largest table of every order."""
-    # Contraction degeneracy with weights: in every minor (a merged variable counts as the smallest
-    # of those it is made of) some table holds a variable and all its neighbours. The variable for
-    # which this is least is merged into the neighbour it shares the fewest neighbours with, over
-    # and over.
+    # Contraction degeneracy with weights: in every minor (a merged variable has the weight of the
+    # smallest of its parts) some table holds a variable and all its neighbours. The variable for
+    # which this table is smallest is repeatedly merged into the neighbour with which it shares the
+    # fewest neighbours.
     n = graph.log2_sizes.size
     lists, pool = _lists_of(graph.ptr, graph.neighbours)
     weight = np.floor(graph.log2_sizes * DIGIT).astype(np.int64)

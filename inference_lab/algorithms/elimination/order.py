@@ -1,7 +1,7 @@
 """Elimination orders, and the table sizes that exact inference along them needs.
 
-The largest table (its number of variables less one is the *width*) decides whether exact inference
-is possible, and is known before anything is allocated.
+The largest table decides whether exact inference is possible, and is known before anything is
+allocated. Its number of variables minus one is the *width*.
 """
 
 from __future__ import annotations
@@ -27,36 +27,36 @@ from inference_lab.graph.arrays import IntArray
 
 #: Steps of the search for an order: about half a second.
 _SEARCH_STEPS = 100_000_000
-#: ... and in large graphs this many more for each variable.
+#: Additional steps of the search per variable, for large graphs.
 _STEPS_PER_VARIABLE = 1_000
-#: A search for a better order may take this many steps for each table entry it could save.
+#: Steps of the search for a better order per table entry that it could save.
 _STEPS_PER_ENTRY = 0.3
-#: ... and ten times as many as long as they are no more than this, about a millisecond's worth.
+#: Number of steps, about a millisecond, up to which ten times as many steps per entry are allowed.
 _CHEAP_STEPS = 300_000
-#: No more random restarts than this.
+#: Most random restarts.
 _MAX_RESTARTS = 200
 
 
 @dataclass(frozen=True)
 class Elimination:
-    """An order in which to eliminate variables, and what it costs."""
+    """Elimination order of the variables, and its costs."""
 
-    #: The variables with two allowed labels or more; shorter where the search gave up.
+    #: The variables with two or more allowed labels; shorter if the search gave up.
     order: IntArray
-    #: How the order was found.
+    #: Name of the method that found the order.
     method: str
-    #: False if every order tried has a table above the limit; the order found furthest is kept, and
-    #: the figures are of the part up to and including the table that is too large.
+    #: False if every order tried has a table above the limit. The longest partial order is then
+    #: kept, and the figures cover the part up to and including the table that is too large.
     complete: bool
-    #: Variables in the largest table, less one.
+    #: Variables in the largest table, minus one.
     width: int
-    #: `log2_largest`, `log2_total`: Binary logarithm of the number of entries of the largest table,
+    #: `log2_largest`, `log2_total`: binary logarithm of the number of entries of the largest table,
     #: and of all tables.
     log2_largest: float
     log2_total: float
-    #: Proved: every order has a table of at least this size (0 where it was not looked for).
+    #: Proved lower bound on the largest table of every order (0 if none was computed).
     log2_needed: float
-    #: Whether the search might have found a better order in more steps than it was given.
+    #: Whether the search ran out of steps and might have found a better order with more.
     cut_short: bool = False
 
 
@@ -72,7 +72,7 @@ class _Attempt(NamedTuple):
 def _candidates(
     graph: Interactions, rng: np.random.Generator
 ) -> Iterator[tuple[str, int, IntArray, IntArray]]:
-    """Go through the ways to order a graph: name, rule, weights, ties; greedy ones first."""
+    """Yield the ways to order a graph, greedy ones first: name, rule, weights, ties."""
     from scipy.sparse import csr_array
     from scipy.sparse.csgraph import reverse_cuthill_mckee
 
@@ -101,7 +101,7 @@ def _candidates(
 
 
 def _search(graph: Interactions, log2_limit: float, most_steps: int) -> tuple[_Attempt, bool]:
-    """Try the candidates while that promises to pay; return the best order, and if cut short."""
+    """Try candidates while it may pay; return the best order and whether it was cut short."""
     n = graph.variables.size
     best: _Attempt | None = None
     spent = 0
@@ -111,7 +111,7 @@ def _search(graph: Interactions, log2_limit: float, most_steps: int) -> tuple[_A
         if best is None:
             allowance //= 2
         elif best.complete:
-            # What the order costs is known: searching longer than it takes cannot pay.
+            # The best order bounds the savings, so a longer search than its cost cannot pay.
             saved = _STEPS_PER_ENTRY * best.entries
             allowance = min(allowance, int(max(min(10.0 * saved, _CHEAP_STEPS), saved)) - spent)
         if best is not None and allowance <= 0:
@@ -137,13 +137,13 @@ def elimination_order(
     most_steps: float = math.inf,
 ) -> Elimination:
     """Find an order with small tables."""
-    # Variables whose elimination cannot hurt go first (van den Eijkhof, Bodlaender and Koster
-    # 2007). For the rest the order of least total table size among these is taken: min-fill,
-    # min-fill weighted by the number of labels, min-degree, the variables' own order, reverse
-    # Cuthill-McKee (which suit long, narrow graphs), then min-fill with random ties for as long as
-    # a better order could save more than the search costs (Bodlaender and Koster 2010, 2011). Some
-    # 200 million steps take a second.
-    # Three variables of fewest labels; a graph of fewer is reduced to nothing.
+    # Safe reductions come first (van den Eijkhof, Bodlaender and Koster 2007). The rest gets the
+    # order of least total table size from these candidates: min-fill, min-fill weighted by the
+    # number of labels, min-degree, the variables' own order, and reverse Cuthill-McKee (the last
+    # two suit long, narrow graphs). Then min-fill with random ties is tried while a better order
+    # could save more than the search costs (Bodlaender and Koster 2010, 2011). About 200 million
+    # steps take a second.
+    # The size of a table of the three variables with fewest labels; smaller graphs reduce to none.
     necessary = float(np.sort(graph.log2_sizes)[:3].sum())
     first, core, variables, largest, entries = reduce(graph, necessary)
     order, method, complete, needed = graph.variables[first], "safe reductions", True, 0.0
