@@ -1,4 +1,4 @@
-"""The loop of iterative methods: budget, bounds, offers and convergence."""
+"""Loop of iterative methods: budget, bounds, offers and convergence."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ State = TypeVar("State")
 
 
 class Progress(NamedTuple):
-    """The result of one step of an `IterativeSolver`.
+    """Result of one step of an `IterativeSolver`.
 
     Attributes
     ----------
     converged : bool
         Further steps would change nothing.
     lower_bound : float
-        A proved lower bound on the minimum energy; ``inf`` proves that there is no labelling.
+        A proved lower bound on the minimum energy; ``inf`` proves that all energies are infinite.
     iterations : int
         Iterations that the step counts for.
     finished : bool
-        The method makes no further steps, converged or not.
+        The method takes no further steps, converged or not.
 
     Examples
     --------
@@ -44,10 +44,10 @@ class Progress(NamedTuple):
 
 @dataclass(frozen=True)
 class IterativeSolver(Solver, Generic[State]):
-    """Base of solvers that repeat one step until it changes nothing or the budget is spent.
+    """Base class of solvers that repeat one step until it changes nothing or the budget is spent.
 
-    A subclass defines `start` and `step`, and where they apply `decode` and `finish`. All that
-    changes during a run is in the state, which can be of any type.
+    A subclass defines `start` and `step`, and if they apply `decode` and `finish`. The state, of
+    any type, holds everything that changes during a run.
 
     >>> from dataclasses import dataclass
     >>> import numpy as np
@@ -74,7 +74,7 @@ class IterativeSolver(Solver, Generic[State]):
 
     @property
     def most_iterations(self) -> float:
-        """Limit on the iterations by the settings: `max_sweeps`, if the class has it."""
+        """Most iterations by the settings: `max_sweeps`, if the class has it."""
         return float(getattr(self, "max_sweeps", math.inf))
 
     @abstractmethod
@@ -127,7 +127,7 @@ class IterativeSolver(Solver, Generic[State]):
         """
 
     def decode(self, state: State, run: Run, done: int) -> IntArray | None:
-        """Return the labelling to offer after `done` iterations; None for none.
+        """Return the labelling to offer after `done` iterations, or None.
 
         Parameters
         ----------
@@ -176,7 +176,7 @@ class IterativeSolver(Solver, Generic[State]):
         return outcome
 
     def run(self, graph: FactorGraph, run: Run) -> Outcome:
-        """Make steps until one converges, a labelling is proved, or the budget is spent."""
+        """Repeat steps until one converges, a labelling is proved, or the budget is spent."""
         state = self.start(graph, run)
         if isinstance(state, Outcome):
             return state

@@ -1,6 +1,6 @@
-"""Run a solver without support for label costs on the star encoding of the graph.
+"""Solvers without support for label costs, run on the star encoding of the graph.
 
-The encoding keeps energies, bounds, marginals and partition functions
+The encoding preserves energies, bounds, marginals and partition functions
 (`inference_lab.graph.label_encoding.star`).
 """
 
@@ -20,7 +20,7 @@ __all__ = ["run_on_star"]
 
 
 class ForwardingRun(Run):
-    """The run of a solver on the star; forwards offers and bounds to the run on the graph."""
+    """Run of a solver on the star; forwards offers and bounds to the run on the graph."""
 
     def __init__(self, outer: Run, code: Star) -> None:
         self._outer = outer
@@ -75,5 +75,5 @@ def _own(marginals: Any, graph: FactorGraph) -> Marginals:
     rows = [np.asarray(row, dtype=np.float64) for row in marginals[: graph.n_variables]]
     if graph.n_labels is None:
         return rows
-    # A row of a rectangular array may have room for more labels than its variable has.
+    # A row of a rectangular array may be longer than the number of labels of its variable.
     return np.array([row[: graph.n_labels] for row in rows])

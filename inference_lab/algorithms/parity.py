@@ -1,4 +1,4 @@
-"""Pairs of binary variables that must be equal or differ."""
+"""Pairs of binary variables that must be equal or must differ."""
 
 from __future__ import annotations
 

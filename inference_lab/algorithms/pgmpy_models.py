@@ -14,7 +14,7 @@ import numpy as np
 from inference_lab.graph.arrays import FloatArray
 from inference_lab.graph.factor_graph import FactorGraph
 
-#: A scope, and the costs of its labels.
+#: A scope and its table of costs.
 Term = tuple[tuple[int, ...], FloatArray]
 
 

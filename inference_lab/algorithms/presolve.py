@@ -1,4 +1,4 @@
-"""The trivial bound, for methods with a bound of their own."""
+"""Trivial lower bound and trivial runs."""
 
 from __future__ import annotations
 

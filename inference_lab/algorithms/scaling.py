@@ -1,10 +1,10 @@
-"""Bring the costs of a graph into a range in which tolerances mean the same for every graph.
+"""Scaling of the costs of a graph to a range in which absolute tolerances are comparable.
 
 Solvers compare costs with absolute tolerances, and large penalties that no good labelling pays
 reduce the precision of the relevant costs. So `scale_costs` prepares the graph in two steps:
 
-1. finite costs that no labelling near the minimum can pay are lowered to a cap that is still never
-   paid;
+1. finite costs that no labelling near the minimum can incur are lowered to a cap that it still
+   cannot incur;
 2. if costs are very small or very large, all are multiplied by a power of two, which is exact.
 
 Solvers need no code for either step, because `Run` converts energies and bounds back.
@@ -20,9 +20,9 @@ from inference_lab.contract import OPTIMALITY_TOLERANCE, ScaledGraph, energy_sca
 from inference_lab.graph.factor_graph import FactorGraph, unary_minimum
 from inference_lab.graph.feasibility import n_entries
 
-#: Binary exponents of the mean cost of a term (0.001 to 10^12): such graphs keep their unit.
+#: Binary exponents of the mean cost of a term (0.001 to 10^12) between which no scaling is needed.
 _SMALL, _LARGE = -10, 40
-#: Largest exponent to multiply by: tables times small weights must not overflow.
+#: Largest exponent of the multiplier, because tables times small weights must not overflow.
 _MAX_EXPONENT = 690
 
 #: The cap, relative to the total cost that a labelling near the minimum can pay. Sums in which
@@ -34,15 +34,15 @@ _CAP_FACTOR = 2.0
 #: entries of all of them together, and the sweeps of each.
 _DESCENTS, _DESCENT_ENTRIES, _SWEEPS = 10, 1_000_000, 20
 
-#: A labelling that pays less than this share of the magnitude of the graph pays nothing.
+#: Costs below this share of the magnitude of the graph count as 0.
 _NEGLIGIBLE_SHARE = 2.0**-550
 
-#: A labelling this many temperatures above the minimum has a weight that underflows.
+#: Energy above the minimum, in temperatures, at which the weight of a labelling underflows.
 _NO_WEIGHT = 750.0
 
 
 def scale_costs(graph: FactorGraph, temperature: float) -> ScaledGraph:
-    """Return the graph with capped penalties in units in which costs are near 1. Linear time."""
+    """Return the graph with capped penalties, in units in which costs are near 1. Linear time."""
     resolution = _resolution(graph)
     capped = _capped(graph, temperature, resolution)
     exponent = _exponent(capped, temperature)
@@ -97,7 +97,7 @@ def _capped(graph: FactorGraph, temperature: float, resolution: float) -> Factor
 def _exponent(graph: FactorGraph, temperature: float) -> int:
     """Return the power of two that brings very small or very large costs near 1, else 0."""
     n_terms = max(1, graph.n_variables + graph.n_edges + graph.n_factors + graph.n_label_costs)
-    # Costs far below the temperature hardly matter.
+    # The temperature counts, because costs far below it hardly matter.
     size = max(graph.magnitude / n_terms, temperature)
     typical = math.frexp(size)[1]
     if size == 0.0 or _SMALL <= typical <= _LARGE:

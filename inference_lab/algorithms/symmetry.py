@@ -72,7 +72,7 @@ def break_symmetry(graph: FactorGraph) -> Symmetry | None:
 
 
 def _interchangeable(graph: FactorGraph, k: int, a: int, b: int) -> bool:
-    """Whether every term of a graph with `k` labels is the same with two labels swapped."""
+    """Return whether every term of a graph with `k` labels is unchanged by swapping two labels."""
     unary = graph.unary_values.reshape(-1, k)
     if not np.array_equal(unary[:, a], unary[:, b]):
         return False
@@ -82,7 +82,7 @@ def _interchangeable(graph: FactorGraph, k: int, a: int, b: int) -> bool:
         return False
     swapped = np.arange(k)
     swapped[[a, b]] = b, a
-    # Edges may share a table.
+    # Distinct offsets, because edges may share a table.
     shared = np.unique(graph.edge_offsets[graph.edge_kinds == TABLE])
     tables = [values[shared[:, None] + np.arange(k * k)].reshape(-1, k, k)]
     arity = np.diff(graph.factor_ptr)
