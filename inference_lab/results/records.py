@@ -247,7 +247,7 @@ class Record(RunRecord, frozen=True, kw_only=True):
     gap: float = math.inf
     #: Digest of the best labelling, equal if two runs found the same.
     labels_hash: str = ""
-    #: The labelling, see `inference_lab.results.label_codec`; empty if it is longer than that allows.
+    #: The labelling, see `inference_lab.results.label_codec`; empty above the limits there.
     labels: str = ""
     #: Agreement with the ground truth (`inference_lab.results.scoring`), if there is one.
     pairwise_f: float | None = None
