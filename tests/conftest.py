@@ -1,4 +1,4 @@
-"""What all tests share: the folder of real data, a browser, reproducible Hypothesis runs."""
+"""Fixtures of all tests: the data folder, a browser, reproducible Hypothesis runs."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ import pytest
 from hypothesis import HealthCheck, settings
 from places import DATA
 
-# The same examples on every run and every machine, and no failures for a slow machine. Few of them
-# by default; ``make test-thorough`` draws many.
+# The same examples on every run and machine, and no failures on a slow machine. Few of them by
+# default; ``make test-thorough`` draws many.
 for name, examples in (("quick", 25), ("thorough", 1000)):
     settings.register_profile(
         name,
@@ -30,23 +30,23 @@ for name, examples in (("quick", 25), ("thorough", 1000)):
     )
 settings.load_profile("quick")
 
-# Processes that tests start crash on purpose, and runs say so; pytest would print where they were.
+# Processes that tests start crash on purpose and report it; pytest would print their stacks.
 os.register_at_fork(after_in_child=faulthandler.disable)
 
-# Shells start what runs in the background deaf to Ctrl-C, and programs that tests start would be.
+# Shells start background jobs with Ctrl-C ignored, which programs started by tests inherit.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(autouse=True)
 def _seeded() -> None:
-    """Have estimators without a seed, which ask numpy's generator, draw the same in each run."""
+    """Seed numpy's global generator in each test, for estimators without a seed of their own."""
     np.random.seed(0)  # noqa: NPY002
 
 
 @pytest.fixture(scope="session")
 def data_dir() -> Path:
-    """Return the folder of real data that does not travel with the package."""
+    """Return the folder of real data that is not part of the package."""
     if not DATA.is_dir():
         pytest.skip(f"no data folder at {DATA}; set INFERENCE_LAB_DATA")
     return DATA
@@ -54,7 +54,7 @@ def data_dir() -> Path:
 
 @pytest.fixture
 def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let reports have empty pictures: all but a tenth of the time of a page goes into drawing."""
+    """Give reports empty pictures, because drawing takes all but a tenth of the time of a page."""
     from inference_lab.reporting import charts, page, writing
 
     blank = '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 1 1"/>'
@@ -65,9 +65,9 @@ def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Generator[None, object, object]:
-    """Look for no garbage among modules and tests, neither now nor in each process that forks off.
+    """Exclude modules and tests from garbage collection, here and in forked processes.
 
-    They stay to the end. Looking through them copies them into the memory of a forked process.
+    They live to the end. Scanning them copies their pages into each forked process.
     """
     gc.disable()
     try:
@@ -77,18 +77,18 @@ def pytest_collection() -> Generator[None, object, object]:
         gc.enable()
 
 
-#: Files whose tests watch clocks and processes: they take turns, which leaves the cores to each.
+#: Files whose tests watch clocks and processes: they take turns, so each has all cores.
 CLOCKS = {"test_contract", "test_isolation", "test_harness_faults", "test_hostile_runs"}
 
-#: Groups of tests that start many processes. They are begun first, since a worker grows, and with
-#: it what a fork of it takes.
+#: Groups of tests that start many processes. They run first, because a worker grows over time, and
+#: with it the memory that a fork of it takes.
 FORKING = (
     *("clocks", "test_comparison", "test_solver_checks", "test_harness", "test_conformance_suite"),
     *("test_cli", "README.md", "CONTRIBUTING.md", "test_cluster", "docs/howto/own-solver.md"),
 )
 
-#: Groups that take longest of the others, by CPU seconds (80 to 20 from an empty cache): begun
-#: last, one of them would keep a single worker busy at the end. The first compiles most kernels.
+#: The slowest other groups, by CPU seconds (80 to 20 from an empty cache): run last, one would keep
+#: a single worker busy at the end. The first one compiles most kernels.
 LONGEST = (
     *(
         "test_damaged_stores",
@@ -102,10 +102,10 @@ LONGEST = (
 )
 
 
-# Before that of pytest-xdist, which looks for groups only once.
+# It must run before the hook of pytest-xdist, which reads groups only once.
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Keep the tests of a file on one worker, for what they share, unless they say otherwise."""
+    """Keep the tests of a file on one worker for their shared data, unless they have a group."""
     first = (*FORKING, *LONGEST)
     ranks = {}
     for item in items:
@@ -120,7 +120,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
-    """Name a test by no long text, which may be another one in each worker, as records are."""
+    """Replace long texts in test ids, because they may differ between workers, as records do."""
     return argname if isinstance(val, str | bytes) and len(val) > 200 else None
 
 

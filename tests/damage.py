@@ -1,4 +1,4 @@
-"""Small files of all formats, and their damage: refused in so many words, or read as it stands."""
+"""Small files of all formats, and their damage: refused with an error, or read literally."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from slow_words import Refused
 from inference_lab.graph.factor_graph import FactorGraph
 from inference_lab.io import FormatError
 
-#: A file of each format with all that it can hold.
+#: A file of each format with every feature of the format.
 SMALL = {
     "uai": b"""MARKOV
 3
@@ -142,12 +142,12 @@ n0 0 1
     "bayes": b"BAYES\n2\n2 2\n2\n1 0\n2 0 1\n\n2\n0.3 0.7\n\n4\n0.1 0.9 1.0 0.0\n",
 }
 
-#: Tokens that take the place of others.
+#: Replacements of tokens.
 TOKENS = (
     *(b"0", b"1", b"2", b"3", b"4", b"-1", b"-2", b"7", b"1e9", b"1e-400", b"nan", b"inf", b"x"),
     *(b"0.5", b"1e400", b"99999999", b"-BEGIN-", b"#", b'"', b"[", b"}", b"\x00", "é".encode()),
 )
-#: A token is what stands between blanks, or brackets and quotes.
+#: A token is text between blanks, brackets or quotes.
 _WORD = re.compile(rb"[^\s\[\]{},:\"]+")
 
 
@@ -192,7 +192,7 @@ def damaged(*bases: bytes) -> st.SearchStrategy[bytes]:
 
 
 def check_refused(parse: Callable[[bytes], object], text: str, message: str, path: str) -> None:
-    """Expect an error that names the file, before anything of an announced size is made."""
+    """Expect an error that names the file, before anything of an announced size is allocated."""
     tracemalloc.start()
     try:
         with pytest.raises(FormatError, match=message) as caught:
@@ -203,14 +203,14 @@ def check_refused(parse: Callable[[bytes], object], text: str, message: str, pat
     assert str(caught.value).startswith(path)
 
 
-#: The numbers of labels that a slow reader finds, and its energy of a labelling.
+#: Numbers of labels found by a slow reader, and its energy of a labelling.
 SlowModel = tuple[list[int], Callable[[Any], float]]
 
 
 def check_damaged(
     read: Callable[[], FactorGraph], read_slowly: Callable[[], SlowModel], tolerance: float = 1e-12
 ) -> None:
-    """Expect a refusal exactly where a slow reader refuses, and its energies otherwise."""
+    """Expect a refusal if and only if a slow reader refuses, and equal energies otherwise."""
     try:
         cardinalities, energy = read_slowly()
     except Refused:

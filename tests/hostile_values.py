@@ -1,4 +1,4 @@
-"""Values that no solver should report, and that no record can hold as they are."""
+"""Values that no solver should report, and that no record can hold unchanged."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 
 class Evil:
-    """Raises whenever it is looked at."""
+    """Raises on every attribute access."""
 
     def _raise(self, *given: Any) -> Any:
         raise RuntimeError("half \ud800")
@@ -16,13 +16,13 @@ class Evil:
 
 
 class Silent(Exception):
-    """Says nothing of itself."""
+    """Has an empty representation."""
 
     def __str__(self) -> str:
         raise ValueError("no")
 
 
-#: A list that holds itself, one of 900^6 entries, and one in many others.
+#: A list that contains itself, one of 900^6 entries, and one in many others.
 LOOP: list[Any] = []
 LOOP.append(LOOP)
 WIDE: Any = 1

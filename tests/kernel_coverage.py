@@ -1,9 +1,9 @@
 """Coverage of the kernels: a part of the tests with them interpreted, a fifth of a second for each.
 
 A compiled kernel does not show which of its lines were run; an interpreted one takes hundreds of
-times as long. So a test is left where its time is up: what it ran until then counts. Whether tests
-pass is for ``make test`` to say; what they say of speed fails here. Call it with
-``NUMBA_DISABLE_JIT=1``, as ``make coverage`` does.
+times as long. So a test stops when its time is up, and the lines run until then count. ``make test``
+decides whether tests pass; here tests of speed fail. Call it with ``NUMBA_DISABLE_JIT=1``, as
+``make coverage`` does.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 
-#: What is run, and what of it hardly looks into kernels, or into those that others look into.
+#: Folders of tests, and omitted files, which reach few kernels or only those of other tests.
 TESTS = ("kernels", "algorithms", "solvers", "clustering", "graph")
 LEFT_OUT = (
     *("kernels/test_compilation.py", "solvers/test_solver_conformance.py"),
@@ -31,7 +31,7 @@ LEFT_OUT = (
 #: Seconds of the processor that a test may take.
 LIMIT = 0.2
 
-#: Where an exception would leave a lock closed, or threads waiting: there the limit has to wait.
+#: Callers in which an exception would leave a lock closed or threads waiting: the limit waits.
 LOCKS = ("/coverage/", "/threading.py", "/concurrent/")
 
 #: Decorators of `inference_lab._numba`.
@@ -39,10 +39,10 @@ KERNELS = {"kernel", "lean_kernel", "lean_minimum", "inlined", "inlined_minimum"
 
 
 def leave(signum: int, frame: FrameType | None) -> None:
-    """Leave the test that runs, or look again a little later."""
+    """Leave the running test, or check again a little later."""
     inner = 0
     while frame is not None:
-        # All of it runs under the coverage: its own frames are those further in than any test.
+        # The whole test runs under the coverage, whose own frames are further in than any test.
         place = frame.f_code.co_filename
         if any(lock in place for lock in LOCKS) and (inner < 5 or "/coverage/" not in place):
             signal.setitimer(signal.ITIMER_PROF, LIMIT / 10)
@@ -52,11 +52,11 @@ def leave(signum: int, frame: FrameType | None) -> None:
 
 
 class Briefly:
-    """What pytest does around a test."""
+    """Pytest plugin around each test."""
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_call(self) -> Generator[None, object, object]:
-        """Leave a test where its time is up."""
+        """Leave a test when its time is up."""
         signal.signal(signal.SIGPROF, leave)
         signal.setitimer(signal.ITIMER_PROF, LIMIT)
         try:
@@ -66,7 +66,7 @@ class Briefly:
 
 
 def bodies(path: Path) -> set[int]:
-    """Return the lines of the kernels of a file, without their heads."""
+    """Return the lines of the kernel bodies of a file."""
     return {
         line
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
@@ -77,7 +77,7 @@ def bodies(path: Path) -> set[int]:
 
 
 def counted(measured: coverage.Coverage) -> Iterator[tuple[str, list[int], list[int]]]:
-    """Yield each file with its lines and branches, those of them that were run, and other lines."""
+    """Yield each file with its lines and branches, the covered ones, and other lines."""
     for path in sorted(measured.get_data().measured_files()):
         inside = bodies(Path(path))
         _, lines, _, missing, _ = measured.analysis2(path)
@@ -102,7 +102,7 @@ def main() -> int:
     )
     asked = [f"tests/{folder}" for folder in TESTS]
     asked += [f"--ignore=tests/{name}" for name in LEFT_OUT]
-    # What overflows wraps around, and infinite costs are told apart afterwards: both as compiled.
+    # Overflow wraps around, and infinite costs are recognised afterwards, as in compiled code.
     asked += ["--quiet", "--no-header", "--tb=line", "-rN", "-W", "ignore::RuntimeWarning"]
     measured.start()
     found = pytest.main([*asked, "-p", "no:cacheprovider"], plugins=[Briefly()])

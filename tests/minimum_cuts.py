@@ -11,7 +11,7 @@ from inference_lab.algorithms.cuts.maxflow import CutGraph, larger_power_of_two
 
 
 class Cut(NamedTuple):
-    """What a minimum cut costs, and the nodes on the source's side."""
+    """The cost of a minimum cut, and the nodes on the source's side."""
 
     value: float
     source_side: npt.NDArray[np.bool_]
@@ -43,7 +43,7 @@ def minimum_cut(
     source: npt.ArrayLike,
     sink: npt.ArrayLike,
 ) -> Cut:
-    """Find the minimum cut that has the smallest source's side."""
+    """Find the minimum cut with the smallest source's side."""
     ends = np.asarray(edges, dtype=np.int64).reshape(-1, 2)
     cuts = CutGraph.from_edges(n_nodes, ends)
     there, back, first, last = load(cuts, forward, backward, source, sink)

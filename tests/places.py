@@ -1,4 +1,4 @@
-"""Where tests find what does not travel with the package."""
+"""Locations of test data that is not part of the package."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ DATA = Path(os.environ.get("INFERENCE_LAB_DATA") or ROOT.parent / "shared" / "da
 
 
 def published(collection: str, **wanted: str) -> list[tuple[Path, dict[str, str]]]:
-    """Return the instances of a collection, each with what is known of it, chosen by columns."""
+    """Return the instances of a collection, each with the chosen columns."""
     folder = DATA / "map" / collection
     if not folder.is_dir():
         pytest.skip(f"no folder {folder}; set INFERENCE_LAB_DATA")

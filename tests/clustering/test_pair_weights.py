@@ -1,4 +1,4 @@
-"""Weights that pairs get from how often they are wrong, and from the scale of the data."""
+"""Weights of pairs estimated from their error rate and the scale of the data."""
 
 import numpy as np
 import pytest
@@ -28,7 +28,7 @@ def test_the_share_of_wrong_pairs_is_found(noise: float) -> None:
 def test_pairs_that_nothing_checks_keep_the_prior():
     assert wrong_share(Constraints([[0, 1]], [[1, 2]], n_points=4)) == 0.1
     assert wrong_share(Constraints(None, None, n_points=4)) == 0.1
-    # One of three is wrong, whichever it is.
+    # One of the three is wrong, but it is unknown which.
     triangle = Constraints([[0, 1], [1, 2]], [[0, 2]], n_points=3)
     assert wrong_share(triangle) == pytest.approx(2 / 11)
     assert log_odds(triangle) == pytest.approx(np.log(9 / 2))
@@ -86,8 +86,8 @@ def test_weights_far_from_the_calibrated_ones_are_warned_of():
     for model, pairs, weight in (
         (PCKMeans, right, 1e5),  # no pair contradicts it
         (PCKMeans, wrong, 20.0),
-        (PCKMeans, wrong, 0.0),  # as asked
-        (HMRFKMeans, wrong, 1.0),  # penalties are on the scale of the data
+        (PCKMeans, wrong, 0.0),  # as requested
+        (HMRFKMeans, wrong, 1.0),  # penalties have the scale of the data
     ):
         told = pairs.with_weights(weight, weight).fit_params()
         model(3, random_state=0).fit(clouds(), **told)

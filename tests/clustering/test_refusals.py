@@ -1,4 +1,4 @@
-"""Settings and pairs that no estimator takes, each refused by its name."""
+"""Settings and pairs that no estimator accepts, each refused by name."""
 
 from typing import Any
 
@@ -24,7 +24,7 @@ from inference_lab.clustering import (
     TVClustSampler,
 )
 
-#: Similarities that are not symmetric.
+#: Asymmetric similarities.
 UNLIKE = np.triu(np.ones((4, 4)))
 
 

@@ -1,4 +1,4 @@
-"""K-means from labelled points: seeds, clamps, and clusters that lack either."""
+"""K-means from labelled points: seeds, clamped points, and clusters without either."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ BOTH = [SeededKMeans, ConstrainedKMeans]
 
 
 def cost(points: Floats, labels: Ints) -> float:
-    """Objective at the means, from its definition."""
+    """Return the objective at the means, from its definition."""
     return sum(
         float(((points[labels == h] - points[labels == h].mean(axis=0)) ** 2).sum())
         for h in np.unique(labels)
@@ -43,7 +43,7 @@ def seeded_data(draw: st.DrawFn) -> tuple[Floats, Ints, int, int]:
 
 @given(seeded_data(), st.sampled_from(["k-means++", "perturbed", "random"]), st.sampled_from(BOTH))
 def test_descent_and_clamps(data: tuple[Floats, Ints, int, int], init: Any, kind: Any) -> None:
-    """The objective never rises and is what it should be; clamped labels are kept."""
+    """The objective never rises and equals its definition; clamped labels are kept."""
     points, seeds, k, seed = data
     model = kind(k, init=init, random_state=seed, tol=0.0).fit(points, partial_labels=seeds)
     values = [line.objective for line in model.history_]
@@ -80,7 +80,7 @@ def test_the_start_is_the_mean_of_the_seeds(kind: Any) -> None:
 
 @pytest.mark.parametrize("kind", BOTH)
 def test_clusters_carry_the_numbers_of_their_seeds(kind: Any) -> None:
-    """Renaming the seeds renames the clusters, and nothing else."""
+    """Renaming the seeds renames the clusters, and changes nothing else."""
     points, truth = load_iris(return_X_y=True)
     rng = np.random.default_rng(0)
     seeds = np.where(rng.random(150) < 0.1, truth, -1)
@@ -93,7 +93,7 @@ def test_clusters_carry_the_numbers_of_their_seeds(kind: Any) -> None:
 
 
 def test_brute_force_over_the_free_points() -> None:
-    """The best of many starts is the optimum among all labellings that keep the clamps."""
+    """The best of many starts is the optimum among all labellings that keep the clamped labels."""
     rng = np.random.default_rng(3)
     for _ in range(4):
         points, k = rng.normal(size=(9, 2)), 3
@@ -108,7 +108,7 @@ def test_brute_force_over_the_free_points() -> None:
         model = ConstrainedKMeans(k, init="random", n_init=80, random_state=0, tol=0.0)
         found = model.fit(points, partial_labels=seeds).objective_
         assert least <= found + 1e-9
-        # All seeds fix the start of two clusters, so that the optimum may be out of reach.
+        # All seeds fix the start of two clusters, so the optimum may be unreachable.
         assert found <= 1.3 * least
 
 
@@ -126,7 +126,7 @@ def test_without_labels_it_is_k_means(kind: Any) -> None:
 
 @pytest.mark.parametrize("kind", BOTH)
 def test_clusters_without_seeds_start_elsewhere(kind: Any) -> None:
-    """K-means++ finds the two groups that no seed is in, and leaves numbers as they are."""
+    """K-means++ finds the two groups without a seed, and leaves numbers unchanged."""
     rng = np.random.default_rng(0)
     truth = np.repeat(np.arange(4), 25)
     points = np.array([[0, 0], [20, 0], [0, 20], [20, 20]])[truth] + rng.normal(size=(100, 2))
@@ -139,7 +139,7 @@ def test_clusters_without_seeds_start_elsewhere(kind: Any) -> None:
 
 
 def test_a_clamped_point_is_no_new_centroid() -> None:
-    """Where the point of highest cost is clamped, another one refills the empty cluster."""
+    """If the point of highest cost is clamped, another one refills the empty cluster."""
     points = np.array([[0.0], [0.1], [0.2], [3.0], [100.0]])
     seeds = np.array([0, -1, -1, -1, 0])
     for seed in range(20):

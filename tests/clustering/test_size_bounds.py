@@ -1,4 +1,4 @@
-"""Bounds on the sizes of clusters are kept, at the least cost there is."""
+"""Bounds on the sizes of clusters are kept at the least possible cost."""
 
 import itertools
 
@@ -21,7 +21,7 @@ def test_no_assignment_within_the_bounds_is_cheaper(seed):
     k, n = int(rng.integers(1, 4)), int(rng.integers(3, 8))
     least = int(rng.integers(0, n // k + 1))
     most = int(rng.integers(-(-n // k), n + 1))
-    # Whole numbers have ties.
+    # Integers produce ties.
     costs = rng.integers(0, 6, size=(n, k)).astype(float) if seed % 2 else rng.random((n, k))
     every = np.array(list(itertools.product(range(k), repeat=n)))
     sizes = np.stack([(every == h).sum(axis=1) for h in range(k)], axis=1)
@@ -82,7 +82,7 @@ def test_fits_keep_bounds_weights_and_pairs():
 
 
 def test_balanced_clusters_are_an_assignment_problem():
-    """With as many places as points, each cluster is as many columns."""
+    """With as many places as points, each cluster has one column for each place."""
     costs = np.random.default_rng(0).random((60, 4)) * [1.0, 2.0, 3.0, 4.0]
     labels = costs.argmin(axis=1)
     balance(costs, labels, np.full(4, 15.0), np.full(4, 15.0), 1e-12)

@@ -13,7 +13,7 @@ from sklearn.utils.estimator_checks import check_estimator
 
 import inference_lab.clustering as clustering
 
-#: Settings other than the default ones: quicker, or of code that those do not reach.
+#: Settings other than the defaults: quicker ones, or settings of code that defaults do not reach.
 SETTINGS = {
     "KernelHMRFKMeans": [
         {},
@@ -23,8 +23,8 @@ SETTINGS = {
     "TVClust": [{"max_iter": 10}],
     **{name: [settings] for name, settings in QUICK.items()},
 }
-#: Why weights differ from equal rows in another order, as for scikit-learn's own KMeans; from one
-#: start and in one order, test_weights_and_labels tests that they do not.
+#: Reason why weights differ from repeated rows in another order, as for scikit-learn's KMeans;
+#: test_weights_and_labels tests equality from one start and in one order.
 UNEQUAL = {
     "COPKMeans": "starts at rows of a permutation",
     "ConstrainedSpectral": "copies take the places of other neighbours",
@@ -40,7 +40,7 @@ WEIGHT_CHECKS = (
 )
 
 
-# Of the few distinct points of some checks, a metric rightly looks at one feature.
+# On the few distinct points of some checks, a metric rightly uses one feature.
 @pytest.mark.filterwarnings("ignore::inference_lab.clustering.DegenerateMetricWarning")
 @pytest.mark.filterwarnings("ignore:y marks no point as unlabelled")
 @pytest.mark.parametrize(
@@ -65,7 +65,7 @@ def test_check_estimator(estimator):
 @pytest.mark.parametrize("name", [*UNEQUAL, "KMeans"])
 def test_exceptions_are_still_needed(name):
     kind = KMeans if name == "KMeans" else getattr(clustering, name)
-    # Some settings may pass, depending on how the machine rounds.
+    # Some settings may pass, depending on the rounding of the machine.
     with pytest.raises(AssertionError):
         for settings in SETTINGS.get(name, [{}]):
             getattr(estimator_checks, WEIGHT_CHECKS[0])(name, kind(**settings))
@@ -82,7 +82,7 @@ def test_documents_name_the_exceptions():
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda k: k.__name__)
 def test_true_classes_do_not_leak_in(kind):
-    # Pipelines and searches pass y to fit; a clustering that looked at it would be cheating.
+    # Pipelines and searches pass y to fit; a clustering that used it would leak labels.
     rng = np.random.default_rng(0)
     points = rng.random(size=(30, 3)) + 0.1
     with warnings.catch_warnings():

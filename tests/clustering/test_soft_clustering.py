@@ -19,7 +19,7 @@ from inference_lab.results.scoring import pairwise_f
 
 
 def exact_posterior(model, points, must_link, cannot_link, weight):
-    """Sum over all labellings: marginals and minus the log of the sum."""
+    """Sum over all labellings; return marginals and minus the log of the sum."""
     n, k = len(points), model.n_clusters
     origin = model._origin
     density = model._fitted.log_densities(points - origin)
@@ -124,14 +124,14 @@ def test_the_free_energy_never_rises(seed, weight, covariance, alpha, mode, e_st
         alpha=alpha,
         alpha_mode=mode,
         e_step=e_step,
-        # Ridges are not part of the objective: far below the variances, they do not show.
+        # Ridges are not part of the objective: far below the variances, they are negligible.
         reg_covar=1e-9,
         random_state=seed,
         max_iter=25,
     ).fit(points, **pairs.with_weights(weight, weight).fit_params())
     values = np.array([line.objective for line in model.history_])
     scale = np.abs(values).max() + 1
-    # A component that closes in on a point lives on the ridge.
+    # A component that collapses onto a point has the variance of the ridge.
     if min(np.linalg.eigvalsh(np.atleast_2d(c)).min() for c in wide(model)) > 1e-6:
         assert np.diff(values).max() <= 1e-8 * scale
 
@@ -149,14 +149,14 @@ def test_weights_of_supervised_points():
     supervised = np.array([True, False, False, False])
     assert point_weights(supervised, 0.5, "sum") is None
     np.testing.assert_allclose(point_weights(supervised, 0.5, "mean"), [2, 2 / 3, 2 / 3, 2 / 3])
-    # As the paper has it: alpha = |unlabelled| / n under "mean" is one weight for all.
+    # As in the paper: alpha = |unlabelled| / n under "mean" is one weight for all.
     np.testing.assert_allclose(point_weights(supervised, 0.75, "mean"), np.ones(4))
     ratio = point_weights(supervised, 0.2, "sum")
     assert ratio[0] / ratio[1] == pytest.approx(4.0)
 
 
 def test_fewest_violations_violates_no_more_than_any_alpha():
-    """Counted without the constraints: with weighty ones, no alpha violates any."""
+    """Violations are counted without constraints: with large weights, no alpha violates any."""
     rng = np.random.default_rng(5)
     points = rng.normal(size=(60, 2)) + 2 * (np.arange(60) % 2)[:, np.newaxis]
     pairs = Constraints.sample(np.arange(60) % 2, 40, rng)
@@ -171,7 +171,7 @@ def test_fewest_violations_violates_no_more_than_any_alpha():
 
 
 def test_strong_constraints_are_followed_on_two_overlapping_clusters():
-    # The toy of Lange et al. 2005: clusters that only constraints can tell apart.
+    # The toy of Lange et al. 2005: clusters that only constraints can separate.
     rng = np.random.default_rng(4)
     truth = np.repeat([0, 1], 60)
     points = rng.normal(size=(120, 2)) * [2.0, 0.3] + np.stack([np.zeros(120), 1.2 * truth], axis=1)

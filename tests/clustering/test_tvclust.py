@@ -1,4 +1,4 @@
-"""TVClust: the bound rises, and lies below the evidence that enumeration gives."""
+"""TVClust: the bound rises, and is below the exact evidence by enumeration."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ def test_counts_are_clustered_sparse_as_dense():
     np.testing.assert_array_equal(model.predict(points), model.labels_)
     sparse = csr_array(points.astype(float))
     assert agreement(clone(some).fit(sparse).labels_, truth) == 1.0
-    # From one start; that by k-means depends on ties, which rounding breaks another way.
+    # From one start; the start by k-means depends on ties, which rounding breaks differently.
     some.set_params(init="prior")
     dense, sparse = clone(some).fit(points), clone(some).fit(sparse)
     np.testing.assert_array_equal(sparse.labels_, dense.labels_)
@@ -140,7 +140,7 @@ def test_counts_are_clustered_sparse_as_dense():
 
 def test_functions_of_directions():
     for order in (-0.5, 0.0, 2.5, 49.0, 51.0, 80.0):
-        # Where numbers are in range.
+        # If numbers are in range.
         for x in (0.01, 1.0, 30.0, 1e4) if order < 50 else (30.0, 1e4):
             expected = math.log(ive(order, x)) + x - order * math.log(x)
             assert log_bessel(order, x) == pytest.approx(expected, rel=1e-9, abs=1e-9)
@@ -175,7 +175,7 @@ def test_clusters_of_directions_do_not_depend_on_lengths():
     ids=["variation", "sampling"],
 )
 def test_each_source_is_believed_as_far_as_it_is_right(model):
-    """One tells the truth; the other tells nothing."""
+    """One source is reliable; the other is uninformative."""
     points, truth, _ = drawn(3, n=60)
     rng = np.random.default_rng(0)
     right = Constraints.sample(truth, 60, rng)
@@ -189,7 +189,7 @@ def test_each_source_is_believed_as_far_as_it_is_right(model):
     model.fit(points, **told)
     assert agreement(model.labels_, truth) > 0.98
     assert model.q_[0] > 0.95 and model.q_[1] < 0.75
-    # Rows that do not count, and ids, leave each pair with its source.
+    # Rows without weight, and ids, leave each pair with its source.
     weight = np.ones(60)
     weight[:5] = 0.0
     fitted = model.fit(points, **told, sample_weight=weight)
@@ -199,7 +199,7 @@ def test_each_source_is_believed_as_far_as_it_is_right(model):
 
 
 def test_one_point_without_choice_has_its_evidence():
-    """With one component nothing is approximate but the factorisation, which is exact."""
+    """With one component only the factorisation is approximate, and here it is exact."""
     points = np.random.default_rng(0).normal(size=(6, 2))
     model = TVClust(1, standardise=False).fit(points)
     assert -model.objective_ == pytest.approx(log_normal_wishart(points))
@@ -213,7 +213,7 @@ def agreement(labels: np.ndarray, truth: np.ndarray) -> float:
 @pytest.mark.parametrize("n_clusters", [2, 15])
 @pytest.mark.parametrize("centres", [[[0.0], [9.0]], [[0, 0], [6.2, 6.2]], [[0] * 4, [4.4] * 4]])
 def test_two_groups_far_apart_are_two_clusters(n_clusters, centres):
-    """Means drawn from their prior often lie on one side, and one component takes all points."""
+    """Means drawn from their prior are often on one side, and one component takes all points."""
     truth = np.repeat([0, 1], 15)
     for seed in range(10):
         noise = np.random.default_rng(seed).normal(size=(truth.size, len(centres[0])))
@@ -232,7 +232,7 @@ def test_the_largest_component_comes_first():
 
 
 def test_clusters_are_found_without_their_number_and_answers_judged():
-    """Right answers do no harm; wrong ones may take a point or two along."""
+    """Right answers do no harm; wrong ones may misplace a point or two."""
     points, truth, constraints = drawn(2)
     right = Constraints.sample(truth, 60, np.random.default_rng(0))
     model = TVClust(10, random_state=0).fit(points, **right.fit_params())

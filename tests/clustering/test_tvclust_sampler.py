@@ -1,4 +1,4 @@
-"""TVClust by sampling: against sums over all partitions of few points, and by what it promises."""
+"""TVClust by sampling: against sums over all partitions of few points, and by its guarantees."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ from inference_lab.constraints import Constraints
 
 POINTS = np.array([[-1.2, 0.3], [-0.8, 0.0], [0.4, 0.5], [1.5, -0.6], [1.1, 0.4], [0.1, -0.2]])
 ANSWERS = Constraints([(0, 1), (3, 4), (2, 3)], [(0, 4), (1, 2)], n_points=6)
-#: Settings of the posterior that is summed.
+#: Settings of the enumerated posterior.
 ALPHA, P, Q = 0.8, (3.0, 1.5), (2.5, 1.0)
 
 
 def partitions(n: int) -> Iterator[tuple[int, ...]]:
-    """Yield all partitions of n points, clusters numbered as they come."""
+    """Yield all partitions of n points, with clusters numbered by first appearance."""
 
     def grown(labels: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
         if len(labels) == n:
@@ -57,7 +57,7 @@ def log_likelihood(points: np.ndarray) -> float:
 
 
 def log_answers(labels: np.ndarray, right: tuple[float, float] | None = None) -> float:
-    """Return the log-probability of the answers, with the shares of right ones or without."""
+    """Return the log-probability of the answers, with or without the shares of right ones."""
     ml, cl = ANSWERS.must_link, ANSWERS.cannot_link
     must = int((labels[ml[:, 0]] == labels[ml[:, 1]]).sum())
     cannot = int((labels[cl[:, 0]] == labels[cl[:, 1]]).sum())
@@ -85,13 +85,13 @@ def posterior(right: tuple[float, float] | None = None) -> dict[tuple[int, ...],
 
 
 def canonical(labels: Any) -> tuple[int, ...]:
-    """Return labels with clusters numbered as they come."""
+    """Return labels with clusters numbered by first appearance."""
     names: dict[int, int] = {}
     return tuple(names.setdefault(int(label), len(names)) for label in labels)
 
 
 def distance(samples: Any, exact: dict[tuple[int, ...], float]) -> float:
-    """Return the total variation of the frequencies from the probabilities."""
+    """Return the total variation distance between frequencies and probabilities."""
     seen = dict.fromkeys(exact, 0.0)
     for labels in samples:
         seen[canonical(labels)] += 1.0 / len(samples)
@@ -99,7 +99,7 @@ def distance(samples: Any, exact: dict[tuple[int, ...], float]) -> float:
 
 
 def expected_distance(exact: dict[tuple[int, ...], float], samples: int) -> float:
-    """Return about how far independent samples are off."""
+    """Return the expected distance of independent samples, approximately."""
     return 0.5 * sum(math.sqrt(2 * s * (1 - s) / (math.pi * samples)) for s in exact.values())
 
 
@@ -114,7 +114,7 @@ def test_frequencies_are_the_probabilities(moves):
         alpha=ALPHA, p_prior=P, q_prior=Q, standardise=False,
         n_samples=1, thinning=samples, burn_in=0, split_merge=moves, random_state=0,
     )  # fmt: skip
-    # One sample is kept, but all are seen here.
+    # One sample is kept, but all are observed here.
     seen = []
 
     class Watched(_Chain):
@@ -124,9 +124,9 @@ def test_frequencies_are_the_probabilities(moves):
 
     Watched(model, POINTS, read_side(6, None, **ANSWERS.fit_params()), np.random.default_rng(moves))
     exact = posterior()
-    # Sweeps are not independent, but nearly: the chain forgets in about two.
+    # Sweeps are nearly independent: the chain forgets in about two.
     assert distance(seen, exact) < 2.5 * expected_distance(exact, samples)
-    # And the check would see answers left aside.
+    # The check would detect ignored answers.
     wrong = posterior(right=(0.5, 0.5))
     assert distance(seen, wrong) > 4.0 * expected_distance(exact, samples)
 
@@ -157,7 +157,7 @@ def test_splits_and_merges_alone_have_the_posterior():
 
 
 def test_statistics_follow_points_that_come_and_go():
-    """Evidence is that of the textbook, and each predictive is a ratio of two of them."""
+    """Evidence follows the textbook, and each predictive is a ratio of two evidences."""
     rng = np.random.default_rng(0)
     points = rng.normal(size=(12, 2))
     state = clusters(points, 1)
@@ -201,7 +201,7 @@ def test_clusters_are_found_and_answers_judged():
     model.fit(points, **answers.fit_params())
     assert model.n_clusters_ == 3
     assert ((model.labels_[:, None] == model.labels_) == (truth[:, None] == truth)).mean() > 0.97
-    # A fifth of the answers is wrong: 65 to 70 of must-links that should be, the same of others.
+    # A fifth of the answers is wrong: 60 of 76 must-links and 100 of 124 cannot-links are right.
     assert 0.7 < model.q_ < 0.9 and 0.55 < model.p_ < 0.9
     assert (model.predict(points) == model.labels_).mean() > 0.95
     together = model.co_clustering(rows=[0, 1, 2])
@@ -213,7 +213,7 @@ def test_clusters_are_found_and_answers_judged():
 
 
 def test_many_clusters_have_room():
-    """With more clusters than there are slots at first, slots are added."""
+    """With more clusters than initial slots, slots are added."""
     points = np.random.default_rng(0).normal(size=(40, 1))
     model = TVClustSampler(alpha=1e5, n_samples=3, burn_in=3, random_state=0).fit(points)
     assert model.n_clusters_ > 30

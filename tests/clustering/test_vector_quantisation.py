@@ -1,4 +1,4 @@
-"""CVQE and LCVQE: against plain Python, brute force, and k-means where there are no pairs."""
+"""CVQE and LCVQE: against plain Python, brute force, and k-means without pairs."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def drawn(seed: int, n: int = 40, pairs: int = 30) -> tuple[np.ndarray, Constrai
 
 
 def printed(points: Any, k: int, centroids: Any, ml: Any, cl: Any, sweeps: int) -> Any:
-    """LCVQE as the paper has it, with lists of what pulls; labels, centroids and objective."""
+    """Run LCVQE as in the paper, with lists of pulls; return labels, centroids and objective."""
     for _ in range(sweeps):
         cost = ((points[:, None] - centroids) ** 2).sum(axis=2)
         labels = cost.argmin(axis=1)
@@ -91,7 +91,7 @@ def test_lcvqe_is_the_printed_algorithm(seed, twice):
 
 @pytest.mark.parametrize("seed", range(6))
 def test_pair_gets_its_cheapest_clusters(seed):
-    """Of all pairs of clusters, for CVQE."""
+    """CVQE minimises over all pairs of clusters."""
     rng = np.random.default_rng(seed)
     k = 4
     centroids, points = rng.normal(size=(k, 2)), rng.normal(size=(2, 2))
@@ -113,7 +113,7 @@ def test_pair_gets_its_cheapest_clusters(seed):
 
 
 def test_centroids_of_cvqe_by_hand():
-    """Two points linked across a gap too wide to close pull the centroids towards each other."""
+    """Two linked points with a wide gap between them pull the centroids towards each other."""
     points = np.array([[0.0], [0.0], [0.0], [1.0], [1.0], [1.0]])
     model = CVQE(2, init=[[0.0], [1.0]], max_iter=1)
     model.fit(points, must_link=[(0, 3)], ml_weight=0.5)

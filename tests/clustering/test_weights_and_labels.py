@@ -38,9 +38,9 @@ COUNTS = RNG.integers(1, 4, size=24)
 START = POINTS[[0, 9, 17]] + 0.3
 PAIRS = Constraints([[0, 1], [8, 9], [1, 4]], [[0, 9], [2, 17], [10, 20]], 2.0, 3.0, n_points=24)
 
-#: Those that take labels of some points.
+#: Estimators that accept partial labels.
 LABELLED = [k for k in KINDS if "partial_labels" in inspect.signature(k.fit).parameters]
-#: Those that can hold the copies of a point together, by must-links of infinite weight.
+#: Estimators that can hold copies of a point together by must-links of infinite weight.
 LINKED = {
     "hmrf": HMRFKMeans(3, e_step="ilp", init=START),
     "diagonal": MPCKMeans(3, e_step="ilp", init=START),
@@ -58,7 +58,7 @@ LINKED = {
         3, alpha=0.3, alpha_mode="mean", e_step="junction-tree", covariance_type="diag", init=START
     ),
 }
-#: Those that need no links while there are no pairs.
+#: Estimators that need no links without pairs.
 ALONE = {
     "bregman": BregmanKMeans(3, distortion="itakura-saito", init=START),
     "kernel": KernelHMRFKMeans(3, kernel="linear", local_search=False),
@@ -71,7 +71,7 @@ ALONE = {
 
 
 def repeated() -> tuple[np.ndarray, dict[str, Any], np.ndarray]:
-    """Return the points as often as they count, with the pairs that says, and their rows."""
+    """Return the points repeated by their weights, with the implied pairs, and their rows."""
     rows = np.repeat(np.arange(24), COUNTS)
     first = np.searchsorted(rows, np.arange(24))
     copies = [
@@ -86,7 +86,7 @@ def repeated() -> tuple[np.ndarray, dict[str, Any], np.ndarray]:
     return POINTS[rows], told, rows
 
 
-# In two features the cosine soon looks at no more than it may.
+# In two features the cosine soon reaches its limit on the weight of one feature.
 @pytest.mark.filterwarnings("ignore::inference_lab.clustering.DegenerateMetricWarning")
 @pytest.mark.parametrize("name", [*LINKED, *ALONE])
 def test_integer_weights_equal_repeated_points(name: str) -> None:
@@ -164,7 +164,7 @@ def test_labels_that_are_known_are_kept_beside_pairs(kind: Any) -> None:
     estimator = made(kind)
     known = np.full(24, -1)
     known[[0, 5]], known[[8, 13]], known[16] = 2, 0, 1
-    # One of them where it would not be of itself.
+    # One of them in a place that it would not have without the label.
     known[20] = 0
     estimator.fit(POINTS, partial_labels=known, **PAIRS.fit_params())
     np.testing.assert_array_equal(estimator.labels_[known >= 0], known[known >= 0])
@@ -173,7 +173,7 @@ def test_labels_that_are_known_are_kept_beside_pairs(kind: Any) -> None:
 @pytest.mark.parametrize("kind", LABELLED, ids=lambda k: k.__name__)
 def test_a_y_with_points_marked_unlabelled_is_partial_labels(kind: Any) -> None:
     estimator = made(kind)
-    # A fit without labels numbers its clusters as one of the two at most.
+    # Without labels, a fit would match the numbering of at most one of the two shifts.
     for shift in (1, 2):
         some = np.where(np.arange(24) % 3 == 0, (TRUTH + shift) % 3, -1)
         by_name = clone(estimator).fit(POINTS, partial_labels=some)
@@ -247,7 +247,7 @@ def test_pairs_of_rows_are_refused_where_a_fold_has_other_rows():
     with pytest.raises(ValueError, match="name the rows by sample_ids"):
         model = make_pipeline(StandardScaler(), PCKMeans(3))
         cross_val_predict(model, POINTS, params={"pckmeans__must_link": [(0, 1)]})
-    # The default score sees no pairs, which searches over the number of clusters should know.
+    # The default score ignores pairs, which searches over the number of clusters should use.
     with pytest.warns(UserWarning, match="scoring=cv.score"):
         search.fit(POINTS, must_link=[(0, 1)], sample_ids=SampleIds(np.arange(24)))
     assert search.best_estimator_.labels_.size == 24

@@ -1,6 +1,6 @@
 """The conformance suite catches solvers that lie, each by the check made for it.
 
-Every liar below is an honest solver with one thing spoilt. Above it stands the full set of checks
+Every liar below is an honest solver with one defect. The decorator holds the full set of checks
 that must fail: no more and no fewer.
 """
 
@@ -81,13 +81,13 @@ class Honest(Solver):
         return outcome
 
 
-#: Solvers that lie, and all checks that catch each of them.
+#: Dishonest solvers, with all checks that catch each of them.
 LIARS: list[tuple[Solver, set[str]]] = []
-#: A lie is told by a function of the graph, the run, and `Honest.run`.
+#: Functions of the graph, the run and `Honest.run`, one for each defect.
 LIES: dict[str, Callable[..., Any]] = {}
 
 RANDOM_RESULT = {"repeatable", "stateless", "copies-agree"}
-#: What fails where no run comes back; the other checks have nothing to judge.
+#: Checks that fail if no run returns; the other checks have nothing to judge.
 NOTHING_RUNS = {
     *("completes", "infinite-costs", "any-scale", "one-variable", "one-label", "no-edges"),
     *("disconnected", "equal-costs", "empty-graph", "infeasible", "constant-shift"),
@@ -98,7 +98,7 @@ NOTHING_RUNS = {
 
 @frozen
 class Liar(Honest):
-    """An honest solver but for one lie."""
+    """An honest solver with one defect."""
 
     lie: str = ""
 
@@ -107,7 +107,7 @@ class Liar(Honest):
 
 
 def lie(*caught_by: str) -> Callable[..., Any]:
-    """Make a liar of a function."""
+    """Make a dishonest solver of a function."""
 
     def register(told: Callable[..., Any]) -> Callable[..., Any]:
         LIES[told.__name__] = told
@@ -118,7 +118,7 @@ def lie(*caught_by: str) -> Callable[..., Any]:
 
 
 def soft_lie(*caught_by: str) -> Callable[..., Any]:
-    """Make a liar of a function that changes the outcome of a run at T > 0."""
+    """Make a dishonest solver of a function that changes the outcome of a run at T > 0."""
 
     def register(spoil: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(spoil)
@@ -134,7 +134,7 @@ def soft_lie(*caught_by: str) -> Callable[..., Any]:
 
 
 def caught_by(*names: str) -> Callable[..., Any]:
-    """Note a solver of a class of its own among the liars."""
+    """Register a solver of its own class among the dishonest ones."""
 
     def register(cls: type[Solver]) -> type[Solver]:
         LIARS.append((cls(), set(names)))
@@ -149,12 +149,12 @@ def worst_of(graph: FactorGraph) -> np.ndarray:
 
 
 def small(graph: FactorGraph) -> bool:
-    """Whether the graph is one of the random graphs, and has something to choose."""
+    """Return whether the graph is one of the random graphs, with a choice to make."""
     return 0 < graph.log2_states <= 15 and math.isfinite(enumerated(graph).optimum)
 
 
 def forget(run: Run) -> None:
-    """Undo everything reported so far, as only a solver that cheats would."""
+    """Undo every earlier offer, which only a dishonest solver would do."""
     run.best_labels, run.best_energy, run.lower_bound = None, math.inf, -math.inf
     run.trace.clear()
 
@@ -272,7 +272,7 @@ def global_randomness(graph, run, honest):
     return Outcome(iterations=1)
 
 
-#: Ways to make every seed give the same run, and their name in the message.
+#: Ways to make every seed give the same run, with their name in the message.
 SEEDINGS: dict[str, tuple[Callable[[FactorGraph], Any], str]] = {
     "default_rng": (lambda graph: default_rng(0).random(), r"default_rng\(0\); draw from run.rng"),
     "generator": (lambda graph: np.random.Generator(np.random.PCG64(seed=0)), r"PCG64\(0\)"),
@@ -353,7 +353,7 @@ class EachItsOwn(Honest):
 
 @lie("input-unchanged")
 def changed_costs(graph, run, honest):
-    """Raise the cost of a label that is not used, so that no number of the result gives it away."""
+    """Raise the cost of an unused label, which no number of the result reveals."""
     outcome = honest(graph, run)
     if graph.n_variables and graph.cardinalities[0] > 1 and run.best_labels is not None:
         graph.unary_values.setflags(write=True)
@@ -536,7 +536,7 @@ def overflow_where_costs_are_large(graph, run, honest):
 
 @lie("infeasible-true", "bound-below-optimum", "log-partition-true", "exact-marginals")
 def large_is_infinite(graph, run, honest):
-    """Take a large cost for one that forbids."""
+    """Take a large cost for a forbidding one."""
     values = np.where(graph.unary_values > 1e8, math.inf, graph.unary_values)
     return honest(graph.with_unary(values), run)
 
@@ -694,7 +694,7 @@ def test_an_honest_solver_passes_every_check():
 
 @pytest.mark.parametrize(("liar", "checks_made_for_it"), LIARS, ids=name_of)
 def test_each_lie_is_caught_by_the_checks_made_for_it(liar, checks_made_for_it, monkeypatch):
-    if liar == Liar(lie="ignored_time"):  # it would take a while to overrun as much as is forgiven
+    if liar == Liar(lie="ignored_time"):  # exceeding the tolerated overrun would take a while
         monkeypatch.setattr(checks, "TIME_LIMIT", 0.05)
         monkeypatch.setattr(checks, "SLACK", 0.3)
     assert failed(outcome_of(liar)) == checks_made_for_it
@@ -783,7 +783,7 @@ def test_a_failure_brings_the_case_back():
     ids=name_of,
 )
 def test_messages_describe_the_fault(liar, name, said):
-    """Also shows that a check can be called alone, without those before it."""
+    """The message is complete if a check is called alone, without earlier checks."""
     with pytest.raises(ConformanceFailure, match=said):
         check_of(Liar(lie=liar) if isinstance(liar, str) else liar, name)()
 
@@ -793,7 +793,7 @@ def test_a_run_that_does_not_end_is_stopped(monkeypatch):
     begin = time.perf_counter()
     with pytest.raises(ConformanceFailure, match="a run must end by itself"):
         check_of(Endless(), "completes")()
-    # The first endless run is enough: the others are not waited for.
+    # The first endless run suffices: the others are not waited for.
     assert time.perf_counter() - begin < 5.0
 
 
@@ -809,7 +809,7 @@ def test_results_that_cannot_be_looked_at_are_failures():
 
 
 def test_inapplicable_checks_are_not_passed():
-    """A solver of labellings, without bound, is not said to have passed what it was not asked."""
+    """A solver of labellings without a bound does not pass checks that do not apply to it."""
 
     class Plain(Honest):
         def supports(self, graph, temperature):
@@ -855,7 +855,7 @@ def test_graphs_per_family_must_be_positive():
 
 @pytest.mark.parametrize("family", [*FAMILIES, *SCALES])
 def test_the_referee_agrees_with_the_evaluator(family):
-    """Two independent evaluations of every energy of every family."""
+    """Two independent evaluations agree on every energy of every family."""
     for seed in range(4):
         graph = random_graph(family, seed)
         energies = exhaustive(graph).energies

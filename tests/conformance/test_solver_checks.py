@@ -1,4 +1,4 @@
-"""The checks as users meet them: in pytest on a solver of their own, and in processes apart."""
+"""The checks as users run them: in pytest on a solver of their own, and in separate processes."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def test_a_solver_of_ones_own_in_pytest(folder: Path) -> None:
-    """One test a check: skipped with the reason where it says nothing, failed with the graph."""
+    """One test a check: skipped with the reason if it does not apply, failed with the graph."""
     assert issubclass(ConformanceFailure, AssertionError)
     (folder / "test_theirs.py").write_text(TESTS, encoding="utf-8")
     command = [sys.executable, "-m", "pytest", "-rsf", "-p", "no:cacheprovider", "test_theirs.py"]
@@ -142,7 +142,7 @@ def test_a_solver_of_ones_own_in_pytest(folder: Path) -> None:
     assert failed == {("bad", "bound-below-optimum"), ("bad", "constant-shift")}
     assert re.search(r"^SKIPPED .*the solver never claims an energy$", out, re.M)
     assert "the solver supports none of the random graphs at T > 0" in out
-    # The message brings the graph back, and it is one of the smallest there are.
+    # The message reproduces the graph, which is one of the smallest possible.
     said = re.search(r"solve\(random_graph\('([\w-]+)', (\d+)\), .*?lower bound 1000000.0 is", out)
     assert said is not None
     assert random_graph(said[1], int(said[2])).n_variables <= 1
@@ -178,7 +178,7 @@ def failed(results: dict[str, CheckResult]) -> set[str]:
 
 @pytest.fixture(scope="module")
 def good(tmp_path_factory: pytest.TempPathFactory) -> dict[str, CheckResult]:
-    """Return the results of a solver that is as good as it can be."""
+    """Return the results of an honest solver."""
     place = tmp_path_factory.mktemp("good")
     (place / "their_solvers.py").write_text(SOLVERS, encoding="utf-8")
     return outcome_of(place, "Zeros")
@@ -196,7 +196,7 @@ def good(tmp_path_factory: pytest.TempPathFactory) -> dict[str, CheckResult]:
 def test_a_solver_that_crashes_fails_a_check(
     folder: Path, good: dict[str, CheckResult], how: str, said: str, capfd
 ) -> None:
-    """And the others are made; what is said is where, in a graph of the size that does it."""
+    """Other checks still run; the message has the location and a graph that triggers the crash."""
     results = outcome_of(folder, f"Bad(how={how})")
     told = results["completes"].message
     call = re.match(r"solve\(random_graph\('([\w-]+)', (\d+)\), solver, seed=\d+\): ", told)
@@ -205,7 +205,7 @@ def test_a_solver_that_crashes_fails_a_check(
     assert "variables: 9, their labels: 2, 2" in told
     assert "completes" in failed(results)
     assert list(results) == list(good)
-    # Nothing is said to be wrong that has to do with other graphs.
+    # No check on other graphs fails.
     for name in ("one-variable", "no-edges", "labels-valid", "energy-true", "frozen", "picklable"):
         assert results[name].verdict == good[name].verdict == Verdict.PASSED
     assert failed(good) == set()
@@ -227,7 +227,7 @@ def test_a_solver_that_hangs_is_ended_once(folder: Path, monkeypatch) -> None:
     results = outcome_of(folder, "Bad(how=hang)")
     told = results["completes"].message
     assert "a run must end by itself" in told and "was ended after 0.4 s" in told
-    # Waiting for it once is enough: a second time would be the same.
+    # Waiting once suffices: a second time would give the same.
     assert len({id(ended) for ended in hung}) == 1
     assert results["labels-valid"].verdict == Verdict.PASSED
     assert results["frozen"].verdict == Verdict.PASSED
@@ -268,7 +268,7 @@ def test_where_no_process_can_be_started_the_checks_run_here(folder: Path, monke
 
 @needs_fork
 def test_the_solver_never_runs_in_this_process() -> None:
-    """Whatever it does to the process that it is in is gone."""
+    """Changes of a solver to its process are gone."""
     before = os.environ.get("SOLVER_WAS_HERE")
     results = {r.name: r for r in run_checks(_Marks(), graphs_per_family=1)}
     assert results["completes"].verdict == Verdict.PASSED

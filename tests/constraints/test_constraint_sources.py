@@ -145,7 +145,7 @@ def test_the_vote_leaves_no_contradiction_and_drops_nothing_without_one(c):
     if flipped.contradictions().size == 0:
         assert kept == flipped
     assert kept.vote() == kept
-    # Hard pairs always survive.
+    # Hard pairs are never dropped.
     for pairs, weights, left in (
         (flipped.must_link, flipped.ml_weights, kept.must_link),
         (flipped.cannot_link, flipped.cl_weights, kept.cannot_link),

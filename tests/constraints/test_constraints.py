@@ -33,7 +33,7 @@ def as_set(pairs: npt.NDArray[np.int64]) -> set[tuple[int, int]]:
 
 
 def brute_closure(c: Constraints) -> tuple[set[tuple[int, int]], set[tuple[int, int]]]:
-    """Close by applying the two rules until nothing changes; contradictions dropped first."""
+    """Close by applying the two rules until nothing changes; contradictions are dropped first."""
     linked = np.eye(c.n_points, dtype=bool)
     for i, j in c.must_link:
         linked[i, j] = linked[j, i] = True
@@ -305,7 +305,7 @@ def test_sample_takes_a_mask_and_string_labels() -> None:
 
 @pytest.mark.parametrize("n", [3, 20])
 def test_sample_is_uniform_over_pairs(n: int) -> None:
-    """Both branches (dense permutation, sparse rejection) hit every pair equally often."""
+    """Both branches (dense permutation, sparse rejection) draw every pair equally often."""
     rng = np.random.default_rng(5)
     hits = np.zeros((12, 12))
     rounds = 3000

@@ -1,4 +1,4 @@
-"""Pairs in data frames: names of any type become rows, and what cannot be read is named."""
+"""Pairs in data frames: names of any type become rows, and unreadable entries are named."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def test_errors_in_frames_are_named(frame: Any, index: Any, error: type, said: s
 
 @pytest.mark.parametrize("index", INDICES.values(), ids=INDICES)
 def test_a_fit_to_a_frame_is_that_to_arrays(index: pd.Index) -> None:
-    """One pair a point: as many pairs as rows are no reason to refuse them."""
+    """The number of pairs equals the number of rows, which is no reason to refuse them."""
     assert len(PAIRS) == len(X)
     expected = PCKMeans(3, random_state=0).fit(X, **PAIRS.fit_params())
     found = PCKMeans(3, random_state=0)
@@ -138,7 +138,7 @@ def test_sources_have_names() -> None:
     np.testing.assert_array_equal(found.labels_, expected.labels_)
     np.testing.assert_allclose(found.p_, expected.p_)
     assert found.p_.shape == (2,)
-    # Others take no notice of sources, not even where two answered alike.
+    # Other estimators ignore sources, even if two gave the same answer.
     twice = pd.concat([frame, frame.assign(source="cat")])
     assert PCKMeans(3, random_state=0).fit(X, pairs=twice).constraints_.n_points == 150
     with pytest.raises(ValueError, match="with different weights or sources"):

@@ -90,7 +90,7 @@ def test_ties_go_to_the_centroid_farthest_from_the_global_one() -> None:
     # Equal sizes: the start is the outermost neighbourhood, not the first one.
     x, c = groups_at((0.0, 2), (1.0, 2), (-9.0, 2))
     assert [-9.0] == constraint_centroids(x, c, 1, rng())[0].tolist()
-    # From 0, +-2 tie; the lone points pull the global centroid to the right, so -2 is farther.
+    # From 0, +-2 tie; the lone points move the global centroid to the right, so -2 is farther.
     x, c = groups_at((0.0, 3), (2.0, 2), (-2.0, 2), (5.0, 1))
     assert [[0.0], [-2.0]] == constraint_centroids(x, c, 2, rng()).tolist()
 

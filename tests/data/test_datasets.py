@@ -24,7 +24,7 @@ needs_data = pytest.mark.skipif(
     reason=f"no UCI files under {DATA}; set ${DATA_VARIABLE} to the folder that holds uci/",
 )
 
-# Sizes and class counts as the UCI documentation gives them.
+# Sizes and class counts of the UCI documentation.
 EMBEDDED = {
     "iris": (4, {"setosa": 50, "versicolor": 50, "virginica": 50}),
     "wine": (13, {"class_0": 59, "class_1": 71, "class_2": 48}),
@@ -68,7 +68,7 @@ FILES = {
         dict(zip("0123456789", (554, 571, 557, 572, 568, 558, 558, 566, 554, 562), strict=True)),
     ),
 }
-#: Mixtures of Gaussians: known by what they are drawn from.
+#: Mixtures of Gaussians, identified by their generating distribution.
 DRAWN = {
     "gaussians-round": (4, dict.fromkeys("012", 1000)),
     "gaussians-long": (6, dict.fromkeys("0123", 750)),
@@ -119,7 +119,7 @@ def test_first_rows_equal_the_files() -> None:
 
 @needs_data
 def test_traps_of_the_files() -> None:
-    """No feature names the class: neither a running number, nor who spoke, nor what is constant."""
+    """No feature reveals the class: neither a running number, nor a speaker, nor a constant."""
     for name, constant in (("segmentation", 0), ("dermatology", 0), ("optdigits", 2)):
         features = load(name, DATA).features
         assert constant == np.sum(np.ptp(features, axis=0) == 0), name
@@ -197,7 +197,7 @@ def test_missing_folder_and_missing_file(monkeypatch: pytest.MonkeyPatch, tmp_pa
 
 
 def balance_lines() -> list[str]:
-    """Write out a file of the right size, counting through the columns as the real one does."""
+    """Write a file of the real size, counting through the columns as the real one does."""
     digits = range(1, 6)
     return [f"L,{a},{b},{c},{d}" for a in digits for b in digits for c in digits for d in digits]
 

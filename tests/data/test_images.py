@@ -58,7 +58,7 @@ def test_packed_files_are_unpacked(tmp_path: Path) -> None:
 
 
 def test_a_plain_text_image_by_hand(tmp_path: Path) -> None:
-    """A file that no code of ours has written."""
+    """The file was not written by this package."""
     (tmp_path / "a.pgm").write_text("P2\n3 2\n255\n0 10 20\n30 40 255\n")
     assert read_image(tmp_path / "a.pgm").tolist() == [[0, 10, 20], [30, 40, 255]]
 
@@ -134,7 +134,7 @@ def test_photographs_of_scikit_learn(name: str) -> None:
 def test_shrinking_takes_means_over_areas(
     height: int, width: int, scale: float, seed: int, colour: bool
 ) -> None:
-    """Compared with sums over all pairs of old and new pixels, weighted by their overlap."""
+    """Compare with sums over all pairs of old and new pixels, weighted by their overlap."""
     rng = np.random.default_rng(seed)
     image = rng.integers(0, 256, (height, width, 3) if colour else (height, width), dtype=np.uint8)
 
@@ -226,7 +226,7 @@ def test_a_picture_shows_the_labels_in_place() -> None:
     with pytest.raises(ValueError, match="variable 2 has labels 0 to 2"):
         problem().picture([0, 1, 3, 2, 1, 0])
     assert il.Problem("p", problem().graph).picture([0] * 6) is None
-    # As the harness sends problems to other processes.
+    # The harness sends problems to other processes in this way.
     assert pickle.loads(pickle.dumps(replace(problem(), truth=None))).shape == (2, 3)
 
 

@@ -66,7 +66,7 @@ def test_headers_and_signatures_go(post, body):
 
 
 def test_weights_follow_the_thesis():
-    """Counts times log2(N / df), few and many documents dropped, unit length: by hand."""
+    """By hand: counts times log2(N / df), without rare and frequent terms, at unit length."""
     rng = np.random.default_rng(0)
     counts = rng.poisson(0.7, size=(40, 12))
     counts[:, 0] = 1  # everywhere

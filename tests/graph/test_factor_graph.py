@@ -1,4 +1,4 @@
-"""The energy: what is built is what was asked for, and nothing bad gets in."""
+"""Factor graph: energies equal the given costs, and invalid input is refused."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ NAN, INF = math.nan, math.inf
 
 
 def same_energies(g: FactorGraph, other: FactorGraph) -> bool:
-    """Whether two small graphs give all labellings the same energy, up to rounding."""
+    """Return whether two small graphs have equal energies for all labellings, up to rounding."""
     x = list(itertools.product(*(range(k) for k in g.cardinalities)))
     return np.allclose(g.energy(x), other.energy(x), rtol=1e-12, atol=1e-12)
 
@@ -47,7 +47,7 @@ def same_energies(g: FactorGraph, other: FactorGraph) -> bool:
 
 @given(recipes())
 def test_energy_is_the_sum_over_the_raw_inputs(recipe: Recipe):
-    """For every family, with parallel edges in the input."""
+    """Check every family, with parallel edges in the input."""
     g = recipe.build()
     assert g.cardinalities.tolist() == recipe.cardinalities
     x = recipe.labellings()
@@ -63,7 +63,7 @@ def test_energy_is_the_sum_over_the_raw_inputs(recipe: Recipe):
 
 @pytest.mark.parametrize("layout", ["C", "F", "reversed", "list", "uint8", "int32"])
 def test_batch_and_single_agree_to_the_last_bit(layout):
-    """Sums long enough that the order of summation would show."""
+    """Sums are long enough to expose the order of summation."""
     rng = np.random.default_rng(0)
     n, m, k = 300, 1500, 4
     edges = random_pairs(rng, n, m)
@@ -97,7 +97,7 @@ def test_a_large_batch_is_evaluated_in_blocks(monkeypatch):
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_blocks_of_terms_add_up_to_the_energy(family, monkeypatch):
-    """And one labelling to the bit as among others."""
+    """One labelling has the same bits alone and among others."""
     for seed in range(3):
         graph = random_graph(family, seed)
         x = np.random.default_rng(seed).integers(0, graph.cardinalities, (4, graph.n_variables))
@@ -145,7 +145,7 @@ BLOCKS = {
 @pytest.mark.parametrize("reverse", [False, True])
 @pytest.mark.parametrize(("first", "second"), list(itertools.product(BLOCKS, BLOCKS)))
 def test_parallel_edges_are_added_up(first, second, reverse):
-    """Across families and orientations, among other edges; the first orientation is kept."""
+    """Edges are added across families and orientations; the first orientation is kept."""
     edge = (2, 0)
     again = edge[::-1] if reverse else edge
     terms = [BLOCKS["own"]((1, 2)), BLOCKS[first](edge), BLOCKS["potts"]((1, 0))]
@@ -173,7 +173,7 @@ def test_many_parallel_edges_are_merged_in_blocks(monkeypatch):
 
 
 def test_structure_survives_merging():
-    """Potts and Potts is Potts; tables that cancel are Potts again; a diagonal stays one."""
+    """Potts plus Potts is Potts; tables that cancel are Potts; diagonal terms stay diagonal."""
     table = np.arange(9.0).reshape(3, 3)
 
     def kind(*terms):
@@ -261,7 +261,7 @@ def test_shared_costs_are_stored_once():
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_factors_give_the_graph_back(family):
-    """What `factors` iterates over is the whole energy, apart from the constant."""
+    """Iterating over `factors` gives the whole energy, apart from the constant."""
     g = random_graph(family, 3)
     again = FactorGraph.from_factors(g.cardinalities, g.factors(), g.constant)
     x = list(itertools.product(*(range(k) for k in g.cardinalities)))
@@ -506,7 +506,7 @@ def test_nothing_can_be_changed():
 
 
 def test_input_arrays_stay_the_callers():
-    """Neither frozen by the graph nor shared with it."""
+    """Arrays are neither frozen by the graph nor shared with it."""
     unary, weights, same = np.zeros((3, 2)), np.ones(2), np.ones((2, 2))
     edges, tables, factor = np.array(E), np.arange(8.0).reshape(2, 2, 2), np.ones((2, 2, 2))
     counts = np.array([2, 2, 2])
@@ -571,7 +571,7 @@ def test_content_hash_is_that_of_the_content():
         build(factor=np.arange(8.0)[::-1].reshape(2, 2, 2)),
     ]
     assert len({build(), *changed}) == 1 + len(changed)
-    # The same numbers cut into variables differently are another graph.
+    # The same numbers split into variables differently are another graph.
     rows = [FactorGraph.potts([[0.0] * k for k in cut], [], []) for cut in ((2, 3), (3, 2))]
     assert rows[0].content_hash != rows[1].content_hash
 
@@ -750,7 +750,7 @@ def test_closed_forms_are_recognised_and_nothing_else(table, weight, form, share
 
 
 def test_forms_are_found_among_other_edges():
-    """Ragged cardinalities, diagonal edges and tables of no form side by side."""
+    """Ragged cardinalities, diagonal edges and tables without a form are in one graph."""
     terms = [
         OwnTables(
             [(0, 1), (1, 2), (3, 4), (4, 5)],
@@ -893,9 +893,9 @@ def test_capped_lowers_each_finite_cost_and_nothing_else():
             graph = random_graph(family, seed)
             terms = list(graph.factors())
             finite = np.concatenate([t[np.isfinite(t)] for _, t in terms] or [np.zeros(1)])
-            # Unaries of 0 are no terms.
+            # Unaries of 0 are not counted as terms.
             cap = max(1e-9 * float(np.abs(finite).max()), float(np.quantile(finite, 0.7)))
-            assert graph.arrays is not None  # what is derived from costs is not taken over
+            assert graph.arrays is not None  # values derived from costs are not copied
             lowered = graph.capped(cap)
             for (scope, table), (same, other) in zip(terms, lowered.factors(), strict=True):
                 assert scope == same
@@ -909,7 +909,7 @@ def test_capped_lowers_each_finite_cost_and_nothing_else():
 
 
 def test_scaling_up_leaves_no_cost_beyond_the_limit():
-    """Tables keep their factor in their weights; what parallel edges left behind is no cost."""
+    """Tables keep their factor in their weights; residues of parallel edges are not costs."""
     jumps = np.minimum(np.abs(np.subtract.outer(range(3), range(3))), 2.0)
     walls = np.where(jumps == 1, np.inf, 0.5 * jumps)
     own = np.array([[1.0, 2.0, 3.0], [0.0, 4.0, 0.0], [5.0, 5.0, -1.0]])
@@ -940,7 +940,7 @@ def test_scaling_up_leaves_no_cost_beyond_the_limit():
 
 
 def test_magnitude_is_the_most_that_terms_can_cost():
-    """Against the dense tables, for terms of every kind and infinite costs; scaling keeps it."""
+    """Compare with dense tables, for terms of all kinds and infinite costs; scaling keeps it."""
     for family in {**FAMILIES, **SCALES}:
         for seed in range(3):
             graph = random_graph(family, seed)
@@ -971,7 +971,7 @@ def test_shapes_are_grouped_by_first_appearance(most):
 
 @pytest.mark.parametrize("n", [200, 300, 70_000])
 def test_half_edges_lie_by_variable_in_rising_order(n):
-    """However edges and scopes are named, with numbers of variables of 8, 16 and more bits."""
+    """The order holds for any naming of edges and scopes, with numbers of 8, 16 and more bits."""
     rng = np.random.default_rng(0)
     edges = random_pairs(rng, n, 2 * n)
     scopes = np.stack([rng.choice(n, size=3, replace=False) for _ in range(100)])

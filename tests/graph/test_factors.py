@@ -1,4 +1,4 @@
-"""Dense factors: however they are given, the graph is the same, and nothing bad gets in."""
+"""Dense factors: all input forms give the same graph, and invalid input is refused."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ TABLES = np.random.default_rng(0).normal(size=(3, 2, 3, 2))
 @pytest.mark.parametrize("dtype", [np.int64, np.int32, np.uint8])
 @pytest.mark.parametrize("arity", [0, 1, 2, 3])
 def test_a_stack_is_the_same_as_its_factors_one_by_one(arity, dtype):
-    """Among others, in its place, with constants that are rounded in the order given."""
+    """The stack is among other factors, with constants that are rounded in the order given."""
     scopes = SCOPES[:, :arity].astype(dtype)
     tables = TABLES.reshape(3, *TABLES.shape[1 : 1 + arity], -1)[..., 0]
     before, after = ((3, 1), np.ones((3, 3))), ((4, 0, 1), np.eye(2, 3)[None])
@@ -75,7 +75,7 @@ def test_errors_in_one_of_many_tables_are_located():
 
 
 def test_storage_form():
-    """Factors of all arities, one after the other, and some of them."""
+    """Check factors of all arities, one after another, and a selection of them."""
     given = [((), 1.0), ((0, 1, 2), TABLES[0]), ((4,), [2.0]), ((2, 3, 0), TABLES[1])]
     factors = parse_factors(given, CARDINALITIES)
     assert factors.ptr.tolist() == [0, 0, 3, 4, 7]

@@ -1,4 +1,4 @@
-"""Label costs: the energy by hand and by enumeration, what is refused, and the exact encodings."""
+"""Label costs: energies by hand and by enumeration, refusals, and the exact encodings."""
 
 from __future__ import annotations
 
@@ -166,7 +166,7 @@ def test_files_hold_an_exact_encoding(tmp_path, suffix):
 
 @dataclass(frozen=True)
 class Unaware(Solver):
-    """Knows nothing of label costs, and says what would be right without them."""
+    """Ignores label costs and declares nothing; its results are right without them."""
 
     def run(self, graph, run):
         x = graph.unary.argmin(axis=1)
@@ -177,7 +177,7 @@ class Unaware(Solver):
 
 @dataclass(frozen=True)
 class Rewritten(ICM):
-    """Takes over that it heeds label costs from a class whose `run` is another."""
+    """Inherits the declared support of label costs from a class with another `run`."""
 
     def run(self, graph, run):
         return Unaware.run(self, graph, run)
@@ -185,14 +185,14 @@ class Rewritten(ICM):
 
 @dataclass(frozen=True)
 class Renamed(ICM):
-    """Only has another default."""
+    """Differs in its default only."""
 
     restarts: int = 3
 
 
 @dataclass(frozen=True)
 class Ignorant(BruteForce):
-    """Says that it heeds label costs, and leaves them out."""
+    """Declares support of label costs, and ignores them."""
 
     label_costs = True
 

@@ -1,4 +1,4 @@
-"""Each family of random graphs is what its name and description promise."""
+"""Each family of random graphs matches its name and description."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def test_estep_mixes_must_links_and_cannot_links():
     for g in graphs("estep"):
         assert (g.unary_values >= 0).all()
         signs |= set(np.sign(g.edge_weights - g.pairwise_values[g.edge_offsets]).tolist())
-        # A penalty is never negative, whichever way it is written.
+        # A penalty is never negative in any notation.
         assert exhaustive(g).optimum >= 0
     assert signs == {-1.0, 1.0}
     assert {g.constant > 0 for g in graphs("estep")} == {True, False}
@@ -170,7 +170,7 @@ def test_degenerate_families(family, holds):
 
 
 def test_some_infeasible_graphs_are_hard_to_see():
-    """The quick look for contradictions finds some; the others are left to the solvers."""
+    """The quick search finds some contradictions; the others are left to the solvers."""
     from inference_lab.graph.feasibility import contradiction
 
     found = {contradiction(g) is None for g in graphs("infeasible")}

@@ -12,7 +12,7 @@ from inference_lab.registry.sources import as_problem
 
 @pytest.mark.parametrize("size", [1, 2, 7, 30])
 def test_regions_are_connected(size: int) -> None:
-    """A region has its centre, the size asked for or the whole component, and hangs together."""
+    """A region has its centre, the requested size or the whole component, and is connected."""
     graph = random_graph("higher-order", 4)
     big = as_problem("potts-grid(height=5, width=6, labels=2)").graph
     for g in (graph, big):

@@ -1,4 +1,4 @@
-"""The same plan on a Dask cluster: a scheduler and two workers of their own, one of them killed."""
+"""The same plan on a Dask cluster: a scheduler and two separate workers, one of them killed."""
 
 from __future__ import annotations
 
@@ -65,8 +65,8 @@ def problem(name, seed=0):
 PROBLEMS = [problem("a"), problem("b", 1)]
 
 
-#: Two workers, each with a nanny that starts it again. Not in the process of the tests: runs fork
-#: off it, and it would have threads.
+#: Two workers, each with a nanny that restarts it. They run outside the test process, because runs
+#: are forked off it and it would have threads.
 CLUSTER = """
 import sys
 from distributed import LocalCluster
@@ -89,7 +89,7 @@ class Cluster(NamedTuple):
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory):
-    """Give the tests of this file one cluster; the last of them kills a worker of it."""
+    """Give the tests of this file one cluster, of which the last test kills a worker."""
     folder = tmp_path_factory.mktemp("cluster")
     script = folder / "cluster.py"
     script.write_text(CLUSTER)
@@ -154,7 +154,7 @@ def test_missing_cluster_is_reported(monkeypatch):
     for address in ("tcp://127.0.0.1:1", "nonsense://x", "tcp://127.0.0.1:99999999"):
         with pytest.raises(ClusterError, match=re.escape(address)):
             il.compare(PROBLEMS[0], "icm", cluster=address)
-        # It would close whenever it is collected, perhaps while the next one starts.
+        # An open client would close at garbage collection, perhaps while the next one starts.
         assert unclosed_clients() == []
     done = CliRunner().invoke(
         main, ["compare", "potts-grid", "--solver", "icm", "--cluster", "tcp://127.0.0.1:1"]
@@ -184,6 +184,6 @@ def test_cluster_with_a_killed_worker_gives_the_local_results(cluster, tmp_path)
     assert {r.status for r in there.records if r.solver_name.endswith("Dies")} == {"crash"}
     stored = RecordStore(store).read()
     assert len(stored) == len({r.key for r in stored}) == 32
-    # What is there is not asked for again, and nobody needs a cluster for nothing.
+    # Completed runs are not requested again, so no cluster is needed.
     again = il.compare(PROBLEMS, solvers, seeds=4, cluster="tcp://127.0.0.1:1", store=store)
     assert again.records == there.records

@@ -1,7 +1,7 @@
-"""Hostile solvers fill a store, which is then damaged: it is read, told of, and resumed.
+"""Hostile solvers fill a store, which is then damaged: it is read, reported and resumed.
 
-What is judged by: the lines of the file as `json` reads them, the keys of the runs that were asked
-for, and the cells of the tables as `csv` reads them.
+The referees are the lines of the file as `json` reads them, the keys of the requested runs, and the
+cells of the tables as `csv` reads them.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ FORMULA = ("=", "+", "-", "@", "\uff1d", "\uff0b", "\uff0d", "\uff20")
 
 
 class Text(str):
-    """A string that is not what it says."""
+    """A string whose representation differs from its value."""
 
     def __str__(self) -> str:
         return "=other"
 
 
 def odd(rng: np.random.Generator, depth: int = 0) -> Any:
-    """Draw a value that nobody expects."""
+    """Draw a value of an unexpected kind."""
     plain = [
         *(None, True, 0, -1, 5, 2**63, 2**64, 2**20000, 10**5000, -(2**70), 1.5, np.nan, np.inf),
         *(-np.inf, 1e308, 1j, np.float32(2.5), np.int64(-3), np.bool_(True), np.complex128(1j)),
@@ -158,7 +158,7 @@ def check(rng: np.random.Generator, folder: Path) -> None:
         }
 
         for name in ("runs.plan.jsonl",) * (rng.random() < 0.3) + ("runs.jsonl",) * 2:
-            # Damage to what is damaged already need not be of a kind that lines have.
+            # Some kinds of damage need valid lines, which may be missing after the first.
             with suppress(ValueError, AttributeError, TypeError, RecursionError):
                 (folder / name).write_bytes(damaged(rng, (folder / name).read_bytes()))
         left = path.read_bytes().split(b"\n")
@@ -172,7 +172,7 @@ def check(rng: np.random.Generator, folder: Path) -> None:
         try:
             again = il.compare(problems, solvers, store=path, **asked)
         except InputError:
-            # Nothing in it is a record any more, or looks like one.
+            # No part of it is a record any more, or resembles one.
             assert not survivors and path.read_bytes() == before
             return
         assert [r.key for r in again.records] == [r.key for r in first.records]
@@ -181,7 +181,7 @@ def check(rng: np.random.Generator, folder: Path) -> None:
         had = {r.key for r in found} & asked_keys
         assert len(there) == len(found) + 6 - len(had)
         assert survivors <= {r.id for r in there}
-        # What was set aside is whole: each line that was there still is, here or there.
+        # Rejected lines are complete: every line of the damaged file is in one of the two files.
         aside = store.rejected.read_bytes() if store.rejected.exists() else b""
         now = set((path.read_bytes() + b"\n" + aside).split(b"\n"))
         assert {line for line in before.split(b"\n")[:-1] if line.strip(b"\0")} <= now
@@ -209,6 +209,6 @@ def look(comparison: Comparison, folder: Path) -> None:
 @settings(max_examples=settings.default.max_examples // 2)
 @given(st.integers(0, 2**32 - 1))
 def test_a_damaged_store_is_read_and_gone_on_with(seed: int) -> None:
-    """Whatever its records hold, and however it is damaged."""
+    """Check arbitrary records and arbitrary damage."""
     with tempfile.TemporaryDirectory() as folder:
         check(np.random.default_rng(seed), Path(folder))

@@ -1,4 +1,4 @@
-"""A folder of results goes on when its records are compressed: resumed, merged, reported."""
+"""A folder of results with compressed records is resumed, merged and reported."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PROBLEM = "potts-grid(height=2, width=2)"
 
 @pytest.fixture
 def archive(tmp_path):
-    """Return the archive of a folder of two runs, made as one would by hand."""
+    """Return the archive of a folder of two runs, compressed by hand."""
     store = tmp_path / "packed" / "runs.jsonl"
     il.compare(PROBLEM, "icm", seeds=2, store=store)
     path = store.with_name("runs.jsonl.xz")

@@ -1,4 +1,4 @@
-"""Runs are resumed, shared out, made again and merged, and no run is lost or made twice."""
+"""Runs are resumed, sharded, repeated and merged, and no run is lost or made twice."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def keys(records):
 
 
 def what(comparison):
-    """Return all that must not depend on how and where the runs were made."""
+    """Return everything that must not depend on where and how the runs were made."""
     return [(r.key, r.energy, r.labels_hash, r.status) for r in comparison.records]
 
 
@@ -92,9 +92,9 @@ def test_the_order_is_seeded_interleaved_and_complete():
     assert order == plan().in_order()
     assert sorted(order) == list(range(len(made.tasks))) and len(order) == 3 * 3 * 3 * 2
     tasks = [made.tasks[number] for number in order]
-    # Whole seeds first, then whole repeats.
+    # Whole seeds come first, then whole repeats.
     assert [(t.seed, t.repeat) for t in tasks] == sorted((t.seed, t.repeat) for t in tasks)
-    # The solvers stand side by side on each problem, not always in the same order.
+    # Solvers alternate on each problem, in varying order.
     blocks = [tasks[i : i + 3] for i in range(0, len(tasks), 3)]
     assert all(len({(t.instance, t.seed, t.repeat) for t in block}) == 1 for block in blocks)
     assert len({tuple(t.solver for t in block) for block in blocks}) > 2
@@ -137,7 +137,7 @@ def test_times_and_limits_of_a_run_are_recorded():
 
 
 def test_the_process_of_a_run_loads_nothing():
-    """What every run needs is loaded before its process forks off, once."""
+    """Modules that every run needs are imported before its process is forked, once."""
     script = """
 import sys
 from msgspec.structs import replace
@@ -202,7 +202,7 @@ def test_another_question_is_another_run(tmp_path):
 
 @pytest.fixture(scope="module")
 def failed_before(tmp_path_factory):
-    """Return what was asked for, and the records: two runs failed of what failed them no more."""
+    """Return the request and the records of two failed runs whose cause is gone."""
     from inference_lab.harness import running
 
     folder = tmp_path_factory.mktemp("failed")
@@ -227,7 +227,7 @@ def test_failures_are_made_again_only_when_asked(tmp_path, failed_before, rerun,
     assert len(RecordStore(asked["store"]).read()) == 3 + again
     fixed = {"failed": 2, "all": 2, "timeout": 1, None: 0}[rerun]
     assert sum(not r.failed for r in second.records) == 1 + fixed
-    # What was made again counts from now on.
+    # Repeated runs count from now on.
     assert il.compare(**asked).records == second.records
 
 
@@ -294,7 +294,7 @@ def test_merged_shards_equal_one_call(tmp_path):
 
 
 class Stop:
-    """A progress callable that ends the comparison after so many records."""
+    """A progress callable that stops the comparison after a number of records."""
 
     def __init__(self, after):
         self.left = after
@@ -446,7 +446,7 @@ def test_workers_answer_every_call_and_receive_shared_data_once_in_a_row(jobs):
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the files of a process are counted on Linux")
 def test_runs_leave_nothing_open_and_no_memory_taken(tmp_path):
-    """A comparison may have ten thousand runs: what is held does not grow but by the records."""
+    """Open files and memory do not grow with the number of runs, except by the records."""
     held = []
 
     def note(event):
@@ -461,7 +461,7 @@ def test_runs_leave_nothing_open_and_no_memory_taken(tmp_path):
 
 
 def test_a_limit_on_processors_gives_a_busy_machine_time():
-    """One that heeds its limit is not ended where processors work for others most of the time."""
+    """A run that keeps its limit is not stopped while other processes use the processors."""
     wall, busy = (limits_of(RunSettings(time_limit=60.0, clock=clock)).wall for clock in CLOCKS)
     assert wall == 120.0 and busy >= 10 * 60.0
     assert limits_of(RunSettings(clock="cpu")).wall is None

@@ -1,4 +1,4 @@
-"""The harness survives what happens in a week: kills, full disks, dead workers, jumping clocks."""
+"""The harness survives kills, full disks, dead workers and jumping clocks."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ ASKED = {"problems": PROBLEMS, "solvers": SOLVERS, "seeds": 5, "time_limit": 5.0
 
 
 def what(comparison):
-    """Return all that must not depend on how and where the runs were made."""
+    """Return everything that must not depend on where and how the runs were made."""
     return [(r.key, r.energy, r.labels_hash, r.status, r.iterations) for r in comparison.records]
 
 
@@ -74,7 +74,7 @@ def children(pid):
 
 
 def ended(pid, patience=5.0):
-    """Whether a process is gone, or only waits to be reaped by whoever inherited it."""
+    """Return whether a process is gone, or is a zombie."""
     deadline = time.monotonic() + patience
     while time.monotonic() < deadline:
         try:
@@ -92,7 +92,7 @@ def ended(pid, patience=5.0):
 
 @pytest.fixture(scope="module")
 def suppress_output():
-    """Return the comparison that nothing happens to."""
+    """Return an undisturbed comparison."""
     return il.compare(**ASKED)
 
 
@@ -118,7 +118,7 @@ def test_kills_lose_nothing_and_double_nothing(tmp_path, suppress_output):
                 il.compare(**ASKED, store=path)
             finally:
                 os._exit(0)
-        # While it reads what is there and plans, while it makes its first run, or its second.
+        # While it reads the store and plans, during its first run, or during its second.
         wait_for_lines(path, counts[-1] + kill % 3)
         time.sleep(rng.uniform(0.0, 0.05))
         mine = children(pid)
@@ -128,10 +128,10 @@ def test_kills_lose_nothing_and_double_nothing(tmp_path, suppress_output):
         orphans += [child for child in mine if not ended(child)]
         counts.append(lines_in(path))
     assert orphans == []
-    # It did get on between the kills, and was not done before the last one.
+    # It made progress between the kills, and was not complete before the last one.
     assert counts == sorted(counts) and 15 <= counts[-1] < len(suppress_output.records)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("warnings.warn", lambda *a, **k: None)  # of a line that was cut off
+        patch.setattr("warnings.warn", lambda *a, **k: None)  # of a truncated line
         resumed = il.compare(**ASKED, store=path)
     keys = Counter(record.key for record in RecordStore(path))
     assert len(keys) == len(suppress_output.records) and set(keys.values()) == {1}
@@ -162,7 +162,7 @@ def fitted(folder, **more):
 
 
 def lasting(records):
-    """Return all of records that is not of one time or place."""
+    """Return the fields of records that do not depend on time or place."""
     passing = ("id", "trace", "started", "finished", "peak_memory", "memory_limit", "seconds")
     return [
         {k: v for k, v in r.as_dict().items() if k not in passing and not k.endswith("_seconds")}
@@ -184,7 +184,7 @@ if __name__ == "__main__":
 def test_a_kill_takes_the_workers_along_and_loses_nothing(tmp_path, suppress_output):
     script, path = tmp_path / "script.py", tmp_path / "runs.jsonl"
     script.write_text(SCRIPT.format(tests=os.path.dirname(__file__)))
-    # While the first worker starts, and while both of them run.
+    # While the first worker starts, and while both workers run.
     for more in (1, 15):
         held = lines_in(path)
         process = subprocess.Popen([sys.executable, str(script), str(tmp_path)])
@@ -202,7 +202,7 @@ def test_a_kill_takes_the_workers_along_and_loses_nothing(tmp_path, suppress_out
 
 
 def test_a_worker_that_is_killed_costs_its_fit_only(tmp_path):
-    """Fits and runs are campaigns alike: what holds of these holds of those."""
+    """Fits and runs share this code, so both keep the guarantee."""
     killed = []
 
     def kill_one(event):
@@ -236,7 +236,7 @@ def command(pid):
 
 @contextmanager
 def tiny_disk(place, size):
-    """Mount a file system of so many bytes, which takes the rights to."""
+    """Mount a file system of a given size, which needs privileges."""
     libc = ctypes.CDLL(None, use_errno=True)
     data = f"size={size}".encode()
     if libc.mount(b"tmpfs", os.fsencode(place), b"tmpfs", 0, data) != 0:
@@ -252,7 +252,7 @@ def test_full_disk_stops_the_comparison_and_keeps_the_records(tmp_path, suppress
     disk.mkdir()
     with tiny_disk(disk, 48 << 10):
         path = disk / "runs.jsonl"
-        # Something else on the disk, which is removed later.
+        # Another file on the disk, which is removed later.
         (disk / "other").write_bytes(bytes(20 << 10))
         with pytest.raises(OSError, match="No space left"):
             il.compare(**ASKED, store=path)
@@ -278,7 +278,7 @@ def test_file_size_limit_is_reported_on_the_command_line(tmp_path):
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
         resource.setrlimit(resource.RLIMIT_FSIZE, (6000, 6000))
 
-    # Compiled code is on the disk already, or would count as files that grow.
+    # Compiled code must be on the disk already, or its files would grow, too.
     il.compare("potts-grid(height=4, width=4)", "icm")
     done = subprocess.run(command, capture_output=True, text=True, preexec_fn=limit, check=False)
     assert done.returncode == 2 and "Traceback" not in done.stderr
@@ -319,7 +319,7 @@ def test_a_clock_that_jumps_changes_no_duration_and_no_result(tmp_path, monkeypa
         assert record.seconds < record.wall_seconds < 30.0
         times = [point.seconds for point in record.trace]
         assert times == sorted(times) and 0 <= times[0] and times[-1] <= record.seconds
-    # The last record of a run counts, whatever its date is.
+    # The last record of a run counts, regardless of its date.
     assert il.compare(**asked, store=path).records == second.records
 
 
@@ -334,7 +334,7 @@ def test_no_duration_is_taken_from_the_clock_on_the_wall():
 
 @dataclass(frozen=True)
 class Timeless(Solver):
-    """Tampers with clocks: those of `time`, or that of its run."""
+    """Tampers with clocks of `time`, or of its run."""
 
     how: str = "time"
 
@@ -352,7 +352,7 @@ class Timeless(Solver):
 @pytest.mark.parametrize("clock", ["wall", "cpu"])
 def test_a_solver_that_replaces_clocks_changes_no_duration(monkeypatch, isolate, clock):
     for name in ("perf_counter", "monotonic", "process_time", "time"):
-        # In this process they are put back.
+        # In this process they are restored.
         monkeypatch.setattr(time, name, getattr(time, name))
     asked = {"time_limit": 60.0, "clock": clock, "isolate": isolate}
     for solver in (Timeless(), "icm"):

@@ -1,4 +1,4 @@
-"""Whatever a run reports or a store holds, there is a record of it, and the store is read."""
+"""Any report of a run becomes a record, and any content of a store is read."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Says(Solver):
         return Outcome(**{self.name_of_field: value})
 
 
-#: Reports that no record can hold, or that are none of a solver.
+#: Reports that no record can hold, or that no solver should make.
 REPORTS = {
     "iterations": [-1, 2**64, 2**20000, 1.5, "3", None, Evil()],
     "claimed_energy": ["low", 1j, Evil(), [1.0], True],
@@ -89,7 +89,7 @@ def test_invalid_outcomes_are_recorded_as_errors_that_name_the_field(tmp_path, i
         if field not in ("raises", "trace", "lower_bound"):
             assert record.message.startswith("Says returned an invalid Outcome: ")
             assert field.partition("_kind")[0] in record.message
-            # What it offered counts all the same.
+            # Its offers count nevertheless.
             assert record.energy == 0.6
     by_solver = {record.solver: record for record in comparison.records}
     if not isolate:
@@ -118,14 +118,14 @@ def test_more_seeds_than_a_list_in_a_record_has_are_planned(tmp_path):
 
 
 def told(*arguments):
-    """Run a command with its warnings as notes, as they are outside of tests."""
+    """Run a command with its warnings as notes, as outside of tests."""
     with warnings.catch_warnings():
         warnings.simplefilter("always")
         return CliRunner().invoke(main, [str(argument) for argument in arguments])
 
 
 def poisoned(path):
-    """Make a store with lines as earlier versions wrote them; return its records and the lines."""
+    """Make a store with lines of earlier versions; return its records and the lines."""
     made = il.compare(PROBLEM, "icm", seeds=5, store=path).records
     lines = path.read_bytes().splitlines(keepends=True)
     for at, (name, value) in enumerate(
@@ -351,7 +351,7 @@ def test_write_errors_name_the_file_and_a_remedy(tmp_path, monkeypatch):
         patch.setattr(os, "open", read_only)
         said = invoke(*command, tmp_path / "good")
         assert "Read-only" in said and "good/runs.lock" in said and "may be written to" in said
-        # What only reads goes on.
+        # Readers are not blocked.
         status = CliRunner().invoke(main, ["status", str(tmp_path / "good"), "--json"])
         assert json.loads(status.stdout)["counts"]["done"] == 1
     (tmp_path / "good" / "report").write_text("")

@@ -1,4 +1,4 @@
-"""Records keep the labellings that runs found."""
+"""Records keep the labellings of their runs."""
 
 import json
 
@@ -107,7 +107,7 @@ def test_labels_of_many_variables_are_not_kept(monkeypatch):
 
 
 def test_kept_labels_fit_into_a_record() -> None:
-    """Labels drawn from many hardly compress; those that a record would cut are left out."""
+    """Labels drawn from many hardly compress; labels that a record would truncate are omitted."""
     rng = np.random.default_rng(0)
     for n_labels in (2, 20, 60_000):
         labels = rng.integers(0, n_labels, KEPT_BELOW - 1)

@@ -1,4 +1,4 @@
-"""Progress is shown where somebody looks: below a notebook's cell by default."""
+"""Progress is shown interactively: below a notebook's cell by default."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ GRAPH = il.FactorGraph.potts([[0.0, 1.0], [0.6, 0.0]], [(0, 1)], [0.5])
 
 
 class Cell:
-    """The output of a cell, which keeps all that it was made to show."""
+    """The output of a cell, which records everything displayed."""
 
     def __init__(self) -> None:
         self.shown: list[str] = []

@@ -33,7 +33,7 @@ def entries(path: Path) -> np.ndarray:
 
 
 def value(rows: np.ndarray, kind: str, x: np.ndarray) -> float:
-    """Value of a labelling, straight from the definition."""
+    """Return the value of a labelling, from the definition."""
     i, j = rows[:, 0].astype(int) - 1, rows[:, 1].astype(int) - 1
     if kind == "max-cut":
         return float(rows[x[i] != x[j], 2].sum())
@@ -60,7 +60,7 @@ def test_instances_have_their_sizes_and_values() -> None:
     ("name", "cut"), [("G1.txt.gz", 11624), ("G11.txt", 562), ("G14.txt", 3058), ("be100.1", 19412)]
 )
 def test_published_cuts(name: str, cut: int) -> None:
-    """The vectors of +1 and -1 that are published beside the instances."""
+    """They belong to the vectors of +1 and -1 published beside the instances."""
     (path, known), *_ = [
         pair for pair in published("maxcut_qubo") if pair[1]["file"].startswith(name)
     ]
@@ -72,7 +72,7 @@ def test_published_cuts(name: str, cut: int) -> None:
 
 @pytest.mark.parametrize("name", ["gka1b.sparse", "bqp50-1.sparse"])
 def test_optima(name: str) -> None:
-    """The values of the Biq Mac library, by enumeration or the integer program."""
+    """Enumeration or the integer program attains the values of the Biq Mac library."""
     ((path, known),) = published("maxcut_qubo", file=name)
     graph = read(path, known)
     solver = "brute-force" if graph.n_variables <= 20 else "ilp"
@@ -84,7 +84,7 @@ def test_optima(name: str) -> None:
 
 @given(st.integers(0, 2**32 - 1), st.sampled_from(["max-cut", "qubo"]))
 def test_random_problems(seed: int, kind: str) -> None:
-    """Repeated entries in either direction, and entries on the diagonal."""
+    """Problems have repeated entries in either direction, and entries on the diagonal."""
     rng = np.random.default_rng(seed)
     n, m = int(rng.integers(1, 6)), int(rng.integers(0, 12))
     rows = np.column_stack([rng.integers(1, n + 1, (m, 2)), rng.integers(-9, 10, m)]).astype(float)
@@ -115,7 +115,7 @@ def test_random_problems(seed: int, kind: str) -> None:
 def test_errors_name_fault_and_position(
     parse: Callable[[bytes, str], Any], text: str, message: str
 ) -> None:
-    """Of both kinds."""
+    """Check errors of both kinds of files."""
     with pytest.raises(FormatError, match=message) as caught:
         parse(text.encode(), "here")
     assert str(caught.value).startswith("here")
@@ -123,7 +123,7 @@ def test_errors_name_fault_and_position(
 
 @given(damaged(SMALL), st.sampled_from(["max-cut", "qubo"]))
 def test_damage_is_refused_or_read_as_it_stands(data: bytes, kind: str) -> None:
-    """Nothing but FormatError; and what is read has the values of its entries."""
+    """Only FormatError is raised; a file that is read has the values of its entries."""
     parse = biqmac.parse_max_cut if kind == "max-cut" else biqmac.parse_qubo
     try:
         graph = parse(data, "here")

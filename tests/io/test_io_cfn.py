@@ -65,7 +65,7 @@ def load(path: Path) -> dict[str, Any]:
 
 
 def test_instances_have_their_sizes_and_the_sums_of_a_json_reader() -> None:
-    """All instances, at random labellings."""
+    """Check all instances at random labellings."""
     rng = np.random.default_rng(0)
     found = published("toulbar2", type="cfn")
     assert len(found) == 2
@@ -81,7 +81,7 @@ def test_instances_have_their_sizes_and_the_sums_of_a_json_reader() -> None:
 
 
 def test_optimum_of_the_protein() -> None:
-    """The published optimum, by the integer program."""
+    """The integer program attains the published optimum."""
     (path, known), *_ = [
         pair for pair in published("toulbar2", type="cfn") if pair[1]["file"] == "1aho.cfn.gz"
     ]
@@ -93,8 +93,8 @@ def test_optimum_of_the_protein() -> None:
 def test_published_value_of_alarm_counts_three_minima_twice() -> None:
     """toulbar2 1.4 adds the minimum of dense functions of four and more variables twice.
 
-    Its value is above the sum of the costs in the file by these minima, which the optimal
-    labelling pays; on the same costs in the ``.wcsp`` format it finds what is found here.
+    Its value exceeds the sum of the costs in the file by these minima, which the optimal
+    labelling pays; on the same costs in the ``.wcsp`` format it agrees with the value here.
     """
     (path, known), *_ = [
         pair for pair in published("toulbar2", type="cfn") if pair[1]["file"] == "alarm.cfn.gz"
@@ -144,19 +144,19 @@ def test_energies_equal_sums_of_the_json_reader() -> None:
     ],
 )
 def test_the_same_model_in_all_the_ways_of_the_loose_grammar(text: str) -> None:
-    """1, 2, 3, 4 over two binary variables."""
+    """The model is the table 1, 2, 3, 4 over two binary variables."""
     assert parse(text).energy([[0, 0], [0, 1], [1, 0], [1, 1]]).tolist() == [1.0, 2.0, 3.0, 4.0]
 
 
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        # Costs of the bound or more forbid where nothing can make up for them ...
+        # Costs of at least the bound forbid if no other function can compensate them ...
         ("{{t <10} [3] [[[0] [9.99 10 11]]]}", [9.99, math.inf, math.inf]),
-        # ... and not where the minimum of another function can: 12 - 5 < 10 <= 16 - 5.
+        # ... and not if the minimum of another function can: 12 - 5 < 10 <= 16 - 5.
         ("{{t <10} [3 1] [[[0] [0 12 16]] [[1] [-5]]]}", [-5.0, 7.0, math.inf]),
         ("{{t <10} [3] [[[0] [0 12 16]] [[] [-5]]]}", [-5.0, 7.0, math.inf]),
-        # A function's own minimum makes up for nothing: one of its entries excludes the others.
+        # A function's own minimum does not compensate: each of its entries excludes the others.
         ("{{t <10} [3] [[[0] [-50 9 10]]]}", [-50.0, 9.0, math.inf]),
         # The sum is to be maximised and more than the bound.
         ("{{t >2} [3] [[[0] [1 2 3]]]}", [math.inf, math.inf, -3.0]),
@@ -165,7 +165,7 @@ def test_the_same_model_in_all_the_ways_of_the_loose_grammar(text: str) -> None:
     ],
 )
 def test_the_bound_forbids(text: str, expected: list[float]) -> None:
-    """As toulbar2 1.4.0 does, which was asked about the second and third model."""
+    """The second and third model agree with toulbar2 1.4.0."""
     graph = parse(text)
     x = np.zeros((3, graph.n_variables), dtype=np.int64)
     x[:, 0] = np.arange(3)
@@ -225,19 +225,19 @@ HEAD = "{{t <9} [2 3]\n"
     ],
 )
 def test_errors_name_fault_and_position(text: str, message: str) -> None:
-    """And nothing of an announced size is made before it is checked."""
+    """Announced sizes are checked before anything is allocated."""
     check_refused(parse, text, message, "here.cfn")
 
 
 def test_bytes_that_are_no_text() -> None:
-    """With the line they stand on."""
+    """The error has their line."""
     with pytest.raises(FormatError, match=r"line 2: byte 9 is 0xff; expected UTF-8"):
         parse(b"{{t <9}\n \xff")
 
 
 @given(damaged(SMALL, SMALL.replace(b'"', b"").replace(b",", b"").replace(b":", b"")))
 def test_damage_is_refused_or_read_as_json_reads_it(data: bytes) -> None:
-    """Nothing but FormatError; and what is strict JSON still has the sums of the JSON reader."""
+    """Only FormatError is raised; strict JSON still has the sums of the JSON reader."""
     try:
         graph = parse(data)
     except FormatError:
@@ -256,7 +256,7 @@ def test_damage_is_refused_or_read_as_json_reads_it(data: bytes) -> None:
 
 
 def test_such_files_are_not_written(tmp_path: Path) -> None:
-    """The error says which are."""
+    """The error names the formats that can be written."""
     with pytest.raises(FormatError, match=r"cfn can be read only; .* \.uai, \.fg, \.wcsp"):
         il.write(parse(SMALL), tmp_path / "m.cfn")
     assert not list(tmp_path.iterdir())

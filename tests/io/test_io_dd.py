@@ -26,7 +26,7 @@ def parse(data: bytes) -> il.FactorGraph:
 
 
 class Matching:
-    """The model as the file states it: sets of assignments and their costs."""
+    """The model as stated in the file: sets of assignments and their costs."""
 
     def __init__(self, text: str) -> None:
         self.assignments: list[tuple[int, int, float]] = []
@@ -45,7 +45,7 @@ class Matching:
         ]
 
     def cost(self, labels: list[int]) -> float:
-        """Cost of the right nodes that labels stand for; infinite if one is used twice."""
+        """Return the cost of the right nodes of a labelling; infinite if one is used twice."""
         chosen = {
             (node, self.candidates[node][label])
             for node, label in enumerate(labels)
@@ -72,7 +72,7 @@ def test_every_labelling_has_the_cost_of_its_matching() -> None:
 
 @given(st.integers(0, 2**32 - 1))
 def test_random_matchings(seed: int) -> None:
-    """Ragged candidates, parallel edges, edges between what excludes each other."""
+    """Candidates are ragged, edges parallel, and some join assignments that exclude each other."""
     rng = np.random.default_rng(seed)
     n_left, n_right = rng.integers(1, 5, size=2)
     every = [(i, j) for i in range(n_left) for j in range(n_right)]
@@ -101,13 +101,13 @@ def published(data_dir: Path) -> Path:
 
 
 def test_published_instance(published: Path) -> None:
-    """A matching of the published optimal value, and random ones."""
+    """One matching has the published optimal value, and others are random."""
     graph = il.read(published)
     matching = Matching(lzma.decompress(published.read_bytes()).decode())
     assert graph.cardinalities.tolist() == [47] * 46
     assert len(matching.assignments) == 2116
     assert len(matching.edges) == 29040
-    # pytoulbar2 1.4.0.1 proved this value, and found this matching: every node to its like.
+    # pytoulbar2 1.4.0.1 proved this value, and found this matching of each node to its like.
     best = list(range(46))
     assert matching.cost(best) == pytest.approx(-94.177180, abs=1e-9)
     assert graph.energy(best) == pytest.approx(-94.177180, abs=1e-9)
@@ -145,7 +145,7 @@ def test_published_instance(published: Path) -> None:
     ],
 )
 def test_errors_name_fault_and_position(text: str, message: str) -> None:
-    """By the line that is at fault."""
+    """The position is the line of the fault."""
     with pytest.raises(FormatError, match=message) as caught:
         parse(text.encode())
     assert str(caught.value).startswith("here.dd")
@@ -166,7 +166,7 @@ def test_tables_beyond_the_limit_are_refused_before_they_are_made() -> None:
 
 @given(damaged(SMALL))
 def test_damage_is_refused_or_read_as_it_stands(data: bytes) -> None:
-    """Nothing but FormatError; and what is read has the costs of its matchings."""
+    """Only FormatError is raised; a file that is read has the costs of its matchings."""
     try:
         graph = parse(data)
     except FormatError:

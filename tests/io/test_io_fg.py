@@ -83,7 +83,7 @@ def slow_energy(factors: list[SlowFactor], x: Any) -> float:
 
 
 def test_instances_have_their_sizes_and_the_energies_of_a_slow_reader() -> None:
-    """All libDAI instances, at random labellings."""
+    """Check all libDAI instances at random labellings."""
     rng = np.random.default_rng(0)
     found = published("libdai")
     assert len(found) == 9
@@ -102,7 +102,7 @@ def test_instances_have_their_sizes_and_the_energies_of_a_slow_reader() -> None:
 
 
 def test_partition_functions() -> None:
-    """What was found by exact elimination elsewhere is found by ours."""
+    """They agree with exact elimination by other programs."""
     for path, known in published("libdai"):
         graph = il.read(path)
         soft = il.solve(graph, "junction-tree", temperature=1.0)
@@ -110,7 +110,7 @@ def test_partition_functions() -> None:
 
 
 def test_marginals_that_libdai_prints(data_dir: Path) -> None:
-    """The block EXACT of libDAI's regression output, to its four digits."""
+    """They agree with the block EXACT of libDAI's regression output, to its four digits."""
     folder = data_dir / "map" / "libdai"
     if not folder.is_dir():
         pytest.skip(f"no folder {folder}")
@@ -126,7 +126,7 @@ def test_marginals_that_libdai_prints(data_dir: Path) -> None:
 
 
 def test_first_variable_varies_fastest() -> None:
-    """An asymmetric table, and the same over the scope in reverse."""
+    """The table is asymmetric, and is given again over the reversed scope."""
     forward = parse(b"1 2 0 1 2 3 6 0 1 1 2 2 3 3 4 4 5 5 6")
     expected = -np.log([[1, 3, 5], [2, 4, 6]])
     np.testing.assert_allclose(forward.energy(labellings(forward)), expected.ravel(), atol=1e-15)
@@ -145,7 +145,7 @@ def test_variables_keep_their_numbers() -> None:
 
 
 def test_comments_may_hold_anything() -> None:
-    """Not only ASCII; and a line keeps its number."""
+    """They may be non-ASCII; lines keep their numbers."""
     graph = parse("# Übung\n1#\n\n1 0 # é 7\n2 1 1 0.5#x".encode())
     assert graph.unary_of(0).tolist() == [math.inf, math.log(2)]
     with pytest.raises(FormatError, match=r"line 3, token 2: .*'1.5'"):
@@ -153,7 +153,7 @@ def test_comments_may_hold_anything() -> None:
 
 
 def test_no_factors_and_last_value_of_an_entry() -> None:
-    """The smallest file; an entry that is listed twice."""
+    """Check the smallest file, and an entry that is listed twice."""
     assert parse(b"0").n_variables == 0
     assert parse(b"1 1 0 2 2 1 0.5 1 0.25").unary_of(0)[1] == pytest.approx(math.log(4))
 
@@ -201,14 +201,14 @@ def test_numbers_out_of_the_range_of_doubles_keep_their_energy() -> None:
     ],
 )
 def test_errors_name_fault_and_position(text: str, message: str) -> None:
-    """And nothing of an announced size is made before it is checked."""
+    """Announced sizes are checked before anything is allocated."""
     check_refused(parse, text, message, "here.fg")
 
 
 @given(damaged(SMALL))
 @example(SMALL)
 def test_damaged_text_is_refused_exactly_when_the_slow_reader_refuses(data: bytes) -> None:
-    """And otherwise both read the same energy."""
+    """Otherwise both readers have the same energy."""
 
     def read_slowly() -> SlowModel:
         counts, factors = slow_read(data)

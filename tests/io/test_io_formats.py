@@ -1,4 +1,4 @@
-"""The choice of the format, UAI files of costs, and what is written as potentials."""
+"""Choice of the format, UAI files of costs, and files of potentials."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ COSTS = b"MARKOV 2 2 3  3  1 0  2 0 1  0   2 0 1.5   6 0 1 2 -3 inf 5   1 -0.25"
 
 
 def test_suffixes_and_formats() -> None:
-    """Every suffix, packed or not; and the formats without one."""
+    """Every suffix is known, compressed or not, and so are formats without one."""
     assert supported_formats() == ("uai", "fg", "wcsp", "cfn", "dd", "max-cut", "qubo")
     assert supported_suffixes() == tuple(
         f".{name}{packed}" for name in supported_formats()[:5] for packed in ("", ".gz", ".xz")
@@ -24,7 +24,7 @@ def test_suffixes_and_formats() -> None:
 
 
 def test_only_graphs_are_written(tmp_path: Path) -> None:
-    """Also where it and the path are given the wrong way round; no file is made."""
+    """Swapped arguments are refused as well, and no file is made."""
     graph = il.FactorGraph.potts([[0.0, 1.0]], [], [])
     with pytest.raises(TypeError, match=r"a FactorGraph, then a path; got '.*model\.uai'"):
         il.write(str(tmp_path / "model.uai"), graph)  # type: ignore[arg-type]
@@ -32,7 +32,7 @@ def test_only_graphs_are_written(tmp_path: Path) -> None:
 
 
 def test_named_format_comes_before_the_suffix(tmp_path: Path) -> None:
-    """Of files whose name says nothing, or something else."""
+    """The names of the files have no suffix of a format, or another one."""
     path = tmp_path / "g05_60.0"
     path.write_text("2 1\n1 2 3\n")
     with pytest.raises(FormatError, match=r"unknown kind of model file; .* max-cut, qubo"):
@@ -47,7 +47,7 @@ def test_named_format_comes_before_the_suffix(tmp_path: Path) -> None:
 
 
 def test_evidence_goes_with_every_format(tmp_path: Path) -> None:
-    """It speaks of variables and labels by number."""
+    """It refers to variables and labels by number."""
     (tmp_path / "m.wcsp").write_text("t 1 2 1 9 2 1 0 0 1 1 4")
     (tmp_path / "m.evid").write_text("1 0 1")
     graph = il.read(tmp_path / "m.wcsp", evidence=tmp_path / "m.evid")
@@ -55,7 +55,7 @@ def test_evidence_goes_with_every_format(tmp_path: Path) -> None:
 
 
 def test_costs_are_energies_as_they_are() -> None:
-    """Zeros, negative ones, infinity and the constant."""
+    """Costs include zeros, negative ones, infinity and the constant."""
     graph = uai.parse(COSTS, "here.uai", costs=True)
     x = [[0, 0], [0, 1], [0, 2], [1, 0], [1, 1], [1, 2]]
     assert graph.energy(x).tolist() == [-0.25, 0.75, 1.75, -1.75, math.inf, 6.25]
@@ -76,7 +76,7 @@ def test_costs_are_energies_as_they_are() -> None:
     ],
 )
 def test_costs_that_are_refused(text: str, message: str) -> None:
-    """What cannot be meant as a cost."""
+    """The values cannot be meant as costs."""
     with pytest.raises(FormatError, match=message):
         uai.parse(text.encode(), "here.uai", costs=True)
 
@@ -103,7 +103,7 @@ def test_costs_through_read_and_the_problem_family(tmp_path: Path) -> None:
 
 
 def test_published_stereo_model_of_costs(data_dir: Path) -> None:
-    """A grid of 72 x 96 with truncated linear terms, as its description says."""
+    """It is a grid of 72 x 96 with truncated linear terms, as its description states."""
     path = data_dir / "map" / "stereo_qap" / "gm_000.uai.xz"
     if not path.is_file():
         pytest.skip(f"no file {path}")
@@ -112,7 +112,7 @@ def test_published_stereo_model_of_costs(data_dir: Path) -> None:
     label = np.arange(16)
     expected = np.minimum(2 * np.abs(label[:, None] - label[None]), 4)
     np.testing.assert_array_equal(graph.edge_table(0), expected)
-    # The whole pool of tables is that one table, again and again.
+    # The whole pool of tables is one table, repeated.
     pool = graph.pairwise_values.reshape(-1, 16, 16)
     assert (pool == expected).all()
     assert (graph.arrays.forms == 1).all()

@@ -1,4 +1,4 @@
-"""Small files that would cost much, and numbers of any size."""
+"""Small files that would be expensive, and numbers of any size."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ import pytest
 import inference_lab as il
 from inference_lab.io import FormatError, _limits
 
-#: Bytes of memory and CPU seconds that no small file takes.
+#: Bytes of memory and CPU seconds that no small file needs.
 MEMORY, SECONDS = 200_000_000, 20.0
 
 
 def measured(
     read: Callable[[], il.FactorGraph], memory: int = MEMORY
 ) -> il.FactorGraph | FormatError:
-    """Return what is read or how it is refused, in bounded time and memory."""
+    """Return the content or the refusal of a file, in bounded time and memory."""
     begin = time.process_time()
     tracemalloc.start()
     try:
@@ -71,7 +71,7 @@ def _wcsp_shared(pairs: list[tuple[int, int]], n: int, labels: int) -> str:
 def test_small_files_cost_little(
     tmp_path: Path, suffix: str, text: str, message: str | None
 ) -> None:
-    """Whatever they declare: refused, or read in linear time with tables that stay shared."""
+    """They are refused, or read in linear time with shared tables, for any declared sizes."""
     path = tmp_path / f"m{suffix}"
     path.write_text(text)
     found = measured(lambda: il.read(path))
@@ -82,7 +82,7 @@ def test_small_files_cost_little(
 
 
 def test_a_shared_table_stays_one_table(tmp_path: Path) -> None:
-    """On many pairs; several times on one pair; turned around; and beside another table."""
+    """It is used on many pairs; repeatedly on one pair; transposed; and beside another table."""
     path = tmp_path / "m.wcsp"
     uses = [(1, 2), (0, 1), (0, 1), (2, 1), (3, 2)]
     path.write_text(_wcsp_shared(uses, 4, 30).replace(" 6 99", " 7 99") + "\n2 2 3 0 1 4 5 7")
@@ -99,7 +99,7 @@ def test_a_shared_table_stays_one_table(tmp_path: Path) -> None:
 
 
 def test_sums_of_shared_tables_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two of them on each of many pairs are a table for each pair."""
+    """Two of them on each of many pairs would become a table for each pair."""
     monkeypatch.setattr(_limits, "MAX_ENTRIES", 20_000)
     pairs = [(i, i + 1) for i in range(50)]
     text = _wcsp_shared(pairs, 51, 30).replace(" 51 99", " 102 99")
@@ -130,7 +130,7 @@ def test_sums_of_shared_tables_are_bounded(tmp_path: Path, monkeypatch: pytest.M
     ],
 )  # fmt: skip
 def test_numbers_of_any_size(tmp_path: Path, name: str, text: str, message: str) -> None:
-    """What no energy holds is refused where it stands."""
+    """Numbers outside the range of energies are refused with their position."""
     path = tmp_path / name
     path.write_text(text)
     with pytest.raises(FormatError, match=rf"{re.escape(str(path))}, .*{message}"):
@@ -147,7 +147,7 @@ def test_leading_zeros_are_the_same_number(tmp_path: Path) -> None:
 def test_refusal_by_the_graph_is_a_format_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It has the name of the file, whatever the format."""
+    """The error has the name of the file in every format."""
 
     def refuse(*args: object, **kwargs: object) -> None:
         raise ValueError("more than anyone wants")
@@ -178,17 +178,17 @@ def test_refusal_by_the_graph_is_a_format_error(
 def test_large_files_are_refused_before_they_are_unpacked(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, suffix: str, limit: str, message: str
 ) -> None:
-    """By their content, and by the ratio of their content to their size."""
+    """The limits are on the size of their content, and on its ratio to the size of the file."""
     monkeypatch.setattr(_limits, limit, 3_000_000)
     pack = {"": bytes, ".gz": gzip.compress, ".xz": lambda data: lzma.compress(data, preset=0)}
     path = tmp_path / f"bomb.uai{suffix}"
     path.write_bytes(pack[suffix](b"MARKOV 0 0" + b" " * 30_000_000))
-    # What had been unpacked when it stopped; the bomb would be 30 million.
+    # The content unpacked before it stopped; the bomb would be 30 million.
     assert re.search(message, str(measured(lambda: il.read(path), memory=20_000_000)))
 
 
 def test_a_file_that_is_packed_twice_has_no_known_suffix(tmp_path: Path) -> None:
-    """One layer is taken off, by the last suffix."""
+    """Only one layer is unpacked, by the last suffix."""
     path = tmp_path / "m.uai.gz.xz"
     path.write_bytes(lzma.compress(gzip.compress(b"MARKOV 0 0")))
     with pytest.raises(FormatError, match="unknown kind of model file"):
@@ -200,7 +200,7 @@ def test_a_file_that_is_packed_twice_has_no_known_suffix(tmp_path: Path) -> None
 def test_an_xz_file_that_asks_for_too_much_memory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its head names a window of 4 GiB: read where the system grants that, or refused."""
+    """Its header declares a window of 4 GiB: read if the system grants that, or refused."""
     data = bytearray(lzma.compress(b"MARKOV 0 0"))
     size = (data[12] + 1) * 4
     data[data.index(b"\x21\x01", 12) + 2] = 40

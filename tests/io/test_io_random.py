@@ -1,6 +1,6 @@
-"""Random graphs through every format, and random damage to files, in bounded time and memory.
+"""Random graphs in every format, and random damage to files, in bounded time and memory.
 
-What is read of damaged files is judged by slow readers in the tests of each format.
+Slow readers in the tests of each format check the content of damaged files.
 """
 
 from __future__ import annotations
@@ -31,23 +31,23 @@ seeds = st.integers(0, 2**32 - 1)
 # ------------------------------------------------------------------ written and read again
 
 
-#: What costs become: digits of all sizes, and what doubles have at their ends.
+#: Kinds of cost changes: digits of all sizes, and the extreme values of doubles.
 _STRETCHES = (1.0, 1e-3, 1e-9, 1e-300, 5e-324, 0.1, 37.0, 1e3, 1e5, 1e12, 1e30)
 
 
 def tables(graph: il.FactorGraph) -> dict[tuple[int, ...], np.ndarray]:
-    """Return the unaries, and the tables by scope, which is made increasing."""
+    """Return the unaries, and the tables by increasing scope."""
     found = {(i,): graph.unary_of(i) for i in range(graph.n_variables)}
     for scope, table in graph.factors():
         order = np.argsort(scope)
         key = tuple(int(scope[axis]) for axis in order)
-        # Of higher-order factors there may be several on one scope.
+        # Higher-order factors may share a scope.
         found[key] = table.transpose(order) + (found[key] if len(key) > 2 and key in found else 0.0)
     return found
 
 
 def check_costs(graph: il.FactorGraph, again: il.FactorGraph) -> None:
-    """Raise unless the graphs have the same costs, but for factors that are shifted."""
+    """Raise unless the graphs have the same costs, except for shifted factors."""
     assert again.cardinalities.tolist() == graph.cardinalities.tolist()
     before, after = tables(graph), tables(again)
     assert before.keys() == after.keys()
@@ -57,7 +57,7 @@ def check_costs(graph: il.FactorGraph, again: il.FactorGraph) -> None:
         if np.isfinite(table).any() and abs(float(table.min())) > 700
     ]
     if not shifted:
-        # Constants are split into parts, each of which may be off by a unit of its potential.
+        # Constants are split into parts, each with an error of one unit of its potential.
         np.testing.assert_allclose(again.constant, graph.constant, rtol=1e-15, atol=2e-16)
         for scope, table in before.items():
             np.testing.assert_allclose(table, after[scope], rtol=1e-15, atol=2e-16)
@@ -86,7 +86,7 @@ def check_potentials(graph: il.FactorGraph, folder: Path) -> None:
 
 
 def check_integers(graph: il.FactorGraph, folder: Path, asked: float | None = None) -> None:
-    """Write and read a graph in the format of integer costs, with the scale asked for."""
+    """Write and read a graph in the format of integer costs, with the given scale."""
     path = folder / "again.wcsp.xz"
     il.write(graph, path, **({} if asked is None else {"scale": asked}))
     again = il.read(path)
@@ -107,15 +107,15 @@ def check_integers(graph: il.FactorGraph, folder: Path, asked: float | None = No
     plain = wcsp.parse(f"plain {rest}".encode(), "plain").energy(x)
     assert (plain[finite] < int(rest.split()[3])).all()
     error = np.abs(expected[finite] - got[finite]).max(initial=0.0)
-    # Whole numbers alone need no scale, unless it is asked to be one.
+    # Integers need no scale, unless an integer scale is requested.
     allowed = 0.0 if noted[1] is asked is None else 0.5 * terms / scale
     assert error <= allowed + 1e-14 * (size + abs(graph.constant)), (error, allowed, size)
 
 
 def _stretched(rng: np.random.Generator, graph: il.FactorGraph) -> il.FactorGraph:
-    """Return the graph with costs of another size, some of them moved by a unit in the last place.
+    """Return the graph with scaled costs, some of them changed by a unit in the last place.
 
-    The tables are stretched one by one, so that a graph has costs of several sizes.
+    Tables are scaled one by one, so that a graph has costs of several magnitudes.
     """
     factors = []
     for scope, table in graph.factors():
@@ -133,7 +133,7 @@ def _stretched(rng: np.random.Generator, graph: il.FactorGraph) -> il.FactorGrap
 
 @given(seeds)
 def test_costs_survive_every_format(seed: int) -> None:
-    """Graphs of any family, as they are or stretched, to the precision of doubles."""
+    """Graphs of any family, also scaled, keep their costs to the precision of doubles."""
     rng = np.random.default_rng(seed)
     family = str(rng.choice(sorted(FAMILIES)))
     graph = random_graph(family, int(rng.integers(2**31)))
@@ -149,14 +149,14 @@ def test_costs_survive_every_format(seed: int) -> None:
 # ------------------------------------------------------------------ damage
 
 
-#: Limits of the readers in these cases: what is declared in a few bytes is small, too.
+#: Limits of the readers in these cases: a size declared in a few bytes is small, too.
 _LIMITS = {
     "MAX_BYTES": 1 << 24,
     "MAX_UNPACKED": 1 << 20,
     "MAX_ENTRIES": 1 << 14,
     "MAX_FREE_LABELS": 1 << 12,
 }
-#: Bytes of memory, and CPU seconds, for a file of no bytes, and for each further byte of content.
+#: Bytes of memory and CPU seconds for an empty file, and for each further byte of content.
 _MEMORY = (12_000_000, 600)
 _SECONDS = (1.0, 3e-5)
 
@@ -215,7 +215,7 @@ def damaged(rng: np.random.Generator, data: bytes) -> bytes:
 
 
 def _packed(rng: np.random.Generator, data: bytes) -> tuple[str, bytes]:
-    """Return a suffix and the file, packed and perhaps damaged, or packed twice, or a bomb."""
+    """Return a suffix and the file, compressed and perhaps damaged, or twice, or a bomb."""
     suffix, pack = [
         ("", bytes),
         (".gz", lambda content: gzip.compress(content, mtime=0)),
@@ -224,7 +224,7 @@ def _packed(rng: np.random.Generator, data: bytes) -> tuple[str, bytes]:
     if not suffix:
         return suffix, data
     how = int(rng.integers(5))
-    if how == 0 and suffix == ".gz":  # the head of an .xz file may ask for a large window
+    if how == 0 and suffix == ".gz":  # the header of an .xz file may declare a large window
         return suffix, damaged(rng, pack(data))
     if how == 1:
         return suffix, pack(pack(data))
@@ -238,7 +238,7 @@ def _packed(rng: np.random.Generator, data: bytes) -> tuple[str, bytes]:
 def _measured(
     content: int, path: Path, read: Callable[[], il.FactorGraph]
 ) -> il.FactorGraph | None:
-    """Return what is read within the bounds of time and memory, None for what is refused."""
+    """Return the content if read within the bounds of time and memory, None if refused."""
     tracemalloc.start()
     begin = time.process_time()
     try:
@@ -286,7 +286,7 @@ def _check_model(rng: np.random.Generator, folder: Path) -> None:
 
 
 def _check_result(rng: np.random.Generator, folder: Path) -> None:
-    """Labellings, marginals and partition functions."""
+    """Check labellings, marginals and partition functions."""
     path = folder / "result.txt"
     n = int(rng.integers(0, 5))
     kind = int(rng.integers(3))
@@ -311,7 +311,7 @@ def _check_result(rng: np.random.Generator, folder: Path) -> None:
 @settings(max_examples=4 * settings.default.max_examples)
 @given(seeds)
 def test_damaged_files_are_refused_or_read_within_bounds(seed: int) -> None:
-    """Models of all formats and results, packed or not."""
+    """Files are models of all formats and results, compressed or not."""
     rng = np.random.default_rng(seed)
     check = _check_result if rng.random() < 0.1 else _check_model
     with tempfile.TemporaryDirectory() as folder, mock.patch.multiple(_limits, **_LIMITS):

@@ -38,7 +38,7 @@ def beside(path: Path, suffix: str) -> Path:
 
 
 def test_published_marginals_fit_their_models(data_dir: Path) -> None:
-    """All .MAR files: variables, labels, evidence; and .PR files above the best labelling."""
+    """Check variables, labels and evidence of .MAR files, and .PR files against best labellings."""
     found = models(data_dir, "uai2014_mar")
     assert len(found) == 23
     for path in found:
@@ -55,7 +55,7 @@ def test_published_marginals_fit_their_models(data_dir: Path) -> None:
 
 
 def test_published_partition_function_is_in_base_10(data_dir: Path) -> None:
-    """A model with nearly all its mass on one labelling, whose energy then is ``-ln Z``."""
+    """The model has nearly all its mass on one labelling, with energy ``-ln Z``."""
     path = data_dir / "map" / "uai2014_mar" / "DBN_14.uai"
     if not path.is_file():
         pytest.skip(f"no file {path}")
@@ -89,7 +89,7 @@ def written(tmp_path: Path, text: str) -> Path:
     ],
 )
 def test_labellings(tmp_path: Path, text: str, expected: list[int]) -> None:
-    """With and without the number of samples; the last solution counts."""
+    """Files with and without the number of samples are read; the last solution counts."""
     assert read_labels(written(tmp_path, text)).tolist() == expected
 
 
@@ -107,7 +107,7 @@ def test_labellings(tmp_path: Path, text: str, expected: list[int]) -> None:
     ],
 )
 def test_marginals(tmp_path: Path, text: str, expected: list[list[float]]) -> None:
-    """With and without the number of samples; the last solution counts."""
+    """Files with and without the number of samples are read; the last solution counts."""
     assert [row.tolist() for row in read_marginals(written(tmp_path, text))] == expected
 
 
@@ -116,7 +116,7 @@ def test_marginals(tmp_path: Path, text: str, expected: list[list[float]]) -> No
     [("PR\n-0.2008", -0.2008), ("PR\n1\n2.5", 2.5), ("pr 1", 1.0), ("PR\n-inf\n", -math.inf)],
 )
 def test_partition_functions(tmp_path: Path, text: str, base_10: float) -> None:
-    """Files are in base 10; both logarithms come back under their names."""
+    """Files are in base 10; both logarithms are available by name."""
     found = read_log_partition(written(tmp_path, text))
     assert found == LogPartition(base_10 * math.log(10), base_10)
 
@@ -147,7 +147,7 @@ def test_partition_functions(tmp_path: Path, text: str, base_10: float) -> None:
     ],
 )
 def test_errors_name_fault_and_position(tmp_path: Path, read: Any, text: str, message: str) -> None:
-    """For each kind of file."""
+    """Check each kind of file."""
     path = written(tmp_path, text)
     with pytest.raises(FormatError, match=message) as caught:
         read(path)
@@ -158,7 +158,7 @@ def test_errors_name_fault_and_position(tmp_path: Path, read: Any, text: str, me
 
 
 def test_results_of_a_solver_round_trip(tmp_path: Path) -> None:
-    """Exactly, for ragged and for equal numbers of labels."""
+    """Values are exact, for ragged and for equal numbers of labels."""
     for unary in ([[0.3, 0.1], [0.2, 0.7]], [[0.3, 0.1, 0.7], [0.2, 0.4]]):
         graph = il.FactorGraph.from_terms(unary, [il.DiagonalTerms([(0, 1)], 0.0, 1.0)])
         soft = il.solve(graph, "brute-force", temperature=1.0)
@@ -199,13 +199,13 @@ def test_evidence_of_probability_zero(tmp_path: Path) -> None:
 def test_invalid_results_are_not_written(
     tmp_path: Path, write: Any, value: Any, message: str
 ) -> None:
-    """The error names the place."""
+    """The error names the position."""
     with pytest.raises(ValueError, match=message):
         write(tmp_path / "m.out", value)
     assert not list(tmp_path.iterdir())
 
 
 def test_unknown_task(tmp_path: Path) -> None:
-    """Competitions know two names."""
+    """Competitions define two names."""
     with pytest.raises(ValueError, match="task must be 'MPE' or 'MAP', got 'MMAP'"):
         write_labels(tmp_path / "m.out", [0], task="MMAP")

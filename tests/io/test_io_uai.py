@@ -1,4 +1,4 @@
-"""UAI files: every real instance, every kind of damage, and nothing lost on the way out and in."""
+"""UAI files: every real instance, every kind of damage, and lossless round trips."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def assert_same_energies(expected: il.FactorGraph, actual: il.FactorGraph) -> No
 def slow_read(
     text: str, energy: Callable[[str], float]
 ) -> tuple[list[int], list[tuple[tuple[int, ...], list[float]]]]:
-    """Read token by token, as the format is described; nothing is shared with the real reader."""
+    """Read token by token as the format is described, independently of the real reader."""
     words = Words(text)
     size = len(words)
     if words.word().upper() not in ("MARKOV", "BAYES"):
@@ -139,7 +139,7 @@ def test_instance_has_reference_sizes_and_energies_of_a_slow_reader(path: Path) 
     graph = il.read(path)
     known = reference(path)
     text = content(path).decode()
-    if path.name == "bn.uai":  # what stands there after the tables is tested on its own
+    if path.name == "bn.uai":  # content after the tables is tested separately
         text = text[: text.rindex("0 \r\n12 0 1")]
     cardinalities, factors = slow_read(text, by_float)
 
@@ -314,7 +314,7 @@ def observe(text: str, cardinalities: tuple[int, ...] = (2, 3, 2)) -> dict[int, 
         ("2 1 2 0 1", {1: 2, 0: 1}),
         ("1 2 1 2 0 1", {1: 2, 0: 1}),
         ("3 0 0 1 0 2 1", {0: 0, 1: 0, 2: 1}),
-        ("2 0 1 0 1", {0: 1}),  # the same twice is no contradiction
+        ("2 0 1 0 1", {0: 1}),  # an identical repetition is no contradiction
     ],
 )
 def test_both_dialects_of_evidence(text: str, expected: dict[int, int]) -> None:
@@ -399,7 +399,7 @@ def test_damaged_compression(tmp_path: Path, name: str, damage: Callable[[], byt
 @given(damaged(SMALL, BAYES))
 @example(SMALL)
 def test_damaged_text_is_refused_exactly_when_the_slow_reader_refuses(data: bytes) -> None:
-    # On one line, so that nothing after the tables is an annotation.
+    # On one line, so that no text after the tables is an annotation.
     data = b" ".join(data.split())
     # Python splits at a few control characters more than the format does.
     assume(not re.search(rb"[\x1c-\x1f]", data))
@@ -431,7 +431,7 @@ def test_damaged_compressed_files_are_refused(
         graph = il.read(path)
     except FormatError:
         return
-    # Only bytes that carry no content (time stamp, name, padding) may be lost without notice.
+    # Only bytes without content (time stamp, name, padding) may be lost unnoticed.
     assert graph.content_hash == parse(SMALL).content_hash
 
 

@@ -94,7 +94,7 @@ def slow_energy(functions: list[SlowFunction], nothing: bool, x: Any) -> float:
 
 
 def test_instances_have_their_sizes_and_the_energies_of_a_slow_reader() -> None:
-    """All toulbar2 instances, at random labellings; the large ones by their sizes only."""
+    """Check all toulbar2 instances at random labellings, and only sizes of the large ones."""
     rng = np.random.default_rng(0)
     found = published("toulbar2", type="wcsp")
     assert len(found) == 12
@@ -118,7 +118,7 @@ def test_instances_have_their_sizes_and_the_energies_of_a_slow_reader() -> None:
     "name", ["4queens.wcsp", "GEOM40_6.wcsp.xz", "warehouse.wcsp", "zebra.wcsp"]
 )
 def test_optima(name: str) -> None:
-    """The published optima, by the integer program."""
+    """The integer program attains the published optima."""
     ((path, known),) = published("toulbar2", file=name)
     solution = il.solve(il.read(path), "ilp", time_limit=60.0)
     assert solution.status is il.Status.OPTIMAL
@@ -129,7 +129,7 @@ def test_optima(name: str) -> None:
 
 
 def test_last_variable_varies_fastest_and_default_fills_the_rest() -> None:
-    """A table with one tuple."""
+    """The table has one tuple."""
     graph = parse(b"t 2 3 1 100 2 3 2 0 1 4 1 1 2 9")
     assert graph.energy(labellings(graph)).tolist() == [4, 4, 4, 4, 4, 9]
 
@@ -156,7 +156,7 @@ def test_comparison_with_a_bound_beyond_doubles_is_exact() -> None:
 
 
 def test_a_constant_that_forbids_makes_the_model_infeasible() -> None:
-    """Not a crash, and not a number."""
+    """It neither crashes nor yields a number."""
     graph = parse(b"t 2 2 2 5 2 2 0 5 0 1 1 0 0")
     assert np.isposinf(graph.energy(labellings(graph))).all()
     assert il.solve(graph, "brute-force").status is il.Status.INFEASIBLE
@@ -199,7 +199,7 @@ def test_a_constant_that_forbids_makes_the_model_infeasible() -> None:
     ],
 )
 def test_errors_name_fault_and_position(text: str, message: str) -> None:
-    """And nothing of an announced size is made before it is checked."""
+    """Announced sizes are checked before anything is allocated."""
     check_refused(parse, text, message, "here.wcsp")
 
 
@@ -212,7 +212,7 @@ def test_only_words_bring_the_hint_about_keywords() -> None:
 @given(damaged(SMALL))
 @example(SMALL)
 def test_damaged_text_is_refused_exactly_when_the_slow_reader_refuses(data: bytes) -> None:
-    """And otherwise both read the same energy."""
+    """Otherwise both readers have the same energy."""
 
     def read_slowly() -> SlowModel:
         counts, functions, nothing = slow_read(data)
@@ -225,7 +225,7 @@ def test_damaged_text_is_refused_exactly_when_the_slow_reader_refuses(data: byte
 
 
 def test_natural_costs_are_written_as_they_are() -> None:
-    """With their constant, and no tuples for the most frequent cost."""
+    """The constant is kept, and the most frequent cost needs no tuples."""
     graph = il.FactorGraph.potts([[0.0, 3.0]] * 2, [(0, 1)], [2.0], constant=7.0)
     lines = "".join(wcsp.serialise(graph)).splitlines()
     assert lines[0] == "inference-lab 2 2 4 16"
@@ -234,7 +234,7 @@ def test_natural_costs_are_written_as_they_are() -> None:
 
 
 def test_a_scale_that_does_not_fit_is_refused() -> None:
-    """Costs above 2**53 in all would be rounded once more by those who read them."""
+    """Other readers would round costs above 2**53 in all once more."""
     graph = il.FactorGraph.potts([[0.0, 1e9]], [], [])
     with pytest.raises(ValueError, match=r"scale = 10000000\.0 gives costs up to 1e\+16 in all"):
         wcsp.serialise(graph, 1e7)
@@ -244,7 +244,7 @@ def test_a_scale_that_does_not_fit_is_refused() -> None:
 
 
 def test_large_and_fractional_costs_get_a_smaller_scale() -> None:
-    """By default nothing overflows."""
+    """By default no sum overflows."""
     graph = il.FactorGraph.potts([[0.5, 1e12]], [], [])
     text = "".join(wcsp.serialise(graph))
     assert text.startswith("inference-lab/scale=1000.0/offset=")
@@ -252,7 +252,7 @@ def test_large_and_fractional_costs_get_a_smaller_scale() -> None:
 
 
 def test_files(tmp_path: Path) -> None:
-    """By suffix, with the scale as an argument that other formats refuse."""
+    """The suffix chooses the format; other formats refuse the argument for the scale."""
     graph = il.FactorGraph.potts([[0.0, 1.0], [0.26, 0.0]], [(0, 1)], [0.5], constant=-3.0)
     for suffix in ("", ".gz", ".xz"):
         path = tmp_path / f"m.wcsp{suffix}"

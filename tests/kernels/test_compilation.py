@@ -1,4 +1,4 @@
-"""How kernels are compiled: their time is counted apart, and few types are compiled for."""
+"""Compilation of kernels: its time is counted separately, and few types are compiled."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_a_first_call_takes_compile_time_and_hardly_any_other(
 
 
 def test_kernels_are_compiled_for_one_type_of_graph():
-    """However the arrays of a graph came about: its own, renumbered, softened, with clusters."""
+    """The arrays come from construction, renumbering, softening and clusters."""
     rng = np.random.default_rng(0)
     edges = np.stack(np.triu_indices(6, 1), axis=1)
     tables = rng.normal(size=(len(edges), 3, 3))

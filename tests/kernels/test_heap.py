@@ -1,4 +1,4 @@
-"""The heap against a sorted list, through changes of all sorts."""
+"""The heap against a sorted list, under all kinds of changes."""
 
 from __future__ import annotations
 

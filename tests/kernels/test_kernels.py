@@ -38,7 +38,7 @@ TEMPERATURES = (1e-3, 0.3, 1.0, 50.0, 1e3)
 
 
 def soft(values: np.ndarray, temperature: float, axis: int | tuple[int, ...] = 0) -> np.ndarray:
-    """``-T log sum exp(-values / T)``, the minimum at T = 0; ``+inf`` where all are."""
+    """Return ``-T log sum exp(-values / T)``, the minimum at T = 0; ``+inf`` if all are."""
     least = values.min(axis=axis, keepdims=True)
     base = np.squeeze(least, axis=axis)
     if temperature == 0:
@@ -49,7 +49,7 @@ def soft(values: np.ndarray, temperature: float, axis: int | tuple[int, ...] = 0
 
 
 def cavities(rng: np.random.Generator, k: int) -> list[np.ndarray]:
-    """Incoming sums of all sorts: spread, flat, tied, with and without infinities, huge."""
+    """Draw incoming sums: spread, flat, tied, with and without infinities, huge."""
     some = rng.normal(scale=3.0, size=k)
     hole = some.copy()
     hole[rng.integers(k)] = INF
@@ -110,7 +110,7 @@ def test_messages_of_anything(recipe: Recipe, seed: int):
 @pytest.mark.parametrize("power", [1, 2])
 @pytest.mark.parametrize("k", [3, 4, 7, 40, 64])
 def test_closed_forms_give_the_messages_of_their_tables(k, power):
-    """Every cap from none to all, both ways of the edge, ties included."""
+    """Check every cap, both directions of the edge, and ties."""
     rng = np.random.default_rng(k)
     distance = np.abs(np.subtract.outer(np.arange(float(k)), np.arange(float(k)))) ** power
     checked = 0
@@ -122,7 +122,7 @@ def test_closed_forms_give_the_messages_of_their_tables(k, power):
             if not graph.n_edges or graph.edge_kinds[0] != 2:
                 continue
             form = {1: TRUNCATED_LINEAR, 2: TRUNCATED_QUADRATIC}[power]
-            # A cap within the first step leaves no slope to tell the two apart by.
+            # A cap within the first step leaves no slope to distinguish the two forms.
             assert graph.arrays.forms[0] == form or cap <= 4.0
             if k < 50 or slope == 1.0:
                 checked += check_messages(graph, rng)
@@ -130,7 +130,7 @@ def test_closed_forms_give_the_messages_of_their_tables(k, power):
 
 
 def test_sum_product_of_a_sharp_peak_keeps_small_terms():
-    """Without its own label a peak's message comes from the rest, however small that is."""
+    """Without its own label a peak's message comes from the small remaining terms."""
     graph = FactorGraph.from_terms(np.zeros((2, 3)), [DiagonalTerms([(0, 1)], INF, 0.0)])
     cavity = np.array([0.0, 100.0, 101.0])
     out = np.empty(3)
@@ -244,7 +244,7 @@ def test_small_operations_at_every_length(k):
 
 @pytest.mark.parametrize("k", [1, 2, 3, 8, 16, 21])
 def test_messages_of_their_own_kind(k):
-    """Through the tables they stand for."""
+    """Check messages through equivalent tables."""
     rng = np.random.default_rng(k)
     apart = np.abs(np.subtract.outer(np.arange(k), np.arange(k)))
     for sent in (rng.normal(size=k), rng.integers(0, 2, k).astype(float)):
@@ -263,7 +263,7 @@ def test_messages_of_their_own_kind(k):
 @pytest.mark.parametrize("k", [2, 3, 4, 5, 8, 16, 21])
 @pytest.mark.parametrize("steps", [0.0, 0.5, 1.0, 1.7, 2.0, 2.5, 4.0, 100.0])
 def test_truncated_linear_messages(k, steps):
-    """Whether the cap is so near that labels need to look at the next ones only, or not."""
+    """Check caps that restrict labels to their neighbours, and larger ones."""
     rng = np.random.default_rng(k)
     apart = np.abs(np.subtract.outer(np.arange(k), np.arange(k)))
     for sent in (rng.normal(size=k), rng.integers(0, 4, k).astype(float), np.arange(k) * 0.9):
@@ -300,7 +300,7 @@ def test_unflatten(family):
 
 def test_cost_scale_by_hand():
     g = FactorGraph.from_terms([[10.0, 12.0], [INF, 7.0]], [DiagonalTerms([(0, 1)], 0.5, INF)])
-    # A constant offset of a row does not act, and infinity has no size.
+    # A constant offset of a row has no effect, and infinity is not counted.
     assert cost_scale(g) == pytest.approx(2 / 3)
     assert cost_scale(FactorGraph.potts([[10.0, 12.0], [5.0, 6.0]], [(0, 1)], [-8.0])) == 8.0
     table = [[0.0, 4.0, 0.0], [4.0, 0.0, 4.0], [INF, 4.0, 1.0]]

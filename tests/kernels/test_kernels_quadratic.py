@@ -1,4 +1,4 @@
-"""Messages of truncated quadratic tables are those of the table."""
+"""Messages of truncated quadratic terms equal those of the table."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def differences(k: int) -> npt.NDArray[np.int64]:
 
 
 def graph_of(table: FloatArray, weight: float = 1.0) -> il.FactorGraph:
-    """Two variables and one edge, its table given as shared or, at weight 1, as its own."""
+    """Return two variables and an edge, with its table shared or, at weight 1, individual."""
     unary = np.zeros((2, len(table)))
     if weight == 1.0:
         return il.FactorGraph.pairwise(unary, [(0, 1)], table[None])
@@ -40,7 +40,7 @@ def send(g: GraphArrays, h: int, cavity: FloatArray) -> tuple[FloatArray, float]
 
 @given(
     k=st.integers(3, 200),
-    # The label distance at which the cap is reached decides between the two ways of computing.
+    # The label distance at which the cap is reached decides between the two algorithms.
     reach=st.floats(0.5, 300.0),
     weight=st.sampled_from([1.0, 1e-3, 7.5]),
     spread=st.sampled_from([0.0, 1e-6, 1.0, 1e4]),
@@ -51,7 +51,7 @@ def send(g: GraphArrays, h: int, cavity: FloatArray) -> tuple[FloatArray, float]
 def test_messages_equal_the_minimum_over_the_table(
     k: int, reach: float, weight: float, spread: float, infinite: float, smooth: bool, seed: int
 ) -> None:
-    """Both directions, with infinite and with equal entries; the cavity comes back unchanged."""
+    """Check both directions, with infinite and equal entries; the cavity is unchanged."""
     rng = np.random.default_rng(seed)
     table = 2.0 + np.minimum(0.3 * differences(k) ** 2, 0.3 * reach**2)
     cavity = spread * rng.normal(size=k)
@@ -77,7 +77,7 @@ def test_messages_equal_the_minimum_over_the_table(
 
 @pytest.mark.parametrize("weight", [0.0, 1e-300])
 def test_a_weight_without_effect_gives_a_constant_message(weight: float) -> None:
-    """No division by a curve that is zero or underflows."""
+    """No division by a curvature that is zero or underflows."""
     table = 1e-100 * np.minimum(differences(5) ** 2, 11.0)
     out, smallest = send(graph_of(table, weight).arrays, 1, np.array([3.0, 1.0, 2.0, np.inf, 5.0]))
     assert (out == 1.0).all()

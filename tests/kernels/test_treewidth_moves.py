@@ -1,4 +1,4 @@
-"""Labellings that forbid something cost more than all others once their costs are finite."""
+"""Labellings that violate hard terms cost more than all others after softening."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from inference_lab.kernels.treewidth_moves import soften
 
 @pytest.mark.parametrize("family", HARD)
 def test_soft_energies_keep_the_order(family: str) -> None:
-    """With finite costs for forbidden ones every feasible labelling stays below all others."""
+    """With finite penalties every feasible labelling stays below all infeasible ones."""
     for seed in range(5):
         graph = random_graph(family, seed)
         arrays = soften(graph)

@@ -1,4 +1,4 @@
-"""Single things as they are shown: pictures, and HTML in notebooks."""
+"""Displays of single objects: pictures, and HTML in notebooks."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_trace_without_a_bound_has_one_line(graph, axes):
 
 
 def test_texts_do_not_cover_each_other():
-    """Ticks of times that differ by a hundredth, and names of solvers that are equally good."""
+    """Tick labels differ by a hundredth, and the named solvers are equally good."""
     small = plt.subplots(figsize=(4, 3))[1]
     trace = draw_history([9.35e-3, 9.41e-3], [1.0, 1.0], [1.0, 1.0], "icm", small)
     names = ("simulated-annealing", "trw-s", "memetic")

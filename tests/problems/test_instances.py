@@ -1,4 +1,4 @@
-"""The registry of public instances: every file, every figure, and the ways it can be missing."""
+"""Registry of public instances: every file, every value, and every kind of absence."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ NOT_BY_ELIMINATION = {
     *("uai2014_map/Promedas_65", "uai2014_mar/DBN_11", "uai2014_mar/ObjectDetection_28"),
 }
 
-#: What is written in a reference table, where it is known to be wrong.
+#: Entries of a reference table that are known to be wrong.
 CORRECTED = {"toulbar2/alarm": 3.157695}
 
 
@@ -71,7 +71,7 @@ def build(name: str, folder: Path) -> Problem:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_instance_agrees_with_the_reference(folder: Path, name: str) -> None:
-    """Content, sizes, status, value up to its digits; the evidence is applied."""
+    """Check content, sizes, status, and the value up to its digits, with evidence applied."""
     known, row = find(name), of_reference(folder, find(name))
     assert known.sha256 == row["sha256"]
     problem = build(name, folder)
@@ -96,7 +96,7 @@ def test_instance_agrees_with_the_reference(folder: Path, name: str) -> None:
     sign = -1.0 if known.format == "max-cut" else 1.0
     digits = len(listed.partition(".")[2])
     if name == "toulbar2/pedigree9":
-        digits = 3  # its source says so
+        digits = 3  # according to its source
     if name in CORRECTED:
         assert float(listed) == CORRECTED[name]
         assert known.energy < float(listed)
@@ -120,7 +120,7 @@ def test_instance_agrees_with_the_reference(folder: Path, name: str) -> None:
 
 
 def test_every_model_of_the_data_folder_is_known(folder: Path) -> None:
-    """No row of the reference tables is missing, and no instance is there twice."""
+    """Every row of the reference tables is known, and no instance is duplicated."""
     rows = [
         f"{table.parent.name}/{file}"
         for table in sorted((folder / "map").glob("*/reference.csv"))
@@ -143,7 +143,7 @@ def test_every_model_of_the_data_folder_is_known(folder: Path) -> None:
     + ["toulbar2/alarm"],
 )
 def test_energy_is_optimal(folder: Path, name: str) -> None:
-    """By our own exact elimination, to the last digits."""
+    """Our own exact elimination agrees to the last digits."""
     problem = build(name, folder)
     solution = il.solve(problem.graph, "junction-tree")
     assert solution.status is il.Status.OPTIMAL
@@ -151,7 +151,7 @@ def test_energy_is_optimal(folder: Path, name: str) -> None:
 
 
 def test_evidence_of_probability_zero_is_infeasible(folder: Path) -> None:
-    """Proved by a solver as the table says."""
+    """A solver proves it, as the table states."""
     problem = build("small_merlin/uai-test-model", folder)
     assert problem.info["status"] == "infeasible"
     assert "best_known" not in problem.info
@@ -177,7 +177,7 @@ def test_reference_labelling_is_no_better_than_the_best_known_energy(
 
 
 def test_listing() -> None:
-    """Names with one line each, without the data folder."""
+    """The listing has a line a name, without the data folder."""
     lines = available_instances()
     assert lines["uai2014_map/Grids_30"] == (
         "400 variables, up to 2 labels; optimal: -3015.74 (exact elimination)"
@@ -200,13 +200,13 @@ def test_listing() -> None:
     ],
 )
 def test_unknown_names(name: str, message: str) -> None:
-    """The nearest match, and the names of the collection or of all collections."""
+    """The error has the nearest match, and the names of the collection or of all collections."""
     with pytest.raises(il.SpecError, match=message):
         Instances(name)
 
 
 def test_spec_strings(folder: Path) -> None:
-    """The registered name, and its round trip."""
+    """Specs have the registered name, and round-trip."""
     problem = as_problem("instances(instance=libdai/hoi1)", folder)
     assert problem.name == "instances(instance=libdai/hoi1)"
     assert problem.optimum == find("libdai/hoi1").energy
@@ -215,7 +215,7 @@ def test_spec_strings(folder: Path) -> None:
 
 
 def test_source_is_an_address() -> None:
-    """Of the file in the commit it was taken from."""
+    """It points to the file in its original commit."""
     assert find("libdai/alarm").source == (
         "https://github.com/dbtsai/libDAI/blob/6df66a8c/tests/alarm.fg"
     )
@@ -229,7 +229,7 @@ def copied(folder: Path, name: str, to: Path, as_file: str) -> Path:
 
 
 def test_content_counts_and_not_the_name(folder: Path, tmp_path: Path) -> None:
-    """Files under other names are found; under each other's names they are not mixed up."""
+    """Files under other names are found; files with exchanged names are not confused."""
     copied(folder, "libdai/hoi1", tmp_path, "libdai/hoi2.fg")
     copied(folder, "libdai/hoi2", tmp_path, "elsewhere/x.bin")
     for name in ("libdai/hoi1", "libdai/hoi2"):
@@ -238,7 +238,7 @@ def test_content_counts_and_not_the_name(folder: Path, tmp_path: Path) -> None:
 
 
 def test_evidence_is_found_by_its_content(folder: Path, tmp_path: Path) -> None:
-    """It belongs to the instance: without it the optimum would be another."""
+    """It belongs to the instance: without it the optimum would differ."""
     copied(folder, "small_merlin/cancer", tmp_path, "small_merlin/cancer.uai")
     with pytest.raises(DataNotFoundError, match=r"needs map/small_merlin/cancer\.evid; "):
         Instances("small_merlin/cancer").build(tmp_path)
@@ -250,7 +250,7 @@ def test_evidence_is_found_by_its_content(folder: Path, tmp_path: Path) -> None:
 
 
 def test_missing_data(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """No folder named, no such folder, no such file, or another one under its name."""
+    """The data folder is unset, missing, without the file, or has another file of its name."""
     monkeypatch.delenv(DATA_VARIABLE, raising=False)
     family = Instances("libdai/alarm")
     with pytest.raises(DataNotFoundError) as caught:

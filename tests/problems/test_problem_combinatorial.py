@@ -1,4 +1,4 @@
-"""Graph colouring, max-cut and side chains: energies from their definitions, and their drawings."""
+"""Graph colouring, max-cut and side chains: energies by definition, and random draws."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def test_planted_graphs_of_any_density(share: float) -> None:
 
 
 def test_planted_edges_are_spread_evenly() -> None:
-    """Over many draws each allowed pair occurs equally often, whichever way it is drawn."""
+    """Over many draws each allowed pair occurs equally often, at low and at high degree."""
     for degree in (1.0, 3.0):
         counts = np.zeros((6, 6))
         for seed in range(400):
@@ -269,7 +269,7 @@ def test_energies_are_frequencies_and_repulsion() -> None:
     for i in range(soft.n_variables):
         row = soft.unary_of(i)
         assert np.exp(-row).sum() == pytest.approx(1.0)
-        assert (np.diff(row) >= 0).all()  # the most frequent rotamer first
+        assert (np.diff(row) >= 0).all()  # the most frequent rotamer comes first
     assert np.array_equal(soft.edges, hard.edges)
     clashes = 0
     for e in range(soft.n_edges):
@@ -278,7 +278,7 @@ def test_energies_are_frequencies_and_repulsion() -> None:
         assert one.max() > 0.0
         full = np.isclose(one, 7.0)
         assert np.array_equal(np.isinf(two), full)
-        # What is not forbidden has the same shape, on the scale of 10.
+        # Allowed combinations have the same shape, on the scale of 10.
         assert np.allclose(one[~full] / 7.0, two[~full] / 10.0)
         clashes += int(full.sum())
     assert clashes > 0
@@ -296,7 +296,7 @@ def test_hard_clashes_leave_the_native_rotamers(seed: int) -> None:
 
 
 def test_residues_have_as_many_contacts_as_in_proteins() -> None:
-    """Of the order of ten, in the middle of a large protein as in that of a small one."""
+    """It is of the order of ten, in the middle of large and of small proteins."""
     means = [ProteinSideChains(residues=n).build().graph.degrees.mean() for n in (100, 800)]
     assert 4 < means[0] < 16
     assert means[1] < 2 * means[0]

@@ -77,7 +77,7 @@ def test_costs_of_the_gaussian_channel() -> None:
 
 
 def test_chains_are_the_same_code() -> None:
-    """The minimum over the partial sums is the energy of the table form, for every word."""
+    """The minimum over the partial sums equals the energy of the table form, for every word."""
     table = Decoding(length=10, bit_degree=1, check_degree=5).build()
     chain = Decoding(length=10, bit_degree=1, check_degree=5, checks="chain").build()
     assert chain.graph.n_variables == 10 + 2 * 2
@@ -96,7 +96,7 @@ def test_chains_are_the_same_code() -> None:
 
 
 def test_hamming_words_differ_in_three_bits() -> None:
-    """16 words a block; any single flip is mended: the nearest word is the one sent."""
+    """There are 16 words a block, and any single flip is corrected to the word sent."""
     problem = Decoding("hamming", length=7).build()
     words = np.array(list(itertools.product((0, 1), repeat=7)))
     code = words[np.isfinite(problem.graph.energy(words))]
@@ -137,7 +137,7 @@ def test_trellis_words_equal_outputs_of_the_shift_register() -> None:
     problem = family.build()
     graph = problem.graph
     assert graph.is_forest
-    # Read what was received off the trellis: the cost of a transition is that of its two outputs.
+    # Recover the received bits from the trellis: a transition costs its two outputs.
     cheap, dear = -math.log(0.8), -math.log(0.2)
     finite: dict[tuple[int, ...], float] = {}
     for states in itertools.product(range(4), repeat=7):
@@ -190,7 +190,7 @@ def test_the_viterbi_word_is_at_least_as_likely_as_the_one_sent() -> None:
     ids=lambda family: family.spec,
 )
 def test_belief_propagation_decodes(family: Decoding) -> None:
-    """Bit-wise decoding by marginals: below the threshold of the code nothing is left wrong."""
+    """Below the threshold of the code, bit-wise decoding by marginals leaves no errors."""
     problem = family.build()
     assert problem.info["channel_errors"] > 0.02
     solution = il.solve(problem.graph, "loopy-bp", seed=0, temperature=1.0, time_limit=20)

@@ -1,4 +1,4 @@
-"""Denoising: the energy from its definition, the noise, and that minima remove it."""
+"""Denoising: the energy from its definition, the noise, and its removal by minima."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from inference_lab.problems.image_denoising import DenoisingProblem, ImageDenois
 
 
 def slow_energy(family: ImageDenoising, problem: DenoisingProblem, labels: np.ndarray) -> float:
-    """Return the energy pixel by pixel; the noisy image is read off the cheapest labels."""
+    """Return the energy pixel by pixel; the noisy image is recovered from the cheapest labels."""
     height, width = problem.shape
     k, weight = family.levels, float(problem.info["weight"])
     q = {"linear": 1, "quadratic": 2, "potts": 0}[family.smoothness]
@@ -24,7 +24,7 @@ def slow_energy(family: ImageDenoising, problem: DenoisingProblem, labels: np.nd
     for r in range(height):
         for c in range(width):
             row = problem.graph.unary[r * width + c]
-            # With costs |x - g|^p of two levels, g is known; the cap is not reached by them.
+            # With costs |x - g|^p of two levels, g is known, since they stay below the cap.
             if linear:
                 a = int(row.argmin())
                 b = a + 1 if a + 1 < k and (a == 0 or row[a + 1] <= row[a - 1]) else a - 1
@@ -131,7 +131,7 @@ def test_scores_by_hand() -> None:
     ],
 )
 def test_minima_remove_noise(settings_of: dict[str, object], accuracy: float) -> None:
-    """By at least 4 decibels; the weights that are chosen make sense for all kinds of noise."""
+    """They gain at least 4 decibels; the chosen weights are plausible for all kinds of noise."""
     problem = ImageDenoising(**settings_of).build()  # type: ignore[arg-type]
     solution = il.solve(problem.graph, "alpha-expansion", seed=0)
     assert solution.labels is not None

@@ -1,4 +1,4 @@
-"""E-steps of real data: how many constraints, what they weigh, and clusters with a price."""
+"""E-steps of real data: numbers of constraints, weights, and clusters with a price."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def test_clusters_that_are_there_to_be_opened():
     plain, more = as_problem("estep(data=iris, constraints=30)"), as_problem(OPEN)
     assert plain.graph.n_label_costs == 0 and more.graph.n_label_costs == 6
     np.testing.assert_array_equal(more.graph.unary[:, :3], plain.graph.unary)
-    # The clusters besides are at points of the data, each the dearest one so far.
+    # The additional clusters are at points of the data, each the most expensive one so far.
     for a in range(3, 6):
         dearest = more.graph.unary[:, :a].min(axis=1)
         assert more.graph.unary[dearest.argmax(), a] == pytest.approx(0.0, abs=1e-9)
@@ -97,7 +97,7 @@ def test_share_of_the_largest_component_is_reported():
 
 
 def test_points_are_drawn_and_classes_without_any_do_not_count():
-    """What else is random does not change with the number of points, nor what has fewer."""
+    """Other random choices do not change with the number of points."""
     text = "estep(data=gaussians-uneven, points={}, constraints=20, seed={})"
     problem = as_problem(text.format(40, 0))
     assert problem.graph.n_variables == 40
@@ -112,7 +112,7 @@ def test_points_are_drawn_and_classes_without_any_do_not_count():
 
 
 def test_centroids_of_em_are_at_rest():
-    """At rest: a descent from the last labels changes none, and centroids are their means."""
+    """A descent from the last labels changes none, and centroids are means of their labels."""
     text = "estep(data=iris, constraints_per_point=2, noise=0.1, weight=calibrated, centroids={})"
     before, after = (as_problem(text.format(start)) for start in ("kmeans", "em"))
     points = load_iris().data

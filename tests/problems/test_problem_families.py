@@ -1,4 +1,4 @@
-"""What holds for every classical problem family: names, seeds, pickling, errors, sizes."""
+"""Contract of every classical problem family: names, seeds, pickling, errors, sizes."""
 
 from __future__ import annotations
 
@@ -46,11 +46,11 @@ SPECS = [
 def test_a_spec_makes_the_same_problem_again(spec: str) -> None:
     family = problem_registry.make(spec)
     one, two = family.build(), as_problem(spec)
-    # The name leaves out what is default, and makes an equal family.
+    # The name omits defaults, and constructs an equal family.
     assert one.name == family.spec
     assert problem_registry.make(one.name) == family
     assert one.graph.content_hash == two.graph.content_hash
-    # One made of a spec has its settings beside the facts.
+    # A problem made of a spec has its settings beside the facts.
     settings = {field.name: getattr(family, field.name) for field in fields(family) if field.init}
     assert jsonable(dict(two.info)) == jsonable({**settings, **one.info})
     other = as_problem(spec[:-1] + ", seed=1)")
@@ -155,7 +155,7 @@ def test_bad_settings_are_named(spec: str, said: str) -> None:
     ],
 )
 def test_an_image_of_usual_size_takes_no_time(spec: str) -> None:
-    """In pixels' loops this would take minutes; the limit is 20 times what it takes."""
+    """Loops over pixels would take minutes; the limit is 20 times the usual time."""
     begin = time.process_time()
     graph = as_problem(spec).graph
     assert graph.n_variables == 288 * 384

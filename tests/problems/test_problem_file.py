@@ -1,4 +1,4 @@
-"""The problem family of model files: where they are looked for, and what the problem says."""
+"""Problem family of model files: where they are searched, and the facts of the problem."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ OTHER = b"MARKOV 1 2 1 1 0 2 0.5 0.5\n"
 
 @pytest.fixture
 def folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Path, Path]:
-    """Make a working directory and a data folder, with nothing in the environment."""
+    """Make a working directory and a data folder, with an empty environment."""
     here, data = tmp_path / "here", tmp_path / "data"
     here.mkdir()
     (data / "map").mkdir(parents=True)

@@ -87,7 +87,7 @@ def test_clusters_are_normal_distributions() -> None:
     assert problem.truth is not None
     shares = np.exp(-problem.graph.unary - total[:, None])
     assert shares.sum(axis=1) == pytest.approx(1.0)
-    # Colours are drawn with a texture of known spread, which the model finds.
+    # Colours are drawn with a texture of known spread, which the model estimates.
     assert -1.0 < total.mean() < 3.0
     assert not problem.named
     reference = GaussianMixture(1, reg_covar=1 / 255**2)
@@ -152,7 +152,7 @@ def test_scores_by_hand() -> None:
     scores = problem.score([0, 0, 1, 1, 1, 1])
     assert scores["misclassified"] == pytest.approx(1 / 5)
     assert scores["iou"] == pytest.approx((2 / 3 + 2 / 3) / 2)
-    # Under other names the regions are as right as before, but not where names matter.
+    # Renamed regions are equally right, unless names matter.
     renamed = problem.score([1, 1, 0, 0, 0, 1])
     assert renamed["accuracy"] == scores["accuracy"]
     assert renamed["misclassified"] == pytest.approx(4 / 5)

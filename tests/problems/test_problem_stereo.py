@@ -18,7 +18,7 @@ from inference_lab.problems.stereo import Stereo, StereoProblem, data_costs, vis
 
 
 def dissimilarity(left: np.ndarray, right: np.ndarray, r: int, x: int, d: int, band: int) -> int:
-    """Return the cost of Birchfield and Tomasi of one pixel, disparity and colour."""
+    """Return the Birchfield-Tomasi cost of one pixel, disparity and colour."""
 
     def around(image: np.ndarray, c: int) -> tuple[int, int, int]:
         row = [int(v) for v in image[r, :, band]]
@@ -122,7 +122,7 @@ def test_a_shifted_image_is_matched_without_cost() -> None:
     right = rng.integers(0, 256, (6, 20, 3), dtype=np.uint8)
     left = np.roll(right, 4, axis=1)
     costs = data_costs(left, right, 8, "absolute", math.inf).reshape(6, 20, 8)
-    # The columns that came in from the other side, and those beside them, see other values.
+    # Columns that came in from the other side, and their neighbours, have other values.
     assert (costs[:, 5:-1, 4] == 0).all()
     assert (costs[:, :4, 4] == 765).all()
     assert costs[:, 5:-1, 3].mean() > 50
@@ -130,7 +130,7 @@ def test_a_shifted_image_is_matched_without_cost() -> None:
 
 def test_pixels_behind_others_are_not_visible() -> None:
     left = np.array([[1.0, 1, 1, 1, 3, 3, 1, 1]])
-    # Column 4 and 5 fall on 1 and 2, where columns 2 and 3 fall, too, and these are farther away.
+    # Columns 4 and 5 map to 1 and 2, as do columns 2 and 3, which are farther away.
     assert visible_pixels(left, None).tolist() == [[False, True, False, False, *[True] * 4]]
     right = np.array([[1.0, 3, 3, np.nan, np.nan, 1, 5, 1]])
     seen = visible_pixels(left, right)
@@ -180,7 +180,7 @@ def test_own_files_with_truth(tmp_path: Path) -> None:
     )
     problem = family.build()
     assert problem.truth is not None and problem.disparities is not None
-    # Unknown is taken from beside it, what is above all labels becomes the last, halves to even.
+    # Unknown values are taken from a neighbour, excess labels are capped, halves go to even.
     assert problem.truth.reshape(4, 6)[:2, :2].tolist() == [[2, 2], [2, 2]]
     assert problem.truth[12:18].tolist() == [2] * 6
     assert np.isnan(problem.disparities[0])
@@ -214,7 +214,7 @@ def folder(data_dir: Path) -> Path:
 
 
 def test_tsukuba_is_the_published_problem(folder: Path) -> None:
-    """Sizes, truth, and on random disparities the energy of the definition."""
+    """Check sizes, truth, and on random disparities the energy of the definition."""
     problem = Stereo("tsukuba").build(folder)
     assert problem.shape == (288, 384)
     assert problem.graph.n_labels == 16
@@ -258,7 +258,7 @@ def test_tsukuba_comes_close_to_the_published_energies(folder: Path) -> None:
         assert 0.015 < scores["bad_pixels"] < 0.035
         assert scores["bad_pixels"] < scores["bad_pixels_known"] < 0.06
     assert problem.truth is not None
-    # As published, the truth costs more than the minimum: the model is not the world.
+    # As published, the truth costs more than the minimum: the model is an approximation.
     assert problem.graph.energy(problem.truth) > moves.energy
 
 

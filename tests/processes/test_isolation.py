@@ -1,4 +1,4 @@
-"""Calls in processes of their own: each fault is really made, and costs that call only."""
+"""Calls in separate processes: each fault is really triggered, and costs its call only."""
 
 import ctypes
 import math
@@ -78,7 +78,7 @@ def test_a_loop_that_ignores_the_request_to_end():
     assert ended.end == ExitReason.TIMEOUT
     assert ended.exit_code == -signal.SIGKILL
     assert "0.3 s" in ended.message
-    # Not a measurement: it ended at all, and not by chance after minutes.
+    # Not a measurement: the call ended, and not after minutes by accident.
     assert time.monotonic() - since < 60
 
 
@@ -86,7 +86,7 @@ def test_a_hundred_gigabytes():
     ended = isolated(allocate, 100 << 30, memory_limit=1 << 30)
     assert ended.end == ExitReason.MEMORY
     assert "allocate" in ended.message
-    # and what fits does.
+    # A smaller allocation succeeds.
     assert isolated(allocate, 100 << 20, memory_limit=1 << 30).value == (100 << 20) // 8
 
 
@@ -137,7 +137,7 @@ def test_incumbent_survives_killed_writer():
 
 @dataclass(frozen=True)
 class Faulty(Solver):
-    """Offer a labelling and a bound, then fail in the way asked for."""
+    """Offer a labelling and a bound, then fail in the requested way."""
 
     how: str = "segfault"
 
@@ -158,7 +158,7 @@ class Faulty(Solver):
             print("noise " * 1000)
             os.write(1, b"more noise")
         if self.how == "fork" and os.fork() == 0:
-            # The copy of the solver goes on, and answers as well.
+            # The copy of the solver continues, and answers as well.
             return Outcome(converged=True)
         if self.how == "chdir":
             os.chdir("/")
@@ -219,7 +219,7 @@ def test_fault_costs_only_its_run_and_keeps_its_offers(tmp_path, capfd, monkeypa
     assert "timeout" in comparison.to_markdown()
 
 
-#: Seconds that what a solver leaves running would take: longer than all runs together.
+#: Seconds of a program left running by a solver: longer than all runs together.
 _LONG = 200.0
 
 
@@ -296,7 +296,7 @@ MEDDLERS = {
 
 @pytest.mark.parametrize("jobs", [1, 2])
 def test_changes_of_a_solver_to_its_process_stay_there(tmp_path, jobs):
-    """Its own run ends at once and as it is, those of others are as if it had not been there."""
+    """Its own run ends at once, and other runs are unaffected."""
     handlers = list(map(signal.getsignal, signal.Signals))
     state = (np.geterr(), os.umask(0), sys.getrecursionlimit())
     os.umask(state[1])
@@ -316,7 +316,7 @@ def test_changes_of_a_solver_to_its_process_stay_there(tmp_path, jobs):
             assert record.status == MEDDLERS[how], (how, record.message)
             assert record.energy == GRAPH.energy([0, 1, 1])
     assert len(comparison) == 2 * (len(MEDDLERS) + 2)
-    # Nobody waited for what was left running: there is no time limit that would have ended it.
+    # Leftover programs are not waited for: no time limit would have ended them.
     assert time.monotonic() - begin < _LONG
     assert threading.active_count() == threads
     assert (np.geterr(), os.umask(state[1]), sys.getrecursionlimit()) == state
@@ -363,7 +363,7 @@ def test_an_interrupt_ends_the_run_in_flight(tmp_path):
 
 
 def alive(mark):
-    """Return the processes that say a word in their command line."""
+    """Return the processes with a word in their command line."""
     found = []
     for folder in Path("/proc").iterdir():
         with suppress(OSError):
@@ -373,7 +373,7 @@ def alive(mark):
 
 
 def helper(word):
-    """Become a program that ignores requests to end and shows a word in its command line."""
+    """Become a program that ignores termination signals, with a word in its command line."""
     code = "import signal, time; signal.signal(15, signal.SIG_IGN); time.sleep(60)"
     os.execv(sys.executable, [sys.executable, "-c", code, word])
 
@@ -393,7 +393,7 @@ def leave(how, word):
                 os.setpgid(0, os.getpgid(os.getppid()))
             os.setpgid(0, 0)
         helper(word)
-    # Until it is the program.
+    # Wait until it is the program.
     while not alive(word):
         time.sleep(0.01)
 
@@ -420,7 +420,7 @@ def test_nothing_is_left_wherever_it_hides(how, end):
 
 
 def in_vain():
-    """Start short programs for which nobody waits."""
+    """Start short programs without waiting for them."""
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     end = time.monotonic() + 60.0
     while time.monotonic() < end:
@@ -428,7 +428,7 @@ def in_vain():
 
 
 def chain(leave):
-    """Hand over from process to process, each for a moment, while the first does nothing."""
+    """Hand over from process to process, each short-lived, while the first one idles."""
     end = time.monotonic() + 60.0
     if os.fork() == 0:
         while time.monotonic() < end:
@@ -446,11 +446,11 @@ def chain(leave):
     ids=["in-vain", "chain", "chain-of-sessions", "chain-of-groups"],
 )
 def test_the_limit_counts_processes_that_end_at_once(work, arguments):
-    """Their processor time is in nobody's account; left alone, they take a minute."""
+    """Their processor time is in no account; unlimited, they take a minute."""
     reading, writing = os.pipe()
     assert isolated(work, *arguments, wall_limit=0.5).end == ExitReason.TIMEOUT
     os.close(writing)
-    # The end of the file: nobody has the other side any more.
+    # The end of the file: no process has the other end open any more.
     assert select([reading], [], [], 20.0)[0] == [reading] and os.read(reading, 1) == b""
     os.close(reading)
 
@@ -481,7 +481,7 @@ def recurse(depth):
 
 
 def test_a_stack_overflow_is_formatted_faster_than_it_is_made():
-    """Formatting all frames takes thirty times as long."""
+    """Formatting all frames would take thirty times as long."""
     before = sys.getrecursionlimit()
     begin = time.process_time()
     try:
@@ -499,7 +499,7 @@ def test_a_stack_overflow_is_formatted_faster_than_it_is_made():
 
 
 def test_a_run_cannot_hide_in_the_group_of_its_parent():
-    """Nor can it end that group, which is the harness's own."""
+    """It cannot end that group either, which is the harness's own."""
 
     def hide():
         parent = os.getpgid(os.getppid())
@@ -521,7 +521,7 @@ def stop():
 
 
 def hold_the_answer_open():
-    """Close what the answer goes to, and leave it open in a helper."""
+    """Close the answer pipe, and leave it open in a helper."""
     if os.fork() == 0:
         time.sleep(60)
         os._exit(0)
@@ -529,7 +529,7 @@ def hold_the_answer_open():
 
 
 def flood():
-    """Write without end to what the answer goes to: the last pipe that was opened."""
+    """Write without end to the answer pipe: the last pipe that was opened."""
     pipes = []
     for number in range(3, 64):
         with suppress(OSError):
@@ -571,7 +571,7 @@ def maps():
 
 
 def helpers():
-    """Each takes less than the limit, together they take more."""
+    """Each takes less than the limit; together they take more."""
     for _ in range(8):
         if os.fork() == 0:
             kept = np.ones((80 << 20) // 8)
@@ -602,7 +602,7 @@ def test_a_call_that_swallows_want_of_memory_ends_in_time():
 
 
 def compile_for(seconds):
-    """Do as numba does while it compiles, asleep."""
+    """Sleep as numba does during a compilation."""
     with event.trigger_event("numba:compiler_lock"):
         time.sleep(seconds)
     return "compiled"
@@ -610,7 +610,7 @@ def compile_for(seconds):
 
 def test_compilation_does_not_count_against_the_limit(monkeypatch):
     assert isolated(compile_for, 1.0, wall_limit=0.4).value == "compiled"
-    # But not without end.
+    # But there is an upper limit.
     monkeypatch.setattr(isolation, "_LOADING_LIMIT", 0.3)
     ended = isolated(compile_for, 60.0, wall_limit=10.0)
     assert (ended.end, ended.loading) == (ExitReason.TIMEOUT, True)
@@ -618,7 +618,7 @@ def test_compilation_does_not_count_against_the_limit(monkeypatch):
 
 
 def test_time_in_line_for_a_processor_does_not_count():
-    """A run among many that want the same processor gets its share of it, and its time."""
+    """A run that competes for a processor gets its full processor time."""
 
     def work():
         os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
@@ -637,7 +637,7 @@ def spend(seconds):
 
 @dataclass(frozen=True)
 class Compiling(Solver):
-    """Compiles for long the first time, and notes how often it was run."""
+    """Compiles for long the first time, and counts its runs."""
 
     path: str
 
