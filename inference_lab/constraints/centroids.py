@@ -35,7 +35,7 @@ def constraint_centroids(
     *,
     perturbation: Perturbation = "multiplicative",
 ) -> FloatArray:
-    r"""Centroids from must-link neighbourhoods, the components of two or more points.
+    r"""Return centroids from must-link neighbourhoods, the components of two or more points.
 
     With fewer neighbourhoods than clusters, random perturbations of the global centroid :math:`g`
     are added: :math:`g_m (1 + 0.7 (U_m - 1/2))` ("multiplicative") or :math:`g_m + 0.7 (U_m - 1/2)
@@ -69,7 +69,7 @@ def constraint_centroids(
 def kmeans_centroids(
     points: FloatArray, n_clusters: int, rng: np.random.Generator, *, n_init: int = 10
 ) -> FloatArray:
-    r"""Centroids of the best of several runs of scikit-learn's K-means, without constraints."""
+    r"""Return the centroids of the best of several unconstrained runs of scikit-learn's K-means."""
     from sklearn.cluster import KMeans
 
     seed = int(rng.integers(2**31))
@@ -78,14 +78,14 @@ def kmeans_centroids(
 
 
 def class_centroids(points: FloatArray, classes: IntArray) -> FloatArray:
-    r"""Mean of each class: :math:`\mu_h = |X_h|^{-1} \sum_{i : l_i = h} x_i`."""
+    r"""Return the mean of each class: :math:`\mu_h = |X_h|^{-1} \sum_{i : l_i = h} x_i`."""
     size = np.bincount(classes)
     sums = [np.bincount(classes, weights=column, minlength=size.size) for column in points.T]
     return np.column_stack(sums) / size[:, np.newaxis]
 
 
 def squared_distances(points: FloatArray, centroids: FloatArray) -> FloatArray:
-    r"""Squared Euclidean distances :math:`D_{ih} = \sum_m (x_{im} - \mu_{hm})^2`.
+    r"""Return the squared Euclidean distances :math:`D_{ih} = \sum_m (x_{im} - \mu_{hm})^2`.
 
     From differences, because the expansion :math:`|x|^2 - 2 x'\mu + |\mu|^2` cancels far from 0.
     """
@@ -128,7 +128,7 @@ def numbered_like(found: IntArray, classes: IntArray, k: int) -> IntArray:
 
 
 def _best(score: FloatArray, tie_break: FloatArray) -> int:
-    """Index of the largest score; ties by the largest `tie_break`, then by the lowest index."""
+    """Return the index of the largest score; ties by largest `tie_break`, then lowest index."""
     top = score.max()
     tied = np.flatnonzero(score >= top - _TIE * abs(top))
     return int(tied[np.argmax(tie_break[tied])])

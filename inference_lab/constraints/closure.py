@@ -32,7 +32,7 @@ class ContradictionError(ValueError):
 
 
 def contradicting(given: Parts, component: IntArray) -> npt.NDArray[np.bool_]:
-    """Mask over the rows of `cannot_link` whose ends lie in one component."""
+    """Return a mask of the rows of `cannot_link` whose ends lie in one component."""
     same: npt.NDArray[np.bool_] = (
         component[given.cannot_link[:, 0]] == component[given.cannot_link[:, 1]]
     )
@@ -104,7 +104,7 @@ def surviving(
             f"of infinite weight connect, the first ({i}, {j}); hard pairs cannot be outvoted",
             pairs,
         )
-    # Components without contradictions stand, and no pair between components joins them.
+    # Components without contradictions are kept, and no pair between components joins them.
     in_dispute = np.zeros(given.n_points, dtype=np.bool_)
     in_dispute[component[given.cannot_link[disputed, 0]]] = True
     ml_votes = in_dispute[component[given.must_link[:, 0]]] & ~hard
@@ -134,7 +134,7 @@ def _extend_weight(
     closed: IntArray,
     n_points: int,
 ) -> Weight:
-    """Weights of the closed pairs: given pairs keep theirs, inferred ones get the mean."""
+    """Return weights of the closed pairs: given pairs keep theirs, inferred ones get the mean."""
     if not isinstance(weight, np.ndarray):
         return weight
     if weight.size == 0:

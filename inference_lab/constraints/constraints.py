@@ -230,7 +230,7 @@ class Constraints(Parts):
         Parameters
         ----------
         matrix : SciPy sparse array or matrix, shape (n_points, n_points)
-            Symmetric, or one triangle of it; zeros are no pairs, infinite entries are hard ones.
+            Symmetric, or one triangle of it; zeros are not pairs, infinite entries are hard pairs.
 
         Returns
         -------
@@ -287,8 +287,8 @@ class Constraints(Parts):
             or "cannot-link"; perhaps ``weight``, 1 by default; perhaps ``source``, which
             constraints do not hold.
         index : pandas.Index, sequence or SampleIds
-            The names of the points, of any type, all different. Of part of some `SampleIds`, pairs
-            with points outside are left out.
+            The names of the points, of any type, all different. For part of some `SampleIds`,
+            pairs with points outside are left out.
 
         Returns
         -------
@@ -397,7 +397,7 @@ class Constraints(Parts):
         Raises
         ------
         ValueError
-            If two names read alike.
+            If two names have the same text.
 
         Examples
         --------
@@ -409,11 +409,11 @@ class Constraints(Parts):
         files.write_csv(self, Path(path), ids)
 
     def __len__(self) -> int:
-        """Total number of pairs of both kinds."""
+        """Return the total number of pairs of both kinds."""
         return len(self.must_link) + len(self.cannot_link)
 
     def __repr__(self) -> str:
-        """Short: counts and non-default weights, never the pairs themselves."""
+        """Return counts and non-default weights, never the pairs themselves."""
         parts = [f"{len(self.must_link)} must-link, {len(self.cannot_link)} cannot-link"]
         for name, weight in (("ml_weight", self.ml_weight), ("cl_weight", self.cl_weight)):
             if isinstance(weight, np.ndarray):
@@ -436,7 +436,7 @@ class Constraints(Parts):
         )
 
     def __hash__(self) -> int:
-        """Hash of the pairs; weights are left out, which keeps it consistent with ``==``."""
+        """Return a hash of the pairs, without weights, so that it is consistent with ``==``."""
         return hash((self.n_points, self.must_link.tobytes(), self.cannot_link.tobytes()))
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -457,7 +457,7 @@ class Constraints(Parts):
         ----------
         ml_weight, cl_weight : float or array-like of float, optional
             New weights; an array is aligned with the *stored* rows of `must_link` or
-            `cannot_link`.  ``None`` keeps the present weights.
+            `cannot_link`.  ``None`` keeps the current weights.
 
         Returns
         -------
@@ -759,7 +759,7 @@ class Constraints(Parts):
 
         Guarantees
         ----------
-        Deterministic: of equal votes, points of lower numbers come first. The weight of the dropped
+        Deterministic: in ties, points of lower numbers come first. The weight of the dropped
         pairs is a local optimum under merging two groups or moving a point.
 
         Complexity
@@ -800,8 +800,8 @@ class Constraints(Parts):
         Returns
         -------
         Constraints
-            As many pairs. Scalar weights stay, and a flipped pair takes the weight of its new
-            kind; per-pair weights stay with their pairs.
+            The same number of pairs. Scalar weights stay, and a flipped pair takes the weight of
+            its new kind; per-pair weights stay with their pairs.
 
         Raises
         ------

@@ -19,14 +19,14 @@ __all__ = ["Sources", "from_frame", "to_frame"]
 
 _NEEDED, _OPTIONAL = ("i", "j", "kind"), ("weight", "source")
 
-#: A number from 0 on for the source of each must-link and of each cannot-link.
+#: Numbers, from 0 on, of the sources of the must-links and of the cannot-links.
 Sources = tuple[IntArray, IntArray]
 
 
 def from_frame(frame: Any, index: Any, *, sourced: bool = False) -> tuple[Parts, Sources | None]:
     """Read pairs, and the source of each if `sourced` and there is such a column.
 
-    Pairs with a row outside the part that `SampleIds` are of are left out.
+    If `index` is a part of some `SampleIds`, pairs with rows outside it are left out.
     """
     import pandas as pd
 

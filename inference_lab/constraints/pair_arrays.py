@@ -90,7 +90,7 @@ def canonical(
 
 
 def _read_pairs(pairs: npt.ArrayLike | None, n_points: int, name: str) -> IntArray:
-    """Validate an array of pairs, errors giving the position of the first offender."""
+    """Validate an array of pairs; errors give the position of the first invalid one."""
     if pairs is None:
         return np.zeros((0, 2), dtype=np.int64)
     if hasattr(pairs, "must_link"):

@@ -122,7 +122,7 @@ def check_generator(rng: object) -> None:
     Raises
     ------
     TypeError
-        If it is no `numpy.random.Generator`.
+        If it is not a `numpy.random.Generator`.
 
     Examples
     --------
@@ -164,7 +164,7 @@ def pairs_outside(pairs: IntArray, given: IntArray, n_points: int) -> IntArray:
 
 
 def pairs_inside(start: IntArray, size: IntArray) -> IntArray:
-    """All pairs of positions inside each block ``start[c] .. start[c] + size[c] - 1``."""
+    """Return all pairs of positions inside each block ``start[c] .. start[c] + size[c] - 1``."""
     position = np.arange(int(size.sum()))
     partners = np.repeat(start + size, size) - position - 1  # the later positions of the block
     first = np.repeat(position, partners)
@@ -177,7 +177,7 @@ def pairs_across(
     size: IntArray,
     blocks: IntArray,
 ) -> IntArray:
-    """All pairs of positions across each pair of blocks in `blocks`, shape (b, 2)."""
+    """Return all pairs of positions across each pair of blocks in `blocks`, shape (b, 2)."""
     left, right = blocks[:, 0], blocks[:, 1]
     count = size[left] * size[right]
     cell = np.arange(int(count.sum())) - np.repeat(np.cumsum(count) - count, count)

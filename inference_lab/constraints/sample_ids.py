@@ -16,7 +16,7 @@ _SHOWN = 5  # unknown names listed in a message
 def names_of(
     ids: Sequence[Hashable] | npt.NDArray[Any], n_points: int | None = None, what: str = "ids"
 ) -> list[Any]:
-    """Check the names of points: one each, no two alike."""
+    """Check the names of points: one each, all different."""
     names = ids.tolist() if isinstance(ids, np.ndarray) else list(ids)
     if n_points is not None and len(names) != n_points:
         raise ValueError(f"{what} has {len(names)} names for {n_points} points; one each is needed")

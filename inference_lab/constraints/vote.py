@@ -18,7 +18,7 @@ from inference_lab.graph.arrays import FloatArray, IntArray, connected
 __all__ = ["vote"]
 
 
-#: A move must gain this share of the largest weight: sums rounded differently do not cycle.
+#: A move must gain this share of the largest weight: so that rounding cannot cycle.
 _LEAST_GAIN = 1e-9
 
 
@@ -27,7 +27,7 @@ def vote(n: int, pairs: IntArray, evidence: FloatArray) -> IntArray:
     group = np.arange(n)
     finite = np.abs(evidence[np.isfinite(evidence)])
     least = _LEAST_GAIN * float(finite.max(initial=0.0))
-    # Within one unit there is nothing to decide, and it would vote for itself for ever.
+    # Pairs within a unit are dropped, because its votes for itself would never end.
     voiced = (evidence != 0) & (pairs[:, 0] != pairs[:, 1])
     pairs, evidence = pairs[voiced], evidence[voiced]
     edges: list[list[tuple[int, float]]] = [[] for _ in range(n)]
@@ -62,7 +62,7 @@ def _merge(n: int, pairs: IntArray, evidence: FloatArray, least: float) -> IntAr
         negative, i, j = heapq.heappop(heap)
         if near[i].get(j) != -negative:  # merged since, or the evidence has changed
             continue
-        # The unit that knows fewer others joins the other: O(m log m) entries move in all.
+        # The unit with fewer neighbours joins the other: O(m log m) entries move in all.
         into, gone = (i, j) if len(near[i]) >= len(near[j]) else (j, i)
         members[into] += members[gone]
         members[gone] = []
