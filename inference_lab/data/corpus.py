@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 __all__ = ["Corpus", "body_of_post", "clean", "count_terms", "latent_semantics"]
 
-#: Terms in fewer documents are dropped, and those in a larger share of them.
+#: Terms in fewer documents are dropped, and terms in a larger share of them.
 _FEWEST_DOCUMENTS = 5
 _LARGEST_SHARE = 0.95
 
@@ -40,7 +40,7 @@ class Corpus:
         Classes 0..K-1.
     class_names : tuple of str
     terms : tuple of str
-        What the columns count.
+        The terms that the columns count.
     """
 
     name: str
@@ -59,12 +59,12 @@ class Corpus:
             )
 
     def __repr__(self) -> str:
-        """Name and sizes only."""
+        """Return the name and the sizes."""
         n, d = self.values.shape
         return f"Corpus({self.name!r}, {n} documents, {d} terms, {len(self.class_names)} classes)"
 
     def document_frequencies(self) -> npt.NDArray[np.int64]:
-        """Return in how many documents each term occurs, shape (d,)."""
+        """Return the number of documents with each term, shape (d,)."""
         return np.bincount(
             self.values.indices[self.values.data != 0], minlength=self.values.shape[1]
         ).astype(np.int64)
@@ -150,7 +150,7 @@ def body_of_post(text: str) -> str:
 def count_terms(texts: Iterable[str]) -> tuple[Any, tuple[str, ...]]:
     """Count the words of texts, in lower case and without English stop words.
 
-    Words are runs of two or more letters a to z. Stop words are those of scikit-learn.
+    Words are runs of two or more letters a to z. Stop words are taken from scikit-learn.
     """
     from scipy.sparse import csr_array
     from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS

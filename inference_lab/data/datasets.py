@@ -1,4 +1,4 @@
-"""Labelled data sets for the clustering experiments: ``load("iris")`` and its siblings.
+"""Labelled data sets for the clustering experiments, such as ``load("iris")``.
 
 Small sets come with scikit-learn, and mixtures of Gaussians are drawn; the others are the UCI
 files, read as UCI publishes them (plain or gzipped) from ``<data folder>/uci`` or from the folder
@@ -61,7 +61,7 @@ class Dataset:
     class_names : tuple of str, length K
         ``class_names[labels[i]]`` is the class of point ``i`` as the source spells it.
     source : str
-        Where the data come from.
+        The origin of the data.
     """
 
     name: str
@@ -71,7 +71,7 @@ class Dataset:
     source: str
 
     def __post_init__(self) -> None:
-        """Protect the arrays: data sets are shared between runs."""
+        """Protect the arrays, because data sets are shared between runs."""
         self.features.setflags(write=False)
         self.labels.setflags(write=False)
 
@@ -91,7 +91,7 @@ class Dataset:
         return len(self.class_names)
 
     def __repr__(self) -> str:
-        """Name and sizes only."""
+        """Return the name and the sizes."""
         return (
             f"Dataset({self.name!r}, n_points={self.n_points}, n_features={self.n_features}, "
             f"n_classes={self.n_classes})"
@@ -112,8 +112,8 @@ class _Files:
     """A data set in UCI text files, as ``uci.toml`` describes it.
 
     ``label`` and ``ignored`` are column numbers of the file; ``classes`` are all codes that the
-    file may hold, ``keep`` those that the data set consists of (all if empty), and ``names`` what
-    these are called (as their codes if empty).
+    file may hold, ``keep`` the codes of the data set (all if empty), and ``names`` the names of
+    these (the codes if empty).
     """
 
     description: str
@@ -170,7 +170,7 @@ _REGISTRY: dict[str, _Embedded | _Files | _Drawn] = {
 
 
 def available() -> dict[str, str]:
-    """Return the names that `load` knows, each with a one-line description."""
+    """Return the names that `load` accepts, each with a one-line description."""
     return {
         name: entry.description
         + (" [embedded]" if not isinstance(entry, _Files) else " [needs the data folder]")
@@ -202,7 +202,7 @@ def load(name: str, data_dir: _PathLike | None = None, *, least: int = 0) -> Dat
 
 
 def _load_embedded(name: str, entry: _Embedded) -> Dataset:
-    """Take a data set out of scikit-learn, which is slow to import and therefore imported here."""
+    """Load a data set of scikit-learn, which is imported here because it is slow to import."""
     from sklearn import datasets as sklearn_datasets
 
     bunch = getattr(sklearn_datasets, entry.loader)()

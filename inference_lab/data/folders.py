@@ -1,4 +1,4 @@
-"""Where the files lie that a spec names: the working directory and the data folder."""
+"""Search for files that a spec names, in the working directory and the data folder."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _PathLike: TypeAlias = "str | os.PathLike[str]"
 
 
 def data_folder(data_dir: _PathLike | None = None) -> Path | None:
-    """Return the folder of real data: the one given, or that of ``INFERENCE_LAB_DATA``, or None."""
+    """Return the folder of real data: the given one, or ``INFERENCE_LAB_DATA``, or None."""
     chosen = data_dir if data_dir is not None else os.environ.get(DATA_VARIABLE) or None
     return None if chosen is None else Path(chosen).expanduser()
 

@@ -1,4 +1,4 @@
-"""Points drawn from mixtures of Gaussians, to set beside real data: here the model is known."""
+"""Points drawn from mixtures of Gaussians: data with a known model, to compare with real data."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["MIXTURES", "Mixture", "labels_by_share"]
 def labels_by_share(
     rng: np.random.Generator, shares: npt.NDArray[Any], n: int
 ) -> npt.NDArray[np.int64]:
-    """Return labels in random order, of each as many as its share of all of them comes to."""
+    """Return labels in random order, each in proportion to its share."""
     limits = np.cumsum(shares) / shares.sum() * n
     labels = np.searchsorted(limits, np.arange(n) + 0.5).astype(np.int64)
     rng.shuffle(labels)
@@ -31,11 +31,11 @@ class Mixture:
     description : str
     features, classes : int
     apart : float
-        Standard deviation of the means in each feature; that of the points in a class is 1.
+        Standard deviation of the means in each feature; the points of a class have 1.
     long : float
         Standard deviation of each class in one direction of its own.
     uneven : bool
-        Whether class h is half as large again as class h + 1; else all are of one size.
+        Whether class h is 1.5 times as large as class h + 1; else all are of one size.
     points : int
         The default number of points; studies draw subsets of them.
     """

@@ -49,7 +49,7 @@ Image: TypeAlias = npt.NDArray[np.uint8]
 #: Photographs that come with scikit-learn, 427 x 640 pixels, in colours.
 EMBEDDED = ("china", "flower")
 
-#: Suffixes of the files that `write_image` writes; none of them loses anything.
+#: Suffixes of the files that `write_image` writes, all lossless.
 WRITTEN = (".png", ".pgm", ".ppm")
 
 #: Largest number of pixels that is read.
@@ -80,7 +80,7 @@ def read_image(path: str | os.PathLike[str]) -> Image:
     try:
         data = read_bytes(path)
         with warnings.catch_warnings(), Pillow.open(io.BytesIO(data)) as opened:
-            # Pillow's own limit is looked at first, but as a mere warning.
+            # Pillow checks its own limit first, but only warns.
             warnings.simplefilter("ignore")
             width, height = opened.size
             if width * height > MAX_PIXELS:
@@ -163,7 +163,7 @@ def shrink(image: Image, scale: float) -> Image:
 
 
 def scaled(length: int, scale: float) -> int:
-    """Return the pixels along a side of a drawn image at a scale, one at least."""
+    """Return the pixels along a side of a drawn image at a scale, at least one."""
     return max(1, round(length * scale))
 
 

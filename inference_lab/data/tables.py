@@ -27,7 +27,7 @@ def read_table(
 ) -> pd.DataFrame:
     """Read a table, by its suffix, and give its rows the names in a column.
 
-    Without `name`, rows have numbers from 0. In CSV, names are text as it stands there: 007 is
+    Without `name`, rows have numbers from 0. In CSV, names are literal text: 007 is
     not 7.
     """
     import pandas as pd
@@ -43,7 +43,7 @@ def read_table(
             frame = pd.read_parquet(path).reset_index(drop=True)
         else:
             frame = pd.read_csv(path, dtype=None if name is None else {name: str})
-    # The errors of pyarrow and of pandas' parser, and of text that is no UTF-8, are among these.
+    # The errors of pyarrow and of pandas' parser, and of text that is not UTF-8, are among these.
     except ValueError as problem:
         raise DataFormatError(f"cannot read {path}: {problem}") from None
     frame.columns = frame.columns.astype(str)
@@ -103,7 +103,7 @@ def numeric_columns(
         parts.append(values)
     if others:
         words = frame[others].astype(object)
-        # Texts, since categories of several types have no order.
+        # As text, because categories of several types have no order.
         words = words.where(words.isna(), words.astype(str)).where(words.notna(), "missing")
         encoder = OneHotEncoder(sparse_output=False)
         encoded = encoder.fit_transform(words)
@@ -122,7 +122,7 @@ def _quoted(frame: Any) -> str:
 
 
 def _no_numbers(frame: Any) -> str:
-    """Return why columns cannot be used as they are."""
+    """Return the reason why columns cannot be used unchanged."""
     first = frame.columns[0]
     example = frame[first].dropna().iloc[:1].tolist()
     shown = f", such as {example[0]!r}" if example else ""

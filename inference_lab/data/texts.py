@@ -1,6 +1,6 @@
-"""Readers of text collections, and those that have names.
+"""Readers of text collections, and the named collections.
 
-Files are read where they lie; archives are read member by member and nothing is unpacked to disk.
+Files are read in place; archives are read member by member and nothing is unpacked to disk.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ _MEMBER = re.compile(r"(?:\./)?[^/.][^/]*/(?P<group>[a-z0-9][a-z0-9.+-]*)/(?P<nu
 
 @dataclass(frozen=True)
 class Post:
-    """A Usenet post as it was sent, header and all."""
+    """A Usenet post as it was sent, with its header."""
 
     group: str
     number: int
@@ -262,7 +262,7 @@ _CORPORA: Mapping[str, tuple[str, Callable[[Path | None], Corpus]]] = {
 
 
 def corpora() -> dict[str, str]:
-    """Return the names that `load_corpus` knows, each with a one-line description."""
+    """Return the names that `load_corpus` accepts, each with a one-line description."""
     return {name: said for name, (said, _) in _CORPORA.items()}
 
 
