@@ -13,7 +13,7 @@ IntArray: TypeAlias = npt.NDArray[np.int64]
 
 Int32Array: TypeAlias = npt.NDArray[np.int32]
 
-#: 0 or 1 each.
+#: Entries are 0 or 1.
 Flags: TypeAlias = npt.NDArray[np.uint8]
 
 #: ``edge_kinds`` value of a diagonal term whose diagonal is one number (Potts).
@@ -36,7 +36,7 @@ TRUNCATED_QUADRATIC = 2
 
 
 def starts_of(sizes: npt.ArrayLike) -> IntArray:
-    """Return where stretches of these lengths start, and the end of the last."""
+    """Return the starts of consecutive stretches of these lengths, and the end of the last."""
     return np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes, dtype=np.int64)])
 
 
@@ -69,7 +69,7 @@ class GraphArrays(NamedTuple):
     * ``factor_ptr`` (f+1,) int64 into ``scopes`` int32; ``table_ptr`` (f+1,) int64 into ``tables``
       (row-major: the last variable of a scope varies fastest);
     * ``inc_ptr`` (n+1,) int64, ``inc_slot`` int64: the positions in ``scopes`` at which each
-      variable stands; ``slot_factor`` int32: the factor of each position.
+      variable occurs; ``slot_factor`` int32: the factor of each position.
     """
 
     cardinalities: IntArray

@@ -4,7 +4,7 @@
 + sum_s h_s [some x_i is in L_s]``
 
 in natural-log units: a potential is ``exp(-theta)``, lower is better, ``+inf`` forbids. The last
-sum are label costs (`inference_lab.graph.label_costs`), which most graphs have none of.
+sum are label costs (`inference_lab.graph.label_costs`), which most graphs lack.
 Pairwise terms keep their structure, so that a message costs O(k) where it can:
 
 * *diagonal*: ``theta(a, b) = same[a]`` if ``a == b`` else ``differ``. Potts terms of either
@@ -110,9 +110,9 @@ class FactorGraph:
     Precision: energies are floating-point sums, so small costs are lost beside large ones.
     `magnitude` bounds the absolute energy, `resolution` the rounding error near the minimum.
     `inference_lab.solve` scales costs far from 1 by a power of two, which is exact; below 1e-190
-    nothing is proved. Methods see penalties too large to be paid lowered, see `capped`. Where the
+    nothing is proved. Penalties too large to be paid are lowered for methods, see `capped`. If the
     resolution exceeds the tolerance of proofs (1e-8 of the energy), bounds are lowered by it and no
-    labelling is called optimal. Marginals need a temperature of at least the resolution.
+    labelling is reported as optimal. Marginals need a temperature of at least the resolution.
 
     Memory: ``8 sum_i k_i`` bytes of unaries, 34 bytes an edge plus its values (8 bytes for Potts),
     32 bytes an edge for the adjacency once a solver uses it.
@@ -141,7 +141,7 @@ class FactorGraph:
     label_costs: LabelCosts = NO_LABEL_COSTS
 
     def __init__(self, *costs: Never, **arrays: Any) -> None:
-        """Hold the arrays that `from_terms` has computed; raise on any other call."""
+        """Store the arrays that `from_terms` has computed; raise on any other call."""
         given = {f.name: arrays.get(f.name, f.default) for f in fields(self)}
         lacking = any(value is MISSING for value in given.values())
         if costs or lacking or not arrays.keys() <= given.keys():
@@ -183,7 +183,7 @@ class FactorGraph:
         Raises
         ------
         ValueError
-            If a cost is no real number, NaN, ``-inf`` or finite beyond 1e100, a shape does not
+            If a cost is not a real number, NaN, ``-inf`` or finite beyond 1e100, a shape does not
             fit, or a term names a missing variable, or one twice.
 
         Examples
@@ -406,7 +406,7 @@ class FactorGraph:
 
     @cached_property
     def n_labels(self) -> int | None:
-        """The number of labels where all variables have the same, else None."""
+        """The number of labels if all variables have the same, else None."""
         if self.n_variables == 0:
             return None
         first = int(self.cardinalities[0])
@@ -496,7 +496,7 @@ class FactorGraph:
         return np.where(kinds == TABLE, first * second, diagonal)
 
     def _stretches(self, edges: IntArray | slice) -> tuple[IntArray, IntArray, IntArray]:
-        """Return start and length of each distinct stretch of the pool, and that of each term."""
+        """Return start and length of each distinct stretch of the pool, and each term's stretch."""
         starts, which = distinct(self.edge_offsets[edges])
         longest = np.zeros(starts.size, dtype=np.int64)
         np.maximum.at(longest, which, self.pool_sizes(edges))
@@ -946,7 +946,7 @@ class FactorGraph:
 
     @cached_property
     def arrays(self) -> GraphArrays:
-        """Everything a kernel needs, adjacency included (built once)."""
+        """The arrays that kernels need, with the adjacency (built once)."""
         n, m = self.n_variables, self.n_edges
         ends = self.edges.ravel()
         half = _by_value(ends, n).astype(np.int32)
@@ -1155,7 +1155,7 @@ class FactorGraph:
     def scaled(self, exponent: int) -> FactorGraph:
         """Return the graph with all costs multiplied by ``2^exponent``, the structure shared.
 
-        Exact, but for costs that leave the range of floats: small ones become 0.
+        Exact, except for costs that leave the range of floats: small ones become 0.
 
         Parameters
         ----------
@@ -1185,8 +1185,8 @@ class FactorGraph:
     def _scaled_edges(self, exponent: int) -> tuple[FloatArray, FloatArray]:
         """Return weights and pool of pairwise terms with costs multiplied by ``2^exponent``.
 
-        Tables are multiplied, unless an entry would exceed `COST_LIMIT`: then weights take the
-        rest.
+        Tables are multiplied. If an entry would exceed `COST_LIMIT`, the weights take a part of
+        the factor.
         """
         table = self.edge_kinds == TABLE
         weights = np.where(table, self.edge_weights, np.ldexp(self.edge_weights, exponent))
@@ -1264,7 +1264,7 @@ class FactorGraph:
         }
 
     def _with_costs(self, **changes: Any) -> FactorGraph:
-        """Return the graph with other costs, and what was derived from its structure."""
+        """Return the graph with other costs, keeping properties derived from its structure."""
         graph = replace(self, **changes)
         for name in _STRUCTURE:
             if name in self.__dict__:
@@ -1280,19 +1280,19 @@ class FactorGraph:
 
 
 def unary_minimum(graph: FactorGraph) -> IntArray:
-    """Return the cheapest label of each variable on its own (the first of equals), shape (n,)."""
+    """Return the cheapest label of each variable on its own (the first in ties), shape (n,)."""
     return least_labels(graph, graph.unary_values)
 
 
 def least_labels(graph: FactorGraph, costs: FloatArray) -> IntArray:
-    """Return the label of least cost of each variable (flat input, the first of equals), (n,)."""
+    """Return the label of least cost of each variable (flat input, the first in ties), (n,)."""
     if graph.n_labels is not None:
         return np.asarray(costs.reshape(-1, graph.n_labels).argmin(axis=1), dtype=np.int64)
     return first_least(costs, graph.unary_ptr)
 
 
 def first_least(costs: FloatArray, ptr: IntArray) -> IntArray:
-    """Return the place of the least entry in each non-empty row of ragged costs, shape (rows,)."""
+    """Return the index of the least entry in each non-empty row of ragged costs, shape (rows,)."""
     start = ptr[:-1]
     least = np.minimum.reduceat(costs, start) if costs.size else costs
     cheapest = np.flatnonzero(costs == np.repeat(least, np.diff(ptr)))
@@ -1300,7 +1300,7 @@ def first_least(costs: FloatArray, ptr: IntArray) -> IntArray:
 
 
 def _by_value(values: Int32Array, end: int) -> IntArray:
-    """Return the stable ascending order of numbers from 0 to before `end`."""
+    """Return the stable ascending order of numbers in ``range(end)``."""
     falls = np.count_nonzero(values[1:] < values[:-1])
     if end <= 1 << 16 and falls > values.size // _RUN:
         # Numpy sorts 16-bit integers in linear time, and others as fast if they are nearly sorted.
@@ -1328,7 +1328,7 @@ def _finite_or_less(values: FloatArray) -> FloatArray:
 
 
 def _lowered(costs: FloatArray, cap: float) -> FloatArray:
-    """Return costs with finite ones above a cap lowered to it; the array itself without any."""
+    """Return costs with finite ones above a cap lowered to it; if none are, the array itself."""
     above = (costs > cap) & (costs < np.inf)
     return freeze(np.where(above, cap, costs)) if above.any() else costs
 

@@ -35,7 +35,7 @@ class Factors(NamedTuple):
     def of(
         cls, arities: npt.ArrayLike, scopes: npt.ArrayLike, sizes: npt.ArrayLike, values: FloatArray
     ) -> Factors:
-        """Return factors of these numbers of variables and of entries, one after the other."""
+        """Return factors, stored in succession, from their numbers of variables and of entries."""
         flat = np.asarray(scopes, dtype=np.int64)
         return cls(starts_of(arities), flat, starts_of(sizes), values)
 
@@ -131,7 +131,7 @@ class Split(NamedTuple):
 
 
 def split(factors: Factors, unaries: Unaries) -> Split:
-    """Sort factors by arity: constants, unaries with theirs added, pairwise terms, and the rest."""
+    """Split factors by arity: constants, sums with the unaries, pairwise terms, and the rest."""
     arities = np.diff(factors.ptr)
     if arities.min(initial=3) > 2:
         return Split(np.empty(0), unaries.values, None, factors)
@@ -148,7 +148,7 @@ def split(factors: Factors, unaries: Unaries) -> Split:
 
 
 def _pack_pairs(factors: Factors, cardinalities: IntArray) -> EdgeBlock:
-    """Pack factors of two variables, those of a shape at once, in the order of first appearance."""
+    """Pack factors of two variables, all of a shape at once, in the order of first appearance."""
     edges = factors.scopes.reshape(-1, 2).astype(np.int32)
     stacks = []
     for shape, members in by_shape(cardinalities[edges]):

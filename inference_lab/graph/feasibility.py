@@ -25,7 +25,7 @@ def n_entries(graph: FactorGraph) -> int:
 def contradiction(graph: FactorGraph) -> str | None:
     """Return a reason of infeasibility that is found in linear time, else None.
 
-    Looks at single variables, single terms, and variables joined by hard must-links.
+    Checks single variables, single terms, and variables joined by hard must-links.
     """
     if not graph.has_infinite:
         return None
@@ -52,7 +52,7 @@ def _impossible_table(graph: FactorGraph, allowed: npt.NDArray[np.bool_]) -> int
         return None
     table = np.flatnonzero(graph.edge_kinds == TABLE)
     sizes = graph.cardinalities[graph.edges[table]]
-    # How many infinite entries lie before each place of the pool: most tables have none.
+    # The number of infinite entries before each place of the pool; most tables have none.
     before = np.concatenate([[0], np.cumsum(infinite)])
     start = graph.edge_offsets[table]
     hard = before[start + sizes.prod(axis=1)] > before[start]
@@ -76,7 +76,7 @@ def _equality_contradiction(graph: FactorGraph, allowed: npt.NDArray[np.bool_]) 
     diagonal = graph.edge_kinds != TABLE
     must = np.isinf(graph.edge_weights)
     if graph.cardinalities.min() < 2:
-        # Two variables of one label each are equal whatever it costs to differ.
+        # Two variables of one label each are always equal.
         must |= (graph.cardinalities[graph.edges] == 1).all(axis=1)
     equal = np.flatnonzero(diagonal & must)
     if equal.size == 0:

@@ -1,7 +1,7 @@
 """Label costs as ordinary terms with auxiliary variables, for formats and methods without them.
 
 The variables of the graph keep their numbers, the auxiliary ones come after them: the first ``n``
-labels of a labelling of the encoding are one of the graph. The *star* has one binary variable a
+labels of the encoding form a labelling of the graph. The *star* has one binary variable a
 set, on which all variables with a label of it depend; `inference_lab.graph.label_cost_chain` has
 another exact encoding.
 """
@@ -44,9 +44,9 @@ def star(graph: FactorGraph, temperature: float = 0.0, *, hard: bool = True) -> 
     """Encode label costs by a binary variable a set.
 
     ``z_s = 1`` costs ``h_s``; ``z_s = 0`` forbids the labels of the set. The least cost over ``z``
-    is the energy. At ``T > 0``, where ``z_s = 1`` is possible without a user, ``z_s = 0`` costs
+    is the energy. At ``T > 0``, as ``z_s = 1`` is possible without a user, ``z_s = 0`` costs
     ``-T log(1 - exp(-h_s / T))``, so that the two weights add up to 1: then the sum over ``z`` of
-    ``exp(-E / T)`` is that of the energy. Without `hard`, ``z_s = 0`` costs ``h_s`` per label of
+    ``exp(-E / T)`` is unchanged. Without `hard`, ``z_s = 0`` costs ``h_s`` per label of
     the set at T = 0 in place of ``inf``: the minimum is the same, and all costs are finite.
     """
     n, width = graph.n_variables, int(graph.cardinalities.max(initial=0))

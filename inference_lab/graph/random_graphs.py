@@ -68,14 +68,14 @@ def _forbid(rng: _Rng, table: FloatArray, allowed: tuple[int, ...], share: float
 
 
 def _potts(rng: _Rng) -> FactorGraph:
-    """Attractive Potts terms."""
+    """Draw attractive Potts terms."""
     n, k = _size(rng)
     edges = _edges(rng, n)
     return FactorGraph.potts(rng.normal(size=(n, k)), edges, rng.exponential(size=len(edges)))
 
 
 def _estep(rng: _Rng) -> FactorGraph:
-    """Squared distances to centroids, with must-links and cannot-links (Potts of either sign)."""
+    """Draw squared distances to centroids, with must-links and cannot-links (signed Potts)."""
     n, k = _size(rng)
     points, centroids = rng.normal(size=(n, 2)), rng.normal(size=(k, 2))
     unary = ((points[:, None] - centroids[None]) ** 2).sum(axis=2)
@@ -85,13 +85,13 @@ def _estep(rng: _Rng) -> FactorGraph:
     if rng.random() < 0.5:
         term = DiagonalTerms(edges, np.where(must, 0.0, weight), np.where(must, weight, 0.0))
         return FactorGraph.from_terms(unary, [term])
-    # The same energies with the penalty of a satisfied cannot-link taken off and a constant.
+    # Negative Potts weights and a constant give the same energies.
     constant = float(weight[~must].sum())
     return FactorGraph.potts(unary, edges, np.where(must, weight, -weight), constant)
 
 
 def _diagonal(rng: _Rng) -> FactorGraph:
-    """Diagonal terms whose cost depends on the label, of mixed signs."""
+    """Draw diagonal terms whose cost depends on the label, of mixed signs."""
     n, k = _size(rng)
     edges = _edges(rng, n)
     m = len(edges)
@@ -103,7 +103,7 @@ def _diagonal(rng: _Rng) -> FactorGraph:
 
 
 def _truncated_linear(rng: _Rng) -> FactorGraph:
-    """One truncated linear table with a weight for each edge."""
+    """Draw one truncated linear table with a weight for each edge."""
     n, k = _size(rng, 3, 5)
     a = np.arange(k)
     table = np.minimum(np.abs(a[:, None] - a[None]), rng.uniform(1.1, 3.0))
@@ -114,7 +114,7 @@ def _truncated_linear(rng: _Rng) -> FactorGraph:
 
 
 def _own_tables(rng: _Rng) -> FactorGraph:
-    """Pairwise terms with a dense table each."""
+    """Draw pairwise terms with a dense table each."""
     n, k = _size(rng)
     edges = _edges(rng, n)
     return FactorGraph.pairwise(rng.normal(size=(n, k)), edges, rng.normal(size=(len(edges), k, k)))
@@ -129,7 +129,7 @@ def _cardinalities(rng: _Rng) -> IntArray:
 
 
 def _ragged(rng: _Rng) -> FactorGraph:
-    """Variables of 1 to 5 labels, with diagonal terms and own tables."""
+    """Draw variables of 1 to 5 labels, with diagonal terms and own tables."""
     counts = _cardinalities(rng)
     unary = [rng.normal(size=k) for k in counts]
     edges = _edges(rng, len(counts))
@@ -144,7 +144,7 @@ def _ragged(rng: _Rng) -> FactorGraph:
 
 
 def _higher_order(rng: _Rng) -> FactorGraph:
-    """Tables over three and four variables beside pairwise terms."""
+    """Draw tables over three and four variables beside pairwise terms."""
     n, k = _size(rng, 2, 3)
     edges = _edges(rng, n)[:n]
     factors = [
@@ -156,7 +156,7 @@ def _higher_order(rng: _Rng) -> FactorGraph:
 
 
 def _forest(rng: _Rng) -> FactorGraph:
-    """Forests of diagonal terms, tables and, now and then, a factor of three variables."""
+    """Draw forests of diagonal terms, tables and sometimes a factor of three variables."""
     n, k = _size(rng)
     edges = _tree(rng, n)
     unary = rng.normal(size=(n, k))
@@ -179,7 +179,7 @@ def _forest(rng: _Rng) -> FactorGraph:
 
 
 def _grid(rng: _Rng) -> FactorGraph:
-    """Small grids with Potts terms of mixed sign or one truncated quadratic table."""
+    """Draw small grids with Potts terms of mixed sign or one truncated quadratic table."""
     rows, columns, k = [(3, 3, 2), (2, 5, 2), (2, 3, 3), (1, 6, 3), (2, 2, 5)][rng.integers(5)]
     edges = grid_edges(rows, columns)
     unary = rng.normal(size=(rows * columns, k))
@@ -191,7 +191,7 @@ def _grid(rng: _Rng) -> FactorGraph:
 
 
 def _mixed(rng: _Rng) -> FactorGraph:
-    """Everything at once: ragged, all kinds of terms, some entries forbidden, a constant."""
+    """Draw ragged graphs with all kinds of terms, forbidden entries and a constant."""
     counts = _cardinalities(rng)
     n = len(counts)
     planted = rng.integers(0, counts)
@@ -213,7 +213,7 @@ def _mixed(rng: _Rng) -> FactorGraph:
 
 
 def _merged(rng: _Rng) -> FactorGraph:
-    """Edges given several times, which construction adds up."""
+    """Draw edges given several times, which construction adds up."""
     n, k = _size(rng)
     edges = _edges(rng, n)
     again = rng.permutation(edges)[: max(1, len(edges) // 2), ::-1]
@@ -229,7 +229,7 @@ def _merged(rng: _Rng) -> FactorGraph:
 
 
 def _forbidden_labels(rng: _Rng) -> FactorGraph:
-    """Unaries with ``+inf`` entries."""
+    """Draw unaries with ``+inf`` entries."""
     n, k = _size(rng)
     planted = rng.integers(0, k, size=n)
     unary = np.where(rng.random((n, k)) < 0.4, np.inf, rng.normal(size=(n, k)))
@@ -240,7 +240,7 @@ def _forbidden_labels(rng: _Rng) -> FactorGraph:
 
 
 def _linked(rng: _Rng, must: bool) -> FactorGraph:
-    """Plant a labelling; link pairs hard as it has them, mostly of one sort, and others softly."""
+    """Plant a labelling; add hard links that it satisfies, mostly of one sort, and soft ones."""
     n, k = _size(rng)
     planted = rng.integers(0, k, size=n)
     edges = _edges(rng, n)
@@ -255,17 +255,17 @@ def _linked(rng: _Rng, must: bool) -> FactorGraph:
 
 
 def _must_links(rng: _Rng) -> FactorGraph:
-    """Hard must-links (``differ = +inf``) and a few hard cannot-links; feasible."""
+    """Draw hard must-links (``differ = +inf``) and a few hard cannot-links; feasible."""
     return _linked(rng, must=True)
 
 
 def _cannot_links(rng: _Rng) -> FactorGraph:
-    """Hard cannot-links (``same = +inf``) and a few hard must-links; feasible."""
+    """Draw hard cannot-links (``same = +inf``) and a few hard must-links; feasible."""
     return _linked(rng, must=False)
 
 
 def _hard_tables(rng: _Rng) -> FactorGraph:
-    """Pairwise and higher-order tables with ``+inf`` entries; feasible."""
+    """Draw pairwise and higher-order tables with ``+inf`` entries; feasible."""
     n, k = _size(rng)
     planted = rng.integers(0, k, size=n)
     factors = []
@@ -305,7 +305,7 @@ def _inheritance(rng: _Rng) -> FactorGraph:
 
 
 def _ties(rng: _Rng) -> FactorGraph:
-    """Small integer costs, so that many labellings share the least energy."""
+    """Draw small integer costs, so that many labellings share the least energy."""
     n, k = _size(rng)
     edges = _edges(rng, n)
     unary = rng.integers(0, 2, size=(n, k)).astype(np.float64)
@@ -313,7 +313,7 @@ def _ties(rng: _Rng) -> FactorGraph:
 
 
 def _equal(rng: _Rng) -> FactorGraph:
-    """Every labelling has the same energy."""
+    """Draw a graph whose labellings all have the same energy."""
     n, k = _size(rng)
     edges = _edges(rng, n)
     cost = float(rng.integers(-2, 3))
@@ -321,7 +321,7 @@ def _equal(rng: _Rng) -> FactorGraph:
 
 
 def _large(rng: _Rng) -> FactorGraph:
-    """Costs of the order of a million."""
+    """Draw costs of the order of a million."""
     n, k = _size(rng)
     edges = _edges(rng, n)
     m = len(edges)
@@ -336,7 +336,7 @@ def _large(rng: _Rng) -> FactorGraph:
 
 
 def _one_variable(rng: _Rng) -> FactorGraph:
-    """One variable alone, now and then with forbidden labels."""
+    """Draw one variable alone, sometimes with forbidden labels."""
     k = int(rng.integers(1, 8))
     unary = rng.normal(size=(1, k))
     if rng.random() < 0.3:
@@ -345,7 +345,7 @@ def _one_variable(rng: _Rng) -> FactorGraph:
 
 
 def _one_label(rng: _Rng) -> FactorGraph:
-    """Variables with one label each: a single labelling, with terms of every kind."""
+    """Draw variables with one label each: a single labelling, with terms of every kind."""
     n = int(rng.integers(3, 9))
     edges = _edges(rng, n)
     half = len(edges) // 2
@@ -360,13 +360,13 @@ def _one_label(rng: _Rng) -> FactorGraph:
 
 
 def _no_edges(rng: _Rng) -> FactorGraph:
-    """Unaries only."""
+    """Draw unaries only."""
     n, k = _size(rng)
     return FactorGraph.potts(rng.normal(size=(n, k)), np.empty((0, 2), dtype=np.int64), np.empty(0))
 
 
 def _disconnected(rng: _Rng) -> FactorGraph:
-    """Several components, isolated variables among them."""
+    """Draw several components, isolated variables among them."""
     n, k = _size(rng, 2, 3)
     side = rng.permutation(np.arange(n) % 3)
     edges = np.array(
@@ -376,12 +376,12 @@ def _disconnected(rng: _Rng) -> FactorGraph:
 
 
 def _empty(rng: _Rng) -> FactorGraph:
-    """No variables: the one labelling is empty and costs the constant."""
+    """Draw a constant without variables, the energy of the one, empty, labelling."""
     return FactorGraph.from_factors(np.empty(0, dtype=np.int64), [], float(rng.exponential()))
 
 
 def _infeasible(rng: _Rng) -> FactorGraph:
-    """Contradictory hard constraints of five sorts; every labelling costs ``+inf``."""
+    """Draw contradictory hard constraints of five sorts; every labelling costs ``+inf``."""
     n, k = _size(rng, 2, 3)
     n = max(n, k + 1)
     unary = rng.normal(size=(n, k))
@@ -401,7 +401,7 @@ def _infeasible(rng: _Rng) -> FactorGraph:
     if sort == 2:  # k + 1 variables, all different
         clique = np.array(list(itertools.combinations(chosen[: k + 1].tolist(), 2)))
         return FactorGraph.from_terms(unary, [DiagonalTerms(clique, np.inf, 0.0)])
-    if sort == 3:  # tables that push a label up along a chain, and one that wants it to fall
+    if sort == 3:  # tables that push a label up along a chain, and one that requires it to fall
         a = np.arange(k)
         rising = np.where(a[:, None] < a[None], 0.0, np.inf)
         path = np.stack([chosen[:k], chosen[1 : k + 1]], axis=1)
@@ -438,7 +438,7 @@ HARD: dict[str, Callable[[_Rng], FactorGraph]] = {
     "inheritance": _inheritance,
 }
 
-#: Families at the edge of what a graph can be.
+#: Families of degenerate graphs.
 DEGENERATE: dict[str, Callable[[_Rng], FactorGraph]] = {
     "one-variable": _one_variable,
     "one-label": _one_label,
@@ -465,7 +465,7 @@ def _label_costs(rng: _Rng) -> FactorGraph:
 
 
 def _label_cost_sets(rng: _Rng) -> FactorGraph:
-    """Price labels and sets of labels; now and then by integers, so that there are ties."""
+    """Price labels and sets of labels, sometimes by integers, so that there are ties."""
     graph = FINITE[list(FINITE)[rng.integers(len(FINITE))]](rng)
     k = int(graph.cardinalities.max())
     sets = [
@@ -486,7 +486,7 @@ def _label_costs_hard(rng: _Rng) -> FactorGraph:
 
 
 def _open_clusters(rng: _Rng) -> FactorGraph:
-    """Points that may each open a cluster at a price: facility location with linked points."""
+    """Draw facility location with linked points: each point may open a cluster at a price."""
     n, k = _size(rng, 3, 4)
     points = rng.normal(size=(n, 2))
     unary = ((points[:, None] - points[None, :k]) ** 2).sum(axis=2)
@@ -520,24 +520,24 @@ def _each(graph: FactorGraph, change: Callable[[FloatArray], FloatArray]) -> Fac
 
 
 def _tiny_costs(rng: _Rng) -> FactorGraph:
-    """Costs of a millionth down to the smallest floats."""
+    """Draw costs of a millionth down to the smallest floats."""
     return _drawn(rng).scaled(-int(rng.choice([20, 50, 300, 600, 1000, 1070])))
 
 
 def _huge_costs(rng: _Rng) -> FactorGraph:
-    """Costs of 10^13 up to the largest allowed, those of the families beside infinite ones too."""
+    """Draw costs of 10^13 up to the largest allowed, beside infinite ones, too."""
     graph = _drawn(rng)
     most = math.floor(math.log2(COST_LIMIT)) - math.frexp(graph.magnitude)[1]
     return graph.scaled(int(rng.choice([45, 200, most])))
 
 
 def _mixed_scales(rng: _Rng) -> FactorGraph:
-    """Terms of 10^-12, 1 and 10^12 beside each other."""
+    """Draw terms of 10^-12, 1 and 10^12 beside each other."""
     return _each(_drawn(rng), lambda table: table * 2.0 ** rng.choice([-40, 0, 40]))
 
 
 def _large_penalties(rng: _Rng) -> FactorGraph:
-    """Costs of 10^9, 10^20 or 10^90, in the place of infinite ones, beside common ones."""
+    """Draw costs of 10^9, 10^20 or 10^90, in the place of infinite ones, beside common ones."""
     large = 10.0 ** rng.choice([9, 20, 90])
     return _each(
         _drawn(rng),
@@ -546,7 +546,7 @@ def _large_penalties(rng: _Rng) -> FactorGraph:
 
 
 def _penalties(rng: _Rng) -> FactorGraph:
-    """Tables of any arity with penalties of 10^4 to 10^12, up to 1000 p, beside costs near 1."""
+    """Draw tables of any arity with penalties p to 1000 p of 10^4 to 10^12, and costs near 1."""
     counts = _cardinalities(rng)
     n = len(counts)
     penalties = 10.0 ** int(rng.integers(4, 10)) * np.array([1.0, 10.0, 1000.0])
@@ -563,7 +563,7 @@ def _penalties(rng: _Rng) -> FactorGraph:
 
 
 def _large_integers(rng: _Rng) -> FactorGraph:
-    """Integers up to 2^53, many of them equal."""
+    """Draw integers up to 2^53, many of them equal."""
     unit = 2.0 ** rng.choice([10, 30, 50])
     return _each(_drawn(rng), lambda table: unit * np.clip(np.round(table), -8, 8))
 

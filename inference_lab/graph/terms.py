@@ -1,7 +1,7 @@
 """Terms of an energy as users give them, checked and packed into flat arrays.
 
-Pairwise terms keep their structure on the way: diagonal ones (Potts of either sign among them)
-are recognised also where they come as tables, and terms on the same pair of variables are added up.
+Pairwise terms keep their structure: diagonal ones (Potts of either sign among them)
+are recognised in tables, too, and terms on the same pair of variables are added up.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from inference_lab.graph.arrays import (
 )
 
 #: No finite cost is larger, by absolute value. Sums over all terms of a graph that fits into memory
-#: stay below 1e115 then, and their squares below 1e230: nothing that is computed overflows.
+#: stay below 1e115 then, and their squares below 1e230, so that no computation overflows.
 COST_LIMIT = 1e100
 
 #: Dense tables of merged terms are made in blocks of about this many entries.
@@ -159,7 +159,7 @@ def as_costs(values: npt.ArrayLike, name: str) -> FloatArray:
 
 
 def as_floats(values: npt.ArrayLike, name: str, *, copy: bool) -> FloatArray:
-    """Return numbers in C order, as a copy if asked; refuse non-numbers."""
+    """Return numbers in C order, as a copy if `copy` is set; refuse non-numbers."""
     values = unwrap(values, name)
     try:
         array = np.asarray(values)
@@ -477,7 +477,7 @@ def concatenate(blocks: list[EdgeBlock]) -> EdgeBlock:
 
 
 def dense(block: EdgeBlock, e: int, cardinalities: IntArray) -> FloatArray:
-    """Edge ``e`` as a ``(k_i, k_j)`` table."""
+    """Return edge ``e`` as a ``(k_i, k_j)`` table."""
     ki, kj = (int(v) for v in cardinalities[block.edges[e]])
     offset, kind = int(block.offsets[e]), int(block.kinds[e])
     if kind == TABLE:
@@ -498,7 +498,7 @@ def dense_stack(
     kj: int,
     flipped: npt.NDArray[np.bool_] | None = None,
 ) -> FloatArray:
-    """Many edges as one ``(len(members), k_i, k_j)`` stack; `flipped` ones are transposed."""
+    """Return edges as one ``(len(members), k_i, k_j)`` stack; `flipped` ones are transposed."""
     if flipped is None:
         flipped = np.zeros(members.size, dtype=np.bool_)
     a, b = np.indices((ki, kj))
@@ -511,7 +511,7 @@ def dense_stack(
     )
     values = block.values[block.offsets[members][:, None, None] + index]
     weights = block.weights[members][:, None, None]
-    # For diagonal kinds the weight is a cost, and inf times zero must not be formed.
+    # For diagonal kinds the weight is a cost, which is not multiplied, as ``inf * 0`` is NaN.
     return np.where(table | (a == b), values * np.where(table, weights, 1.0), weights)
 
 
