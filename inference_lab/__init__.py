@@ -78,7 +78,7 @@ __all__ = ["__version__", *sorted(_HOME)]
 
 
 def __getattr__(name: str) -> Any:
-    """Load a public name from the module it lives in."""
+    """Load a public name from its module."""
     if name not in _HOME:
         from inference_lab.formatting import nearest
 

@@ -26,8 +26,8 @@ from numba.np.arrayobj import make_array
 
 from inference_lab.compile_timer import timer
 
-#: Numba compiles a function once for each literal and each width of its integer arguments; those of
-#: this type need one version only. mypy takes it for any.
+#: Numba compiles a function once for each literal and each width of its integer arguments;
+#: integers of this type need one version only. mypy treats it as any type.
 int64: Any = np.int64
 
 _F = TypeVar("_F", bound=Callable[..., Any])
@@ -103,18 +103,18 @@ def lean_minimum(function: _F) -> _F:
 
 
 def inlined_minimum(function: _F) -> _F:
-    """Compile a step that is merged as by `inlined`, assuming what `lean_minimum` does."""
+    """Compile a step that is merged as by `inlined`, under the assumption of `lean_minimum`."""
     return _compile(function, forceinline=True, fastmath={"nnan", "nsz"}, **_LEAN)
 
 
 def _prefetch(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-    """Write the instruction of the processor for `prefetch`."""
+    """Emit the prefetch instruction of the processor."""
     array = make_array(signature.args[0])(context, builder, arguments[0])
     byte, number = ir.IntType(8).as_pointer(), ir.IntType(32)
     kind = ir.FunctionType(ir.VoidType(), [byte, number, number, number])
     function = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0i8")
     place = builder.bitcast(builder.gep(array.data, [arguments[1]]), byte)
-    # To be read, kept near, data.
+    # Read access, highest locality, data cache.
     builder.call(function, [place, number(0), number(3), number(1)])
     return context.get_dummy_value()
 
@@ -128,23 +128,23 @@ else:
 
     @intrinsic  # type: ignore[untyped-decorator]  # numba ships no types
     def prefetch(typing_context: Any, array: Any, index: Any) -> Any:
-        """Have memory brought near that will be read soon; ``prefetch(array, index)``.
+        """Prefetch memory that will be read soon: ``prefetch(array, index)``.
 
-        Processors do so by themselves where an array is read upwards. An index need not be inside
+        Processors do so by themselves if an array is read upwards. An index need not be inside
         the array.
         """
         return types.void(array, index), _prefetch
 
 
 class _Compilation(event.Listener):  # type: ignore[misc]  # numba ships no types
-    """Count the time in which kernels are compiled, or loaded from the disk."""
+    """A listener that measures the time of compiling kernels, or loading them from the disk."""
 
     def on_start(self, event: Any) -> None:
-        """Numba entered its compiler."""
+        """Start the timer when numba enters its compiler."""
         timer.begin()
 
     def on_end(self, event: Any) -> None:
-        """Numba left its compiler."""
+        """Stop the timer when numba leaves its compiler."""
         timer.end()
 
 

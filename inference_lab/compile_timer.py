@@ -15,17 +15,17 @@ __all__ = ["CompileTimer", "timer"]
 
 
 def _ignore(done: float, since: float) -> None:
-    """Receive a state of the timer."""
+    """Ignore the state of the timer."""
 
 
 class CompileTimer:
-    """Add up wall and processor seconds between the outermost `begin` and `end`.
+    """The sum of wall and of processor seconds between the outermost `begin` and `end`.
 
-    On a busy machine the former are many times the latter.
+    On a busy machine the wall time is many times the processor time.
     """
 
     def __init__(self, notify: Callable[[float, float], object] = _ignore) -> None:
-        """Start from zero; `notify` receives the seconds so far and the present begin, or 0."""
+        """Start from zero; `notify` receives the seconds so far and the current begin, or 0."""
         self._done = self._since = 0.0
         self._cpu_done = self._cpu_since = 0.0
         self._depth = 0
@@ -44,7 +44,7 @@ class CompileTimer:
 
     @property
     def cpu_seconds(self) -> float:
-        """Seconds of processors so far, of all threads."""
+        """Processor seconds so far, of all threads."""
         return self._cpu_done + (process_time() - self._cpu_since if self._depth else 0.0)
 
     def begin(self) -> None:

@@ -1,4 +1,4 @@
-"""The contract of solvers: `Solver.run` gets a graph and a `Run`, and returns an `Outcome`.
+"""The contract of solvers: `Solver.run` takes a graph and a `Run`, and returns an `Outcome`.
 
 The `Run` holds temperature, budget, random generator and incumbent. `inference_lab.solving.solve`
 makes it, and returns a `Solution` with an energy evaluated by the graph.
@@ -184,14 +184,14 @@ class Run:
     ----------
     graph : FactorGraph
         The graph to minimise: the given one, or a `ScaledGraph`.
-        `temperature`, bounds and the energy of the incumbent are in its units; `trace` is in those
-        of the given graph.
+        `temperature`, bounds and the energy of the incumbent are in its units; `trace` is in the
+        units of the given graph.
     unit : float
         One unit of the run in given units, a power of two. Divide settings that are energies by it.
     resolution : float
         The rounding error of bounds, in the units of the run; see `FactorGraph.resolution_at`.
     temperature : float
-        0 asks for the best labelling, T > 0 for marginals of ``exp(-E / T)``.
+        0 for the best labelling, T > 0 for marginals of ``exp(-E / T)``.
     initial : (n,) int64 array or None
         A labelling to start from, if the solver can; it has already been offered.
     initial_marginals : float64 array or None
@@ -201,7 +201,7 @@ class Run:
     time_limit : float or None
         Seconds of the run's clock, measured from its start.
     clock : callable
-        Returns the time in seconds; it stands still during compilation. Nested runs share it.
+        Returns the time in seconds; it stops during compilation. Nested runs share it.
     best_labels, best_energy, lower_bound, trace
         The incumbent: best labelling offered so far, its energy, best bound so far, history.
 
@@ -485,7 +485,7 @@ class Run:
         return self.resolution <= OPTIMALITY_TOLERANCE * max(self._small, abs(energy))
 
     def _clipped(self, bound: float) -> float:
-        """Return the bound, lowered to the best energy where it is above by rounding alone."""
+        """Return the bound, lowered to the best energy if it is above by rounding alone."""
         above = bound > self.best_energy and proves(self.best_energy, bound, self._small)
         return self.best_energy if above else bound
 
@@ -660,7 +660,7 @@ class Solver(Settings, ABC):
 
     @abstractmethod
     def run(self, graph: FactorGraph, run: Run) -> Outcome:
-        """Solve; offer labellings and bounds to `run`, and stop when it requires.
+        """Solve the graph; offer labellings and bounds to `run`, and stop when its budget is spent.
 
         Parameters
         ----------
@@ -721,7 +721,7 @@ class Solution:
         Spec string of the solver.
     trace : list of TracePoint
     diagnostics : dict
-        Energies in it are in units of the run; ``unit`` is there if these are not the given ones.
+        Its energies are in units of the run; ``unit`` is included if these are not the given ones.
 
     Examples
     --------
@@ -861,7 +861,7 @@ class Solution:
 
     @property
     def gap(self) -> float:
-        """``energy - lower_bound``, zero where that is proved optimal; ``inf`` without a bound."""
+        """``energy - lower_bound``, zero if that is proved optimal; ``inf`` without a bound."""
         if self.status is Status.OPTIMAL or self.energy == self.lower_bound:
             return 0.0
         gap = self.energy - self.lower_bound

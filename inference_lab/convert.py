@@ -59,7 +59,7 @@ def to_networkx(graph: FactorGraph, *, bipartite: bool | None = None) -> nx.Grap
     ----------
     graph : FactorGraph
     bipartite : bool, optional
-        Which form; default: pairwise where there are no terms of three and more variables.
+        The form; default: pairwise if there are no terms of three and more variables.
 
     Returns
     -------
@@ -69,7 +69,7 @@ def to_networkx(graph: FactorGraph, *, bipartite: bool | None = None) -> nx.Grap
     Raises
     ------
     ValueError
-        If the pairwise form is asked for and there are terms of three and more variables.
+        If the pairwise form is requested and there are terms of three and more variables.
 
     Examples
     --------
@@ -123,7 +123,7 @@ def _terms(graph: FactorGraph) -> Iterator[tuple[tuple[int, ...], dict[str, Any]
 
 
 def from_networkx(graph: nx.Graph[Any]) -> tuple[FactorGraph, list[Hashable]]:
-    """Build a factor graph from a networkx graph with the attributes that `to_networkx` gives.
+    """Build a factor graph from a networkx graph with the attributes that `to_networkx` writes.
 
     Nodes may be anything hashable, by default variables; both forms may be mixed. A Potts model is
     nodes with ``unary`` and edges with ``weight``: ``weight * [x_i != x_j]``.
@@ -131,7 +131,7 @@ def from_networkx(graph: nx.Graph[Any]) -> tuple[FactorGraph, list[Hashable]]:
     Parameters
     ----------
     graph : networkx.Graph or networkx.MultiGraph
-        Parallel edges add up. Directed graphs are refused: the direction would mean nothing.
+        Parallel edges add up. Directed graphs are refused, because the direction has no meaning.
 
     Returns
     -------
@@ -291,7 +291,7 @@ class _Terms:
 def to_pgmpy(graph: FactorGraph) -> tuple[Any, float]:
     """Return a pgmpy Markov network, and the energy that its factors leave out.
 
-    Variable ``i`` is the node ``"x{i}"`` (pgmpy takes a node ``0`` for no node at all), label
+    Variable ``i`` is the node ``"x{i}"`` (pgmpy treats a node ``0`` as no node), label
     ``a`` the state ``a``. Each factor holds ``exp(-(theta - min theta))``, so that its largest
     value is 1; the minima and the constant add up to the offset:
     ``E(x) = offset - sum_f ln phi_f(x_f)``.
@@ -382,7 +382,7 @@ def from_pgmpy(model: Any) -> FromPgmpy:
     -------
     FromPgmpy
         Graph, names of variables in the order of the model's nodes, and names of states. Where
-        factors list the states of a variable in different orders, the first factor's counts.
+        factors list the states of a variable in different orders, the first factor decides.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""Names and texts as they are shown, the same in every table and message."""
+"""Formatting of names and texts, the same in every table and message."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def counted(n: int, noun: str) -> str:
 
 
 def listed(names: Sequence[str], most: int = 5) -> str:
-    """Return names with commas, those beyond the first `most` only counted."""
+    """Return names with commas, and the number of names beyond the first `most`."""
     rest = len(names) - most
     return ", ".join(names[:most]) + (f" and {rest} more" if rest > 0 else "")
 
@@ -34,13 +34,13 @@ def shortened(text: str, width: int = 80) -> str:
 
 
 def nearest(word: str, valid: Iterable[str]) -> str:
-    """Return ``; did you mean ...?`` for the valid word that may be meant, or nothing."""
+    """Return ``; did you mean ...?`` for the most similar valid word, or an empty string."""
     likely = alike(word, valid)
     return "" if likely is None else f"; did you mean {likely!r}?"
 
 
 def alike(word: str, valid: Iterable[str]) -> str | None:
-    """Return the most similar valid word, apart from case, spaces and hyphens; None without any."""
+    """Return the most similar valid word, apart from case, spaces and hyphens, or None."""
     folded = {_folded(name): name for name in valid}
     found = difflib.get_close_matches(_folded(word), folded, n=1, cutoff=0.5)
     return folded[found[0]] if found else None

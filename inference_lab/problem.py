@@ -1,4 +1,4 @@
-"""Problems: an energy, with whatever is known about its best labelling."""
+"""Problems: an energy, with the known facts about its best labelling."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Problem:
     Attributes
     ----------
     name : str
-        Spec string of the problem, or any name its maker gives it.
+        Spec string of the problem, or any other name.
     graph : FactorGraph
     truth : (n,) int64 array, or None
         Ground-truth labels, compared with a labelling by `score`.
@@ -43,10 +43,10 @@ class Problem:
     optimum : float or None
         The minimum energy, where it is proved elsewhere.
     optimum_source : str
-        Where `optimum` comes from.
+        The source of `optimum`.
     info : mapping
-        Further facts for the record, JSON-able. One that was made of a spec has the settings of
-        its family there, too; ``remarks``, a list of texts, are shown wherever the problem is.
+        Further facts for the record, JSON-able. A problem built from a spec includes the settings
+        of its family. ``remarks``, a list of texts, are shown with the problem.
 
     Examples
     --------
@@ -102,7 +102,7 @@ class Problem:
         return score(self.truth, self.graph.check_labels(labels), self.scored)
 
     def picture(self, labels: npt.ArrayLike) -> npt.NDArray[np.uint8] | None:
-        """Show a labelling as an image.
+        """Return a labelling as an image.
 
         Parameters
         ----------
@@ -111,7 +111,7 @@ class Problem:
         Returns
         -------
         (height, width) or (height, width, 3) uint8 array, or None
-            Grey values or colours; None where the variables are no pixels.
+            Grey values or colours; None if the variables are not pixels.
 
         Examples
         --------
@@ -129,7 +129,7 @@ class Problem:
         ----------
         labels : (n,) array of int
         axes : matplotlib.axes.Axes, optional
-            Where to draw; a new figure if not given.
+            Axes to draw on; a new figure by default.
 
         Returns
         -------
@@ -178,7 +178,7 @@ class ProblemFamily(Settings, ABC):
 
     @abstractmethod
     def build(self, data_dir: Path | None = None) -> Problem:
-        """Build the problem; `data_dir` is where real data that does not travel is found.
+        """Build the problem; `data_dir` holds real data that is not part of the package.
 
         Parameters
         ----------

@@ -51,7 +51,7 @@ class HasGraph(Protocol):
         """The graph."""
 
 
-#: What `solve` makes a graph of; `Settings` stand for a problem family.
+#: Sources of a graph for `solve`; `Settings` are a problem family.
 GraphSource: TypeAlias = FactorGraph | HasGraph | Settings | str | Path
 
 
@@ -78,7 +78,7 @@ _clock: ContextVar[Literal["wall", "cpu"]] = ContextVar("clock", default="wall")
 
 #: Seconds by which a run may exceed its limit.
 _OVERRUN = 0.1
-#: Entries of the graph times evaluations that take less than that: no estimate is needed.
+#: Entries of the graph times evaluations up to which a start is shorter, without an estimate.
 _CHEAP_START = 100_000_000
 
 
@@ -112,18 +112,18 @@ def solve(
     max_iterations : int, optional
         Limit on the iterations of the method; settings of the solver may be tighter.
     temperature : float
-        0 asks for the best labelling; T > 0 for marginals of ``exp(-E / T)``; at least the
+        0 for the best labelling; T > 0 for marginals of ``exp(-E / T)``; at least the
         resolution of the graph, and at most 1e100.
     initial : (n,) array of int, optional
         A labelling to start from; the answer is never worse.
     initial_marginals : (n, k) array or list of arrays, optional
-        Marginals to start from at T > 0, for solvers that can: mean field and loopy BP. Those of
-        `Solution.marginals` of a graph that was much the same.
+        Marginals to start from at T > 0, for solvers that can: mean field and loopy BP. For
+        instance, `Solution.marginals` of a similar graph.
     on_offer : callable, optional
         Called with each `TracePoint` as it happens, for progress displays.
     on_improve : callable, optional
         Called with labels (read-only), energy and seconds whenever a labelling is the best so far.
-        The solver's clock is stopped during this call and that of `on_offer`.
+        The solver's clock is stopped during this call and the calls of `on_offer`.
     clock : {"wall", "cpu"}, optional
         The clock of the limit and of all reported seconds: wall time, or processor time of this
         process and of the children that it has waited for, which hardly depends on other processes
@@ -249,7 +249,7 @@ def _flattened(graph: FactorGraph, marginals: Marginals) -> FloatArray:
 
 
 def _outcome(method: Solver, graph: FactorGraph, run: Run) -> tuple[Outcome, str]:
-    """Run the method and return its outcome; for a run that is not begun, add the reason."""
+    """Run the method; return its outcome, and the reason if the run is not begun."""
     why = contradiction(graph)
     if why is not None:
         return Outcome(infeasible=True), why
@@ -331,7 +331,7 @@ def _as_graph(source: GraphSource) -> FactorGraph:
             "graph must be a FactorGraph, a Problem, a spec or the path of a model file, got "
             f"{shortened(repr(source))}; inference_lab.convert takes graphs of networkx and pgmpy"
         )
-    # By name, because a graph is solved without problem families, files and data.
+    # Imported by name, because graphs are solved without problem families, files and data.
     sources = importlib.import_module("inference_lab.registry.sources")
     made: FactorGraph = sources.as_problem(source).graph
     return made
@@ -363,7 +363,7 @@ def refuse_arguments(
 
 
 def check_numbers(temperature: object, time_limit: object) -> None:
-    """Refuse a temperature that is not a number, and a time limit that is neither that nor None."""
+    """Refuse a temperature that is not a number, and a time limit that is neither one nor None."""
     number = (int, float, np.number)
     if not isinstance(temperature, number):
         raise TypeError(f"temperature must be a number, got {temperature!r}")
