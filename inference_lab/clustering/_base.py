@@ -311,7 +311,7 @@ class ConstrainedClusterer(
     def _read_points(self, X: Any, *, reset: bool) -> tuple[Points, np.dtype[Any]]:
         """Validate the data as scikit-learn does, and prepare it for the distortion.
 
-        Points are in double precision; the type returned is that of X, float32 or float64.
+        Points are in double precision; the returned type is the type of X, float32 or float64.
         """
         distortion = self._distortion()
         points = validate_data(

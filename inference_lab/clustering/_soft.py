@@ -30,7 +30,7 @@ def point_weights(
 ) -> FloatArray | None:
     """Return point weights of mean one, shape (n,), or None for equal ones.
 
-    ``1 - alpha`` weighs supervised points, ``alpha`` the others: each point ("sum") or each kind
+    ``1 - alpha`` weights supervised points, ``alpha`` the others: each point ("sum") or each kind
     ("mean"). Lange et al. 2005 describe "mean" and print "sum".
     """
     if supervised.all() or not supervised.any() or (mode == "sum" and alpha == 0.5):
@@ -57,7 +57,7 @@ class SoftClusterer(PairwiseClusterer):
         importance: FloatArray | None,
         rng: np.random.Generator,
     ) -> Fit[Any]:
-        """Fit from one start, with the weights of points given."""
+        """Fit from one start, with given weights of points."""
 
     def _fit(self, points: Points, side: Side) -> None:
         best = self._best_alpha(points, side)
@@ -78,7 +78,7 @@ class SoftClusterer(PairwiseClusterer):
         """Set the attributes that hold the fitted parameters."""
 
     def _best_alpha(self, points: Points, side: Side) -> Fit[Any]:
-        """Fit with the weights of alpha, or with the alpha of fewest violated constraints.
+        """Fit with the given alpha, or with the alpha of fewest violated constraints.
 
         Violations are counted for labels from the parameters alone, because the labels of a fit
         obey large weights under any alpha (Lange et al. 2005, sec. 2).
@@ -105,5 +105,5 @@ class SoftClusterer(PairwiseClusterer):
                 best, fewest = found, weight
             if fewest == 0:
                 break
-        assert best is not None  # since there are values to try
+        assert best is not None  # because there are values to try
         return best

@@ -202,7 +202,7 @@ class ExploreConsolidate:
             Called with two rows, returns True, False or None ("don't know"); or true classes,
             with negative numbers and NaN for unknown ones.
         candidates : (m,) array of int or (n,) array of bool, optional
-            The only points that questions touch, such as those of a training half.
+            The only points to ask about, such as a training half.
         transcript : path, optional
             A file of JSON lines that receives each answer at once. Its earlier answers are reused
             and count: after an interruption, run again with the same file and settings.
@@ -247,7 +247,7 @@ class ExploreConsolidate:
         answer: bool | None = None
         while True:
             try:
-                # There is no previous answer before the first question.
+                # The first question follows no answer.
                 first, second = dialogue.send(answer) if questions else next(dialogue)
             except StopIteration:
                 complete = True

@@ -1,4 +1,4 @@
-"""K-means for distortions other than the squared distance: the baselines without constraints."""
+"""K-means for distortions other than the squared distance, as baselines without constraints."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ class BregmanKMeans(SharedSettings, ConstrainedClusterer):
     ----------
     n_clusters : int
     distortion : {"euclidean", "cosine", "kl", "i-divergence", "itakura-saito"} or Distortion
-        Cost of a point in a cluster; to add one, see `inference_lab.clustering.distortions`.
+        Cost of a point in a cluster. To add one, see `inference_lab.clustering.distortions`.
     init : {"k-means++", "random", "perturbed"} or (k, d) array
         Points drawn by greedy k-means++ under the distortion, distinct points, random
         perturbations of the global centroid (Basu 2005, sec. 2.3.1), or centroids.
     empty_clusters : {"reseed", "keep", "raise"}
         A cluster that loses all points gets the point of highest cost as its centroid, keeps its
-        centroid, or is an error.
+        centroid, or raises an error.
     n_init : int
         Starts, of which the one of least objective is kept.
     n_jobs : int or None
@@ -60,7 +60,7 @@ class BregmanKMeans(SharedSettings, ConstrainedClusterer):
     **Guarantees.** The objective never rises from one half-step to the next, unless centroids are
     smoothed (``kl`` and ``i-divergence`` with smoothing, their default).
 
-    **Complexity.** O(n d k) an iteration; on sparse data, the number of their entries times k.
+    **Complexity.** O(n d k) per iteration; on sparse data, the number of entries times k.
 
     References
     ----------
@@ -91,7 +91,7 @@ class BregmanKMeans(SharedSettings, ConstrainedClusterer):
         X : (n, d) array-like, or sparse where the distortion allows
         y : ignored
         sample_weight : (n,) array of float, optional
-            How often each point counts; zero leaves it out of the fit, and labels it afterwards.
+            Weight of each point; zero leaves it out of the fit, and labels it afterwards.
 
         Returns
         -------
@@ -132,20 +132,20 @@ class BregmanKMeans(SharedSettings, ConstrainedClusterer):
         return self._alternate(model, self._expectation(points, rng))
 
     def _expectation(self, points: Points, rng: np.random.Generator) -> EStepSolver:
-        """Return a function that labels the points, since no terms couple them."""
+        """Return an E-step that labels points one by one, because no terms couple them."""
         return EStepSolver("icm", rng)
 
 
 def worth_of_odds(
     points: Points, n_clusters: int, distortion: Distortion, counts: FloatArray | None
 ) -> float:
-    """Return the cost of a unit of log-probability, from clusters that k-means finds without pairs.
+    """Return the cost of a unit of log-probability, from the clusters of k-means without pairs.
 
     The log-likelihood ratio of two Gaussians of one covariance has a variance of twice its mean.
     Differences of costs between a point's own cluster and another are therefore divided by half the
-    quotient of their variance and their mean. For squared distances that is ``2 v``, with ``v`` the
-    variance within clusters along the lines between centroids. Where costs do not differ, any unit
-    serves, and 1 is returned.
+    quotient of their variance and their mean. For squared distances this is ``2 v``, with ``v`` the
+    variance within clusters along the lines between centroids. If costs do not differ, any unit is
+    valid, and 1 is returned.
     """
     model = BregmanKMeans(n_clusters, distortion=distortion, random_state=0)
     model.fit(points, sample_weight=counts)
@@ -164,10 +164,10 @@ def worth_of_odds(
 
 @dataclass(frozen=True, eq=False)
 class _Direction(Cosine):
-    """The cosine that accepts rows of zeros: they cost nothing, so they draw no centroids."""
+    """The cosine that accepts rows of zeros at no cost, so that they do not attract centroids."""
 
     def check(self, points: Points) -> None:
-        """Take any values."""
+        """Accept any values."""
 
     def distances(self, points: Points, centroids: FloatArray) -> FloatArray:
         """Return one minus the cosine, 0 for rows of zeros."""
@@ -212,5 +212,5 @@ class SphericalKMeans(BregmanKMeans):
     True
     """
 
-    #: Fixed here, so no argument.
+    #: Fixed in this class, so not an argument.
     distortion: str | Distortion = field(default=_Direction(), init=False)

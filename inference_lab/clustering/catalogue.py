@@ -1,10 +1,10 @@
-"""Which estimator to take: all of them in groups, each with the case that it is for."""
+"""Catalogue of the estimators in groups, each with its use case."""
 
 from __future__ import annotations
 
 __all__ = ["ESTIMATORS"]
 
-#: Group to class to when to take it. The study ``reports/estimators`` has the figures.
+#: Use case of each class in each group. The study ``reports/estimators`` has the figures.
 ESTIMATORS: dict[str, dict[str, str]] = {
     "take these": {
         "ConstrainedClusterCV": "if time matters less: held-out pairs choose among estimators",

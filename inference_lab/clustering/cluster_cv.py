@@ -186,7 +186,7 @@ def gain(of: Kept, over: Kept, group: IntArray) -> tuple[float, float]:
 def choose(kept: Sequence[Kept | None], group: IntArray) -> int:
     """Return the first candidate within a standard error of the best score; None marks failures.
 
-    The error is that of the difference of the two scores, over the same pairs.
+    The standard error refers to the difference of the two scores over the same pairs.
     """
     judged = {at: each for at, each in enumerate(kept) if each is not None}
     best = max(judged, key=lambda at: judged[at].score)

@@ -85,7 +85,7 @@ class _Units:
         self.known: IntArray = np.full(self.count, -1)
         held = np.flatnonzero(side.known >= 0)
         self.known[self.of_point[held]] = side.known[held]
-        #: Points whose known cluster differs from that of their unit.
+        #: Points whose known cluster differs from the cluster of their unit.
         self.strays = held[self.known[self.of_point[held]] != side.known[held]]
         #: Cannot-links between units of the same known cluster.
         settled = (ends[:, 0] != ends[:, 1]) & (self.known[ends[:, 0]] >= 0)

@@ -275,7 +275,7 @@ class Distortion(ABC):
         Raises
         ------
         ValueError
-            With the first offending entry and what is allowed.
+            With the first offending entry and the allowed values.
 
         Examples
         --------

@@ -401,7 +401,7 @@ class Fit(Generic[M]):
 
     model: M
     result: Result
-    #: Shares of the clusters at the last temperature above zero, if not those of the result.
+    #: Shares of the clusters at the last temperature above zero, if they differ from the result.
     shares: FloatArray | None = None
     #: Temperatures of the stages of annealing; None without.
     temperatures: list[float] | None = None

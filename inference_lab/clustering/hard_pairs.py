@@ -1,4 +1,4 @@
-"""Pairs of infinite weight: proofs that no labelling keeps them, and a search for one that does."""
+"""Pairs of infinite weight: proofs of infeasibility, and finite prices for a search."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ __all__ = [
     "priced",
 ]
 
-#: Points listed in a message before it is cut.
+#: Maximum number of points listed in a message.
 _SHOWN = 5
-#: Number of vertices from which cliques are grown, by falling degree.
+#: Number of vertices from which cliques are grown, by decreasing degree.
 _STARTS = 50
 
 
 class InfeasibleConstraintsError(ValueError):
-    """No labelling satisfies the constraints that are hard; the message has the reason."""
+    """No labelling satisfies the hard constraints; the message has the reason."""
 
 
 def infeasible(reason: str) -> InfeasibleConstraintsError:
-    """Return the error for constraints that a proof excludes."""
+    """Return the error for constraints that are proved infeasible."""
     return InfeasibleConstraintsError(
         f"no labelling satisfies the constraints: {reason}. Give finite weights, or more clusters"
     )
@@ -56,7 +56,7 @@ def n_unmet(terms: Sequence[DiagonalTerms], labels: IntArray) -> int:
 
 
 def finite_price(unary: FloatArray, terms: Sequence[DiagonalTerms]) -> float:
-    """Return a cost above all that relabelling a variable can save in other terms."""
+    """Return a cost that exceeds any saving in other terms by relabelling a variable."""
     allowed = np.isfinite(unary)
     low = np.where(allowed, unary, np.inf).min(axis=1)
     high = np.where(allowed, unary, -np.inf).max(axis=1)

@@ -6,7 +6,7 @@ With labels ``l``, centroids ``mu``, must-links M and cannot-links C, each pair 
 
 ``f = g = 1`` with the penalty "potts"; with "distance" ``f`` is the mean of the two clusters'
 ``phi(x_i, x_j)`` and ``g`` is ``phi_max - phi(x_i, x_j)`` in the common cluster, never negative.
-Where the metric is learnt, squared Euclidean costs are less ``log det A``.
+If the metric is learnt, ``log det A`` is subtracted from squared Euclidean costs.
 
 S. Basu, M. Bilenko, R. Mooney, "A probabilistic framework for semi-supervised clustering", KDD
 2004, eqs. (5), (9). M. Bilenko, S. Basu, R. Mooney, "Integrating constraints and metric learning
@@ -49,7 +49,7 @@ class EmptyClusterError(ValueError):
 
 
 class Violations(NamedTuple):
-    """Constraints that a labelling violates: how many of each kind, and their summed weight.
+    """Number of violated constraints of each kind, and their summed weight.
 
     Examples
     --------
@@ -84,7 +84,8 @@ def violations(constraints: Constraints, labels: IntArray) -> Violations:
 def share_kept(constraints: Constraints, labels: IntArray) -> float:
     """Return the mean of the shares of must-links and of cannot-links that labels keep.
 
-    The kinds count alike, because equal labels keep all must-links; one kind alone counts fully.
+    Both kinds have equal weight, because equal labels keep all must-links. If one kind is absent,
+    the share of the other is returned.
     """
     if len(constraints) == 0:
         raise ValueError(
@@ -102,7 +103,7 @@ def share_kept(constraints: Constraints, labels: IntArray) -> float:
 class HMRF(PairedModel):
     """Clusters of the HMRF-KMeans family.
 
-    `importance` (n,) weighs points in the centroids at T > 0, the same for all coupled points.
+    `importance` (n,) weights points in the centroids at T > 0, equal for all coupled points.
     `known` (n,) holds labels that no E-step changes, else -1; `counts` (n,) are sample weights.
     """
 
@@ -155,7 +156,7 @@ class HMRF(PairedModel):
             self._terms = pair_terms(self.pairs, self.ml_costs[:, 0], self.cl_costs[:, 0])
 
     def _gaps_to_largest(self, metric: Distortion) -> FloatArray:
-        """Return by how much each cannot-link's dissimilarity is below the largest."""
+        """Return the gap of the dissimilarity of each cannot-link to the largest one."""
         pairs = self.constraints.cannot_link
         if not len(pairs):
             return np.zeros(0)
@@ -168,7 +169,7 @@ class HMRF(PairedModel):
         return np.maximum(largest - metric.between(self.points, pairs), 0.0)
 
     def _total(self, values: FloatArray) -> float:
-        """Return the sum over the points, each as often as it counts."""
+        """Return the sum over the points, weighted by their counts."""
         return float(values.sum() if self._counts is None else self._counts @ values)
 
     def partition_problem(self) -> PartitionProblem:
@@ -200,7 +201,7 @@ class HMRF(PairedModel):
         return clamped(self._free_costs(rows), labels if rows is None else labels[rows])
 
     def _free_costs(self, rows: IntArray | None) -> FloatArray:
-        # Of rows that rise; no copy of all of them.
+        # Rows are sorted, so a full selection needs no copy.
         some = rows is not None and rows.size < self.points.shape[0]
         points = self.points[rows] if some else self.points
         costs = distances_under(self.metrics, points, self.centroids)
@@ -220,13 +221,13 @@ class HMRF(PairedModel):
     def coupling(self) -> Coupling:
         """Return the penalties as diagonal terms.
 
-        The unaries hold half of each cluster's must-link cost, and equal labels take it back.
+        The unaries hold half of each cluster's must-link cost, and equal labels subtract it again.
         """
         if self.ml_costs.shape[1] == 1 and self.cl_costs.shape[1] == 1:
             return self.coupled(self._terms)
         k = len(self.centroids)
         unary = np.zeros((self.rows.size, k))
-        # A hard must-link costs nothing that could be taken back.
+        # Hard must-links are excluded, because an infinite cost cannot be subtracted again.
         hard = np.isinf(self.ml_costs)
         soft = np.where(hard, 0.0, self.ml_costs)
         for end in range(2):
@@ -271,14 +272,14 @@ class HMRF(PairedModel):
         metric = self.metrics[0]
         if len(self.metrics) > 1 or not isinstance(metric, SquaredEuclidean):
             return self._total(self.own_costs(labels))
-        # From the sums of the clusters, which the centroids need anyway: O(k d).
+        # Uses the sums of the clusters, which the centroids need anyway, in O(k d).
         sums, sizes = self._cluster_sums(labels)
         scaled = metric.times(self.centroids)
         inner = np.einsum("hm,hm->", scaled, 2.0 * sums - sizes[:, np.newaxis] * self.centroids)
         return max(0.0, self._spread - float(inner))
 
     def _cluster_sums(self, labels: IntArray) -> tuple[FloatArray, FloatArray]:
-        """Return the sums and sizes of the clusters, computed once a labelling."""
+        """Return the sums and sizes of the clusters, computed once per labelling."""
         if self._summed is None or self._summed[0] is not labels:
             k = len(self.centroids)
             sums = cluster_sums(self.points, labels, k, self._counts)
@@ -286,7 +287,7 @@ class HMRF(PairedModel):
         return self._summed[1], self._summed[2]
 
     def normaliser(self, labels: IntArray) -> float:
-        """Return ``-sum_i log det A_{l_i}``, zero where no metric is learnt."""
+        """Return ``-sum_i log det A_{l_i}``, zero if no metric is learnt."""
         if self.learner is None or not self.learner.normalised:
             return 0.0
         d = self.points.shape[1]
@@ -348,7 +349,7 @@ class HMRF(PairedModel):
     def _move(self, labels: IntArray) -> None:
         k = len(self.centroids)
         if isinstance(self.metrics[0], SquaredEuclidean):
-            # Means, whatever the metrics are.
+            # The centroids are means under every metric.
             sums, sizes = self._cluster_sums(labels)
             held = sizes > 0
             self.centroids = self.centroids.copy()
@@ -367,7 +368,7 @@ class HMRF(PairedModel):
             )
         costs = self.own_costs(labels)
         costs[members[labels] == 1] = -np.inf
-        # A point that is known could not follow the centroid that it becomes.
+        # Points of known label are excluded, because they could not follow the centroid.
         costs[self.held] = -np.inf
         for h in gone:
             worst = int(costs.argmax())
@@ -414,10 +415,10 @@ def clamped(costs: FloatArray, known: IntArray) -> FloatArray:
 
 
 def _priced(costs: FloatArray, rows: IntArray, labels: IntArray) -> FloatArray:
-    """Return the costs of rows under labels; one column is for all labels."""
+    """Return the costs of rows under labels; a single column holds for all labels."""
     return np.asarray(costs[rows, labels if costs.shape[1] > 1 else 0])
 
 
 def _times(weights: FloatArray, costs: FloatArray) -> FloatArray:
-    """Return weights times costs, with infinite weights of cost zero infinite still."""
+    """Return weights times costs; an infinite weight times zero stays infinite."""
     return np.where(np.isinf(weights), np.inf, weights * np.where(np.isinf(weights), 1.0, costs))

@@ -1,4 +1,4 @@
-"""HMRF-KMeans and its relatives: K-means that pays for violated constraints."""
+"""HMRF-KMeans and its relatives: K-means with penalties for violated constraints."""
 
 from __future__ import annotations
 
@@ -41,12 +41,12 @@ from inference_lab.specs.settings import setting
 
 __all__ = ["HMRFKMeans", "MPCKMeans", "PCKMeans", "PairBeliever", "paired_kmeans"]
 
-#: Metrics of so little more than the least rank are warned of.
+#: Metrics of a rank below this multiple of the least rank cause a warning.
 _MARGIN = 1.02
 #: Starts by default.
 _STARTS = 10
-#: Of more than four times as many points, or four times as many in the mean of a cluster, the ten
-#: starts see a sample of this size only (docs/decisions/032-starts-on-a-sample.md).
+#: Size of the sample for the ten starts, in all and per cluster; it is used if there are more than
+#: four times as many points (docs/decisions/032-starts-on-a-sample.md).
 _SAMPLE, _SAMPLE_EACH = 5_000, 100
 
 EStepStart = Literal["previous", "cold"]
@@ -63,7 +63,7 @@ class HMRFKMeans(SharedSettings, PairwiseClusterer):
 
     ``J = sum_i D(x_i, mu_{l_i}) + sum_ML w f_ij [l_i != l_j] + sum_CL w g_ij [l_i = l_j]``
 
-    by alternating an E-step, in which a solver labels all points that constraints couple, with new
+    by alternating an E-step, in which a solver labels all points coupled by constraints, with new
     centroids and, optionally, a new metric.
 
     Parameters
@@ -84,29 +84,29 @@ class HMRFKMeans(SharedSettings, PairwiseClusterer):
         Any solver: a name or spec such as ``"loopy-bp(damping=0.3)"``. It starts from the labels
         of the last E-step, and never makes them worse.
     e_step_time_limit : float, optional
-        Seconds for an E-step.
+        Seconds per E-step.
     improve : {None, "hartigan", "memetic"}
         Search over labels and centroids together, from the best start, for squared Euclidean costs
-        without a metric. "hartigan" moves single units (points, or groups of points that hard
-        must-links join) with centroids updated at once, and exchanges units that hard cannot-links
-        connect. "memetic" also crosses solutions (HG-means).
+        without a metric. "hartigan" moves single units (points, or groups of points joined by hard
+        must-links) with centroids updated at once, and exchanges units connected by hard
+        cannot-links. "memetic" also crosses solutions (HG-means).
     e_step_start : {"previous", "cold"}
-        "cold" starts solvers anew in each E-step, to compare their own results; the objective may
+        "cold" restarts solvers in each E-step, to compare their own results; the objective may
         rise.
     init : {"auto", "neighbourhoods", "k-means++", ...} or (k, d) array
         "auto" starts once from "neighbourhoods", then from "k-means++". For other names see
-        `initial_centroids`; the papers' is "neighbourhoods+perturbed".
+        `initial_centroids`; the papers use "neighbourhoods+perturbed".
     closure : {None, "raise", "drop", "keep", "vote"}
         Add implied constraints, with this policy for contradictions (see `Constraints.close`).
-        Harmful where answers are noisy. With hard must-links and penalties "potts", one cannot-link
+        Harmful if answers are noisy. With hard must-links and penalties "potts", one cannot-link
         between each two components is added.
     empty_clusters : {"reseed", "keep", "raise"}
         See `BregmanKMeans`.
     n_init : int or "auto"
-        Starts; the one of least objective, with the costs of pairs, is kept. "auto" is ten with
-        ``init="auto"``, else one; and one where labels of points are known for all clusters. Of
-        more than 20,000 points (400 a cluster), these ten label a sample, with ICM, and only the
-        best goes on with all points.
+        Starts; the one of least objective, including the costs of pairs, is kept. "auto" is ten
+        with ``init="auto"``, else one; also one if every cluster has points of known label. With
+        more than 20,000 points (400 per cluster), these ten label a sample with ICM, and only the
+        best continues with all points.
     n_jobs : int or None
         Processes that share the starts; None is 1, -1 as many as there are processors.
     max_iter : int
@@ -119,15 +119,15 @@ class HMRFKMeans(SharedSettings, PairwiseClusterer):
     labels_ : (n,) int64 array
         Cluster of each point.
     cluster_centers_ : (k, d) array
-        Of float32 if X is.
+        Centroids, float32 if X is.
     inertia_ : float
         Weighted sum of the distortion of each point to its closest centroid, as in
         `sklearn.cluster.KMeans`.
     objective_ : float
-        ``J`` at the labels, centroids and metric returned.
+        ``J`` at the returned labels, centroids and metric.
     n_iter_ : int
     converged_ : bool
-        Whether nothing moved in the last iteration, or the objective by no more than `tol`.
+        Whether the last iteration changed nothing, or the objective by no more than `tol`.
     history_ : list of HalfStep
         The objective after each half-step, and the solver's result in each E-step.
     violations_ : Violations
@@ -135,17 +135,16 @@ class HMRFKMeans(SharedSettings, PairwiseClusterer):
     metrics_ : list of Distortion
         The distortion with its metric, or one for each cluster.
     constraints_ : Constraints
-        As used, with implied ones if `closure` is set.
+        The constraints used, including implied ones if `closure` is set.
 
     Notes
     -----
-    **Guarantees.** The objective never rises from one half-step to the next, whatever the solver,
-    unless E-steps start cold, or centroids are smoothed (``kl`` and ``i-divergence`` with
-    smoothing).
+    **Guarantees.** The objective never rises from one half-step to the next, for any solver, unless
+    E-steps start cold, or centroids are smoothed (``kl`` and ``i-divergence`` with smoothing).
 
     **Complexity.** An iteration costs O(n d k) and the solver's time on constrained points; with
-    distance penalties, also O(n^2 d) up to 1,500 points and O(n d) beyond. Memory: the data once
-    more, and ``c k`` costs for ``c`` constrained points. Sparse data stay sparse.
+    distance penalties, also O(n^2 d) up to 1,500 points and O(n d) beyond. Memory: a copy of the
+    data, and ``c k`` costs for ``c`` constrained points. Sparse data stay sparse.
 
     References
     ----------
@@ -200,8 +199,8 @@ class HMRFKMeans(SharedSettings, PairwiseClusterer):
         self._judge(side.constraints)
         watch_hard(side.constraints, self.labels_, stacklevel=5)
         if isinstance(best.model.metrics[0], SquaredEuclidean):
-            # The variance of a feature within clusters: warnings look for factors of a hundred, and
-            # the unit of `worth_of_odds` would take the costs of all points in all clusters.
+            # The variance of a feature within clusters suffices: warnings check factors of 100, and
+            # the unit of `worth_of_odds` would need the costs of all points in all clusters.
             mean = best.model.distortion(self.labels_) / float(side.counts.sum())
             unit = 2.0 * mean / points.shape[1]
             watch_weight(side.constraints, best.model.pair_costs(), unit, stacklevel=5)
@@ -209,7 +208,7 @@ class HMRFKMeans(SharedSettings, PairwiseClusterer):
             self._watch(learner, points.shape[1])
 
     def _improved(self, fit: Fit[HMRF], known: IntArray) -> Fit[HMRF]:
-        """Return a fit whose labels and centroids are improved together, and then in turn."""
+        """Return a fit with labels and centroids improved together, then alternately."""
         since = time.perf_counter()
         rng = self._generator()
         model, problem = fit.model, fit.model.partition_problem()
@@ -242,7 +241,7 @@ class HMRFKMeans(SharedSettings, PairwiseClusterer):
         unit = worth_of_odds(points, self.n_clusters, distortion, side.weights)
         if self.penalty == "potts":
             return {"ml_weight": unit, "cl_weight": unit}
-        # Dissimilarities are on the scale of costs already: in the mean, a pair costs the same.
+        # Dissimilarities are on the scale of costs, so weights make the mean pair cost one unit.
         worth = {}
         for name, ends in (("ml_weight", pairs.must_link), ("cl_weight", pairs.cannot_link)):
             found = distortion.between(points, ends)
@@ -253,7 +252,7 @@ class HMRFKMeans(SharedSettings, PairwiseClusterer):
         return worth
 
     def _watch(self, learner: MetricLearner, n_features: int) -> None:
-        """Warn of metrics of an effective rank near one."""
+        """Warn of metrics whose effective rank is near the least rank."""
         for metric in self.metrics_:
             if metric.weights is None or n_features == 1:
                 continue
@@ -311,7 +310,7 @@ class HMRFKMeans(SharedSettings, PairwiseClusterer):
         return EStepSolver(as_solver(self.e_step), rng, self.e_step_time_limit, cold=cold)
 
     def _inits(self, side: Side) -> list[Any]:
-        """Return how each start chooses its initial centroids."""
+        """Return the `init` of each start."""
         auto = isinstance(self.init, str) and self.init == "auto"
         count = self.n_init
         if isinstance(count, str):
@@ -319,7 +318,7 @@ class HMRFKMeans(SharedSettings, PairwiseClusterer):
             count = _STARTS if auto and not settled else 1
         if not auto:
             return [self.init] * count
-        # Where there are neighbourhoods for all clusters, every start from them would be the same.
+        # With neighbourhoods for all clusters, every start from them would be the same.
         return ["neighbourhoods"] + ["k-means++"] * (count - 1)
 
     def _best_on_sample(
@@ -358,7 +357,7 @@ class HMRFKMeans(SharedSettings, PairwiseClusterer):
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class PCKMeans(HMRFKMeans):
-    r"""Pairwise-constrained K-means: squared distances, and a fixed price for each violation.
+    r"""Pairwise-constrained K-means: squared distances, and a fixed penalty for each violation.
 
     ``J = sum_i ||x_i - mu_{l_i}||^2 + sum_ML w [l_i != l_j] + sum_CL w [l_i = l_j]``
 
@@ -397,7 +396,7 @@ class PCKMeans(HMRFKMeans):
     0
     """
 
-    #: Fixed here, so no argument.
+    #: Fixed in this class, so not an argument.
     distortion: str | Distortion = field(default="euclidean", init=False)
     penalty: Penalty = field(default="potts", init=False)
     metric: Metric | MetricLearner | None = field(default=None, init=False)
@@ -455,7 +454,7 @@ class MPCKMeans(HMRFKMeans):
 
     metric: Literal["diagonal", "full"] = "diagonal"
     improve: Improve | None = field(default=None, init=False)
-    #: Fixed here, so no argument.
+    #: Fixed in this class, so not an argument.
     distortion: str | Distortion = field(default="euclidean", init=False)
     penalty: Penalty = field(default="distance", init=False)
 
@@ -465,14 +464,14 @@ def paired_kmeans(
 ) -> PCKMeans:
     """Return `PCKMeans` fitted to pairs, as a start of other methods.
 
-    Weights times `odds` are log-odds that pairs are right. Methods that have many local optima,
-    or degenerate ones, start near clusters on which pairs and squared distances agree.
+    Weights times `odds` are log-odds that pairs are right. Methods with many or degenerate local
+    optima start near clusters on which pairs and squared distances agree.
     """
     worth = worth_of_odds(points, n_clusters, SquaredEuclidean(), side.weights)
-    # Pairs of infinite weight stay hard where the unit is zero.
+    # Pairs of infinite weight must stay hard if the unit is zero.
     unit, pairs = max(odds * worth, np.finfo(float).tiny), side.constraints
     with warnings.catch_warnings():
-        # The method that starts here warns of its own pairs.
+        # The calling method issues its own warnings about pairs.
         warnings.simplefilter("ignore")
         return PCKMeans(n_clusters, random_state=rng).fit(
             points,
@@ -484,19 +483,19 @@ def paired_kmeans(
 
 
 class PairBeliever(PairwiseClusterer):
-    """Base of methods without a scale for log-odds: they believe a pair, or leave it out."""
+    """Base of methods without a scale for log-odds: they use a pair fully, or leave it out."""
 
     _default_weight: ClassVar[float | Literal["auto"]] = "auto"
 
     def _auto_weights(self, points: Points, side: Side) -> Mapping[str, FloatArray]:
-        """Return ones for pairs that `PCKMeans` keeps, and zeros for those it violates."""
+        """Return ones for pairs that `PCKMeans` keeps, and zeros for pairs that it violates."""
         pairs, rng = side.constraints, self._generator()
         labels = paired_kmeans(points, side, self.n_clusters, rng, log_odds(pairs)).labels_
         ml, cl = (labels[e[:, 0]] == labels[e[:, 1]] for e in (pairs.must_link, pairs.cannot_link))
         return {"ml_weight": ml.astype(np.float64), "cl_weight": (~cl).astype(np.float64)}
 
     def _start(self, points: Points, side: Side, *more: Any, **named: Any) -> FloatArray:
-        """Return the initial centroids that `init` asks for, with "auto" those of `PCKMeans`."""
+        """Return the initial centroids for `init`; with "auto", the centroids of `PCKMeans`."""
         if isinstance(self.init, str) and self.init == "auto":
             odds = log_odds(side.constraints)
             return paired_kmeans(points, side, self.n_clusters, more[0], odds).cluster_centers_

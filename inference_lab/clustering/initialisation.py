@@ -1,4 +1,4 @@
-"""Initial centroids: neighbourhoods of the constraints, k-means++, and the papers' choices."""
+"""Initial centroids: neighbourhoods of the constraints, k-means++, and the choices of papers."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Init: TypeAlias = Literal[
     "perturbed",
 ]
 
-_AMPLITUDE = 0.7  # of the perturbations; the constant of the authors' own code
+_AMPLITUDE = 0.7  # of the perturbations; the constant in the authors' code
 
 
 def initial_centroids(
@@ -78,7 +78,7 @@ def initial_centroids(
 def _singletons(
     constraints: Constraints, groups: list[IntArray], free: npt.NDArray[np.bool_], count: int
 ) -> list[IntArray]:
-    """Return up to `count` points apart from all groups and each other, most cannot-links first."""
+    """Return up to `count` points cannot-linked to all groups and each other, by falling degree."""
     component = constraints.components()
     pairs = component[constraints.cannot_link]
     pairs = np.unique(np.concatenate([pairs, pairs[:, ::-1]]), axis=0)
@@ -109,7 +109,7 @@ def _others(
     rng: np.random.Generator,
     counts: FloatArray | None,
 ) -> FloatArray:
-    """Return k centroids besides the settled ones."""
+    """Return k centroids in addition to the settled ones."""
     n, d = points.shape
     if init == "random":
         return alone(points[np.sort(rng.choice(n, size=k, replace=False))], distortion)
@@ -150,7 +150,7 @@ def pushed_apart(
 
 def _by_value(points: Points) -> IntArray:
     """Return an order of the rows that depends on their values, not on their places."""
-    # Sorting by a projection on a fixed direction, which keeps rows that differ apart and equal
+    # Sorting by a projection on a fixed direction, which separates different rows and keeps equal
     # ones together, is faster than sorting by columns and works for sparse rows.
     return np.argsort(points @ np.sin(np.arange(1.0, points.shape[1] + 1.0)), kind="stable")
 
@@ -230,7 +230,7 @@ def _spread(
     while len(chosen) < k:
         weights = np.where(np.isfinite(nearest), nearest, 0.0) if chosen else np.ones(n)
         if chosen and weights.sum() == 0:
-            # All points coincide with centroids, or none can be reached from them.
+            # All points coincide with centroids, or all are at infinite distance.
             weights = np.where(np.isinf(nearest), 1.0, 1.0 / n)
         count = min(trials, n) if chosen else 1
         draws = _drawn(weights * times, order, count, rng)

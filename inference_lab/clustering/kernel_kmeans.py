@@ -13,7 +13,7 @@ ratio-cut           ``W/2 - L``     ones    0           ``sum_h cut(h) / |h|``
 normalised-cut      ``S + W/2``     ``D``   k           ``sum_h cut(h) / degrees(h)``
 ==================  ==============  ======  ==========  ======================================
 
-``D`` are the row sums of ``S`` and ``L = D - S``. The half is there because the double sum counts
+``D`` are the row sums of ``S`` and ``L = D - S``. ``W`` is halved because the double sum counts
 each pair twice. Unlike in HMRF-KMeans, rewards depend on the sizes of clusters.
 
 B. Kulis, S. Basu, I. Dhillon, R. Mooney, "Semi-supervised graph clustering: a kernel approach",
@@ -57,11 +57,11 @@ KernelInit: TypeAlias = Literal["auto", "neighbourhoods", "spectral", "random"]
 
 #: Points up to which all eigenvalues are computed, in O(n^3).
 _ALL_EIGENVALUES = 1000
-#: Changes of the objective below this share of its parts are rounding.
+#: Changes of the objective below this share of its parts count as rounding.
 _ROUNDING = 1e-12
-#: Rows whose similarities among each other are computed to get the diagonal.
+#: Rows of a block of similarities that is computed to get its diagonal.
 _DIAGONAL_BLOCK = 32
-#: Points whose distances give the bandwidth of a kernel.
+#: Maximum number of points whose distances determine the bandwidth of a kernel.
 _BANDWIDTH_POINTS = 1000
 
 
@@ -125,7 +125,7 @@ def single_moves(
 
 
 class _Sums:
-    """Sums of the clusters of ``M`` that give the objective of a labelling."""
+    """Cluster sums of ``M`` that determine the objective of a labelling."""
 
     def __init__(self, trace: _Trace, labels: IntArray) -> None:
         k, n = trace.n_clusters, len(labels)
@@ -141,7 +141,7 @@ class _Sums:
 class _Trace:
     """The objective ``c - sum_h q_h / s_h``, with its batch steps and single moves.
 
-    `matrix` is ``M``, `weights` ``a``; no step changes the labels in `known` (-1 where free).
+    `matrix` is ``M``, `weights` ``a``; no step changes the labels in `known` (-1 for free points).
     """
 
     def __init__(
@@ -157,7 +157,7 @@ class _Trace:
         self.weights = weights
         self.constant = constant
         self.n_clusters = n_clusters
-        # A copy: a view of a dense matrix has a type of its own, and kernels are compiled for it.
+        # A copy, because kernels would be compiled anew for the type of a strided view.
         self.diagonal = np.array(matrix.diagonal(), dtype=np.float64)
         sparse = is_sparse(matrix)
         none = np.empty(0, dtype=np.int64)
@@ -182,7 +182,8 @@ class _Trace:
             return max(0.0, -float(np.linalg.eigvalsh(dense(matrix))[0]))
         start = np.random.default_rng(0).normal(size=n)  # the shift does not depend on the seed
         top = float(eigsh(matrix, k=1, which="LA", v0=start, return_eigenvectors=False)[0])
-        # Around the top, eigenvalues near zero, of which kernels have many, converge quickly.
+        # The spectrum is flipped around the top, because eigenvalues near zero, of which kernels
+        # have many, then converge quickly.
         flipped = LinearOperator((n, n), matvec=lambda x: abs(top) * x - matrix @ x, dtype=float)
         gap = eigsh(flipped, k=1, which="LA", v0=start, tol=1e-6, return_eigenvectors=False)
         return max(0.0, float(gap[0]) - abs(top))
@@ -202,7 +203,7 @@ class _Trace:
         return self.filled(found, distance)
 
     def filled(self, labels: IntArray, priority: FloatArray) -> IntArray:
-        """Give each empty cluster a point whose cluster is not known."""
+        """Assign to each empty cluster a point whose cluster is not known."""
         return fill(labels, self.n_clusters, np.where(self.known < 0, priority, -np.inf))
 
     def singly(
@@ -225,7 +226,7 @@ class _Trace:
 
 
 def fill(labels: IntArray, n_clusters: int, priority: FloatArray) -> IntArray:
-    """Give each empty cluster the point of highest finite priority whose cluster has others."""
+    """Move to each empty cluster the point of highest finite priority whose cluster has others."""
     counts = np.bincount(labels, minlength=n_clusters)
     gone = np.flatnonzero(counts == 0)
     if gone.size == 0:
@@ -256,8 +257,8 @@ class KernelHMRFKMeans(SharedSettings, PairwiseClusterer):
 
     with ``h`` the common cluster and ``|h|`` its size, so the constraints are added to the kernel.
     Batch steps (all points to their nearest mean) are followed by single moves, which escape from
-    local minima of batch steps. By default pairs weigh their log-odds with the kernel "rbf", in
-    which points have a similarity of 1 with themselves, and 1 otherwise.
+    local minima of batch steps. The default weight of pairs is their log-odds with the kernel
+    "rbf", in which points have a similarity of 1 with themselves, and 1 otherwise.
 
     Parameters
     ----------
@@ -267,19 +268,19 @@ class KernelHMRFKMeans(SharedSettings, PairwiseClusterer):
         "precomputed": then X is a symmetric matrix of similarities, or affinities of a graph,
         dense or sparse; it may be indefinite.
     gamma, degree, coef0 : float
-        Of named kernels. By default ``gamma`` of "rbf" is a quarter of the inverse of the median
-        squared distance of points, of a thousand at most; of others, scikit-learn's.
+        Parameters of named kernels. By default ``gamma`` of "rbf" is a quarter of the inverse of
+        the median squared distance of at most a thousand points; others use scikit-learn's.
     kernel_params : dict, optional
         Keyword arguments of a callable.
     form : {"ratio-association", "ratio-cut", "normalised-cut"}
         "ratio-association" is kernel K-means. The others minimise the weight of cut edges relative
         to the size of a cluster or to the sum of its degrees; constraints are scaled alike.
     sigma : float or "smallest"
-        Added to the diagonal in batch steps: it keeps the objective, but holds points in place.
-        "smallest" is the least that makes the matrix positive semidefinite, so that no batch step
-        raises the objective; with less, a batch step that would raise it is not taken.
+        Added to the diagonal in batch steps: it keeps the objective, but makes moves less likely.
+        "smallest" is the least shift that makes the matrix positive semidefinite, so that no batch
+        step raises the objective. With less, a batch step that would raise it is not taken.
     local_search : bool
-        Move points singly where batch steps stop.
+        Whether to move points singly once batch steps stop.
     init : {"auto", "neighbourhoods", "spectral", "random"} or (n,) array of int
         "auto": the labels of `PCKMeans` on the same pairs for the kernel "rbf", "neighbourhoods"
         for other kernels, "spectral" for cuts. "neighbourhoods": components of the must-links,
@@ -296,12 +297,12 @@ class KernelHMRFKMeans(SharedSettings, PairwiseClusterer):
     labels_ : (n,) int array
         No cluster is empty.
     objective_ : float
-        ``J``. For the cuts, ``sum_h cut(h) / |h|`` or ``sum_h cut(h) / degrees(h)``, less the
+        ``J``. For the cuts, ``sum_h cut(h) / |h|`` or ``sum_h cut(h) / degrees(h)``, minus the
         rewards and plus the penalties.
     sigma_ : float
-        As used.
+        The shift used.
     gamma_ : float or None
-        As used; None is scikit-learn's.
+        The ``gamma`` used; None is scikit-learn's.
     n_iter_, history_, converged_, violations_, constraints_
         See `HMRFKMeans`; the steps are "start", "batch" and "single moves".
     X_fit_ : (n, d) matrix or None
@@ -309,11 +310,11 @@ class KernelHMRFKMeans(SharedSettings, PairwiseClusterer):
 
     Notes
     -----
-    **Guarantees.** The objective never rises, whatever the matrix and ``sigma``. On convergence
-    with ``local_search``, no move of a single point lowers it (up to rounding).
+    **Guarantees.** The objective never rises, for any matrix and ``sigma``. On convergence with
+    ``local_search``, no move of a single point lowers it (up to rounding).
 
-    **Complexity.** Memory O(n^2) unless the kernel is precomputed and sparse. O(n^2) a batch step,
-    O(n k) a sweep of single moves, and O(n) a move; with a sparse matrix, its entries instead.
+    **Complexity.** Memory O(n^2) unless the kernel is precomputed and sparse. O(n^2) per batch
+    step, O(n k) per sweep of single moves, and O(n) per move; sparse matrices cost by entries.
     ``sigma="smallest"`` takes O(n^3) up to 1,000 points, and a Lanczos iteration beyond.
 
     References
@@ -342,7 +343,7 @@ class KernelHMRFKMeans(SharedSettings, PairwiseClusterer):
 
     _default_weight: ClassVar[float | Literal["auto"]] = "auto"
     X_fit_: Points | None = field(init=False)
-    #: Of precomputed similarities, those to points that count; None for all.
+    #: Columns of precomputed similarities for points of positive weight; None for all.
     _columns: IntArray | None = field(init=False)
 
     # -------------------------------------------------------------- fitting
@@ -355,7 +356,7 @@ class KernelHMRFKMeans(SharedSettings, PairwiseClusterer):
         sigma = trace.smallest_shift() if isinstance(self.sigma, str) else float(self.sigma)
         inits: list[Any] = [self.init] * self.n_init
         if self._gaussian() and isinstance(self.init, str) and self.init == "auto":
-            # Distances and similarities rank pairs of points alike.
+            # Distances and similarities rank pairs of points in the same way.
             rng = self._generator()
             inits[0] = paired_kmeans(points, side, self.n_clusters, rng).labels_
         best: Result = self._best_of(
@@ -369,12 +370,12 @@ class KernelHMRFKMeans(SharedSettings, PairwiseClusterer):
         self.sigma_ = sigma
         sums = _Sums(trace, self.labels_)
         self._sizes = sums.sizes
-        # Of new points no constraints are known: they are compared with means in plain features.
+        # New points have no constraints, so they are compared with means without rewards.
         self._within = sums.within - _rewards(side.constraints, self.labels_, self.n_clusters)
         self._judge(side.constraints)
 
     def _only(self, points: Points, rows: IntArray) -> Points:
-        """Return some of the points; for similarities, rows and columns."""
+        """Return some of the points; for similarities, select rows and columns."""
         if not self._precomputed():
             return points[rows]
         self._columns = rows
@@ -435,12 +436,12 @@ class KernelHMRFKMeans(SharedSettings, PairwiseClusterer):
         return self.form == "ratio-association" and self.kernel == "rbf"
 
     def _auto_weights(self, points: Points, side: Side) -> Mapping[str, float]:
-        """Return log-odds where points have a similarity of 1 with themselves, else ones."""
+        """Return log-odds if points have a similarity of 1 with themselves, else ones."""
         weight = log_odds(side.constraints) if self._gaussian() else 1.0
         return {"ml_weight": weight, "cl_weight": weight}
 
     def _bandwidth(self, points: Points) -> float | None:
-        """Return ``gamma``, by default from distances so that kernels have the scale of the data.
+        """Return ``gamma``, by default from distances, so that the kernel fits the data's scale.
 
         The median rule of A. Gretton et al., "A kernel two-sample test", JMLR 13, 2012, doubled.
         """
@@ -455,7 +456,7 @@ class KernelHMRFKMeans(SharedSettings, PairwiseClusterer):
         return 0.25 / median if median > 0.0 else None
 
     def _trace(self, similarities: Points, side: Side) -> _Trace:
-        """Return the objective of the form asked for."""
+        """Return the objective in the form of the settings."""
         n = similarities.shape[0]
         weights, constant = side.counts, 0.0
         if self.form == "ratio-association":
@@ -557,8 +558,8 @@ class KernelHMRFKMeans(SharedSettings, PairwiseClusterer):
     def transform(self, X: Any) -> FloatArray:
         """Return the distance of each point to each mean in feature space, shape (m, k).
 
-        Without constraints. For precomputed kernels and graph cuts, the squared distance less a
-        constant of each point, which does not change predictions.
+        Without constraints. For precomputed kernels and graph cuts, the squared distance minus a
+        constant per point, which does not change predictions.
         """
         return super().transform(X)
 
@@ -689,7 +690,7 @@ class _FeatureSpace:
         """Return the nearest seed of each point, ties at random; seeds keep their points."""
         costs = self.distances(seeds)
         least = costs.min(axis=1, keepdims=True)
-        # In a sparse graph most points are equally far from most seeds.
+        # Ties are random, because in a sparse graph most points are equally far from most seeds.
         tied = costs <= least + _ROUNDING * np.abs(self.own[:, np.newaxis])
         labels: IntArray = np.where(tied, rng.random(costs.shape), -1.0).argmax(axis=1)
         for h, members in enumerate(seeds):
@@ -733,7 +734,7 @@ def _half_weights(constraints: Constraints) -> tuple[IntArray, IntArray, FloatAr
 
 
 def _rewards(constraints: Constraints, labels: IntArray, n_clusters: int) -> FloatArray:
-    """Return the rewards of pairs within each cluster: must-links less cannot-links."""
+    """Return the rewards of pairs within each cluster: must-links minus cannot-links."""
     total = np.zeros(n_clusters)
     for pairs, weights in (
         (constraints.must_link, constraints.ml_weights),

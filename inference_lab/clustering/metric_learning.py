@@ -44,7 +44,7 @@ __all__ = [
     "effective_rank",
 ]
 
-#: Features of which full matrices are learnt: one of them takes 200 MB.
+#: Maximum number of features for full matrices: one of this size takes 200 MB.
 _FULL_FEATURES = 5000
 #: Halvings of a step before the old metric is kept.
 _HALVINGS = 30
@@ -54,8 +54,8 @@ class Penalised(NamedTuple):
     """Data of a metric step: points, labels, centroids and the violated constraints.
 
     ``penalised``: the violated constraints cost distances, so they depend on the metric; ``counts``
-    are sample weights, None for ones; ``extents`` are those of each metric where cannot-links cost
-    squared distances.
+    are sample weights, None for ones; ``extents`` are the extents of the points under each metric
+    if cannot-links cost squared distances.
     """
 
     points: Points
@@ -158,12 +158,12 @@ class MetricLearner(ABC):
         before: float,
         objective: Callable[[list[Distortion]], float],
     ) -> list[Distortion]:
-        """Return metrics of an objective no higher than `before`; the given ones at worst.
+        """Return metrics whose objective is at most `before`; the given ones at worst.
 
         Parameters
         ----------
         metrics : list of Distortion
-            One, or one for each cluster.
+            A common one, or one for each cluster.
         state : Penalised
         before : float
             The objective under `metrics`.
@@ -173,7 +173,7 @@ class MetricLearner(ABC):
         Returns
         -------
         list of Distortion
-            As many as were given.
+            The same number of metrics.
 
         Examples
         --------
@@ -209,7 +209,7 @@ def _shorten(
     objective: Callable[[list[Distortion]], float],
     sound: Callable[[list[Distortion]], bool] | None = None,
 ) -> list[Distortion]:
-    """Return the metrics of the longest sound step, halved until the objective does not rise."""
+    """Return the metrics after a step, halved until it is sound and the objective does not rise."""
     step = 1.0
     for _ in range(_HALVINGS):
         found = at(step)
@@ -233,14 +233,14 @@ class ClosedForm(MetricLearner):
     shape : {"diagonal", "full"}
     per_cluster : bool
     ridge : float
-        Share of the mean eigenvalue of ``S_h`` that is added to each, and the least that an
-        eigenvalue may have, because cannot-links leave ``S_h`` indefinite.
+        Share of the mean eigenvalue of ``S_h`` that is added to each eigenvalue. It is also their
+        lower limit, because cannot-links leave ``S_h`` indefinite.
 
     Notes
     -----
     With fewer points than directions, ``S_h`` has no full inverse, and ``J`` has no minimum. So
     ``S_h`` is shrunk towards a multiple of the identity by the share of Chen et al. (2010). Full
-    matrices of more than 5,000 features are refused, for their size.
+    matrices of more than 5,000 features are refused because of their size.
 
     Y. Chen, A. Wiesel, Y. Eldar, A. Hero, "Shrinkage algorithms for MMSE covariance estimation",
     IEEE Trans. Signal Processing 58(10), 2010.
@@ -269,7 +269,7 @@ class ClosedForm(MetricLearner):
             )
 
     def check_points(self, points: Points) -> None:
-        """Refuse full matrices of very many features."""
+        """Refuse full matrices of too many features."""
         d = points.shape[1]
         if self.shape == "full" and d > _FULL_FEATURES:
             raise ValueError(
@@ -341,7 +341,7 @@ class ClosedForm(MetricLearner):
         ml, share = state.ml_pairs, state.ml_weights
         cl, cl_share = state.cl_pairs, state.cl_weights
         if self.per_cluster:
-            # The ends of a violated must-link lie in two clusters, each of which pays half.
+            # The ends of a violated must-link are in two clusters, each of which pays half.
             share = share * 0.5 * (labels[ml] == h).sum(axis=1)
             cl_share = cl_share * (labels[cl[:, 0]] == h)
         total = self._scatter(points[ml[:, 0]] - points[ml[:, 1]], share)
@@ -355,7 +355,7 @@ class ClosedForm(MetricLearner):
             floor = self.ridge * float(np.abs(total).mean())
             if floor == 0.0:
                 return old
-            # Where nothing speaks for a finite weight, the old one stays.
+            # The closed form gives no finite weight here, so the old one is kept.
             return np.where(total > 0, size / np.maximum(total + floor, floor), old)
         values, axes = np.linalg.eigh((total + total.T) / 2.0)
         floor = self.ridge * float(np.abs(values).mean())
@@ -389,8 +389,8 @@ class GradientStep(MetricLearner):
 
     Notes
     -----
-    ``J`` is least where one feature has all weight, because points differ least there. Steps
-    stop at an effective rank of the number of clusters (of two, for costs other than the cosine);
+    ``J`` is least if one feature has all weight, because points then differ least. Steps stop at
+    an effective rank of the number of clusters (of two, for costs other than the cosine);
     estimators warn at lower ranks.
 
     Examples
@@ -451,7 +451,7 @@ class GradientStep(MetricLearner):
 def gradient(metric: Distortion, state: Penalised) -> FloatArray:
     """Return ``dJ/da`` for fixed labels and centroids, shape (d,).
 
-    The largest dissimilarity counts as a constant; for squared Euclidean costs, its vector does.
+    The largest dissimilarity is treated as constant; for squared Euclidean costs, its vector is.
     """
     d = state.points.shape[1]
     if metric.weights is None:
@@ -477,7 +477,7 @@ def _columns(rows: Points, weights: FloatArray) -> FloatArray:
 def _own_squares(
     points: Points, centroids: FloatArray, labels: IntArray, counts: FloatArray | None
 ) -> FloatArray:
-    """Return the sum of squared gaps to the own centroids, feature by feature, shape (d,)."""
+    """Return the sum of squared gaps to the assigned centroids per feature, shape (d,)."""
     times = np.ones(labels.size) if counts is None else counts
     if not is_sparse(points):
         gaps = points - centroids[labels]

@@ -1,4 +1,4 @@
-"""Cross-validation over constraints: held-out pairs judge the settings of a clustering."""
+"""Cross-validation over constraints: held-out pairs score the settings of a clustering."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ __all__ = ["ConstraintCV"]
 class ConstraintCV:
     """Folds of constrained points, and the share of pairs within a fold that predictions keep.
 
-    For scikit-learn's searches and `cross_val_score`: settings are chosen by pairs that the fit did
-    not see (Pourrajabi et al. 2014). A fold holds points that pairs touch; the fit gets all others
+    For scikit-learn's searches and `cross_val_score`: settings are chosen by pairs not used in the
+    fit (Pourrajabi et al. 2014). A fold holds points that occur in pairs; the fit gets all others
     with their pairs, and `score` checks the pairs within the fold. Pairs between the two are
-    unused. Points that pairs connect share a fold, unless they are too many.
+    unused. Points connected by pairs share a fold, unless there are too many.
 
     Parameters
     ----------
     constraints : Constraints
-        With or without implied pairs, which count as given ones.
+        With or without implied pairs, which are treated like given ones.
     n_splits : int
         Number of folds.
     random_state : int
@@ -92,18 +92,18 @@ class ConstraintCV:
         Parameters
         ----------
         X : (n, d) array-like
-            Only its number of rows counts.
+            Only its number of rows is used.
         y, groups : ignored
 
         Yields
         ------
         train, test : int64 arrays
-            Points that pairs touch are in one ``test`` each; all others are in every ``train``.
+            Points in pairs are in exactly one ``test``; all others are in every ``train``.
 
         Raises
         ------
         ValueError
-            If X has not one row for each point of the constraints, or a fold would hold no pair.
+            If X does not have one row per point of the constraints, or a fold would hold no pair.
 
         Examples
         --------
@@ -129,12 +129,12 @@ class ConstraintCV:
             yield np.flatnonzero(fold != h), test
 
     def _folds(self) -> IntArray:
-        """Return the fold of each point, -1 for those that no pair touches."""
+        """Return the fold of each point, -1 for points in no pair."""
         c, rng = self.constraints, np.random.default_rng(self.random_state)
         touched = c.touches(np.arange(c.n_points))
         group = connected(c.n_points, np.concatenate([c.must_link, c.cannot_link]))
         many = np.bincount(group)[group] > touched.size / self.n_splits
-        # Those of a group too large for a fold are dealt out one by one.
+        # Points of a group too large for a fold are distributed one by one.
         group = np.where(many, c.n_points + np.arange(c.n_points), group)
         names, place, sizes = np.unique(group[touched], return_inverse=True, return_counts=True)
         where, filled = (
@@ -150,7 +150,7 @@ class ConstraintCV:
         return fold
 
     def score(self, estimator: Any, X: Any, y: npt.ArrayLike) -> float:
-        """Return the share of the pairs among some rows that predictions keep.
+        """Return the share of the pairs among given rows that predictions keep.
 
         Parameters
         ----------

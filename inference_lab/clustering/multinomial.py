@@ -1,6 +1,6 @@
 """Multinomial components: Dirichlet posteriors of the probabilities.
 
-Densities lack the multinomial coefficient, which is the same in every component.
+Densities omit the multinomial coefficient, which is the same in every component.
 """
 
 from __future__ import annotations

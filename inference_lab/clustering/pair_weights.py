@@ -1,6 +1,6 @@
 """Weights of pairs from the estimated share of wrong ones.
 
-Disagreement with held-out pairs is no better estimate: over six data sets, weights from it, from
+Disagreement with held-out pairs is not a better estimate: over six data sets, weights from it, from
 `wrong_share` and from the true share gave the same adjusted Rand index (0.495, 0.495, 0.494).
 """
 

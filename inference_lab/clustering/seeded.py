@@ -31,7 +31,7 @@ class SeededKMeans(BregmanKMeans):
         Start of clusters without a labelled point: points drawn by greedy k-means++ given the other
         centroids, random perturbations of the global centroid (the paper's), or distinct points.
     n_init : int
-        Starts; all alike if every cluster has a labelled point.
+        Starts; all are equal if every cluster has a labelled point.
 
     Attributes
     ----------
@@ -45,7 +45,7 @@ class SeededKMeans(BregmanKMeans):
     **Guarantees.** The objective never rises, unless centroids are smoothed (``kl`` and
     ``i-divergence``).
 
-    **Complexity.** O(n d k) an iteration.
+    **Complexity.** O(n d k) per iteration.
 
     References
     ----------
@@ -78,7 +78,7 @@ class SeededKMeans(BregmanKMeans):
         X : (n, d) array-like, or sparse where the distortion allows
         y : (n,) array of int, optional
             As `partial_labels`, in the form of `sklearn.semi_supervised`. A `y` without any -1 is
-            ignored, with a warning if there are no `partial_labels` either, since pipelines and
+            ignored, with a warning if there are no `partial_labels` either, because pipelines and
             searches pass the true classes of all points for scoring.
         partial_labels : (n,) array of int, optional
             A cluster from 0 to ``n_clusters - 1``, or -1 for a point without a label. Without any
@@ -113,7 +113,7 @@ class SeededKMeans(BregmanKMeans):
 class ConstrainedKMeans(SeededKMeans):
     r"""Seeded K-means that keeps the given labels.
 
-    In every E-step the labelled points keep their labels; the others go to their cheapest cluster.
+    In every E-step labelled points keep their labels; others are assigned their cheapest cluster.
     Minimises ``sum_i D(x_i, mu_{l_i})`` subject to ``l_i = y_i``; wrong labels are never corrected.
 
     Parameters

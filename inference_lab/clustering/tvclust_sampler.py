@@ -250,7 +250,7 @@ def split_or_merge(
             if last:
                 chance += odds - grown if side[i] == 1 else -grown
             change(c, points[i], a + side[i], 1)
-    # Log-ratio of the probability of two clusters to that of one.
+    # Log-ratio of the probabilities of two clusters and of one.
     gain = log_alpha + log_evidence(c, a) + log_evidence(c, b) - log_evidence(c, both)
     gain += math.lgamma(c.sizes[a]) + math.lgamma(c.sizes[b]) - math.lgamma(c.sizes[both])
     for at in range(-2, count):

@@ -335,8 +335,8 @@ class CVQE(LCVQE):
 
     Notes
     -----
-    **Guarantees.** None: pairs are decided one by one, and centroids depend on those of the last
-    iteration.
+    **Guarantees.** None: pairs are decided one by one, and centroids depend on the centroids of the
+    last iteration.
 
     **Complexity.** An iteration costs O(n d k + p k^2) for p pairs.
 

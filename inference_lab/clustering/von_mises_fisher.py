@@ -1,4 +1,4 @@
-"""Von Mises-Fisher components: posteriors of directions, and the Bessel functions they need.
+"""Von Mises-Fisher components: posteriors of directions, and the necessary Bessel functions.
 
 On the unit sphere of ``d`` dimensions, ``f(x | mu, kappa) = C(kappa) exp(kappa mu' x)``.
 
@@ -26,9 +26,9 @@ __all__ = [
     "mean_length",
 ]
 
-#: Order from which on Bessel functions are taken from their expansion, to 1e-9 or better.
+#: Order from which on Bessel functions use the asymptotic expansion, accurate to 1e-9 or better.
 _LARGE_ORDER = 50.0
-#: Beyond it points of a component count as one, and their density would grow without bound.
+#: Largest concentration, because the density of coinciding points would grow without bound.
 _MOST = 1e6
 
 
@@ -53,7 +53,7 @@ def _expansion(order: float, x: float) -> float:
 
 @lean_kernel
 def log_bessel(order: float, x: float) -> float:
-    """Return ``log(I(x) / x^order)``; small orders by the recurrence, which is stable downwards."""
+    """Return ``log(I(x) / x^order)``, for small orders by the stable downward recurrence."""
     steps = max(0, math.ceil(_LARGE_ORDER - order))
     top = order + steps
     value = _expansion(top, x)
@@ -72,7 +72,7 @@ def _over_array(order: float, x: Any) -> FloatArray:
 
 
 def log_normaliser(d: int, kappa: Any) -> FloatArray:
-    """Return ``log C(kappa)`` on the unit sphere of ``d`` dimensions; of 0, minus its log-area."""
+    """Return ``log C(kappa)`` on the unit sphere in ``d`` dimensions; minus its log-area at 0."""
     return -0.5 * d * math.log(2.0 * math.pi) - _over_array(0.5 * d - 1.0, kappa)
 
 
@@ -83,7 +83,7 @@ def mean_length(d: int, kappa: Any) -> FloatArray:
 
 
 def concentration_of(d: int, length: float) -> float:
-    """Return the concentration whose mean has this length, a million at most."""
+    """Return the concentration whose mean has this length, at most a million."""
     if length <= 0.0:
         return 0.0
     if length >= float(mean_length(d, _MOST)):
@@ -96,8 +96,8 @@ def concentration_of(d: int, length: float) -> float:
 class Directions:
     """Posteriors of mean directions given shares (n, k), with one concentration for all components.
 
-    The prior of the directions is uniform; ``kappa`` is the most likely value given the posteriors
-    (type II maximum likelihood), so updates of both raise the bound. Empty components have mean 0.
+    The prior of the directions is uniform; ``kappa`` is the maximum-likelihood value given the
+    posteriors (type II), so updates of both raise the bound. Empty components have mean 0.
     """
 
     def __init__(self, points: FloatArray, shares: FloatArray, kappa: float | None = None) -> None:

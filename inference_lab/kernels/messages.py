@@ -197,7 +197,7 @@ def first_label(k: int, value: float, values: FloatArray) -> int:
 @inlined_minimum
 def repulsive_message(k: int, rise: float, given: FloatArray, message: FloatArray) -> float:
     """Send `given` through a Potts term to `message`; return the least given."""
-    # `rise > 0` is the cost of equal labels minus that of unequal ones. Only the cheapest label of
+    # `rise > 0` is the cost of equal minus the cost of unequal labels. Only the cheapest label of
     # the sender can cost the receiver more than others. `given` is overwritten.
     best = least(k, given)
     label = 0

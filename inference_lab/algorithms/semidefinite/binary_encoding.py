@@ -6,7 +6,7 @@ With ``z_ia = [x_i = a]`` for the labels ``a`` but the last, of which at most on
 
 so that the part becomes one over two labels. Its matrix shows which label two nodes share; the
 matrix of the simplex shows only whether they share one. Any matrix of the former gives one of the
-latter, so without inequalities its bound is no lower, at ``k - 1`` times the order.
+latter, so without inequalities its bound is at least as high, at ``k - 1`` times the order.
 
 References
 ----------

@@ -184,7 +184,7 @@ class CutRows:
         free: npt.NDArray[np.bool_],
     ) -> None:
         """Add rows of any lengths, with concatenated terms and keys that no search produces."""
-        # Between the keys of equations and those of patterns.
+        # These keys lie between the keys of equations and the keys of patterns.
         key = np.iinfo(np.int64).min // 2 + np.arange(rhs.size)
         ends = np.cumsum(lengths)
         squares = np.add.reduceat(value * value, ends - lengths) if rhs.size else rhs

@@ -236,7 +236,7 @@ class _Builder:
         )
 
     def parts(self, places: int | None) -> tuple[list[PottsPart], float] | None:
-        """Make the parts and the remaining constant; None if there is no labelling."""
+        """Make the parts and the remaining constant; None if infeasible."""
         graph, n = self.graph, self.graph.n_variables
         joined = self.inside[
             np.where(

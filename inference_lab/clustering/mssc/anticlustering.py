@@ -1,8 +1,8 @@
-"""Bounds of large problems: groups of units that each look like the whole, bounded one by one.
+"""Bounds of large problems from groups of units that resemble the whole, bounded one by one.
 
 The best partitions of the groups together cost at most as much as any partition of the whole, so
-bounds of groups add up to a bound. They are the closer the more the means of a cluster's units in
-the groups agree, which exchanges between groups bring about.
+bounds of groups add up to a bound. The bound is tighter if the means of a cluster's units agree
+between groups; exchanges between groups achieve this.
 
 B. Croella, V. Piccialli, A. Rinaldi, A. M. Sudoso, "Strong bounds for large-scale minimum
 sum-of-squares clustering", arXiv:2502.08397 (2025). M. Papenberg, G. W. Klau, "Using
@@ -25,7 +25,7 @@ from inference_lab.graph.arrays import FloatArray, IntArray
 
 __all__ = ["anticlusters", "bound_by_groups"]
 
-#: Exchanges that are tried for each unit.
+#: Exchanges tried for each unit.
 _TRIALS = 40
 
 
@@ -38,7 +38,7 @@ def _exchange(
     count: int,
     partners: IntArray,
 ) -> None:
-    """Exchange members of a cluster between groups while their means come closer to each other."""
+    """Exchange members of a cluster between groups while this brings the group means closer."""
     d = means.shape[1]
     sums, masses = np.zeros((count, d)), np.zeros(count)
     for u in members:
@@ -71,7 +71,7 @@ def _exchange(
 def anticlusters(
     problem: PartitionProblem, labels: IntArray, count: int, rng: np.random.Generator
 ) -> IntArray:
-    """Return the group of each unit, shape (m,); each cluster has its share in all groups."""
+    """Return the group of each unit, shape (m,); clusters are spread evenly over the groups."""
     group = np.empty(problem.size, dtype=np.int64)
     dealt = 0
     for h in range(problem.k):
@@ -98,7 +98,7 @@ def bound_by_groups(
 ) -> float:
     """Return a lower bound of the objective, from groups of about `size` units.
 
-    From `deadline` (in `time.monotonic`, which processes share) a group keeps its spectral bound.
+    After `deadline` (of `time.monotonic`, shared by processes) groups keep their spectral bounds.
     `report` is called with each better bound.
     """
     count = -(-problem.size // size)

@@ -1,4 +1,4 @@
-"""Certificates: how far the objective of a clustering can be from the best one."""
+"""Certificates: bounds on the distance of a clustering's objective from the optimum."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ __all__ = ["Certificate", "CertificateStep", "certify"]
 
 #: Gaps up to this one count as proofs, as in PC-SOS-SDP.
 PROVED = 1e-4
-#: Units up to which one relaxation takes all; groups of more take about `_GROUP` each.
+#: Largest number of units for a single relaxation; beyond it, groups of about `_GROUP` units.
 _ONE_RELAXATION, _GROUP = 500, 200
-#: Gap at which a group is left; what parts the groups from the whole is larger.
+#: Gap at which a group is finished, because the loss from splitting into groups is larger.
 _GROUP_TOLERANCE = 1e-3
 
 
 class CertificateStep(NamedTuple):
-    """The best objective and the lower bound known after some seconds.
+    """The best objective and the lower bound known after a number of seconds.
 
     Examples
     --------
@@ -63,11 +63,11 @@ class Certificate:
     best_labels : (n,) int64 array
         Labels with that objective.
     method : {"branch and bound", "groups"}
-        Whether one relaxation took all points, or groups of points were bounded one by one.
+        Whether one relaxation covered all points, or groups of points were bounded one by one.
     nodes : int
-        Relaxations of the branch and bound.
+        Number of relaxations in the branch and bound.
     history : list of CertificateStep
-        Whenever a bound or the best objective changed.
+        An entry for each change of the bound or the best objective.
 
     Examples
     --------
@@ -88,7 +88,7 @@ class Certificate:
 
     @property
     def gap(self) -> float:
-        """The difference of objective and bound, as a share of the objective.
+        """The difference between objective and bound, as a share of the objective.
 
         An objective near zero is compared with 1e-5 of the sum of squares of the data.
         """
@@ -118,44 +118,44 @@ def certify(
     n_jobs: int | None = None,
     random_state: int = 0,
 ) -> Certificate:
-    """Bound the distance of a clustering's objective to the best one, and look for a better one.
+    """Bound the distance of a clustering's objective from the optimum, and search for a better one.
 
-    Up to 500 units (points, or groups of points that hard must-links join) the semidefinite
+    Up to 500 units (points, or groups of points joined by hard must-links) the semidefinite
     relaxation of Peng and Wei with linear inequalities is solved and branched on. Larger problems
-    are shared out into groups that look like the whole; bounds of the groups add up.
+    are divided into groups that resemble the whole; bounds of the groups add up.
 
     Parameters
     ----------
     model : fitted estimator
-        `HMRFKMeans` with squared Euclidean distances and no metric, `PCKMeans`, `COPKMeans` (all of
-        whose pairs are hard), or one without pairs that has ``labels_`` and ``n_clusters``, such as
-        `sklearn.cluster.KMeans`.
+        `HMRFKMeans` with squared Euclidean distances and no metric, `PCKMeans`, `COPKMeans` (with
+        all pairs hard), or an estimator without pairs that has ``labels_`` and ``n_clusters``, such
+        as `sklearn.cluster.KMeans`.
     X : (n, d) array-like
         The data of the fit, dense.
     sample_weight, partial_labels
         As in the fit.
     time_limit : float
-        Seconds. A running step of the relaxation ends first. The bound is valid at any time.
+        Seconds. The current step of the relaxation is completed. The bound is valid at any time.
     max_nodes : int
-        Relaxations of the branch and bound.
+        Maximum number of relaxations in the branch and bound.
     n_jobs : int or None
         Processes that share the groups; None is 1.
     random_state : int
-        Of the search and of the groups.
+        Seed of the search and of the groups.
 
     Returns
     -------
     Certificate
-        Also kept as ``model.certificate_``. Labels and centroids of the model stay as they are.
+        Also stored as ``model.certificate_``. Labels and centroids of the model do not change.
 
     Raises
     ------
     TypeError, ValueError
-        If the estimator minimises another objective, or the data are not those of the fit.
+        If the estimator minimises another objective, or the data differ from the data of the fit.
 
     Notes
     -----
-    Memory O(m^2) for m units in one relaxation; time O(m^3) for each of some thousand iterations.
+    Memory is O(m^2) for m units in one relaxation; each of some thousand iterations takes O(m^3).
 
     References
     ----------
@@ -234,7 +234,7 @@ def certify(
 def _data(
     model: Any, X: npt.ArrayLike, sample_weight: npt.ArrayLike | None
 ) -> tuple[FloatArray, FloatArray | None, IntArray]:
-    """Return the points of positive weight, their weights, and which rows they are."""
+    """Return the points of positive weight, their weights, and their row numbers."""
     labels = getattr(model, "labels_", None)
     if labels is None or not hasattr(model, "n_clusters"):
         raise TypeError(
@@ -301,7 +301,7 @@ def _problem(
 
 
 def _named(labels: IntArray, held: IntArray, found: IntArray, k: int) -> IntArray:
-    """Return labels for all points, with clusters numbered as most of those of the model are."""
+    """Return labels for all points, with clusters numbered to match the labels of the model."""
     from scipy.optimize import linear_sum_assignment
 
     shared = np.zeros((k, k), dtype=np.int64)

@@ -1,4 +1,4 @@
-"""Descent by single moves and Kempe chains, with centroids updated at once.
+"""Descent by single moves and Kempe chains, with centroids updated after each move.
 
 J. A. Hartigan, "Clustering Algorithms", Wiley 1975, ch. 4; M. Telgarsky, A. Vattani, "Hartigan's
 method: k-means clustering without Voronoi", AISTATS 2010. A Kempe chain exchanges the units of two
@@ -15,9 +15,9 @@ from inference_lab.graph.arrays import FloatArray, IntArray
 
 __all__ = ["descend", "placed"]
 
-#: A move must gain more than this share of the costs it adds up, so that rounding cannot cycle.
+#: A move must gain more than this share of the summed costs, so that rounding cannot cycle.
 _RELATIVE_GAIN = 1e-11
-#: Units of a Kempe chain; longer ones hardly ever gain.
+#: Maximum units of a Kempe chain; longer chains hardly ever gain.
 _LONGEST_CHAIN = 64
 
 
@@ -34,7 +34,7 @@ def _chain(
     chain: IntArray,
     inside: IntArray,
 ) -> int:
-    """Write the units of `a` and `b` that hard pairs connect to `u`; return how many, or 0."""
+    """Write the units of `a` and `b` that hard pairs connect to `u`; return their number or 0."""
     chain[0] = u
     inside[u] = 1
     size, at = 1, 0
@@ -72,7 +72,7 @@ def _gain_of_chain(
     differ: FloatArray,
     inside: IntArray,
 ) -> float:
-    """Return by how much the objective changes if the units of a chain change sides."""
+    """Return the change of the objective if the units of a chain swap clusters."""
     moved = 0.0
     shift = np.zeros(means.shape[1])
     pairs = 0.0
@@ -86,19 +86,19 @@ def _gain_of_chain(
             shift[j] += sign * mass[v] * means[v, j]
         for t in range(pointers[v], pointers[v + 1]):
             w = units[t]
-            # Pairs inside the chain stay as they are, together or apart.
+            # Pairs inside the chain do not change, whether together or apart.
             if inside[w] == 0:
                 if labels[w] == old:
                     pairs += differ[t] - same[t]
                 elif labels[w] == new:
                     pairs += same[t] - differ[t]
-    # Neither cluster gets empty: both ends of the pair that blocks a move change sides.
+    # Neither cluster becomes empty, because both ends of the pair that blocks a move swap clusters.
     left, right = masses[a] - moved, masses[b] + moved
     before = after = 0.0
     for j in range(shift.size):
         before += sums[a, j] ** 2 / masses[a] + sums[b, j] ** 2 / masses[b]
         after += (sums[a, j] - shift[j]) ** 2 / left + (sums[b, j] + shift[j]) ** 2 / right
-    # Rounding of the terms that cancel is no gain.
+    # The margin ensures that rounding errors do not count as a gain.
     return float(before - after + pairs + _RELATIVE_GAIN * (before + after + abs(pairs)))
 
 
@@ -114,7 +114,7 @@ def _move(
     centroids: FloatArray,
     held: IntArray,
 ) -> None:
-    """Put a unit into another cluster, and move both centroids."""
+    """Move a unit to another cluster, and update both centroids."""
     for h, sign in ((labels[u], -1), (to, 1)):
         held[h] += sign
         masses[h] = masses[h] + sign * mass[u] if held[h] > 0 else 0.0
@@ -150,7 +150,7 @@ def _descend(
     inside = np.zeros(m, dtype=np.int64)
     idle = 0
     for passed in range(max_passes):
-        # Anew in each pass, so that rounding does not add up.
+        # Recomputed in each pass, so that rounding errors do not accumulate.
         held[:] = 0
         masses[:] = 0.0
         sums[:] = 0.0
@@ -230,7 +230,7 @@ def _place(
     order: IntArray,
     centroids: FloatArray,
 ) -> IntArray:
-    """Give each unit, in order, its cheapest cluster, with the pairs to units placed before."""
+    """Assign each unit in order to its cheapest cluster, given the pairs with earlier units."""
     k, d = centroids.shape
     labels = np.full(mass.size, -1, dtype=np.int64)
     costs = np.empty(k)
@@ -260,9 +260,9 @@ def descend(
     rng: np.random.Generator,
     max_passes: int = 1_000,
 ) -> IntArray:
-    """Return labels that no single move and no Kempe chain improves, from the given ones.
+    """Return labels that no single move and no Kempe chain improves, starting from given labels.
 
-    O(m k d) a pass. The objective is never higher; a violated hard pair costs more than all others.
+    O(m k d) per pass. The objective never rises; a violated hard pair costs more than all others.
     """
     found = np.array(labels, dtype=np.int64)
     _descend(

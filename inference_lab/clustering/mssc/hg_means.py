@@ -1,9 +1,9 @@
 """Population search for minimum sum-of-squares clustering, with pairs.
 
 D. Gribel, T. Vidal, "HG-means: a scalable hybrid genetic algorithm for minimum sum-of-squares
-clustering", Pattern Recognition 88 (2019): parents are matched by their centroids, each pair of
-centroids gives one to the child, one centroid is put at a random point, and a descent follows. Here
-the descent is Hartigan's with Kempe chains, so that pairs take part.
+clustering", Pattern Recognition 88 (2019): parents are matched by their centroids, the child takes
+one centroid of each pair, one centroid is moved to a random point, and a descent follows. Here
+the descent is Hartigan's method with Kempe chains, which takes pairs into account.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def _value(problem: PartitionProblem, labels: IntArray) -> float:
 
 
 def _spread_out(problem: PartitionProblem, rng: np.random.Generator) -> FloatArray:
-    """Return centroids at units drawn as k-means++ does."""
+    """Return centroids at units drawn by k-means++."""
     chosen = [int(rng.choice(problem.size, p=problem.mass / problem.mass.sum()))]
     nearest = np.full(problem.size, np.inf)
     while len(chosen) < problem.k:
@@ -101,7 +101,7 @@ def _tournament(members: list[tuple[float, IntArray]], rng: np.random.Generator)
 def _crossed(
     problem: PartitionProblem, first: IntArray, second: IntArray, rng: np.random.Generator
 ) -> FloatArray:
-    """Return centroids of a child: one of each matched pair, and one of them at a random unit."""
+    """Return centroids of a child: one of each matched pair, one of them moved to a random unit."""
     one, other = _centroids(problem, first), _centroids(problem, second)
     matched = linear_sum_assignment(cdist(one, other, "sqeuclidean"))[1]
     taken = rng.integers(2, size=problem.k).astype(np.bool_)
@@ -111,7 +111,7 @@ def _crossed(
     away = np.full(problem.size, np.inf)
     for centroid in rest:
         away = np.minimum(away, ((problem.means - centroid) ** 2).sum(axis=1))
-    # Half uniform, half in proportion to distances, so that outliers do not take all new centroids.
+    # Half uniform, half proportional to distances, so that outliers do not get all new centroids.
     weights = problem.mass * np.sqrt(away) if len(rest) else problem.mass
     total = weights.sum()
     uniform = problem.mass / problem.mass.sum()
@@ -121,7 +121,7 @@ def _crossed(
 
 
 def _centroids(problem: PartitionProblem, labels: IntArray) -> FloatArray:
-    """Return the means of the clusters; those of empty ones are at the origin."""
+    """Return the means of the clusters; empty clusters have theirs at the origin."""
     sums = np.zeros((problem.k, problem.means.shape[1]))
     np.add.at(sums, labels, problem.mass[:, np.newaxis] * problem.means)
     masses = np.bincount(labels, problem.mass, problem.k)
@@ -129,7 +129,7 @@ def _centroids(problem: PartitionProblem, labels: IntArray) -> FloatArray:
 
 
 def _survivors(members: list[tuple[float, IntArray]]) -> list[tuple[float, IntArray]]:
-    """Return the best members, those of an objective that occurs twice last."""
+    """Return the best members; duplicates of an objective come last."""
     ordered = sorted(members, key=lambda member: member[0])
     fresh, twins = ordered[:1], ordered[:0]
     for member in ordered[1:]:

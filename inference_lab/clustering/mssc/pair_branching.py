@@ -1,8 +1,8 @@
-"""Branch and bound over pairs of units that share a cluster or do not.
+"""Branch and bound over pairs of units that do or do not share a cluster.
 
-The node of the least bound is next. Its children are the problem in which two units are one, and
-that in which a hard cannot-link parts them. The pair is the one of whose sharing the relaxation is
-least certain, by the rule of Piccialli, Russo Russo and Sudoso (see `peng_wei`).
+The node with the least bound is explored next. In one child two units are merged, in the other a
+hard cannot-link separates them. The pair is the one whose relaxed indicator is least certain, by
+the rule of Piccialli, Russo Russo and Sudoso (see `peng_wei`).
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from inference_lab.graph.arrays import FloatArray, IntArray, connected
 
 __all__ = ["BranchingState", "prove"]
 
-#: Shares of a pair that are this close to 0 or 1 count as certain.
+#: Relaxed indicators of a pair this close to 0 or 1 count as certain.
 _CERTAIN = 1e-6
 
 
 @dataclass
 class BranchingState:
-    """Best labels of the units, their objective, a lower bound of the optimum, and nodes so far."""
+    """Best labels of the units, their objective, a lower bound on the optimum, and node count."""
 
     labels: IntArray
     objective: float
@@ -51,15 +51,15 @@ def prove(
     expired: Callable[[], bool],
     report: Callable[[BranchingState], None] = lambda progress: None,
 ) -> BranchingState:
-    """Return better labels than the given ones, if there are any, and a bound of the optimum.
+    """Return better labels than the given ones, if any were found, and a bound on the optimum.
 
     Stops when the bound is within `tolerance` times the objective, after `max_nodes` relaxations,
-    or when `expired` returns True, which is asked every few iterations.
+    or when `expired`, called every few iterations, returns True.
     """
     found = BranchingState(labels, problem.objective(labels), -np.inf)
     number = itertools.count()
     queue: list[tuple[float, int, PartitionRelaxation]] = []
-    #: The least bound of the nodes that have no children.
+    #: The least bound of the nodes without children.
     closed = np.inf
 
     def close_to(value: float) -> bool:
@@ -108,10 +108,10 @@ def prove(
 
 
 def _least_certain(relaxed: PartitionRelaxation) -> tuple[int, int] | None:
-    """Return the two units of whose sharing the relaxation is least certain, None if of none."""
+    """Return the units whose relaxed indicator is least certain, None if all are certain."""
     z, mass = relaxed.matrix, relaxed.problem.mass
     diagonal = np.diagonal(z)
-    # Entries of a partition are 0, or as large as both diagonal ones.
+    # Entries of a partition are 0, or equal to both diagonal entries.
     shared = z / np.sqrt(np.outer(diagonal, diagonal))
     unsure = np.minimum(shared, 1.0 - shared)
     hard = relaxed.problem.ends[np.isinf(relaxed.problem.same)]
@@ -119,7 +119,7 @@ def _least_certain(relaxed: PartitionRelaxation) -> tuple[int, int] | None:
     np.fill_diagonal(unsure, 0.0)
     if unsure.max() < _CERTAIN:
         return None
-    # Of the unsure ones, that which moves most mass far, or costs most.
+    # Uncertainty is weighted by mass times squared distance, plus the cost of the pair.
     means = relaxed.problem.means
     squares = (means**2).sum(axis=1)
     away = np.maximum(squares[:, np.newaxis] + squares - 2.0 * (means @ means.T), 0.0)
@@ -133,7 +133,7 @@ def _least_certain(relaxed: PartitionRelaxation) -> tuple[int, int] | None:
 
 
 def _children(parent: PartitionRelaxation, pair: tuple[int, int]) -> list[PartitionRelaxation]:
-    """Return the starts of the two children; one that contradicts hard pairs is left out."""
+    """Return the starts of the two children, without a child that contradicts hard pairs."""
     problem = parent.problem
     ends = np.array([pair])
     apart = with_pairs(
@@ -156,10 +156,10 @@ def _round(
     found: BranchingState,
     rng: np.random.Generator,
 ) -> None:
-    """Descend from labels near the relaxation, and keep them if they are the best.
+    """Descend from labels near the relaxation, and keep the result if it is the best.
 
-    ``Z diag(n) x`` is the mean of the cluster of each unit where ``Z`` is a partition (Peng and
-    Wei 2007, section 5).
+    If ``Z`` is a partition, ``Z diag(n) x`` is the mean of the cluster of each unit (Peng and Wei
+    2007, section 5).
     """
     node = relaxed.problem
     smooth = relaxed.matrix @ (node.mass[:, np.newaxis] * node.means)
@@ -173,7 +173,7 @@ def _round(
 
 
 def _far_apart(points: FloatArray, k: int) -> IntArray:
-    """Return `k` rows, each the farthest from those before."""
+    """Return `k` rows, each the farthest from all previous ones."""
     chosen = [int((points**2).sum(axis=1).argmax())]
     nearest = np.full(len(points), np.inf)
     while len(chosen) < k:

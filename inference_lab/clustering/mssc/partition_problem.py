@@ -1,7 +1,7 @@
 """Minimum sum-of-squares clustering of weighted units, with costs of pairs.
 
-Points that hard must-links join, or that have the same known label, are one unit. A partition of
-the units into at most ``k`` clusters costs
+Points joined by hard must-links, or with the same known label, form one unit. A partition of the
+units into at most ``k`` clusters costs
 
 ``J = constant - sum_h |S_h|^2 / N_h + sum_p (same_p if p is within a cluster, else differ_p)``
 
@@ -29,7 +29,7 @@ _TINY = float(np.finfo(float).tiny)
 class PartitionProblem:
     """Units with means (m, d) around the origin, masses (m,), and pairs with finite or hard costs.
 
-    ``ends`` (p, 2) holds each pair of units once, in rising order; ``same`` (p,) is infinite where
+    ``ends`` (p, 2) holds each pair of units once, in rising order; ``same`` (p,) is infinite if the
     units must not share a cluster. ``of_point`` (n,) is the unit of each point.
     """
 
@@ -60,7 +60,7 @@ class PartitionProblem:
 
     @cached_property
     def neighbours(self) -> tuple[IntArray, IntArray, FloatArray, FloatArray]:
-        """The pairs as lists of neighbours: pointers, units, costs if same and if different."""
+        """The pairs as neighbour lists: pointers, units, costs if together and if apart."""
         m, p = self.size, len(self.ends)
         from_to = np.concatenate([self.ends, self.ends[:, ::-1]])
         order = np.argsort(from_to[:, 0], kind="stable")
@@ -73,8 +73,8 @@ class PartitionProblem:
     def gap(self, objective: float, bound: float) -> float:
         """Return the distance of a bound to an objective as a share of the objective.
 
-        An objective below 1e-5 of the sum of squares of all units is rounding, in part, and this
-        share of that sum takes its place.
+        An objective below 1e-5 of the sum of squares of all units is affected by rounding, and is
+        replaced by this share of the sum.
         """
         return max(0.0, objective - bound) / max(abs(objective), 1e-5 * self.spread, _TINY)
 
@@ -84,9 +84,9 @@ class PartitionProblem:
         return int((labels[hard[:, 0]] == labels[hard[:, 1]]).sum())
 
     def objective(self, labels: IntArray) -> float:
-        """Return ``J`` of labels (m,) from its definition, infinite where hard pairs are violated.
+        """Return ``J`` of labels (m,) from its definition, infinite if hard pairs are violated.
 
-        Computed from distances to the means, in which nothing cancels.
+        Computed from distances to the means, to avoid cancellation.
         """
         sums = np.zeros((self.k, self.means.shape[1]))
         np.add.at(sums, labels, self.mass[:, np.newaxis] * self.means)
@@ -98,7 +98,7 @@ class PartitionProblem:
         return float(self.constant + scatter + pairs)
 
     def of_units(self, labels: IntArray) -> IntArray:
-        """Return the label of each unit, given those of all points; they agree inside units."""
+        """Return the label of each unit, given the labels of all points, which agree in units."""
         found = np.empty(self.size, dtype=np.int64)
         found[self.of_point] = labels
         return found
@@ -115,10 +115,10 @@ def partition_problem(
     counts: FloatArray | None = None,
     known: IntArray | None = None,
 ) -> PartitionProblem:
-    """Return the problem for points (n, d), whose pairs cost as much as given if violated.
+    """Return the problem for points (n, d) and the given costs of violated pairs.
 
     `counts` (n,) are sample weights, and `known` (n,) labels, -1 elsewhere. Raises
-    `InfeasibleConstraintsError` where hard must-links join a hard cannot-link.
+    `InfeasibleConstraintsError` if hard must-links join the ends of a hard cannot-link.
     """
     n = len(points)
     mass = np.ones(n) if counts is None else np.asarray(counts, dtype=np.float64)
@@ -174,7 +174,7 @@ def with_pairs(
     for found, given in zip(costs, (same, differ), strict=True):
         np.add.at(found, which.reshape(-1), given[~inside])
     merged = np.stack([codes // problem.size, codes % problem.size], axis=1)
-    # A hard pair is apart, whatever that costs.
+    # Units of a hard pair are always apart, so the cost of that is constant.
     hard = np.isposinf(costs[0])
     constant += float(costs[1][hard].sum())
     costs[1][hard] = 0.0
@@ -182,7 +182,7 @@ def with_pairs(
 
 
 def contracted(problem: PartitionProblem, pairs: IntArray) -> PartitionProblem:
-    """Return the problem in which the units of each of the pairs are one."""
+    """Return the problem in which the units of each given pair are merged."""
     of_unit = connected(problem.size, pairs)
     sums, masses = _sums(problem.means, problem.mass, of_unit)
     means = sums / masses[:, np.newaxis]
@@ -198,7 +198,7 @@ def contracted(problem: PartitionProblem, pairs: IntArray) -> PartitionProblem:
 
 
 def restricted(problem: PartitionProblem, units: IntArray) -> PartitionProblem:
-    """Return the problem of some of the units and the pairs between them, without its constant."""
+    """Return the problem restricted to some units and their pairs, without its constant."""
     number = np.full(problem.size, -1)
     number[units] = np.arange(units.size)
     ends = number[problem.ends]

@@ -6,8 +6,8 @@ both in cluster ``h`` of mass ``N_h``, else 0. With ``Y = diag(s) Z diag(s)`` an
 ``Y s = s,  0 <= Y <= I,  tr Y <= k,  Y_uv >= 0,  Y_uv = 0 for hard cannot-links``,
 
 and the objective is linear in ``Y``. Costs of soft pairs are the convex envelopes of their
-indicators given the least and greatest mass of a cluster, and linear inequalities are added where
-they are violated (`valid_inequalities`).
+indicators given the least and greatest mass of a cluster, and violated linear inequalities are
+added (`valid_inequalities`).
 
 The alternating direction method splits the spectral conditions, onto which one eigendecomposition
 projects, from the linear ones, onto which Hildreth's row steps project. Multipliers of the rows
@@ -15,7 +15,7 @@ keep their signs at any time, so each iterate gives the bound
 
 ``<C - A* y, Y> + b y >= s' M s / s's + sum of the k - 1 least eigenvalues below 0 of M on s-perp``
 
-which holds without convergence; an error bound of the eigenvalues is taken off.
+which holds without convergence; an error bound of the eigenvalues is subtracted.
 
 J. Peng, Y. Wei, "Approximating k-means-type clustering via semidefinite programming", SIAM J.
 Optim. 18 (2007). V. Piccialli, A. Russo Russo, A. M. Sudoso, "An exact algorithm for
@@ -44,16 +44,16 @@ from inference_lab.graph.arrays import FloatArray, IntArray
 
 __all__ = ["PartitionRelaxation", "relax", "spectral_bound"]
 
-#: Sweeps over the rows in a step; more make a step exacter, and no bound invalid.
+#: Sweeps over the rows in a step; more sweeps make a step more accurate. Bounds are always valid.
 _SWEEPS = 3
 #: Over-relaxation of the first block.
 _STEP = 1.6
-#: Iterations between two bounds, and between two looks at the penalty.
+#: Iterations between two bounds, and between two updates of the penalty.
 _CHECK = 20
-#: Iterations after which inequalities are added, if the residuals are not below `_SETTLED` before.
+#: Iterations after which inequalities are added, unless residuals fall below `_SETTLED` earlier.
 _ROUND = 200
 _SETTLED = 1e-4
-#: So many rounds in a row that each close less of the gap are the last.
+#: Stop after `_PATIENCE` consecutive rounds that each close less than this share of the gap.
 _PATIENCE, _LEAST_GAIN = 3, 2e-2
 
 
@@ -75,7 +75,7 @@ def _project_rows(
     """Move `q` towards the polyhedron of the rows, by Hildreth's steps, in place.
 
     `q` is the point to be projected plus all rows and signs times their multipliers. `free` is 1
-    where an entry is zero, 0 where it is not negative. Rows are symmetric: `weight` stands for both
+    for entries fixed at zero, 0 for non-negative entries. Rows are symmetric: `weight` covers both
     triangles.
     """
     m = q.shape[0]
@@ -105,7 +105,7 @@ def _project_rows(
 
 @dataclass(frozen=True)
 class PartitionRelaxation:
-    """Relaxation of a problem as it was left; ``bound`` is a lower bound of the objective.
+    """State of the relaxation of a problem; ``bound`` is a lower bound on the objective.
 
     ``matrix`` is ``Z``; ``signs`` (m, m) are the multipliers of its entries' signs, in units of the
     objective.
@@ -128,7 +128,7 @@ class PartitionRelaxation:
         m = problem.size
         members = np.zeros((self.problem.size, m))
         members[np.arange(self.problem.size), of_unit] = 1.0
-        # Means over the points of a unit for entries, sums for multipliers.
+        # Entries are averaged over merged units, multipliers are summed.
         shares = members * self.problem.mass[:, np.newaxis] / problem.mass
         return PartitionRelaxation(
             problem,
@@ -192,13 +192,13 @@ class _Spectral:
                 reduced, eigvals_only=True, subset_by_index=[0, min(self.k - 1, size) - 1]
             )
             value += float(np.minimum(values, 0.0).sum())
-        # Backward errors of reflection and eigenvalues, each below m eps |M|, with room to spare.
+        # Backward errors of reflection and eigenvalues, each below m eps |M|, with a safety margin.
         slack = 8.0 * self.k * matrix.shape[0] * np.finfo(float).eps * np.linalg.norm(matrix)
         return value - float(slack)
 
 
 def _largest(matrix: FloatArray, count: int) -> tuple[FloatArray, FloatArray]:
-    """Return the largest eigenvalues, rising, and their vectors."""
+    """Return the largest eigenvalues in ascending order, and their vectors."""
     size = matrix.shape[0]
     found = eigh(matrix, subset_by_index=[size - count, size - 1], check_finite=False)
     return found[0], found[1]
@@ -210,7 +210,7 @@ def _capped_simplex(values: FloatArray, total: float) -> FloatArray:
     if found.sum() <= total:
         return found
     low, high = 0.0, float(values.max())
-    # The sum falls in the shift, piecewise linearly.
+    # The sum is a decreasing, piecewise linear function of the shift.
     for _ in range(60):
         shift = 0.5 * (low + high)
         if np.clip(values - shift, 0.0, 1.0).sum() > total:
@@ -227,7 +227,7 @@ def _costs(problem: PartitionProblem) -> tuple[FloatArray, float]:
     cost = -(scaled @ scaled.T)
     constant = problem.constant + float((scaled**2).sum())
     added, together, first, apart, second = costs_of_pairs(problem)
-    # The part of the cost of soft pairs that is linear; see `rows_of`.
+    # Linear part of the cost of soft pairs; see `rows_of`.
     entries = np.zeros_like(cost)
     mass = problem.mass
     u, v = together.T
@@ -251,8 +251,8 @@ def relax(
 ) -> PartitionRelaxation:
     """Return the relaxation of a problem, strengthened until the bound reaches a target.
 
-    `target` is the objective of known labels; a bound within the gap `tolerance` of it will do.
-    `stop` is called with each bound, and ends the method if it is true. O(m^3) an iteration.
+    `target` is the objective of known labels; the method stops at a bound within the gap
+    `tolerance` of it, or when `stop`, called with each bound, is true. O(m^3) per iteration.
     """
     m = problem.size
     root = np.sqrt(problem.mass)
@@ -319,7 +319,7 @@ def relax(
                 break
             since, before = 0, best.bound
             cuts = cuts.with_multipliers(multipliers[: len(cuts)] * (scale * penalty))
-            # LinearRows without multipliers can go: the sum of all rows stays as it is.
+            # Inequalities with zero multipliers are dropped, because the sum of rows is unchanged.
             cuts = cuts.active().joined(added)
             hinges = multipliers[-soft:] if soft else multipliers[:0]
             rows, multipliers = rows_and_multipliers()
@@ -337,7 +337,7 @@ def relax(
 def spectral_bound(problem: PartitionProblem) -> float:
     """Return the bound of the relaxation without any linear condition, in O(m d^2 + d^3).
 
-    The scatter that ``k - 1`` directions cannot explain. C. Ding, X. He, "K-means clustering via
+    It is the scatter not explained by ``k - 1`` directions. C. Ding, X. He, "K-means clustering via
     principal component analysis", ICML 2004, theorem 3.1.
     """
     centred = problem.means - problem.mass @ problem.means / problem.mass.sum()

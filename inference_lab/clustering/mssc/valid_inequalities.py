@@ -4,7 +4,7 @@ In unscaled entries ``Z_uv = 1 / N_h`` inside cluster ``h``, else 0, these hold 
 
 - pairs: ``Z_uv <= Z_uu``;
 - triangles: ``Z_uv + Z_uw <= Z_uu + Z_vw``;
-- cliques: of ``k + 1`` units two share a cluster, so the sum over their pairs is at least ``1 / N``
+- cliques: two of ``k + 1`` units share a cluster, so the sum over their pairs is at least ``1 / N``
   for the greatest mass ``N`` of a cluster.
 
 V. Piccialli, A. M. Sudoso, A. Wiegele, "SOS-SDP: an exact solver for minimum sum-of-squares
@@ -23,18 +23,18 @@ from inference_lab.graph.arrays import FloatArray, IntArray
 
 __all__ = ["Cuts", "LinearRows", "costs_of_pairs", "greatest_mass", "rows_of", "separated"]
 
-#: Violations below this share of a mean entry are left alone.
+#: Violations below this share of a mean entry are ignored.
 _LEAST_VIOLATION = 1e-3
-#: Triangles that are added at once, for each unit.
+#: Triangles added at once, per unit.
 _TRIANGLES_EACH = 6
 
 
 @dataclass(frozen=True)
 class Cuts:
-    """Inequalities by the units they are made of, and their multipliers in units of the objective.
+    """Inequalities given by their units, with multipliers in units of the objective.
 
-    ``units`` has an array (t, 2) of pairs, (t, 3) of triangles with the unit that the others are
-    compared with first, and (t, k + 1) of cliques; ``multipliers`` an array (t,) for each.
+    ``units`` has an array (t, 2) of pairs, (t, 3) of triangles with ``u`` first, and (t, k + 1) of
+    cliques; ``multipliers`` has an array (t,) for each.
     """
 
     units: tuple[IntArray, ...]
@@ -52,7 +52,7 @@ class Cuts:
         return sum(map(len, self.units))
 
     def joined(self, other: Cuts) -> Cuts:
-        """Return both, those of `other` only where they are new."""
+        """Return the union: these inequalities, then the new ones of `other`."""
         units, multipliers = [], []
         for kind in range(3):
             both = np.concatenate([self.units[kind], other.units[kind]])
@@ -76,7 +76,7 @@ class Cuts:
         )
 
     def contracted(self, of_unit: IntArray) -> Cuts:
-        """Return the inequalities whose units stay distinct, for units that are merged."""
+        """Return the inequalities for merged units, without those whose units coincide."""
         units, multipliers = [], []
         for each, weights in zip(self.units, self.multipliers, strict=True):
             mapped = of_unit[each]
@@ -89,9 +89,9 @@ class Cuts:
 
 @dataclass(frozen=True)
 class LinearRows:
-    """Inequalities ``a . Y >= b`` on a symmetric matrix; `weight` stands for both triangles.
+    """Inequalities ``a . Y >= b`` on a symmetric matrix; `weight` covers both triangles.
 
-    ``cap`` limits multipliers: a violation costs that much each unit.
+    ``cap`` limits the multipliers: it is the cost per unit of violation.
     """
 
     pointers: IntArray
@@ -117,7 +117,7 @@ class LinearRows:
 
 
 def greatest_mass(problem: PartitionProblem, clusters: int = 1) -> float:
-    """Return the greatest mass that so many clusters can have together in some best partition."""
+    """Return an upper limit on the mass of `clusters` clusters together in a best partition."""
     total = float(problem.mass.sum())
     if (problem.same < problem.differ).any():
         return total
@@ -129,7 +129,7 @@ def greatest_mass(problem: PartitionProblem, clusters: int = 1) -> float:
 def costs_of_pairs(
     problem: PartitionProblem,
 ) -> tuple[float, IntArray, FloatArray, IntArray, FloatArray]:
-    """Return the cost of soft pairs as a constant and costs of being together, and apart."""
+    """Return the cost of soft pairs as a constant, and costs if together and if apart."""
     soft = np.isfinite(problem.same)
     ends, same, differ = problem.ends[soft], problem.same[soft], problem.differ[soft]
     excess = same - differ
@@ -141,9 +141,9 @@ def rows_of(problem: PartitionProblem, cuts: Cuts) -> LinearRows:
     """Return the rows of the cuts, and then a row for each soft pair, on ``Y``.
 
     A soft pair costs its weight times the greater of two linear bounds of its indicator. The first
-    is part of the costs, and the row says by how much the second exceeds it: a pair ``u, v`` apart
-    is in clusters of masses ``N`` and ``N'``, and ``(1 / N + 1 / N') / 2 >= 2 / (N + N')``; one
-    together has ``1 / N <= Z_uv``.
+    is part of the costs, and the row is the excess of the second over it. A separated pair ``u, v``
+    is in clusters of masses ``N`` and ``N'`` with ``(1 / N + 1 / N') / 2 >= 2 / (N + N')``; a joint
+    pair has ``1 / N <= Z_uv``.
     """
     u, v = cuts.units[0].T
     blocks = [_block([(u, u), (u, v)], [1.0, -1.0], 0.0)]
@@ -181,7 +181,7 @@ def rows_of(problem: PartitionProblem, cuts: Cuts) -> LinearRows:
 def _block(
     entries: list[tuple[IntArray, IntArray]], weights: list[float | FloatArray], bound: float
 ) -> tuple[IntArray, IntArray, FloatArray, FloatArray]:
-    """Return the entries, weights and bounds of rows of one form, a row for each."""
+    """Return the entries, weights and bounds of rows of one form."""
     first = np.stack([one for one, _ in entries], axis=1)
     second = np.stack([other for _, other in entries], axis=1)
     count = len(first)
@@ -191,9 +191,9 @@ def _block(
 
 @kernel
 def _triangles(z: FloatArray, least: float, found: IntArray, violation: FloatArray) -> None:
-    """Write the most violated triangles of each unit, as many as there are columns.
+    """Write the most violated triangles of each unit, one per column.
 
-    ``violation`` (m, c) is 0 where a unit has fewer; ``found`` (m, c, 2) has the other units.
+    ``violation`` (m, c) is 0 if a unit has fewer; ``found`` (m, c, 2) has the other units.
     """
     m = len(violation)
     near = np.empty(m, dtype=np.int64)
@@ -219,7 +219,7 @@ def _triangles(z: FloatArray, least: float, found: IntArray, violation: FloatArr
 
 
 def separated(problem: PartitionProblem, z: FloatArray) -> Cuts:
-    """Return the inequalities that a matrix ``Z`` violates most."""
+    """Return the inequalities most violated by a matrix ``Z``."""
     m, k = problem.size, problem.k
     typical = k / float(problem.mass.sum())
     threshold = _LEAST_VIOLATION * typical
