@@ -178,7 +178,7 @@ class Run:
     """The state of one run: the solver's inputs, and the incumbent it reports to.
 
     If the rounding error of the graph exceeds the tolerance of a proof, bounds are lowered by it;
-    others are kept as they are.
+    others are unchanged.
 
     Attributes
     ----------
@@ -583,7 +583,7 @@ class Solver(Settings, ABC):
     startup_cost: ClassVar[float] = 0.0
 
     def supports(self, graph: FactorGraph, temperature: float) -> str | None:
-        """Return None if the method covers the problem, else the reason why not.
+        """Return None if the method covers the problem, else the reason for a refusal.
 
         The default covers every graph at temperature 0. Label costs are covered by the class
         attribute `label_costs`. Slow tests belong in `run`, see `Outcome.unsupported`.
@@ -610,7 +610,7 @@ class Solver(Settings, ABC):
     def missing(self) -> str | None:
         """Return the missing requirements of the method and how to install them, else None.
 
-        The default looks for the package that the solver's file names, see
+        The default checks for the package that the solver's file names, see
         `inference_lab.specs.extras`.
 
         Returns

@@ -35,7 +35,7 @@ class DecodingProblem(Problem):
     shift: int = 0
 
     def score(self, labels: npt.ArrayLike) -> dict[str, float]:
-        """Compare the decoded bits with those that were sent."""
+        """Compare the decoded bits with the sent bits."""
         if self.truth is None or self.bits is None:
             return {}
         found = self.graph.check_labels(labels)[self.bits] >> self.shift

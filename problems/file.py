@@ -61,6 +61,6 @@ def sizes(graph: FactorGraph) -> dict[str, int]:
 
 
 def file_digest(path: Path) -> str:
-    """Return the SHA-256 of a file as it is stored."""
+    """Return the SHA-256 of the stored bytes of a file."""
     with path.open("rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()

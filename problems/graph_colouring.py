@@ -60,7 +60,7 @@ class GraphColouring(ProblemFamily):
         Cost of a conflict, ``inf`` to forbid them.
     preference : float
         ``u`` is uniform on [0, preference]. Without preferences all colours are alike, and
-        methods that look at one vertex at a time have nothing to begin with.
+        methods that change one vertex at a time have nothing to start from.
     path : str, optional
         A graph in the DIMACS format (``.col``; ``.gz`` and ``.xz`` are unpacked), found as in
         `inference_lab.data.images.find_file`.

@@ -35,7 +35,7 @@ class Instance:
     #: file.
     file: str
     sha256: str
-    #: `evidence`, `evidence_sha256`: The evidence that belongs to it; empty where there is none.
+    #: `evidence`, `evidence_sha256`: The evidence that belongs to it; empty without any.
     evidence: str
     evidence_sha256: str
     #: As in `inference_lab.io.read`.

@@ -50,16 +50,16 @@ _COLLECTIONS = ("uai2008_protein", "uai2012_protein")
 class ProteinSideChains(ProblemFamily):
     """Energies ``sum_i u_i(r_i) + sum_ij v_ij(r_i, r_j)`` over rotamers of residues.
 
-    A rotamer sets each of the dihedral angles of a side chain to one of three values, so that a
-    residue has 1, 3, 9, 27 or 81 labels, as in the published problems. ``u`` is minus the
+    A rotamer sets each of the dihedral angles of a side chain to one of three values. A residue
+    thus has 1, 3, 9, 27 or 81 labels, as in the published problems. ``u`` is minus the
     logarithm of the rotamer's frequency, ``v`` a repulsion between the ends of side chains,
 
     ``v = clash min(1, (1 - d / diameter) / (1 - 0.8254))`` at a distance ``d < diameter``, else 0.
 
     With `instance` the problem is a published one, see ``instances``. Otherwise a model is drawn:
-    a compact chain of residues of the usual frequencies, side chains that point away from the
-    backbone in random directions of their own, and a hidden set of rotamers, the native one,
-    none of whose pairs clashes.
+    a compact chain of residues of the usual frequencies, and side chains that point away from
+    the backbone in random directions. No pair of a hidden set of rotamers, the native one,
+    clashes.
 
     Parameters
     ----------
@@ -72,7 +72,7 @@ class ProteinSideChains(ProblemFamily):
     diameter : float
         Diameter of the end of a side chain, in Angstrom.
     clash : float
-        Largest cost of a pair, or ``inf`` to forbid the dearest pairs; the rest is of scale 10.
+        Largest cost of a pair, or ``inf`` to forbid the costliest pairs; others are of scale 10.
     seed : int
 
     References

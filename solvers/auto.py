@@ -229,7 +229,7 @@ def _of_tables(
 ) -> Iterator[Stage]:
     """Yield the stages for general tables and higher-order terms, by the open part."""
     n, terms = graph.n_variables, graph.n_edges + graph.n_factors
-    # Branch and bound proves many of these graphs at once, and detects early if it cannot.
+    # Branch and bound solves many of these graphs quickly, and detects early if it cannot.
     search = Stage("branch-and-bound", 0.25, "a short exact search over cost functions")
     yield search._replace(begin=_SECONDS_AN_ENTRY * n_table_entries(graph))
     yield from later
@@ -452,7 +452,7 @@ class _Portfolio:
         return solution.status
 
     def _forward(self, labels: IntArray, energy: float, seconds: float) -> None:
-        """Offer an improvement of a stage at once, so that it survives a killed run."""
+        """Offer an improvement of a stage immediately, so that it survives a killed run."""
         if energy < self.run.best_energy:
             self.run.offer(self.reduction.expand(labels))
 

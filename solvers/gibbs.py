@@ -43,9 +43,9 @@ class Draws(NamedTuple):
     sums: FloatArray
     #: (n,): the labelling of least energy at the end of a sweep.
     best: IntArray
-    #: A record: ``energy`` of the labelling, of which finite costs are kept up to date, the
-    #: ``least`` such energy at the end of a sweep, and the number of visits of the last sweep that
-    #: left a hard term ``violated``.
+    #: A record: ``energy`` of the labelling, updated by finite costs; ``least``, the least such
+    #: energy at the end of a sweep; ``violated``, the number of visits of the last sweep that left
+    #: a violated hard term.
     now: Any
 
 
@@ -123,9 +123,9 @@ def gibbs_visits(
 class ChainAverages:
     """Averages of probabilities along chains, with their errors, in memory linear in the graph.
 
-    Each chain adds one probability per label and draw. Draws are averaged over *batches*, whose
-    spread gives the standard error if they are long against the chain's memory (batch means), and
-    over the two halves of every chain, whose spread shows whether the chains agree (split R-hat).
+    Each chain adds one probability per label and draw. Draws are averaged over *batches* and over
+    the two halves of every chain. The spread of batches gives the standard error if they are long
+    against the chain's memory. The spread of halves shows whether chains agree (split R-hat).
 
     Parameters
     ----------
@@ -453,7 +453,7 @@ class MarkovChains:
         self.averages = ChainAverages(*self._sizes)
 
     def forget(self) -> None:
-        """End burn-in: drop what was averaged so far."""
+        """End burn-in: drop the averages so far."""
         self.averages = ChainAverages(*self._sizes)
 
 
@@ -516,7 +516,7 @@ class _GibbsSampler(MarkovChains):
         return True
 
     def forget(self) -> None:
-        """End burn-in: drop what was averaged so far."""
+        """End burn-in: drop the averages so far."""
         # Chains that are still infeasible continue from a feasible one.
         if self.feasible.any():
             inside = int(np.flatnonzero(self.feasible)[0])

@@ -20,7 +20,7 @@ from inference_lab.specs.settings import setting
 _SHARE = 0.1
 
 #: Variables count as numbered along their terms if the mean difference of numbers within a term is
-#: at most this share of n: it is a third in random graphs, and small on chains and pictures.
+#: at most this share of n. The share is a third in random graphs, and small on chains and pictures.
 _NEAR = 0.125
 
 #: Variables between two checks of the clock: some tens of milliseconds.

@@ -41,7 +41,7 @@ def kick(
     g: GraphArrays, x: IntArray, c: EjectionChains, ball: IntArray, size: int, uniforms: FloatArray,
     rules: Rules,
 ) -> int:  # fmt: skip
-    """Draw labels in a ball, repair them by chains, keep the better parts; return 1 on a gain."""
+    """Draw labels in a ball, repair them by chains, keep parts that do not rise; 1 on a gain."""
     # ``ball[0]`` is its centre, the others are filled in here, nearest first.
     begin_kick(c)
     size = nearest(g, ball[0], size, c.seen, c.now[0].kick, ball)

@@ -185,7 +185,7 @@ class LPRelaxation(LinearSolver):
 
     The LP is built by `inference_lab.algorithms.linear.model.build_linear_model`: the compact LP of
     constrained clustering for diagonal terms, the local polytope for all others. The lower bound
-    holds for any dual vector, whatever the LP solver's tolerances; a rounded labelling that meets
+    holds for any dual vector and any tolerances of the LP solver; a rounded labelling that meets
     it is proved optimal.
 
     Parameters

@@ -70,8 +70,8 @@ _NOISE, _FAVOUR = 0.3, 1.0
 _GRAFTED, _LARGEST = 0.5, 0.5
 #: Belief propagation takes at most this share of the remaining time.
 _SHARE = 0.3
-#: Variables of few neighbours are eliminated from graphs of at most this many labels and variables,
-#: if they are at least this share of all, in at most this share of the time.
+#: Variables of few neighbours are eliminated from graphs of at most this many labels and variables.
+#: They must be at least this share of all, and get this share of the time.
 _ELIMINABLE_LABELS, _ELIMINABLE = 8, 20_000
 _WORTH, _ELIMINATION = 0.2, 0.05
 

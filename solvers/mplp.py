@@ -92,7 +92,7 @@ class MPLP(IterativeSolver["_Sweeps"]):
     patience : int
         ... in each of this many sweeps in succession.
     max_sweeps : int
-        Limit on sweeps, those over clusters included.
+        Limit on sweeps, including sweeps over clusters.
 
     Guarantees
     ----------

@@ -26,7 +26,7 @@ _EPS = float(np.finfo(np.float64).eps)
 _RANGE = 600.0
 #: pgmpy compares every term with every clique, at up to 50 us each.
 _MAX_COMPARISONS = 60_000
-#: Axes of a table; numpy's limit is 64, and pgmpy adds some on the way.
+#: Axes of a table; numpy's limit is 64, and pgmpy adds some internally.
 _MAX_AXES = 30
 
 

@@ -57,7 +57,7 @@ _AFTER_THE_END = 0.1
 #: Seconds of the first iteration per cube of the order, before any iteration is measured.
 _SECONDS = 4e-10
 #: A part goes over to bits when its bound gains less than this share of its gap within `patience`
-#: iterations, if there is time for this many iterations over bits, each this many times as long.
+#: iterations. There must be time for this many iterations over bits, each this many times as long.
 _SLOW = 0.15
 _BITS_ITERATIONS = 500
 _BITS_SECONDS = 4.0
@@ -174,7 +174,7 @@ class Semidefinite(IterativeSolver["_Ascent"]):
     def supports(self, graph: FactorGraph, temperature: float) -> str | None:
         """Return the reason of a refusal: a temperature, or terms of another form."""
         # The run checks the form of large graphs, because that takes time. It also checks the size,
-        # once it knows which labels are left.
+        # once the remaining labels are known.
         reason = super().supports(graph, temperature)
         if reason is not None or n_entries(graph) > _MOMENT_ENTRIES:
             return reason
@@ -223,7 +223,7 @@ class Semidefinite(IterativeSolver["_Ascent"]):
         return _Ascent(self, model, run, search)
 
     def step(self, state: _Ascent, run: Run, done: int) -> Progress | None:
-        """Iterate once on each part; bound and round now and then."""
+        """Iterate once on each part; bound and round at intervals."""
         active = state.active()
         # A last iteration and a last update take as long as two iterations.
         needed = 2.0 * sum(piece.seconds for piece in active)
@@ -342,7 +342,7 @@ class _Piece:
         return labels_of(labels) if self.over_bits else labels
 
     def go_over_to_bits(self) -> None:
-        """Go on with the relaxation over bits."""
+        """Continue with the relaxation over bits."""
         self.relaxation = with_bits(self.relaxation)
         self.seconds *= _BITS_SECONDS
         self.bounds.clear()
@@ -418,7 +418,7 @@ class _Ascent:
             piece.relaxation.separate(lambda: run.remaining <= 0.0)
 
     def judge(self, piece: _Piece) -> None:
-        """Decide whether to go on with a piece."""
+        """Decide whether to continue with a piece."""
         relaxation, settings = piece.relaxation, self.settings
         bound = relaxation.bound
         residual = max(relaxation.primal, relaxation.dual)

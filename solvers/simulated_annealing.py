@@ -35,14 +35,14 @@ _CUTOFF = 40.0
 #: The penalty of a violated hard term, in start temperatures of the anneal or reheat.
 _PENALTY = 3.0
 #: The share of reheats that start at lower temperatures, and the least of these as a share of the
-#: highest, because costs of different size freeze at different temperatures.
+#: highest. Costs of different size freeze at different temperatures.
 _COOLER = 0.5
 _COOLEST = 0.02
 #: Share of the time of an anneal that is kept for the descent at its end.
 _RESERVE = 0.1
 #: Fewest variables of a region.
 _SMALLEST = 8
-#: Labellings offered on the way down, in each anneal.
+#: Labellings offered during the cooling of each anneal.
 _CHECKPOINTS = 10
 
 

@@ -201,7 +201,7 @@ class _BlockSearch:
         run.offer(self.x)
 
     def _start(self) -> IntArray:
-        """Return the given start, with the cheapest labels in place of removed ones."""
+        """Return the cheapest allowed labels, or the given start where that is allowed."""
         cheapest = first_allowed(self.graph, self.domains)
         if self.run.initial is None:
             return cheapest

@@ -209,7 +209,7 @@ class Toulbar2(Solver):
 
 @cache
 def _initial_options() -> dict[str, Any]:
-    """Return the options of toulbar2 as they are when it is loaded."""
+    """Return the initial options of toulbar2."""
     from pytoulbar2.pytb2 import option
 
     values = {}

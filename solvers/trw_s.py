@@ -548,7 +548,7 @@ class TRWS(IterativeSolver[TRWSPasses]):
     patience : int
         ... in each of this many sweeps in succession.
     decode_every : int or None
-        Sweeps from one labelling to the next; by default a quarter of those made so far.
+        Sweeps from one labelling to the next; by default a quarter of the sweeps so far.
     max_sweeps : int
         Limit on sweeps; a sweep is a forward and a backward pass. Tightening does not count.
     polish : bool

@@ -681,7 +681,7 @@ class Constraints(Parts):
         -----
         Closure changes the *scale* of the penalties: one pair becomes up to :math:`|N_p| |N_q|`
         pairs. Under noise components merge (on iris, 5 % wrong answers can join 146 of the 150
-        points), so noisy constraints are better left as they are, or voted on.
+        points), so noisy constraints are better left unclosed, or voted on.
 
         References
         ----------
