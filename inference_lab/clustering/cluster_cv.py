@@ -104,8 +104,8 @@ def pair_groups(constraints: Constraints, n_splits: int) -> IntArray:
     """Return the group of each pair, must-links first; pairs of a group are held out together.
 
     A group holds the must-links of a component and the cannot-links inside it, or all cannot-links
-    between two components, so the remaining pairs imply none of its own. The pairs of a group with
-    more than a fold's share of their kind are groups of their own.
+    between two components. So no pair of a group follows from the remaining pairs. The pairs of a
+    group with more than a fold's share of their kind become groups of their own.
     """
     component = constraints.components()
     n, ml, cl = constraints.n_points, constraints.must_link, constraints.cannot_link

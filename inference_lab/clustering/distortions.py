@@ -987,12 +987,12 @@ class IDivergence(_Weighted, Bregman):
         return np.asarray(values @ self.metric, dtype=np.float64)
 
     def gradient(self, centroids: FloatArray) -> FloatArray:
-        """Return ``a_m log mu_m``, 0 where a centroid has no mass (`distances` adds the rest)."""
+        """Return ``a_m log mu_m``, 0 if a centroid has no mass (`distances` adds the rest)."""
         slope = np.log(np.where(centroids > 0, centroids, 1.0))
         return slope if self.metric is None else slope * self.metric
 
     def distances(self, points: Points, centroids: FloatArray) -> FloatArray:
-        """Return the divergences, ``+inf`` where a point has mass and the centroid none."""
+        """Return the divergences, ``+inf`` if a point has mass where the centroid has none."""
         result = super().distances(points, centroids)
         missing = centroids <= 0
         if self.metric is not None:

@@ -248,9 +248,9 @@ class RDPMeans(SharedSettings, PairwiseClusterer):
 
     ``J = sum_i D(x_i, mu_{l_i}) + lambda K + xi sum_ML w [l_i != l_j] + xi sum_CL w [l_i = l_j]``
 
-    Starting from one cluster at the mean of all points, or from the clusters of `PCKMeans`, each
-    sweep assigns the points in turn to their cheapest cluster, or opens one at a point for which
-    all cost more than ``lambda``. Then centroids move, and empty clusters are closed.
+    The start is one cluster at the mean of all points, or the clusters of `PCKMeans`. Each sweep
+    assigns the points in turn to their cheapest cluster. A point for which all clusters cost more
+    than ``lambda`` opens a new one. Then centroids move, and empty clusters are closed.
 
     Parameters
     ----------
@@ -264,7 +264,7 @@ class RDPMeans(SharedSettings, PairwiseClusterer):
     xi : float or "auto"
         Price of a violated pair of weight 1. "auto" doubles it after each of ten sweeps, up to
         ``2 v ln 9``, the calibrated weight if one pair in ten is wrong: ``v`` is the variance
-        within the clusters of k-means along the lines between centroids (its root where costs are
+        within the clusters of k-means along the lines between centroids (its root if costs are
         roots).
     xi_rate : float
         Factor of a numeric ``xi`` after each sweep; 1 keeps the objective monotone. The paper has

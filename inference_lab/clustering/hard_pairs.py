@@ -87,8 +87,8 @@ def priced(terms: Sequence[DiagonalTerms], price: float) -> list[DiagonalTerms]:
 def contradiction(unary: FloatArray, terms: Sequence[DiagonalTerms], rows: IntArray) -> str:
     """Describe hard constraints that contradict each other; empty if none are found.
 
-    The search covers cannot-links within a component of must-links, components without an allowed
-    cluster, cliques of cannot-links larger than the number of clusters, and odd cycles for two.
+    The search covers cannot-links within a component of must-links, components without an
+    allowed cluster, cliques with more vertices than clusters, and odd cycles for two clusters.
     ``rows`` are the numbers of the points in messages.
     """
     k = unary.shape[1]

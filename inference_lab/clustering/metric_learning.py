@@ -1,7 +1,7 @@
 r"""Metric learning inside HMRF-KMeans: closed forms and gradient steps that never raise J.
 
 The closed form minimises ``J`` over the metric for fixed labels, centroids and reference vector
-``v`` of the cannot-link penalty; since ``v`` depends on the metric, the step towards it is
+``v`` of the cannot-link penalty. Because ``v`` depends on the metric, the step towards it is
 shortened until ``J`` itself does not rise. Gradient steps are shortened in the same way.
 
 M. Bilenko, S. Basu, R. Mooney, ICML 2004, eq. (5)-(6); S. Basu, M. Bilenko, R. Mooney, KDD 2004,

@@ -469,7 +469,7 @@ class TVClustSampler(SourcedClusterer):
         return together / len(chosen)
 
     def _check_number(self, n_points: int) -> None:
-        """Accept any number of points, since clusters never outnumber them."""
+        """Accept any number of points, because clusters never outnumber them."""
 
     def _as_modelled(self, points: Points) -> Points:
         return np.ascontiguousarray(super()._as_modelled(points))

@@ -221,11 +221,11 @@ def _between(centroids: FloatArray) -> tuple[FloatArray, IntArray]:
 class LCVQE(SharedSettings, PairBeliever):
     r"""K-means in which points of violated pairs also pull centroids of other clusters.
 
-    Points first go to their nearest centroids. A must-link between clusters j and n is then left
-    violated, for a quarter of the squared distances of either point to the other's centroid, or
-    both points go to j, or to n. A cannot-link in one cluster is left violated, for half the
-    squared distance of the farther point to its nearest other centroid, or that point goes there.
-    The objective is half the summed squared distances, and these prices.
+    Points are first assigned to their nearest centroids. A must-link between clusters j and n is
+    then satisfied in j or in n, or violated at a quarter of the squared distances of either point
+    to the other's centroid. For a cannot-link in one cluster, the farther point moves to its
+    nearest other centroid, or the link is violated at half the squared distance to that centroid.
+    The objective is half the summed squared distances, plus these prices.
 
     Parameters
     ----------

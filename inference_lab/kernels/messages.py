@@ -35,7 +35,7 @@ from inference_lab.graph.factor_graph import FactorGraph
 
 
 def slot_ptr(graph: FactorGraph) -> IntArray:
-    """Return where the message of each position of ``scopes`` starts, shape (slots + 1,)."""
+    """Return the offset of the message at each position of ``scopes``, shape (slots + 1,)."""
     return starts_of(graph.cardinalities[graph.factor_scopes])
 
 

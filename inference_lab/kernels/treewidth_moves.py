@@ -444,7 +444,7 @@ def _fixed_costs(g: GraphArrays, x: IntArray, b: Block, p: int) -> None:
 
 @inlined
 def _factor_strides(g: GraphArrays, x: IntArray, b: Block, f: int, p: int) -> int:
-    """Fill a factor's strides along the axes of table ``p``; return where its slice begins."""
+    """Fill a factor's strides along the axes of table ``p``; return the offset of its slice."""
     lo, hi = b.sep_ptr[p], b.sep_ptr[p + 1]
     for axis in range(hi - lo + 1):
         b.tables.strides[axis] = 0

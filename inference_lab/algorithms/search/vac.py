@@ -1,7 +1,7 @@
 """Virtual arc consistency: raise the bound wherever arc consistency proves that it can rise.
 
 Costs of `theta` and more count as forbidden. If arc consistency rules out all labels of a variable,
-the causes are traced back, and the costs involved are moved to that variable and to the bound.
+its causes are traced back. The costs involved are moved to that variable and to the bound.
 """
 
 from __future__ import annotations

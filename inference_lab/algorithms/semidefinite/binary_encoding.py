@@ -93,9 +93,9 @@ def labels_of(bits: IntArray) -> IntArray:
 
 def with_bits(simplex: SDPRelaxation) -> SDPRelaxation:
     """Return the relaxation of a part over bits, warm-started from that over the simplex."""
-    # The vectors of the simplex are linear in the vectors of the bits, so every inequality there is
-    # one here, and a dual matrix that is semidefinite there gives one here. So the bound starts at
-    # the same value up to residuals.
+    # The vectors of the simplex are linear in the vectors of the bits. So every inequality there is
+    # one here, and a semidefinite dual matrix there gives one here: the bound starts at the same
+    # value, up to residuals.
     n = simplex.part.n_nodes
     bits, slack = as_bits(simplex.part)
     made = SDPRelaxation(bits, simplex.cuts, simplex.rng, slack)

@@ -13,9 +13,9 @@ from inference_lab.kernels.messages import edge_cost, min_sum_message
 #: Kinds of an edge between the remaining labels; bits that may be combined.
 ADDITIVE = 1  # f(a) + g(b): no coupling at all
 SOFT = 2  # f(a) + g(b) + c [a = b], finite
-EQUAL = 4  # finite where the labels are equal, and only there
-APART = 8  # +inf where the labels are equal, one finite cost elsewhere
-MATCHED = 16  # finite at one partner of each label only
+EQUAL = 4  # finite only if the labels are equal
+APART = 8  # +inf if the labels are equal, otherwise a common finite cost
+MATCHED = 16  # finite for exactly one partner of each label
 
 #: A table counts as Potts-like if it differs from such a table by at most this share of its largest
 #: cost. The difference is subtracted from the bound.

@@ -10,10 +10,10 @@ over labels ``0 .. k-1``, with ``c_ij`` of either sign. Two sorts of energies ha
   ``f(x_i) + g(x_j) + c [x_i = x_j]``, and the labels of each variable get the numbers 0 and 1;
 * *Potts-like*: a term is a cost for equal labels plus unary costs.
 
-Hard constraints are kept exactly: labels without support are ruled out (arc consistency),
-variables that must agree (or, if binary, disagree) become one node, and nodes that must differ
-and pairs of bits that exclude each other are listed. Variables with one label left and, from the
-outside in, those with one neighbour are eliminated, which solves trees.
+Hard constraints are kept exactly. Labels without support are ruled out (arc consistency), and
+variables that must agree (or, if binary, disagree) become one node. Nodes that must differ and
+pairs of bits that exclude each other are listed. Variables with one label left and, from the
+outside in, variables with one neighbour are eliminated, which solves trees.
 """
 
 from __future__ import annotations
@@ -131,7 +131,7 @@ class PottsEnergy:
 
     def nodes_of(self, x: IntArray) -> list[IntArray]:
         """Return labels of the nodes of each part for a labelling of the graph."""
-        # A node gets label 0 where its variables have labels that were ruled out.
+        # A node gets label 0 if its variables have labels that were ruled out.
         chosen = []
         for part in self.parts:
             labels = np.zeros(part.n_nodes, dtype=np.int64)
@@ -162,7 +162,7 @@ def _binary_places(graph: FactorGraph) -> int | None:
 def _quantum(unary: FloatArray, pairs: IntArray, coupling: FloatArray, places: int) -> float:
     """Return the greatest number of which all differences of energies are multiples."""
     # The energy is a polynomial in indicators of the labels other than 0. Its coefficients are
-    # ``u_i(a) - u_i(0) - sum_j c_ij``, and for pairs ``2 c_ij`` where the labels are equal, else
+    # ``u_i(a) - u_i(0) - sum_j c_ij``, and for pairs ``2 c_ij`` if the labels are equal, else
     # ``c_ij``, which occurs with more than two labels only.
     n = unary.shape[0]
     at_zero = np.bincount(pairs.ravel(), weights=np.repeat(coupling, 2), minlength=n)

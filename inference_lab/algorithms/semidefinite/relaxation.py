@@ -289,8 +289,8 @@ class SDPRelaxation:
     Notes
     -----
     *The bound.* Let ``S = C + sum_t g_t A_t - M - Diag(d)`` with multipliers ``g_t`` of the rows
-    ``<A_t, X> / 2 <= r_t`` (not negative but for equations), ``M >= 0`` of the lower limits ``l``
-    and any ``d``, where the block of the terminals may have any entries ``W`` instead of ``d``.
+    ``<A_t, X> / 2 <= r_t`` (non-negative except for equations), ``M >= 0`` of the lower limits
+    ``l``, and any ``d``. The block of the terminals may have any entries ``W`` instead of ``d``.
     For the ``X = V R V'`` of a labelling
 
     ``<C, X> = <S, X> - sum_t g_t <A_t, X> + <M, X> + <Diag(d) + W, X>

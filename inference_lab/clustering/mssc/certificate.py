@@ -120,8 +120,8 @@ def certify(
 ) -> Certificate:
     """Bound the distance of a clustering's objective from the optimum, and search for a better one.
 
-    Up to 500 units (points, or groups of points joined by hard must-links) the semidefinite
-    relaxation of Peng and Wei with linear inequalities is solved and branched on. Larger problems
+    Units are points, or groups of points joined by hard must-links. Up to 500 units, branch and
+    bound uses the semidefinite relaxation of Peng and Wei with linear inequalities. Larger problems
     are divided into groups that resemble the whole; bounds of the groups add up.
 
     Parameters
