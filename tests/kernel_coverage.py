@@ -1,7 +1,7 @@
 """Coverage of the kernels: a part of the tests with them interpreted, a fifth of a second for each.
 
 A compiled kernel does not show which of its lines were run; an interpreted one takes hundreds of
-times as long. So a test stops when its time is up, and the lines run until then count. ``make test``
+times as long. So a test stops when its time is up; lines run until then count. ``make test``
 decides whether tests pass; here tests of speed fail. Call it with ``NUMBA_DISABLE_JIT=1``, as
 ``make coverage`` does.
 """

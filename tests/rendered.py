@@ -1,4 +1,4 @@
-"""Reports of the repository, each made of the records beside it once for all tests of a worker."""
+"""Reports of the repository, each rendered from its records once for all tests of a worker."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ REPORTS = ROOT / "reports"
 def rendered(name: str) -> tuple[Document, dict[str, bytes]]:
     """Return the report of a study of clustering, and its files; no fit may be missing.
 
-    What is in its pictures is left to those who ask, with the fixture `undrawn`.
+    Callers decide by the fixture `undrawn` whether its pictures are drawn.
     """
     study = load_study(REPORTS / name)
     with tempfile.TemporaryDirectory() as place:
@@ -48,7 +48,7 @@ def rendered(name: str) -> tuple[Document, dict[str, bytes]]:
 
 @cache
 def recorded(name: str) -> tuple[SolverStudy, Comparison]:
-    """Return a study of solvers, and the comparison that it left."""
+    """Return a study of solvers, and its comparison."""
     study = load_study(REPORTS / name)
     assert isinstance(study, SolverStudy)
     return study, run_comparison(study, REPORTS / name, jobs=0)

@@ -1,4 +1,4 @@
-"""A report of the size of a real comparison, with names that no report should trip over."""
+"""A report of the size of a real comparison, with names that must not break a report."""
 
 from __future__ import annotations
 

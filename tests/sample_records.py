@@ -1,4 +1,4 @@
-"""Records of runs that nobody made, and what reports say of them, for tests."""
+"""Synthetic records of runs, and extracts of their reports, for tests."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def record(problem="p", solver="a", energy=1.0, **changes):
 
 
 def traced(points, **changes):
-    """Return a record with a trace of (seconds, energy, bound), which ends as the trace does."""
+    """Return a record with a trace of (seconds, energy, bound), with the end of the trace."""
     seconds, energy, bound = points[-1] if points else (0.0, float("inf"), -float("inf"))
     trace = tuple(TracePoint(t, e, e, b) for t, e, b in points)
     given = {"seconds": seconds, "energy": energy, "lower_bound": bound, **changes}

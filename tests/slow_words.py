@@ -1,4 +1,4 @@
-"""Words and numbers of a file one by one, for second, slow readers of model files."""
+"""Words and numbers of a file one by one, for independent slow readers of model files."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ class Refused(Exception):
 
 
 def is_numeral(word: str) -> bool:
-    """Whether a word is a decimal numeral."""
+    """Return whether a word is a decimal numeral."""
     return _NUMERAL.fullmatch(word) is not None
 
 

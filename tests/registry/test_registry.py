@@ -147,7 +147,7 @@ def test_a_folder_may_have_py_in_its_name(write, graph, folder):
 
 
 def test_files_of_one_name_do_not_mix(write, graph):
-    """Two files called alike, in different folders, are two solvers."""
+    """Two files with equal names in different folders are two solvers."""
     one = write("a/zeros.py", SOLVER.format(name="Zeros"))
     two = write(
         "b/zeros.py", SOLVER.format(name="Zeros").replace("value: int = 0", "value: int = 1")
@@ -189,7 +189,7 @@ def test_helpers_bases_and_imports_of_a_file_are_not_solvers(write):
 )
 def test_files_that_cannot_be_used(write, text, message):
     path = write("bad.py", text)
-    for _ in range(2):  # a failed import must not be remembered as a success
+    for _ in range(2):  # a failed import must not be cached as a success
         with pytest.raises(SpecError, match=message):
             solver_registry.load(str(path))
 
@@ -267,7 +267,7 @@ class Grid(il.ProblemFamily):
 
 @pytest.fixture
 def module(write, monkeypatch, request):
-    """Write a module of a name of its own into the working directory; return the name."""
+    """Write a module with its own name into the working directory; return the name."""
     name = "objects_" + hashlib.sha256(request.node.nodeid.encode()).hexdigest()[:12]
     path = write(f"{name}.py", OBJECTS)
     monkeypatch.chdir(path.parent)
@@ -410,13 +410,13 @@ def test_problems_of_a_mixed_list(place, graph):
 
 
 def test_specs_do_for_processes_that_are_started_afresh(place, module, tmp_path):
-    """Only the spec goes to a worker, which finds the working directory by itself."""
+    """A worker receives only the spec, and finds the working directory by itself."""
     solver = as_solver(f"{place}:make(value=1)")
     code = (
         "import sys; from inference_lab.registry.registry import as_solver\n"
         "solver = as_solver(sys.argv[1]); print(type(solver).__name__, solver.value, solver.spec)"
     )
-    # A script elsewhere: its own folder is not the working directory.
+    # The folder of a script elsewhere is not the working directory.
     (tmp_path / "elsewhere").mkdir()
     script = tmp_path / "elsewhere" / "script.py"
     script.write_text(code)
@@ -470,7 +470,7 @@ def test_arguments_of_other_types_are_refused():
 
 @pytest.fixture
 def with_entry_points(monkeypatch):
-    """Make a fresh registry that sees the given entry points."""
+    """Make a fresh registry with the given entry points."""
 
     def make(**points: str) -> Registry[Solver]:
         def listed(group: str) -> list[EntryPoint]:
@@ -501,7 +501,7 @@ def test_our_own_names_cannot_be_taken(write, monkeypatch, with_entry_points):
 
 
 def test_a_broken_package_breaks_only_itself(with_entry_points):
-    """It is listed as broken, and using it is an error with the reason."""
+    """It is listed as broken, and using it raises an error with the reason."""
     found = with_entry_points(
         missing="no_such_package_anywhere:X", wrong="math:pi", attribute="math:Nothing"
     )
@@ -517,7 +517,7 @@ def test_a_broken_package_breaks_only_itself(with_entry_points):
 
 
 def test_a_file_is_loaded_as_it_stands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever bytecode is kept of a text of the same length from the same second."""
+    """The bytecode cache is ignored, even for a text of equal length from the same second."""
     monkeypatch.setattr(sys, "dont_write_bytecode", False)
     path = tmp_path / "mine.py"
     for value in (1, 2):

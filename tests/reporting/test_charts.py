@@ -1,4 +1,4 @@
-"""Charts of reports: what they show, whatever the names, and files that are the same each time."""
+"""Charts of reports: their content with any names, and reproducible files."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from inference_lab.reporting.traces import Steps
 
 INF = math.inf
 
-#: Names of which some are long, some hostile.
+#: Names, some of them long or hostile.
 NAMES = [
     "icm",
     "loopy-bp(damping=0.5, schedule=synchronous, tolerance=1e-8)",
@@ -93,7 +93,7 @@ KINDS = [*("profile", "gap", "solved", "sizes", "convergence", "ranks", "map", "
 def test_every_chart_is_drawn_with_all_names_and_the_same_each_time(kind):
     first, second = (drawing(made(kind, NAMES)) for _ in range(2))
     assert (first.spec, first.svg) == (second.spec, second.svg)
-    # Fonts are outlines of TrueType: many journals refuse those of Type 3.
+    # Fonts are TrueType outlines: many journals refuse Type 3.
     assert first.pdf.startswith(b"%PDF") and b"/Type3" not in first.pdf
     assert b"/CIDFontType2" in first.pdf and b"/FontFile2" in first.pdf
     text = re.sub("<[^>]*>", "\n", first.svg)
@@ -147,7 +147,7 @@ def test_a_profile_is_the_shares_of_its_ratios():
     end = 1.15 * 4
     assert shown["a"] == pytest.approx([(1.0, 2 / 3), (4.0, 1.0), (end, 1.0)])
     assert shown["b"] == pytest.approx([(1.0, 1 / 3), (2.0, 2 / 3), (end, 2 / 3)])
-    # Who never wins starts at zero, and so does who solves nothing.
+    # A solver that never wins, or solves nothing, starts at zero.
     late = charts.profile_curves(performance_ratios([[1.0, 2.0, INF]]), ["a", "b", "c"]).rows
     assert late[late["solver"] != "a"].groupby("solver").first()["y"].tolist() == [0.0, 0.0]
 
@@ -180,7 +180,7 @@ def test_energies_of_any_finite_size_are_drawn_or_left_out(size):
     steps = Steps(np.array([0.1, 1.0]), energy, np.array([-INF, -size]))
     assert charts.is_extreme(steps) is (size > 1e100)
     shown = drawing(curves_chart(charts.convergence_curves([steps], ["a"]))).svg
-    # Axes of nothing have no values.
+    # Empty axes have no values.
     assert ("NaN" in shown) is (size > 1e100)
 
 

@@ -1,4 +1,4 @@
-"""The harness records every run whatever happens, and its conclusions follow from the records."""
+"""The harness records every run in all cases, and its conclusions follow from the records."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Enumerate(Solver):
     """Exact: try all labellings."""
 
     def supports(self, graph, temperature):
-        """Refuse what cannot be enumerated, as the larger graph of a warm-up."""
+        """Refuse graphs too large to enumerate, such as the larger graph of a warm-up."""
         few = graph.n_variables <= 12
         return super().supports(graph, temperature) or (None if few else "too many labellings")
 
@@ -54,7 +54,7 @@ class Enumerate(Solver):
 
 @dataclass(frozen=True)
 class Guess(Solver):
-    """A random labelling, at a distance that the seed decides."""
+    """A random labelling, at a distance that depends on the seed."""
 
     draws: int = 1
 
@@ -66,7 +66,7 @@ class Guess(Solver):
 
 @dataclass(frozen=True)
 class Fixed(Solver):
-    """Say whatever is asked for."""
+    """Report the given result."""
 
     label: int = 0
     bound: float | None = None
@@ -83,7 +83,7 @@ class Fixed(Solver):
 
 @dataclass(frozen=True)
 class Broken(Solver):
-    """Fail in the way asked for."""
+    """Fail in the requested way."""
 
     how: str = "raise"
 
@@ -110,7 +110,7 @@ class Choosy(Solver):
 
 @dataclass(frozen=True)
 class Threads(Solver):
-    """Report how many threads libraries are told to use."""
+    """Report the number of threads that libraries may use."""
 
     def run(self, graph, run):
         from threadpoolctl import threadpool_info
@@ -132,7 +132,7 @@ SEEN: list[int] = []
 
 @dataclass(frozen=True)
 class Spy(Solver):
-    """Remember the graphs it is given."""
+    """Record the graphs it receives."""
 
     def run(self, graph, run):
         SEEN.append(graph.n_variables)
@@ -278,7 +278,7 @@ def test_solvers_are_warmed_up_on_small_graphs_once_before_they_are_timed():
     # A small part of the problem, a graph that is hard for its size, and then the runs.
     assert len(SEEN) == 6
     assert max(SEEN[:2]) <= 40 and sorted(SEEN[2:]) == [400, 400, 500, 500]
-    # In processes of their own, runs leave no trace here; the warm-up, of another solver, does.
+    # Runs in other processes leave no trace here; the warm-up of another solver does.
     SEEN.clear()
     il.compare([big], Spy(), seeds=2, temperature=0.0)
     assert SEEN == []
@@ -296,7 +296,7 @@ def test_the_hard_graph_has_the_kinds_of_pairs_of_the_graph():
     hard = hard_graph(il.FactorGraph.from_terms(unary, terms))
     assert hard is not None and set(hard.edge_kinds.tolist()) == {0, 1, 2}
     assert hard.n_labels == 3
-    # Between the best labelling that is found and what the relaxation proves there is a gap.
+    # Between the best labelling found and the bound of the relaxation there is a gap.
     easy = il.FactorGraph.from_terms(unary, terms[:1])
     solution = il.solve(hard_graph(easy), "lp-relaxation")
     assert solution.lower_bound < solution.energy - 1.0
@@ -442,7 +442,7 @@ def test_unpicklable_arguments_are_refused():
         (0.0, -5.0, None, 100.0),
         (5.0, 5.0, None, 0.0),
         (0.0, 0.0, None, 0.0),
-        (3.0, 0.0, 0.0, 300.0),  # in percent of 1, where all that is known is 0
+        (3.0, 0.0, 0.0, 300.0),  # in percent of 1, if every known value is 0
         (1.0, 1.0 + 1e-9, None, 0.0),
         (1.0, -math.inf, None, None),
         (math.inf, 1.0, 2.0, None),
@@ -566,7 +566,7 @@ def test_problems_of_one_name_from_different_stores_are_kept_apart():
 
 @functools.cache
 def shown():
-    """Return a comparison with a bit of everything; nothing that is shown of it changes it."""
+    """Return a comparison with results of every kind; displaying it does not change it."""
     problems = [
         problem("estep(data=iris, constraints=30)", 0),
         problem("estep(data=wine, constraints=200, noise=0.2)", 1),
@@ -620,7 +620,7 @@ def test_names_cannot_break_markdown_or_html():
         if line.startswith("|"):
             assert len(re.findall(r"(?<!\\)\|", line)) in (11, 10)
     assert len([line for line in text.splitlines() if line.startswith("### ")]) == 3
-    # And the reader of records and CSV gets the name back as it was.
+    # Readers of records and CSV get the original name back.
     assert comparison.records[0].problem == name
     (first, *_) = csv.DictReader(io.StringIO(comparison.to_csv()))
     assert first["problem"] == name

@@ -53,12 +53,12 @@ def test_gains_are_paired_and_averaged_within_draws():
                 for wrong in (0.0, 0.3)
             ]
             assert gain == pytest.approx(std.fmean(cells))
-    # Of costs, less is better.
+    # For costs, less is better.
     assert gains(asked(metric="primal_gap"), runs) == found
     clean = gains(asked(where={"noise": 0.0}), runs)
     some = gains(asked(where={"noise": [0.0, 0.3], "data": ["a"]}), runs)
     assert np.mean(clean) > 0.08 and some == [pytest.approx(found[0])]
-    # Where nothing is known of draws, each cell is one.
+    # Without known draws, each cell is one draw.
     assert [len(row) for row in gains(asked(draw="nothing"), runs)] == [6] * len(SETS)
 
 
@@ -216,7 +216,7 @@ def test_lower_energies_are_compared_across_all_solvers():
     for row, data in zip(found, SETS[1:], strict=True):
         assert row == pytest.approx([std.fmean(wanted[data, seed]) for seed in range(2)])
     assert set(regimes(contrast, runs)) == {("0",), ("0.3",)}
-    # Of a cost, less is better, and what has no energy has no say.
+    # For a cost, less is better; an observation without energy is ignored.
     assert gains(replace(contrast, metric="energy"), runs)[0][0] > 0
     assert gains(contrast, observed()) == []
 
@@ -231,7 +231,7 @@ def test_regimes_are_the_contrasts_of_their_cells():
         [alone] = measure([asked(where=wanted)], runs)
         assert cell.effect == alone.effect
         assert cell.verdict == ("gain" if noise == "0" else "equivalent")
-    # What an observation does not tell has no place.
+    # Observations without the fact belong to no regime.
     assert regimes(asked(over=["planet"]), runs) == {}
 
 
@@ -292,7 +292,7 @@ def test_report_has_the_mixed_model_of_a_contrast_or_the_reason():
     document = report_document(runs_of_report(), title="", contrasts=questions)
     _, shown = cells(document, "mixed-exact", "effect")
     _, contrasts = cells(document, "contrasts", "contrast")
-    # Of a balanced design the mean is that of the gains.
+    # In a balanced design the mean equals that of the gains.
     assert shown["mean"]["gain"].value == pytest.approx(contrasts["exact"]["gain"].value, abs=1e-6)
     assert set(shown) == {"mean", "seed"}
     assert "There is no mixed model of nothing" in str(document.sections[0])

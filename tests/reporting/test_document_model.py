@@ -1,4 +1,4 @@
-"""The document model: what it refuses, names of files, and text that shows."""
+"""Document model: refused content, file names, and visible text."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from inference_lab.reporting.printable import printable
 
 ANY_TEXT = st.text(st.characters(), max_size=40)
 
-#: Names that Windows gives to devices.
+#: Names that Windows reserves for devices.
 DEVICES = {"con", "prn", "aux", "nul"} | {f"{d}{n}" for d in ("com", "lpt") for n in range(10)}
 
 
@@ -47,7 +47,7 @@ def test_blocks_come_in_the_order_of_the_page() -> None:
 @example(["a", "A", "a-2", "a", "\u212b", "\u00c5", "a\u030a"])
 @example(["x" * 300, "x" * 301, "x" * 300])
 def test_stems_are_safe_and_differ(names: list[str]) -> None:
-    """Whatever the names, stems are plain file names of one folder, no two of them alike."""
+    """For any names, stems are plain file names of one folder, all different."""
     stems = file_stems(names, "table")
     assert len(stems) == len(names)
     assert len({stem.lower() for stem in stems}) == len(stems)
@@ -59,7 +59,7 @@ def test_stems_are_safe_and_differ(names: list[str]) -> None:
 
 
 def test_safe_names_stay() -> None:
-    """A name that is a stem already keeps it, also where another one would become it."""
+    """A name that is already a stem is kept, even if another one would become it."""
     assert file_stems(["gaps", "gaps", "gaps-2"], "table") == ["gaps", "gaps-3", "gaps-2"]
     assert file_stems(["Gaps & bounds", "\u00dcbersicht", "\u8868"], "table") == [
         "gaps-bounds",
@@ -73,7 +73,7 @@ def test_safe_names_stay() -> None:
 @example("\ufdd0\ufffe\U0001ffff\ud800\x00\x1b[31m")
 @example("\ufeff\u200b\u2066\u061c")
 def test_printable(text: str) -> None:
-    """The result is one line that can be written, parsed as XML, and reads from left to right."""
+    """The result is one left-to-right line that can be written and parsed as XML."""
     shown = printable(text)
     shown.encode()
     assert printable(shown) == shown
@@ -87,14 +87,14 @@ def test_printable(text: str) -> None:
 
 
 def test_printable_leaves_text_alone() -> None:
-    """Writing of all scripts and signs stay as they are."""
+    """Letters of all scripts, and signs, are unchanged."""
     for text in ("loopy-bp(damping=0.5)", "Übersicht ± 3 ≤ ∞", "表", "שלום", "👩\u200d🔬"):
         assert printable(text) == text
     assert printable(" a\t b\r\n\u00a0c ") == "a b c"
 
 
 def test_different_names_stay_different() -> None:
-    """What does not show in one of two names shows in their printable forms."""
+    """Invisible differences between two names appear in their printable forms."""
     names = ["icm", "icm\u200b", "\u202eicm", "icm\x00", "i\u00adcm", "\ufeff" + "icm"]
     assert len(set(map(printable, names))) == len(names)
     assert len(set(map(printable, AWKWARD))) == len(AWKWARD)

@@ -1,4 +1,4 @@
-"""Answers and published claims: what they may ask of tables, and what is not there."""
+"""Answers and published claims: their queries of tables, and missing values."""
 
 from __future__ import annotations
 

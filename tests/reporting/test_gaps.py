@@ -1,4 +1,4 @@
-"""Gaps of a problem order its solvers as their energies do, wherever they are shown."""
+"""Gaps of a problem order its solvers by energy, in every display."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from inference_lab.reporting.comparison import Comparison
 from inference_lab.reporting.report import report_document
 from inference_lab.results.summaries import gap_percent
 
-#: Solvers of which the best has the loosest bound, and no bound is of the sign of the energies.
+#: The best solver has the loosest bound, and no bound has the sign of the energies.
 RUNS = [
     record(solver="good", energy=9.0, lower_bound=-6.0),
     record(solver="poor", energy=17.0, lower_bound=-7.0),
@@ -44,7 +44,7 @@ def test_gaps_order_as_energies_do(runs):
             assert known == sorted(known)
     found = comparison.frame.sort_values("energy", kind="stable")
     assert found.gap_percent.equals(found.gap_percent.sort_values(ignore_index=False))
-    # Energies further apart than rounding have different gaps.
+    # Energies that differ by more than rounding have different gaps.
     for a, b in pairwise(ordered):
         apart = b.energy - a.energy > 1e-5 * max(1.0, abs(b.energy), abs(problem.best_bound))
         if apart and b.gap_percent is not None and a.gap_percent is not None:

@@ -1,4 +1,4 @@
-"""What solvers are called is said once, and holds wherever they are shown; data keep the specs."""
+"""Labels of solvers are given once, and used in every display; data keep the specs."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from inference_lab.reporting.document import Cell, Column
 from inference_lab.reporting.latex import escape_latex, latex_table
 from inference_lab.reporting.printable import printable
 
-#: What the commands that may occur typeset.
+#: Text that the permitted commands typeset.
 COMMANDS = {
     r"\textbackslash": "\\",
     r"\textasciitilde": "~",
@@ -38,7 +38,7 @@ TOKEN = re.compile(r"\\[A-Za-z]+|\\.|.", re.DOTALL)
 def typeset(source: str) -> str:
     """Return what TeX would print for text in ASCII, in its default fonts.
 
-    Fails where a character has a meaning to TeX, or is joined with the next.
+    Fails if a character has a meaning to TeX, or forms a ligature with the next.
     """
     assert "\n" not in source
     source = source.replace("$-$", "-").replace(r"{\ttfamily\char34}", "\x01")
@@ -53,7 +53,7 @@ def typeset(source: str) -> str:
             depth -= 1
             assert depth >= 0
         elif token in COMMANDS:
-            # A command of letters takes the space after it, unless something stands between.
+            # A command of letters absorbs the following space, unless text is between.
             if token[1].isalpha():
                 assert tokens[at + 1 : at + 3] == ["{", "}"]
             out.append(COMMANDS[token])
@@ -78,13 +78,13 @@ ASCII = st.text(st.characters(max_codepoint=126, min_codepoint=32), max_size=40)
 @example("--- ,,, ''' `` << >> ?` !` [x] * {} \\\\ \"")
 @example("-1 - -2 (-3) =-4 a-5 --6")
 def test_ascii_is_typeset_as_it_is(text: str) -> None:
-    """Read by the rules of TeX, the source of a text prints this text."""
+    """Under the rules of TeX, the source of a text prints this text."""
     assert typeset(escape_latex(text)) == printable(text)
 
 
 @given(st.text(st.characters(), max_size=20))
 def test_all_else_is_plain_tex(text: str) -> None:
-    """For any characters, braces are balanced and no character is one that pdfTeX lacks."""
+    """For any characters, braces are balanced and pdfTeX has every character."""
     source = escape_latex(text)
     assert source.replace(r"\{", "").replace(r"\}", "").count("{") == source.replace(
         r"\{", ""
@@ -110,7 +110,7 @@ def test_by_hand(text: str, source: str) -> None:
 
 
 def test_every_row_has_its_cells() -> None:
-    """Names full of specials change neither the number of rows nor of cells."""
+    """Special characters in names change neither the number of rows nor of cells."""
     names = [*AWKWARD, "[first]", "*first"]
     rows = tuple((Cell(name), Cell("1"), Cell(name)) for name in names)
     columns = (Column("a & b", right=False), Column("c \\\\"), Column("d"))
@@ -130,7 +130,7 @@ def test_every_row_has_its_cells() -> None:
 
 
 def test_marks() -> None:
-    """The best is bold; failures and alarms are marked; the legend names the marks there are."""
+    """The best is bold; failures and alarms are marked; the legend names the present marks."""
     row = (Cell("1", 1.0, "best"), Cell("x_y", None, "failed"), Cell("3", 3.0, "alarm"), Cell(""))
     columns = tuple(Column(title) for title in "abcd")
     text = latex_table(table_of("t", "", columns, (row,), note="a note\n\\end{document}"))

@@ -1,4 +1,4 @@
-"""Mixed models against what theory says of balanced designs."""
+"""Mixed models against the theory of balanced designs."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def balanced(seed=0, sets=8, draws=4, noises=(0.0, 0.1, 0.3)):
 
 
 def test_a_balanced_design_has_the_coefficients_of_least_squares():
-    """Random intercepts change no fixed effect there, and the mean varies as means of sets do."""
+    """Random intercepts change no fixed effect, and the mean varies as means of sets do."""
     gains, facts = balanced()
     mean, noise = mixed_model(gains, facts, ["noise"])
     y = np.array([g for _, _, g in gains])
@@ -41,7 +41,7 @@ def test_a_balanced_design_has_the_coefficients_of_least_squares():
     of_sets = [np.mean([g for u, _, g in gains if u == str(unit)]) for unit in range(8)]
     half = 1.96 * np.std(of_sets, ddof=1) / math.sqrt(8)
     assert (mean.high - mean.low) / 2 == pytest.approx(half, rel=0.02)
-    # The slope is within draws: what sets and draws add does not blur it.
+    # The slope is within draws: variation between sets and draws does not blur it.
     rest = y.reshape(8, 4, 3) - x.reshape(8, 4, 3) * noise.value
     rest = rest - rest.mean(axis=2, keepdims=True)
     error = math.sqrt((rest**2).sum() / (8 * 4 * 2 - 1) / len(y))

@@ -1,4 +1,4 @@
-"""The page of HTML: nothing in it comes from data, and it works in a browser."""
+"""HTML page of a report: data create no elements, and it works in a browser."""
 
 from __future__ import annotations
 
@@ -40,15 +40,15 @@ from inference_lab.reporting.page import render_page
 from inference_lab.reporting.printable import printable, printable_lines
 from inference_lab.reporting.writing import write_document
 
-#: A chart of which nothing is to be seen.
+#: An empty chart.
 BLANK = Drawing({}, "<svg/>", b"")
 
-#: Elements of HTML that have no end.
+#: HTML elements without an end tag.
 VOID = {"meta", "img", "br", "hr", "input", "link"}
 
 
 class _Elements(HTMLParser):
-    """All elements of a page with the names of their attributes, and what values there are."""
+    """All elements of a page with their attribute names, and the attribute values."""
 
     def __init__(self, page: str) -> None:
         super().__init__()
@@ -56,7 +56,7 @@ class _Elements(HTMLParser):
         self.values: list[tuple[str, str, str]] = []
         self.texts: list[str] = []
         self.open: list[str] = []
-        # Where names may be broken, and where not, is no part of what a page says.
+        # Break opportunities within names are not part of the content.
         self.feed(re.sub(r'<wbr>|<span class="word">([^<]*)</span>', r"\1", page))
         self.close()
         assert self.open == []
@@ -98,7 +98,7 @@ def _page_of(document: Document) -> str:
 @example("</code></pre><script>alert(1)</script>")
 @example("  two\n\n\tlines & <b>")
 def test_code_keeps_its_lines(text: str) -> None:
-    """Code is one element, in which all of it stands as it is."""
+    """Code is one element with unchanged text."""
     page = render_page(Document("t", sections=(Section("s", (Code(text),)),)), {}, {})
     found = _Elements(page)
     names = [name for name, _ in found.elements]
@@ -109,7 +109,7 @@ def test_code_keeps_its_lines(text: str) -> None:
 
 
 def _full_of(text: str) -> Document:
-    """Return a document with a text in every place there is."""
+    """Return a document with a text in every possible place."""
     cells = (
         Cell(text, mark="best", title=text),
         Cell(text, 1.0, "failed", text),
@@ -139,8 +139,8 @@ def _full_of(text: str) -> Document:
 @example("-->]]>&lt;&#60;")
 @example("{{ 7 * 7 }}{% for x in y %}")
 def test_no_element_comes_from_data(text: str) -> None:
-    """A text anywhere in a document leaves elements and attributes as a plain word does."""
-    text = f"x{text}"  # something to show in every place
+    """A text anywhere in a document yields the same elements and attributes as a plain word."""
+    text = f"x{text}"  # content in every place
     found, plain = _Elements(_page_of(_full_of(text))), _Elements(_page_of(_full_of("word")))
     assert found.elements == plain.elements
     shown = printable(text)
@@ -150,14 +150,14 @@ def test_no_element_comes_from_data(text: str) -> None:
 
 
 def test_the_page_is_alone() -> None:
-    """No attribute names anything but parts and files of the report; to fetch is forbidden."""
+    """Attributes name only parts and files of the report, and requests are forbidden."""
     page = _page_of(sample_document())
     found = _Elements(page)
     ids = found.of("id")
     assert len(set(ids)) == len(ids)
     for tag, name, value in found.values:
         if name in ("href", "src", "action", "data", "srcset", "poster"):
-            # Files of the report itself, which the page has a copy of.
+            # Files of the report itself, of which the page has a copy.
             assert re.match(r"#|tables/[a-z0-9-]+\.(csv|tex)$|figures/[a-z0-9-]+\.svg$", value), (
                 tag,
                 name,
@@ -189,7 +189,7 @@ def test_headings_leave_no_level_out() -> None:
 
 
 def test_deep_sections() -> None:
-    """Sections deeper than HTML has headings get the last level."""
+    """Sections deeper than the heading levels of HTML get the last level."""
     section = Section("7")
     for title in "65432":
         section = Section(title, sections=(section,))
@@ -199,7 +199,7 @@ def test_deep_sections() -> None:
 
 
 def test_values_are_for_sorting() -> None:
-    """Cells carry numbers as JavaScript reads them, where their text is not the number."""
+    """Cells carry numbers readable by JavaScript if their text is not the number."""
     values = (1.5, -0.25, float("inf"), float("-inf"), float("nan"), None, 7, 1e-300)
     columns = tuple(Column(str(at)) for at in range(len(values)))
     table = table_of("t", "", columns, (tuple(Cell("x", value) for value in values),))
@@ -218,7 +218,7 @@ def _unpacked(page: str) -> list[str]:
 
 
 def test_downloads_hold_the_files(tmp_path: Path) -> None:
-    """What is saved from the page is what lies in the folder."""
+    """Files saved from the page equal the files in the folder."""
     write_document(sample_document(), tmp_path)
     page = (tmp_path / "index.html").read_text(encoding="utf-8")
     *inside, files = _unpacked(page)
@@ -256,7 +256,7 @@ def test_names_are_parted_between_their_settings() -> None:
 
 
 def test_size_of_ten_thousand_records(tmp_path: Path) -> None:
-    """A page of 500 problems and 20 solvers, each number another, is below 1.5 MB."""
+    """A page of 500 problems and 20 solvers with distinct numbers is below 1.5 MB."""
     rng = np.random.default_rng(0)
     numbers = ("energy", "primal gap %", "gap %", "bound", "seconds")
     columns = (
@@ -285,7 +285,7 @@ def test_size_of_ten_thousand_records(tmp_path: Path) -> None:
 
 @pytest.fixture(scope="module")
 def address(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """Write the sample report; return where its page is."""
+    """Write the sample report; return the address of its page."""
     folder = tmp_path_factory.mktemp("page")
     write_document(sample_document(), folder)
     return (folder / "index.html").as_uri()
@@ -293,7 +293,7 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 @pytest.fixture
 def visit(browser: Any, address: str) -> Iterator[Callable[..., Any]]:
-    """Open the page in windows of a given size; in the end nothing may have gone wrong in them."""
+    """Open the page in windows of a given size; at the end no error may have occurred in them."""
     contexts, troubles = [], []
 
     def opened(width: int = 1280, height: int = 900, **options: Any) -> Any:
@@ -322,7 +322,7 @@ def visit(browser: Any, address: str) -> Iterator[Callable[..., Any]]:
 
 
 def _column(page: Any, title: str) -> list[str]:
-    """Return the texts of a column of the summary, of the rows that show, from the top."""
+    """Return the texts of a column of the summary, for the visible rows, from the top."""
     found: list[str] = page.evaluate(
         """title => {
           const table = document.querySelector("#table-summary table");
@@ -342,7 +342,7 @@ def _head(page: Any, title: str) -> Any:
 
 
 def _gaps(*, descending: bool) -> list[str]:
-    """Return what the column of gaps should be, from the document alone."""
+    """Return the expected column of gaps, from the document alone."""
     cells = [row[1] for row in sample_document().tables()[0].rows]
     known = [cell for cell in cells if cell.value is not None]
     known.sort(key=lambda cell: cell.value or 0.0, reverse=descending)
@@ -350,7 +350,7 @@ def _gaps(*, descending: bool) -> list[str]:
 
 
 def test_sorting_by_click_and_by_keyboard(visit: Callable[..., Any]) -> None:
-    """A head sorts by number up, down, and back to the order of the document; gaps come last."""
+    """A header sorts by number up, down, and back to the original order; gaps come last."""
     page = visit()
     before = _column(page, "mean gap %")
     head = _head(page, "mean gap %")
@@ -365,7 +365,7 @@ def test_sorting_by_click_and_by_keyboard(visit: Callable[..., Any]) -> None:
     page.keyboard.press("Enter")
     assert head.get_attribute("aria-sort") == "none"
     assert _column(page, "mean gap %") == before
-    # Heads take the focus one after the other.
+    # Headers take the focus one after the other.
     page.keyboard.press("Shift+Tab")
     page.keyboard.press("Enter")
     names = _column(page, "solver")
@@ -374,7 +374,7 @@ def test_sorting_by_click_and_by_keyboard(visit: Callable[..., Any]) -> None:
 
 
 def test_filter(visit: Callable[..., Any]) -> None:
-    """The box of a long table leaves the rows that hold all words; short tables have none."""
+    """The box of a long table keeps the rows with all words; short tables have none."""
     page = visit()
     box = page.locator("#table-summary input[type=search]")
     box.fill("LAZY depth=3")
@@ -404,7 +404,7 @@ def test_folded_sections(visit: Callable[..., Any]) -> None:
 
 
 def test_print_shows_all(visit: Callable[..., Any]) -> None:
-    """On paper all sections are open and there are no controls; then they are as before."""
+    """In print all sections are open without controls; afterwards they are as before."""
     page = visit()
     folded = page.locator("details:not([open])")
     count = folded.count()
@@ -414,7 +414,7 @@ def test_print_shows_all(visit: Callable[..., Any]) -> None:
     assert folded.count() == 0
     assert not page.locator("nav").is_visible()
     assert not page.locator("input").is_visible()
-    page.set_viewport_size({"width": 700, "height": 900})  # A4 less its margins
+    page.set_viewport_size({"width": 700, "height": 900})  # A4 without its margins
     table = page.locator("#table-summary table").bounding_box()
     assert table["x"] + table["width"] <= 700
     page.set_viewport_size({"width": 1280, "height": 900})
@@ -423,7 +423,7 @@ def test_print_shows_all(visit: Callable[..., Any]) -> None:
 
 
 def test_hints(visit: Callable[..., Any]) -> None:
-    """A tap on a cell that has more to say shows it below the table."""
+    """Tapping a cell with a hint shows the hint below the table."""
     page = visit()
     page.locator("#table-summary td.hint").first.click()
     said = page.locator("#table-summary .detail").inner_text()
@@ -433,7 +433,7 @@ def test_hints(visit: Callable[..., Any]) -> None:
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [390, 820, 1600])
 def test_layout(visit: Callable[..., Any], width: int, scheme: str) -> None:
-    """At any width nothing leaves the page, pictures are seen, and the alarms come first."""
+    """At any width the page does not overflow, pictures are visible, and alarms come first."""
     page = visit(width, 844, color_scheme=scheme)
     assert page.evaluate("document.documentElement.scrollWidth") <= width
     alarm = page.locator(".alarms").bounding_box()
@@ -459,7 +459,7 @@ def test_layout(visit: Callable[..., Any], width: int, scheme: str) -> None:
 
 
 def test_narrow_pages_wrap_titles(visit: Callable[..., Any]) -> None:
-    """Titles of columns take less room than on one line."""
+    """Column titles take less room than on one line."""
     page = visit(500, 844)
     gap = _head(page, "mean gap %").bounding_box()["width"]
     page.set_viewport_size({"width": 1600, "height": 900})
@@ -468,7 +468,7 @@ def test_narrow_pages_wrap_titles(visit: Callable[..., Any]) -> None:
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_contrast(visit: Callable[..., Any], scheme: str) -> None:
-    """Text and its ground differ as much as WCAG 2.1 asks for (1.4.3: 4.5 to 1)."""
+    """Text has the contrast to its background that WCAG 2.1 requires (1.4.3: 4.5 to 1)."""
     page = visit(color_scheme=scheme)
     pairs = page.evaluate(
         """() => ["body", ".alarms", ".warnings", ".note", "td strong", "td em", "td.alarm",
@@ -495,7 +495,7 @@ def test_contrast(visit: Callable[..., Any], scheme: str) -> None:
 
 
 def _plot(page: Any, name: str = "profile") -> Any:
-    """Return a chart, in the middle of the window, when all are drawn."""
+    """Return a chart in the middle of the window, when all are drawn."""
     page.wait_for_function("() => document.querySelectorAll('.plot > svg').length === 4")
     plot = page.locator(f"#figure-{name} .plot > svg")
     plot.evaluate("svg => svg.scrollIntoView({ block: 'center' })")
@@ -507,7 +507,7 @@ def _lines(plot: Any) -> Any:
 
 
 def test_charts_have_accessible_labels(visit: Callable[..., Any]) -> None:
-    """Who does not see a chart is told; no identifier is there twice."""
+    """Screen readers get a description of each chart; no identifier is duplicated."""
     page = visit()
     page.wait_for_function("() => document.querySelectorAll('.plot svg').length === 4")
     names = page.locator("figure .plot").evaluate_all(
@@ -523,7 +523,7 @@ def test_charts_have_accessible_labels(visit: Callable[..., Any]) -> None:
 
 
 def test_tooltip_of_a_line_has_its_name_and_value(visit: Callable[..., Any]) -> None:
-    """Near a point of a curve a tip has its name and its values."""
+    """Near a point of a curve the tooltip has its name and its values."""
     page = visit()
     plot = _plot(page)
     end = _lines(plot).first.evaluate(
@@ -548,7 +548,7 @@ def test_tooltip_of_a_line_has_its_name_and_value(visit: Callable[..., Any]) -> 
 
 
 def test_the_legend_chooses_lines(visit: Callable[..., Any]) -> None:
-    """A click on a name leaves its line as it is, and the others faint; outside, all are back."""
+    """Clicking a name fades all other lines; clicking outside restores them."""
     page = visit()
     plot = _plot(page)
 
@@ -565,7 +565,7 @@ def test_the_legend_chooses_lines(visit: Callable[..., Any]) -> None:
 
 
 def test_axes_switch_between_linear_and_logarithmic(visit: Callable[..., Any]) -> None:
-    """The curve goes through the same values across a linear axis, and back."""
+    """The curve has the same values on a linear axis, and back."""
     page = visit()
     before = _lines(_plot(page)).first.get_attribute("d")
     axis = page.locator("#figure-profile").get_by_role("button", name="Horizontal axis")
@@ -575,7 +575,7 @@ def test_axes_switch_between_linear_and_logarithmic(visit: Callable[..., Any]) -
     changed = "d => document.querySelector('#figure-profile .mark-line path').getAttribute('d') "
     page.wait_for_function(f"{changed} !== d", arg=before)
     drawn = _lines(_plot(page)).first.get_attribute("d")
-    # Where the curve goes up follows from its data.
+    # The direction of the curve follows from its data.
     across = [float(h) for h in re.findall(r"[ML]([\d.]+),", drawn)]
     places = list(dict.fromkeys(across))
     times = 1 + np.sort(np.random.default_rng(0).exponential(1.0, 40))
@@ -586,9 +586,9 @@ def test_axes_switch_between_linear_and_logarithmic(visit: Callable[..., Any]) -
 
 
 def test_charts_fit_their_window(visit: Callable[..., Any]) -> None:
-    """In a narrow window a chart is drawn anew, its texts as large as before."""
+    """In a narrow window a chart is redrawn with texts as large as before."""
     page = visit(390, 844)
-    # At once, for a chart may be drawn anew at any time.
+    # At once, because a chart may be redrawn at any time.
     sizes = """() => {
       const svg = document.querySelector("#figure-profile .plot > svg");
       const text = svg?.querySelector("text")?.getBoundingClientRect().height;
@@ -603,7 +603,7 @@ def test_charts_fit_their_window(visit: Callable[..., Any]) -> None:
 
 
 def test_clipped_table_shows_a_scroll_cue(visit: Callable[..., Any]) -> None:
-    """Where columns are outside the frame, a line says so, and the edge fades until the end."""
+    """If columns are outside the frame, a line notes it, and the edge fades until the end."""
     page = visit(390, 844)
     box = page.locator("#table-summary")
     assert box.locator(".cue").is_visible()
@@ -616,7 +616,7 @@ def test_clipped_table_shows_a_scroll_cue(visit: Callable[..., Any]) -> None:
 
 @pytest.mark.parametrize("width", [390, 1280])
 def test_names_are_whole_words(visit: Callable[..., Any], width: int) -> None:
-    """No name of a solver is broken at a hyphen, not in a table nor in a sentence."""
+    """No solver name is broken at a hyphen, neither in a table nor in a sentence."""
     page = visit(width, 844)
     broken = page.evaluate(
         """() => [...document.querySelectorAll("#table-summary tbody th, p .word")]
@@ -636,7 +636,7 @@ def test_names_are_whole_words(visit: Callable[..., Any], width: int) -> None:
 
 
 def test_a_link_saves_the_table(visit: Callable[..., Any], address: str) -> None:
-    """What the browser saves is the file of the folder, although the page asks for no file."""
+    """The browser saves the file of the folder, although the page requests no file."""
     page = visit()
     with page.expect_download() as saving:
         page.locator("#table-summary .files a").first.click()
@@ -647,7 +647,7 @@ def test_a_link_saves_the_table(visit: Callable[..., Any], address: str) -> None
 
 
 def test_without_javascript(visit: Callable[..., Any]) -> None:
-    """Without scripts, all is there and folded sections open; only controls are missing."""
+    """Without scripts, all content is there and folded sections open; only controls are missing."""
     page = visit(390, 844, java_script_enabled=False)
     assert page.locator("#table-summary tbody tr").count() == 25
     assert page.locator("#table-summary table").is_visible()

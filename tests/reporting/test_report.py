@@ -1,4 +1,4 @@
-"""Reports: what is said follows from the records, and is right."""
+"""Reports: statements follow from the records, and are right."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def section(document, title):
 
 
 def texts(document):
-    """Return all that a document says."""
+    """Return all texts of a document."""
     said = [document.title, *itertools.chain(*document.lead), *document.alarms, *document.warnings]
 
     def walk(sections):
@@ -76,7 +76,7 @@ def study():
 
 @functools.cache
 def of_study():
-    """Return the report of the study, which nothing that looks at it changes."""
+    """Return the report of the study, which its readers do not change."""
     return report_document(study(), title="")
 
 
@@ -113,11 +113,11 @@ def test_different_energies_under_one_seed_are_an_alarm():
     (alarm,) = Comparison(runs).alarms
     assert alarm.startswith("p: a (seed 0) is not deterministic")
     assert "1 and 1.5" in alarm
-    # A run that was done anew counts in this, though in nothing else.
+    # A repeated run counts here, though nowhere else.
     done_anew = Comparison.of_store([record(energy=1.5), record(energy=1.0)])
     assert len(done_anew.alarms) == 1 and done_anew.rows[0].runs == 1
     assert report_document(runs, title="").alarms == (alarm,)
-    # An answer and the proof that there is none differ, too.
+    # An answer and a proof of infeasibility differ, too.
     hard = [record(status="infeasible", energy=INF), record(status="infeasible", energy=INF)]
     assert Comparison(hard).alarms == []
 
@@ -151,7 +151,7 @@ def test_the_same_energy_with_other_labels_is_a_warning():
     assert comparison.warnings == [
         "a: runs of the same seed ended at the same energy with different labellings (once)"
     ]
-    # Older records do not say what their labels were.
+    # Older records do not hold the labels.
     assert Comparison([runs[0], record(repeat=1)]).warnings == []
 
 
@@ -249,7 +249,7 @@ def test_a_problem_that_changed_between_runs_is_a_warning():
     changed, missing = Comparison(runs).warnings
     assert changed.startswith("p: the problem changed between runs: it has 2 different contents")
     assert "(aaaaaaaa, bbbbbbbb)" in changed and "runs are missing" in missing
-    # A record that does not say what it was made of is no change.
+    # A record without the hash of its problem is no change.
     same = [record(), record(seed=1, optimum=1.0 + 1e-9), record(seed=2, optimum=1.0)]
     same = [replace(r, optimum=r.optimum or 1.0) for r in same]
     assert Comparison(same).warnings == []
@@ -296,7 +296,7 @@ def test_times_that_are_charged():
         record(seconds=0.3, status="infeasible", energy=INF, seed=6, problem="hard"),
     ]
     charged = ResultArrays(Comparison(runs)).of("charged_seconds")
-    # Without a limit, the longest time of all, which is 12.
+    # Without a limit, it is the longest time of all, which is 12.
     assert charged.tolist() == [2.0, 10.0, 10.0, 10.0, 12.0, 12.0, 0.3]
 
 
@@ -317,7 +317,7 @@ def test_summary_follows_from_the_records():
     assert document.lead == (("Question", "Which?"), ("Answer", "The exact one."))
     assert [s.title for s in document.sections if not s.aside] == ["At a glance", "Results"]
     summary = table(document, "summary")
-    # Medians over seeds: 0 and 1 % and 2 % off make 1 %.
+    # Medians over seeds of 0, 1 and 2 % are 1 %.
     gaps = column(summary, "primal gap %")
     assert list(gaps) == ["exact", "fast", "slow(steps=3)"]
     assert gaps["exact"].value == 0.0 and gaps["exact"].mark == "best"
@@ -355,11 +355,11 @@ def test_times_do_not_go_beyond_the_limit():
     assert titles_of_times(ended(0.02, time_limit=10.0)) == ["0.01 s", "0.1 s"]
     quick = ended(0.02, seed=1, time_limit=1.0)
     assert titles_of_times(ended(1.5, time_limit=1.0), quick)[-1] == "1 s"
-    # Without a limit, not beyond the longest time.
+    # Without a limit, it is not beyond the longest time.
     unlimited = [ended(s, seed=n, time_limit=None) for n, s in enumerate((0.02, 30.0))]
     assert titles_of_times(*unlimited) == ["1 s", "10 s"]
     assert titles_of_times(ended(1000.0, time_limit=1000.0), quick)[-1] == "1000 s"
-    # The curves go on to the end all the same.
+    # The curves still continue to the end.
     document = report_document(unlimited, title="")
     (picture,) = (p for p in document.pictures() if p.name == "gap-over-time")
     assert picture.draw.args[0].x.limits[1] == pytest.approx(30.0)
@@ -514,14 +514,14 @@ def test_how_to_run_it_again():
     )
     given = blocks(report_document([record()], title="", command="inference-lab reproduce x"))
     assert given[-1] == Code("inference-lab reproduce x")
-    # Other seeds have no option of the command.
+    # Other seeds cannot be given by an option of the command.
     other = [record(seed=3), record(seed=5), record(seed=6)]
     (entries,) = blocks(report_document(other, title=""))
     assert "Seeds: 3, 5 to 6" in entries.entries[1]
 
 
 def test_command_repeats_the_recorded_settings():
-    """The words of the command, as a shell reads them, name the spec and all that was given."""
+    """Parsed by a shell, the command has the spec and all given settings."""
 
     def blocks(*runs):
         return section(report_document(runs, title=""), "To run it again").blocks
@@ -572,7 +572,7 @@ def test_short_summary_names_closest_fastest_and_most_proofs():
             "known: a, b, c (mean primal gap 0 %), before d (16.67 %). Fastest of the 3 within "
             "1 % of them on average: a, b (1.00 s on average). No run proves",
         ),
-        # Gaps of 0, 33.3 and 50 % make 27.8 %, those of 33.3, 0 and 0 % 11.1 %.
+        # Gaps of 0, 33.3 and 50 % average to 27.8 %, gaps of 33.3, 0 and 0 % to 11.1 %.
         (
             [*plain("a", [100.0, 150.0, 200.0]), *plain("b", [150.0, 100.0, 100.0])],
             "b (mean primal gap 11.11 %), before a (27.78 %); none is within 1 % of them",
@@ -599,7 +599,7 @@ def test_in_short_of_ties_proofs_failures_and_problems_in_common(runs, said):
 
 
 def shown_cells(picture):
-    """Return what each cell of a map says, with what is shaded."""
+    """Return the text of each cell of a map, with the shaded ones."""
     (cells, *_) = picture.draw.args
     return list(zip(cells["text"], cells["value"], strict=True))
 
@@ -610,7 +610,7 @@ def test_a_map_of_the_best_solver():
     assert [[c.text for c in row[:4]] for row in best.rows] == [
         [str(n), str(n % 2), "1", "exact"] for n in range(4)
     ]
-    # Equal energies are a tie, whoever is faster.
+    # Equal energies are a tie, regardless of time.
     runs = [record("p", "a", 100.0, seconds=2.0), record("p", "b", 100.0, seconds=1.0)]
     runs.append(record("p", "c", 125.0))
     runs = [replace(r, problem_info={"n": 1, "k": 2}) for r in runs]
@@ -619,7 +619,7 @@ def test_a_map_of_the_best_solver():
     assert [c.text for c in row[3:]] == ["a, b", "0", "20.00", "b", "1.00"]
     (picture,) = (p for p in tied.pictures() if p.name.startswith("best-solver-map"))
     assert shown_cells(picture) == [("a, b", 0.0)]
-    # One is the best by as much as the next is above it.
+    # The lead of the best is its distance to the next one.
     alone = report_document([runs[0], runs[2]], title="", maps=[("n", "k")])
     (row,) = table(alone, "best-solver-n-k").rows
     assert [c.text for c in row[3:6]] == ["a", "0", "20.00"]
@@ -714,5 +714,5 @@ def test_the_work_grows_with_the_records_and_not_with_their_square():
         return time.process_time() - begin
 
     seconds(10)
-    # Sixteen times as many records; their square would take 256 times as long.
+    # Sixteen times as many records; quadratic time would be 256 times as long.
     assert seconds(320) < 60 * max(seconds(20), 0.005)

@@ -1,4 +1,4 @@
-"""A report in a folder: Markdown, CSV, figures, and what is replaced or left alone."""
+"""A report in a folder: Markdown, CSV, figures, and replaced or kept files."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def _table(*texts: str, name: str = "t", mark: Mark = "") -> Table:
 
 
 class _Outline(HTMLParser):
-    """The elements, attributes and text of a piece of HTML."""
+    """The elements, attributes and text of an HTML fragment."""
 
     def __init__(self, html: str) -> None:
         super().__init__()
@@ -96,7 +96,7 @@ def _outline(markdown: str) -> _Outline:
 @example("~~~\n  indented\n\n\ttab")
 @example("a\r\nb\rc")
 def test_no_code_leaves_its_block(text: str) -> None:
-    """Read back, code in a folded section is itself, line by line, and nothing stands beside it."""
+    """Parsed again, code in a folded section is unchanged, line by line, with no text beside it."""
     shown = printable_lines(text)
     section = Section("s", (Code(text), Text(("after",))))
     tokens = MarkdownIt("commonmark").parse(render_markdown(Document("t", sections=(section,))))
@@ -105,7 +105,7 @@ def test_no_code_leaves_its_block(text: str) -> None:
 
 
 def test_csv_holds_names_texts_and_counts_as_they_are() -> None:
-    """Of columns of texts the texts, of counts no decimals, of numbers all of them."""
+    """Columns of texts keep texts, counts have no decimals, and numbers have all decimals."""
     columns = (
         Column("no."),
         Column("icm", as_text=True),
@@ -133,14 +133,14 @@ def test_csv_holds_names_texts_and_counts_as_they_are() -> None:
 @example("#")
 @example("</details>")
 def test_markdown_shows_text_and_nothing_else(text: str) -> None:
-    """Read back by a parser of Markdown, a text is itself wherever it stands, and makes nothing."""
+    """Parsed as Markdown, a text is unchanged in every place, and creates no element."""
     shown = printable(text)
     for mark in ("", "best", "failed", "alarm"):
         table = _table(text, text, mark=mark)  # type: ignore[arg-type]
         section = Section("x" + text, (Text((text,)), Items((text,)), table))
         document = Document("x" + text, (("x" + text, text),), (text,), (text,), (section,))
         found = _outline(render_markdown(document))
-        # Two boxes and a list, empty entries left out; a table of two rows.
+        # Two boxes and a list without empty entries; a table of two rows.
         assert found.tags.count("li") == (3 if shown else 0)
         assert found.tags.count("tr") == 3
         assert found.tags.count("td") == 4
@@ -178,7 +178,7 @@ def test_markdown_sample() -> None:
 
 
 def test_markdown_numbers_stay_readable() -> None:
-    """Numbers and plain names are not escaped: the source can be read as it is."""
+    """Numbers and plain names are not escaped, so the source is readable."""
     text = render_markdown(
         Document("t", sections=(Section("s", (_table("9.50", "-1.5", "loopy_bp(x=0.5)", "-"),)),))
     )
@@ -191,7 +191,7 @@ def test_markdown_numbers_stay_readable() -> None:
 
 
 def test_csv_holds_values() -> None:
-    """Values have twelve digits, whole numbers all; what is missing is empty."""
+    """Values have twelve digits, integers all digits; missing values are empty."""
     columns = tuple(Column(title) for title in ("a", "b", "c", "d", "e"))
     row = (
         Cell("0.3333", 1 / 3),
@@ -213,7 +213,7 @@ def test_csv_holds_values() -> None:
 @pytest.mark.parametrize("start", "=+-@\uff1d\uff0b\uff0d\uff20")
 @pytest.mark.parametrize("blank", ["", " ", "\t", "\n", "\r"])
 def test_csv_has_no_formulas(start: str, blank: str) -> None:
-    """Text that a spreadsheet would compute is not at the start of its field."""
+    """Text that a spreadsheet would evaluate is not at the start of its field."""
     text = csv_table(_table(f"{blank}{start}cmd|'/c calc'!A1"))
     assert list(csv.reader(io.StringIO(text)))[1][0] == f"'{start}cmd|'/c calc'!A1"
 
@@ -227,7 +227,7 @@ def test_csv_numbers_stay_numbers(number: str) -> None:
 @given(st.lists(ANY_TEXT, min_size=1, max_size=5))
 @example(AWKWARD)
 def test_csv_is_read_back(texts: list[str]) -> None:
-    """A reader of CSV finds as many rows and fields, and the text, whatever it holds."""
+    """A CSV reader finds the number of rows and fields, and the text, for any content."""
     read = list(csv.reader(io.StringIO(csv_table(_table(*texts)))))
     assert read[0] == ["name", "value"]
     assert len(read) == len(texts) + 1
@@ -241,7 +241,7 @@ def test_csv_is_read_back(texts: list[str]) -> None:
 
 
 def test_all_files_of_the_sample(tmp_path: Path) -> None:
-    """Every table and picture has its files in its folder, and nothing lies outside."""
+    """Every table and picture has its files in its folder, and no file is elsewhere."""
     folder = tmp_path / "in" / "report"
     document = sample_document()
     written = write_document(document, folder)
@@ -257,7 +257,7 @@ def test_all_files_of_the_sample(tmp_path: Path) -> None:
 
 
 def test_same_bytes(tmp_path: Path) -> None:
-    """Two renderings of a document are the same files, dates or not."""
+    """Two renderings of a document are identical files, with and without dates."""
     document = Document("t", sections=(Section("s", (_picture(), _table("a"))),))
     for folder in ("a", "b"):
         write_document(document, tmp_path / folder)
@@ -265,13 +265,13 @@ def test_same_bytes(tmp_path: Path) -> None:
     assert len(files) == 7
     for name in files:
         one, other = ((tmp_path / folder / name).read_bytes() for folder in "ab")
-        # Fonts of a PDF come in any order.
+        # Fonts of a PDF have no fixed order.
         assert sorted(one) == sorted(other) if name.suffix == ".pdf" else one == other
         assert b"CreationDate" not in one
 
 
 def test_only_own_stale_files_are_removed(tmp_path: Path) -> None:
-    """What an earlier rendering wrote goes when it is gone; what others put there stays."""
+    """Stale files of an earlier rendering are removed; files of others stay."""
     old = (Section("s", (_table("a", name="old"), _picture("old"))),)
     new = (Section("s", (_table("a", name="new"), _picture("new"))),)
     write_document(Document("t", sections=old), tmp_path)
@@ -285,7 +285,7 @@ def test_only_own_stale_files_are_removed(tmp_path: Path) -> None:
 
 
 def test_a_manifest_removes_nothing_else(tmp_path: Path) -> None:
-    """Names that no rendering writes are not removed, whoever put them into the manifest."""
+    """Names that no rendering writes are not removed, even if they are in the manifest."""
     folder = tmp_path / "report"
     folder.mkdir()
     kept = [tmp_path / "x.csv", folder / "runs.jsonl", folder / "tables" / "a.parquet"]
@@ -314,7 +314,7 @@ def test_a_broken_manifest_is_none(content: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["README.md", "index.html"])
 @pytest.mark.parametrize("manifest", [None, "", '{"files": ["tables/a.csv"]}'])
 def test_pages_of_others_are_not_replaced(name: str, manifest: str | None, tmp_path: Path) -> None:
-    """A page that no report wrote stays; the message says which, and what to do."""
+    """A page that no report wrote stays; the message names it, and a remedy."""
     (tmp_path / name).write_text("mine")
     if manifest is not None:
         (tmp_path / ".report-files.json").write_text(manifest)
@@ -344,7 +344,7 @@ def test_a_figure_that_fails_leaves_the_old_report(tmp_path: Path) -> None:
 
 
 def test_interrupted_writing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Wherever the writing stops, no file is half, and the next rendering clears up."""
+    """If writing stops at any point, no file is partial, and the next rendering clears up."""
     old = Document("old", sections=(Section("s", (_table("a" * 50, name="old"),)),))
     new = Document("new", sections=(Section("s", (_table("b" * 50, name="new"),)),))
     whole = {}
@@ -379,7 +379,7 @@ def test_interrupted_writing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_modes_follow_the_umask(tmp_path: Path) -> None:
-    """Others may read a report where the umask lets them."""
+    """Others may read a report if the umask permits."""
     plain = tmp_path / "plain"
     plain.write_text("x")
     for path in write_document(Document("t"), tmp_path / "report"):

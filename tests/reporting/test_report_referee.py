@@ -25,13 +25,13 @@ TIMES = (0.1, 1.0, 4.0, 9.0)
 
 
 def run(problem, solver, seed, points=(), **changes):
-    """Return the record of a run with a history of (seconds, energy, bound), where it ends."""
+    """Return the record of a run with a history of (seconds, energy, bound), and its end."""
     given = {"problem": problem, "solver": solver, "seed": seed, "time_limit": LIMIT, **changes}
     return traced(points, **given)
 
 
 def by_hand():
-    """Return runs of four solvers on five problems with two seeds, and all that can happen."""
+    """Return runs of four solvers on five problems with two seeds, with every special case."""
     no = "unsupported"
     bad = {"status": "crash", "message": "exit code 9"}
     killed = {"status": "timeout", "seconds": 12.0, "message": "killed"}
@@ -46,7 +46,7 @@ def by_hand():
         run("cost", "c", 1, seconds=0.2, **bad),
         run("cost", "d", 0, status=no, message="only trees"),
         run("cost", "d", 1, status=no, message="only trees"),
-        # Negative energies; what is known of the optimum is from elsewhere: no run finds it.
+        # Negative energies; the optimum is known from elsewhere, and no run finds it.
         *(
             run("gain", s, seed, [(t, e, -INF)], optimum=-50.0, optimum_source="by hand")
             for s, seed, t, e in [
@@ -60,7 +60,7 @@ def by_hand():
                 ("d", 1, 8.0, -25.0),
             ]
         ),
-        # No labelling at all: a proves it, b and c find none.
+        # No labelling exists: a proves it, b and c find none.
         run("hard", "a", 0, energy=INF, **infeasible),
         run("hard", "a", 1, energy=INF, **infeasible),
         run("hard", "b", 0, energy=INF, seconds=10.0, status="limit"),
@@ -76,7 +76,7 @@ def by_hand():
         ),
         run("zero", "d", 0, [(1.0, -0.0, -INF)]),
         run("zero", "d", 1, [(1.0, 1e-3, -INF)]),
-        # Only some were run on this one, and b once.
+        # Only some solvers were run on this one, and b once.
         run("rare", "a", 0, [(1.0, 1.0, 1.0)]),
         run("rare", "a", 1, [(1.0, 1.0, 1.0)]),
         run("rare", "b", 0, [(0.01, 1.0, -INF)]),
@@ -91,7 +91,7 @@ def at_random(seed):
         kind = rng.choice(["run"] * 7 + ["crash", "timeout", "unsupported", "missing"])
         if kind == "missing":
             continue
-        # Two solvers never refuse, so that there are ranks.
+        # Two solvers never refuse, so that ranks exist.
         if kind == "unsupported" and solver in "cd":
             runs.append(run(problem, solver, draw, status="unsupported"))
             continue
@@ -121,12 +121,12 @@ def at_random(seed):
 
 
 def close(energy, other):
-    """Whether two energies are the same up to rounding."""
+    """Return whether two energies are equal up to rounding."""
     return abs(energy - other) <= 1e-8 * max(1.0, abs(other))
 
 
 class Referee:
-    """All statistics of runs by the definitions, one number at a time."""
+    """Statistics of runs by their definitions, one number at a time."""
 
     def __init__(self, runs):
         self.runs = runs
@@ -155,7 +155,7 @@ class Referee:
         return 100.0 * abs(energy - best) / max(abs(energy), abs(best))
 
     def infeasible(self, r):
-        """Whether a run proves that there is no labelling."""
+        """Return whether a run proves infeasibility."""
         return r.status == "infeasible" and self.known[r.problem] == INF
 
     def gap(self, r):
@@ -163,12 +163,12 @@ class Referee:
         return 0.0 if self.infeasible(r) else self.gap_of(r.energy, r.problem)
 
     def history(self, r):
-        """Return what a run had when, as far as its record bears it out."""
+        """Return the history of a run as far as its record supports it."""
         points = [(p.seconds, max(p.best_energy, r.energy), p.lower_bound) for p in r.trace]
         return [*points, (max(r.seconds, points[-1][0] if points else 0), r.energy, r.lower_bound)]
 
     def reached(self, r, percent):
-        """Return when a run was within a gap."""
+        """Return the time at which a run was within a gap."""
         if self.infeasible(r):
             return r.seconds
         times = [
@@ -177,7 +177,7 @@ class Referee:
         return min(times, default=INF)
 
     def proved(self, r):
-        """Return when a run had proved its answer."""
+        """Return the time at which a run had proved its answer."""
         if self.infeasible(r):
             return r.seconds
         if r.energy > self.known[r.problem] + 1e-6 * max(1.0, abs(self.known[r.problem])):
@@ -193,7 +193,7 @@ class Referee:
         return self.gap_of(min(energies, default=INF), r.problem)
 
     def allowance(self, r):
-        """Return the seconds that a run is charged for what it did not reach."""
+        """Return the seconds charged to a run for a target that it did not reach."""
         return max(r.seconds, self.longest if r.time_limit is None else r.time_limit)
 
     def over_problems(self, solver, number):
@@ -211,16 +211,16 @@ class Referee:
         return product ** (1 / len(self.of(solver))) - SHIFT
 
     def charged(self, r):
-        """Return the seconds of a run, more where it came to nothing."""
+        """Return the seconds of a run, increased if it failed."""
         nothing = r.failed or r.status == "unsupported" or not r.answered
         return self.allowance(r) if nothing else r.seconds
 
     def rate(self, solver, holds):
-        """Return the percentage of runs of which something holds."""
+        """Return the percentage of runs that satisfy a condition."""
         return 100.0 * sum(map(holds, self.of(solver))) / len(self.of(solver))
 
     def in_common(self, solvers):
-        """Return the problems that solvers were all run on."""
+        """Return the problems that all given solvers were run on."""
         return [p for p in self.problems if all(self.of(s, p) for s in solvers)]
 
 
@@ -375,7 +375,7 @@ def test_ranks_and_their_tests(case):
     common = referee.in_common(solvers)
     k, n = len(solvers), len(common)
     gaps = [[std.median(map(referee.gap, referee.of(s, p))) for s in solvers] for p in common]
-    # The rank is the number of better ones, and half of those that tie, with itself.
+    # The rank is the number of better solvers, plus half of those that tie, itself included.
     ranks = [
         [
             0.5 + sum(y < x - 1e-6 for y in line) + 0.5 * sum(abs(x - y) <= 1e-6 for y in line)
@@ -426,7 +426,7 @@ def test_ranks_and_their_tests(case):
         if other != first:
             pair = (min(first, other), max(first, other))
             assert shown[solvers[other]].value == pytest.approx(corrected[pair])
-            # What the note says of Friedman's test; two solvers have Wilcoxon's alone.
+            # The note of Friedman's test; two solvers have Wilcoxon's test only.
             differ = "so the solvers differ" in found.note or k == 2
             differ = differ and corrected[pair] < 0.05
             assert apart[solvers[other]].text == ("yes" if differ else "no")

@@ -23,7 +23,7 @@ NAN = math.nan
 
 
 def draws(seed, sets=8, most=5, missing=0.2):
-    """Return values of sets that differ, with holes."""
+    """Return values of sets that differ, with missing entries."""
     rng = np.random.default_rng(seed)
     values = rng.normal(size=(sets, 1)) + 0.3 * rng.normal(size=(sets, most))
     values[rng.random(values.shape) < missing] = NAN
@@ -34,7 +34,7 @@ def draws(seed, sets=8, most=5, missing=0.2):
 
 
 def flipped(means):
-    """Return the p-value by looking at each change of sign, in exact fractions of integers."""
+    """Return the p-value by enumerating changes of sign, in exact fractions of integers."""
     observed = abs(sum(means))
     every = [
         abs(sum(s * m for s, m in zip(signs, means, strict=True))) >= observed
@@ -49,7 +49,7 @@ def test_sign_flips_by_enumeration(means):
 
 
 def test_rounding_does_not_make_a_sum_less_extreme():
-    # 0.1 + 0.2 - 0.3 and its like are not zero in floating point.
+    # 0.1 + 0.2 - 0.3 and similar sums are not zero in floating point.
     means = [0.1, 0.2, 0.3, 0.7]
     assert sign_flip(means) == flipped([1, 2, 3, 7])
     assert sign_flip(np.multiply(means, 1e-9)) == flipped([1, 2, 3, 7])
@@ -59,7 +59,7 @@ def test_many_sets_are_sampled_and_never_give_zero():
     means = np.random.default_rng(1).normal(0.5, 1.0, 14)
     exact = sign_flip(means)
     sampled = sign_flip(means, exact=10, resamples=20_000)
-    # Four standard deviations of a share of 20,000.
+    # Four standard deviations of a proportion in 20,000.
     assert abs(sampled - exact) < 4 * math.sqrt(exact * (1 - exact) / 20_000)
     assert sign_flip(np.ones(40), resamples=999) == 1 / 1000
 
@@ -99,7 +99,7 @@ def test_resampled_means_are_distributed_as_in_a_plain_loop():
 
 @given(st.integers(0, 99))
 def test_resampled_means_have_the_theoretical_variance(seed):
-    """Variance between means of sets and within sets, both as plug-ins, over their numbers."""
+    """It is the variance between and within sets, both as plug-ins, over their numbers."""
     values = draws(seed, missing=0.0)
     n, d = values.shape
     expected = values.mean(axis=1).var() / n + values.var(axis=1).mean() / (n * d)
@@ -137,7 +137,7 @@ def test_an_effect_counts_sets_not_draws():
         (np.linspace(-0.001, 0.002, 8), 0.0, "undecided"),
         (np.linspace(0.001, 0.002, 8), 0.0, "gain"),
         (np.linspace(-0.05, 0.06, 8), 0.005, "undecided"),
-        # The interval is above zero, but so few sets show nothing.
+        # The interval is above zero, but so few sets allow no significance.
         (np.linspace(0.02, 0.05, 4), 0.005, "undecided"),
         (np.zeros(5), 0.005, "undecided"),
         (np.zeros(6), 0.005, "equivalent"),

@@ -1,4 +1,4 @@
-"""How reports tell what grows with the size of problems."""
+"""Sections of reports on growth with the size of problems."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ RUNS = [
 
 
 def test_exponents_are_slopes_within_series():
-    """The data sets differ in what they take, not in how it grows."""
+    """The data sets differ in time, not in its growth."""
     rows = table(RUNS, "seconds-by-size")
     for solver, power in POWERS.items():
         assert rows[solver]["exponent"].value == pytest.approx(power)
@@ -54,7 +54,7 @@ def test_exponents_are_slopes_within_series():
 
 
 def test_runs_ended_by_a_limit_do_not_enter_the_exponent():
-    """They are counted as cut, and charged what they took."""
+    """They are counted as truncated, and charged their time."""
     cut = grown(10_000, "wine", "b", status="limit", seconds=10.0, time_limit=10.0)
     runs = [r for r in RUNS if (r.problem, r.solver) != (cut.problem, "b")] + [cut]
     rows = table(runs, "seconds-by-size")

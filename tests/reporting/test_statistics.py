@@ -28,7 +28,7 @@ from inference_lab.reporting.statistics import (
 INF = math.inf
 NAN = math.nan
 
-#: Few different values, so that there are ties; with and without runs that came to nothing.
+#: Few distinct values, so that there are ties; with and without failed runs.
 VALUES = st.sampled_from([0.0, 1.0, 2.0, 3.5, 10.0])
 VALUES_OR_INF = st.sampled_from([0.0, 1.0, 2.0, 3.5, 10.0, INF])
 
@@ -47,7 +47,7 @@ AUC = [
     [1.000, 1.000, 1.000, 1.000],
     [0.940, 0.962, 0.965, 0.962],
     [0.619, 0.666, 0.614, 0.669],
-    # Printed as equal, but ranked: the digits behind tell them apart.
+    # Printed as equal, but ranked by further digits.
     [0.972, 0.981, 0.9752, 0.9748],
     [0.957, 0.978, 0.946, 0.970],
 ]
@@ -154,10 +154,10 @@ def test_wilcoxon_with_ties_and_zeros_by_enumeration(differences):
 
 def test_wilcoxon_of_equal_columns_and_of_holes():
     assert (wilcoxon_against(np.ones((5, 2)), 0) == 1).all()
-    # Of five differences that are not zero, all have one sign in 2 of 32 cases.
+    # Five non-zero differences all have one sign in 2 of 32 cases.
     mostly = np.array([[0.0, 0.0]] * 3 + [[0.0, 1.0 + i] for i in range(5)])
     assert wilcoxon_against(mostly, 0)[1] == pytest.approx(2 / 32)
-    # Beyond fifty instances the normal approximation.
+    # Beyond fifty instances the normal approximation is used.
     many = np.random.default_rng(3).integers(0, 5, (60, 2)).astype(float)
     expected = scipy.stats.wilcoxon(
         many[:, 0] - many[:, 1], zero_method="zsplit", method="asymptotic"
@@ -171,5 +171,5 @@ def test_snapping_makes_ties_and_leaves_the_rest():
         [1.0, 1.0, 2.0, INF],
         [5.0, 3.0 - 1e-9, 3.0 - 1e-9, 3.0 - 1e-9],
     ]
-    # A group does not grow beyond the tolerance from its smallest value.
+    # A group does not extend beyond the tolerance from its smallest value.
     assert snapped([[0.0, 0.9, 1.8]], 1.0).tolist() == [[0.0, 0.0, 1.8]]

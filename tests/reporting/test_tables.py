@@ -30,7 +30,7 @@ def mixed():
 def test_problems_may_have_different_scores(width):
     lines = mixed().to_text(width).splitlines()
     heads = [line.split() for line in lines if line.split()[:1] == ["solver"]]
-    # Three problems, and all of them.
+    # Three problems, and a table over all of them.
     assert len(heads) == 4
     assert "conflicts" not in heads[0] and "conflicts" in heads[1]
     assert heads[2][-5:] == ["bad", "pixels", "mean", "error", "status"]
@@ -133,7 +133,7 @@ def test_notebook_shows_the_terminal_tables_of_at_most_ten_problems():
 
 
 def test_solvers_are_compared_on_problems_that_all_were_run_on():
-    """Means over other problems say nothing of who is better."""
+    """Means over other problems do not order solvers."""
     runs = [
         *(record(problem, "quick", 2.0, lower_bound=1.0) for problem in "pqr"),
         *(record(problem, "slow", 1.0, lower_bound=1.0) for problem in "pq"),

@@ -23,7 +23,7 @@ def steps(run):
 
 
 def time_to_target(run, energy):
-    """Return when one run had a labelling of at most this energy."""
+    """Return the time at which one run had a labelling of at most this energy."""
     return float(Traces([run]).time_to_target([energy])[0])
 
 
@@ -48,7 +48,7 @@ def histories(draw):
 
 
 def walked(run, moment):
-    """Return what a run had at a moment, by a walk along its trace."""
+    """Return the energy and bound of a run at a time, by a walk along its trace."""
     energy, bound = INF, -INF
     for point in run.trace:
         if point.seconds <= moment:
@@ -88,7 +88,7 @@ def test_targets_are_reached_within_rounding():
 def test_interrupted_run_keeps_its_trace():
     killed = traced([(1.0, 7.0, 0.0), (2.0, 5.0, 0.0)], status="timeout", seconds=9.0)
     assert time_to_target(killed, 5.0) == 2.0 and quality_at(killed, [30.0]) == [(5.0, 0.0)]
-    # The labelling that was kept is not the last one: only it is borne out.
+    # The kept labelling is not the last one: only the kept one is confirmed.
     worse = traced([(1.0, 7.0, 0.0), (2.0, 5.0, 3.0)], energy=7.0, lower_bound=0.0, status="crash")
     assert time_to_target(worse, 5.0) == INF and quality_at(worse, [30.0]) == [(7.0, 0.0)]
     lost = traced([(1.0, 7.0, 0.0)], energy=INF, lower_bound=-INF, status="crash")

@@ -1,4 +1,4 @@
-"""Points that one study alone needs are as their papers describe them."""
+"""Data sets of single studies match the descriptions in their papers."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ def test_patterns_are_as_described():
         points, labels = make()
         again = load_points(name)
         assert (again.values == points).all() and (again.labels == labels).all()
-        # Nearest neighbours tell the classes, whatever their centres are.
+        # Nearest neighbours reveal the classes, regardless of their centres.
         apart = ((points[:, None] - points) ** 2).sum(axis=2) + np.diag(np.full(len(points), 1e9))
         assert (labels[apart.argmin(axis=1)] == labels).mean() > 0.95
 
 
 def test_the_toy_data_are_as_described():
-    """Upper and lower explain the data better than left and right, which are all but separable."""
+    """Upper and lower explain the data better than left and right, which are almost separable."""
     points, labels = four_clouds()
     assert np.bincount(labels).tolist() == [100, 100]
     upper = (points[:, 1] > 0).astype(np.int64)
@@ -50,7 +50,7 @@ def test_the_toy_data_are_as_described():
 
 
 def test_textures_of_a_mosaic(data_dir):
-    """Features tell the regions apart where a classifier may look at the truth."""
+    """Features separate the regions if a classifier may use the truth."""
     from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 
     points = load_points("outex-000", data_dir)
@@ -59,13 +59,13 @@ def test_textures_of_a_mosaic(data_dir):
     np.testing.assert_allclose(points.values.mean(axis=0), 0.0, atol=1e-9)
     spread = points.values.std(axis=0)
     np.testing.assert_allclose(spread[3:], 1.0, atol=1e-9)
-    assert (spread[:3] == 0).all()  # no pixel is as dark as that
+    assert (spread[:3] == 0).all()  # no pixel is that dark
     found = LinearDiscriminantAnalysis().fit(points.values, points.labels)
     assert found.score(points.values, points.labels) > 0.95
 
 
 def test_gabor_filters_answer_to_their_wave_alone():
-    """Each filter answers most to a wave of its own length and direction, none to constants."""
+    """Each filter responds most to a wave of its own length and direction, none to constants."""
     y, x = np.mgrid[:96, :96]
     at = 0
     for wavelength in (4.0, 8.0, 16.0):
@@ -74,7 +74,7 @@ def test_gabor_filters_answer_to_their_wave_alone():
             wave = np.cos(2 * np.pi / wavelength * (x * np.cos(angle) + y * np.sin(angle)))
             strength = gabor_magnitudes(100.0 + wave)[:, 48, 48]
             assert strength.argmax() == at
-            # Half of the amplitude: the other half is in the wave that runs the other way.
+            # Half of the amplitude: the other half is in the wave of opposite direction.
             assert strength[at] == pytest.approx(0.5, abs=0.01)
             at += 1
     np.testing.assert_allclose(gabor_magnitudes(np.full((40, 40), 77.0)), 0.0, atol=1e-9)

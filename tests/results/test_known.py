@@ -1,4 +1,4 @@
-"""Best energies known: who found and who proved them, kept and merged."""
+"""Best known energies: their finders and provers, kept and merged."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_finders_and_provers_equal_a_search_of_each_run(seed):
 
 @given(st.integers(0, 500), st.integers(0, 47))
 def test_parts_make_the_same_whole_in_any_order(seed, cut):
-    """Any two parts of the runs, either way round and repeated, give what all runs give."""
+    """Any two parts of the runs, in either order and repeated, give the result of all runs."""
     runs = drawn(seed)
     random.Random(cut).shuffle(runs)
     parts = [known_best(runs[: cut % 12]), known_best(runs[cut % 12 :])]
@@ -111,8 +111,8 @@ def test_report_counts_energies_found_elsewhere_and_names_open_problems():
     assert "none is open" in str(document.sections)
     (summary,) = (t for t in document.tables() if t.name == "summary")
     gaps = {row[0].text: row[1].value for row in summary.rows}
-    # On q both are 1 above 7: an eighth of 8.
+    # On q both are 1 above 7, which is an eighth of 8.
     assert gaps == {"a": pytest.approx(12.5 / 2), "b": pytest.approx((100 / 6 + 12.5) / 2)}
-    # A problem that was not run here is no problem of the report.
+    # A problem that was not run here is not in the report.
     other = known_best([record("z", "long", 7.0)])
     assert len(report_document(runs, title="", known=other).tables()) == len(plain.tables())

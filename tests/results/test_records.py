@@ -1,4 +1,4 @@
-"""Records survive the way to the disk and back; a store survives crashes and says what is wrong."""
+"""Records round-trip through the disk; a store survives crashes and reports errors."""
 
 from __future__ import annotations
 
@@ -57,12 +57,12 @@ def make(**changes):
 
 @pytest.fixture
 def path(tmp_path):
-    """Where a store is."""
+    """Return the path of a store."""
     return tmp_path / "deep" / "runs.jsonl"
 
 
 def fill(path, text):
-    """Write some lines as one would by hand, and return the bytes of the file."""
+    """Write lines as by hand, and return the bytes of the file."""
     path.parent.mkdir(exist_ok=True)
     path.write_bytes(text if isinstance(text, bytes) else text.encode())
     return path.read_bytes()
@@ -214,7 +214,7 @@ def test_records_come_back_in_order(path):
     for record in written:
         store.append(record)
     assert RecordStore(path).read() == written
-    # As every program that reads JSON lines reads them.
+    # Any program that reads JSON lines reads them in this way.
     frame = pd.read_json(path, lines=True)
     assert list(frame["seed"]) == [0, 1, 2, 3, 4]
 
@@ -257,7 +257,7 @@ def test_zeros_that_a_crash_leaves_are_a_half_written_line(path, left):
     store.append(record)
     whole = path.read_bytes()
     store.append(make(seed=1))
-    # Of what was written last only the beginning is on the disk.
+    # Only the beginning of the last write is on the disk.
     path.write_bytes(path.read_bytes()[: len(whole) + left] + b"\0" * 100)
     with pytest.warns(RecordWarning, match="cut off"):
         assert store.read() == [record]
@@ -416,7 +416,7 @@ def test_several_writers_do_not_mix_their_lines(path, monkeypatch):
 @pytest.mark.parametrize("kind", ["FIFO", "device"])
 @pytest.mark.parametrize("use", ["prepare", "read", "append"])
 def test_special_files_are_refused_before_they_are_read(tmp_path, kind, use):
-    """A FIFO would be waited for, and a link to /dev/full be read until memory ends."""
+    """Reading a FIFO would block, and reading a link to /dev/full would exhaust memory."""
     path = tmp_path / "runs.jsonl"
     if kind == "FIFO":
         os.mkfifo(path)
@@ -428,7 +428,7 @@ def test_special_files_are_refused_before_they_are_read(tmp_path, kind, use):
 
 
 def test_a_store_that_another_process_cleans_goes_on(path):
-    """To set lines aside puts another file in place of the old one, with the same records."""
+    """Setting lines aside replaces the file by another one, with the same records."""
     one, other = RecordStore(path), RecordStore(path)
     one.prepare()
     one.append(make(seed=0))

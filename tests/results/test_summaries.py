@@ -1,4 +1,4 @@
-"""What is proved is the same in a solution and in the summaries of its record, in any unit."""
+"""Proofs agree in a solution and in the summaries of its record, in any unit."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_proofs_of_small_costs(exponent, share, proved):
 
 
 def test_contradictions_of_small_costs():
-    """A bound twice the energy is one in any unit."""
+    """A bound of twice the energy is a contradiction in any unit."""
     problem = il.Problem("small", TRIANGLE.scaled(-40))
     (record,) = il.compare([problem], HalfProved(), isolate=False).records
     wrong = replace(record, id="wrong", solver="liar", lower_bound=2 * record.energy)
@@ -54,7 +54,7 @@ def test_contradictions_of_small_costs():
 
 
 def test_records_of_old_are_judged_as_they_were():
-    """They do not say what is small, and mean 1."""
+    """They have no energy scale, and use 1."""
     record = Record(
         problem="p", problem_hash="", n_variables=1, n_edges=0, n_factors=0, n_labels=2,
         solver="icm", solver_name="icm", status="converged", energy=2e-9, lower_bound=1e-9,

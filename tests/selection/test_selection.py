@@ -1,4 +1,4 @@
-"""Predictors of hardness against plain definitions, and the evidence for what they predict."""
+"""Predictors of hardness against plain definitions, and the evidence for them."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from inference_lab.selection.learning import auc, learn
 
 
 def signed_graph(seed, n=9, m=14, labels=3):
-    """Return a Potts graph with pairs that attract and repel, and the same in networkx."""
+    """Return a Potts graph with attractive and repulsive pairs, and the same in networkx."""
     rng = np.random.default_rng(seed)
     pairs = sorted({tuple(sorted(rng.choice(n, 2, replace=False).tolist())) for _ in range(m)})
     weights = rng.choice([-1.0, 1.0, 2.0], len(pairs))
@@ -59,7 +59,7 @@ def test_sizes_agree_with_networkx(seed):
 
 @given(st.integers(0, 300))
 def test_frustrated_pairs_close_cycles_with_one_repulsive_pair(seed):
-    """With three labels or more: by looking at all simple cycles."""
+    """Compare with all simple cycles, for three labels or more."""
     graph, other = signed_graph(seed)
     frustrated = set()
     for cycle in nx.simple_cycles(other):
@@ -79,13 +79,13 @@ def test_with_two_labels_no_pair_is_frustrated_just_where_all_can_be_satisfied(s
         for x in itertools.product((0, 1), repeat=7)
     )
     found = measure(graph).frustrated * 7
-    # A tree's labelling violates some; none only if there is a labelling that violates none.
+    # The labelling of a tree violates some pairs; none only if a labelling violates none.
     assert found >= fewest - 1e-9 and (found == 0) == (fewest == 0)
 
 
 @given(st.integers(0, 300), st.sampled_from([2, 3]))
 def test_sampled_cycles_are_shortest_ones(seed, labels):
-    """All pairs of a small graph are tried: ties between shortest cycles are the only freedom."""
+    """All pairs of a small graph are tried: only ties between shortest cycles are free."""
     graph, other = signed_graph(seed, labels=labels)
     found = measure(graph)
     sure = possible = closed = 0
@@ -157,7 +157,7 @@ def test_wilson_and_auc_by_hand():
 
 
 def test_evidence_is_learnt_from_records(tmp_path):
-    """Of records made up: which problems were proved, and who was best and fast."""
+    """Evidence of synthetic records: proved problems, and the best and fastest solvers."""
     store = RecordStore(tmp_path / "runs.jsonl")
     graphs = {}
     for noise, seed in itertools.product((0.0, 0.3), range(3)):
@@ -206,10 +206,10 @@ def test_evidence_is_learnt_from_records(tmp_path):
         learn(store.path)
 
 
-# On the worker that renders them: to read the records takes seconds.
+# On the worker that renders them, because reading the records takes seconds.
 @pytest.mark.xdist_group("test_solver_studies")
 def test_the_evidence_is_that_of_the_records_beside_it():
-    """What needs no data: numbers of problems and proofs, by the records."""
+    """The evidence that needs no data, numbers of problems and proofs, equals the records."""
     known = evidence()
     assert known["breaks"] == list(BREAKS)
     _, comparison = recorded(known["study"])
