@@ -1,4 +1,4 @@
-"""Solvers of other packages, and ilp beside them: what the contract's own suite does not ask."""
+"""Solvers of other packages, compared with ilp: guarantees beyond the contract's own suite."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from inference_lab.registry import descriptions
 from inference_lab.registry.registry import solver_registry
 from inference_lab.specs.extras import how_to_install, why_missing
 
-#: Solvers that need a package of their own, and the package.
+#: Solvers that need an extra package, and the package.
 EXTRAS = {"toulbar2": "pytoulbar2", "ortools-cpsat": "ortools"}
 
 
@@ -44,7 +44,7 @@ EXACT = [pytest.param(name, marks=needs(name)) for name in EXTRAS]
 
 @pytest.mark.parametrize("name", [*EXACT, "ilp"])
 def test_penalties_that_are_never_paid(name):
-    """1e9 beside 1e-3: the integers are spent on the costs that matter."""
+    """The costs are 1e9 and 1e-3: the range of integers is spent on the costs that matter."""
     graph = frustrated(8, 3, 15, 1, weight=1e-3)
     far = il.FactorGraph.from_terms(
         np.concatenate([graph.unary, np.full((8, 1), 1e9)], axis=1),
@@ -95,7 +95,7 @@ def test_sizes_are_refused_with_the_figure(name, monkeypatch):
 @pytest.mark.parametrize("arity", [1, 2, 3, 4, 5])
 @pytest.mark.parametrize("name", EXACT)
 def test_tables_of_every_arity(name, arity):
-    """With forbidden entries, and one that all labellings share."""
+    """Tables have forbidden entries, and an entry that all labellings share."""
     rng = np.random.default_rng(arity)
     sizes = [2, 3, 2, 4, 2]
     table = rng.normal(size=sizes[:arity])
@@ -111,7 +111,7 @@ def test_tables_of_every_arity(name, arity):
 
 @needs("toulbar2")
 def test_toulbar2_finds_a_contradiction_while_the_network_is_made():
-    """A label that one term forbids and the only other that a unary does."""
+    """One term forbids a label, and the unary forbids the only other one."""
     unary, table = [[0.0], [0.0, np.inf]], [[np.inf, 0.0]]
     graph = il.FactorGraph.from_terms(unary, [il.OwnTables([(0, 1)], [table])])
     assert il.solve(graph, "toulbar2").status == "infeasible"
@@ -119,7 +119,7 @@ def test_toulbar2_finds_a_contradiction_while_the_network_is_made():
 
 @needs("toulbar2")
 def test_options_of_toulbar2_do_not_leak():
-    """They are global; a new network resets some of them, and what a search changed stays."""
+    """They are global; a new network resets only some, and changes by a search would persist."""
     from pytoulbar2.pytb2 import option
 
     graph = frustrated(30, 3, 90, 1)
@@ -134,7 +134,7 @@ def test_options_of_toulbar2_do_not_leak():
 
 @needs("toulbar2")
 def test_toulbar2_leaves_the_process_as_it_was():
-    """No timer goes on, and Ctrl-C interrupts Python again."""
+    """No timer is left, and Ctrl-C interrupts Python again."""
     il.solve(frustrated(30, 3, 100), "toulbar2", time_limit=0.2)
     assert signal.getitimer(signal.ITIMER_VIRTUAL) == (0.0, 0.0)
     with pytest.raises(KeyboardInterrupt):
@@ -248,7 +248,7 @@ def test_mplp_of_pgmpy_bounds_the_relaxation_from_below(seed):
     s = il.solve(graph, "pgmpy-mplp")
     relaxed = il.solve(graph, "lp-relaxation").lower_bound
     assert s.lower_bound <= relaxed + 1e-9
-    # Far above what is there without any message.
+    # Far above the bound without any message.
     assert s.lower_bound > float(graph.unary.min(axis=1).sum()) + 0.1
     bounds = [point.lower_bound for point in s.trace]
     assert bounds == sorted(bounds) and len(set(bounds)) > 3
@@ -256,7 +256,7 @@ def test_mplp_of_pgmpy_bounds_the_relaxation_from_below(seed):
 
 @pytest.mark.parametrize("seed", range(4))
 def test_mplp_of_pgmpy_decodes_negative_energies(seed):
-    """Pgmpy itself keeps labellings of positive value only, here none at all or all."""
+    """Pgmpy itself keeps only labellings of positive value, which are none or all here."""
     rng = np.random.default_rng(seed)
     edges = [(i, i + 1) for i in range(7)]
     graph = il.FactorGraph.potts(rng.normal(size=(8, 3)), edges, 0.4 + rng.random(7))
@@ -270,7 +270,7 @@ def test_mplp_of_pgmpy_decodes_negative_energies(seed):
 
 
 def test_mplp_of_pgmpy_adds_up_factors_over_the_same_variables():
-    """Pgmpy forgets all but one of them, whatever the order of their variables."""
+    """Pgmpy forgets all but one of them, regardless of the order of their variables."""
     rng = np.random.default_rng(0)
     one, two = rng.normal(size=(2, 3, 2)), rng.normal(size=(2, 2, 3))
     graph = il.FactorGraph.from_factors([2, 3, 2], [((0, 1, 2), one), ((0, 2, 1), two)])
@@ -306,7 +306,7 @@ def test_junction_tree_of_pgmpy_agrees_with_ours(temperature):
 
 @pytest.mark.parametrize("seed", range(4))
 def test_junction_tree_of_pgmpy_with_costs_beyond_doubles(seed):
-    """As potentials these costs are zeros; beliefs of 1e-8 and less are all alike to pgmpy."""
+    """As potentials these costs are zeros; pgmpy cannot distinguish beliefs of 1e-8 and less."""
     rng = np.random.default_rng(seed)
     n = 7
     edges = [(i, (i + 1) % n) for i in range(n)]
@@ -335,7 +335,7 @@ def test_junction_tree_of_pgmpy_proves_infeasibility():
     edges = [(0, 1), (1, 2), (0, 2)]
     graph = il.FactorGraph.from_terms(np.zeros((3, 2)), [il.DiagonalTerms(edges, math.inf, 0.0)])
     assert il.solve(graph, "pgmpy-junction-tree").status == "infeasible"
-    # Each table allows something, the two together nothing.
+    # Each table allows a labelling, but the two together allow none.
     one = np.full((2, 2, 2), math.inf)
     two = one.copy()
     one[0], two[1] = 0.0, 0.0

@@ -30,7 +30,7 @@ def random_semimetric(seed):
 
 
 def every_swap(x, cardinalities):
-    """All labellings that a swap reaches."""
+    """Return all labellings that a swap reaches."""
     for alpha, beta in itertools.combinations(range(max(cardinalities)), 2):
         options = [
             (alpha, beta) if a in (alpha, beta) and beta < k else (a,)
@@ -49,7 +49,7 @@ def test_no_swap_of_a_semimetric_is_better(seed):
 
 
 def test_a_semimetric_is_not_submodular_for_expansions():
-    """What swaps are for: expansions of the same graphs need roof duality."""
+    """Swaps handle these graphs; expansions of them need roof duality."""
     shares = [
         il.solve(random_semimetric(seed), "alpha-expansion(init=random)", seed=seed).diagnostics[
             "nonsubmodular_share"
@@ -71,7 +71,7 @@ def test_ragged_labels():
 
 
 def test_leaves_an_infeasible_start():
-    """Hard cannot-links along a cycle: swaps turn the clashes of the start round."""
+    """Hard cannot-links along a cycle: swaps resolve the violations of the start."""
     n = 12
     graph = il.FactorGraph.from_terms(
         np.random.default_rng(0).normal(size=(n, 3)),
@@ -82,7 +82,7 @@ def test_leaves_an_infeasible_start():
 
 
 def test_unused_labels_cost_no_cut():
-    """Only pairs of which a variable has one are tried."""
+    """Swaps are tried only for pairs of labels of which some variable has one."""
     k = 30
     unary = np.ones((5, k))
     unary[:, 0] = 0.0

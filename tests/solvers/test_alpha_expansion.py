@@ -19,7 +19,7 @@ SEEDS = st.integers(0, 10_000)
 
 
 def random_metric(seed, distance=None):
-    """Small graphs with unaries that are not negative and a metric on every edge."""
+    """Draw small graphs with non-negative unaries and a metric on every edge."""
     rng = np.random.default_rng(seed)
     k = int(rng.integers(3, 5))
     n = int(rng.integers(3, 7 if k == 3 else 6))
@@ -37,7 +37,7 @@ def truncated_linear(k):
 
 
 def every_expansion(x, cardinalities):
-    """All labellings that an expansion move reaches."""
+    """Return all labellings that an expansion move reaches."""
     for alpha in range(max(cardinalities)):
         options = [
             (a, alpha) if alpha < k and a != alpha else (a,)
@@ -115,7 +115,7 @@ def test_infeasible_with_two_labels_is_proved():
 
 
 def test_leaves_an_infeasible_start():
-    """A chain of hard must-links is switched as a whole, which no single change can."""
+    """A chain of hard must-links is switched as a whole, which no single change can do."""
     n = 50
     graph = il.FactorGraph.potts(
         np.tile([0.0, 1.0, 0.9], (n, 1)) + np.eye(3)[np.zeros(n, dtype=int)] * 0.5,
@@ -140,7 +140,7 @@ def test_ragged_labels():
 
 
 def test_share_of_nonsubmodular_pairs_is_reported():
-    """Must-links count as submodular, cannot-links not; both rules say so."""
+    """Must-links count as submodular, cannot-links do not; both rules report the share."""
     graph = il.FactorGraph.potts(
         np.random.default_rng(0).normal(size=(4, 3)), [(0, 1), (1, 2), (2, 3)], [1.0, -1.0, 1.0]
     )

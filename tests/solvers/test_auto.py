@@ -1,4 +1,4 @@
-"""The portfolio: which stages it takes, that it says so, and that no stage's result is lost."""
+"""The portfolio: its choice of stages, its report, and no loss of a stage's result."""
 
 import itertools
 import math
@@ -77,7 +77,7 @@ def test_the_plan_follows_the_structure():
 
 
 def test_a_labelling_comes_before_the_bounds_and_a_likely_proof_before_the_others():
-    """In a second, what is planned late is not run; so the cheap and the likely come first."""
+    """Stages planned late may not run within a second, so cheap and likely ones come first."""
     rng = np.random.default_rng(0)
     all_pairs = [(i, j) for i in range(12) for j in range(i)]
     tables = il.FactorGraph.pairwise(np.zeros((12, 9)), all_pairs, rng.normal(size=(66, 9, 9)))
@@ -116,10 +116,10 @@ def test_population_does_not_start_from_an_exact_search(monkeypatch):
 
     def watched(graph, solver, **settings):
         given.setdefault(solver, settings["initial"])
-        # In its place something that surely finds better labels in the time.
+        # Replaced by a solver that certainly finds better labels in the time.
         stand_in = "simulated-annealing" if solver == "branch-and-bound" else solver
         solution = solve(graph, stand_in, **settings)
-        # The plan merges what is run twice; a later search may find still better labels.
+        # The plan merges repeated stages; a later search may find still better labels.
         found.setdefault(solver, solution.energy)
         return solution
 
@@ -140,7 +140,7 @@ def test_population_does_not_start_from_an_exact_search(monkeypatch):
     ],
 )
 def test_next_stage_depends_on_the_open_variables(spec, bound_by):
-    """After a first bound and a first population; the more time, the more may be open."""
+    """The plan after a first bound and population; with more time, more variables may be open."""
     graph = as_problem(spec).graph
     entries = float(graph.cardinalities[graph.edges].prod(axis=1).sum())
 
@@ -171,7 +171,7 @@ def test_an_exact_search_over_tables_goes_on_where_it_has_left_little_open():
 
     assert next_solvers(0.04)[0] == "branch-and-bound"
     assert next_solvers(0.06)[0] == "simulated-annealing"
-    # Nothing is known but the minima of the terms: a first bound, then labellings.
+    # Only the minima of the terms are known: a first bound, then labellings.
     assert next_solvers(1.0)[0] == "trw-s"
 
 
@@ -185,20 +185,20 @@ def test_an_elimination_comes_first_if_it_takes_less_than_half_a_second():
         assert stages[0].solver == first
         (elimination,) = (stage for stage in stages if stage.solver == "junction-tree")
         assert elimination.begin == JunctionTree().foreseen(graph)
-    # What would take longer than its share is not begun.
+    # A stage that would exceed its share is not begun.
     s = il.solve(wide, "auto", time_limit=0.5, clock="cpu")
     assert "junction-tree" not in [done["solver"] for done in s.diagnostics["plan"]]
 
 
 def test_in_large_graphs_messages_come_first_if_there_is_something_to_pass_on():
-    """Of what the search does in the same time, little is left to gain there."""
+    """The search gains little over them in the same time."""
     large = "estep(data=gaussians-round, points=40000, constraints=80000, noise=0.1)"
     stage = next(plan(as_problem(large).graph))
     assert stage.solver == "loopy-bp(damping=0.5)" and "estep-scaling" in stage.why
 
 
 def test_graph_too_large_for_any_stage_has_a_descent_and_a_bound():
-    """Half a second for a million variables: only single changes fit, to the end of the time."""
+    """Half a second for a million variables allows single changes only, until the time is up."""
     graph = as_problem("potts-grid(height=1000, width=1000, labels=4)").graph
     descent = il.solve(graph, "icm", max_iterations=2)
     s = il.solve(graph, "auto", time_limit=2.0 * descent.seconds + 0.5, clock="cpu")
@@ -209,14 +209,14 @@ def test_graph_too_large_for_any_stage_has_a_descent_and_a_bound():
 def test_diagnostics_name_the_stages_and_results_lose_nothing(monkeypatch):
     spec = "estep(data=iris, constraints=600, noise=0.2, weight=30, centroids=constraints)"
     graph = as_problem(spec).graph
-    # A clock that counts how often it is read: the stages do the same work on a busy machine.
+    # A clock that counts its readings: the stages do the same work on a busy machine.
     monkeypatch.setitem(solving.CLOCKS, "cpu", itertools.count(0.0, 1e-3).__next__)
     monkeypatch.setitem(solving._COMPILED, "cpu", lambda: 0.0)
     s = il.solve(graph, "auto", seed=0, time_limit=4.0, clock="cpu")
     stages = s.diagnostics["plan"]
     assert {"memetic", "semidefinite", "ilp"} <= {stage["solver"] for stage in stages}
     shift = s.lower_bound - max(stage["lower_bound"] for stage in stages)
-    # What was fixed before has its costs in the constant, so energies are those of the whole.
+    # Costs of variables fixed before are in the constant, so energies are those of the whole.
     assert shift == pytest.approx(0.0, abs=1e-6)
     assert s.energy == pytest.approx(min(stage["energy"] for stage in stages))
     assert all(stage["why"] and stage["seconds"] >= 0 for stage in stages)
@@ -250,7 +250,7 @@ def test_marginals_of_large_graphs_come_with_bounds():
 
 
 def test_forest_of_any_size_is_solved_at_once():
-    """Without looking for labels to rule out first, which takes longer than the solution."""
+    """No labels are ruled out first, which would take longer than the solution."""
     n = 50_000
     unary = np.random.default_rng(0).random((n, 3))
     graph = il.FactorGraph.potts(unary, np.stack([np.arange(n - 1), np.arange(1, n)], axis=1), 0.3)

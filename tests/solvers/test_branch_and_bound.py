@@ -1,4 +1,4 @@
-"""Branch and bound: that its search is exact, in parts of any size and with little memory."""
+"""Branch and bound: an exact search, in parts of any size and with little memory."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from inference_lab.solvers.branch_and_bound import BranchAndBound
 
 
 def frustrated(seed, n=9, k=3, integral=False):
-    """Random terms between all pairs and among some triples: no bound at the root is tight."""
+    """Draw random terms between all pairs and among some triples: no root bound is tight."""
     rng = np.random.default_rng(seed)
     factors = [((i,), rng.random(k)) for i in range(n)]
     factors += [(pair, 3 * rng.random((k, k))) for pair in itertools.combinations(range(n), 2)]
@@ -68,7 +68,7 @@ def test_a_search_that_takes_long_begins_anew_with_a_larger_bound(monkeypatch, s
 
 
 def test_bounds_raised_at_the_root_cost_no_proof(monkeypatch):
-    # Little is searched before, and what is raised is raised step by step.
+    # Little is searched before, and bounds are raised step by step.
     monkeypatch.setattr(branch_and_bound, "_CHUNK", 500)
     monkeypatch.setattr(branch_and_bound, "_FIRST_PARTS", 1)
     raised = 0
@@ -105,7 +105,7 @@ def test_more_pigeons_than_holes_are_infeasible(holes, alike, searches):
     graph = il.FactorGraph.pairwise(np.tile(price, (holes + 1, 1)), pairs, unequal)
     s = il.solve(graph, "branch-and-bound")
     assert s.status == "infeasible"
-    # Where few are left elimination tells; where holes are alike the first pigeons go in turn.
+    # Elimination detects few pigeons; with equal holes the first pigeons are placed in order.
     assert (s.diagnostics.get("nodes", 0) > 1) == searches
     fewer = [pair for pair in pairs if max(pair) < holes]
     fits = il.FactorGraph.pairwise(np.zeros((holes, holes)), fewer, unequal)
@@ -118,7 +118,7 @@ def test_cycles_and_decided_variables_are_gone_before_the_search():
     ring = [((i, (i + 1) % n), rng.random((4, 4))) for i in range(n)]
     follow = np.full((4, 4), np.inf)
     follow[np.arange(4), [2, 0, 3, 1]] = rng.random(4)
-    # Each follower meets four others, and its leader decides it.
+    # Each follower has terms with four others, and its leader determines it.
     for f in range(n, n + 4):
         ring += [((f - n, f), follow)]
         ring += [((f, g), rng.random((4, 4))) for g in range(n, f)]

@@ -1,4 +1,4 @@
-"""Brute force: ties, stops, and what it refuses."""
+"""Brute force: ties, stops, and refusals."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_a_stopped_pass_gives_the_best_so_far_and_proves_nothing(monkeypatch):
     assert s.iterations == 1
     assert s.energy == pytest.approx(energies[tuple(s.labels)])
     assert s.claimed_energy == pytest.approx(s.energy)
-    # It is the best of a beginning of the lexicographic order.
+    # It is the best of a prefix of the lexicographic order.
     visited = int(np.ravel_multi_index(tuple(s.labels), energies.shape))
     assert visited < 40
     assert (energies.ravel()[:visited] > s.energy).all()
@@ -62,7 +62,7 @@ def test_a_stop_between_the_passes_leaves_the_minimum_but_no_marginals(monkeypat
 
 
 def test_blocks_that_hard_constraints_forbid_are_skipped():
-    """With 28 variables tied to each other, 2^28 labellings have 2 finite ones, in 2 blocks."""
+    """Of 2^28 labellings of 28 tied variables 2 are finite, in 2 blocks."""
     n = 28
     rng = np.random.default_rng(0)
     unary = rng.normal(size=(n, 2))

@@ -1,4 +1,4 @@
-"""Gibbs sampling leaves the distribution as it is, and its errors are what they say."""
+"""Gibbs sampling keeps the distribution invariant, and its standard errors are right."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_each_step_leaves_the_distribution_as_it_is(family: str) -> None:
 
 @pytest.mark.parametrize("family", ["ragged", "hard-tables", "higher-order"])
 def test_labels_are_drawn_with_conditional_frequencies(family: str) -> None:
-    """Evenly spread uniform numbers give every label its share of them."""
+    """Evenly spaced uniform numbers give every label its share of them."""
     graph = random_graph(family, 4)
     x = exhaustive(graph).energies
     start = np.array(np.unravel_index(int(x.argmin()), x.shape))
@@ -94,13 +94,13 @@ def test_standard_errors_are_of_the_right_size() -> None:
             ]
         )
     spread = np.sqrt(np.mean(np.square(deviations)))
-    # The larger of two estimates is taken, so that errors are rather over- than understated.
+    # The larger of two estimates is taken, so errors are overstated rather than understated.
     assert 0.6 < spread < 1.2
     assert abs(np.mean(deviations)) < 0.25
 
 
 def test_chains_in_different_modes_do_not_report_convergence() -> None:
-    """Strong attraction: each chain stays where it started, and the errors show it."""
+    """Under strong attraction each chain stays at its start, which the errors reveal."""
     graph = FactorGraph.potts(np.zeros((6, 2)), [(i, i + 1) for i in range(5)], 60.0)
     s = il.solve(graph, "gibbs(chains=8)", temperature=1.0, seed=1)
     assert s.status == "limit"
@@ -112,7 +112,7 @@ def test_chains_in_different_modes_do_not_report_convergence() -> None:
 
 
 def test_hard_links_are_reported_as_non_ergodic() -> None:
-    """Two variables that must be equal never change; the diagnostics say that this may be so."""
+    """Two variables that must be equal never change; the diagnostics report the possibility."""
     graph = FactorGraph.potts([[0.0, 0.0], [0.0, 0.0]], [(0, 1)], INF)
     s = il.solve(graph, "gibbs(chains=1)", temperature=1.0, initial=[1, 1])
     assert not s.diagnostics["ergodic"]
@@ -129,7 +129,7 @@ def test_chains_reach_feasible_labellings(family: str) -> None:
         s = il.solve(graph, "gibbs(sweeps=50)", temperature=1.0, initial=worst[0], seed=seed)
         feasible += s.feasible
         assert s.feasible == (s.diagnostics["feasible_chains"] > 0)
-    # Where a variable follows from others, single changes do not lead everywhere.
+    # If a variable follows from others, single changes do not reach all states.
     assert feasible >= (1 if family == "inheritance" else 9)
 
 
@@ -145,7 +145,7 @@ def test_thinning_averages_fewer_sweeps() -> None:
 
 
 def test_short_run_averages_its_draws() -> None:
-    """Within burn-in the draws so far are averaged, and it is said that they are not burned in."""
+    """Within burn-in the draws so far are averaged, and diagnostics report the missing burn-in."""
     graph = random_graph("grid", 3)
     s = il.solve(graph, "gibbs", temperature=1.0, max_iterations=40)
     assert s.iterations == 40
@@ -161,7 +161,7 @@ def test_short_run_averages_its_draws() -> None:
 
 @pytest.mark.parametrize("family", ["potts", "own-tables", "higher-order", "hard-tables", "ragged"])
 def test_annealed_importance_sampling_is_unbiased_in_z(family: str) -> None:
-    """The mean of ``Z`` over many runs is that of the enumeration, and the error is honest."""
+    """The mean of ``Z`` over many runs agrees with enumeration, within the reported error."""
     graph = random_graph(family, 5)
     log_z = exhaustive(graph).log_partition(1.0)
     ratios, errors = [], []
@@ -218,7 +218,7 @@ def test_running_averages_equal_averages_of_stored_draws() -> None:
     """Means, batch means and split R-hat from running sums equal those from the draws."""
     rng = np.random.default_rng(1)
     chains, draws = 3, 100
-    # The chains have different means, so that their halves tell apart from their batches.
+    # The chains have different means, so that their halves differ from their batches.
     series = rng.beta(2.0, 3.0, size=(chains, draws, 1)) + 0.03 * np.arange(3)[:, None, None]
     series = np.minimum(series, 1.0)
     series = np.concatenate([series, 1.0 - series], axis=2)
@@ -239,7 +239,7 @@ def test_running_averages_equal_averages_of_stored_draws() -> None:
 
 
 def test_averages_of_equal_draws_have_no_error() -> None:
-    """A label that never varies has error 0 and R-hat 1, whatever rounding does to the sums."""
+    """A label that never varies has error 0 and R-hat 1, despite rounding of the sums."""
     averages = ChainAverages(2, 2, 4)
     for _ in range(4):
         averages.add(0, np.array([0.1, 0.9]))
@@ -250,7 +250,7 @@ def test_averages_of_equal_draws_have_no_error() -> None:
 
 
 def test_too_few_draws_have_no_error() -> None:
-    """Before the second batch nothing is known about the error."""
+    """Before the second batch the error is unknown."""
     averages = ChainAverages(2, 1, 100)
     averages.add(0, np.array([0.1, 0.9]))
     assert np.isnan(averages.errors()[0]).all()
@@ -260,7 +260,7 @@ def test_too_few_draws_have_no_error() -> None:
 
 
 def test_zero_temperature_is_refused() -> None:
-    """At T = 0 there is nothing to sample; the reason names the solver to take."""
+    """At T = 0 sampling is undefined; the reason names a suitable solver."""
     s = il.solve(random_graph("potts", 0), "gibbs")
     assert s.status == "unsupported"
     assert "simulated-annealing" in s.message

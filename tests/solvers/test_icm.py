@@ -1,4 +1,4 @@
-"""ICM ends in a local minimum, never rises on the way, and cannot run in circles."""
+"""ICM ends in a local minimum, never rises on the way, and cannot cycle."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ CHOICES = list(itertools.product(("unary", "random"), ORDERS[1:]))
 
 
 def naive(graph: FactorGraph, x: IntArray, step: int = 1) -> IntArray:
-    """In-order ICM as the card has it, by whole energies; there and back with step -1."""
+    """Run in-order ICM as on its card, by whole energies; there and back with step -1."""
     x = x.copy()
     order = np.arange(graph.n_variables)[::step]
     while True:
@@ -48,7 +48,7 @@ def naive(graph: FactorGraph, x: IntArray, step: int = 1) -> IntArray:
 @pytest.mark.parametrize("family", ["potts", "estep", "diagonal", "own-tables", "ragged", "grid",
                                     "higher-order", "truncated-linear", "merged"])  # fmt: skip
 def test_it_is_icm(family):
-    """Sweep by sweep what a plain implementation by whole energies does."""
+    """Sweep by sweep the labels equal a plain implementation by whole energies."""
     for seed in range(5):
         graph = random_graph(family, seed)
         start = np.random.default_rng(seed).integers(0, graph.cardinalities)
@@ -82,7 +82,7 @@ def test_a_visit_is_the_update_rule(family):
     [("sequential", 0, 2), ("sequential", -1, 50), ("symmetric", 0, 2), ("symmetric", -1, 3)],
 )
 def test_a_change_is_passed_on_in_the_same_sweep(order, end, sweeps):
-    """Along a path, to all whose turn is to come: from its last variable only on the way back."""
+    """On a path it reaches all later variables; from the last variable only on the way back."""
     unary = np.tile([0.0, 0.1], (50, 1))
     unary[end] = [0.0, 9.0]
     graph = FactorGraph.potts(unary, [(i, i + 1) for i in range(49)], 0.2)
@@ -130,12 +130,12 @@ def test_labels_spread_over_ties_to_where_there_is_something_to_gain(order):
     graph = FactorGraph.potts(unary, [(i, i + 1) for i in range(19)], 1.0)
     for end, start in ((0, [1] * 20), (1, [0] + [1] * 19)):
         s = il.solve(graph, f"icm(order={order})", initial=start)
-        # Where nothing gains at first, ties keep their labels.
+        # If no move gains at first, ties keep their labels.
         assert s.energy == (0.0, 1.5)[end] and s.labels.tolist() == ([0] * 20, start)[end]
 
 
 def test_ties_spread_by_themselves_where_variables_are_numbered_along_their_terms():
-    """Numbered at random, as in E-steps, a tie keeps its label."""
+    """If numbered at random, as in E-steps, a tie keeps its label."""
     rng = np.random.default_rng(1)
     unary, edges = rng.integers(0, 3, size=(400, 3)).astype(float), grid_edges(20, 20)
     for number, same in ((np.arange(400), "spread"), (rng.permutation(400), "keep")):
@@ -148,7 +148,7 @@ def test_ties_spread_by_themselves_where_variables_are_numbered_along_their_term
 
 
 def test_where_a_descent_ends_another_changes_nothing():
-    """Of whole costs, which tie everywhere, as well."""
+    """It holds with integer costs as well, which tie everywhere."""
     rng = np.random.default_rng(0)
     unary = rng.integers(0, 3, size=(400, 3)).astype(float)
     graph = FactorGraph.potts(unary, grid_edges(20, 20), 1.0)
@@ -197,7 +197,7 @@ def test_violated_hard_terms_come_before_any_cost():
 
 
 def test_infeasible_local_minimum_has_a_message():
-    """Two halves of a hard chain that disagree in the middle: no single move helps."""
+    """Two halves of a hard chain disagree in the middle: no single move helps."""
     graph = FactorGraph.potts(np.zeros((4, 2)), [(0, 1), (1, 2), (2, 3)], INF)
     s = il.solve(graph, "icm", initial=[0, 0, 1, 1])
     assert s.status == "converged" and not s.feasible
@@ -250,7 +250,7 @@ def test_restarts_are_never_worse_and_sometimes_better():
 
 
 def test_restarts_are_from_random_labellings():
-    """Only the first descent is from the labelling that is given."""
+    """Only the first descent starts from the given labelling."""
     graph = frustrated()
     start = il.solve(graph, "icm").labels
     s = il.solve(graph, "icm(restarts=3)", initial=start)
@@ -260,7 +260,7 @@ def test_restarts_are_from_random_labellings():
 
 
 def test_every_descent_has_to_settle():
-    """A first descent that is cut short is not made good by a second that settles."""
+    """A truncated first descent is not compensated by a second that settles."""
     unary = np.tile([0.0, 0.1], (50, 1))
     unary[-1] = [0.0, 9.0]
     graph = FactorGraph.potts(unary, [(i, i + 1) for i in range(49)], 0.2)
@@ -282,7 +282,7 @@ def test_the_order_is_drawn_anew_or_fixed():
 
 
 def test_by_default_labels_spread_along_grids():
-    """Where variables are numbered along the terms the order is theirs, elsewhere it is drawn."""
+    """If variables are numbered along the terms that order is used, otherwise a random one."""
     gains = []
     for seed in range(6):
         graph = problem_registry.make(f"potts-grid(seed={seed})").build().graph
@@ -302,7 +302,7 @@ def test_limits():
     assert full.status == "converged" and full.iterations > 3
     for s in (il.solve(graph, "icm(max_sweeps=2)"), il.solve(graph, "icm", max_iterations=2)):
         assert s.status == "limit" and s.iterations == 2 and s.energy > full.energy
-    # Enough sweeps is no limit, the last included.
+    # A limit equal to the number of sweeps does not prevent convergence.
     exact = il.solve(graph, ICM(max_sweeps=full.iterations))
     assert exact.status == "converged" and exact.energy == full.energy
     # The limit of the settings is for one descent, that of the run for all.
@@ -317,7 +317,7 @@ def test_limits():
 
 
 def test_a_sweep_that_was_cut_off_proves_nothing(monkeypatch):
-    """The first part of the variables may have nothing to gain where the rest has."""
+    """The first variables may have no gain while the remaining ones have."""
     monkeypatch.setattr("inference_lab.solvers.icm._STRETCH", 2)
     monkeypatch.setattr(Run, "remaining", property(lambda self: 0.0))
     monkeypatch.setattr(Run, "should_stop", lambda self, done=0: done > 0)

@@ -22,7 +22,7 @@ NONEMPTY = [family for family in FAMILIES if random_graph(family, 0).n_variables
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("family", NONEMPTY)
 def test_branch_and_bound_alone_is_exact(family, seed):
-    """Without the help of relaxation, rounding and reduced costs."""
+    """The search runs without relaxation, rounding and reduced costs."""
     graph = random_graph(family, seed)
     least = optimum(graph)
     model = build_linear_model(graph)
@@ -49,7 +49,7 @@ def test_branch_and_bound_closes_the_gap_of_the_relaxation(seed):
 
 
 def test_some_frustrated_graphs_need_branch_and_bound():
-    """Else the test above tests the relaxation only."""
+    """Check that the test above does not only test the relaxation."""
     plain = ILP(cuts=None, reduce=False)
     used = [
         "ilp_status" in il.solve(frustrated(10, 3, 25, seed), plain).diagnostics
@@ -61,7 +61,7 @@ def test_some_frustrated_graphs_need_branch_and_bound():
 @pytest.mark.parametrize("reduce", [False, True])
 @pytest.mark.parametrize("seed", range(6))
 def test_cuts_close_most_of_the_gap_at_the_root(seed, reduce):
-    """At most a third of the gap that the relaxation leaves is left to branch and bound."""
+    """At most a third of the gap of the relaxation is left to branch and bound."""
     graph = frustrated(10, 3, 25, seed)
     least = optimum(graph)
     s = il.solve(graph, ILP(reduce=reduce))
@@ -72,7 +72,7 @@ def test_cuts_close_most_of_the_gap_at_the_root(seed, reduce):
 
 
 def test_noisy_estep_is_proved_at_the_root():
-    """Where the relaxation alone falls far short (compare ``ilp(cuts=none)``)."""
+    """The relaxation alone falls far short there (compare ``ilp(cuts=none)``)."""
     spec = "estep(data=iris, constraints=200, noise=0.2, weight=30, centroids=constraints)"
     graph = as_problem(spec).graph
     s = il.solve(graph, "ilp", time_limit=60)
@@ -84,7 +84,7 @@ def test_noisy_estep_is_proved_at_the_root():
 
 
 def test_reduction_maps_labels_and_bounds_back():
-    """What persistency decides is gone from the model, not from the answer."""
+    """Variables fixed by persistency are absent from the model, but not from the answer."""
     graph = frustrated(10, 3, 25, 2)
     far = np.concatenate([graph.unary, np.full((10, 1), 50.0)], axis=1)
     lone = np.array([[3.0, 1.0, 2.0, 4.0]] * 3)
@@ -112,7 +112,7 @@ def test_reduction_makes_no_program_larger(seed):
     pairs = rng.choice(40, (400, 2))
     edges = np.unique(pairs[pairs[:, 0] < pairs[:, 1]], axis=0)
     unary = 4.0 * rng.random((40, 10))
-    # Each variable has another label that no neighbour makes up for.
+    # Each variable has another label that no neighbour compensates.
     unary[np.arange(40), rng.choice(10, 40)] += 1000.0
     graph = il.FactorGraph.potts(unary, edges, rng.uniform(-1.0, 1.0, len(edges)))
     s, whole = (il.solve(graph, spec, time_limit=2.0) for spec in ("ilp", "ilp(reduce=false)"))
@@ -120,7 +120,7 @@ def test_reduction_makes_no_program_larger(seed):
 
 
 def test_infeasible_is_proved_by_cuts():
-    """An odd cycle of hard cannot-links between two clusters: no branching is needed."""
+    """An odd cycle of hard cannot-links between two clusters needs no branching."""
     edges = [(i, (i + 1) % 5) for i in range(5)]
     graph = il.FactorGraph.from_terms(
         np.arange(10.0).reshape(5, 2), [il.DiagonalTerms(edges, math.inf, 0.0)]
@@ -145,14 +145,14 @@ def test_backends_that_are_not_there():
     s = il.solve(random_graph("potts", 0), ILP(backend=missing))
     assert s.status == "not-installed"
     assert f"backend {missing} is not installed" in s.message
-    # What can be used instead is listed.
+    # Alternatives are listed.
     assert "available: highs" in s.message
     assert all(name in s.message for name in available)
 
 
 @pytest.mark.parametrize("seed", range(3))
 def test_cuts_serve_other_backends(seed):
-    """CBC gets the cuts, and re-solves the relaxation for each round of them."""
+    """CBC receives the cuts, and re-solves the relaxation for each round of them."""
     graph = frustrated(9, 3, 22, seed)
     s = il.solve(graph, "ilp(backend=PULP_CBC_CMD)")
     assert s.status == "optimal" and s.energy == pytest.approx(optimum(graph))
@@ -161,7 +161,7 @@ def test_cuts_serve_other_backends(seed):
 
 
 def test_labels_left_out_are_counted(monkeypatch):
-    """A fourth label that costs too much is gone before branch and bound."""
+    """A fourth label that costs too much is removed before branch and bound."""
     graph = frustrated(10, 3, 25, 2)
     wider = il.FactorGraph.from_terms(
         np.concatenate([graph.unary, np.full((10, 1), 50.0)], axis=1),

@@ -80,7 +80,7 @@ def test_interrupted_run_keeps_finished_results(monkeypatch):
 
 
 def test_the_time_limit_is_looked_at_within_a_table():
-    """One table of 2^26 entries: a second's work, of which a tenth is asked for."""
+    """One table of 2^26 entries takes a second, of which the limit is a tenth."""
     n = 26
     rng = np.random.default_rng(0)
     edges = [(i, j) for i in range(n) for j in range(i)]
@@ -132,7 +132,7 @@ def test_hundred_thousand_variables_are_refused_quickly():
 
 
 def test_the_search_for_an_order_keeps_to_the_time_limit():
-    """What is found out in the time of the run is not found out before its clock starts."""
+    """The search counts as run time: `supports` does not make it before the clock starts."""
     n = 60_000
     edges = np.random.default_rng(0).integers(0, n, size=(2 * n, 2))
     graph = il.FactorGraph.potts(np.zeros((n, 5)), edges[edges[:, 0] != edges[:, 1]], 1.0)
@@ -198,7 +198,7 @@ def test_hard_links_make_a_dense_graph_small():
 
 # ---------------------------------------------------------------------- real instances
 
-#: Those whose tables have this many entries at most (binary logarithm) are solved here.
+#: Instances whose tables have this many entries at most (binary logarithm) are solved here.
 _MOST = 24.5
 
 
@@ -226,7 +226,7 @@ def fitting(folder, data_dir, temperature):
     ],
 )
 def test_reference_energies(data_dir, folder, least):
-    """Proved optimal, at the value of the reference (six decimals)."""
+    """They are proved optimal, at the value of the reference (six decimals)."""
     solved = 0
     for graph, known in fitting(folder, data_dir, 0.0):
         s = il.solve(graph, "junction-tree")

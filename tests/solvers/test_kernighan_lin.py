@@ -1,4 +1,4 @@
-"""Chains of moves end at their best state, costs stay right, and nothing simple gains at last."""
+"""Chains end at their best state, costs stay right, and no simple move gains at the end."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from inference_lab.solvers.kernighan_lin import kick
 
 INF = math.inf
 FEASIBLE = [f for f in (*FINITE, *HARD, *DEGENERATE) if f not in ("infeasible", "empty")]
-#: Families whose energies have no ties, so that the next best move is one.
+#: Families whose energies have no ties, so that the next best move is unique.
 GENERIC = ["estep", "diagonal", "own-tables", "ragged", "higher-order", "grid", "potts"]
 
 
@@ -45,7 +45,7 @@ def started(graph: FactorGraph, x: np.ndarray) -> EjectionChains:
 
 
 def assert_costs_right(graph: FactorGraph, x: np.ndarray, c: EjectionChains) -> None:
-    """Compare the costs that were kept up to date with new ones."""
+    """Compare the incrementally updated costs with recomputed ones."""
     fresh = started(graph, x)
     scale = max(1.0, np.abs(fresh.cost).max(initial=0.0))
     assert c.cost == pytest.approx(fresh.cost, abs=1e-9 * scale)
@@ -53,7 +53,7 @@ def assert_costs_right(graph: FactorGraph, x: np.ndarray, c: EjectionChains) -> 
 
 
 def naive_pass(graph: FactorGraph, x: np.ndarray) -> np.ndarray:
-    """Make the best single move of those that have not moved, by whole energies, to the end."""
+    """Make the best single move of variables not yet moved, by whole energies, to the end."""
     x = x.copy()
     free = {i for i in range(graph.n_variables) if graph.cardinalities[i] > 1}
     states = [x.copy()]
@@ -74,7 +74,7 @@ def naive_pass(graph: FactorGraph, x: np.ndarray) -> np.ndarray:
 
 @pytest.mark.parametrize("family", FEASIBLE)
 def test_costs_stay_right(family: str) -> None:
-    """After any moves, kicks and chains the costs of all moves are those computed anew."""
+    """After any moves, kicks and chains the costs of all moves equal recomputed ones."""
     for seed in range(4):
         graph = random_graph(family, seed)
         n = graph.n_variables
@@ -95,7 +95,7 @@ def test_costs_stay_right(family: str) -> None:
 
 @pytest.mark.parametrize("family", GENERIC)
 def test_a_pass_is_that_of_whole_energies(family: str) -> None:
-    """The chain with its heap ends where one with all energies computed anew ends."""
+    """The chain with its heap ends like one with all energies recomputed."""
     for seed in range(8):
         graph = random_graph(family, seed)
         x = np.random.default_rng(seed).integers(0, graph.cardinalities)
@@ -111,7 +111,7 @@ def test_a_pass_is_that_of_whole_energies(family: str) -> None:
 
 @pytest.mark.parametrize("family", FEASIBLE)
 def test_chains_report_their_gain(family: str) -> None:
-    """The change that chains add up is that of the energy, never a loss, and locks are released."""
+    """The summed change equals that of the energy and is never a loss, and locks are released."""
     for seed in range(4):
         graph = random_graph(family, seed)
         x = np.random.default_rng(seed).integers(0, graph.cardinalities)
@@ -134,7 +134,7 @@ def test_chains_report_their_gain(family: str) -> None:
 
 @pytest.mark.parametrize("family", FEASIBLE)
 def test_a_kick_never_loses(family: str) -> None:
-    """A kick that is not repaired is taken back to the last label."""
+    """A kick that is not repaired is undone completely."""
     undone = 0
     for seed in range(6):
         graph = random_graph(family, seed)
@@ -182,7 +182,7 @@ def test_no_move_and_no_swap_gains_at_the_end(family: str, kicks: int) -> None:
 
 
 def test_a_swap_is_found_where_no_single_change_gains() -> None:
-    """Two variables that must differ have each other's label."""
+    """Each of two variables that must differ has the other's label."""
     graph = FactorGraph.from_terms(
         [[1.0, 0.0, 5.0], [0.0, 1.0, 5.0]], [DiagonalTerms([(0, 1)], INF, 0.0)]
     )
@@ -191,7 +191,7 @@ def test_a_swap_is_found_where_no_single_change_gains() -> None:
 
 
 def test_a_chain_leads_over_a_barrier() -> None:
-    """A stiff path turns round as a whole, which no set of fewer variables gains by."""
+    """A stiff path flips as a whole, while no smaller set of variables gains."""
     n = 8
     unary = np.zeros((n, 2))
     unary[0, 0] = 1.0

@@ -1,4 +1,4 @@
-"""The lazy flipper leaves no connected set of its depth that could be relabelled for less."""
+"""The lazy flipper leaves no connected set of its depth that can be relabelled at a gain."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ FEASIBLE = [f for f in (*FINITE, *HARD, *DEGENERATE) if f not in ("infeasible", 
 
 
 def connected_sets(graph: FactorGraph, size: int) -> Iterator[tuple[int, ...]]:
-    """Go through the connected sets of so many variables, by trying all sets."""
+    """Yield the connected sets of a given size, by testing all sets."""
     n = graph.n_variables
     near = [set() for _ in range(n)]
     for scope, _ in graph.factors():
@@ -38,13 +38,13 @@ def connected_sets(graph: FactorGraph, size: int) -> Iterator[tuple[int, ...]]:
 @pytest.mark.parametrize("depth", [1, 2, 3, 4])
 @pytest.mark.parametrize("family", FEASIBLE)
 def test_no_connected_set_gains(family: str, depth: int) -> None:
-    """Brute force over all connected sets of at most `depth` variables finds nothing better."""
+    """Brute force over all connected sets of at most `depth` variables finds no improvement."""
     for seed in range(3):
         graph = random_graph(family, seed)
         s = il.solve(graph, f"lazy-flipper(max_depth={depth})")
         assert s.status in ("converged", "optimal")
         if not s.feasible:
-            # What is returned is then the start, and the end has no better energy.
+            # The start is then returned, and the end has no better energy.
             assert family in HARD
             continue
         slack = 1e-9 * max(1.0, abs(s.energy))
@@ -68,7 +68,7 @@ def test_full_depth_is_exact(family: str) -> None:
 
 
 def test_every_connected_set_comes_up() -> None:
-    """A gain that only one set of three has, by changing all of it, is found whichever it is."""
+    """A gain of one set of three, by changing all of it, is found for any such set."""
     edges = [(0, 1), (1, 2), (2, 3), (3, 0), (1, 3), (3, 4), (4, 5)]
     shape = [*((e, np.zeros((2, 2))) for e in edges), ((4, 5, 6), np.zeros((2, 2, 2)))]
     start = np.zeros(7, dtype=np.int64)
@@ -115,7 +115,7 @@ def test_the_energy_falls_with_the_depth() -> None:
 
 
 def test_iterations_count_variables_taken_up() -> None:
-    """Under a limit of one iteration n variables are taken up, which is a sweep of ICM."""
+    """An iteration limit of one permits n visits, which is a sweep of ICM."""
     graph = as_problem("potts-grid(height=15, width=15, labels=3, frustration=0.5)").graph
     s = il.solve(graph, "lazy-flipper", max_iterations=1)
     assert s.iterations == 1

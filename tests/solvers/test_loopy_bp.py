@@ -1,4 +1,4 @@
-"""Loopy BP: exact on forests, honest about convergence, and never wrong about infeasibility."""
+"""Loopy BP: exact on forests, with sound convergence and infeasibility claims."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Reference:
         self.graph = graph
         a, general = passes.arrays, passes.general
         place = passes.order.argsort()
-        # Forbidden labels cost +inf; messages have nothing to say there.
+        # Forbidden labels cost +inf, and messages to them are irrelevant.
         self.unaries = [passes.net.unary[a.unary_ptr[i] : a.unary_ptr[i + 1]] for i in place]
         self.terms = [(s, t) for s, t in graph.factors() if len(s) > 1]
         self.messages: dict[tuple[int, int], FloatArray] = {}
@@ -47,7 +47,7 @@ class Reference:
             self.messages[key] = general.from_factor[lo:hi].copy()
 
     def cavity(self, i: int, but: int | None) -> FloatArray:
-        """Sum the unary and all messages at ``i`` but that of one term."""
+        """Sum the unary and all messages at ``i`` except that of one term."""
         total = self.unaries[i]
         for (t, s), message in self.messages.items():
             if t != but and self.terms[t][0][s] == i:
@@ -55,7 +55,7 @@ class Reference:
         return total
 
     def closed(self, t: int) -> FloatArray:
-        """Table of a term plus the cavities of its variables."""
+        """Return the table of a term plus the cavities of its variables."""
         scope, table = self.terms[t]
         for s, i in enumerate(scope):
             shape = [-1 if axis == s else 1 for axis in range(len(scope))]
@@ -137,7 +137,7 @@ def test_ties_within_higher_order_factors_of_a_forest():
 
 
 def test_a_long_chain_and_a_large_star():
-    """Forward and backward over 20,000 variables; and a hub of 20,000 messages."""
+    """Forward and backward over 20,000 variables, and a hub of 20,000 messages."""
     n, k = 20_000, 3
     rng = np.random.default_rng(0)
     unary = rng.normal(size=(n, k))
@@ -160,7 +160,7 @@ def test_a_long_chain_and_a_large_star():
 
 
 def test_half_a_forest_is_no_proof():
-    """One sweep does not reach the leaves again: no bound, not converged, not exact."""
+    """One sweep does not reach the leaves again: no bound, no convergence, no exactness."""
     graph = random_graph("forest", 0)
     for s in (
         il.solve(graph, "loopy-bp(max_sweeps=1)"),
@@ -187,7 +187,7 @@ def test_a_hub_within_a_loop_is_not_taken_for_a_forest(schedule):
 @pytest.mark.parametrize("schedule", SCHEDULES)
 @pytest.mark.parametrize("temperature", [0.0, 0.5, 3.0])
 def test_converged_means_a_fixed_point(temperature, schedule, damping):
-    """Every message, computed anew from all others, is what it was."""
+    """Every message, recomputed from all others, is unchanged."""
     checked = 0
     families = [f for f in FAMILIES if f not in ("empty", "infeasible", "large")]
     solver = LoopyBP(schedule=schedule, damping=damping, tolerance=1e-10, max_sweeps=400)
@@ -206,7 +206,7 @@ def test_converged_means_a_fixed_point(temperature, schedule, damping):
 
 @pytest.mark.parametrize("schedule", SCHEDULES)
 def test_the_default_tolerance_is_close_to_a_fixed_point(schedule):
-    """Also on graphs of some size and degree, where small changes add up."""
+    """It also holds on larger and denser graphs, where small changes add up."""
     rng = np.random.default_rng(0)
     edges = random_pairs(rng, 60, 300)
     graph = FactorGraph.potts(rng.normal(size=(60, 3)), edges, 0.3 * rng.normal(size=300))
@@ -220,7 +220,7 @@ def test_the_default_tolerance_is_close_to_a_fixed_point(schedule):
 @pytest.mark.parametrize("damping", [0.0, 0.3])
 @pytest.mark.parametrize("family", ["potts", "diagonal", "own-tables", "ragged", "cannot-links"])
 def test_synchronous_sweeps_follow_the_textbook(family, damping, temperature):
-    """Sweep by sweep: all messages at once from the last sweep's, damped in the log domain."""
+    """Each sweep updates all messages from the last sweep's, damped in the log domain."""
     graph = next(g for g in (random_graph(family, s) for s in range(50)) if not g.is_forest)
     state = Passes(LoopyBP(schedule="synchronous", damping=damping), graph, temperature)
     for number in range(5):
@@ -286,7 +286,7 @@ def test_schedules_and_damping_reach_the_same_fixed_point():
 
 
 def frustrated(n: int = 8, seed: int = 0) -> FactorGraph:
-    """Return a dense spin glass, on which min-sum messages run in circles."""
+    """Return a dense spin glass, on which min-sum messages cycle."""
     rng = np.random.default_rng(seed)
     edges = list(itertools.combinations(range(n), 2))
     return FactorGraph.potts(0.1 * rng.normal(size=(n, 2)), edges, rng.normal(size=len(edges)))
@@ -318,7 +318,7 @@ def test_damping_does_not_make_small_steps_pass_for_convergence():
 
 @pytest.mark.parametrize("schedule", SCHEDULES)
 def test_the_best_labelling_seen_is_returned(schedule):
-    """Each sweep offers one, and so does each way of decoding; the last is not always the best."""
+    """Each sweep offers one, as does each way of decoding; the last is not always the best."""
     passed_over = 0
     for seed in range(10):
         graph = frustrated(n=20, seed=seed)
@@ -360,7 +360,7 @@ def grids(k: int) -> list[FactorGraph]:
 @pytest.mark.parametrize("damping", [0.0, 0.4])
 @pytest.mark.parametrize("k", [2, 3, 8, 16, 19])
 def test_plain_graphs_get_the_messages_of_the_general_way(k, damping):
-    """One kernel for Potts and truncated linear terms, one for all; and all terms as tables."""
+    """Compare the Potts and truncated linear kernel, the general one, and terms as tables."""
     solver = LoopyBP(damping=damping)
     for graph in grids(k):
         fast, any_graph, tables = (Passes(solver, graph, 0.0) for _ in range(3))
@@ -396,7 +396,7 @@ def test_soft_potts_messages_equal_general_messages(temperature):
 
 
 def test_large_costs_beside_small_ones():
-    """Must-links of a million; what the unaries say must not be lost in rounding."""
+    """Rounding of must-links of a million does not lose the unaries."""
     rng = np.random.default_rng(0)
     n = 12
     unary = rng.normal(size=(n, 3))
@@ -413,7 +413,7 @@ def test_large_costs_beside_small_ones():
 
 
 def test_the_sweeps_of_a_converged_run_are_few_updates():
-    """What is settled is skipped: far fewer updates than sweeps times variables."""
+    """Settled variables are skipped: far fewer updates than sweeps times variables."""
     rng = np.random.default_rng(0)
     n = 500
     edges = [(i, (i + 1) % n) for i in range(n)]
@@ -430,7 +430,7 @@ def test_the_sweeps_of_a_converged_run_are_few_updates():
 
 
 def test_messages_that_do_not_settle_are_damped_in_the_end():
-    """What converges before that is left alone."""
+    """Messages that converge before are not damped."""
     rng = np.random.default_rng(4)
     edges = [(i, j) for i in range(12) for j in range(i) if rng.random() < 0.5]
     graph = il.FactorGraph.potts(rng.normal(size=(12, 3)), edges, 2.0 * rng.normal(size=len(edges)))
@@ -450,7 +450,7 @@ def pixel(row: int, column: int) -> int:
     return 4 * row + column
 
 
-#: The messages of a sweep over 4 x 4 pixels, from whom to whom: rows there and back, then columns.
+#: Messages of a sweep over 4 x 4 pixels, as (from, to): rows there and back, then columns.
 LINES = [
     *(((r, c), (r, c + 1)) for r in range(4) for c in range(3)),
     *(((r, c), (r, c - 1)) for r in range(4) for c in (3, 2, 1)),
@@ -463,7 +463,7 @@ LINES = [
 @pytest.mark.parametrize("damping", [0.0, 0.3])
 @pytest.mark.parametrize("labels", [(3, 3), (2, 4)])
 def test_along_a_grid_rows_come_first_and_columns_then(labels, damping, temperature):
-    """Message by message as in Tappen and Freeman 2003; also where numbers of labels differ."""
+    """Check each message as in Tappen and Freeman 2003, also for unequal numbers of labels."""
     rng = np.random.default_rng(0)
     sizes = rng.integers(labels[0], labels[1] + 1, size=16)
     edges = grid_edges(4, 4)
@@ -487,7 +487,7 @@ def test_along_a_grid_rows_come_first_and_columns_then(labels, damping, temperat
 
 
 def test_terms_are_sorted_into_trees():
-    """Every term once; no variable of a group has two parents."""
+    """Every term occurs once; no variable of a group has two parents."""
     rng = np.random.default_rng(0)
     grid = FactorGraph.potts(np.zeros((30 * 40, 2)), grid_edges(30, 40, diagonals=True), 1.0)
     other = FactorGraph.potts(np.zeros((400, 2)), random_pairs(rng, 400, 900), 1.0)
@@ -508,7 +508,7 @@ def test_terms_are_sorted_into_trees():
 
 
 def test_the_schedule_goes_by_structure():
-    """Along chains where variables are numbered along a grid and the best labelling is wanted."""
+    """It follows chains if variables are numbered along a grid and T = 0."""
     rng = np.random.default_rng(0)
     grid = FactorGraph.potts(np.zeros((20, 2)), grid_edges(4, 5), 1.0)
     shuffled = FactorGraph.potts(np.zeros((20, 2)), rng.permutation(20)[grid_edges(4, 5)], 1.0)
@@ -568,7 +568,7 @@ def test_published_energies_of_tsukuba(data_dir):
 
 
 def test_marginals_sum_to_one_where_rounding_begins_to_decide():
-    """At the lowest temperature allowed, log Z itself has no digits behind the point left."""
+    """At the lowest temperature allowed, log Z itself has no decimals left."""
     unary = 2.0**50 * np.array([[3.0, 3.0], [-5.0, -5.0]])
     graph = FactorGraph.potts(unary, [(0, 1)], [0.1])
     found = il.solve(graph, "loopy-bp", temperature=graph.resolution)

@@ -33,7 +33,7 @@ PAIRWISE = [
 
 
 def random_distributions(graph, rng):
-    """Distributions of which some are integral and some share values."""
+    """Draw distributions, some of them integral and some with shared values."""
     rows = []
     for k in graph.cardinalities.tolist():
         style = rng.integers(4)
@@ -51,7 +51,7 @@ def random_distributions(graph, rng):
 
 
 def integral_labels(graph, u):
-    """Labels of the integral variables, -1 for the others."""
+    """Return the labels of the integral variables, -1 for the others."""
     return np.array(
         [
             int(row.argmax()) if row.max() == 1.0 else -1
@@ -62,7 +62,7 @@ def integral_labels(graph, u):
 
 
 def draw(graph, u, draws, seed=0):
-    """Labellings and energies of many Kleinberg-Tardos roundings."""
+    """Return labellings and energies of many Kleinberg-Tardos roundings."""
     shared = integral_labels(graph, u)
     free = np.flatnonzero(shared < 0)
     rows = np.empty((draws, free.size), dtype=np.int64)
@@ -123,7 +123,7 @@ def test_exact_for_must_links_between_two_clusters(seed):
 
 
 def test_frustrated_triangle_has_a_gap_and_the_known_bound():
-    """Three cannot-links between two labels: the LP pays nothing, every labelling pays one."""
+    """Three cannot-links between two labels: the LP pays 0, and every labelling pays 1."""
     edges = [(0, 1), (1, 2), (0, 2)]
     graph = il.FactorGraph.from_terms(np.zeros((3, 2)), [il.DiagonalTerms(edges, 1.0, 0.0)])
     s = il.solve(graph, "lp-relaxation")
@@ -171,7 +171,7 @@ def test_mean_energy_of_draws_is_the_closed_form(family):
 
 
 def test_variables_left_after_all_phases_take_the_largest_label(monkeypatch):
-    """With thresholds above every u no phase assigns anything, and the phases must end."""
+    """With thresholds above every u no phase assigns a label, and the phases must end."""
 
     class Stuck:
         def random(self):
@@ -281,7 +281,7 @@ def test_time_limit_is_kept_and_leaves_a_labelling_and_a_bound():
     il.solve(graph, "lp-relaxation", time_limit=1e-3)
     begin = time.perf_counter()
     s = il.solve(graph, "lp-relaxation", time_limit=0.6)
-    # Importing SciPy's optimisers is not the solver's time.
+    # Importing SciPy's optimisers does not count as the solver's time.
     assert time.perf_counter() - begin - s.compile_seconds < 2.5
     assert s.status == "limit"
     assert s.lower_bound == pytest.approx(graph.sum_of_minima)

@@ -1,4 +1,4 @@
-"""Mean field: every update minimises the free energy, and its bound is a bound."""
+"""Mean field: every update minimises the free energy, and its bound is valid."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def rows(graph: FactorGraph, q: FloatArray) -> list[FloatArray]:
 
 
 def capped(graph: FactorGraph, cap: float) -> FloatArray:
-    """Energies of all labellings with every infinite cost replaced by the cap."""
+    """Return energies of all labellings with every infinite cost replaced by the cap."""
     terms = [(scope, np.minimum(table, cap)) for scope, table in graph.factors()]
     return exhaustive(FactorGraph.from_factors(graph.cardinalities, terms)).energies
 
@@ -53,7 +53,7 @@ def product(q: list[FloatArray]) -> FloatArray:
 
 
 def free(energies: FloatArray, q: list[FloatArray], temperature: float) -> float:
-    """``E_q[E] + T sum q log q`` by enumeration."""
+    """Return ``E_q[E] + T sum q log q`` by enumeration."""
     joint = product(q)
     used = joint > 0
     entropy = -sum(float((row[row > 0] * np.log(row[row > 0])).sum()) for row in q)
@@ -61,7 +61,7 @@ def free(energies: FloatArray, q: list[FloatArray], temperature: float) -> float
 
 
 def random_q(graph: FactorGraph, rng: np.random.Generator, sharpness: float) -> FloatArray:
-    """Draw distributions, the sharper the nearer to one label each."""
+    """Draw distributions with different degrees of concentration on one label each."""
     parts = [rng.dirichlet(np.full(int(k), 1.0 / sharpness)) for k in graph.cardinalities]
     return np.concatenate(parts) if parts else np.empty(0)
 
@@ -71,7 +71,7 @@ def cap_of(graph: FactorGraph) -> float:
 
 
 class Updates:
-    """Drives the kernels one variable at a time."""
+    """Driver of the kernels, one variable at a time."""
 
     def __init__(self, graph: FactorGraph, q: FloatArray) -> None:
         self.graph = graph
@@ -80,7 +80,7 @@ class Updates:
         self.digits = np.empty(8, dtype=np.int64)
 
     def one(self, i: int, temperature: float, damping: float, cap: float) -> None:
-        """Update one variable, which is due whatever it was before."""
+        """Update one variable, marked as due regardless of its former state."""
         priority = np.full(self.graph.n_variables, INF)
         updated = sequential_sweep(
             self.graph.arrays,
@@ -109,7 +109,7 @@ def minimiser(
 def by_the_rule(
     graph: FactorGraph, q: list[FloatArray], i: int, temperature: float, cap: float
 ) -> FloatArray:
-    """Return the update as the paper writes it, from the tables of the terms."""
+    """Return the update as written in the paper, from the tables of the terms."""
     terms = [
         (np.minimum(table, cap), scope.index(i), [q[j] for j in scope])
         for scope, table in graph.factors()
@@ -143,7 +143,7 @@ def test_free_energy_is_that_of_enumeration(recipe: Recipe, sharpness: float, te
 @pytest.mark.parametrize("k", [2, 3])
 @pytest.mark.parametrize("rest", [1e-9, 1e-13, 1e-20])
 def test_rare_disagreements_are_not_lost_in_rounding(rest, k):
-    """``1 - sum q q`` would be; with a heavy must-link they are what the bound hangs on."""
+    """``1 - sum q q`` would lose them; with a heavy must-link the bound depends on them."""
     weight = 1e18
     graph = FactorGraph.potts(np.zeros((2, k)), [(0, 1)], [weight])
     row = np.full(k, rest)
@@ -151,7 +151,7 @@ def test_rare_disagreements_are_not_lost_in_rounding(rest, k):
     q = np.concatenate([row, row])
     apart = sum(
         row[a] * row[b] for a in range(k) for b in range(k) if a != b
-    )  # each summand positive: nothing cancels
+    )  # each summand is positive: no cancellation
     entropy = -2 * float((row * np.log(row)).sum())
     expected = apart * weight - entropy
     assert free_energy(graph.arrays, 1.0, INF, q) == pytest.approx(expected, rel=1e-12)
@@ -167,7 +167,7 @@ def test_rare_disagreements_are_not_lost_in_rounding(rest, k):
 @pytest.mark.parametrize("temperature", [0.05, 1.0, 30.0])
 @pytest.mark.parametrize("family", [f for f in FEASIBLE if f != "empty"])
 def test_an_update_is_the_minimiser(family, temperature):
-    """Without damping, exactly ``exp(-field / T)``; with it, that much of the way."""
+    """Without damping it is ``exp(-field / T)``; with damping, that share of the way."""
     rng = np.random.default_rng(0)
     for seed in range(3):
         graph = random_graph(family, seed)
@@ -191,7 +191,7 @@ def test_an_update_is_the_minimiser(family, temperature):
 
 
 def test_an_update_wakes_the_neighbours():
-    """By the change of q, damped or not; variables at or below the tolerance are skipped."""
+    """Priorities grow by the change of q; variables at or below the tolerance are skipped."""
     graph = FactorGraph.from_terms(
         np.tile([0.0, 1.0], (6, 1)),
         [DiagonalTerms([(0, 1)], 0.5)],
@@ -224,7 +224,7 @@ def test_the_bound_is_that_of_the_marginals_returned(family):
 
 @pytest.mark.parametrize("family", ["must-links", "cannot-links", "hard-tables", "mixed"])
 def test_the_bound_is_finite_where_constraints_are_hard(family):
-    """It settles where no forbidden combination has weight: a useless bound would be ``-inf``."""
+    """It settles with no weight on forbidden combinations: a useless bound would be ``-inf``."""
     finite = 0
     for seed in range(12):
         graph = random_graph(family, seed)
@@ -256,7 +256,7 @@ def test_symmetry_is_broken(unary, same):
 
 
 def test_symmetry_of_flat_graphs_is_broken_everywhere():
-    """An even cycle of cannot-links, flat unaries: a colouring, or nearly one."""
+    """An even cycle of cannot-links with flat unaries gets a colouring, or nearly one."""
     n = 10
     edges = [(i, (i + 1) % n) for i in range(n)]
     graph = FactorGraph.from_terms(np.zeros((n, 3)), [DiagonalTerms(edges, 1.0, 0.0)])
@@ -287,7 +287,7 @@ def test_all_dampings_reach_the_same_fixed_point():
 
 @pytest.mark.parametrize("temperature", [0.05, 0.5, 5.0])
 def test_converged_means_a_fixed_point(temperature):
-    """Every q, computed anew from all others by enumeration, is what it was."""
+    """Every q, recomputed from all others by enumeration, is unchanged."""
     checked = 0
     for family in [f for f in SOFT if f != "large"]:
         for seed in range(3):
@@ -305,7 +305,7 @@ def test_converged_means_a_fixed_point(temperature):
 
 
 def test_free_energy_falls_from_sweep_to_sweep():
-    """The free energy after one sweep more is no higher, up to rounding."""
+    """The free energy after one more sweep is no higher, up to rounding."""
     rises = 0
     for family in ("potts", "cannot-links", "mixed"):
         graph = random_graph(family, 3)
@@ -321,7 +321,7 @@ def test_free_energy_falls_from_sweep_to_sweep():
 
 
 def test_annealing_is_better_than_starting_cold():
-    """Summed over spin glasses, the schedule is worth its sweeps."""
+    """Summed over spin glasses, the schedule pays for its sweeps."""
     slow, cold = 0.0, 0.0
     for seed in range(15):
         rng = np.random.default_rng(seed)
@@ -359,7 +359,7 @@ def test_limits_on_sweeps_are_for_each_temperature():
 
 
 def test_a_given_labelling_chooses_the_fixed_point():
-    """Two equally good ferromagnetic states: the start decides; and it is never lost."""
+    """Of two equally good ferromagnetic states the start decides, and it is never lost."""
     graph = FactorGraph.potts(np.zeros((6, 2)), list(itertools.combinations(range(6), 2)), 1.0)
     for label in (0, 1):
         s = il.solve(graph, "mean-field", temperature=0.5, initial=[label] * 6)

@@ -1,4 +1,4 @@
-"""Mutations keep costs and labels in step, the better parts stay, and the search finds optima."""
+"""Mutations keep costs and labels consistent, better parts stay, and the search finds optima."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ FEASIBLE = [f for f in (*FINITE, *HARD, *DEGENERATE) if f not in ("infeasible", 
 
 
 def not_worse(after: tuple[int, float], before: tuple[int, float]) -> bool:
-    """Whether an energy did not rise, but for rounding."""
+    """Return whether an energy did not rise, up to rounding."""
     return after <= (before[0], before[1] + 1e-9 * max(1.0, abs(before[1])))
 
 
@@ -72,13 +72,13 @@ def test_few_chains_of_a_star_come_between_two_looks_at_the_clock() -> None:
     search = _Population(Memetic(), Core(graph, np.arange(graph.n_variables), []), run, first)
     assert not search.improve(first)
     assert search.region.now[0].mutations > 5
-    # A mutation of 30 variables makes 270 if nothing stops it.
+    # A mutation of 30 variables makes 270 if it is not stopped.
     assert np.diff(chains).max() < 120
 
 
 @pytest.mark.parametrize("family", FEASIBLE)
 def test_of_two_labellings_the_best_mixture_of_parts_stays(family: str) -> None:
-    """No other choice of parts from the two has a lower energy, and costs of moves follow."""
+    """No other choice of parts has a lower energy, and costs of moves are up to date."""
     several = 0
     for seed in range(12):
         graph = random_graph(family, seed)
@@ -107,7 +107,7 @@ def test_of_two_labellings_the_best_mixture_of_parts_stays(family: str) -> None:
 
 
 def test_parts_that_two_changes_share_a_factor_with_are_one() -> None:
-    """A factor links what it holds: each of two changes alone is bad, both together are good."""
+    """Each of two changes alone is bad, but both together are good, because a factor joins them."""
     table = np.ones((2, 2, 2))
     table[0, 0, 0] = 0.5
     table[1, :, 1] = 0.0
@@ -123,7 +123,7 @@ def test_parts_that_two_changes_share_a_factor_with_are_one() -> None:
 
 @pytest.mark.parametrize("family", FEASIBLE)
 def test_mutations_never_lose_and_keep_step(family: str) -> None:
-    """Energies do not rise, the labels that blocks see and the costs of moves are right."""
+    """Energies do not rise, and the labels of blocks and the costs of moves are right."""
     for seed in range(3):
         graph = random_graph(family, seed)
         rng = np.random.default_rng(seed)
@@ -166,7 +166,7 @@ def test_small_problems_are_solved(family: str) -> None:
 
 
 def test_better_than_chains_alone_on_a_frustrated_estep() -> None:
-    """Where many constraints are wrong, the population finds lower energies than one descent."""
+    """With many wrong constraints the population finds lower energies than one descent."""
     spec = "estep(data=iris, constraints=400, noise=0.3, weight_factor=10, centroids=constraints)"
     graph = as_problem(spec).graph
     lone = il.solve(graph, "kernighan-lin").energy
@@ -176,7 +176,7 @@ def test_better_than_chains_alone_on_a_frustrated_estep() -> None:
 
 
 def test_variables_of_few_neighbours_are_eliminated() -> None:
-    """Where many have two at most, the search is among the rest; a tree is solved by that alone."""
+    """They are eliminated before the search; a tree needs no search."""
     spec = "estep(data=iris, constraints=150, noise=0.3, weight_factor=10, centroids=constraints)"
     graph = as_problem(spec).graph
     s = il.solve(graph, "memetic(generations=2)")
@@ -190,7 +190,7 @@ def test_variables_of_few_neighbours_are_eliminated() -> None:
 
 
 def test_a_graft_has_the_labels_of_both() -> None:
-    """A connected region is the mate's, its labels renamed; the rest is the first's."""
+    """A connected region is the mate's, with renamed labels; the rest is the first's."""
     spec = "estep(data=iris, constraints=400, noise=0.3, centroids=constraints)"
     graph = as_problem(spec).graph
     run = Run(graph, seed=0)

@@ -21,7 +21,7 @@ seeds = st.integers(0, 2**32 - 1)
 
 @given(family=st.sampled_from(sorted(FINITE)), seed=seeds)
 def test_sweeps_follow_the_rules(family: str, seed: int) -> None:
-    """Edge by edge, then factor by factor, twice."""
+    """Check edge by edge, then factor by factor, twice."""
     graph = random_graph(family, seed)
     sweeps, run = _Sweeps(graph), Run(graph)
     costs = [graph.unary_of(i).copy() for i in range(graph.n_variables)]
@@ -44,18 +44,18 @@ def test_sweeps_follow_the_rules(family: str, seed: int) -> None:
 
 @pytest.mark.parametrize("seed", range(10))
 def test_frustrated_grids_are_solved(seed: int) -> None:
-    """Random fields and strong couplings of either sign: the plain bound is far off."""
+    """With random fields and strong couplings of either sign the plain bound is far off."""
     rng = np.random.default_rng(seed)
     edges = grid_edges(10, 10)
     graph = il.FactorGraph.potts(rng.normal(size=(100, 2)), edges, 3.0 * rng.normal(size=180))
     plain = il.solve(graph, "mplp(tighten=none)")
     solution = il.solve(graph, "mplp")
-    # Cycles of any length are enough on planar graphs without fields; with them, nearly always.
+    # Cycles of any length suffice on planar graphs without fields; with fields, nearly always.
     assert solution.gap <= 0.02 * plain.gap
 
 
 def test_whole_numbers_are_used_without_clusters_too() -> None:
-    """The relaxation is a fraction below the optimum, and energies are whole numbers."""
+    """The relaxation is a fraction below the optimum, and energies are integers."""
     edges = [(0, 1), (1, 2), (2, 0)]
     unary = [[0.0, 1.0], [0.0, 0.0], [0.0, 0.0]]
     whole = il.FactorGraph.potts(unary, edges, [-2.0, -2.0, -1.0], constant=5.0)
@@ -80,7 +80,7 @@ def test_iterations_are_counted_across_both_phases(limit: int) -> None:
 
 
 def test_cycles_halve_the_gap_on_noisy_constraints() -> None:
-    """On 150 points with five noisy constraints each the plain gap shrinks to less than half."""
+    """On 150 points with five noisy constraints each the gap is at most half the plain one."""
     spec = "estep(data=iris, constraints=750, noise=0.2, weight=30, centroids=constraints)"
     graph = as_problem(spec).graph
     solution = il.solve(graph, "mplp(max_sweeps=150)", seed=0)

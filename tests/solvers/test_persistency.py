@@ -1,4 +1,4 @@
-"""Partial optimality: an optimum survives, energies map exactly, nothing is left to find."""
+"""Partial optimality: an optimum survives, energies map exactly, and no reduction is missed."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ SEEDS = st.integers(0, 10_000)
 
 
 def check(graph, reduction):
-    """Enumerate both graphs: the two promises of `reduce`."""
+    """Enumerate both graphs, and check the two guarantees of `reduce`."""
     exact = exhaustive(graph)
     slack = 1e-9 * exact.scale
     if reduction.infeasible:
@@ -54,7 +54,7 @@ def test_an_optimum_survives_and_energies_map(family, seed):
 
 
 def test_terms_keep_their_form_where_that_is_asked_for():
-    """A label ruled out at one end alone makes a table of a Potts term, or is given back."""
+    """A label ruled out at one end alone makes a table of a Potts term, or is restored."""
     g = as_problem("estep(data=iris, constraints=250, noise=0.3, centroids=constraints)").graph
     plain, kept = reduce(g), reduce(g, keep_forms=True)
     assert not plain.graph.is_diagonal and kept.graph.is_diagonal
@@ -83,7 +83,7 @@ def test_each_test_alone_keeps_an_optimum(family, seed, alone):
 
 @given(st.sampled_from(sorted(FAMILIES)), SEEDS, st.integers(0, 12))
 def test_stopped_early_it_is_still_right(family, seed, asked):
-    """What was ruled out before the time ran out may be used."""
+    """Labels ruled out before the time ran out may be used."""
     graph = random_graph(family, seed)
     answers = iter([False] * asked)
     check(graph, reduce(graph, lambda: next(answers, True)))
@@ -107,7 +107,7 @@ def submodular(seed, hard):
     pairs = [pair for pair in itertools.permutations(range(n), 2) if rng.random() < 0.3]
     for i, j in pairs:
         a, b, c, d = rng.normal(scale=2.0, size=4)
-        # What two that differ cost together is at least what two that are equal do.
+        # Unequal labels together cost at least as much as equal ones.
         table = np.array([[a, b], [a + c - b + abs(d), c]])
         if hard and rng.random() < 0.3:
             table[0, 1] = math.inf
@@ -138,7 +138,7 @@ def submodular(seed, hard):
     st.sampled_from(["persistency(then=icm)", "auto", "alpha-expansion", "alpha-beta-swap"]),
 )
 def test_two_labels_are_settled_by_the_first_cut(seed, hard, solver):
-    """A graph that is submodular, whatever its labels are called: nothing else is tried."""
+    """For a graph that is submodular after renaming labels, no other test is tried."""
     graph, swapped = submodular(seed, hard)
     exact = exhaustive(graph)
     with pytest.MonkeyPatch.context() as patch:
@@ -156,7 +156,7 @@ def test_two_labels_are_settled_by_the_first_cut(seed, hard, solver):
 
 
 def evaluations(patch):
-    """Return a list that takes down the labellings that are evaluated from now on."""
+    """Return a list that records the labellings evaluated from now on."""
     evaluated, energies = [], il.FactorGraph._energies
     patch.setattr(il.FactorGraph, "_energies", lambda g, x: evaluated.append(x) or energies(g, x))
     return evaluated
@@ -187,7 +187,7 @@ def test_graphs_solved_by_one_cut_are_evaluated_once(monkeypatch):
 
 @given(SEEDS)
 def test_roof_duality_is_used_on_two_labels(seed):
-    """All that the roof dual labels is fixed, and as it says."""
+    """Every variable that the roof dual labels is fixed to that label."""
     rng = np.random.default_rng(seed)
     edges = grid_edges(3, 3)
     graph = il.FactorGraph.potts(
@@ -217,7 +217,7 @@ def test_one_against_all_is_kovtuns_cut_on_potts(seed):
     graph = il.FactorGraph.potts(unary, edges, weights)
     others = np.delete(unary, 1, axis=1).min(axis=1)
     gain = others - unary[:, 1]
-    # The side of alpha is the source's; it is largest where the sink's is smallest.
+    # The side of alpha is the source's; it is largest if the sink's is smallest.
     largest = ~(
         minimum_cut(
             n,
@@ -235,7 +235,7 @@ def test_one_against_all_is_kovtuns_cut_on_potts(seed):
 
 
 def test_dead_ends_by_hand():
-    """Label 2 costs 3 more than label 0 whatever the neighbours do, which can gain 2 at most."""
+    """Label 2 costs 3 more than label 0, and the neighbours save 2 at most."""
     graph = il.FactorGraph.potts([[0.0, 0.5, 3.0], [0.0, 0.1, 0.2]], [(0, 1)], [2.0])
     search = persistency._LabelTests(graph, lambda: False)
     search.eliminate()
@@ -243,7 +243,7 @@ def test_dead_ends_by_hand():
 
 
 def test_fixed_variables_make_more_dead_ends():
-    """The neighbours of a variable that was fixed are looked at again."""
+    """The neighbours of a variable that was fixed are examined again."""
     graph = il.FactorGraph.potts([[0.0, 0.0], [0.0, 0.5]], [(0, 1)], [2.0])
     search = persistency._LabelTests(graph, lambda: False)
     assert search.eliminate() == 0
@@ -253,7 +253,7 @@ def test_fixed_variables_make_more_dead_ends():
 
 
 def test_forbidden_combinations_are_no_obstacle():
-    """A label all of whose combinations are forbidden goes; one that is needed stays."""
+    """A label whose combinations are all forbidden is ruled out; a needed one stays."""
     table = np.array([[math.inf, math.inf], [0.0, math.inf], [math.inf, 0.0]])
     graph = il.FactorGraph.from_terms(
         [[-9.0, 0.0, 5.0], [4.0, 0.0]], [il.OwnTables([(0, 1)], [table])]
@@ -322,7 +322,7 @@ def test_restrict_is_the_way_back():
 
 
 def test_solver_hands_over_bound_start_and_seed():
-    """The rest's own result shows in the solution: its bound, and no worse than the start."""
+    """Its bound is in the solution, and the energy is no worse than the start."""
     rng = np.random.default_rng(7)
     edges = grid_edges(7, 7)
     graph = il.FactorGraph.potts(
@@ -336,7 +336,7 @@ def test_solver_hands_over_bound_start_and_seed():
 
 
 def test_solver_for_the_rest_may_refuse():
-    """A refusal of the other solver is said, and the labelling at hand returned."""
+    """The refusal of the other solver is reported, and the current labelling is returned."""
     rng = np.random.default_rng(8)
     edges = grid_edges(12, 12)
     graph = il.FactorGraph.potts(np.zeros((144, 3)), edges, rng.normal(size=len(edges)))
@@ -353,7 +353,7 @@ def test_unknown_solver_for_the_rest():
 
 
 def test_a_limit_that_runs_out_at_any_moment_is_no_error():
-    """A clock that goes on at each look: whatever is asked twice may be over the second time."""
+    """The clock advances at each reading: a second check may find the time used up."""
     graph = random_graph("equal", 3)
     solver = as_solver("persistency")
     for limit in range(1, 60):

@@ -1,4 +1,4 @@
-"""Solvers that heed label costs, against the enumeration of all labellings."""
+"""Solvers that support label costs, against the enumeration of all labellings."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def known(family: str, seed: int) -> tuple[il.FactorGraph, Exhaustive]:
 
 @pytest.mark.parametrize("temperature", [0.0, 0.7])
 def test_messages_are_exact_where_one_set_couples_all(temperature):
-    """Propagation on a star of one set without edges is on a tree."""
+    """Propagation is on a tree, because the graph is a star of one set without edges."""
     unary = np.random.default_rng(0).normal(size=(5, 3))
     graph = il.FactorGraph.potts(unary, np.empty((0, 2), int), [])
     graph = graph.with_label_costs(sets=[([0, 2], 1.5)])
@@ -39,7 +39,7 @@ def test_messages_are_exact_where_one_set_couples_all(temperature):
 
 
 def metric(seed: int) -> il.FactorGraph:
-    """Draw Potts terms of positive weights with label costs, unaries not negative."""
+    """Draw Potts terms of positive weights with label costs and non-negative unaries."""
     rng = np.random.default_rng(seed)
     n, k = 6, 3
     edges = [pair for pair in itertools.combinations(range(n), 2) if rng.random() < 0.4]
@@ -61,7 +61,7 @@ def test_no_expansion_is_better_and_the_bound_of_delong_holds(seed):
 
 
 def test_expansion_closes_a_label_that_single_moves_cannot():
-    """Two groups a little closer to centres of their own than it costs to have both."""
+    """Two groups gain less from a centre each than a second centre costs."""
     unary = np.array([[0.0, 1.0], [0.0, 1.0], [0.6, 0.0], [0.6, 0.0]])
     graph = il.FactorGraph.potts(unary, np.empty((0, 2), int), []).with_label_costs(1.5)
     assert il.solve(graph, "icm").energy == 3.0

@@ -1,4 +1,4 @@
-"""Semidefinite relaxation: bounds that hold whatever happens, and its theorems."""
+"""Semidefinite relaxation: bounds that are always valid, and its theorems."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from inference_lab.problems.instances import Instances, find
 from inference_lab.registry.sources import as_problem
 from inference_lab.solvers.semidefinite import Semidefinite
 
-#: Nothing but the relaxation itself.
+#: The relaxation alone.
 PLAIN = "semidefinite(heuristic='', persistency=false)"
 NO_CUTS = "semidefinite(cuts=false, heuristic='', persistency=false)"
 
 
 def repulsive(n: int, k: int, edges: list[tuple[int, int]] | None = None) -> il.FactorGraph:
-    """Count the pairs that agree; all pairs of ``n`` variables unless edges are given."""
+    """Penalise pairs that agree; all pairs of ``n`` variables unless edges are given."""
     edges = list(itertools.combinations(range(n), 2)) if edges is None else edges
     return il.FactorGraph.potts(np.zeros((n, k)), edges, -1.0, constant=float(len(edges)))
 
@@ -37,7 +37,7 @@ def ring(n: int) -> list[tuple[int, int]]:
 
 
 def signed(n: int, k: int, seed: int, density: float = 1.0) -> il.FactorGraph:
-    """Potts terms of random sign and unaries."""
+    """Draw Potts terms of random sign and unaries."""
     rng = np.random.default_rng(seed)
     pairs = np.array(list(itertools.combinations(range(n), 2)))
     edges = pairs[rng.random(len(pairs)) < density]
@@ -58,7 +58,7 @@ def only_part(graph: il.FactorGraph) -> PottsPart:
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_the_bound_is_below_the_optimum_and_meets_it(family: str) -> None:
-    """On graphs this small the inequalities describe all there is, so bounds meet optima."""
+    """On graphs this small the inequalities are complete, so bounds meet optima."""
     for seed in range(8):
         graph = random_graph(family, seed)
         reference = exhaustive(graph)
@@ -85,7 +85,7 @@ def test_any_bound_on_the_way_is_below_the_optimum(recipe: Recipe) -> None:
 @pytest.mark.parametrize("k", [2, 3, 4])
 @pytest.mark.parametrize("seed", range(6))
 def test_any_multipliers_give_a_bound(k: int, seed: int) -> None:
-    """Weak duality needs no convergence: multipliers are drawn at random around those found."""
+    """Weak duality needs no convergence: random multipliers around the solution suffice."""
     graph = signed(7 if k < 4 else 6, k, seed)
     optimum = exhaustive(graph).optimum
     part = only_part(graph)
@@ -109,7 +109,7 @@ def test_any_multipliers_give_a_bound(k: int, seed: int) -> None:
 
 @pytest.mark.parametrize("seed", range(3))
 def test_iterations_follow_the_rule(seed: int) -> None:
-    """Matrix by matrix, without rows and with triangles, from multipliers that others left."""
+    """Compare each matrix, without rows and with triangles, starting from earlier multipliers."""
     part = only_part(signed(9, 2, seed))
     relaxation = SDPRelaxation(part, True, np.random.default_rng(seed))
 
@@ -243,10 +243,10 @@ def test_complete_graphs_have_the_value_known_for_the_k_cut_relaxation(n: int, k
 
 @pytest.mark.parametrize(("n", "optimum"), [(4, 2.0), (5, 4.0), (6, 6.0), (7, 9.0)])
 def test_frustrated_complete_graphs_are_proved(n: int, optimum: float) -> None:
-    """Hypermetric inequalities of five and seven nodes are what it takes."""
+    """Hypermetric inequalities of five and seven nodes suffice."""
     solution = il.solve(repulsive(n, 2), PLAIN)
     assert (solution.energy, solution.lower_bound) == (optimum, optimum)
-    # Without whole costs, whose bounds are rounded up.
+    # Without integer costs, whose bounds are rounded up.
     assert plain_bound(repulsive(n, 2), cuts=True) == pytest.approx(optimum, abs=1e-5)
 
 
@@ -257,7 +257,7 @@ def test_frustrated_complete_graphs_are_proved(n: int, optimum: float) -> None:
 def test_bounds_over_bits_are_below_the_optimum(
     monkeypatch: pytest.MonkeyPatch, family: str
 ) -> None:
-    """Without inequalities, so that something is left to be found, and over to bits at once."""
+    """The binary encoding is used at once, with and without inequalities."""
     monkeypatch.setattr("inference_lab.solvers.semidefinite._SLOW", math.inf)
     for seed in range(6):
         graph = random_graph(family, seed)
@@ -290,7 +290,7 @@ def test_bits_need_time_and_memory() -> None:
     assert il.solve(graph, small, max_iterations=300).diagnostics["orders"] == [43]
     spec = "semidefinite(heuristic='', cuts=false, patience=100)"
     assert il.solve(graph, spec, max_iterations=300).diagnostics["orders"] == [81]
-    # No time for so many iterations as bits need to pay.
+    # Too little time for the iterations that bits need to pay off.
     assert il.solve(graph, spec, time_limit=0.2).diagnostics["orders"] == [43]
 
 
@@ -298,7 +298,7 @@ def test_bits_need_time_and_memory() -> None:
 
 
 def test_a_graph_that_cannot_be_coloured_is_recognised() -> None:
-    """No label of four that differ from each other is ruled out by any pair of them."""
+    """No label of four mutually different variables is ruled out by a pair of them."""
     edges = list(itertools.combinations(range(4), 2))
     apart = il.DiagonalTerms(edges, np.inf, 0.0)
     three = il.FactorGraph.from_terms(np.zeros((4, 3)), [apart])
@@ -360,7 +360,7 @@ def test_a_rounded_matrix_of_a_labelling_is_that_labelling() -> None:
 
 
 def test_parts_and_trees_are_solved_separately() -> None:
-    """Two frustrated rings, a tree hanging on, an isolated variable."""
+    """There are two frustrated rings, a tree attached to one, and an isolated variable."""
     edges = [*ring(5), *((5 + i, 5 + j) for i, j in ring(7)), (0, 12), (12, 13)]
     rng = np.random.default_rng(0)
     unary = 0.1 * rng.normal(size=(15, 2))
@@ -372,7 +372,7 @@ def test_parts_and_trees_are_solved_separately() -> None:
 
 
 def test_converged_means_that_nothing_violated_is_found() -> None:
-    """A ring of random costs without inequalities: converged, and short of the optimum."""
+    """A ring of random costs without inequalities converges short of the optimum."""
     rng = np.random.default_rng(0)
     graph = il.FactorGraph.potts(np.zeros((7, 2)), ring(7), -1.0 - 0.1 * rng.random(7))
     solution = il.solve(graph, NO_CUTS)
@@ -405,7 +405,7 @@ def test_the_heuristic_is_checked() -> None:
 
 
 def test_the_gap_on_noisy_constraints_is_a_tenth_of_the_linear_one(data_dir: Path) -> None:
-    """150 points of iris, 5 constraints a point, 20 % of them wrong."""
+    """The data are 150 points of iris with 5 constraints a point, 20 % of them wrong."""
     spec = "estep(data=iris, constraints=750, noise=0.2, weight=30, centroids=constraints)"
     graph = as_problem(spec).graph
     linear = il.solve(graph, "lp-relaxation", time_limit=60).lower_bound

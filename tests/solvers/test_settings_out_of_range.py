@@ -1,4 +1,4 @@
-"""Settings of the solvers that are out of range are refused, by name and with the range."""
+"""Solver settings that are out of range are refused, by name and with the range."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ LEAST = {
     "trw-s": {"tolerance": 0, "patience": 1, "decode_every": 1, "max_sweeps": 1},
 }
 
-#: Specs with any other fault, and the message.
+#: Specs with another fault, and the message.
 REFUSED = {
     "auto(seconds=0)": "seconds must be finite and above 0",
     "gibbs(ais_runs=1)": "ais_runs must be 0 or at least 2",

@@ -1,4 +1,4 @@
-"""Annealing follows its schedule, samples what it says, and ends in a local minimum."""
+"""Annealing follows its schedule, samples its conditional, and ends in a local minimum."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def visits(
 
 @pytest.mark.parametrize("family", [*FINITE, *HARD])
 def test_a_visit_draws_from_the_conditional(family: str) -> None:
-    """Evenly spread uniform numbers give every label its weight; violations cost the penalty."""
+    """Evenly spaced uniform numbers give every label its weight; violations cost the penalty."""
     graph = random_graph(family, 3)
     energies = exhaustive(graph).energies
     penalty, temperature = 3.0, 1.1
@@ -83,7 +83,7 @@ PAIRWISE = [
 
 
 def test_fields_are_kept_up_to_date_and_draw_the_same() -> None:
-    """Visit after visit, and when a region is put back."""
+    """Check visit after visit, and after restoring a region."""
     for family, seed in PAIRWISE:
         graph, rng = random_graph(family, seed), np.random.default_rng(seed)
         n, width = graph.n_variables, int(graph.cardinalities.max())
@@ -104,7 +104,7 @@ def test_fields_are_kept_up_to_date_and_draw_the_same() -> None:
 
 @pytest.mark.parametrize("schedule", ["geometric", "linear", "logarithmic"])
 def test_the_temperature_falls_from_the_first_to_the_last(schedule: str) -> None:
-    """Every schedule begins and ends where it should and never rises."""
+    """Every schedule begins and ends at its settings and never rises."""
     solver = SimulatedAnnealing(schedule=schedule)  # type: ignore[arg-type]
     shares = np.linspace(0.0, 1.0, 50)
     values = [solver.temperature(8.0, 0.5, share, 1000) for share in shares]
@@ -114,7 +114,7 @@ def test_the_temperature_falls_from_the_first_to_the_last(schedule: str) -> None
 
 
 def test_schedules_follow_their_names() -> None:
-    """Equal ratios, equal differences, and inverse logarithms."""
+    """They have equal ratios, equal differences, and inverse logarithms."""
     geometric = SimulatedAnnealing(schedule="geometric")
     linear = SimulatedAnnealing(schedule="linear")
     logarithmic = SimulatedAnnealing(schedule="logarithmic")
@@ -155,7 +155,7 @@ def test_a_warm_start_begins_at_the_reheat_temperature() -> None:
 
 
 def test_the_time_limit_cools_faster() -> None:
-    """Within a short time the anneal is finished all the same: far below a descent alone."""
+    """Within a short time the anneal still finishes, far below a descent alone."""
     graph = as_problem("ising(size=60)").graph
     il.solve(graph, "simulated-annealing", max_iterations=1)
     s = il.solve(graph, "simulated-annealing(sweeps=1000000, reheats=2)", time_limit=0.5)
@@ -165,12 +165,12 @@ def test_the_time_limit_cools_faster() -> None:
 
 
 def test_a_limit_on_iterations_cools_faster() -> None:
-    """Few sweeps in all are spread over the whole schedule, and over all restarts."""
+    """A few sweeps are spread over the whole schedule, and over all restarts."""
     graph = as_problem("ising(size=30)").graph
     few = il.solve(graph, "simulated-annealing(reheats=0)", max_iterations=60)
     assert few.iterations == 60
     assert few.status == "limit"
-    # At the pace of the full schedule these sweeps would all be hot.
+    # At the rate of the full schedule these sweeps would all be hot.
     assert few.energy < il.solve(graph, "icm(restarts=20)").energy - 50.0
     several = il.solve(graph, "simulated-annealing(restarts=2, reheats=0)", max_iterations=60)
     assert several.iterations == 60

@@ -23,14 +23,14 @@ NAMES = solver_registry.names()
 #: Few by default, as everywhere; ``make test-thorough`` draws many.
 GRAPHS = settings.default.max_examples // 5
 
-#: Settings under which methods that often do not settle, or never, give up sooner.
+#: Settings under which methods that rarely or never settle stop sooner.
 BRIEF = {
     "loopy-bp": "loopy-bp(max_sweeps=100)",
     "pgmpy-mplp": "pgmpy-mplp(sweeps=50)",
     "swendsen-wang": "swendsen-wang(sweeps=200)",
 }
 
-#: Settings beside the defaults, of which bounds, energies and marginals are checked as well.
+#: Additional settings, for which bounds, energies and marginals are checked as well.
 VARIANTS = (
     "mean-field(damping=0.5)",
     "loopy-bp(schedule=synchronous, damping=0.3, max_sweeps=50)",
@@ -56,7 +56,7 @@ CHECKS = [
     ],
 )
 def test_conformance(check: Check) -> None:
-    """The promise that the check's claim states."""
+    """Run one check, whose claim states the guarantee."""
     check()
 
 
@@ -71,7 +71,7 @@ def test_conformance(check: Check) -> None:
 def test_bound_optimum_energy(
     name: str, family: str, seed: int, temperature: float, limit: int | None
 ) -> None:
-    """``bound <= optimum <= energy``, and what is said of either is true."""
+    """``bound <= optimum <= energy``, and claims about either are true."""
     graph = random_graph(family, seed)
     solver: Solver = solver_registry.make(name)
     if solver.supports(graph, temperature) is not None:
@@ -97,7 +97,7 @@ def test_bound_optimum_energy(
             assert s.log_partition <= log_z + loose
         if s.log_partition_kind in ("exact", "upper"):
             assert s.log_partition >= log_z - loose
-        # A limit may leave none.
+        # A limit may leave no labelling.
         for i, row in enumerate(s.marginals if s.marginals is not None else ()):
             assert np.sum(row) == pytest.approx(1.0)
             assert (np.asarray(row)[np.isinf(graph.unary_of(i))] == 0).all()

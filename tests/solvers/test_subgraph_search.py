@@ -82,12 +82,12 @@ def test_fresh_grids_reach_the_optimum_that_elimination_proves():
             s = il.solve(graph, "subgraph-search(rounds=60)", seed=seed)
             assert s.status == "converged"
             excess.append((s.energy - optimum) / abs(optimum))
-    # A heuristic: with the default of 300 rounds 32 out of 32 such problems were solved.
+    # A heuristic: with the default of 300 rounds 32 of 32 such problems were solved.
     assert np.abs(excess).max() < 1e-9
 
 
 def test_published_grids_are_never_worse_than_the_references(data_dir):
-    # 20 x 20 to 40 x 40, couplings up to 15, wrapped ones among them.
+    # 20 x 20 to 40 x 40, couplings up to 15, some with periodic boundaries.
     better = []
     for number in (23, 25, 26, 29, 30):
         known = find(f"uai2014_map/Grids_{number}")
@@ -97,12 +97,12 @@ def test_published_grids_are_never_worse_than_the_references(data_dir):
         if s.energy < known.energy - 1e-6 * abs(known.energy):
             better.append(number)
             assert known.status != "optimal"
-    # Listed as best known, and it is not.
+    # It is listed as best known, but is not.
     assert better == [23]
 
 
 def searching(graph, x, **settings):
-    """Make what solvers make for each run, standing at a labelling."""
+    """Make the state that solvers make for each run, at a labelling."""
     run = Run(graph, seed=0, initial=x)
     return _BlockSearch(SubgraphSearch(**settings), graph, run, allowed_labels(graph))
 

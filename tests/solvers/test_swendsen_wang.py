@@ -1,4 +1,4 @@
-"""Cluster moves leave the distribution as it is, and go where single changes do not."""
+"""Cluster moves keep the distribution invariant, and reach states that single changes do not."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ PURE = SwendsenWang(single_sweeps=0)
 
 @functools.cache
 def covered(families: tuple[str, ...] = tuple(FAMILIES), seeds: int = 20) -> list[tuple[str, int]]:
-    """Return the random graphs that cluster moves cover."""
+    """Return the random graphs that cluster moves support."""
     return [
         (family, seed)
         for family in families
@@ -80,7 +80,7 @@ def test_unaries_and_bonds_are_the_energy(family: str, seed: int) -> None:
 
 
 def test_all_families_with_some_theory_are_covered() -> None:
-    """Attractive Potts graphs always, binary pairwise ones of every sign, hard links."""
+    """These are attractive Potts graphs, binary pairwise ones of every sign, and hard links."""
     families = {family for family, _ in covered()}
     assert families >= {
         "potts", "estep", "diagonal", "own-tables", "ragged", "forest", "grid", "merged", "ties",
@@ -120,7 +120,7 @@ def with_few_bonds() -> list[tuple[str, int]]:
 
 
 def test_the_graphs_with_few_bonds_are_of_both_kinds() -> None:
-    """Signed bonds of two labels, and attractive ones of more that depend on the label or not."""
+    """They have signed bonds of two labels, and attractive ones of more, also label-dependent."""
     models = [model_of(random_graph(family, seed)) for family, seed in with_few_bonds()]
     kinds = {(m.signed, bool(m.kind.any())) for m in models if isinstance(m, BondModel)}
     assert kinds == {(True, False), (False, False), (False, True)}
@@ -158,7 +158,7 @@ def test_conditionals_average_to_the_marginals(family: str, seed: int) -> None:
 
 @pytest.mark.parametrize("family", ["potts", "grid", "ragged", "diagonal"])
 def test_clusters_take_labels_with_conditional_frequencies(family: str) -> None:
-    """Evenly spread uniform numbers give every label of a cluster its share of them."""
+    """Evenly spaced uniform numbers give every label of a cluster its share of them."""
     _, seed = covered((family,))[1]
     graph = random_graph(family, seed)
     model = model_of(graph)
@@ -187,7 +187,7 @@ def test_clusters_turn_where_single_changes_do_not() -> None:
 
 
 def test_a_pattern_of_hard_links_turns_as_a_whole() -> None:
-    """An odd pattern of equal and unequal pairs keeps itself, and both its forms are sampled."""
+    """An odd pattern of equal and unequal pairs is kept, and both its forms are sampled."""
     edges = [(0, 1), (1, 2), (2, 3)]
     same, differ = [0.0, INF, 0.0], [INF, 0.0, INF]
     graph = FactorGraph.from_terms(
@@ -240,7 +240,7 @@ def test_contradictory_patterns_are_proved_infeasible() -> None:
     ],
 )
 def test_graphs_outside_the_theory_are_refused(graph: FactorGraph, reason: str) -> None:
-    """Repulsion among three labels, tables, factors: each with its place."""
+    """Repulsion among three labels, tables and factors are each located."""
     s = il.solve(graph, "swendsen-wang", temperature=1.0)
     assert s.status == "unsupported"
     assert re.search(reason, s.message), s.message

@@ -1,8 +1,8 @@
 """Theorems that hold for several methods: each is stated once, with the solvers it holds for.
 
-What conformance asks of every solver (bounds below the optimum, proofs that are true, best energies
-that never rise) is not repeated here: a theorem says more, of fewer solvers. Each check is a
-function that a broken solver at the end of the file fails.
+Conformance already checks every solver (bounds below the optimum, true proofs, best energies that
+never rise). A theorem states more, of fewer solvers. Each check is a function that a broken solver
+at the end of the file fails.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ EXTREME = (1e-3, 0.1, 1.0, 30.0, 1e3)
 
 
 def available(spec: str) -> bool:
-    """Whether a solver is one of ours, or the package that it needs is installed."""
+    """Return whether a solver is one of ours, or the package that it needs is installed."""
     module = __import__(type(solver_registry.make(spec)).__module__, fromlist=["PACKAGE"])
     return not hasattr(module, "PACKAGE") or not how_to_install(module.PACKAGE, module.EXTRA)
 
@@ -65,7 +65,7 @@ def applies(graph: FactorGraph, solver: str | Solver, temperature: float) -> boo
 
 
 def check_descent(solver: str | Solver, families: list[str]) -> None:
-    """Energies on the way never rise, from any start, and the end is a local minimum."""
+    """Check that energies never rise, from any start, and that the end is a local minimum."""
     for family, seed in itertools.product(families, range(3)):
         graph = random_graph(family, seed)
         if not applies(graph, solver, 0.0):
@@ -77,7 +77,7 @@ def check_descent(solver: str | Solver, families: list[str]) -> None:
             assert s.status in ("converged", "optimal"), (family, seed)
             energies = [point.energy for point in s.trace]
             slack = 1e-9 * exhaustive(graph).scale
-            # From one infinite energy to the next fewer hard terms are violated.
+            # Between infinite energies the number of violated hard terms falls.
             assert all(b == INF == a or b <= a + slack for a, b in itertools.pairwise(energies))
             # The last labelling offered is where the descent ended.
             assert s.energy == energies[-1] or abs(s.energy - energies[-1]) <= slack
@@ -107,7 +107,7 @@ def check_descent(solver: str | Solver, families: list[str]) -> None:
     ),
 )
 def test_descents_never_rise_and_end_in_local_minima(solver: str) -> None:
-    """Also where moves are not submodular and leave variables open."""
+    """It holds also if moves are not submodular and leave variables open."""
     check_descent(solver, [*FEASIBLE, *LABEL_COSTS])
 
 
@@ -115,7 +115,7 @@ def test_descents_never_rise_and_end_in_local_minima(solver: str) -> None:
 
 
 def check_exact(graph: FactorGraph, solver: str | Solver, seed: int = 0) -> None:
-    """Check for the least energy with its proof, or the proof that there is none."""
+    """Check for the least energy with its proof, or the proof of infeasibility."""
     exact = exhaustive(graph)
     s = il.solve(graph, solver, seed=seed)
     if math.isinf(exact.optimum):
@@ -156,8 +156,8 @@ def check_soft(
     "toulbar2",
 )
 def test_exact_everywhere(solver: str) -> None:
-    """On every family, infeasible graphs included."""
-    slow = "CBC" in solver  # a process of its own for each run
+    """It holds on every family, infeasible graphs included."""
+    slow = "CBC" in solver  # a separate process for each run
     few = ("potts", "ragged", "hard-tables", "mixed")
     for family in few if slow else (*FAMILIES, *LABEL_COSTS):
         for seed in range(100, 102 if slow else 105):
@@ -214,7 +214,7 @@ def test_infeasible_forests_are_proved_so(solver: str) -> None:
 
 @solvers(*FOREST_SOLVERS)
 def test_ties_on_a_forest_are_broken_consistently(solver: str) -> None:
-    """All labels of a chain and of a star tie; chosen one by one they would not alternate."""
+    """All labels of a chain and of a star tie; independent choices would not alternate."""
     chain = FactorGraph.potts(np.zeros((51, 2)), [(i, i + 1) for i in range(50)], -1.0)
     hub = DiagonalTerms([(0, i) for i in range(1, 9)], same=INF)
     star = FactorGraph.from_terms(np.zeros((9, 3)), [hub])
@@ -226,7 +226,7 @@ def test_ties_on_a_forest_are_broken_consistently(solver: str) -> None:
 @solvers("trw-s", *(f"loopy-bp(schedule={s})" for s in SCHEDULES), "trw-bp")
 @pytest.mark.parametrize("temperature", [0.0, 1.0])
 def test_orders_that_close_to_a_cycle_are_infeasible(solver: str, temperature: float) -> None:
-    """Each label must be above the last: no term contradicts itself, only messages find it out."""
+    """Each label must exceed the last: no single term is contradictory, only messages detect it."""
     rising = np.where(np.arange(4)[:, None] < np.arange(4), 0.0, INF)
     graph = FactorGraph.pairwise(np.zeros((3, 4)), [(0, 1), (1, 2), (2, 0)], rising)
     if applies(graph, solver, temperature):
@@ -239,7 +239,7 @@ def test_orders_that_close_to_a_cycle_are_infeasible(solver: str, temperature: f
 @solvers("gibbs", "gibbs(scan=random)", "swendsen-wang", "swendsen-wang(single_sweeps=0)")
 @pytest.mark.parametrize("family", [f for f in FEASIBLE if f not in ("large", "empty")])
 def test_sampled_marginals_are_within_their_standard_errors(solver: str, family: str) -> None:
-    """At most 4.5 of them, where single changes or clusters lead everywhere."""
+    """Errors are at most 4.5 of them, if single changes or clusters reach all states."""
     for seed in range(6):
         graph, temperature = random_graph(family, seed), (1.0, 1.5, 2.5)[seed % 3]
         hard = "gibbs" in solver and np.isinf([*graph.edge_weights, *graph.pairwise_values]).any()
@@ -267,13 +267,13 @@ def test_small_graphs_are_mostly_solved(solver: str, family: str) -> None:
         exact = exhaustive(graph)
         solved += il.solve(graph, solver, seed=seed).energy <= exact.optimum + 1e-9 * exact.scale
     if solver == "mean-field":
-        # Where a variable follows from others, a factorised distribution is of less use.
+        # If a variable follows from others, a factorised distribution is less useful.
         assert solved >= (4 if family == "inheritance" else 7)
     else:
         assert solved >= (12 if family not in HARD else 9 if family == "inheritance" else 11)
 
 
-#: Solvers that look at the clock between parts, and a limit on these that makes many of a run.
+#: Solvers that check the clock between parts, and a limit on these that makes many of a run.
 PARTS = {
     "brute-force": ("solvers.brute_force._BLOCK", 5),
     "junction-tree": ("solvers.junction_tree._CHUNK", 1),
@@ -356,7 +356,7 @@ def test_no_time_still_gives_a_labelling(solver: str) -> None:
 def test_bound_is_at_most_that_of_the_local_polytope_and_mostly_near(
     solver: str, family: str
 ) -> None:
-    """A fixed point can lie below; on most random graphs it hardly does."""
+    """A fixed point can be below; on most random graphs it hardly is."""
     near = 0
     for seed in range(10):
         graph = random_graph(family, seed)
@@ -396,7 +396,7 @@ def test_patience_counts_sweeps_in_succession(solver: str) -> None:
 
 @solvers("trw-s", "mplp")
 def test_clusters_close_a_gap_of_messages(solver: str) -> None:
-    """Three variables, two labels, all different: hard, and at a price."""
+    """Three variables with two labels all differ, as hard terms and as soft ones."""
     edges = [(0, 1), (1, 2), (2, 0)]
     soft = FactorGraph.potts(np.zeros((3, 2)), edges, -1.0, constant=3.0)
     hard = FactorGraph.from_terms(np.zeros((3, 2)), [DiagonalTerms(edges, INF, 0.0)])
@@ -413,7 +413,7 @@ def test_clusters_close_a_gap_of_messages(solver: str) -> None:
 @solvers("trw-s", "mplp")
 @pytest.mark.parametrize("family", FAMILIES)
 def test_tightening_never_loosens(solver: str, family: str) -> None:
-    """Also after fewer sweeps without clusters than with none at all, as MPLP makes."""
+    """It holds also if clusters are added before the plain sweeps converge, as in MPLP."""
     method = solver_registry.make(solver)
     share = 1e-9 if solver == "trw-s" else 1e-5
     for seed in range(6):
@@ -452,7 +452,7 @@ PROVED = {
 
 @pytest.mark.parametrize(("solver", "name"), [(s, name) for s in PROVED for name in PROVED[s]])
 def test_known_optima_are_proved(solver: str, name: str, data_dir: Path) -> None:
-    """The values are those of exact elimination or of toulbar2, as the registry says."""
+    """The values come from exact elimination or toulbar2, as the registry states."""
     if not (data_dir / "map").is_dir():
         pytest.skip(f"no folder {data_dir / 'map'}")
     s = il.solve(Instances(name).build(data_dir).graph, solver, seed=0)
@@ -463,7 +463,7 @@ def test_known_optima_are_proved(solver: str, name: str, data_dir: Path) -> None
 
 
 def easy(seed: int) -> FactorGraph:
-    """Return a loopy graph of weak terms, on which there is one fixed point."""
+    """Return a loopy graph of weak terms, which has a unique fixed point."""
     rng = np.random.default_rng(seed)
     n, k = 8, 3
     edges = random_pairs(rng, n, 14)
@@ -482,7 +482,7 @@ def easy(seed: int) -> FactorGraph:
 def pairs_of_runs(
     solver: str | Solver, change: Callable[[FactorGraph, int], FactorGraph], unit: float = 1.0
 ) -> Iterator[tuple[FactorGraph, il.Solution, il.Solution, int]]:
-    """Yield runs on a graph and on the same graph changed, where the solver takes them."""
+    """Yield runs on a graph and on the same graph changed, for solvers that support them."""
     for seed, temperature in itertools.product(range(3), (0.0, 1.0)):
         graph = easy(seed)
         if applies(graph, solver, temperature):
@@ -492,7 +492,7 @@ def pairs_of_runs(
 
 
 def check_units(solver: str | Solver, unit: float) -> None:
-    """Costs and temperature in another unit give the same answer in that unit."""
+    """Check that costs and temperature in another unit give the same answer in that unit."""
 
     def change(graph: FactorGraph, seed: int) -> FactorGraph:
         return FactorGraph.from_factors(
@@ -512,12 +512,12 @@ ALL = [name for name in solver_registry.names() if available(name)]
 @pytest.mark.parametrize("unit", [1e-6, 1e6])
 @pytest.mark.parametrize("solver", ALL)
 def test_the_unit_of_costs_does_not_matter(solver: str, unit: float) -> None:
-    """For every solver there is; no tolerance is absolute."""
+    """It holds for every solver; no tolerance is absolute."""
     check_units(solver, unit)
 
 
 def check_permutations(solver: str | Solver) -> None:
-    """Rename variables and labels, turn the terms round: the same answer, renamed."""
+    """Rename variables and labels and transpose terms: check for the same answer, renamed."""
 
     def names(seed: int) -> tuple[np.ndarray, np.ndarray]:
         rng = np.random.default_rng(seed)
@@ -549,7 +549,7 @@ def check_permutations(solver: str | Solver) -> None:
     "ilp",
 )
 def test_names_of_variables_and_labels_do_not_matter(solver: str) -> None:
-    """For methods whose fixed point is the only one, or that are exact."""
+    """It holds for methods with a unique fixed point, and for exact ones."""
     check_permutations(solver)
 
 
@@ -558,7 +558,7 @@ def test_names_of_variables_and_labels_do_not_matter(solver: str) -> None:
 
 @dataclass(frozen=True)
 class Guess(Solver):
-    """Two random labellings, which are said to be all there is."""
+    """Two random labellings, reported as the only ones."""
 
     def run(self, graph: FactorGraph, run: Run) -> Outcome:
         for _ in range(2):
@@ -568,7 +568,7 @@ class Guess(Solver):
 
 @dataclass(frozen=True)
 class Absolute(Solver):
-    """Labels by the digits of costs, and marginals by the number of a variable."""
+    """Labels from the digits of costs, and marginals from the number of a variable."""
 
     def supports(self, graph: FactorGraph, temperature: float) -> str | None:
         return None

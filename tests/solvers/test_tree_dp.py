@@ -28,7 +28,7 @@ def hard_forest(rng, n):
         scope = [int(v) for v in rng.permutation(scope)]
         done += arity - 1
         if rng.random() < 0.1:
-            continue  # the forest falls into several trees
+            continue  # the forest splits into several trees
         if arity == 2 and rng.random() < 0.5:
             edges.append(scope)
             equal = planted[scope[0]] == planted[scope[1]]
@@ -122,7 +122,7 @@ def test_a_time_limit_that_is_over_leaves_a_labelling_and_no_claim():
 
 
 def test_long_chains_equal_their_transfer_matrix():
-    """A chain of 100,000 variables; logs are kept, so that nothing underflows."""
+    """The chain has 100,000 variables; log space prevents underflow."""
     n, coupling = 100_000, 0.8
     chain = [(i, i + 1) for i in range(n - 1)]
     graph = il.FactorGraph.potts(np.zeros((n, 4)), chain, coupling)

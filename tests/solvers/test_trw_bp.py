@@ -1,4 +1,4 @@
-"""Tree-reweighted sum-product: its bound holds whatever the messages are."""
+"""Tree-reweighted sum-product: its bound is valid for any messages."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def passing(graph, temperature=1.0, seed=0, **settings):
 
 
 def settle(run, tolerance, most):
-    """Sweep there and back, at most so often; return whether the messages settled."""
+    """Sweep there and back, at most `sweeps` times; return whether the messages settled."""
     return any(run.sweep(done % 2 == 1) <= tolerance for done in range(most))
 
 
@@ -67,7 +67,7 @@ def unary_of(run, i):
 
 
 def scramble(run, rng, size):
-    """Put random numbers in place of the messages, but at labels that are ruled out."""
+    """Replace the messages by random numbers, except at labels that are ruled out."""
     terms = terms_of(run.graph)
     for (c, s), message in messages_of(run).items():
         allowed = np.isfinite(unary_of(run, terms[c][0][s]))
@@ -82,7 +82,7 @@ RULES = ["potts", "ragged", "own-tables", "higher-order", "hard-tables", "mixed"
 @pytest.mark.parametrize("family", RULES)
 @pytest.mark.parametrize("damping", [0.0, 0.4])
 def test_sweeps_follow_the_update_rule(family, damping):
-    """There and back, message by message, from messages drawn at random."""
+    """Check there and back, message by message, from random messages."""
     for seed in range(4):
         graph = random_graph(family, seed)
         run = passing(graph, temperature=0.7, damping=damping)
@@ -170,7 +170,7 @@ def test_the_forests_average_to_the_energy(family):
         share, found = run.forests.share, energies_of_forests(run)
         average = graph.constant + sum(w * e for w, e in zip(share, found, strict=True))
         expected = exhaustive(graph).energies
-        # A forest without a hard term may be all finite where the graph is not.
+        # A forest without a hard term may be finite everywhere, unlike the graph.
         possible = np.isfinite(expected)
         assert average[possible] == pytest.approx(expected[possible], rel=1e-9, abs=1e-9)
         sums = [np.log(np.exp(-e / 0.8).sum()) for e in found]
@@ -239,7 +239,7 @@ def test_order_and_damping_do_not_matter_for_the_limit():
 
 
 def assert_forest(graph, order, up):
-    """Check that parents come first, and which terms hang together."""
+    """Check that parents come first, and that the children of a term are consecutive."""
     g, terms = graph.arrays, terms_of(graph)
     assert sorted(order) == list(range(graph.n_variables))
     place = np.argsort(order)
@@ -252,7 +252,7 @@ def assert_forest(graph, order, up):
         scope = terms[c][0]
         slots = {-2 - s for s in range(*graph.factor_ptr[c - graph.n_edges :][:2])}
         hung = sorted(place[i] for i in scope if up[i] in slots)
-        # All but one, one after the other, and the one that they hang from before them.
+        # All variables but one are consecutive, and the one that they hang from precedes them.
         assert hung == list(range(hung[0], hung[0] + len(scope) - 1))
         assert min(place[list(scope)]) < hung[0]
     # Terms and variables form no cycle: each variable of a term but one hangs from it.
@@ -284,7 +284,7 @@ def test_forests_take_terms_that_close_no_cycle(recipe, seed):
 
 @given(recipe=recipes(min_variables=2), seed=st.integers(0, 2**32 - 1))
 def test_forests_cover_all_terms(recipe, seed):
-    """Each with the probability of the forests that hold it."""
+    """Each term has the probability of the forests that contain it."""
     graph = recipe.build()
     forests = cover(graph, 3, Run(graph, temperature=1.0, seed=seed))
     rho = np.zeros(graph.n_edges + graph.n_factors)
@@ -298,20 +298,20 @@ def test_forests_cover_all_terms(recipe, seed):
 
 @pytest.mark.parametrize(("pair", "terms"), [(0.6, [0, 1]), (0.4, [2])])
 def test_a_heavy_forest_is_of_pairs_or_of_a_factor(pair, terms):
-    """Two pairs over links weigh more, or the factor that they would close a cycle with."""
+    """Either two pairs over links weigh more, or the factor that closes a cycle with them."""
     graph = il.FactorGraph.from_factors(
         [2] * 3, [((0, 1), np.eye(2)), ((1, 2), np.eye(2)), ((0, 1, 2), np.ones((2, 2, 2)))]
     )
     _, up = heavy_forest(graph, np.array([pair, pair, 1.0]))
     assert held(graph, up) == terms
-    # By weight alone the factor, over links alone the first pair.
+    # By weight alone the factor is heavier, over links alone the first pair.
     _, up = heavy_forest(graph, np.array([0.6, 0.1, 1.0]))
     assert held(graph, up) == [2]
 
 
 @given(recipe=recipes(min_variables=2), seed=st.integers(0, 2**32 - 1))
 def test_heavy_forests_are_the_heavier_of_two(recipe, seed):
-    """By weight and by weight over links; with pairs alone the heaviest there is."""
+    """Compare with greedy forests by weight and by weight over links."""
     graph = recipe.build()
     sizes = np.array([len(scope) - 1 for scope, _ in terms_of(graph)])
     weights = np.random.default_rng(seed).random(sizes.size)
@@ -338,13 +338,13 @@ def test_edges_are_used_about_equally_often(n, least):
     rho = run.state.rho
     assert (rho > 0).all() and (rho <= 1).all()
     assert rho.sum() == pytest.approx(n - components)
-    # In a complete graph all edges are alike.
+    # In a complete graph all edges are equivalent.
     assert rho.max() <= 4 * rho.min()
 
 
 @pytest.mark.parametrize(("arity", "least"), [(2, 0.3), (3, 0.1)])
 def test_better_probabilities_tighten_the_bound(arity, least):
-    """Of pairs along a grid, and of factors."""
+    """It holds for pairs along a grid, and for factors."""
     gains = []
     for seed in range(6):
         rng = np.random.default_rng(seed)
@@ -366,7 +366,7 @@ def test_better_probabilities_tighten_the_bound(arity, least):
 
 @pytest.mark.parametrize("family", ["grid", "higher-order", "mixed"])
 def test_messages_stay_when_a_forest_joins(family):
-    """But for the probabilities that they are stored with; and a step can be undone."""
+    """Only their stored probabilities change, and a step can be undone."""
     run = passing(random_graph(family, 3))
     settle(run, 0.0, 3)
     rho, bound, before = run.state.rho, run.bound(), run.copy()
@@ -392,7 +392,7 @@ def test_refusals():
 
 @given(family=st.sampled_from(sorted(LABEL_COSTS)), seed=st.integers(0, 2**32 - 1))
 def test_label_costs_are_bounded_too(family, seed):
-    """By their star encoding."""
+    """The star encoding represents them."""
     graph = random_graph(family, seed)
     exact = exhaustive(graph)
     s = il.solve(graph, "trw-bp", temperature=1.0)
@@ -411,7 +411,7 @@ def test_one_variable_with_label_costs_is_a_forest():
 
 
 def test_variables_are_summed_out_where_there_is_time(monkeypatch):
-    """Beside factors; the rest of a hub and its leaves is nothing, and graphs of pairs stay."""
+    """A hub with its leaves is summed out completely; graphs of pairs are not reduced."""
     rng = np.random.default_rng(0)
     hub = [((0, 2 * i + 1, 2 * i + 2), rng.normal(size=(2, 2, 2))) for i in range(4)]
     graph = il.FactorGraph.from_factors([2] * 9, hub)
@@ -427,7 +427,7 @@ def test_variables_are_summed_out_where_there_is_time(monkeypatch):
 
 
 def test_marginals_of_eliminated_variables_fit_the_remaining_ones():
-    """A variable of one term: its marginal is the average over those of its neighbours."""
+    """The marginal of a variable of one term averages over those of its neighbours."""
     rng = np.random.default_rng(1)
     pairs = [(p, rng.normal(size=(2, 2))) for p in itertools.combinations(range(5), 2)]
     table = rng.normal(size=(2, 2, 3))
@@ -444,7 +444,7 @@ def test_marginals_of_eliminated_variables_fit_the_remaining_ones():
 
 
 def test_labels_without_support_have_no_probability():
-    """Hard tables push label 0 out along a chain that closes to a cycle."""
+    """Hard tables propagate the exclusion of label 0 along a chain that closes to a cycle."""
     table = np.array([[math.inf, math.inf, 0.3], [0.0, 1.0, 0.2], [math.inf, 0.5, 0.1]])
     graph = il.FactorGraph.pairwise(
         np.zeros((4, 3)), [(0, 1), (1, 2), (2, 3), (3, 0)], np.repeat(table[None], 4, axis=0)

@@ -83,7 +83,7 @@ PAIRWISE = sorted(
 
 @given(family=st.sampled_from(PAIRWISE), seed=seeds, breadth_first=st.booleans())
 def test_passes_equal_the_plain_implementation(family: str, seed: int, breadth_first: bool) -> None:
-    """Every kernel and the layout of messages, pass by pass, infinite costs included."""
+    """It tests every kernel and the message layout, pass by pass, infinite costs included."""
     graph = random_graph(family, seed)
     if graph.is_forest or graph.n_factors:
         return
@@ -97,7 +97,7 @@ def test_passes_equal_the_plain_implementation(family: str, seed: int, breadth_f
 @pytest.mark.parametrize("k", [3, 4, 7, 16, 33])
 @pytest.mark.parametrize("family", ["potts", "linear", "quadratic", "hard"])
 def test_passes_equal_the_plain_implementation_with_more_labels(family: str, k: int) -> None:
-    """Loops over labels are cut into blocks by the compiler; all their ends are reached."""
+    """Compilers split loops over labels into blocks; all remainders occur."""
     rng = np.random.default_rng(k)
     edges = grid_edges(3, 4, diagonals=True)
     unary = rng.normal(size=(12, k))
@@ -119,7 +119,7 @@ def test_passes_equal_the_plain_implementation_with_more_labels(family: str, k: 
 
 @given(family=st.sampled_from(sorted(FAMILIES)), seed=seeds, shuffled=st.booleans())
 def test_bound_never_falls_nor_passes_the_optimum(family: str, seed: int, shuffled: bool) -> None:
-    """In every half sweep, for every family and any order of the variables."""
+    """It holds in every half sweep, for every family and any order of the variables."""
     graph = random_graph(family, seed)
     order = natural(graph)
     if shuffled:
@@ -133,7 +133,7 @@ def test_bound_never_falls_nor_passes_the_optimum(family: str, seed: int, shuffl
 
 
 def test_the_last_messages_give_a_labelling_however_seldom_labels_are_decoded() -> None:
-    """On a tree that labelling is optimal, which the one before the first sweep is not."""
+    """On a tree that labelling is optimal, unlike the one before the first sweep."""
     rng = np.random.default_rng(0)
     edges = [(int(rng.integers(0, i)), i) for i in range(1, 100)]
     graph = il.FactorGraph.potts(rng.normal(size=(100, 3)), edges, rng.normal(size=99))
@@ -152,7 +152,7 @@ def test_the_last_messages_give_a_labelling_however_seldom_labels_are_decoded() 
     ],
 )
 def test_labels_are_chosen_given_earlier_labels(family: str) -> None:
-    """Towards labelled neighbours the costs of their labels count, else messages (section 5)."""
+    """Labelled neighbours contribute the costs of their labels, others messages (section 5)."""
     for seed in range(20):
         graph = picture(seed) if family == "picture" else random_graph(family, seed)
         order = np.random.default_rng(seed).permutation(graph.n_variables)
@@ -179,7 +179,7 @@ def test_labels_are_chosen_given_earlier_labels(family: str) -> None:
 
 
 def test_an_impossible_term_is_infeasible() -> None:
-    """Potts with both costs infinite: there is no difference of the two to work with."""
+    """Both costs of the Potts term are infinite, so their difference is undefined."""
     terms = [
         il.DiagonalTerms([(0, 1), (1, 2)], 0.0, 1.0),
         il.DiagonalTerms([(0, 2)], np.inf, np.inf),
@@ -229,7 +229,7 @@ def test_bound_of_many_terms_is_summed_without_loss() -> None:
 def test_reparametrisation_has_the_bound_of_the_next_pass(
     family: str, seed: int, sweeps: int, shuffled: bool
 ) -> None:
-    """What is handed over to tightening: not below the last pass, and equal to one more."""
+    """The bound handed to tightening is not below the last pass, and equals the next one."""
     graph = random_graph(family, seed)
     order = natural(graph)
     if shuffled:
@@ -246,7 +246,7 @@ def test_reparametrisation_has_the_bound_of_the_next_pass(
     assert expected is not None
     slack, optimum = tolerance(graph), exhaustive(graph).optimum
     if expected == math.inf:
-        # The pass went on after the first label was lost, so it may have found out less.
+        # The pass continued after the first label was lost, so it may have detected less.
         assert optimum == math.inf
     else:
         assert bound == pytest.approx(expected, abs=slack)
