@@ -1,1 +1,1 @@
-"""The linear program of an energy, the programs that solve it, and its cuts."""
+"""Linear programs of energies, their solvers, and cuts."""

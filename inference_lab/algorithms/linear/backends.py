@@ -1,4 +1,4 @@
-"""Solve the linear program of a graph by HiGHS."""
+"""Solution of the linear program of a graph by HiGHS."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from inference_lab.graph.factor_graph import FactorGraph
 
 @dataclass(frozen=True)
 class Relaxed:
-    """The result of solving the relaxation.
+    """Result of solving the relaxation.
 
     Attributes
     ----------
@@ -27,7 +27,7 @@ class Relaxed:
         The optimal solution, if there is one.
     dual_eq, dual_ub : (R,) and (S,) float64 arrays, or None
     value : float
-        The energy of the relaxation by the LP solver's account, ``nan`` without a solution.
+        The energy of the relaxation as reported by the LP solver, ``nan`` without a solution.
     bound : float
         Lower bound by `LinearModel.lower_bound`, ``-inf`` without duals.
     infeasible : bool
@@ -47,8 +47,8 @@ class Relaxed:
 
 def objective_scale(model: LinearModel) -> float:
     """Return the power of two by which costs are multiplied for the LP solver."""
-    # LP solvers work to an absolute tolerance of about 1e-7, so a typical cost is scaled to about
-    # 100. Multiplication by a power of two is exact.
+    # LP solvers have an absolute tolerance of about 1e-7, so a typical cost is scaled to about 100.
+    # Multiplication by a power of two is exact.
     sizes = np.abs(model.cost[model.cost != 0.0])
     if sizes.size == 0:
         return 1.0
@@ -72,8 +72,8 @@ def highs_solver(
     bounds: tuple[FloatArray, FloatArray],
     integrality: IntArray | None = None,
 ) -> Any:
-    """Return a silent HiGHS of one thread with the model ``lower <= rows x <= upper``."""
-    # HiGHS keeps the scheduler of its first call, and a forked process would wait for ever for the
+    """Return a silent single-threaded HiGHS with the model ``lower <= rows x <= upper``."""
+    # HiGHS keeps the scheduler of its first call, and a forked process would wait forever for the
     # threads of its parent.
     highspy.Highs.resetGlobalScheduler(False)
     solver = _Silent()
@@ -115,7 +115,7 @@ def load(model: LinearModel, scale: float, *, integer: bool = False) -> Any:
 
 def run_highs(solver: Any, time_limit: float) -> str:
     """Run HiGHS; return its outcome: optimal, infeasible, limit or unknown."""
-    # HiGHS counts the time of all runs of one object.
+    # HiGHS measures the total time of all runs of one object.
     solver.setOptionValue("time_limit", solver.getRunTime() + max(0.0, time_limit))
     solver.run()
     status = highspy.HighsModelStatus
@@ -128,7 +128,7 @@ def run_highs(solver: Any, time_limit: float) -> str:
 
 
 class Relaxation:
-    """The relaxation of a model, loaded into HiGHS."""
+    """Relaxation of a model, loaded into HiGHS."""
 
     def __init__(self, model: LinearModel) -> None:
         """Load a model with at least one column."""
@@ -173,10 +173,10 @@ class Relaxation:
 
 @dataclass(frozen=True)
 class LinearSolver(Solver):
-    """Base of solvers that build the linear program of a graph."""
+    """Base class of solvers that build the linear program of a graph."""
 
     def supports(self, graph: FactorGraph, temperature: float) -> str | None:
-        """Refuse a temperature above 0, and a matrix of more than 2^31 - 1 entries."""
+        """Return the reason to refuse: a temperature above 0, or more than 2^31 - 1 entries."""
         refusal = super().supports(graph, temperature)
         if refusal is not None:
             return refusal
@@ -190,7 +190,7 @@ class LinearSolver(Solver):
 
 
 def seconds_to_start(nonzeros: int) -> float:
-    """Estimate the time before an LP solver first checks the clock, 1 us a nonzero."""
-    # A twentieth of it builds the model; the rest copies and checks it. Measured on an E-step with
-    # 16 million nonzeros.
+    """Estimate the time before an LP solver first checks the clock: 1 us per nonzero."""
+    # A twentieth of the time builds the model; the rest copies and checks it. Measured on an E-step
+    # with 16 million nonzeros.
     return 1e-6 * nonzeros

@@ -1,12 +1,12 @@
 """Cuts for frustrated problems: cycle and clique inequalities, separated on solutions of the LP.
 
-Whether ``x_i = a`` and ``x_j = b`` have different truth values is ``z = u_ia + u_jb - 2 P(a, b)``.
+``z = u_ia + u_jb - 2 P(a, b)`` indicates that ``x_i = a`` and ``x_j = b`` differ in truth value.
 Around a cycle ``C`` the truth value changes an even number of times, so that
 
 ``sum_{F} z - sum_{C - F} z <= |F| - 1``   for every subset ``F`` of odd size.
 
-The most violated one through a node is a shortest path in two copies of the graph of links
-(Barahona, Mahjoub 1986). Of ``k + 1`` variables with ``k`` labels two agree:
+The most violated inequality through a node is a shortest path in two copies of the graph of links
+(Barahona, Mahjoub 1986). Two of any ``k + 1`` variables with ``k`` labels agree, so
 ``sum_{pairs} P(x_i = x_j) >= 1`` for every such clique; greedy search finds violated ones.
 """
 
@@ -30,34 +30,34 @@ from inference_lab.kernels.heap import Heap, clear, empty_heap, pop, push, rise
 
 __all__ = ["tighten"]
 
-#: By how much a cut must be violated. What is left to branch and bound this way is next to nothing.
+#: Least violation of a cut. Smaller violations leave almost nothing to branch and bound.
 _VIOLATION = 1e-4
-#: Charged for every link of a cycle, so that short ones are found first: their rows are sparse and
-#: gain more. Falls from round to round, so that none is missed in the end.
+#: Cost per link of a cycle, because short cycles should come first: their rows are sparse and gain
+#: more. It falls from round to round, so that in the end no cycle is missed.
 _STEP = 0.03
 _STEP_FALLS = 0.85
 _LEAST_STEP = 1e-4
-#: A cut with more slack than this is dropped from the LP, whose value stays the same.
+#: Cuts with more slack than this are dropped from the LP, which keeps its value.
 _SLACK = 1e-3
-#: By how much a consistency row must be violated, above the tolerance of LP solvers.
+#: Least violation of a consistency row, above the tolerance of LP solvers.
 _INCONSISTENT = 1e-6
-#: Rounds end when this many together gained less than this share of all the gain.
+#: Rounds end when this many together gain less than this share of the total gain.
 _PATIENCE = 5
 _GAIN = 1e-3
-#: Cycles found in one round at most, and links of all of them.
+#: Most cycles of one round, and most links of all of them.
 _MOST_CYCLES = 2000
 _MOST_LINKS = 60_000
-#: Links looked at in one call of a kernel: about 0.1 s.
+#: Links visited in one call of a kernel: about 0.1 s.
 _STRETCH = 10_000_000
-#: With more links than this the LP is far too large for rounds of cuts.
+#: Most links; with more, the LP is far too large for rounds of cuts.
 _TOO_MANY_LINKS = 5_000_000
 
 
 class _Projection(NamedTuple):
-    """The graph of links: nodes are columns ``u_ia``, the link of every arc, and its flip."""
+    """Graph of links: nodes are columns ``u_ia``; each arc has its link and its flip."""
 
-    # Of a variable with two labels, the second is the first one's opposite: its links are those of
-    # the first with ``flip`` set, which says that equal truth values mean different ones.
+    # The second of two labels is the complement of the first. Its links are assigned to the first
+    # label with ``flip`` set, which exchanges equal and different truth values.
 
     ptr: IntArray
     to: Int32Array
@@ -68,9 +68,9 @@ class _Projection(NamedTuple):
 class _CycleSearch(NamedTuple):
     """State of the shortest-path search over both copies of every node, 2 v and 2 v + 1."""
 
-    # ``nearest`` holds those to go on from; its keys are the distances. ``via`` is the arc by which
-    # a node was reached, times two, plus one where it changes copies; ``seen`` has an entry for
-    # each node.
+    # ``nearest`` holds the frontier; its keys are the distances. ``via`` is the arc by which a node
+    # was reached, times two, plus one if the arc changes copies; ``seen`` has an entry for each
+    # node.
 
     nearest: Heap
     before: IntArray
@@ -80,9 +80,9 @@ class _CycleSearch(NamedTuple):
 
 
 class _Found(NamedTuple):
-    """Cycles one after the other: links (times two, plus one for those in ``F``), ends, weights."""
+    """Concatenated cycles: links (times two, plus one if in ``F``), ends, weights."""
 
-    # ``size`` (1,): how many there are.
+    # ``size`` (1,): the number of cycles.
 
     codes: IntArray
     ends: IntArray
@@ -102,9 +102,9 @@ def _violated_cycles(
     s: _CycleSearch,
     found: _Found,
 ) -> int:
-    """Find for each root a simple cycle shorter than `shortest`, if a walk through it is."""
-    # Returns the root to go on from, when `work` arcs have been looked at or `found` is full. The
-    # search is left as it was: distances ``inf``, none to go on from, `seen` -1.
+    """Find a simple cycle shorter than `shortest` in a closed walk through each root, if any."""
+    # Returns the root to continue from once `work` arcs have been visited or `found` is full. The
+    # search is restored: distances ``inf``, an empty frontier, `seen` -1.
     count = found.size[0]
     used = found.ends[count - 1] if count > 0 else 0
     distance = s.nearest.key
@@ -144,7 +144,7 @@ def _violated_cycles(
                     else:
                         rise(s.nearest, other)
         if reached:
-            # Back to the first node that comes twice: the part in between is an odd cycle.
+            # Walk back to the first node visited twice; the part in between is an odd cycle.
             length = 0
             node = target
             while s.seen[node >> 1] < 0:
@@ -162,7 +162,7 @@ def _violated_cycles(
                 found.weights[count] = distance[s.seen[node >> 1]] - distance[node]
                 count += 1
             else:
-                # Full; this root is the first of the next call.
+                # The arrays are full, so this root is the first of the next call.
                 work = 0
                 r -= 1
             node = target
@@ -178,10 +178,11 @@ def _violated_cycles(
 
 
 class _Clique(NamedTuple):
-    """Scratch for a clique that grows."""
+    """Scratch for a growing clique."""
 
-    # ``members`` are those in it, ``touched`` the variables that meet one of them, ``together``
-    # (n,) how many each meets, zeros between two cliques, at what ``cost`` (n,).
+    # ``members`` are its variables, ``touched`` the neighbours of at least one member, ``together``
+    # (n,) the number of members adjacent to each variable, zero between two cliques, and ``cost``
+    # (n,) the sum of its ``meets`` with them.
 
     members: IntArray
     touched: IntArray
@@ -200,11 +201,11 @@ def _violated_cliques(
     cliques: IntArray,
     found: IntArray,
 ) -> int:
-    """Grow a clique from each edge, by the variable that meets the others least."""
-    # ``meets[e]`` is the probability of equal labels, ``inf`` where the model does not know it. The
-    # cliques with one variable more than there are labels that meet less than `highest` are written
-    # to the rows of `cliques`, ended by -1; how many there are, to ``found[0]``. Returns the edge
-    # to go on from.
+    """Grow a clique from each edge, by the variable least likely to agree with its members."""
+    # ``meets[e]`` is the probability of equal labels, ``inf`` where the model lacks it. Cliques
+    # with one variable more than labels and a sum of ``meets`` below `highest` are written to the
+    # rows of `cliques`, terminated by -1, and their number to ``found[0]``. Returns the edge to
+    # continue from.
     members, touched, together, cost = clique
     count = found[0]
     e = begin
@@ -242,7 +243,7 @@ def _violated_cliques(
                     if total >= highest:
                         best = -1
             v = best
-        # Two labels are the business of cycles.
+        # With two labels, cycle inequalities cover these cliques.
         if size > labels and labels > 2:
             for q in range(size):
                 cliques[count, q] = members[q]
@@ -256,7 +257,7 @@ def _violated_cliques(
 
 
 class _Separation:
-    """Finds cuts that a solution of the LP violates."""
+    """Separation of cuts that a solution of the LP violates."""
 
     def __init__(self, graph: FactorGraph, model: LinearModel) -> None:
         self.n_columns = model.n_columns
@@ -265,7 +266,7 @@ class _Separation:
         self._project(graph, model.n_node_columns)
         self._next_root = 0
         self._step = _STEP
-        # What is known of equal labels: all of an edge's pairs, in one run of links each.
+        # Links with a column for equal labels; the links of an edge form one run.
         of_edge = np.flatnonzero(self.links.edge >= 0)
         self.held = of_edge[self.links.both[of_edge] >= 0]
         owner = self.links.edge[self.held]
@@ -321,9 +322,9 @@ class _Separation:
         return matrix, rhs
 
     def _consistency(self, x: FloatArray, rows: Rows) -> None:
-        """Add the rows that make ``d`` a joint distribution, where the model went without."""
-        # ``d_a <= u_ia``, ``d_a <= u_ja`` and ``u_ia + u_ja - d_a + sum_{b != a} d_b <= 1``, which
-        # the costs alone see to only as long as no cut pulls at ``d``.
+        """Add the rows that the model omits but that make ``d`` a joint distribution."""
+        # ``d_a <= u_ia``, ``d_a <= u_ja`` and ``u_ia + u_ja - d_a + sum_{b != a} d_b <= 1``. The
+        # costs alone enforce these only until a cut involves ``d``.
         if self.held.size == 0:
             return
         d = self.links.both[self.held]
@@ -333,7 +334,7 @@ class _Separation:
             rows.add(np.stack([d[at], node[at]], axis=1), [1.0, -1.0], 0.0)
         total = np.add.reduceat(x[d], self.run_ptr[:-1])[self.run_of]
         beyond = x[ends[0]] + x[ends[1]] - 2.0 * x[d] + total > 1.0 + _INCONSISTENT
-        # Where both ends have two labels this is an equality, and saves rounds from the beginning.
+        # With two labels at both ends this is an equality; adding it from the start saves rounds.
         at = np.flatnonzero(beyond | self._equalities)
         self._equalities = np.zeros_like(beyond)
         if at.size == 0:
@@ -342,7 +343,7 @@ class _Separation:
         count = self.run_ptr[self.run_of[at] + 1] - begin
         row = np.repeat(np.arange(at.size), count)
         inside = np.arange(row.size) - (np.cumsum(count) - count)[row] + begin[row]
-        # A label's own variable comes twice: once with the others, once to be taken off.
+        # A label's own variable is added twice: once with the others, once with factor -2.
         columns = np.concatenate([ends[0][at], ends[1][at], d[at], d[inside]])
         values = np.concatenate([np.ones(2 * at.size), np.full(at.size, -2.0), np.ones(row.size)])
         owner = np.concatenate([np.tile(np.arange(at.size), 3), row])
@@ -369,7 +370,7 @@ class _Separation:
     def _search_cycles(
         self, z: FloatArray, step: float, out_of_time: Callable[[], bool]
     ) -> list[IntArray]:
-        """Return violated cycles, each once, the most violated first."""
+        """Return distinct violated cycles, the most violated first."""
         found = _Found(
             codes=np.empty(_MOST_LINKS, dtype=np.int64),
             ends=np.empty(_MOST_CYCLES, dtype=np.int64),
@@ -379,7 +380,8 @@ class _Separation:
         root = self._next_root
         left = self.roots.size
         work = 3 * _STRETCH
-        # Once around all roots, from where the last round stopped; further only for a first cycle.
+        # Visits each root at most once, from where the last round stopped. After the limit of work
+        # it continues only to find a first cycle.
         while left > 0 and found.size[0] < _MOST_CYCLES and (work > 0 or found.size[0] == 0):
             if out_of_time():
                 break
@@ -399,7 +401,7 @@ class _Separation:
         seen: set[bytes] = set()
         chosen = []
         for c in np.argsort(found.weights[:count], kind="stable").tolist():
-            # The same cycle is found from many of its nodes.
+            # Duplicates are removed, because a cycle is found from many of its nodes.
             cycle = np.sort(found.codes[starts[c] : found.ends[c]])
             if cycle.tobytes() not in seen:
                 seen.add(cycle.tobytes())
@@ -414,7 +416,7 @@ class _Separation:
         sign = np.where(codes & 1, 1.0, -1.0)
         link = codes >> 1
         both = self.links.both[link]
-        # By a hard must-link z is 0.
+        # A hard must-link makes z 0.
         free = np.flatnonzero(both != ALWAYS)
         held = np.flatnonzero(both >= 0)
         columns = np.concatenate(
@@ -429,7 +431,7 @@ class _Separation:
     def _cliques(self, x: FloatArray, rows: Rows, out_of_time: Callable[[], bool]) -> None:
         graph = self.graph
         width = int(graph.cardinalities.max(initial=0))
-        # A clique of k + 1 variables needs that many of at least k links each.
+        # A clique of k + 1 variables needs k + 1 variables with at least k links each.
         degree = np.diff(graph.arrays.adj_ptr)
         if width < 3 or np.count_nonzero(degree >= width) <= width:
             return
@@ -473,19 +475,19 @@ def tighten(
 ) -> Iterator[Relaxed]:
     """Add cuts to `relaxation`, which `relaxed` solves, and yield the solution of each round.
 
-    The last may have no ``x``: out of time, or no labelling has finite energy.
+    The last solution may have no ``x``: time ran out, or no labelling has finite energy.
 
     Guarantees
     ----------
-    Every labelling meets every cut. The value of the LP never falls. Rounds end when no cycle is
-    violated by more than 1e-4 (and no clique that greedy search finds), when five together gain
-    less than a thousandth of what all have gained, or in time.
+    Every labelling satisfies every cut. The value of the LP never falls. Rounds end when no cycle
+    is violated by more than 1e-4 (and no clique found by greedy search), when five together gain
+    less than a thousandth of the total gain, or when time runs out.
 
     Complexity
     ----------
-    A round is a solution of the LP, from the last basis, and O(links log nodes) a node, where a
-    node is a label of a variable; a part of the nodes in turn where that takes more than about a
-    third of a second.
+    A round solves the LP from the last basis and takes O(links log nodes) per node, where a node is
+    a label of a variable. If that takes more than about a third of a second, each round covers only
+    some of the nodes, in turn.
 
     References
     ----------

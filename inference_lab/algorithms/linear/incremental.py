@@ -1,4 +1,4 @@
-"""Relaxations to which rows are added and from which they are dropped, by HiGHS or through PuLP."""
+"""Relaxations whose rows can be added and dropped, solved by HiGHS or through PuLP."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from inference_lab.algorithms.linear.program import CsrArray, LinearModel
 from inference_lab.algorithms.linear.pulp_models import pulp_solver, to_pulp
 from inference_lab.graph.arrays import FloatArray, IntArray
 
-#: If a warm-started solution takes more iterations than this share of the rows (of at least so many
-#: rows), interior points are faster.
+#: Share of the rows (counted as at least `_MANY_ROWS`): if a warm-started solution takes more
+#: iterations, interior points are faster.
 _MANY_ITERATIONS = 0.5
 _MANY_ROWS = 5000
 
@@ -24,11 +24,11 @@ def incremental_relaxation(model: LinearModel, backend: str = "highs") -> Increm
 
 
 class IncrementalRelaxation(Relaxation):
-    """A relaxation that HiGHS solves again after rows have changed.
+    """Relaxation that HiGHS solves again after rows have changed.
 
     HiGHS restarts the dual simplex method from the last basis, which is many times as fast as a
     cold start if the basis hardly changes. If it changes much, as in E-steps with five noisy
-    constraints a point, later solutions use interior points: a round of cuts takes half as long,
+    constraints per point, later solutions use interior points: a round of cuts takes half as long,
     and cuts are deeper because the solution is in the middle of the optimal face.
 
     Attributes
@@ -54,7 +54,7 @@ class IncrementalRelaxation(Relaxation):
         self._doubtful = ["unknown", "infeasible"]
 
     def change(self, drop: IntArray, rows: CsrArray, rhs: FloatArray) -> None:
-        """Drop inequalities, then add others as the last ones."""
+        """Drop inequalities, then append others."""
         at = self.model.b_eq.size
         self.model = _changed(self.model, drop, rows, rhs)
         if drop.size:
@@ -71,7 +71,7 @@ class IncrementalRelaxation(Relaxation):
 
 
 class PulpRelaxation(IncrementalRelaxation):
-    """The same by a solver that PuLP drives, which starts cold each time."""
+    """Relaxation solved through PuLP, with a cold start each time."""
 
     def __init__(self, model: LinearModel, backend: str) -> None:
         self.model, self._backend = model, backend
@@ -93,19 +93,19 @@ class PulpRelaxation(IncrementalRelaxation):
             return Relaxed(None, None, None, math.nan, -math.inf, infeasible, 0, message)
         duals = np.array([row.pi for row in rows], dtype=np.float64) / self._scale
         at = model.b_eq.size
-        # Solvers differ in the sign of duals; either gives a valid bound, the right one a good one.
+        # Solvers differ in the sign of duals. Both signs give valid bounds, so the better is taken.
         both = [(model.lower_bound(s * duals[:at], s * duals[at:]), s) for s in (1.0, -1.0)]
         bound, sign = max(both)
         value = float(model.cost @ x) + model.constant
         return Relaxed(x, sign * duals[:at], sign * duals[at:], value, bound, False, 0, message)
 
     def change(self, drop: IntArray, rows: CsrArray, rhs: FloatArray) -> None:
-        """Drop inequalities, then add others as the last ones."""
+        """Drop inequalities, then append others."""
         self.model = _changed(self.model, drop, rows, rhs)
 
 
 def _changed(model: LinearModel, drop: IntArray, rows: CsrArray, rhs: FloatArray) -> LinearModel:
-    """Return a model with other inequalities; every labelling meets ``rows x <= rhs``."""
+    """Return a model with other inequalities; every labelling must satisfy ``rows x <= rhs``."""
     from scipy.sparse import vstack
 
     kept = np.ones(model.b_ub.size, dtype=bool)

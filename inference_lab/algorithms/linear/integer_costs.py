@@ -1,8 +1,8 @@
-"""Costs as integers, for solvers that compute with nothing else, with a stated error.
+"""Integer costs with a bounded error, for solvers that compute with integers only.
 
 Each term is lowered by its least cost, multiplied by a common power of two and rounded down, so
-that ``offset + C(x) / scale <= E(x)`` for every labelling, where ``C`` is the integer energy: a
-lower bound on ``C`` is one on ``E``, and the two differ by at most ``error``.
+that ``offset + C(x) / scale <= E(x)`` for every labelling, where ``C`` is the integer energy. A
+lower bound on ``C`` thus gives one on ``E``, and the two sides differ by at most ``error``.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from inference_lab.graph.arrays import TABLE, FloatArray, IntArray
 from inference_lab.graph.factor_graph import FactorGraph
 
 _EPS = float(np.finfo(np.float64).eps)
-#: Entries of the dense tables that are made at a time.
+#: Entries of the dense tables of one block.
 _BLOCK = 2_000_000
 
 
 class EdgeTables(NamedTuple):
     """Dense costs of edges whose tables have the same shape.
 
-    * ``edges`` (m,): their numbers; ``tables`` (m, k_i, k_j), ``inf`` where forbidden.
+    * ``edges`` (m,): their indices; ``tables`` (m, k_i, k_j), ``inf`` where forbidden.
     """
 
     edges: IntArray
@@ -36,7 +36,7 @@ def dense_tables(graph: FactorGraph) -> Iterator[EdgeTables]:
     if graph.n_edges == 0:
         return
     sizes = graph.cardinalities[graph.edges]
-    # One number for each shape, which is sorted many times as fast as pairs.
+    # Each shape is encoded as one number, because numbers sort many times as fast as pairs.
     shape = sizes @ np.array([sizes.max() + 1, 1])
     _, first, which = np.unique(shape, return_index=True, return_inverse=True)
     for s, (ki, kj) in enumerate(sizes[first].tolist()):
@@ -61,15 +61,15 @@ def dense_tables(graph: FactorGraph) -> Iterator[EdgeTables]:
 
 
 class Rounding(NamedTuple):
-    """How costs become integers."""
+    """Conversion of costs to integers."""
 
     #: A power of two.
     scale: float
-    #: ``offset + C(x) / scale <= E(x)`` for every labelling, however the sums were rounded.
+    #: ``offset + C(x) / scale <= E(x)`` for every labelling, despite the rounding of sums.
     offset: float
-    #: ``E(x) <= offset + C(x) / scale + error`` where no cost of ``x`` was cut off.
+    #: ``E(x) <= offset + C(x) / scale + error`` if no cost of ``x`` was clipped.
     error: float
-    #: Rises above this are cut off: whoever pays one is no better than a labelling known before.
+    #: Rises are clipped here, because a labelling with a larger one is no better than a known one.
     cut: float
 
     def integers(self, rises: FloatArray) -> FloatArray:
@@ -80,7 +80,7 @@ class Rounding(NamedTuple):
         return out
 
     def bound(self, value: float) -> float:
-        """Return the bound on the energy that follows from a bound on the integer energy."""
+        """Return the lower bound on the energy from a lower bound on the integer energy."""
         if math.isinf(value):
             return value
         bound = self.offset + value / self.scale
@@ -88,20 +88,21 @@ class Rounding(NamedTuple):
 
 
 def unary_rises(graph: FactorGraph) -> FloatArray:
-    """Return the unary costs above the least one of each variable, flat."""
+    """Return the unary costs minus the least one of each variable, flat."""
     return graph.unary_values - np.repeat(graph.least_unaries, graph.cardinalities)
 
 
 def table_rises(tables: FloatArray) -> FloatArray:
-    """Return costs above the least one of each table, the first axis counting tables."""
+    """Return costs minus the least one of each table; the first axis counts tables."""
     least: FloatArray = tables.min(axis=tuple(range(1, tables.ndim)), keepdims=True)
     return tables - least
 
 
 def plan_rounding(graph: FactorGraph, best_energy: float, bits: int) -> Rounding:
     """Choose the scale so that no integer energy needs more than `bits` bits."""
-    # Costs above the known energy, beyond the least costs of all terms, are cut off, so that large
-    # penalties leave the bits to small costs. A labelling whose costs are cut is no better by C.
+    # Rises are clipped at the known energy minus the least costs of all terms, so that large
+    # penalties leave the bits to small costs. A labelling with clipped costs is no better by C than
+    # the known one.
     minima = [np.array([graph.constant]), graph.least_unaries]
     ranges = [_largest_rise(unary_rises(graph), graph.unary_ptr[:-1])]
     for block in dense_tables(graph):
@@ -122,7 +123,7 @@ def plan_rounding(graph: FactorGraph, best_energy: float, bits: int) -> Rounding
     widest = np.minimum(widest, cut)
     span = float(widest.sum())
     scale = 2.0 ** min(900, bits - math.frexp(span)[1]) if span > 0 else 1.0
-    # A difference of two costs is off by half a unit in the last place before it is rounded down.
+    # ``_EPS * span`` covers the rounding of each difference: half a unit in the last place.
     offset = total - rounded - _EPS * span
     return Rounding(scale, offset, widest.size / scale + 2 * rounded + 2 * _EPS * span, cut)
 

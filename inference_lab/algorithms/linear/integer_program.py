@@ -1,4 +1,4 @@
-"""Solve the integer linear program of a graph, without the columns that no optimum needs."""
+"""Solution of the integer linear program of a graph, without columns that no optimum needs."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ _FEASIBLE = 2
 
 @dataclass(frozen=True)
 class Integral:
-    """The result of solving the ILP.
+    """Result of solving the ILP.
 
     Attributes
     ----------
     x : (N,) float64 array, or None
         The best solution found.
     value : float
-        Its energy by the ILP solver's account, ``nan`` without a solution.
+        Its energy as reported by the ILP solver, ``nan`` without a solution.
     bound : float
-        The ILP solver's lower bound on the energy, ``nan`` if it gives none.
+        The ILP solver's lower bound on the energy, ``nan`` without one.
     tolerance : float
         The error of `bound` that the ILP solver tolerates.
     optimal, infeasible : bool
@@ -54,7 +54,7 @@ def solve_integer(
     magnitude: float = 1.0,
     time_limit: float = math.inf,
 ) -> Integral:
-    """Solve the ILP without the columns that are forbidden."""
+    """Solve the ILP without its forbidden columns."""
     # The optimum is at least about as large as the magnitude. At this scale, the absolute gap of
     # 1e-6 at which HiGHS stops is at most 1e-9 of it.
     left = _pruned(model)
@@ -73,7 +73,7 @@ def solve_integer(
 
 
 def _pruned(model: LinearModel) -> LinearModel:
-    """Leave out forbidden columns, and the rows that hold nothing else."""
+    """Return the model without forbidden columns and without rows that have no other entries."""
     kept = model.upper > 0.0
     if kept.all():
         return model
@@ -101,11 +101,11 @@ def _integer_with_highs(
     begin = perf_counter()
     solver = load(model, scale, integer=True)
     solver.setOptionValue("mip_rel_gap", 0.0)
-    # This heuristic does not check the clock (90 s on an image of 4,096 pixels), and a labelling is
-    # known before the program is solved.
+    # This heuristic does not check the clock (90 s on an image of 4,096 pixels) and is not needed,
+    # because a labelling is known beforehand.
     solver.setOptionValue("mip_heuristic_run_feasibility_jump", False)
-    # HiGHS does not check the clock while presolve probes binary variables, 0.1 ms a nonzero on
-    # E-steps.
+    # HiGHS does not check the clock while presolve probes binary variables, which takes 0.1 ms per
+    # nonzero on E-steps.
     presolved = 2e-4 * model.n_nonzeros < time_limit
     solver.setOptionValue("presolve", "on" if presolved else "off")
     ended = run_highs(solver, time_limit - (perf_counter() - begin))
@@ -150,9 +150,9 @@ def fix_by_reduced_costs(
     model: LinearModel, dual_eq: npt.ArrayLike | None, dual_ub: npt.ArrayLike | None, energy: float
 ) -> LinearModel:
     """Forbid every column that no labelling better than `energy` can use."""
-    # A labelling that uses a column pays at least the bound, less the minimum of the column's
-    # group, plus the column's reduced cost; where that is above `energy`, the column gets upper
-    # bound 0. Labellings of at most `energy` all stay.
+    # A labelling that uses a column costs at least the bound minus the minimum of the column's
+    # group plus the column's reduced cost. If that exceeds `energy`, the column gets upper bound 0.
+    # All labellings of at most `energy` stay feasible.
     if not math.isfinite(energy) or model.n_columns == 0:
         return model
     view = model.reparametrise(dual_eq, dual_ub)

@@ -1,4 +1,4 @@
-"""Pairs of labels at the ends of edges, with what the linear program says of having both."""
+"""Pairs of labels at the ends of edges, with their joint columns in the linear program."""
 
 from __future__ import annotations
 
@@ -19,25 +19,25 @@ from inference_lab.graph.factor_graph import FactorGraph
 
 
 class LabelPairs(NamedTuple):
-    """Pairs of labels at the ends of edges, with what the model knows of having both."""
+    """Pairs of labels at the ends of edges, with their joint columns in the model."""
 
-    #: `first`, `second`: Columns ``u_ia`` and ``u_jb``.
+    #: `first`, `second`: columns ``u_ia`` and ``u_jb``.
     first: IntArray
     second: IntArray
-    #: The column of ``P(x_i = a, x_j = b)``, or `NEVER` where that is 0, or `ALWAYS` where ``u_ia =
-    #: u_jb`` by a hard must-link.
+    #: The column of ``P(x_i = a, x_j = b)``, `NEVER` if the probability is 0, or `ALWAYS` if
+    #: ``u_ia = u_jb`` by a hard must-link.
     both: IntArray
-    #: The edge, of the diagonal kinds; its links stand together. -1 for table edges.
+    #: The edge, for diagonal kinds, whose links are contiguous; -1 for table edges.
     edge: IntArray
 
 
-#: Values of `LabelPairs.both` that are no columns.
+#: Special values of `LabelPairs.both` instead of columns.
 NEVER = -1
 ALWAYS = -2
 
 
 def links(graph: FactorGraph) -> LabelPairs:
-    """List the links of `build_linear_model`'s result."""
+    """Return the links of the model from `build_linear_model`."""
     ptr = graph.unary_ptr
     start = int(ptr[-1])
     parts: list[tuple[IntArray, IntArray, IntArray, IntArray]] = []
@@ -59,7 +59,7 @@ def links(graph: FactorGraph) -> LabelPairs:
         both = np.full(same.shape, ALWAYS, dtype=np.int64)
         gain = same[~must] - differ[~must, None]
         columns, count = diagonal_columns(gain, start)
-        # Without a variable the two labels never meet, or it costs nothing and is left open.
+        # Pairs without a column are forbidden, or cost nothing and stay open.
         both[~must] = np.where(np.isfinite(gain), columns, NEVER)
         listed = np.ones(same.shape, dtype=bool)
         listed[~must] = (columns >= 0) | ~np.isfinite(gain)

@@ -1,4 +1,4 @@
-"""The linear program of a graph: compact LP of constrained clustering, local polytope, and ILP."""
+"""Linear program of a graph: compact LP of constrained clustering, local polytope, and ILP."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def model_size(graph: FactorGraph) -> ModelSize:
 
 
 def diagonal_groups(graph: FactorGraph) -> list[tuple[int, IntArray]]:
-    """Return the diagonal edges by the number of labels both ends have."""
+    """Return the diagonal edges, grouped by the smaller cardinality of their ends."""
     edges = np.flatnonzero(graph.edge_kinds != TABLE)
     if edges.size == 0:
         return []
@@ -82,13 +82,13 @@ def diagonal_entries(graph: FactorGraph, edges: IntArray, k: int) -> FloatArray:
 
 
 def table_groups(graph: FactorGraph) -> list[tuple[tuple[int, ...], IntArray]]:
-    """Return the table edges by shape."""
+    """Return the table edges, grouped by shape."""
     edges = np.flatnonzero(graph.edge_kinds == TABLE)
     return _by_shape(graph.cardinalities[graph.edges[edges]], edges)
 
 
 def factor_groups(graph: FactorGraph) -> list[tuple[tuple[int, ...], IntArray]]:
-    """Return the higher-order factors by shape."""
+    """Return the higher-order factors, grouped by shape."""
     arity = np.diff(graph.factor_ptr)
     groups: list[tuple[tuple[int, ...], IntArray]] = []
     for r in np.unique(arity):
@@ -119,9 +119,9 @@ def build_linear_model(graph: FactorGraph) -> LinearModel:
       ``u_ia + u_ja - 2 d_a <= 1 - sum_b d_b``: the rest of the masses, which must not meet on
       the diagonal, can be transported if and only if this holds (Hall's condition).
 
-    This is the projection of the local polytope that matters to the cost, with k instead of
-    k^2 variables an edge; on edges of one sign it is the papers' LP. Labels that only one end has
-    never meet. Tables and higher-order factors get one variable per entry and are tied to the
+    This is the projection of the local polytope that affects the cost, with k instead of k^2
+    variables per edge; on edges of one sign it is the papers' LP. Labels that only one end has
+    never coincide. Tables and higher-order factors get one variable per entry, linked to the
     node variables by marginalisation.
 
     Infinite costs are exact: forbidden labels and entries have upper bound 0; ``same[a] = inf``
@@ -129,7 +129,7 @@ def build_linear_model(graph: FactorGraph) -> LinearModel:
     the node.
 
     A label cost ``h_s [some x_i is in L_s]`` is ``h_s y_s`` with ``sum_{a in L_s} u_ia <= y_s`` for
-    every variable, as in facility location: its strong form, a row a variable.
+    every variable: the strong form of facility location, with one row per variable.
 
     Complexity: O(nonzeros) time and memory, see `model_size`.
 
@@ -222,7 +222,7 @@ def _add_joint(
 
 
 def _add_equality(equal: Rows, node_cost: FloatArray, same: FloatArray, ends: IntArray) -> None:
-    """Make both ends equal on the k labels they share, and charge `same` (m, k) to the first."""
+    """Make both ends equal on their k common labels, and charge `same` (m, k) to the first."""
     k = same.shape[1]
     first = ends[:, :1] + np.arange(k)
     second = ends[:, 1:] + np.arange(k)
@@ -231,13 +231,14 @@ def _add_equality(equal: Rows, node_cost: FloatArray, same: FloatArray, ends: In
 
 
 def _is_mixed(gain: FloatArray) -> npt.NDArray[np.bool_]:
-    """Whether an edge with ``r = gain`` (m, k) likes some equal labels and dislikes others."""
+    """Return whether each edge has both negative and positive ``r = gain`` (m, k)."""
     return np.asarray((gain < 0).any(axis=1) & (gain > 0).any(axis=1))
 
 
 def diagonal_columns(gain: FloatArray, start: int) -> tuple[IntArray, int]:
     """Return the columns of the diagonal variables (m, k), -1 for none, and their number."""
-    # On an edge of one sign, labels with r = 0 need no variable; else the others need all.
+    # Labels with r = 0 need no variable on an edge of one sign. On a mixed edge, the rows of the
+    # other labels involve them.
     used = np.isfinite(gain) & ((gain != 0) | _is_mixed(gain)[:, None])
     column = np.full(gain.shape, -1, dtype=np.int64)
     count = int(used.sum())
@@ -275,7 +276,7 @@ def _add_diagonal(
     forbidden = plain & ~finite
     below.add(np.stack([u_i[forbidden], u_j[forbidden]], axis=1), [1.0, 1.0], 1.0)
     if mixed.any():
-        # Row (e, a): u_ia + u_ja - d_a + sum_{b != a} d_b <= 1, where d_b exists.
+        # Row (e, a): u_ia + u_ja - d_a + sum_{b != a} d_b <= 1, over the existing d_b.
         rows = np.flatnonzero(mixed)
         node = np.stack([u_i[rows], u_j[rows]], axis=2)
         diagonal = np.broadcast_to(column[rows][:, None, :], (rows.size, k, k))

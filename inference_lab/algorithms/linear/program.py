@@ -1,4 +1,4 @@
-"""A linear program over labels, with lower bounds that hold for any dual vector."""
+"""Linear program over labels, with lower bounds that hold for any dual vector."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ import numpy.typing as npt
 from inference_lab.graph.arrays import FloatArray, IntArray, starts_of
 from inference_lab.graph.factor_graph import first_least
 
-#: A sparse matrix in CSR form (``scipy.sparse.csr_array``).
+#: Sparse matrix in CSR form (``scipy.sparse.csr_array``).
 CsrArray: TypeAlias = Any
 
 #: HiGHS indexes the entries of a matrix with 32-bit integers.
 MAX_NONZEROS = 2**31 - 1
 
-#: The relative error of a sum of two numbers is at most half of this.
+#: Machine epsilon: the relative error of a sum of two numbers is at most half of it.
 EPSILON = float(np.finfo(np.float64).eps)
 
 
 class _Reparametrised(NamedTuple):
-    """The costs under a dual vector: reduced costs, minima of groups, bound."""
+    """Costs under a dual vector: reduced costs, minima of groups, bound."""
 
     reduced: FloatArray
     minima: FloatArray
@@ -36,7 +36,7 @@ class LinearModel:
 
     Columns, in this order: the node variables ``u_ia``; the joint variables of tables and
     higher-order factors; the diagonal variables ``d_a = P(x_i = a, x_j = a)``; one variable for
-    each set of labels with a cost. With integral ``u`` it is the ILP of the graph, without it the
+    each set of labels with a cost. With integral ``u`` it is the ILP of the graph, otherwise the
     local-polytope relaxation.
 
     Attributes
@@ -50,19 +50,19 @@ class LinearModel:
         0 for forbidden columns, else 1, which is never tight.
     constant : float
     label_ptr : (n + 1,) int64
-        ``u_ia`` is column ``label_ptr[i] + a``; there are ``label_ptr[-1]`` of them.
+        ``u_ia`` is column ``label_ptr[i] + a``, of ``label_ptr[-1]`` in total.
     group_ptr : (G + 1,) int64
-        Ranges of columns that belong together, covering all columns.
+        Ranges of the groups of columns, covering all columns.
     n_exact : int
         The columns of each of the first ``n_exact`` groups (variables and joint tables) sum to 1,
-        those of the others (diagonals) to at most 1.
+        the columns of the other groups (diagonals) to at most 1.
 
     Notes
     -----
     `inference_lab.algorithms.linear.model.model_size` has the counts. A nonzero takes 12 bytes (16
     in models of more than 2^31 entries), a column 16 and a row 12, at most five times that while
-    building. While HiGHS solves, it took about 600 bytes a nonzero through scipy: 9.7 GB for the
-    E-step with 100,000 points, 20 clusters and 200,000 constraints, which has 16 million.
+    building. While solving, HiGHS took about 600 bytes per nonzero through scipy: 9.7 GB for the 16
+    million of the E-step with 100,000 points, 20 clusters and 200,000 constraints.
     """
 
     cost: FloatArray
@@ -102,24 +102,23 @@ class LinearModel:
         return int(self.a_eq.nnz + self.a_ub.nnz)
 
     def labels(self, x: npt.ArrayLike) -> IntArray:
-        """Return for each variable the label with the largest ``u`` (the first of equals)."""
+        """Return the label with the largest ``u`` of each variable (the first of equals)."""
         u = np.asarray(x, dtype=np.float64)[: self.n_node_columns]
         return first_least(-u, self.label_ptr)
 
     def lower_bound(
         self, dual_eq: npt.ArrayLike | None = None, dual_ub: npt.ArrayLike | None = None
     ) -> float:
-        """Turn *any* dual vector into a bound on the energy of every labelling.
+        """Return the lower bound on the energy of every labelling from *any* dual vector.
 
-        With ``y`` the duals (those of inequalities clipped to ``y <= 0``) and
+        With ``y`` the duals (clipped to ``y <= 0`` for inequalities) and
         ``rc = cost - A' y`` the reduced costs, every feasible ``x`` has
 
         ``cost x >= b' y + sum_{sum-to-1 groups} min rc + sum_{other groups} min(0, min rc)``,
 
-        because the columns of a group sum to 1, or at most to 1. No property of ``y`` is needed, so
-        neither the tolerances nor the failures of an LP solver can make the bound wrong; with
-        optimal duals it is the value of the LP. The rounding of every sum is bounded and
-        subtracted.
+        because the columns of a group sum to 1, or to at most 1. No property of ``y`` is needed, so
+        neither tolerances nor failures of an LP solver invalidate the bound. With optimal duals it
+        is the value of the LP. The rounding error of every sum is bounded and subtracted.
 
         Complexity
         ----------

@@ -1,4 +1,4 @@
-"""Linear programs of graphs as PuLP models, for other MILP solvers or to go on with."""
+"""Linear programs of graphs as PuLP models, for other MILP solvers or further modelling."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from inference_lab.algorithms.linear.program import LinearModel
 
 
 class PulpModel(NamedTuple):
-    """A PuLP problem with its variables and constraints in the order of columns and rows."""
+    """PuLP problem with its variables and constraints in the order of columns and rows."""
 
     problem: Any
     columns: list[Any]
@@ -20,11 +20,11 @@ class PulpModel(NamedTuple):
 
 
 def to_pulp(model: LinearModel, *, integer: bool = True, name: str = "energy") -> PulpModel:
-    """Write a model as a PuLP problem."""
+    """Convert a model to a PuLP problem."""
     import pulp
 
     problem = pulp.LpProblem(name, pulp.LpMinimize)
-    # Late 3.x versions and 4.0 create variables by the problem.
+    # In late 3.x versions and 4.0, the problem creates its variables.
     variable = getattr(problem, "add_variable", pulp.LpVariable)
     n_u = model.n_node_columns
     owner = np.repeat(np.arange(model.n_variables), np.diff(model.label_ptr))
