@@ -1,4 +1,4 @@
-"""Decode the messages of belief propagation: a labelling, marginals, the partition function."""
+"""Decoding of belief-propagation messages: labelling, marginals, partition function."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from inference_lab.kernels.messages import (
 def _costs_beside(
     net: Network, general: General | None, q: int, k: int, b: int, out: FloatArray
 ) -> None:
-    """Write what each of `k` labels costs beside a neighbour with label ``b``, up to a constant."""
+    """Write the costs of `k` labels next to a neighbour with label ``b``, up to a constant."""
     link = net.links[q]
     if general is not None:
         h = general.g.adj_half[q]
@@ -44,11 +44,11 @@ def decode(
     x: IntArray,
     work: Scratch,
 ) -> None:
-    """Give variables the label of least belief; `in_order` given the labels chosen before."""
-    # In order, messages from decoded neighbours are replaced by the cost of their label, so that
-    # ties are broken consistently: with converged min-sum messages on a forest the result is
-    # optimal. Violated hard terms count first. `x` begins as -1, no label yet; messages to the
-    # factors are overwritten with decisions.
+    """Assign the label of least belief to each variable, `in_order` given the labels before it."""
+    # In order, the cost of a decoded neighbour's label replaces its message, so that ties are
+    # broken consistently: with converged min-sum messages on a forest the result is optimal.
+    # Violated hard terms count first. `x` starts as -1 (no label); messages to the factors are
+    # overwritten with decisions.
     for i in range(x.size):
         k = net.cardinalities[i]
         for a in range(k):
@@ -182,7 +182,8 @@ def bethe_marginals(
     _beliefs(net, general, messages, beliefs, work)
     first = net.unary_ptr[:-1]
     least = np.minimum.reduceat(beliefs, first)
-    # Weights relative to the best: costs far above the temperature cancel before rounding.
+    # Weights are relative to the best label, so that costs far above the temperature cancel before
+    # rounding.
     with np.errstate(over="ignore"):  # then the weight is 0
         marginals = np.exp((np.repeat(least, net.cardinalities) - beliefs) / temperature)
     norm = np.add.reduceat(marginals, first)

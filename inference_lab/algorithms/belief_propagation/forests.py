@@ -1,4 +1,4 @@
-"""Spanning forests of a graph, and the probability with which each term appears in one.
+"""Spanning forests of a graph, and the probability that each term appears in one.
 
 Terms are edges and, numbered after them, factors. A set of terms is a forest if the bipartite graph
 of its terms and their variables has no cycle.
@@ -18,20 +18,20 @@ from inference_lab.kernels.union_find import find
 
 
 class Forests(NamedTuple):
-    """Spanning forests, each rooted, with the probability of each."""
+    """Rooted spanning forests with their probabilities."""
 
-    #: (t, n) int32: the variables of each forest, every one after its parent, and those that hang
-    #: from one factor in succession.
+    #: (t, n) int32: the variables of each forest, each after its parent, with the children through
+    #: one factor in succession.
     order: Int32Array
-    #: (t, n) int32: at each variable (by number) the position of the edge to its parent in its
-    #: adjacency, ``-2 - s`` with ``s`` the position in ``scopes`` by which a factor holds it, -1 at
-    #: roots.
+    #: (t, n) int32: the link of each variable (by number) to its parent: the position of the edge
+    #: in its adjacency, ``-2 - s`` for a factor with the variable at position ``s`` of ``scopes``,
+    #: -1 at roots.
     up: Int32Array
-    #: (t,): probabilities, adding up to 1.
+    #: (t,): probabilities, which sum to 1.
     share: FloatArray
 
     def joined(self, order: Int32Array, up: Int32Array, share: float) -> Forests:
-        """Return these and one more, which gets a share of the probability of all."""
+        """Return these forests and one more, which gets the probability `share`."""
         return Forests(
             np.concatenate([self.order, order[None]]),
             np.concatenate([self.up, up[None]]),
@@ -43,7 +43,7 @@ class Forests(NamedTuple):
 def _spanning_forest(
     g: GraphArrays, ranked: IntArray, n_links: int, arity: int | None
 ) -> tuple[IntArray, Int32Array, Int32Array]:
-    """Take terms in the order given unless they close a cycle; return the forest, rooted."""
+    """Take terms in the given order unless they close a cycle; return the rooted forest."""
     n, m = g.cardinalities.size, g.kinds.size
     parent = np.arange(n)
     taken = np.empty(n_links, dtype=np.int64)
@@ -114,16 +114,16 @@ def _spanning_forest(
 def spanning_forest(
     graph: FactorGraph, ranked: IntArray
 ) -> tuple[IntArray, Int32Array, Int32Array]:
-    """Take terms in the order given unless they close a cycle; return them, and how they hang."""
+    """Take terms in the given order unless they close a cycle; return them and the forest."""
     n_links = graph.n_variables - int(graph.components.max(initial=-1)) - 1
     arity = int(np.diff(graph.factor_ptr).max()) if graph.n_factors else None
     return _spanning_forest(graph.arrays, ranked, n_links, arity)
 
 
 def heavy_forest(graph: FactorGraph, weights: FloatArray) -> tuple[Int32Array, Int32Array]:
-    """Return a spanning forest whose terms weigh much, (m + f,), as a row each of `Forests`."""
-    # With pairs alone it is the heaviest (Kruskal). With factors the heavier of two: terms are
-    # taken by their weight, or by that over the number of variables that they let hang from others.
+    """Return a heavy spanning forest by `weights` (m + f,), as one row each of `Forests`."""
+    # Without factors it is the heaviest (Kruskal). With factors it is the heavier of two: terms are
+    # taken by weight, or by weight divided by the number of variables minus one.
     ranked = np.argsort(-weights, kind="stable")
     terms, order, up = spanning_forest(graph, ranked)
     if graph.n_factors:
@@ -136,9 +136,9 @@ def heavy_forest(graph: FactorGraph, weights: FloatArray) -> tuple[Int32Array, I
 
 
 def cover(graph: FactorGraph, least: int, run: Run) -> Forests | None:
-    """Draw at least so many spanning forests that together hold every term; None if stopped."""
-    # The terms stand in a random queue; each forest takes the first ones that close no cycle, and
-    # these go to the end. So terms are used about equally often.
+    """Draw at least `least` spanning forests that together cover all terms; None if stopped."""
+    # Each forest takes the first terms of a random queue that close no cycle, and moves them to the
+    # end, so that terms are used about equally often.
     size = graph.n_edges + graph.n_factors
     unused = np.ones(size, dtype=bool)
     queue = run.rng.permutation(size)
@@ -161,11 +161,11 @@ def cover(graph: FactorGraph, least: int, run: Run) -> Forests | None:
 
 
 def appearance(graph: FactorGraph, forests: Forests) -> FloatArray:
-    """Return the probability with which each term appears in a forest, shape (m + f,)."""
+    """Return the probability that each term appears in a forest, shape (m + f,)."""
     g, m = graph.arrays, graph.n_edges
     rho = np.zeros(m + graph.n_factors)
     for up, share in zip(forests.up, forests.share, strict=True):
         rho[g.adj_half[up[up >= 0]] >> 1] += share
-        # Once for each factor, however many variables hang from it.
+        # Each factor counts once, independently of the number of its children.
         rho[m + np.unique(g.slot_factor[-2 - up[up < -1]])] += share
     return np.minimum(rho, 1.0)

@@ -1,4 +1,4 @@
-"""The memory layout of messages, in which sweeps read and write a few streams."""
+"""Memory layout of messages, in which sweeps read and write a few streams."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ from inference_lab.kernels.messages import (
     slot_ptr,
 )
 
-#: Costs of more temperatures than this underflow in a sum of exponentials, which is then avoided.
+#: Costs above this many temperatures get the general update, because their exponentials underflow.
 _STEEPEST = 600.0
-#: As many directions have the terms of a picture with eight neighbours.
+#: Most directions of the terms of a grid, as in a picture with eight neighbours per pixel.
 _MOST_DIRECTIONS = 4
-#: Fewer variables look like a grid by chance.
+#: Fewest variables of a grid, because fewer look like a grid by chance.
 _FEWEST = 16
 
 
 def renumber(g: GraphArrays, order: IntArray) -> tuple[GraphArrays, IntArray]:
-    """Return the arrays with the variables in another order, and where each unary entry was."""
-    # What is visited in succession then lies side by side in memory.
+    """Return the arrays with reordered variables, and the previous index of each unary entry."""
+    # Data that are visited in succession are then contiguous in memory.
     rank = np.empty(order.size, dtype=np.int32)
     rank[order] = np.arange(order.size, dtype=np.int32)
     unary_ptr, adj_ptr, inc_ptr = (_bounds(p, order) for p in (g.unary_ptr, g.adj_ptr, g.inc_ptr))
-    # How far the stretch of each variable in the adjacency moves.
+    # Shift of each variable's range in the adjacency.
     shift = np.empty(order.size, dtype=np.int32)
     shift[order] = adj_ptr[:-1] - g.adj_ptr[order]
     entries = _gather(g.unary_ptr, order)
@@ -57,12 +57,12 @@ def renumber(g: GraphArrays, order: IntArray) -> tuple[GraphArrays, IntArray]:
 
 
 def _bounds(ptr: IntArray, order: IntArray) -> IntArray:
-    """Return where blocks start in another order, with the end behind."""
+    """Return the starts of reordered blocks, followed by the end."""
     return starts_of(np.diff(ptr)[order])
 
 
 def _gather(ptr: IntArray, rows: IntArray) -> IntArray:
-    """Return the numbers of the entries of some blocks, one block after the other."""
+    """Return the indices of the entries of some blocks, one block after the other."""
     sizes = ptr[rows + 1] - ptr[rows]
     ends = np.cumsum(sizes)
     return np.repeat(ptr[rows] - ends + sizes, sizes) + np.arange(sizes.sum())
@@ -70,14 +70,14 @@ def _gather(ptr: IntArray, rows: IntArray) -> IntArray:
 
 @kernel
 def message_starts(g: GraphArrays) -> IntArray:
-    """Return where the message that arrives at each adjacency position starts, shape (2m,)."""
-    # The first messages that arrive at all variables lie side by side, then the second ones, and so
-    # on: on a grid a sweep then reads and writes a few streams.
+    """Return the start of the incoming message at each adjacency position, shape (2m,)."""
+    # The first incoming messages of all variables are contiguous, then the second ones, and so on,
+    # because on a grid a sweep then reads and writes a few streams.
     n = g.cardinalities.size
     most = 0
     for i in range(n):
         most = max(most, g.adj_ptr[i + 1] - g.adj_ptr[i])
-    # Where the next message of each place goes: behind all of the places before.
+    # Start of the next message of each place, after all messages of earlier places.
     ahead = np.zeros(most + 1, dtype=np.int64)
     for i in range(n):
         for place in range(g.adj_ptr[i + 1] - g.adj_ptr[i]):
@@ -94,17 +94,17 @@ def message_starts(g: GraphArrays) -> IntArray:
 
 
 def make_links(g: GraphArrays, start: IntArray, temperature: float, terms: Terms) -> Links:
-    """Collect what sending a message takes, see `Network`."""
+    """Collect the data for sending each message, see `Network`."""
     size = np.uint32 if (g.cardinalities * np.diff(g.adj_ptr)).sum() < 1 << 32 else np.uint64
     fields = [("at", size), ("to", size), ("other", np.uint32), ("way", np.uint32)]
     links = np.empty(start.size, dtype=[*fields, ("rise", np.float64), ("cap", np.float64)])
     way, cap = np.where(np.isinf(terms.rise), GENERAL, terms.way), terms.cap
-    # A single label is told nothing, whatever it costs.
+    # Messages between variables of a single label are constant, whatever the cost.
     if g.cardinalities.min(initial=1) == 1:
         way = np.where(g.cardinalities[g.edges].max(axis=1, initial=1) == 1, ATTRACTIVE, way)
     if temperature > 0.0:
         way = np.where((way == LINEAR) | (terms.rise > _STEEPEST * temperature), GENERAL, way)
-        with np.errstate(over="ignore"):  # costs of so many temperatures go the general way
+        with np.errstate(over="ignore"):  # costs that overflow get the general update
             cap = np.exp(-terms.rise / temperature)
 
     edge = g.adj_half >> 1
@@ -118,7 +118,7 @@ def make_links(g: GraphArrays, start: IntArray, temperature: float, terms: Terms
 
 
 def make_general(graph: FactorGraph, g: GraphArrays) -> General:
-    """Return all-zero messages of factors, infinite to the factors at forbidden labels."""
+    """Return zero messages of factors; messages to factors are infinite at forbidden labels."""
     ptr = slot_ptr(graph)
     entries = _gather(g.unary_ptr, g.scopes.astype(np.int64))
     return General(
@@ -138,13 +138,13 @@ def make_scratch(graph: FactorGraph) -> Scratch:
 
 
 def few_directions(graph: FactorGraph) -> bool:
-    """Whether terms join variables at four distances of their numbers at most, as in a picture."""
-    # The terms of one distance form chains whatever the graph, such as a path with a chord, so
-    # `make_trees` may take each distance for a group: correctness does not depend on this test.
+    """Return whether terms join indices at four distances at most, as in a picture."""
+    # Terms of one distance form chains on any graph, such as a path with a chord. `make_trees` may
+    # therefore use each distance as a group, and correctness does not depend on this test.
     if graph.n_factors or graph.n_edges == 0 or graph.n_variables < _FEWEST:
         return False
     apart = np.abs(graph.edges[:, 1] - graph.edges[:, 0])
-    # Most others fail within a few terms.
+    # Most other graphs fail within a few terms.
     if np.unique(apart[:1000]).size > _MOST_DIRECTIONS:
         return False
     earlier = int(np.bincount(graph.edges.max(axis=1)).max())
@@ -152,10 +152,10 @@ def few_directions(graph: FactorGraph) -> bool:
 
 
 def make_trees(g: GraphArrays, along_grid: bool) -> tuple[Trees, list[tuple[int, int]]]:
-    """Sort the pairwise terms into trees, and these into groups, each variable in one at most."""
-    # Along a grid a group holds all terms of one direction: the rows, then the columns. Elsewhere
-    # it holds the term of each variable with its first earlier neighbour, its second, and so on; in
-    # a breadth-first order the first group is a spanning forest.
+    """Sort the pairwise terms into groups of disjoint trees; return the terms and the groups."""
+    # Along a grid, a group holds all terms of one direction: the rows, then the columns. Elsewhere
+    # the first group holds the term of each variable with its first earlier neighbour, the next one
+    # with its second, and so on. In a breadth-first order the first group is a spanning forest.
     owner = np.repeat(np.arange(g.cardinalities.size), np.diff(g.adj_ptr))
     back = np.flatnonzero(g.adj_var < owner)
     child, parent = owner[back], g.adj_var[back].astype(np.int64)

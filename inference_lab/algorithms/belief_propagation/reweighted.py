@@ -24,24 +24,24 @@ from inference_lab.kernels.mixed_radix import next_labels
 
 
 class State(NamedTuple):
-    """The state of message passing, energies throughout."""
+    """State of message passing, in units of energy."""
 
     #: Flat: the unaries, ``+inf`` at labels that hard terms rule out.
     unary: FloatArray
-    #: ``ptr`` (2m+1,), ``messages``: what arrives at each adjacency position, times the term's
-    #: appearance probability ``rho``; 0 at labels that are ruled out.
+    #: ``ptr`` (2m+1,), ``messages``: the incoming message at each adjacency position, times the
+    #: term's appearance probability ``rho``; 0 at labels that are ruled out.
     ptr: IntArray
     messages: FloatArray
-    #: (m+f,): of the edges and, after them, the factors.
+    #: (m+f,): appearance probabilities of the edges, then the factors.
     rho: FloatArray
-    #: Flat: unary and all incoming messages.
+    #: Flat: sum of the unary and all incoming messages.
     belief: FloatArray
 
 
 class TRWFactors(NamedTuple):
-    """The messages of factors."""
+    """Messages of factors."""
 
-    #: ``ptr`` (slots+1,), ``messages``: what arrives at the variable at each position of
+    #: ``ptr`` (slots+1,), ``messages``: the incoming message of the variable at each position of
     #: ``scopes``, as in `State`.
     ptr: IntArray
     messages: FloatArray
@@ -51,9 +51,9 @@ class TRWFactors(NamedTuple):
 
 
 class Update(NamedTuple):
-    """How messages are renewed: at which temperature, how much of the old ones stays."""
+    """Parameters of the update of messages: temperature, damping, scale."""
 
-    # Changes are judged relative to the size of a message plus ``scale``.
+    # Changes are measured relative to the larger of the size of a message and ``scale``.
 
     temperature: float
     damping: float
@@ -61,7 +61,7 @@ class Update(NamedTuple):
 
 
 class TRWWorkspace(NamedTuple):
-    """Scratch rows as long as the largest cardinality."""
+    """Scratch rows of the length of the largest cardinality."""
 
     cavity: FloatArray
     out: FloatArray
@@ -69,7 +69,7 @@ class TRWWorkspace(NamedTuple):
 
 
 def make_factors(graph: FactorGraph) -> TRWFactors | None:
-    """Allocate the messages of the factors, zeros; None where there are none."""
+    """Allocate zero messages of the factors; return None for a graph without factors."""
     if graph.n_factors == 0:
         return None
     ptr, cavity, digits = make_slots(graph)
@@ -151,7 +151,7 @@ def sweep(
     work: TRWWorkspace,
     budget: int,
 ) -> tuple[int, float]:
-    """Renew messages along the order within a budget; return where to go on, and the change."""
+    """Update messages along the order within a budget; return the next rank and the change."""
     change = 0.0
     at = first
     while 0 <= at < order.size and budget > 0:
@@ -190,7 +190,7 @@ def sweep(
                     change, _store(start, k, to, update, state, factors.messages, work.out)
                 )
                 budget -= g.table_ptr[f + 1] - g.table_ptr[f]
-        # What was added to the belief bit by bit is added up anew, so that rounding cannot build.
+        # The belief is recomputed, so that rounding errors of its updates cannot build up.
         _collect(g, i, state, factors)
     return at, change
 
@@ -199,7 +199,7 @@ def sweep(
 def _take_out(
     g: GraphArrays, slot: int, rho: float, factors: TRWFactors, total: FloatArray
 ) -> None:
-    """Take the message at a position of ``scopes`` out of a total."""
+    """Subtract the message at a position of ``scopes`` from a total."""
     start, own = g.unary_ptr[g.scopes[slot]], factors.ptr[slot]
     for a in range(g.cardinalities[g.scopes[slot]]):
         total[start + a] -= factors.messages[own + a] / rho
@@ -256,7 +256,7 @@ def forest_energy(
 
 @lean_kernel
 def pseudo_marginals(g: GraphArrays, temperature: float, state: State, out: FloatArray) -> None:
-    """Write ``tau_i`` in proportion to ``exp(-b_i / T)``."""
+    """Write ``tau_i``, proportional to ``exp(-b_i / T)``."""
     for i in range(g.cardinalities.size):
         lo, hi = g.unary_ptr[i], g.unary_ptr[i + 1]
         best = np.inf
@@ -275,7 +275,7 @@ def mutual_information(
     g: GraphArrays, temperature: float, state: State, work: TRWWorkspace, out: FloatArray
 ) -> None:
     """Write the mutual information of the pseudo-marginals of each edge."""
-    # ``tau_ij`` is in proportion to ``exp(-(theta / rho + b_i + b_j - (n_i + n_j) / rho) / T)``.
+    # ``tau_ij`` is proportional to ``exp(-(theta / rho + b_i + b_j - (n_i + n_j) / rho) / T)``.
     for i in range(g.cardinalities.size):
         for p in range(g.adj_ptr[i], g.adj_ptr[i + 1]):
             h = g.adj_half[p]
@@ -320,7 +320,7 @@ def multi_information(
     out: FloatArray,
 ) -> None:  # fmt: skip
     """Write the multi-information ``sum_i H_i - H_f`` of the pseudo-marginals of each factor."""
-    # ``tau_f`` is in proportion to ``exp(-(theta / rho + sum_i (b_i - n_i / rho)) / T)``.
+    # ``tau_f`` is proportional to ``exp(-(theta / rho + sum_i (b_i - n_i / rho)) / T)``.
     for f in range(g.factor_ptr.size - 1):
         lo, hi = g.factor_ptr[f], g.factor_ptr[f + 1]
         heat = temperature * state.rho[g.kinds.size + f]
@@ -328,7 +328,7 @@ def multi_information(
         for t in range(factors.ptr[lo], factors.ptr[hi]):
             sums[t] = 0.0
         best = np.inf
-        # Once for the least cost, once for the sums relative to it.
+        # The first pass finds the least cost, the second computes sums relative to it.
         total, joint, alone = 0.0, 0.0, 0.0
         for again in range(2):
             for s in range(hi - lo):
@@ -347,7 +347,7 @@ def multi_information(
                     for s in range(lo, hi):
                         sums[factors.ptr[s] + factors.digits[s - lo]] += weight
                 next_labels(g, lo, hi, factors.digits)
-        # I = sum p log p - sum_i sum p_i log p_i, all of weights that add up to the total.
+        # I = sum p log p - sum_i sum p_i log p_i, computed from weights that sum to `total`.
         for t in range(factors.ptr[lo], factors.ptr[hi]):
             alone += sums[t] * np.log(sums[t]) if sums[t] > 0.0 else 0.0
         out[g.kinds.size + f] = (joint - alone) / total + (hi - lo - 1) * np.log(total)

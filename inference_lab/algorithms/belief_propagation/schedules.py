@@ -1,4 +1,4 @@
-"""The orders of message updates: variables in turn, along trees, or all at once."""
+"""Schedules of message updates: variables in turn, along trees, or all at once."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ from inference_lab.kernels.bp_updates import (
 )
 from inference_lab.kernels.messages import fetch_row, greatest
 
-#: The directions of `sequential_sweep`: down the order or up.
+#: Directions of `sequential_sweep`: down the order or up.
 DOWN, UP = 0, 1
 
-#: So many terms before its turn what a term reads is fetched from memory, where there are so many
-#: labels: along columns nothing lies in sequence, and each message waits for the one before.
+#: Terms ahead whose data are prefetched, and least number of labels for which that is done, because
+#: along columns data are not contiguous and each message waits for the one before.
 _SOON, _WIDE = 8, 16
 
 
 class Part(NamedTuple):
-    """A direction, up or down, and the terms from `first` to before `last`."""
+    """Direction, up or down, and the range of terms from `first` to before `last`."""
 
     direction: int
     first: int
@@ -52,13 +52,14 @@ def sequential_sweep(
     work: Scratch,
 ) -> int:
     """Update the variables whose incoming messages changed, in their order, up or down."""
-    # A variable sends only to neighbours that are visited after it: the others come first on the
-    # way back, and what they are sent now would be renewed before they read it. ``priority[2 i +
-    # direction]`` adds up the changes that arrived at ``i`` since its last update in this
-    # direction; at or below the tolerance it is skipped, so that late sweeps cost little. Changes
-    # above the tolerance may be counted in part only.
+    # A variable sends only to neighbours that are visited after it, because the others come first
+    # on the way back, and messages sent to them now would be updated before they are read.
+    # ``priority[2 i + direction]`` adds up the changes that arrived at ``i`` since its last update
+    # in this direction. A variable at or below the tolerance is skipped, so that late sweeps cost
+    # little. Changes above the tolerance may be counted only in part.
     tolerance = step.tolerance
-    # What follows from the number of labels alone is then computed once a sweep.
+    # Read once, so that values that depend only on the number of labels are computed once per
+    # sweep.
     k = net.cardinalities[0]
     updated = 0
     for t in range(x.size):
@@ -81,7 +82,7 @@ def sequential_sweep(
             renew(net, general, q, k, temperature, step, messages, messages, work)
             up, down = np.uint64(2 * j + UP), np.uint64(2 * j + DOWN)
             if step.damping == 0.0 and priority[up] > tolerance and priority[down] > tolerance:
-                # The receiver is going to be visited in any case.
+                # The receiver will be visited in any case.
                 continue
             size = k
             if general is not None:
@@ -104,7 +105,7 @@ def sequential_sweep(
                         up, down = np.uint64(2 * j + UP), np.uint64(2 * j + DOWN)
                         priority[up] += change
                         priority[down] += change
-        # A damped message has not arrived at its new value yet.
+        # A damped message has not reached its new value yet.
         priority[here] = step.damping * max(largest, pulled)
         if general is not None:
             priority[np.uint64(2 * i + 1 - direction)] += pulled
@@ -122,7 +123,7 @@ def synchronous_sweep(
     x: IntArray,
     work: Scratch,
 ) -> float:
-    """Renew all messages from the last sweep's; return the largest change."""
+    """Update all messages from the messages of the last sweep; return the largest change."""
     largest = 0.0
     for q in range(before.size):
         before[q] = messages[q]
@@ -147,24 +148,24 @@ def synchronous_sweep(
 
 
 class Trees(NamedTuple):
-    """The pairwise terms, sorted into groups that are forests."""
+    """Pairwise terms, sorted into groups that are forests."""
 
-    # Each variable has a term with one earlier variable of a group at most, its parent there. The
-    # terms of a tree are in the order of their later variables: messages away from its root are
-    # passed in this order, those towards it in reverse.
+    # In a group, each variable has a term with at most one earlier variable, its parent there. The
+    # terms of a tree are in the order of their later variables. Messages away from the root are
+    # passed in this order, messages towards it in reverse.
 
     #: (m,): the adjacency position at the earlier variable of each term.
     away: IntArray
-    #: (m,): that at the later one.
+    #: (m,): the adjacency position at its later variable.
     back: IntArray
 
 
 class News(NamedTuple):
     """Accumulated changes of messages."""
 
-    # ``arrived`` (n,): of all that ever arrived at each variable; ``sent`` (2m,): how much of that
-    # was known when the message at each adjacency position was sent; ``largest`` (1,): the largest
-    # change of a message so far.
+    # ``arrived`` (n,): the sum of all changes that arrived at each variable; ``sent`` (2m,): its
+    # value at the sender when the message at each adjacency position was sent; ``largest`` (1,):
+    # the largest change of a message so far.
 
     arrived: FloatArray
     sent: FloatArray
@@ -182,7 +183,7 @@ def collect(
     x: IntArray,
     work: Scratch,
 ) -> None:
-    """Fill the beliefs and best labels of variables, and renew messages of higher-order factors."""
+    """Fill the beliefs and best labels of variables; update messages of higher-order factors."""
     messages, beliefs = state
     k = net.cardinalities[0]
     for i in range(x.size):
@@ -226,10 +227,10 @@ def pass_along(
     state: tuple[FloatArray, FloatArray],
     work: Scratch,
 ) -> int:
-    """Renew the messages of terms that form trees, one way; return how many were renewed."""
-    # From the roots to the leaves where the part goes up, else from the leaves to the roots. A
-    # message is left as it is if no more than the tolerance arrived at its sender since it was
-    # sent. `state` are the messages and the beliefs, which are kept up to date.
+    """Update the messages along trees in one direction; return the number of updates."""
+    # From the roots to the leaves if the part goes up, otherwise from the leaves to the roots. A
+    # message is skipped if the changes that arrived at its sender since it was sent are within the
+    # tolerance. `state` has the messages and the beliefs, which are kept up to date.
     messages, beliefs = state
     k = net.cardinalities[0]
     size = k
@@ -265,13 +266,13 @@ def pass_along(
         for b in range(size):
             a = np.uint64(b)
             beliefs[other + a] += messages[to + a]
-        # As `relative_change` has it, but for damping.
+        # As in `relative_change`, except for damping.
         start = net.links[p]["to"]
         change = greatest(size, work.change)
         change /= step.scale + max(step.scale, greatest(size, messages[start : start + size]))
         largest = max(largest, change)
         news.arrived[j] += change
-        # A damped message has not arrived at its new value yet.
+        # A damped message has not reached its new value yet.
         news.sent[p] = news.arrived[i] - step.damping * change
     news.largest[0] = max(news.largest[0], largest)
     return renewed
