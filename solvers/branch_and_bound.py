@@ -138,7 +138,7 @@ class BranchAndBound(Solver):
     max_bytes: int = setting(2**31, at_least=2**24)
 
     def supports(self, graph: FactorGraph, temperature: float) -> str | None:
-        """Return the reason of a refusal: a temperature, or tables too large."""
+        """Return the reason for a refusal: a temperature, or tables too large."""
         refused = Solver.supports(self, graph, temperature)
         if refused:
             return refused

@@ -217,7 +217,7 @@ def _leave(x: IntArray, s: SubsetSearch, t: int) -> None:
 
 @inlined
 def _advance(g: GraphArrays, x: IntArray, s: SubsetSearch) -> None:
-    """Move to the next member for its place, or record that all sets of a root were tried."""
+    """Advance to the next candidate for a place, or record that all sets of a root were tried."""
     now = s.now[0]
     t = now.member
     while True:

@@ -92,7 +92,7 @@ class CPSAT(Solver):
     workers: int = setting(1, at_least=1)
 
     def supports(self, graph: FactorGraph, temperature: float) -> str | None:
-        """Return the reason of a refusal: a temperature, or too many clauses."""
+        """Return the reason for a refusal: a temperature, or too many clauses."""
         refused = Solver.supports(self, graph, temperature)
         if refused:
             return refused

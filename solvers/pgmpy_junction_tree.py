@@ -81,7 +81,7 @@ class PgmpyJunctionTree(Solver):
     max_entries: int = setting(1_000_000, at_least=1)
 
     def supports(self, graph: FactorGraph, temperature: float) -> str | None:
-        """Return the reason of a refusal: tables too large, or potentials out of range."""
+        """Return the reason for a refusal: tables too large, or potentials out of range."""
         terms = graph.n_variables + graph.n_edges + graph.n_factors
         if terms * graph.n_variables > _MAX_COMPARISONS:
             return (

@@ -75,7 +75,7 @@ class PgmpyMPLP(IterativeSolver["_Dual"]):
     tolerance: float = setting(1e-9, at_least=0)
 
     def supports(self, graph: FactorGraph, temperature: float) -> str | None:
-        """Return the reason of a refusal: a temperature, or a graph too large for pgmpy."""
+        """Return the reason for a refusal: a temperature, or a graph too large for pgmpy."""
         refused = super().supports(graph, temperature)
         if refused:
             return refused

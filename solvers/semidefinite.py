@@ -172,7 +172,7 @@ class Semidefinite(IterativeSolver["_Ascent"]):
             as_solver(self.heuristic)
 
     def supports(self, graph: FactorGraph, temperature: float) -> str | None:
-        """Return the reason of a refusal: a temperature, or terms of another form."""
+        """Return the reason for a refusal: a temperature, or terms of another form."""
         # The run checks the form of large graphs, because that takes time. It also checks the size,
         # once the remaining labels are known.
         reason = super().supports(graph, temperature)

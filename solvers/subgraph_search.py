@@ -226,7 +226,7 @@ class _BlockSearch:
         """Descend by blocks of all variables; return whether this ended before the budget."""
         self.descended = True
         if self.graph.has_infinite:
-            # Infinite costs become finite, so that moves may lead through infeasible labellings.
+            # Hard costs become finite but dominant, so that moves may lead through violations.
             self.arrays = soften(self.graph)
         return self._descend_all()
 
@@ -368,7 +368,7 @@ class _BlockSearch:
         return count if finished else 0
 
     def _fuse(self, differs: IntArray, other: IntArray, total: float) -> bool:
-        """Fuse two labellings that differ at some variables; return whether in time."""
+        """Fuse labellings that differ at some variables, offer a gain; return whether in time."""
         self.searches += 1
         count = surround(self.arrays, differs, self.searches, self.seen, self.found)
         around = self.found[:count].copy()

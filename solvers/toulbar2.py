@@ -101,7 +101,7 @@ class Toulbar2(Solver):
     vac: int = setting(0, at_least=0)
 
     def supports(self, graph: FactorGraph, temperature: float) -> str | None:
-        """Return the reason of a refusal: a temperature, or tables too large."""
+        """Return the reason for a refusal: a temperature, or tables too large."""
         refused = Solver.supports(self, graph, temperature)
         if refused:
             return refused
