@@ -71,8 +71,8 @@ def _gather(ptr: IntArray, rows: IntArray) -> IntArray:
 @kernel
 def message_starts(g: GraphArrays) -> IntArray:
     """Return the start of the incoming message at each adjacency position, shape (2m,)."""
-    # The first incoming messages of all variables are contiguous, then the second ones, and so on,
-    # because on a grid a sweep then reads and writes a few streams.
+    # The first incoming messages of all variables are contiguous, then the second ones, and so on.
+    # On a grid, a sweep then reads and writes a few streams.
     n = g.cardinalities.size
     most = 0
     for i in range(n):

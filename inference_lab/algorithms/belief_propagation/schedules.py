@@ -26,8 +26,8 @@ from inference_lab.kernels.messages import fetch_row, greatest
 #: Directions of `sequential_sweep`: down the order or up.
 DOWN, UP = 0, 1
 
-#: Terms ahead whose data are prefetched, and least number of labels for which that is done, because
-#: along columns data are not contiguous and each message waits for the one before.
+#: Terms ahead whose data are prefetched, and least number of labels for which prefetching pays.
+#: Along columns data are not contiguous, and each message waits for the one before.
 _SOON, _WIDE = 8, 16
 
 
@@ -52,8 +52,8 @@ def sequential_sweep(
     work: Scratch,
 ) -> int:
     """Update the variables whose incoming messages changed, in their order, up or down."""
-    # A variable sends only to neighbours that are visited after it, because the others come first
-    # on the way back, and messages sent to them now would be updated before they are read.
+    # A variable sends only to neighbours that are visited after it. The others come first on the
+    # way back, and messages sent to them now would be updated before they are read.
     # ``priority[2 i + direction]`` adds up the changes that arrived at ``i`` since its last update
     # in this direction. A variable at or below the tolerance is skipped, so that late sweeps cost
     # little. Changes above the tolerance may be counted only in part.

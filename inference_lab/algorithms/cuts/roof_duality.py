@@ -201,10 +201,10 @@ def _fill(
     table: FloatArray | None,
 ) -> tuple[int, float, int, int]:
     """Write the choice between two labellings into the network."""
-    # Returns the cost of `zero` without the constant (the count of infinite costs and the sum of
-    # finite costs), the number of interacting pairs, and the number of non-submodular ones. The
-    # latter leave negative capacities, which the caller removes. `table` is None for a graph
-    # without factors, so that their code is not compiled.
+    # Returns the count of infinite costs of `zero`, the sum of its finite costs without the
+    # constant, the number of interacting pairs, and the number of non-submodular ones. The latter
+    # leave negative capacities, which the caller removes. `table` is None for a graph without
+    # factors, so that their code is not compiled.
     n = g.cardinalities.size
     m = g.edges.shape[0]
     infinite = 0
@@ -354,8 +354,8 @@ def _add_change(
 @lean_kernel
 def energy_change(g: GraphArrays, x: IntArray, new: IntArray) -> tuple[int, float, float]:
     """Return the change of the energy by a move from labelling `x` to `new`."""
-    # The changes of the number of infinite costs and of the sum of finite costs, and the sum of the
-    # absolute values added up, to which the rounding error is relative.
+    # The changes of the number of infinite costs and of the sum of finite costs. The third value,
+    # the sum of the absolute values added up, is the scale of the rounding error.
     infinite = 0
     finite = 0.0
     scale = 0.0

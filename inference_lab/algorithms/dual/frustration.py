@@ -72,9 +72,9 @@ def project(
 ) -> int:  # fmt: skip
     """Write the projection-graph links of the edges from `begin` to `end`; return their number."""
     # Its nodes are the splits of a variable's labels into one label and the rest, numbered like the
-    # unaries. Two splits are linked with strength ``min over labels on different sides - min over
-    # labels on equal sides`` of the remaining costs of their edge, if it is at least `threshold` in
-    # absolute value.
+    # unaries. A link of two splits has strength ``min over labels on different sides - min over
+    # labels on equal sides`` of the remaining costs of their edge. Links below `threshold` in
+    # absolute value are left out.
     count = 0
     left, best, second, at = table
     for e in range(begin, end):

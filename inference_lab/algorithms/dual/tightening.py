@@ -29,7 +29,7 @@ _ROUND_WORK = 200_000_000
 _LONGEST = (6, 8, 12)
 #: Sweeps between two evaluations of the bound.
 _BLOCK = 5
-#: A round ends when a block of sweeps gains less than this share of what the round has gained.
+#: A round ends when a block of sweeps gains less than this share of the gain of the round.
 _ROUND_ENDS = 0.1
 #: Gains below this share of the mean cost count as none.
 _NOTHING = 1e-12

@@ -57,8 +57,8 @@ def make_plan(graph: FactorGraph, order: IntArray, sizes: IntArray) -> Schedule:
     half = np.argsort(key.ravel(), kind="stable")
     ptr = starts_of(ahead + behind)
     middle = ptr[:-1] + ahead
-    # The first messages ahead of all variables are contiguous, then the second ones, and so on,
-    # because on a grid both passes then read and write only a few streams.
+    # The first messages ahead of all variables are contiguous, then the second ones, and so on. On
+    # a grid, both passes then read and write only a few streams.
     link = np.arange(2 * m)
     position = link - np.repeat(ptr[:-1], ahead + behind)
     forward = np.flatnonzero(position < np.repeat(ahead, ahead + behind))
@@ -82,7 +82,7 @@ def make_plan(graph: FactorGraph, order: IntArray, sizes: IntArray) -> Schedule:
     # On trees a variable has at most one term behind; giving it everything makes the backward pass
     # dynamic programming. Elsewhere monotonic chains get equal shares (Kolmogorov 2006). A factor
     # of three variables through which a pass continues both ways does not count as an ending term
-    # (Kolmogorov 2015), because otherwise hundreds of sweeps are needed instead of five.
+    # (Kolmogorov 2015). Otherwise hundreds of sweeps would be needed instead of five.
     ending = (ahead + behind + terms) - counts
     chains = np.maximum(counts if graph.is_forest else np.maximum(counts, ending), 1)
     return Schedule(

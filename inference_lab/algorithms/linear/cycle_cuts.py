@@ -180,9 +180,9 @@ def _violated_cycles(
 class _Clique(NamedTuple):
     """Scratch for a growing clique."""
 
-    # ``members`` are its variables, ``touched`` the neighbours of at least one member, ``together``
-    # (n,) the number of members adjacent to each variable, zero between two cliques, and ``cost``
-    # (n,) the sum of its ``meets`` with them.
+    # ``members`` are its variables, ``touched`` the neighbours of at least one member. For each
+    # variable, ``together`` (n,) is the number of adjacent members, zero between two cliques, and
+    # ``cost`` (n,) the sum of its ``meets`` with them.
 
     members: IntArray
     touched: IntArray
@@ -202,10 +202,10 @@ def _violated_cliques(
     found: IntArray,
 ) -> int:
     """Grow a clique from each edge, by the variable least likely to agree with its members."""
-    # ``meets[e]`` is the probability of equal labels, ``inf`` where the model lacks it. Cliques
-    # with one variable more than labels and a sum of ``meets`` below `highest` are written to the
-    # rows of `cliques`, terminated by -1, and their number to ``found[0]``. Returns the edge to
-    # continue from.
+    # ``meets[e]`` is the probability of equal labels, ``inf`` where the model lacks it. A clique
+    # with one variable more than labels is found if its sum of ``meets`` is below `highest`. Found
+    # cliques are rows of `cliques`, terminated by -1; ``found[0]`` is their number. Returns the
+    # edge to continue from.
     members, touched, together, cost = clique
     count = found[0]
     e = begin

@@ -1,8 +1,8 @@
 """Integer costs with a bounded error, for solvers that compute with integers only.
 
-Each term is lowered by its least cost, multiplied by a common power of two and rounded down, so
-that ``offset + C(x) / scale <= E(x)`` for every labelling, where ``C`` is the integer energy. A
-lower bound on ``C`` thus gives one on ``E``, and the two sides differ by at most ``error``.
+Each term is lowered by its least cost, multiplied by a common power of two and rounded down. With
+``C`` the integer energy, ``offset + C(x) / scale <= E(x)`` for every labelling. A lower bound on
+``C`` thus gives one on ``E``, and the two sides differ by at most ``error``.
 """
 
 from __future__ import annotations
