@@ -33,21 +33,21 @@ class Recipe:
 
     @property
     def cardinalities(self) -> list[int]:
-        """Number of labels of each variable."""
+        """Return the number of labels of each variable."""
         return [len(row) for row in self.unary]
 
     def build(self) -> FactorGraph:
-        """Build the graph, from a matrix of unaries where that is possible."""
+        """Build the graph, from a matrix of unaries if possible."""
         counts = set(self.cardinalities)
         unary: Any = np.array(self.unary) if len(counts) == 1 else self.unary
         return FactorGraph.from_terms(unary, self.terms, self.factors, self.constant)
 
     def labellings(self) -> list[tuple[int, ...]]:
-        """All labellings, in lexicographic order."""
+        """Return all labellings, in lexicographic order."""
         return list(itertools.product(*(range(k) for k in self.cardinalities)))
 
     def costs(self, x: tuple[int, ...]) -> list[float]:
-        """Look every cost up that a labelling pays, in plain Python."""
+        """Return the costs of a labelling by lookup, in plain Python."""
         paid = [self.constant]
         paid += [float(row[a]) for row, a in zip(self.unary, x, strict=True)]
         for term in self.terms:
@@ -57,11 +57,11 @@ class Recipe:
         return paid
 
     def energy(self, x: tuple[int, ...]) -> float:
-        """Add the costs up without rounding."""
+        """Return the sum of the costs without rounding."""
         return math.fsum(self.costs(x))
 
     def energies(self) -> np.ndarray:
-        """Energies of all `labellings`."""
+        """Return the energies of all `labellings`."""
         return np.array([self.energy(x) for x in self.labellings()])
 
     def scale(self) -> float:
@@ -73,7 +73,7 @@ class Recipe:
 
 
 def _pair_cost(term: PairwiseTerms, e: int, a: int, b: int) -> float:
-    """Cost of edge ``e`` of a block at labels ``a`` and ``b``, by the definition of its family."""
+    """Return the cost of edge ``e`` at labels ``a`` and ``b``, by the definition of its family."""
     if isinstance(term, DiagonalTerms):
         if a != b:
             differ = np.asarray(term.differ)
@@ -101,19 +101,19 @@ def optimum(graph: FactorGraph) -> float:
 
 
 def truncated_linear(k: int, slope: float, cap: float, shift: float = 0.0) -> np.ndarray:
-    """``shift + min(slope |a - b|, cap)``."""
+    """Return ``shift + min(slope |a - b|, cap)``."""
     a = np.arange(k)
     return shift + np.minimum(slope * np.abs(a[:, None] - a[None]), cap)
 
 
 def random_pairs(rng: np.random.Generator, n: int, m: int) -> np.ndarray:
-    """Draw m pairs of different numbers below n, or none where there are none."""
+    """Draw m pairs of different numbers below n, or none if there are none."""
     first = rng.integers(0, n, size=m if n > 1 else 0)
     return np.stack([first, (first + rng.integers(1, max(2, n), size=first.size)) % n], axis=1)
 
 
 def weak_graph(seed: int) -> FactorGraph:
-    """Draw a loopy graph of weak terms of every kind, on which there is one fixed point."""
+    """Draw a loopy graph of weak terms of every kind, with a unique fixed point."""
     rng = np.random.default_rng(seed)
     n, k = 12, 3
     edges = rng.permutation(list(itertools.combinations(range(n), 2)))[:20]
@@ -131,7 +131,7 @@ def weak_graph(seed: int) -> FactorGraph:
 def frustrated(
     n: int, k: int, m: int, seed: int = 0, weight: float = 1.0, ties: float = 0.9
 ) -> FactorGraph:
-    """Draw cannot-links and must-links that the relaxation does not settle, nor a descent."""
+    """Draw cannot-links and must-links that neither the relaxation nor a descent settles."""
     rng = np.random.default_rng(seed)
     pairs = np.array(list(itertools.combinations(range(n), 2)))
     edges = pairs[rng.choice(len(pairs), size=m, replace=False)]
@@ -144,7 +144,7 @@ def frustrated(
 
 
 def rank(graph: FactorGraph, x: np.ndarray) -> tuple[int, float]:
-    """Return what descents go by: violated hard terms first, then the finite costs."""
+    """Return the sort key of descents: violated hard terms first, then the finite costs."""
     paid = [float(table[tuple(x[list(scope)])]) for scope, table in graph.factors()]
     return sum(c == math.inf for c in paid), math.fsum(c for c in paid if c < math.inf)
 
@@ -156,7 +156,7 @@ def least_over(graph: FactorGraph, x: np.ndarray, choices: Mapping[int, Iterable
 
 
 def assert_local_minimum(graph: FactorGraph, x: np.ndarray) -> None:
-    """Check that no labelling that differs at a single variable is better, but for rounding."""
+    """Check that no change of a single variable is better, up to rounding."""
     near = [
         np.where(np.arange(x.size) == i, a, x)
         for i, k in enumerate(graph.cardinalities.tolist())
@@ -172,7 +172,7 @@ def assert_local_minimum(graph: FactorGraph, x: np.ndarray) -> None:
 
 @dataclass(frozen=True)
 class _Costs:
-    """Draws costs of one style, a share of them infinite."""
+    """Generator of costs of one style, a share of them infinite."""
 
     rng: np.random.Generator
     style: str
@@ -229,7 +229,7 @@ def recipes(
         return v
 
     def scope(arity: int) -> tuple[int, ...] | None:
-        """Draw a scope; None where it would close a cycle of a forest, or variables are too few."""
+        """Draw a scope; None if it would close a cycle of a forest, or variables are too few."""
         if arity > n:
             return None
         variables = tuple(draw(st.permutations(range(n)))[:arity])
@@ -259,7 +259,7 @@ def recipes(
 def _block(
     family: str, edges: list[tuple[int, int]], counts: list[int], costs: _Costs
 ) -> list[PairwiseTerms]:
-    """Make terms of one family on the given edges; tables that do not fit all edges come apart."""
+    """Make terms of one family on the given edges; edges of other shapes get separate blocks."""
     m, widest = len(edges), max(counts)
     if family == "potts":
         return [DiagonalTerms(edges, costs(m), costs(m))]

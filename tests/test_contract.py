@@ -1,4 +1,4 @@
-"""Run, Solution and solve: best-so-far is never lost, the clock is fair, and proofs are proofs."""
+"""Run, Solution and solve: incumbents are never lost, clocks are fair, and proofs are valid."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ INF = math.inf
 
 @dataclass(frozen=True)
 class Script(Solver):
-    """Does what it is told."""
+    """Solver that runs a given function."""
 
     what: Callable[[FactorGraph, Run], Outcome | None]
     every_temperature: bool = False
@@ -116,7 +116,7 @@ def test_an_infeasible_labelling_is_better_than_none():
 
 @given(st.lists(st.integers(0, 3) | st.integers(-40, 40).map(lambda i: i / 8), max_size=20))
 def test_the_trace_is_monotone(steps):
-    """Time does not go back, the best energy does not rise, the bound does not fall."""
+    """Time does not decrease, the best energy does not rise, the bound does not fall."""
     graph = FactorGraph.potts([[0.0, 2.0], [0.0, 1.0]], [], [])
 
     def what(graph, run):
@@ -141,7 +141,7 @@ def test_the_trace_is_monotone(steps):
 
 
 def test_a_bound_above_the_incumbent_by_rounding_is_lowered_to_it():
-    """Whichever of the two comes first; one that is clearly above stays, and shows."""
+    """Either may come first; a bound that is clearly above stays, and is visible."""
     graph = FactorGraph.potts([[3.0, 4.0]], [], [])
 
     def what(graph, run):
@@ -168,7 +168,7 @@ def test_costs_too_small_for_a_proof_are_reported():
 
 
 def test_where_large_costs_cancel_nothing_is_optimal():
-    """Costs of 1e20 that all labellings pay: bounds are lowered by what rounding may change."""
+    """Costs of 1e20 that all labellings pay: bounds are lowered by the possible rounding."""
     graph = FactorGraph.potts([[1e20, 2e20], [1.0, 2.0]], [], [], constant=-1e20)
     assert graph.magnitude == 3e20 and graph.resolution == pytest.approx(2e20 * 2.0**-50)
     found = il.solve(graph, "brute-force")
@@ -191,7 +191,7 @@ def test_costs_that_are_never_paid_take_nothing_from_a_proof():
 
 @pytest.mark.parametrize("exponent", [-600, -40, -10, 40, 300])
 def test_units_make_no_difference(exponent):
-    """The solver sees common numbers; what comes back, history included, is in the given unit."""
+    """The solver receives rescaled costs; results, history included, are in the given unit."""
     plain = random_graph("own-tables", 3)
     graph, unit = plain.scaled(exponent), 2.0**exponent
     seen = []
@@ -217,7 +217,7 @@ def test_units_make_no_difference(exponent):
 
 @pytest.mark.parametrize("solver", ["trw-s", "alpha-beta-swap", "persistency", "icm"])
 def test_unpaid_penalties_take_no_digits_from_paid_costs(solver):
-    """Bounds were above the optimum, by what sums with 1e20 and 1e90 had lost."""
+    """Bounds were above the optimum, by the digits lost in sums with 1e20 and 1e90."""
     far = 1e90
     links = [
         [[0.0, -1.5, far], [-1.5, far, -1.5], [far, -1.5, 0.0]],
@@ -259,7 +259,7 @@ def test_penalties_that_cancel_do_not_lift_bounds():
 
 
 def test_bounds_on_log_z_allow_for_rounding():
-    """An upper bound moves up and a lower one down, by the rounding error over the temperature."""
+    """By the rounding error over the temperature, an upper bound moves up and a lower one down."""
     graph = FactorGraph.potts([[1e12, 1e12 + 1.0]], [], [], constant=-1e12)
     assert graph.resolution > 1e-3
     for kind, sign in (("upper", 1.0), ("lower", -1.0), ("exact", 0.0)):
@@ -269,7 +269,7 @@ def test_bounds_on_log_z_allow_for_rounding():
 
 
 def test_paid_costs_count_whole_at_any_size():
-    """The method sees less than 1e90; energies, and what it claims, are those of the graph."""
+    """The method receives less than 1e90; energies and claims are those of the graph."""
     graph = FactorGraph.potts([[0.0, 1.0], [0.5, 1e90]], [(0, 1)], [0.25])
     seen = []
 
@@ -279,10 +279,10 @@ def test_paid_costs_count_whole_at_any_size():
         return Outcome(claimed_energy=float(graph.energy([0, 1])))
 
     found = scripted(graph, what)
-    # Still more than the best labelling costs in all.
+    # It still exceeds the total cost of the best labelling.
     assert float(graph.energy([0, 0])) < seen[0] < 1e5
     assert found.energy == 1e90 and found.claimed_energy == pytest.approx(1e90)
-    # Beside a temperature far above what is paid, no more is lowered than has no weight.
+    # Beside a temperature far above the paid costs, only costs without weight are lowered.
     for temperature in (1.0, 1e6):
         found = il.solve(graph, "tree-dp", temperature=temperature)
         weights = np.exp(-np.array([0.5, 1e90, 1.75, 1e90]) / temperature)
@@ -408,7 +408,7 @@ def test_compilation_is_counted_apart(graph, paused):
             compile_something()
         elapsed.append(time.perf_counter() - before)
 
-    compile_something()  # what numba does once in a process is not the kernel's
+    compile_something()  # numba's setup once in a process does not count as the kernel's
     elapsed: list[float] = []
     solution = scripted(graph, what)
     assert solution.compile_seconds > 0.5 * elapsed[0]
@@ -416,7 +416,7 @@ def test_compilation_is_counted_apart(graph, paused):
 
 
 def test_waiting_for_compilation_is_not_subtracted_from_cpu_time(graph):
-    """On a busy machine loading takes many times its seconds of processors on the wall."""
+    """On a busy machine loading takes many times its processor seconds in wall time."""
 
     def what(graph, run):
         with timer.running():
@@ -483,7 +483,7 @@ def test_cpu_clock_does_not_count_waiting(graph):
     assert solution.status == Status.LIMIT
     assert 0.15 <= solution.seconds <= time.process_time() - begin
 
-    # A run within a run goes by the clock of that one, unless told otherwise; not those after it.
+    # A nested run uses the clock of the outer run, unless given another; later runs do not.
     def sleep(graph, run):
         time.sleep(0.2)
 
@@ -512,7 +512,7 @@ def test_evaluation_uses_up_the_budget(graph, slow_energy):
 
 
 def test_incumbent_is_not_evaluated_again(graph, monkeypatch):
-    """The incumbent may be offered as often as one likes."""
+    """The incumbent may be offered repeatedly."""
     run = Run(graph)
     best, *_, worst = sorted(([0, 0], [0, 1], [1, 0], [1, 1]), key=graph.energy)
     seen = []
@@ -733,7 +733,7 @@ def solution(energy: float, bound: float) -> Solution:
         (INF, -INF, INF),
         (INF, 5.0, INF),
         (INF, INF, 0.0),
-        # A bound above the energy is wrong, and must show.
+        # A bound above the energy is wrong, and must be visible.
         (3.0, 4.0, -1.0),
         (-3.0, INF, -INF),
     ],
@@ -743,7 +743,7 @@ def test_gap(energy, bound, gap):
 
 
 def test_proved_optimum_has_no_gap_by_rounding():
-    """The LP of a tree is as large as its optimum, but for the last digits of a sum."""
+    """The LP value of a tree equals its optimum, except for the last digits of a sum."""
     proved = Solution(None, 0.7, np.nextafter(0.7, 0.0), Status.OPTIMAL, solver="lp-relaxation")
     assert proved.energy > proved.lower_bound and proved.gap == 0.0
     assert ", gap 0\n" in repr(proved)

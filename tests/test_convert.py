@@ -238,7 +238,7 @@ def test_pgmpy_computes_our_marginals(graph: il.FactorGraph) -> None:
     for i, k in enumerate(graph.cardinalities.tolist()):
         theirs = inference.query([f"x{i}"], show_progress=False).values
         ours = np.bincount(x[:, i], weights=p, minlength=k)
-        # pgmpy leaves the result as it is where nothing had to be eliminated.
+        # pgmpy leaves the result unchanged if no variable had to be eliminated.
         np.testing.assert_allclose(theirs / theirs.sum(), ours, atol=1e-10)
 
 

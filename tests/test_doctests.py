@@ -1,4 +1,4 @@
-"""The examples in docstrings give what they say."""
+"""The examples in docstrings give the stated results."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pytest
 
 from inference_lab.specs.extras import how_to_install
 
-#: Walked one by one: in a checkout, solvers and problems lie outside the folder of the package.
+#: Walked one by one: in a checkout, solvers and problems are outside the package folder.
 PACKAGES = ("inference_lab", "inference_lab.solvers", "inference_lab.problems")
 
 
@@ -43,7 +43,7 @@ def test_examples(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     [n for n in modules() if n.rpartition(".")[0] in PACKAGES[1:]],
 )
 def test_methods_and_families_have_an_example(name: str) -> None:
-    """The class that a solver's or a problem's file is about shows how it is used."""
+    """The main class of a solver's or a problem's file has an example."""
     assert ">>> " in "".join(
         value.__doc__ or ""
         for value in vars(importlib.import_module(name)).values()
@@ -51,7 +51,7 @@ def test_methods_and_families_have_an_example(name: str) -> None:
     )
 
 
-#: Modules whose public names people call.
+#: Modules whose public names users call.
 PUBLIC = (
     *("inference_lab", "inference_lab.io", "inference_lab.io.results", "inference_lab.convert"),
     *("inference_lab.conformance", "inference_lab.constraints", "inference_lab.contract"),
@@ -60,7 +60,7 @@ PUBLIC = (
 
 
 def inherits_its_docstring(owner: type, name: str) -> bool:
-    """Whether a method overrides one of a base class that is called in the same way."""
+    """Return whether a method overrides one of a base class that is called in the same way."""
     own = getattr(owner, name)
     bases = [base for base in owner.__mro__[1:] if name in vars(base)]
     return bool(bases) and (
@@ -71,7 +71,7 @@ def inherits_its_docstring(owner: type, name: str) -> bool:
 
 
 def public() -> dict[str, Any]:
-    """Return what is called: functions, classes, and the methods that classes of ours have."""
+    """Return all callables: functions, classes, and the methods that classes of ours have."""
     found: dict[str, Any] = {}
     for module in map(importlib.import_module, PUBLIC):
         for thing in (getattr(module, name) for name in module.__all__):

@@ -33,7 +33,7 @@ from inference_lab.cli import main
 from inference_lab.graph.factor_graph import FactorGraph
 from inference_lab.io import FormatError, supported_suffixes, write
 
-#: Of the site, those with code in Python.
+#: Pages of the site with code in Python.
 PAGES = ("clustering", "many-machines", "own-data", "own-problem", "own-solver", "paper")
 
 DOCUMENTS = [
@@ -44,7 +44,7 @@ DOCUMENTS = [
     "docs/maintainers/debug-a-kernel.md",
 ]
 
-#: For maintainers: names of the package in them are checked.
+#: Pages for maintainers: names of the package in them are checked.
 MAINTAINERS = sorted(f"docs/maintainers/{p.name}" for p in (ROOT / "docs/maintainers").glob("*.md"))
 
 #: Seconds a run may take here; the documents show commands with the limits that users want.
@@ -52,7 +52,7 @@ TIME_LIMIT = "0.5"
 
 
 class Fence(NamedTuple):
-    """A fenced block: its language, the line on which its content begins, and the content."""
+    """A fenced block: its language, the first line of its content, and the content."""
 
     language: str
     line: int
@@ -88,7 +88,7 @@ def run_line(line: str, where: str) -> None:
     command = shlex.split(line.removeprefix("$ "), comments=True)[1:]
     if command[0] == "compare":
         with main.commands["compare"].make_context("compare", command[1:]) as context:
-            # Naming no problem compares on those of `make demo`, for a minute.
+            # A comparison without problems runs those of `make demo`, for a minute.
             if not context.params["problems"]:
                 return
         command += ["--time-limit", TIME_LIMIT, "--quiet"]
@@ -98,11 +98,11 @@ def run_line(line: str, where: str) -> None:
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """Go to an empty folder; what is imported from there is forgotten afterwards."""
+    """Enter an empty folder; modules imported from it are forgotten afterwards."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
-    # The solvers of the documents are examined on a few graphs of each family: that those which
-    # the checks themselves are tested with find what there is to find does not depend on these.
+    # The solvers of the documents are examined on a few graphs of each family, because other tests
+    # check that the checks find every fault, on more graphs.
     few = functools.partial(conformance.run_checks, graphs_per_family=2)
     monkeypatch.setattr(conformance, "run_checks", few)
     yield tmp_path
@@ -123,7 +123,7 @@ def prose(text: str) -> str:
 
 
 def in_one_script(found: list[Fence]) -> list[Fence]:
-    """Return the blocks with the scripts that have no name as one, before the first command."""
+    """Return the blocks with all unnamed scripts as one, before the first command."""
     parts = [fence for fence in found if fence.language == "python" and not saved_name(fence)]
     whole = (
         Fence("python", parts[0].line, "\n".join(part.text for part in parts)) if parts else None
@@ -134,7 +134,7 @@ def in_one_script(found: list[Fence]) -> list[Fence]:
 
 
 @pytest.mark.parametrize(
-    # They share nothing, and are long: any worker takes the next.
+    # They share nothing and are slow, so any worker takes the next.
     "name",
     [pytest.param(name, marks=pytest.mark.xdist_group(name)) for name in DOCUMENTS],
 )
@@ -173,7 +173,7 @@ def test_code_runs(name: str, folder: Path, undrawn: None) -> None:
 
 
 def test_example_solver(tmp_path: Path) -> None:
-    """The examples keep to the rules of the repository, and in ``solvers/`` one has a name."""
+    """The examples follow the rules of the repository, and have a name in ``solvers/``."""
     saved: dict[str | None, Fence] = {}
     for page in ("own-solver", "own-problem"):
         text = (ROOT / f"docs/howto/{page}.md").read_text(encoding="utf-8")
@@ -181,7 +181,7 @@ def test_example_solver(tmp_path: Path) -> None:
     for name in ("kicked_descent.py", "noisy_ring.py"):
         fence = saved[name]
         path = tmp_path / name
-        # What stands in a repository does not begin with its own name.
+        # A file in a repository does not begin with its own name.
         path.write_text(fence.text.split("\n", 1)[1], encoding="utf-8")
         configuration = ["--config", str(ROOT / "pyproject.toml")]
         run(["ruff", "check", *configuration, path.name], tmp_path, path.name)
@@ -209,7 +209,7 @@ def test_example_solver(tmp_path: Path) -> None:
     [*dict.fromkeys([*DOCUMENTS, *MAINTAINERS]), "CHANGELOG.md", "tests/benchmarks/README.md"],
 )
 def test_paths_exist(name: str) -> None:
-    """Files and folders of the repository that a document names are there; its links lead there."""
+    """Files and folders of the repository named in a document exist; its links lead there."""
     text = prose((ROOT / name).read_text(encoding="utf-8"))
     folders = "|".join(re.escape(path.name) for path in ROOT.iterdir() if path.is_dir())
     named = {ROOT / path for path in re.findall(rf"`((?:{folders})/[\w./]*|[A-Z]+\.md)`", text)}
@@ -227,7 +227,7 @@ def names_in(text: str) -> set[str]:
 
 @pytest.mark.parametrize("name", MAINTAINERS)
 def test_quoted_tests_exist(name: str) -> None:
-    """Tests that a page for maintainers names are there."""
+    """Tests named on a page for maintainers exist."""
     defined = {
         test
         for path in (ROOT / "tests").rglob("test_*.py")
@@ -239,7 +239,7 @@ def test_quoted_tests_exist(name: str) -> None:
 
 @pytest.mark.parametrize("name", MAINTAINERS)
 def test_names_exist(name: str) -> None:
-    """Modules, functions, classes and their members that a page for maintainers names are there."""
+    """Modules, functions, classes and members named on a page for maintainers exist."""
     missing = []
     for named in sorted(names_in((ROOT / name).read_text(encoding="utf-8"))):
         try:
@@ -256,7 +256,7 @@ def test_a_name_that_is_gone_is_found() -> None:
 
 
 def test_newcomers_read_how_to_reach_the_command() -> None:
-    """Where `make demo` is named first, and at its end, stands how the command gets on the PATH."""
+    """The first mention of `make demo`, and the end, explain how the command gets on the PATH."""
     demo = ["make", "--dry-run", "demo", f"PYTHON={sys.executable}"]
     shown = subprocess.run(demo, cwd=ROOT, capture_output=True, text=True, check=True).stdout
     assert "source .venv/bin/activate" in shown.splitlines()[-1]
@@ -265,7 +265,7 @@ def test_newcomers_read_how_to_reach_the_command() -> None:
 
 
 def test_extras_are_installed_from_the_clone() -> None:
-    """No page and no message asks an index for the project, which is on none."""
+    """No page and no message installs the project from an index, which does not have it."""
     folders = ("docs", "inference_lab", "solvers", "problems", "examples")
     files = [path for folder in folders for path in (ROOT / folder).rglob("*.*")]
     files = [path for path in files if path.suffix in (".md", ".py", ".html")]
@@ -275,7 +275,7 @@ def test_extras_are_installed_from_the_clone() -> None:
 
 
 def test_the_table_of_model_files_is_that_of_the_library(tmp_path: Path) -> None:
-    """Each suffix is known, none is left out, and those can be written that are said to be."""
+    """Each suffix is known, none is missing, and the listed ones can be written."""
     text = (ROOT / "docs/howto/own-data.md").read_text(encoding="utf-8")
     rows = re.findall(r"^\| `(\.\w+)`.*? \| .*? \| yes \|(.*) ?\|$", text, re.M)
     assert [suffix + packed for suffix, _ in rows for packed in ("", ".gz", ".xz")] == list(

@@ -1,4 +1,4 @@
-"""The house: which room may import from which, and that no import goes round in a circle."""
+"""House rules: permitted imports between rooms, and no import cycles."""
 
 from __future__ import annotations
 
@@ -51,9 +51,9 @@ ROOMS = (
 
 PACKAGE = "inference_lab"
 
-#: The solvers of the core, with everything that they import.
+#: The solvers of the core, with all their imports.
 CLASSICAL = ("icm", "loopy_bp", "mean_field", "lp_relaxation", "brute_force")
-#: The other rings by their rooms; the rest is the collection.
+#: Rooms of the other rings; the remaining ones form the collection.
 RINGS = {
     "bench": (
         "problem",
@@ -67,13 +67,13 @@ RINGS = {
     ),
     "studies": ("studies",),
 }
-#: Budgets. A change that needs more makes room elsewhere first.
+#: Budgets. A change that needs more must save elsewhere first.
 MOST_CORE_MODULES = 40
 MOST_CODE_LINES = {"core": 6815, "bench": 12523, "collection": 29403, "studies": 1970}
 MOST_DOCSTRING_LINES = 13668
 MOST_TEST_LINES = 45253
 
-#: Tokens that are no code.
+#: Tokens that are not code.
 LAYOUT = (
     tokenize.COMMENT,
     tokenize.NL,
@@ -121,9 +121,9 @@ def imported(module: str, tree: ast.Module) -> Iterator[str]:
 
 @functools.cache
 def arrows() -> tuple[tuple[str, str], ...]:
-    """Return an arrow from each module to each that it imports.
+    """Return an arrow from each module to each module that it imports.
 
-    The package itself only lists public names, which it loads when they are used.
+    The package itself only lists public names, which it loads on first use.
     """
     found = modules().items()
     return tuple((name, other) for name, tree in found if name for other in imported(name, tree))
@@ -139,14 +139,14 @@ def test_every_module_is_in_a_room():
 
 
 def test_no_import_goes_up():
-    """Nothing below knows of what is built on it: no algorithm a solver, no kernel the registry."""
+    """No room knows the rooms above: no algorithm a solver, no kernel the registry."""
     order = {name: number for number, name in enumerate(ROOMS)}
     wrong = [f"{a} imports {b}" for a, b in arrows() if order[room(a)] < order[room(b)]]
     assert wrong == []
 
 
 def test_a_file_name_has_one_meaning():
-    """And so has the name of a class: a search finds one."""
+    """Class names are unique as well, so a search finds one definition."""
     stems = Counter(path_of(name).stem for name in modules() if name and room(name) != "reports")
     del stems["__init__"]
     classes = Counter(
@@ -166,7 +166,7 @@ def test_no_import_goes_round():
 
 @functools.cache
 def core() -> frozenset[str]:
-    """Return the modules of `solve` with the classical solvers, and all that they import."""
+    """Return the modules of `solve` with the classical solvers, and all their imports."""
     graph = nx.DiGraph(list(arrows()))
     entries = ["solving", *(f"solvers.{name}" for name in CLASSICAL)]
     return frozenset(entries).union(*(nx.descendants(graph, name) for name in entries))
@@ -206,7 +206,7 @@ def sizes() -> dict[str, tuple[int, int]]:
 
 
 def ring(module: str) -> str:
-    """Return the ring that a module belongs to."""
+    """Return the ring of a module."""
     if module in core():
         return "core"
     return next((name for name, rooms in RINGS.items() if room(module) in rooms), "collection")
@@ -218,7 +218,7 @@ def test_the_core_is_read_in_an_afternoon():
 
 @pytest.mark.parametrize("name", list(MOST_CODE_LINES))
 def test_a_ring_keeps_to_its_budget(name):
-    """Lines of code: what is added in one place is taken away in another."""
+    """Lines of code added in one place are removed in another."""
     found = {module: code for module, (code, _) in sizes().items() if ring(module) == name}
     assert sum(found.values()) <= MOST_CODE_LINES[name], found
 
@@ -237,7 +237,7 @@ def test_lines_are_counted_as_a_reader_counts_them():
 
 
 def test_the_tests_of_a_file_stay_together(request):
-    """Groups are ends of names to pytest-xdist, which says nothing where they are lost."""
+    """Groups are suffixes of names for pytest-xdist, which loses them silently."""
     if not getattr(request.config.option, "loadgroup", False):
         pytest.skip("tests are not shared out in groups")
     assert request.node.nodeid.endswith("@test_house")
@@ -256,7 +256,7 @@ def test_guide_lists_the_rooms_in_order():
 
 @pytest.mark.parametrize("arrow", [("graph.arrays", "cli.common")])
 def test_the_checks_can_fail(arrow, monkeypatch):
-    """An arrow from the ground floor to the roof is seen by both."""
+    """An arrow from the ground floor to the roof violates both checks."""
     seen = (*arrows(), arrow, arrow[::-1])
     monkeypatch.setattr(f"{__name__}.arrows", lambda: seen)
     with pytest.raises(AssertionError):
@@ -266,7 +266,7 @@ def test_the_checks_can_fail(arrow, monkeypatch):
 
 
 def test_asking_ones_own_package_closes_a_circle():
-    """For names of its own and for the modules beside it; from outside it is no circle."""
+    """Own names and sibling modules count; an import from outside the package is no cycle."""
     for names in ("read", "uai"):
         tree = ast.parse(f"from {PACKAGE}.io import {names}")
         assert "io" in imported("io.fg", tree)

@@ -1,4 +1,4 @@
-"""What people get wrong first is answered with what is wrong, where, and what to write instead."""
+"""Frequent mistakes of users raise errors with the fault, its place, and a correction."""
 
 from __future__ import annotations
 
@@ -195,7 +195,7 @@ def test_mistakes_in_python(mistake: str, tmp_path: Path, monkeypatch: pytest.Mo
     ],
 )
 def test_mistakes_in_commands(command: str, said: str) -> None:
-    """The rest of them, which take one line, are in ``cli/test_cli.py``."""
+    """Other one-line errors are tested in ``cli/test_cli.py``."""
     result = CliRunner().invoke(main, command.split())
     assert result.exit_code == 2
     assert said in result.stderr
@@ -203,7 +203,7 @@ def test_mistakes_in_commands(command: str, said: str) -> None:
 
 
 def test_every_form_of_a_problem_is_solved(tmp_path: Path) -> None:
-    """A spec, a family, a problem and a file go wherever a graph does."""
+    """A spec, a family, a problem and a file are accepted like a graph."""
     il.write(GRAPH, tmp_path / "model.uai")
     pair = il.Problem("pair", GRAPH)
     for source in (GRAPH, pair, tmp_path / "model.uai", str(tmp_path / "model.uai")):
@@ -212,7 +212,7 @@ def test_every_form_of_a_problem_is_solved(tmp_path: Path) -> None:
 
 
 def test_graphs_are_named_in_comparisons() -> None:
-    """A mapping and pairs give the names of tables; a list of specs and graphs stays what it is."""
+    """A mapping and pairs give the names of tables; lists of specs and graphs work as before."""
 
     def names(problems: Any) -> list[str]:
         return [r.problem for r in il.compare(problems, "icm", isolate=False).records]
@@ -227,7 +227,7 @@ def test_graphs_are_named_in_comparisons() -> None:
 
 
 def test_auto_is_the_default_solver() -> None:
-    """As the pages say, at both temperatures, in Python and on the command line."""
+    """It is the default at both temperatures, in Python and on the command line, as documented."""
     for temperature in (0.0, 1.0):
         solution = il.solve(GRAPH, temperature=temperature)
         assert (solution.solver, solution.energy) == ("auto", 0.5)

@@ -1,4 +1,4 @@
-"""What is installed, under which names, and what importing it loads."""
+"""Packaging: installed files and names, and modules loaded by an import."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from places import ROOT
 
 import inference_lab
 
-#: Where the folders of the repository are installed.
+#: Installed locations of the repository's folders.
 INSTALLED = {
     "inference_lab": "inference_lab",
     "solvers": "inference_lab/solvers",
     "problems": "inference_lab/problems",
 }
 
-#: Packages that are loaded where they are used, and not before.
+#: Packages that are loaded on first use only.
 HEAVY = (
     *("cvxpy", "matplotlib", "networkx", "numba", "pandas", "pgmpy", "pulp", "scipy", "sklearn"),
     *("PIL", "rich", "torch"),
@@ -33,7 +33,7 @@ HEAVY = (
 
 
 def run(*command: str | Path, cwd: Path, path: Path | None = None) -> str:
-    """Run a command and return what it prints; `path` goes before the installed packages."""
+    """Run a command and return its output; `path` precedes the installed packages."""
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     if path is not None:
         environment["PYTHONPATH"] = str(path)
@@ -50,13 +50,13 @@ def run(*command: str | Path, cwd: Path, path: Path | None = None) -> str:
 
 
 def python(code: str, cwd: Path, path: Path | None = None) -> str:
-    """Run Python code in a process of its own and return what it prints."""
+    """Run Python code in a separate process and return its output."""
     return run(sys.executable, "-c", code, cwd=cwd, path=path)
 
 
 @pytest.fixture(scope="module")
 def tracked() -> list[str]:
-    """List the files of the repository, those included that are about to be added."""
+    """List the files of the repository, including those about to be added."""
     if not (ROOT / ".git").exists() or shutil.which("git") is None:
         pytest.skip("not a git repository: nothing says which files belong to the project")
     listed = run("git", "ls-files", "-z", "-co", "--exclude-standard", cwd=ROOT)
@@ -65,7 +65,7 @@ def tracked() -> list[str]:
 
 @pytest.fixture(scope="module")
 def wheel(tracked: list[str], tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Build a wheel from nothing but the files of the repository."""
+    """Build a wheel from the tracked files only."""
     source = tmp_path_factory.mktemp("source")
     for name in tracked:
         target = source / name
@@ -98,7 +98,7 @@ def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def elsewhere(tmp_path: Path) -> Path:
-    """Make the working directory of somebody who has folders of the same names."""
+    """Make a working directory with folders of the same names."""
     for name in ("solvers", "problems"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "__init__.py").write_text("MINE = True\n")
@@ -120,7 +120,7 @@ def test_wheel_holds_the_package_and_nothing_else(wheel: Path, tracked: list[str
         folder, _, rest = name.partition("/")
         if folder in INSTALLED:
             expected.add(f"{INSTALLED[folder]}/{rest}")
-        # Of the reports, the definitions of the studies and not their results.
+        # Reports contribute the definitions of studies, but not their results.
         if folder == "reports" and rest.endswith(("/study.toml", ".py")):
             expected.add(f"inference_lab/reports/{rest}")
     with zipfile.ZipFile(wheel) as archive:
@@ -160,7 +160,7 @@ def test_wheel_works_beside_folders_of_the_same_names(installed: Path, elsewhere
 
 
 def test_command_of_the_wheel(installed: Path, elsewhere: Path) -> None:
-    """The command is installed, and tells the version of the package."""
+    """The command is installed, and prints the version of the package."""
     command = installed / "bin" / "inference-lab"
     assert run(command, "--version", cwd=elsewhere, path=installed).split() == [
         *("inference-lab,", "version", inference_lab.__version__),
@@ -170,7 +170,7 @@ def test_command_of_the_wheel(installed: Path, elsewhere: Path) -> None:
 
 
 def test_versions_agree() -> None:
-    """Package, its metadata and the changelog speak of the same version."""
+    """Package, metadata and changelog have the same version."""
     assert version("inference-lab") == inference_lab.__version__
     changelog = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
     assert inference_lab.__version__ in changelog
@@ -178,7 +178,7 @@ def test_versions_agree() -> None:
 
 @pytest.mark.parametrize("name", ["solvers", "problems"])
 def test_generic_names_are_refused(name: str) -> None:
-    """In the repository, ``import solvers`` says under which name the package is installed."""
+    """In the repository, ``import solvers`` raises an error with the installed name."""
     code = f"try:\n    import {name}\nexcept ImportError as problem:\n    print(problem)"
     assert f"'inference_lab.{name}', not '{name}'" in python(code, ROOT)
 
@@ -193,9 +193,9 @@ def test_links_for_type_checkers(name: str) -> None:
 
 
 def _entrances() -> list[str]:
-    """Return the rooms and the modules beside them, solvers and problems: not all that is within.
+    """Return the rooms, the modules beside them, solvers and problems: not all inner modules.
 
-    That nothing within goes round in a circle is read from the imports in ``test_house.py``.
+    Import cycles within are checked by ``test_house.py``.
     """
     names = {"inference_lab"}
     for package in ("inference_lab", "inference_lab.solvers", "inference_lab.problems"):
@@ -206,9 +206,9 @@ def _entrances() -> list[str]:
 
 @pytest.mark.parametrize("name", _entrances())
 def test_module_imports_by_itself(name: str) -> None:
-    """No module needs another one to be imported before it."""
-    # In a process of its own numba alone takes half a second; here, only what the package itself
-    # has loaded is forgotten.
+    """No module needs an earlier import of another one."""
+    # In a separate process numba alone takes half a second; here, only modules that the package
+    # itself has loaded are forgotten.
     kept = {n: m for n, m in sys.modules.items() if n.split(".")[0] == "inference_lab"}
     for loaded in kept:
         del sys.modules[loaded]
@@ -234,7 +234,7 @@ def test_module_imports_by_itself(name: str) -> None:
     ids=["import", "command", "graph", "listing", "help", "compare-help", "list-solvers"],
 )
 def test_nothing_heavy_is_loaded(code: str, tmp_path: Path) -> None:
-    """Looking at what there is does not wait for libraries that it does not use."""
+    """Listing does not load libraries that it does not use."""
     tail = "; import sys; print(); print('loaded:', *{m.split('.')[0] for m in sys.modules})"
     loaded = python(code + tail, tmp_path).splitlines()[-1].split()[1:]
     assert "inference_lab" in loaded
@@ -243,7 +243,7 @@ def test_nothing_heavy_is_loaded(code: str, tmp_path: Path) -> None:
 
 
 def test_public_names() -> None:
-    """Every public name can be loaded and is listed; others raise as attributes do."""
+    """Every public name can be loaded and is listed; others raise AttributeError."""
     for name in inference_lab.__all__:
         assert getattr(inference_lab, name) is not None
         assert name in dir(inference_lab)
@@ -259,7 +259,7 @@ def test_public_names() -> None:
     ],
 )
 def test_public_modules_list_public_names_only(name: str) -> None:
-    """What ``dir`` shows, and a shell completes, is what there is to use, and nothing else."""
+    """``dir`` and completion show the public names only."""
     module = importlib.import_module(f"inference_lab.{name}")
     assert dir(module) == sorted(module.__all__)
     assert all(getattr(module, public) is not None for public in module.__all__)

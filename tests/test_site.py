@@ -30,7 +30,7 @@ DOCS = ROOT / "docs"
 SITE = ROOT / "build" / "docs"
 EXAMPLES = sorted((ROOT / "examples").glob("plot_*.py"))
 
-#: What users import from, with what each of these offers; None: its ``__all__``.
+#: Modules that users import from, with the offered names; None: its ``__all__``.
 PUBLIC = {
     "inference_lab": None,
     "inference_lab.clustering": None,
@@ -43,7 +43,7 @@ PUBLIC = {
 
 
 def documented(folder: Path) -> dict[str, Any]:
-    """Return what the directives of the pages in a folder document: name to object."""
+    """Return the objects documented by directives of the pages in a folder, by name."""
     found = {}
     for path in sorted(folder.glob("*.md")):
         module = ""
@@ -78,10 +78,10 @@ def test_every_family_has_its_page() -> None:
 
 @pytest.mark.parametrize("module", PUBLIC)
 def test_every_public_name_is_in_the_reference(module: str) -> None:
-    """What users import has an entry, with a docstring."""
+    """Every public name has an entry, with a docstring."""
     shown = documented(DOCS / "api")
     home = importlib.import_module(module)
-    # Names of types are explained where arguments have them.
+    # Names of types are explained at the arguments that use them.
     named = PUBLIC[module] or home.__all__
     values = [(name, getattr(home, name)) for name in named]
     names = [name for name, v in values if inspect.isclass(v) or inspect.isroutine(v)]
@@ -109,7 +109,7 @@ def test_pages_build_without_warnings(tmp_path: Path) -> None:
     (study / "figures").symlink_to(ours / "figures")
     for name in ("estimators", "estimators-by-size"):
         (tmp_path / "reports" / name).symlink_to(ROOT / "reports" / name)
-    # The records of one data set suffice for the decision table; all take as long as the rest.
+    # The records of one data set suffice for the decision table; all of them take much longer.
     with lzma.open(ours / "runs.jsonl.xz", "rt", encoding="utf-8") as records:
         lines = [line for line in records if "estep(data=iris," in line]
     (study / "runs.jsonl").write_text("".join(lines), encoding="utf-8")
@@ -123,7 +123,7 @@ def test_pages_build_without_warnings(tmp_path: Path) -> None:
 
 # ---------------------------------------------------------------------- examples
 
-#: What is smaller than on the site, so that an example takes a second: constants, time limits.
+#: Smaller constants and time limits than on the site, so that an example takes a second.
 SMALL = {
     "plot_denoising": {"height=48, width=64, levels=12": "height=12, width=16, levels=6"},
     "plot_em_animated": {"STEPS = 8": "STEPS = 1"},
@@ -141,7 +141,7 @@ SMALL = {
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
 def test_examples_run(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each script of the gallery runs to its end and draws something, on less than it shows."""
+    """Each script of the gallery runs to its end and draws, with smaller inputs than shown."""
     import matplotlib.pyplot as plt
 
     text = path.read_text(encoding="utf-8")
@@ -173,7 +173,7 @@ def test_examples_run(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 
 class _Page(HTMLParser):
-    """The anchors of a page, where its links lead, and what it loads."""
+    """The anchors, link targets and loaded files of a page."""
 
     def __init__(self, path: Path) -> None:
         super().__init__()
@@ -203,10 +203,10 @@ def site() -> Path:
 
 
 def test_links_of_the_built_site(site: Path) -> None:
-    """Every link inside the site leads to a file, and to an anchor that is in it."""
+    """Every internal link leads to an existing file and anchor."""
     pages = {path: _Page(path) for path in site.rglob("*.html") if "_modules" not in path.parts}
     assert len(pages) > 20
-    # A page is whole without a network.
+    # A page is complete without a network.
     elsewhere = {v for page in pages.values() for v in page.loaded if urlsplit(v).netloc}
     assert elsewhere == set()
     broken = []
@@ -224,7 +224,7 @@ def test_links_of_the_built_site(site: Path) -> None:
 
 
 def test_formulas_are_set(site: Path) -> None:
-    """No command of a formula is left as it was typed."""
+    """No formula is left as raw commands."""
     for path in (site / "methods").glob("*.html"):
         formulas = re.findall(r"<math.*?</math>", path.read_text(encoding="utf-8"), flags=re.S)
         assert not re.findall(r"\\\w+|&#x0005C;\w+", " ".join(formulas)), path.name
@@ -232,7 +232,7 @@ def test_formulas_are_set(site: Path) -> None:
 
 @pytest.fixture
 def opened(browser: Any, site: Path) -> Iterator[Any]:
-    """Give a page of the browser that nothing may go wrong in, nor ask the network."""
+    """Open pages that must neither raise errors nor access the network."""
     context = browser.new_context(viewport={"width": 390, "height": 844})
     page, troubles = context.new_page(), []
     page.on("pageerror", lambda error: troubles.append(str(error)))
@@ -243,7 +243,7 @@ def opened(browser: Any, site: Path) -> Iterator[Any]:
 
 
 def test_pages_in_a_browser(opened: Any, site: Path) -> None:
-    """The decision table has its intervals, formulas are set, and nothing leaves a narrow page."""
+    """The decision table has its intervals, formulas are set, and no content overflows."""
     opened.goto((site / "which-solver.html").as_uri())
     assert opened.locator("h1").first.inner_text().startswith("Which solver?")
     table = opened.locator("table.which")

@@ -1,4 +1,4 @@
-"""What the linter does not see: unfinished work, paths of one machine, mixed spelling."""
+"""Style beyond the linter: unfinished work, paths of one machine, mixed spelling."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 from places import ROOT
 
-#: Patterns that no text file of the repository holds, with what they stand for.
+#: Patterns that no text file of the repository may hold, by name.
 UNWANTED = {
     "unfinished work": r"\b(TODO|FIXME|XXX|HACK)\b",
     "a path of one machine": r"(?<![\w.])/(home|Users|root|work|mnt|tmp)/\w",
-    # Not the words of which other libraries make names: color, initializer, maximize, normalized;
-    # "marginalize" in quotes is what pgmpy calls an operation, sklearn.neighbors a module.
+    # Words in names of other libraries are permitted: color, initializer, maximize, normalized;
+    # "marginalize" in quotes is an operation of pgmpy, sklearn.neighbors a module.
     "American spelling": (
         r"(?i)\b(behavior|(?<!sklearn\.)neighbor|label(ed|ing)\b|model(ed|ing)\b|analyz|favor|"
         r"((?!marginalize\")marginal|organ|recogn|serial|summar|vector|discret)iz)"
@@ -67,5 +67,5 @@ def test_text_files(what: str) -> None:
     ],
 )
 def test_patterns_match_their_examples(what: str, line: str) -> None:
-    """Each pattern catches an example of it."""
+    """Each pattern matches an example of it."""
     assert re.search(UNWANTED[what], line)

@@ -1,4 +1,4 @@
-"""What every installation has to bring is stated, and the rest is asked for by its name."""
+"""Mandatory dependencies are stated, and missing extras are requested by name."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from inference_lab.specs.extras import MissingExtra
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 
-#: Distributions whose packages are called otherwise.
+#: Distributions whose packages have other names.
 PACKAGES = {"scikit-learn": "sklearn", "pillow": "PIL"}
 
 
@@ -67,7 +67,7 @@ def test_all_extras_are_in_all() -> None:
 
 @pytest.fixture
 def bare(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Do without what the extras bring, in modules that were not imported before."""
+    """Hide the packages of the extras, for modules not imported before."""
     for package in (
         "altair",
         "vl_convert",
@@ -81,7 +81,7 @@ def bare(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         monkeypatch.setitem(sys.modules, package, None)
     before = _forgotten_reporting()
     yield
-    # Those imported meanwhile are others, whose classes nobody else knows.
+    # Modules imported meanwhile are copies, whose classes other modules do not know.
     _forgotten_reporting()
     for name, module in before.items():
         sys.modules[name] = module
@@ -137,7 +137,7 @@ def test_parquet_names_its_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
 
 def test_pgmpy_is_imported_when_its_methods_run() -> None:
-    """Listing, making and asking its solvers do not wait for it, nor do other solvers."""
+    """Listing, making and querying its solvers do not load it, nor do other solvers."""
     code = """
 import sys
 import inference_lab as il

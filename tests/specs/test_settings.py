@@ -1,4 +1,4 @@
-"""Settings are checked against what their fields say, in every solver and problem family."""
+"""Settings are checked against their declared fields, in every solver and problem family."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def test_ones_own_checks_come_on_top():
 
 
 def test_fields_without_ranges_are_free():
-    """A plain dataclass, and one whose annotations only type checkers can read."""
+    """One is a plain dataclass, and one has annotations that only type checkers can read."""
 
     @dataclass(frozen=True)
     class Plain(Settings):
@@ -141,7 +141,7 @@ CLASSES = [
 
 @pytest.mark.parametrize("cls", CLASSES)
 def test_every_class_checks_its_declared_ranges(cls: Any):
-    """None forgets the base class's check in a ``__post_init__`` of its own."""
+    """No class forgets the base class's check in its own ``__post_init__``."""
     hints = get_type_hints(cls)
     for field in fields(cls):
         wrong: list[Any] = []

@@ -1,4 +1,4 @@
-"""Spec strings: what is written can be read back, and what cannot be read says why."""
+"""Spec strings: formatted specs can be parsed, and unreadable ones are refused with a reason."""
 
 from __future__ import annotations
 
@@ -189,7 +189,7 @@ def test_a_setting_given_twice_is_refused():
 
 @given(st.text(st.sampled_from("ab1 (),=.'\"\\\n-é"), max_size=30) | st.text(max_size=20))
 def test_any_text_is_read_or_refused(text):
-    """Never another exception; and what was read can be written and read again."""
+    """It raises no other exception, and a parsed spec round-trips."""
     try:
         spec = parse_spec(text)
     except SpecError as problem:

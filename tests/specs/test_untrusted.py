@@ -1,7 +1,7 @@
 """Specs within `user_code_refused` import no code, and records run none.
 
-An audit hook of Python itself tells what is imported, opened, listed or run while they are looked
-at; canaries would leave a mark.
+An audit hook of Python records imports, opened or listed files, and started programs meanwhile;
+canaries would leave a mark.
 """
 
 from __future__ import annotations
@@ -53,12 +53,12 @@ def _hook(event: str, arguments: tuple[object, ...]) -> None:
         _seen.append((event, str(arguments[0])))
 
 
-sys.addaudithook(_hook)  # there is no way to take one out again; it is idle outside of `watched`
+sys.addaudithook(_hook)  # an audit hook cannot be removed; it is idle outside of `watched`
 
 
 @contextmanager
 def watched() -> Iterator[list[tuple[str, str]]]:
-    """Note what happens inside."""
+    """Record the audit events inside."""
     global _seen
     events: list[tuple[str, str]] = []
     _seen = events
@@ -94,7 +94,7 @@ def folders(tmp_path, monkeypatch):
 
 
 def refuse(make, said: str, outside: Path) -> None:
-    """Expect a `SpecError`, with nothing run, nothing read, and nothing listed outside."""
+    """Expect a `SpecError`, without running, reading or listing anything outside."""
     with watched() as events, pytest.raises(SpecError, match=said) as caught:
         make()
     assert len(str(caught.value)) < 4000
@@ -146,7 +146,7 @@ def test_code_from_outside_is_refused(text, folders):
 
 
 def test_the_canary_would_leave_its_mark(folders):
-    """A refusal is not remembered: outside of the block the code runs."""
+    """A refusal is not cached: outside of the block the code runs."""
     outside, _ = folders
     for text in ("canary_of_tests.py", "canary_of_tests:make(x=1)"):
         with user_code_refused(), pytest.raises(SpecError, match="is refused here"):
@@ -206,7 +206,7 @@ def test_long_specs_are_refused_briefly(text, folders):
 
 
 def test_a_spec_longer_than_names_of_files_is_a_spec():
-    """It is no path, which the system would refuse to look at."""
+    """It is not tried as a path, which the system would reject as too long."""
     text = "ising(size=2" + " " * 5000 + ")"
     assert as_problem(text).graph.n_variables == 4
 
@@ -232,7 +232,7 @@ HOSTILE = [
     "hostile", HOSTILE, ids=lambda value: str(value)[:20].encode("ascii", "replace").decode()
 )
 def test_records_are_data(hostile, folders):
-    """Reading them opens the file they are in, and no more; they come back as they are."""
+    """Reading them opens their file only, and they round-trip."""
     outside, data = folders
     text = hostile if isinstance(hostile, str) else json.dumps(hostile)
     texts = ("problem", "problem_hash", "solver", "solver_name", "status", "message", "traceback")
@@ -246,7 +246,7 @@ def test_records_are_data(hostile, folders):
     line = json.dumps({"schema": 3, **fields})
     path = data / "runs.jsonl"
     path.write_text(line + "\n", encoding="utf-8")
-    Record.from_json(record("p", "icm", 1.0).to_json())  # annotations are looked at once
+    Record.from_json(record("p", "icm", 1.0).to_json())  # annotations are evaluated at once
     with watched() as events:
         try:
             read = Record.from_json(line)

@@ -15,10 +15,10 @@ from inference_lab.studies.clustering_study import Protocol
 from inference_lab.studies.methods import draw_constraints, draw_run
 from inference_lab.studies.study_points import load_points
 
-# On the worker of those that compare the reports with their files: each is made once for both.
+# On the worker of the tests that compare reports with files: each is made once for both.
 pytestmark = [pytest.mark.xdist_group("test_studies"), pytest.mark.usefixtures("undrawn")]
 
-#: Of solvers: so many records that the tables take long. Another test makes these reports.
+#: Studies of solvers with too many records for quick tables. Another test makes these reports.
 LARGE = ("estep-regimes", "estep-scaling")
 
 STUDIES = sorted(path.parent.name for path in REPORTS.glob("*/study.toml"))
@@ -41,7 +41,7 @@ def test_tables_hold_every_value_of_answers_and_claims(name):
 
 
 def test_note_on_draws_follows_from_draws_and_records():
-    """Which draws hold a pair that the split of the toy into upper and lower violates."""
+    """Compute the draws with a pair that the split of the toy into upper and lower violates."""
     folder = REPORTS / "lange2005"
     points, protocol = load_points("lange-toy"), Protocol(unit="share-of-points")
     upper = points.values[:, 1] > points.values[:, 1].mean()
@@ -70,7 +70,7 @@ def test_note_on_draws_follows_from_draws_and_records():
 
 NEWS = ("news-different-3", "news-related-3", "news-similar-3")
 
-#: Words of notes, and the data whose numbers of points and features they tell.
+#: Texts of notes, and the data sets whose numbers of points and features they state.
 SIZES = [
     ("basu2002", "news-20 {0[0]} posts and {0[1]} terms", ("news-20",)),
     (

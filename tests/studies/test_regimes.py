@@ -1,4 +1,4 @@
-"""What studies of regimes need: methods that vary, points drawn, calibrated weights."""
+"""Studies of regimes: methods that vary, sampled points, calibrated weights."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_method_with_lists_has_several_variants():
     assert [m.weight_factor for m in study.methods] == [1.0, 3.0, 1.0, 3.0]
     assert study.methods[2].settings == {"init": "random"}
     assert len({m.key for m in study.methods}) == 4
-    # One written out is the same method, and one without a factor has the key it always had.
+    # A variant written out is the same method; without a factor, a method keeps its former key.
     written = Method("k", "pckmeans", {"init": "kmeans"}, weight="calibrated", weight_factor=3.0)
     assert written.key == study.methods[1].key
     assert Method("soft", "gaussian-mixture").key == "13c82fb90356"
@@ -106,7 +106,7 @@ def test_a_fit_is_scored_on_constrained_points_and_on_others():
     assert len(pairs) == 15
     touched = np.unique(np.concatenate([pairs.must_link.ravel(), pairs.cannot_link.ravel()]))
     assert 0 < touched.size < 60
-    # Without weight, each point goes to its centroid of k-means, which is at rest.
+    # Without weight, each point goes to its centroid of k-means, which has converged.
     free = Method("f", "pckmeans", {"init": "kmeans"}, weight=0.0)
     scores = fit_method(free, points, PER_POINT, 0.25, run=0).scores
     entropy = draw_run(drawn, PER_POINT, 0).seed.entropy
@@ -147,7 +147,7 @@ def test_definitions_on_the_page_about_studies_can_be_read(tmp_path):
     assert len(load_study(path).methods) == 6
 
 
-# On the worker that renders them: to read the records takes seconds.
+# On the worker that renders them, because reading the records takes seconds.
 @pytest.mark.xdist_group("test_solver_studies")
 def test_note_on_the_pilots_follows_from_the_records():
     study, comparison = recorded("estep-regimes")

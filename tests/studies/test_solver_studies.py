@@ -1,4 +1,4 @@
-"""Studies of solvers: definitions are read strictly, runs resumed, reports made of the records."""
+"""Studies of solvers: definitions are read strictly, runs resumed, reports made from records."""
 
 from __future__ import annotations
 
@@ -154,7 +154,7 @@ def test_a_study_is_run_once_and_rendered_from_its_records(tmp_path, undrawn):
         if path.is_file() and path.name not in ("study.toml", "runs.jsonl", "runs.plan.jsonl"):
             assert (other / path.relative_to(folder)).read_bytes() == path.read_bytes(), path
     quick = run_comparison(study.quickly(), folder)
-    # The quick form has not both of its methods.
+    # The quick form does not have both of its methods.
     assert study.contrasts[0].primary and study.quickly().contrasts == []
     (contrasts,) = (t for t in document.tables() if t.name == "contrasts")
     assert [cell.text for cell in contrasts.rows[0]][-1] == "undecided"
@@ -173,14 +173,14 @@ def test_report_has_only_the_named_tables_and_figures(tmp_path, undrawn):
     less = load_study(write(tmp_path / "less", text))
     document = render_comparison(less, comparison, tmp_path / "less")
     assert [b.name for b in document.blocks() if hasattr(b, "name")] == tables[:1]
-    # Which there are depends on the records; what no report has is refused at once.
+    # The available names depend on the records; a name of no report is refused at once.
     for key in ("tables", "figures"):
         with pytest.raises(StudyError, match=f"{key} names 'none'; reports have"):
             load_study(write(tmp_path / "wrong", f'{key} = ["none"]\n' + SMALL.lstrip()))
 
 
 def test_every_block_of_a_report_can_be_named(tmp_path, undrawn):
-    """Every block of a real report can be asked for, and is then there."""
+    """Every block of a real report can be named, and is then included."""
     study, comparison = recorded("estep-regimes")
     problems = {record.problem for record in comparison.records}
     some = set(sorted(problems)[::20])
@@ -295,7 +295,7 @@ def test_a_design_takes_each_value_equally_often(tmp_path):
     for n in (2, 4):
         cells = [r for r in read if r["height"] == n and r["seed"] < 12]
         assert sorted(r["frustration"] for r in cells) == [0, 0, 0.3, 0.3, 1, 1]
-        # One in each of six parts of the range, equal in the logarithm.
+        # One in each of six parts of the range, which are equal in the logarithm.
         parts = sorted(math.floor((math.log10(r["coupling"]) + 1) / 2 * 6) for r in cells)
         assert parts == list(range(6))
     # Blocks take turns; the second draws come after all of the first, in the same cells.
@@ -305,7 +305,7 @@ def test_a_design_takes_each_value_equally_often(tmp_path):
             "seed"
         ] + 12
     assert load_study(tmp_path / "sampled").all_problems() == specs
-    # What has been solved of two draws serves for three.
+    # Solved runs of two draws are reused for three.
     more = replace(study, designs=[replace(study.designs[0], draws=3)]).all_problems()
     assert more[:24] == specs and len(more) == 36
     other = replace(study, designs=[replace(study.designs[0], seed=1)])
@@ -353,7 +353,7 @@ def test_stages_are_run_where_others_prove_nothing(tmp_path):
     assert max(len(r.trace) for r in found.records) <= 3
     again = run_comparison(study, tmp_path / "whole")
     assert [r.id for r in again.records] == [r.id for r in found.records]
-    # Other limits and fewer problems are what was asked for, and no fault of the comparison.
+    # Other limits and fewer problems were requested, and are no fault of the comparison.
     assert found.warnings == []
     named = found.labelled({"ilp": "Exact"}).shown
     assert named.warnings == [] and report_document(named, title="T").warnings == ()
@@ -389,7 +389,7 @@ def test_reports_are_rendered_from_the_records_beside_them(tmp_path, name, undra
         asked += len(stage.chosen(study.all_problems(), comparison.records)) * len(stage.solvers)
     asked *= study.seeds if isinstance(study.seeds, int) else len(study.seeds)
     assert len(comparison) == asked and comparison.warnings == [] == comparison.alarms
-    # Best energies that longer runs found are kept beside the records.
+    # Best energies of longer runs are kept beside the records.
     shutil.copy(folder / FILE, tmp_path)
     render_comparison(study, comparison, tmp_path)
     assert (tmp_path / FILE).read_bytes() == (folder / FILE).read_bytes()

@@ -139,7 +139,7 @@ def table(path):
 
 
 def essence(records):
-    """Return what must not depend on when and where a study is run."""
+    """Return everything that must not depend on when and where a study is run."""
     return {r.key: (r.status, r.scores, r.objective, r.violated, r.iterations) for r in records}
 
 
@@ -279,7 +279,7 @@ def test_all_pairs_are_equally_likely():
 @pytest.mark.parametrize("selection", ["random", "active", "explore"])
 @pytest.mark.parametrize("data", ["iris", "lange-toy"])
 def test_no_held_out_point_is_in_any_constraint(data, selection):
-    """Neither are constraints wrong, and closing them touches no other points."""
+    """Constraints are not wrong either, and closing them touches no other points."""
     points = load_points(data)
     protocol = Protocol(train=0.5, scored="held-out")
     for run in range(5):
@@ -315,7 +315,7 @@ def test_more_constraints_contain_the_fewer_and_runs_differ():
 
 
 def test_explore_alone_asks_about_the_farthest_point_as_long_as_it_may():
-    """It asks as explore does while clusters are missing, then goes on in its way."""
+    """It asks as explore does while clusters are missing, then continues in the same way."""
     points, protocol = load_points("lange-toy"), Protocol()
     draw = draw_run(points, protocol, 0)
 
@@ -363,7 +363,7 @@ def test_of_several_weights_the_best_is_taken():
 
 
 def test_scores_are_of_the_held_out_points_only():
-    """Points of class 1 are told apart by their place; the scored ones are all of class 0 or 1."""
+    """Points of class 1 are separated by position; the scored ones are all of class 0 or 1."""
     points = load_points("iris")
     protocol = Protocol(train=0.5, scored="held-out")
     from inference_lab.results.scoring import nmi
@@ -451,7 +451,7 @@ scores = ["objective", "e_step_seconds"]
 
 
 def test_summaries_are_means_of_the_records(tmp_path):
-    """Over parts, data, numbers of constraints and runs, with a part that stands for all."""
+    """Means are over parts, data, numbers of constraints and runs, with one part for all."""
     study = load_study(write(tmp_path / "summed", SUMMED))
     records = run_study(study, tmp_path / "summed")
     text = render_study(study, records, tmp_path / "summed").read_text()
@@ -547,7 +547,7 @@ def test_ordered_pairs_are_nested_and_wrong_at_random():
 
 
 def test_seeds_are_nested_and_wrong_at_random():
-    """Of more points, or of more classes; and the wrong ones have the label of another class."""
+    """More seeds come from more points, or more classes; wrong ones have another class's label."""
     points = load_points("digits-389")
     protocol = Protocol(train=0.9, scored="held-out", unit="share-seeded", noise=0.3)
     draw = draw_run(points, protocol, 0)
@@ -565,7 +565,7 @@ def test_seeds_are_nested_and_wrong_at_random():
     assert 0.2 < (every != points.labels)[seeds].mean() < 0.4
     right = draw_seeds(points, replace(protocol, noise=0.0), draw, 0.8, 1)
     assert (right[seeds] == points.labels[seeds]).all()
-    # What a fit is told are these.
+    # The fit receives these seeds.
     told = {}
     for estimator in ("constrained-kmeans", "cop-kmeans"):
         method = Method(estimator, estimator, selection="seeds")
@@ -627,7 +627,7 @@ def test_forms_of_texts(data_dir):
 
 
 def ends(events):
-    """Return a progress callable that keeps what is told of ends."""
+    """Return a progress callable that records reported ends."""
     return lambda event: event.record is not None and events.append(event)
 
 
@@ -664,7 +664,7 @@ def test_records_resume_and_are_the_same_each_time(tmp_path):
     assert essence(again) == essence(whole)
     assert [r.key for r in again] == [r.key for r in whole]
     events.clear()
-    # Another label is no reason to run again, another weight is.
+    # Another label does not repeat a run, but another weight does.
     relabelled = replace(study, methods=[replace(study.methods[0], label="x"), study.methods[1]])
     heavier = replace(study, methods=[replace(study.methods[0], weight=2.0), study.methods[1]])
     for other, fitted in ((relabelled, 0), (heavier, 4)):
@@ -681,7 +681,7 @@ def test_workers_give_the_same_records(tmp_path):
 
 
 def test_merged_shards_equal_one_call(tmp_path):
-    """Also on the command line, where what is missing is told."""
+    """Shards on the command line agree as well, and report missing fits."""
 
     def call(*arguments):
         return CliRunner().invoke(main, [str(argument) for argument in arguments])
@@ -709,7 +709,7 @@ def test_merged_shards_equal_one_call(tmp_path):
     events = []
     merged = run_study(load_study(folder), target, progress=ends(events))
     assert essence(merged) == essence(whole) and events == []
-    # What is made of runs is not made of fits, and they are not put together.
+    # Comparisons of runs and of fits are not combined.
     assert "reproduce STUDY --render" in call("report", target).output
     il.compare("potts-grid(height=2, width=2)", "icm", store=tmp_path / "runs" / "runs.jsonl")
     done = call("merge", target, tmp_path / "runs", "--out", tmp_path / "both")
@@ -795,7 +795,7 @@ def test_statistics_of_runs_by_hand():
 
 
 def test_a_report_comes_from_the_records_alone(tmp_path):
-    """Nothing is fitted, nothing is loaded, and twice gives the same bytes."""
+    """Rendering fits and loads nothing, and is reproducible byte for byte."""
     study = load_study(write(tmp_path / "small"))
     records = run_study(study, tmp_path / "small")
     page = render_study(study, records, tmp_path / "small")
@@ -838,7 +838,7 @@ def test_parts_have_sections_figures_and_published_values_of_their_own(tmp_path,
     assert "(0.250)" not in first and "(0.250)" in second
     assert "50 % of the constraints are turned" in second and "turned" not in first
     assert "not been run" not in text
-    # Labels are those of the definition.
+    # Labels are as in the definition.
     stale = [replace(record, method="an earlier name") for record in records]
     assert render_study(study, stale, tmp_path / "parted").read_text() == text
     figures = sorted(p.name for p in (tmp_path / "parted" / "figures").iterdir())
@@ -860,7 +860,7 @@ def test_report_counts_missing_fits(tmp_path, undrawn):
 
 
 def shrunk(study):
-    """Return the quick form, with one run, the fewest constraints and small data where it can."""
+    """Return the quick form, with one run, the fewest constraints and small data if possible."""
     small = []
     for stage, part in zip(study.quickly().stages(), study.quickly().parts, strict=True):
         constraints = stage.constraints[:1]
@@ -873,7 +873,7 @@ def shrunk(study):
 @pytest.mark.parametrize("name", [s for s in STUDIES if load_study(REPORTS / s).parts])
 def test_studies_run_in_small(name, tmp_path, data_dir, undrawn):
     study = shrunk(load_study(REPORTS / name))
-    # That each fit has a process of its own is tested above; here all load and warm up once.
+    # Processes for single fits are tested above; here all load and warm up once.
     records = run_study(study, tmp_path, data_dir=str(data_dir), isolate=False)
     assert [r.message for r in records if r.status != "ok"] == []
     text = render_study(study, records, tmp_path).read_text()
@@ -895,7 +895,7 @@ def test_definitions_name_data_that_exist(name):
 
 @pytest.mark.parametrize("name", [s for s in STUDIES if (REPORTS / s / "README.md").exists()])
 def test_reports_are_rendered_from_the_records_beside_them(name, undrawn):
-    """The page in the repository is what the records give, and no fit is missing."""
+    """The page in the repository follows from the records, and no fit is missing."""
     study = load_study(REPORTS / name)
     _, files = rendered(name)
     page = files["README.md"].decode()
@@ -909,7 +909,7 @@ def test_reports_are_rendered_from_the_records_beside_them(name, undrawn):
 
 
 def test_reports_stay_small():
-    """Records are packed, and what one command makes of the rest is not kept."""
+    """Records are packed, and files that a command can make are not kept."""
     made = ("*/index.html", "*/figures/*.pdf", "*/tables/*.tex")
     files = [
         path
@@ -919,7 +919,7 @@ def test_reports_stay_small():
     stores = [path for path in files if "jsonl" in path.name and "plan" not in path.name]
     assert {path.suffix for path in stores} <= {".gz", ".xz"}
     assert not any("<metadata" in p.read_text() for p in files if p.suffix == ".svg")
-    # What there is more of is packed more tightly.
+    # Larger files are compressed more.
     assert all(path.suffix == ".xz" for path in stores if path.stat().st_size > 1_000_000)
     assert sum(path.stat().st_size for path in files) < 11_500_000
 
