@@ -150,7 +150,7 @@ class EStep(ProblemFamily):
             if self.constraints not in (None, _CONSTRAINTS):
                 raise ValueError(
                     f"constraints={self.constraints} and constraints_per_point="
-                    f"{self.constraints_per_point} both say how many; give one"
+                    f"{self.constraints_per_point} both give the number of constraints; pass one"
                 )
             object.__setattr__(self, "constraints", None)
         elif self.constraints is None:
@@ -233,12 +233,13 @@ class EStep(ProblemFamily):
         if share > _GIANT and self.centroids == "constraints":
             said.append(
                 f"must-links connect {format_share(share)} of the points, so that neighbourhoods "
-                "say little about centroids (see centroids=kmeans)"
+                "hold little information about centroids (see centroids=kmeans)"
             )
         ratio = info.get("weight_over_calibrated", 1.0)
         if not 1 / _FAR <= ratio <= _FAR:
             said.append(
-                f"a constraint weighs {ratio:.3g} times what it is worth (see weight=calibrated)"
+                f"the weight of a constraint is {ratio:.3g} times the calibrated one "
+                "(see weight=calibrated)"
             )
         return said
 

@@ -164,7 +164,7 @@ def _locate(known: Instance, file: str, digest: str, data_dir: Path | None) -> P
             f"{named[0]} is not the file that instance {known.name!r} needs: its SHA-256 is "
             f"{file_digest(named[0])}, not {digest}"
         )
-    where = f"{root} does not hold it" if root.is_dir() else f"{root} is no folder"
+    where = f"{root} does not hold it" if root.is_dir() else f"{root} is not a folder"
     raise DataNotFoundError(f"instance {known.name!r} needs map/{file}; {where}. {remedy}")
 
 

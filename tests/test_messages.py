@@ -123,15 +123,15 @@ MISTAKES: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
     ),
     "two solvers in one string": (
         *(lambda: solve("icm,loopy-bp"), il.SpecError),
-        "'icm,loopy-bp' is no name of one solver; several solvers are a list, or --solver NAME",
+        "'icm,loopy-bp' does not name one solver; several solvers are a list, or --solver NAME",
     ),
     "two solvers in one string, with settings": (
         *(lambda: il.compare(GRAPH, "icm(restarts=2), loopy-bp"), il.SpecError),
-        "'icm(restarts=2), loopy-bp' is no name of one solver",
+        "'icm(restarts=2), loopy-bp' does not name one solver",
     ),
     "two solvers with a space": (
         *(lambda: solve("icm loopy-bp"), il.SpecError),
-        "'icm loopy-bp' is no name of one solver; several solvers are a list",
+        "'icm loopy-bp' does not name one solver; several solvers are a list",
     ),
     "a data set in place of a problem": (
         *(lambda: il.diagnose("wine"), il.SpecError),

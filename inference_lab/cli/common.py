@@ -97,7 +97,7 @@ def _said_warnings() -> Iterator[None]:
 _ADVICE = {
     **dict.fromkeys(
         (errno.EACCES, errno.EPERM, errno.EROFS),
-        "choose a folder that may be written to, or change what is allowed there",
+        "choose a folder that may be written to, or change its permissions",
     ),
     **dict.fromkeys(
         (errno.ENOSPC, errno.EDQUOT, errno.EFBIG),

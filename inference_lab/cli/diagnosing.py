@@ -24,7 +24,7 @@ from inference_lab.cli.common import as_input, print_json, quiet_stdout
     "--learn",
     type=click.Path(dir_okay=False, path_type=Path),
     metavar="FILE",
-    help="PROBLEM is a store of records: write what they predict into this file.",
+    help="PROBLEM is a store of records: write the predictor learned from it into this file.",
 )
 @options.data_dir
 @options.as_json

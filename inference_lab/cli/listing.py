@@ -69,7 +69,7 @@ def _estimator(module: Any, name: str) -> Any:
     names = [each for members in ESTIMATORS.values() for each in members]
     if name not in names:
         raise click.UsageError(
-            f"{name!r} is no estimator{nearest(name, names)} Allowed: {', '.join(names)}"
+            f"{name!r} is not an estimator{nearest(name, names)} Allowed: {', '.join(names)}"
         )
     return getattr(module, name)
 

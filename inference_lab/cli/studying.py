@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     help="Folder for records and report (default: the study's own; runs/STUDY with --quick, and "
     "for studies that come with the library).",
 )
-@click.option("--render", is_flag=True, help="Run nothing: render what the records hold.")
+@click.option("--render", is_flag=True, help="Run nothing; render the existing records.")
 @click.option(
     "--trust",
     is_flag=True,
@@ -62,7 +62,7 @@ def reproduce(
     from inference_lab.studies import SolverStudy, StudyError, find_study, load_study
 
     bad_input = (StudyError, DataNotFoundError, DataFormatError, ClusterError, RecordError)
-    with resumable(lambda: "what was recorded is kept", *bad_input, FileExistsError):
+    with resumable(lambda: "recorded runs are kept", *bad_input, FileExistsError):
         place, ours = find_study(study)
         definition = load_study(place)
         if quick:

@@ -20,7 +20,7 @@ from inference_lab.cli.compare_command import DEFAULT_PROBLEMS, DEFAULT_SOLVERS
     multiple=True,
     default=[DEFAULT_PROBLEMS[0]],
     metavar="SPEC",
-    help="Compile what problems like this one take; may be repeated.",
+    help="Compile the kernels for problems like this one; may be repeated.",
 )
 @options.temperature
 @click.option(

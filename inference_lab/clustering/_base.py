@@ -235,7 +235,7 @@ class ConstrainedClusterer(
         """Return the ``ml_weight`` and ``cl_weight`` that equal a unit of log-probability."""
         raise ValueError(
             f"{type(self).__name__} has no scale for ml_weight='auto' and cl_weight='auto': its "
-            "weights are no log-probabilities; give numbers"
+            "weights are not log-probabilities; give numbers"
         )
 
     def _label_limit(self) -> int | None:

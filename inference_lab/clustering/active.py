@@ -568,7 +568,7 @@ def _read_transcript(path: Path, n: int) -> dict[tuple[int, int], bool | None]:
                 raise ValueError
         except (ValueError, KeyError, TypeError):
             raise ValueError(
-                f"{path}, line {number}: {line[:80]!r} is no answer about two of {n} points"
+                f"{path}, line {number}: {line[:80]!r} is not an answer about two of {n} points"
             ) from None
         known[min(first, second), max(first, second)] = answer
     return known

@@ -18,7 +18,7 @@ ESTIMATORS: dict[str, dict[str, str]] = {
         "SphericalKMeans": "directions, such as texts, without pairs",
         "BregmanKMeans": "any Bregman divergence, without pairs",
         "KernelHMRFKMeans": "similarities from a kernel or a graph",
-        "FlexibleSpectral": "clusters that are no blobs, pairs with weights",
+        "FlexibleSpectral": "clusters that are not blobs, pairs with weights",
         "TVClustSampler": "TVClust by sampling, with uncertainty of the partition",
         "RDPMeans": "number of clusters unknown: a price for each",
         "DPMeans": "the same without pairs",

@@ -131,11 +131,11 @@ class Model(ABC):
 
         To first order: minus the change of a cluster's costs by its shares (n,), over the clusters.
         """
-        raise NotImplementedError(f"{type(self).__name__} says nothing of clusters that coincide")
+        raise NotImplementedError(f"{type(self).__name__} cannot treat clusters that coincide")
 
     def push_apart(self, share: float, rng: np.random.Generator) -> None:
         """Move each cluster by a share of the way to a random point, so that none coincide."""
-        raise NotImplementedError(f"{type(self).__name__} says nothing of clusters that coincide")
+        raise NotImplementedError(f"{type(self).__name__} cannot treat clusters that coincide")
 
     def parameters(self) -> tuple[FloatArray, ...]:
         """Return the arrays whose change shows that a step had an effect."""

@@ -113,7 +113,7 @@ def watch_weight(constraints: Constraints, costs: FloatArray, unit: float, stack
     # Large weights are harmless if all pairs are right; otherwise wrong pairs would be enforced.
     if share < 1 / _FAR or (share > _FAR and len(constraints.contradictions())):
         warnings.warn(
-            f"a violated pair costs {share:.2g} times what it is worth on the scale of these data "
+            f"a violated pair costs {share:.2g} times the calibrated weight of these data "
             f"({worth:.2g}), so that {'hardly any' if share < 1 else 'even a wrong'} pair "
             "counts; scale the data, or give ml_weight='auto' and cl_weight='auto'",
             PairWeightWarning,

@@ -157,7 +157,7 @@ def take_frame(given: dict[str, Any], X: Any) -> dict[str, Any]:
     ]
     if others:
         raise ValueError(
-            f"pairs and {others[0]} both say which pairs there are; give one of them, as "
+            f"pairs and {others[0]} both give pairs; give one of them, as "
             "Constraints.to_frame and Constraints.from_frame turn each into the other"
         )
     n = X.shape[0] if hasattr(X, "shape") else len(X)
@@ -301,7 +301,7 @@ def read_partial_labels(
         at = int(outside[0])
         to = "on" if n_clusters is None else f"to n_clusters - 1 = {n_clusters - 1}"
         raise ValueError(
-            f"{name}[{at}] = {given[at]} is no cluster; numbers from 0 {to} are allowed, {without}"
+            f"{name}[{at}] = {given[at]} is not a cluster; 0 {to} are allowed, {without}"
         )
     return given.astype(np.int64)
 
@@ -358,8 +358,8 @@ def _refuse_cut(n_pairs: int, n_points: int, name: str) -> None:
     if n_pairs == n_points:
         raise ValueError(
             f"{name} has as many pairs as there are samples ({n_points}), so cross-validation "
-            "cannot tell it from a column of the data and may have cut it; repeat a pair to make "
-            "the numbers differ"
+            "cannot distinguish it from a column of the data and may have cut it; repeat a pair "
+            "to make the numbers differ"
         )
 
 

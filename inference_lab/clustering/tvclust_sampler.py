@@ -499,7 +499,7 @@ def _times(side: Side) -> IntArray:
     broken = np.flatnonzero(counts != np.round(counts))
     if broken.size:
         raise ValueError(
-            f"sample_weight = {counts[broken[0]]:g} is no whole number, as it has to be here: a "
+            f"sample_weight = {counts[broken[0]]:g} is not a whole number, as it has to be here: a "
             "weight of m is m equal points, each in a cluster of the partition"
         )
     return counts.astype(np.int64)

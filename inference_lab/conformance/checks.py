@@ -87,7 +87,7 @@ class Examination(Runs):
             reasons = [self.solver.supports(graph, t) for t in (0.0, 1.0)]
             raise ConformanceFailure(
                 f"supports() refuses all {len(FAMILIES) * len(self.seeds)} random graphs at "
-                f"temperature 0 and above; for random_graph('potts', 0) it says {reasons}"
+                f"temperature 0 and above; for random_graph('potts', 0) it returns {reasons}"
             )
 
     def _supports_answers(self) -> None:
@@ -119,7 +119,7 @@ class Examination(Runs):
             solution = self._solve(graph, where, temperature=temperature)
             if solution.status != Status.UNSUPPORTED or solution.message != reason:
                 raise ConformanceFailure(
-                    f"{where}: supports() says {reason!r}, but the run ended as "
+                    f"{where}: supports() returns {reason!r}, but the run ended as "
                     f"{solution.status.value!r} with message {solution.message!r}"
                 )
 
@@ -329,7 +329,7 @@ class Examination(Runs):
                         f"on from {show(early)} to {show(late)}"
                     )
         if not judged:
-            raise NotApplicable("the solver never says converged under a limit on iterations")
+            raise NotApplicable("the solver never reports convergence under a limit on iterations")
 
     # -------------------------------------------------------------- the object
 
@@ -456,7 +456,7 @@ class Examination(Runs):
             self._of_runs(_marginals_valid, soft=True),
             self._of_runs(_marginals_respect_infinity, soft=True),
             self._of_runs(_log_partition_true, "gives an exact value or bound of log Z", soft=True),
-            self._of_runs(_exact_marginals, "says that its log-partition is exact", soft=True),
+            self._of_runs(_exact_marginals, "reports that its log-partition is exact", soft=True),
         ]
 
 

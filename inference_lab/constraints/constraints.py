@@ -711,7 +711,7 @@ class Constraints(Parts):
                 raise ContradictionError(
                     f"{len(pairs)} cannot-link pair(s) join points that must-links connect: "
                     f"{shown}{more}; 'drop' in place of 'raise' drops them, 'keep' leaves the "
-                    "constraints unclosed, and 'vote' drops what the others outvote",
+                    "constraints unclosed, and 'vote' drops those that the others outvote",
                     pairs,
                 )
             if policy == "keep":

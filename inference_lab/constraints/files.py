@@ -52,7 +52,7 @@ def read_csv(
 ) -> Parts:
     """Read a file of `write_csv`."""
     if (n_points is None) == (ids is None):
-        raise TypeError("give either n_points or ids, to say which points there are")
+        raise TypeError("give either n_points or ids")
     place: dict[str, int] | None = None
     if ids is not None:
         names = [str(name) for name in names_of(ids)]
@@ -81,7 +81,7 @@ def _rows(path: Path, count: int, place: Mapping[str, int] | None) -> _Rows:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
-        raise FormatError(f"{path}:{line}: byte {data[error.start]:#04x} is no UTF-8") from None
+        raise FormatError(f"{path}:{line}: byte {data[error.start]:#04x} is not UTF-8") from None
     reader = csv.reader(io.StringIO(text, newline=""), strict=True)
     found: _Rows = {kind: ([], [], []) for kind in KINDS}
     try:
@@ -171,7 +171,7 @@ def to_sparse(constraints: Parts, symmetric: bool) -> Any:
         if (weights == 0).any():
             i, j = pairs[int(np.argmin(weights))].tolist()
             raise ValueError(
-                f"the {kind} ({i}, {j}) has weight 0, which a matrix cannot tell from no pair"
+                f"the {kind} ({i}, {j}) has weight 0, which in a matrix is an absent pair"
             )
     pairs = np.concatenate((constraints.must_link, constraints.cannot_link))
     signed = np.concatenate((constraints.ml_weights, -constraints.cl_weights))

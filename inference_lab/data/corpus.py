@@ -158,7 +158,7 @@ def count_terms(texts: Iterable[str]) -> tuple[Any, tuple[str, ...]]:
     counted = [Counter(_TERM.findall(text.lower())) for text in texts]
     terms = tuple(sorted(set().union(*counted) - ENGLISH_STOP_WORDS))
     if not terms:
-        raise ValueError("no text has a word of two letters or more that is no stop word")
+        raise ValueError("no text has a word of two letters or more that is not a stop word")
     place = {term: column for column, term in enumerate(terms)}
     entries = [
         (row, place[term], count)

@@ -272,7 +272,7 @@ def _locate(name: str, entry: _Files, data_dir: _PathLike | None) -> list[Path]:
         ]
         path = next((p for p in candidates if p.is_file()), None)
         if path is None:
-            where = f"{root} is no folder"
+            where = f"{root} is not a folder"
             if root.is_dir():
                 where = f"{root / 'uci'} and {root} do not hold it"
             raise DataNotFoundError(

@@ -72,8 +72,8 @@ def read_newsgroups(path: _PathLike, groups: Sequence[str] | None = None) -> lis
                 name = _MEMBER.fullmatch(member.name)
                 if not member.isreg() or name is None:
                     raise DataFormatError(
-                        f"{path}: member {member.name!r} is no post; files FOLDER/GROUP/NUMBER are "
-                        "expected"
+                        f"{path}: member {member.name!r} is not a post; expected "
+                        "files FOLDER/GROUP/NUMBER"
                     )
                 total += member.size
                 if member.size > _LARGEST_POST or total > _LARGEST_ARCHIVE:

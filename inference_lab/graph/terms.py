@@ -147,7 +147,7 @@ def check_costs(array: FloatArray, name: str) -> FloatArray:
 def unwrap(values: Any, name: str) -> Any:
     """Return containers of an array (such as a pandas DataFrame) as one; refuse masked arrays."""
     if isinstance(values, np.ma.MaskedArray):
-        raise ValueError(f"{name} is a masked array; fill it, with +inf for what is forbidden")
+        raise ValueError(f"{name} is a masked array; fill it, with +inf for forbidden labels")
     if hasattr(values, "__array__") and not isinstance(values, np.ndarray):
         return np.asarray(values)
     return values

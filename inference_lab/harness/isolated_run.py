@@ -138,7 +138,7 @@ def attempt(
     try:
         return replace(record, **facts).checked()
     except RecordError as problem:
-        reason = f"the run reports what no record can hold: {problem}"
+        reason = f"the run returned a value that a record cannot store: {problem}"
         return replace(crashed(asked, Crash(reason, "")), **facts).checked()
 
 

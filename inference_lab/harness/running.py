@@ -273,7 +273,7 @@ def _evaluated_again(problem: Problem, asked: Record, answer: tuple[Record, Any]
     return crashed(
         asked,
         Crash(
-            f"the run says that its labelling has energy {record.energy:.9g}, but {has}: the "
+            f"the run reports the energy {record.energy:.9g} for its labelling, but {has}: the "
             "solver changed the graph",
             "",
         ),

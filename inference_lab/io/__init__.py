@@ -189,7 +189,7 @@ def read(
     kind = _format_of(path, format)
     if costs and kind != "uai":
         raise ValueError(
-            f"costs=True says that the numbers of a UAI file are costs; {path} is read as {kind}"
+            f"costs=True means that the numbers of a UAI file are costs; {path} is read as {kind}"
         )
     data = read_bytes(path)
     if costs:
@@ -254,7 +254,7 @@ def write(graph: FactorGraph, path: str | os.PathLike[str], *, scale: float | No
     if serialise is None:
         written = [f.suffix for f in _FORMATS.values() if f.suffix and f.serialise]
         raise FormatError(
-            f"{path}: files of the format {kind} can be read only; what can be written is "
+            f"{path}: files of the format {kind} can be read only; writable formats are "
             f"{', '.join(written)}"
         )
     if scale is not None and kind != "wcsp":

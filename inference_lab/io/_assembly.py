@@ -208,9 +208,7 @@ def assemble(path: str, fail: Fail, tables: Tables, constant: float = 0.0) -> Fa
 def forbidding(path: str, graph: FactorGraph) -> FactorGraph:
     """Return the graph with all labels of its first variable forbidden, hence all labellings."""
     if graph.n_variables == 0:
-        raise FormatError(
-            f"{path}: no labelling is allowed, and there is no variable whose labels could say so"
-        )
+        raise FormatError(f"{path}: no labelling is allowed, and no variable has labels to forbid")
     forbidden = graph.unary_values.copy()
     forbidden[: int(graph.cardinalities[0])] = math.inf
     return graph.with_unary(forbidden)

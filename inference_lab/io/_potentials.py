@@ -138,8 +138,8 @@ def _halves(scope: tuple[int, ...], table: FloatArray) -> tuple[FloatArray, Floa
     """Return two tables whose sum forbids everything, because readers refuse tables of zeros."""
     if table.size == 1:
         raise ValueError(
-            f"the factor over {scope} forbids its only entry; potentials cannot say this without a "
-            "table of zeros, which readers refuse"
+            f"the factor over {scope} forbids its only entry; potentials need a table of zeros "
+            "for this, which readers refuse"
         )
     first = np.full(table.shape, np.inf)
     first.flat[0] = 0.0

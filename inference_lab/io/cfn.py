@@ -286,7 +286,7 @@ def _domain(reader: _Reader, what: str) -> _Domain:
         start = reader.next
         size = abs(reader.number(f"{what}: their number, or a list of names"))
         if not (1 <= size < 2**31 and size.is_integer()):
-            raise reader.error(start, f"{what}: {_cut(start.text)} is no number of labels")
+            raise reader.error(start, f"{what}: {_cut(start.text)} is not a number of labels")
         return _Domain(int(size), {})
     reader.take()
     labels: dict[str, int] = {}
@@ -376,7 +376,7 @@ def _costs(
         tag = reader.take()
         kind = reader.word("the type").text if tag.text == "type" else "parameters"
         raise reader.error(
-            tag, f"{shown} is given by {kind!r}; functions that are no tables are not read"
+            tag, f"{shown} is given by {kind!r}; functions that are not tables are not read"
         )
     default = None
     if reader.skip_tag("defaultcost") or (

@@ -53,7 +53,7 @@ from inference_lab.io._tokens import NUMERAL, Tokens, first_word, whole
 
 #: Appended to the message about a table of zeros only.
 _PERHAPS_COSTS = (
-    " (a file of costs instead of potentials is no UAI model, but is read with costs=True)"
+    " (a file of costs instead of potentials is not a UAI model, but is read with costs=True)"
 )
 
 # ---------------------------------------------------------------------------- reading

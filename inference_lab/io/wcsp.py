@@ -95,7 +95,7 @@ def parse(data: bytes, path: str) -> FactorGraph:
         if lost.any():
             raise FormatError(
                 f"{path}, token 1: the scale is {scale!r}, and a cost {energies[lost][0]:g} over "
-                "that is no finite number"
+                "that is not a finite number"
             )
         energies = scaled
     tables = Tables(cardinalities, functions.scopes, sizes, starts, energies)

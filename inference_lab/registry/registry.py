@@ -117,7 +117,7 @@ class Registry(Generic[_T]):
             return self._registered(name)
         thing = self._at(place)
         if not isinstance(thing, type):
-            raise SpecError(f"{name} is no class: {shortened(repr(thing))}")
+            raise SpecError(f"{name} is not a class: {shortened(repr(thing))}")
         return self._usable(thing, name)
 
     def _registered(self, name: str) -> type[_T]:
@@ -131,7 +131,7 @@ class Registry(Generic[_T]):
             except Exception as problem:
                 raise import_error(f"{self.kind} {name!r} cannot be loaded", problem) from problem
             if not (isinstance(loaded, type) and issubclass(loaded, self.base)):
-                raise SpecError(f"entry point {name!r} is no {self._what}: {loaded!r}")
+                raise SpecError(f"entry point {name!r} is not a {self._what}: {loaded!r}")
             return register_class(loaded, name)
         raise self._unknown(name)
 
@@ -212,7 +212,7 @@ class Registry(Generic[_T]):
             second = whole[at : at + 1] == "," and expected.endswith("the end")
             if second or (len(words) > 1 and {*words} <= {*self.names()}):
                 raise SpecError(
-                    f"{shortened(whole)!r} is no name of one {self.kind}; {_SEVERAL[self.kind]}"
+                    f"{shortened(whole)!r} does not name one {self.kind}; {_SEVERAL[self.kind]}"
                 ) from None
             if name in self.names():
                 known = fields(self._registered(name))  # type: ignore[arg-type]

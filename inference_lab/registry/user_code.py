@@ -180,7 +180,7 @@ def register_class_of(thing: Any, place: Place) -> None:
 def item_of(things: Any, number: int, name: str) -> Any:
     """Return one item of a sequence or another iterable."""
     if isinstance(things, str | Mapping) or not isinstance(things, Iterable):
-        raise SpecError(f"{name} is no list, so it has no item {number}")
+        raise SpecError(f"{name} is not a list, so it has no item {number}")
     listed = list(things)
     if number >= len(listed):
         raise SpecError(f"{name} has {len(listed)} items, so none of number {number}")

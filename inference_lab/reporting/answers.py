@@ -113,7 +113,7 @@ def filled(text: str, tables: Iterable[Table]) -> tuple[str, list[str]]:
     try:
         shown = environment.from_string(text).render(lookups.offered())
     except (TemplateError, TypeError, ValueError, AttributeError, ArithmeticError) as problem:
-        return text, [f"it is no template: {problem}"]
+        return text, [f"it is not a template: {problem}"]
     return shown, lookups.missing
 
 
@@ -150,6 +150,6 @@ def with_answers(document: Document, claims: Sequence[Claim] = ()) -> Document:
             column("here", [claim.verdict for claim in claims]),
             column("evidence", evidence),
         )
-        table = Table("claims", "What was published, and what the records say to it.", columns)
+        table = Table("claims", "Published claims, and the verdict of the records.", columns)
         sections = (sections[0], Section("Published claims", (table,)), *sections[1:])
     return replace(document, lead=tuple(lead), warnings=tuple(warnings), sections=sections)

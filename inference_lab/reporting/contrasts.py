@@ -303,7 +303,7 @@ def _map(contrast: Contrast, observations: Iterable[Observation]) -> list[Block]
     cells = regimes(contrast, observations)
     if not cells:
         told = ", ".join(contrast.over)
-        return [Text((f"No pair of runs tells {told}, so there is no map of {contrast.name}.",))]
+        return [Text((f"No pair of runs has {told}, so there is no map of {contrast.name}.",))]
     facts = ", ".join(contrast.over)
     tie = (
         f"; = where the 90 % interval lies within {contrast.margin:g} of zero"

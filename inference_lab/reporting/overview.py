@@ -60,7 +60,7 @@ def _summary_columns(results: ResultArrays, summary: pd.DataFrame) -> list[Colum
     primal = "distance to the best energy known"
     columns.append(made("primal gap %", summary.primal, format_percent, best=min, help=primal))
     if summary.gaps.any():
-        bound = "distance to the best bound known, whoever gave it"
+        bound = "distance to the best bound known, of any solver"
         columns.append(made("gap %", summary.gap, format_percent, help=bound))
         if (summary.gaps < summary.problems)[chosen].any():
             known = [
@@ -193,7 +193,7 @@ def _maps(results: ResultArrays, first: str, second: str) -> list[Block]:
         if first in info and second in info:
             places.setdefault((_value(info[first]), _value(info[second])), []).append(n)
     if not places:
-        text = f"No problem says both {first} and {second}, so there is no map over them."
+        text = f"No problem has both {first} and {second}, so there is no map over them."
         return [Text((text,))]
     primal, seconds = (
         results.typical(v) for v in (results.of("primal_gap"), results.of("charged_seconds"))

@@ -87,7 +87,7 @@ def problems_section(results: ResultArrays) -> Section:
     )
     table = Table(
         "problems",
-        "The problems, and what all runs together say about them.",
+        "The problems, with the best results of all runs.",
         columns,
         "Labels: of the variable that has most.",
     )
@@ -153,7 +153,7 @@ def problem_by_problem_section(results: ResultArrays) -> Section:
     note = (
         "Energies are medians over the runs that found a labelling, seconds over those that "
         "neither failed nor were refused; bounds are the solver's own, medians over all runs; "
-        "gaps are to the best bound known, whoever gave it."
+        "gaps are to the best bound known, of any solver."
     )
     return Section("Problem by problem", (Text((note,)),), folded=True, sections=tuple(sections))
 

@@ -99,7 +99,7 @@ def _ranks(results: ResultArrays) -> list[Block]:
             if k > 2
             else "The two solvers "
         )
-        + ("differ" if differ else "cannot be told apart")
+        + ("differ" if differ else "cannot be distinguished")
         + f" at the level {ALPHA:g}. Critical difference of average ranks (Nemenyi): "
         f"{test.critical_difference:.2f}. p: Wilcoxon's signed-rank test {measured}"
         "against the solver of the lowest rank"
@@ -112,7 +112,7 @@ def _ranks(results: ResultArrays) -> list[Block]:
         "critical-difference",
         f"Average ranks over {basis}, with half the critical difference on each side: solvers "
         "whose lines do not overlap differ, also among all pairs (Nemenyi)."
-        + ("" if differ else " Tests do not tell the solvers apart."),
+        + ("" if differ else " Tests do not distinguish the solvers."),
         f"Average ranks of {k} solvers, the best on top.",
         partial(ranks_chart, labels, test.ranks, test.critical_difference),
     )

@@ -180,7 +180,7 @@ def limitations_section(comparison: Findings) -> Section:
         if 1 < len(comparison.problems) < 10:
             said.append(
                 f"{len(comparison.problems)} problems are few for tests over problems, and they "
-                "are no random sample."
+                "are not a random sample."
             )
     done = [r for r in labellings if not (r.failed or r.refused)]
     short = sum(r.seconds < _SHORT for r in done)

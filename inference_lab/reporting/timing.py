@@ -92,12 +92,12 @@ def _solved_over_time(results: ResultArrays, solved: FloatArray) -> Block:
     """Return the figure of the share of problems solved over time."""
     found = solved_over_time(results, solved)
     if found is None:
-        return Text(("No problem is solved by any run, so there is no figure of when.",))
+        return Text(("No problem is solved by any run, so there is no figure over time.",))
     few = len(results.labels) <= BANDS and not np.isnan(found[2]).all()
     over = "problems" if results.blocks is None else f"blocks of problems ({results.blocks})"
     return Picture(
         "solved-over-time",
-        "The share of problems solved by when, each run by itself; what other solvers do changes "
+        "Share of problems solved over time, each run by itself: other solvers change "
         "no curve."
         + (f" Bands: 95 % intervals at each time by itself, over resampled {over}." if few else "")
         + (" Each solver over the problems it was run on. " if results.incomplete else " ")
@@ -231,8 +231,8 @@ def _fixed_time_table(results: ResultArrays) -> Table:
         "Primal gap in percent at fixed times: the mean over problems of medians over seeds "
         "and repeats.",
         tuple(columns),
-        "From the same histories as the times to targets. A run that has ended keeps what it "
-        "had; without a labelling the gap is 100."
+        "From the same histories as the times to targets. A run that has ended keeps its last "
+        "gap; without a labelling the gap is 100."
         + (" Each solver over the problems that it was run on." if results.incomplete else ""),
     )
 

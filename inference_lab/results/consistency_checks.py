@@ -44,14 +44,14 @@ def contradictions(problem: ProblemSummary, records: Sequence[Record]) -> list[s
         said = ""
         if math.isfinite(best) and bound > limit:
             said = (
-                "says that no labelling is possible"
+                "reports that no labelling is feasible"
                 if bound == math.inf
                 else f"gives the lower bound {bound:.9g}"
             )
         elif math.isfinite(best) and any(r.status == "infeasible" for r in group):
-            said = "says that no labelling is possible"
+            said = "reports that no labelling is feasible"
         elif math.isfinite(best) and proved > limit:
-            said = f"says that the energy {proved:.9g} is optimal"
+            said = f"reports that the energy {proved:.9g} is optimal"
         if said:
             alarms.append(
                 f"{problem.name}: {solver} {said}, but {problem.best_energy_by} found "

@@ -193,7 +193,7 @@ class LineStore(Generic[_L]):
             if problem.errno in _FULL:
                 problem.add_note(
                     "Make room there, or move the records to another disk; the same call then "
-                    "goes on from what is recorded."
+                    "continues from the existing records."
                 )
             raise
 
@@ -286,8 +286,8 @@ class _StoreLines(Generic[_L]):
 
 def _counted(count: int) -> str:
     if count == 1:
-        return "1 line that is no record was"
-    return f"{count} lines that are no records were"
+        return "1 line that is not a record was"
+    return f"{count} lines that are not records were"
 
 
 def _opened(path: Path, flags: int) -> int:

@@ -73,7 +73,7 @@ def partition_fault(value: float | None, kind: str | None) -> str:
             f"one of {', '.join(map(repr, PARTITION_KINDS))}"
         )
     if value is not None and math.isnan(value):
-        return f"log_partition is nan, and said to be of kind {kind!r}; that is no number"
+        return f"log_partition is nan, of kind {kind!r}; give a number, or None for both"
     return ""
 
 

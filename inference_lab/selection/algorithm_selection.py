@@ -147,7 +147,7 @@ class Diagnosis:
             )
         if "weight_over_calibrated" in self.facts:
             texts["weight of a constraint"] = (
-                f"{self.facts['weight_over_calibrated']:.3g} times what it is worth"
+                f"{self.facts['weight_over_calibrated']:.3g} times the calibrated weight"
             )
         if self.lp_gap is not None:
             where = "" if self.whole else f" on {counted(self.lp_variables, 'variable')} of it"

@@ -330,7 +330,7 @@ class Study(StudyDefinition, frozen=True, kw_only=True):
         for label in part.only:
             if label not in labels:
                 raise StudyError(
-                    f"part {part.title!r}: only names {label!r}, which is no method's label"
+                    f"part {part.title!r}: only names {label!r}, which is not the label of a method"
                 )
         return [m for m in self.methods if not part.only or m.label in part.only]
 
@@ -353,7 +353,9 @@ class Study(StudyDefinition, frozen=True, kw_only=True):
             by_label = {m.label: m for m in self.methods}
             missing = [label for label in chosen if label not in by_label]
             if missing:
-                raise StudyError(f"quick.methods names {missing[0]!r}, which is no method's label")
+                raise StudyError(
+                    f"quick.methods names {missing[0]!r}, which is not the label of a method"
+                )
             changes["methods"] = [by_label[label] for label in chosen]
             if self.baseline not in chosen:
                 changes["baseline"] = None
@@ -416,7 +418,7 @@ class Study(StudyDefinition, frozen=True, kw_only=True):
                 allowed = ", ".join(known)
                 raise StudyError(f"score {score!r} is unknown; allowed: {allowed}")
         if self.baseline is not None and self.baseline not in labels:
-            raise StudyError(f"baseline {self.baseline!r} is no method's label: {labels}")
+            raise StudyError(f"baseline {self.baseline!r} is not the label of a method: {labels}")
         self.check_contrasts(labels)
 
     def _check_summary(self, summary: Summary) -> None:
@@ -426,7 +428,7 @@ class Study(StudyDefinition, frozen=True, kw_only=True):
         named = [*summary.parts, *([summary.constant] if summary.constant else [])]
         for title in named:
             if title not in stages:
-                raise StudyError(f"{where}: {title!r} is no part's title")
+                raise StudyError(f"{where}: {title!r} is not the title of a part")
         for title in named:
             stage = stages[title]
             if stage.runs != stages[named[0]].runs:
@@ -445,7 +447,7 @@ class Study(StudyDefinition, frozen=True, kw_only=True):
                 raise StudyError(f"{where}: {label!r} is the label of no method of its parts")
         for score in summary.scores:
             if score not in (*self.scores, *COSTS):
-                raise StudyError(f"{where}: {score!r} is no score of the study")
+                raise StudyError(f"{where}: {score!r} is not a score of the study")
         for method, columns in summary.published.items():
             for column, values in columns.items():
                 if len(values) > len(self.scores):

@@ -47,7 +47,7 @@ def find_study(name: str) -> StudyFolder:
         return StudyFolder(_shipped() / name, True)
     known = available_studies()
     raise StudyError(
-        f"{name} is no study{nearest(name, known)}: neither a folder with a study.toml, nor one "
+        f"{name} is not a study{nearest(name, known)}: neither a folder with a study.toml, nor one "
         f"under reports/, nor one of {', '.join(known)}"
     )
 

@@ -240,7 +240,7 @@ def test_compare_exits_with_1_only_if_nothing_is_supported(work):
         ("compare --solver icm(restart=2)", "did you mean 'restarts'"),
         ("compare --solver icm(restarts=two)", "'two' is not an integer"),
         ("compare --solver icm --solver icm", "more than once"),
-        ("compare --solver icm,ilp", "'icm,ilp' is no name of one solver; several"),
+        ("compare --solver icm,ilp", "'icm,ilp' does not name one solver; several"),
         ("compare --solver none.py", "none.py does not exist"),
         ("compare --solver mine.py", "several"),
         ("compare --solver broken.py", "broken.py fails to import: SyntaxError"),
@@ -280,7 +280,7 @@ def test_compare_exits_with_1_only_if_nothing_is_supported(work):
         ("check empty.py", "empty.py defines no solver (a class derived from inference_lab.Solver"),
         ("check potts-grid", "unknown solver 'potts-grid'; valid: "),
         ("diagnose wine", "'wine' is a data set; a problem made of it is estep(data=wine)"),
-        ("reproduce estep-regime", "is no study; did you mean 'estep-regimes'?"),
+        ("reproduce estep-regime", "is not a study; did you mean 'estep-regimes'?"),
         ("warm-up icn", "unknown solver 'icn'"),
     ],
 )

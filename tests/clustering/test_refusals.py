@@ -214,7 +214,7 @@ def test_hard_pairs_are_refused_by_estimators_that_cannot_keep_them(kind: Any) -
         ({"ml_source": [0, -1]}, ValueError, r"ml_source\[1\] = -1; sources have numbers"),
         ({"ml_source": [0, 1]}, ValueError, "twice with different weights: ml_source"),
         ({"ml_source": [0.5, 0.5]}, TypeError, "ml_source has dtype float64"),
-        ({"sample_weight": np.full(4, 0.5)}, ValueError, "sample_weight = 0.5 is no whole number"),
+        ({"sample_weight": np.full(4, 0.5)}, ValueError, "weight = 0.5 is not a whole number"),
     ],
 )
 def test_bad_sources_and_broken_weights(

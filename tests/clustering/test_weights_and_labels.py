@@ -198,7 +198,7 @@ def test_true_classes_as_y_are_allowed_beside_partial_labels(kind: Any) -> None:
 @pytest.mark.parametrize("kind", [SeededKMeans, ConstrainedKMeans, PCKMeans])
 def test_a_y_whose_labels_are_no_clusters_is_refused_by_its_name(kind: Any) -> None:
     some = np.where(np.arange(24) % 3 == 0, TRUTH, -1)
-    with pytest.raises(ValueError, match=r"y\[18\] = 2 is no cluster; numbers from 0 to .* = 1"):
+    with pytest.raises(ValueError, match=r"y\[18\] = 2 is not a cluster; 0 to .* = 1"):
         kind(2).fit(POINTS, some)
     with pytest.raises(TypeError, match="y has dtype float64; integers are needed"):
         kind(3).fit(POINTS, some.astype(float))

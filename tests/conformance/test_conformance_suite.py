@@ -824,7 +824,7 @@ def test_inapplicable_checks_are_not_passed():
         "claim-true": "the solver never claims an energy",
         "bound-below-optimum": "the solver never gives a lower bound",
         "optimal-true": "the solver never proves an optimum",
-        "converged-true": "the solver never says converged under a limit on iterations",
+        "converged-true": "the solver never reports convergence under a limit on iterations",
         **dict.fromkeys(
             (
                 "marginals-valid",

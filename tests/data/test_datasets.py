@@ -192,7 +192,7 @@ def test_missing_folder_and_missing_file(monkeypatch: pytest.MonkeyPatch, tmp_pa
         load("glass")
     with pytest.raises(FileNotFoundError, match="file pendigits.tra or .*hold it" + remedy):
         load("pendigits-389", tmp_path)
-    with pytest.raises(DataNotFoundError, match=re.escape(f"{tmp_path / 'no'} is no folder")):
+    with pytest.raises(DataNotFoundError, match=re.escape(f"{tmp_path / 'no'} is not a folder")):
         load("glass", tmp_path / "no")
 
 

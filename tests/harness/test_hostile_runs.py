@@ -147,7 +147,7 @@ def test_invalid_lines_are_reported_and_set_aside(tmp_path):
     assert re.search(said, status.stderr)
     found = json.loads(status.stdout)
     assert found["counts"]["done"] == 2 and found["counts"]["missing"] == 3
-    assert "3 lines that are no records were left out" in found["warnings"][0]
+    assert "3 lines that are not records were left out" in found["warnings"][0]
     report = told("report", tmp_path)
     assert report.exit_code == 0 and len(re.findall(said, report.stderr)) == 1
     assert "3 lines that are no records" in (tmp_path / "report" / "README.md").read_text()

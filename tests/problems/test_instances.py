@@ -260,7 +260,7 @@ def test_missing_data(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert "--data-dir or $INFERENCE_LAB_DATA" in message
     assert find("libdai/alarm").source in message
     assert find("libdai/alarm").sha256 in message
-    with pytest.raises(DataNotFoundError, match=r"nowhere is no folder"):
+    with pytest.raises(DataNotFoundError, match=r"nowhere is not a folder"):
         family.build(tmp_path / "nowhere")
     with pytest.raises(DataNotFoundError, match=r"does not hold it"):
         family.build(tmp_path)

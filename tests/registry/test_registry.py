@@ -325,7 +325,7 @@ def test_an_object_of_a_registered_class_keeps_its_name(place):
         ("Grid", "PLACE:Grid is a class, but no solver"),
         ("Solver", "PLACE:Solver is an abstract class: it lacks run"),
         ("hidden", "of the class hidden.<locals>.Local, which cannot be named: define it at the"),
-        ("ones[0]", "PLACE:ones is no list, so it has no item 0"),
+        ("ones[0]", "PLACE:ones is not a list, so it has no item 0"),
         ("mixed[3]", "PLACE:mixed has 3 items, so none of number 3"),
     ],
 )

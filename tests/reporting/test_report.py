@@ -165,7 +165,7 @@ def test_two_different_optima_are_an_alarm_with_and_without_bounds():
         assert alarm.startswith("p: b ") and "but a found a labelling of energy 1" in alarm
     runs = [record(energy=1.0), record(energy=INF, status="infeasible", solver="b")]
     (alarm,) = Comparison(runs).alarms
-    assert "says that no labelling is possible" in alarm
+    assert "reports that no labelling is feasible" in alarm
     assert Comparison(runs).rows[1].proved_by == "no"
 
 

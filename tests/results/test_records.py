@@ -318,7 +318,7 @@ def test_invalid_line_is_left_out_and_reported_with_its_number(path, line, said)
     with pytest.warns(RecordWarning) as caught:
         assert store.read() == [good, good]
     assert store.remarks == [str(warning.message) for warning in caught]
-    assert f"1 line that is no record was left out: {path}:2: " in store.remarks[0]
+    assert f"1 line that is not a record was left out: {path}:2: " in store.remarks[0]
     assert said in store.remarks[0]
 
 
@@ -434,7 +434,7 @@ def test_a_store_that_another_process_cleans_goes_on(path):
     one.append(make(seed=0))
     with path.open("ab") as stream:
         stream.write(b"{}\n")
-    with pytest.warns(RecordWarning, match="1 line that is no record was set aside"):
+    with pytest.warns(RecordWarning, match="1 line that is not a record was set aside"):
         other.prepare()
     other.append(make(seed=1))
     one.append(make(seed=2))

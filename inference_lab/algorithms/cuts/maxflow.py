@@ -416,5 +416,5 @@ def larger_power_of_two(total: float) -> float:
     exponent = math.frexp(max(total, 1.0))[1] + 2
     # The limit leaves room for sums of many such substitutes.
     if exponent > 960:
-        raise ValueError(f"costs add up to {total}, too large to tell them from infinite ones")
+        raise ValueError(f"costs add up to {total}, too large to distinguish from infinite costs")
     return math.ldexp(1.0, exponent)
