@@ -145,7 +145,7 @@ def test_posts_are_read_in_order_and_by_group(tmp_path):
 )
 def test_members_that_are_no_posts_are_refused(tmp_path, name):
     path = archive(tmp_path / "news.tar.gz", [(name, b"x")])
-    with pytest.raises(DataFormatError, match="is no post"):
+    with pytest.raises(DataFormatError, match="is not a post"):
         read_newsgroups(path)
     assert sorted(p.name for p in tmp_path.iterdir()) == ["news.tar.gz"]  # nothing unpacked
 
@@ -153,7 +153,7 @@ def test_members_that_are_no_posts_are_refused(tmp_path, name):
 def test_links_and_giants_are_refused(tmp_path):
     link = tarfile.TarInfo("news/sci.space/1")
     link.type, link.linkname = tarfile.SYMTYPE, "/etc/passwd"
-    with pytest.raises(DataFormatError, match="is no post"):
+    with pytest.raises(DataFormatError, match="is not a post"):
         read_newsgroups(archive(tmp_path / "a.tar.gz", [("", link)]))
     giant = archive(tmp_path / "b.tar.gz", [("news/sci.space/1", bytes((1 << 22) + 1))])
     with pytest.raises(DataFormatError, match="brings 4194305 bytes"):

@@ -214,7 +214,7 @@ HEAD = "{{t <9} [2 3]\n"
         (HEAD + "{f {[0] [1 2]} f {[0] [1 2]}}}", r"two functions are called 'f'"),
         (
             HEAD + "{f {scope [0 1] type salldiff params {metric var cost 1}}}}",
-            r"line 2: function 'f' is given by 'salldiff'; functions that are no tables",
+            r"line 2: function 'f' is given by 'salldiff'; functions that are not tables",
         ),
         (HEAD + "[]", r"end of file: expected the closing bracket of the problem"),
         (HEAD + "[]} 5", r"expected nothing after the closing bracket of the problem, got '5'"),

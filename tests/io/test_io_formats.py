@@ -93,7 +93,7 @@ def test_costs_through_read_and_the_problem_family(tmp_path: Path) -> None:
     assert problem.name.endswith("m.uai, costs=true)")
     assert problem.graph.energy([0, 0]) == -0.25
     (tmp_path / "m.fg").write_text("0")
-    with pytest.raises(ValueError, match=r"costs=True says .*m\.fg is read as fg"):
+    with pytest.raises(ValueError, match=r"costs=True means .*m\.fg is read as fg"):
         il.read(tmp_path / "m.fg", costs=True)
     cut = tmp_path / "cut.txt"
     cut.write_text("2 1\n1 2 3\n")
