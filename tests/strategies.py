@@ -202,7 +202,7 @@ def recipes(
 ) -> Recipe:
     """Draw the inputs of a small graph.
 
-    Unless `forest`, edges come parallel and reversed. `hard` says whether there are infinite
+    Unless `forest`, edges may be parallel and reversed. `hard` decides whether there are infinite
     costs; None draws it.
     """
     rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))

@@ -1,12 +1,12 @@
 """The code in README.md, CONTRIBUTING.md and the pages of the site runs as it stands.
 
-Fences marked ``python`` are scripts, run one after the other in one empty folder; those of a page
-of the site are parts of one. A first line
-``# name.py`` saves the script there under that name, for the fences that follow. Lines of
-``console`` fences that begin with ``inference-lab`` are run as commands in the same folder, and at
-the end those that stand in the text, but for forms with a NAME to fill in. Scripts and commands are
-run within this process, commands once and with short limits: that they are installed is a test of
-the command line. Scripts that start processes and tests have a process of their own.
+Fences marked ``python`` are scripts, run in order in one empty folder; fences of a page of the site
+are parts of one script. A first line ``# name.py`` saves the script there under that name, for the
+fences that follow. Lines of ``console`` fences that begin with ``inference-lab`` are run as
+commands in the same folder, and then the commands within the text, except forms with a NAME to fill
+in. Scripts and commands run within this process, commands once and with short limits; tests of the
+command line check that they are installed. Scripts that start processes and tests have their own
+process.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def fences(text: str) -> list[Fence]:
 
 
 def run(command: list[str], folder: Path, where: str) -> str:
-    """Run a command of this environment in a folder and return what it prints."""
+    """Run a command of this environment in a folder and return its output."""
     program = Path(sys.executable).with_name(command[0])
     done = subprocess.run(
         [str(program), *command[1:]],
@@ -88,7 +88,7 @@ def run_line(line: str, where: str) -> None:
     command = shlex.split(line.removeprefix("$ "), comments=True)[1:]
     if command[0] == "compare":
         with main.commands["compare"].make_context("compare", command[1:]) as context:
-            # A comparison without problems runs those of `make demo`, for a minute.
+            # A comparison without problems runs the problems of `make demo`, for a minute.
             if not context.params["problems"]:
                 return
         command += ["--time-limit", TIME_LIMIT, "--quiet"]

@@ -97,10 +97,10 @@ def modules() -> dict[str, ast.Module]:
 
 
 def imported(module: str, tree: ast.Module) -> Iterator[str]:
-    """Yield what a module imports anywhere in it, type-only imports and those in functions too.
+    """Yield all imports of a module, including type-only imports and imports in functions.
 
-    A module that asks the package it is in for a name, be it that of a module beside it, waits for
-    the package to be there, and the package waits for the module.
+    A module that imports a name from its own package, even a sibling module, depends on the
+    package, and the package depends on the module.
     """
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):

@@ -1,7 +1,7 @@
-"""The site: it names all that is public, its links lead somewhere, and its examples run.
+"""The site: it documents all public names, its links are valid, and its examples run.
 
-The pages are built without the gallery, for the builder's warnings. What needs the built site is
-skipped where there is none; ``make docs`` builds it and runs these tests.
+The pages are built without the gallery, for the builder's warnings. Tests of the built site are
+skipped if it is missing; ``make docs`` builds it and runs these tests.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ def test_every_public_name_is_in_the_reference(module: str) -> None:
 
 @pytest.mark.xdist_group("site-build")
 def test_pages_build_without_warnings(tmp_path: Path) -> None:
-    """Build all pages but the gallery's pictures; no heading, link or docstring is warned of."""
+    """All pages but the gallery's pictures build without warnings of headings and links."""
     pages = shutil.ignore_patterns("gallery", "_build")
     shutil.copytree(DOCS, tmp_path / "docs", ignore=pages)
     (tmp_path / "examples").symlink_to(ROOT / "examples")

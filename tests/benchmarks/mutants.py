@@ -33,7 +33,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 CLASSICAL = ("icm", "brute_force", "mean_field", "trw_s", "lp_relaxation", "loopy_bp")
 #: Name, mutants of 200, files, and calls of pytest, cheap ones first. STEM is the name of the file,
-#: SPEC that of the solver, USERS the tests of two solvers that use a kernel.
+#: SPEC the solver's spec, USERS the tests of two solvers that use a kernel.
 ROOMS: tuple[tuple[str, int, str, tuple[str, ...]], ...] = (
     ("graph", 50, "inference_lab/graph/*.py", ("tests/graph",)),
     ("kernels", 50, "inference_lab/kernels/*.py", ("tests/kernels", "USERS")),

@@ -115,7 +115,7 @@ def call(*arguments):
 
 
 def call_for_real(capfd, *arguments):
-    """Call the command with the streams of the system, which also catch what children print."""
+    """Call the command with the streams of the system, which also catch output of children."""
     code = main(list(map(str, arguments)), standalone_mode=False) or 0
     return code, *capfd.readouterr()
 

@@ -94,7 +94,7 @@ def test_two_per_cent_above_the_critical_temperature_clusters_are_one_and_below_
 
 
 def test_constraints_alone_make_the_critical_temperature_of_the_toy():
-    """With a weight of 1000 and two pairs, it is that of a pair: 1000 over two clusters."""
+    """With a weight of 1000 and two pairs, one pair determines it: 1000 over two clusters."""
     points, truth = four_clouds()
     pairs = Constraints.sample(truth, 2, np.random.default_rng(0))
     weighty = Constraints(pairs.must_link, pairs.cannot_link, 1e3, 1e3, n_points=200)

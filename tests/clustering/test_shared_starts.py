@@ -32,7 +32,7 @@ def test_processes_that_share_starts_find_the_same(kind: Any) -> None:
 
 @pytest.mark.parametrize("kind", [PCKMeans, MPCKMeans])
 def test_many_points_are_seen_by_one_start(monkeypatch: Any, kind: Any) -> None:
-    """The work grows with the points like that of one start, unless starts are requested."""
+    """The work grows as for one start, unless more starts are requested."""
     monkeypatch.setattr(hmrf_kmeans, "_SAMPLE", 100)
     seen: list[int] = []
 

@@ -32,7 +32,7 @@ RAGGED = il.FactorGraph.from_terms([np.zeros(2), np.zeros(3)])
 
 @dataclass(frozen=True)
 class Says(Solver):
-    """Offers a labelling and returns an Outcome with one field changed."""
+    """Offer a labelling and return an Outcome with one field changed."""
 
     name_of_field: str = ""
     case: int = 0

@@ -31,7 +31,7 @@ def _table(name: str) -> Table:
 
 
 def test_blocks_come_in_the_order_of_the_page() -> None:
-    """A section's own blocks come before those of the sections inside it, these before the next."""
+    """Blocks of a section precede blocks of its subsections, and these the next section."""
     a, b, c, d = map(_table, "abcd")
     inner = (Section("1.1", (b,), sections=(Section("1.1.1", (c,)),)),)
     document = Document("t", sections=(Section("1", (a, Text(()))), Section("2", (d,))))

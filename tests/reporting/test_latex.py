@@ -1,4 +1,4 @@
-"""Tables as LaTeX: a small reader of TeX checks what it would typeset."""
+"""Tables as LaTeX: a small reader of TeX checks the typeset text."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ TOKEN = re.compile(r"\\[A-Za-z]+|\\.|.", re.DOTALL)
 
 
 def typeset(source: str) -> str:
-    """Return what TeX would print for text in ASCII, in its default fonts.
+    """Return the text that TeX prints for ASCII, in its default fonts.
 
     Fails if a character has a meaning to TeX, or forms a ligature with the next.
     """

@@ -158,7 +158,7 @@ def test_markdown_shows_text_and_nothing_else(text: str) -> None:
 
 
 def test_markdown_sample() -> None:
-    """Headings, pictures and folded sections of a whole report are those of the document."""
+    """Headings, pictures and folded sections of a whole report match the document."""
     document = sample_document()
     tables = [table.stem for table in document.numbered().tables()]
     pictures = [picture.stem for picture in document.numbered().pictures()]

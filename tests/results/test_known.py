@@ -20,7 +20,7 @@ INF = math.inf
 
 
 def drawn(seed):
-    """Return runs on three problems; bounds are those of the true optima or below them."""
+    """Return runs on three problems; bounds are the true optima or below."""
     rng = random.Random(seed)
     runs = []
     for problem, solver in itertools.product("pqr", "abcd"):

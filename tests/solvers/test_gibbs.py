@@ -197,9 +197,9 @@ def test_more_steps_make_the_log_partition_more_exact() -> None:
 
 
 def test_independent_draws_follow_the_unaries() -> None:
-    """Frequencies and the normaliser are those of the unaries alone; forbidden labels never come.
+    """Frequencies and the normaliser follow from the unaries; forbidden labels never occur.
 
-    Among them are a variable of one label and one whose weights differ beyond all rounding.
+    One variable has one label, and the weights of another differ by more than rounding resolves.
     """
     unary: Any = [[0.0, 1.0, INF], [3.0], [INF, 0.5, 0.2, 2.0], [0.0, 800.0]]
     graph = FactorGraph.from_terms(unary)

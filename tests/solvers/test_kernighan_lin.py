@@ -206,7 +206,7 @@ def test_a_chain_leads_over_a_barrier() -> None:
 
 
 def test_frustrated_potts_grids_end_below_message_passing() -> None:
-    """On Potts terms of mixed signs the result is below those of BP, mean field and ICM."""
+    """On Potts terms of mixed signs the result is below BP, mean field and ICM."""
     for seed in range(3):
         spec = f"potts-grid(height=20, width=20, labels=4, frustration=0.5, seed={seed})"
         graph = as_problem(spec).graph

@@ -65,7 +65,7 @@ class Reference:
     def renewed(self, temperature: float) -> dict[tuple[int, int], FloatArray]:
         """Return all messages computed from all messages; 0 at labels that are forbidden.
 
-        No entry of a message on a forest exceeds the limit; on cycles of hard terms they would.
+        No entry of a message on a forest exceeds the limit; on cycles of hard terms entries would.
         """
         states = float(np.log(self.graph.cardinalities).sum())
         limit = 2.0 * self.graph.magnitude + temperature * states
@@ -552,8 +552,8 @@ def test_a_path_with_a_chord_may_pass_for_a_grid():
 def test_published_energies_of_tsukuba(data_dir):
     """Szeliski et al. 2008 as rerun: 421,385 after 20 sweeps of BP-M, and 409,569 after 60.
 
-    With a fifth of the old messages kept, ours are within a thousandth of these; as they are by
-    default, below.
+    With a fifth of the old messages kept, ours are within a thousandth of these; with the default
+    settings they are below.
     """
     graph = as_problem("stereo(pair=tsukuba)", data_dir).graph
     published = {20: 421_385.0, 60: 409_569.0}

@@ -242,7 +242,7 @@ def test_the_bound_is_finite_where_constraints_are_hard(family):
 @pytest.mark.parametrize("same", [1.0, 50.0, INF])
 @pytest.mark.parametrize("unary", [[0.0, 0.0], [2.0, 2.0], [0.0, 0.0, 99.0], [99.0, 0.0, 0.0]])
 def test_symmetry_is_broken(unary, same):
-    """Two variables that must differ, and nothing to tell them apart: q becomes a pair of labels.
+    """For two variables that must differ, with equal unaries, q becomes a pair of labels.
 
     The uniform q is stationary; so is one that treats only the two cheap labels alike.
     """

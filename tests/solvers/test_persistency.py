@@ -92,8 +92,8 @@ def test_stopped_early_it_is_still_right(family, seed, asked):
 def submodular(seed, hard):
     """Draw a graph of at most two labels whose terms are submodular once some labels are swapped.
 
-    Of every form, and with either end first; `hard` makes some costs infinite. Returns whether
-    labels were swapped, too.
+    Terms have every form, with either end first; `hard` makes some costs infinite. Returns also
+    whether labels were swapped.
     """
     rng = np.random.default_rng(seed)
     n = int(rng.integers(2, 9))
@@ -205,7 +205,7 @@ def test_roof_duality_is_used_on_two_labels(seed):
 def test_one_against_all_is_kovtuns_cut_on_potts(seed):
     """For Potts, the set found for a label is the larger side of one cut: label or cheapest other.
 
-    Of the auxiliary energy ``min_(a != alpha) theta_i(a)`` or ``theta_i(alpha)``, and ``w`` for
+    The auxiliary energy has ``min_(a != alpha) theta_i(a)`` or ``theta_i(alpha)``, and ``w`` for
     pairs that are separated (Kovtun 2003).
     """
     rng = np.random.default_rng(seed)

@@ -93,7 +93,7 @@ def test_all_families_with_some_theory_are_covered() -> None:
 def bond_chances(model: BondModel, x: np.ndarray, temperature: float) -> FloatArray:
     """Return the probability that each edge is bonded, by the card: 1 - exp(-w / T) if satisfied.
 
-    From the energies alone: ``w`` is what breaking the edge would cost.
+    It uses energies only: ``w`` is the cost of breaking the edge.
     """
     chances = np.zeros(len(model.edges))
     for e, (i, j) in enumerate(model.edges):

@@ -353,7 +353,7 @@ def test_stages_are_run_where_others_prove_nothing(tmp_path):
     assert max(len(r.trace) for r in found.records) <= 3
     again = run_comparison(study, tmp_path / "whole")
     assert [r.id for r in again.records] == [r.id for r in found.records]
-    # Other limits and fewer problems were requested, and are no fault of the comparison.
+    # Other limits and fewer problems were requested, so they are not a fault of the comparison.
     assert found.warnings == []
     named = found.labelled({"ilp": "Exact"}).shown
     assert named.warnings == [] and report_document(named, title="T").warnings == ()

@@ -315,7 +315,7 @@ def test_more_constraints_contain_the_fewer_and_runs_differ():
 
 
 def test_explore_alone_asks_about_the_farthest_point_as_long_as_it_may():
-    """It asks as explore does while clusters are missing, then continues in the same way."""
+    """It queries as explore does while clusters are missing, then continues in the same way."""
     points, protocol = load_points("lange-toy"), Protocol()
     draw = draw_run(points, protocol, 0)
 
@@ -325,7 +325,7 @@ def test_explore_alone_asks_about_the_farthest_point_as_long_as_it_may():
 
     assert pairs(1.0, "explore") == pairs(1.0, "active")
     alone, both = pairs(60.0, "explore"), pairs(60.0, "active")
-    # After one refusal of two, consolidate needs no second question; explore alone asks it.
+    # After one negative answer of two, consolidate needs no second query; explore alone makes it.
     assert len(alone) == 60 < len(both)
 
 
