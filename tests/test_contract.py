@@ -78,7 +78,7 @@ def test_the_best_labelling_is_kept(graph):
     assert [p.best_energy for p in solution.trace] == [3.0, 1.0, 1.0, 1.0, 1.0]
 
 
-def test_of_equally_good_labellings_the_first_is_kept():
+def test_ties_between_labellings_keep_the_first():
     graph = FactorGraph.from_factors([3], [])
     solution = scripted(graph, lambda g, run: [run.offer([a]) for a in (2, 0, 1)] and None)
     assert solution.labels.tolist() == [2]
@@ -167,7 +167,7 @@ def test_costs_too_small_for_a_proof_are_reported():
     assert not il.solve(graph.scaled(-600), "brute-force").message
 
 
-def test_where_large_costs_cancel_nothing_is_optimal():
+def test_cancelling_large_costs_prevent_a_proof():
     """Costs of 1e20 that all labellings pay: bounds are lowered by the possible rounding."""
     graph = FactorGraph.potts([[1e20, 2e20], [1.0, 2.0]], [], [], constant=-1e20)
     assert graph.magnitude == 3e20 and graph.resolution == pytest.approx(2e20 * 2.0**-50)
@@ -352,7 +352,7 @@ def test_evaluation_does_not_count_as_the_solvers_time(graph, slow_energy):
     assert all(p.seconds < 0.05 for p in solution.trace)
 
 
-def test_the_solvers_own_work_counts(graph):
+def test_own_work_of_the_solver_counts(graph):
     def what(graph, run):
         time.sleep(0.06)
         run.offer([0, 0])
@@ -363,7 +363,7 @@ def test_the_solvers_own_work_counts(graph):
     assert 0.06 <= solution.trace[0].seconds < solution.seconds
 
 
-def test_pauses_within_pauses_count_once(graph, slow_energy):
+def test_nested_pauses_count_once(graph, slow_energy):
     def what(graph, run):
         time.sleep(0.05)
         with run.paused():
@@ -566,7 +566,7 @@ def test_seeds(graph):
     assert draws(seed=None).seed is None and draws(seed=3).seed == 3
 
 
-def test_everything_is_handed_over(graph):
+def test_run_and_outcome_are_passed_on(graph):
     marginals = np.array([[0.5, 0.5], [0.25, 0.75]])
 
     def what(graph, run):

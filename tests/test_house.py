@@ -212,7 +212,7 @@ def ring(module: str) -> str:
     return next((name for name, rooms in RINGS.items() if room(module) in rooms), "collection")
 
 
-def test_the_core_is_read_in_an_afternoon():
+def test_core_keeps_to_its_number_of_modules():
     assert len(core()) <= MOST_CORE_MODULES, sorted(core())
 
 
@@ -255,7 +255,7 @@ def test_guide_lists_the_rooms_in_order():
 
 
 @pytest.mark.parametrize("arrow", [("graph.arrays", "cli.common")])
-def test_the_checks_can_fail(arrow, monkeypatch):
+def test_checks_detect_violations(arrow, monkeypatch):
     """An arrow from the ground floor to the roof violates both checks."""
     seen = (*arrows(), arrow, arrow[::-1])
     monkeypatch.setattr(f"{__name__}.arrows", lambda: seen)
@@ -265,7 +265,7 @@ def test_the_checks_can_fail(arrow, monkeypatch):
         test_no_import_goes_round()
 
 
-def test_asking_ones_own_package_closes_a_circle():
+def test_import_from_the_own_package_is_a_cycle():
     """Own names and sibling modules count; an import from outside the package is no cycle."""
     for names in ("read", "uai"):
         tree = ast.parse(f"from {PACKAGE}.io import {names}")

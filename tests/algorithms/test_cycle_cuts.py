@@ -180,7 +180,7 @@ def test_starting_anew_gives_the_same(seed):
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_interior_points_come_to_the_same(seed, monkeypatch):
+def test_interior_points_give_the_same_bounds(seed, monkeypatch):
     """They start after a long simplex solve, and bounds stay below the optimum."""
     graph = signed(9, 3, 20, seed)
     relaxation, by_simplex = tightened(graph)
@@ -211,7 +211,7 @@ def test_interior_points_do_not_end_a_search_by_themselves():
     assert "infeasible" not in relaxation._doubtful
 
 
-def test_rows_that_come_and_go():
+def test_warm_solutions_follow_added_and_removed_rows():
     """After every change the warm solution equals that of the current model."""
     graph = signed(10, 3, 30, 4)
     relaxation = incremental_relaxation(build_linear_model(graph))

@@ -44,7 +44,7 @@ print(ended.end, *(ended.value or [ended.message]))
 
 @pytest.mark.skipif(sys.platform != "linux", reason="counts threads as Linux tells them")
 @pytest.mark.parametrize("others", [True, False])
-def test_a_forked_process_does_not_wait_for_threads_that_it_has_not(others):
+def test_forked_process_does_not_wait_for_missing_threads(others):
     done = subprocess.run(
         [sys.executable, "-c", _SCRIPT.format(others=others)], capture_output=True, text=True
     )

@@ -68,7 +68,7 @@ def test_an_infinite_bound_proves_that_there_is_no_labelling():
     assert found.status == "infeasible" and found.iterations == 2
 
 
-def test_nothing_is_iterated_where_the_start_has_the_outcome():
+def test_outcome_of_the_start_needs_no_iterations():
     class Known(Play):
         def start(self, graph, run):
             return il.Outcome(converged=True, iterations=7)

@@ -205,7 +205,7 @@ def test_links_are_joint_probabilities(family, seed):
 
 
 @given(st.sampled_from(sorted(FAMILIES)), st.integers(0, 1000), st.booleans())
-def test_columns_left_out_keep_every_labelling_that_is_good_enough(family, seed, solve_first):
+def test_dropped_columns_keep_all_labellings_below_the_cutoff(family, seed, solve_first):
     graph = random_graph(family, seed)
     if graph.n_variables == 0:
         return

@@ -75,7 +75,7 @@ def test_no_table_grows_and_none_is_inside_another(recipe: Recipe) -> None:
 
 
 @given(recipe=recipes(forest=True))
-def test_nothing_is_left_of_a_forest(recipe: Recipe) -> None:
+def test_forests_are_summed_out_completely(recipe: Recipe) -> None:
     graph = recipe.build()
     rest = summed(graph) if allowed_labels(graph).feasible else None
     assert rest is None or rest.graph.n_variables == 0
@@ -91,7 +91,7 @@ def test_contradictions_are_found() -> None:
     assert summed(graph) is None
 
 
-def test_without_time_the_terms_are_left() -> None:
+def test_without_time_no_variable_is_summed_out() -> None:
     graph = FactorGraph.from_factors([2] * 3, [((0, 1, 2), np.arange(8.0).reshape(2, 2, 2))])
     rest = summed(graph, time_limit=1e-9)
     assert rest is not None and rest.graph.n_variables == 3 and rest.steps == []

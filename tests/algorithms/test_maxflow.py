@@ -83,7 +83,7 @@ def all_cuts(n_nodes, edges, forward, backward, source, sink):
 
 
 @given(SEEDS)
-def test_value_is_that_of_scipy(seed):
+def test_value_agrees_with_scipy(seed):
     """The value on integers is exact, and the returned side has that capacity."""
     network = random_network(seed)
     assert minimum_cut(**network).value == scipy_value(**network)

@@ -277,7 +277,7 @@ def test_long_narrow_grids_are_ordered_along():
     assert found.width <= 4
 
 
-def test_hopeless_graphs_are_given_up_on():
+def test_search_stops_once_the_lower_bound_suffices():
     rng = np.random.default_rng(3)
     n = 20_000
     edges = random_pairs(rng, n, 2 * n)

@@ -76,7 +76,7 @@ def test_the_best_labels_of_the_nodes_are_an_optimal_labelling(family: str) -> N
 
 
 @given(recipes(higher_order=False, max_states=200))
-def test_so_they_are_for_any_mixture_of_terms(recipe: Recipe) -> None:
+def test_best_labels_of_the_nodes_are_optimal_for_any_mixture_of_terms(recipe: Recipe) -> None:
     graph = recipe.build()
     check_against_enumeration(graph, float(recipe.energies().min()), recipe.scale())
 

@@ -111,7 +111,7 @@ def test_it_stops_on_request(looks):
     assert network is None
 
 
-def test_it_looks_often_also_where_no_two_variables_share_a_term() -> None:
+def test_stop_is_checked_often_without_shared_terms() -> None:
     graph = FactorGraph.potts(np.random.default_rng(0).random((50_000, 2)), [], [])
     rounding = plan_rounding(graph, np.inf, BITS)
     looks: list[int] = []

@@ -103,7 +103,7 @@ def test_random_graphs(family, seed, without_unaries):
         check(graph, symmetry)
 
 
-def test_where_it_does_not_look():
+def test_unsupported_graphs_have_no_symmetry_breaking():
     unequal = il.FactorGraph.from_factors([2, 3], [((0, 1), np.zeros((2, 3)))])
     assert break_symmetry(unequal) is None
     graph = il.FactorGraph.potts(np.zeros((3, 3)), [(0, 1), (1, 2)], -1.0)

@@ -145,7 +145,7 @@ def test_budget_ends_in_the_middle_of_a_point():
     assert len(full.neighbourhoods) == 4
 
 
-def test_dont_know_founds_nothing_and_is_not_asked_again():
+def test_dont_know_adds_no_neighbourhood_and_is_not_queried_again():
     points = np.array([[0.0], [10.0], [20.0]])
     found = ExploreConsolidate(3, budget=50, random_state=0).run(points, lambda i, j: None)
     assert len(found.neighbourhoods) == 1
@@ -197,7 +197,7 @@ def test_a_broken_transcript_is_named_with_its_line(tmp_path, line):
         ExploreConsolidate(2, 5).run(np.eye(4), [0, 0, 1, 1], transcript=file)
 
 
-def test_a_person_at_the_terminal(monkeypatch, capsys):
+def test_answers_at_the_terminal_are_parsed(monkeypatch, capsys):
     said = iter(["maybe", "n", "?", "Y", "q"])
     monkeypatch.setattr("builtins.input", lambda prompt: next(said))
     names = ["cat", "dog", "car", "bus", "tree", "bush"]

@@ -160,7 +160,7 @@ def test_a_metric_for_each_cluster(metric: Any) -> None:
 
 
 @pytest.mark.parametrize("distortion", ["kl", "i-divergence", "itakura-saito", "cosine"])
-def test_other_distortions_are_as_they_are(distortion: Any) -> None:
+def test_other_distortions_transform_to_costs(distortion: Any) -> None:
     model = HMRFKMeans(3, distortion=distortion, random_state=0).fit(POINTS, sample_weight=COUNTS)
     costs = model.transform(POINTS)
     assert costs.dtype == np.float32
@@ -198,7 +198,7 @@ def test_sparse_data_of_single_precision() -> None:
         assert model.cluster_centers_.dtype == model.transform(sparse).dtype == np.float32
 
 
-def test_the_metric_of_must_links_is_that_of_the_distances() -> None:
+def test_learned_metric_applies_to_distances() -> None:
     model = MetricKMeans(3, random_state=0).fit(POINTS.astype(float), **PAIRS)
     far = model.cluster_centers_[:1] + np.array([[1.0, 0.0]])
     expected = np.sqrt(model.metrics_[0].weights[0, 0])

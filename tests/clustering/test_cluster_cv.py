@@ -131,7 +131,7 @@ def test_score_is_youdens_j() -> None:
 
 @pytest.mark.parametrize("kinds", [("must",), ("cannot",), ("must", "cannot")])
 @pytest.mark.parametrize("shares", [(0.5, 0.5), (0.9, 0.1), (0.4, 0.3, 0.3)])
-def test_labels_that_know_nothing_score_zero(kinds: tuple[str, ...], shares: tuple) -> None:
+def test_uninformative_labels_score_zero(kinds: tuple[str, ...], shares: tuple) -> None:
     """Check all sizes of clusters and both kinds of pairs."""
     rng = np.random.default_rng(0)
     pairs = sampled(200)
@@ -150,7 +150,7 @@ def test_labels_that_know_nothing_score_zero(kinds: tuple[str, ...], shares: tup
     assert perfect.score == pytest.approx(1.0)
 
 
-def test_error_is_that_of_independent_pairs_or_of_their_groups() -> None:
+def test_standard_error_treats_copies_of_pairs_as_one_group() -> None:
     rng = np.random.default_rng(0)
     must, cannot = (rng.random(n) < 0.8 for n in (200, 300))
     kept = Kept(must.astype(float), cannot.astype(float), 0.4)
@@ -227,7 +227,7 @@ def test_pairs_choose_the_scale() -> None:
     assert found.violations_.must_link <= 5
 
 
-def test_where_pairs_do_not_help_none_are_used() -> None:
+def test_pairs_that_do_not_help_are_not_used() -> None:
     """Half of the answers are wrong; pairs look helpful by chance in less than half of draws."""
     found = [
         search(n_repeats=1).fit(WINE, **sampled(178, 0.5, seed).fit_params()) for seed in range(5)
@@ -339,7 +339,7 @@ def test_settings_out_of_range(settings: dict, error: type, said: str) -> None:
         search().set_params(**settings).fit(WINE)
 
 
-def test_before_the_fit() -> None:
+def test_unfitted_search_raises() -> None:
     with pytest.raises(NotFittedError):
         search().predict(WINE)
 

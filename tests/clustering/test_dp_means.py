@@ -139,7 +139,7 @@ def test_point_may_open_a_cluster_after_one_has_closed(seed, monkeypatch):
     passed_over(monkeypatch, model, points, **constraints.fit_params())
 
 
-def test_a_friend_is_followed_in_the_same_sweep():
+def test_must_link_partner_is_followed_in_the_same_sweep():
     costs = np.array([[5.0, 0.0], [1.0, 2.0]])
     pairs = dp_means.Pairs(Constraints([(0, 1)], [], n_points=2), 2)
     labels, stale = np.zeros(2, dtype=np.int64), np.array([1, 0], dtype=np.uint8)

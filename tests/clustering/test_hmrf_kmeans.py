@@ -116,7 +116,7 @@ def test_the_objective_never_rises(seed, penalty, metric, per_cluster, e_step, s
 @pytest.mark.filterwarnings("ignore::inference_lab.clustering.DegenerateMetricWarning")
 @given(seed=st.integers(0, 10**6))
 @settings(max_examples=10)
-def test_nor_with_other_distortions(distortion, penalty, seed):
+def test_the_objective_never_rises_with_other_distortions(distortion, penalty, seed):
     rng = np.random.default_rng(seed)
     points = rng.gamma(1.0, size=(30, 4)) + 0.05
     pairs = Constraints.sample(rng.integers(3, size=30), 20, rng)

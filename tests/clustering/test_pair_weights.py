@@ -25,7 +25,7 @@ def test_the_share_of_wrong_pairs_is_found(noise: float) -> None:
     assert wrong_share(pairs) == pytest.approx(noise, abs=0.03)
 
 
-def test_pairs_that_nothing_checks_keep_the_prior():
+def test_pairs_outside_triangles_keep_the_prior():
     assert wrong_share(Constraints([[0, 1]], [[1, 2]], n_points=4)) == 0.1
     assert wrong_share(Constraints(None, None, n_points=4)) == 0.1
     # One of the three is wrong, but it is unknown which.

@@ -174,7 +174,7 @@ def test_clusters_of_directions_do_not_depend_on_lengths():
     ],
     ids=["variation", "sampling"],
 )
-def test_each_source_is_believed_as_far_as_it_is_right(model):
+def test_each_source_is_weighted_by_its_reliability(model):
     """One source is reliable; the other is uninformative."""
     points, truth, _ = drawn(3, n=60)
     rng = np.random.default_rng(0)

@@ -156,7 +156,7 @@ def test_splits_and_merges_alone_have_the_posterior():
     assert distance(seen, posterior((0.5, 0.5))) > 0.1
 
 
-def test_statistics_follow_points_that_come_and_go():
+def test_statistics_follow_added_and_removed_points():
     """Evidence follows the textbook, and each predictive is a ratio of two evidences."""
     rng = np.random.default_rng(0)
     points = rng.normal(size=(12, 2))
@@ -212,7 +212,7 @@ def test_clusters_are_found_and_answers_judged():
     np.testing.assert_array_equal(again.samples_, model.samples_)
 
 
-def test_many_clusters_have_room():
+def test_slots_are_added_for_many_clusters():
     """With more clusters than initial slots, slots are added."""
     points = np.random.default_rng(0).normal(size=(40, 1))
     model = TVClustSampler(alpha=1e5, n_samples=3, burn_in=3, random_state=0).fit(points)

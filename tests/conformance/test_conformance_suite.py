@@ -797,7 +797,7 @@ def test_a_run_that_does_not_end_is_stopped(monkeypatch):
     assert time.perf_counter() - begin < 5.0
 
 
-def test_results_that_cannot_be_looked_at_are_failures():
+def test_results_that_cannot_be_judged_are_failures():
     class Odd(Honest):
         def run(self, graph, run):
             outcome = super().run(graph, run)

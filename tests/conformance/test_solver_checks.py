@@ -255,7 +255,7 @@ def test_processes_change_no_verdict(
         assert failed(apart) == {"picklable"}
 
 
-def test_where_no_process_can_be_started_the_checks_run_here(folder: Path, monkeypatch) -> None:
+def test_without_fork_the_checks_run_in_this_process(folder: Path, monkeypatch) -> None:
     def fork() -> int:
         raise BlockingIOError("no more processes")
 

@@ -40,7 +40,7 @@ def test_frames_are_read_back(index: pd.Index) -> None:
         assert isinstance(plain.ml_weight, float)
 
 
-def test_of_a_part_of_the_rows_pairs_with_others_are_left_out() -> None:
+def test_pairs_with_rows_outside_a_slice_are_omitted() -> None:
     index, part = INDICES["text"], np.arange(20, 120)
     found = Constraints.from_frame(PAIRS.to_frame(index), SampleIds(index)[part])
     assert found == PAIRS.restrict(part, renumber=True)

@@ -118,8 +118,8 @@ def test_first_rows_equal_the_files() -> None:
 
 
 @needs_data
-def test_traps_of_the_files() -> None:
-    """No feature reveals the class: neither a running number, nor a speaker, nor a constant."""
+def test_misleading_columns_are_dropped() -> None:
+    """Running numbers, speakers and constants are dropped, except two constants of optdigits."""
     for name, constant in (("segmentation", 0), ("dermatology", 0), ("optdigits", 2)):
         features = load(name, DATA).features
         assert constant == np.sum(np.ptp(features, axis=0) == 0), name

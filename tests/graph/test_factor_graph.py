@@ -445,7 +445,7 @@ def test_terms_without_edges(empty):
     assert g.n_edges == 0 and g.energy([0, 1, 0]) == 0.0
 
 
-def test_basic_facts():
+def test_degrees_and_numbers_of_labels():
     g = FactorGraph.from_factors(
         [2, 3, 4], [((0, 1), np.ones((2, 3))), ((0, 1, 2), np.ones((2, 3, 4)))]
     )
@@ -492,7 +492,7 @@ STORED = [f.name for f in dataclasses.fields(FactorGraph)]
 ARRAYS = [name for name in STORED if name not in ("constant", "label_costs")]
 
 
-def test_nothing_can_be_changed():
+def test_graphs_are_frozen():
     g = random_graph("mixed", 1)
     for name in STORED:
         with pytest.raises(dataclasses.FrozenInstanceError):

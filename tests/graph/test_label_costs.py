@@ -209,7 +209,7 @@ def test_solver_without_declared_support_is_not_run(solver):
     assert il.solve(PAIR, solver).status != Status.UNSUPPORTED
 
 
-def test_a_solver_that_inherits_its_run_is():
+def test_subclass_that_inherits_run_supports_label_costs():
     assert il.solve(PAIR.with_label_costs(1.0), Renamed()).energy == 1.6
 
 

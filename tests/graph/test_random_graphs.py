@@ -62,7 +62,7 @@ def test_hard_families_forbid_something_in_every_graph(family):
         *(("ragged", {POTTS, DIAGONAL, TABLE}), ("mixed", {POTTS, DIAGONAL, TABLE})),
     ],
 )
-def test_families_are_of_their_kinds_of_terms(family, kinds):
+def test_families_have_their_kinds_of_terms(family, kinds):
     drawn = graphs(family)
     assert {int(kind) for g in drawn for kind in g.edge_kinds} == kinds
     if family == "potts":
@@ -133,7 +133,7 @@ def test_mixed_has_everything():
     assert any(np.isinf(g.table_values).any() for g in drawn)
 
 
-def test_ties_are_many():
+def test_ties_family_has_several_optima():
     counts = []
     for g in graphs("ties"):
         energies = exhaustive(g).energies
@@ -169,7 +169,7 @@ def test_degenerate_families(family, holds):
         assert any(g.n_edges for g in graphs(family))
 
 
-def test_some_infeasible_graphs_are_hard_to_see():
+def test_some_contradictions_pass_the_quick_search():
     """The quick search finds some contradictions; the others are left to the solvers."""
     from inference_lab.graph.feasibility import contradiction
 

@@ -109,7 +109,7 @@ def test_shards_are_equal_and_cover_everything_once():
 
 
 @pytest.mark.parametrize("text", ["0/3", "4/3", "1", "1/", "/3", "a/b", "-1/3", "1/3/4", "1.5/3"])
-def test_a_shard_that_is_none_is_refused(text):
+def test_invalid_shard_is_refused(text):
     with pytest.raises(InputError, match="i/n"):
         il.compare(PROBLEMS, "icm", shard=text)
 

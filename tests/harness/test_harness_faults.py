@@ -201,7 +201,7 @@ def test_a_kill_takes_the_workers_along_and_loses_nothing(tmp_path, suppress_out
     assert states(find_store(tmp_path)).counts["done"] == 60
 
 
-def test_a_worker_that_is_killed_costs_its_fit_only(tmp_path):
+def test_killed_worker_costs_only_its_fit(tmp_path):
     """Fits and runs share this code, so both keep the guarantee."""
     killed = []
 

@@ -54,7 +54,7 @@ def test_a_notebook_shows_a_bar_by_default(
 
 
 @pytest.mark.parametrize("shell", [None, SimpleNamespace()], ids=["a script", "a terminal"])
-def test_elsewhere_nothing_is_shown_unless_asked(
+def test_progress_outside_notebooks_is_shown_on_request_only(
     shell: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     cell = notebook(monkeypatch, shell)

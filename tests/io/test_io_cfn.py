@@ -255,7 +255,7 @@ def test_damage_is_refused_or_read_as_json_reads_it(data: bytes) -> None:
         np.testing.assert_allclose(energies[finite], expected[finite], atol=1e-9)
 
 
-def test_such_files_are_not_written(tmp_path: Path) -> None:
+def test_unwritable_formats_are_refused(tmp_path: Path) -> None:
     """The error names the formats that can be written."""
     with pytest.raises(FormatError, match=r"cfn can be read only; .* \.uai, \.fg, \.wcsp"):
         il.write(parse(SMALL), tmp_path / "m.cfn")

@@ -203,7 +203,7 @@ def test_errors_name_fault_and_position(text: str, message: str) -> None:
     check_refused(parse, text, message, "here.wcsp")
 
 
-def test_only_words_bring_the_hint_about_keywords() -> None:
+def test_only_words_give_the_hint_about_keywords() -> None:
     with pytest.raises(FormatError, match="expected plain ASCII text") as caught:
         parse(b"t 1 2 0 9 \xff")
     assert "keyword" not in str(caught.value)

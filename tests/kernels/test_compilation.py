@@ -64,7 +64,7 @@ def test_kernels_are_compiled_for_one_type_of_graph():
     assert {typeof(g) for g in others} == {typeof(graph.arrays)}
 
 
-def test_nothing_about_factors_is_compiled_for_a_graph_without_them():
+def test_factor_kernels_are_not_compiled_for_pairwise_graphs():
     steps = (
         dead_end_elimination._worst_of_factor,
         dead_end_elimination._least_fall_of_factor,

@@ -103,7 +103,7 @@ def check_messages(graph: FactorGraph, rng: np.random.Generator) -> int:
 
 
 @given(recipes(min_variables=2, higher_order=False), st.integers(0, 2**32 - 1))
-def test_messages_of_anything(recipe: Recipe, seed: int):
+def test_messages_of_any_graph(recipe: Recipe, seed: int):
     check_messages(recipe.build(), np.random.default_rng(seed))
 
 
@@ -211,7 +211,7 @@ def check_local_costs(graph: FactorGraph, x: np.ndarray) -> None:
 
 
 @given(recipes(min_variables=1), st.data())
-def test_local_costs_of_anything(recipe: Recipe, data: st.DataObject):
+def test_local_costs_of_any_graph(recipe: Recipe, data: st.DataObject):
     graph = recipe.build()
     labels = [data.draw(st.integers(0, k - 1)) for k in recipe.cardinalities]
     check_local_costs(graph, np.array(labels, dtype=np.int64))

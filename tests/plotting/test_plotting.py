@@ -96,7 +96,7 @@ def test_marginals_are_stacked_to_one(axes):
     np.testing.assert_allclose(heights, [[1 / 2, 1 / 3], [1 / 2, 1 / 3], [0, 1 / 3]])
 
 
-def test_marginals_must_be_there(graph):
+def test_plot_without_marginals_is_refused(graph):
     with pytest.raises(ValueError, match="ask for them with a temperature above 0"):
         il.solve(graph, "icm").plot_marginals()
 

@@ -223,7 +223,7 @@ def test_the_largest_cut_of_small_graphs() -> None:
         assert il.solve(graph, "brute-force").energy == -expected
 
 
-def test_weights_are_of_their_kind() -> None:
+def test_weights_follow_the_requested_distribution() -> None:
     def drawn(**changes: object) -> np.ndarray:
         graph = MaxCut(vertices=200, **changes).build().graph  # type: ignore[arg-type]
         return -graph.edge_weights

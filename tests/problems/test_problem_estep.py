@@ -18,7 +18,7 @@ from inference_lab.specs.grammar import SpecError
 OPEN = "estep(data=iris, constraints=30, clusters=open)"
 
 
-def test_clusters_that_are_there_to_be_opened():
+def test_additional_clusters_have_label_costs():
     plain, more = as_problem("estep(data=iris, constraints=30)"), as_problem(OPEN)
     assert plain.graph.n_label_costs == 0 and more.graph.n_label_costs == 6
     np.testing.assert_array_equal(more.graph.unary[:, :3], plain.graph.unary)
@@ -31,7 +31,7 @@ def test_clusters_that_are_there_to_be_opened():
     assert more.graph.energy(more.truth) == pytest.approx(without + 3 * more.info["label_cost"])
 
 
-def test_the_price_is_that_of_the_rule():
+def test_label_cost_follows_the_farthest_first_rule():
     points = load_iris().data
     price = DPMeans(3, cluster_cost="farthest-first").fit(points).cluster_cost_
     assert as_problem(OPEN).info["label_cost"] == pytest.approx(price)
@@ -83,7 +83,7 @@ def test_calibrated_weights_are_log_odds(noise):
     assert other.info["weight"] == pytest.approx(3 * problem.info["weight"])
 
 
-def test_answers_wrong_as_often_as_right_weigh_nothing():
+def test_uninformative_answers_have_weight_zero():
     problem = as_problem("estep(data=iris, constraints=99, noise=0.5, weight=calibrated)")
     assert problem.info["weight"] == 0.0
 

@@ -154,7 +154,7 @@ def test_bad_settings_are_named(spec: str, said: str) -> None:
         "segmentation(image=shapes, height=288, width=384)",
     ],
 )
-def test_an_image_of_usual_size_takes_no_time(spec: str) -> None:
+def test_build_time_of_an_image_of_usual_size(spec: str) -> None:
     """Loops over pixels would take minutes; the limit is 20 times the usual time."""
     begin = time.process_time()
     graph = as_problem(spec).graph

@@ -90,7 +90,7 @@ def test_a_hundred_gigabytes():
     assert isolated(allocate, 100 << 20, memory_limit=1 << 30).value == (100 << 20) // 8
 
 
-def test_leaving_without_an_answer_and_raising():
+def test_exit_codes_and_exceptions_are_returned():
     ended = isolated(os._exit, 3)
     assert (ended.end, ended.exit_code) == (ExitReason.CRASHED, 3)
     ended = isolated(int, "x")
@@ -404,7 +404,7 @@ on_linux = pytest.mark.skipif(sys.platform != "linux", reason="only Linux has su
 @on_linux
 @pytest.mark.parametrize("end", ["return", "crash", "loop"])
 @pytest.mark.parametrize("how", ["child", "group", "daemon"])
-def test_nothing_is_left_wherever_it_hides(how, end):
+def test_no_descendant_survives_the_run(how, end):
     word = f"left-{os.getpid()}-{how}-{end}"
 
     def start():
@@ -498,7 +498,7 @@ def test_a_stack_overflow_is_formatted_faster_than_it_is_made():
     assert "recurse(depth - 1)" in text
 
 
-def test_a_run_cannot_hide_in_the_group_of_its_parent():
+def test_run_cannot_join_the_process_group_of_its_parent():
     """It cannot end that group either, which is the harness's own."""
 
     def hide():
@@ -588,7 +588,7 @@ def test_an_endless_allocation_ends_as_memory(what):
     assert ended.end == ExitReason.MEMORY, ended
 
 
-def test_a_call_that_swallows_want_of_memory_ends_in_time():
+def test_call_that_catches_memory_errors_ends_in_time():
     def swallow():
         kept = []
         while True:
@@ -649,7 +649,7 @@ class Compiling(Solver):
         return Outcome(converged=True)
 
 
-def test_a_run_that_was_ended_while_it_compiled_is_made_again_once(tmp_path, monkeypatch):
+def test_run_stopped_during_compilation_is_repeated_once(tmp_path, monkeypatch):
     monkeypatch.setattr(isolation, "_LOADING_LIMIT", 0.3)
     # Without warm-up, which would compile as well.
     monkeypatch.setattr(running, "warm_up_apart", lambda *arguments, **settings: False)

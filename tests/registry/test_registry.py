@@ -516,7 +516,7 @@ def test_a_broken_package_breaks_only_itself(with_entry_points):
     assert "is not a solver" in lines["wrong"]
 
 
-def test_a_file_is_loaded_as_it_stands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_file_is_loaded_without_bytecode(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The bytecode cache is ignored, even for a text of equal length from the same second."""
     monkeypatch.setattr(sys, "dont_write_bytecode", False)
     path = tmp_path / "mine.py"

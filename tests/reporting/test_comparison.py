@@ -717,7 +717,7 @@ def test_log_lines_report_the_outcome(capsys):
     assert choosy == "step  Choosy  seed 0: unsupported: it is not my day"
 
 
-def test_only_ends_are_logged():
+def test_log_lines_need_the_end_of_a_run():
     events = []
     il.compare(step(), Guess(), progress=events.append)
     with pytest.raises(ValueError, match="end of a run"):

@@ -89,7 +89,7 @@ def test_the_report_of_a_comparison_is_that_of_its_records(
         ({"icm": " "}, "labels must be distinct names of solvers, got ' '"),
     ],
 )
-def test_labels_that_mislead_are_refused(labels: dict[str, str], said: str) -> None:
+def test_ambiguous_labels_are_refused(labels: dict[str, str], said: str) -> None:
     with pytest.raises(ValueError) as caught:
         Comparison(RUNS).labelled(labels)
     assert str(caught.value).startswith(said)

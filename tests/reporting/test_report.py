@@ -169,7 +169,7 @@ def test_two_different_optima_are_an_alarm_with_and_without_bounds():
     assert Comparison(runs).rows[1].proved_by == "no"
 
 
-def test_a_refuted_proof_is_none():
+def test_refuted_proof_does_not_count():
     lie = record(energy=2.0, lower_bound=2.0, status="optimal", solver="b")
     comparison = Comparison([record(energy=1.0), lie])
     assert [row.proved_by for row in comparison.rows] == ["no", "no"]
@@ -285,7 +285,7 @@ def test_results_sort_records_by_problem_solver_and_draw():
     assert again.shape == (2, 2, 4)
 
 
-def test_times_that_are_charged():
+def test_charged_seconds_by_status():
     runs = [
         record(seconds=2.0),
         record(seconds=0.5, status="error", energy=INF, seed=1),

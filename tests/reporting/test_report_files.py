@@ -95,7 +95,7 @@ def _outline(markdown: str) -> _Outline:
 @example("````\n</details>\n``` x `")
 @example("~~~\n  indented\n\n\ttab")
 @example("a\r\nb\rc")
-def test_no_code_leaves_its_block(text: str) -> None:
+def test_code_stays_in_its_block(text: str) -> None:
     """Parsed again, code in a folded section is unchanged, line by line, with no text beside it."""
     shown = printable_lines(text)
     section = Section("s", (Code(text), Text(("after",))))
@@ -299,7 +299,7 @@ def test_a_manifest_removes_nothing_else(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", ["", "[", "[]", "3", '{"files": 3}', "\udcff"])
-def test_a_broken_manifest_is_none(content: str, tmp_path: Path) -> None:
+def test_broken_manifest_is_ignored(content: str, tmp_path: Path) -> None:
     """A manifest that cannot be read removes nothing and stops nothing."""
     (tmp_path / ".report-files.json").write_bytes(content.encode(errors="surrogateescape"))
     (tmp_path / "tables").mkdir()

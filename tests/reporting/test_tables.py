@@ -78,7 +78,7 @@ def test_an_estimate_keeps_its_kind_beside_runs_without_one():
     assert "3.000000 >=" in Comparison(runs).to_text()
 
 
-def test_a_solver_of_which_all_runs_were_ended_has_no_time():
+def test_solver_with_killed_runs_only_has_no_time():
     killed = [record(n, "slow", math.inf, status="timeout", seconds=11.0) for n in "pq"]
     comparison = Comparison([*killed, *(record(n, "fast", seconds=2.0) for n in "pq")])
     lines = comparison.to_text().splitlines()

@@ -53,7 +53,7 @@ def test_contradictions_of_small_costs():
     assert "liar gives the lower bound" in alarm
 
 
-def test_records_of_old_are_judged_as_they_were():
+def test_earlier_records_are_judged_with_scale_one():
     """They have no energy scale, and use 1."""
     record = Record(
         problem="p", problem_hash="", n_variables=1, n_edges=0, n_factors=0, n_labels=2,

@@ -71,7 +71,7 @@ def test_frustrated_pairs_close_cycles_with_one_repulsive_pair(seed):
 
 
 @given(st.integers(0, 300))
-def test_with_two_labels_no_pair_is_frustrated_just_where_all_can_be_satisfied(seed):
+def test_two_labels_have_no_frustrated_pair_iff_all_can_be_satisfied(seed):
     graph, other = signed_graph(seed, n=7, m=8, labels=2)
     ends = [(i, j, w < 0) for i, j, w in other.edges(data="weight")]
     fewest = min(
@@ -121,7 +121,7 @@ def test_couplings_of_all_kinds_of_terms():
     assert couplings(ragged).tolist() == [0.0]
 
 
-def test_graphs_without_this_or_that_are_measured():
+def test_degenerate_graphs_are_measured():
     for g in (
         il.FactorGraph.potts(np.zeros((0, 2)), [], []),
         il.FactorGraph.potts(np.zeros((3, 1)), [(0, 1)], [1.0]),

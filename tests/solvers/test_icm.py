@@ -47,7 +47,7 @@ def naive(graph: FactorGraph, x: IntArray, step: int = 1) -> IntArray:
 
 @pytest.mark.parametrize("family", ["potts", "estep", "diagonal", "own-tables", "ragged", "grid",
                                     "higher-order", "truncated-linear", "merged"])  # fmt: skip
-def test_it_is_icm(family):
+def test_labels_equal_a_plain_implementation(family):
     """Sweep by sweep the labels equal a plain implementation by whole energies."""
     for seed in range(5):
         graph = random_graph(family, seed)
@@ -114,7 +114,7 @@ def test_ties_keep_the_label(init, order):
         assert s.labels.tolist() == start.tolist() and s.iterations == 1
 
 
-def test_of_equally_good_moves_a_neighbours_label_is_taken():
+def test_ties_between_moves_take_a_neighbours_label():
     graph = FactorGraph.potts([[3.0, 1.0, 1.0, 1.0], [9.0, 9.0, 0.0, 9.0]], [(0, 1)], [0.0])
     for order in ORDERS:
         for ties, best in (("spread", 2), ("keep", 1)):
@@ -147,7 +147,7 @@ def test_ties_spread_by_themselves_where_variables_are_numbered_along_their_term
         assert told["auto"] == told[same] and told["keep"] != told["spread"]
 
 
-def test_where_a_descent_ends_another_changes_nothing():
+def test_repeated_descent_changes_nothing():
     """It holds with integer costs as well, which tie everywhere."""
     rng = np.random.default_rng(0)
     unary = rng.integers(0, 3, size=(400, 3)).astype(float)
@@ -181,7 +181,7 @@ def test_large_costs_do_not_make_it_cycle():
         assert s.status == "converged" and s.iterations < 1000
 
 
-def test_of_equally_good_moves_the_first_is_taken():
+def test_ties_between_moves_take_the_first_label():
     graph = FactorGraph.from_factors([4], [((0,), [3.0, 1.0, 1.0, 2.0])])
     assert il.solve(graph, "icm", initial=[3]).labels.tolist() == [1]
     assert il.solve(graph, "icm", initial=[2]).labels.tolist() == [2]
@@ -207,7 +207,7 @@ def test_infeasible_local_minimum_has_a_message():
 # ---------------------------------------------------------------------- settings and budget
 
 
-def test_the_start():
+def test_initial_labelling_takes_precedence():
     graph = FactorGraph.potts([[2.0, 1.0, 1.0], [0.0, 3.0, 0.0], [5.0, 5.0, 1.0]], [], [])
     assert il.solve(graph, "icm").trace[0].energy == 2.0
     energies = {il.solve(graph, "icm(init=random)", seed=s).trace[0].energy for s in range(20)}

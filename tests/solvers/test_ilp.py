@@ -160,7 +160,7 @@ def test_cuts_serve_other_backends(seed):
         assert s.diagnostics["cut_bound"] > s.diagnostics["lp_bound"]
 
 
-def test_labels_left_out_are_counted(monkeypatch):
+def test_dropped_columns_are_counted(monkeypatch):
     """A fourth label that costs too much is removed before branch and bound."""
     graph = frustrated(10, 3, 25, 2)
     wider = il.FactorGraph.from_terms(

@@ -155,7 +155,7 @@ def test_memory_estimate_covers_the_allocations(temperature):
     assert 0.5 * s.diagnostics["bytes"] < peak < 1.05 * s.diagnostics["bytes"] + 2**19
 
 
-def test_plans_go_with_their_graphs():
+def test_plans_are_freed_with_their_graphs():
     graph = random_graph("grid", 0)
     gc.collect()
     before = len(junction_tree._plans)

@@ -114,7 +114,7 @@ def test_the_energy_falls_with_the_depth() -> None:
     assert energies[4] < energies[3] < energies[2]
 
 
-def test_iterations_count_variables_taken_up() -> None:
+def test_iteration_counts_n_visits() -> None:
     """An iteration limit of one permits n visits, which is a sweep of ICM."""
     graph = as_problem("potts-grid(height=15, width=15, labels=3, frustration=0.5)").graph
     s = il.solve(graph, "lazy-flipper", max_iterations=1)

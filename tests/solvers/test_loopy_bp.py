@@ -159,7 +159,7 @@ def test_a_long_chain_and_a_large_star():
     assert s.status == "optimal" and s.energy == pytest.approx(best, rel=1e-12)
 
 
-def test_half_a_forest_is_no_proof():
+def test_incomplete_sweep_over_a_forest_is_no_proof():
     """One sweep does not reach the leaves again: no bound, no convergence, no exactness."""
     graph = random_graph("forest", 0)
     for s in (
@@ -412,7 +412,7 @@ def test_large_costs_beside_small_ones():
 # ---------------------------------------------------------------------- settings and budget
 
 
-def test_the_sweeps_of_a_converged_run_are_few_updates():
+def test_settled_variables_are_not_updated():
     """Settled variables are skipped: far fewer updates than sweeps times variables."""
     rng = np.random.default_rng(0)
     n = 500

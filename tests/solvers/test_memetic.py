@@ -77,7 +77,7 @@ def test_few_chains_of_a_star_come_between_two_looks_at_the_clock() -> None:
 
 
 @pytest.mark.parametrize("family", FEASIBLE)
-def test_of_two_labellings_the_best_mixture_of_parts_stays(family: str) -> None:
+def test_crossover_keeps_the_best_mixture_of_parts(family: str) -> None:
     """No other choice of parts has a lower energy, and costs of moves are up to date."""
     several = 0
     for seed in range(12):

@@ -280,7 +280,7 @@ def test_structure_is_kept():
     assert (reduction.graph.edge_kinds[inside] == POTTS).all()
 
 
-def test_next_to_nothing_is_not_worth_another_graph():
+def test_small_reductions_keep_the_graph():
     """One variable in two hundred is fixed, on a ring that is frustrated everywhere else."""
     rng = np.random.default_rng(2)
     n = 200

@@ -129,7 +129,7 @@ def test_a_block_gets_its_best_labels_given_all_others(family, table):
 
 
 @pytest.mark.parametrize("family", [f for f in FINITE if f != "large"])
-def test_of_two_labels_each_the_best_are_chosen(family):
+def test_best_of_two_labels_a_variable_are_chosen(family):
     for seed in range(6):
         graph = random_graph(family, seed)
         rng = np.random.default_rng(seed)

@@ -76,14 +76,14 @@ def test_allowed_values_are_kept(values):
     assert all(getattr(made, name) is value for name, value in values.items())
 
 
-def test_in_a_spec():
+def test_ranges_apply_to_specs():
     assert build(Example, "e", {"rate": "0.25", "weight": "3"}) == Example(rate=0.25, weight=3.0)
     with pytest.raises(SpecError, match=r"^e: rate must be at least 0 and below 1, got 2\.0$"):
         build(Example, "e", {"rate": "2"})
     assert format_spec("e", Example(share=0.5)) == "e(share=0.5)"
 
 
-def test_ones_own_checks_come_on_top():
+def test_checks_of_subclasses_are_additional():
     @dataclass(frozen=True)
     class Mine(Settings):
         low: int = setting(0, at_least=0)

@@ -199,7 +199,7 @@ def test_any_text_is_read_or_refused(text):
     assert parse_spec(f"{spec.name}({body})") == spec
 
 
-def test_nothing_is_evaluated(monkeypatch):
+def test_specs_are_not_evaluated(monkeypatch):
     used = []
     with monkeypatch.context() as patch:
         for name in ("eval", "exec", "compile"):

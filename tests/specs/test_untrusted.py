@@ -145,7 +145,7 @@ def test_code_from_outside_is_refused(text, folders):
             refuse(make, said, outside)
 
 
-def test_the_canary_would_leave_its_mark(folders):
+def test_canary_leaves_its_mark_outside_the_block(folders):
     """A refusal is not cached: outside of the block the code runs."""
     outside, _ = folders
     for text in ("canary_of_tests.py", "canary_of_tests:make(x=1)"):

@@ -350,7 +350,7 @@ def test_noise_turns_just_that_share():
     assert len(ml & noisy_cl) + len(cl & noisy_ml) == 20
 
 
-def test_of_several_weights_the_best_is_taken():
+def test_best_of_several_weights_is_taken():
     points = load_points("lange-toy")
     protocol = Protocol(unit="share-of-points")
     weights = [1.0, 30.0, 4000.0]
