@@ -6,7 +6,7 @@ from typing import Any
 
 
 class Evil:
-    """Raises on every attribute access."""
+    """Value that raises on every attribute access."""
 
     def _raise(self, *given: Any) -> Any:
         raise RuntimeError("half \ud800")
@@ -16,7 +16,7 @@ class Evil:
 
 
 class Silent(Exception):
-    """Has an empty representation."""
+    """Value with an empty representation."""
 
     def __str__(self) -> str:
         raise ValueError("no")

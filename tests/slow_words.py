@@ -9,7 +9,7 @@ _NUMERAL = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
 
 
 class Refused(Exception):
-    """The slow reader refuses the file."""
+    """Refusal of a file by the slow reader."""
 
 
 def is_numeral(word: str) -> bool:

@@ -64,5 +64,5 @@ def test_a_sample_keeps_pairs_and_known_labels() -> None:
     rows = side.sample(200, rng)
     assert 200 <= rows.size <= 210
     assert np.isin(np.flatnonzero(known >= 0), rows).all()
-    # Both ends of a random pair are among a fifth of the points once in 25 times.
+    # A fifth of the points holds both ends of one random pair in 25.
     assert len(side.only(rows).constraints) > 3 * 1000 / 25

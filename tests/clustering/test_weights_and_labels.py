@@ -241,7 +241,7 @@ def test_labels_that_contradict_pairs_are_reported():
 
 def test_pairs_of_rows_are_refused_where_a_fold_has_other_rows():
     search = GridSearchCV(PCKMeans(3), {"max_iter": [1, 2]}, cv=3)
-    # Each names rows that every fold has, as numbers.
+    # Each pair refers by number to rows that every fold has.
     with pytest.raises(ValueError, match="name the rows by sample_ids"):
         search.fit(POINTS, must_link=[(0, 1)])
     with pytest.raises(ValueError, match="name the rows by sample_ids"):

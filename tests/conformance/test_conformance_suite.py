@@ -296,7 +296,7 @@ class SeedsItself(Honest):
 
 @frozen
 class SeedsFromTheRun(Honest):
-    """Makes generators as one may."""
+    """Solver that makes generators in the permitted ways."""
 
     def run(self, graph, run):
         seed = int(run.rng.integers(2**32))
@@ -317,7 +317,7 @@ def labels_by_the_clock(graph, run, honest):
 @caught_by("stateless", "marginals-valid")
 @frozen
 class WarmStart(Honest):
-    """Begin where the run on another graph of the same shape ended."""
+    """Solver that begins at the end of the run on another graph of the same shape."""
 
     last: ClassVar[dict[str, Any]] = {}
 
@@ -337,7 +337,7 @@ class WarmStart(Honest):
 @caught_by("copies-agree", "marginals-valid")
 @frozen
 class EachItsOwn(Honest):
-    """Every object behaves differently."""
+    """Solver of which every object behaves differently."""
 
     count: ClassVar[Any] = itertools.count()
 
@@ -489,7 +489,7 @@ def hash_of(family: str) -> str:
 
 @frozen
 class CrashesOn(Honest):
-    """Fail on one random graph of a family."""
+    """Solver that fails on one random graph of a family."""
 
     family: str = "potts"
 
@@ -721,7 +721,7 @@ def check_of(solver: Solver, name: str) -> conformance.Check:
 
 
 def test_a_failure_brings_the_case_back():
-    """The message holds the call that shows the failure again."""
+    """The message holds the call that reproduces the failure."""
     liar = Liar(lie="bound_too_high")
     with pytest.raises(ConformanceFailure, match="is above the optimum") as caught:
         check_of(liar, "bound-below-optimum")()

@@ -166,7 +166,7 @@ def test_files_hold_an_exact_encoding(tmp_path, suffix):
 
 @dataclass(frozen=True)
 class Unaware(Solver):
-    """Ignores label costs and declares nothing; its results are right without them."""
+    """Solver that ignores label costs and declares nothing; results are right without them."""
 
     def run(self, graph, run):
         x = graph.unary.argmin(axis=1)
@@ -177,7 +177,7 @@ class Unaware(Solver):
 
 @dataclass(frozen=True)
 class Rewritten(ICM):
-    """Inherits the declared support of label costs from a class with another `run`."""
+    """Solver that inherits declared support of label costs from a class with another `run`."""
 
     def run(self, graph, run):
         return Unaware.run(self, graph, run)
@@ -185,14 +185,14 @@ class Rewritten(ICM):
 
 @dataclass(frozen=True)
 class Renamed(ICM):
-    """Differs in its default only."""
+    """Solver that differs in its default only."""
 
     restarts: int = 3
 
 
 @dataclass(frozen=True)
 class Ignorant(BruteForce):
-    """Declares support of label costs, and ignores them."""
+    """Solver that declares support of label costs, and ignores them."""
 
     label_costs = True
 

@@ -66,7 +66,7 @@ def odd(rng: np.random.Generator, depth: int = 0) -> Any:
 
 @dataclass(frozen=True)
 class Hostile(Solver):
-    """Offers a labelling or none, and then anything."""
+    """Solver that offers a labelling or none, and returns arbitrary values."""
 
     number: int = 0
     fuzz: int = 0
@@ -129,7 +129,7 @@ def damaged(rng: np.random.Generator, data: bytes) -> bytes:
 
 
 def check(rng: np.random.Generator, folder: Path) -> None:
-    """Fill a store, damage it, and go on with it."""
+    """Fill a store, damage it, and resume it."""
     path = folder / "runs.jsonl"
     edges = [(0, 1), (1, 2)]
     problems = [

@@ -45,7 +45,7 @@ class Guess(Solver):
 
 @dataclass(frozen=True)
 class Moody(Solver):
-    """Fails as long as a file is there."""
+    """Solver that fails as long as a file exists."""
 
     file: str
     how: str = "raise"

@@ -334,7 +334,7 @@ def test_no_duration_is_taken_from_the_clock_on_the_wall():
 
 @dataclass(frozen=True)
 class Timeless(Solver):
-    """Tampers with clocks of `time`, or of its run."""
+    """Solver that tampers with clocks of `time`, or of its run."""
 
     how: str = "time"
 

@@ -32,7 +32,7 @@ RAGGED = il.FactorGraph.from_terms([np.zeros(2), np.zeros(3)])
 
 @dataclass(frozen=True)
 class Says(Solver):
-    """Offer a labelling and return an Outcome with one field changed."""
+    """Solver that offers a labelling and returns an Outcome with one field changed."""
 
     name_of_field: str = ""
     case: int = 0
@@ -228,7 +228,7 @@ def test_loopy_bp_normalises_marginals_of_costs_far_above_the_temperature(schedu
 
 @dataclass(frozen=True)
 class Slow(Solver):
-    """Waits until a file is there."""
+    """Solver that waits until a file exists."""
 
     def run(self, graph, run):
         run.offer(np.zeros(2, dtype=np.int64))

@@ -158,7 +158,7 @@ def test_the_same_model_in_all_the_ways_of_the_loose_grammar(text: str) -> None:
         ("{{t <10} [3] [[[0] [0 12 16]] [[] [-5]]]}", [-5.0, 7.0, math.inf]),
         # A function's own minimum does not compensate: each of its entries excludes the others.
         ("{{t <10} [3] [[[0] [-50 9 10]]]}", [-50.0, 9.0, math.inf]),
-        # The sum is to be maximised and more than the bound.
+        # A maximised sum must exceed the bound.
         ("{{t >2} [3] [[[0] [1 2 3]]]}", [math.inf, math.inf, -3.0]),
         # A constant that reaches the bound forbids everything.
         ("{{t <10} [3] [[[] [10]] [[0] [0 1 2]]]}", [math.inf] * 3),

@@ -138,7 +138,7 @@ def test_numbers_of_any_size(tmp_path: Path, name: str, text: str, message: str)
 
 
 def test_leading_zeros_are_the_same_number(tmp_path: Path) -> None:
-    """However many."""
+    """Any number of zeros is allowed."""
     path = tmp_path / "m.cfn"
     path.write_text("{{t <9} [2] [{[" + "0" * 30 + "] 0 [" + "0" * 5000 + "1 5]}]}")
     assert il.read(path).unary.tolist() == [[0.0, 5.0]]

@@ -137,7 +137,7 @@ def test_dimacs_dialects() -> None:
 
 
 def test_vertices_are_paid_for_by_edges() -> None:
-    """A file may have more vertices than are free, one for each that an edge takes room for."""
+    """The limit on the number of vertices grows with the size of the file."""
     header = b"p edge 1000040 60\n"
     with pytest.raises(FormatError, match="expected 1 to"):
         parse_dimacs(header + b"e 1 2\n", "a.col")

@@ -137,7 +137,7 @@ def test_incumbent_survives_killed_writer():
 
 @dataclass(frozen=True)
 class Faulty(Solver):
-    """Offer a labelling and a bound, then fail in the requested way."""
+    """Solver that offers a labelling and a bound, then fails in the requested way."""
 
     how: str = "segfault"
 
@@ -225,7 +225,7 @@ _LONG = 200.0
 
 @dataclass(frozen=True)
 class Meddler(Solver):
-    """Changes its process in a way that outlives the run."""
+    """Solver that changes its process in a way that outlives the run."""
 
     how: str
 
@@ -637,7 +637,7 @@ def spend(seconds):
 
 @dataclass(frozen=True)
 class Compiling(Solver):
-    """Compiles for long the first time, and counts its runs."""
+    """Solver that compiles for long the first time, and counts its runs."""
 
     path: str
 

@@ -37,7 +37,7 @@ def identity(record):
 
 @dataclass(frozen=True)
 class Enumerate(Solver):
-    """Exact: try all labellings."""
+    """Exact solver that tries all labellings."""
 
     def supports(self, graph, temperature):
         """Refuse graphs too large to enumerate, such as the larger graph of a warm-up."""
@@ -66,7 +66,7 @@ class Guess(Solver):
 
 @dataclass(frozen=True)
 class Fixed(Solver):
-    """Report the given result."""
+    """Solver that reports the given result."""
 
     label: int = 0
     bound: float | None = None
@@ -83,7 +83,7 @@ class Fixed(Solver):
 
 @dataclass(frozen=True)
 class Broken(Solver):
-    """Fail in the requested way."""
+    """Solver that fails in the requested way."""
 
     how: str = "raise"
 
@@ -99,7 +99,7 @@ class Broken(Solver):
 
 @dataclass(frozen=True)
 class Choosy(Solver):
-    """Covers nothing."""
+    """Solver that supports no graph."""
 
     def supports(self, graph, temperature):
         return "it is not my day"
@@ -110,7 +110,7 @@ class Choosy(Solver):
 
 @dataclass(frozen=True)
 class Threads(Solver):
-    """Report the number of threads that libraries may use."""
+    """Solver that reports the number of threads that libraries may use."""
 
     def run(self, graph, run):
         from threadpoolctl import threadpool_info
@@ -132,7 +132,7 @@ SEEN: list[int] = []
 
 @dataclass(frozen=True)
 class Spy(Solver):
-    """Record the graphs it receives."""
+    """Solver that records the graphs it receives."""
 
     def run(self, graph, run):
         SEEN.append(graph.n_variables)

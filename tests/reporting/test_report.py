@@ -366,7 +366,7 @@ def test_times_do_not_go_beyond_the_limit():
 
 
 def test_files_have_no_digits_of_rounding():
-    # 11 of 20, of which the mean times 100 is 55.00000000000001.
+    # 11 of 20, whose mean times 100 is 55.00000000000001.
     runs = [record("p", "a", 1.0 if n < 11 else 2.0, seed=n) for n in range(20)]
     document = report_document(runs, title="")
     for name in ("summary", "targets"):

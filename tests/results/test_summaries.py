@@ -19,7 +19,7 @@ TRIANGLE = il.FactorGraph.potts([[0.0, 1.0], [1.0, 0.0], [0.3, 0.0]], [(0, 1), (
 
 @dataclass(frozen=True)
 class HalfProved(Solver):
-    """Offers the best labelling of `TRIANGLE`, and a share of its energy as the bound."""
+    """Solver that offers the best labelling of `TRIANGLE`, and part of its energy as the bound."""
 
     share: float = 0.5
 

@@ -134,7 +134,7 @@ def test_chains_reach_feasible_labellings(family: str) -> None:
 
 
 def test_thinning_averages_fewer_sweeps() -> None:
-    """The number of sweeps grows with thinning, that of draws does not."""
+    """The number of sweeps grows with thinning, the number of draws does not."""
     graph = random_graph("grid", 3)
     exact = exhaustive(graph).marginals(1.0)
     s = il.solve(graph, "gibbs(sweeps=600, burn_in=50, thinning=3, chains=3)", temperature=1.0)

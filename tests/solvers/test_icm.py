@@ -305,7 +305,7 @@ def test_limits():
     # A limit equal to the number of sweeps does not prevent convergence.
     exact = il.solve(graph, ICM(max_sweeps=full.iterations))
     assert exact.status == "converged" and exact.energy == full.energy
-    # The limit of the settings is for one descent, that of the run for all.
+    # The limit of the settings applies to one descent, the limit of the run to all.
     s = il.solve(graph, "icm(max_sweeps=2, restarts=3)")
     assert s.status == "limit" and s.iterations == 8 and s.diagnostics["descents"] == 4
     s = il.solve(graph, "icm(max_sweeps=2, restarts=3)", max_iterations=5)

@@ -107,7 +107,7 @@ def test_reduction_maps_labels_and_bounds_back():
 
 @pytest.mark.parametrize("seed", range(3))
 def test_reduction_makes_no_program_larger(seed):
-    """Potts terms become tables where their ends have lost different labels."""
+    """Potts terms become tables if their ends have lost different labels."""
     rng = np.random.default_rng(seed)
     pairs = rng.choice(40, (400, 2))
     edges = np.unique(pairs[pairs[:, 0] < pairs[:, 1]], axis=0)

@@ -79,7 +79,7 @@ def check_descent(solver: str | Solver, families: list[str]) -> None:
             slack = 1e-9 * exhaustive(graph).scale
             # Between infinite energies the number of violated hard terms falls.
             assert all(b == INF == a or b <= a + slack for a, b in itertools.pairwise(energies))
-            # The last labelling offered is where the descent ended.
+            # The last labelling offered is the end of the descent.
             assert s.energy == energies[-1] or abs(s.energy - energies[-1]) <= slack
             if s.feasible:
                 assert_local_minimum(graph, s.labels)
