@@ -3,7 +3,7 @@
  * The same algorithms on the same numbers in double precision, with the arrays that fit a grid of 4
  * neighbours: they are found by adding to an index, and every pixel has k labels. Pixel (r, c) has
  * number r * width + c. Terms are weight * [a != b] (cap = 0) or weight * min(|a - b|, cap). Unlike
- * the solvers, nothing here measures how much a message changes, or leaves out what has settled.
+ * the solvers, the code neither measures changes of messages nor skips settled pixels.
  */
 #include <math.h>
 #include <stddef.h>
@@ -36,7 +36,7 @@ static long label_of(int k, const double *restrict v) {
     return best;
 }
 
-/* The min-sum message through one term, normalised to minimum zero; returns what was taken off.
+/* The min-sum message through one term, normalised to minimum zero; returns the subtracted minimum.
  * A distance transform in two passes for truncated linear terms. */
 static double send(int k, double weight, double cap, double *restrict from, double *restrict to) {
     double best = least(k, from);
