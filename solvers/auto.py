@@ -212,7 +212,7 @@ def _of_either_sign(
             why = "few neighbours: exact moves on large subgraphs"
             yield Stage("subgraph-search", share, why)
     if not sparse and n <= _SDP_VARIABLES:
-        yield Stage("semidefinite", 0.7, "frustrated and dense: the LP says little")
+        yield Stage("semidefinite", 0.7, "frustrated and dense: the LP bound is weak")
     if kind == "binary":
         yield Stage("mplp", 0.6, "two labels: clusters over frustrated cycles often prove")
     else:

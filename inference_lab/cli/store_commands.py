@@ -43,7 +43,7 @@ def _runs(folder: Path) -> RecordStore:
     "labels",
     multiple=True,
     metavar="SPEC=NAME",
-    help="What a solver is called in the report; may be repeated.",
+    help="Name of a solver in the report; may be repeated.",
 )
 @options.quiet
 @options.as_json

@@ -112,9 +112,7 @@ class Examination(Runs):
                 f"{where}: supports() must return None or a reason, got {reason!r}"
             )
         if reason != again:
-            raise ConformanceFailure(
-                f"{where}: supports() said {reason!r}, and asked again {again!r}"
-            )
+            raise ConformanceFailure(f"{where}: supports() returned {reason!r}, then {again!r}")
         if reason is not None:
             solution = self._solve(graph, where, temperature=temperature)
             if solution.status != Status.UNSUPPORTED or solution.message != reason:
@@ -325,7 +323,7 @@ class Examination(Runs):
                 early, late = getattr(limited, name), getattr(final, name)
                 if not _same(early, late):
                     raise ConformanceFailure(
-                        f"{case.where}: said to have converged, but without the limit {name} goes "
+                        f"{case.where}: reported as converged, but without the limit {name} goes "
                         f"on from {show(early)} to {show(late)}"
                     )
         if not judged:
@@ -607,14 +605,14 @@ def _optimal_true(case: Case, solution: Solution) -> str | None:
     optimum = case.reference.optimum
     if _close(solution.energy, optimum, 2 * case.tolerance(optimum)):
         return ""
-    return f"said to be optimal with energy {solution.energy!r}, but the optimum is {optimum!r}"
+    return f"reported as optimal with energy {solution.energy!r}, but the optimum is {optimum!r}"
 
 
 def _infeasible_true(case: Case, solution: Solution) -> str | None:
     """The status is infeasible only if every labelling costs +inf."""
     optimum = case.reference.optimum
     if solution.status == Status.INFEASIBLE and math.isfinite(optimum):
-        return f"said to be infeasible, but a labelling of energy {optimum!r} exists"
+        return f"reported as infeasible, but a labelling of energy {optimum!r} exists"
     return ""
 
 
@@ -660,7 +658,7 @@ def _exact_marginals(case: Case, solution: Solution) -> str | None:
     for i, row in enumerate(map(np.asarray, solution.marginals)):
         if not np.allclose(row, expected[i], rtol=0.0, atol=tolerance):
             return (
-                f"log Z is said to be exact, but marginals[{i}] = {row}, and the exact ones are "
+                f"log Z is reported as exact, but marginals[{i}] = {row}, and the exact ones are "
                 f"{expected[i]}"
             )
     return ""
@@ -699,4 +697,4 @@ def _log_partition_fault(solution: Solution, exact: float, tolerance: float) -> 
     assert kind is not None
     if right[kind]:
         return ""
-    return f"log_partition {value!r} is said to be of kind {kind!r}, but log Z is {exact!r}"
+    return f"log_partition {value!r} is reported with kind {kind!r}, but log Z is {exact!r}"

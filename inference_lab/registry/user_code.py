@@ -141,7 +141,7 @@ def load_module(name: str) -> ModuleType:
     except ModuleNotFoundError as problem:
         if problem.name is not None and f"{name}.".startswith(f"{problem.name}."):
             raise SpecError(
-                f"there is no module {name!r} in {folder} or among what is installed"
+                f"there is no module {name!r} in {folder} or among the installed packages"
             ) from problem
         raise SpecError(f"module {name!r} fails to import: {problem}") from problem
     except Exception as problem:

@@ -78,7 +78,7 @@ class _Lookups:
         """Return the common verdict of these contrasts, or the words given for it."""
         said = ", ".join(dict.fromkeys(self.cell("contrasts", n, "verdict") for n in names))
         if words and said not in words:
-            self.missing.append(f"there are no words for the verdict {said!r} of {names}")
+            self.missing.append(f"no text is given for the verdict {said!r} of {names}")
         return words.get(said, said)
 
     def offered(self) -> dict[str, Any]:
@@ -122,7 +122,7 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
     paper: str
     claim: str
-    verdict: Literal["holds", "holds under conditions", "does not hold", "cannot be told"]
+    verdict: Literal["holds", "holds under conditions", "does not hold", "undecided"]
     #: Reason of the verdict, a Jinja text over the tables of the report.
     evidence: str
 
@@ -146,8 +146,8 @@ def with_answers(document: Document, claims: Sequence[Claim] = ()) -> Document:
     if claims:
         columns = (
             column("paper", [claim.paper for claim in claims]),
-            column("says", [claim.claim for claim in claims]),
-            column("here", [claim.verdict for claim in claims]),
+            column("claim", [claim.claim for claim in claims]),
+            column("verdict", [claim.verdict for claim in claims]),
             column("evidence", evidence),
         )
         table = Table("claims", "Published claims, and the verdict of the records.", columns)

@@ -88,8 +88,8 @@ def _why(of: ChosenClustering) -> str:
     score = with_interval(row["mean_test_score"], row["standard_error"])
     first = (
         f"Its score on held-out pairs is {score}, where 0 is chance and 1 keeps all. It has the "
-        "largest expected gain over the first candidate, given the scores and what the candidates "
-        "gain on other data."
+        "largest expected gain over the first candidate, given the scores and the gains of the "
+        "candidates on other data."
     )
     if not of.used_pairs:
         return f"{first} It uses no pairs, which served for the choice alone."

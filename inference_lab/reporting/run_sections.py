@@ -124,9 +124,9 @@ def environment_section(comparison: Findings) -> Section:
     }
     given = Table(
         "limits",
-        "What every run was given.",
+        "Limits of all runs.",
         (
-            column("what", limits),
+            column("limit", limits),
             column("value", [", ".join(values) or NONE for values in limits.values()]),
         ),
     )
@@ -134,9 +134,9 @@ def environment_section(comparison: Findings) -> Section:
         return Section("Environment", (given,))
     table = Table(
         "environment",
-        "Where the runs were made.",
+        "Machine and versions of the runs.",
         (
-            column("what", names),
+            column("item", names),
             *(
                 column(head, [_fact(n, fact[n]) if n in fact else NONE for n in names])
                 for head, fact in zip(heads, facts, strict=True)
@@ -187,7 +187,7 @@ def limitations_section(comparison: Findings) -> Section:
     if short:
         said.append(
             f"{counted(short, 'run')} took less than {1e3 * _SHORT:g} ms, where ratios of times "
-            "say little."
+            "are imprecise."
         )
     return Section("Known limitations", (Items(tuple(said)),))
 

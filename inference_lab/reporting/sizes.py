@@ -40,7 +40,7 @@ def sizes_section(results: ResultArrays, growing: str, apart: str | None = None)
     """Return the section on problems that differ in size, and possibly in one setting `apart`."""
     sizes = _Sizes(results, growing, apart)
     if len(sizes.values) < 2:
-        text = f"The problems do not differ in {growing}, so nothing is said of how times grow."
+        text = f"The problems do not differ in {growing}, so there is no figure of how times grow."
         return Section("Size", (Text((text,)),))
     return Section("Size", (sizes.picture(), sizes.seconds_table(), sizes.gap_table()))
 

@@ -181,7 +181,7 @@ def glance_section(results: ResultArrays) -> Section | None:
 def history_section(results: ResultArrays) -> Section:
     """Return the section on the quality over time, with figures for the hardest problems."""
     if not has_histories(results):
-        text = "The records hold no history of the runs, so nothing is said about times before "
+        text = "The records hold no history of the runs, so there are no results at times before "
         return Section("Quality over time", (Text((text + "their ends.",)),))
     drawn = [_convergence(results, p) for p in _hardest(results)[:_DRAWN]]
     return Section("Quality over time", (_fixed_time_table(results), *drawn))

@@ -70,7 +70,7 @@ def learn(store: Path | str, data_dir: Path | None = None) -> dict[str, Any]:
     results = ResultArrays(Findings(records))
     solvers = results.solvers
     if _LP not in solvers:
-        raise ValueError(f"{store} has no run of {_LP}, whose proofs are what is predicted")
+        raise ValueError(f"{store} has no run of {_LP}, whose proofs are to be predicted")
     names = [record.problem for record in results.problem_records]
     rows = []
     for record in results.problem_records:

@@ -626,7 +626,7 @@ def test_a_map_of_the_best_solver():
     (picture,) = (p for p in alone.pictures() if p.name.startswith("best-solver-map"))
     assert shown_cells(picture) == [("a", pytest.approx(20.0))]
     nothing = report_document(study(), title="", maps=[("n", "noise")])
-    assert "No problem says both n and noise, so there is no map over them." in texts(nothing)
+    assert "No problem has both n and noise, so there is no map over them." in texts(nothing)
 
 
 def test_marginal_runs_have_tables_of_log_z_instead():
