@@ -69,9 +69,9 @@ RINGS = {
 }
 #: Budgets. A change that needs more must save elsewhere first.
 MOST_CORE_MODULES = 40
-MOST_CODE_LINES = {"core": 6815, "bench": 12523, "collection": 29403, "studies": 1970}
-MOST_DOCSTRING_LINES = 13668
-MOST_TEST_LINES = 45253
+MOST_CODE_LINES = {"core": 6809, "bench": 12522, "collection": 29402, "studies": 1970}
+MOST_DOCSTRING_LINES = 13656
+MOST_TEST_LINES = 45201
 
 #: Tokens that are not code.
 LAYOUT = (

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import ast
+import io
 import re
 import shutil
 import subprocess
+import tokenize
 from pathlib import Path
 
 import pytest
@@ -21,6 +24,15 @@ UNWANTED = {
         r"((?!marginalize\")marginal|organ|recogn|serial|summar|vector|discret)iz)"
     ),
 }
+
+#: Forms that stand for a missing noun, and how often they may occur.
+MOST_PER_1000_WORDS = {
+    r"\bwhat\b": 1.0,
+    r"\b(tells?|told|says?|said|hears?|heeds?)\b": 0.6,
+    r"\b(whoever|nobody|somebody|those of|that of)\b": 0.3,
+    r"\b(is|are) no\b(?! longer| more| less)": 0.3,
+}
+DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef)
 
 
 def _texts() -> dict[str, str]:
@@ -69,3 +81,35 @@ def test_text_files(what: str) -> None:
 def test_patterns_match_their_examples(what: str, line: str) -> None:
     """Each pattern matches an example of it."""
     assert re.search(UNWANTED[what], line)
+
+
+def _prose() -> str:
+    """Return the docstrings and comments of the package, and the pages of the site."""
+    words = []
+    for name, text in _texts().items():
+        if name.endswith(".py") and name.startswith(("inference_lab/", "solvers/", "problems/")):
+            nodes = [n for n in ast.walk(ast.parse(text)) if isinstance(n, DOCUMENTED)]
+            words += [ast.get_docstring(node) or "" for node in nodes]
+            tokens = tokenize.generate_tokens(io.StringIO(text).readline)
+            words += [token.string for token in tokens if token.type == tokenize.COMMENT]
+        elif name.endswith(".md") and name.startswith(("docs/", "README", "CONTRIBUTING")):
+            words.append(text)
+    return "\n".join(words)
+
+
+@pytest.mark.parametrize(("form", "most"), MOST_PER_1000_WORDS.items())
+def test_nouns_are_named_and_machines_do_not_speak(form: str, most: float) -> None:
+    """The form is rare in docstrings, comments and pages."""
+    prose = _prose()
+    assert len(re.findall(form, prose, re.IGNORECASE)) <= most * len(prose.split()) / 1000
+
+
+@pytest.mark.parametrize(
+    ("subject", "accepted"),
+    [("Cut an import", True), ("Cuts an import", False), ("Cutting", False), ("x" * 80, False)],
+)
+def test_hook_checks_subjects_of_commits(tmp_path: Path, subject: str, accepted: bool) -> None:
+    """The hook accepts an imperative of at most 71 characters."""
+    (tmp_path / "message").write_text(f"{subject}\n\nA body.\n", encoding="utf-8")
+    done = subprocess.run([ROOT / ".githooks" / "commit-msg", tmp_path / "message"], check=False)
+    assert (done.returncode == 0) == accepted

@@ -353,9 +353,7 @@ class Study(StudyDefinition, frozen=True, kw_only=True):
             by_label = {m.label: m for m in self.methods}
             missing = [label for label in chosen if label not in by_label]
             if missing:
-                raise StudyError(
-                    f"quick.methods names {missing[0]!r}, which is not the label of a method"
-                )
+                raise StudyError(f"quick.methods: no method has the label {missing[0]!r}")
             changes["methods"] = [by_label[label] for label in chosen]
             if self.baseline not in chosen:
                 changes["baseline"] = None

@@ -177,7 +177,7 @@ def test_a_definition_is_read(tmp_path):
         ("weight = 0", 'selection = "seeds"', "'share-seeded' go with each other only"),
         ("weight = 0", "seeded_classes = 0", "`float` > 0.0 - at `$.methods[1].seeded_classes`"),
         ('source = "nowhere"', "", "missing required field `source` - at `$.published[0]`"),
-        ('methods = ["without"]', 'methods = ["x"]', "quick.methods names 'x'"),
+        ('methods = ["without"]', 'methods = ["x"]', "quick.methods: no method has the label 'x'"),
         ('methods = ["without"]', "seeds = 3", "unknown field `seeds` - at `$.quick`"),
         (
             "constraints = [5]",
