@@ -150,7 +150,7 @@ def test_invalid_lines_are_reported_and_set_aside(tmp_path):
     assert "3 lines that are not records were left out" in found["warnings"][0]
     report = told("report", tmp_path)
     assert report.exit_code == 0 and len(re.findall(said, report.stderr)) == 1
-    assert "3 lines that are no records" in (tmp_path / "report" / "README.md").read_text()
+    assert "3 lines that are not records" in (tmp_path / "report" / "README.md").read_text()
     assert path.read_bytes() == before and not (tmp_path / "runs.rejected.jsonl").exists()
 
     with pytest.warns(RecordWarning, match=r"3 lines .* set aside in runs\.rejected\.jsonl"):

@@ -481,7 +481,7 @@ def test_a_known_optimum_is_a_bound_and_a_proof():
     [
         (step(), [Fixed(bound=1.5), Fixed(label=1)], "Fixed(bound=1.5) gives the lower bound 1.5"),
         (step(), [Fixed(), Fixed(label=1, bound=1.001)], "gives the lower bound 1.001, but Fixed"),
-        (step(), [Fixed(), Fixed(infeasible=True)], "no labelling is possible"),
+        (step(), [Fixed(), Fixed(infeasible=True)], "no labelling is feasible"),
         (step(), [Fixed(claim=0.9)], "claims the energy 0.9, but its labelling evaluates to 1"),
         (step(), [Fixed(claim=math.nan)], "claims the energy nan"),
         (step(optimum=1.1), [Fixed()], "the known optimum 1.1 is above the energy 1"),
