@@ -44,6 +44,7 @@ __all__ = [
     "contrasts_section",
     "measure",
     "regimes",
+    "score_name",
 ]
 
 #: Names of the two methods of a contrast by energy. It compares the lower with the higher energy,
@@ -58,6 +59,27 @@ COSTS = (
     *("primal_gap", "optimality_gap", "regret", "energy"),
     *("objective", "violated", "seconds", "e_step_seconds"),
 )
+
+#: Metrics in words, by key; a missing one is its own name.
+_NAMES: Mapping[str, str] = {
+    "pairwise_f": "pairwise F",
+    "nmi": "NMI",
+    "nmi_geometric": "NMI (geometric mean)",
+    "ari": "adjusted Rand index",
+    "ari_constrained": "adjusted Rand index on constrained points",
+    "ari_untouched": "adjusted Rand index on other points",
+    "boundary_accuracy": "accuracy of the decision boundary",
+    "clusters": "number of clusters",
+    "violated": "weight of violated constraints",
+    "e_step_seconds": "seconds of E-steps",
+    "primal_gap": "primal gap (%)",
+    "optimality_gap": "optimality gap (%)",
+}
+
+
+def score_name(score: str) -> str:
+    """Return the name of a score or cost in texts."""
+    return _NAMES.get(score, score)
 
 
 class Contrast(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -310,9 +332,11 @@ def _map(contrast: Contrast, observations: Iterable[Observation]) -> list[Block]
         if contrast.margin > 0
         else ""
     )
+    # Facts in braces and with underscores are names of the definition, not words.
+    methods = f"{contrast.solver} over {contrast.baseline} by {facts}"
     caption = (
-        f"{contrast.name}: gain in {contrast.metric} of {contrast.solver} over "
-        f"{contrast.baseline} by {facts}."
+        f"{contrast.name}: gain in {score_name(contrast.metric)} of "
+        f"{re.sub('[{}]', '', methods).replace('_', ' ')}."
     )
     picture = Picture(
         f"gain-map-{contrast.name}",
@@ -430,8 +454,8 @@ def _model(contrast: Contrast, observations: Iterable[Observation]) -> Block:
     )
     return Table(
         f"mixed-{contrast.name}",
-        f"{contrast.name}: a mixed model of the gain in {contrast.metric}, with sets and draws as "
-        "random effects.",
+        f"{contrast.name}: a mixed model of the gain in {score_name(contrast.metric)}, with sets "
+        "and draws as random effects.",
         columns,
         f"Over {counted(len(pairs), 'pair')}, by restricted maximum likelihood. An effect is the "
         "change of the gain with a standard deviation of the fact; the mean is where all are at "
@@ -456,7 +480,7 @@ def _table(measured: Sequence[Measured]) -> Table:
             [Cell(c.name, title=f"{c.solver} against {c.baseline}") for c in contrasts],
             right=False,
         ),
-        column("metric", [c.metric for c in contrasts]),
+        column("metric", [score_name(c.metric) for c in contrasts]),
         *_effects(measured),
         column("p", [m.effect.p_value for m in measured], p_value, help="sign flips of sets"),
         column(

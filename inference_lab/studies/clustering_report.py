@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from inference_lab.graph.arrays import FloatArray
 from inference_lab.reporting.answers import with_answers
-from inference_lab.reporting.contrasts import Observation, contrasts_section
+from inference_lab.reporting.contrasts import Observation, contrasts_section, score_name
 from inference_lab.reporting.document import (
     Block,
     Cell,
@@ -40,7 +40,6 @@ from inference_lab.studies.learning_curves import (
     curve_panels,
     mean_cell,
     paired,
-    score_name,
 )
 from inference_lab.studies.study_points import told_apart
 from inference_lab.studies.summary_tables import summary_section

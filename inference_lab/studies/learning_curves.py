@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from inference_lab.graph.arrays import FloatArray
 from inference_lab.reporting.charts import Chart, panels
+from inference_lab.reporting.contrasts import score_name
 from inference_lab.reporting.document import Cell
 from inference_lab.reporting.statistics import signed_rank
 from inference_lab.results.clustering_records import COSTS, StudyRecord
@@ -23,22 +24,7 @@ __all__ = [
     "mean_cell",
     "mean_of",
     "paired",
-    "score_name",
 ]
-
-_NAMES: Mapping[str, str] = {
-    "pairwise_f": "pairwise F",
-    "nmi": "NMI",
-    "nmi_geometric": "NMI (geometric mean)",
-    "ari": "adjusted Rand index",
-    "accuracy": "accuracy",
-    "boundary_accuracy": "accuracy of the decision boundary",
-    "clusters": "number of clusters",
-    "violated": "weight of violated constraints",
-    "e_step_seconds": "seconds of E-steps",
-    "primal_gap": "primal gap (%)",
-    "optimality_gap": "optimality gap (%)",
-}
 
 #: Two-sided level of all intervals.
 LEVEL = 0.95
@@ -144,11 +130,6 @@ class FitArrays:
 
 #: Counts of E-steps in records: solved, and proved optimal.
 _E_STEPS = ("solved", "optimal")
-
-
-def score_name(score: str) -> str:
-    """Return the name of a score in texts."""
-    return _NAMES.get(score, score)
 
 
 def curve_panels(means: Sequence[tuple[str, str, str, Mean]], score: str, axis: str = "") -> Chart:

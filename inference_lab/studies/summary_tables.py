@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from inference_lab.graph.arrays import FloatArray
+from inference_lab.reporting.contrasts import score_name
 from inference_lab.reporting.document import Block, Cell, Column, Picture, Section, Table, column
 from inference_lab.results.clustering_records import COSTS, StudyRecord
 from inference_lab.studies.clustering_study import Study, Summary
@@ -20,7 +21,6 @@ from inference_lab.studies.learning_curves import (
     curve_panels,
     mean_cell,
     mean_of,
-    score_name,
 )
 from inference_lab.studies.study_points import told_apart
 
