@@ -69,15 +69,12 @@ def test_texts_are_filled(text, shown):
         ("{{ cell('mean-seconds', 'icm', 'gap') }}", "2 cells, not one"),
         ("{{ value('mean-seconds', 'icm & wine', 'gap')|fixed(2) }}", "no number"),
         ("{{ verdict('LP', gain='helps') }}", "no text is given for the verdict 'undecided'"),
-        (
-            "{{ verdict('LP', 'BP', gain='help') }}",
-            "no text is given for the verdict 'undecided, gain'",
-        ),
-        ("{{ cell('mean-seconds' }}", "not a template"),
-        ("{{ nothing('a') }}", "not a template"),
-        ("{{ ''.__class__.__mro__[1].__subclasses__() }}", "not a template"),
-        ("{{ 1|plain }}", "not a template"),
-        ("{{ 1 / 0 }}", "not a template"),
+        ("{{ verdict('LP', 'BP', gain='help') }}", "for the verdict 'undecided, gain'"),
+        ("{{ cell('mean-seconds' }}", "a template: "),
+        ("{{ nothing('a') }}", "a template: "),
+        ("{{ ''.__class__.__mro__[1].__subclasses__() }}", "a template: "),
+        ("{{ 1|plain }}", "a template: "),
+        ("{{ 1 / 0 }}", "a template: "),
     ],
 )
 def test_missing_names_are_reported(text, missing):
