@@ -71,9 +71,10 @@ def _queued(process: int) -> float:
 
 
 def proportional_memory(processes: Iterable[psutil.Process]) -> int:
-    """Return the proportional set size of processes in bytes: shared pages are split evenly."""
+    """Return the memory of processes in bytes, with shared pages split evenly where possible."""
     total = 0
     for process in processes:
         with suppress(psutil.Error):
-            total += process.memory_full_info().pss
+            found = process.memory_full_info()
+            total += getattr(found, "pss", found.uss)  # the proportional size exists on Linux only
     return total
