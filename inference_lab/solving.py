@@ -78,7 +78,7 @@ _clock: ContextVar[Literal["wall", "cpu"]] = ContextVar("clock", default="wall")
 
 #: Seconds by which a run may exceed its limit.
 _OVERRUN = 0.1
-#: Entries of the graph times evaluations up to which a start is shorter, without an estimate.
+#: A start of fewer evaluations times graph entries fits in `_OVERRUN`; it is not estimated.
 _CHEAP_START = 100_000_000
 
 
@@ -331,7 +331,7 @@ def _as_graph(source: GraphSource) -> FactorGraph:
             "graph must be a FactorGraph, a Problem, a spec or the path of a model file, got "
             f"{shortened(repr(source))}; inference_lab.convert takes graphs of networkx and pgmpy"
         )
-    # Imported by name, because graphs are solved without problem families, files and data.
+    # Imported by name, so that solving does not depend on problem families, files or data.
     sources = importlib.import_module("inference_lab.registry.sources")
     made: FactorGraph = sources.as_problem(source).graph
     return made

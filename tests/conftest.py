@@ -17,8 +17,8 @@ import pytest
 from hypothesis import HealthCheck, settings
 from places import DATA
 
-# The same examples on every run and machine, and no failures on a slow machine. Few of them by
-# default; ``make test-thorough`` draws many.
+# The same examples on every run and machine: few by default, many with ``make test-thorough``.
+# Slow machines cause no failures.
 for name, examples in (("quick", 25), ("thorough", 1000)):
     settings.register_profile(
         name,
@@ -80,8 +80,8 @@ def pytest_collection() -> Generator[None, object, object]:
 #: Files whose tests watch clocks and processes: they take turns, so each has all cores.
 CLOCKS = {"test_contract", "test_isolation", "test_harness_faults", "test_hostile_runs"}
 
-#: Groups of tests that start many processes. They run first, because a worker grows over time, and
-#: with it the memory that a fork of it takes.
+#: Groups of tests that start many processes. They run first, because workers, and so the memory
+#: that their forks take, grow over time.
 FORKING = (
     *("clocks", "test_comparison", "test_solver_checks", "test_harness", "test_conformance_suite"),
     *("test_cli", "README.md", "CONTRIBUTING.md", "test_cluster", "docs/howto/own-solver.md"),

@@ -53,7 +53,7 @@ PACKAGE = "inference_lab"
 
 #: The solvers of the core, with all their imports.
 CLASSICAL = ("icm", "loopy_bp", "mean_field", "lp_relaxation", "brute_force")
-#: Rooms of the other rings; the remaining ones form the collection.
+#: Rooms of other rings (budgeted parts); the rest is `collection`.
 RINGS = {
     "bench": (
         "problem",
@@ -237,7 +237,7 @@ def test_lines_are_counted_as_a_reader_counts_them():
 
 
 def test_the_tests_of_a_file_stay_together(request):
-    """Groups are suffixes of names for pytest-xdist, which loses them silently."""
+    """pytest-xdist marks groups by suffixes of names, and loses them silently."""
     if not getattr(request.config.option, "loadgroup", False):
         pytest.skip("tests are not shared out in groups")
     assert request.node.nodeid.endswith("@test_house")
@@ -256,7 +256,7 @@ def test_guide_lists_the_rooms_in_order():
 
 @pytest.mark.parametrize("arrow", [("graph.arrays", "cli.common")])
 def test_checks_detect_violations(arrow, monkeypatch):
-    """An arrow from the ground floor to the roof violates both checks."""
+    """An arrow upwards, with its reverse, violates both checks."""
     seen = (*arrows(), arrow, arrow[::-1])
     monkeypatch.setattr(f"{__name__}.arrows", lambda: seen)
     with pytest.raises(AssertionError):

@@ -75,7 +75,7 @@ _FINEST = 1e-200
 #: Up to this many labels, extremes of rows are computed label by label.
 _FEW = 8
 
-#: Numbers that rise this many times before they fall, on average, count as sorted.
+#: Numbers in rising runs of at least this average length count as nearly sorted.
 _RUN = 16
 
 #: Batches of labellings are evaluated in blocks of about this many gathered entries.
@@ -562,10 +562,10 @@ class FactorGraph:
         return self.energy_of(unary_minimum(self))
 
     def resolution_at(self, energy: float) -> float:
-        """Return the rounding error of energies up to this one.
+        """Return the rounding error of energies up to a given one.
 
-        ``2^-50`` of the largest absolute cost that such labellings can pay; costs too large to be
-        paid do not count. At most ``2^-50`` of the `magnitude`, at least 1e-200.
+        It is ``2^-50`` of the largest absolute cost that labellings of such energies can pay, at
+        most ``2^-50`` of the `magnitude`, and at least 1e-200.
 
         Parameters
         ----------
@@ -672,7 +672,7 @@ class FactorGraph:
     def factors(self) -> Iterator[tuple[tuple[int, ...], FloatArray]]:
         """Iterate over all factors as (scope, dense table): the non-zero unaries, then the rest.
 
-        Without the constant and label costs. Meant for export and for small graphs.
+        The constant and label costs are omitted. For export and for small graphs.
 
         Yields
         ------
@@ -1311,7 +1311,7 @@ def _by_value(values: Int32Array, end: int) -> IntArray:
 def _extremes(
     values: FloatArray, starts: IntArray, ends: IntArray
 ) -> tuple[FloatArray, FloatArray]:
-    """Return the least cost and the largest finite one of stretches of a pool, none of length 0."""
+    """Return the least and the largest finite cost of each (non-empty) stretch of a pool."""
     finite = _finite_or_less(values)
     if starts.size and ends[-1] == values.size and (starts[1:] == ends[:-1]).all():
         # Each stretch ends where the next begins.
@@ -1328,7 +1328,7 @@ def _finite_or_less(values: FloatArray) -> FloatArray:
 
 
 def _lowered(costs: FloatArray, cap: float) -> FloatArray:
-    """Return costs with finite ones above a cap lowered to it; if none are, the array itself."""
+    """Return costs with finite ones lowered to a cap; the array itself if none exceeds it."""
     above = (costs > cap) & (costs < np.inf)
     return freeze(np.where(above, cap, costs)) if above.any() else costs
 

@@ -31,7 +31,7 @@ __all__ = [
 _R = TypeVar("_R", bound=RunRecord)
 _T = TypeVar("_T")
 
-#: Choices of the recorded runs to run again.
+#: Values of `rerun`: recorded runs to redo.
 RERUN = ("failed", "timeout", "all")
 
 
@@ -126,11 +126,11 @@ class Campaign(ABC, Generic[_R]):
         """Return the name of a task in progress reports: problem, method and seed."""
 
     def warm_up(self, numbers: Sequence[int]) -> Iterator[int]:
-        """Load and compile code for tasks in this process; before each step, yield such a task."""
+        """Load and compile code for tasks in this process; yield each task's number first."""
         yield from ()
 
     def see(self, record: _R) -> None:
-        """Process a record: each one of the store, and each new one when its task has ended."""
+        """Process a record: first each one in the store, then each new one as its task ends."""
 
     def gap_percent(self, number: int) -> float | None:
         """Return the gap in percent on the problem of a task so far, or None if unknown."""

@@ -262,12 +262,12 @@ def compare(
     trace_limit : int
         Maximum number of trace points in a record: the first, the last, and improvements.
     isolate : bool
-        Whether runs have processes of their own. Without, and on systems that cannot fork, a run
-        that crashes or hangs stops the comparison.
+        Whether runs have processes of their own. If not, or if the system cannot fork, a run that
+        crashes or hangs stops the comparison.
     labels : mapping of str to str, optional
         Names of solvers in tables, figures and reports, by spec; see `Comparison.labelled`.
     progress : bool or callable, optional
-        True reports on standard error, or below the cell of a notebook, where that is the default;
+        True (default in notebooks) reports on standard error, or below the cell of a notebook;
         a callable receives a `RunProgress` at each start and end.
     **unknown
         Refused: settings of a solver belong in its spec, as ``"loopy-bp(damping=0.5)"``.

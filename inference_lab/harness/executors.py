@@ -92,8 +92,8 @@ def _in_workers(
 
 # ---------------------------------------------------------------------- clusters
 
-#: Process of each thread of a Dask worker, in which it makes its calls, because a Dask worker has
-#: several threads and forking it would not be safe.
+#: The process in which a thread of a Dask worker makes its calls: the worker has several threads,
+#: so forking it would not be safe.
 _own = threading.local()
 
 

@@ -40,7 +40,7 @@ _R = TypeVar("_R", bound=RunRecord)
 class Limits(NamedTuple):
     """The limits of the process of a run."""
 
-    #: Whether the run has a process. Without, and on systems that cannot fork, no limit applies.
+    #: Whether the run has a process. If not, or if the system cannot fork, no limit applies.
     isolated: bool = True
     #: Bytes of address space that the process may take beyond the loaded libraries.
     memory: int | None = None

@@ -156,7 +156,7 @@ def states(store: LineStore[Any]) -> States:
 def merge(
     sources: Sequence[RecordStore | FitStore], target: RecordStore | FitStore
 ) -> tuple[int, int]:
-    """Append the missing records and plans of other stores; return numbers of new and old ones."""
+    """Append missing records and plans of other stores; return counts of new and old records."""
     found: dict[str, Any] = {}
     noted: dict[str, Any] = {}
     total = 0

@@ -90,7 +90,7 @@ class LineStore(Generic[_L]):
         return records
 
     def _set_aside(self, lines: set[bytes]) -> None:
-        """Move lines to the file beside the store; they are on the disk before their removal."""
+        """Move lines to the file `rejected`; sync them there before they are removed here."""
         content = list(_lines(self.path))
         whole = {line.rstrip(b"\n") + b"\n" for line in lines}
         new = whole - set(_lines(self.rejected)) if self.rejected.exists() else whole

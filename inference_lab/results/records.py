@@ -240,7 +240,7 @@ class Record(RunRecord, frozen=True, kw_only=True):
     clock: Literal["wall", "cpu"] = "wall"
     #: A value of `inference_lab.Status`.
     status: Annotated[str, any_of(Status)]
-    #: As in `inference_lab.Solution`, evaluated independently; the solver reports the claim.
+    #: See `Solution`; `energy` is evaluated independently, `claimed_energy` is the solver's.
     energy: Annotated[float, Meta(ge=-_LARGEST)] = math.inf
     claimed_energy: float | None = None
     lower_bound: float = -math.inf
