@@ -132,7 +132,7 @@ def proves(energy: float, lower_bound: float, small: float = 1.0) -> bool:
 
 
 def energy_scale(graph: FactorGraph) -> float:
-    """Return the energy scale of tolerances: 1, or the magnitude of a graph of small costs.
+    """Return the scale of tolerances on energies: the graph's magnitude, but at most 1.
 
     Parameters
     ----------
@@ -160,7 +160,7 @@ class ScaledGraph(NamedTuple):
     graph : FactorGraph
         The given graph, perhaps with lowered penalties, in units of the run.
     unit : float
-        One unit of the run in given units, a power of two.
+        Factor from run to given units, a power of two.
     resolution : float
         The rounding error of bounds, in units of the run.
     """
@@ -177,8 +177,8 @@ _LONG_EVALUATION = 0.01
 class Run:
     """The state of one run: the solver's inputs, and the incumbent it reports to.
 
-    If the rounding error of the graph exceeds the tolerance of a proof, bounds are lowered by it;
-    others are unchanged.
+    Bounds are lowered by the rounding error of the graph only if it exceeds the tolerance of a
+    proof.
 
     Attributes
     ----------
@@ -187,7 +187,7 @@ class Run:
         `temperature`, bounds and the energy of the incumbent are in its units; `trace` is in the
         units of the given graph.
     unit : float
-        One unit of the run in given units, a power of two. Divide settings that are energies by it.
+        Factor from run to given units, a power of two. Divide settings that are energies by it.
     resolution : float
         The rounding error of bounds, in the units of the run; see `FactorGraph.resolution_at`.
     temperature : float

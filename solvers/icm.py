@@ -59,11 +59,11 @@ class ICM(IterativeSolver["Descents"]):
         Further descents, from random labellings; the best result is kept.
     order : {"auto", "random", "sequential", "symmetric"}
         Draw a new order for each sweep, use variable numbers, or alternate between both directions.
-        By default symmetric if variables are numbered along their terms, as on chains and grids,
+        By default symmetric if terms join variables of close numbers, as on chains and grids,
         where it needs fewer sweeps and gives lower minima; else random.
     ties : {"auto", "keep", "spread"}
-        Keep the label if no other is better; or, after a gain, move to an equally cheap label of a
-        neighbour, until a sweep gains nothing. Spreading over plateaus gives lower minima where
+        Keep the label if no other is better; or, while sweeps gain, take an equally cheap label of
+        a neighbour. Spreading over plateaus gives lower minima where
         integer costs tie, as in stereo pairs. By default spread if variables are numbered along
         their terms. Both are the same with infinite costs, factors or label costs.
     max_sweeps : int or None

@@ -141,7 +141,7 @@ def pair_folds(group: IntArray, n_must: int, n_splits: int, rng: np.random.Gener
 
 @dataclass(frozen=True)
 class Kept:
-    """Share of fits without a pair that keep it, and share of pairs of points in one cluster.
+    """Share of fits that keep a pair held out of them, and of all point pairs in one cluster.
 
     Arrays have an entry for each must-link and each cannot-link.
     """
