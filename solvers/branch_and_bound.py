@@ -18,8 +18,8 @@ from inference_lab.algorithms.search.edac import (
     DONE,
     FULL,
     OUT_OF_WORK,
+    redistribute_costs,
     search,
-    share_out,
 )
 from inference_lab.algorithms.search.first_labelling import initial_incumbent, n_table_entries
 from inference_lab.algorithms.search.network import BITS, HARD, CostNetwork, integer_network
@@ -283,7 +283,7 @@ def _raised_root(one: _TreeSearch, state: SearchState, run: Run) -> SearchState:
         low, cutoff = int(raised.low[0]), int(now.cutoff)
         if shares:
             for sweep in range(_SHARING):
-                share_out(functions, raised, sweep % 2 == 1)
+                redistribute_costs(functions, raised, sweep % 2 == 1)
                 if now.conflict or now.work > now.most_work or run.should_stop():
                     break
         elif before >= 0 and low - before <= _SMALL_GAIN * (cutoff - before):

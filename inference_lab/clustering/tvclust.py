@@ -57,7 +57,7 @@ _PASSES = 5
 
 
 @kernel
-def share_out(
+def set_shares(
     logits: FloatArray,
     ptr: IntArray,
     partner: IntArray,
@@ -606,7 +606,7 @@ class _VariationalFit:
             return
         effect = self.told.effect(self.pairs, gain, loss)
         for _ in range(_PASSES):
-            share_out(logits, self.pairs.ptr, self.pairs.partner, effect, self.rows, self.shares)
+            set_shares(logits, self.pairs.ptr, self.pairs.partner, effect, self.rows, self.shares)
 
     def _solve(
         self, solver: Solver, logits: FloatArray, gain: FloatArray, loss: FloatArray

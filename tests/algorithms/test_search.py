@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import inference_lab as il
 from inference_lab.algorithms.elimination.arc_consistency import allowed_labels
 from inference_lab.algorithms.linear.integer_costs import plan_rounding
-from inference_lab.algorithms.search.edac import AT_ROOT, search, share_out
+from inference_lab.algorithms.search.edac import AT_ROOT, redistribute_costs, search
 from inference_lab.algorithms.search.network import BITS, FORBIDDEN, HARD, integer_network
 from inference_lab.algorithms.search.state import make_functions, make_state
 from inference_lab.algorithms.search.vac import make_virtual, raise_virtually
@@ -75,7 +75,7 @@ def test_shared_costs_are_the_same_and_the_bound_rises_and_holds(family, seed, s
     p, state, xs, costs, finite, cutoff = drawn
     low = 0
     for sweep in range(sweeps):
-        share_out(p, state, sweep % 2 == 1)
+        redistribute_costs(p, state, sweep % 2 == 1)
         assert low <= state.low[0] <= min([*finite[:1].tolist(), cutoff])
         low = int(state.low[0])
         if state.now[0].conflict:
@@ -99,7 +99,7 @@ def test_sharing_comes_near_the_relaxation_where_arc_consistency_does_not():
     assert search(p, state) == AT_ROOT
     consistent = rounding.bound(int(state.low[0]))
     for sweep in range(100):
-        share_out(p, state, sweep % 2 == 1)
+        redistribute_costs(p, state, sweep % 2 == 1)
     shared = rounding.bound(int(state.low[0]))
     assert relaxed - consistent > 100.0
     assert 0.0 < relaxed - shared < 1e-3
@@ -108,7 +108,7 @@ def test_sharing_comes_near_the_relaxation_where_arc_consistency_does_not():
 def test_sharing_stops_when_its_work_is_done():
     p, _, state = start(random_graph("grid", 0))
     state.now[0].most_work = -1
-    share_out(p, state, False)
+    redistribute_costs(p, state, False)
     assert 0 < (state.shift != 0).sum() < state.shift.size // 2
 
 

@@ -112,7 +112,7 @@ def test_clusters_change_no_energy_and_the_bound_rises_to_at_most_the_optimum(
             assert before - slack <= bound <= found.optimum + slack
             before = bound
         if turn % 2:
-            state.share_out()
+            state.redistribute_costs()
             assert state.bound() >= before - slack
             before = state.bound()
     if before == math.inf:
@@ -140,7 +140,7 @@ def test_one_cluster_over_all_variables_is_exact(arity: int, hard: bool, backwar
         graph = il.FactorGraph.from_terms(unary, [il.OwnTables(edges, tables)])
         state = start(graph)
         plain = state.bound()
-        state.share_out()
+        state.redistribute_costs()
         state.add(np.arange(arity, dtype=np.int32)[None])
         assert state.sweep(a_run(graph), backwards)
         if arity > 3:

@@ -215,7 +215,7 @@ def marginals_of_pair(
 
 
 @inlined
-def share_out_three(
+def redistribute_three(
     ki: int,
     kj: int,
     kl: int,
@@ -336,10 +336,10 @@ def fill_joint(
 
 
 @inlined
-def share_out_joint(
+def redistribute_joint(
     g: GraphArrays, variables: Int32Array, base: int, tables: FloatArray, hard: bool, room: Room
 ) -> None:
-    """Redistribute the costs of a cluster to its pairs, as `share_out_three` does."""
+    """Redistribute the costs of a cluster to its pairs, as `redistribute_three` does."""
     fill_joint(g, variables, base, tables, hard, room)
     share = 2.0 / (variables.size * (variables.size - 1))
     for turn in range(3):
@@ -374,12 +374,12 @@ def sweep_clusters(
         variables = clusters.variables[lo:hi]
         load_pairs(g, c, dual, clusters, hard, room.pairs)
         if hi - lo == 3:
-            share_out_three(
+            redistribute_three(
                 g.cardinalities[variables[0]], g.cardinalities[variables[1]],
                 g.cardinalities[variables[2]], base, clusters.tables, backwards, hard, room,
             )  # fmt: skip
         else:
-            share_out_joint(g, variables, base, clusters.tables, hard, room)
+            redistribute_joint(g, variables, base, clusters.tables, hard, room)
         store_pairs(g, c, clusters, hard, room.pairs)
 
 

@@ -323,7 +323,7 @@ class DualClusters:
             )
         return True
 
-    def share_out(self) -> None:
+    def redistribute_costs(self) -> None:
         """Move all differences between labels from the variables into the terms."""
         sweep_stars(self.g, 0, self.graph.n_variables, False, self.dual, self.hard, self._work)
 

@@ -127,7 +127,7 @@ def tighten(
             return report("budget")
         if rounds >= max_rounds:
             return report("rounds")
-        state.share_out()
+        state.redistribute_costs()
         found = finders[finder](per_round, small, run)
         while len(found) == 0 and finder + 1 < len(finders):
             finder += 1

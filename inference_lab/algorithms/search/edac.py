@@ -378,7 +378,7 @@ def _share(p: Functions, s: SearchState, f: int, backwards: bool) -> None:
 
 
 @lean_kernel
-def share_out(p: Functions, s: SearchState, backwards: bool) -> None:
+def redistribute_costs(p: Functions, s: SearchState, backwards: bool) -> None:
     """Redistribute the costs of all functions in turn, which raises the bound."""
     # The sweep of MPLP++ (Tourani et al., ECCV 2018) with shares rounded down to integers. If no
     # labelling below the cutoff is left, the bound becomes the cutoff.

@@ -223,7 +223,7 @@ class _Builder:
         soft = self.fit.kinds[self.inside] & SOFT > 0
         return bool((soft & ~halves & (self.graph.edge_kinds[self.inside] != POTTS)).any())
 
-    def refusal(self) -> str | None:
+    def unsupported_reason(self) -> str | None:
         """Return a message naming the first edge that does not fit the form, or None."""
         e = self.coupled[~self.binary[self.graph.edges[self.coupled, 0]]]
         wrong = e[(self.fit.kinds[e] & (SOFT | EQUAL | APART)) == 0]
@@ -439,7 +439,7 @@ def build_model(
     rest = 0.0
     slack = 0.0
     if builder is not None:
-        why = builder.refusal()
+        why = builder.unsupported_reason()
         if why is not None:
             return why
         if builder.rounds():
