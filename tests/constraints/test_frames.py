@@ -114,7 +114,7 @@ def test_without_an_index_pairs_hold_numbers_of_rows() -> None:
 def test_two_ways_at_once_are_refused() -> None:
     frame = PAIRS.to_frame()
     for given in ({"must_link": [(0, 1)]}, {"cannot_link": [(0, 1)]}):
-        with pytest.raises(ValueError, match=f"pairs and {next(iter(given))} both say"):
+        with pytest.raises(ValueError, match=f"pairs and {next(iter(given))} both give"):
             PCKMeans(3).fit(X, pairs=frame, **given)
     for given in ({"ml_weight": np.ones(5)}, {"cl_weight": [1.0]}):
         with pytest.raises(ValueError, match="must be a number or 'auto'"):
