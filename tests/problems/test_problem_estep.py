@@ -145,7 +145,7 @@ def test_remarks_about_giants_and_weights_far_out():
     noisy = as_problem(spec)
     giant, far = noisy.info["remarks"]
     assert "must-links connect" in giant and "centroids=kmeans" in giant
-    assert f"weighs {noisy.info['weight_over_calibrated']:.3g} times" in far
+    assert f"is {noisy.info['weight_over_calibrated']:.3g} times" in far
     flat = " ".join(il.compare(noisy, ["icm"]).to_text().split())
     assert f"; {giant}; {far}" in flat
     found = il.diagnose(noisy, time_limit=0)
