@@ -804,8 +804,9 @@ def clustering(pairs: Pairs, labels: Sequence[Any]) -> tuple[float, float]:
 
 # ---------------------------------------------------------------------- the page
 
-_HEADER = ["problem", "ours", "peer", "CPU s, ours", "peer + its model", "ratio", "without"]
-_HEADER += ["energy, ours", "peer", "bound, ours", "peer", "proved by", ""]
+_HEADER = ["problem", "ours", "peer", "CPU s: ours / peer + its model", "ratio (without model)"]
+_HEADER += ["energy: ours / peer", "bound: ours / peer", "proved by; notes"]
+_SUMMARY = ["chapter", "rows", "ours faster", "peer faster", "ours lower", "peer lower"]
 
 
 def read(path: Path) -> dict[str, Measured]:
@@ -815,37 +816,47 @@ def read(path: Path) -> dict[str, Measured]:
 
 
 def table(measured: dict[str, Measured]) -> str:
-    """Return the measured rows as Markdown, a table for each group."""
+    """Return a summary of the measured rows and a table for each group, as Markdown."""
+    summary = [_cells(_SUMMARY), "|---|" + "---:|" * 5]
     parts = []
     for group, members in groupby(ROWS, key=lambda row: row.group):
-        lines = [_line(row, measured[row.name]) for row in members if row.name in measured]
-        if lines:
-            head = [f"## {group}", "", _cells(_HEADER), "|---|---|---|" + "---:|" * 8 + "---|---|"]
+        rows = [row for row in members if row.name in measured]
+        if rows:
+            found = [measured[row.name] for row in rows]
+            ratio = np.array([ratios(one)[0] for one in found])
+            ours, peer = (np.array([one[f"{s}_energy"] for one in found]) for s in ("ours", "peer"))
+            apart = ~np.isclose(ours, peer, rtol=1e-6, atol=0.0)
+            counts = (ratio < 0.95, ratio > 1.05, apart & (ours < peer), apart & (ours > peer))
+            summary.append(_cells([group, str(len(rows)), *(str(c.sum()) for c in counts)]))
+            lines = [_line(row, one) for row, one in zip(rows, found, strict=True)]
+            head = [f"## {group}", "", _cells(_HEADER), "|---|---|---|" + "---:|" * 4 + "---|"]
             parts.append("\n".join([*head, *lines]))
-    return "\n\n".join(parts) + "\n"
+    return "\n\n".join(["\n".join(summary), *parts]) + "\n"
 
 
 def _line(row: Row, one: Measured) -> str:
     proved = [_called(row, name) for name in ("ours", "peer") if one[f"{name}_proved"]]
+    by = "both" if len(proved) == 2 else "".join(proved)
     name = row.problem.removeprefix("instances(instance=").removesuffix(")")
     model = one["peer_model_s"]
     # Time of the model, if it is a hundredth or more.
     apart = f" + {_digits(model)}" if model >= 0.01 * one["peer_cpu_s"] else ""
+    ratio, without = ratios(one)
+    pairs = [[one[f"{side}_{what}"] for side in ("ours", "peer")] for what in ("energy", "bound")]
     return _cells(
         [
             name if row.problem.startswith("instances(") else f"`{row.problem}`",
             f"`{row.ours}`",
             row.peer if row.peer == row.call else f"{row.peer}, `{row.call}`",
-            _digits(one["ours_cpu_s"]),
-            _digits(one["peer_cpu_s"]) + apart,
-            *("" if math.isnan(ratio) else f"{ratio:.2g}" for ratio in ratios(one)),
+            f"{_digits(one['ours_cpu_s'])} / {_digits(one['peer_cpu_s'])}{apart}",
+            "" if math.isnan(ratio) else f"{ratio:.2g} ({without:.2g})",
             *(
-                "" if math.isnan(value := one[f"{side}_{what}"]) else f"{value:.7g}"
-                for what in ("energy", "bound")
-                for side in ("ours", "peer")
+                ""
+                if np.isnan(pair).all()
+                else " / ".join(f"{v:.7g}".replace("nan", "-") for v in pair)
+                for pair in pairs
             ),
-            "both" if len(proved) == 2 else "".join(proved),
-            one["note"].replace("|", "/"),
+            "; ".join(filter(None, (by, one["note"].replace("|", "/")))),
         ]
     )
 

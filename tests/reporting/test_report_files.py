@@ -106,11 +106,7 @@ def test_code_stays_in_its_block(text: str) -> None:
 
 def test_csv_holds_names_texts_and_counts_as_they_are() -> None:
     """Columns of texts keep texts, counts have no decimals, and numbers have all decimals."""
-    columns = (
-        Column("no."),
-        Column("icm", as_text=True),
-        Column("%"),
-    )
+    columns = (Column("no."), Column("icm", as_text=True), Column("%"))
     row = (Cell("1", 1), Cell("8/4/0", 8.0), Cell("33", 100 / 3))
     table = table_of("t", "", columns, (row,))
     assert csv_table(table) == "no.,icm,%\n1,8/4/0,33.3333333333\n"
