@@ -48,7 +48,7 @@ def class_of(record: Record) -> str:
     info = record.problem_info
     weight, noise = float(info["weight_factor"]), float(info["noise"])
     if weight <= 1:
-        return "constraints weigh what they are worth, or less"
+        return "constraints have the calibrated weight, or less"
     much = "they weigh 3 to 30 times that"
     if noise == 0:
         return f"{much}, none is wrong"
