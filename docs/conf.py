@@ -50,6 +50,8 @@ myst_heading_anchors = 3
 
 autodoc_member_order = "bysource"
 autodoc_typehints = "none"
+# A class opens with its purpose, not with a constructor of many arguments.
+autodoc_class_signature = "separated"
 autodoc_inherit_docstrings = False
 napoleon_google_docstring = False
 napoleon_custom_sections = ["Guarantees", "Complexity"]
