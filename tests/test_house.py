@@ -71,7 +71,7 @@ RINGS = {
 MOST_CORE_MODULES = 40
 MOST_CODE_LINES = {"core": 6809, "bench": 12541, "collection": 29402, "studies": 1954}
 MOST_DOCSTRING_LINES = 13656
-MOST_TEST_LINES = 45199
+MOST_TEST_LINES = 45200
 
 #: Tokens that are not code.
 LAYOUT = (
