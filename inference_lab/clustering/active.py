@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
@@ -191,7 +189,6 @@ class ExploreConsolidate:
         oracle: Oracle | npt.ArrayLike,
         *,
         candidates: npt.ArrayLike | None = None,
-        transcript: Path | str | None = None,
     ) -> Answers:
         """Ask until the budget is spent, no question is left, or the oracle stops.
 
@@ -203,9 +200,6 @@ class ExploreConsolidate:
             with negative numbers and NaN for unknown ones.
         candidates : (m,) array of int or (n,) array of bool, optional
             The only points to ask about, such as a training half.
-        transcript : path, optional
-            A file of JSON lines that receives each answer at once. Its earlier answers are reused
-            and count: after an interruption, run again with the same file and settings.
 
         Returns
         -------
@@ -214,7 +208,7 @@ class ExploreConsolidate:
         Raises
         ------
         ValueError
-            If the data, the candidates or the transcript cannot be used.
+            If the data or the candidates cannot be used.
 
         Examples
         --------
@@ -239,7 +233,6 @@ class ExploreConsolidate:
         if not isinstance(rng, np.random.Generator):
             rng = np.random.default_rng(rng)
         check_generator(rng)
-        known = {} if transcript is None else _read_transcript(Path(transcript), n)
         questions: list[Question] = []
         state = _Answers()
         complete = False
@@ -254,18 +247,12 @@ class ExploreConsolidate:
                 break
             if len(questions) == self.budget:
                 break
-            key = (min(first, second), max(first, second))
-            if key in known:
-                answer = known[key]
-            else:
-                try:
-                    answer = ask(first, second)
-                except StopAskingError:
-                    break
-                if answer is not None:
-                    answer = bool(answer)
-                if transcript is not None:
-                    _append(Path(transcript), first, second, answer)
+            try:
+                answer = ask(first, second)
+            except StopAskingError:
+                break
+            if answer is not None:
+                answer = bool(answer)
             questions.append(Question(first, second, answer))
         dialogue.close()
         return Answers(
@@ -540,35 +527,3 @@ def _as_constraints(
     together = [(q.first, q.second) for q in questions if q.answer] + inferred
     apart = [(q.first, q.second) for q in questions if q.answer is False]
     return Constraints(together or None, apart or None, n_points=n)
-
-
-def _append(path: Path, first: int, second: int, answer: bool | None) -> None:
-    line = json.dumps({"first": first, "second": second, "answer": answer})
-    with path.open("a", encoding="utf-8") as file:
-        file.write(line + "\n")
-
-
-def _read_transcript(path: Path, n: int) -> dict[tuple[int, int], bool | None]:
-    """Read earlier answers; an incomplete last line is left out."""
-    known: dict[tuple[int, int], bool | None] = {}
-    if not path.exists():
-        return known
-    text = path.read_text(encoding="utf-8")
-    lines = text.split("\n")
-    if lines[-1]:
-        # An interrupted write leaves an incomplete line, which would join the next answer.
-        with path.open("r+b") as file:
-            file.truncate(len(text.encode()) - len(lines[-1].encode()))
-    for number, line in enumerate(lines[:-1], start=1):
-        try:
-            entry = json.loads(line)
-            first, second, answer = entry["first"], entry["second"], entry["answer"]
-            whole = all(type(v) is int and 0 <= v < n for v in (first, second))
-            if not whole or first == second or type(answer) not in (bool, type(None)):
-                raise ValueError
-        except (ValueError, KeyError, TypeError):
-            raise ValueError(
-                f"{path}, line {number}: {line[:80]!r} is not an answer about two of {n} points"
-            ) from None
-        known[min(first, second), max(first, second)] = answer
-    return known

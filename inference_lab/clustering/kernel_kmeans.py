@@ -22,9 +22,8 @@ ICML 2005, table 1 (there the sums are over ordered pairs, so that ``M = S + W``
 
 from __future__ import annotations
 
-import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal, TypeAlias
 
@@ -46,14 +45,12 @@ from inference_lab.clustering.hmrf_kmeans import paired_kmeans
 from inference_lab.clustering.pair_weights import log_odds
 from inference_lab.clustering.supervision import Side, agreeing, read_partial_labels, refuse_hard
 from inference_lab.constraints import Constraints
-from inference_lab.constraints.centroids import farthest_first
 from inference_lab.graph.arrays import FloatArray, IntArray
-from inference_lab.specs.settings import setting
 
 __all__ = ["KernelHMRFKMeans"]
 
 Form: TypeAlias = Literal["ratio-association", "ratio-cut", "normalised-cut"]
-KernelInit: TypeAlias = Literal["auto", "neighbourhoods", "spectral", "random"]
+KernelInit: TypeAlias = Literal["auto", "spectral", "random"]
 
 #: Points up to which all eigenvalues are computed, in O(n^3).
 _ALL_EIGENVALUES = 1000
@@ -172,34 +169,20 @@ class _Trace:
         """Return ``M_ij / sqrt(a_i a_j)``, whose eigenvalues bound the objective."""
         return _scaled(self.matrix, 1.0 / np.sqrt(self.weights))
 
-    def smallest_shift(self) -> float:
-        """Return the least ``sigma`` for which every batch step lowers the objective."""
-        from scipy.sparse.linalg import LinearOperator, eigsh
+    def batch(self, labels: IntArray, sums: _Sums) -> IntArray:
+        """Return the nearest mean of each point, in the space of ``M / (a a')``.
 
-        matrix = self.scaled()
-        n = matrix.shape[0]
-        if n <= _ALL_EIGENVALUES:
-            return max(0.0, -float(np.linalg.eigvalsh(dense(matrix))[0]))
-        start = np.random.default_rng(0).normal(size=n)  # the shift does not depend on the seed
-        top = float(eigsh(matrix, k=1, which="LA", v0=start, return_eigenvectors=False)[0])
-        # The spectrum is flipped around the top, because eigenvalues near zero, of which kernels
-        # have many, then converge quickly.
-        flipped = LinearOperator((n, n), matvec=lambda x: abs(top) * x - matrix @ x, dtype=float)
-        gap = eigsh(flipped, k=1, which="LA", v0=start, tol=1e-6, return_eigenvectors=False)
-        return max(0.0, float(gap[0]) - abs(top))
-
-    def batch(self, labels: IntArray, sums: _Sums, sigma: float) -> IntArray:
-        """Return the nearest mean of each point, in the space of ``M / (a a') + sigma / a``."""
+        The matrix may be indefinite, so the step may raise the objective.
+        """
         everyone = np.arange(len(labels))
         inverse = 1.0 / sums.sizes
         costs = sums.rows * (-2.0 * inverse[:, np.newaxis])
         costs /= self.weights
-        costs += (sums.within * inverse**2 + sigma * inverse)[:, np.newaxis]
-        costs[labels, everyone] -= 2.0 * sigma * inverse[labels]
+        costs += (sums.within * inverse**2)[:, np.newaxis]
         best = costs.argmin(axis=0)
         own = costs[labels, everyone]
         found = np.where((costs[best, everyone] < own) & (self.known < 0), best, labels)
-        distance = self.diagonal / self.weights**2 + sigma / self.weights + own
+        distance = self.diagonal / self.weights**2 + own
         return self.filled(found, distance)
 
     def filled(self, labels: IntArray, priority: FloatArray) -> IntArray:
@@ -275,18 +258,12 @@ class KernelHMRFKMeans(SharedSettings, PairwiseClusterer):
     form : {"ratio-association", "ratio-cut", "normalised-cut"}
         "ratio-association" is kernel K-means. The others minimise the weight of cut edges relative
         to the size of a cluster or to the sum of its degrees; constraints are scaled alike.
-    sigma : float or "smallest"
-        Added to the diagonal in batch steps: it keeps the objective, but makes moves less likely.
-        "smallest" is the least shift that makes the matrix positive semidefinite, so that no batch
-        step raises the objective. With less, a batch step that would raise it is not taken.
     local_search : bool
         Whether to move points singly once batch steps stop.
-    init : {"auto", "neighbourhoods", "spectral", "random"} or (n,) array of int
-        "auto": the labels of `PCKMeans` on the same pairs for the kernel "rbf", "neighbourhoods"
-        for other kernels, "spectral" for cuts. "neighbourhoods": components of the must-links,
-        thinned by a weighted farthest-first traversal, or filled up by k-means++; other points
-        join the nearest. "spectral": K-means on the leading eigenvectors of the relaxation.
-        "random": random labels. Or an array of labels.
+    init : {"auto", "spectral", "random"} or (n,) array of int
+        "auto": the labels of `PCKMeans` on the same pairs for the kernel "rbf", else "spectral".
+        "spectral": K-means on the leading eigenvectors of the relaxation. "random": random labels.
+        Or an array of labels.
     max_iter : int
         Limit on batch steps and sweeps of single moves together.
     n_init, n_jobs, random_state
@@ -299,8 +276,6 @@ class KernelHMRFKMeans(SharedSettings, PairwiseClusterer):
     objective_ : float
         ``J``. For the cuts, ``sum_h cut(h) / |h|`` or ``sum_h cut(h) / degrees(h)``, minus the
         rewards and plus the penalties.
-    sigma_ : float
-        The shift used.
     gamma_ : float or None
         The ``gamma`` used; None is scikit-learn's.
     n_iter_, history_, converged_, violations_, constraints_
@@ -310,12 +285,11 @@ class KernelHMRFKMeans(SharedSettings, PairwiseClusterer):
 
     Notes
     -----
-    **Guarantees.** The objective never rises, for any matrix and ``sigma``. On convergence with
+    **Guarantees.** The objective never rises, for any matrix. On convergence with
     ``local_search``, no move of a single point lowers it (up to rounding).
 
     **Complexity.** Memory O(n^2) unless the kernel is precomputed and sparse. O(n^2) per batch
     step, O(n k) per sweep of single moves, and O(n) per move; sparse matrices cost by entries.
-    ``sigma="smallest"`` takes O(n^3) up to 1,000 points, and a Lanczos iteration beyond.
 
     References
     ----------
@@ -337,7 +311,6 @@ class KernelHMRFKMeans(SharedSettings, PairwiseClusterer):
     coef0: float = 1.0
     kernel_params: Mapping[str, Any] | None = None
     form: Form = "ratio-association"
-    sigma: float | Literal["smallest"] = setting(0.0, at_least=0, below=math.inf)
     local_search: bool = True
     init: KernelInit | npt.ArrayLike = "auto"
 
@@ -353,21 +326,19 @@ class KernelHMRFKMeans(SharedSettings, PairwiseClusterer):
         self.gamma_ = self._bandwidth(points)
         similarities = self._similarities(points)
         trace = self._trace(similarities, side)
-        sigma = trace.smallest_shift() if isinstance(self.sigma, str) else float(self.sigma)
         inits: list[Any] = [self.init] * self.n_init
         if self._gaussian() and isinstance(self.init, str) and self.init == "auto":
             # Distances and similarities rank pairs of points in the same way.
             rng = self._generator()
             inits[0] = paired_kmeans(points, side, self.n_clusters, rng).labels_
         best: Result = self._best_of(
-            lambda rng, init: self._fit_once(similarities, trace, side, sigma, init, rng),
+            lambda rng, init: self._fit_once(trace, init, rng),
             inits=inits,
         )
         self.X_fit_ = None if self._precomputed() else points
         self.labels_ = self._fitted_labels = as_labels(best.assignment)
         self._fitted_counts = side.weights
         self._note(best)
-        self.sigma_ = sigma
         sums = _Sums(trace, self.labels_)
         self._sizes = sums.sizes
         # New points have no constraints, so they are compared with means without rewards.
@@ -387,7 +358,7 @@ class KernelHMRFKMeans(SharedSettings, PairwiseClusterer):
     def _check_settings(self) -> None:
         super()._check_settings()
         if isinstance(self.init, str):
-            check_word("init", self.init, ("auto", "neighbourhoods", "spectral", "random"))
+            check_word("init", self.init, ("auto", "spectral", "random"))
 
     def _centred(self, points: Points, counts: FloatArray) -> Points:
         return points
@@ -489,22 +460,19 @@ class KernelHMRFKMeans(SharedSettings, PairwiseClusterer):
 
     def _fit_once(
         self,
-        similarities: Points,
         trace: _Trace,
-        side: Side,
-        sigma: float,
         init: KernelInit | npt.ArrayLike,
         rng: np.random.Generator,
     ) -> Result:
         since = time.perf_counter()
-        labels = self._first_labels(similarities, trace, side, init, rng)
+        labels = self._first_labels(trace, init, rng)
         sums = _Sums(trace, labels)
         history = [HalfStep(0, "start", sums.objective, time.perf_counter() - since)]
         converged = False
         for iteration in range(1, self.max_iter + 1):
             since = time.perf_counter()
             step = "batch"
-            found = trace.batch(labels, sums, sigma)
+            found = trace.batch(labels, sums)
             after = sums if np.array_equal(found, labels) else _Sums(trace, found)
             if not after.objective < sums.objective and self.local_search:
                 step = "single moves"
@@ -524,33 +492,19 @@ class KernelHMRFKMeans(SharedSettings, PairwiseClusterer):
 
     def _first_labels(
         self,
-        similarities: Points,
         trace: _Trace,
-        side: Side,
         init: KernelInit | npt.ArrayLike,
         rng: np.random.Generator,
     ) -> IntArray:
-        n, k = similarities.shape[0], self.n_clusters
-        known = side.known
+        known, k = trace.known, self.n_clusters
+        n = known.size
         if not isinstance(init, str):
             given = read_partial_labels(init, n, k, "init", least=0)
             return trace.filled(np.where(known >= 0, known, given), rng.random(n))
-        if init == "auto":
-            init = "neighbourhoods" if self.form == "ratio-association" else "spectral"
         if init == "random":
             labels = rng.integers(k, size=n)
-        elif init == "spectral":
-            labels = agreeing(_spectral(trace, rng), known, k)
         else:
-            space = _FeatureSpace(similarities, self.form != "ratio-association")
-            present = np.unique(known[known >= 0])
-            settled = [np.flatnonzero(known == h) for h in present]
-            groups = [g for g in side.constraints.neighbourhoods() if (known[g] < 0).all()]
-            found = []
-            if len(settled) < k:
-                found = space.seeds(groups, k - len(settled), rng, settled, side.counts)
-            names = np.concatenate((present, np.setdiff1d(np.arange(k), present)))
-            labels = names[space.nearest([*settled, *found], rng)]
+            labels = agreeing(_spectral(trace, rng), known, k)
         return trace.filled(np.where(known >= 0, known, labels), rng.random(n))
 
     # -------------------------------------------------------------- new points
@@ -603,99 +557,6 @@ class KernelHMRFKMeans(SharedSettings, PairwiseClusterer):
         tags.input_tags.sparse = True
         tags.input_tags.pairwise = self._precomputed()
         return tags
-
-
-class _FeatureSpace:
-    """Distances in feature space, from similarities alone.
-
-    Affinities of a `graph` have no diagonal: it is set to the largest similarity to another point.
-    """
-
-    def __init__(self, similarities: Points, graph: bool) -> None:
-        self.similarities = similarities
-        own = np.asarray(similarities.diagonal(), dtype=np.float64)
-        most = similarities.max(axis=1)
-        most = most.toarray().ravel() if is_sparse(most) else most
-        self.own = np.maximum(own, most) if graph else own
-        self._raised = self.own - own
-
-    def _squares(self, groups: list[IntArray]) -> FloatArray:
-        """Return the squared length of the mean of each group."""
-        return np.array(
-            [
-                (dense(self.similarities[g][:, g]).sum() + self._raised[g].sum()) / g.size**2
-                for g in groups
-            ]
-        )
-
-    def distances(self, groups: list[IntArray]) -> FloatArray:
-        """Return the squared distance of each point to the mean of each group, (n, g)."""
-        cross = np.stack(
-            [dense(self.similarities[g].mean(axis=0).reshape(1, -1))[0] for g in groups], axis=1
-        )
-        for h, g in enumerate(groups):
-            cross[g, h] += self._raised[g] / g.size
-        result: FloatArray = self.own[:, np.newaxis] + self._squares(groups) - 2.0 * cross
-        return np.maximum(result, 0.0)
-
-    def seeds(
-        self,
-        groups: list[IntArray],
-        n_clusters: int,
-        rng: np.random.Generator,
-        settled: Sequence[IntArray] = (),
-        counts: FloatArray | None = None,
-    ) -> list[IntArray]:
-        """Return a group of points for each unsettled cluster, from `groups` if they suffice."""
-        if len(groups) > n_clusters:
-            return [groups[q] for q in self._traverse(groups, n_clusters)]
-        chosen = [*settled, *groups]
-        n = len(self.own)
-        nearest = self.distances(chosen).min(axis=1) if chosen else np.ones(n)
-        total_clusters = len(settled) + n_clusters
-        trials = 2 + int(np.log(total_clusters))
-        times = np.ones(n) if counts is None else counts
-        while len(chosen) < total_clusters:
-            total = times @ nearest
-            p = times * nearest / total if total > 0 else None
-            draws = [np.array([i]) for i in rng.choice(n, size=trials if chosen else 1, p=p)]
-            left = np.minimum(self.distances(draws), nearest[:, np.newaxis] if chosen else np.inf)
-            best = int((times @ left).argmin())
-            chosen.append(draws[best])
-            nearest = left[:, best]
-        return chosen[len(settled) :]
-
-    def _traverse(self, groups: list[IntArray], k: int) -> list[int]:
-        from scipy.sparse import csr_array
-
-        sizes = np.array([g.size for g in groups], dtype=np.float64)
-        members = np.concatenate(groups)
-        starts = np.concatenate(([0], np.cumsum(sizes))).astype(np.int64)
-        share = csr_array(
-            (np.repeat(1.0 / sizes, sizes.astype(np.int64)), members, starts),
-            shape=(len(groups), len(self.own)),
-        )
-        rows = share @ self.similarities
-        cross = rows @ share.T
-        squares = self._squares(groups)
-
-        def distances_to(q: int) -> FloatArray:
-            gaps: FloatArray = squares + squares[q] - 2.0 * dense(cross[[q]])[0]
-            return np.maximum(gaps, 0.0)
-
-        to_all = np.asarray(rows.mean(axis=1), dtype=np.float64).ravel()
-        return farthest_first(distances_to, sizes, squares - 2.0 * to_all, k)
-
-    def nearest(self, seeds: list[IntArray], rng: np.random.Generator) -> IntArray:
-        """Return the nearest seed of each point, ties at random; seeds keep their points."""
-        costs = self.distances(seeds)
-        least = costs.min(axis=1, keepdims=True)
-        # Ties are random, because in a sparse graph most points are equally far from most seeds.
-        tied = costs <= least + _ROUNDING * np.abs(self.own[:, np.newaxis])
-        labels: IntArray = np.where(tied, rng.random(costs.shape), -1.0).argmax(axis=1)
-        for h, members in enumerate(seeds):
-            labels[members] = h
-        return labels
 
 
 def _spectral(trace: _Trace, rng: np.random.Generator) -> IntArray:

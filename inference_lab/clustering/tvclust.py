@@ -42,12 +42,7 @@ from inference_lab.clustering.multinomial import Multinomials, checked_counts
 from inference_lab.clustering.pair_weights import log_odds
 from inference_lab.clustering.supervision import Side
 from inference_lab.clustering.von_mises_fisher import Directions
-from inference_lab.contract import Solver, Status
 from inference_lab.graph.arrays import FloatArray, IntArray
-from inference_lab.graph.factor_graph import FactorGraph
-from inference_lab.graph.terms import DiagonalTerms
-from inference_lab.registry.registry import as_solver
-from inference_lab.solving import solve
 from inference_lab.specs.settings import setting
 
 __all__ = ["TVClust"]
@@ -317,9 +312,6 @@ class TVClust(SharedSettings, SourcedClusterer):
     p_prior, q_prior : (float, float)
         Beta priors of the shares of right answers on pairs within a cluster and between clusters.
         By default they favour right answers; `release` has the priors of the published code.
-    e_step : str or Solver
-        ``"coordinate"`` updates the points one by one, which raises the bound; or any solver of
-        marginals, since the conditional of the labels is a factor graph.
     standardise : bool
         Scale features to mean 0 and variance 1, as the prior of normal components expects.
     init : {"pckmeans", "prior"}
@@ -331,7 +323,7 @@ class TVClust(SharedSettings, SourcedClusterer):
     n_init, tol
         Number of starts, of which the one of greatest bound is kept; stop when the bound rises by
         no more than this share.
-    e_step_time_limit, n_jobs, max_iter, random_state
+    n_jobs, max_iter, random_state
         See `HMRFKMeans`.
 
     Attributes
@@ -353,7 +345,7 @@ class TVClust(SharedSettings, SourcedClusterer):
 
     Notes
     -----
-    **Guarantees.** With ``e_step="coordinate"`` and ``both_ways=True`` the bound never falls.
+    **Guarantees.** With ``both_ways=True`` the bound never falls.
 
     **Complexity.** An iteration costs O(n k d^2 + pairs k), for directions and counts O(n k d +
     pairs k), or by the non-zero entries of sparse counts. Memory: a few (n, k) arrays.
@@ -377,8 +369,6 @@ class TVClust(SharedSettings, SourcedClusterer):
     belief: float = setting(1.0, above=0, below=math.inf)
     p_prior: tuple[float, float] = (10.0, 1.0)
     q_prior: tuple[float, float] = (10.0, 1.0)
-    e_step: Literal["coordinate"] | str | Solver = "coordinate"
-    e_step_time_limit: float | None = setting(None, above=0)
     standardise: bool = True
     init: Literal["pckmeans", "prior"] = "pckmeans"
     both_ways: bool = True
@@ -502,7 +492,6 @@ class _VariationalFit:
         self.n_iter = 0
         coupled = np.diff(pairs.ptr) > 0
         self.rows: IntArray = np.flatnonzero(coupled)
-        self.solver = None if settings.e_step == "coordinate" else as_solver(settings.e_step)
         self._start()
         before = -math.inf
         while self.n_iter < settings.max_iter and not self.converged:
@@ -601,42 +590,9 @@ class _VariationalFit:
         # Coupled points appear once in the graph, so their logits are scaled by their counts.
         logits *= self.counts[:, None]
         gain, loss = self.evidence()
-        if self.solver is not None:
-            self._solve(self.solver, logits, gain, loss)
-            return
         effect = self.told.effect(self.pairs, gain, loss)
         for _ in range(_PASSES):
             set_shares(logits, self.pairs.ptr, self.pairs.partner, effect, self.rows, self.shares)
-
-    def _solve(
-        self, solver: Solver, logits: FloatArray, gain: FloatArray, loss: FloatArray
-    ) -> None:
-        """Compute the marginals of the coupled points with a solver."""
-        c = self.pairs.constraints
-        rows = c.touches(np.arange(c.n_points))
-        pairs = c.restrict(rows, renumber=True)
-        graph = FactorGraph.from_terms(
-            -logits[rows],
-            [
-                DiagonalTerms(pairs.must_link, same=-gain[self.told.must] * c.ml_weights),
-                DiagonalTerms(pairs.cannot_link, same=loss[self.told.cannot] * c.cl_weights),
-            ],
-        )
-        solution = solve(
-            graph,
-            solver,
-            seed=int(self.rng.integers(2**31)),
-            time_limit=self.settings.e_step_time_limit,
-            temperature=1.0,
-        )
-        if (
-            solution.status in (Status.UNSUPPORTED, Status.NOT_INSTALLED)
-            or solution.marginals is None
-        ):
-            raise ValueError(
-                f"e_step={solution.solver} gives no marginals for these points: {solution.message}"
-            )
-        self.shares[rows] = np.asarray(solution.marginals)
 
     def bound(self) -> float:
         """Return the lower bound on the log-evidence."""

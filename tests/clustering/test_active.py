@@ -1,7 +1,6 @@
 """Active learning: the queries, the inferred pairs, and the held-out points."""
 
 import itertools
-import json
 
 import numpy as np
 import pytest
@@ -14,7 +13,6 @@ from inference_lab.clustering import (
     MinMax,
     PCKMeans,
     PointUncertainty,
-    StopAskingError,
     ask_at_terminal,
 )
 from inference_lab.clustering.distortions import SquaredEuclidean
@@ -152,49 +150,6 @@ def test_dont_know_adds_no_neighbourhood_and_is_not_queried_again():
     assert len(found.constraints) == 0
     assert len(found.questions) == 2
     assert found.complete
-
-
-def test_an_interrupted_dialogue_goes_on_where_it_was(tmp_path):
-    data = load_iris()
-    whole = ExploreConsolidate(3, budget=40, random_state=5).run(data.data, data.target)
-    file = tmp_path / "answers.jsonl"
-    patience = iter(range(13))
-
-    def impatient(first, second):
-        if next(patience, None) is None:
-            raise StopAskingError
-        return bool(data.target[first] == data.target[second])
-
-    part = ExploreConsolidate(3, budget=40, random_state=5).run(
-        data.data, impatient, transcript=file
-    )
-    assert len(part.questions) == 13
-    assert not part.complete
-    with file.open("a") as out:
-        out.write('{"first": 3, "sec')  # as after a power failure
-    later = []
-
-    def rest(first, second):
-        later.append((first, second))
-        return bool(data.target[first] == data.target[second])
-
-    resumed = ExploreConsolidate(3, budget=40, random_state=5).run(data.data, rest, transcript=file)
-    assert resumed.questions == whole.questions
-    assert len(later) == 27
-    assert resumed.constraints == whole.constraints
-    lines = [json.loads(line) for line in file.read_text().splitlines()]
-    assert len(lines) == 40
-
-
-@pytest.mark.parametrize(
-    "line",
-    ['{"first": 0, "second": 900, "answer": true}', "[]", '{"first": 0, "second": 1, "answer": 1}'],
-)
-def test_a_broken_transcript_is_named_with_its_line(tmp_path, line):
-    file = tmp_path / "answers.jsonl"
-    file.write_text('{"first": 0, "second": 1, "answer": true}\n' + line + "\n")
-    with pytest.raises(ValueError, match="line 2"):
-        ExploreConsolidate(2, 5).run(np.eye(4), [0, 0, 1, 1], transcript=file)
 
 
 def test_answers_at_the_terminal_are_parsed(monkeypatch, capsys):

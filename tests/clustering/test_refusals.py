@@ -107,8 +107,7 @@ UNLIKE = np.triu(np.ones((4, 4)))
         (KernelHMRFKMeans, {"kernel": 3}, "kernel must be a name or callable"),
         (KernelHMRFKMeans, {"kernel": lambda x, y: np.nan}, "kernel of points 0 and 0 is nan"),
         (KernelHMRFKMeans, {"kernel": "precomputed"}, r"shape \(6, 2\)"),
-        (KernelHMRFKMeans, {"sigma": -1.0}, "sigma must be smallest or finite and at least 0"),
-        (KernelHMRFKMeans, {"init": "k-means++"}, "init must be auto, neighbourhoods, spectral"),
+        (KernelHMRFKMeans, {"init": "k-means++"}, "init must be auto, spectral or random"),
         (KernelHMRFKMeans, {"init": [0, 1]}, r"init has shape \(2,\)"),
         (KernelHMRFKMeans, {"init": [0, 1, 0, 2, 0, 0]}, r"init\[3\] = 2 is not a cluster"),
         (KernelHMRFKMeans, {"init": np.full(6, 0.5)}, "init has dtype float64"),
@@ -227,7 +226,6 @@ def test_bad_sources_and_broken_weights(
 @pytest.mark.parametrize(
     ("model", "message"),
     [
-        (TVClust(e_step="icm"), "gives no marginals"),
         (ConstrainedGaussianMixture(2, e_step="ilp"), "ilp"),
         (RDPMeans(2, e_step="trw-s"), "cannot label these points: trw-s does not support label"),
     ],

@@ -17,7 +17,7 @@ import inference_lab.clustering as clustering
 SETTINGS = {
     "KernelHMRFKMeans": [
         {},
-        {"kernel": "linear", "sigma": "smallest", "local_search": False},
+        {"kernel": "linear", "local_search": False},
         {"form": "normalised-cut"},
     ],
     "TVClust": [{"max_iter": 10}],
