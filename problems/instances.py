@@ -7,6 +7,7 @@ proof of each. Models are identified by content, because names are ambiguous.
 from __future__ import annotations
 
 import csv
+import hashlib
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -16,12 +17,14 @@ from pathlib import Path
 
 import msgspec
 
-from inference_lab.data.datasets import DATA_VARIABLE, DataFormatError, DataNotFoundError
-from inference_lab.data.folders import data_folder
+from inference_lab.data.datasets import DataFormatError
+from inference_lab.data.folders import DataNotFoundError, data_folder
+from inference_lab.data.published import find_published
 from inference_lab.formatting import nearest
-from inference_lab.io import read
+from inference_lab.io import FormatError, read
+from inference_lab.io._files import read_bytes
 from inference_lab.problem import Problem, ProblemFamily
-from inference_lab.problems.file import file_digest, sizes
+from inference_lab.problems.file import sizes
 from inference_lab.specs.grammar import SpecError
 
 
@@ -31,8 +34,8 @@ class Instance:
 
     #: ``collection/model``.
     name: str
-    #: `file`, `sha256`: The model below ``map/`` of the data folder, and the digest of the stored
-    #: file.
+    #: `file`, `sha256`: The model below ``map/`` of the data folder, and the digest of its content;
+    #: it may be compressed there.
     file: str
     sha256: str
     #: `evidence`, `evidence_sha256`: The evidence that belongs to it; empty without any.
@@ -55,13 +58,6 @@ class Instance:
     licence: str
     #: ``owner/repository@commit:path`` on GitHub.
     origin: str
-
-    @property
-    def source(self) -> str:
-        """Address of the file where it was published."""
-        repository, _, rest = self.origin.partition("@")
-        commit, _, path = rest.partition(":")
-        return f"https://github.com/{repository}/blob/{commit}/{path}"
 
 
 @cache
@@ -145,27 +141,31 @@ class Instances(ProblemFamily):
 
 def _locate(known: Instance, file: str, digest: str, data_dir: Path | None) -> Path:
     """Find a file by its name in the table, or else by its content."""
-    root = data_folder(data_dir)
-    remedy = (
-        f"Give the folder that holds map/ with --data-dir or ${DATA_VARIABLE}. "
-        f"The model was published at {known.source} "
-        f"(licence {known.licence}; SHA-256 of the file as it is looked for: {digest})"
-    )
-    if root is None:
-        raise DataNotFoundError(
-            f"instance {known.name!r} needs map/{file}, and no data folder is given. {remedy}"
+    missing: Exception
+    try:
+        named = find_published(f"map/{file}", data_dir)
+        if (has := _content_digest(named)) == digest:
+            return named
+        missing = DataFormatError(
+            f"{named} is not the file that instance {known.name!r} needs: the SHA-256 of its "
+            f"content is {has}, not {digest}"
         )
-    named = [folder / file for folder in (root / "map", root) if (folder / file).is_file()]
-    for path in (*named, *_files(root, known)):
-        if file_digest(path) == digest:
+    except DataNotFoundError as problem:
+        missing = DataNotFoundError(
+            f"instance {known.name!r}: {problem} (SHA-256 of its content: {digest})"
+        )
+    for path in _files(data_folder(data_dir), known):
+        if _content_digest(path) == digest:
             return path
-    if named:
-        raise DataFormatError(
-            f"{named[0]} is not the file that instance {known.name!r} needs: its SHA-256 is "
-            f"{file_digest(named[0])}, not {digest}"
-        )
-    where = f"{root} does not hold it" if root.is_dir() else f"{root} is not a folder"
-    raise DataNotFoundError(f"instance {known.name!r} needs map/{file}; {where}. {remedy}")
+    raise missing
+
+
+def _content_digest(path: Path) -> str:
+    """Return the SHA-256 of a file without its compression; empty if it is damaged."""
+    try:
+        return hashlib.sha256(read_bytes(path)).hexdigest()
+    except FormatError:
+        return ""
 
 
 def _files(root: Path, known: Instance) -> Iterator[Path]:

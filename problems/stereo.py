@@ -22,6 +22,7 @@ from inference_lab.data.images import (
     scaled,
     shrink,
 )
+from inference_lab.data.published import find_published
 from inference_lab.graph.arrays import FloatArray, IntArray
 from inference_lab.graph.factor_graph import FactorGraph
 from inference_lab.graph.grids import grid_edges, truncated_distances
@@ -61,13 +62,8 @@ BENCHMARK = {
 
 PAIRS = {
     "tsukuba": Files("tsukuba_imL.png", "tsukuba_imR.png", "tsukuba_truedispL.png", "", 16.0),
-    "teddy": Files(
-        "teddy_im2.png", "teddy_im6.png", "teddy_disp2.pgm.gz", "teddy_disp6.pgm.gz", 4.0
-    ),
+    "teddy": Files("teddy_im2.png", "teddy_im6.png", "teddy_disp2.pgm", "teddy_disp6.pgm", 4.0),
 }
-
-
-_SOURCE = "https://vision.middlebury.edu/stereo/data/"
 
 
 @dataclass(frozen=True)
@@ -251,8 +247,10 @@ class Stereo(ProblemFamily):
             files = PAIRS[self.pair]
 
         def read(name: str, like: Image | None = None) -> Image:
-            source = "" if self.pair == "files" else _SOURCE
-            image = read_image(find_file(name, data_dir, "image/stereo", source=source))
+            if self.pair == "files":
+                image = read_image(find_file(name, data_dir, "image/stereo"))
+            else:
+                image = read_image(find_published(f"image/stereo/{name}", data_dir))
             if like is not None and image.shape[:2] != like.shape[:2]:
                 raise ValueError(
                     f"{name} has {image.shape[0]} x {image.shape[1]} pixels, but "

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from inference_lab.data.images import find_file, read_image
+from inference_lab.data.images import read_image
+from inference_lab.data.published import find_published
 from inference_lab.graph.arrays import FloatArray, IntArray
 
 __all__ = ["gabor_magnitudes", "mosaic", "site_centres", "site_features"]
@@ -81,8 +81,9 @@ def site_features(image: npt.ArrayLike, sites: int = 101, window: int = 31) -> F
 
 def mosaic(number: str, data_dir: str | None) -> tuple[FloatArray, IntArray]:
     """Return the features and the regions of 101 x 101 sites of a mosaic of textures."""
-    folder = None if data_dir is None else Path(data_dir)
-    image, truth = (read_image(find_file(f"outex/{name}.png", folder)) for name in (number, "gt"))
+    image, truth = (
+        read_image(find_published(f"image/outex/{name}.png", data_dir)) for name in (number, "gt")
+    )
     sites = 101
     at = np.ix_(site_centres(truth.shape[0], sites), site_centres(truth.shape[1], sites))
     labels = np.unique(truth[at].ravel(), return_inverse=True)[1]

@@ -17,6 +17,7 @@ from inference_lab.cli.checking import check
 from inference_lab.cli.clustering import cluster
 from inference_lab.cli.common import Group
 from inference_lab.cli.compare_command import compare
+from inference_lab.cli.data_command import data
 from inference_lab.cli.diagnosing import diagnose
 from inference_lab.cli.listing import list_names
 from inference_lab.cli.solve_command import solve
@@ -43,6 +44,6 @@ def main() -> None:
 
 for _command in (
     compare, solve, diagnose, list_names, check, reproduce, report, status, merge, export, labels,
-    warm_up, cluster,
+    warm_up, cluster, data,
 ):  # fmt: skip
     main.add_command(_command)

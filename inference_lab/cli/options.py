@@ -82,7 +82,7 @@ as_json = click.option(
 data_dir = click.option(
     "--data-dir",
     type=click.Path(exists=True, file_okay=False, path_type=Path),
-    help="Folder of real data (default: $INFERENCE_LAB_DATA).",
+    help='Folder of real data (default: $INFERENCE_LAB_DATA, or else where "data fetch" puts it).',
 )
 quiet = click.option("--quiet", is_flag=True, help="No progress report.")
 temperature = click.option(

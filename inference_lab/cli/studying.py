@@ -71,7 +71,7 @@ def reproduce(
             out = Path("runs") / definition.name if quick or ours else place
         settings |= {
             "jobs": 0 if render else jobs,
-            "data_dir": None if (data := data_folder(data_dir)) is None else str(data.absolute()),
+            "data_dir": str(data_folder(data_dir).absolute()),
         }
         check_folder(out)
         make = _solvers if isinstance(definition, SolverStudy) else _clustering

@@ -22,8 +22,9 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from inference_lab.data.folders import DATA_VARIABLE, DataNotFoundError, data_folder
+from inference_lab.data.folders import DATA_VARIABLE, DataNotFoundError
 from inference_lab.data.gaussians import MIXTURES, Mixture
+from inference_lab.data.published import find_published, source_of
 
 __all__ = [
     "DATA_VARIABLE",
@@ -122,7 +123,6 @@ class _Files:
     columns: int
     label: int
     classes: tuple[str, ...]
-    url: str
     keep: tuple[str, ...] = ()
     ignored: tuple[int, ...] = ()
     separator: str = ","
@@ -142,7 +142,6 @@ class _Drawn:
     mixture: Mixture
 
 
-_UCI = "https://archive.ics.uci.edu/dataset"
 _REGISTRY: dict[str, _Embedded | _Files | _Drawn] = {
     "iris": _Embedded("iris flowers, 150 x 4, 3 classes (UCI, corrected version)", "load_iris"),
     "wine": _Embedded("Italian wines, 178 x 13, 3 classes (UCI)", "load_wine"),
@@ -221,7 +220,7 @@ def _load_embedded(name: str, entry: _Embedded) -> Dataset:
 
 def _load_files(name: str, entry: _Files, data_dir: _PathLike | None) -> Dataset:
     """Read the files of a data set one after the other and keep the wanted classes."""
-    paths = _locate(name, entry, data_dir)
+    paths = [find_published(f"uci/{file}", data_dir) for file in entry.files]
     features: list[list[float]] = []
     labels: list[int] = []
     wanted = {code: k for k, code in enumerate(entry.kept)}
@@ -249,37 +248,8 @@ def _load_files(name: str, entry: _Files, data_dir: _PathLike | None) -> Dataset
         np.array(features, dtype=np.float64),
         np.array(labels, dtype=np.int64),
         entry.names or entry.kept,
-        f"UCI Machine Learning Repository, {_UCI}/{entry.url}",
+        f"UCI Machine Learning Repository, {source_of(f'uci/{entry.files[0]}')}",
     )
-
-
-def _locate(name: str, entry: _Files, data_dir: _PathLike | None) -> list[Path]:
-    """Find the files of a data set, gzipped or plain."""
-    root = data_folder(data_dir)
-    remedy = (
-        f"Give the folder that holds uci/ with --data-dir or ${DATA_VARIABLE}. "
-        f"The file comes from the UCI Machine Learning Repository: {_UCI}/{entry.url}"
-    )
-    if root is None:
-        needed = " and ".join(f"uci/{file}[.gz]" for file in entry.files)
-        raise DataNotFoundError(
-            f"data set {name!r} needs {needed}, and no data folder is given. {remedy}"
-        )
-    paths = []
-    for file in entry.files:
-        candidates = [
-            folder / (file + suffix) for folder in (root / "uci", root) for suffix in (".gz", "")
-        ]
-        path = next((p for p in candidates if p.is_file()), None)
-        if path is None:
-            where = f"{root} is not a folder"
-            if root.is_dir():
-                where = f"{root / 'uci'} and {root} do not hold it"
-            raise DataNotFoundError(
-                f"data set {name!r} needs the file {file} or {file}.gz; {where}. {remedy}"
-            )
-        paths.append(path)
-    return paths
 
 
 def _rows(path: Path, entry: _Files) -> Iterator[tuple[int, list[str]]]:

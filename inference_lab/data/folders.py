@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 from inference_lab.formatting import nearest
 
-__all__ = ["DATA_VARIABLE", "DataNotFoundError", "data_folder", "find_file", "places"]
+__all__ = ["DATA_VARIABLE", "DataNotFoundError", "data_folder", "find_file"]
 
 #: Environment variable that names the folder with real data.
 DATA_VARIABLE = "INFERENCE_LAB_DATA"
@@ -21,26 +21,25 @@ class DataNotFoundError(FileNotFoundError):
 _PathLike: TypeAlias = "str | os.PathLike[str]"
 
 
-def data_folder(data_dir: _PathLike | None = None) -> Path | None:
-    """Return the folder of real data: the given one, or ``INFERENCE_LAB_DATA``, or None."""
-    chosen = data_dir if data_dir is not None else os.environ.get(DATA_VARIABLE) or None
-    return None if chosen is None else Path(chosen).expanduser()
+def data_folder(data_dir: _PathLike | None = None) -> Path:
+    """Return the folder of real data: the given one, ``INFERENCE_LAB_DATA``, or the cache."""
+    chosen = data_dir if data_dir is not None else os.environ.get(DATA_VARIABLE)
+    if chosen:
+        return Path(chosen).expanduser()
+    import pooch  # imported here, because folders are mostly given
+
+    return Path(pooch.os_cache("inference-lab")) / "data"
 
 
-def places(name: str, data_dir: _PathLike | None, *folders: str) -> list[Path]:
-    """Return the paths at which to look for a file, in order; `folders` are below the data folder.
-
-    A relative path is looked up in the working directory, the data folder, and `folders`.
-    """
-    root, given = data_folder(data_dir), Path(name).expanduser()
-    if root is None or given.is_absolute():
-        return [given]
-    return [given, root / given, *(root / folder / given for folder in folders)]
-
-
-def find_file(name: str, data_dir: Path | None, folder: str = "image", *, source: str = "") -> Path:
+def find_file(name: str, data_dir: Path | None, folder: str = "image") -> Path:
     """Return the file of a name: in the working directory, the data folder, or a folder in it."""
-    looked_at = places(name, data_dir, *filter(None, [folder]))
+    given = Path(name).expanduser()
+    if given.is_file():
+        return given
+    looked_at = [given]
+    if not given.is_absolute():
+        root = data_folder(data_dir)
+        looked_at += [root / part / given for part in dict.fromkeys(("", folder))]
     said = []
     for place in looked_at:
         if place.is_file():
@@ -52,8 +51,9 @@ def find_file(name: str, data_dir: Path | None, folder: str = "image", *, source
         else:
             there = (entry.name for entry in place.parent.iterdir() if entry.is_file())
             said.append(f"{place} does not exist{nearest(place.name, there)}")
-    if source:
-        said.append(f"it was published at {source}")
-    if folder and len(looked_at) == 1 and not looked_at[0].is_absolute():
-        said.append(f"a data folder can be given with --data-dir or ${DATA_VARIABLE}")
+    if folder and not given.is_absolute():
+        said.append(
+            f"a data folder can be given with --data-dir or ${DATA_VARIABLE}, and "
+            "inference-lab data fetches published files"
+        )
     raise DataNotFoundError("; ".join(said))

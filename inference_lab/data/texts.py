@@ -20,7 +20,7 @@ import numpy.typing as npt
 
 from inference_lab.data.corpus import Corpus, body_of_post, clean, count_terms
 from inference_lab.data.datasets import DataFormatError
-from inference_lab.data.images import find_file
+from inference_lab.data.published import find_published
 
 __all__ = [
     "NEWS_SUBSETS",
@@ -211,12 +211,7 @@ def _news(name: str) -> Callable[[Path | None], Corpus]:
     """Return the loader of some newsgroups, or of all."""
 
     def load(data_dir: Path | None) -> Corpus:
-        path = find_file(
-            "mini_newsgroups.tar.gz",
-            data_dir,
-            "text",
-            source="https://archive.ics.uci.edu/dataset/113/twenty+newsgroups",
-        )
+        path = find_published("text/mini_newsgroups.tar.gz", data_dir)
         return _of_posts(name, read_newsgroups(path, NEWS_SUBSETS.get(name)))
 
     return load
@@ -224,8 +219,8 @@ def _news(name: str) -> Callable[[Path | None], Corpus]:
 
 def _classic3(data_dir: Path | None) -> Corpus:
     return read_classic3(
-        find_file("classic3.mat", data_dir, "text"),
-        find_file("classic3_terms.txt", data_dir, "text"),
+        find_published("text/classic3.mat", data_dir),
+        find_published("text/classic3_terms.txt", data_dir),
     )
 
 
@@ -242,8 +237,8 @@ def _classic3_subset(data_dir: Path | None) -> Corpus:
 
 def _yahoo(data_dir: Path | None) -> Corpus:
     return read_yahoo(
-        find_file("k1a_sparse.txt.gz", data_dir, "text"),
-        find_file("k1a_correct.txt.gz", data_dir, "text"),
+        find_published("text/k1a_sparse.txt", data_dir),
+        find_published("text/k1a_correct.txt", data_dir),
     )
 
 

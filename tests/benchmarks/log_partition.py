@@ -35,7 +35,6 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--data-dir", help="default: $INFERENCE_LAB_DATA")
     folder = data_folder(parser.parse_args().data_dir)
-    assert folder is not None, "--data-dir or $INFERENCE_LAB_DATA"
     print("| instance | variables, left | log Z | `tree_updates=0` | `trw-bp` | CPU s | counted |")
     print("|---|---:|---:|---:|---:|---:|---:|")
     for name in available_instances():

@@ -67,9 +67,9 @@ def test_missing_package_or_instance_is_noted(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setitem(peers.PEERS, "fake", ("nobody", "nobody_has_this"))
     row = ROWS[0]._replace(peer="fake")
     assert measure(row)["note"] == "not measured: nobody is not installed"
-    monkeypatch.delenv("INFERENCE_LAB_DATA", raising=False)
+    monkeypatch.setenv("INFERENCE_LAB_DATA", "nowhere")
     monkeypatch.setitem(peers.PEERS, "fake", ("numpy", "numpy"))
-    assert measure(row)["note"].startswith("not measured: instance 'toulbar2/celar6sub0' ")
+    assert measure(row)["note"].startswith("not measured: instance 'toulbar2/celar6sub0': ")
 
 
 def answer(labels: list[int] | None, cpu_s: float = 1.0, **more: Any) -> dict[str, Any]:

@@ -113,8 +113,8 @@ def test_files_are_found_here_or_in_the_data_folder(
         find_file("set/one.png", None)
     monkeypatch.setenv(DATA_VARIABLE, str(data))
     assert np.array_equal(load_image("set/one.png"), GREY)
-    with pytest.raises(DataNotFoundError, match=r"did you mean 'one\.png'.*published at there"):
-        find_file("set/on.png", None, source="there")
+    with pytest.raises(DataNotFoundError, match=r"did you mean 'one\.png'.*data fetch"):
+        find_file("set/on.png", None)
     (here / "set").mkdir()
     write_image(here / "set" / "one.png", COLOUR)
     assert np.array_equal(load_image("set/one.png"), COLOUR)

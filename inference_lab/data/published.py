@@ -1,0 +1,234 @@
+"""Published data sets: files with checksums, found in the data folder and fetched into it.
+
+``published.toml`` lists them. The package redistributes none: files come from the addresses there,
+or from a mirror with the layout of a data folder.
+"""
+
+from __future__ import annotations
+
+import importlib.resources
+import os
+import shutil
+import zipfile
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import cache, partial
+from pathlib import Path
+from typing import Any, NamedTuple, TypeAlias
+
+import msgspec
+
+from inference_lab.data.folders import DATA_VARIABLE, DataNotFoundError, data_folder
+from inference_lab.formatting import listed, nearest
+from inference_lab.specs.grammar import SpecError
+
+__all__ = [
+    "MIRROR_VARIABLE",
+    "FetchError",
+    "PublishedFile",
+    "PublishedSet",
+    "choose",
+    "fetch",
+    "find_published",
+    "published",
+    "source_of",
+    "stored",
+]
+
+#: Environment variable that names a folder or an address with the layout of a data folder.
+MIRROR_VARIABLE = "INFERENCE_LAB_MIRROR"
+
+_PathLike: TypeAlias = "str | os.PathLike[str]"
+
+
+class FetchError(OSError):
+    """Files could not be fetched; the message names each with the reason."""
+
+
+class PublishedFile(NamedTuple):
+    """A file: its path in the data folder, its bytes, its SHA-256 and its address.
+
+    Without an address it has to be downloaded by hand. After a ``#`` in the address stands a member
+    of a zip archive, to which size and checksum belong.
+    """
+
+    path: str
+    size: int
+    sha256: str
+    url: str
+
+
+@dataclass(frozen=True)
+class PublishedSet:
+    """A data set: its group, its licence, whom to cite, its page, and its files."""
+
+    group: str
+    licence: str
+    citation: str
+    source: str
+    files: tuple[PublishedFile, ...]
+
+    @property
+    def by_hand(self) -> bool:
+        """Whether a file has no address."""
+        return not all(file.url for file in self.files)
+
+
+@cache
+def published() -> dict[str, PublishedSet]:
+    """Return all published sets by name."""
+    text = (importlib.resources.files(__package__) / "published.toml").read_text("utf-8")
+    return msgspec.toml.decode(text, type=dict[str, PublishedSet])
+
+
+def choose(names: Iterable[str]) -> list[str]:
+    """Return the sets of some names, of which ``all`` and groups mean every set with addresses."""
+    chosen: dict[str, None] = {}
+    groups = {"all", *(one.group for one in published().values())}
+    for name in names:
+        if name in groups:
+            for each, one in published().items():
+                if name in ("all", one.group) and not one.by_hand:
+                    chosen[each] = None
+        elif name in published():
+            chosen[name] = None
+        else:
+            valid = [*sorted(groups), *published()]
+            raise SpecError(
+                f"unknown data set {name!r}{nearest(name, valid)}; valid names: {', '.join(valid)}"
+            )
+    return list(chosen)
+
+
+def stored(place: Path) -> Path | None:
+    """Return a file, plain or compressed, or None if it does not exist."""
+    plain = place.with_suffix("") if place.suffix in (".gz", ".xz") else place
+    names = (place, plain, *(plain.with_name(plain.name + end) for end in (".gz", ".xz")))
+    return next((found for found in names if found.is_file()), None)
+
+
+def find_published(path: str, data_dir: _PathLike | None = None) -> Path:
+    """Return a published file, plain or compressed, in the data folder or its subfolder."""
+    root = data_folder(data_dir)
+    top, _, below = path.partition("/")
+    found = stored(root / path) or stored(root / below)
+    if found is not None:
+        return found
+    name, one = _holder(path)
+    how = f"download it by hand from {one.source} to {root / path}"
+    if not one.by_hand:
+        how = f"inference-lab data fetch {name} downloads it (published at {one.source})"
+    raise DataNotFoundError(
+        f"{path} is missing, {root} {'does not hold it' if root.is_dir() else 'is not a folder'}: "
+        f"{how}; or give the folder that holds {top}/ with --data-dir or ${DATA_VARIABLE}"
+    )
+
+
+def _holder(path: str) -> tuple[str, PublishedSet]:
+    """Return the name of the set with a file, whose path may lack a suffix of compression."""
+    return next(
+        (name, one)
+        for name, one in published().items()
+        if any(path in (file.path, os.path.splitext(file.path)[0]) for file in one.files)
+    )
+
+
+def source_of(path: str) -> str:
+    """Return the page of the set with a file."""
+    return _holder(path)[1].source
+
+
+def fetch(
+    names: Iterable[str],
+    data_dir: _PathLike | None = None,
+    *,
+    mirror: str | None = None,
+    progress: Callable[[Sequence[PublishedFile]], Iterable[PublishedFile]] = iter,
+) -> int:
+    """Fetch sets into the data folder and return the number of new files.
+
+    Each file is checked before it gets its name; files that are there already are kept.
+
+    Parameters
+    ----------
+    names : iterable of str
+        Sets, groups, or ``all``.
+    data_dir : path, optional
+        As for `data_folder`.
+    mirror : str, optional
+        A folder, or an address, in place of the published addresses; by default
+        ``INFERENCE_LAB_MIRROR``.
+    progress : callable, optional
+        Receives the files and yields them.
+
+    Raises
+    ------
+    FetchError
+        If files could not be fetched, or differ from their checksums; the others are kept.
+    """
+    import requests
+
+    root, mirror = data_folder(data_dir), mirror or os.environ.get(MIRROR_VARIABLE)
+    files = [file for name in choose(names) for file in published()[name].files]
+    new, failed = 0, []
+    for file in progress(files):
+        try:
+            new += _fetch(file, root, mirror)
+        except requests.ConnectionError as problem:
+            raise FetchError(
+                f"cannot connect to {mirror or file.url}; files fetched so far are kept. Without "
+                "a network, copy the data folder of a machine that has fetched the files, and name "
+                f"the copy, or an address of it, with --mirror or ${MIRROR_VARIABLE}"
+            ) from problem
+        except (OSError, ValueError) as problem:
+            failed.append(f"{file.path}: {problem}")
+    if failed:
+        raise FetchError(f"{len(failed)} of {len(files)} files not fetched: {listed(failed)}")
+    return new
+
+
+def _fetch(file: PublishedFile, root: Path, mirror: str | None) -> bool:
+    """Fetch a file and return True, or return False if it is there, plain or compressed."""
+    import pooch
+
+    target = root / file.path
+    found = stored(target)
+    if found == target and file.sha256 and (has := pooch.file_hash(str(target))) != file.sha256:
+        raise FileExistsError(
+            f"{target} has the SHA-256 {has}, not {file.sha256}: remove it to fetch it again"
+        )
+    if found is not None:
+        return False
+    if not file.url:
+        raise FetchError(f"download it by hand from {source_of(file.path)} to {target}")
+    url = file.url
+    if mirror:
+        url = f"{mirror.rstrip('/')}/{file.path}"
+    pooch.get_logger().setLevel("ERROR")  # attempts that fail are repeated
+    pooch.create(
+        root,
+        base_url="",
+        registry={file.path: f"sha256:{file.sha256}"},
+        urls={file.path: url},
+        retry_if_failed=2,
+    ).fetch(file.path, downloader=partial(_download, size=file.size))
+    return True
+
+
+def _download(url: str, target: str, pooch_: Any, *, size: int) -> None:
+    """Write a file at an address, a member of an archive there, or a copied file to `target`."""
+    import pooch
+
+    address, _, member = url.partition("#")
+    if "://" not in address:
+        shutil.copyfile(Path(address).expanduser(), target)
+        return
+    pooch.HTTPDownloader()(address, target, pooch_)
+    if member:
+        # Nothing is extracted by the names in the archive: one member is read, up to its size.
+        try:
+            with zipfile.ZipFile(target) as archive, archive.open(member) as stream:
+                content = stream.read(size)
+        except (zipfile.BadZipFile, KeyError) as problem:
+            raise ValueError(f"{address} is no zip archive with {member}: {problem}") from problem
+        Path(target).write_bytes(content)
