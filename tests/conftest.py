@@ -84,7 +84,7 @@ CLOCKS = {"test_contract", "test_isolation", "test_harness_faults", "test_hostil
 #: that their forks take, grow over time.
 FORKING = (
     *("clocks", "test_comparison", "test_solver_checks", "test_harness", "test_conformance_suite"),
-    *("test_cli", "README.md", "CONTRIBUTING.md", "test_cluster", "docs/howto/own-solver.md"),
+    *("test_cli", "README.md", "CONTRIBUTING.md", "docs/howto/own-solver.md"),
 )
 
 #: The slowest other groups, by CPU seconds (80 to 20 from an empty cache): run last, one would keep

@@ -76,7 +76,6 @@ def bare(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         "markupsafe",
         "PIL",
         "statsmodels",
-        "distributed",
     ):
         monkeypatch.setitem(sys.modules, package, None)
     before = _forgotten_reporting()
@@ -115,9 +114,6 @@ def test_without_the_extras_each_feature_names_its_own(
     for use in (lambda: read_image("a.png"), lambda: write_image("a.png", None)):  # type: ignore
         with pytest.raises(MissingExtra, match=images):
             use()
-    cluster = re.escape('distributed is not installed: pip install ".[cluster]"')
-    with pytest.raises(RuntimeError, match=cluster):
-        il.compare(graph, ["icm"], cluster="tcp://localhost:8786")
     comparison.save(tmp_path / "saved")  # as `compare` does
     for command, said in (
         ("report saved", report),

@@ -113,7 +113,6 @@ def compare(
     """
     from inference_lab.harness.campaign import InputError
     from inference_lab.harness.comparing import compare as compare_solvers
-    from inference_lab.harness.executors import ClusterError
     from inference_lab.registry.registry import as_solver
     from inference_lab.results.records import RecordStore
     from inference_lab.specs.grammar import SpecError
@@ -129,7 +128,7 @@ def compare(
         return f"{'1 new record is' if new == 1 else f'{new} new records are'} kept in {store.path}"
 
     with (
-        resumable(kept, InputError, SpecError, ClusterError),
+        resumable(kept, InputError, SpecError),
         quiet_stdout() as write,
         progress(quiet) as tell,
     ):

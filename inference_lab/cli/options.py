@@ -106,11 +106,6 @@ def of_runs(command: Any) -> Any:
             "--shard", metavar="I/N", help="Make only the I-th of N equal shares of the runs."
         ),
         click.option(
-            "--cluster",
-            metavar="ADDRESS",
-            help="Scheduler of a Dask cluster that makes the runs, such as tcp://head:8786.",
-        ),
-        click.option(
             "--jobs",
             type=COUNT,
             default=1,

@@ -55,13 +55,12 @@ def reproduce(
     """
     from inference_lab.data.datasets import DataFormatError, DataNotFoundError
     from inference_lab.data.folders import data_folder
-    from inference_lab.harness.executors import ClusterError
     from inference_lab.registry.user_code import user_code_refused
     from inference_lab.reporting.writing import check_folder
     from inference_lab.results.records import RecordError
     from inference_lab.studies import SolverStudy, StudyError, find_study, load_study
 
-    bad_input = (StudyError, DataNotFoundError, DataFormatError, ClusterError, RecordError)
+    bad_input = (StudyError, DataNotFoundError, DataFormatError, RecordError)
     with resumable(lambda: "recorded runs are kept", *bad_input, FileExistsError):
         place, ours = find_study(study)
         definition = load_study(place)

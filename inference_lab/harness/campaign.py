@@ -58,7 +58,6 @@ class Execution:
     """Arguments for the execution of a campaign, as in `inference_lab.compare`."""
 
     jobs: int = 1
-    cluster: str | None = None
     rerun: Literal["failed", "timeout", "all"] | None = None
     shard: str | None = None
     threads: int = 1
@@ -82,7 +81,7 @@ class Execution:
         """Bytes that a run may take, or None without limit."""
         if self.memory_limit != "auto":
             return self.memory_limit
-        there = None if self.cluster is not None else physical_memory()
+        there = physical_memory()
         return None if there is None else there // self.jobs
 
     def asks_for(self, record: RunRecord | None) -> bool:
@@ -167,14 +166,14 @@ def run_campaign(
             gap = campaign.gap_percent(number)
             report(RunProgress(done, total, failed, *names, record, gap, compiling))
 
-        # If no run is missing, no process or cluster is started.
+        # If no run is missing, no process is started.
         if missing:
-            if execution.jobs == 1 and execution.cluster is None:
+            if execution.jobs == 1:
                 for number in campaign.warm_up(missing):
                     tell(number, compiling=True)
             calls = (campaign.call(number) for number in missing)
-            where = (execution.jobs, execution.cluster, execution.threads)
-            for number, answer in stack.enter_context(closing(execute(calls, tell, *where))):
+            answers = execute(calls, tell, execution.jobs, execution.threads)
+            for number, answer in stack.enter_context(closing(answers)):
                 if isinstance(answer, Crash):
                     answer = crashed(campaign.blank(number), answer)
                 if store is not None:

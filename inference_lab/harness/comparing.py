@@ -185,7 +185,6 @@ def compare(
     repeats: int = 1,
     time_limit: float | None = None,
     jobs: int = 1,
-    cluster: str | None = None,
     store: str | os.PathLike[str] | RecordStore | None = None,
     rerun: Literal["failed", "timeout", "all"] | None = None,
     shard: str | None = None,
@@ -232,9 +231,6 @@ def compare(
     jobs : int
         Number of processes; 1 runs in this one. With more, a script must keep the call under
         ``if __name__ == "__main__":``, since new processes import it.
-    cluster : str, optional
-        Address of the scheduler of a Dask cluster that makes the runs instead, such as
-        ``tcp://head:8786``. Its workers need the same versions, and `jobs` is ignored.
     store : path or RecordStore, optional
         File to which each record is appended as soon as its run ends. Runs with a record in it, or
         in an archive ``NAME.jsonl.xz`` beside it, are not made again: the same call after an
@@ -258,7 +254,7 @@ def compare(
         Folder of real data that is not distributed with the package.
     memory_limit : int, "auto" or None
         Bytes of address space that a run may take beyond the loaded libraries; "auto" is the memory
-        of the machine (or of its control group) divided by `jobs`, and no limit on a cluster.
+        of the machine (or of its control group) divided by `jobs`.
     trace_limit : int
         Maximum number of trace points in a record: the first, the last, and improvements.
     isolate : bool
@@ -286,8 +282,6 @@ def compare(
         If a solver's spec cannot be used.
     TypeError
         If an argument is unknown, or has the wrong type.
-    ClusterError
-        If the cluster cannot be reached.
     OSError
         If a record cannot be written; earlier records are on the disk.
 
@@ -314,7 +308,6 @@ def compare(
         raise InputError(f"clock must be one of {', '.join(CLOCKS)}, got {clock!r}")
     execution = Execution(
         jobs=jobs,
-        cluster=cluster,
         rerun=rerun,
         shard=shard,
         threads=threads,
@@ -340,7 +333,7 @@ def compare(
     )
     called = _labels_of(labels or {}, specs)
     plan = ComparisonCampaign(instances, sources, chosen_seeds, repeats, settings)
-    if jobs > 1 or cluster is not None:
+    if jobs > 1:
         _check_portable(plan)
     target = store if store is None or isinstance(store, RecordStore) else RecordStore(store)
     records = run_campaign(plan, target, execution)

@@ -184,7 +184,6 @@ def run_study(
     folder: Path | str,
     *,
     jobs: int = 1,
-    cluster: str | None = None,
     rerun: Literal["failed", "timeout", "all"] | None = None,
     shard: str | None = None,
     data_dir: str | None = None,
@@ -205,7 +204,6 @@ def run_study(
     try:
         execution = Execution(
             jobs=jobs,
-            cluster=cluster,
             rerun=rerun,
             shard=shard,
             memory_limit=memory_limit,

@@ -259,7 +259,6 @@ def run_comparison(
     folder: Path | str,
     *,
     jobs: int = 1,
-    cluster: str | None = None,
     rerun: Literal["failed", "timeout", "all"] | None = None,
     shard: str | None = None,
     data_dir: str | None = None,
@@ -287,7 +286,6 @@ def run_comparison(
                 clock=study.clock,
                 trace_limit=study.trace_limit,
                 jobs=jobs,
-                cluster=cluster,
                 store=store,
                 rerun=rerun,
                 # Studies with stages are sharded by problem, because a stage needs all runs on it.
