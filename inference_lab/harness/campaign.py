@@ -10,7 +10,7 @@ from typing import Any, Generic, Literal, TypeVar
 
 from inference_lab.harness.executors import Call, execute
 from inference_lab.harness.isolated_run import crashed, one_line
-from inference_lab.harness.manifest import ManifestEntry, PlannedFits, PlannedRuns, note_plans
+from inference_lab.harness.manifest import PlannedRun, note_plan
 from inference_lab.harness.progress import RunProgress, reporter
 from inference_lab.processes.workers import Crash
 from inference_lab.results.json_lines import RecordError
@@ -102,7 +102,7 @@ class Campaign(ABC, Generic[_R]):
     """Set of tasks that each leave a record, identified by their numbers."""
 
     #: Keys of the records of the tasks, in the order of the results.
-    keys: Sequence[Hashable]
+    keys: Sequence[tuple[Any, ...]]
 
     @abstractmethod
     def in_order(self) -> list[int]:
@@ -117,12 +117,8 @@ class Campaign(ABC, Generic[_R]):
         """Return the record of a task before it starts: its request without results."""
 
     @abstractmethod
-    def planned(self) -> PlannedRuns | PlannedFits:
-        """Return the plan for the manifest."""
-
-    @abstractmethod
     def names(self, number: int) -> tuple[str, str, int]:
-        """Return the name of a task in progress reports: problem, method and seed."""
+        """Return the place of the record of a task (problem and method), and its seed."""
 
     def warm_up(self, numbers: Sequence[int]) -> Iterator[int]:
         """Load and compile code for tasks in this process; yield each task's number first."""
@@ -147,7 +143,11 @@ def run_campaign(
             try:
                 stack.enter_context(store.exclusive_lock(shard))
                 kept = {record.key: record for record in store.prepare()}
-                note_plans(store, [ManifestEntry.of(campaign.planned())])
+                planned = (
+                    PlannedRun(key=key, place=campaign.names(number)[:2])
+                    for number, key in enumerate(campaign.keys)
+                )
+                note_plan(store, planned)
             except (OSError, RecordError) as reason:
                 raise InputError(f"cannot keep records: {one_line(reason)}") from reason
         order = campaign.in_order()

@@ -28,10 +28,8 @@ from inference_lab.harness.inputs import (
     prepare_problems,
     refuse_repeats,
     seed_list,
-    solver_source,
 )
 from inference_lab.harness.isolated_run import one_line
-from inference_lab.harness.manifest import PlannedRuns
 from inference_lab.harness.progress import RunProgress, in_notebook
 from inference_lab.harness.running import blank, is_warmed_up, run, warmed_up
 from inference_lab.problem import Problem, ProblemFamily
@@ -137,19 +135,6 @@ class ComparisonCampaign(Campaign[Record]):
         """Return the record of a run before it starts: its request without results."""
         return self._blank(self.tasks[number])
 
-    def planned(self) -> PlannedRuns:
-        """Return the plan for the manifest."""
-        return PlannedRuns(
-            problems=[(c.problem.name, c.problem.graph.content_hash) for c in self.instances],
-            solvers=[(s.spec, s.version, solver_source(s)) for s in self.solvers],
-            seeds=self.seeds,
-            repeats=self.repeats,
-            time_limit=self.settings.time_limit,
-            temperature=self.settings.temperature,
-            threads=self.settings.threads,
-            clock=self.settings.clock,
-        )
-
     def warm_up(self, numbers: Sequence[int]) -> Iterator[int]:
         """Warm up the library's own solvers; others are warmed up in their runs."""
         for number in numbers:
@@ -160,7 +145,7 @@ class ComparisonCampaign(Campaign[Record]):
                 warmed_up(solver, instance, self.settings)
 
     def names(self, number: int) -> tuple[str, str, int]:
-        """Return the name of a run in progress reports."""
+        """Return the problem, the solver and the seed of a run."""
         task = self.tasks[number]
         return self.instances[task.instance].problem.name, self.solvers[task.solver].spec, task.seed
 

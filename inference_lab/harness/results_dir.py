@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from inference_lab.formatting import counted
 from inference_lab.harness.campaign import InputError
-from inference_lab.harness.manifest import note_plans, plans_of
+from inference_lab.harness.manifest import PlannedRun, note_plan, plan_of
 from inference_lab.reporting.printable import printable
 from inference_lab.results.clustering_records import FitStore, environments, note_environments
 from inference_lab.results.line_store import LineStore
@@ -133,12 +133,9 @@ def _table(title: str, rows: Mapping[str, Mapping[str, int]]) -> RenderableType:
 def states(store: LineStore[Any]) -> States:
     """Return the state of each run that was planned for a store or has a record there."""
     places: dict[Hashable, tuple[str, str]] = {}
-    remarks: list[str] = []
-    plans = plans_of(store)
-    if plans.exists():
-        for entry in plans:
-            places.update((run.key, run.place) for run in entry.plan.runs())
-        remarks = plans.remarks
+    plan = plan_of(store)
+    if plan.exists():
+        places.update((run.key, run.place) for run in plan)
     last: dict[Hashable, RunRecord] = {}
     for record in store:
         last[record.key] = record
@@ -147,7 +144,7 @@ def states(store: LineStore[Any]) -> States:
     cells: dict[tuple[str, str], Counter[str]] = {}
     for key, place in places.items():
         cells.setdefault(place, Counter())[state(last.get(key))] += 1
-    return States(cells, store.remarks + remarks)
+    return States(cells, store.remarks + plan.remarks)
 
 
 # ---------------------------------------------------------------------- merging
@@ -156,9 +153,9 @@ def states(store: LineStore[Any]) -> States:
 def merge(
     sources: Sequence[RecordStore | FitStore], target: RecordStore | FitStore
 ) -> tuple[int, int]:
-    """Append missing records and plans of other stores; return counts of new and old records."""
+    """Append missing records and planned runs of other stores; count new and old records."""
     found: dict[str, Any] = {}
-    noted: dict[str, Any] = {}
+    planned: list[PlannedRun] = []
     total = 0
     for source in sources:
         if source.kind is not target.kind:
@@ -166,9 +163,9 @@ def merge(
         for record in source:
             found.setdefault(record.identity, record)
             total += 1
-        plans = plans_of(source)
-        if plans.exists():
-            noted.update((plan.id, plan) for plan in plans)
+        plan = plan_of(source)
+        if plan.exists():
+            planned += plan
     into: LineStore[Any] = target
     held = {record.identity for record in into.prepare()}
     new = [record for name, record in found.items() if name not in held]
@@ -176,5 +173,5 @@ def merge(
     if isinstance(target, FitStore):
         for source in sources:
             note_environments(target.path.parent, environments(source.path.parent))
-    note_plans(target, noted.values())
+    note_plan(target, planned)
     return len(new), total - len(new)

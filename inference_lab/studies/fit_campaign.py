@@ -15,7 +15,6 @@ from msgspec import structs
 from inference_lab.harness.campaign import Campaign, Execution, InputError, run_campaign
 from inference_lab.harness.executors import Call
 from inference_lab.harness.isolated_run import Limits, attempt, now, warm_up_apart
-from inference_lab.harness.manifest import PlannedFits, StagePlan
 from inference_lab.harness.progress import RunProgress
 from inference_lab.registry.registry import as_solver
 from inference_lab.results.clustering_records import (
@@ -98,23 +97,8 @@ class FitCampaign(Campaign[StudyRecord]):
         """Return the record of a fit that has not run, with its inputs alone."""
         return _blank(self.study.name, self.cells[number], self.limits)
 
-    def planned(self) -> PlannedFits:
-        """Return the plan for the manifest."""
-        return PlannedFits(
-            [
-                StagePlan(
-                    data=stage.data,
-                    methods=[(method.label, method.key) for method in stage.methods],
-                    constraints=stage.constraints,
-                    runs=stage.runs,
-                    **structs.asdict(stage.protocol),
-                )
-                for stage in self.study.stages()
-            ]
-        )
-
     def names(self, number: int) -> tuple[str, str, int]:
-        """Return the task, the label of the method and the run of a fit, for progress displays."""
+        """Return the task, the label of the method and the run of a fit."""
         cell = self.cells[number]
         return cell.key.task, cell.method.label, cell.run
 

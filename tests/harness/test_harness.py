@@ -24,7 +24,7 @@ from inference_lab.harness.campaign import InputError, share_of
 from inference_lab.harness.comparing import ComparisonCampaign
 from inference_lab.harness.executors import Call, execute
 from inference_lab.harness.inputs import RunSettings, prepare_problems
-from inference_lab.harness.manifest import ManifestEntry, plans_of
+from inference_lab.harness.manifest import plan_of
 from inference_lab.harness.results_dir import find_store, merge, states
 from inference_lab.harness.running import limits_of
 from inference_lab.results.records import RecordStore, RecordWarning
@@ -287,10 +287,7 @@ def test_merged_shards_equal_one_call(tmp_path):
     again = il.compare(PROBLEMS, SOLVERS, seeds=2, store=target, rerun="failed")
     assert what(again) == what(whole)
     assert len(target.read()) == 18
-    assert (
-        len({run.key for p in plans_of(target) for run in p.plan.runs()}) == 18
-        and states(target).counts["missing"] == 0
-    )
+    assert len(plan_of(target).read()) == 18 and states(target).counts["missing"] == 0
 
 
 class Stop:
@@ -337,17 +334,16 @@ def test_a_folder_without_records_is_bad_input(tmp_path):
 def test_damaged_plan_is_reported(tmp_path):
     il.compare(PROBLEMS[0], "icm", store=tmp_path / "runs.jsonl")
     path = tmp_path / "runs.plan.jsonl"
+    noted = path.read_text()
     for name, value in (
-        ("solvers", 3),
-        ("solvers", [["icm"]]),
-        ("problems", [[["a"], {}, 1]]),
-        ("repeats", 10**9),
-        ("repeats", "x"),
-        ("seeds", [None]),
-        ("time_limit", "soon"),
+        ("key", "icm"),
+        ("key", [["icm"]]),
+        ("key", [{}]),
+        ("place", ["icm"]),
+        ("place", ["icm", 3]),
+        ("schema", "x"),
     ):
-        document = json.loads(ManifestEntry.of(plan().planned()).to_json())
-        document["plan"][name] = value
+        document = json.loads(noted) | {name: value}
         path.write_text(json.dumps(document) + "\n")
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", RecordWarning)
