@@ -32,7 +32,9 @@ help:  ## show these lines
 setup: $(VENV)/.dev  ## set up .venv with everything needed to use and develop the package
 
 demo: $(VENV)/.package  ## compare the solvers on E-steps of real and drawn data
-	@$(one-thread) $(BIN)/inference-lab warm-up
+	@for solver in ilp lp-relaxation loopy-bp icm mean-field; do \
+		$(one-thread) $(BIN)/inference-lab solve "estep(data=iris, constraints=150)" --solver $$solver > /dev/null & \
+	done; wait
 	$(BIN)/inference-lab compare --out runs/demo
 	@echo "To go on with the command inference-lab in this shell: source $(VENV)/bin/activate"
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import importlib.util
 import re
 import subprocess
 import sys
@@ -20,7 +19,6 @@ import inference_lab as il
 from inference_lab import reporting
 from inference_lab.cli import main
 from inference_lab.data.images import read_image, write_image
-from inference_lab.reporting.export import ExportError, write_table
 from inference_lab.specs.extras import MissingExtra
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
@@ -123,13 +121,6 @@ def test_without_the_extras_each_feature_names_its_own(
         result = CliRunner().invoke(main, command.split())
         assert result.exit_code == 2 and re.search(said, result.stderr), result.output
         assert "Traceback" not in result.output
-
-
-def test_parquet_names_its_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    said = re.escape('pyarrow is not installed: pip install ".[parquet]"')
-    with pytest.raises(ExportError, match=said):
-        write_table([], tmp_path / "a.parquet")
 
 
 def test_pgmpy_is_imported_when_its_methods_run() -> None:

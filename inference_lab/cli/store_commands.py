@@ -1,4 +1,4 @@
-"""``inference-lab report``, ``status``, ``merge``, ``export`` and ``labels``, for records."""
+"""``inference-lab report``, ``status``, ``merge`` and ``labels``, for records."""
 
 from __future__ import annotations
 
@@ -143,23 +143,6 @@ def merge(folders: tuple[str, ...], out: Path) -> None:
             target.compress()
     path = target.archive if out.suffix == ".xz" else target.path
     click.echo(f"{new} records added to {path}, {old} were there already")
-
-
-@click.command()
-@_folder
-@click.argument("file", metavar="FILE", type=options.FILE)
-@options.debug
-def export(folder: Path, file: Path) -> None:
-    """Write the records of DIR as a table to FILE (.csv or .parquet), one row for each run."""
-    from inference_lab.reporting.export import ExportError, write_table
-
-    with as_input():
-        records = _runs(folder).read()
-        try:
-            write_table(records, file)
-        except ExportError as problem:
-            raise BadInput(str(problem)) from None
-    click.echo(f"{len(records)} runs written to {file}")
 
 
 @click.command()

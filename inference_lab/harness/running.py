@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from functools import partial
 from importlib import import_module
-from pathlib import Path
-from time import perf_counter
 from typing import Any
 
 import numpy as np
@@ -16,11 +14,9 @@ from msgspec.structs import replace
 
 from inference_lab.contract import Solution, Solver, TracePoint, energy_scale
 from inference_lab.graph.arrays import IntArray
-from inference_lab.harness.executors import Call, execute
 from inference_lab.harness.inputs import (
     PreparedProblem,
     RunSettings,
-    prepare_problems,
     solver_source,
 )
 from inference_lab.harness.isolated_run import (
@@ -42,7 +38,7 @@ from inference_lab.results.json_lines import json_object
 from inference_lab.results.label_codec import encode_labels
 from inference_lab.results.records import Record, thin_trace
 
-__all__ = ["blank", "is_warmed_up", "run", "warm_up_all", "warmed_up"]
+__all__ = ["blank", "is_warmed_up", "run", "warmed_up"]
 
 #: A run is killed after this multiple of its time limit plus these seconds. The slack is generous,
 #: so that only runs that ignore their limit are killed.
@@ -184,41 +180,6 @@ def warmed_up(solver: Solver, instance: PreparedProblem, settings: RunSettings) 
         limits=limits_of(settings)._replace(wall=wall),
         here=ours,
     )
-
-
-def warm_up_all(
-    solvers: Sequence[str],
-    problems: Sequence[str],
-    data_dir: Path | None,
-    settings: RunSettings,
-    jobs: int,
-    tell: Callable[[str], None],
-) -> None:
-    """Warm solvers up for the kinds of some problems, in several processes at once."""
-    instances = [
-        instance for problem in problems for instance in prepare_problems(problem, data_dir)
-    ]
-    # Specs are parsed first, so that errors in them are reported before any work.
-    specs = [as_solver(solver).spec for solver in solvers]
-    pairs = [(instance, spec) for instance in instances for spec in specs]
-    calls = (
-        Call(n, _timed_warm_up, instances.index(instance), instance, (spec, settings))
-        for n, (instance, spec) in enumerate(pairs)
-    )
-    for number, seconds in execute(calls, lambda number: None, jobs):
-        instance, spec = pairs[number]
-        on = f" on {instance.problem.name}" if len(instances) > 1 else ""
-        if isinstance(seconds, Crash):
-            tell(f"  {spec}{on}: {seconds.message}")
-        else:
-            tell(f"  {spec}{on}: ready after {seconds:.1f} s")
-
-
-def _timed_warm_up(instance: PreparedProblem, spec: str, settings: RunSettings) -> float:
-    """Warm a solver up; return the seconds."""
-    begin = perf_counter()
-    warmed_up(as_solver(spec), instance, settings)
-    return perf_counter() - begin
 
 
 def limits_of(settings: RunSettings) -> Limits:

@@ -171,12 +171,6 @@ def test_compare_prints_a_table_and_writes_records(work, monkeypatch):
     assert len(list((work / "runs").iterdir())) == 2
 
 
-def test_warm_up_compiles_and_reports_progress(work):
-    result = call("warm-up", "icm", "--problem", "model.uai", "--jobs", 1)
-    assert result.exit_code == 0 and result.stdout == ""
-    assert result.stderr.startswith("Compiling for icm, 1 at a time:\n  icm: ready after")
-
-
 def test_compare_json_is_one_document_and_nothing_else(work, capfd):
     arguments = ["model.uai", "--solver", "mine.py:Zero", "--solver", "icm", "--out", "here"]
     for extra in ([], ["--quiet"], ["--jobs", "2"]):
@@ -281,7 +275,6 @@ def test_compare_exits_with_1_only_if_nothing_is_supported(work):
         ("check potts-grid", "unknown solver 'potts-grid'; valid: "),
         ("diagnose wine", "'wine' is a data set; a problem made of it is estep(data=wine)"),
         ("reproduce estep-regime", "is not a study; did you mean 'estep-regimes'?"),
-        ("warm-up icn", "unknown solver 'icn'"),
     ],
 )
 def test_bad_input_is_refused_with_one_line_and_code_2(work, command, said):

@@ -26,7 +26,6 @@ from inference_lab.graph.factor_graph import FactorGraph
 from inference_lab.harness.campaign import InputError
 from inference_lab.harness.results_dir import states
 from inference_lab.reporting.comparison import Comparison
-from inference_lab.reporting.export import write_table
 from inference_lab.reporting.report import report_document
 from inference_lab.results.records import FAILURES, RecordStore
 
@@ -194,10 +193,9 @@ def check(rng: np.random.Generator, folder: Path) -> None:
 
 def look(comparison: Comparison, folder: Path) -> None:
     """Write all tables and read their cells."""
-    write_table(comparison.records, folder / "all.csv")
     comparison.save(folder / "saved")
     json.dumps(comparison.as_dict(), allow_nan=False)
-    for path in (folder / "all.csv", folder / "saved" / "runs.csv", folder / "saved" / "table.csv"):
+    for path in (folder / "saved" / "runs.csv", folder / "saved" / "table.csv"):
         csv.field_size_limit(10**9)
         with path.open(newline="", encoding="utf-8") as stream:
             for row in csv.reader(stream):

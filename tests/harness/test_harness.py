@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import os
 import shutil
 import subprocess
@@ -389,36 +388,6 @@ def test_memory_limits_are_read_and_recorded(tmp_path, monkeypatch):
         )
         assert done.exit_code == 0, done.output
         assert json.loads(done.stdout)["records"][0]["memory_limit"] == size
-
-
-@pytest.mark.parametrize("suffix", ["csv", "parquet"])
-def test_export_keeps_every_run_and_number(tmp_path, suffix):
-    import pandas as pd
-
-    if suffix == "parquet":
-        pytest.importorskip("pyarrow", reason="the extra [parquet] is not installed")
-    comparison = il.compare(PROBLEMS, [*SOLVERS, "brute-force"], store=tmp_path / "runs.jsonl")
-    target = tmp_path / f"table.{suffix}"
-    done = CliRunner().invoke(main, ["export", str(tmp_path), str(target)])
-    assert done.exit_code == 0, done.output
-    frame = pd.read_parquet(target) if suffix == "parquet" else pd.read_csv(target)
-    assert len(frame) == 12
-    by_id = {r.id: r for r in comparison.records}
-    for line in frame.to_dict("records"):
-        record = by_id[line["id"]]
-        assert line["energy"] == pytest.approx(record.energy, rel=1e-15)
-        assert line["lower_bound"] == record.lower_bound or math.isclose(
-            line["lower_bound"], record.lower_bound
-        )
-        assert json.loads(line["settings"]) == record.settings
-        assert len(json.loads(line["trace"])) == len(record.trace)
-
-
-def test_export_to_something_else_is_refused(tmp_path):
-    il.compare(PROBLEMS[0], "icm", store=tmp_path / "runs.jsonl")
-    done = CliRunner().invoke(main, ["export", str(tmp_path), str(tmp_path / "x.xlsx")])
-    assert done.exit_code == 2 and ".csv and .parquet" in done.output
-    assert not (tmp_path / "x.xlsx").exists()
 
 
 # ---------------------------------------------------------------------- executors

@@ -357,4 +357,3 @@ def test_write_errors_name_the_file_and_a_remedy(tmp_path, monkeypatch):
     (tmp_path / "good" / "report").write_text("")
     assert str(tmp_path / "good" / "report") in (said := invoke("report", tmp_path / "good"))
     assert "choose another name" in said
-    assert str(file) in invoke("export", tmp_path / "good", file / "all.csv")
