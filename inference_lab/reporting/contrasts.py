@@ -28,11 +28,9 @@ from inference_lab.reporting.document import (
     column,
     p_value,
 )
-from inference_lab.reporting.mixed import mixed_model
 from inference_lab.reporting.resampling import ALPHA, Effect, Verdict, as_rows, effect, verdict
 from inference_lab.reporting.statistics import holm
 from inference_lab.results.number_formats import NONE
-from inference_lab.specs.extras import MissingExtra
 from inference_lab.specs.grammar import plain_value
 
 __all__ = [
@@ -112,9 +110,6 @@ class Contrast(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     over: Annotated[list[str], Meta(max_length=3)] = []
     #: Ascending boundaries that divide a numeric fact into ranges; other facts go by their values.
     breaks: dict[str, Annotated[list[float], Meta(min_length=1)]] = {}
-    #: Facts that are the effects of a mixed model of the gains, ``"log weight"`` for a logarithm;
-    #: see `inference_lab.reporting.mixed`. The model needs statsmodels, and is secondary.
-    effects: list[str] = []
 
     def problem(self, solvers: Sequence[str]) -> str:
         """Return the error of the contrast in a study of these methods; empty if it is valid."""
@@ -424,43 +419,8 @@ def contrasts_section(
     maps = [block for c in contrasts if c.over for block in _map(c, held)]
     pictures = tuple(block for block in maps if not isinstance(block, Table))
     tables = tuple(block for block in maps if isinstance(block, Table))
-    models = tuple(_model(c, held) for c in contrasts if c.effects)
-    more = [
-        Section(title, blocks, folded=True)
-        for title, blocks in (("Mixed models", models), ("The maps as tables", tables))
-        if blocks
-    ]
-    return Section("Contrasts", (*pictures, _table(ordered)), sections=tuple(more))
-
-
-def _model(contrast: Contrast, observations: Iterable[Observation]) -> Block:
-    """Return the table of the mixed model of the gains, or the reason why it is missing."""
-    pairs = [
-        pair
-        for pair in _pairs(contrast, observations)
-        if all(name.rpartition(" ")[2] in pair.facts for name in contrast.effects)
-    ]
-    try:
-        found = mixed_model(
-            [(p.unit, p.draw, p.gain) for p in pairs], [p.facts for p in pairs], contrast.effects
-        )
-    except (ValueError, TypeError, MissingExtra) as problem:
-        return Text((f"There is no mixed model of {contrast.name}: {problem}.",))
-    columns = (
-        column("effect", [c.name for c in found]),
-        column("gain", [c.value for c in found], "{:+.4f}".format),
-        Column("95 % interval", [Cell(f"{c.low:+.4f} to {c.high:+.4f}", c.low) for c in found]),
-        column("p", [c.p_value for c in found], p_value),
-    )
-    return Table(
-        f"mixed-{contrast.name}",
-        f"{contrast.name}: a mixed model of the gain in {score_name(contrast.metric)}, with sets "
-        "and draws as random effects.",
-        columns,
-        f"Over {counted(len(pairs), 'pair')}, by restricted maximum likelihood. An effect is the "
-        "change of the gain with a standard deviation of the fact; the mean is where all are at "
-        "theirs. Secondary: it takes effects to be linear, and Wald's intervals to hold.",
-    )
+    more = (Section("The maps as tables", tables, folded=True),) if tables else ()
+    return Section("Contrasts", (*pictures, _table(ordered)), sections=more)
 
 
 def _table(measured: Sequence[Measured]) -> Table:

@@ -281,18 +281,3 @@ def test_labels_with_names_in_braces_are_paired_by_their_values():
     assert "is none of the study's" in asked(
         solver="LP, x {weight}", baseline=both.baseline
     ).problem(labels)
-
-
-def test_report_has_the_mixed_model_of_a_contrast_or_the_reason():
-    pytest.importorskip("statsmodels")
-    questions = [
-        asked(name="exact", effects=["seed"]),
-        asked(name="nothing", effects=["data"]),
-    ]
-    document = report_document(runs_of_report(), title="", contrasts=questions)
-    _, shown = cells(document, "mixed-exact", "effect")
-    _, contrasts = cells(document, "contrasts", "contrast")
-    # In a balanced design the mean equals that of the gains.
-    assert shown["mean"]["gain"].value == pytest.approx(contrasts["exact"]["gain"].value, abs=1e-6)
-    assert set(shown) == {"mean", "seed"}
-    assert "There is no mixed model of nothing" in str(document.sections[0])
