@@ -100,10 +100,16 @@ def cluster(
     import pandas as pd
 
     from inference_lab.clustering import ConstrainedClusterCV
+    from inference_lab.clustering.cluster_cv import takes_pairs
     from inference_lab.constraints import Constraints
     from inference_lab.data.datasets import DataFormatError
     from inference_lab.data.tables import counting_columns, numeric_columns, read_table
     from inference_lab.io._files import FormatError
+    from inference_lab.reporting.chosen_clustering import (
+        ChosenClustering,
+        clustering_document,
+        with_interval,
+    )
     from inference_lab.reporting.writing import check_folder, write_document
     from inference_lab.results.atomic_files import write_whole
 
@@ -146,8 +152,9 @@ def cluster(
             if certify > 0:
                 tell(f"looking for a lower bound of the objective for {certify:g} s")
                 prepared["Objective"] = _distance_to_best(search.best_estimator_, points, certify)
-            document = _page(search, points, found, names, prepared, f"Clusters of {data.name}")
-            write_document(document, report)
+            used = takes_pairs(search.best_estimator_)
+            chosen = ChosenClustering(search, used, points, names, found, prepared)
+            write_document(clustering_document(chosen, f"Clusters of {data.name}"), report)
     summary = _summary(search, found)
     if as_json:
         files = {"labels": out, "report": report}
@@ -166,8 +173,6 @@ def cluster(
         f"{', '.join(map(str, summary['sizes']))} points"
     )
     if summary["score"] is not None:
-        from inference_lab.reporting.chosen_clustering import with_interval
-
         error = search.cv_results_["standard_error"][search.best_index_]
         write(f"held-out score {with_interval(search.best_score_, error)}; 0 is chance")
         write(f"gain over no pairs {with_interval(*search.gain_, '+')}")
@@ -235,39 +240,3 @@ def _summary(search: ConstrainedClusterCV, found: pd.DataFrame) -> dict[str, Any
         "sizes": np.bincount(search.labels_).tolist(),
         "violated_pairs": int(found["violated"].sum()),
     }
-
-
-def _page(
-    search: ConstrainedClusterCV,
-    points: Any,
-    found: pd.DataFrame,
-    names: list[str],
-    facts: dict[str, str],
-    title: str,
-) -> Any:
-    """Return the document of the page."""
-    import numpy as np
-    from sklearn.decomposition import PCA
-
-    from inference_lab.clustering.cluster_cv import takes_pairs
-    from inference_lab.reporting.chosen_clustering import ChosenClustering, clustering_document
-
-    wide = np.column_stack([points, np.zeros(len(points))]) if points.shape[1] == 1 else points
-    components = PCA(2).fit(wide)
-    shares = components.explained_variance_ratio_
-    chosen = ChosenClustering(
-        names=names,
-        labels=search.labels_,
-        candidates=search.cv_results_,
-        chosen=search.best_index_,
-        used_pairs=takes_pairs(search.best_estimator_),
-        gain=search.gain_,
-        pairs=found,
-        place=components.transform(wide),
-        axes=(
-            f"first component, {shares[0]:.0%} of the variance",
-            f"second component, {shares[1]:.0%}",
-        ),
-        facts=facts,
-    )
-    return clustering_document(chosen, title)

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -16,6 +15,7 @@ from inference_lab.reporting.charts import intervals_chart, pairs_chart
 from inference_lab.reporting.document import (
     Cell,
     Document,
+    Mark,
     Picture,
     Section,
     Table,
@@ -35,25 +35,33 @@ _WIDE = 1.96
 _POINTS, _LINES = 2000, 400
 
 
-@dataclass(frozen=True, kw_only=True)
-class ChosenClustering:
+class ChosenClustering(NamedTuple):
     """A clustering chosen by pairs, with the data shown on its page."""
 
-    names: Any
-    labels: IntArray
-    #: The ``cv_results_`` of the choice, and the row that was chosen.
-    candidates: pd.DataFrame
-    chosen: int
+    #: A fitted `inference_lab.clustering.ConstrainedClusterCV`, and whether its choice uses pairs.
+    search: Any
     used_pairs: bool
-    #: Gain over the best score without pairs, with its standard error.
-    gain: tuple[float, float]
+    points: FloatArray
+    names: list[str]
     #: Columns i, j, kind, weight, violated, and in first and second the rows of the points.
     pairs: pd.DataFrame
-    #: Coordinates of the points in the picture, with the names of its axes.
-    place: FloatArray
-    axes: tuple[str, str]
     #: Description of the data and their preparation.
     facts: Mapping[str, str]
+
+    @property
+    def labels(self) -> Any:
+        """The cluster of each point."""
+        return self.search.labels_
+
+    @property
+    def candidates(self) -> Any:
+        """The results of all candidates."""
+        return self.search.cv_results_
+
+    @property
+    def row(self) -> Any:
+        """The results of the candidate that was chosen."""
+        return self.candidates.iloc[self.search.best_index_]
 
 
 def with_interval(value: float, error: float, sign: str = "") -> str:
@@ -66,7 +74,7 @@ def with_interval(value: float, error: float, sign: str = "") -> str:
 
 def clustering_document(of: ChosenClustering, title: str) -> Document:
     """Return the page of a clustering."""
-    row = of.candidates.iloc[of.chosen]
+    row = of.row
     violated = of.pairs[of.pairs["violated"]]
     lead = (
         ("Chosen", f"{row['candidate']}, {counted(int(row['n_clusters']), 'cluster')}."),
@@ -82,7 +90,7 @@ def clustering_document(of: ChosenClustering, title: str) -> Document:
 
 def _why(of: ChosenClustering) -> str:
     """Return the reason of the choice, in words."""
-    row = of.candidates.iloc[of.chosen]
+    row = of.row
     if not math.isfinite(row["mean_test_score"]):
         return "With fewer than two pairs nothing can be judged: the simplest candidate was taken."
     score = with_interval(row["mean_test_score"], row["standard_error"])
@@ -93,7 +101,7 @@ def _why(of: ChosenClustering) -> str:
     )
     if not of.used_pairs:
         return f"{first} It uses no pairs, which served for the choice alone."
-    gain, error = of.gain
+    gain, error = of.search.gain_
     if not math.isfinite(gain):
         return first
     clear = "The interval excludes zero." if gain > _WIDE * error else "It may be due to chance."
@@ -109,9 +117,10 @@ def _candidates(of: ChosenClustering) -> Section:
 
     def interval(at: int) -> Cell:
         score, error = given["mean_test_score"].iloc[at], given["standard_error"].iloc[at]
-        mark = "failed" if given["failure"].iloc[at] else "best" if at == of.chosen else ""
+        best: Mark = "best" if at == of.search.best_index_ else ""
+        mark = "failed" if given["failure"].iloc[at] else best
         value = None if math.isnan(score) else float(score)
-        return Cell(with_interval(score, error), value, mark, given["failure"].iloc[at])  # type: ignore[arg-type]
+        return Cell(with_interval(score, error), value, mark, given["failure"].iloc[at])
 
     rows = range(len(given))
     columns = (
@@ -184,7 +193,17 @@ def _sizes(of: ChosenClustering) -> Table:
 def _picture(of: ChosenClustering) -> Section:
     """Return the section with the points in two dimensions and the pairs between them."""
     import pandas as pd
+    from sklearn.decomposition import PCA
 
+    wide = of.points
+    if wide.shape[1] == 1:
+        wide = np.column_stack([wide, np.zeros(len(wide))])
+    components = PCA(2).fit(wide)
+    place, shares = components.transform(wide), components.explained_variance_ratio_
+    axes = (
+        f"first component, {shares[0]:.0%} of the variance",
+        f"second component, {shares[1]:.0%}",
+    )
     pairs = of.pairs.sort_values("violated", ascending=False, kind="stable").head(_LINES)
     ends = pairs[["first", "second"]].to_numpy(dtype=np.int64)
     shown = np.zeros(len(of.labels), dtype=np.bool_)
@@ -195,10 +214,10 @@ def _picture(of: ChosenClustering) -> Section:
     rows = np.flatnonzero(shown)
     points = pd.DataFrame(
         {
-            "name": [str(of.names[row]) for row in rows],
+            "name": [of.names[row] for row in rows],
             "cluster": of.labels[rows],
-            "x": of.place[rows, 0],
-            "y": of.place[rows, 1],
+            "x": place[rows, 0],
+            "y": place[rows, 1],
         }
     )
     lines = pd.DataFrame(
@@ -206,10 +225,10 @@ def _picture(of: ChosenClustering) -> Section:
             "name": pairs["i"].astype(str) + " - " + pairs["j"].astype(str),
             "kind": pairs["kind"],
             "violated": pairs["violated"],
-            "x": of.place[ends[:, 0], 0],
-            "y": of.place[ends[:, 0], 1],
-            "x2": of.place[ends[:, 1], 0],
-            "y2": of.place[ends[:, 1], 1],
+            "x": place[ends[:, 0], 0],
+            "y": place[ends[:, 0], 1],
+            "x2": place[ends[:, 1], 0],
+            "y2": place[ends[:, 1], 1],
         }
     )
     cut = [
@@ -226,7 +245,7 @@ def _picture(of: ChosenClustering) -> Section:
         f"Points by cluster on the two principal components, with pairs as lines: dashed for "
         f"cannot-links, bold where violated.{part}",
         "Points in two dimensions, with lines for pairs",
-        partial(pairs_chart, points, lines, of.axes),
+        partial(pairs_chart, points, lines, axes),
     )
     return Section("Points and pairs", (picture,))
 
