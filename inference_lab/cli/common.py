@@ -5,12 +5,11 @@ from __future__ import annotations
 import errno
 import json
 import os
-import shutil
 import signal
 import sys
 import threading
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, redirect_stdout
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -20,8 +19,6 @@ from inference_lab.specs.extras import MissingExtra
 
 if TYPE_CHECKING:
     from inference_lab.reporting.comparison import Comparison
-    from inference_lab.reporting.comparison_tables import Part
-    from inference_lab.results.records import Record
 
 
 class BadInput(click.ClickException):
@@ -216,7 +213,7 @@ def print_json(document: dict[str, Any]) -> None:
     click.echo(json.dumps(document, allow_nan=False, indent=1))
 
 
-def print_table(comparison: Comparison, part: Part = "all") -> None:
+def print_table(comparison: Comparison) -> None:
     """Write a comparison to standard output, with colours and fitted width on a terminal."""
     from inference_lab.reporting.comparison_tables import plain_text, rich_table
 
@@ -224,20 +221,9 @@ def print_table(comparison: Comparison, part: Part = "all") -> None:
         from rich.console import Console
 
         console = Console()
-        console.print(rich_table(comparison, console.width, part))
+        console.print(rich_table(comparison, console.width))
     else:
-        click.echo(plain_text(comparison, part=part), nl=False)
-
-
-def problem_text(records: Sequence[Record]) -> str:
-    """Return the table of a problem, fitted to the width of a terminal if there is one."""
-    from inference_lab.reporting.comparison import Comparison
-    from inference_lab.reporting.comparison_tables import plain_text
-
-    # The standard output of the process is used because `sys.stdout` may be redirected.
-    out = sys.__stdout__
-    width = shutil.get_terminal_size().columns if out is not None and out.isatty() else None
-    return plain_text(Comparison(records), width, "problems")
+        click.echo(plain_text(comparison), nl=False)
 
 
 @contextmanager

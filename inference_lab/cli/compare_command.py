@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +14,6 @@ import inference_lab.cli.options as options
 from inference_lab.cli.common import (
     print_json,
     print_table,
-    problem_text,
     progress,
     quiet_stdout,
     resumable,
@@ -25,7 +24,6 @@ if TYPE_CHECKING:
     from inference_lab.harness.progress import RunProgress
     from inference_lab.reporting.comparison import Comparison
     from inference_lab.results.records import Record, RecordStore
-
 
 #: The default problems of ``inference-lab compare``: E-steps of real and synthetic data with
 #: calibrated weights. Solvers differ on them, and a lower energy means a higher accuracy, because
@@ -113,7 +111,6 @@ def compare(
     """
     from inference_lab.harness.campaign import InputError
     from inference_lab.harness.comparing import compare as compare_solvers
-    from inference_lab.registry.registry import as_solver
     from inference_lab.results.records import RecordStore
     from inference_lab.specs.grammar import SpecError
 
@@ -129,18 +126,14 @@ def compare(
 
     with (
         resumable(kept, InputError, SpecError),
-        quiet_stdout() as write,
+        quiet_stdout(),
         progress(quiet) as tell,
     ):
-        order = [as_solver(spec).spec for spec in chosen]
-        show = _Tables(write, order, settings["seeds"] * settings["repeats"])
 
         def count(event: RunProgress[Record]) -> None:
             nonlocal new
             new += event.record is not None
             tell(event)
-            if event.record is not None and not as_json:
-                show(event.record)
 
         comparison = compare_solvers(
             named, chosen, store=store, data_dir=data_dir, progress=count, **settings
@@ -149,8 +142,7 @@ def compare(
     if as_json:
         print_json({"schema": 1, "folder": str(folder), "new": new, **comparison.as_dict()})
     else:
-        # Tables that were printed after each problem are not repeated.
-        print_table(comparison, "summary" if show.shown == len(comparison.problems) else "all")
+        print_table(comparison)
         if not quiet:
             _say_more(comparison, store, new, bool(problems))
     for alarm in comparison.alarms:
@@ -163,26 +155,6 @@ def compare(
         say("no solver supports any of the problems")
     if failed or refused or comparison.alarms:
         click.get_current_context().exit(1)
-
-
-class _Tables:
-    """Printer of the table of each problem after its last run."""
-
-    def __init__(self, write: Callable[[str], None], solvers: list[str], repeats: int) -> None:
-        self._write = write
-        self._solvers = solvers
-        self._runs = len(solvers) * repeats
-        self._records: dict[str, list[Record]] = {}
-        self.shown = 0
-
-    def __call__(self, record: Record) -> None:
-        """Add the record of a new run; print the table after the last run of its problem."""
-        records = self._records.setdefault(record.problem, [])
-        records.append(record)
-        if len(records) == self._runs:
-            self.shown += 1
-            at = self._solvers.index
-            self._write(problem_text(sorted(records, key=lambda record: at(record.solver))))
 
 
 def _own_folder(problems: Sequence[str], solvers: Sequence[str], settings: dict[str, Any]) -> Path:

@@ -124,13 +124,6 @@ class Campaign(ABC, Generic[_R]):
         """Load and compile code for tasks in this process; yield each task's number first."""
         yield from ()
 
-    def see(self, record: _R) -> None:
-        """Process a record: first each one in the store, then each new one as its task ends."""
-
-    def gap_percent(self, number: int) -> float | None:
-        """Return the gap in percent on the problem of a task so far, or None if unknown."""
-        return None
-
 
 def run_campaign(
     campaign: Campaign[_R], store: LineStore[_R] | None, execution: Execution
@@ -155,16 +148,12 @@ def run_campaign(
         missing = [n for n in asked if execution.asks_for(kept.get(campaign.keys[n]))]
         again = set(missing)
         records = {n: kept[campaign.keys[n]] for n in asked if n not in again}
-        failed = 0
-        for record in records.values():
-            campaign.see(record)
-            failed += record.failed
+        failed = sum(record.failed for record in records.values())
         report = stack.enter_context(reporter(execution.progress))
 
         def tell(number: int, record: _R | None = None, compiling: bool = False) -> None:
             done, total, names = len(records), len(asked), campaign.names(number)
-            gap = campaign.gap_percent(number)
-            report(RunProgress(done, total, failed, *names, record, gap, compiling))
+            report(RunProgress(done, total, failed, *names, record, compiling))
 
         # If no run is missing, no process is started.
         if missing:
@@ -180,6 +169,5 @@ def run_campaign(
                     store.append(answer)
                 records[number] = answer
                 failed += answer.failed
-                campaign.see(answer)
                 tell(number, answer)
     return [records[number] for number in sorted(records)]

@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, Never
 
-from inference_lab.contract import Solver, energy_scale
+from inference_lab.contract import Solver
 from inference_lab.graph.factor_graph import FactorGraph
 from inference_lab.harness.campaign import (
     Campaign,
@@ -35,7 +35,6 @@ from inference_lab.harness.running import blank, is_warmed_up, run, warmed_up
 from inference_lab.problem import Problem, ProblemFamily
 from inference_lab.registry.registry import as_solver, is_ours
 from inference_lab.reporting.comparison import Comparison
-from inference_lab.results.analysis import gap_percent
 from inference_lab.results.records import TRACE_LIMIT, Record, RecordError, RecordStore, RunKey
 from inference_lab.solving import CLOCKS, check_numbers, refuse_arguments
 
@@ -85,13 +84,6 @@ class ComparisonCampaign(Campaign[Record]):
             key[task.instance, task.solver]._replace(seed=task.seed, repeat=task.repeat)
             for task in self.tasks
         ]
-        # The best energy and the best bound so far, for each problem.
-        self._best = [math.inf] * len(instances)
-        self._bound = [
-            -math.inf if instance.problem.optimum is None else instance.problem.optimum
-            for instance in instances
-        ]
-        self._number = {instance.problem.name: c for c, instance in enumerate(instances)}
 
     def _key(self, instance: int, solver: int) -> RunKey:
         """Return the key of a run, with a seed that is replaced later."""
@@ -149,18 +141,6 @@ class ComparisonCampaign(Campaign[Record]):
         task = self.tasks[number]
         return self.instances[task.instance].problem.name, self.solvers[task.solver].spec, task.seed
 
-    def see(self, record: Record) -> None:
-        """Update the best energy and bound of a problem."""
-        instance = self._number[record.problem]
-        self._best[instance] = min(self._best[instance], record.energy)
-        self._bound[instance] = max(self._bound[instance], record.lower_bound)
-
-    def gap_percent(self, number: int) -> float | None:
-        """Return the gap between the best energy and the best bound on the problem of a run."""
-        instance = self.tasks[number].instance
-        small = energy_scale(self.instances[instance].problem.graph)
-        return gap_percent(self._best[instance], self._bound[instance], small=small)
-
 
 def compare(
     problems: ProblemSource | Mapping[str, ProblemSource] | Iterable[ProblemSource],
@@ -180,7 +160,6 @@ def compare(
     memory_limit: int | Literal["auto"] | None = "auto",
     trace_limit: int = TRACE_LIMIT,
     isolate: bool = True,
-    labels: Mapping[str, str] | None = None,
     progress: bool | Callable[[RunProgress[Record]], None] | None = None,
     **unknown: Never,
 ) -> Comparison:
@@ -245,8 +224,6 @@ def compare(
     isolate : bool
         Whether runs have processes of their own. If not, or if the system cannot fork, a run that
         crashes or hangs stops the comparison.
-    labels : mapping of str to str, optional
-        Names of solvers in tables, figures and reports, by spec; see `Comparison.labelled`.
     progress : bool or callable, optional
         True (default in notebooks) reports on standard error, or below the cell of a notebook;
         a callable receives a `RunProgress` at each start and end.
@@ -261,8 +238,8 @@ def compare(
     Raises
     ------
     InputError
-        If a problem cannot be built, a name is repeated, a label has an unknown solver or is used
-        twice, an argument is out of range, or `store` cannot be written or has other content.
+        If a problem cannot be built, a name is repeated, an argument is out of range, or `store`
+        cannot be written or has other content.
     SpecError
         If a solver's spec cannot be used.
     TypeError
@@ -316,27 +293,13 @@ def compare(
         memory=execution.memory,
         trace_limit=trace_limit,
     )
-    called = _labels_of(labels or {}, specs)
     plan = ComparisonCampaign(instances, sources, chosen_seeds, repeats, settings)
     if jobs > 1:
         _check_portable(plan)
     target = store if store is None or isinstance(store, RecordStore) else RecordStore(store)
     records = run_campaign(plan, target, execution)
     remarks = [] if target is None else target.remarks
-    return Comparison(records, remarks=remarks, labels=called)
-
-
-def _labels_of(labels: Mapping[str, str], specs: list[str]) -> dict[str, str]:
-    """Return labels by normalised specs, which omit default settings."""
-    called = {}
-    for spec, label in labels.items():
-        normal = spec if spec in specs else as_solver(spec).spec
-        if normal not in specs:
-            raise InputError(f"labels: {spec!r} is none of the solvers {', '.join(specs)}")
-        called[normal] = label
-    names = [called.get(spec, spec) for spec in specs]
-    refuse_repeats("label", names)
-    return called
+    return Comparison(records, remarks=remarks)
 
 
 def _as_list(given: Any, kinds: tuple[type, ...]) -> list[Any]:

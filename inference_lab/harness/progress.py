@@ -11,7 +11,6 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from inference_lab.reporting.printable import printable
-from inference_lab.results.number_formats import format_percent
 from inference_lab.results.records import RunRecord
 
 __all__ = ["RunProgress", "display", "in_notebook", "log_line", "reporter"]
@@ -31,8 +30,6 @@ class RunProgress(NamedTuple, Generic[_R]):
     solver: str
     seed: int
     record: _R | None
-    #: Gap in percent between the best energy and the best bound on this problem so far, if known.
-    gap_percent: float | None
     compiling: bool = False
 
 
@@ -84,11 +81,9 @@ def _compiling(event: RunProgress[Any]) -> str:
 
 
 def _told(event: RunProgress[Any]) -> list[str]:
-    """Format the failures, the gap and the current activity for progress bars."""
-    gap = event.gap_percent
+    """Format the failures and the current activity for progress bars."""
     return [
         f"{event.failed} failed" if event.failed else "",
-        "" if gap is None else f"best gap {format_percent(gap)} %",
         _compiling(event) if event.compiling else printable(f"{event.solver}  {event.problem}"),
     ]
 
@@ -141,7 +136,6 @@ def _live() -> Iterator[Callable[[RunProgress[Any]], None]]:
         TimeRemainingColumn(),
         TextColumn("left"),
         TextColumn("{task.fields[failed]}", style="red"),
-        TextColumn("{task.fields[gap]}"),
         TextColumn(
             "{task.description}",
             markup=False,
@@ -153,13 +147,11 @@ def _live() -> Iterator[Callable[[RunProgress[Any]], None]]:
         expand=True,
     )
     with shown:
-        task = shown.add_task("building the problems", total=None, failed="", gap="")
+        task = shown.add_task("building the problems", total=None, failed="")
 
         def update(event: RunProgress[Any]) -> None:
-            failed, gap, what = _told(event)
+            failed, what = _told(event)
             total, done = event.total, event.done
-            shown.update(
-                task, total=total, completed=done, failed=failed, gap=gap, description=what
-            )
+            shown.update(task, total=total, completed=done, failed=failed, description=what)
 
         yield update

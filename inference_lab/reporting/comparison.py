@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -37,7 +37,7 @@ class Comparison(Findings):
     --------
     >>> import inference_lab as il
     >>> g = il.FactorGraph.potts([[0.0, 1.0], [0.6, 0.0]], [(0, 1)], [0.5])
-    >>> il.compare(il.Problem("pair", g), ["icm", "ilp"], labels={"ilp": "Exact"})
+    >>> il.compare(il.Problem("pair", g), ["icm", "ilp"])
     Comparison(1 problem x 2 solvers, 2 runs)
     """
 
@@ -97,7 +97,6 @@ class Comparison(Findings):
     def to_latex(
         self,
         columns: Sequence[str] | None = None,
-        labels: Mapping[str, str] | None = None,
         caption: str = "",
         label: str = "tab:solvers",
     ) -> str:
@@ -108,9 +107,6 @@ class Comparison(Findings):
         columns : sequence of str, optional
             Titles of the columns after the solver, in this order, such as
             ``["gap %", "% proved"]``; all by default.
-        labels : mapping of str to str, optional
-            Names of solvers in this table, by spec, in addition to the labels of the comparison
-            (`labelled`). Text, not LaTeX.
         caption : str
             If given, the table is put in an environment ``table``. Text, not LaTeX.
         label : str
@@ -123,18 +119,17 @@ class Comparison(Findings):
         Raises
         ------
         ValueError
-            If a column or a solver of this name does not exist; the message lists the known names.
+            If a column of this name does not exist; the message lists the known names.
 
         Examples
         --------
         >>> import inference_lab as il
         >>> g = il.FactorGraph.potts([[0.0, 1.0], [0.6, 0.0]], [(0, 1)], [0.5])
         >>> c = il.compare(il.Problem("pair", g, optimum=0.5), ["icm", "ilp"])
-        >>> print(c.to_latex(["gap %"], {"icm": "ICM"}).splitlines()[-4])
-        ICM & 0 \\
+        >>> print(c.to_latex(["gap %"]).splitlines()[-4])
+        icm & 0 \\
         """
-        called = {**self.solver_labels, **(labels or {})}
-        laid = latex_table(summary_table(self, columns, called))
+        laid = latex_table(summary_table(self.shown, columns))
         if not caption:
             return laid
         return (

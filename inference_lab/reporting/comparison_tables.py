@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import io
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import fields, replace
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 from inference_lab.formatting import counted, shortened
 from inference_lab.reporting.csv_text import csv_text as rows_as_csv
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table as RichTable
 
-__all__ = ["Part", "csv_text", "html", "markdown", "plain_text", "rich_table", "summary_table"]
+__all__ = ["csv_text", "html", "markdown", "plain_text", "rich_table", "summary_table"]
 
 #: Characters of a footnote shown; records hold the whole message and the end of the traceback.
 _REASON_WIDTH = 200
@@ -173,23 +173,18 @@ def _summary_table(comparison: Findings) -> Table:
     return Table(title, "", tuple(columns), note)
 
 
-def summary_table(
-    comparison: Findings, columns: Sequence[str] | None, labels: Mapping[str, str]
-) -> Table:
-    """Return the table over solvers with the given columns, and with labels for some solvers."""
+def summary_table(comparison: Findings, columns: Sequence[str] | None) -> Table:
+    """Return the table over solvers with the given columns."""
     table = _summary_table(comparison)
     first, *others = table.columns
-    solvers = [cell.text for cell in first.cells]
-    if comparison.records and not solvers:
+    if comparison.records and not first.cells:
         raise ValueError("there is no table over solvers: no problem was run by all of them")
     titled = {other.title: other for other in others}
     wanted = list(titled) if columns is None else list(columns)
-    for kind, asked, there in (("column", wanted, titled), ("solver", labels, solvers)):
-        for name in asked:
-            if name not in there:
-                raise ValueError(f"there is no {kind} {name!r}, but {', '.join(there)}")
-    named = column("solver", [labels.get(solver, solver) for solver in solvers])
-    return replace(table, columns=(named, *(titled[title] for title in wanted)), stem="solvers")
+    for title in wanted:
+        if title not in titled:
+            raise ValueError(f"there is no column {title!r}, but {', '.join(titled)}")
+    return replace(table, columns=(first, *(titled[title] for title in wanted)), stem="solvers")
 
 
 #: The formulas of the distance columns, with and without a bound for the problem.
@@ -211,9 +206,6 @@ def _legend(comparison: Findings) -> str:
 
 
 # ---------------------------------------------------------------------- the terminal
-
-#: The part shown: everything, the tables of problems alone, or everything but these.
-Part: TypeAlias = Literal["all", "problems", "summary"]
 
 #: Width at which solver specs are folded, and the smallest width on narrow terminals.
 _SOLVER_WIDTH = 36
@@ -259,9 +251,9 @@ def _fit(tables: list[Table], width: int | None) -> tuple[list[Table], int]:
 
 
 def rich_table(
-    comparison: Findings, width: int | None = None, part: Part = "all", most: int | None = None
+    comparison: Findings, width: int | None = None, most: int | None = None
 ) -> RichTable:
-    """Lay out a comparison, or a part of it, as one rich table; see `Comparison.table`.
+    """Lay out a comparison as one rich table; see `Comparison.table`.
 
     Only the first `most` problems are shown.
     """
@@ -274,18 +266,14 @@ def rich_table(
     page = RichTable.grid()
     page.add_column()
     alarms, warnings = comparison.alarms, _warnings(comparison)
-    if part == "problems":
-        alarms, warnings = [], []
     for alarm in alarms:
         page.add_row(Text(f"CONTRADICTION: {alarm}", style="bold red"))
     for warning in warnings:
         page.add_row(Text(f"WARNING: {warning}", style="yellow"))
     if alarms or warnings:
         page.add_row("")
-    shown: list[tuple[Table, dict[str, int] | None]] = []
-    if part != "summary":
-        shown += [(table, widths) for table in tables[:most]]
-    if part != "problems" and len(tables) > 1:
+    shown: list[tuple[Table, dict[str, int] | None]] = [(table, widths) for table in tables[:most]]
+    if len(tables) > 1:
         shown.append((_summary_table(comparison), None))
     for number, (table, aligned) in enumerate(shown):
         if number:
@@ -298,11 +286,9 @@ def rich_table(
     if most is not None and len(tables) > most:
         rest = counted(len(tables) - most, "more problem")
         page.add_row(Text(f"and {rest}, which print(...) shows", style="dim"))
-    if tables and part != "problems":
+    if tables:
         page.add_row("")
         page.add_row(Text(_legend(comparison), style="dim"))
-    if part == "summary":
-        return page
     for reason, number in notes.items():
         page.add_row(Text(f"[{number}] {shortened(reason, _REASON_WIDTH)}", style="yellow"))
     return page
@@ -341,22 +327,20 @@ def _rich_rows(table: Table, widths: dict[str, int] | None, padding: int) -> Ric
     return laid
 
 
-def plain_text(comparison: Findings, width: int | None = None, part: Part = "all") -> str:
+def plain_text(comparison: Findings, width: int | None = None) -> str:
     """Render `rich_table` without colours."""
-    text = _printed(comparison, width, part).export_text()
+    text = _printed(comparison, width).export_text()
     return "\n".join(line.rstrip() for line in text.splitlines()) + "\n"
 
 
 def html(comparison: Findings) -> str:
     """Render the first problems of `rich_table` for a notebook, where long lines scroll."""
     form = '<pre style="line-height:normal;white-space:pre;overflow-x:auto">{code}</pre>'
-    console = _printed(comparison, None, "all", _SHOWN_PROBLEMS)
+    console = _printed(comparison, None, _SHOWN_PROBLEMS)
     return console.export_html(inline_styles=True, code_format=form)
 
 
-def _printed(
-    comparison: Findings, width: int | None, part: Part, most: int | None = None
-) -> Console:
+def _printed(comparison: Findings, width: int | None, most: int | None = None) -> Console:
     """Return a console that has recorded a table, by default as wide as the table."""
     from rich.console import Console
 
@@ -364,7 +348,7 @@ def _printed(
         tables, padding = _fit(_problem_tables(comparison, _footnotes(comparison)), None)
         width = max(120, _line_width(tables, padding) + padding)
     console = Console(file=io.StringIO(), width=width, force_terminal=False, record=True)
-    console.print(rich_table(comparison, width, part, most))
+    console.print(rich_table(comparison, width, most))
     return console
 
 

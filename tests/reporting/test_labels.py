@@ -10,9 +10,7 @@ import pytest
 from click.testing import CliRunner
 from sample_records import record, traced
 
-import inference_lab as il
 from inference_lab.cli import main
-from inference_lab.harness.campaign import InputError
 from inference_lab.reporting.comparison import Comparison
 from inference_lab.reporting.report import report_document
 from inference_lab.results.records import RecordStore
@@ -46,11 +44,6 @@ def test_tables_have_the_labels_and_data_the_specs(comparison: Comparison, tmp_p
     assert {r.solver for r in RecordStore(tmp_path / "runs.jsonl")} == {"icm", *NAMES}
     with (tmp_path / "table.csv").open() as lines:
         assert {line["solver"] for line in csv.DictReader(lines)} == {"icm", *NAMES}
-
-
-def test_a_table_may_have_further_labels(comparison: Comparison) -> None:
-    latex = comparison.to_latex(["gap %"], {"icm": "ICM", "ilp": "ILP"})
-    assert all(name in latex for name in ("ICM", "ILP", "Damped BP (0.5)"))
 
 
 def test_a_report_has_the_labels_and_its_command_the_specs(comparison: Comparison) -> None:
@@ -93,19 +86,6 @@ def test_ambiguous_labels_are_refused(labels: dict[str, str], said: str) -> None
     with pytest.raises(ValueError) as caught:
         Comparison(RUNS).labelled(labels)
     assert str(caught.value).startswith(said)
-
-
-def test_compare_takes_labels_by_any_form_of_a_spec() -> None:
-    graph = il.FactorGraph.potts([[0.0, 1.0], [0.6, 0.0]], [(0, 1)], [0.5])
-    given = {"loopy-bp( damping = 0.50 )": "Damped", "icm": "ICM"}
-    found = il.compare(graph, ["icm", DAMPED], labels=given, isolate=False)
-    assert found.solver_labels == {"icm": "ICM", DAMPED: "Damped"}
-    for labels, said in [
-        ({"ilp": "Exact"}, "labels: 'ilp' is none of the solvers icm, loopy"),
-        ({"icm": DAMPED}, "is given more than once"),
-    ]:
-        with pytest.raises(InputError, match=said):
-            il.compare(graph, ["icm", DAMPED], labels=labels)
 
 
 @pytest.mark.parametrize("kind", ["trade-off", "profile", "solved-over-time", "gap-over-time"])
