@@ -197,7 +197,7 @@ def _missing(study: Study, records: Sequence[StudyRecord]) -> list[str]:
 
 
 def _number(form: str) -> Form:
-    return lambda value: format(value, form) if math.isfinite(value) else "-"
+    return lambda value: "-" if math.isnan(value) else format(value, form)
 
 
 def _against_baseline(results: FitArrays, study: Study, prefix: str) -> Section:
@@ -307,9 +307,9 @@ def _median(values: FloatArray) -> float:
 
 
 def _mean(values: FloatArray) -> float:
-    """Return the mean of the finite values, NaN if there are none."""
-    finite = values[np.isfinite(values)]
-    return float(finite.mean()) if finite.size else math.nan
+    """Return the mean of the values that are there, NaN if there are none; it may be infinite."""
+    there = values[~np.isnan(values)]
+    return float(there.mean()) if there.size else math.nan
 
 
 def _protocol(study: Study, prefix: str) -> Section:

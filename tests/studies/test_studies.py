@@ -774,6 +774,17 @@ def test_failures_are_recorded_shown_and_run_again(tmp_path, undrawn):
 # ---------------------------------------------------------------------- reports
 
 
+def test_a_violated_hard_constraint_makes_the_mean_weight_infinite(tmp_path, undrawn):
+    study = load_study(write(tmp_path / "small"))
+    first, *others = run_study(study, tmp_path)
+    render_study(study, [replace(first, violated=math.inf), *others], tmp_path)
+    shown = {
+        row["method"]: row["violated weight (mean)"]
+        for row in table(tmp_path / "tables/effort.csv")
+    }
+    assert [method for method, weight in shown.items() if weight == "inf"] == [first.method]
+
+
 def test_statistics_of_runs_by_hand():
     mean = mean_of([1.0, 2.0, 3.0, 4.0])
     assert mean.value == 2.5
