@@ -9,34 +9,22 @@ Objects in user code are named by their module or file, see `inference_lab.regis
 from __future__ import annotations
 
 import importlib
-import importlib.machinery
-import importlib.util
 import inspect
 import re
 from dataclasses import fields
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
-from operator import attrgetter
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Generic, TypeVar
 
 from inference_lab.contract import Solver
 from inference_lab.formatting import shortened
-from inference_lab.registry.user_code import (
-    Place,
-    find_place,
-    import_error,
-    item_of,
-    register_class,
-    register_class_of,
-)
 from inference_lab.specs.grammar import (
     Spec,
     SpecError,
     SpecSyntaxError,
     build,
-    call,
     parse_spec,
     unknown,
 )
@@ -48,6 +36,21 @@ _SEVERAL = {
     "solver": "several solvers are a list, or --solver NAME for each on the command line",
     "problem": "several problems are a list, or arguments of their own on the command line",
 }
+
+#: Prefix of the library's module names.
+_OURS = "inference_lab."
+
+
+def import_error(description: str, problem: Exception) -> SpecError:
+    """Return the error for code that raises when it is imported."""
+    return SpecError(f"{description}: {type(problem).__name__}: {problem}")
+
+
+def register_class(loaded: type[_T], name: str) -> type[_T]:
+    """Store the name that loads a user's class in the class, for the specs of its objects."""
+    if not loaded.__module__.startswith(_OURS):
+        setattr(loaded, "registered_as", name)  # noqa: B010  # the base is only known at run time
+    return loaded
 
 
 class Registry(Generic[_T]):
@@ -74,7 +77,7 @@ class Registry(Generic[_T]):
         self.besides = besides
 
     @property
-    def _what(self) -> str:
+    def description(self) -> str:
         """The kind and its base class, for messages."""
         return f"{self.kind} (a class derived from inference_lab.{self.base.__name__})"
 
@@ -112,94 +115,35 @@ class Registry(Generic[_T]):
 
     def load(self, name: str) -> type[_T]:
         """Load the class of a registered name, ``module:Class`` or ``file.py[:Class]``."""
-        place = self._place(name)
-        if place is None:
+        if name in self.files() or name in self._entry_points():
             return self._registered(name)
-        thing = self._at(place)
-        if not isinstance(thing, type):
-            raise SpecError(f"{name} is not a class: {shortened(repr(thing))}")
-        return self._usable(thing, name)
+        found: type[_T] = self._user_code(name).load_class(self, name)
+        return found
+
+    def _user_code(self, name: str) -> Any:
+        """Import `inference_lab.registry.user_code`; raise if the name does not name user code."""
+        # Imported by name, because registered classes do not need it.
+        user_code = importlib.import_module("inference_lab.registry.user_code")
+        if not user_code.names_code(name):
+            raise self._unknown(name)
+        return user_code
 
     def _registered(self, name: str) -> type[_T]:
         if name in self.files():
             module = importlib.import_module(f"{self.package}.{name.replace('-', '_')}")
             (found,) = self.classes_in(module).values()
             return found
-        if name in self._entry_points():
-            try:
-                loaded: Any = self._entry_points()[name].load()
-            except Exception as problem:
-                raise import_error(f"{self.kind} {name!r} cannot be loaded", problem) from problem
-            if not (isinstance(loaded, type) and issubclass(loaded, self.base)):
-                raise SpecError(f"entry point {name!r} is not a {self._what}: {loaded!r}")
-            return register_class(loaded, name)
-        raise self._unknown(name)
+        try:
+            loaded: Any = self._entry_points()[name].load()
+        except Exception as problem:
+            raise import_error(f"{self.kind} {name!r} cannot be loaded", problem) from problem
+        if not (isinstance(loaded, type) and issubclass(loaded, self.base)):
+            raise SpecError(f"entry point {name!r} is not a {self.description}: {loaded!r}")
+        return register_class(loaded, name)
 
     def _unknown(self, name: str) -> SpecError:
         """Make the error for an unregistered name."""
         return unknown(self.kind, name, self.names())
-
-    # -------------------------------------------------------------- user code
-
-    def _place(self, name: str) -> Place | None:
-        """Return the place of an object in user code; None for registered names and other text."""
-        if name in self.files() or name in self._entry_points():
-            return None
-        place = find_place(name, self.kind)
-        if place is None or place.attribute is not None:
-            return place
-        return place._replace(attribute=self._only_class(place))
-
-    def _only_class(self, place: Place) -> str:
-        """Return the name of the only class in a file; raise if there are none or several."""
-        found = self.classes_in(place.module)
-        if not found:
-            offers = self._offers(place.module)[:1]
-            named = "".join(f"; name one as {place.source}:{name}" for name in offers)
-            raise SpecError(f"{place.source} defines no {self._what}{named}")
-        if len(found) > 1:
-            first = next(iter(found))
-            raise SpecError(f"{place.source} defines several: name one as {place.source}:{first}")
-        return next(iter(found))
-
-    def _offers(self, module: ModuleType) -> list[str]:
-        """Return the candidate names in a module: classes, objects, functions."""
-        functions = [
-            name
-            for name, value in vars(module).items()
-            if inspect.isfunction(value)
-            and value.__module__ == module.__name__
-            and not name.startswith("_")
-        ]
-        objects = [
-            name
-            for name, value in vars(module).items()
-            if isinstance(value, (self.base, *self.besides)) and not name.startswith("_")
-        ]
-        return [*self.classes_in(module), *objects, *functions]
-
-    def _at(self, place: Place) -> Any:
-        """Return the object at a place."""
-        wanted = str(place.attribute)
-        try:
-            return attrgetter(wanted)(place.module)
-        except AttributeError:
-            offers = self._offers(place.module)
-            if offers:
-                raise unknown(f"{self.kind} in {place.source}", wanted, offers) from None
-            found_at = getattr(place.module, "__file__", None) or "built in"
-            raise SpecError(
-                f"{place.source} ({found_at}) has no {wanted!r}, and nothing that could be a "
-                f"{self.kind}"
-            ) from None
-
-    def _usable(self, cls: type[Any], name: str) -> type[_T]:
-        if not issubclass(cls, self.base):
-            raise SpecError(f"{name} is a class, but no {self._what}")
-        if inspect.isabstract(cls):
-            missing = ", ".join(sorted(cls.__abstractmethods__))  # type: ignore[attr-defined]
-            raise SpecError(f"{name} is an abstract class: it lacks {missing}")
-        return register_class(cls, name)
 
     def _parsed(self, text: str) -> Spec:
         """Parse a spec; an error lists the names or settings that exist."""
@@ -227,31 +171,17 @@ class Registry(Generic[_T]):
     def obtain(self, text: str) -> Any:
         """Build the object of a spec string; objects from user code may have any type."""
         spec = self._parsed(text)
-        place = self._place(spec.name)
-        if place is None:
+        if spec.name in self.files() or spec.name in self._entry_points():
             return build(self._registered(spec.name), spec.name, spec.settings)
-        name = f"{place.source}:{place.attribute}"
-        thing = self._at(place)
-        if isinstance(thing, type):
-            thing = build(self._usable(thing, name), name, spec.settings)
-        elif callable(thing) and not isinstance(thing, self.base):
-            thing = call(thing, name, spec.settings)
-        elif spec.settings:
-            raise SpecError(
-                f"{name} is an object and takes no settings, got {next(iter(spec.settings))!r}"
-            )
-        if place.item is not None:
-            thing = item_of(thing, place.item, name)
-        if isinstance(thing, self.base):
-            # The class is registered, so that the spec of the object rebuilds it.
-            register_class_of(thing, place)
-        return thing
+        return self._user_code(spec.name).obtain(self, spec)
 
     def make(self, text: str) -> _T:
         """Build an instance of the base class from a spec string."""
         made = self.obtain(text)
         if not isinstance(made, self.base):
-            raise SpecError(f"{shortened(text)} gives {shortened(repr(made))}, and no {self._what}")
+            raise SpecError(
+                f"{shortened(text)} gives {shortened(repr(made))}, and no {self.description}"
+            )
         return made
 
 

@@ -12,24 +12,22 @@ import hashlib
 import importlib
 import importlib.machinery
 import importlib.util
+import inspect
 import os
 import re
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+import typing
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from operator import attrgetter
 from pathlib import Path
 from types import CodeType, ModuleType
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 from inference_lab.formatting import shortened
-from inference_lab.specs.grammar import SpecError
-
-_T = TypeVar("_T")
-
-#: Prefix of the library's module names.
-_OURS = "inference_lab."
+from inference_lab.registry.registry import Registry, import_error, register_class
+from inference_lab.specs.grammar import Spec, SpecError, build, convert_settings, unknown
 
 #: Prefix of the names of modules loaded from users' files.
 _LOADED = "inference_lab_user_"
@@ -66,27 +64,107 @@ class Place(NamedTuple):
     module: ModuleType
     #: The module or file as the user wrote it.
     source: str
-    #: None for the only class of a file.
-    attribute: str | None
+    attribute: str
     #: The number of an item, if the object is a sequence.
     item: int | None
 
 
-def find_place(name: str, kind: str) -> Place | None:
-    """Import the module of a user's object; return None if the name does not have that form."""
+def find_place(registry: Registry[Any], name: str) -> Place:
+    """Import the module of a user's object whose name has that form, see `names_code`."""
     match = _PLACE.fullmatch(name)
-    if match is None:
-        return None
+    assert match is not None
     if not _user_code_allowed.get():
         raise SpecError(
-            f"{kind} {shortened(name)!r} is code from outside the package, and such code is "
-            "refused here; the command reproduce runs it with --trust"
+            f"{registry.kind} {shortened(name)!r} is code from outside the package, and such code "
+            "is refused here; the command reproduce runs it with --trust"
         )
     item = None if match["item"] is None else int(match["item"])
     if match["file"] is None:
         return Place(load_module(match["module"]), match["module"], match["object"], item)
     path = Path(match["file"])
-    return Place(load_file(path), str(path), match["in_file"] or None, item)
+    module = load_file(path)
+    attribute = match["in_file"] or _only_class(registry, module, path)
+    return Place(module, str(path), attribute, item)
+
+
+def _only_class(registry: Registry[Any], module: ModuleType, source: Path) -> str:
+    """Return the name of the only class in a file; raise if there are none or several."""
+    found = list(registry.classes_in(module))
+    if not found:
+        offers = _offers(registry, module)[:1]
+        named = "".join(f"; name one as {source}:{name}" for name in offers)
+        raise SpecError(f"{source} defines no {registry.description}{named}")
+    if len(found) > 1:
+        raise SpecError(f"{source} defines several: name one as {source}:{found[0]}")
+    return found[0]
+
+
+def _offers(registry: Registry[Any], module: ModuleType) -> list[str]:
+    """Return the candidate names in a module: classes, objects, functions."""
+    public = {name: value for name, value in vars(module).items() if not name.startswith("_")}
+    functions = [
+        name
+        for name, value in public.items()
+        if inspect.isfunction(value) and value.__module__ == module.__name__
+    ]
+    kinds = (registry.base, *registry.besides)
+    objects = [name for name, value in public.items() if isinstance(value, kinds)]
+    return [*registry.classes_in(module), *objects, *functions]
+
+
+def _object_at(registry: Registry[Any], place: Place) -> Any:
+    """Return the object at a place."""
+    try:
+        return attrgetter(place.attribute)(place.module)
+    except AttributeError:
+        offers = _offers(registry, place.module)
+        if offers:
+            kind = f"{registry.kind} in {place.source}"
+            raise unknown(kind, place.attribute, offers) from None
+        found_at = getattr(place.module, "__file__", None) or "built in"
+        raise SpecError(
+            f"{place.source} ({found_at}) has no {place.attribute!r}, and nothing that could be a "
+            f"{registry.kind}"
+        ) from None
+
+
+def _usable(registry: Registry[Any], cls: type[Any], name: str) -> type[Any]:
+    """Return a concrete class of the kind, with its name stored; raise for any other class."""
+    if not issubclass(cls, registry.base):
+        raise SpecError(f"{name} is a class, but no {registry.description}")
+    if inspect.isabstract(cls):
+        missing = ", ".join(sorted(cls.__abstractmethods__))
+        raise SpecError(f"{name} is an abstract class: it lacks {missing}")
+    return register_class(cls, name)
+
+
+def load_class(registry: Registry[Any], name: str) -> type[Any]:
+    """Load the class named ``module:Class`` or ``file.py[:Class]``."""
+    thing = _object_at(registry, find_place(registry, name))
+    if not isinstance(thing, type):
+        raise SpecError(f"{name} is not a class: {shortened(repr(thing))}")
+    return _usable(registry, thing, name)
+
+
+def obtain(registry: Registry[Any], spec: Spec) -> Any:
+    """Return the object of a spec, made by its class or function if it names one."""
+    place = find_place(registry, spec.name)
+    name = f"{place.source}:{place.attribute}"
+    thing = _object_at(registry, place)
+    if isinstance(thing, type):
+        thing = build(_usable(registry, thing, name), name, spec.settings)
+    elif callable(thing) and not isinstance(thing, registry.base):
+        thing = call(thing, name, spec.settings)
+    elif spec.settings:
+        raise SpecError(
+            f"{name} is an object and takes no settings, got {next(iter(spec.settings))!r}"
+        )
+    if place.item is not None:
+        thing = item_of(thing, place.item, name)
+    if isinstance(thing, registry.base):
+        # The class is registered, so that the spec of the object rebuilds it.
+        register_class_of(thing, place)
+    return thing
 
 
 class _SourceLoader(importlib.machinery.SourceFileLoader):
@@ -98,11 +176,6 @@ class _SourceLoader(importlib.machinery.SourceFileLoader):
     def get_code(self, fullname: str) -> CodeType:
         path = self.get_filename(fullname)
         return self.source_to_code(self.get_data(path), path)
-
-
-def import_error(what: str, problem: Exception) -> SpecError:
-    """Return the error for code that raises when it is imported."""
-    return SpecError(f"{what}: {type(problem).__name__}: {problem}")
 
 
 def load_file(path: Path) -> ModuleType:
@@ -148,17 +221,10 @@ def load_module(name: str) -> ModuleType:
         raise import_error(f"module {name!r} fails to import", problem) from problem
 
 
-def register_class(loaded: type[_T], name: str) -> type[_T]:
-    """Store the name that loads a user's class in the class, for the specs of its objects."""
-    if not loaded.__module__.startswith(_OURS):
-        setattr(loaded, "registered_as", name)  # noqa: B010  # the base is only known at run time
-    return loaded
-
-
 def register_class_of(thing: Any, place: Place) -> None:
     """Store the name of an object's class, so that the object's spec builds an equal object."""
     cls = type(thing)
-    if cls.__module__.startswith(_OURS) or "registered_as" in vars(cls):
+    if cls.__module__.startswith("inference_lab.") or "registered_as" in vars(cls):
         return
     home = sys.modules.get(cls.__module__)
     try:
@@ -175,6 +241,30 @@ def register_class_of(thing: Any, place: Place) -> None:
         loaded_file = cls.__module__.startswith(_LOADED)
         where = str(home.__file__) if loaded_file else cls.__module__
     register_class(cls, f"{where}:{cls.__qualname__}")
+
+
+def call(function: Callable[..., Any], name: str, settings: dict[str, str | None]) -> Any:
+    """Call a function with raw settings as keyword arguments, converted by its annotations.
+
+    Values without an annotation are converted by `plain_value`; ``none`` is None.
+    """
+    try:
+        parameters = inspect.signature(function).parameters.values()
+        hints = typing.get_type_hints(function)
+    except (ValueError, TypeError, NameError):  # built in, or annotated with unknown names
+        parameters, hints = {}.values(), {}
+    own = [p for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)]
+    needed = [p.name for p in own if p.default is p.empty]
+    known = [p.name for p in own]
+    if any(p.kind is p.VAR_KEYWORD for p in parameters):
+        known += settings
+    values = convert_settings(name, settings, known, needed, hints)
+    try:
+        return function(**values)
+    except (SpecError, OSError):
+        raise
+    except Exception as problem:
+        raise SpecError(f"{name} fails: {type(problem).__name__}: {problem}") from problem
 
 
 def item_of(things: Any, number: int, name: str) -> Any:

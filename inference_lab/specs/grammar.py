@@ -6,11 +6,10 @@ words, or quoted strings with backslash escapes. Strings are parsed, never evalu
 
 from __future__ import annotations
 
-import inspect
 import re
 import types
 import typing
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import MISSING, fields
 from functools import cache
@@ -147,7 +146,7 @@ def build(cls: type[_T], name: str, settings: dict[str, str | None]) -> _T:
     known = [f for f in fields(cls) if f.init]  # type: ignore[arg-type]
     needed = [f.name for f in known if f.default is MISSING and f.default_factory is MISSING]
     hints = _hints(cls)  # type: ignore[arg-type]
-    values = _values(name, settings, [f.name for f in known], needed, hints)
+    values = convert_settings(name, settings, [f.name for f in known], needed, hints)
     try:
         return cls(**values)
     except SpecError:
@@ -156,7 +155,7 @@ def build(cls: type[_T], name: str, settings: dict[str, str | None]) -> _T:
         raise SpecError(f"{name}: {problem}") from problem
 
 
-def _values(
+def convert_settings(
     name: str,
     settings: dict[str, str | None],
     known: list[str],
@@ -230,30 +229,6 @@ def plain_value(raw: str) -> int | float | bool | str:
         with suppress(ValueError):
             return kind(raw)
     return raw
-
-
-def call(function: Callable[..., Any], name: str, settings: dict[str, str | None]) -> Any:
-    """Call a function with raw settings as keyword arguments, converted by its annotations.
-
-    Values without an annotation are converted by `plain_value`; ``none`` is None.
-    """
-    try:
-        parameters = inspect.signature(function).parameters.values()
-        hints = typing.get_type_hints(function)
-    except (ValueError, TypeError, NameError):  # built in, or annotated with unknown names
-        parameters, hints = {}.values(), {}
-    own = [p for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)]
-    needed = [p.name for p in own if p.default is p.empty]
-    known = [p.name for p in own]
-    if any(p.kind is p.VAR_KEYWORD for p in parameters):
-        known += settings
-    values = _values(name, settings, known, needed, hints)
-    try:
-        return function(**values)
-    except (SpecError, OSError):
-        raise
-    except Exception as problem:
-        raise SpecError(f"{name} fails: {type(problem).__name__}: {problem}") from problem
 
 
 def format_value(value: Any) -> str:

@@ -19,8 +19,8 @@ from inference_lab.registry import registry, user_code
 from inference_lab.registry.descriptions import available
 from inference_lab.registry.registry import Registry, as_solver, solver_registry
 from inference_lab.registry.sources import as_problem, as_problems, problem_registry
-from inference_lab.registry.user_code import user_code_refused
-from inference_lab.specs.grammar import SpecError, call, parse_spec
+from inference_lab.registry.user_code import call, user_code_refused
+from inference_lab.specs.grammar import SpecError, parse_spec
 
 SOLVER = '''
 """A solver for tests."""
