@@ -153,7 +153,7 @@ def energy_scale(graph: FactorGraph) -> float:
 
 
 class ScaledGraph(NamedTuple):
-    """The graph of a run, as `inference_lab.algorithms.scaling.scale_costs` prepares it.
+    """The graph of a run, as `inference_lab.algorithms.presolve.scale_costs` prepares it.
 
     Attributes
     ----------

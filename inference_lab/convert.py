@@ -305,7 +305,7 @@ def to_pgmpy(graph: FactorGraph) -> tuple[Any, float]:
     model : pgmpy.models.DiscreteMarkovNetwork
         One factor for each variable (of ones without unary costs) and each term, whose
         variables are joined by edges. Label costs come with auxiliary variables, numbered
-        after the graph's (`chain` of `inference_lab.graph.label_encoding`).
+        after the graph's (`inference_lab.graph.label_cost_chain`).
     offset : float
 
     Notes

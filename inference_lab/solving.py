@@ -18,7 +18,7 @@ from typing import Literal, Never, Protocol, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from inference_lab.algorithms.scaling import scale_costs
+from inference_lab.algorithms.presolve import contradiction, n_entries, scale_costs
 from inference_lab.compile_timer import timer
 from inference_lab.contract import (
     Marginals,
@@ -35,7 +35,6 @@ from inference_lab.contract import (
 from inference_lab.formatting import alike, shortened
 from inference_lab.graph.arrays import FloatArray, IntArray
 from inference_lab.graph.factor_graph import FactorGraph, unary_minimum
-from inference_lab.graph.feasibility import contradiction, n_entries
 from inference_lab.graph.terms import COST_LIMIT
 from inference_lab.registry.registry import as_solver
 from inference_lab.results.validation import check_outcome

@@ -29,12 +29,11 @@ from inference_lab.algorithms.elimination.interactions import (
     interactions,
 )
 from inference_lab.algorithms.elimination.order import Elimination, elimination_order
-from inference_lab.algorithms.label_cost_encoding import run_on_star
+from inference_lab.algorithms.label_cost_encoding import run_on_star, star
+from inference_lab.algorithms.presolve import n_entries
 from inference_lab.contract import Marginals, Outcome, Run, Solver
 from inference_lab.graph.arrays import FloatArray, starts_of
 from inference_lab.graph.factor_graph import FactorGraph, unary_minimum
-from inference_lab.graph.feasibility import n_entries
-from inference_lab.graph.label_encoding import star
 from inference_lab.kernels.messages import unflatten
 from inference_lab.specs.settings import setting
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from inference_lab.algorithms.cuts.partial_optimality import SHRINKING, reduce
 from inference_lab.algorithms.iteration import IterativeSolver, Progress
-from inference_lab.algorithms.presolve import trivial_outcome
+from inference_lab.algorithms.presolve import n_entries, trivial_outcome
 from inference_lab.algorithms.semidefinite.binary_encoding import (
     bits_of,
     has_bits,
@@ -22,7 +22,6 @@ from inference_lab.algorithms.semidefinite.relaxation import MATRICES, SDPRelaxa
 from inference_lab.contract import Outcome, Run, proves
 from inference_lab.graph.arrays import IntArray
 from inference_lab.graph.factor_graph import FactorGraph, unary_minimum
-from inference_lab.graph.feasibility import n_entries
 from inference_lab.kernels.descent import descend
 from inference_lab.kernels.ejection_chains import (
     begin_pass,

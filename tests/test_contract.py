@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 from strategies import Recipe, random_pairs, recipes
 
 import inference_lab as il
+from inference_lab.algorithms.presolve import contradiction
 from inference_lab.compile_timer import timer
 from inference_lab.contract import (
     OPTIMALITY_TOLERANCE,
@@ -31,7 +32,6 @@ from inference_lab.contract import (
 )
 from inference_lab.graph import feasibility
 from inference_lab.graph.factor_graph import FactorGraph
-from inference_lab.graph.feasibility import contradiction
 from inference_lab.graph.random_graphs import random_graph
 from inference_lab.graph.terms import DiagonalTerms, OwnTables
 

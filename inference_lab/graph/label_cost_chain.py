@@ -6,12 +6,13 @@ temperature. The variables of the graph keep their numbers, the auxiliary ones c
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
-from inference_lab.graph.arrays import FloatArray
+from inference_lab.graph.arrays import FloatArray, starts_of
 from inference_lab.graph.factor_graph import FactorGraph
-from inference_lab.graph.label_encoding import extended
-from inference_lab.graph.terms import OwnTables
+from inference_lab.graph.terms import OwnTables, PairwiseTerms, Unaries
 
 __all__ = ["chain"]
 
@@ -42,4 +43,21 @@ def chain(graph: FactorGraph) -> FactorGraph:
                 table = np.where((before | uses[:, None]) == now, 0.0, np.inf)
                 factors.append(((own - 1, i, own), table))
     terms = [OwnTables(np.array(edges), tables)] if edges else []
-    return extended(graph, unary, terms, factors)
+    return _extended(graph, unary, terms, factors)
+
+
+def _extended(
+    graph: FactorGraph,
+    unary: list[FloatArray],
+    terms: Sequence[PairwiseTerms],
+    factors: Sequence[tuple[tuple[int, ...], FloatArray]],
+) -> FactorGraph:
+    """Return the graph without label costs, with further variables, terms and factors."""
+    sizes = np.append(graph.cardinalities, np.array([row.size for row in unary], dtype=np.int64))
+    own = (graph.higher_order(f) for f in range(graph.n_factors))
+    return FactorGraph.from_terms(
+        Unaries(sizes, starts_of(sizes), np.concatenate([graph.unary_values, *unary])),
+        [graph.edge_block, *terms],
+        [*own, *factors],
+        graph.constant,
+    )

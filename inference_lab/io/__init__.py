@@ -27,10 +27,10 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import NamedTuple
 
+from inference_lab.algorithms.label_cost_encoding import star
 from inference_lab.formatting import listed, nearest, shortened
 from inference_lab.graph.factor_graph import FactorGraph
 from inference_lab.graph.label_cost_chain import chain
-from inference_lab.graph.label_encoding import star
 from inference_lab.io import biqmac, cfn, dd, fg, uai, wcsp
 from inference_lab.io._evidence import parse_evidence
 from inference_lab.io._files import COMPRESSIONS, FormatError, read_bytes, write_text
@@ -212,7 +212,7 @@ def write(graph: FactorGraph, path: str | os.PathLike[str], *, scale: float | No
     No format supports label costs. They are written as terms with auxiliary variables, which follow
     the variables of the graph. ``.wcsp`` files, which preserve minimal energies, have one for each
     label or set with a cost. Other files have one for each variable and set, so that marginals and
-    partition functions are preserved, too (`inference_lab.graph.label_encoding`). `read` then
+    partition functions are preserved, too (`inference_lab.graph.label_cost_chain`). `read` then
     returns a graph with more variables, of which the first are the variables of `graph`.
 
     Parameters

@@ -10,12 +10,12 @@ import pytest
 from strategies import labellings
 
 import inference_lab as il
+from inference_lab.algorithms.label_cost_encoding import star
 from inference_lab.conformance import exhaustive, solver_checks
 from inference_lab.conformance.verdicts import ConformanceFailure
 from inference_lab.contract import Outcome, Solver, Status
 from inference_lab.convert import from_networkx, from_pgmpy, to_networkx, to_pgmpy
 from inference_lab.graph.label_cost_chain import chain
-from inference_lab.graph.label_encoding import star
 from inference_lab.graph.random_graphs import LABEL_COSTS, random_graph
 from inference_lab.harness.warm_up import warm_up_graph
 from inference_lab.solvers.brute_force import BruteForce

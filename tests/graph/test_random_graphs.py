@@ -171,7 +171,7 @@ def test_degenerate_families(family, holds):
 
 def test_some_contradictions_pass_the_quick_search():
     """The quick search finds some contradictions; the others are left to the solvers."""
-    from inference_lab.graph.feasibility import contradiction
+    from inference_lab.algorithms.presolve import contradiction
 
     found = {contradiction(g) is None for g in graphs("infeasible")}
     assert found == {True, False}

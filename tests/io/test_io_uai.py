@@ -22,7 +22,7 @@ from slow_words import Refused, Words, is_numeral
 from strategies import labellings
 
 import inference_lab as il
-from inference_lab.graph.feasibility import contradiction
+from inference_lab.algorithms.presolve import contradiction
 from inference_lab.io import FormatError, supported_suffixes, uai
 from inference_lab.io._evidence import parse_evidence
 

@@ -11,10 +11,10 @@ import numpy as np
 
 from inference_lab.algorithms.cuts.roof_duality import LabelChoice, Rule, unsupported_arity
 from inference_lab.algorithms.iteration import IterativeSolver, Progress
+from inference_lab.algorithms.label_cost_encoding import star
 from inference_lab.contract import Outcome, Run
 from inference_lab.graph.arrays import IntArray
 from inference_lab.graph.factor_graph import FactorGraph, unary_minimum
-from inference_lab.graph.label_encoding import star
 from inference_lab.kernels.descent import descend_on
 from inference_lab.specs.settings import setting
 
