@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 from strategies import Recipe, random_pairs, recipes
 
 import inference_lab as il
+from inference_lab.algorithms import presolve
 from inference_lab.algorithms.presolve import contradiction
 from inference_lab.compile_timer import timer
 from inference_lab.contract import (
@@ -30,7 +31,6 @@ from inference_lab.contract import (
     Status,
     proves,
 )
-from inference_lab.graph import feasibility
 from inference_lab.graph.factor_graph import FactorGraph
 from inference_lab.graph.random_graphs import random_graph
 from inference_lab.graph.terms import DiagonalTerms, OwnTables
@@ -868,7 +868,7 @@ def test_a_contradiction_is_a_proof(recipe: Recipe):
 
 
 def test_tables_are_searched_in_blocks(monkeypatch):
-    monkeypatch.setattr(feasibility, "_BLOCK", 20)
+    monkeypatch.setattr(presolve, "_BLOCK", 20)
     tables = np.where(np.eye(3, k=1) > 0, 0.0, INF)[None].repeat(20, axis=0)
     edges = [(i, i + 1) for i in range(20)]
     unary = np.zeros((21, 3))
