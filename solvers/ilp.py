@@ -14,8 +14,7 @@ from inference_lab.algorithms.linear.backends import LinearSolver, Relaxed, seco
 from inference_lab.algorithms.linear.cycle_cuts import tighten
 from inference_lab.algorithms.linear.incremental import incremental_relaxation
 from inference_lab.algorithms.linear.integer_program import fix_by_reduced_costs, solve_integer
-from inference_lab.algorithms.linear.model import build_linear_model, model_size
-from inference_lab.algorithms.linear.program import LinearModel
+from inference_lab.algorithms.linear.model import LinearModel, build_linear_model, model_size
 from inference_lab.algorithms.presolve import trivial_outcome
 from inference_lab.algorithms.symmetry import break_symmetry
 from inference_lab.contract import Outcome, Run

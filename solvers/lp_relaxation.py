@@ -11,8 +11,7 @@ import numpy as np
 
 from inference_lab._numba import kernel, lean_kernel
 from inference_lab.algorithms.linear.backends import LinearSolver, Relaxation, seconds_to_start
-from inference_lab.algorithms.linear.model import build_linear_model, model_size
-from inference_lab.algorithms.linear.program import LinearModel
+from inference_lab.algorithms.linear.model import LinearModel, build_linear_model, model_size
 from inference_lab.algorithms.presolve import trivial_outcome
 from inference_lab.contract import Outcome, Run
 from inference_lab.graph.arrays import FloatArray, GraphArrays, IntArray
@@ -215,7 +214,7 @@ class LPRelaxation(LinearSolver):
     Complexity
     ----------
     The simplex method, typically a few iterations a constraint; rounding O(k n) a draw. Memory as
-    in `inference_lab.algorithms.linear.program.LinearModel`.
+    in `inference_lab.algorithms.linear.model.LinearModel`.
 
     References
     ----------

@@ -11,7 +11,7 @@ from inference_lab.algorithms.belief_propagation.forests import spanning_forest
 from inference_lab.contract import Outcome, Run, Solver
 from inference_lab.graph.arrays import FloatArray, GraphArrays, IntArray, starts_of
 from inference_lab.graph.factor_graph import FactorGraph, unary_minimum
-from inference_lab.kernels.factor_messages import factor_message
+from inference_lab.kernels.factor_messages import factor_message, next_labels
 from inference_lab.kernels.forest_passes import (
     RootedForest,
     Sent,
@@ -21,7 +21,6 @@ from inference_lab.kernels.forest_passes import (
     send_to_roots,
 )
 from inference_lab.kernels.messages import half_cost, sum_product_message, unflatten
-from inference_lab.kernels.mixed_radix import next_labels
 
 #: Table entries read between two checks of the clock: about 0.1 s.
 _CHUNK = 1 << 24

@@ -36,7 +36,7 @@ from inference_lab.graph.random_graphs import (
     SCALES,
 )
 from inference_lab.registry.registry import solver_registry
-from inference_lab.results.validation import marginals_fault, partition_fault, shape_fault
+from inference_lab.solving import marginals_fault, partition_fault, shape_fault
 from inference_lab.specs.grammar import SpecError, build, parse_spec
 
 __all__ = ["Examination"]

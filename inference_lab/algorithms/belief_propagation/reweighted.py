@@ -9,7 +9,7 @@ import numpy as np
 from inference_lab._numba import inlined, lean_kernel
 from inference_lab.graph.arrays import FloatArray, GraphArrays, IntArray
 from inference_lab.graph.factor_graph import FactorGraph
-from inference_lab.kernels.factor_messages import factor_message
+from inference_lab.kernels.factor_messages import factor_message, next_labels
 from inference_lab.kernels.forest_passes import (
     RootedForest,
     Slots,
@@ -20,7 +20,6 @@ from inference_lab.kernels.forest_passes import (
     send_to_roots,
 )
 from inference_lab.kernels.messages import edge_cost, sum_product_message
-from inference_lab.kernels.mixed_radix import next_labels
 
 
 class State(NamedTuple):

@@ -14,8 +14,12 @@ import numpy.typing as npt
 from inference_lab._numba import inlined, int64, lean_kernel
 from inference_lab.algorithms.cuts.maxflow import CutArrays
 from inference_lab.graph.arrays import TABLE, Flags, FloatArray, GraphArrays, IntArray
+from inference_lab.kernels.factor_messages import (
+    entry_of,
+    first_allowed_labels,
+    next_allowed_labels,
+)
 from inference_lab.kernels.messages import edge_cost, half_cost
-from inference_lab.kernels.mixed_radix import entry_of, first_allowed_labels, next_allowed_labels
 
 # Roles of a variable in the one-against-all test.
 FREE = 0

@@ -10,8 +10,12 @@ import numpy.typing as npt
 from inference_lab._numba import kernel, lean_kernel
 from inference_lab.graph.arrays import TABLE, GraphArrays, IntArray, starts_of
 from inference_lab.graph.factor_graph import FactorGraph
+from inference_lab.kernels.factor_messages import (
+    entry_of,
+    first_allowed_labels,
+    next_allowed_labels,
+)
 from inference_lab.kernels.messages import half_cost
-from inference_lab.kernels.mixed_radix import entry_of, first_allowed_labels, next_allowed_labels
 
 BoolArray: TypeAlias = npt.NDArray[np.bool_]
 

@@ -10,8 +10,12 @@ from inference_lab._numba import kernel
 from inference_lab.algorithms.elimination.arc_consistency import BoolArray, Domains
 from inference_lab.graph.arrays import FloatArray, GraphArrays, IntArray
 from inference_lab.graph.factor_graph import FactorGraph, first_least
+from inference_lab.kernels.factor_messages import (
+    entry_of,
+    first_allowed_labels,
+    next_allowed_labels,
+)
 from inference_lab.kernels.messages import edge_cost
-from inference_lab.kernels.mixed_radix import entry_of, first_allowed_labels, next_allowed_labels
 
 
 @kernel

@@ -10,8 +10,7 @@ from typing import Any
 import highspy
 import numpy as np
 
-from inference_lab.algorithms.linear.model import model_size
-from inference_lab.algorithms.linear.program import MAX_NONZEROS, CsrArray, LinearModel
+from inference_lab.algorithms.linear.model import MAX_NONZEROS, CsrArray, LinearModel, model_size
 from inference_lab.contract import Solver
 from inference_lab.graph.arrays import FloatArray, IntArray
 from inference_lab.graph.factor_graph import FactorGraph

@@ -23,7 +23,7 @@ from inference_lab._numba import lean_kernel
 from inference_lab.algorithms.linear.backends import Relaxed
 from inference_lab.algorithms.linear.incremental import IncrementalRelaxation
 from inference_lab.algorithms.linear.label_pairs import ALWAYS, links
-from inference_lab.algorithms.linear.program import CsrArray, LinearModel, Rows
+from inference_lab.algorithms.linear.model import CsrArray, LinearModel, Rows
 from inference_lab.graph.arrays import FloatArray, GraphArrays, Int32Array, IntArray, starts_of
 from inference_lab.graph.factor_graph import FactorGraph
 from inference_lab.kernels.heap import Heap, clear, empty_heap, pop, push, rise

@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from inference_lab.algorithms.linear.backends import Relaxation, Relaxed, objective_scale
-from inference_lab.algorithms.linear.program import CsrArray, LinearModel
+from inference_lab.algorithms.linear.model import CsrArray, LinearModel
 from inference_lab.algorithms.linear.pulp_models import pulp_solver, to_pulp
 from inference_lab.graph.arrays import FloatArray, IntArray
 

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from inference_lab.algorithms.linear.backends import load, run_highs
-from inference_lab.algorithms.linear.program import EPSILON, LinearModel
+from inference_lab.algorithms.linear.model import EPSILON, LinearModel
 from inference_lab.algorithms.linear.pulp_models import pulp_solver, to_pulp
 from inference_lab.graph.arrays import FloatArray, starts_of
 

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from inference_lab.algorithms.linear.program import LinearModel
+from inference_lab.algorithms.linear.model import LinearModel
 
 
 class PulpModel(NamedTuple):
