@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 import time
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 import numpy as np
 
-from inference_lab._numba import kernel, lean_kernel
+from inference_lab._numba import kernel
 from inference_lab.algorithms.linear.backends import LinearSolver, Relaxation, seconds_to_start
 from inference_lab.algorithms.linear.model import LinearModel, build_linear_model, model_size
 from inference_lab.algorithms.presolve import trivial_outcome
@@ -17,7 +17,6 @@ from inference_lab.contract import Outcome, Run
 from inference_lab.graph.arrays import FloatArray, GraphArrays, IntArray
 from inference_lab.graph.factor_graph import FactorGraph, unary_minimum
 from inference_lab.kernels.descent import descend_on
-from inference_lab.kernels.messages import edge_cost
 from inference_lab.solvers.icm import ICM
 from inference_lab.specs.settings import setting
 
@@ -78,38 +77,24 @@ def node_distributions(model: LinearModel, x: FloatArray) -> FloatArray:
     return np.asarray(u, dtype=np.float64)
 
 
-@lean_kernel
-def energy_of(g: GraphArrays, x: IntArray) -> float:
-    """Return the energy of a labelling without the constant."""
-    total = 0.0
-    for i in range(x.size):
-        total += g.unary[g.unary_ptr[i] + x[i]]
-    for e in range(g.edges.shape[0]):
-        total += edge_cost(g, e, x[g.edges[e, 0]], x[g.edges[e, 1]])
-    for f in range(g.factor_ptr.size - 1):
-        index = 0
-        for s in range(g.factor_ptr[f], g.factor_ptr[f + 1]):
-            index = index * g.cardinalities[g.scopes[s]] + x[g.scopes[s]]
-        total += g.tables[g.table_ptr[f] + index]
-    return total
-
-
 @kernel
-def _draw(
-    g: GraphArrays,
-    u: FloatArray,
-    free: IntArray,
-    labelled: IntArray,
-    left: IntArray,
-    rng: np.random.Generator,
-    rows: IntArray,
-    energies: FloatArray,
+def kleinberg_tardos(
+    g: GraphArrays, u: FloatArray, free: IntArray, rng: np.random.Generator, rows: IntArray
 ) -> None:
-    """Run `kleinberg_tardos`; `left` is scratch of the length of `free`."""
+    """Round ``u`` at random: fill each row of `rows` with labels of the variables `free`.
+
+    References
+    ----------
+    J. Kleinberg, E. Tardos, "Approximation algorithms for classification problems with pairwise
+    relationships", JACM 49(5), 2002, section 2.
+    """
+    # Repeat: draw a label h and a threshold alpha from (0, 1]; every variable without a label that
+    # has ``u_ih >= alpha`` gets h; until all have one.
+    left = np.empty(free.size, dtype=np.int64)
     width = 0
     for i in free:
         width = max(width, g.cardinalities[i])
-    for d in range(energies.size):
+    for d in range(rows.shape[0]):
         n_left = free.size
         for p in range(n_left):
             left[p] = p
@@ -130,35 +115,7 @@ def _draw(
             n_left = kept
         for q in range(n_left):
             i = free[left[q]]
-            best = 0
-            for a in range(g.cardinalities[i]):
-                if u[g.unary_ptr[i] + a] > u[g.unary_ptr[i] + best]:
-                    best = a
-            rows[d, left[q]] = best
-        for p in range(free.size):
-            labelled[free[p]] = rows[d, p]
-        energies[d] = energy_of(g, labelled)
-
-
-def kleinberg_tardos(
-    g: GraphArrays,
-    u: FloatArray,
-    x: IntArray,
-    rng: np.random.Generator,
-    rows: IntArray,
-    energies: FloatArray,
-) -> None:
-    """Round ``u`` at random, once for each row of `rows`: the labels of variables with ``x = -1``.
-
-    References
-    ----------
-    J. Kleinberg, E. Tardos, "Approximation algorithms for classification problems with pairwise
-    relationships", JACM 49(5), 2002, section 2.
-    """
-    # Repeat: draw a label h and a threshold alpha from (0, 1]; every variable without a label that
-    # has ``u_ih >= alpha`` gets h; until all have one.
-    free = np.flatnonzero(x < 0)
-    _draw(g, u, free, x.copy(), np.empty_like(free), rng, rows, energies)
+            rows[d, left[q]] = np.argmax(u[g.unary_ptr[i] : g.unary_ptr[i + 1]])
 
 
 def _statistics(energies: FloatArray, bound: float) -> dict[str, Any]:
@@ -190,9 +147,8 @@ class LPRelaxation(LinearSolver):
     Parameters
     ----------
     draws : int
-        Number of random roundings.
-    rounding : {"all", "kleinberg-tardos", "argmax"}
-        Random phases of Kleinberg and Tardos; the largest label of each variable; or both.
+        Number of random roundings, in phases of Kleinberg and Tardos. The largest label of each
+        variable is offered as well.
     polish : bool
         Descend by ICM from the best few labellings.
 
@@ -236,7 +192,6 @@ class LPRelaxation(LinearSolver):
     version: ClassVar[int] = 2
 
     draws: int = setting(100, at_least=1)
-    rounding: Literal["all", "kleinberg-tardos", "argmax"] = "all"
     polish: bool = True
 
     def run(self, graph: FactorGraph, run: Run) -> Outcome:
@@ -263,13 +218,8 @@ class LPRelaxation(LinearSolver):
         if result.x is None:
             return self._without_lp(graph, run, diagnostics, result.iterations)
         diagnostics["lp_value"] = result.value
-        finished, claimed = self._round(graph, run, model, result.x, diagnostics)
-        return Outcome(
-            converged=finished,
-            iterations=result.iterations,
-            claimed_energy=claimed,
-            diagnostics=diagnostics,
-        )
+        finished = self._round(graph, run, model, result.x, diagnostics)
+        return Outcome(finished, iterations=result.iterations, diagnostics=diagnostics)
 
     def _without_lp(
         self, graph: FactorGraph, run: Run, diagnostics: dict[str, Any], iterations: int = 0
@@ -298,37 +248,27 @@ class LPRelaxation(LinearSolver):
         model: LinearModel,
         solution: FloatArray,
         diagnostics: dict[str, Any],
-    ) -> tuple[bool, float]:
-        """Round and polish; return whether every step was made, and the best computed energy."""
-        g = graph.arrays
+    ) -> bool:
+        """Round and polish; return whether every step was made."""
         u = node_distributions(model, solution)
         argmax = model.labels(u)
-        top = u[graph.unary_ptr[:-1] + argmax]
-        shared = np.where(top == 1.0, argmax, -1)
-        free = np.flatnonzero(shared < 0)
-        diagnostics["fractional"] = int(free.size)
-        diagnostics["integral_share"] = 1.0 - free.size / graph.n_variables
+        shared = np.where(u[graph.unary_ptr[:-1] + argmax] == 1.0, argmax, -1)
+        fractional = int((shared < 0).sum())
+        diagnostics["fractional"] = fractional
+        diagnostics["integral_share"] = 1.0 - fractional / graph.n_variables
         notes: list[str] = []
         found: dict[bytes, tuple[float, IntArray]] = {}
 
         def keep(labels: IntArray) -> float:
-            energy = energy_of(g, labels) + graph.constant
-            energy += float(graph.label_costs.of(labels[None])[0])
-            found[labels.tobytes()] = (energy, labels)
-            run.offer(labels)
-            return float(energy)
+            found[labels.tobytes()] = run.offer(labels), labels
+            return found[labels.tobytes()][0]
 
-        every = self.rounding == "all"
-        # Without fractional variables, all kinds of rounding agree.
-        if every or self.rounding == "argmax" or free.size == 0:
-            diagnostics["argmax_energy"] = keep(argmax)
-        finished = True
-        if every or self.rounding == "kleinberg-tardos":
-            energies = self._draw(graph, run, u, shared, keep)
-            finished = energies.size == self.draws
-            if not finished:
-                notes.append(f"time for {energies.size} of {self.draws} draws")
-            diagnostics["rounding"] = _statistics(energies, run.lower_bound)
+        diagnostics["argmax_energy"] = keep(argmax)
+        energies = self._draw(graph, run, u, shared, keep)
+        finished = energies.size == self.draws
+        if not finished:
+            notes.append(f"time for {energies.size} of {self.draws} draws")
+        diagnostics["rounding"] = _statistics(energies, run.lower_bound)
         if self.polish and not run.proved:
             candidates = sorted(found.values(), key=lambda pair: pair[0])[:_POLISHED]
             order = run.rng.permutation(graph.n_variables)
@@ -345,7 +285,7 @@ class LPRelaxation(LinearSolver):
                 )
         if notes:
             diagnostics["notes"] = notes
-        return finished, min(energy for energy, _ in found.values())
+        return finished
 
     def _draw(
         self,
@@ -366,23 +306,16 @@ class LPRelaxation(LinearSolver):
         best: list[tuple[float, IntArray]] = []
         done = 0
         while done < self.draws and not (done and run.should_stop()):
-            size = min(block, self.draws - done)
-            rows = np.empty((size, free.size), dtype=np.int64)
-            values = np.empty(size)
-            kleinberg_tardos(graph.arrays, u, shared, run.rng, rows, values)
-            if graph.n_label_costs:
-                drawn = np.tile(shared, (size, 1))
-                drawn[:, free] = rows
-                values += graph.label_costs.of(drawn)
-            energies.append(values + graph.constant)
-            best += [
-                (float(values[d]), rows[d].copy())
-                for d in np.argsort(values, kind="stable")[:_POLISHED]
-            ]
+            rows = np.empty((min(block, self.draws - done), free.size), dtype=np.int64)
+            kleinberg_tardos(graph.arrays, u, free, run.rng, rows)
+            drawn = np.tile(shared, (len(rows), 1))
+            drawn[:, free] = rows
+            values = graph.energy(drawn)
+            energies.append(values)
+            first = np.argsort(values, kind="stable")[:_POLISHED]
+            best += [(float(values[d]), drawn[d].copy()) for d in first]
             best = sorted(best, key=lambda pair: pair[0])[:_POLISHED]
-            done += size
-        for _, row in best:
-            labels = shared.copy()
-            labels[free] = row
+            done += len(rows)
+        for _, labels in best:
             keep(labels)
         return np.concatenate(energies)

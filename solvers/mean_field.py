@@ -31,11 +31,10 @@ _FOLLOWED = 1e-2
 class Rule(NamedTuple):
     """The parameters of an update."""
 
-    # ``damping`` is the share of the old q that is kept, ``cap`` the largest cost, in place of an
-    # infinite one. A variable is skipped if its neighbours changed by at most ``tolerance``.
+    # ``cap`` is the largest cost, in place of an infinite one. A variable is skipped if its
+    # neighbours changed by at most ``tolerance``.
 
     temperature: float
-    damping: float
     cap: float
     tolerance: float
 
@@ -186,16 +185,14 @@ def soften(k: int, temperature: float, field: FloatArray) -> None:
 
 
 @inlined_minimum
-def _store(
-    g: GraphArrays, i: int, new: FloatArray, rule: Rule, q: FloatArray, priority: FloatArray
-) -> float:
-    """Move ``q_i`` towards its new value, mark its neighbours; return the undamped change."""
+def _store(g: GraphArrays, i: int, new: FloatArray, q: FloatArray, priority: FloatArray) -> None:
+    """Store the new ``q_i``, and add its change to the priorities of its neighbours."""
     start = np.uint64(g.unary_ptr[i])
     change = 0.0
     for b in range(g.cardinalities[i]):
         a = np.uint64(b)
         change = max(change, abs(new[a] - q[start + a]))
-        q[start + a] = new[a] + rule.damping * (q[start + a] - new[a])
+        q[start + a] = new[a]
     if change > 0.0:
         for p in range(g.adj_ptr[i], g.adj_ptr[i + 1]):
             priority[np.uint64(g.adj_var[p])] += change
@@ -204,7 +201,6 @@ def _store(
             for s in range(g.factor_ptr[f], g.factor_ptr[f + 1]):
                 if g.scopes[s] != i:
                     priority[np.uint64(g.scopes[s])] += change
-    return change
 
 
 @lean_kernel
@@ -229,9 +225,7 @@ def sequential_sweep(
         priority[i] = 0.0
         expected_costs(g, i, q, rule.cap, digits, links, field)
         soften(g.cardinalities[i], rule.temperature, field)
-        change = _store(g, i, field, rule, q, priority)
-        # The damped part of the change is still to be made.
-        priority[i] += rule.damping * change
+        _store(g, i, field, q, priority)
     return updated
 
 
@@ -312,8 +306,6 @@ class MeanField(IterativeSolver["Annealing"]):
 
     Parameters
     ----------
-    damping : float in [0, 1), or None
-        Share of the old q that is kept; None is 0.
     tolerance : float
         Largest change of a probability at which q counts as settled; 0.01 while the temperature
         has still to fall.
@@ -330,8 +322,8 @@ class MeanField(IterativeSolver["Annealing"]):
 
     Guarantees
     ----------
-    The free energy never rises (with or without damping, as F is convex in each q_i). At T > 0 ``-F
-    / T`` is a lower bound on the log-partition. No bound on the energy.
+    The free energy never rises. At T > 0 ``-F / T`` is a lower bound on the log-partition. No bound
+    on the energy.
 
     Complexity
     ----------
@@ -358,7 +350,6 @@ class MeanField(IterativeSolver["Annealing"]):
 
     startup_cost: ClassVar[float] = 32.0
 
-    damping: float | None = setting(None, at_least=0, below=1)
     tolerance: float = setting(1e-6, at_least=0)
     max_sweeps: int = setting(10_000, at_least=1)
     anneal_sweeps: int = setting(5, at_least=1)
@@ -419,7 +410,6 @@ class Annealing:
     def __init__(self, settings: MeanField, graph: FactorGraph, run: Run) -> None:
         self.settings, self.graph, self.unit = settings, graph, run.unit
         self.arrays = graph.arrays
-        self.damping = settings.damping or 0.0
         self.field = aligned_zeros(int(graph.cardinalities.max(initial=1)))
         arity = int(np.diff(graph.factor_ptr).max(initial=0))
         # Without factors, kernels get None, so that their code is not compiled.
@@ -517,21 +507,16 @@ class Annealing:
 
     def sweep(self) -> bool:
         """Make one sweep, forwards or backwards; return whether the distribution has settled."""
-        change = self._update(self.damping)
+        rule = Rule(self.temperature, self.cap, self.tolerance)
+        scratch = self.priority, self.field, self.digits, self.links
+        sequential_sweep(self.arrays, self.orders[self.sweeps % 2], rule, self.q, *scratch)
         settings = self.settings
         self.sweeps += 1
-        settled = change <= self.tolerance
+        settled = bool(self.priority.max(initial=0.0) <= self.tolerance)
         self.over = settled or self.sweeps == (
             settings.max_sweeps if self.last else settings.anneal_sweeps
         )
         return settled
-
-    def _update(self, damping: float) -> float:
-        """Update the variables that are due; return the largest pending change."""
-        rule = Rule(self.temperature, damping, self.cap, self.tolerance)
-        scratch = self.priority, self.field, self.digits, self.links
-        sequential_sweep(self.arrays, self.orders[self.sweeps % 2], rule, self.q, *scratch)
-        return float(self.priority.max(initial=0.0))
 
     def labels(self) -> IntArray:
         """Return the most probable label of each variable, shape (n,)."""
@@ -543,15 +528,10 @@ class Annealing:
         return float(inner + self.graph.constant)
 
     def trim(self) -> None:
-        """Remove weight of forbidden combinations that is due to rounding or damping."""
+        """Remove weight of forbidden combinations that is due to rounding."""
         # Sets probabilities below 1e-12 to zero; graphs without infinite costs are left alone.
         if self.graph.n_variables == 0 or not self.graph.has_infinite:
             return
-        if self.damping > 0.0:
-            # A damped q only approaches zero; one full step reaches it.
-            self.priority[:] = np.inf
-            self.sweeps = 0
-            self._update(0.0)
         allowed = np.isfinite(self.graph.unary_values)
         # A run stopped at a low cap may have left weight, even all of it, on forbidden labels.
         self.q[(self.q < 1e-12) | ~allowed] = 0.0

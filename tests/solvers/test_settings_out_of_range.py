@@ -58,7 +58,6 @@ REFUSED = {
     "loopy-bp(damping=1)": r"damping must be at least 0 and below 1, got 1\.0",
     "loopy-bp(damping=-0.1)": r"damping must be at least 0 and below 1, got -0\.1",
     "loopy-bp(tolerance=nan)": "tolerance must be at least 0, got nan",
-    "mean-field(damping=1)": r"damping must be at least 0 and below 1, got 1\.0",
     "mean-field(start_temperature=0)": r"start_temperature must be finite and above 0, got 0\.0",
     "mean-field(start_temperature=inf)": "start_temperature must be finite and above 0, got inf",
     "mean-field(cooling=1)": r"cooling must be above 0 and below 1, got 1\.0",

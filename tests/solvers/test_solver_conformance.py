@@ -32,7 +32,6 @@ BRIEF = {
 
 #: Additional settings, for which bounds, energies and marginals are checked as well.
 VARIANTS = (
-    "mean-field(damping=0.5)",
     "loopy-bp(schedule=synchronous, damping=0.3, max_sweeps=50)",
     "loopy-bp(schedule=chains, max_sweeps=50)",
     *("trw-s(order=breadth-first)", "trw-s(tighten=cycles)", "trw-s(tighten=triplets)"),
