@@ -1,7 +1,7 @@
 """Public instance: a benchmark model from the data folder, with its best known value and its proof.
 
 The table ``instances.csv`` beside this file holds checksums, licence, origin, best known energy and
-proof of each. Models are identified by content, because names are ambiguous.
+proof of each. The content of models is checked, because their names are ambiguous.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from __future__ import annotations
 import csv
 import hashlib
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
@@ -18,10 +17,9 @@ from pathlib import Path
 import msgspec
 
 from inference_lab.data.datasets import DataFormatError
-from inference_lab.data.folders import DataNotFoundError, data_folder
 from inference_lab.data.published import find_published
 from inference_lab.formatting import nearest
-from inference_lab.io import FormatError, read
+from inference_lab.io import read
 from inference_lab.io._files import read_bytes
 from inference_lab.problem import Problem, ProblemFamily
 from inference_lab.problems.file import sizes
@@ -140,36 +138,12 @@ class Instances(ProblemFamily):
 
 
 def _locate(known: Instance, file: str, digest: str, data_dir: Path | None) -> Path:
-    """Find a file by its name in the table, or else by its content."""
-    missing: Exception
-    try:
-        named = find_published(f"map/{file}", data_dir)
-        if (has := _content_digest(named)) == digest:
-            return named
-        missing = DataFormatError(
-            f"{named} is not the file that instance {known.name!r} needs: the SHA-256 of its "
+    """Return a file of the data folder if it has this content, compressed or not."""
+    found = find_published(f"map/{file}", data_dir)
+    has = hashlib.sha256(read_bytes(found)).hexdigest()
+    if has != digest:
+        raise DataFormatError(
+            f"{found} is not the file that instance {known.name!r} needs: the SHA-256 of its "
             f"content is {has}, not {digest}"
         )
-    except DataNotFoundError as problem:
-        missing = DataNotFoundError(
-            f"instance {known.name!r}: {problem} (SHA-256 of its content: {digest})"
-        )
-    for path in _files(data_folder(data_dir), known):
-        if _content_digest(path) == digest:
-            return path
-    raise missing
-
-
-def _content_digest(path: Path) -> str:
-    """Return the SHA-256 of a file without its compression; empty if it is damaged."""
-    try:
-        return hashlib.sha256(read_bytes(path)).hexdigest()
-    except FormatError:
-        return ""
-
-
-def _files(root: Path, known: Instance) -> Iterator[Path]:
-    """Yield all files that may be the instance under another name."""
-    for folder in (root / "map", root / known.name.partition("/")[0]):
-        if folder.is_dir():
-            yield from sorted(path for path in folder.rglob("*") if path.is_file())
+    return found

@@ -40,7 +40,6 @@ def check(solver: str, as_json: bool) -> None:
     if as_json:
         print_json(
             {
-                "schema": 1,
                 "solver": method.spec,
                 "counts": {verdict.value: n for verdict, n in counts.items()},
                 "checks": [asdict(result) for result in results],

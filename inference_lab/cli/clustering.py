@@ -160,7 +160,6 @@ def cluster(
         files = {"labels": out, "report": report}
         print_json(
             {
-                "schema": 1,
                 **summary,
                 "violated": found.loc[found["violated"], ["i", "j", "kind"]].to_dict("records"),
                 "files": {key: str(path) for key, path in files.items() if path is not None},

@@ -209,8 +209,8 @@ def quiet_stdout() -> Iterator[Callable[[str], None]]:
 
 
 def print_json(document: dict[str, Any]) -> None:
-    """Write a document to standard output."""
-    click.echo(json.dumps(document, allow_nan=False, indent=1))
+    """Write a document to standard output, with the number of its schema."""
+    click.echo(json.dumps({"schema": 1, **document}, allow_nan=False, indent=1))
 
 
 def print_table(comparison: Comparison) -> None:

@@ -140,7 +140,7 @@ def compare(
         )
         comparison.save(folder)
     if as_json:
-        print_json({"schema": 1, "folder": str(folder), "new": new, **comparison.as_dict()})
+        print_json({"folder": str(folder), "new": new, **comparison.as_dict()})
     else:
         print_table(comparison)
         if not quiet:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from functools import partial
 from pathlib import Path
 
 import click
@@ -50,12 +51,12 @@ def list_sets(data_dir: Path | None, as_json: bool) -> None:
         files = f"{present}/{len(one.files)}"
         table.add_row(name, one.group, files, size, one.licence, source)
     if as_json:
-        print_json({"schema": 1, "folder": str(root), "sets": described})
+        print_json({"folder": str(root), "sets": described})
         return
-    console = Console(highlight=False)
+    console = Console(highlight=False, markup=False)
     console.print(table)
     console.print(f"\nfiles: present in {root}, of all in the set")
-    console.print("by hand: no known address has the bytes that are read")
+    console.print("by hand: no known address has the bytes that are read; addresses: --json")
 
 
 @data.command()
@@ -82,31 +83,16 @@ def fetch(names: tuple[str, ...], data_dir: Path | None, mirror: str | None, qui
     from inference_lab.data.folders import data_folder
     from inference_lab.data.published import choose, published
     from inference_lab.data.published import fetch as fetch_sets
-    from inference_lab.formatting import listed
 
     console = Console(stderr=True)
+    hidden = quiet or not console.is_terminal
+    bar = partial(track, console=console, description="Fetching", transient=True, disable=hidden)
     with as_input():
-        chosen = choose(names)
-        new = fetch_sets(
-            chosen,
-            data_dir,
-            mirror=mirror,
-            progress=lambda files: track(
-                files,
-                "Fetching",
-                console=console,
-                transient=True,
-                disable=quiet or not console.is_terminal,
-            ),
-        )
+        new, kept = fetch_sets(names, data_dir, mirror=mirror, progress=bar)
     if not quiet:
-        terms: dict[str, list[str]] = {}
-        for name in chosen:
-            one = published()[name]
-            terms.setdefault(f"{one.licence}. {one.citation}", []).append(name)
-        for term, sets in terms.items():
-            say(f"{listed(sets)}: {term}")
-    kept = sum(len(published()[name].files) for name in chosen) - new
+        sets = [published()[name] for name in choose(names)]
+        for term in dict.fromkeys(f"{one.licence}: {one.citation}" for one in sets):
+            say(term)
     click.echo(f"{new} files fetched into {data_folder(data_dir)}, {kept} were there already")
 
 

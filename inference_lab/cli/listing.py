@@ -30,7 +30,7 @@ def list_names(kind: str, name: str | None, as_json: bool) -> None:
                 for each, line in members.items()
             }
     if as_json:
-        print_json({"schema": 1, kind: described})
+        print_json({kind: described})
         return
     if name is not None:
         reason = missing(name)

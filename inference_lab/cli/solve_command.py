@@ -128,7 +128,6 @@ def _solution_document(
         *("iterations", "seconds", "compile_seconds"),
     )
     return {
-        "schema": 1,
         "problem": problem.name,
         "n_variables": problem.graph.n_variables,
         "remarks": list(remarks_of(problem.info)),

@@ -83,7 +83,6 @@ def report(
     if as_json:
         print_json(
             {
-                "schema": 1,
                 "folder": str(out),
                 "files": [str(path.relative_to(out)) for path in paths],
                 "alarms": list(document.alarms),
@@ -114,7 +113,7 @@ def status(folder: Path, as_json: bool) -> None:
     with as_input():
         found = states(find_store(folder))
     if as_json:
-        print_json({"schema": 1, "folder": str(folder), **found.as_dict()})
+        print_json({"folder": str(folder), **found.as_dict()})
     else:
         from rich.console import Console
 
@@ -162,12 +161,9 @@ def labels(record: str, folder: Path, out: Path | None) -> None:
     from inference_lab.results.analysis import Findings
     from inference_lab.results.atomic_files import write_whole
 
-    with as_input():
+    with as_input(ValueError):
         found = Findings.of_store(_runs(folder))
-        try:
-            text = "".join(f"{label}\n" for label in found.labels(record))
-        except ValueError as problem:
-            raise BadInput(str(problem)) from None
+        text = "".join(f"{label}\n" for label in found.labels(record))
     if out is None:
         click.echo(text, nl=False)
     else:

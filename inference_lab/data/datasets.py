@@ -7,14 +7,10 @@ itself.  No preprocessing.
 
 from __future__ import annotations
 
-import gzip
 import importlib.resources
 import math
 import os
-import zlib
-from collections.abc import Iterator
 from dataclasses import dataclass
-from difflib import get_close_matches
 from pathlib import Path
 from typing import TypeAlias
 
@@ -25,6 +21,8 @@ import numpy.typing as npt
 from inference_lab.data.folders import DATA_VARIABLE, DataNotFoundError
 from inference_lab.data.gaussians import MIXTURES, Mixture
 from inference_lab.data.published import find_published, source_of
+from inference_lab.formatting import nearest
+from inference_lab.io._files import FormatError, read_bytes
 
 __all__ = [
     "DATA_VARIABLE",
@@ -186,10 +184,9 @@ def load(name: str, data_dir: _PathLike | None = None, *, least: int = 0) -> Dat
     """
     entry = _REGISTRY.get(name)
     if entry is None:
-        close = get_close_matches(str(name).lower(), _REGISTRY, n=1, cutoff=0.5)
-        hint = f" (did you mean {close[0]!r}?)" if close else ""
         raise UnknownDatasetError(
-            f"unknown data set {name!r}{hint}; valid names: {', '.join(_REGISTRY)}"
+            f"unknown data set {name!r}{nearest(str(name), _REGISTRY)}; "
+            f"valid names: {', '.join(_REGISTRY)}"
         )
     if isinstance(entry, _Embedded):
         return _load_embedded(name, entry)
@@ -220,22 +217,17 @@ def _load_embedded(name: str, entry: _Embedded) -> Dataset:
 
 def _load_files(name: str, entry: _Files, data_dir: _PathLike | None) -> Dataset:
     """Read the files of a data set one after the other and keep the wanted classes."""
-    paths = [find_published(f"uci/{file}", data_dir) for file in entry.files]
     features: list[list[float]] = []
     labels: list[int] = []
     wanted = {code: k for k, code in enumerate(entry.kept)}
-    for path, expected in zip(paths, entry.rows, strict=True):
-        found = 0
-        line = 0
-        for line, fields in _rows(path, entry):
+    for file, expected in zip(entry.files, entry.rows, strict=True):
+        path = find_published(f"uci/{file}", data_dir)
+        found = line = 0
+        for line, text in enumerate(read_lines(path, "ascii"), start=1):
+            if line <= entry.header or not text.strip():
+                continue
             found += 1
-            code = fields[entry.label]
-            if code not in entry.classes:
-                raise DataFormatError(
-                    f"{path}, line {line}: unknown class {code!r} in column {entry.label + 1}; "
-                    f"the classes are {', '.join(entry.classes)}"
-                )
-            values = _numbers(path, line, fields, entry)
+            code, values = _point(text, entry, f"{path}, line {line}")
             if code in wanted:
                 features.append(values)
                 labels.append(wanted[code])
@@ -252,26 +244,25 @@ def _load_files(name: str, entry: _Files, data_dir: _PathLike | None) -> Dataset
     )
 
 
-def _rows(path: Path, entry: _Files) -> Iterator[tuple[int, list[str]]]:
-    """Yield the line number and the stripped fields of each line that is not blank."""
-    line = 0
+def read_lines(path: Path, encoding: str) -> list[str]:
+    """Return the lines of a text file, plain or compressed."""
     try:
-        with (gzip.open if path.suffix == ".gz" else open)(path, "rt", encoding="ascii") as stream:
-            for line, text in enumerate(stream, start=1):
-                if line <= entry.header or not text.strip():
-                    continue
-                fields = [field.strip() for field in text.split(entry.separator or None)]
-                if len(fields) != entry.columns:
-                    raise DataFormatError(
-                        f"{path}, line {line}: {len(fields)} columns; {entry.columns} are expected"
-                    )
-                yield line, fields
-    except (UnicodeDecodeError, EOFError, gzip.BadGzipFile, zlib.error) as error:
-        raise DataFormatError(f"{path}: unreadable after line {line}: {error}") from error
+        return read_bytes(path).decode(encoding).splitlines()
+    except (FormatError, UnicodeDecodeError) as error:
+        raise DataFormatError(f"{path}: unreadable: {error}") from error
 
 
-def _numbers(path: Path, line: int, fields: list[str], entry: _Files) -> list[float]:
-    """Convert the attribute columns of a row."""
+def _point(text: str, entry: _Files, where: str) -> tuple[str, list[float]]:
+    """Return the class and the attributes in a line."""
+    fields = [field.strip() for field in text.split(entry.separator or None)]
+    if len(fields) != entry.columns:
+        raise DataFormatError(f"{where}: {len(fields)} columns; {entry.columns} are expected")
+    code = fields[entry.label]
+    if code not in entry.classes:
+        raise DataFormatError(
+            f"{where}: unknown class {code!r} in column {entry.label + 1}; "
+            f"the classes are {', '.join(entry.classes)}"
+        )
     values = []
     for column, field in enumerate(fields):
         if column == entry.label or column in entry.ignored:
@@ -282,7 +273,7 @@ def _numbers(path: Path, line: int, fields: list[str], entry: _Files) -> list[fl
             value = math.nan
         if not math.isfinite(value):
             raise DataFormatError(
-                f"{path}, line {line}: {field!r} in column {column + 1} is not a finite number"
+                f"{where}: {field!r} in column {column + 1} is not a finite number"
             )
         values.append(value)
-    return values
+    return code, values

@@ -10,6 +10,7 @@ import importlib.resources
 import os
 import shutil
 import zipfile
+import zlib
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
@@ -81,23 +82,18 @@ def published() -> dict[str, PublishedSet]:
     return msgspec.toml.decode(text, type=dict[str, PublishedSet])
 
 
-def choose(names: Iterable[str]) -> list[str]:
+def choose(names: Sequence[str]) -> list[str]:
     """Return the sets of some names, of which ``all`` and groups mean every set with addresses."""
-    chosen: dict[str, None] = {}
-    groups = {"all", *(one.group for one in published().values())}
+    known = {name: [name] for name in published()}
+    for name, one in published().items():
+        for group in () if one.by_hand else ("all", one.group):
+            known.setdefault(group, []).append(name)
     for name in names:
-        if name in groups:
-            for each, one in published().items():
-                if name in ("all", one.group) and not one.by_hand:
-                    chosen[each] = None
-        elif name in published():
-            chosen[name] = None
-        else:
-            valid = [*sorted(groups), *published()]
+        if name not in known:
             raise SpecError(
-                f"unknown data set {name!r}{nearest(name, valid)}; valid names: {', '.join(valid)}"
+                f"unknown data set {name!r}{nearest(name, known)}; valid names: {', '.join(known)}"
             )
-    return list(chosen)
+    return list(dict.fromkeys(each for name in names for each in known[name]))
 
 
 def stored(place: Path) -> Path | None:
@@ -139,19 +135,19 @@ def source_of(path: str) -> str:
 
 
 def fetch(
-    names: Iterable[str],
+    names: Sequence[str],
     data_dir: _PathLike | None = None,
     *,
     mirror: str | None = None,
     progress: Callable[[Sequence[PublishedFile]], Iterable[PublishedFile]] = iter,
-) -> int:
-    """Fetch sets into the data folder and return the number of new files.
+) -> tuple[int, int]:
+    """Fetch sets into the data folder and return the numbers of new and of old files.
 
     Each file is checked before it gets its name; files that are there already are kept.
 
     Parameters
     ----------
-    names : iterable of str
+    names : sequence of str
         Sets, groups, or ``all``.
     data_dir : path, optional
         As for `data_folder`.
@@ -184,7 +180,7 @@ def fetch(
             failed.append(f"{file.path}: {problem}")
     if failed:
         raise FetchError(f"{len(failed)} of {len(files)} files not fetched: {listed(failed)}")
-    return new
+    return new, len(files) - new
 
 
 def _fetch(file: PublishedFile, root: Path, mirror: str | None) -> bool:
@@ -201,9 +197,9 @@ def _fetch(file: PublishedFile, root: Path, mirror: str | None) -> bool:
         return False
     if not file.url:
         raise FetchError(f"download it by hand from {source_of(file.path)} to {target}")
-    url = file.url
+    url, _, member = file.url.partition("#")
     if mirror:
-        url = f"{mirror.rstrip('/')}/{file.path}"
+        url, member = f"{mirror.rstrip('/')}/{file.path}", ""
     pooch.get_logger().setLevel("ERROR")  # attempts that fail are repeated
     pooch.create(
         root,
@@ -211,24 +207,23 @@ def _fetch(file: PublishedFile, root: Path, mirror: str | None) -> bool:
         registry={file.path: f"sha256:{file.sha256}"},
         urls={file.path: url},
         retry_if_failed=2,
-    ).fetch(file.path, downloader=partial(_download, size=file.size))
+    ).fetch(file.path, downloader=partial(_download, member=member, size=file.size))
     return True
 
 
-def _download(url: str, target: str, pooch_: Any, *, size: int) -> None:
-    """Write a file at an address, a member of an archive there, or a copied file to `target`."""
+def _download(url: str, target: str, caller: Any, *, member: str, size: int) -> None:
+    """Write a file of a folder or at an address, or a member of an archive there, to `target`."""
     import pooch
 
-    address, _, member = url.partition("#")
-    if "://" not in address:
-        shutil.copyfile(Path(address).expanduser(), target)
-        return
-    pooch.HTTPDownloader()(address, target, pooch_)
+    if "://" not in url:
+        shutil.copyfile(Path(url).expanduser(), target)
+    else:
+        pooch.HTTPDownloader()(url, target, caller)
     if member:
         # Nothing is extracted by the names in the archive: one member is read, up to its size.
         try:
             with zipfile.ZipFile(target) as archive, archive.open(member) as stream:
                 content = stream.read(size)
-        except (zipfile.BadZipFile, KeyError) as problem:
-            raise ValueError(f"{address} is no zip archive with {member}: {problem}") from problem
+        except (zipfile.BadZipFile, zlib.error, KeyError) as problem:
+            raise ValueError(f"{url} is no zip archive with {member}: {problem}") from problem
         Path(target).write_bytes(content)

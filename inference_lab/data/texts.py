@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from inference_lab.data.corpus import Corpus, body_of_post, clean, count_terms
-from inference_lab.data.datasets import DataFormatError
+from inference_lab.data.datasets import DataFormatError, read_lines
 from inference_lab.data.published import find_published
 
 __all__ = [
@@ -166,16 +166,9 @@ def read_yahoo(counts: _PathLike, classes: _PathLike) -> Corpus:
     return Corpus("k1a", values, member.argmax(axis=0).astype(np.int64), names, terms)
 
 
-def _lines(path: _PathLike) -> Iterator[str]:
-    """Yield the lines of a text file, plain or gzipped, that are not blank."""
-    opened = gzip.open if str(path).endswith(".gz") else open
-    try:
-        with opened(path, "rt", encoding="latin-1") as stream:
-            for line in stream:
-                if line.strip():
-                    yield line
-    except (EOFError, gzip.BadGzipFile, zlib.error) as problem:
-        raise DataFormatError(f"{path}: unreadable: {problem}") from problem
+def _lines(path: _PathLike) -> list[str]:
+    """Return the lines of a text file that are not blank."""
+    return [line for line in read_lines(Path(path), "latin-1") if line.strip()]
 
 
 def _integers(path: _PathLike) -> Iterator[tuple[int, list[int]]]:

@@ -69,7 +69,7 @@ def test_missing_package_or_instance_is_noted(monkeypatch: pytest.MonkeyPatch) -
     assert measure(row)["note"] == "not measured: nobody is not installed"
     monkeypatch.setenv("INFERENCE_LAB_DATA", "nowhere")
     monkeypatch.setitem(peers.PEERS, "fake", ("numpy", "numpy"))
-    assert measure(row)["note"].startswith("not measured: instance 'toulbar2/celar6sub0': ")
+    assert measure(row)["note"].startswith("not measured: map/toulbar2/celar6sub0.wcsp is missing")
 
 
 def answer(labels: list[int] | None, cpu_s: float = 1.0, **more: Any) -> dict[str, Any]:

@@ -208,7 +208,7 @@ def balance_lines() -> list[str]:
         (1, "L,1,1,1,nan", "line 2: 'nan' in column 5"),
         (9, "Q,1,1,1,1", "line 10: unknown class 'Q' in column 1; the classes are B, L, R"),
         (2, "", "624 rows, the last one in line 625; 625 rows are expected"),
-        (5, "L,1,1,1,é", "unreadable after line"),
+        (5, "L,1,1,1,é", "unreadable: 'ascii' codec can't decode byte 0xc3 in position 58"),
     ],
 )
 def test_corrupt_line(tmp_path: Path, at: int, line: str, message: str) -> None:

@@ -227,22 +227,19 @@ def copied(folder: Path, name: str, to: Path, as_file: str) -> Path:
     return target
 
 
-def test_content_counts_and_not_the_name(folder: Path, tmp_path: Path) -> None:
-    """Files under other names are found; files with exchanged names are not confused."""
+def test_a_model_of_the_same_name_is_refused(folder: Path, tmp_path: Path) -> None:
     copied(folder, "libdai/hoi1", tmp_path, "libdai/hoi2.fg")
-    copied(folder, "libdai/hoi2", tmp_path, "elsewhere/x.bin")
-    for name in ("libdai/hoi1", "libdai/hoi2"):
-        problem = Instances(name).build(tmp_path)
-        assert problem.graph.content_hash == build(name, folder).graph.content_hash
+    with pytest.raises(DataFormatError, match=r"hoi2\.fg is not the file .*libdai/hoi2"):
+        Instances("libdai/hoi2").build(tmp_path)
 
 
-def test_evidence_is_found_by_its_content(folder: Path, tmp_path: Path) -> None:
-    """It belongs to the instance: without it the optimum would differ."""
+def test_evidence_belongs_to_the_instance(folder: Path, tmp_path: Path) -> None:
+    """Without it the optimum would differ."""
     copied(folder, "small_merlin/cancer", tmp_path, "small_merlin/cancer.uai")
     with pytest.raises(DataNotFoundError, match=r"map/small_merlin/cancer\.evid is missing"):
         Instances("small_merlin/cancer").build(tmp_path)
     evidence = folder / "map" / "small_merlin" / "cancer.evid"
-    shutil.copy(evidence, tmp_path / "map" / "other.txt")
+    shutil.copy(evidence, tmp_path / "map" / "small_merlin")
     problem = Instances("small_merlin/cancer").build(tmp_path)
     assert problem.graph.content_hash == (build("small_merlin/cancer", folder).graph.content_hash)
     assert problem.info["evidence_sha256"] == find("small_merlin/cancer").evidence_sha256
@@ -259,7 +256,6 @@ def test_missing_data(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert f"alarm.fg is missing, {tmp_path / 'cache'}" in message
     assert "inference-lab data fetch libdai downloads it" in message
     assert "--data-dir or $INFERENCE_LAB_DATA" in message
-    assert find("libdai/alarm").sha256 in message
     with pytest.raises(DataNotFoundError, match=r"nowhere is not a folder"):
         family.build(tmp_path / "nowhere")
     with pytest.raises(DataNotFoundError, match=r"does not hold it"):
