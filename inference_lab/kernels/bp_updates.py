@@ -136,27 +136,6 @@ def take_out(
         out[a] = belief[a] - messages[start + np.uint64(a)]
 
 
-@inlined_minimum
-def least_difference(k: int, values: FloatArray, others: FloatArray, start: np.uint64) -> float:
-    """Return the smallest ``values[a] - others[start + a]``."""
-    # Four chains, as in `least`.
-    first = np.inf
-    second = first
-    third = first
-    fourth = first
-    for block in range(k >> 2):
-        a = np.uint64(block << 2)
-        b = start + a
-        first = min(first, values[a] - others[b])
-        second = min(second, values[a + np.uint64(1)] - others[b + np.uint64(1)])
-        third = min(third, values[a + np.uint64(2)] - others[b + np.uint64(2)])
-        fourth = min(fourth, values[a + np.uint64(3)] - others[b + np.uint64(3)])
-    for rest in range(k & ~3, k):
-        a = np.uint64(rest)
-        first = min(first, values[a] - others[start + a])
-    return min(min(first, second), min(third, fourth))
-
-
 # The next functions all store the new message, damped, and record the change without damping. They
 # read few recently written values, because loads stall on stores of another vector width until
 # those reach the cache. They use few arrays, because compilers do not vectorise when too many
@@ -168,18 +147,17 @@ def store_cut(
     k: int,
     smallest: float,
     limit: float,
-    source: FloatArray,
-    at: np.uint64,
     target: FloatArray,
     to: np.uint64,
     damping: float,
     work: Scratch,
 ) -> None:
-    """Store the message ``min(cavity - smallest, limit)``; the cavity excludes `source`."""
+    """Store ``cavity - smallest``, cut to `limit`."""
     for i in range(k):
         a = np.uint64(i)
-        value = min(work.belief[a] - source[at + a] - smallest, limit)
+        value = min(work.cavity[a] - smallest, limit)
         old = target[to + a]
+        work.new[a] = value
         work.change[a] = abs(value - old)
         target[to + a] = value + damping * (old - value)
 
@@ -279,12 +257,12 @@ def renew_min_sum(
     way = link["way"]
     at = np.uint64(link["at"])
     to = np.uint64(link["to"])
+    take_out(k, work.belief, source, at, work.cavity)
     if way == ATTRACTIVE:
         # The message is the truncated cavity.
-        smallest = least_difference(k, work.belief, source, at)
-        store_cut(k, smallest, link["rise"], source, at, target, to, step.damping, work)
+        smallest = least(k, work.cavity)
+        store_cut(k, smallest, link["rise"], target, to, step.damping, work)
         return
-    take_out(k, work.belief, source, at, work.cavity)
     if way == LINEAR:
         smallest = lower_envelope(k, link["rise"], work.cavity, work.change, work.new)
         store_lower(k, smallest, link["cap"], target, to, step.damping, work)
@@ -343,32 +321,11 @@ def renew(
 ) -> None:
     """Update the message that a variable of `k` labels sends at one of its adjacency positions."""
     # ``work.belief`` holds its belief, the sum of the messages in `source`. The damped message goes
-    # to `target`, its change before damping to ``work.change``. The undamped message goes to
-    # ``work.new``, unless it is the truncated cavity (see `cut_message`).
+    # to `target`, its change before damping to ``work.change``, the undamped one to ``work.new``.
     if temperature is None:
         renew_min_sum(net, general, q, k, step, source, target, work)
     else:
         renew_sum_product(net, general, q, k, temperature, step, source, target, work)
-
-
-@inlined
-def cut_message(
-    net: Network,
-    q: int,
-    k: int,
-    temperature: float | None,
-    source: FloatArray,
-    work: Scratch,
-) -> None:
-    """Write the message sent at an adjacency position to ``work.new`` if `renew` did not."""
-    if temperature is None:
-        link = net.links[np.uint64(q)]
-        if link["way"] == ATTRACTIVE:
-            at = np.uint64(link["at"])
-            smallest = least_difference(k, work.belief, source, at)
-            for a in range(k):
-                cavity = work.belief[a] - source[at + np.uint64(a)]
-                work.new[a] = min(cavity - smallest, link["rise"])
 
 
 @inlined

@@ -14,7 +14,6 @@ from inference_lab.kernels.bp_updates import (
     Scratch,
     Step,
     add_up,
-    cut_message,
     least_label,
     pull_from_factors,
     relative_change,
@@ -87,7 +86,6 @@ def sequential_sweep(
             size = k
             if general is not None:
                 size = net.cardinalities[np.uint64(j)]
-            cut_message(net, q, k, temperature, messages, work)
             change = relative_change(size, step, work)
             priority[up] += change
             priority[down] += change
@@ -137,7 +135,6 @@ def synchronous_sweep(
         x[i] = least_label(k, work.belief)
         for q in range(net.adj_ptr[i], net.adj_ptr[i + 1]):
             renew(net, general, q, k, temperature, step, before, messages, work)
-            cut_message(net, q, k, temperature, before, work)
             j = np.uint64(net.links[np.uint64(q)]["other"])
             largest = max(largest, relative_change(net.cardinalities[j], step, work))
         if general is not None:
