@@ -318,7 +318,7 @@ def _constrained_means(
     for _ in range(_MOST_ROUNDS):
         unary = squared_distances(features, centroids)
         x = unary.argmin(axis=1) if labels is None else labels.copy()
-        descend(_energy(unary, constraints).arrays, x, np.arange(n), _MOST_ROUNDS)
+        descend(_energy(unary, constraints), x, np.arange(n), _MOST_ROUNDS)
         if labels is not None and np.array_equal(x, labels):
             break
         labels = x

@@ -13,7 +13,7 @@ from inference_lab.algorithms.iteration import IterativeSolver, Progress
 from inference_lab.contract import Outcome, Run
 from inference_lab.graph.arrays import FloatArray, IntArray
 from inference_lab.graph.factor_graph import FactorGraph, unary_minimum
-from inference_lab.kernels.descent import AWAIT, KEEP, SPREAD, Descent, count_users, priced_sweep
+from inference_lab.kernels.descent import AWAIT, KEEP, SPREAD, Descent
 from inference_lab.specs.settings import setting
 
 #: A labelling is offered, and so evaluated, when this share of the labels has changed.
@@ -166,8 +166,7 @@ class Descents:
         self.x = x
         self.run.offer(x)
         self.dirty = np.ones(graph.n_variables, dtype=np.bool_)
-        self.used = count_users(graph.label_costs, x) if graph.n_label_costs else None
-        self.descent = Descent(graph.arrays)
+        self.descent = Descent(graph, x)
         self.begun += 1
         # Sweeps of this descent, changes by the last one, and changes since the last offer.
         self.sweeps = self.changes = self.unseen = 0
@@ -187,13 +186,7 @@ class Descents:
         order = self.next_order()
         for first in range(0, order.size, _STRETCH):
             part = order[first : first + _STRETCH]
-            if self.used is None:
-                self.changes += self.descent.sweep(self.x, part, self.dirty, ties)
-            else:
-                self.changes += priced_sweep(
-                    self.graph.arrays, self.graph.label_costs, self.x, self.used, part, self.dirty,
-                    self.descent.cost, self.descent.infinite,
-                )  # fmt: skip
+            self.changes += self.descent.sweep(self.x, part, self.dirty, ties)
             if self.run.remaining <= 0.0:
                 break
         self.stable = self.changes == 0 and not self.dirty.any() and self.run.remaining > 0.0

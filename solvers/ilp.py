@@ -20,7 +20,7 @@ from inference_lab.algorithms.symmetry import break_symmetry
 from inference_lab.contract import Outcome, Run
 from inference_lab.graph.arrays import TABLE, IntArray
 from inference_lab.graph.factor_graph import FactorGraph, unary_minimum
-from inference_lab.kernels.descent import descend_on
+from inference_lab.kernels.descent import descend
 from inference_lab.solvers.kernighan_lin import KernighanLin
 
 #: Sweeps of the descent that finds a first labelling; ICM needs about ten.
@@ -200,7 +200,7 @@ class _ILPSearch:
         """Round a solution of the LP and descend; offer and return the labelling."""
         labels = self.model.labels(x) if x is not None else unary_minimum(self.graph)
         order = self.run.rng.permutation(self.graph.n_variables)
-        descend_on(self.graph, labels, order, _SWEEPS)
+        descend(self.graph, labels, order, _SWEEPS)
         self.offer(labels)
         return labels
 

@@ -16,7 +16,7 @@ from inference_lab.algorithms.presolve import trivial_outcome
 from inference_lab.contract import Outcome, Run
 from inference_lab.graph.arrays import FloatArray, GraphArrays, IntArray
 from inference_lab.graph.factor_graph import FactorGraph, unary_minimum
-from inference_lab.kernels.descent import descend_on
+from inference_lab.kernels.descent import descend
 from inference_lab.solvers.icm import ICM
 from inference_lab.specs.settings import setting
 
@@ -278,7 +278,7 @@ class LPRelaxation(LinearSolver):
                     notes.append("no time to polish all candidates")
                     break
                 labels = start.copy()
-                descend_on(graph, labels, order, _POLISH_SWEEPS)
+                descend(graph, labels, order, _POLISH_SWEEPS)
                 energy = keep(labels)
                 diagnostics["polished_energy"] = min(
                     energy, diagnostics.get("polished_energy", math.inf)

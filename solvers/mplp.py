@@ -242,5 +242,5 @@ class _Sweeps:
         """Offer the decoded labelling; return the local minimum below it."""
         x = self.decode(backwards)
         run.offer(x)
-        descend(self.graph.arrays, x, self.natural, _POLISH_SWEEPS)
+        descend(self.graph, x, self.natural, _POLISH_SWEEPS)
         return x

@@ -294,7 +294,7 @@ class _LocalSearch:
     def improve(self, x: IntArray) -> None:
         """Descend from a labelling, then by Kernighan-Lin passes, and offer the results."""
         x = x.copy()
-        descend(self.graph.arrays, x, self._order, _SWEEPS)
+        descend(self.graph, x, self._order, _SWEEPS)
         if x.tobytes() in self._done:
             return
         self._done.add(x.tobytes())

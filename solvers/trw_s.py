@@ -638,7 +638,7 @@ class TRWS(IterativeSolver[TRWSPasses]):
             best = run.best_labels
             assert best is not None  # offered before the first pass
             polished = best.copy()
-            descend(graph.arrays, polished, state.order, _POLISH_SWEEPS)
+            descend(graph, polished, state.order, _POLISH_SWEEPS)
             run.offer(polished)
         outcome.diagnostics = {"last_gain": state.standstill.gain, "bound": state.standstill.bound}
         settled = outcome.converged or sweeps >= self.max_sweeps

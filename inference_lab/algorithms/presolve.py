@@ -198,7 +198,7 @@ def _resolution(graph: FactorGraph) -> float:
     rng = np.random.default_rng(0)
     labels = unary_minimum(graph)
     for _ in range(max(1, min(_DESCENTS, _DESCENT_ENTRIES // n_entries(graph)))):
-        descend(graph.arrays, labels, np.arange(labels.size), _SWEEPS)
+        descend(graph, labels, np.arange(labels.size), _SWEEPS)
         resolution = min(resolution, graph.resolution_at(graph.energy_of(labels)))
         if resolution <= tolerated:
             break

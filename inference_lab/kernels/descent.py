@@ -136,45 +136,6 @@ def sweep(
     return changes
 
 
-class Descent:
-    """Sweeps over a graph with their scratch arrays.
-
-    Infinite terms are counted from the first sweep that needs the counts, which is the first one
-    for graphs with factors or infinite pairwise costs.
-    """
-
-    def __init__(self, g: GraphArrays) -> None:
-        width = int(g.cardinalities.max(initial=1))
-        self.cost = np.empty(width)
-        self.infinite = np.empty(width, dtype=np.int64)
-        self._g = g
-        hard = np.isinf(g.weights).any() or np.isinf(g.pairwise).any()
-        self._counts = bool(g.tables.size > 0 or hard)
-
-    def sweep(self, x: IntArray, order: IntArray, dirty: npt.NDArray[np.bool_], ties: int) -> int:
-        """Make a `sweep` in place and return the number of changes that gain."""
-        infinite = self.infinite if self._counts else None
-        changes = int(sweep(self._g, x, order, dirty, self.cost, infinite, ties))
-        if changes >= 0:
-            return changes
-        # A variable has no finite label, or its costs add up to infinity.
-        self._counts = True
-        return -1 - changes + self.sweep(x, order, dirty, ties)
-
-
-def descend(g: GraphArrays, x: IntArray, order: IntArray, max_sweeps: int) -> int:
-    """Sweep in a fixed order until no change improves, in place; return the number of sweeps."""
-    # Labels spread from the start if the previous sweep improved the energy.
-    descent = Descent(g)
-    dirty = np.ones(g.cardinalities.size, dtype=np.bool_)
-    gained = 0
-    for done in range(max_sweeps):
-        gained = descent.sweep(x, order, dirty, SPREAD if gained else AWAIT)
-        if gained == 0 and not dirty.any():
-            return done + 1
-    return max_sweeps
-
-
 # ------------------------------------------------------------------ label costs
 
 # A set of labels is paid for while a variable uses it. A variable is removed from the counts of
@@ -262,14 +223,48 @@ def priced_sweep(
     return changes
 
 
-def descend_on(graph: FactorGraph, x: IntArray, order: IntArray, max_sweeps: int) -> int:
-    """Descend by single changes in a fixed order, in place, label costs included."""
-    g, p = graph.arrays, graph.label_costs
-    if not graph.n_label_costs:
-        return descend(g, x, order, max_sweeps)
-    used, scratch = count_users(p, x), Descent(g)
+# ------------------------------------------------------------------ descents
+
+
+class Descent:
+    """Sweeps over a graph from a labelling, label costs included, with their scratch arrays.
+
+    Infinite terms are counted from the first sweep that needs the counts, which is the first one
+    for graphs with factors or infinite pairwise costs.
+    """
+
+    def __init__(self, graph: FactorGraph, x: IntArray) -> None:
+        g = graph.arrays
+        width = int(g.cardinalities.max(initial=1))
+        self.cost = np.empty(width)
+        self.infinite = np.empty(width, dtype=np.int64)
+        self._g, self._prices = g, graph.label_costs
+        self._used = count_users(self._prices, x) if graph.n_label_costs else None
+        hard = np.isinf(g.weights).any() or np.isinf(g.pairwise).any()
+        self._counts = bool(g.tables.size > 0 or hard)
+
+    def sweep(self, x: IntArray, order: IntArray, dirty: npt.NDArray[np.bool_], ties: int) -> int:
+        """Make a `sweep` in place and return the number of changes that gain."""
+        if self._used is not None:
+            scratch = dirty, self.cost, self.infinite
+            return int(priced_sweep(self._g, self._prices, x, self._used, order, *scratch))
+        infinite = self.infinite if self._counts else None
+        changes = int(sweep(self._g, x, order, dirty, self.cost, infinite, ties))
+        if changes >= 0:
+            return changes
+        # A variable has no finite label, or its costs add up to infinity.
+        self._counts = True
+        return -1 - changes + self.sweep(x, order, dirty, ties)
+
+
+def descend(graph: FactorGraph, x: IntArray, order: IntArray, max_sweeps: int) -> int:
+    """Sweep in a fixed order until no change improves, in place; return the number of sweeps."""
+    # Labels spread from the start if the previous sweep improved the energy.
+    descent = Descent(graph, x)
     dirty = np.ones(x.size, dtype=np.bool_)
+    gained = 0
     for done in range(max_sweeps):
-        if priced_sweep(g, p, x, used, order, dirty, scratch.cost, scratch.infinite) == 0:
+        gained = descent.sweep(x, order, dirty, SPREAD if gained else AWAIT)
+        if gained == 0 and not dirty.any():
             return done + 1
     return max_sweeps

@@ -92,8 +92,8 @@ def icm(graph: il.FactorGraph, reference: Reference) -> Pair:
     from inference_lab.kernels.descent import KEEP, Descent
 
     order, start = np.arange(graph.n_variables), graph.unary.argmin(axis=1)
-    descent = Descent(graph.arrays)
     x = start.copy()
+    descent = Descent(graph, x)
 
     def sweep() -> int:
         x[:] = start

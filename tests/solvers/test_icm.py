@@ -64,7 +64,7 @@ def test_a_visit_is_the_update_rule(family):
         graph = random_graph(family, seed)
         x = np.random.default_rng(seed).integers(0, graph.cardinalities)
         factors = [(scope, table) for scope, table in graph.factors() if len(scope) > 1]
-        descent = Descent(graph.arrays)
+        descent = Descent(graph, x)
         for i in range(graph.n_variables):
             terms = [
                 (table, scope.index(i), [int(x[j]) for j in scope])
@@ -338,12 +338,12 @@ def test_descend(family):
     order = rng.permutation(graph.n_variables)
     before = rank(graph, x)
     limited = x.copy()
-    sweeps = descend(graph.arrays, x, order, 1000)
+    sweeps = descend(graph, x, order, 1000)
     assert_local_minimum(graph, x)
     assert rank(graph, x) <= before
     again = x.copy()
-    assert descend(graph.arrays, again, order, 1000) == 1 and (again == x).all()
-    assert descend(graph.arrays, limited, order, 1) == 1
+    assert descend(graph, again, order, 1000) == 1 and (again == x).all()
+    assert descend(graph, limited, order, 1) == 1
     if sweeps > 2:
         assert rank(graph, limited) > rank(graph, x)
 

@@ -12,7 +12,7 @@ import inference_lab as il
 from inference_lab.conformance import Exhaustive, exhaustive
 from inference_lab.contract import Status
 from inference_lab.graph.random_graphs import LABEL_COSTS, random_graph
-from inference_lab.kernels.descent import count_users, descend_on
+from inference_lab.kernels.descent import count_users, descend
 
 CASES = [(family, seed) for family in LABEL_COSTS for seed in range(5)]
 
@@ -82,7 +82,7 @@ def test_descent_keeps_count_and_ends_in_a_local_minimum():
         graph, exact = known(family, seed)
         x = np.random.default_rng(seed).integers(0, graph.cardinalities)
         before = graph.energy(x)
-        descend_on(graph, x, np.arange(x.size), 100)
+        descend(graph, x, np.arange(x.size), 100)
         after = graph.energy(x)
         assert after <= before + 1e-9 * exact.scale
         sets = graph.label_costs.sets()

@@ -15,7 +15,7 @@ from inference_lab.algorithms.label_cost_encoding import star
 from inference_lab.contract import Outcome, Run
 from inference_lab.graph.arrays import IntArray
 from inference_lab.graph.factor_graph import FactorGraph, unary_minimum
-from inference_lab.kernels.descent import descend_on
+from inference_lab.kernels.descent import descend
 from inference_lab.specs.settings import setting
 
 #: Least gain of a move, relative to the costs it changes, so that rounding cannot cause cycles.
@@ -120,7 +120,7 @@ class MoveMaker:
         self._inexact = False
         new = self.x.copy()
         order = self.run.rng.permutation(new.size)
-        descend_on(self.graph, new, order, _SWEEPS)
+        descend(self.graph, new, order, _SWEEPS)
         if (new == self.x).all():
             return False
         self.x = new

@@ -91,7 +91,7 @@ def tighten(
         for backwards in (False, True):
             x = state.decode(backwards)
             run.offer(x)
-            descend(graph.arrays, x, natural, _POLISH_SWEEPS)
+            descend(graph, x, natural, _POLISH_SWEEPS)
             run.offer(x)
 
     def block() -> bool:

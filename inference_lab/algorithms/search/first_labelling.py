@@ -20,5 +20,5 @@ def initial_incumbent(graph: FactorGraph, run: Run) -> None:
     """Offer the cheapest labels, and the result of ICM from there."""
     labels = unary_minimum(graph)
     run.offer(labels)
-    descend(graph.arrays, labels, run.rng.permutation(labels.size), _SWEEPS)
+    descend(graph, labels, run.rng.permutation(labels.size), _SWEEPS)
     run.offer(labels)
