@@ -9,6 +9,7 @@ from collections.abc import Callable
 import numpy as np
 import numpy.typing as npt
 
+import inference_lab.io._limits as _limits
 from inference_lab.formatting import shortened
 from inference_lab.graph.arrays import FloatArray, IntArray
 from inference_lab.io._files import FormatError
@@ -139,6 +140,19 @@ class Tokens:
             at = int(np.argmin(good))
             place = int(places[at])
             raise self.error(place, f"{expected(at)}, got {self.shown(place + self.first)}")
+        return values
+
+    def costs(self, places: IntArray, expected: Expected) -> FloatArray:
+        """Return the values at these places; raise unless finite and of an allowed size."""
+        values = self.values[places]
+        good = np.abs(values) <= _limits.MAX_COST
+        if not good.all():
+            at = int(np.argmin(good))
+            shown = self.shown(int(places[at]) + self.first)
+            raise self.error(
+                int(places[at]),
+                f"{expected(at)}, a finite number of at most {_limits.MAX_COST:g}, got {shown}",
+            )
         return values
 
     def check_end(self, at: int, after: str) -> None:

@@ -60,18 +60,11 @@ def _entries(data: bytes, path: str) -> tuple[int, IntArray, FloatArray]:
         raise tokens.error(0, f"{n} vertices; at most {most} are read of a file of {end} numbers")
     m = tokens.integer(1, "the number of entries", high=max(0, end - 2) // 3)
     tokens.check_end(2 + 3 * m, f"the {m} entries 'i j w'")
-    entries = tokens.values[2:].reshape(m, 3)
     places = 2 + 3 * np.repeat(np.arange(m), 2) + np.tile([0, 1], m)
     ends = tokens.integers(
         places, 1, n + 1, lambda at: f"entry {at // 2}: expected a vertex, 1 to {n}"
     )
-    weights = entries[:, 2]
-    good = np.abs(weights) <= _limits.MAX_COST
-    if not good.all():
-        e = int(np.argmin(good))
-        raise tokens.error(
-            4 + 3 * e,
-            f"entry {e}: the weight is {tokens.shown(4 + 3 * e)}; weights are finite numbers of "
-            f"at most {_limits.MAX_COST:g}",
-        )
-    return n, ends.reshape(m, 2).astype(np.int64) - 1, weights.copy()
+    weights = tokens.costs(
+        4 + 3 * np.arange(m), lambda entry: f"entry {entry}: expected its weight"
+    )
+    return n, ends.reshape(m, 2).astype(np.int64) - 1, weights

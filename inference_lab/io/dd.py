@@ -35,7 +35,7 @@ from inference_lab.graph.arrays import FloatArray, IntArray
 from inference_lab.graph.factor_graph import FactorGraph
 from inference_lab.io._assembly import Scopes, Tables, assemble, check_entries
 from inference_lab.io._files import FormatError
-from inference_lab.io._tokens import Tokens, whole
+from inference_lab.io._tokens import Tokens
 
 #: Number of fields in each kind of line that is not ignored.
 _FIELDS = {b"p": 4, b"a": 4, b"e": 3}
@@ -47,10 +47,10 @@ def parse(data: bytes, path: str) -> FactorGraph:
     # Memory is quadratic in the number of left nodes in the worst case, because each pair of left
     # nodes that share a right node has a table. Tables beyond the limits of
     # `inference_lab.io._limits` are refused before they are allocated.
-    lines = _Lines(data, path)
-    n_left, n_right, n_assignments, n_edges = lines.head()
-    left, right, costs = lines.assignments(n_left, n_right, n_assignments)
-    edges, edge_costs = lines.edges(n_assignments, n_edges)
+    tokens, places = _numbers(data, path)
+    n_left, n_right, n_assignments, _ = _head(tokens, places)
+    left, right, costs = _assignments(tokens, places[b"a"], n_left, n_right)
+    edges, edge_costs = _edges(tokens, places[b"e"], n_assignments)
 
     # The labels of a left node are its assignments in the order of their right nodes.
     order = np.lexsort((right, left))
@@ -59,7 +59,9 @@ def parse(data: bytes, path: str) -> FactorGraph:
     )
     if again.size:
         a = int(order[again[0] + 1])
-        raise lines.error(lines.rows[b"a"][a], f"node {left[a]} is assigned to {right[a]} twice")
+        raise tokens.error(
+            int(places[b"a"][a, 0]), f"node {left[a]} is assigned to {right[a]} twice"
+        )
     counts = np.bincount(left, minlength=n_left).astype(np.int64)
     first = np.cumsum(counts) - counts
     label = np.empty(n_assignments, dtype=np.int64)
@@ -67,10 +69,11 @@ def parse(data: bytes, path: str) -> FactorGraph:
     sizes = counts + 1
     flat = np.zeros(int(sizes.sum()))
     flat[(np.cumsum(sizes) - sizes)[left] + label] = costs
-    pairs, tables = _pairs(lines, left, right, label, sizes, edges, edge_costs)
+    at = int(places[b"p"][0, 0])
+    pairs, tables = _pairs(tokens, at, left, right, label, sizes, edges, edge_costs)
 
     def fail(f: int, why: str) -> FormatError:
-        return lines.error(lines.rows[b"p"][0], f"of factor {f}, {why}")
+        return tokens.error(at, f"of factor {f}, {why}")
 
     arities = np.repeat([1, 2], [n_left, len(pairs)])
     scopes = Scopes(arities, np.concatenate([np.arange(n_left), pairs.ravel()]))
@@ -80,131 +83,98 @@ def parse(data: bytes, path: str) -> FactorGraph:
     return assemble(path, fail, Tables(sizes, scopes, all_sizes, starts, energies))
 
 
-class _Lines:
-    """The lines of a file by kind, parsed to arrays of numbers."""
+class _LineTokens(Tokens):
+    """Tokens with errors that give the line only, because other parts of the file are blanks."""
 
-    def __init__(self, data: bytes, path: str) -> None:
-        self.path = path
-        kept: dict[bytes, list[bytes]] = {kind: [] for kind in _FIELDS}
-        #: Line numbers of each kind, for messages.
-        self.rows: dict[bytes, list[int]] = {kind: [] for kind in _FIELDS}
-        for number, line in enumerate(data.split(b"\n"), 1):
-            kind, *tail = line.split(None, 1) or [b""]
-            rest = tail[0] if tail else b""
-            if kind in kept:
-                fields = rest.split()
-                if len(fields) != _FIELDS[kind]:
-                    raise self.error(
-                        number,
-                        f"a line {kind.decode()!r} has {_FIELDS[kind]} numbers, got {len(fields)}",
-                    )
-                kept[kind].append(rest)
-                self.rows[kind].append(number)
-            elif kind and kind not in _IGNORED:
-                shown = kind[:40].decode("ascii", "backslashreplace")
-                raise self.error(number, f"expected a line of kind p, a, e or c, got {shown!r}")
-        self.values: dict[bytes, FloatArray] = {}
-        for kind, texts in kept.items():
-            values = self._numbers(kind, texts)
-            self.values[kind] = values.reshape(len(texts), _FIELDS[kind])
+    def error(self, number: int, message: str) -> FormatError:
+        """Make the error for a fault at ``values[number]``."""
+        return FormatError(f"{self.path}, line {self.line(number)}: {message}")
 
-    def error(self, line: int, message: str) -> FormatError:
-        """Make the error for a fault on a line."""
-        return FormatError(f"{self.path}, line {line}: {message}")
 
-    def _numbers(self, kind: bytes, texts: list[bytes]) -> FloatArray:
-        try:
-            return Tokens(b"\n".join(texts), self.path).values
-        except FormatError:
-            for row, text in zip(self.rows[kind], texts, strict=True):
-                try:
-                    Tokens(text, self.path)
-                except FormatError as problem:
-                    said = str(problem).partition(": ")[2]
-                    raise self.error(row, said) from None
-            raise
-
-    def _integers(self, kind: bytes, field: int, limit: int, what: str) -> IntArray:
-        values = self.values[kind][:, field]
-        good = whole(values, 0, limit)
-        if not good.all():
-            row = int(np.argmin(good))
-            allowed = f"0 to {limit - 1}" if limit else "but there is none"
-            raise self.error(
-                self.rows[kind][row], f"expected {what}, {allowed}, got {values[row]:g}"
-            )
-        return values.astype(np.int64)
-
-    def _costs(self, kind: bytes, field: int) -> FloatArray:
-        values = self.values[kind][:, field]
-        good = np.abs(values) <= _limits.MAX_COST
-        if not good.all():
-            row = int(np.argmin(good))
-            raise self.error(
-                self.rows[kind][row],
-                f"the cost is {values[row]}; costs are finite numbers of at most "
-                f"{_limits.MAX_COST:g}",
-            )
-        return values
-
-    def head(self) -> tuple[int, int, int, int]:
-        """Return the numbers of left nodes, right nodes, assignments and edges."""
-        rows = self.rows[b"p"]
-        if len(rows) != 1:
-            where = f"line {rows[1]}" if rows else "end of file"
+def _numbers(data: bytes, path: str) -> tuple[Tokens, dict[bytes, IntArray]]:
+    """Return the numbers of a file, and their places by kind of line, one row a line."""
+    kept, kinds = [], []
+    for number, line in enumerate(data.split(b"\n"), 1):
+        kind, *fields = line.split() or [b""]
+        if kind in _FIELDS:
+            if len(fields) != _FIELDS[kind]:
+                raise FormatError(
+                    f"{path}, line {number}: a line {kind.decode()!r} has {_FIELDS[kind]} numbers, "
+                    f"got {len(fields)}"
+                )
+            kinds.append(kind)
+            kept.append(line.replace(kind, b" ", 1))
+        elif kind and kind not in _IGNORED:
+            shown = kind[:40].decode("ascii", "backslashreplace")
             raise FormatError(
-                f"{self.path}, {where}: expected one line 'p N0 N1 A E', got {len(rows)}"
+                f"{path}, line {number}: expected a line of kind p, a, e or c, got {shown!r}"
             )
-        # The number of nodes is limited, because nodes without assignments take memory, too.
-        high = _limits.MAX_FREE_LABELS + sum(map(len, self.rows.values()))
-        n_left, n_right, n_assignments, n_edges = (
-            int(self._integers(b"p", field, high, what)[0])
-            for field, what in enumerate(
-                (
-                    "the number of left nodes",
-                    "the number of right nodes",
-                    "the number of assignments",
-                    "the number of edges",
-                )
-            )
+        else:
+            kept.append(b" " * len(line))
+    tokens = _LineTokens(b"\n".join(kept), path)
+    sizes = np.array([_FIELDS[kind] for kind in kinds], dtype=np.int64)
+    starts, of = np.cumsum(sizes) - sizes, np.array(kinds, dtype="S1")
+    return tokens, {kind: starts[of == kind, None] + np.arange(n) for kind, n in _FIELDS.items()}
+
+
+def _integers(tokens: Tokens, places: IntArray, limit: int, what: str) -> IntArray:
+    allowed = f"0 to {limit - 1}" if limit else "but there is none"
+    found = tokens.integers(places, 0, limit, lambda _: f"expected {what}, {allowed}")
+    return found.astype(np.int64)
+
+
+def _head(tokens: Tokens, places: dict[bytes, IntArray]) -> list[int]:
+    """Return the numbers of left nodes, right nodes, assignments and edges."""
+    rows = places[b"p"]
+    if len(rows) != 1:
+        where = f"line {tokens.line(int(rows[1, 0]))}" if len(rows) else "end of file"
+        raise FormatError(
+            f"{tokens.path}, {where}: expected one line 'p N0 N1 A E', got {len(rows)}"
         )
-        for kind, count, what in ((b"a", n_assignments, "assignments"), (b"e", n_edges, "edges")):
-            if len(self.rows[kind]) != count:
-                raise self.error(
-                    rows[0], f"{count} {what} are announced, {len(self.rows[kind])} are there"
-                )
-        return n_left, n_right, n_assignments, n_edges
+    # The number of nodes is limited, because nodes without assignments take memory, too.
+    high = _limits.MAX_FREE_LABELS + sum(map(len, places.values()))
+    parts = ("left nodes", "right nodes", "assignments", "edges")
+    counts = [
+        int(_integers(tokens, rows[:, field], high, f"the number of {what}")[0])
+        for field, what in enumerate(parts)
+    ]
+    for kind, count, what in zip((b"a", b"e"), counts[2:], parts[2:], strict=True):
+        if len(places[kind]) != count:
+            there = f"{count} {what} are announced, {len(places[kind])} are there"
+            raise tokens.error(int(rows[0, 0]), there)
+    return counts
 
-    def assignments(
-        self, n_left: int, n_right: int, n_assignments: int
-    ) -> tuple[IntArray, IntArray, FloatArray]:
-        """Return the left node, right node and cost of each assignment."""
-        numbers = self._integers(b"a", 0, n_assignments, "the number of an assignment")
-        wrong = np.flatnonzero(numbers != np.arange(n_assignments))
-        if wrong.size:
-            row = int(wrong[0])
-            raise self.error(
-                self.rows[b"a"][row],
-                f"assignment {row} has the number {numbers[row]}; they are numbered in order",
-            )
-        left = self._integers(b"a", 1, n_left, "a left node")
-        right = self._integers(b"a", 2, n_right, "a right node")
-        return left, right, self._costs(b"a", 3)
 
-    def edges(self, n_assignments: int, n_edges: int) -> tuple[IntArray, FloatArray]:
-        """Return the two assignments and the cost of each edge."""
-        ends = np.empty((n_edges, 2), dtype=np.int64)
-        for side in range(2):
-            ends[:, side] = self._integers(b"e", side, n_assignments, "an assignment")
-        loops = np.flatnonzero(ends[:, 0] == ends[:, 1])
-        if loops.size:
-            row = int(loops[0])
-            raise self.error(self.rows[b"e"][row], f"assignment {ends[row, 0]} is joined to itself")
-        return ends, self._costs(b"e", 2)
+def _assignments(
+    tokens: Tokens, places: IntArray, n_left: int, n_right: int
+) -> tuple[IntArray, IntArray, FloatArray]:
+    """Return the left node, right node and cost of each assignment."""
+    numbers = _integers(tokens, places[:, 0], len(places), "the number of an assignment")
+    wrong = np.flatnonzero(numbers != np.arange(len(places)))
+    if wrong.size:
+        row = int(wrong[0])
+        raise tokens.error(
+            int(places[row, 0]),
+            f"assignment {row} has the number {numbers[row]}; they are numbered in order",
+        )
+    left = _integers(tokens, places[:, 1], n_left, "a left node")
+    right = _integers(tokens, places[:, 2], n_right, "a right node")
+    return left, right, tokens.costs(places[:, 3], lambda _: "expected a cost")
+
+
+def _edges(tokens: Tokens, places: IntArray, n_assignments: int) -> tuple[IntArray, FloatArray]:
+    """Return the two assignments and the cost of each edge."""
+    ends = _integers(tokens, places[:, :2].ravel(), n_assignments, "an assignment").reshape(-1, 2)
+    loops = np.flatnonzero(ends[:, 0] == ends[:, 1])
+    if loops.size:
+        row = int(loops[0])
+        raise tokens.error(int(places[row, 0]), f"assignment {ends[row, 0]} is joined to itself")
+    return ends, tokens.costs(places[:, 2], lambda _: "expected a cost")
 
 
 def _pairs(
-    lines: _Lines,
+    tokens: Tokens,
+    at: int,
     left: IntArray,
     right: IntArray,
     label: IntArray,
@@ -223,13 +193,13 @@ def _pairs(
 
     by_right = np.argsort(right, kind="stable")
     counts = np.bincount(right)
-    numbers = sum(values.size for values in lines.values.values())
+    numbers = tokens.values.size
     conflicts = int((counts * (counts - 1) // 2).sum())
     # Each conflict needs a table of at least four entries.
     most = (_limits.MAX_ENTRIES + numbers) // 4
     if conflicts > most:
-        raise lines.error(
-            lines.rows[b"p"][0],
+        raise tokens.error(
+            at,
             f"{conflicts} pairs of assignments share a right node; at most {most} are read",
         )
     parts = [edges]
@@ -252,8 +222,8 @@ def _pairs(
     check_entries(
         table_sizes.astype(float),
         numbers,
-        lambda pair, why: lines.error(
-            lines.rows[b"p"][0], f"left nodes {tuple(pairs[pair].tolist())} are joined: {why}"
+        lambda pair, why: tokens.error(
+            at, f"left nodes {tuple(pairs[pair].tolist())} are joined: {why}"
         ),
     )
     starts = np.cumsum(table_sizes) - table_sizes

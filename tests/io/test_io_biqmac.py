@@ -107,8 +107,8 @@ def test_random_problems(seed: int, kind: str) -> None:
         ("3 1 1 2 5 1 3 5", r"3 surplus tokens after the 1 entries 'i j w', from '1'"),
         ("3 1 1 4 5", r"line 1, token 4: entry 0: expected a vertex, 1 to 3, got '4'"),
         ("3 1 0 1 5", r"entry 0: expected a vertex, 1 to 3, got '0'"),
-        ("3 1 1 2 nan", r"entry 0: the weight is 'nan'; weights are finite"),
-        ("3 1 1 2 1e999", r"entry 0: the weight is '1e999'"),
+        ("3 1 1 2 nan", r"entry 0: expected its weight, a finite number .* got 'nan'"),
+        ("3 1 1 2 1e999", r"entry 0: expected its weight, .* got '1e999'"),
         ("99999999 0", r"99999999 vertices; at most 1000002 are read"),
     ],
 )
