@@ -80,12 +80,11 @@ def _compiling(event: RunProgress[Any]) -> str:
     return f"getting {printable(event.solver)} ready (compiled once, then loaded from the disk)"
 
 
-def _told(event: RunProgress[Any]) -> list[str]:
-    """Format the failures and the current activity for progress bars."""
-    return [
-        f"{event.failed} failed" if event.failed else "",
-        _compiling(event) if event.compiling else printable(f"{event.solver}  {event.problem}"),
-    ]
+def _told(event: RunProgress[Any]) -> str:
+    """Format the number of failures and the current activity for progress bars."""
+    failed = f"{event.failed} failed, " if event.failed else ""
+    now = _compiling(event) if event.compiling else printable(f"{event.solver}  {event.problem}")
+    return failed + now
 
 
 @contextmanager
@@ -103,9 +102,7 @@ def _in_cell() -> Iterator[Callable[[RunProgress[Any]], None]]:
         if done < total and time.monotonic() - shown < 0.25:
             return
         shown = time.monotonic()
-        told = _told(event)
-        said = [f"{done} of {total}", *(told if done < total else told[:1])]
-        text = html.escape(", ".join(filter(None, said)))
+        text = html.escape(f"{done} of {total}, {_told(event)}")
         cell.update(
             IPython.display.HTML(f'<progress value="{done}" max="{total}"></progress> {text}')
         )
@@ -119,39 +116,22 @@ def _live() -> Iterator[Callable[[RunProgress[Any]], None]]:
     from rich.progress import (
         BarColumn,
         MofNCompleteColumn,
-        SpinnerColumn,
+        Progress,
         TextColumn,
-        TimeElapsedColumn,
         TimeRemainingColumn,
     )
-    from rich.progress import Progress as Bar
-    from rich.table import Column
 
-    console = Console(stderr=True)
-    shown = Bar(
-        SpinnerColumn(),
+    shown = Progress(
         MofNCompleteColumn(),
-        # Narrow terminals omit the bar, because the current activity is more important.
-        *([BarColumn(bar_width=16), TimeElapsedColumn()] if console.width >= 100 else []),
+        BarColumn(bar_width=16),
         TimeRemainingColumn(),
-        TextColumn("left"),
-        TextColumn("{task.fields[failed]}", style="red"),
-        TextColumn(
-            "{task.description}",
-            markup=False,
-            table_column=Column(ratio=1, no_wrap=True, overflow="ellipsis"),
-        ),
-        console=console,
+        TextColumn("{task.description}", markup=False),
+        console=Console(stderr=True),
         transient=True,
         refresh_per_second=4,  # low, because drawing takes time from the runs
-        expand=True,
     )
     with shown:
-        task = shown.add_task("building the problems", total=None, failed="")
-
-        def update(event: RunProgress[Any]) -> None:
-            failed, what = _told(event)
-            total, done = event.total, event.done
-            shown.update(task, total=total, completed=done, failed=failed, description=what)
-
-        yield update
+        task = shown.add_task("building the problems", total=None)
+        yield lambda event: shown.update(
+            task, total=event.total, completed=event.done, description=_told(event)
+        )
