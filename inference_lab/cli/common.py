@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import json
 import os
 import signal
@@ -90,25 +89,8 @@ def _said_warnings() -> Iterator[None]:
         warnings.showwarning = shown
 
 
-#: Advice by the number of a system error.
-_ADVICE = {
-    **dict.fromkeys(
-        (errno.EACCES, errno.EPERM, errno.EROFS),
-        "choose a folder that may be written to, or change its permissions",
-    ),
-    **dict.fromkeys(
-        (errno.ENOSPC, errno.EDQUOT, errno.EFBIG),
-        "make room there, or choose another folder",
-    ),
-    **dict.fromkeys(
-        (errno.ENOTDIR, errno.EEXIST, errno.EISDIR),
-        "there is a file where a folder is wanted, or the other way round: choose another name",
-    ),
-}
-
-
 def one_line(problem: BaseException) -> str:
-    """Return the message of an exception on one line, with advice for errors in `_ADVICE`.
+    """Return the message of an exception on one line.
 
     The message of a spec's syntax error keeps its lines, with a caret below the place.
     """
@@ -117,11 +99,7 @@ def one_line(problem: BaseException) -> str:
     for each in (problem, problem.__cause__):
         if isinstance(each, SpecSyntaxError):
             return str(each)
-    text = " ".join(str(problem).split()) or type(problem).__name__
-    system = problem if isinstance(problem, OSError) else problem.__cause__
-    if isinstance(system, OSError) and system.errno in _ADVICE and system.filename is not None:
-        return f"{text}: {_ADVICE[system.errno]}"
-    return text
+    return " ".join(str(problem).split()) or type(problem).__name__
 
 
 def say(text: str) -> None:

@@ -8,7 +8,6 @@ from functools import cached_property
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Self
 
-from msgspec.inspect import FloatType, UnionType, type_info
 from msgspec.structs import fields, replace
 
 from inference_lab.formatting import counted, nearest
@@ -62,15 +61,6 @@ _FIRST = {
 def latest(records: Iterable[Record]) -> list[Record]:
     """Return the last record of each `Record.key`, in the order in which the keys first appear."""
     return list({record.key: record for record in records}.values())
-
-
-def _is_float(kind: Any) -> bool:
-    """Whether the type of a field is a float, or a float or None."""
-    found = type_info(kind)
-    return any(
-        isinstance(each, FloatType)
-        for each in (found.types if isinstance(found, UnionType) else [found])
-    )
 
 
 class Findings:
@@ -327,7 +317,7 @@ class Findings:
             lines.append(line)
         added = ["best_bound", "gap_percent", "over_best_percent"]
         frame = pd.DataFrame(lines, columns=[*names, *added, "proved"])
-        numbers = [f.name for f in kept if _is_float(f.type)]
+        numbers = [f.name for f in kept if "float" in str(f.type)]
         kinds = dict.fromkeys([*numbers, *added], "float64")
         return frame.astype(kinds)
 
