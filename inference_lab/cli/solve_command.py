@@ -16,8 +16,7 @@ if TYPE_CHECKING:
     from inference_lab.problem import Problem
 
 
-#: Number of variables whose labels and marginals are shown; ``--json`` and ``--out`` give all.
-_SHOWN_LABELS = 40
+#: Number of variables whose marginals are shown; ``--json`` prints all.
 _SHOWN_MARGINALS = 10
 
 
@@ -150,46 +149,18 @@ def _solution_document(
 def _solution_lines(
     problem: Problem, solution: Solution, scores: dict[str, float], out: Path | None
 ) -> list[str]:
-    from inference_lab.contract import energy_scale
-    from inference_lab.results.summaries import gap_percent, remarks_of
+    from inference_lab.results.summaries import remarks_of
 
-    asked = f"{solution.solver}, seed {solution.seed}, temperature {solution.temperature:g}"
-    said = [
-        ("problem", f"{problem.name}: {problem.graph!r}"),
-        *(("remark", remark) for remark in remarks_of(problem.info)),
-        ("solver", asked),
-        ("status", f"{solution.status.value}: {solution.status.sentence}"),
-    ]
-    if solution.message:
-        said.append(("", solution.message))
-    if solution.labels is not None:
-        said.append(("energy", f"{solution.energy:.10g}"))
-    if math.isfinite(solution.lower_bound):
-        small = energy_scale(problem.graph)
-        percent = gap_percent(solution.energy, solution.lower_bound, small=small)
-        said.append(("bound", f"{solution.lower_bound:.10g}"))
-        if percent is not None:
-            said.append(("gap", f"{solution.gap:.6g} ({percent:.4g} %)"))
+    said = [f"{problem.name}: {problem.graph!r}", *remarks_of(problem.info), repr(solution)]
     if solution.log_partition is not None:
-        kind = solution.log_partition_kind or "estimate"
-        named = {"lower": "lower bound", "upper": "upper bound"}.get(kind, kind)
-        said.append(("log Z", f"{solution.log_partition:.10g} ({named})"))
+        said.append(f"  log Z {solution.log_partition:.10g} ({solution.log_partition_kind})")
     if scores:
-        said.append(("scores", ", ".join(f"{name} {v:.4f}" for name, v in scores.items())))
-    if solution.status not in ("unsupported", "not-installed"):
-        took = f"{solution.seconds:.4g} s, {solution.iterations} iterations"
-        more = f"{solution.compile_seconds:.2g} s to compile or load kernels"
-        said.append(("time", f"{took} (and {more})"))
-    if solution.labels is not None:
-        shown = " ".join(map(str, solution.labels[:_SHOWN_LABELS]))
-        if solution.labels.size > _SHOWN_LABELS:
-            shown += f" ... ({solution.labels.size} in all; --out FILE writes them)"
-        said += [("labels", shown), *([] if out is None else [("", f"written to {out}")])]
+        said.append(f"  scores {', '.join(f'{name} {v:.4f}' for name, v in scores.items())}")
     if solution.marginals is not None:
-        rows = [
-            f"{i}: " + " ".join(f"{p:.4f}" for p in r) for i, r in enumerate(solution.marginals)
-        ]
-        more = f"... ({len(rows)} in all; --json prints them)"
-        shown_rows = rows[:_SHOWN_MARGINALS] + [more] * (len(rows) > _SHOWN_MARGINALS)
-        said += [("" if i else "marginals", row) for i, row in enumerate(shown_rows)]
-    return [f"{name:<10} {text}" for name, text in said]
+        rows = [" ".join(f"{p:.4f}" for p in row) for row in solution.marginals]
+        said += [f"  marginals of {i}: {row}" for i, row in enumerate(rows[:_SHOWN_MARGINALS])]
+        if len(rows) > _SHOWN_MARGINALS:
+            said.append(f"  ... ({len(rows)} in all; --json prints them)")
+    if out is not None and solution.labels is not None:
+        said.append(f"  labels written to {out}")
+    return said
