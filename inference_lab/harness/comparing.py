@@ -119,9 +119,7 @@ class ComparisonCampaign(Campaign[Record]):
         """Return the call that makes a run."""
         task = self.tasks[number]
         instance, source = self.instances[task.instance], self.sources[task.solver]
-        return Call(
-            number, run, task.instance, instance, (source, task.seed, task.repeat, self.settings)
-        )
+        return Call(number, run, (instance, source, task.seed, task.repeat, self.settings))
 
     def blank(self, number: int) -> Record:
         """Return the record of a run before it starts: its request without results."""

@@ -12,15 +12,12 @@ __all__ = ["Call", "execute"]
 
 
 class Call(NamedTuple):
-    """A function to call, as ``function(shared, *arguments)``."""
+    """A function to call with its arguments."""
 
     #: Identifies the result of the call.
     number: int
     #: A function of a module, because it is pickled.
     function: Callable[..., Any]
-    #: Identifies `shared`, which is sent to a process once for consecutive calls with this number.
-    share: int
-    shared: Any
     arguments: tuple[Any, ...]
 
 
@@ -41,7 +38,7 @@ def execute(
         with limited_threads(threads):
             for call in calls:
                 start(call.number)
-                yield call.number, call.function(call.shared, *call.arguments)
+                yield call.number, call.function(*call.arguments)
 
 
 def _in_workers(
@@ -53,7 +50,7 @@ def _in_workers(
 
     def give(worker: Worker, call: Call) -> None:
         start(call.number)
-        worker.submit(call.function, call.share, call.shared, call.arguments)
+        worker.submit(call.function, *call.arguments)
         running[worker] = call
 
     try:

@@ -146,7 +146,6 @@ def _serve(connection: Connection) -> None:
 
 
 def _answer(connection: Connection) -> None:
-    shared: Any = None
     while True:
         try:
             message = connection.recv_bytes()
@@ -154,10 +153,8 @@ def _answer(connection: Connection) -> None:
             return
         answer: Any
         try:
-            function, sent, arguments = pickle.loads(message)
-            if sent:
-                (shared,) = sent
-            answer = pickle.dumps(function(shared, *arguments))
+            function, arguments = pickle.loads(message)
+            answer = pickle.dumps(function(*arguments))
         except (Exception, SystemExit) as problem:
             answer = pickle.dumps(Crash(format_exception(problem), traceback_tail(problem)))
         try:
@@ -172,8 +169,6 @@ class Worker:
     def __init__(self, threads: int = 1) -> None:
         self.threads = threads
         self.busy = False
-        #: Number of the shared argument that the process holds.
-        self.holds: int | None = None
         self._start()
 
     def _start(self) -> None:
@@ -204,26 +199,19 @@ class Worker:
                 "'if __name__ == \"__main__\":' (new processes import the script), or use jobs=1"
             ) from None
 
-    def submit(
-        self, function: Callable[..., Any], share: int, shared: Any, arguments: tuple[Any, ...]
-    ) -> None:
-        """Send a call, without `shared` if its number equals the number of the last call."""
-        sent = () if self.holds == share else (shared,)
-        self.busy, self.holds = True, share
+    def submit(self, function: Callable[..., Any], *arguments: Any) -> None:
+        """Send a call."""
+        self.busy = True
         # Errors are ignored here, because `result` detects a dead worker.
         with suppress(BrokenPipeError, ConnectionResetError):
-            self.connection.send_bytes(pickle.dumps((function, sent, arguments)))
+            self.connection.send_bytes(pickle.dumps((function, arguments)))
 
     def result(self) -> Any:
         """Return the result of the call, or a `Crash`; a dead worker is restarted."""
         self.busy = False
         try:
-            found = pickle.loads(self.connection.recv_bytes())
-            if isinstance(found, Crash):  # the worker may have failed to unpickle `shared`
-                self.holds = None
-            return found
+            return pickle.loads(self.connection.recv_bytes())
         except (EOFError, OSError):
-            self.holds = None
             self.process.join()
             code = self.process.exitcode or 0
             self.connection.close()

@@ -90,8 +90,8 @@ class FitCampaign(Campaign[StudyRecord]):
     def call(self, number: int) -> Call:
         """Return the call that runs a fit."""
         # The process of the fit loads the points; they are not sent.
-        arguments = (self.cells[number], self.data_dir, self.limits)
-        return Call(number, run_cell, 0, self.study.name, arguments)
+        arguments = (self.study.name, self.cells[number], self.data_dir, self.limits)
+        return Call(number, run_cell, arguments)
 
     def blank(self, number: int) -> StudyRecord:
         """Return the record of a fit that has not run, with its inputs alone."""

@@ -393,15 +393,15 @@ def test_memory_limits_are_read_and_recorded(tmp_path, monkeypatch):
 # ---------------------------------------------------------------------- executors
 
 
-def triple(shared, x):
+def repeated(letter, x):
     if x == 3:
         os._exit(9)
-    return shared[0] * x
+    return letter * x
 
 
 @pytest.mark.parametrize("jobs", [2, 3])
-def test_workers_answer_every_call_and_receive_shared_data_once_in_a_row(jobs):
-    calls = [Call(n, triple, n // 4, ["xyz"[n // 4]], (n,)) for n in range(12)]
+def test_workers_answer_every_call(jobs):
+    calls = [Call(n, repeated, ("xyz"[n // 4], n)) for n in range(12)]
     started = []
     found = dict(execute(calls, started.append, jobs))
     assert sorted(found) == sorted(started) == list(range(12))
