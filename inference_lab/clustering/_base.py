@@ -7,7 +7,6 @@ import warnings
 from abc import abstractmethod
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import cycle
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
@@ -27,7 +26,6 @@ from inference_lab.clustering.distortions import (
     Points,
     SquaredEuclidean,
     as_distortion,
-    distances_under,
     is_sparse,
 )
 from inference_lab.clustering.em import EStepSolver, Fit, HalfStep, maximise_expectation
@@ -141,8 +139,8 @@ class ConstrainedClusterer(
     max_iter: int
     tol: float
     random_state: Any
-    #: One metric, or one for each cluster; set by `fit`.
-    metrics_: Sequence[Distortion]
+    #: The distortion with the metric learnt; set by `fit`.
+    metric_: Distortion
     #: Default weight of pairs in `fit`.
     _default_weight: ClassVar[float | Literal["auto"]] = 1.0
     #: Origin of the coordinates in which costs are computed, to avoid cancellation; None for zero.
@@ -182,7 +180,7 @@ class ConstrainedClusterer(
         self._fit(some, side)
         if hasattr(self, "cluster_centers_"):
             self.cluster_centers_ = self.cluster_centers_.astype(dtype, copy=False)
-        if hasattr(self, "metrics_"):
+        if hasattr(self, "metric_"):
             self.inertia_ = self._inertia(some, side.counts)
         if held.size < n:
             self._label_others(points, held)
@@ -394,7 +392,7 @@ class ConstrainedClusterer(
         """Set the attributes that hard clusterers share."""
         self.labels_ = best.labels
         self.cluster_centers_ = self._moved_back(best.model.centroids)
-        self.metrics_ = best.model.metrics
+        self.metric_ = best.model.metric
         self._note(best.result)
 
     def predict(self, X: Any) -> IntArray:
@@ -436,7 +434,6 @@ class ConstrainedClusterer(
         -------
         (n, k) array of float64, or of float32 if X is
             Euclidean distances, as in `sklearn.cluster.KMeans`, or values of another distortion.
-            Under a metric for each cluster, `predict` also subtracts its ``log det``.
 
         Raises
         ------
@@ -456,14 +453,15 @@ class ConstrainedClusterer(
 
     def _transformed(self, points: Points) -> FloatArray:
         """Return the result of `transform` for validated points; costs if there is no metric."""
-        if not hasattr(self, "metrics_"):
+        if not hasattr(self, "metric_"):
             return self._costs(points)
         points, centroids = self._around_origin(points)
-        if not isinstance(self.metrics_[0], SquaredEuclidean):
-            return distances_under(self.metrics_, points, centroids)
+        metric = self.metric_
+        if not isinstance(metric, SquaredEuclidean):
+            return metric.distances(points, centroids)
         # Differences are used, because inner products cancel if a point lies on a centroid.
-        first, each = np.zeros(points.shape[0], np.int64), zip(cycle(self.metrics_), centroids)
-        columns = [metric.own(points, centroid[np.newaxis], first) for metric, centroid in each]
+        first = np.zeros(points.shape[0], np.int64)
+        columns = [metric.own(points, centroid[np.newaxis], first) for centroid in centroids]
         return np.sqrt(np.maximum(np.stack(columns, axis=1), 0.0))
 
     def _costs_of(self, X: Any) -> FloatArray:
@@ -473,10 +471,7 @@ class ConstrainedClusterer(
 
     def _costs(self, points: Points) -> FloatArray:
         """Return the cost of each validated point in each cluster."""
-        found = distances_under(self.metrics_, *self._around_origin(points))
-        if len(self.metrics_) > 1:
-            found -= [metric.log_det(points.shape[1]) for metric in self.metrics_]
-        return found
+        return self.metric_.distances(*self._around_origin(points))
 
     def _around_origin(self, points: Points) -> tuple[Points, FloatArray]:
         """Return validated points and centroids, both relative to the origin of the costs."""
@@ -488,12 +483,9 @@ class ConstrainedClusterer(
     def _inertia(self, points: Points, counts: FloatArray) -> float:
         """Return the summed distortion of points, relative to the origin, to closest centroids."""
         centroids = self._around_origin(points)[1]
-        if len(self.metrics_) > 1:
-            return float(counts @ distances_under(self.metrics_, points, centroids).min(axis=1))
         # This avoids the (n, k) array of all distortions.
-        (metric,) = self.metrics_
-        closest = metric.nearest(points, centroids, None)
-        return float(counts @ metric.own(points, centroids, closest))
+        closest = self.metric_.nearest(points, centroids, None)
+        return float(counts @ self.metric_.own(points, centroids, closest))
 
     def score(self, X: Any, y: Any = None) -> float:
         """Return minus the summed cost of the points in their cheapest clusters.

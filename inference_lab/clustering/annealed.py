@@ -131,7 +131,7 @@ class AnnealedConstrainedKMeans(SharedSettings, SoftClusterer):
 
     def _take_model(self, model: HMRF) -> None:
         self.cluster_centers_ = self._moved_back(model.centroids)
-        self.metrics_ = model.metrics
+        self.metric_ = model.metric
 
     def _fit_once(
         self,

@@ -55,7 +55,7 @@ class _Dense(PairwiseClusterer):
         sizes = cluster_sizes(self.labels_, self.n_clusters, side.weights)
         sums = cluster_sums(points, self.labels_, self.n_clusters, side.weights)
         self.cluster_centers_ = self._moved_back(sums / np.maximum(sizes, 1e-300)[:, np.newaxis])
-        self.metrics_ = [metric]
+        self.metric_ = metric
         self.history_, self.converged_ = [], True
         self._judge(side.constraints)
 
@@ -455,7 +455,7 @@ class MetricKMeans(PairBeliever, _Dense):
 
     Attributes
     ----------
-    labels_, violations_, constraints_, cluster_centers_, inertia_, metrics_
+    labels_, violations_, constraints_, cluster_centers_, inertia_, metric_
         See `HMRFKMeans`; pairs of weight zero are left out, other weights have no effect. "auto",
         the default of ``fit``, is 1 for pairs that `PCKMeans` keeps, and 0 for pairs that it
         violates, because one wrong must-link joins two components.

@@ -52,7 +52,7 @@ class BregmanKMeans(SharedSettings, ConstrainedClusterer):
     ----------
     labels_, cluster_centers_, inertia_, objective_, n_iter_, history_, converged_
         See `HMRFKMeans`.
-    metrics_ : list of Distortion
+    metric_ : Distortion
         The distortion.
 
     Notes
@@ -190,7 +190,7 @@ class SphericalKMeans(BregmanKMeans):
 
     Attributes
     ----------
-    labels_, cluster_centers_, inertia_, objective_, n_iter_, history_, converged_, metrics_
+    labels_, cluster_centers_, inertia_, objective_, n_iter_, history_, converged_, metric_
         See `BregmanKMeans`.
 
     Notes

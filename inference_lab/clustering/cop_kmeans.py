@@ -256,7 +256,7 @@ class COPKMeans(PairwiseClusterer):
         Whether `labels_` satisfies all constraints: true in the first four cases, and only then.
     n_failures_ : int
         Number of failed starts.
-    labels_, cluster_centers_, inertia_, objective_, n_iter_, history_, converged_, metrics_
+    labels_, cluster_centers_, inertia_, objective_, n_iter_, history_, converged_, metric_
         See `BregmanKMeans`.
     constraints_, violations_
         See `HMRFKMeans`; pairs of weight zero are left out.

@@ -28,7 +28,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import cache
@@ -56,7 +56,6 @@ __all__ = [
     "as_distortion",
     "cluster_sums",
     "counted_shares",
-    "distances_under",
     "whitened",
 ]
 
@@ -490,18 +489,6 @@ class Distortion(ABC):
         0.0
         """
         return 0.0
-
-
-def distances_under(
-    metrics: Sequence[Distortion], points: Points, centroids: FloatArray
-) -> FloatArray:
-    """Return the cost of each point in each cluster, under one metric or one per cluster."""
-    if len(metrics) == 1:
-        return metrics[0].distances(points, centroids)
-    columns = [
-        metric.distances(points, centroids[h : h + 1])[:, 0] for h, metric in enumerate(metrics)
-    ]
-    return np.stack(columns, axis=1)
 
 
 def cluster_sizes(

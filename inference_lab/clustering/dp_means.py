@@ -307,7 +307,7 @@ class RDPMeans(SharedSettings, PairwiseClusterer):
     ----------
     labels_, cluster_centers_, inertia_, objective_, n_iter_, converged_, history_
         See `HMRFKMeans`.
-    metrics_, constraints_, violations_
+    metric_, constraints_, violations_
         See `HMRFKMeans`.
     n_clusters_ : int
         Clusters named in ``partial_labels`` come first, in the order of their numbers.
@@ -410,7 +410,7 @@ class RDPMeans(SharedSettings, PairwiseClusterer):
         state = best.state
         self.labels_ = state.labels
         self.cluster_centers_ = self._moved_back(state.centroids)
-        self.metrics_ = [state.distortion]
+        self.metric_ = state.distortion
         self.n_clusters_ = len(state.centroids)
         self.cluster_cost_ = price
         self.xi_ = best.xi
@@ -496,7 +496,7 @@ class DPMeans(RDPMeans):
 
     Attributes
     ----------
-    labels_, cluster_centers_, inertia_, objective_, n_iter_, converged_, history_, metrics_
+    labels_, cluster_centers_, inertia_, objective_, n_iter_, converged_, history_, metric_
         See `HMRFKMeans`.
     n_clusters_, cluster_cost_
         See `RDPMeans`.

@@ -88,13 +88,12 @@ class Coupling:
     """Coupling of points in an E-step.
 
     ``rows`` are the points in ``terms``, which refer to them by their place in ``rows``. ``terms``
-    stays the same object while unchanged, to reuse graphs. ``unary`` (c, k) is added to the costs;
-    ``importance`` scales the free energy of these points; ``counts`` (c,) are their sample weights.
+    stays the same object while unchanged, to reuse graphs. ``importance`` scales the free energy of
+    these points; ``counts`` (c,) are their sample weights.
     """
 
     rows: IntArray
     terms: Sequence[DiagonalTerms]
-    unary: FloatArray | None = None
     importance: float = 1.0
     counts: FloatArray | None = None
 
@@ -172,13 +171,13 @@ class PairedModel(Model):
         self.rows: IntArray = constraints.touches(np.arange(constraints.n_points))
         self.pairs = constraints.restrict(self.rows, renumber=True)
 
-    def coupled(self, terms: Sequence[DiagonalTerms], unary: FloatArray | None = None) -> Coupling:
+    def coupled(self, terms: Sequence[DiagonalTerms]) -> Coupling:
         """Return the coupling of `rows` by terms."""
         importance = 1.0
         if self._importance is not None and self.rows.size:
             importance = float(self._importance[self.rows[0]])
         counts = None if self._counts is None else self._counts[self.rows]
-        return Coupling(self.rows, terms, unary, importance, counts)
+        return Coupling(self.rows, terms, importance, counts)
 
     def importance(self) -> FloatArray | None:
         """Return the product of importance and sample weights, None for ones."""
@@ -242,8 +241,6 @@ class EStepSolver:
         if rows.size:
             if coupling.counts is not None:
                 unary = unary * coupling.counts[:, np.newaxis]
-            if coupling.unary is not None:
-                unary = unary + coupling.unary
             graph, units = self._graph(unary, coupling.terms)
             first = rows if units is None else rows[units.first]
             solution = self._solve(

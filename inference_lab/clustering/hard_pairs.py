@@ -38,11 +38,10 @@ def infeasible(reason: str) -> InfeasibleConstraintsError:
 
 
 def _hard(term: DiagonalTerms, costs: npt.ArrayLike) -> IntArray:
-    """Return the edges of a term whose costs are infinite for some label."""
+    """Return the edges of a term whose costs are infinite."""
     infinite = np.isposinf(np.asarray(costs, dtype=np.float64))
-    each = infinite.any(axis=1) if infinite.ndim > 1 else infinite
     edges = np.asarray(term.edges, dtype=np.int64).reshape(-1, 2)
-    return edges[np.broadcast_to(each, len(edges))]
+    return edges[np.broadcast_to(infinite, len(edges))]
 
 
 def n_unmet(terms: Sequence[DiagonalTerms], labels: IntArray) -> int:
@@ -66,7 +65,7 @@ def finite_price(unary: FloatArray, terms: Sequence[DiagonalTerms]) -> float:
         for costs in (term.same, term.differ):
             values = np.asarray(costs, dtype=np.float64)
             sizes = np.abs(np.where(np.isfinite(values), values, 0.0))
-            each = np.broadcast_to(sizes.max(axis=1) if sizes.ndim > 1 else sizes, len(edges))
+            each = np.broadcast_to(sizes, len(edges))
             np.add.at(most, edges, each[:, np.newaxis])
     return 2.0 * float(most.max()) or 1.0
 

@@ -2,10 +2,10 @@ r"""The model of HMRF-KMeans: centroids, penalties of violated constraints, and 
 
 With labels ``l``, centroids ``mu``, must-links M and cannot-links C, each pair counted once,
 
-``J = sum_i D_{l_i}(x_i, mu_{l_i}) + sum_M w_ij f_ij [l_i != l_j] + sum_C w_ij g_ij [l_i = l_j]``.
+``J = sum_i D(x_i, mu_{l_i}) + sum_M w_ij f_ij [l_i != l_j] + sum_C w_ij g_ij [l_i = l_j]``.
 
-``f = g = 1`` with the penalty "potts"; with "distance" ``f`` is the mean of the two clusters'
-``phi(x_i, x_j)`` and ``g`` is ``phi_max - phi(x_i, x_j)`` in the common cluster, never negative.
+``f = g = 1`` with the penalty "potts"; with "distance" ``f`` is ``phi(x_i, x_j)`` and ``g`` is
+``phi_max - phi(x_i, x_j)``, never negative.
 If the metric is learnt, ``log det A`` is subtracted from squared Euclidean costs.
 
 S. Basu, M. Bilenko, R. Mooney, "A probabilistic framework for semi-supervised clustering", KDD
@@ -24,11 +24,9 @@ from inference_lab.clustering.distortions import (
     Distortion,
     Points,
     SquaredEuclidean,
-    cheapest,
     cluster_sizes,
     cluster_sums,
     counted_shares,
-    distances_under,
 )
 from inference_lab.clustering.em import Assignment, Coupling, PairedModel, as_labels, pair_terms
 from inference_lab.clustering.initialisation import pushed_apart
@@ -36,7 +34,6 @@ from inference_lab.clustering.metric_learning import MetricLearner, Penalised
 from inference_lab.clustering.mssc.partition_problem import PartitionProblem, partition_problem
 from inference_lab.constraints import Constraints
 from inference_lab.graph.arrays import FloatArray, IntArray
-from inference_lab.graph.terms import DiagonalTerms
 
 __all__ = ["HMRF", "EmptyClusterError", "Violations", "share_kept", "violations"]
 
@@ -130,40 +127,33 @@ class HMRF(PairedModel):
         self.penalty = penalty
         self.learner = learner
         self.empty = empty
-        k = len(self.centroids)
-        per_cluster = learner is not None and learner.per_cluster
-        #: One metric for all clusters, or one for each.
-        self.metrics: list[Distortion] = [distortion] * (k if per_cluster else 1)
+        self.metric = distortion
         self._summed: tuple[IntArray, FloatArray, FloatArray] | None = None
         self._weigh()
 
     def _weigh(self) -> None:
-        """Compute ``ml_costs`` (p, K) and ``cl_costs`` (q, K); one column for one metric."""
-        self._extents: list[FloatArray] = []
-        metric = self.metrics[0]
+        """Compute ``ml_costs`` (p,) and ``cl_costs`` (q,)."""
+        self._extent: FloatArray | None = None
+        metric = self.metric
         self._spread = (
             self._total(metric.norms(self.points)) if isinstance(metric, SquaredEuclidean) else 0.0
         )
         c = self.constraints
-        self.ml_costs = c.ml_weights[:, np.newaxis]
-        self.cl_costs = c.cl_weights[:, np.newaxis]
+        self.ml_costs, self.cl_costs = c.ml_weights, c.cl_weights
         if self.penalty == "distance":
-            ml = [m.between(self.points, c.must_link) for m in self.metrics]
-            cl = [self._gaps_to_largest(m) for m in self.metrics]
-            self.ml_costs = _times(self.ml_costs, np.stack(ml, axis=1))
-            self.cl_costs = _times(self.cl_costs, np.stack(cl, axis=1))
-        if self.ml_costs.shape[1] == 1 and self.cl_costs.shape[1] == 1:
-            self._terms = pair_terms(self.pairs, self.ml_costs[:, 0], self.cl_costs[:, 0])
+            self.ml_costs = _times(self.ml_costs, metric.between(self.points, c.must_link))
+            self.cl_costs = _times(self.cl_costs, self._gaps_to_largest())
+        self._terms = pair_terms(self.pairs, self.ml_costs, self.cl_costs)
 
-    def _gaps_to_largest(self, metric: Distortion) -> FloatArray:
+    def _gaps_to_largest(self) -> FloatArray:
         """Return the gap of the dissimilarity of each cannot-link to the largest one."""
-        pairs = self.constraints.cannot_link
+        metric, pairs = self.metric, self.constraints.cannot_link
         if not len(pairs):
             return np.zeros(0)
         if isinstance(metric, SquaredEuclidean):
             # Kept for the metric step, because the farthest pair takes long to find.
-            self._extents.append(metric.extent(self.points))
-            largest = float(metric.norms(self._extents[-1][np.newaxis])[0])
+            self._extent = metric.extent(self.points)
+            largest = float(metric.norms(self._extent[np.newaxis])[0])
         else:
             largest = metric.largest(self.points)
         return np.maximum(largest - metric.between(self.points, pairs), 0.0)
@@ -183,9 +173,9 @@ class HMRF(PairedModel):
             self.points,
             len(self.centroids),
             pairs.must_link,
-            self.ml_costs[:, 0],
+            self.ml_costs,
             pairs.cannot_link,
-            self.cl_costs[:, 0],
+            self.cl_costs,
             counts=self._counts,
             known=known,
         )
@@ -204,64 +194,32 @@ class HMRF(PairedModel):
         # Rows are sorted, so a full selection needs no copy.
         some = rows is not None and rows.size < self.points.shape[0]
         points = self.points[rows] if some else self.points
-        costs = distances_under(self.metrics, points, self.centroids)
-        if len(self.metrics) > 1:
-            costs -= [m.log_det(points.shape[1]) for m in self.metrics]
-        return costs
+        return self.metric.distances(points, self.centroids)
 
     def nearest(self, previous: IntArray | None) -> IntArray:
         """Return the cheapest cluster of each point on its own; ties keep the previous label."""
-        if len(self.metrics) == 1:
-            labels = self.metrics[0].nearest(self.points, self.centroids, previous)
-        else:
-            labels = cheapest(self._free_costs(None), previous)
+        labels = self.metric.nearest(self.points, self.centroids, previous)
         labels[self.held] = self.held_labels
         return labels
 
     def coupling(self) -> Coupling:
-        """Return the penalties as diagonal terms.
-
-        The unaries hold half of each cluster's must-link cost, and equal labels subtract it again.
-        """
-        if self.ml_costs.shape[1] == 1 and self.cl_costs.shape[1] == 1:
-            return self.coupled(self._terms)
-        k = len(self.centroids)
-        unary = np.zeros((self.rows.size, k))
-        # Hard must-links are excluded, because an infinite cost cannot be subtracted again.
-        hard = np.isinf(self.ml_costs)
-        soft = np.where(hard, 0.0, self.ml_costs)
-        for end in range(2):
-            np.add.at(unary, self.pairs.must_link[:, end], soft / 2.0)
-        apart = np.where(hard[:, 0], np.inf, 0.0)
-        terms = [
-            DiagonalTerms(self.pairs.must_link, same=-soft, differ=apart),
-            DiagonalTerms(self.pairs.cannot_link, same=self.cl_costs, differ=0.0),
-        ]
-        return self.coupled(terms, unary)
+        """Return the penalties as diagonal terms."""
+        return self.coupled(self._terms)
 
     def pair_costs(self) -> FloatArray:
-        """Return the mean cost over clusters of violating each pair, shape (p + q,)."""
-        return np.concatenate([self.ml_costs.mean(axis=1), self.cl_costs.mean(axis=1)])
+        """Return the cost of violating each pair, shape (p + q,)."""
+        return np.concatenate([self.ml_costs, self.cl_costs])
 
     # -------------------------------------------------------------- the objective
 
     def penalties(self, labels: IntArray) -> float:
         """Return the summed cost of the violated constraints."""
         ml, cl = violated(self.constraints, labels)
-        first, second = labels[self.constraints.must_link[ml]].T
-        total = 0.5 * (_priced(self.ml_costs, ml, first) + _priced(self.ml_costs, ml, second)).sum()
-        total += _priced(self.cl_costs, cl, labels[self.constraints.cannot_link[cl, 0]]).sum()
-        return float(total)
+        return float(self.ml_costs[ml].sum() + self.cl_costs[cl].sum())
 
     def own_costs(self, labels: IntArray) -> FloatArray:
         """Return the cost of each point in its own cluster, without the normalisers."""
-        if len(self.metrics) == 1:
-            return self.metrics[0].own(self.points, self.centroids, labels)
-        result = np.empty(self.points.shape[0])
-        for h, metric in enumerate(self.metrics):
-            members = np.flatnonzero(labels == h)
-            result[members] = metric.own(self.points[members], self.centroids, labels[members])
-        return result
+        return self.metric.own(self.points, self.centroids, labels)
 
     def objective(self, labels: IntArray) -> float:
         """Return ``J``."""
@@ -269,8 +227,8 @@ class HMRF(PairedModel):
 
     def distortion(self, labels: IntArray) -> float:
         """Return the summed cost of the points in their clusters."""
-        metric = self.metrics[0]
-        if len(self.metrics) > 1 or not isinstance(metric, SquaredEuclidean):
+        metric = self.metric
+        if not isinstance(metric, SquaredEuclidean):
             return self._total(self.own_costs(labels))
         # Uses the sums of the clusters, which the centroids need anyway, in O(k d).
         sums, sizes = self._cluster_sums(labels)
@@ -287,23 +245,21 @@ class HMRF(PairedModel):
         return self._summed[1], self._summed[2]
 
     def normaliser(self, labels: IntArray) -> float:
-        """Return ``-sum_i log det A_{l_i}``, zero if no metric is learnt."""
+        """Return ``-n log det A``, zero if no metric is learnt."""
         if self.learner is None or not self.learner.normalised:
             return 0.0
-        d = self.points.shape[1]
-        dets = np.array([m.log_det(d) for m in self.metrics])
-        return -self._total(dets[labels if len(dets) > 1 else np.zeros_like(labels)])
+        return -self._total(np.full(labels.size, self.metric.log_det(self.points.shape[1])))
 
     # -------------------------------------------------------------- the M-step
 
     def parameters(self) -> tuple[FloatArray, ...]:
         """Return the centroids and all weights."""
-        weights = (m.weights for m in self.metrics)
-        return (self.centroids, *(w for w in weights if w is not None))
+        weights = self.metric.weights
+        return (self.centroids,) if weights is None else (self.centroids, weights)
 
     def response(self) -> Callable[[FloatArray], FloatArray]:
         """Return the response of costs to shares, a bound if they are not squared Euclidean."""
-        metric = self.metrics[0]
+        metric = self.metric
         if not isinstance(metric, SquaredEuclidean):
             everyone = np.zeros(self.points.shape[0], dtype=np.int64)
             most = 2.0 * float(self.own_costs(everyone).mean())
@@ -324,7 +280,7 @@ class HMRF(PairedModel):
     def push_apart(self, share: float, rng: np.random.Generator) -> None:
         """Move each centroid by a share of the way to a random point."""
         self.centroids = pushed_apart(
-            self.points, self.centroids, self.metrics[0], share, rng, self._counts
+            self.points, self.centroids, self.metric, share, rng, self._counts
         )
 
     def maximise(self, assignment: Assignment) -> Iterator[str]:
@@ -334,7 +290,7 @@ class HMRF(PairedModel):
             counted = self.importance()
             if counted is not None:
                 shares = shares * counted[:, np.newaxis]
-            self.centroids = self.metrics[0].centroids(
+            self.centroids = self.metric.centroids(
                 self.points, shares, len(self.centroids), self.centroids
             )
             yield "centroids"
@@ -348,7 +304,7 @@ class HMRF(PairedModel):
 
     def _move(self, labels: IntArray) -> None:
         k = len(self.centroids)
-        if isinstance(self.metrics[0], SquaredEuclidean):
+        if isinstance(self.metric, SquaredEuclidean):
             # The centroids are means under every metric.
             sums, sizes = self._cluster_sums(labels)
             held = sizes > 0
@@ -356,7 +312,7 @@ class HMRF(PairedModel):
             self.centroids[held] = sums[held] / sizes[held, np.newaxis]
         else:
             shares = counted_shares(labels, k, self._counts)
-            self.centroids = self.metrics[0].centroids(self.points, shares, k, self.centroids)
+            self.centroids = self.metric.centroids(self.points, shares, k, self.centroids)
         members = np.bincount(labels, minlength=k)
         gone = np.flatnonzero(members == 0)
         if gone.size == 0 or self.empty == "keep":
@@ -374,7 +330,7 @@ class HMRF(PairedModel):
             worst = int(costs.argmax())
             if costs[worst] == -np.inf:
                 return
-            self.centroids[h] = self.metrics[0].centroids(
+            self.centroids[h] = self.metric.centroids(
                 self.points[[worst]], np.zeros(1, dtype=np.int64), 1, self.centroids[h : h + 1]
             )[0]
             costs[worst] = -np.inf
@@ -391,17 +347,17 @@ class HMRF(PairedModel):
             self.constraints.cl_weights[cl],
             self.penalty == "distance",
             self._counts,
-            self._extents,
+            self._extent,
         )
-        old, before = self.metrics, self.objective(labels)
+        old, before = self.metric, self.objective(labels)
 
-        def judged(metrics: list[Distortion]) -> float:
-            self.metrics = metrics
+        def judged(metric: Distortion) -> float:
+            self.metric = metric
             self._weigh()
             return self.objective(labels)
 
         found = learner.improve(old, state, before, judged)
-        if self.metrics is not found:
+        if self.metric is not found:
             judged(found)
 
 
@@ -412,11 +368,6 @@ def clamped(costs: FloatArray, known: IntArray) -> FloatArray:
     costs[rows] = np.inf
     costs[rows, known[rows]] = own
     return costs
-
-
-def _priced(costs: FloatArray, rows: IntArray, labels: IntArray) -> FloatArray:
-    """Return the costs of rows under labels; a single column holds for all labels."""
-    return np.asarray(costs[rows, labels if costs.shape[1] > 1 else 0])
 
 
 def _times(weights: FloatArray, costs: FloatArray) -> FloatArray:

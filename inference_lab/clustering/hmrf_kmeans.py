@@ -78,8 +78,6 @@ class HMRFKMeans(SharedSettings, PairwiseClusterer):
     metric : {None, "diagonal", "full", "gradient"} or MetricLearner
         Learn no metric; the closed form of a diagonal or full matrix (squared Euclidean costs);
         or gradient steps on weights of the features.
-    metric_per_cluster : bool
-        A metric for each cluster; closed forms only.
     e_step : str or Solver
         Any solver: a name or spec such as ``"loopy-bp(damping=0.3)"``. It starts from the labels
         of the last E-step, and never makes them worse.
@@ -132,8 +130,8 @@ class HMRFKMeans(SharedSettings, PairwiseClusterer):
         The objective after each half-step, and the solver's result in each E-step.
     violations_ : Violations
         Number of violated must-links and cannot-links, and their weight.
-    metrics_ : list of Distortion
-        The distortion with its metric, or one for each cluster.
+    metric_ : Distortion
+        The distortion with its metric.
     constraints_ : Constraints
         The constraints used, including implied ones if `closure` is set.
 
@@ -165,7 +163,6 @@ class HMRFKMeans(SharedSettings, PairwiseClusterer):
     distortion: str | Distortion = "euclidean"
     penalty: Penalty = "distance"
     metric: Metric | MetricLearner | None = None
-    metric_per_cluster: bool = False
     e_step: str | Solver = "icm"
     e_step_time_limit: float | None = setting(None, above=0)
     e_step_start: EStepStart = "previous"
@@ -198,7 +195,7 @@ class HMRFKMeans(SharedSettings, PairwiseClusterer):
         self._take_hard(best)
         self._judge(side.constraints)
         watch_hard(side.constraints, self.labels_, stacklevel=5)
-        if isinstance(best.model.metrics[0], SquaredEuclidean):
+        if isinstance(best.model.metric, SquaredEuclidean):
             # The variance of a feature within clusters suffices: warnings check factors of 100, and
             # the unit of `worth_of_odds` would need the costs of all points in all clusters.
             mean = best.model.distortion(self.labels_) / float(side.counts.sum())
@@ -252,20 +249,19 @@ class HMRFKMeans(SharedSettings, PairwiseClusterer):
         return worth
 
     def _watch(self, learner: MetricLearner, n_features: int) -> None:
-        """Warn of metrics whose effective rank is near the least rank."""
-        for metric in self.metrics_:
-            if metric.weights is None or n_features == 1:
-                continue
-            rank = effective_rank(metric.weights)
-            if rank < _MARGIN * learner.least_rank(metric, self.n_clusters, n_features):
-                warnings.warn(
-                    f"the metric learnt counts for {rank:.2g} of {n_features} features only, in "
-                    "which clusters may look better than they are; use fewer iterations, a "
-                    "smaller rate, metric=None, or scale the features",
-                    DegenerateMetricWarning,
-                    stacklevel=5,
-                )
-                return
+        """Warn of a metric whose effective rank is near the least rank."""
+        metric = self.metric_
+        if metric.weights is None or n_features == 1:
+            return
+        rank = effective_rank(metric.weights)
+        if rank < _MARGIN * learner.least_rank(metric, self.n_clusters, n_features):
+            warnings.warn(
+                f"the metric learnt counts for {rank:.2g} of {n_features} features only, in "
+                "which clusters may look better than they are; use fewer iterations, a "
+                "smaller rate, metric=None, or scale the features",
+                DegenerateMetricWarning,
+                stacklevel=5,
+            )
 
     def _check_settings(self) -> None:
         super()._check_settings()
@@ -295,15 +291,11 @@ class HMRFKMeans(SharedSettings, PairwiseClusterer):
                 f"metric = {metric!r} is unknown; allowed: None, 'diagonal', 'full', 'gradient', "
                 "or a MetricLearner"
             )
-        if self.metric_per_cluster and metric not in ("diagonal", "full"):
-            raise ValueError(
-                f"metric_per_cluster=True needs metric='diagonal' or 'full', got {metric!r}"
-            )
         if metric is None:
             return None
         if metric == "gradient":
             return GradientStep()
-        return ClosedForm(metric, per_cluster=self.metric_per_cluster)
+        return ClosedForm(metric)
 
     def _expectation(self, rng: np.random.Generator) -> EStepSolver:
         cold = self.e_step_start == "cold"
@@ -372,7 +364,7 @@ class PCKMeans(HMRFKMeans):
     ----------
     labels_, cluster_centers_, inertia_, objective_, n_iter_, converged_, history_, violations_
         See `HMRFKMeans`.
-    metrics_, constraints_
+    metric_, constraints_
         See `HMRFKMeans`.
 
     Notes
@@ -400,7 +392,6 @@ class PCKMeans(HMRFKMeans):
     distortion: str | Distortion = field(default="euclidean", init=False)
     penalty: Penalty = field(default="potts", init=False)
     metric: Metric | MetricLearner | None = field(default=None, init=False)
-    metric_per_cluster: bool = field(default=False, init=False)
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -420,14 +411,12 @@ class MPCKMeans(HMRFKMeans):
     n_jobs, max_iter, tol, random_state
         See `HMRFKMeans`.
     metric : {"diagonal", "full"}
-    metric_per_cluster : bool
-        A metric for each cluster. A must-link between two clusters costs the mean of both.
 
     Attributes
     ----------
     labels_, cluster_centers_, inertia_, objective_, n_iter_, converged_, history_, violations_
         See `HMRFKMeans`.
-    metrics_, constraints_
+    metric_, constraints_
         See `HMRFKMeans`.
 
     Notes
@@ -435,8 +424,8 @@ class MPCKMeans(HMRFKMeans):
     **Guarantees.** The objective never rises from one half-step to the next, whatever the solver.
 
     **Complexity.** As `HMRFKMeans` with distance penalties. The metric adds O((n + p) d) for p
-    violated pairs if it is diagonal, O((n + p) d^2 + d^3) if it is full, with d^3 for each cluster
-    that has its own. Full metrics of more than 5,000 features are refused.
+    violated pairs if it is diagonal, O((n + p) d^2 + d^3) if it is full. Full
+    metrics of more than 5,000 features are refused.
 
     References
     ----------
@@ -447,7 +436,7 @@ class MPCKMeans(HMRFKMeans):
     --------
     >>> X = [[0.0, 9.0], [1.0, -9.0], [5.0, 9.0], [6.0, -9.0]]
     >>> model = MPCKMeans(2, random_state=0).fit(X, must_link=[(0, 1), (2, 3)], ml_weight=10.0)
-    >>> a, b = model.metrics_[0].weights
+    >>> a, b = model.metric_.weights
     >>> bool(a > 10 * b)
     True
     """

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar, Literal, NamedTuple
 
@@ -54,8 +54,8 @@ class Penalised(NamedTuple):
     """Data of a metric step: points, labels, centroids and the violated constraints.
 
     ``penalised``: the violated constraints cost distances, so they depend on the metric; ``counts``
-    are sample weights, None for ones; ``extents`` are the extents of the points under each metric
-    if cannot-links cost squared distances.
+    are sample weights, None for ones; ``extent`` is the extent of the points if cannot-links cost
+    squared distances.
     """
 
     points: Points
@@ -67,13 +67,13 @@ class Penalised(NamedTuple):
     cl_weights: FloatArray
     penalised: bool
     counts: FloatArray | None = None
-    extents: Sequence[FloatArray] = ()
+    extent: FloatArray | None = None
 
 
 class MetricLearner(ABC):
     """One M-step on the metric.
 
-    ``per_cluster``: one metric for each cluster. ``normalised``: ``log det A`` is part of ``J``.
+    ``normalised``: ``log det A`` is part of ``J``.
 
     Examples
     --------
@@ -81,12 +81,11 @@ class MetricLearner(ABC):
     >>> X = [[0.0, 3.0], [1.0, -3.0], [8.0, 3.0], [9.0, -3.0]]
     >>> learner = ClosedForm("diagonal", ridge=1e-3)
     >>> model = HMRFKMeans(2, metric=learner, init=[[0.0, 0.0], [9.0, 0.0]]).fit(X)
-    >>> narrow, wide = model.metrics_[0].weights
+    >>> narrow, wide = model.metric_.weights
     >>> bool(narrow > wide)
     True
     """
 
-    per_cluster: bool = False
     normalised: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
@@ -153,27 +152,25 @@ class MetricLearner(ABC):
     @abstractmethod
     def improve(
         self,
-        metrics: list[Distortion],
+        metric: Distortion,
         state: Penalised,
         before: float,
-        objective: Callable[[list[Distortion]], float],
-    ) -> list[Distortion]:
-        """Return metrics whose objective is at most `before`; the given ones at worst.
+        objective: Callable[[Distortion], float],
+    ) -> Distortion:
+        """Return a metric whose objective is at most `before`; the given one at worst.
 
         Parameters
         ----------
-        metrics : list of Distortion
-            A common one, or one for each cluster.
+        metric : Distortion
         state : Penalised
         before : float
-            The objective under `metrics`.
+            The objective under `metric`.
         objective : callable
-            Returns ``J`` under other metrics, all else equal.
+            Returns ``J`` under another metric, all else equal.
 
         Returns
         -------
-        list of Distortion
-            The same number of metrics.
+        Distortion
 
         Examples
         --------
@@ -181,11 +178,11 @@ class MetricLearner(ABC):
         >>> none, nothing = np.empty((0, 2), dtype=np.int64), np.empty(0)
         >>> labels, centroids = np.zeros(2, dtype=np.int64), np.zeros((1, 2))
         >>> state = Penalised(points, labels, centroids, none, nothing, none, nothing, False)
-        >>> def objective(metrics):
-        ...     own = metrics[0].own(points, centroids, labels).sum()
-        ...     return float(own - 2 * metrics[0].log_det(2))
-        >>> old = [SquaredEuclidean()]
-        >>> (new,) = ClosedForm().improve(old, state, objective(old), objective)
+        >>> def objective(metric):
+        ...     own = metric.own(points, centroids, labels).sum()
+        ...     return float(own - 2 * metric.log_det(2))
+        >>> old = SquaredEuclidean()
+        >>> new = ClosedForm().improve(old, state, objective(old), objective)
         >>> new.weights.round(3).tolist()
         [1.0, 0.25]
         """
@@ -203,43 +200,41 @@ def effective_rank(weights: FloatArray) -> float:
 
 
 def _shorten(
-    metrics: list[Distortion],
-    at: Callable[[float], list[Distortion]],
+    metric: Distortion,
+    at: Callable[[float], Distortion],
     before: float,
-    objective: Callable[[list[Distortion]], float],
-    sound: Callable[[list[Distortion]], bool] | None = None,
-) -> list[Distortion]:
-    """Return the metrics after a step, halved until it is sound and the objective does not rise."""
+    objective: Callable[[Distortion], float],
+    sound: Callable[[Distortion], bool] | None = None,
+) -> Distortion:
+    """Return the metric after a step, halved until it is sound and the objective does not rise."""
     step = 1.0
     for _ in range(_HALVINGS):
         found = at(step)
         if (sound is None or sound(found)) and objective(found) <= before:
             return found
         step /= 2.0
-    return metrics
+    return metric
 
 
 @dataclass(frozen=True)
 class ClosedForm(MetricLearner):
-    r"""``A_h = |X_h| S_h^{-1}`` for squared Euclidean costs.
+    r"""``A = n S^{-1}`` for squared Euclidean costs.
 
-    ``S_h`` sums ``(x - mu)(x - mu)'`` over the cluster and, with distance penalties, half of
-    ``w (x_i - x_j)(x_i - x_j)'`` over the violated must-links that touch it and
-    ``w (v v' - (x_i - x_j)(x_i - x_j)')`` over the violated cannot-links in it. One metric for all
-    clusters takes the sums over all of them.
+    ``S`` sums ``(x - mu)(x - mu)'`` over the points and, with distance penalties,
+    ``w (x_i - x_j)(x_i - x_j)'`` over the violated must-links and
+    ``w (v v' - (x_i - x_j)(x_i - x_j)')`` over the violated cannot-links.
 
     Parameters
     ----------
     shape : {"diagonal", "full"}
-    per_cluster : bool
     ridge : float
-        Share of the mean eigenvalue of ``S_h`` that is added to each eigenvalue. It is also their
-        lower limit, because cannot-links leave ``S_h`` indefinite.
+        Share of the mean eigenvalue of ``S`` that is added to each eigenvalue. It is also their
+        lower limit, because cannot-links leave ``S`` indefinite.
 
     Notes
     -----
-    With fewer points than directions, ``S_h`` has no full inverse, and ``J`` has no minimum. So
-    ``S_h`` is shrunk towards a multiple of the identity by the share of Chen et al. (2010). Full
+    With fewer points than directions, ``S`` has no full inverse, and ``J`` has no minimum. So
+    ``S`` is shrunk towards a multiple of the identity by the share of Chen et al. (2010). Full
     matrices of more than 5,000 features are refused because of their size.
 
     Y. Chen, A. Wiesel, Y. Eldar, A. Hero, "Shrinkage algorithms for MMSE covariance estimation",
@@ -250,12 +245,11 @@ class ClosedForm(MetricLearner):
     >>> from inference_lab.clustering import HMRFKMeans
     >>> X = [[0.0, 3.0], [1.0, -3.0], [8.0, 3.0], [9.0, -3.0]]
     >>> model = HMRFKMeans(2, metric=ClosedForm(), init=[[0.0, 0.0], [9.0, 0.0]]).fit(X)
-    >>> model.metrics_[0].weights.round(2).tolist()
+    >>> model.metric_.weights.round(2).tolist()
     [4.0, 0.11]
     """
 
     shape: Literal["diagonal", "full"] = "diagonal"
-    per_cluster: bool = False
     ridge: float = setting(1e-6, above=0, below=math.inf)
 
     normalised: ClassVar[bool] = True
@@ -280,25 +274,19 @@ class ClosedForm(MetricLearner):
 
     def improve(
         self,
-        metrics: list[Distortion],
+        metric: Distortion,
         state: Penalised,
         before: float,
-        objective: Callable[[list[Distortion]], float],
-    ) -> list[Distortion]:
+        objective: Callable[[Distortion], float],
+    ) -> Distortion:
         """Step towards the closed form as far as the objective does not rise."""
-        d = state.points.shape[1]
-        old = [self._full_shape(m, d) for m in metrics]
-        new = [
-            self._solve(h, m, o, state) for h, (m, o) in enumerate(zip(metrics, old, strict=True))
-        ]
+        old = self._full_shape(metric, state.points.shape[1])
+        new = self._solve(old, state)
 
-        def at(step: float) -> list[Distortion]:
-            return [
-                m.reweighted((1.0 - step) * o + step * a)
-                for m, o, a in zip(metrics, old, new, strict=True)
-            ]
+        def at(step: float) -> Distortion:
+            return metric.reweighted((1.0 - step) * old + step * new)
 
-        return _shorten(metrics, at, before, objective)
+        return _shorten(metric, at, before, objective)
 
     def _full_shape(self, metric: Distortion, d: int) -> FloatArray:
         weights = metric.weights
@@ -316,38 +304,29 @@ class ClosedForm(MetricLearner):
         scaled = gaps if weights is None else gaps * weights[:, np.newaxis]
         return np.asarray(scaled.T @ gaps, dtype=np.float64)
 
-    def _solve(self, h: int, metric: Distortion, old: FloatArray, state: Penalised) -> FloatArray:
-        labels = state.labels
-        assert isinstance(metric, SquaredEuclidean)
-        members = np.flatnonzero(labels == h) if self.per_cluster else np.arange(labels.size)
-        if members.size < 2:
+    def _solve(self, old: FloatArray, state: Penalised) -> FloatArray:
+        points, labels, counts = state.points, state.labels, state.counts
+        if labels.size < 2:
             return old
-        counts = None if state.counts is None else state.counts[members]
-        points, own = state.points[members], labels[members]
         if self.shape == "diagonal":
-            total = _own_squares(points, state.centroids, own, counts)
+            total = _own_squares(points, state.centroids, labels, counts)
         else:
-            gaps = dense(points) - state.centroids[own]
+            gaps = dense(points) - state.centroids[labels]
             total = self._scatter(gaps, counts)
         if state.penalised:
-            total = total + self._from_constraints(h, state)
-        if self.shape == "full" and members.size - np.unique(own).size < total.shape[0]:
+            total = total + self._from_constraints(state)
+        if self.shape == "full" and labels.size - np.unique(labels).size < total.shape[0]:
             total = _shrunk(total, gaps)
-        size = float(members.size if counts is None else counts.sum())
+        size = float(labels.size if counts is None else counts.sum())
         return self._invert(total, size, old)
 
-    def _from_constraints(self, h: int, state: Penalised) -> FloatArray:
-        labels, points = state.labels, state.points
-        ml, share = state.ml_pairs, state.ml_weights
-        cl, cl_share = state.cl_pairs, state.cl_weights
-        if self.per_cluster:
-            # The ends of a violated must-link are in two clusters, each of which pays half.
-            share = share * 0.5 * (labels[ml] == h).sum(axis=1)
-            cl_share = cl_share * (labels[cl[:, 0]] == h)
-        total = self._scatter(points[ml[:, 0]] - points[ml[:, 1]], share)
+    def _from_constraints(self, state: Penalised) -> FloatArray:
+        points, ml, cl = state.points, state.ml_pairs, state.cl_pairs
+        total = self._scatter(points[ml[:, 0]] - points[ml[:, 1]], state.ml_weights)
         if len(cl):
-            total = total + cl_share.sum() * self._scatter(state.extents[h][np.newaxis])
-            total = total - self._scatter(points[cl[:, 0]] - points[cl[:, 1]], cl_share)
+            assert state.extent is not None
+            total = total + state.cl_weights.sum() * self._scatter(state.extent[np.newaxis])
+            total = total - self._scatter(points[cl[:, 0]] - points[cl[:, 1]], state.cl_weights)
         return total
 
     def _invert(self, total: FloatArray, size: float, old: FloatArray) -> FloatArray:
@@ -399,7 +378,7 @@ class GradientStep(MetricLearner):
     >>> X = [[0.0, 3.0, 0.0], [1.0, -3.0, 0.0], [8.0, 3.0, 0.0], [9.0, -3.0, 0.0]]
     >>> learner = GradientStep(rate=0.01)
     >>> model = HMRFKMeans(2, metric=learner, init=[[0, 0, 0], [9, 0, 0]], max_iter=1).fit(X)
-    >>> model.metrics_[0].weights.round(2).tolist()
+    >>> model.metric_.weights.round(2).tolist()
     [1.13, 0.73, 1.14]
     """
 
@@ -418,13 +397,12 @@ class GradientStep(MetricLearner):
 
     def improve(
         self,
-        metrics: list[Distortion],
+        metric: Distortion,
         state: Penalised,
         before: float,
-        objective: Callable[[list[Distortion]], float],
-    ) -> list[Distortion]:
+        objective: Callable[[Distortion], float],
+    ) -> Distortion:
         """Take the step, halved until the objective does not rise."""
-        metric = metrics[0]
         d = state.points.shape[1]
         old = np.ones(d) if metric.weights is None else metric.weights
         slope = gradient(metric, state)
@@ -433,19 +411,19 @@ class GradientStep(MetricLearner):
             rate = 1e-8 if isinstance(metric, IDivergence) else 1e-3
             rate = 1.75 if isinstance(metric, Cosine) else rate
 
-        def at(step: float) -> list[Distortion]:
+        def at(step: float) -> Distortion:
             weights = np.maximum(old - step * rate * slope, 0.0)
             if self.normalise:
                 mean = float(weights.mean())
                 weights = weights / mean if mean > 0 else old
-            return [metric.reweighted(weights)]
+            return metric.reweighted(weights)
 
         least = min(self.least_rank(metric, len(state.centroids), d), effective_rank(old))
 
-        def sound(found: list[Distortion]) -> bool:
-            return found[0].weights is not None and effective_rank(found[0].weights) >= least
+        def sound(found: Distortion) -> bool:
+            return found.weights is not None and effective_rank(found.weights) >= least
 
-        return _shorten(metrics, at, before, objective, sound)
+        return _shorten(metric, at, before, objective, sound)
 
 
 def gradient(metric: Distortion, state: Penalised) -> FloatArray:
@@ -460,8 +438,8 @@ def gradient(metric: Distortion, state: Penalised) -> FloatArray:
     if state.penalised:
         total = total + _pair_gradient(metric, state.points, state.ml_pairs, state.ml_weights)
         total = total - _pair_gradient(metric, state.points, state.cl_pairs, state.cl_weights)
-        if isinstance(metric, SquaredEuclidean) and len(state.cl_pairs):
-            total = total + state.cl_weights.sum() * state.extents[0] ** 2
+        if state.extent is not None and len(state.cl_pairs):
+            total = total + state.cl_weights.sum() * state.extent**2
     return total
 
 

@@ -41,9 +41,7 @@ class Units:
 def units_of(terms: Sequence[DiagonalTerms], n_points: int) -> Units | None:
     """Return the units of points joined by hard must-links, None without hard must-links."""
     blocks = [_full(term) for term in terms]
-    links = [
-        edges[np.isposinf(differ) & np.isfinite(same).all(axis=1)] for edges, same, differ in blocks
-    ]
+    links = [edges[np.isposinf(differ) & np.isfinite(same)] for edges, same, differ in blocks]
     if not any(map(len, links)):
         return None
     of_point = connected(n_points, np.concatenate(links))
@@ -51,21 +49,13 @@ def units_of(terms: Sequence[DiagonalTerms], n_points: int) -> Units | None:
     for edges, same, differ in blocks:
         ends = of_point[edges]
         inside = ends[:, 0] == ends[:, 1]
-        within.append((ends[inside, 0], same[inside]))
-        left = same[~inside]
-        between.append(
-            DiagonalTerms(
-                ends[~inside], left[:, 0] if left.shape[1] == 1 else left, differ[~inside]
-            )
-        )
+        within.append((ends[inside, 0], same[inside, np.newaxis]))
+        between.append(DiagonalTerms(ends[~inside], same[~inside], differ[~inside]))
     return Units(of_point, np.unique(of_point, return_index=True)[1], between, within)
 
 
 def _full(term: DiagonalTerms) -> tuple[IntArray, FloatArray, FloatArray]:
-    """Return pairs (m, 2), their costs for equal labels, (m, 1) or (m, k), and for unequal ones."""
+    """Return pairs (m, 2), and their costs for equal and unequal labels, (m,)."""
     edges = np.asarray(term.edges, dtype=np.int64).reshape(-1, 2)
-    same = np.asarray(term.same, dtype=np.float64)
-    if same.ndim < 2:
-        same = np.broadcast_to(same, len(edges))[:, np.newaxis]
-    same = np.broadcast_to(same, (len(edges), same.shape[1]))
-    return edges, same, np.broadcast_to(np.asarray(term.differ, dtype=np.float64), len(edges))
+    same, differ = (np.asarray(costs, dtype=np.float64) for costs in (term.same, term.differ))
+    return edges, np.broadcast_to(same, len(edges)), np.broadcast_to(differ, len(edges))

@@ -37,7 +37,7 @@ class SeededKMeans(BregmanKMeans):
     ----------
     labels_ : (n,) int array
         Cluster ``h`` started at the points labelled ``h``.
-    cluster_centers_, inertia_, objective_, n_iter_, history_, converged_, metrics_
+    cluster_centers_, inertia_, objective_, n_iter_, history_, converged_, metric_
         See `BregmanKMeans`.
 
     Notes
@@ -125,7 +125,7 @@ class ConstrainedKMeans(SeededKMeans):
 
     Attributes
     ----------
-    labels_, cluster_centers_, inertia_, objective_, n_iter_, history_, converged_, metrics_
+    labels_, cluster_centers_, inertia_, objective_, n_iter_, history_, converged_, metric_
         See `SeededKMeans`.
 
     Notes

@@ -220,7 +220,7 @@ class SizeConstrainedKMeans(BregmanKMeans):
 
     Attributes
     ----------
-    labels_, cluster_centers_, inertia_, objective_, n_iter_, history_, converged_, metrics_
+    labels_, cluster_centers_, inertia_, objective_, n_iter_, history_, converged_, metric_
         See `BregmanKMeans`. `predict` ignores the bounds.
     violations_ : Violations
         Pairs that the labels violate.

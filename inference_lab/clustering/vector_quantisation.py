@@ -241,7 +241,7 @@ class LCVQE(SharedSettings, PairBeliever):
     ----------
     labels_, cluster_centers_, inertia_, objective_, n_iter_, converged_, history_, violations_
         See `HMRFKMeans`.
-    metrics_, constraints_
+    metric_, constraints_
         See `HMRFKMeans`.
 
     Notes
@@ -277,7 +277,7 @@ class LCVQE(SharedSettings, PairBeliever):
         best: Fit[FloatArray] = self._best_of(lambda rng: self._fit_once(points, side, pairs, rng))
         self.labels_ = best.labels
         self.cluster_centers_ = self._moved_back(best.model)
-        self.metrics_ = [SquaredEuclidean()]
+        self.metric_ = SquaredEuclidean()
         self._note(best.result)
         self._judge(side.constraints)
 
@@ -330,7 +330,7 @@ class CVQE(LCVQE):
     ----------
     labels_, cluster_centers_, inertia_, objective_, n_iter_, converged_, history_, violations_
         See `HMRFKMeans`.
-    metrics_, constraints_
+    metric_, constraints_
         See `HMRFKMeans`.
 
     Notes

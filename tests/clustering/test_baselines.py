@@ -170,7 +170,7 @@ def test_rca_whitens_the_spread_within_components():
     points += 50.0 * (np.arange(600) % 2)[:, None]
     chain = [(i, i + 2) for i in range(598)]
     model = MetricKMeans(2, ridge=1e-9, random_state=0).fit(points, must_link=chain)
-    np.testing.assert_allclose(np.linalg.inv(model.metrics_[0].weights), spread, rtol=0.2)
+    np.testing.assert_allclose(np.linalg.inv(model.metric_.weights), spread, rtol=0.2)
 
 
 def test_itml_moves_distances_to_their_bounds():

@@ -42,20 +42,18 @@ def test_weights_of_the_cosine_stop_short_of_one_feature():
     one = HMRFKMeans(2, distortion="cosine", metric="gradient", max_iter=300, random_state=0)
     with pytest.warns(DegenerateMetricWarning, match="counts for 2 of 6 features only"):
         one.fit(points, **pairs.fit_params())
-    assert effective_rank(one.metrics_[0].weights) >= 2.0
+    assert effective_rank(one.metric_.weights) >= 2.0
     assert one.objective_ > 0.01
     assert (np.diff([line.objective for line in one.history_]) <= 1e-9).all()
 
 
-@pytest.mark.parametrize("per_cluster", [False, True])
-def test_a_full_metric_of_fewer_points_than_features_is_bounded(per_cluster: bool) -> None:
+def test_a_full_metric_of_fewer_points_than_features_is_bounded():
     points = np.random.default_rng(0).normal(size=(20, 40))
-    model = MPCKMeans(2, metric="full", metric_per_cluster=per_cluster, random_state=0)
+    model = MPCKMeans(2, metric="full", random_state=0)
     model.fit(points, must_link=[(0, 1)], cannot_link=[(2, 3)])
     # Directions without variance counted a million times as much as others.
-    for metric in model.metrics_:
-        values = np.linalg.eigvalsh(metric.weights)
-        assert 0 < values.min() and values.max() < 1e3 * values.min()
+    values = np.linalg.eigvalsh(model.metric_.weights)
+    assert 0 < values.min() and values.max() < 1e3 * values.min()
 
 
 def test_a_full_metric_of_enough_points_is_the_closed_form():
@@ -63,7 +61,7 @@ def test_a_full_metric_of_enough_points_is_the_closed_form():
     model = MPCKMeans(2, metric="full", random_state=0, tol=0.0).fit(points)
     gaps = points - model.cluster_centers_[model.labels_]
     inverse = 60.0 * np.linalg.inv(gaps.T @ gaps)
-    np.testing.assert_allclose(model.metrics_[0].weights, inverse, rtol=1e-3, atol=1e-3)
+    np.testing.assert_allclose(model.metric_.weights, inverse, rtol=1e-3, atol=1e-3)
 
 
 def test_a_full_metric_of_very_many_features_is_refused():

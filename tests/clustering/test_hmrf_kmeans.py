@@ -15,7 +15,6 @@ from threadpoolctl import threadpool_limits
 from inference_lab.clustering import (
     ClosedForm,
     HMRFKMeans,
-    MPCKMeans,
     PCKMeans,
 )
 from inference_lab.clustering.distortions import Cosine, IDivergence, SquaredEuclidean
@@ -36,37 +35,32 @@ def some(seed, n=14, d=3, k=3, pairs=12):
 
 def slow_objective(model, labels):
     """Compute the objective by its definition, point by point and pair by pair."""
-    points, c, metrics = model.points, model.constraints, model.metrics
+    points, c, metric = model.points, model.constraints, model.metric
     d = points.shape[1]
     learnt = model.learner is not None and model.learner.normalised
 
-    def metric(h):
-        return metrics[h if len(metrics) > 1 else 0]
-
-    def phi(h, i, j):
-        return metric(h).between(points, np.array([[i, j]]))[0]
+    def phi(i, j):
+        return metric.between(points, np.array([[i, j]]))[0]
 
     total = 0.0
     for i, h in enumerate(labels):
-        total += metric(h).distances(points[[i]], model.centroids[[h]])[0, 0]
+        total += metric.distances(points[[i]], model.centroids[[h]])[0, 0]
         if learnt:
-            total -= metric(h).log_det(d)
+            total -= metric.log_det(d)
     distance = model.penalty == "distance"
     for (i, j), w in zip(c.must_link, c.ml_weights, strict=True):
-        a, b = labels[i], labels[j]
-        if a != b:
-            total += w * ((phi(a, i, j) + phi(b, i, j)) / 2 if distance else 1.0)
+        if labels[i] != labels[j]:
+            total += w * (phi(i, j) if distance else 1.0)
     for (i, j), w in zip(c.cannot_link, c.cl_weights, strict=True):
-        a = labels[i]
-        if a == labels[j]:
-            total += w * (metric(a).largest(points) - phi(a, i, j) if distance else 1.0)
+        if labels[i] == labels[j]:
+            total += w * (metric.largest(points) - phi(i, j) if distance else 1.0)
     return total
 
 
 @given(
     seed=st.integers(0, 10**6),
     penalty=st.sampled_from(["potts", "distance"]),
-    learner=st.sampled_from([None, ClosedForm(), ClosedForm("full"), ClosedForm(per_cluster=True)]),
+    learner=st.sampled_from([None, ClosedForm(), ClosedForm("full")]),
 )
 def test_objective_and_energy_follow_the_definition(seed, penalty, learner):
     points, pairs, rng = some(seed, n=4, pairs=5)
@@ -99,14 +93,12 @@ def falls(model, points, pairs):
     seed=st.integers(0, 10**6),
     penalty=st.sampled_from(["potts", "distance"]),
     metric=st.sampled_from([None, "diagonal", "full", "gradient"]),
-    per_cluster=st.booleans(),
     e_step=st.sampled_from(["icm", "loopy-bp", "ilp", "mean-field", "alpha-expansion"]),
     scale=st.sampled_from([0.1, 1.0, 30.0]),
 )
-def test_the_objective_never_rises(seed, penalty, metric, per_cluster, e_step, scale):
+def test_the_objective_never_rises(seed, penalty, metric, e_step, scale):
     points, pairs, _ = some(seed, n=30, pairs=25)
-    each = per_cluster and metric in ("diagonal", "full")
-    learnt = {"metric": metric, "metric_per_cluster": each, "e_step": e_step}
+    learnt = {"metric": metric, "e_step": e_step}
     model = HMRFKMeans(3, penalty=penalty, random_state=seed, max_iter=15, **learnt)
     falls(model, points, pairs.with_weights(scale * pairs.ml_weights, scale * pairs.cl_weights))
 
@@ -125,24 +117,12 @@ def test_the_objective_never_rises_with_other_distortions(distortion, penalty, s
     falls(HMRFKMeans(3, random_state=seed, max_iter=15, **costs), points, pairs)
 
 
-def test_one_metric_for_one_cluster_is_one_metric():
-    points, pairs, _ = some(8, n=25, k=2)
-    given_pairs = pairs.fit_params()
-    for shape in ("diagonal", "full"):
-        one = MPCKMeans(1, metric=shape, random_state=0).fit(points, **given_pairs)
-        each = MPCKMeans(1, metric=shape, metric_per_cluster=True, random_state=0).fit(
-            points, **given_pairs
-        )
-        np.testing.assert_allclose(each.metrics_[0].weights, one.metrics_[0].weights)
-        assert each.objective_ == pytest.approx(one.objective_)
-
-
-def state_of(points, labels, mu, pairs, extents=()):
+def state_of(points, labels, mu, pairs, extent=None):
     ml = labels[pairs.must_link[:, 0]] != labels[pairs.must_link[:, 1]]
     cl = labels[pairs.cannot_link[:, 0]] == labels[pairs.cannot_link[:, 1]]
     return Penalised(
         points, labels, mu, pairs.must_link[ml], pairs.ml_weights[ml], pairs.cannot_link[cl],
-        pairs.cl_weights[cl], True, extents=extents,
+        pairs.cl_weights[cl], True, extent=extent,
     )  # fmt: skip
 
 
@@ -159,8 +139,8 @@ def test_gradients_equal_finite_differences_of_the_costs(make, sparse):
     weights = rng.gamma(1.0, size=4) + 0.5
     rows = csr_array(points) if sparse else points
     squared = make is SquaredEuclidean
-    extents = (make(weights).extent(rows),) if squared else ()
-    state = state_of(rows, labels, mu, pairs, extents)
+    extent = make(weights).extent(rows) if squared else None
+    state = state_of(rows, labels, mu, pairs, extent)
 
     def value(a):
         metric = make(a)
@@ -168,7 +148,7 @@ def test_gradients_equal_finite_differences_of_the_costs(make, sparse):
         total += state.ml_weights @ metric.between(rows, state.ml_pairs)
         total -= state.cl_weights @ metric.between(rows, state.cl_pairs)
         if squared:
-            total += state.cl_weights.sum() * (a @ extents[0] ** 2)
+            total += state.cl_weights.sum() * (a @ extent**2)
         return total
 
     step = 1e-6 * np.eye(4)
@@ -183,7 +163,7 @@ def test_the_closed_form_is_the_minimiser_for_fixed_references(shape):
     pairs = Constraints.sample(rng.integers(2, size=40), 15, rng)
     labels, mu = rng.integers(2, size=40), rng.normal(size=(2, 3))
     v = SquaredEuclidean().extent(points)
-    state = state_of(points, labels, mu, pairs, (v,))
+    state = state_of(points, labels, mu, pairs, v)
 
     def value(a):
         m = SquaredEuclidean(a)
@@ -194,7 +174,7 @@ def test_the_closed_form_is_the_minimiser_for_fixed_references(shape):
         return total + state.cl_weights.sum() * (v @ full @ v)
 
     learner = ClosedForm(shape, ridge=1e-12)
-    (found,) = learner.improve([SquaredEuclidean()], state, np.inf, lambda m: 0.0)
+    found = learner.improve(SquaredEuclidean(), state, np.inf, lambda m: 0.0)
     best = value(found.weights)
     for _ in range(200):
         if shape == "diagonal":

@@ -54,8 +54,6 @@ UNLIKE = np.triu(np.ones((4, 4)))
         (SeededKMeans, {"init": "neighbourhoods"}, "init must be .*, got 'neighbourhoods'"),
         (HMRFKMeans, {"penalty": "hard"}, "penalty"),
         (HMRFKMeans, {"metric": "cubic"}, "metric"),
-        (HMRFKMeans, {"metric_per_cluster": True}, "metric_per_cluster"),
-        (HMRFKMeans, {"metric": "gradient", "metric_per_cluster": True}, "needs metric='diagonal'"),
         (HMRFKMeans, {"metric": "full", "distortion": "cosine"}, "gradient"),
         (HMRFKMeans, {"metric": "gradient", "distortion": "itakura-saito"}, "no weights"),
         (HMRFKMeans, {"closure": "maybe"}, "closure"),
@@ -101,7 +99,6 @@ UNLIKE = np.triu(np.ones((4, 4)))
         ),
         (TVClust, {"alpha": 0.0}, "alpha must be finite and above 0"),
         (TVClust, {"p_prior": (0.0, 1.0)}, "p_prior must be positive"),
-        (TVClust, {"data": "words"}, "data must be gaussian, directions or counts"),
         (KernelHMRFKMeans, {"form": "min-cut"}, "form must be ratio-association, ratio-cut or"),
         (KernelHMRFKMeans, {"kernel": "gaussian"}, "kernel must be .*, got 'gaussian'"),
         (KernelHMRFKMeans, {"kernel": 3}, "kernel must be a name or callable"),
@@ -145,12 +142,6 @@ def test_bad_settings(kind: Any, settings: dict[str, Any], message: str) -> None
         (
             *(KernelHMRFKMeans, {"kernel": "precomputed", "form": "normalised-cut"}),
             *(np.eye(4) - 0.5, "similarities of point 0 sum to -1"),
-        ),
-        (
-            TVClust,
-            {"data": "counts"},
-            [[-1.0], [1.0]],
-            "X has negative values; data='counts'",
         ),
     ],
 )

@@ -44,7 +44,7 @@ LABELLED = [k for k in KINDS if "partial_labels" in inspect.signature(k.fit).par
 LINKED = {
     "hmrf": HMRFKMeans(3, e_step="ilp", init=START),
     "diagonal": MPCKMeans(3, e_step="ilp", init=START),
-    "metrics": MPCKMeans(3, metric="full", metric_per_cluster=True, e_step="ilp", init=START),
+    "full": MPCKMeans(3, metric="full", e_step="ilp", init=START),
     "cosine": HMRFKMeans(3, distortion="cosine", metric="gradient", e_step="ilp", init=START),
     "i-divergence": HMRFKMeans(
         3, distortion="i-divergence", metric="gradient", e_step="ilp", init=START
