@@ -1,14 +1,20 @@
-"""Kernels that classify the terms of pairwise energies by the remaining labels."""
+"""The forms of the terms of pairwise energies between the remaining labels."""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Iterator
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 
-from inference_lab._numba import inlined, kernel, lean_kernel
-from inference_lab.graph.arrays import POTTS, Flags, FloatArray, GraphArrays, IntArray
+from inference_lab._numba import kernel, lean_kernel
+from inference_lab.algorithms.linear.integer_costs import dense_tables
+from inference_lab.graph.arrays import POTTS, TABLE, Flags, FloatArray, GraphArrays, IntArray
+from inference_lab.graph.factor_graph import FactorGraph
 from inference_lab.kernels.messages import edge_cost, min_sum_message
+
+Mask: TypeAlias = npt.NDArray[np.bool_]
 
 #: Kinds of an edge between the remaining labels; bits that may be combined.
 ADDITIVE = 1  # f(a) + g(b): no coupling at all
@@ -106,222 +112,145 @@ def follow(g: GraphArrays, unary: FloatArray, leaves: IntArray, x: IntArray) -> 
 
 
 class TermForms(NamedTuple):
-    """The kinds of the edges, each (m,), initially zero; see `classify`."""
+    """The kinds of the edges, each (m,); ``kinds`` is 0 if no form fits."""
+
+    # ``coupling`` is the ``c`` that fits best, or the common cost of ``APART``; ``residue`` is the
+    # largest deviation from the form with it (with 0, if that is as good).
 
     kinds: Flags
     coupling: FloatArray
     residue: FloatArray
 
 
-class Sums(NamedTuple):
-    """Scratch for one edge, as long as the largest cardinality."""
+def _blocks(
+    graph: FactorGraph, alive: Mask, chosen: Mask
+) -> Iterator[tuple[IntArray, FloatArray, Mask]]:
+    """Yield chosen edges of one shape, their costs, 0 at removed labels, and what remains."""
+    for edges, tables in dense_tables(graph) if chosen.any() else ():
+        at = np.flatnonzero(chosen[edges])
+        if at.size:
+            i, j = graph.unary_ptr[graph.edges[edges[at]]].T
+            _, ki, kj = tables.shape
+            rows, columns = alive[i[:, None] + np.arange(ki)], alive[j[:, None] + np.arange(kj)]
+            both = rows[:, :, None] & columns[:, None, :]
+            yield edges[at], np.where(both, tables[at], 0.0), both
 
-    # Sums over rows and columns of its costs, and of the indicator of equal labels.
 
-    row: FloatArray
-    column: FloatArray
-    row_equal: FloatArray
-    column_equal: FloatArray
+def _means(costs: FloatArray, both: Mask) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Return the means of the rows and of the columns of tables, and of all entries."""
+    ni, nj = both.any(axis=2).sum(axis=1), both.any(axis=1).sum(axis=1)
+    rows, columns = costs.sum(axis=2), costs.sum(axis=1)
+    return rows / nj[:, None], columns / ni[:, None], rows.sum(axis=1) / (ni * nj)
 
 
-@inlined
-def classify_hard(g: GraphArrays, alive: Flags, e: int) -> int:
-    """Return the kind of an edge with infinite costs, 0 if it has none."""
-    i, j = g.edges[e, 0], g.edges[e, 1]
-    ni = 0
-    nj = 0
-    for b in range(g.cardinalities[j]):
-        nj += alive[g.unary_ptr[j] + b]
-    finite = 0
-    equal = 0
-    finite_equal = 0
-    most = 0
-    low = np.inf
-    high = -np.inf
-    for a in range(g.cardinalities[i]):
-        if alive[g.unary_ptr[i] + a] == 0:
-            continue
-        ni += 1
-        partners = 0
-        for b in range(g.cardinalities[j]):
-            if alive[g.unary_ptr[j] + b] == 0:
-                continue
-            cost = edge_cost(g, e, a, b)
-            partners += not np.isinf(cost)
-            if a == b:
-                equal += 1
-                finite_equal += not np.isinf(cost)
-            elif not np.isinf(cost):
-                low = min(low, cost)
-                high = max(high, cost)
-        finite += partners
-        most = max(most, partners)
-    kind = 0
+def _centred(costs: FloatArray, both: Mask) -> FloatArray:
+    """Return tables minus the costs of single labels that fit them best."""
+    rows, columns, mean = _means(costs, both)
+    left = costs - rows[:, :, None] - columns[:, None, :] + mean[:, None, None]
+    return np.where(both, left, 0.0)
+
+
+def classify(graph: FactorGraph, alive: Mask, remains: Mask) -> TermForms:
+    """Classify each edge between remaining variables."""
+    m = graph.n_edges
+    fit = TermForms(np.zeros(m, dtype=np.uint8), np.zeros(m), np.zeros(m))
+    chosen = remains[graph.edges].all(axis=1)
+    finite = np.isfinite(graph.edge_weights) & (graph.edge_kinds == POTTS)
+    finite &= np.isfinite(graph.pairwise_values[np.where(finite, graph.edge_offsets, 0)])
+    potts = np.flatnonzero(chosen & finite)
+    c = graph.pairwise_values[graph.edge_offsets[potts]] - graph.edge_weights[potts]
+    coupled = (c != 0.0) & _meet(graph, alive, potts)
+    fit.kinds[potts] = SOFT + ADDITIVE * ~coupled
+    fit.coupling[potts[coupled]] = c[coupled]
+    for edges, costs, both in _blocks(graph, alive, chosen & ~finite):
+        equal = np.eye(*costs.shape[1:], dtype=np.bool_) & both
+        hard = np.isinf(costs).any(axis=(1, 2))
+        _classify_hard(edges[hard], costs[hard], both[hard], equal[hard], fit)
+        _classify_soft(edges[~hard], costs[~hard], both[~hard], equal[~hard], fit)
+    return fit
+
+
+def _meet(graph: FactorGraph, alive: Mask, edges: IntArray) -> Mask:
+    """Return whether the ends of each edge can have equal labels."""
+    i, j = graph.unary_ptr[graph.edges[edges]].T
+    common = graph.cardinalities[graph.edges[edges]].min(axis=1)
+    owner = np.repeat(np.arange(edges.size), common)
+    label = np.arange(owner.size) - np.repeat(np.cumsum(common) - common, common)
+    both = alive[i[owner] + label] & alive[j[owner] + label]
+    return np.asarray(np.bincount(owner[both], minlength=edges.size) > 0)
+
+
+def _classify_hard(
+    edges: IntArray, costs: FloatArray, both: Mask, equal: Mask, fit: TermForms
+) -> None:
+    """Classify edges with infinite costs."""
+    finite = np.isfinite(costs) & both
+    count, count_equal = finite.sum(axis=(1, 2)), (finite & equal).sum(axis=(1, 2))
+    low = np.where(finite & ~equal, costs, np.inf).min(axis=(1, 2), initial=np.inf)
+    high = np.where(finite & ~equal, costs, -np.inf).max(axis=(1, 2), initial=-np.inf)
     # Every label has a partner, so if none has two, the partners are matched.
-    if most == 1 and ni == nj:
-        kind |= MATCHED
-    if finite == finite_equal:
-        kind |= EQUAL
-    if finite_equal == 0 and finite == ni * nj - equal and low == high:
-        kind |= APART
-    return kind
+    matched = (finite.sum(axis=2) <= 1).all(axis=1)
+    matched &= both.any(axis=2).sum(axis=1) == both.any(axis=1).sum(axis=1)
+    apart = (count_equal == 0) & (count == (both & ~equal).sum(axis=(1, 2))) & (low == high)
+    fit.kinds[edges] = MATCHED * matched + EQUAL * (count == count_equal) + APART * apart
+    fit.coupling[edges[apart]] = low[apart]
 
 
-@lean_kernel
-def classify(g: GraphArrays, alive: Flags, remains: Flags, sums: Sums, fit: TermForms) -> None:
-    """Classify each edge between remaining variables; ``kinds`` is 0 if no form fits."""
-    # ``coupling`` is the ``c`` that fits best, ``residue`` the largest deviation from the form with
-    # it (with 0, if that is as good).
-    row, column, row_equal, column_equal = sums
-    for e in range(g.edges.shape[0]):
-        i, j = g.edges[e, 0], g.edges[e, 1]
-        if remains[i] == 0 or remains[j] == 0:
-            continue
-        ki, kj = g.cardinalities[i], g.cardinalities[j]
-        of_i, of_j = alive[g.unary_ptr[i] :], alive[g.unary_ptr[j] :]
-        ni = 0
-        nj = 0
-        equal = 0
-        for b in range(kj):
-            column[b] = 0.0
-            column_equal[b] = 0.0
-            nj += of_j[b]
-        total = 0.0
-        largest = 0.0
-        for a in range(ki):
-            row[a] = 0.0
-            row_equal[a] = 0.0
-            if of_i[a] == 0:
-                continue
-            ni += 1
-            for b in range(kj):
-                if of_j[b] == 0:
-                    continue
-                cost = edge_cost(g, e, a, b)
-                if a == b:
-                    equal += 1
-                    row_equal[a] += 1.0
-                    column_equal[b] += 1.0
-                row[a] += cost
-                column[b] += cost
-                total += cost
-                largest = max(largest, abs(cost))
-        if np.isinf(largest):
-            fit.kinds[e] = classify_hard(g, alive, e)
-            continue
-        if g.kinds[e] == POTTS:
-            c = g.pairwise[g.offsets[e]] - g.weights[e]
-            fit.kinds[e] = SOFT
-            if c == 0.0 or equal == 0:
-                fit.kinds[e] |= ADDITIVE
-            else:
-                fit.coupling[e] = c
-            continue
-        # Least squares: both tables are centred by rows and columns.
-        across = 0.0
-        norm = 0.0
-        for a in range(ki):
-            for b in range(kj):
-                if of_i[a] and of_j[b]:
-                    centred = (
-                        (1.0 if a == b else 0.0) - row_equal[a] / nj - column_equal[b] / ni
-                        + equal / (ni * nj)
-                    )  # fmt: skip
-                    norm += centred * centred
-                    across += centred * edge_cost(g, e, a, b)
-        c = across / norm if norm > 1e-9 else 0.0
-        worst = 0.0
-        worst_additive = 0.0
-        for a in range(ki):
-            for b in range(kj):
-                if of_i[a] and of_j[b]:
-                    rest = (
-                        edge_cost(g, e, a, b) - row[a] / nj - column[b] / ni + total / (ni * nj)
-                    )  # fmt: skip
-                    centred = (
-                        (1.0 if a == b else 0.0) - row_equal[a] / nj - column_equal[b] / ni
-                        + equal / (ni * nj)
-                    )  # fmt: skip
-                    worst_additive = max(worst_additive, abs(rest))
-                    worst = max(worst, abs(rest - c * centred))
-        if worst_additive <= _RELATIVE_RESIDUE * largest:
-            fit.kinds[e] = ADDITIVE | SOFT
-            fit.residue[e] = worst_additive
-        elif worst <= _RELATIVE_RESIDUE * largest:
-            fit.kinds[e] = SOFT
-            fit.coupling[e] = c
-            fit.residue[e] = worst
+def _classify_soft(
+    edges: IntArray, costs: FloatArray, both: Mask, equal: Mask, fit: TermForms
+) -> None:
+    """Classify edges of finite costs."""
+    # Least squares: both tables are centred by rows and columns.
+    rest, centred = _centred(costs, both), _centred(equal.astype(np.float64), both)
+    norm, across = (centred * centred).sum(axis=(1, 2)), (centred * costs).sum(axis=(1, 2))
+    c = np.divide(across, norm, out=np.zeros_like(norm), where=norm > 1e-9)
+    noise = _RELATIVE_RESIDUE * np.abs(costs).max(axis=(1, 2), initial=0.0)
+    worst_additive = np.abs(rest).max(axis=(1, 2), initial=0.0)
+    worst = np.abs(rest - c[:, None, None] * centred).max(axis=(1, 2), initial=0.0)
+    additive = worst_additive <= noise
+    soft = additive | (worst <= noise)
+    fit.kinds[edges] = SOFT * soft + ADDITIVE * additive
+    fit.coupling[edges] = np.where(soft & ~additive, c, 0.0)
+    fit.residue[edges] = np.where(additive, worst_additive, np.where(soft, worst, 0.0))
 
 
-@lean_kernel
 def fold_potts(
-    g: GraphArrays,
-    edges: IntArray,
-    fit: TermForms,
-    alive: Flags,
-    unary: FloatArray,
-    sums: Sums,
-) -> float:
-    """Add the costs of the edges other than their coupling to the unaries; return the constant."""
-    kinds, coupling, row, column = fit.kinds, fit.coupling, sums.row, sums.column
-    constant = 0.0
-    for e in edges:
-        i = g.edges[e, 0]
-        j = g.edges[e, 1]
-        ki = g.cardinalities[i]
-        kj = g.cardinalities[j]
-        pi = g.unary_ptr[i]
-        pj = g.unary_ptr[j]
-        if g.kinds[e] == POTTS and kinds[e] & SOFT:
-            constant += g.weights[e]
-            continue
-        if kinds[e] & EQUAL:
-            for a in range(min(ki, kj)):
-                if alive[pi + a] and alive[pj + a]:
-                    unary[pi + a] += edge_cost(g, e, a, a)
-            continue
-        if kinds[e] & APART:
-            cost = 0.0
-            for a in range(ki):
-                for b in range(kj):
-                    if alive[pi + a] and alive[pj + b] and a != b:
-                        cost = edge_cost(g, e, a, b)
-            constant += cost
-            continue
-        ni = 0
-        nj = 0
-        for b in range(kj):
-            column[b] = 0.0
-            nj += alive[pj + b]
-        total = 0.0
-        for a in range(ki):
-            row[a] = 0.0
-            ni += alive[pi + a]
-            for b in range(kj):
-                if alive[pi + a] and alive[pj + b]:
-                    cost = edge_cost(g, e, a, b)
-                    if a == b:
-                        cost -= coupling[e]
-                    row[a] += cost
-                    column[b] += cost
-                    total += cost
-        constant -= total / (ni * nj)
-        for a in range(ki):
-            if alive[pi + a]:
-                unary[pi + a] += row[a] / nj
-        for b in range(kj):
-            if alive[pj + b]:
-                unary[pj + b] += column[b] / ni
-    return constant
+    graph: FactorGraph, chosen: Mask, fit: TermForms, alive: Mask, unary: FloatArray
+) -> FloatArray:
+    """Add the costs of edges other than their coupling to the unaries; return constants (m,)."""
+    potts = chosen & (graph.edge_kinds == POTTS) & (fit.kinds & SOFT > 0)
+    apart = chosen & (fit.kinds & APART > 0)
+    constants = np.where(potts, graph.edge_weights, np.where(apart, fit.coupling, 0.0))
+    left: Mask = chosen & ~potts & ~apart
+    for edges, costs, both in _blocks(graph, alive, left):
+        equal = np.eye(*costs.shape[1:], dtype=np.bool_) & both
+        joined = fit.kinds[edges] & EQUAL > 0
+        kept = np.where(joined[:, None, None] & ~equal, 0.0, costs)
+        rows, columns, mean = _means(kept - fit.coupling[edges, None, None] * equal, both)
+        # The costs of equal labels go to the first variable of a pair that must agree.
+        rows = np.where(joined[:, None], kept.sum(axis=2), rows)
+        columns[joined] = mean[joined] = 0.0
+        first, second = graph.unary_ptr[graph.edges[edges]].T
+        np.add.at(unary, first[:, None] + np.arange(rows.shape[1]), rows)
+        np.add.at(unary, second[:, None] + np.arange(columns.shape[1]), columns)
+        constants[edges] = -mean
+    return constants
 
 
-@lean_kernel
-def read_pairs(g: GraphArrays, edges: IntArray, bits: IntArray, tables: FloatArray) -> None:
-    """Write the tables (m, 2, 2) of edges between binary variables; ``bits`` (n, 2) are labels."""
-    for t in range(edges.size):
-        e = edges[t]
-        for p in range(2):
-            for q in range(2):
-                a = bits[g.edges[e, 0], p]
-                b = bits[g.edges[e, 1], q]
-                tables[t, p, q] = edge_cost(g, e, a, b)
+def read_pairs(graph: FactorGraph, edges: IntArray, bits: IntArray) -> FloatArray:
+    """Return the tables (m, 2, 2) of edges between binary variables; ``bits`` (n, 2) are labels."""
+    ends = graph.edges[edges]
+    a, b = bits[ends[:, 0], :, None], bits[ends[:, 1], None, :]
+    kind, weight, offset, kj = (
+        each[:, None, None]
+        for each in (
+            graph.edge_kinds[edges].astype(np.int64),
+            graph.edge_weights[edges],
+            graph.edge_offsets[edges],
+            graph.cardinalities[ends[:, 1]],
+        )
+    )
+    table = kind == TABLE
+    at = np.where(table, a * kj + b, np.where(a == b, a * kind, 0))
+    costs = graph.pairwise_values[offset + at]
+    return np.where(table | (a == b), np.where(table, weight, 1.0) * costs, weight)

@@ -34,15 +34,13 @@ from inference_lab.algorithms.semidefinite.edge_forms import (
     EQUAL,
     MATCHED,
     SOFT,
-    Sums,
-    TermForms,
     classify,
     eliminate,
     fold_potts,
     follow,
     read_pairs,
 )
-from inference_lab.graph.arrays import POTTS, TABLE, Flags, FloatArray, IntArray, connected
+from inference_lab.graph.arrays import POTTS, TABLE, FloatArray, IntArray, connected
 from inference_lab.graph.factor_graph import FactorGraph
 
 #: Costs with this many binary places after the point at most are searched for a common quantum.
@@ -189,17 +187,18 @@ class _Builder:
     """The graph after elimination, from which the parts are made."""
 
     def __init__(
-        self, graph: FactorGraph, alive: Flags, unary: FloatArray, single: IntArray
+        self,
+        graph: FactorGraph,
+        alive: npt.NDArray[np.bool_],
+        unary: FloatArray,
+        single: IntArray,
     ) -> None:
         self.graph = graph
         self.alive = alive
         self.unary = unary
         self.single = single
         n, m = graph.n_variables, graph.n_edges
-        width = int(graph.cardinalities.max(initial=1))
-        self.sums = Sums(*(np.empty(width) for _ in range(4)))
-        self.fit = TermForms(np.zeros(m, dtype=np.uint8), np.zeros(m), np.zeros(m))
-        classify(graph.arrays, alive, (single == -1).astype(np.uint8), self.sums, self.fit)
+        self.fit = classify(graph, alive, single == -1)
         edges = graph.edges
         inside = np.ones(m, dtype=np.bool_)
         if m:
@@ -248,23 +247,20 @@ class _Builder:
         ]
         bits = np.zeros((n, 2), dtype=np.int64)
         variable = np.repeat(np.arange(n), graph.cardinalities)
-        slots = np.flatnonzero((self.alive > 0) & (self.single == -1)[variable])
+        slots = np.flatnonzero(self.alive & (self.single == -1)[variable])
         slots = slots[self.binary[variable[slots]]]
         # Two labels a variable, in order.
         bits[variable[slots[::2]], 0] = slots[::2] - graph.unary_ptr[variable[slots[::2]]]
         bits[variable[slots[1::2]], 1] = slots[1::2] - graph.unary_ptr[variable[slots[1::2]]]
-        tables = np.empty((joined.size, 2, 2))
         of_bits = self.binary[graph.edges[joined, 0]]
-        read_pairs(graph.arrays, joined[of_bits], bits, tables)
         odd = np.zeros(joined.size, dtype=np.bool_)
-        odd[of_bits] = np.isinf(tables[: int(of_bits.sum()), 0, 0])
+        odd[of_bits] = np.isinf(read_pairs(graph, joined[of_bits], bits)[:, 0, 0])
         united = unite(n, graph.edges[joined], odd)
         if united is None:
             return None
         root, turned = united
         bits[turned] = bits[turned][:, ::-1]
         parts = []
-        constants = [0.0]
         remaining = self.single == -1
         members = np.flatnonzero(remaining)
         by_component = members[np.argsort(self.component[members], kind="stable")]
@@ -272,11 +268,10 @@ class _Builder:
         edges = self.inside[np.argsort(self.component[graph.edges[self.inside, 0]], kind="stable")]
         # An additive edge may join two components; it belongs to neither.
         crossing = self.component[graph.edges[edges, 0]] != self.component[graph.edges[edges, 1]]
-        loose = edges[crossing]
-        constants.append(
-            fold_potts(graph.arrays, loose, self.fit, self.alive, self.unary, self.sums)
-        )
-        edges = edges[~crossing]
+        folded = np.zeros(graph.n_edges, dtype=np.bool_)
+        folded[edges] = crossing | ~self.binary[graph.edges[edges, 0]]
+        self.constants = fold_potts(graph, folded, self.fit, self.alive, self.unary)
+        loose, edges = edges[crossing], edges[~crossing]
         of_edge = self.component[graph.edges[edges, 0]]
         for variables in np.split(by_component, starts[1:]) if by_component.size else []:
             c = self.component[variables[0]]
@@ -286,7 +281,7 @@ class _Builder:
             if part is None:
                 return None
             parts.append(part)
-        return parts, math.fsum(constants)
+        return parts, math.fsum(self.constants[loose])
 
     def _potts_part(
         self,
@@ -297,7 +292,7 @@ class _Builder:
         places: int | None,
     ) -> PottsPart | None:
         graph = self.graph
-        constant = fold_potts(graph.arrays, edges, self.fit, self.alive, self.unary, self.sums)
+        constant = math.fsum(self.constants[edges])
         tops, node = np.unique(root[variables], return_inverse=True)
         n = tops.size
         number = np.full(graph.n_variables, -1, dtype=np.int64)
@@ -306,7 +301,7 @@ class _Builder:
         slots = np.repeat(graph.unary_ptr[variables] - np.cumsum(sizes) + sizes, sizes)
         slots = slots + np.arange(slots.size)
         label = slots - np.repeat(graph.unary_ptr[variables], sizes)
-        kept = self.alive[slots] > 0
+        kept = self.alive[slots]
         values, at = np.unique(label[kept], return_inverse=True)
         k = values.size
         member = np.repeat(np.arange(variables.size), sizes)[kept]
@@ -341,8 +336,7 @@ class _Builder:
         n = tops.size
         number = np.full(graph.n_variables, -1, dtype=np.int64)
         number[variables] = node
-        tables = np.empty((edges.size, 2, 2))
-        read_pairs(graph.arrays, edges, bits, tables)
+        tables = read_pairs(graph, edges, bits)
         ends = number[graph.edges[edges]]
         unary = np.zeros((n, 2))
         for p in range(2):
@@ -424,7 +418,6 @@ def build_model(
     domains = allowed_labels(graph, alive)
     if not domains.feasible:
         return None
-    left = domains.allowed.astype(np.uint8)
     single = np.full(n, -1, dtype=np.int64)
     decided = domains.sizes == 1
     single[decided] = domains.labels[domains.ptr[:-1][decided]]
@@ -434,7 +427,7 @@ def build_model(
     stripped, count = eliminate(graph.arrays, unary, single, leaves) if n else (0.0, 0)
     places = _binary_places(graph) if n else None
     eliminated = unary.copy()
-    builder = _Builder(graph, left, unary, single) if n else None
+    builder = _Builder(graph, domains.allowed, unary, single) if n else None
     parts: list[PottsPart] = []
     rest = 0.0
     slack = 0.0
