@@ -1,4 +1,4 @@
-"""Image segmentation: regions by colour or texture, with a prior that favours edges as borders."""
+"""Image segmentation: regions by colour, with a prior that favours edges as borders."""
 
 from __future__ import annotations
 
@@ -30,7 +30,6 @@ from inference_lab.data.images import (
     sample,
     scaled,
     shrink,
-    to_grey,
 )
 from inference_lab.graph.arrays import FloatArray, IntArray
 from inference_lab.graph.factor_graph import FactorGraph
@@ -76,7 +75,7 @@ class Segmentation(ProblemFamily):
 
     ``w_ij = weight exp(-|I_i - I_j|^2 / (2 <|I_i - I_j|^2>)) / dist(i, j)`` for pixels that touch,
     diagonally too, with the mean over all such pairs: a border is cheap where the colour changes.
-    ``f`` are the colours, or measures of texture around a pixel.
+    ``f`` are the colours.
 
     Parameters
     ----------
@@ -91,21 +90,18 @@ class Segmentation(ProblemFamily):
     regions : int
         Number of labels. The ground truth is made of as many of its largest regions, the largest
         first; the pixels of others do not count in scores.
-    models : {"scribbles", "box", "gmm", "kmeans"}
+    models : {"scribbles", "box", "kmeans"}
         Where ``p`` comes from. "scribbles": a mixture of normal distributions fitted to a random
         share of the pixels of each true region, which are thereby given. "box": two regions;
         the object is fitted to the box around it; pixels outside are fixed as background.
-        "gmm" and "kmeans" use no truth: one normal distribution a region, with covariances
-        of their own and shares, or round ones of equal size around the centroids.
+        "kmeans" uses no truth: one normal distribution a region, round and of equal size, around
+        the centroids.
     share : float in (0, 1]
         Share of the pixels that are scribbled on.
     hard : bool
         Forbid other labels where a scribble or a box gives one.
     components : int
         Normal distributions a region, for scribbles and boxes; fewer where few pixels are given.
-    features : {"colour", "texture"}
-        "texture": mean, deviation and the strength of four directions of a grey image around a
-        pixel, at two sizes.
     weight : float
     diagonals : bool
         8 neighbours, or 4.
@@ -136,11 +132,10 @@ class Segmentation(ProblemFamily):
     truth: str | None = None
     annotator: int = setting(0, at_least=0)
     regions: int = setting(2, at_least=2)
-    models: Literal["scribbles", "box", "gmm", "kmeans"] = "scribbles"
+    models: Literal["scribbles", "box", "kmeans"] = "scribbles"
     share: float = setting(0.02, above=0, at_most=1)
     hard: bool = True
     components: int = setting(3, at_least=1)
-    features: Literal["colour", "texture"] = "colour"
     weight: float = setting(20.0, at_least=0, below=math.inf)
     diagonals: bool = True
     scale: float = setting(1.0, above=0, at_most=1)
@@ -169,15 +164,14 @@ class Segmentation(ProblemFamily):
                 f"models={self.models} needs a ground truth, and {self.image} has none"
             )
         colours = image.reshape(height * width, -1) / 255.0
-        features = texture(image) if self.features == "texture" else colours
-        if self.models in ("gmm", "kmeans") or truth is None:
-            unary = _clustered(features, self.regions, self.models == "gmm", fit)
+        if self.models == "kmeans" or truth is None:
+            unary = _clustered(colours, self.regions, fit)
             if truth is not None:
                 chosen = slice(None) if scored is None else scored
                 order = numbered_like(unary[chosen].argmin(axis=1), truth[chosen], self.regions)
                 unary = np.ascontiguousarray(unary[:, order])
         else:
-            unary = self._supervised(features, truth, scored, (height, width), fit)
+            unary = self._supervised(colours, truth, scored, (height, width), fit)
         edges = grid_edges(height, width, diagonals=self.diagonals)
         weights = self.weight * contrast(colours, edges, width)
         return SegmentationProblem(
@@ -313,31 +307,6 @@ def contrast(colours: FloatArray, edges: IntArray, width: int) -> FloatArray:
     return np.asarray(np.exp(-squares / (2.0 * mean if mean > 0.0 else 1.0)) / distance)
 
 
-def texture(image: Image) -> FloatArray:
-    """Return measures of texture around each pixel, each of unit variance, shape (n, 12)."""
-    # Mean and deviation of the grey values, and the root mean squares of their differences along
-    # rows, columns and both diagonals, over Gaussian windows of 4 and 8 pixels.
-    from scipy.ndimage import gaussian_filter
-
-    grey = to_grey(image).astype(np.float64) / 255.0
-    padded = np.pad(grey, 1, mode="edge")
-    steps = [
-        padded[1:-1, 2:] - grey,
-        padded[2:, 1:-1] - grey,
-        padded[2:, 2:] - grey,
-        padded[2:, :-2] - grey,
-    ]
-    columns = []
-    for size in (4.0, 8.0):
-        mean = gaussian_filter(grey, size)
-        variance = gaussian_filter(grey**2, size) - mean**2
-        columns += [mean, np.sqrt(np.maximum(variance, 0.0))]
-        columns += [np.sqrt(gaussian_filter(step**2, size)) for step in steps]
-    stacked = np.stack([column.ravel() for column in columns], axis=1)
-    spread = stacked.std(axis=0)
-    return np.asarray((stacked - stacked.mean(axis=0)) / np.where(spread > 1e-9, spread, 1.0))
-
-
 def _fit_mixture(features: FloatArray, components: int, rng: np.random.Generator) -> Any:
     from sklearn.exceptions import ConvergenceWarning
     from sklearn.mixture import GaussianMixture
@@ -356,42 +325,16 @@ def _fit_mixture(features: FloatArray, components: int, rng: np.random.Generator
         return model.fit(features)
 
 
-def _clustered(
-    features: FloatArray, regions: int, own_shapes: bool, rng: np.random.Generator
-) -> FloatArray:
+def _clustered(features: FloatArray, regions: int, rng: np.random.Generator) -> FloatArray:
     """Return ``-log p`` of all pixels under clusters found without a ground truth."""
     members = np.arange(len(features))
     if members.size > _FITTED * 2:
         members = rng.choice(members, _FITTED * 2, replace=False)
-    if own_shapes:
-        model = _fit_mixture(features[members], min(regions, len(members)), rng)
-        unary = np.stack(
-            [
-                -_log_normal(features, mean, covariance) - np.log(share)
-                for mean, covariance, share in zip(
-                    model.means_, model.covariances_, model.weights_, strict=True
-                )
-            ],
-            axis=1,
-        )
-    else:
-        distances = squared_distances(features, kmeans_centroids(features[members], regions, rng))
-        variance = float(distances.min(axis=1).mean()) / features.shape[1]
-        unary = distances / (2.0 * max(variance, _FLOOR))
-    if unary.shape[1] < regions:
+    if members.size < regions:
         raise ValueError(f"{len(features)} pixels do not make {regions} regions")
-    return unary
-
-
-def _log_normal(x: FloatArray, mean: FloatArray, covariance: FloatArray) -> FloatArray:
-    from scipy.linalg import solve_triangular
-
-    lower = np.linalg.cholesky(covariance)
-    whitened = solve_triangular(lower, (x - mean).T, lower=True)
-    determinant = 2.0 * float(np.log(np.diagonal(lower)).sum())
-    return np.asarray(
-        -0.5 * ((whitened**2).sum(axis=0) + determinant + len(mean) * math.log(2.0 * math.pi))
-    )
+    distances = squared_distances(features, kmeans_centroids(features[members], regions, rng))
+    variance = float(distances.min(axis=1).mean()) / features.shape[1]
+    return np.asarray(distances / (2.0 * max(variance, _FLOOR)))
 
 
 def _read_segments(path: Path, annotator: int) -> IntArray:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -290,13 +290,9 @@ class Gibbs(IterativeSolver["_GibbsSampler"]):
         Draws kept of each chain, at least 4.
     burn_in : int
         Sweeps of each chain before the first draw is kept.
-    thinning : int
-        Sweeps from one kept draw to the next. Larger than 1 saves only the time of averaging.
     chains : int
         Independent chains, interleaved. The first starts from the labelling given to the run, if
         any, the others from draws of the unaries alone.
-    scan : {"systematic", "random"}
-        Visit the variables by number, or in a new random order each sweep.
     ais_runs : int
         Runs of annealed importance sampling (Neal 2001) that estimate the log-partition; 0 leaves
         it out, otherwise at least 2.
@@ -352,9 +348,7 @@ class Gibbs(IterativeSolver["_GibbsSampler"]):
 
     sweeps: int = setting(1000, at_least=4)
     burn_in: int = setting(100, at_least=0)
-    thinning: int = setting(1, at_least=1)
     chains: int = setting(4, at_least=1)
-    scan: Literal["systematic", "random"] = "systematic"
     ais_runs: int = setting(0, at_least=0)
     ais_steps: int = setting(200, at_least=1)
 
@@ -373,7 +367,7 @@ class Gibbs(IterativeSolver["_GibbsSampler"]):
     @property
     def most_iterations(self) -> int:
         """Limit on the sweeps of a chain, burn-in included."""
-        return self.burn_in + self.sweeps * self.thinning
+        return self.burn_in + self.sweeps
 
     def start(self, graph: FactorGraph, run: Run) -> _GibbsSampler | Outcome:
         """Start the chains."""
@@ -417,14 +411,9 @@ class Gibbs(IterativeSolver["_GibbsSampler"]):
         if kept < 0:
             # Burn-in is averaged, too, in case the time runs out before its end.
             return min(-kept, state.averages.room(0), state.sweeps_at_once), True
-        skipped = state.averages.skipped * self.thinning
+        skipped = state.averages.skipped
         if kept < skipped:
             return min(skipped - kept, state.sweeps_at_once), False
-        until_draw = self.thinning - 1 - kept % self.thinning
-        if until_draw:
-            return min(until_draw, state.sweeps_at_once), False
-        if self.thinning > 1:
-            return 1, True
         return min(state.averages.room(0), state.sweeps_at_once), True
 
 
@@ -482,11 +471,7 @@ class _GibbsSampler(MarkovChains):
         rng = self.run.rng
         self.draws.sums[:] = 0.0
         self.draws.now[0] = (energy, least, 0)
-        order = self.order
-        if self.settings.scan == "random":
-            order = rng.permuted(np.tile(order, (sweeps, 1)), axis=1).ravel()
-        elif sweeps > 1:
-            order = np.tile(order, sweeps)
+        order = self.order if sweeps == 1 else np.tile(self.order, sweeps)
         step = self.block if sweeps == 1 else order.size
         for lo in range(0, order.size, step):
             if lo and self.run.remaining <= 0.0:

@@ -133,17 +133,6 @@ def test_chains_reach_feasible_labellings(family: str) -> None:
     assert feasible >= (1 if family == "inheritance" else 9)
 
 
-def test_thinning_averages_fewer_sweeps() -> None:
-    """The number of sweeps grows with thinning, the number of draws does not."""
-    graph = random_graph("grid", 3)
-    exact = exhaustive(graph).marginals(1.0)
-    s = il.solve(graph, "gibbs(sweeps=600, burn_in=50, thinning=3, chains=3)", temperature=1.0)
-    assert s.iterations == 50 + 3 * 600
-    assert s.diagnostics["draws"] == 3 * (600 - 600 % 24)
-    for row, expected, error in zip(s.marginals, exact, s.diagnostics["stderr"], strict=True):
-        assert (np.abs(row - expected) <= 4.5 * error).all()
-
-
 def test_short_run_averages_its_draws() -> None:
     """Within burn-in the draws so far are averaged, and diagnostics report the missing burn-in."""
     graph = random_graph("grid", 3)

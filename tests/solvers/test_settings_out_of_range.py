@@ -10,7 +10,7 @@ from inference_lab.registry.registry import solver_registry
 LEAST = {
     "alpha-beta-swap": {"max_cycles": 1},
     "alpha-expansion": {"max_cycles": 1},
-    "gibbs": {"sweeps": 4, "burn_in": 0, "thinning": 1, "chains": 1, "ais_steps": 1},
+    "gibbs": {"sweeps": 4, "burn_in": 0, "chains": 1, "ais_steps": 1},
     "icm": {"restarts": 0, "max_sweeps": 1},
     "kernighan-lin": {"chain": 1, "branches": 1, "kicks": 0, "ball": 1},
     "lazy-flipper": {"max_depth": 1},

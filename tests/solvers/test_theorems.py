@@ -236,7 +236,7 @@ def test_orders_that_close_to_a_cycle_are_infeasible(solver: str, temperature: f
 # ---------------------------------------------------------------------- samples and descents
 
 
-@solvers("gibbs", "gibbs(scan=random)", "swendsen-wang", "swendsen-wang(single_sweeps=0)")
+@solvers("gibbs", "swendsen-wang", "swendsen-wang(single_sweeps=0)")
 @pytest.mark.parametrize("family", [f for f in FEASIBLE if f not in ("large", "empty")])
 def test_sampled_marginals_are_within_their_standard_errors(solver: str, family: str) -> None:
     """Errors are at most 4.5 of them, if single changes or clusters reach all states."""
