@@ -1,7 +1,7 @@
 r"""TVClust: a Dirichlet process mixture with noisy answers about pairs.
 
-Points come from a mixture, ``x_i | z_i = k ~ N(mu_k, Lambda_k^{-1})``, von Mises-Fisher or
-multinomial, with stick-breaking weights. An answer on whether two points share a component is right
+Points come from a mixture, ``x_i | z_i = k ~ N(mu_k, Lambda_k^{-1})``, with
+stick-breaking weights. An answer on whether two points share a component is right
 with probability ``p`` if they do and ``q`` if not, learnt for each source of answers. Fitted by
 variational inference with ``q(z) = prod_i r_i``, truncated sticks, and conjugate priors.
 
@@ -29,7 +29,6 @@ from inference_lab.clustering._base import (
     refuse_constraints,
 )
 from inference_lab.clustering.distortions import (
-    Cosine,
     Distortion,
     Points,
     whitened,
@@ -38,10 +37,8 @@ from inference_lab.clustering.dp_means import Pairs
 from inference_lab.clustering.em import HalfStep
 from inference_lab.clustering.hmrf import clamped
 from inference_lab.clustering.hmrf_kmeans import paired_kmeans
-from inference_lab.clustering.multinomial import Multinomials, checked_counts
 from inference_lab.clustering.pair_weights import log_odds
 from inference_lab.clustering.supervision import Side
-from inference_lab.clustering.von_mises_fisher import Directions
 from inference_lab.graph.arrays import FloatArray, IntArray
 from inference_lab.specs.settings import setting
 
@@ -186,6 +183,9 @@ class SourcedClusterer(PairwiseClusterer):
             self._shift, self._scale = shift_and_scale(points, counts)
         return self._as_modelled(points)
 
+    def _takes_sparse(self, distortion: Distortion) -> bool:
+        return False
+
     def _as_modelled(self, points: Points) -> Points:
         """Return points scaled as for the components."""
         return (points - self._shift) / self._scale
@@ -292,8 +292,8 @@ class TVClust(SharedSettings, SourcedClusterer):
 
     Maximises a lower bound on ``log p(X, answers)`` under
 
-    ``v_k ~ Beta(1, alpha)``, ``p(z_i = k) = v_k prod_{h < k} (1 - v_h)``, Normal-Wishart, von
-    Mises-Fisher or multinomial components, and for each pair ``p(must | same) = p``,
+    ``v_k ~ Beta(1, alpha)``, ``p(z_i = k) = v_k prod_{h < k} (1 - v_h)``, Normal-Wishart
+    components, and for each pair ``p(must | same) = p``,
     ``p(cannot | different) = q`` with Beta priors, for each source of pairs.
 
     Parameters
@@ -301,14 +301,8 @@ class TVClust(SharedSettings, SourcedClusterer):
     n_clusters : int
         Truncation of the sticks, the largest number of components. The number of components with
         points is `n_clusters_`.
-    data : {"gaussian", "directions", "counts"}
-        Normal components with their own means and precisions; von Mises-Fisher components for
-        directions, such as text vectors, with uniform priors of the means and one shared
-        concentration of maximum likelihood; or multinomial components for counts, dense or sparse.
     alpha : float
         Concentration of the process.
-    belief : float
-        Parameter of the symmetric Dirichlet prior of the probabilities, for counts.
     p_prior, q_prior : (float, float)
         Beta priors of the shares of right answers on pairs within a cluster and between clusters.
         By default they favour right answers; `release` has the priors of the published code.
@@ -333,9 +327,7 @@ class TVClust(SharedSettings, SourcedClusterer):
     weights_ : (k,) array
         Expected mixing weights.
     cluster_centers_ : (k, d) array
-        Means of the components, in the units of the data; unit directions, or probabilities.
-    concentration_ : float
-        Concentration of directions, the same for all components.
+        Means of the components, in the units of the data.
     p_, q_ : float, or (sources,) arrays if `fit` got sources
         Expected shares of right answers.
     objective_ : float
@@ -347,8 +339,7 @@ class TVClust(SharedSettings, SourcedClusterer):
     -----
     **Guarantees.** With ``both_ways=True`` the bound never falls.
 
-    **Complexity.** An iteration costs O(n k d^2 + pairs k), for directions and counts O(n k d +
-    pairs k), or by the non-zero entries of sparse counts. Memory: a few (n, k) arrays.
+    **Complexity.** An iteration costs O(n k d^2 + pairs k). Memory: a few (n, k) arrays.
 
     References
     ----------
@@ -364,9 +355,7 @@ class TVClust(SharedSettings, SourcedClusterer):
     """
 
     n_clusters: int = field(default=15, kw_only=False, metadata=AT_LEAST_ONE)
-    data: Literal["gaussian", "directions", "counts"] = "gaussian"
     alpha: float = setting(1.0, above=0, below=math.inf)
-    belief: float = setting(1.0, above=0, below=math.inf)
     p_prior: tuple[float, float] = (10.0, 1.0)
     q_prior: tuple[float, float] = (10.0, 1.0)
     standardise: bool = True
@@ -422,28 +411,11 @@ class TVClust(SharedSettings, SourcedClusterer):
             share if side.sources else float(share[0])
             for share in (best.p[:, 0] / best.p.sum(axis=1), best.q[:, 0] / best.q.sum(axis=1))
         )
-        if isinstance(best.components, Directions):
-            self.concentration_ = best.components.kappa
         self._note(best)
         self._judge(side.constraints)
 
     def _check_number(self, n_points: int) -> None:
         """Accept fewer points than components; some then have none."""
-
-    def _takes_sparse(self, distortion: Distortion) -> bool:
-        return self.data == "counts"
-
-    def _centred(self, points: Points, counts: FloatArray) -> Points:
-        if self.data == "gaussian":
-            return super()._centred(points, counts)
-        self._shift, self._scale = np.zeros(1), np.ones(1)
-        return self._as_modelled(points)
-
-    def _as_modelled(self, points: Points) -> Points:
-        """Return points on the scale of the components, their directions, or counts."""
-        if self.data == "gaussian":
-            return super()._as_modelled(points)
-        return checked_counts(points) if self.data == "counts" else Cosine().prepare(points)
 
     def transform(self, X: Any) -> FloatArray:
         """Return minus the expected log-joint of points and components, without pairs."""
@@ -472,7 +444,7 @@ class _VariationalFit:
     shares: FloatArray
     sticks_a: FloatArray
     sticks_b: FloatArray
-    components: Gaussians | Directions | Multinomials
+    components: Gaussians
     p: FloatArray
     q: FloatArray
 
@@ -522,7 +494,6 @@ class _VariationalFit:
             )
             self.shares += 1.0 / k
             return
-        # Squared distances of directions are twice one minus the cosine.
         count = max(min(k, n), int(self.known.max()) + 1)
         model = paired_kmeans(points, self.side, count, self.rng, log_odds(self.side.constraints))
         # Early sticks are long: the bound is greatest with the largest components first.
@@ -553,14 +524,7 @@ class _VariationalFit:
         sizes = counted.sum(axis=0)
         self.sticks_a = 1.0 + sizes[:-1]
         self.sticks_b = settings.alpha + np.cumsum(sizes[::-1])[::-1][1:]
-        if settings.data == "directions":
-            before = getattr(self, "components", None)
-            kappa = before.kappa if isinstance(before, Directions) else None
-            self.components = Directions(self.points, counted, kappa)
-        elif settings.data == "counts":
-            self.components = Multinomials(self.points, counted, settings.belief)
-        else:
-            self.components = Gaussians(self.points, counted)
+        self.components = Gaussians(self.points, counted)
         must, cannot = self.agreement()
         self.p = np.asarray(settings.p_prior) + self.told.counted(must, cannot)
         apart = self.told.counted(1.0 - must, 1.0 - cannot)

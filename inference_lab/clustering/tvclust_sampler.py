@@ -24,7 +24,7 @@ import numpy.typing as npt
 from sklearn.utils.validation import check_is_fitted
 
 from inference_lab._numba import lean_kernel
-from inference_lab.clustering.distortions import Distortion, Points
+from inference_lab.clustering.distortions import Points
 from inference_lab.clustering.dp_means import Pairs
 from inference_lab.clustering.em import HalfStep
 from inference_lab.clustering.supervision import Side
@@ -336,7 +336,7 @@ def least_variation(samples: IntArray) -> tuple[int, float]:
 class TVClustSampler(SourcedClusterer):
     r"""Dirichlet process mixture with noisy answers about pairs, by sampling.
 
-    The model of `TVClust` with normal components and without truncation: a Chinese restaurant
+    The model of `TVClust` without truncation: a Chinese restaurant
     process, with all parameters of the components integrated out.
 
     Parameters
@@ -473,9 +473,6 @@ class TVClustSampler(SourcedClusterer):
 
     def _as_modelled(self, points: Points) -> Points:
         return np.ascontiguousarray(super()._as_modelled(points))
-
-    def _takes_sparse(self, distortion: Distortion) -> bool:
-        return False
 
     def transform(self, X: Any) -> FloatArray:
         """Return minus the log-probability that a point joins each cluster of ``labels_``.
