@@ -15,7 +15,6 @@ from typing import Any, Literal, TypeAlias, get_args
 import numpy as np
 import numpy.typing as npt
 
-import inference_lab.constraints.files as files
 import inference_lab.constraints.frames as frames
 from inference_lab.constraints.closure import (
     ContradictionError,
@@ -39,9 +38,8 @@ from inference_lab.constraints.pairs import (
     distinct_integers,
     point_indices,
 )
-from inference_lab.constraints.sample_ids import SampleIds
+from inference_lab.constraints.sample_ids import SampleIds, names_of
 from inference_lab.constraints.sampling import drawn, known
-from inference_lab.io._files import FormatError
 
 __all__ = [
     "ClosurePolicy",
@@ -224,59 +222,6 @@ class Constraints(Parts):
         return cls(*pairs, ml_weight, cl_weight, n_points=truth.size)
 
     @classmethod
-    def from_sparse(cls, matrix: Any) -> Constraints:
-        """Read a square sparse matrix: positive must-link and negative cannot-link weights.
-
-        Parameters
-        ----------
-        matrix : SciPy sparse array or matrix, shape (n_points, n_points)
-            Symmetric, or one triangle of it; zeros are not pairs, infinite entries are hard pairs.
-
-        Returns
-        -------
-        Constraints
-            With a weight for each pair.
-
-        Raises
-        ------
-        ValueError, TypeError
-            If the matrix is not square or not symmetric where both triangles have an entry, or has
-            NaN or an entry on the diagonal.
-
-        Examples
-        --------
-        >>> from scipy.sparse import csr_array
-        >>> c = Constraints.from_sparse(csr_array([[0, 2.0, -1.0], [0, 0, 0], [0, 0, 0]]))
-        >>> c.must_link.tolist(), c.cannot_link.tolist()
-        ([[0, 1]], [[0, 2]])
-        """
-        return cls(**vars(files.from_sparse(matrix)))
-
-    def to_sparse(self, *, symmetric: bool = True) -> Any:
-        """Return a CSR array of the weights, negative for cannot-links.
-
-        Parameters
-        ----------
-        symmetric : bool
-            Both triangles, or the upper one only.
-
-        Returns
-        -------
-        scipy.sparse.csr_array
-
-        Raises
-        ------
-        ValueError
-            If a pair is in both lists or has weight zero, which a matrix cannot represent.
-
-        Examples
-        --------
-        >>> Constraints([[0, 1]], [[0, 2]], n_points=3).to_sparse().toarray().tolist()
-        [[0.0, 1.0, -1.0], [1.0, 0.0, 0.0], [-1.0, 0.0, 0.0]]
-        """
-        return files.to_sparse(self, symmetric)
-
-    @classmethod
     def from_frame(cls, frame: Any, index: Any) -> Constraints:
         """Read pairs from a data frame, where they hold names of the rows of another one.
 
@@ -366,7 +311,7 @@ class Constraints(Parts):
         Raises
         ------
         FormatError
-            A `ValueError` that names file and line.
+            A `ValueError` that names the file, and the line as a row.
         OSError
             If the file cannot be opened.
 
@@ -379,11 +324,10 @@ class Constraints(Parts):
         """
         if n_points is not None:
             check_count(n_points, name="n_points", smallest=0, largest=MAX_POINTS)
-        parts = files.read_csv(Path(path), n_points, ids)
-        try:
-            return cls(**vars(parts))
-        except (ValueError, TypeError) as error:
-            raise FormatError(f"{Path(path)}: {error}") from None
+        if (n_points is None) == (ids is None):
+            raise TypeError("give either n_points or ids")
+        names = map(str, range(n_points or 0) if ids is None else names_of(ids))
+        return cls(**vars(frames.read_csv(Path(path), list(names))))
 
     def write_csv(self, path: str | os.PathLike[str], *, ids: Ids | None = None) -> None:
         """Write the pairs to a CSV file, which `read_csv` reads back exactly.
@@ -406,7 +350,7 @@ class Constraints(Parts):
         >>> Constraints.read_csv("pairs.csv", ids=["a", "b", "c"])
         Constraints(1 must-link, 1 cannot-link, n_points=3)
         """
-        files.write_csv(self, Path(path), ids)
+        frames.write_csv(self, Path(path), ids)
 
     def __len__(self) -> int:
         """Return the total number of pairs of both kinds."""

@@ -1,21 +1,26 @@
-"""Pairs in data frames: a row for each pair, with the names of its points."""
+"""Pairs in data frames and CSV files: a row for each pair, with the names of its points."""
 
 from __future__ import annotations
 
+import csv
+import math
 from collections.abc import Hashable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
-from inference_lab.constraints.files import KINDS
 from inference_lab.constraints.pair_arrays import IntArray, Parts, Weight
 from inference_lab.constraints.sample_ids import SampleIds, names_of, rows_named
+from inference_lab.io._files import FormatError
 
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["Sources", "from_frame", "to_frame"]
+__all__ = ["Sources", "from_frame", "read_csv", "to_frame", "write_csv"]
+
+KINDS = ("must-link", "cannot-link")
 
 _NEEDED, _OPTIONAL = ("i", "j", "kind"), ("weight", "source")
 
@@ -93,6 +98,47 @@ def to_frame(
             "weight": np.concatenate((constraints.ml_weights, constraints.cl_weights)),
         }
     )
+
+
+def write_csv(constraints: Parts, path: Path, ids: Any) -> None:
+    """Write one line a pair."""
+    n = constraints.n_points
+    names = None if ids is None else [str(name) for name in names_of(ids, n)]
+    to_frame(constraints, names).to_csv(path, index=False, lineterminator="\n")
+
+
+def read_csv(path: Path, names: Sequence[str]) -> Parts:
+    """Read a file of `write_csv`; messages name lines as rows."""
+    import pandas as pd
+
+    rows: list[dict[str, str]] = []
+    lines: list[int] = []
+    try:
+        with path.open(encoding="utf-8-sig", newline="") as stream:
+            reader = csv.DictReader(stream, strict=True)
+            for row in reader:
+                if None in row or None in row.values():
+                    raise ValueError(f"row {reader.line_num} has not one field for each column")
+                rows.append(row)
+                lines.append(reader.line_num)
+        frame = pd.DataFrame(rows, index=lines, columns=list(reader.fieldnames or ()))
+        frame = frame.rename(columns=str.strip)
+        _check_columns(list(frame.columns))
+        _refuse(frame, ~frame[["i", "j"]].isin(names).all(axis=1), "names no point")
+        if "weight" in frame:
+            weights = frame["weight"].map(_number).astype(np.float64)
+            _refuse(frame, ~(weights >= 0.0), "has no weight that is a number >= 0 or inf")
+            frame["weight"] = weights
+        return from_frame(frame, names)[0]
+    except (csv.Error, ValueError, TypeError) as error:
+        raise FormatError(f"{path}: {error}") from None
+
+
+def _number(cell: str) -> float:
+    try:
+        return float(cell)
+    except ValueError:
+        return math.nan
 
 
 def _ids(index: Any) -> SampleIds:

@@ -160,8 +160,8 @@ def test_column_that_counts_the_rows_is_noted() -> None:
         ("twice.csv --k 1 --id n", "column 'n' names '1' twice"),
         ("only.csv --k 1 --id n", "holds no points"),
         ("inf.csv --k 1", "'x' holds an infinite value"),
-        ("wine.csv --k 3 --id bottle --pairs numbers.csv", "numbers.csv:2: i = "),
-        ("wine.csv --k 3 --id bottle --pairs notes.txt", "notes.txt:1: the header is"),
+        ("wine.csv --k 3 --id bottle --pairs numbers.csv", "numbers.csv: row 2 of pairs (i="),
+        ("wine.csv --k 3 --id bottle --pairs notes.txt", "notes.txt: pairs has the columns"),
     ],
 )
 def test_unusable_arguments_are_refused(work: Path, text: str, said: str) -> None:
