@@ -288,8 +288,9 @@ class Auto(Solver):
     size and time allow. Each stage starts from the best labelling so far; the run ends when bound
     and energy meet.
 
-    At T > 0: elimination where it fits, else loopy belief propagation for the marginals, and mean
-    field and tree-reweighted propagation for bounds on the log-partition.
+    At T > 0: elimination where it fits, else estimates by elimination with copies of variables, on
+    large graphs by loopy belief propagation; then bounds on the log-partition by mean field and
+    tree-reweighted propagation.
 
     Parameters
     ----------
@@ -508,20 +509,25 @@ def _facts(stage: Stage, solution: Solution) -> dict[str, Any]:
 
 def _marginals(graph: FactorGraph, run: Run, end: float) -> Outcome:
     """Return the outcome at T > 0: exact if elimination fits, else by propagation, with bounds."""
+    small = graph.n_variables + graph.n_edges + graph.n_factors <= _ELIMINABLE
+    elimination = "junction-tree(estimate=True)" if small else "junction-tree"
     stages = [
         Stage("tree-dp", 1.0, "a forest: dynamic programming is exact"),
-        Stage("junction-tree", 1.0, "the tables of elimination fit into memory: exact"),
+        Stage(elimination, 1.0, "elimination: exact where its tables fit"),
         Stage("loopy-bp", 0.5, "marginals and the Bethe estimate"),
         Stage("trw-bp", 0.6, "an upper bound on the log-partition"),
         Stage("mean-field", 1.0, "a lower bound on the log-partition"),
     ]
     diagnostics: dict[str, Any] = {"plan": []}
     answer: Solution | None = None
+    exact: float | None = None
     iterations = 0
     for stage in stages:
         left = end - run.seconds
         if answer is not None and (left <= 0 or run.should_stop(iterations)):
             break
+        if answer is not None and stage.solver == "loopy-bp":
+            continue
         if as_solver(stage.solver).supports(graph, run.temperature) is not None:
             continue
         solution = solve(
@@ -544,19 +550,18 @@ def _marginals(graph: FactorGraph, run: Run, end: float) -> Outcome:
             return Outcome(infeasible=True, iterations=iterations, diagnostics=diagnostics)
         if solution.log_partition_kind in ("lower", "upper"):
             diagnostics[f"log_partition_{solution.log_partition_kind}"] = solution.log_partition
-        better = answer is None or answer.marginals is None
-        if better and solution.marginals is not None:
-            answer = solution
         if solution.log_partition_kind == "exact":
+            exact = solution.log_partition
+        if answer is None and solution.marginals is not None:
             answer = solution
+        if exact is not None and answer is not None:
             break
-    if answer is None:
-        return Outcome(iterations=iterations, diagnostics=diagnostics)
-    return Outcome(
-        converged=answer.status == Status.CONVERGED,
-        iterations=iterations,
-        marginals=answer.marginals,
-        log_partition=answer.log_partition,
-        log_partition_kind=answer.log_partition_kind,
-        diagnostics=diagnostics,
-    )
+    outcome = Outcome(iterations=iterations, diagnostics=diagnostics)
+    if answer is not None:
+        outcome.converged = answer.status == Status.CONVERGED
+        outcome.marginals = answer.marginals
+        outcome.log_partition = answer.log_partition
+        outcome.log_partition_kind = answer.log_partition_kind
+    if exact is not None:
+        outcome.log_partition, outcome.log_partition_kind = exact, "exact"
+    return outcome

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import weakref
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -12,7 +12,6 @@ import numpy as np
 from inference_lab.algorithms.elimination.arc_consistency import BoolArray, Domains, allowed_labels
 from inference_lab.algorithms.elimination.bucket_elimination import (
     BLOCK,
-    TableWorkspace,
     Tree,
     decided_cost,
     decode,
@@ -23,7 +22,9 @@ from inference_lab.algorithms.elimination.bucket_elimination import (
     upward,
     workspace,
 )
+from inference_lab.algorithms.elimination.edge_deletion import Compensation, split_variables
 from inference_lab.algorithms.elimination.interactions import (
+    Interactions,
     coupling_terms,
     first_allowed,
     interactions,
@@ -31,8 +32,8 @@ from inference_lab.algorithms.elimination.interactions import (
 from inference_lab.algorithms.elimination.order import Elimination, elimination_order
 from inference_lab.algorithms.label_cost_encoding import run_on_star, star
 from inference_lab.algorithms.presolve import n_entries
-from inference_lab.contract import Marginals, Outcome, Run, Solver
-from inference_lab.graph.arrays import FloatArray, starts_of
+from inference_lab.contract import Outcome, Run, Solver
+from inference_lab.graph.arrays import FloatArray, GraphArrays, IntArray, starts_of
 from inference_lab.graph.factor_graph import FactorGraph, unary_minimum
 from inference_lab.kernels.messages import unflatten
 from inference_lab.specs.settings import setting
@@ -48,6 +49,25 @@ _MOMENT_ENTRIES = 200_000
 _SECONDS_AN_ENTRY = 2e-7
 #: Most table entries that an elimination processes in a second (180 to 390 million).
 _ENTRIES_PER_SECOND = 4e8
+#: The same at T > 0 (70 to 150 million).
+_WARM_ENTRIES_PER_SECOND = 1e8
+#: Binary logarithm of the entries from which on a longer search for an order pays.
+_LONG_ELIMINATION = 27.0
+#: Most of the remaining time for a pass that gives the log-partition only, and for the order of
+#: an estimate.
+_MOST_OF_THE_TIME, _ORDER_SHARE = 0.85, 0.025
+#: Share of the remaining time that an estimate leaves, for bounds by other solvers.
+_BOUNDS_SHARE = 0.1
+#: Entries of all tables of an estimate, and sweeps that a time limit should leave it, of which each
+#: has two passes.
+_ESTIMATE_ENTRIES, _ESTIMATE_SWEEPS = 2.0**24, 10
+#: Share of the entries that fit the time for a first estimate.
+_FIRST_SHARE = 1.0 / 32.0
+#: Share of the old compensation that is kept, without which it oscillates on linkage_12; tolerance
+#: of its marginals; and most sweeps.
+_DAMPING, _TOLERANCE, _MOST_SWEEPS = 0.3, 1e-5, 50
+#: Sweeps after which the estimate counts although the marginals of copies may differ.
+_FIRST_SWEEPS = 3
 
 
 @dataclass(frozen=True)
@@ -68,17 +88,18 @@ class _EliminationPlan:
         most = int(self.domains.sizes.max(initial=1)) - 1
         return np.dtype(np.uint8 if most < 256 else np.uint16 if most < 65536 else np.int64)
 
-    def entries(self, tree: Tree, temperature: float) -> tuple[int, int, int]:
+    def entries(self, tree: Tree, back: bool) -> tuple[int, int, int]:
         """Return the entries of the messages, of the choices, and of the sums for children."""
+        # Marginals, from the way back, need all messages.
         kept = int(tree.rows.sum())
-        if temperature == 0:
+        if not back:
             return int((tree.made_at + tree.rows).max(initial=0)), kept, 0
         told = starts_of(tree.rows[tree.children])
         return kept, kept, int(np.diff(told[tree.child_ptr]).max(initial=0))
 
-    def n_bytes(self, tree: Tree, temperature: float) -> int:
+    def n_bytes(self, tree: Tree, back: bool) -> int:
         """Bytes of the arrays that a run allocates."""
-        messages, choices, sums = self.entries(tree, temperature)
+        messages, choices, sums = self.entries(tree, back)
         axes, inputs, strides, dense, look_up = self.scratch
         fixed = 8 * (2 * axes + 2 * inputs + strides + dense + look_up + 2 * BLOCK)
         return 8 * (messages + sums) + choices * self.choice_type.itemsize + fixed
@@ -107,6 +128,18 @@ def _make_plan(graph: FactorGraph, log2_limit: float, most_steps: float) -> _Eli
     # A table is larger than its message by a factor: the number of labels of a variable.
     largest = float(network.log2_sizes.max(initial=0.0))
     order = elimination_order(network, log2_limit, log2_limit + largest + 1e-6, most_steps)
+    return _along(graph, domains, couples, network, order, most_steps)
+
+
+def _along(
+    graph: FactorGraph,
+    domains: Domains,
+    couples: BoolArray,
+    network: Interactions,
+    order: Elimination,
+    most_steps: float = math.inf,
+) -> _EliminationPlan:
+    """Return the plan of an elimination order."""
     tree = None
     scratch = (1, 1, 1, 1, 1)
     if order.complete and domains.feasible:
@@ -123,6 +156,60 @@ def _size(n_bytes: float) -> str:
             return f"{n_bytes:.3g} {unit}"
         n_bytes /= 1024
     return f"{n_bytes:.3g} TiB" if n_bytes < 1024 else f"2^{math.log2(n_bytes) + 40:.0f} bytes"
+
+
+class _Passes:
+    """The arrays of a run along a plan, and its passes."""
+
+    def __init__(self, plan: _EliminationPlan, tree: Tree, temperature: float, back: bool) -> None:
+        self.plan, self.temperature = plan, temperature
+        self.tree = keep_all(tree) if back else tree
+        messages, choices, sums = plan.entries(self.tree, back)
+        self.work = workspace(self.tree, plan.scratch)
+        self.messages = np.empty(messages)
+        self.choice = np.empty(choices, dtype=plan.choice_type)
+        self.sums = np.empty(sums)
+
+    def upward(self, g: GraphArrays, run: Run, outcome: Outcome) -> float:
+        """Make the pass to the roots; return their sum, `inf` if infeasible, NaN if cut short."""
+        tree, now = self.tree, self.work.now[0]
+        now.table = now.block = 0
+        while now.table < tree.rows.size:
+            if run.should_stop(outcome.iterations):
+                return math.nan
+            outcome.iterations += 1
+            if not upward(g, tree, self.temperature, self.messages, self.choice, self.work, _CHUNK):
+                return math.inf
+        decided = decided_cost(g, self.plan.couples, tree.label_ptr, tree.labels)
+        # The root's messages are numbers; others are relative to their least entry.
+        return math.fsum([decided, *self.work.shift.tolist()])
+
+    def decoded(self) -> IntArray:
+        """Return the labels after the pass to the roots."""
+        tree = self.tree
+        x = np.array(tree.labels[tree.label_ptr[:-1]])
+        decode(tree, self.choice, x)
+        return x
+
+    def downward(self, g: GraphArrays, run: Run, outcome: Outcome) -> FloatArray | None:
+        """Make the backward pass; return the marginals, flat, or None if it was cut short."""
+        tree, now = self.tree, self.work.now[0]
+        shares = np.zeros(tree.labels.size)
+        now.table, now.block = tree.rows.size - 1, 0
+        self.messages[tree.at[np.diff(tree.sep_ptr) == 0]] = 1.0
+        while now.table >= 0:
+            if run.should_stop(outcome.iterations):
+                return None
+            outcome.iterations += 1
+            downward(g, tree, self.temperature, self.messages, self.sums, shares, self.work, _CHUNK)
+        sizes = np.diff(tree.label_ptr)
+        owner = np.repeat(np.arange(sizes.size), sizes)
+        shares[sizes[owner] == 1] = 1.0
+        # The sums differ from 1 by rounding only.
+        shares /= np.bincount(owner, shares, minlength=sizes.size)[owner]
+        flat = np.zeros(g.unary.size)
+        flat[g.unary_ptr[owner] + tree.labels] = shares
+        return flat
 
 
 @dataclass(frozen=True)
@@ -144,13 +231,19 @@ class JunctionTree(Solver):
     ----------
     max_bytes : int
         Graphs are not supported if no order is found that fits into this much memory.
+    estimate : bool
+        At T > 0, give copies to variables where the tables do not fit into memory or time, up to
+        200,000 entries of all terms. Costs at the copies make their marginals agree (edge deletion
+        belief propagation), as well as the tables allow.
 
     Guarantees
     ----------
     Exact up to rounding, for terms of every kind and arity: status `optimal` at T = 0,
     `log_partition_kind` ``"exact"`` at T > 0, `infeasible` if and only if every labelling costs
     ``+inf``. Deterministic. A time limit in the pass to the roots leaves no bound; one in the
-    backward pass leaves the log-partition without marginals.
+    backward pass leaves the log-partition without marginals. With `estimate`, `log_partition_kind`
+    distinguishes; marginals beside an exact log-partition may be estimates, which is not
+    `converged` unless the copies agree.
 
     Complexity
     ----------
@@ -166,6 +259,8 @@ class JunctionTree(Solver):
     structures", JRSS B 50(2), 1988.
     R. Dechter, "Bucket elimination: a unifying framework for reasoning", Artificial Intelligence
     113, 1999.
+    A. Choi, A. Darwiche, "An edge deletion semantics for belief propagation and its practical
+    impact on approximation quality", AAAI 2006 (`estimate`).
     J. W. H. Liu, "On the storage requirement in the out-of-core multifrontal method for sparse
     factorization", ACM Trans. Math. Software 12(3), 1986 (the order of the subtrees).
 
@@ -187,6 +282,7 @@ class JunctionTree(Solver):
     label_costs: ClassVar[bool] = True
 
     max_bytes: int = setting(4 * 2**30, at_least=2**20)
+    estimate: bool = False
 
     @property
     def _log2_limit(self) -> float:
@@ -196,7 +292,7 @@ class JunctionTree(Solver):
     def supports(self, graph: FactorGraph, temperature: float) -> str | None:
         """Refuse a graph if a short search shows that no order fits `max_bytes`."""
         # On larger graphs, the run searches for an order within its time.
-        if n_entries(graph) > _MOMENT_ENTRIES:
+        if n_entries(graph) > _MOMENT_ENTRIES or (self.estimate and temperature > 0):
             return None
         if graph.n_label_costs:
             graph = star(graph, temperature).graph
@@ -220,7 +316,7 @@ class JunctionTree(Solver):
         limit = f"max_bytes is {self.max_bytes} ({_size(self.max_bytes)})"
         order = plan.order
         if plan.tree is not None:
-            needed = plan.n_bytes(plan.tree, temperature)
+            needed = plan.n_bytes(plan.tree, temperature > 0)
             if needed <= self.max_bytes:
                 return None
             return (
@@ -246,15 +342,23 @@ class JunctionTree(Solver):
         if run.time_limit is not None:
             # At most half of the time for the order, which is useless without the elimination.
             left = run.remaining - _SECONDS_AN_ENTRY * n_entries(graph)
-            first, steps = _MOMENT_STEPS, max(_MOMENT_STEPS, 0.5 * left * _STEPS_PER_SECOND)
+            share = 2.0 * _ORDER_SHARE if self.estimate and run.temperature > 0 else 0.5
+            first, steps = _MOMENT_STEPS, max(_MOMENT_STEPS, share * left * _STEPS_PER_SECOND)
             if left <= 0.0:
                 run.offer(unary_minimum(graph))
                 return Outcome(diagnostics={"order": "no time to look for one"})
+        temperature = run.temperature
         plan = _plan(graph, self._log2_limit, first)
-        refusal = self._refusal(plan, run.temperature)
-        if refusal is not None and plan.hurried:
+        refusal = self._refusal(plan, temperature)
+        if plan.hurried and (refusal is not None or plan.order.log2_total > _LONG_ELIMINATION):
             plan = _plan(graph, self._log2_limit, steps)
-            refusal = self._refusal(plan, run.temperature)
+            refusal = self._refusal(plan, temperature)
+        if temperature > 0 and self.estimate and plan.domains.feasible:
+            seconds = 2.0**plan.order.log2_total / _WARM_ENTRIES_PER_SECOND
+            if n_entries(graph) <= _MOMENT_ENTRIES and (
+                refusal is not None or 2.0 * seconds > run.remaining
+            ):
+                return self._estimate(graph, run, plan, seconds)
         if refusal is not None and plan.hurried:
             run.offer(first_allowed(graph, plan.domains))
             return Outcome(diagnostics={"order": f"none in time: {refusal}"})
@@ -262,37 +366,31 @@ class JunctionTree(Solver):
             return Outcome(unsupported=refusal)
         if plan.tree is None:
             return Outcome(converged=True, infeasible=True)
+        return self._exact(graph, run, plan, plan.tree, temperature > 0)
+
+    def _exact(
+        self, graph: FactorGraph, run: Run, plan: _EliminationPlan, tree: Tree, back: bool
+    ) -> Outcome:
+        """Return the exact outcome, with marginals after the way back."""
         temperature = run.temperature
-        tree = plan.tree if temperature == 0 else keep_all(plan.tree)
-        messages_size, choices, sums_size = plan.entries(tree, temperature)
+        passes = _Passes(plan, tree, temperature, back)
         outcome = Outcome(
             diagnostics={
                 "width": plan.order.width,
                 "order": plan.order.method,
                 "log2_table_entries": plan.order.log2_total,
-                "bytes": plan.n_bytes(tree, temperature),
+                "bytes": plan.n_bytes(tree, back),
                 "undecided_variables": int(tree.variables.size),
             }
         )
-        g = graph.arrays
-        work = workspace(tree, plan.scratch)
-        messages = np.empty(messages_size)
-        choice = np.empty(choices, dtype=plan.choice_type)
-        now = work.now[0]
-        while now.table < tree.rows.size and not run.should_stop(outcome.iterations):
-            outcome.iterations += 1
-            if not upward(g, tree, temperature, messages, choice, work, _CHUNK):
-                outcome.converged = outcome.infeasible = True
-                return outcome
-        if now.table < tree.rows.size:
+        total = graph.constant + passes.upward(graph.arrays, run, outcome)
+        if math.isnan(total):
             run.offer(first_allowed(graph, plan.domains))
             return outcome
-        decided = decided_cost(g, plan.couples, tree.label_ptr, tree.labels)
-        # The root's messages are numbers; others are relative to their least entry.
-        total = math.fsum([graph.constant, decided, *work.shift.tolist()])
-        x = tree.labels[tree.label_ptr[:-1]] if graph.n_variables else np.empty(0, np.int64)
-        decode(tree, choice, x)
-        run.offer(x)
+        if math.isinf(total):
+            outcome.converged = outcome.infeasible = True
+            return outcome
+        run.offer(passes.decoded())
         if temperature == 0:
             outcome.converged = True
             outcome.claimed_energy = total
@@ -301,37 +399,109 @@ class JunctionTree(Solver):
             return outcome
         outcome.log_partition = -total / temperature
         outcome.log_partition_kind = "exact"
-        del choice
-        outcome.marginals = self._come_back(graph, run, tree, work, messages, sums_size, outcome)
-        outcome.converged = outcome.marginals is not None
+        if back:
+            flat = passes.downward(graph.arrays, run, outcome)
+            outcome.marginals = None if flat is None else unflatten(graph, flat)
+            outcome.converged = flat is not None
         return outcome
 
-    def _come_back(
+    def _estimate(
+        self, graph: FactorGraph, run: Run, plan: _EliminationPlan, seconds: float
+    ) -> Outcome:
+        """Return estimated marginals, and the log-partition, exact if one pass fits."""
+        one_pass = (
+            plan.tree is not None
+            and plan.n_bytes(plan.tree, False) <= self.max_bytes
+            and seconds <= _MOST_OF_THE_TIME * run.remaining
+        )
+        # The estimate comes first, because a pass that is cut short is lost.
+        reserve = seconds if one_pass else _BOUNDS_SHARE * run.remaining
+        outcome = self._compensated(graph, run, plan, reserve)
+        if one_pass and not outcome.infeasible and not run.should_stop(outcome.iterations):
+            assert plan.tree is not None
+            exact = self._exact(graph, run, plan, plan.tree, False)
+            if exact.infeasible:
+                return exact
+            if exact.log_partition is not None:
+                outcome.log_partition, outcome.log_partition_kind = exact.log_partition, "exact"
+                outcome.diagnostics |= exact.diagnostics
+        return outcome
+
+    def _compensated(
+        self, graph: FactorGraph, run: Run, plan: _EliminationPlan, reserve: float
+    ) -> Outcome:
+        """Return estimates with copies of variables, leaving the seconds of `reserve`."""
+        run.offer(first_allowed(graph, plan.domains))
+        steps = math.inf
+        if run.time_limit is not None:
+            steps = _ORDER_SHARE * max(0.0, run.remaining - reserve) * _STEPS_PER_SECOND
+        order = elimination_order(interactions(graph, plan.domains, plan.couples), most_steps=steps)
+        most = max(2.0, self.max_bytes / 20)
+        if run.time_limit is None:
+            return self._with_copies(graph, run, plan, order, min(_ESTIMATE_ENTRIES, most), 0.0)
+        # Small tables give a first estimate, and their time the size of the tables of the next.
+        began = run.remaining
+        entries = _WARM_ENTRIES_PER_SECOND * (began - reserve) / (2 * _ESTIMATE_SWEEPS)
+        entries = max(2.0, min(entries * _FIRST_SHARE, most))
+        first = self._with_copies(graph, run, plan, order, entries, reserve)
+        sweeps = first.diagnostics.get("sweeps", 0)
+        if not sweeps or first.infeasible or not first.diagnostics["copies"]:
+            return first
+        took = (began - run.remaining) / sweeps
+        entries = min(most, entries * (run.remaining - reserve) / (took * _ESTIMATE_SWEEPS))
+        if entries < 2.0 * first.diagnostics["entries"]:
+            return first
+        second = self._with_copies(graph, run, plan, order, entries, reserve)
+        second.iterations += first.iterations
+        return first if second.log_partition is None else second
+
+    def _with_copies(
         self,
         graph: FactorGraph,
         run: Run,
-        tree: Tree,
-        work: TableWorkspace,
-        messages: FloatArray,
-        sums_size: int,
-        outcome: Outcome,
-    ) -> Marginals | None:
-        """Make the backward pass; return the marginals, or None if the budget ended it."""
-        shares = np.zeros(tree.labels.size)
-        sums = np.empty(sums_size)
-        now = work.now[0]
-        now.table, now.block = tree.rows.size - 1, 0
-        messages[tree.at[np.diff(tree.sep_ptr) == 0]] = 1.0
-        while now.table >= 0 and not run.should_stop(outcome.iterations):
-            outcome.iterations += 1
-            downward(graph.arrays, tree, run.temperature, messages, sums, shares, work, _CHUNK)
-        if now.table >= 0:
-            return None
-        sizes = np.diff(tree.label_ptr)
-        owner = np.repeat(np.arange(graph.n_variables), sizes)
-        shares[sizes[owner] == 1] = 1.0
-        # The sums differ from 1 by rounding only.
-        shares /= np.bincount(owner, shares, minlength=graph.n_variables)[owner]
-        flat = np.zeros(graph.unary_values.size)
-        flat[graph.unary_ptr[owner] + tree.labels] = shares
-        return unflatten(graph, flat)
+        plan: _EliminationPlan,
+        order: Elimination,
+        entries: float,
+        reserve: float,
+    ) -> Outcome:
+        """Return estimates with tables of at most this many entries in all."""
+        domains = plan.domains
+        split = split_variables(graph, domains, order.order, entries) if order.complete else None
+        if split is None:
+            return Outcome(diagnostics={"order": "no time for one, or for its tables"})
+        kept = allowed_labels(split.graph)
+        couples = coupling_terms(split.graph, kept)
+        network = interactions(split.graph, kept, couples)
+        order = replace(order, order=split.order[np.isin(split.order, network.variables)])
+        plan = _along(split.graph, kept, couples, network, order)
+        outcome = Outcome(diagnostics={"copies": len(split.pairs), "entries": entries, "sweeps": 0})
+        if plan.tree is None:
+            return Outcome(converged=True, infeasible=True)
+        passes = _Passes(plan, plan.tree, run.temperature, True)
+        compensation = Compensation(split)
+        owner = np.repeat(np.arange(graph.n_variables), domains.sizes)
+        for sweep in range(_MOST_SWEEPS):
+            before = run.remaining
+            g = split.graph.arrays._replace(unary=compensation.unary(run.temperature)).read_only()
+            total = split.graph.constant + passes.upward(g, run, outcome)
+            if sweep == 0 and total == math.inf:
+                # Without the equality of copies the graph is a relaxation.
+                return Outcome(converged=True, infeasible=True)
+            flat = passes.downward(g, run, outcome) if math.isfinite(total) else None
+            if flat is None:
+                break
+            outcome.diagnostics["sweeps"] += 1
+            estimate = -total / run.temperature - compensation.correction()
+            outcome.converged = compensation.update(flat, _DAMPING) <= _TOLERANCE
+            if outcome.converged or sweep >= _FIRST_SWEEPS:
+                outcome.log_partition, outcome.log_partition_kind = estimate, "estimate"
+                marginals = np.zeros(graph.unary_values.size)
+                marginals[graph.unary_ptr[owner] + domains.labels] = flat[: owner.size]
+                outcome.marginals = unflatten(graph, marginals)
+            # Another sweep takes as long as this one.
+            if outcome.converged or 2.0 * run.remaining - before < reserve:
+                break
+        if outcome.log_partition is not None:
+            x = passes.decoded()[: graph.n_variables]
+            run.offer(domains.labels[domains.ptr[:-1] + x])
+        return outcome

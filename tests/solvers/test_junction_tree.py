@@ -257,3 +257,51 @@ def test_reference_marginals_and_log_partitions(data_dir):
         assert at == len(words)
         solved += 1
     assert solved >= 15
+
+
+# ---------------------------------------------------------------------- estimates
+
+GRID = il.FactorGraph.pairwise(
+    np.random.default_rng(0).normal(size=(196, 2)),
+    grid_edges(14, 14),
+    0.5 * np.random.default_rng(1).normal(size=(grid_edges(14, 14).shape[0], 2, 2)),
+)
+
+
+def test_estimate_is_closer_than_belief_propagation():
+    exact, messages = (
+        il.solve(GRID, each, temperature=1.0) for each in ("junction-tree", "loopy-bp")
+    )
+    plan = junction_tree._make_plan(GRID, 30.0, math.inf)
+    tight = JunctionTree(plan.n_bytes(plan.tree, False) - 1, estimate=True)
+    s = il.solve(GRID, tight, temperature=1.0)
+    assert s.log_partition_kind == "estimate" and s.status == "converged"
+    assert s.diagnostics["copies"] > 0
+    assert abs(s.log_partition - exact.log_partition) < 0.5 * abs(
+        messages.log_partition - exact.log_partition
+    )
+    assert (
+        np.abs(s.marginals - exact.marginals).max()
+        < 0.5 * np.abs(messages.marginals - exact.marginals).max()
+    )
+
+
+def test_log_partition_is_exact_where_one_pass_fits():
+    plan = junction_tree._make_plan(GRID, 30.0, math.inf)
+    once = JunctionTree(plan.n_bytes(plan.tree, False), estimate=True)
+    assert JunctionTree(once.max_bytes).supports(GRID, 1.0) is not None
+    exact, s = (il.solve(GRID, each, temperature=1.0) for each in ("junction-tree", once))
+    assert s.log_partition_kind == "exact"
+    assert s.log_partition == pytest.approx(exact.log_partition)
+    assert s.marginals == pytest.approx(exact.marginals, abs=0.05)
+
+
+def test_estimate_keeps_to_the_time_limit():
+    edges = grid_edges(40, 40)
+    graph = il.FactorGraph.potts(np.zeros((1600, 2)), edges, np.linspace(-1.0, 1.0, len(edges)))
+    solver = JunctionTree(estimate=True)
+    il.solve(graph, solver, temperature=1.0, time_limit=0.1)
+    began = time.process_time()
+    s = il.solve(graph, solver, temperature=1.0, time_limit=1.0, clock="cpu")
+    assert time.process_time() - began < 1.5
+    assert s.log_partition_kind == "estimate" and s.marginals.sum(axis=1) == pytest.approx(1.0)

@@ -26,7 +26,7 @@ from inference_lab.algorithms.elimination.min_fill import (
 from inference_lab.graph.arrays import IntArray
 
 #: Steps of the search for an order: about half a second.
-_SEARCH_STEPS = 100_000_000
+_SEARCH_STEPS = 300_000_000
 #: Additional steps of the search per variable, for large graphs.
 _STEPS_PER_VARIABLE = 1_000
 #: Steps of the search for a better order per table entry that it could save.
@@ -34,7 +34,7 @@ _STEPS_PER_ENTRY = 0.3
 #: Number of steps, about a millisecond, up to which ten times as many steps per entry are allowed.
 _CHEAP_STEPS = 300_000
 #: Most random restarts.
-_MAX_RESTARTS = 200
+_MAX_RESTARTS = 3000
 
 
 @dataclass(frozen=True)
@@ -94,7 +94,7 @@ def _candidates(
     profile[reverse_cuthill_mckee(links, symmetric_mode=True)] = plain
     yield "reverse Cuthill-McKee", AS_GIVEN, ones, profile
     for restart in range(_MAX_RESTARTS):
-        if ragged and restart % 2:
+        if ragged and restart % 4:
             yield "weighted min-fill, random ties", BY_FILL, digits, rng.permutation(n)
         else:
             yield "min-fill, random ties", BY_FILL, ones, rng.permutation(n)

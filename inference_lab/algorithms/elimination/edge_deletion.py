@@ -1,0 +1,144 @@
+"""Copies of variables that make an elimination fit, and costs that compensate (ED-BP).
+
+A copy takes over some terms of its variable, and the equality of the two is not enforced. Costs at
+both make their marginals agree; the fixed points are those of a generalised belief propagation
+(Choi and Darwiche, "An edge deletion semantics for belief propagation and its practical impact on
+approximation quality", AAAI 2006).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from inference_lab.algorithms.elimination.arc_consistency import Domains
+from inference_lab.algorithms.elimination.low_degree import CostFunctions, Scope
+from inference_lab.graph.arrays import FloatArray, IntArray
+from inference_lab.graph.factor_graph import FactorGraph
+
+
+class SplitGraph(NamedTuple):
+    """Graph over the remaining labels in which some variables have copies."""
+
+    #: Its first variables are those of the original graph.
+    graph: FactorGraph
+    #: Elimination order of the undecided variables and the copies.
+    order: IntArray
+    #: Each variable, or earlier copy, with its copy.
+    pairs: list[tuple[int, int]]
+
+
+class _MiniBuckets(NamedTuple):
+    scopes: list[Scope]
+    order: list[int]
+    pairs: list[tuple[int, int]]
+    entries: float
+
+
+def _mini_buckets(
+    scopes: Sequence[Scope], log2_sizes: list[float], order: Sequence[int], limit: float
+) -> _MiniBuckets:
+    """Eliminate symbolically, with a copy for each part of a table of over ``2^limit`` entries."""
+    turn = {v: t for t, v in enumerate(order)}
+    buckets: list[list[tuple[frozenset[int], list[int]]]] = [[] for _ in order]
+
+    def size(scope: frozenset[int]) -> float:
+        return math.fsum(log2_sizes[v] for v in scope)
+
+    def put(scope: frozenset[int], terms: list[int]) -> None:
+        if scope:
+            buckets[min(turn[v] for v in scope)].append((scope, terms))
+
+    for f, own in enumerate(scopes):
+        put(frozenset(own), [f])
+    renamed = [list(scope) for scope in scopes]
+    found = _MiniBuckets([], [], [], 0.0)
+    entries = 0.0
+    last = len(log2_sizes)
+    for v, bucket in zip(order, buckets, strict=True):
+        parts: list[tuple[frozenset[int], list[int]]] = []
+        # Large scopes first; each joins the part that it enlarges least.
+        for scope, terms in sorted(bucket, key=lambda item: -size(item[0])):
+            joins = [(size(scope - part), p) for p, (part, _) in enumerate(parts)]
+            joins = [(x, p) for x, p in joins if x == 0.0 or size(parts[p][0]) + x <= limit]
+            if joins:
+                p = min(joins)[1]
+                parts[p] = parts[p][0] | scope, parts[p][1] + terms
+            else:
+                parts.append((scope, terms))
+        found.order.append(v)
+        for p, (part, terms) in enumerate(parts):
+            if p:
+                # The terms that led to this part have the copy instead.
+                for f in terms:
+                    renamed[f] = [last if u == v else u for u in renamed[f]]
+                found.pairs.append((v, last))
+                found.order.append(last)
+                last += 1
+            entries += 2.0 ** size(part)
+            put(part - {v}, terms)
+    return found._replace(scopes=[tuple(scope) for scope in renamed], entries=entries)
+
+
+def split_variables(
+    graph: FactorGraph, domains: Domains, order: IntArray, most_entries: float
+) -> SplitGraph | None:
+    """Copy variables until all tables of an order have `most_entries`; None if that is too few."""
+    ptr = domains.ptr
+    costs = CostFunctions(domains.sizes)
+    costs.add_graph(graph, [domains.labels[ptr[i] : ptr[i + 1]] for i in range(graph.n_variables)])
+    scopes, log2_sizes = list(costs.functions), np.log2(domains.sizes).tolist()
+    least, most = 1, max(1, int(math.log2(most_entries)))
+    while least < most:
+        limit = (least + most + 1) // 2
+        fits = _mini_buckets(scopes, log2_sizes, order.tolist(), limit).entries <= most_entries
+        least, most = (limit, most) if fits else (least, limit - 1)
+    found = _mini_buckets(scopes, log2_sizes, order.tolist(), least)
+    if found.entries > most_entries:
+        return None
+    sizes = [*costs.sizes]
+    for v, _ in found.pairs:
+        sizes.append(sizes[v])
+    terms = zip(found.scopes, costs.functions.values(), strict=True)
+    split = FactorGraph.from_factors(sizes, terms, costs.constant)
+    return SplitGraph(split, np.array(found.order, dtype=np.int64), found.pairs)
+
+
+class Compensation:
+    """Costs of pairs of copies, in units of the temperature."""
+
+    def __init__(self, split: SplitGraph) -> None:
+        self._pairs = np.array(split.pairs, dtype=np.int64).reshape(-1, 2)
+        self._graph = split.graph
+        ptr = split.graph.unary_ptr
+        #: Positions in flat arrays of the labels of each pair.
+        self._at = [np.stack([np.arange(ptr[v], ptr[v + 1]) for v in pair]) for pair in split.pairs]
+        self._costs = [np.zeros(at.shape) for at in self._at]
+
+    def unary(self, temperature: float) -> FloatArray:
+        """Return the unary costs of the split graph with the compensation added."""
+        flat = self._graph.unary_values.copy()
+        for at, costs in zip(self._at, self._costs, strict=True):
+            flat[at] += temperature * costs  # a pair has no label twice
+        return flat
+
+    def correction(self) -> float:
+        """Return the logarithm by which the split log-partition exceeds the estimate."""
+        return math.fsum(float(np.log(np.exp(-c.sum(axis=0)).sum())) for c in self._costs)
+
+    def update(self, marginals: FloatArray, damping: float) -> float:
+        """Set new costs from flat marginals; return the largest difference within a pair."""
+        worst = 0.0
+        for p, (at, costs) in enumerate(zip(self._at, self._costs, strict=True)):
+            own = marginals[at]
+            worst = max(worst, float(np.abs(own[0] - own[1]).max()))
+            # Each gets the marginal of the other without the compensation of the other.
+            with np.errstate(divide="ignore", invalid="ignore"):
+                new = (-np.log(own) - costs)[::-1]
+                new[np.isnan(new)] = np.inf  # a label that was impossible before
+                new -= new.min(axis=1, keepdims=True)
+                self._costs[p] = -np.logaddexp(math.log1p(-damping) - new, np.log(damping) - costs)
+        return worst
