@@ -241,73 +241,6 @@ def soft_potts_message(
 
 
 @inlined
-def renew_min_sum(
-    net: Network,
-    general: General | None,
-    q: int,
-    k: int,
-    step: Step,
-    source: FloatArray,
-    target: FloatArray,
-    work: Scratch,
-) -> None:
-    """Update the message sent at an adjacency position at T = 0 (see `renew`)."""
-    p = np.uint64(q)
-    link = net.links[p]
-    way = link["way"]
-    at = np.uint64(link["at"])
-    to = np.uint64(link["to"])
-    take_out(k, work.belief, source, at, work.cavity)
-    if way == ATTRACTIVE:
-        # The message is the truncated cavity.
-        smallest = least(k, work.cavity)
-        store_cut(k, smallest, link["rise"], target, to, step.damping, work)
-        return
-    if way == LINEAR:
-        smallest = lower_envelope(k, link["rise"], work.cavity, work.change, work.new)
-        store_lower(k, smallest, link["cap"], target, to, step.damping, work)
-        return
-    size = k
-    smallest = 0.0
-    if general is not None and way == GENERAL:
-        size = net.cardinalities[np.uint64(link["other"])]
-        smallest = min_sum_message(general.g, general.g.adj_half[p] ^ 1, work.cavity, work.new)
-    else:
-        repulsive_message(k, link["rise"], work.cavity, work.new)
-    store(size, smallest, target, to, step, work)
-
-
-@inlined
-def renew_sum_product(
-    net: Network,
-    general: General | None,
-    q: int,
-    k: int,
-    temperature: float,
-    step: Step,
-    source: FloatArray,
-    target: FloatArray,
-    work: Scratch,
-) -> None:
-    """Update the message sent at an adjacency position at T > 0 (see `renew`)."""
-    p = np.uint64(q)
-    link = net.links[p]
-    way = link["way"]
-    size = k
-    take_out(k, work.belief, source, np.uint64(link["at"]), work.cavity)
-    if general is not None and way == GENERAL:
-        size = net.cardinalities[np.uint64(link["other"])]
-        smallest = sum_product_message(
-            general.g, general.g.adj_half[p] ^ 1, temperature, work.cavity, work.new
-        )
-    else:
-        smallest = soft_potts_message(
-            k, way == ATTRACTIVE, link["cap"], temperature, work.cavity, work.new
-        )
-    store(size, smallest, target, np.uint64(link["to"]), step, work)
-
-
-@inlined
 def renew(
     net: Network,
     general: General | None,
@@ -322,10 +255,38 @@ def renew(
     """Update the message that a variable of `k` labels sends at one of its adjacency positions."""
     # ``work.belief`` holds its belief, the sum of the messages in `source`. The damped message goes
     # to `target`, its change before damping to ``work.change``, the undamped one to ``work.new``.
+    p = np.uint64(q)
+    link = net.links[p]
+    way = link["way"]
+    to = np.uint64(link["to"])
+    take_out(k, work.belief, source, np.uint64(link["at"]), work.cavity)
+    size = k
+    smallest = 0.0
     if temperature is None:
-        renew_min_sum(net, general, q, k, step, source, target, work)
+        if way == ATTRACTIVE:
+            # The message is the truncated cavity.
+            smallest = least(k, work.cavity)
+            store_cut(k, smallest, link["rise"], target, to, step.damping, work)
+            return
+        if way == LINEAR:
+            smallest = lower_envelope(k, link["rise"], work.cavity, work.change, work.new)
+            store_lower(k, smallest, link["cap"], target, to, step.damping, work)
+            return
+        if general is not None and way == GENERAL:
+            size = net.cardinalities[np.uint64(link["other"])]
+            smallest = min_sum_message(general.g, general.g.adj_half[p] ^ 1, work.cavity, work.new)
+        else:
+            repulsive_message(k, link["rise"], work.cavity, work.new)
+    elif general is not None and way == GENERAL:
+        size = net.cardinalities[np.uint64(link["other"])]
+        h = general.g.adj_half[p] ^ 1
+        smallest = sum_product_message(general.g, h, temperature, work.cavity, work.new)
     else:
-        renew_sum_product(net, general, q, k, temperature, step, source, target, work)
+        attractive = way == ATTRACTIVE
+        smallest = soft_potts_message(
+            k, attractive, link["cap"], temperature, work.cavity, work.new
+        )
+    store(size, smallest, target, to, step, work)
 
 
 @inlined
