@@ -155,14 +155,8 @@ def energy_scale(graph: FactorGraph) -> float:
 class ScaledGraph(NamedTuple):
     """The graph of a run, as `inference_lab.algorithms.presolve.scale_costs` prepares it.
 
-    Attributes
-    ----------
-    graph : FactorGraph
-        The given graph, perhaps with lowered penalties, in units of the run.
-    unit : float
-        Factor from run to given units, a power of two.
-    resolution : float
-        The rounding error of bounds, in units of the run.
+    ``unit`` is the factor from run to given units, a power of two; ``resolution`` is the rounding
+    error of bounds, in units of the run.
     """
 
     graph: FactorGraph

@@ -126,19 +126,8 @@ class ChainAverages:
     Each chain adds one probability per label and draw. Draws are averaged over *batches* and over
     the two halves of every chain. The spread of batches gives the standard error if they are long
     against the chain's memory. The spread of halves shows whether chains agree (split R-hat).
-
-    Parameters
-    ----------
-    size : int
-        Number of probabilities, ``sum_i k_i``.
-    chains : int
-    draws : int
-        Draws that each chain is going to add, at least 4.
-
-    Attributes
-    ----------
-    skipped : int
-        Draws to leave out at the start of each chain, so that the others fill whole batches.
+    Each chain has at least 4 draws; the first ``skipped`` are left out, so that the others fill
+    whole batches.
 
     References
     ----------

@@ -81,13 +81,7 @@ def node_distributions(model: LinearModel, x: FloatArray) -> FloatArray:
 def kleinberg_tardos(
     g: GraphArrays, u: FloatArray, free: IntArray, rng: np.random.Generator, rows: IntArray
 ) -> None:
-    """Round ``u`` at random: fill each row of `rows` with labels of the variables `free`.
-
-    References
-    ----------
-    J. Kleinberg, E. Tardos, "Approximation algorithms for classification problems with pairwise
-    relationships", JACM 49(5), 2002, section 2.
-    """
+    """Fill each row of `rows` with random labels of `free` by ``u``, see `LPRelaxation`."""
     # Repeat: draw a label h and a threshold alpha from (0, 1]; every variable without a label that
     # has ``u_ih >= alpha`` gets h; until all have one.
     left = np.empty(free.size, dtype=np.int64)

@@ -106,11 +106,11 @@ class Semidefinite(IterativeSolver["_Ascent"]):
     ----------
     Every reported bound is proved, whether or not the method has converged: a factorisation proves
     dual feasibility in spite of rounding
-    (`inference_lab.algorithms.semidefinite.relaxation.Relaxation`). If the costs are multiples of a
-    number, bounds are rounded up to the next possible energy. `converged` means that the relaxation
-    with all inequalities found is solved to the tolerance. There is no approximation factor for
-    signed costs. Deterministic for a seed. Trees are solved exactly. With persistency the bound
-    holds up to rounding.
+    (`inference_lab.algorithms.semidefinite.relaxation.SDPRelaxation`). If the costs are multiples
+    of a number, bounds are rounded up to the next possible energy. `converged` means that the
+    relaxation with all inequalities found is solved to the tolerance. There is no approximation
+    factor for signed costs. Deterministic for a seed. Trees are solved exactly. With persistency
+    the bound holds up to rounding.
 
     Iterations
     ----------

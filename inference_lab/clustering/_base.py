@@ -108,23 +108,7 @@ class ConstrainedClusterer(
     ClusterMixin,  # type: ignore[misc]
     BaseEstimator,  # type: ignore[misc]
 ):
-    """Base of the estimators with centroids.
-
-    Attributes
-    ----------
-    labels_ : (n,) int array
-        Cluster of each point.
-    cluster_centers_ : (k, d) array
-        Centroids, float32 if X is.
-    inertia_ : float
-        Weighted sum of the distortion of each point to its closest centroid.
-    objective_ : float
-        The minimised objective at the returned labels and centroids.
-    n_iter_ : int
-    history_ : list of HalfStep
-        The objective after each half-step of the best start.
-    converged_ : bool
-    """
+    """Base of the estimators with centroids; `HMRFKMeans` documents their attributes."""
 
     labels_: IntArray
     cluster_centers_: FloatArray
@@ -531,15 +515,7 @@ class ConstrainedClusterer(
 
 
 class PairwiseClusterer(ConstrainedClusterer):
-    """Base of the estimators that are fitted to pairs of points.
-
-    Attributes
-    ----------
-    constraints_ : Constraints
-        The constraints used in the fit.
-    violations_ : Violations
-        Constraints that the labels violate.
-    """
+    """Base of the estimators that are fitted to pairs; `HMRFKMeans` documents their attributes."""
 
     constraints_: Constraints
     violations_: Violations

@@ -44,18 +44,10 @@ class Question(NamedTuple):
 class Answers:
     """Result of the questions.
 
-    Parameters
-    ----------
-    constraints : Constraints
-        All answers, and the must-links inferred without a question.
-    neighbourhoods : list of int64 arrays
-        Points known to belong together, each list in a different cluster.
-    questions : list of Question
-        In the order asked; its length is the budget used.
-    phase : {"explore", "consolidate"}
-        Phase at the end.
-    complete : bool
-        Whether no question was left; false if the budget or the oracle ended the run.
+    ``constraints`` are all answers, and the must-links inferred without a question; each array of
+    ``neighbourhoods`` has points known to belong together, in different clusters. ``questions`` are
+    in the order asked; their number is the budget used. ``phase`` is the phase at the end;
+    ``complete`` is false if the budget or the oracle ended the run while questions were left.
     """
 
     constraints: Constraints

@@ -1,11 +1,4 @@
-"""Baselines that change distances by the pairs first, then run an unconstrained clustering.
-
-D. Klein, S. Kamvar, C. Manning, "From instance-level constraints to space-level constraints",
-ICML 2002. S. Kamvar, D. Klein, C. Manning, "Spectral learning", IJCAI 2003. X. Wang, I. Davidson,
-"Flexible constrained spectral clustering", KDD 2010. A. Bar-Hillel, T. Hertz, N. Shental, D.
-Weinshall, "Learning distance functions using equivalence relations", ICML 2003. J. Davis, B. Kulis,
-P. Jain, S. Sra, I. Dhillon, "Information-theoretic metric learning", ICML 2007.
-"""
+"""Baselines that change distances by the pairs first, then run an unconstrained clustering."""
 
 from __future__ import annotations
 

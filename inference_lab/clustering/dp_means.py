@@ -4,11 +4,9 @@ With centroids ``mu``, a price ``lambda`` for each cluster, must-links M and can
 
 ``J = sum_i D(x_i, mu_{l_i}) + lambda K + xi sum_M w [l_i != l_j] + xi sum_C w [l_i = l_j]``,
 
-up to a constant the paper's objective (20) with each pair counted once. For a fixed ``xi`` every
-half-step lowers it: the sweep by coordinate descent, or a solver, with ``lambda`` as label cost.
-B. Kulis, M. Jordan, "Revisiting k-means: new algorithms via Bayesian nonparametrics", ICML 2012.
-D. Khashabi, J. Liu, J. Wieting, F. Liang, "Clustering with side information: from a probabilistic
-model to a deterministic algorithm", 2015.
+up to a constant, objective (20) of Khashabi et al. with each pair counted once. For a fixed ``xi``
+every half-step lowers it: the sweep by coordinate descent, or a solver, with ``lambda`` as label
+cost. `DPMeans` and `RDPMeans` cite the papers.
 """
 
 from __future__ import annotations

@@ -5,8 +5,7 @@ stick-breaking weights. An answer on whether two points share a component is rig
 with probability ``p`` if they do and ``q`` if not, learnt for each source of answers. Fitted by
 variational inference with ``q(z) = prod_i r_i``, truncated sticks, and conjugate priors.
 
-D. Khashabi, J. Liu, J. Wieting, F. Liang, "Clustering with side information: from a probabilistic
-model to a deterministic algorithm", 2015, section 3. D. Blei, M. Jordan, "Variational inference for
+Khashabi et al. 2015, section 3, see `TVClust`. D. Blei, M. Jordan, "Variational inference for
 Dirichlet process mixtures", Bayesian Analysis 1, 2006. C. Bishop, "Pattern recognition and machine
 learning", 2006, section 10.2.
 """

@@ -2,9 +2,6 @@ r"""CVQE and LCVQE: k-means in which violated pairs cost distances between point
 
 Both assign the points to their nearest centroids, then decide the pairs one by one at least cost,
 must-links first; a later pair may change an earlier decision. Then the centroids move.
-
-I. Davidson, S. Ravi, "Clustering with constraints: feasibility issues and the k-means algorithm",
-SDM 2005. D. Pelleg, D. Baras, "K-means with large and noisy constraint sets", ECML 2007.
 """
 
 from __future__ import annotations

@@ -42,12 +42,7 @@ def constraint_centroids(
     \sigma_m` ("additive"), :math:`U_m` uniform on [0, 1). With more, a weighted farthest-first
     traversal from the largest one adds :math:`\arg\max_p \min_q w_{pq} \lVert c_p - c_q \rVert^2`
     with weights :math:`s_p s_q` of sizes. Ties go to the centroid farthest from g, then to the
-    first.
-
-    References
-    ----------
-    Basu, Bilenko and Mooney, "A probabilistic framework for semi-supervised clustering", KDD 2004,
-    section 3.3.
+    first (Basu, Bilenko and Mooney, KDD 2004, section 3.3).
     """
     k = n_clusters
     centre = points.mean(axis=0)

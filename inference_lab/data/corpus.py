@@ -31,16 +31,8 @@ _TERM = re.compile(r"(?<!\w)[a-z]{2,}(?!\w)")
 class Corpus:
     """Documents as rows of term counts or weights, each with a class.
 
-    Parameters
-    ----------
-    name : str
-    values : (n, d) CSR array of float64
-        Not negative.
-    labels : (n,) array of int64
-        Classes 0..K-1.
-    class_names : tuple of str
-    terms : tuple of str
-        The terms that the columns count.
+    ``values`` (n, d) is a CSR array of float64, not negative; ``labels`` (n,) are classes 0..K-1;
+    ``terms`` are the terms that the columns count.
     """
 
     name: str
@@ -93,12 +85,7 @@ class Corpus:
     def weighted(
         self, fewest: int = _FEWEST_DOCUMENTS, largest_share: float = _LARGEST_SHARE
     ) -> Corpus:
-        """Return counts times ``log2(N / df)``, pruned, with rows of length one.
-
-        References
-        ----------
-        S. Basu, "Semi-supervised clustering", PhD thesis, University of Texas, 2005, sec. 2.5.
-        """
+        """Return pruned counts times ``log2(N / df)``, rows of length one (Basu 2005, sec. 2.5)."""
         from scipy.sparse import diags_array
         from sklearn.preprocessing import normalize
 
@@ -114,11 +101,7 @@ def latent_semantics(values: Any, n_components: int) -> npt.NDArray[np.float64]:
     """Return documents in the space of the largest singular vectors, shape (n, n_components).
 
     Each axis points to where the entry of largest size is positive, so that the answer does not
-    depend on the library underneath.
-
-    Complexity
-    ----------
-    O(n d min(n, d)): for collections of some thousand documents.
+    depend on the library underneath. O(n d min(n, d)).
     """
     dense = np.asarray(values.toarray() if hasattr(values, "toarray") else values, dtype=np.float64)
     if not 1 <= n_components <= min(dense.shape):

@@ -49,18 +49,9 @@ class UnknownDatasetError(ValueError):
 class Dataset:
     """A labelled data set.
 
-    Attributes
-    ----------
-    name : str
-        Canonical name, as in `available`.
-    features : ndarray of float64, shape (n, d)
-        Unscaled attributes, read-only, finite.
-    labels : ndarray of int64, shape (n,)
-        Classes ``0..K-1``, each of which occurs; read-only.
-    class_names : tuple of str, length K
-        ``class_names[labels[i]]`` is the class of point ``i`` as the source spells it.
-    source : str
-        The origin of the data.
+    ``features`` (n, d) are unscaled and finite; ``labels`` (n,) are classes ``0..K-1``, each of
+    which occurs. Both are read-only. ``class_names[labels[i]]`` is the class of point ``i`` as the
+    source spells it; ``name`` is canonical, as in `available`.
     """
 
     name: str
@@ -176,12 +167,7 @@ def available() -> dict[str, str]:
 
 
 def load(name: str, data_dir: _PathLike | None = None, *, least: int = 0) -> Dataset:
-    """Load a data set by name.
-
-    References
-    ----------
-    UCI Machine Learning Repository, https://archive.ics.uci.edu (CC BY 4.0).
-    """
+    """Load a data set by name, from https://archive.ics.uci.edu (CC BY 4.0) or drawn."""
     entry = _REGISTRY.get(name)
     if entry is None:
         raise UnknownDatasetError(

@@ -26,18 +26,9 @@ def labels_by_share(
 class Mixture:
     """A mixture of Gaussians whose means are drawn from a Gaussian as well.
 
-    Parameters
-    ----------
-    description : str
-    features, classes : int
-    apart : float
-        Standard deviation of the means in each feature; the points of a class have 1.
-    long : float
-        Standard deviation of each class in one direction of its own.
-    uneven : bool
-        Whether class h is 1.5 times as large as class h + 1; else all are of one size.
-    points : int
-        The default number of points; studies draw subsets of them.
+    Standard deviations in each feature are ``apart`` for the means and 1 for the points of a class;
+    in one direction of its own, each class has ``long``. With ``uneven``, class h is 1.5 times as
+    large as class h + 1. Studies draw subsets of the ``points``.
     """
 
     description: str

@@ -180,10 +180,7 @@ def _means(values: FloatArray, axis: int, size: int) -> FloatArray:
 
 
 def sample(values: npt.NDArray[Any], scale: float) -> npt.NDArray[Any]:
-    """Return a map at ``scale`` times its size, each entry taken from the middle of its area.
-
-    For maps whose values must not be mixed: segments, disparities.
-    """
+    """Return a map at ``scale`` times its size, of unmixed entries in the middle of each area."""
     if scale == 1.0:
         return values
     for axis in (0, 1):
@@ -233,10 +230,7 @@ def grey_levels(k: int) -> Image:
 
 
 def label_colours(k: int) -> Image:
-    """Return ``(k, 3)`` colours for labels that have no order; the first two are black and white.
-
-    Beyond ten, they repeat in darker shades.
-    """
+    """Return (k, 3) colours for labels without order, black and white first; after ten, darker."""
     shade = 0.7 ** (np.arange(k) // len(_COLOURS))
     shaded: Image = np.rint(_COLOURS[np.arange(k) % len(_COLOURS)] * shade[:, None]).astype(
         np.uint8
@@ -251,11 +245,7 @@ def label_colours(k: int) -> Image:
 class ImageProblem(Problem):
     """A problem whose variable ``r * width + c`` is pixel ``(r, c)``.
 
-    Attributes
-    ----------
-    shape : (height, width)
-    palette : (k,) or (k, 3) uint8 array
-        The grey value or the colour in which a label is shown.
+    A label is shown in its grey value, ``palette`` (k,), or its colour, (k, 3).
     """
 
     shape: tuple[int, int] = (0, 0)

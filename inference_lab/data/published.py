@@ -143,24 +143,10 @@ def fetch(
 ) -> tuple[int, int]:
     """Fetch sets into the data folder and return the numbers of new and of old files.
 
-    Each file is checked before it gets its name; files that are there already are kept.
-
-    Parameters
-    ----------
-    names : sequence of str
-        Sets, groups, or ``all``.
-    data_dir : path, optional
-        As for `data_folder`.
-    mirror : str, optional
-        A folder, or an address, in place of the published addresses; by default
-        ``INFERENCE_LAB_MIRROR``.
-    progress : callable, optional
-        Receives the files and yields them.
-
-    Raises
-    ------
-    FetchError
-        If files could not be fetched, or differ from their checksums; the others are kept.
+    `names` are sets, groups, or ``all``. Each file is checked before it gets its name; files that
+    are there already are kept. `mirror`, a folder or an address, replaces the published addresses,
+    by default by ``INFERENCE_LAB_MIRROR``. `progress` receives the files and yields them. Raises
+    `FetchError` if files could not be fetched, or differ from their checksums; others are kept.
     """
     import requests
 

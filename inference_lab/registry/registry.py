@@ -56,16 +56,9 @@ def register_class(loaded: type[_T], name: str) -> type[_T]:
 class Registry(Generic[_T]):
     """The registry of classes of one kind that a spec string can name.
 
-    Parameters
-    ----------
-    kind : str
-        Noun for the classes in messages.
-    base : type
-        Their base class.
-    package : str
-        The package that contains their modules; also the entry-point group of other packages.
-    besides : types
-        Other allowed types of objects in user code, see `obtain`.
+    `kind` is a noun for messages. The modules of `package` have the classes derived from `base`; it
+    is also the entry-point group of other packages. For `besides`, other types in user code, see
+    `obtain`.
     """
 
     def __init__(

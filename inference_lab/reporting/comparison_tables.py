@@ -127,10 +127,7 @@ def _problem_tables(comparison: Findings, notes: dict[str, int]) -> list[Table]:
 
 
 def _summary_table(comparison: Findings) -> Table:
-    """Return the table over solvers, for the problems on which all of them were run.
-
-    Means over different problems are not comparable; without common problems, it has no rows.
-    """
+    """Return the table over solvers, for the problems, if any, on which all of them were run."""
     n = len(comparison.problems)
     run: dict[tuple[str, str], set[str]] = {}
     for record in comparison.records:
@@ -253,10 +250,7 @@ def _fit(tables: list[Table], width: int | None) -> tuple[list[Table], int]:
 def rich_table(
     comparison: Findings, width: int | None = None, most: int | None = None
 ) -> RichTable:
-    """Lay out a comparison as one rich table; see `Comparison.table`.
-
-    Only the first `most` problems are shown.
-    """
+    """Lay out the first `most` problems of a comparison as a table; see `Comparison.table`."""
     from rich.table import Table as RichTable
     from rich.text import Text
 

@@ -202,10 +202,7 @@ def has_histories(results: ResultArrays) -> bool:
 
 
 def gaps_over_time(results: ResultArrays) -> tuple[FloatArray, FloatArray]:
-    """Return times, and the median and quartiles of the primal gaps of the solvers in order.
-
-    The second array has the shape (3, solvers, times).
-    """
+    """Return times, and median and quartiles of the primal gaps, shape (3, solvers, times)."""
     end = max(results.times[-1], 1e-5)
     if not results.given_times:
         end = max(end, float(results.of("seconds").max()))

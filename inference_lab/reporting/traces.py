@@ -38,10 +38,7 @@ class Steps(NamedTuple):
 
 
 def target_energy(reference: npt.ArrayLike, percent: float) -> FloatArray:
-    """Return the largest energy whose primal gap to a reference is at most `percent`.
-
-    This is the inverse of `inference_lab.reporting.statistics.primal_gap_percent`.
-    """
+    """Return the largest energy whose primal gap to a reference is at most `percent`."""
     if not 0 <= percent < 100:
         raise ValueError(f"percent must be in [0, 100), got {percent}")
     best = np.asarray(reference, dtype=np.float64)

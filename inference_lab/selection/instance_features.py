@@ -211,12 +211,9 @@ def wilson(hits: int, of: int) -> tuple[float, float]:
 
 
 def measure(graph: FactorGraph, seed: int = 0) -> Measures:
-    """Measure a graph.
+    """Measure a graph, in time linear in its size, except for the sorting of its pairs.
 
-    Notes
-    -----
-    Linear in the size of the graph, except for the sorting of its pairs. The 3-core is found in
-    rounds; only graphs constructed for it need many.
+    The 3-core is found in rounds; only graphs constructed for it need many.
     """
     n = graph.n_variables
     edges = np.asarray(graph.edges, dtype=np.int64)

@@ -44,15 +44,7 @@ class SpecError(ValueError):
 class SpecSyntaxError(SpecError):
     """Error for a spec string that violates the grammar, with the position of the first fault.
 
-    Parameters
-    ----------
-    text : str
-    at : int
-        Position of the fault in the text.
-    expected : str
-        The tokens allowed there.
-    hint : str
-        A hint, added to the first line.
+    `expected` are the tokens allowed at position `at`; `hint` is added to the first line.
     """
 
     def __init__(self, text: str, at: int, expected: str, hint: str = "") -> None:

@@ -298,10 +298,7 @@ class Study(StudyDefinition, frozen=True, kw_only=True):
         force_setattr(self, "methods", methods)
 
     def stages(self) -> list[Study]:
-        """Return a study without parts for each part, or the study itself if it has none.
-
-        Fields that a part leaves out have the study's values.
-        """
+        """Return a study for each part, with the study's values for fields left out, or itself."""
         if not self.parts:
             return [self]
         return [

@@ -145,10 +145,7 @@ def run_cell(study: str, cell: FitTask, data_dir: str | None, limits: Limits) ->
 
 
 def _warm_up(cell: FitTask, points: StudyPoints) -> None:
-    """Fit a method to a few points, so that fits are timed without loading and compilation.
-
-    Errors are ignored because they recur in the fit itself, and are recorded there.
-    """
+    """Fit a method to a few points, to load and compile; an error recurs in the fit itself."""
     few = slice(None, None, max(1, len(points.labels) // _WARM_UP_POINTS))
     small = replace(points, values=points.values[few], labels=points.labels[few])
     try:

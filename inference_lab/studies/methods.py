@@ -66,10 +66,7 @@ def draw_run(points: StudyPoints, protocol: Protocol, run: int) -> Draw:
 def draw_constraints(
     points: StudyPoints, protocol: Protocol, draw: Draw, value: float, selection: str
 ) -> Constraints:
-    """Draw the constraints of a run.
-
-    Random constraints are the first of one sequence, so that larger draws contain smaller ones.
-    """
+    """Draw the constraints of a run; larger random draws contain smaller ones."""
     n = len(points.labels)
     count = protocol.count(value, n, len(draw.training))
     _, pairs_seed, noise_seed = np.random.SeedSequence(draw.seed.entropy).spawn(3)
@@ -119,10 +116,7 @@ def draw_seeds(
 
 
 def nested_pairs(n: int, count: int, rng: np.random.Generator) -> IntArray:
-    """Return the first `count` of a random sequence of all pairs out of n, shape (count, 2).
-
-    With the same generator, a longer result begins with a shorter one.
-    """
+    """Return `count` random pairs out of n, shape (count, 2), the first ones of a longer result."""
     chosen = _nested(n * (n - 1) // 2, count, rng)
     # Pair number t is (t - j (j - 1) / 2, j) with the largest j for which that is not negative.
     second = ((1.0 + np.sqrt(1.0 + 8.0 * chosen)) / 2.0).astype(np.int64)

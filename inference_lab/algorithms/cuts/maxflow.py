@@ -335,11 +335,6 @@ class CutGraph:
     arc; 0 for a loop) and ``arrays.excess`` (source minus sink), then call `solve`. Represent an
     infinite capacity by a number from `larger_power_of_two`.
 
-    Attributes
-    ----------
-    arrays : CutArrays
-    arcs : (m, 2) int32 array
-
     Complexity
     ----------
     At most ``n m`` augmentations, each of O(n) plus the repair of the trees; on graphs of images

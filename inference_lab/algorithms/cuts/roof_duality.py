@@ -420,12 +420,10 @@ class LabelChoice:
     References
     ----------
     V. Kolmogorov, R. Zabih, "What energy functions can be minimized via graph cuts?", PAMI 26(2),
-    2004. P. Hammer, P. Hansen, B. Simeone, "Roof duality, complementation and persistency in
-    quadratic 0-1 optimization", Mathematical Programming 28, 1984. V. Kolmogorov, C. Rother,
-    "Minimizing non-submodular functions with graph cuts - a review", PAMI 29(7), 2007.
-    H. Ishikawa, "Transformation of general binary MRF minimization to the first-order case", PAMI
-    33(6), 2011. C. Rother, S. Kumar, V. Kolmogorov, A. Blake, "Digital tapestry", CVPR 2005
-    (truncation).
+    2004. V. Kolmogorov, C. Rother, "Minimizing non-submodular functions with graph cuts - a
+    review", PAMI 29(7), 2007. H. Ishikawa, "Transformation of general binary MRF minimization to
+    the first-order case", PAMI 33(6), 2011. See also `Persistency` (roof duality) and
+    `AlphaExpansion` (truncation).
     """
 
     # The network is laid out once; each choice refills it. A submodular choice is a minimum, first

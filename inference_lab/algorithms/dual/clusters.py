@@ -1,8 +1,4 @@
-"""Reparametrisations with clusters of three or more variables.
-
-D. Sontag, T. Meltzer, A. Globerson, T. Jaakkola, Y. Weiss, "Tightening LP relaxations for MAP
-using message passing", UAI 2008.
-"""
+"""Reparametrisations with clusters of three or more variables (Sontag et al. 2008, see `MPLP`)."""
 
 from __future__ import annotations
 
@@ -43,18 +39,8 @@ class DualClusters:
 
     Pairs inside a cluster get tables of their own, which change with the parts that clusters pass
     on. All other terms stay unchanged. Factors of three to six variables become clusters, because
-    passing parts to pairs is tighter than to variables. Pairs without a term get one.
-
-    Attributes
-    ----------
-    g : GraphArrays
-        All terms except the clusters, with the current tables of the pairs.
-    arrays : ClusterArrays
-    room : Room
-    new_pairs : int
-        Pairs that had no term.
-    memory : int
-        Bytes of the clusters and of the tables of their pairs.
+    passing parts to pairs is tighter than to variables. Pairs without a term get one, and are
+    counted in ``new_pairs``; ``memory`` is the bytes of the clusters and of the tables of pairs.
     """
 
     def __init__(self, graph: FactorGraph, dual: Dual) -> None:

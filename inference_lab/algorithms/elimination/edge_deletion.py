@@ -2,8 +2,7 @@
 
 A copy takes over some terms of its variable, and the equality of the two is not enforced. Costs at
 both make their marginals agree; the fixed points are those of a generalised belief propagation
-(Choi and Darwiche, "An edge deletion semantics for belief propagation and its practical impact on
-approximation quality", AAAI 2006).
+(Choi and Darwiche 2006, see `JunctionTree`).
 """
 
 from __future__ import annotations

@@ -18,20 +18,10 @@ from inference_lab.graph.factor_graph import FactorGraph
 
 @dataclass(frozen=True)
 class Relaxed:
-    """Result of solving the relaxation.
+    """Result of solving the relaxation; `x` and duals are None if there are none.
 
-    Attributes
-    ----------
-    x : (N,) float64 array, or None
-        The optimal solution, if there is one.
-    dual_eq, dual_ub : (R,) and (S,) float64 arrays, or None
-    value : float
-        The energy of the relaxation as reported by the LP solver, ``nan`` without a solution.
-    bound : float
-        Lower bound by `LinearModel.lower_bound`, ``-inf`` without duals.
-    infeasible : bool
-    iterations : int
-    message : str
+    `value` is the LP solver's, ``nan`` without a solution; `bound` is by `LinearModel.lower_bound`,
+    ``-inf`` without duals.
     """
 
     x: FloatArray | None

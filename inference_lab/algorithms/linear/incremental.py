@@ -31,10 +31,7 @@ class IncrementalRelaxation(Relaxation):
     constraints per point, later solutions use interior points: a round of cuts takes half as long,
     and cuts are deeper because the solution is in the middle of the optimal face.
 
-    Attributes
-    ----------
-    model : LinearModel
-        The current model; added rows are the last of its inequalities.
+    Added rows are the last inequalities of ``model``.
     """
 
     def solve(self, time_limit: float = math.inf, max_iterations: int | None = None) -> Relaxed:

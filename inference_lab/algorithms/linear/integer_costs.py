@@ -22,10 +22,7 @@ _BLOCK = 2_000_000
 
 
 class EdgeTables(NamedTuple):
-    """Dense costs of edges whose tables have the same shape.
-
-    * ``edges`` (m,): their indices; ``tables`` (m, k_i, k_j), ``inf`` where forbidden.
-    """
+    """Dense costs (m, k_i, k_j) of edges whose tables have the same shape; ``inf`` forbids."""
 
     edges: IntArray
     tables: FloatArray

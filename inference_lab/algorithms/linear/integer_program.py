@@ -20,21 +20,10 @@ _FEASIBLE = 2
 
 @dataclass(frozen=True)
 class Integral:
-    """Result of solving the ILP.
+    """Result of solving the ILP: the best solution found, with its energy by the ILP solver.
 
-    Attributes
-    ----------
-    x : (N,) float64 array, or None
-        The best solution found.
-    value : float
-        Its energy as reported by the ILP solver, ``nan`` without a solution.
-    bound : float
-        The ILP solver's lower bound on the energy, ``nan`` without one.
-    tolerance : float
-        The error of `bound` that the ILP solver tolerates.
-    optimal, infeasible : bool
-    nodes : int
-    message : str
+    Without a solution, `x` is None and `value` is ``nan``. `bound` is the ILP solver's, ``nan``
+    without one; `tolerance` is the error of it that the solver tolerates.
     """
 
     x: FloatArray | None

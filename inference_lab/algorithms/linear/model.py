@@ -43,30 +43,17 @@ class LinearModel:
     each set of labels with a cost. With integral ``u`` it is the ILP of the graph, otherwise the
     local-polytope relaxation.
 
-    Attributes
-    ----------
-    cost : (N,) float64
-        Finite; forbidden columns cost 0 and have upper bound 0.
-    a_eq, b_eq : (R, N) CSR array, (R,) float64
-        The first n rows are ``sum_a u_ia = 1``.
-    a_ub, b_ub : (S, N) CSR array, (S,) float64
-    upper : (N,) float64
-        0 for forbidden columns, else 1, which is never tight.
-    constant : float
-    label_ptr : (n + 1,) int64
-        ``u_ia`` is column ``label_ptr[i] + a``, of ``label_ptr[-1]`` in total.
-    group_ptr : (G + 1,) int64
-        Ranges of the groups of columns, covering all columns.
-    n_exact : int
-        The columns of each of the first ``n_exact`` groups (variables and joint tables) sum to 1,
-        the columns of the other groups (diagonals) to at most 1.
+    * Costs are finite; forbidden columns have cost 0 and upper bound 0. Other upper bounds are 1,
+      and never tight.
+    * The first n rows of ``a_eq`` are ``sum_a u_ia = 1``; ``u_ia`` is column ``label_ptr[i] + a``.
+    * ``group_ptr`` (G + 1,) has the ranges of groups that cover all columns. The columns of each of
+      the first ``n_exact`` groups (variables and joint tables) sum to 1, of the others (diagonals)
+      to at most 1.
 
-    Notes
-    -----
-    `model_size` has the counts. A nonzero takes 12 bytes (16
-    in models of more than 2^31 entries), a column 16 and a row 12, at most five times that while
-    building. While solving, HiGHS took about 600 bytes per nonzero through scipy: 9.7 GB for the 16
-    million of the E-step with 100,000 points, 20 clusters and 200,000 constraints.
+    `model_size` has the counts. A nonzero takes 12 bytes (16 in models of more than 2^31 entries),
+    a column 16 and a row 12, at most five times that while building. While solving, HiGHS took
+    about 600 bytes per nonzero through scipy: 9.7 GB for the 16 million of the E-step with 100,000
+    points, 20 clusters and 200,000 constraints.
     """
 
     cost: FloatArray
@@ -123,10 +110,6 @@ class LinearModel:
         because the columns of a group sum to 1, or to at most 1. No property of ``y`` is needed, so
         neither tolerances nor failures of an LP solver invalidate the bound. With optimal duals it
         is the value of the LP. The rounding error of every sum is bounded and subtracted.
-
-        Complexity
-        ----------
-        O(nonzeros).
 
         References
         ----------

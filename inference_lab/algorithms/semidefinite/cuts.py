@@ -120,17 +120,9 @@ class CutRows:
     """Inequalities ``sum_p value_p X[i_p, j_p] <= rhs`` with ``i > j``, and their multipliers.
 
     Entries between nodes from `fixed_from` on have the value `fixed`; they move to the right-hand
-    side.
-
-    Attributes
-    ----------
-    ptr (r+1,), i, j, value : flat arrays of the terms of each row
-    rhs, norm, multiplier (r,)
-        Right-hand side, sum of squared values, and multiplier, which is not negative.
-    free (r,) bool
-        Rows that are equations: their multiplier has any sign, and they stay.
-    key (r,) int64
-        Identifier of a row among rows of one kind.
+    side. ``ptr`` (r+1,) divides the flat terms into rows; ``norm`` (r,) is the sum of squared
+    values, ``key`` identifies a row among rows of one kind. Multipliers are not negative, except of
+    ``free`` rows: these are equations, and stay.
     """
 
     def __init__(self, fixed_from: int, fixed: float) -> None:

@@ -259,32 +259,15 @@ class DualPoint:
 
 
 class SDPRelaxation:
-    """The relaxation of one part, and the state of its solution.
+    """The relaxation of one part with some coupling, and the state of its solution.
 
-    Parameters
-    ----------
-    part : PottsPart
-        With some coupling.
-    cuts : bool
-        Whether inequalities are added beyond the lower limits and hard constraints.
-    rng : numpy.random.Generator
-    slack : float
-        Bound on the error of energies of the part; it is subtracted from the bound.
-
-    Attributes
-    ----------
-    bound : float
-        Best proved lower bound of the energy of the part.
-    raw_bound : float
-        The same before it is rounded up to the next possible energy.
-    iterations : int
-    imbalance : float
-        Ratio of the primal to the dual residual above which the penalty rises.
-    primal, dual : float
-        Residuals per square root of the order: distance of the two matrices, and length of the last
-        step of one of them, times the penalty.
-    exhausted : bool
-        Whether the last search found no inequality violated by the least threshold.
+    `cuts` adds inequalities beyond the lower limits and hard constraints. `slack`, a bound on the
+    error of energies of the part, is subtracted from ``bound``, the best proved lower bound of its
+    energy; ``raw_bound`` is the same before it is rounded up to the next possible energy. The
+    penalty rises if the ratio of ``primal`` to ``dual`` exceeds ``imbalance``: residuals per square
+    root of the order, the distance of the two matrices and the length of the last step of one of
+    them, times the penalty. ``exhausted`` is true if the last search found no inequality violated
+    by the least threshold.
 
     Notes
     -----
@@ -309,15 +292,11 @@ class SDPRelaxation:
 
     References
     ----------
-    A. Frieze, M. Jerrum, "Improved approximation algorithms for max k-cut and max bisection",
-    Algorithmica 18, 1997. B. Ghaddar, M. Anjos, F. Liers, "A branch-and-cut algorithm based on
-    semidefinite programming for the minimum k-partition problem", Annals of OR 188, 2011.
-    F. Rendl, G. Rinaldi, A. Wiegele, "Solving Max-Cut to optimality by intersecting semidefinite
-    and polyhedral relaxations", Mathematical Programming 121, 2010. Z. Wen, D. Goldfarb, W. Yin,
-    "Alternating direction augmented Lagrangian methods for semidefinite programming", Mathematical
-    Programming Computation 2, 2010. J. Povh, F. Rendl, A. Wiegele, "A boundary point method to
-    solve semidefinite programs", Computing 78, 2006. S. M. Rump, "Verification of positive
-    definiteness", BIT 46, 2006.
+    See also `inference_lab.solvers.semidefinite.Semidefinite`. B. Ghaddar, M. Anjos, F. Liers, "A
+    branch-and-cut algorithm based on semidefinite programming for the minimum k-partition problem",
+    Annals of OR 188, 2011. J. Povh, F. Rendl, A. Wiegele, "A boundary point method to solve
+    semidefinite programs", Computing 78, 2006. S. M. Rump, "Verification of positive definiteness",
+    BIT 46, 2006.
     """
 
     def __init__(

@@ -17,10 +17,8 @@ keep their signs at any time, so each iterate gives the bound
 
 which holds without convergence; an error bound of the eigenvalues is subtracted.
 
-J. Peng, Y. Wei, "Approximating k-means-type clustering via semidefinite programming", SIAM J.
-Optim. 18 (2007). V. Piccialli, A. Russo Russo, A. M. Sudoso, "An exact algorithm for
-semi-supervised minimum sum-of-squares clustering", Comput. Oper. Res. 147 (2022).
-C. Hildreth, "A quadratic programming procedure", Naval Research Logistics 4 (1957).
+The papers cited by `certify`, and C. Hildreth, "A quadratic programming procedure", Naval Research
+Logistics 4 (1957).
 """
 
 from __future__ import annotations
