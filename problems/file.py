@@ -23,8 +23,8 @@ class File(ProblemFamily):
     evidence : str, optional
         An evidence file, found in the same way.
     format : str, optional
-        The format, if the suffix is ambiguous: ``max-cut``, ``qubo``, or any other of
-        `inference_lab.io.supported_formats`.
+        The format, if the suffix is ambiguous: ``max-cut``, ``qubo``, ``clique-partitioning``, or
+        any other of `inference_lab.io.supported_formats`.
     costs : bool
         Whether the numbers of a UAI file are costs, and not potentials.
 

@@ -74,6 +74,13 @@ def _potts(rng: _Rng) -> FactorGraph:
     return FactorGraph.potts(rng.normal(size=(n, k)), edges, rng.exponential(size=len(edges)))
 
 
+def _partition(rng: _Rng) -> FactorGraph:
+    """Draw Potts terms of either sign without unaries, so that labels are only names."""
+    n, k = _size(rng)
+    edges = _edges(rng, n)
+    return FactorGraph.potts(np.zeros((n, k)), edges, rng.normal(size=len(edges)))
+
+
 def _estep(rng: _Rng) -> FactorGraph:
     """Draw squared distances to centroids, with must-links and cannot-links (signed Potts)."""
     n, k = _size(rng)
@@ -426,6 +433,7 @@ FINITE: dict[str, Callable[[_Rng], FactorGraph]] = {
     "grid": _grid,
     "merged": _merged,
     "ties": _ties,
+    "partition": _partition,
 }
 
 #: Families with ``+inf`` costs that leave at least one labelling.

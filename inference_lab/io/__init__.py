@@ -14,6 +14,7 @@ cfn        ``.cfn``    cost function network          no        `inference_lab.i
 dd         ``.dd``     graph matching                 no        `inference_lab.io.dd`
 max-cut    (none)      Biq Mac library, G-set, rudy   no        `inference_lab.io.biqmac`
 qubo       (none)      Biq Mac library                no        `inference_lab.io.biqmac`
+clique-partitioning    CP-Lib                         no        `inference_lab.io.biqmac`
 ========== =========== ============================== ========= =========================
 
 Result files of competitions (labellings, marginals, partition functions) are in
@@ -59,6 +60,7 @@ _FORMATS: dict[str, Format] = {
     "dd": Format(".dd", dd.parse, None),
     "max-cut": Format(None, biqmac.parse_max_cut, None),
     "qubo": Format(None, biqmac.parse_qubo, None),
+    "clique-partitioning": Format(None, biqmac.parse_clique_partitioning, None),
 }
 
 
@@ -72,7 +74,7 @@ def supported_formats() -> tuple[str, ...]:
     Examples
     --------
     >>> supported_formats()
-    ('uai', 'fg', 'wcsp', 'cfn', 'dd', 'max-cut', 'qubo')
+    ('uai', 'fg', 'wcsp', 'cfn', 'dd', 'max-cut', 'qubo', 'clique-partitioning')
     """
     return tuple(_FORMATS)
 

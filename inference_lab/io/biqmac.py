@@ -1,7 +1,7 @@
-"""Max-cut and QUBO problems in the text format of the Biq Mac library, the G-set and rudy.
+"""Max-cut, QUBO and clique partitioning: text formats of the Biq Mac library, G-set and CP-Lib.
 
-A file lists the numbers of vertices and of entries, ``N M``, and then ``i j w`` for each entry,
-with vertices from 1. The files have no common suffix, so the format must be named:
+A file of the first two lists the numbers of vertices and of entries, ``N M``, and then ``i j w``
+for each entry, with vertices from 1. The files have no common suffix, so the format must be named:
 ``inference_lab.read(path, format="max-cut")`` or ``format="qubo"``.
 
 * As *max-cut*, the task is to choose sides ``x`` so that the sum of ``w`` over the entries with
@@ -10,15 +10,24 @@ with vertices from 1. The files have no common suffix, so the format must be nam
 * As *QUBO*, the task is to minimise ``E(x) = sum_i q_ii x_i + 2 sum_{i<j} q_ij x_i x_j`` over
   ``x`` in {0, 1}: each entry off the diagonal is listed once and counts twice.
 
-Entries for the same pair are added up. This format is read only.
+Entries for the same pair are added up.
+
+A file of ``format="clique-partitioning"`` lists the number of vertices ``N`` and the weights of
+all pairs, ``w_12 w_13 ... w_1N w_23 ...``. The weight within clusters is to be as large as
+possible, and the energy is **minus this weight**: ``E(x) = - sum_ij w_ij [x_i = x_j]`` with N
+labels, so that any number of clusters is possible. These formats are read only.
 
 References
 ----------
 A. Wiegele, "Biq Mac Library: a collection of Max-Cut and quadratic 0-1 programming instances of
 medium size", 2007.
+M. M. Sorensen, A. N. Letchford, "CP-Lib: benchmark instances of the clique partitioning problem",
+Mathematical Programming Computation 16, 2024.
 """
 
 from __future__ import annotations
+
+import math
 
 import numpy as np
 
@@ -47,6 +56,19 @@ def parse_qubo(data: bytes, path: str) -> FactorGraph:
     np.add.at(unary[:, 1], edges[~proper, 0], weights[~proper])
     same = np.stack([np.zeros(int(proper.sum())), 2.0 * weights[proper]], axis=1)
     return graph_of(path, unary, [DiagonalTerms(edges[proper], same, 0.0)])
+
+
+def parse_clique_partitioning(data: bytes, path: str) -> FactorGraph:
+    """Parse a clique partitioning problem; the energy is minus the weight within clusters."""
+    tokens = Tokens(data, path)
+    most = (1 + math.isqrt(1 + 8 * max(0, int(tokens.values.size) - 1))) // 2
+    n = tokens.integer(0, "the number of vertices", low=1, high=most)
+    tokens.check_end(1 + n * (n - 1) // 2, f"the weights of all pairs of {n} vertices")
+    edges = np.stack(np.triu_indices(n, 1), axis=1)
+    weights = tokens.costs(
+        1 + np.arange(len(edges)), lambda at: f"expected the weight of the pair {edges[at] + 1}"
+    )
+    return graph_of(path, np.zeros((n, n)), [DiagonalTerms(edges, 0.0 - weights)])
 
 
 def _entries(data: bytes, path: str) -> tuple[int, IntArray, FloatArray]:

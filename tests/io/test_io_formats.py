@@ -17,7 +17,8 @@ COSTS = b"MARKOV 2 2 3  3  1 0  2 0 1  0   2 0 1.5   6 0 1 2 -3 inf 5   1 -0.25"
 
 def test_suffixes_and_formats() -> None:
     """Every suffix is known, compressed or not, and so are formats without one."""
-    assert supported_formats() == ("uai", "fg", "wcsp", "cfn", "dd", "max-cut", "qubo")
+    nameless = ("max-cut", "qubo", "clique-partitioning")
+    assert supported_formats() == ("uai", "fg", "wcsp", "cfn", "dd", *nameless)
     assert supported_suffixes() == tuple(
         f".{name}{packed}" for name in supported_formats()[:5] for packed in ("", ".gz", ".xz")
     )

@@ -38,6 +38,9 @@ SPECS = [
     "decoding(code=hamming, length=21)",
     "decoding(code=repeat-accumulate, length=24)",
     "decoding(code=convolutional, length=24)",
+    "clique-partitioning(vertices=9, weights=uniform)",
+    "clique-partitioning(vertices=9, weights=signs)",
+    "clique-partitioning(vertices=9, weights=correlation)",
 ]
 
 
@@ -171,6 +174,7 @@ def test_build_time_of_an_image_of_usual_size(spec: str) -> None:
         "graph-colouring(graph=regular, vertices=1, degree=0)",
         "graph-colouring(graph=random, vertices=1, degree=0)",
         "max-cut(vertices=1)",
+        "clique-partitioning(vertices=1, weights=correlation)",
         "max-cut(graph=torus, side=1)",
         "max-cut(graph=regular, vertices=4, degree=0)",
         "protein-side-chains(residues=1)",

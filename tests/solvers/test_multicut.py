@@ -1,0 +1,203 @@
+"""Partitions: optimal against enumeration, bounds never above, tables of the anneal exact."""
+
+from __future__ import annotations
+
+import itertools
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import inference_lab as il
+from inference_lab.algorithms.multicut.bounds import CliqueRelaxation, packing_bound
+from inference_lab.algorithms.multicut.local_search import (
+    anneal,
+    annealed,
+    first_partition,
+    improve,
+    start_clusters,
+)
+from inference_lab.algorithms.multicut.signed_graph import (
+    SignedGraph,
+    clique_partitioning_form,
+    signed_graph,
+)
+from inference_lab.contract import Status
+from inference_lab.registry.sources import as_problem
+
+
+def random_signed(n: int, density: float, rng: np.random.Generator) -> SignedGraph:
+    edges = np.stack(np.triu_indices(n, 1), axis=1)
+    edges = edges[rng.random(len(edges)) < density]
+    return signed_graph(n, edges, rng.integers(-4, 5, len(edges)) + 0.5 * rng.integers(0, 2))
+
+
+def partitions(n: int) -> np.ndarray:
+    """Return all partitions of n points: labels that are at most one above all labels before."""
+    found = [[0]]
+    for _ in range(n - 1):
+        found = [[*x, a] for x in found for a in range(max(x) + 2)]
+    return np.array(found)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_search_finds_the_best_partition_and_bounds_hold(seed):
+    rng = np.random.default_rng(seed)
+    n = 8
+    g = random_signed(n, rng.uniform(0.2, 1.0), rng)
+    every = partitions(n)
+    for most in (n, 3, 2, 1):
+        values = [g.value(x) for x in every if x.max() < most]
+        runs = [first_partition(g, most), *(annealed(g, most, i, rng)[0] for i in range(1, 5))]
+        assert all(x.min() >= 0 and np.unique(x).size <= most for x in runs)
+        assert max(map(g.value, runs)) == pytest.approx(max(values))
+    best = max(g.value(x) for x in every)
+    relaxation = CliqueRelaxation(g)
+    bounds = [packing_bound(g)]
+    while not relaxation.done:
+        assert relaxation.round(10.0) is not None
+        bounds.append(relaxation.value)
+    assert min(bounds) >= best - 1e-9
+    assert bounds[-1] <= g.weights[g.weights > 0].sum() / 2 + 1e-6
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_inequalities_of_the_relaxation_hold_for_every_partition(seed):
+    rng = np.random.default_rng(seed)
+    g = random_signed(7, 1.0, rng)
+    relaxation = CliqueRelaxation(g)
+    while not relaxation.done:
+        relaxation.round(10.0)
+    i, j = np.triu_indices(7, 1)
+    model = relaxation.relaxation.model
+    assert model.b_ub.size > 0
+    for x in partitions(7):
+        assert (model.a_ub @ (x[i] == x[j]).astype(float) <= model.b_ub).all()
+
+
+def test_stars_close_the_gap_that_triangles_leave():
+    """One vertex likes three others that dislike each other: triangles allow 3/2, stars 1."""
+    g = signed_graph(
+        4, [(0, 1), (0, 2), (0, 3), (1, 2), (1, 3), (2, 3)], [1.0, 1.0, 1.0, -1.0, -1.0, -1.0]
+    )
+    relaxation = CliqueRelaxation(g)
+    values = []
+    while not relaxation.done:
+        relaxation.round(10.0)
+        values.append(relaxation.value)
+    assert 1.5 in [pytest.approx(v) for v in values]
+    assert values[-1] == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize("capacity", [30, 4])
+def test_tables_of_an_anneal_stay_true(capacity):
+    rng = np.random.default_rng(0)
+    g = random_signed(30, 0.5, rng)
+    c = start_clusters(g, capacity)
+    before = g.value(c.x)
+    anneal(c, np.full(20, 3.0), rng.random(600), rng.standard_exponential(600))
+    assert before + c.value[0] == pytest.approx(g.value(c.x))
+    assert before + c.value[1] == pytest.approx(g.value(c.best))
+    assert np.bincount(c.x, minlength=capacity).tolist() == c.sizes.tolist()
+    assert sorted(c.slots[: c.occupied[0]]) == np.unique(c.x).tolist()
+    assert sorted(c.slots) == list(range(capacity))
+    assert c.slots[c.place].tolist() == list(range(capacity))
+    dense = c.dense.reshape(30, 30)
+    for a in np.unique(c.x):
+        assert c.table.reshape(capacity, 30)[a] == pytest.approx(dense[c.x == a].sum(axis=0))
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_no_move_and_no_join_gains_at_the_end(seed):
+    rng = np.random.default_rng(seed)
+    g = random_signed(25, 0.4, rng)
+    x = improve(g, rng.integers(0, 25, 25), 25)
+    value = g.value(x)
+    clusters = np.unique(x)
+    for v, a in itertools.product(range(25), [*clusters, 25]):
+        moved = x.copy()
+        moved[v] = a
+        assert g.value(moved) <= value + 1e-9
+    for a, b in itertools.combinations(clusters, 2):
+        assert g.value(np.where(x == a, b, x)) <= value + 1e-9
+
+
+@pytest.mark.parametrize("most", [9, 2])
+def test_solver_against_brute_force(most):
+    """The converged answer is optimal, and its energy minus the bound is what is left open."""
+    for seed in range(4):
+        rng = np.random.default_rng(seed)
+        edges = np.stack(np.triu_indices(7, 1), axis=1)
+        weights = rng.normal(size=len(edges))
+        unary = np.repeat(rng.normal(size=(7, 1)), most, axis=1)
+        g = il.FactorGraph.potts(unary, edges, weights, constant=2.0)
+        s = il.solve(g, "multicut", seed=seed)
+        best = min(g.energy(x) for x in partitions(7) if x.max() < most)
+        assert s.energy == pytest.approx(best)
+        assert s.lower_bound <= best + 1e-9
+        assert s.status in (Status.OPTIMAL, Status.CONVERGED)
+
+
+def test_form_is_the_energy():
+    rng = np.random.default_rng(3)
+    for name in ("clique-partitioning(vertices=6, weights=correlation)", "max-cut(vertices=8)"):
+        graph = as_problem(name).graph
+        form = clique_partitioning_form(graph)
+        assert not isinstance(form, str)
+        g, constant = form
+        for _ in range(20):
+            x = rng.integers(0, graph.cardinalities)
+            assert graph.energy(x) == pytest.approx(constant - g.value(x))
+
+
+@pytest.mark.parametrize(
+    ("graph", "reason"),
+    [
+        (il.FactorGraph.potts([[0.0, 1.0]] * 2, [(0, 1)], 1.0), "variable 0 prefers"),
+        (il.FactorGraph.potts([[0.0] * 2, [0.0] * 3], [(0, 1)], 1.0), "numbers of labels differ"),
+        (
+            il.FactorGraph.from_terms(
+                [[0.0] * 2] * 2, [il.OwnTables([(0, 1)], [[[0.0, 1.0], [2.0, 0.0]]])]
+            ),
+            r"edge 0 = \(0, 1\) is not a Potts term",
+        ),
+        (
+            il.FactorGraph.from_terms([[0.0] * 2] * 2, [il.DiagonalTerms([(0, 1)], np.inf)]),
+            "hard terms",
+        ),
+    ],
+)
+def test_other_graphs_are_refused_with_a_reason(graph, reason):
+    with pytest.warns(il.UnsolvedWarning, match=reason):
+        assert il.solve(graph, "multicut").status is Status.UNSUPPORTED
+
+
+def test_time_limit_ends_a_long_series_of_anneals():
+    graph = as_problem("clique-partitioning(vertices=150)").graph
+    s = il.solve(graph, "multicut(anneals=1000000)", time_limit=0.5, seed=0)
+    assert s.status is Status.LIMIT
+    assert s.energy < il.solve(graph, "multicut(anneals=0)", seed=0).energy
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("3 1 -2", "fit into the rest of the file"),
+        ("3 1 -2 4 5", "surplus tokens"),
+        ("3 1 nan 4", "weight of the pair"),
+        ("0", "an integer >= 1"),
+    ],
+)
+def test_bad_files_are_refused(tmp_path: Path, text, message):
+    path = tmp_path / "bad.txt"
+    path.write_text(text)
+    with pytest.raises(ValueError, match=message):
+        il.read(path, format="clique-partitioning")
+
+
+def test_file_lists_the_upper_triangle(tmp_path: Path):
+    path = tmp_path / "three.txt"
+    path.write_text("3\n5 -2\n1\n")
+    graph = il.read(path, format="clique-partitioning")
+    energies = {x: graph.energy(list(x)) for x in [(0, 0, 1), (0, 1, 0), (1, 0, 0), (2, 2, 2)]}
+    assert energies == {(0, 0, 1): -5.0, (0, 1, 0): 2.0, (1, 0, 0): -1.0, (2, 2, 2): -4.0}
