@@ -22,6 +22,7 @@ from inference_lab.clustering.baselines import (
 from inference_lab.clustering.bregman_kmeans import BregmanKMeans, SphericalKMeans
 from inference_lab.clustering.cluster_cv import ConstrainedClusterCV
 from inference_lab.clustering.cop_kmeans import COPKMeans
+from inference_lab.clustering.correlation_clustering import CorrelationClustering
 from inference_lab.clustering.distortions import (
     Bregman,
     Cosine,
@@ -75,6 +76,7 @@ __all__ = [
     "ConstrainedSpectral",
     "ConstraintCV",
     "ConstraintsNotMetWarning",
+    "CorrelationClustering",
     "Cosine",
     "DPMeans",
     "DegenerateMetricWarning",

@@ -22,6 +22,7 @@ ESTIMATORS: dict[str, dict[str, str]] = {
         "TVClustSampler": "TVClust by sampling, with uncertainty of the partition",
         "RDPMeans": "number of clusters unknown: a price for each",
         "DPMeans": "the same without pairs",
+        "CorrelationClustering": "pairs with weights and nothing else; number of clusters open",
         "COPKMeans": "pairs that must hold, point by point",
         "SizeConstrainedKMeans": "bounds on the sizes of clusters",
         "SeededKMeans": "labels of some points as a start",
