@@ -11,6 +11,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from inference_lab.algorithms.cuts.partial_optimality import SHRINKING, Reduction, reduce
+from inference_lab.algorithms.multicut.signed_graph import clique_partitioning_form
 from inference_lab.algorithms.search.first_labelling import n_table_entries
 from inference_lab.algorithms.symmetry import break_symmetry
 from inference_lab.contract import Outcome, Run, Solution, Solver, Status
@@ -141,6 +142,9 @@ def plan(
         yield Stage("trw-s(tighten=cycles)", 0.7, "clusters raise the bound over cycles")
         yield from later + ilp
     elif potts:
+        if kind == "signed-potts" and not isinstance(clique_partitioning_form(graph), str):
+            why = "labels are only names of clusters: a search over partitions"
+            yield Stage("multicut(anneals=1000000)", 0.6, why)
         if kind == "signed-potts" and break_symmetry(graph) is not None:
             why = "labels are interchangeable: a short exact search among one of all copies"
             yield Stage("branch-and-bound", 0.1, why, begin=_SECONDS_AN_ENTRY * entries)
