@@ -142,12 +142,14 @@ def plan(
         yield Stage("trw-s(tighten=cycles)", 0.7, "clusters raise the bound over cycles")
         yield from later + ilp
     elif potts:
-        if kind == "signed-potts" and not isinstance(clique_partitioning_form(graph), str):
-            why = "labels are only names of clusters: a search over partitions"
-            yield Stage("multicut(anneals=1000000)", 0.6, why)
-        if kind == "signed-potts" and break_symmetry(graph) is not None:
+        few = graph.cardinalities[0] < n
+        if kind == "signed-potts" and few and break_symmetry(graph) is not None:
             why = "labels are interchangeable: a short exact search among one of all copies"
             yield Stage("branch-and-bound", 0.1, why, begin=_SECONDS_AN_ENTRY * entries)
+        form = clique_partitioning_form(graph) if kind == "signed-potts" else ""
+        if not isinstance(form, str) and form[0].scale > 0.0:
+            why = "labels are only names of clusters: a search over partitions"
+            yield Stage("multicut(anneals=1000000)", 0.6, why)
         closed = _CLOSED_IN_A_SECOND[kind] * math.sqrt(seconds)
         anneals = _ANNEALS.format(max(_FEWEST_ANNEALS, round(seconds / _SECONDS_AN_ANNEAL)) - 1)
         yield from _of_either_sign(

@@ -68,9 +68,9 @@ RINGS = {
     "studies": ("studies",),
 }
 #: Budgets. A change that needs more must save elsewhere first.
-MOST_CORE_MODULES = 40
-MOST_CODE_LINES = {"core": 6809, "bench": 12541, "collection": 29402, "studies": 1954}
-MOST_DOCSTRING_LINES = 13656
+MOST_CORE_MODULES = 33
+MOST_CODE_LINES = {"core": 6386, "bench": 12009, "collection": 29813, "studies": 1936}
+MOST_DOCSTRING_LINES = 13514
 MOST_TEST_LINES = 45200
 
 #: Tokens that are not code.

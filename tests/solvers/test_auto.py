@@ -108,6 +108,10 @@ def test_where_labels_are_interchangeable_an_exact_search_comes_first():
     s = solve(graph, "auto", time_limit=60)
     assert s.status == "optimal"
     assert s.energy == pytest.approx(3.0)
+    signs = np.random.default_rng(0).choice([-1.0, 1.0], size=len(graph.edges))
+    few = il.FactorGraph.potts(np.zeros((50, 4)), graph.edges, signs)
+    assert names(few)[:2] == ["branch-and-bound", "multicut"]
+    assert names(as_problem("clique-partitioning(vertices=30)").graph)[0] == "multicut"
 
 
 def test_population_does_not_start_from_an_exact_search(monkeypatch):
