@@ -171,7 +171,7 @@ class LPRelaxation(LinearSolver):
     M. Bilenko, S. Basu, "A comparison of inference techniques for semi-supervised clustering with
     hidden Markov random fields", 2004; S. Basu, PhD thesis, 2005, eqs. (A.1)-(A.8).
     J. Kleinberg, E. Tardos, "Approximation algorithms for classification problems with pairwise
-    relationships", JACM 49(5), 2002.
+    relationships", JACM 49(5), 2002, section 2.
 
     Examples
     --------

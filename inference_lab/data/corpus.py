@@ -85,7 +85,10 @@ class Corpus:
     def weighted(
         self, fewest: int = _FEWEST_DOCUMENTS, largest_share: float = _LARGEST_SHARE
     ) -> Corpus:
-        """Return pruned counts times ``log2(N / df)``, rows of length one (Basu 2005, sec. 2.5)."""
+        """Return pruned counts times ``log2(N / df)``, rows of length one.
+
+        S. Basu, "Semi-supervised clustering", PhD thesis, University of Texas, 2005, sec. 2.5.
+        """
         from scipy.sparse import diags_array
         from sklearn.preprocessing import normalize
 
