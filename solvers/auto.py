@@ -307,7 +307,8 @@ class Auto(Solver):
     ----------
     The best labelling and the largest bound of all stages; `optimal` where they meet. At T > 0 the
     log-partition is ``"exact"`` where elimination was possible, else an estimate, with bounds in
-    the diagnostics.
+    the diagnostics; an exact one beside estimated marginals is a ``"lower"`` bound, with
+    ``log_partition_exact`` in the diagnostics.
 
     Diagnostics
     -----------
@@ -530,7 +531,8 @@ def _marginals(graph: FactorGraph, run: Run, end: float) -> Outcome:
     iterations = 0
     for stage in stages:
         left = end - run.seconds
-        if answer is not None and (left <= 0 or run.should_stop(iterations)):
+        found = answer is not None or exact is not None
+        if found and (left <= 0 or run.should_stop(iterations)):
             break
         if answer is not None and stage.solver == "loopy-bp":
             continue
@@ -556,7 +558,7 @@ def _marginals(graph: FactorGraph, run: Run, end: float) -> Outcome:
             return Outcome(infeasible=True, iterations=iterations, diagnostics=diagnostics)
         if solution.log_partition_kind in ("lower", "upper"):
             diagnostics[f"log_partition_{solution.log_partition_kind}"] = solution.log_partition
-        if solution.log_partition_kind == "exact":
+        if solution.log_partition_kind == "exact" or "log_partition_exact" in solution.diagnostics:
             exact = solution.log_partition
         if answer is None and solution.marginals is not None:
             answer = solution
@@ -569,5 +571,7 @@ def _marginals(graph: FactorGraph, run: Run, end: float) -> Outcome:
         outcome.log_partition = answer.log_partition
         outcome.log_partition_kind = answer.log_partition_kind
     if exact is not None:
-        outcome.log_partition, outcome.log_partition_kind = exact, "exact"
+        own = answer is None or answer.log_partition_kind == "exact"
+        outcome.log_partition, outcome.log_partition_kind = exact, "exact" if own else "lower"
+        diagnostics["log_partition_exact"] = True
     return outcome

@@ -242,8 +242,8 @@ class JunctionTree(Solver):
     `log_partition_kind` ``"exact"`` at T > 0, `infeasible` if and only if every labelling costs
     ``+inf``. Deterministic. A time limit in the pass to the roots leaves no bound; one in the
     backward pass leaves the log-partition without marginals. With `estimate`, `log_partition_kind`
-    distinguishes; marginals beside an exact log-partition may be estimates, which is not
-    `converged` unless the copies agree.
+    distinguishes. An exact log-partition beside estimated marginals is a ``"lower"`` bound, with
+    ``log_partition_exact`` in the diagnostics. Estimates are `converged` if the copies agree.
 
     Complexity
     ----------
@@ -423,8 +423,10 @@ class JunctionTree(Solver):
             if exact.infeasible:
                 return exact
             if exact.log_partition is not None:
-                outcome.log_partition, outcome.log_partition_kind = exact.log_partition, "exact"
-                outcome.diagnostics |= exact.diagnostics
+                outcome.log_partition = exact.log_partition
+                # Marginals beside "exact" are exact, and these may be estimates.
+                outcome.log_partition_kind = "exact" if outcome.marginals is None else "lower"
+                outcome.diagnostics |= exact.diagnostics | {"log_partition_exact": True}
         return outcome
 
     def _compensated(

@@ -83,7 +83,10 @@ def record(folder: Path, task: str, problem: str, seconds: float) -> dict[str, A
         exact = s.status.value == "optimal"
         return found | {"value": -s.energy / math.log(10.0), "exact": exact}
     assert s.log_partition is not None
-    found |= {"value": s.log_partition / math.log(10.0), "exact": s.log_partition_kind == "exact"}
+    found |= {
+        "value": s.log_partition / math.log(10.0),
+        "exact": "log_partition_exact" in s.diagnostics,
+    }
     answer = folder / "MAR" / f"{problem}.uai.MAR"
     if answer.exists() and s.marginals is not None:
         observed = [int(word) for word in evidence.read_text().split()]

@@ -47,8 +47,8 @@ def test_units_have_the_costs_of_their_points(drawn):
     terms = [
         il.DiagonalTerms(pairs.must_link, differ=pairs.ml_weights),
         il.DiagonalTerms(pairs.cannot_link, same=pairs.cl_weights),
-        # Within and between units, with a cost for each label.
-        il.DiagonalTerms([(0, 1), (2, 5)], same=rng.random((2, 2)), differ=0.5),
+        # Within and between units.
+        il.DiagonalTerms([(0, 1), (2, 5)], same=rng.random(2), differ=0.5),
     ]
     whole = il.FactorGraph.from_terms(unary, terms)
     units = units_of(terms, 7)

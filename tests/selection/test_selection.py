@@ -236,7 +236,7 @@ def test_command_prints_the_diagnosis():
     spec = "estep(data=iris, constraints=50)"
     done = CliRunner().invoke(main, ["diagnose", spec, "--json"])
     assert done.exit_code == 0
-    assert json.loads(done.stdout) == il.diagnose(spec).to_dict()
+    assert json.loads(done.stdout) == {"schema": 1, **il.diagnose(spec).to_dict()}
     assert CliRunner().invoke(main, ["diagnose", spec]).stdout == repr(il.diagnose(spec)) + "\n"
     done = CliRunner().invoke(main, ["diagnose", "nothing"])
     assert done.exit_code == 2 and "unknown problem 'nothing'" in done.output
