@@ -121,19 +121,6 @@ def test_infinite_capacities_count_first(seed):
     assert cut.value == (math.inf if fewest else pytest.approx(cheapest, abs=1e-9))
 
 
-def test_bottleneck_along_a_path():
-    """A long path is cut at its smallest capacity."""
-    n = 2000
-    path = np.stack([np.arange(n - 1), np.arange(1, n)], axis=1)
-    capacity = np.full(n - 1, 2.0)
-    capacity[1234] = 0.5
-    source, sink = np.zeros(n), np.zeros(n)
-    source[0], sink[-1] = math.inf, math.inf
-    cut = minimum_cut(n, path, capacity, source=source, sink=sink)
-    assert cut.value == 0.5
-    assert cut.source_side.sum() == 1235
-
-
 @given(SEEDS)
 def test_interrupted_search_goes_on(seed):
     """Checking the clock after every few arcs changes nothing."""

@@ -151,16 +151,6 @@ def test_every_label_left_has_support_in_every_term(family):
                 assert finite.any(axis=others).all()
 
 
-def test_evidence_runs_along_hard_links():
-    n = 1000
-    chain = [(i, i + 1) for i in range(n - 1)]
-    graph = il.FactorGraph.potts(np.zeros((n, 5)), chain, math.inf).with_evidence({500: 3})
-    domains = allowed_labels(graph)
-    assert domains.feasible
-    assert domains.labels.tolist() == [3] * n
-    assert interactions(graph, domains, coupling_terms(graph, domains)).variables.size == 0
-
-
 def test_contradictions_are_seen_beyond_one_term():
     graph = il.FactorGraph.potts(np.zeros((9, 2)), [(i, i + 1) for i in range(8)], math.inf)
     assert not allowed_labels(graph.with_evidence({0: 0, 8: 1})).feasible
@@ -265,11 +255,6 @@ def test_a_long_path_of_many_labels_is_not_eliminated_across():
 def test_grids(n, most):
     found = elimination_order(network(n * n, grid_edges(n, n)))
     assert n <= found.width <= most
-
-
-def test_sizes_of_complete_graphs():
-    found = elimination_order(network(12, list(itertools.combinations(range(12), 2))))
-    assert (found.width, found.log2_largest, found.log2_needed) == (11, 12.0, 12.0)
 
 
 def test_long_narrow_grids_are_ordered_along():

@@ -116,16 +116,6 @@ def test_labels_ruled_out_are_in_no_feasible_labelling(family: str, seed: int) -
             assert np.isinf(np.take(energies, a, axis=i)).all()
 
 
-@pytest.mark.parametrize("how", ["terms", "stars"])
-@pytest.mark.parametrize("seed", range(8))
-def test_trees_become_exact(how: str, seed: int) -> None:
-    graph = random_graph("forest", seed)
-    dual = start_dual(graph)
-    for turn in range(300):
-        sweeps(graph, dual, how, bool(turn % 2))
-    assert bound_of(graph, dual) == pytest.approx(exhaustive(graph).optimum, abs=1e-6)
-
-
 @given(family=st.sampled_from(sorted(FAMILIES)), seed=seeds)
 def test_any_parts_make_a_true_bound(family: str, seed: int) -> None:
     """Any finite parts bound the energy; an infinite part would have to follow from the graph."""

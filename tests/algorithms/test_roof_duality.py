@@ -144,16 +144,6 @@ def test_rounding_is_not_taken_for_a_sign():
             assert choice.nonsubmodular == 0
 
 
-def test_infeasible_choice():
-    graph = il.FactorGraph.potts([[0.0, 0.0], [0.0, math.inf]], [(0, 1)], [math.inf])
-    chooser = LabelChoice(graph)
-    stuck = chooser.minimise(np.array([1, 0]), np.array([1, 1]), bound=True)
-    assert stuck.bound == math.inf
-    free = chooser.minimise(np.array([1, 0]), np.array([0, 0]), bound=True)
-    assert free.bound == pytest.approx(0.0, abs=1e-12)
-    assert free.taken[0] == 1
-
-
 def test_large_factors_are_refused():
     arity = MAX_ARITY + 1
     graph = il.FactorGraph.from_factors([2] * arity, [(range(arity), np.zeros((2,) * arity))])

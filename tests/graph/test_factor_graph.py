@@ -259,15 +259,6 @@ def test_shared_costs_are_stored_once():
     assert FactorGraph.from_terms(unary, [term]).pairwise_values.size == 3
 
 
-@pytest.mark.parametrize("family", FAMILIES)
-def test_factors_give_the_graph_back(family):
-    """Iterating over `factors` gives the whole energy, apart from the constant."""
-    g = random_graph(family, 3)
-    again = FactorGraph.from_factors(g.cardinalities, g.factors(), g.constant)
-    x = list(itertools.product(*(range(k) for k in g.cardinalities)))
-    assert np.allclose(g.energy(x), again.energy(x), rtol=1e-12)
-
-
 @given(recipes())
 def test_guarantees_of_construction(recipe):
     """At most one term joins two variables, and none joins a variable to itself."""

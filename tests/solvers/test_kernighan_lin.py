@@ -14,7 +14,6 @@ import inference_lab as il
 from inference_lab.conformance import exhaustive
 from inference_lab.graph.factor_graph import FactorGraph
 from inference_lab.graph.random_graphs import DEGENERATE, FINITE, HARD, random_graph
-from inference_lab.graph.terms import DiagonalTerms
 from inference_lab.kernels.ejection_chains import (
     EjectionChains,
     Rules,
@@ -179,15 +178,6 @@ def test_no_move_and_no_swap_gains_at_the_end(family: str, kicks: int) -> None:
                 if (y < graph.cardinalities).all():
                     swaps.append(y)
         assert not swaps or graph.energy(swaps).min() >= s.energy - slack
-
-
-def test_a_swap_is_found_where_no_single_change_gains() -> None:
-    """Each of two variables that must differ has the other's label."""
-    graph = FactorGraph.from_terms(
-        [[1.0, 0.0, 5.0], [0.0, 1.0, 5.0]], [DiagonalTerms([(0, 1)], INF, 0.0)]
-    )
-    assert il.solve(graph, "icm", initial=[0, 1]).energy == 2.0
-    assert il.solve(graph, "kernighan-lin(kicks=0)", initial=[0, 1]).energy == 0.0
 
 
 def test_a_chain_leads_over_a_barrier() -> None:

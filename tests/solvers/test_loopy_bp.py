@@ -171,15 +171,6 @@ def test_incomplete_sweep_over_a_forest_is_no_proof():
     assert s.status == "limit" and s.log_partition_kind == "estimate"
 
 
-@pytest.mark.parametrize("schedule", SCHEDULES)
-def test_a_hub_within_a_loop_is_not_taken_for_a_forest(schedule):
-    graph = FactorGraph.potts(np.zeros((3, 2)), [(0, 1), (1, 2), (2, 0)], [-1.0] * 3)
-    s = il.solve(graph, f"loopy-bp(schedule={schedule})")
-    assert s.lower_bound == -INF and s.status in ("converged", "limit")
-    s = il.solve(graph, f"loopy-bp(schedule={schedule})", temperature=1.0)
-    assert s.log_partition_kind == "estimate"
-
-
 # ---------------------------------------------------------------------- fixed points
 
 
@@ -357,13 +348,14 @@ def grids(k: int) -> list[FactorGraph]:
     ]
 
 
+@pytest.mark.parametrize("temperature", [0.0, 0.02, 0.5, 1.0, 1e4])
 @pytest.mark.parametrize("damping", [0.0, 0.4])
 @pytest.mark.parametrize("k", [2, 3, 8, 16, 19])
-def test_plain_graphs_get_the_messages_of_the_general_way(k, damping):
+def test_plain_graphs_get_the_messages_of_the_general_way(k, damping, temperature):
     """Compare the Potts and truncated linear kernel, the general one, and terms as tables."""
     solver = LoopyBP(damping=damping)
-    for graph in grids(k):
-        fast, any_graph, tables = (Passes(solver, graph, 0.0) for _ in range(3))
+    for graph in grids(k)[: None if temperature == 0 else 2]:
+        fast, any_graph, tables = (Passes(solver, graph, temperature) for _ in range(3))
         assert fast.needed is None
         any_graph.needed = any_graph.general
         tables.needed = tables.general
@@ -372,24 +364,9 @@ def test_plain_graphs_get_the_messages_of_the_general_way(k, damping):
             for passes in (fast, any_graph, tables):
                 passes.sweep(number)
             for other in (any_graph, tables):
-                near = np.isclose(other.messages, fast.messages, atol=1e-11)
-                assert near.all()
-                assert (other.labels() == fast.labels()).all()
-
-
-@pytest.mark.parametrize("temperature", [0.02, 0.5, 1.0, 1e4])
-def test_soft_potts_messages_equal_general_messages(temperature):
-    for k in (2, 3, 16):
-        for graph in grids(k)[:2]:
-            fast, slow = (Passes(LoopyBP(), graph, temperature) for _ in range(2))
-            assert fast.needed is None
-            slow.needed = slow.general
-            slow.net.links["way"] = GENERAL
-            for number in range(6):
-                fast.sweep(number)
-                slow.sweep(number)
-                difference = fast.messages - slow.messages
-                assert np.abs(difference).max() <= 1e-11 * (1 + temperature)
+                difference = np.abs(other.messages - fast.messages)
+                assert (difference <= 1e-11 * (1 + temperature + np.abs(fast.messages))).all()
+                assert temperature or (other.labels() == fast.labels()).all()
 
 
 # ---------------------------------------------------------------------- extremes
@@ -567,11 +544,13 @@ def test_published_energies_of_tsukuba(data_dir):
             assert graph.energy(ours.labels()) < 0.99 * energy
 
 
-def test_marginals_sum_to_one_where_rounding_begins_to_decide():
+@pytest.mark.parametrize("schedule", SCHEDULES)
+@pytest.mark.parametrize("edges", [[(0, 1)], [(0, 1), (1, 2), (2, 0)]])
+def test_marginals_sum_to_one_where_rounding_begins_to_decide(edges, schedule):
     """At the lowest temperature allowed, log Z itself has no decimals left."""
-    unary = 2.0**50 * np.array([[3.0, 3.0], [-5.0, -5.0]])
-    graph = FactorGraph.potts(unary, [(0, 1)], [0.1])
-    found = il.solve(graph, "loopy-bp", temperature=graph.resolution)
+    unary = 2.0**50 * np.array([[3.0, 3.0], [-5.0, -5.0], [1.0, 1.0]])
+    graph = FactorGraph.potts(unary, edges, [0.1] * len(edges))
+    found = il.solve(graph, f"loopy-bp(schedule={schedule})", temperature=graph.resolution)
     assert found.marginals.sum(axis=1) == pytest.approx(1.0, abs=1e-12)
 
 

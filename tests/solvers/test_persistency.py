@@ -234,14 +234,6 @@ def test_one_against_all_is_kovtuns_cut_on_potts(seed):
     check(graph, reduce(graph))
 
 
-def test_dead_ends_by_hand():
-    """Label 2 costs 3 more than label 0, and the neighbours save 2 at most."""
-    graph = il.FactorGraph.potts([[0.0, 0.5, 3.0], [0.0, 0.1, 0.2]], [(0, 1)], [2.0])
-    search = persistency._LabelTests(graph, lambda: False)
-    search.eliminate()
-    assert search.alive[:3].tolist()[2] == 0
-
-
 def test_fixed_variables_make_more_dead_ends():
     """The neighbours of a variable that was fixed are examined again."""
     graph = il.FactorGraph.potts([[0.0, 0.0], [0.0, 0.5]], [(0, 1)], [2.0])

@@ -283,12 +283,15 @@ PARTS = {
     "lp-relaxation(draws=20)": ("solvers.lp_relaxation._BLOCK_WORK", 1),
     "gibbs(sweeps=64, chains=1)": ("solvers.gibbs._STEPS", 1),
     "trw-s": ("algorithms.dual.reparametrisation._STRETCH", 10),
+    "tree-dp": ("solvers.tree_dp._CHUNK", 1),
 }
 
 
 @solvers(*PARTS)
 @pytest.mark.parametrize("temperature", [0.0, 1.0])
-@pytest.mark.parametrize("family", ["grid", "mixed", "higher-order", "own-tables", "ragged"])
+@pytest.mark.parametrize(
+    "family", ["forest", "grid", "mixed", "higher-order", "own-tables", "ragged"]
+)
 def test_parts_of_any_size_lead_to_the_same_answer(
     solver: str, family: str, temperature: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -9,7 +9,6 @@ import pytest
 
 import inference_lab as il
 from inference_lab.graph.random_graphs import random_graph
-from inference_lab.solvers import tree_dp
 
 
 def hard_forest(rng, n):
@@ -81,19 +80,6 @@ def test_cycles_are_refused_with_their_number(graph, cycles):
     s = il.solve(graph, "tree-dp")
     assert s.status == "unsupported"
     assert s.message == f"the graph has {cycles}; dynamic programming on trees needs a forest"
-
-
-@pytest.mark.parametrize("temperature", [0.0, 1.0])
-def test_the_passes_can_stop_and_go_on_anywhere(temperature, monkeypatch):
-    graph = hard_forest(np.random.default_rng(3), 60)
-    whole = il.solve(graph, "tree-dp", temperature=temperature)
-    monkeypatch.setattr(tree_dp, "_CHUNK", 1)
-    pieces = il.solve(graph, "tree-dp", temperature=temperature)
-    assert pieces.labels.tolist() == whole.labels.tolist()
-    assert pieces.log_partition == whole.log_partition
-    if temperature:
-        for row, other in zip(pieces.marginals, whole.marginals, strict=True):
-            assert row.tolist() == other.tolist()
 
 
 def test_one_pass_gives_the_labels_and_the_log_partition():
