@@ -14,7 +14,6 @@ from damage import SlowModel, check_damaged, check_refused, damaged
 from hypothesis import example, given
 from places import published
 from slow_words import Refused, Words, is_numeral
-from strategies import labellings
 
 import inference_lab as il
 from inference_lab.io import FormatError, fg
@@ -125,17 +124,6 @@ def test_marginals_that_libdai_prints(data_dir: Path) -> None:
 # ------------------------------------------------------------------ the format
 
 
-def test_first_variable_varies_fastest() -> None:
-    """The table is asymmetric, and is given again over the reversed scope."""
-    forward = parse(b"1 2 0 1 2 3 6 0 1 1 2 2 3 3 4 4 5 5 6")
-    expected = -np.log([[1, 3, 5], [2, 4, 6]])
-    np.testing.assert_allclose(forward.energy(labellings(forward)), expected.ravel(), atol=1e-15)
-    backward = parse(b"1 2 1 0 3 2 6 0 1 1 3 2 5 3 2 4 4 5 6")
-    assert forward.energy(labellings(forward)).tolist() == (
-        backward.energy(labellings(backward)).tolist()
-    )
-
-
 def test_variables_keep_their_numbers() -> None:
     """Numbers that no factor names are variables of one label."""
     graph = parse(b"1 2 5 2 2 2 1 1 0.5")
@@ -158,21 +146,12 @@ def test_no_factors_and_last_value_of_an_entry() -> None:
     assert parse(b"1 1 0 2 2 1 0.5 1 0.25").unary_of(0)[1] == pytest.approx(math.log(4))
 
 
-def test_numbers_out_of_the_range_of_doubles_keep_their_energy() -> None:
-    """A potential of 1e-400 is not a hard constraint."""
-    graph = parse(b"2 1 0 3 3 0 1e-400 1 1e400 2 3e-323 0 1 0 1e-500")
-    expected = [400 * math.log(10), -400 * math.log(10), 323 * math.log(10) - math.log(3)]
-    np.testing.assert_allclose(graph.unary_of(0), expected, rtol=1e-14)
-    assert graph.constant == pytest.approx(500 * math.log(10), rel=1e-15)
-
-
 @pytest.mark.parametrize(
     ("text", "message"),
     [
         ("", r"end of file after 0 tokens: the file ends where the number of factors"),
         ("# nothing", r"the file ends where the number of factors"),
         ("x", r"line 1, token 1: expected a number, got 'x'"),
-        ("-1", r"the number of factors, an integer >= 0, got '-1'"),
         ("2 0", r"the number of factors is '2', but at most 0 fit"),
         ("1 7 0 2 1 0", r"variables of factor 0 is '7', but at most 1 fit"),
         ("1 1 0 2 2 0 1", r"entries of factor 0 is '2', but at most 1 fit"),
@@ -184,12 +163,10 @@ def test_numbers_out_of_the_range_of_doubles_keep_their_energy() -> None:
         ("2 1 0 2 1 0 1 1 0 3 1 0 1", r"factor 0 gives variable 0 2 labels, another factor 3"),
         ("1 1 0 1 2 0 1 0 1", r"factor 0 over \(0,\) has 1 entries, but 2 are listed"),
         ("1 1 0 2 1 2 1", r"expected the index of an entry, 0 to 1, got '2'"),
-        ("1 1 0 2 1 nan 1", r"expected the index of an entry, 0 to 1, got 'nan'"),
         ("1 1 0 2 1 1 -1", r"factor 0 over \(0,\), entry '1': the potential '-1' is negative"),
         ("1 1 0 2 1 1 nan", r"the potential 'nan' is not a number"),
         ("1 1 0 2 1 1 inf", r"the potential 'inf' is not a finite number"),
         ("1 1 0 2 0", r"factor 0 over \(0,\) has no table but zeros"),
-        ("1 1 0 2 1 0 0.0", r"factor 0 over \(0,\) has no table but zeros"),
         ("1 0 0", r"factor 0 over \(\) is a constant of zero"),
         ("1 2 0 1 99999999 9999 1 0 1", r"have 999899990001 entries.*at most 16777225 are read"),
         ("1 1 0 2147483647 1 0 1", r"have 2147483647 entries, .* at most"),

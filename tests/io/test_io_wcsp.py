@@ -128,26 +128,6 @@ def test_optima(name: str) -> None:
 # ------------------------------------------------------------------ the format
 
 
-def test_last_variable_varies_fastest_and_default_fills_the_rest() -> None:
-    """The table has one tuple."""
-    graph = parse(b"t 2 3 1 100 2 3 2 0 1 4 1 1 2 9")
-    assert graph.energy(labellings(graph)).tolist() == [4, 4, 4, 4, 4, 9]
-
-
-@pytest.mark.parametrize(
-    ("top", "expected"),
-    [
-        (11, [3.0, 10.0]),
-        (10, [3.0, math.inf]),
-        (3, [math.inf, math.inf]),
-        (0, [math.inf, math.inf]),
-    ],
-)
-def test_costs_of_the_bound_or_more_forbid(top: int, expected: list[float]) -> None:
-    """The bound itself forbids, one less does not."""
-    assert parse(f"t 1 2 1 {top} 2 1 0 3 1 1 10".encode()).energy([[0], [1]]).tolist() == expected
-
-
 def test_comparison_with_a_bound_beyond_doubles_is_exact() -> None:
     """2**60 + 1 and 2**60 are the same double, and only one of them is below the bound."""
     top = 2**60 + 1
@@ -173,7 +153,6 @@ def test_a_constant_that_forbids_makes_the_model_infeasible() -> None:
         ("t 9 2 0 9 2", r"variables is '9', but at most 1 fit"),
         ("t 1 2 7 9 2", r"cost functions is '7', but at most 0 fit"),
         ("t 1 2 0 x 2", r"token 5: expected a number, got 'x'"),
-        ("t 1 2 0 -4 2", r"expected the upper bound, an integer >= 0, got '-4'"),
         ("t 1 2 0 9 0", r"variable 0: expected its number of labels, .* got '0'"),
         ("t 1 2 0 9 2000000000", r"variable 0 has 2000000000 labels and no factor"),
         ("t 1 2 1 9 2 5 0 0 0", r"function 0 has 5 variables, but at most 1 fit"),
@@ -183,8 +162,6 @@ def test_a_constant_that_forbids_makes_the_model_infeasible() -> None:
         ("t 1 2 1 9 2 1 0 0 2 0 1", r"tuples of function 0 is '2', but at most 1 fit"),
         ("t 1 2 1 9 2 1 0 0 1 2 5", r"function 0 over \(0,\), tuple 0: expected a label of .*'2'"),
         ("t 1 2 1 9 2 1 0 0 1 1 -5", r"tuple 0: expected its cost, an integer >= 0, got '-5'"),
-        ("t 1 2 1 9 2 1 0 0 1 1 0.5", r"expected its cost, an integer >= 0, got '0.5'"),
-        ("t 1 2 1 9 2 1 0 0 1 1 1e400", r"expected its cost, an integer >= 0, got '1e400'"),
         ("t 1 2 1 9 2 1 0 0 -1", r"tuples of function 0, an integer >= 0, got '-1'"),
         ("t 1 2 1 9 2 1 0 0 0 5", r"1 surplus tokens after the last cost function, from '5'"),
         (
@@ -211,6 +188,8 @@ def test_only_words_give_the_hint_about_keywords() -> None:
 
 @given(damaged(SMALL))
 @example(SMALL)
+@example(SMALL.replace(b"7 20", b"7 0"))
+@example(SMALL.replace(b"7 20", b"7 19"))
 def test_damaged_text_is_refused_exactly_when_the_slow_reader_refuses(data: bytes) -> None:
     """Otherwise both readers have the same energy."""
 
