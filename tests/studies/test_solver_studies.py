@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import re
 import shutil
 
 import pytest
@@ -63,6 +62,34 @@ values = { noise = [0.2] }
 """
 
 
+SAMPLED = """
+title = "A sample"
+question = "Which one?"
+solvers = ["icm", "lp-relaxation"]
+time_limit = 5.0
+clock = "cpu"
+trace_limit = 3
+
+[[stages]]
+solvers = ["ilp"]
+unsolved_by = ["lp-relaxation"]
+time_limit = 10.0
+
+[[designs]]
+problem = "potts-grid(height={n}, width={n}, frustration={share}, coupling={j}, seed={draw})"
+values = { n = [2, 4], share = [0, 0.3, 1], j = { from = 0.1, to = 10.0, log = true } }
+cells = 12
+draws = 2
+block = "n"
+
+[quick]
+cells = 2
+draws = 1
+time_limit = 1.0
+values = { n = [4] }
+"""
+
+
 def write(folder, text):
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "study.toml").write_text(text)
@@ -84,9 +111,9 @@ def test_grids_are_all_combinations(tmp_path):
     assert quick.solvers == ["icm"] and quick.seeds == 1 and len(quick.all_problems()) == 3
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "said"),
-    [
+#: Definitions, and for each of them replacements that make it wrong, with the message.
+WRONG = {
+    SMALL: [
         ("seeds = 2", "seeds = 0", "`int` >= 1 - at `$.seeds`"),
         ("seeds = 2", 'seeds = "two"', "seeds"),
         ("seeds = 2", "seeds = [1, -1]", "`int` >= 0 - at `$.seeds[1]`"),
@@ -127,12 +154,29 @@ def test_grids_are_all_combinations(tmp_path):
         ('icm = "ICM"', "icm = 1", "Expected `str`, got `int` - at `$.labels[...]`"),
         ('"All"', '"ICM"', "labels must differ, got ICM, trw-s, ICM"),
     ],
+    SAMPLED: [
+        ("cells = 12", "cells = 1", "designs[0].cells must be at least 1 a block, 2, got 1"),
+        ("draws = 2", "draws = 0", "`int` >= 1 - at `$.designs[0].draws`"),
+        ('block = "n"', 'block = "j"', "block = 'j'; allowed: a name of the values"),
+        ("from = 0.1", "from = 0", "a range is such as {from"),
+        ("seed={draw}", "seed=0", "designs[0].values: 'draw' is not in the problem"),
+        ('unsolved_by = ["lp-relaxation"]', 'unsolved_by = ["lp"]', "stages[0].unsolved_by names"),
+        ("time_limit = 10.0", "time_limit = 0", "`float` > 0.0 - at `$.stages[0].time_limit`"),
+        ('solvers = ["ilp"]', 'solvers = ["icm"]', "solvers has 'icm' more than once"),
+        ('clock = "cpu"', 'clock = "sun"', "Invalid enum value 'sun' - at `$.clock`"),
+        ("trace_limit = 3", "trace_limit = 1", "`int` >= 2 - at `$.trace_limit`"),
+        ("cells = 2\n", "cells = 2.5\n", "Expected `int`, got `float` - at `$.quick.cells`"),
+    ],
+}
+
+
+@pytest.mark.parametrize(
+    ("text", "old", "new", "said"), [(text, *row) for text in WRONG for row in WRONG[text]]
 )
-def test_errors_in_a_definition_are_located(tmp_path, old, new, said):
-    assert SMALL.count(old) == 1
-    folder = write(tmp_path / "bad", SMALL.replace(old, new))
+def test_errors_in_a_definition_are_located(tmp_path, text, old, new, said):
+    assert old in text
     with pytest.raises(StudyError) as caught:
-        load_study(folder)
+        load_study(write(tmp_path / "bad", text.replace(old, new, 1)))
     assert said in str(caught.value) and "study.toml" in str(caught.value)
 
 
@@ -259,33 +303,6 @@ def test_reproduce_prints_the_page_and_resumes(tmp_path, monkeypatch, undrawn):
 
 # ---------------------------------------------------------------------- samples and stages
 
-SAMPLED = """
-title = "A sample"
-question = "Which one?"
-solvers = ["icm", "lp-relaxation"]
-time_limit = 5.0
-clock = "cpu"
-trace_limit = 3
-
-[[stages]]
-solvers = ["ilp"]
-unsolved_by = ["lp-relaxation"]
-time_limit = 10.0
-
-[[designs]]
-problem = "potts-grid(height={n}, width={n}, frustration={share}, coupling={j}, seed={draw})"
-values = { n = [2, 4], share = [0, 0.3, 1], j = { from = 0.1, to = 10.0, log = true } }
-cells = 12
-draws = 2
-block = "n"
-
-[quick]
-cells = 2
-draws = 1
-time_limit = 1.0
-values = { n = [4] }
-"""
-
 
 def test_a_design_takes_each_value_equally_often(tmp_path):
     study = load_study(write(tmp_path / "sampled", SAMPLED))
@@ -315,28 +332,6 @@ def test_a_design_takes_each_value_equally_often(tmp_path):
 
 def as_problem_settings(spec):
     return problem_registry.make(spec).settings()
-
-
-@pytest.mark.parametrize(
-    ("old", "new", "said"),
-    [
-        ("cells = 12", "cells = 1", "designs[0].cells must be at least 1 a block, 2, got 1"),
-        ("draws = 2", "draws = 0", "`int` >= 1 - at `$.designs[0].draws`"),
-        ('block = "n"', 'block = "j"', "block = 'j'; allowed: a name of the values"),
-        ("from = 0.1", "from = 0", "a range is such as {from"),
-        ("seed={draw}", "seed=0", "designs[0].values: 'draw' is not in the problem"),
-        ('unsolved_by = ["lp-relaxation"]', 'unsolved_by = ["lp"]', "stages[0].unsolved_by names"),
-        ("time_limit = 10.0", "time_limit = 0", "`float` > 0.0 - at `$.stages[0].time_limit`"),
-        ('solvers = ["ilp"]', 'solvers = ["icm"]', "solvers has 'icm' more than once"),
-        ('clock = "cpu"', 'clock = "sun"', "Invalid enum value 'sun' - at `$.clock`"),
-        ("trace_limit = 3", "trace_limit = 1", "`int` >= 2 - at `$.trace_limit`"),
-        ("cells = 2\n", "cells = 2.5\n", "Expected `int`, got `float` - at `$.quick.cells`"),
-    ],
-)
-def test_errors_in_a_sample_are_located(tmp_path, old, new, said):
-    assert old in SAMPLED
-    with pytest.raises(StudyError, match=re.escape(said)):
-        load_study(write(tmp_path / "wrong", SAMPLED.replace(old, new, 1)))
 
 
 def test_stages_are_run_where_others_prove_nothing(tmp_path):

@@ -127,6 +127,63 @@ source = "nowhere"
 """
 
 
+SUMMED = """
+title = "SummaryMeans up"
+question = "How much is it in all?"
+runs = 2
+constraints = [5, 10]
+scores = ["accuracy", "clusters"]
+details = false
+data = ["iris", "lange-toy"]
+
+[[methods]]
+label = "PCKMeans"
+estimator = "pckmeans"
+
+[[methods]]
+label = "without"
+estimator = "pckmeans"
+weight = 0
+
+[[parts]]
+title = "never"
+constraints = [0]
+only = ["without"]
+
+[[parts]]
+title = "right"
+only = ["PCKMeans"]
+
+[[parts]]
+title = "wrong"
+data = ["iris, k+1", "lange-toy"]
+only = ["PCKMeans"]
+protocol = { noise = 0.4 }
+
+[[summaries]]
+title = "By data"
+parts = ["right", "wrong"]
+by = "data"
+constant = "never"
+baseline = "without"
+picture = true
+source = "nowhere"
+published = { PCKMeans = { mean = [0.75] }, elsewhere = { iris = [0.5, 3] } }
+
+[[summaries]]
+title = "By part"
+parts = ["right", "wrong"]
+by = "part"
+constraints = [10]
+
+[[summaries]]
+title = "Costs"
+parts = ["right"]
+by = "data"
+scores = ["objective", "e_step_seconds"]
+"""
+
+
 def write(folder, text=SMALL):
     folder.mkdir(exist_ok=True)
     (folder / "study.toml").write_text(text)
@@ -155,9 +212,9 @@ def test_a_definition_is_read(tmp_path):
     assert (quick.runs, [m.label for m in quick.methods], quick.baseline) == (1, ["without"], None)
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "message"),
-    [
+#: Definitions, and for each of them replacements that make it wrong, with the message.
+WRONG = {
+    SMALL: [
         ("runs = 2", "runs = 0", "`int` >= 1 - at `$.runs`"),
         ("runs = 2", 'runs = "2"', "Expected `int`, got `str` - at `$.runs`"),
         ("runs = 2", "runs = 2\ntime_limit = 0", "`float` > 0.0 - at `$.time_limit`"),
@@ -183,10 +240,33 @@ def test_a_definition_is_read(tmp_path):
         ('baseline = "without"', 'baseline = "w"', "contrasts[0]: baseline 'w' is none of the"),
         ("title =", "title", "study.toml: Expected '='"),
     ],
+    PARTED: [
+        ('data = ["iris"]', "data = []", "part 'As it is': data must not be empty"),
+        ("Half of it wrong", "As it is", "two parts are called 'As it is'"),
+        ("noise = 0.5", "noise = 5", "`float` <= 1.0 - at `$.parts[1].protocol.noise`"),
+        ("constraints = [10]", "levels = [10]", "unknown field `levels` - at `$.parts[1]`"),
+        ("quick = { constraints = [10] }", "quick = { x = 1 }", "`x` - at `$.parts[1].quick`"),
+    ],
+    SUMMED: [
+        ('parts = ["right", "wrong"]\nby = "data"', 'parts = []\nby = "data"', "length >= 1"),
+        ('constant = "never"', 'constant = "ever"', "'ever' is not the title of a part"),
+        ('baseline = "without"', 'baseline = "with"', "'with' is the label of no method"),
+        ("constraints = [10]", "constraints = [20]", "part 'right' has no constraints = 20"),
+        ('by = "part"', 'by = "part"\nscores = ["nmi"]', "'nmi' is not a score of the study"),
+        ('by = "part"', 'by = "part"\ndata = ["wine"]', "none of its parts has data 'wine'"),
+        ("mean = [0.75]", "mean = 0.75", "Expected `array`, got `float` - at `$.summaries"),
+        ('only = ["without"]', 'only = ["x"]', "only names 'x', which is not the label"),
+        ("details = false", "details = 0", "Expected `bool`, got `int`"),
+    ],
+}
+
+
+@pytest.mark.parametrize(
+    ("text", "old", "new", "message"), [(text, *row) for text in WRONG for row in WRONG[text]]
 )
-def test_errors_in_definitions_are_named(tmp_path, old, new, message):
-    assert old in SMALL
-    folder = write(tmp_path / "small", SMALL.replace(old, new, 1))
+def test_errors_in_definitions_are_named(tmp_path, text, old, new, message):
+    assert old in text
+    folder = write(tmp_path / "wrong", text.replace(old, new, 1))
     with pytest.raises(StudyError, match=re.escape(message)) as caught:
         load_study(folder)
     assert "study.toml" in str(caught.value)
@@ -208,22 +288,6 @@ def test_parts_inherit_and_override_settings(tmp_path):
     quick = study.quickly()
     assert [stage.runs for stage in quick.stages()] == [1, 1]
     assert len(cells(quick)) == 3
-
-
-@pytest.mark.parametrize(
-    ("old", "new", "message"),
-    [
-        ('data = ["iris"]', "data = []", "part 'As it is': data must not be empty"),
-        ("Half of it wrong", "As it is", "two parts are called 'As it is'"),
-        ("noise = 0.5", "noise = 5", "`float` <= 1.0 - at `$.parts[1].protocol.noise`"),
-        ("constraints = [10]", "levels = [10]", "unknown field `levels` - at `$.parts[1]`"),
-        ("quick = { constraints = [10] }", "quick = { x = 1 }", "`x` - at `$.parts[1].quick`"),
-    ],
-)
-def test_errors_in_parts_are_named(tmp_path, old, new, message):
-    assert old in PARTED
-    with pytest.raises(StudyError, match=re.escape(message)):
-        load_study(write(tmp_path / "parted", PARTED.replace(old, new, 1)))
 
 
 def test_the_key_of_a_method_is_its_settings_and_not_its_label():
@@ -385,63 +449,6 @@ def test_a_table_for_the_metric_is_a_gradient_step():
         objective(rate=-1.0)
 
 
-SUMMED = """
-title = "SummaryMeans up"
-question = "How much is it in all?"
-runs = 2
-constraints = [5, 10]
-scores = ["accuracy", "clusters"]
-details = false
-data = ["iris", "lange-toy"]
-
-[[methods]]
-label = "PCKMeans"
-estimator = "pckmeans"
-
-[[methods]]
-label = "without"
-estimator = "pckmeans"
-weight = 0
-
-[[parts]]
-title = "never"
-constraints = [0]
-only = ["without"]
-
-[[parts]]
-title = "right"
-only = ["PCKMeans"]
-
-[[parts]]
-title = "wrong"
-data = ["iris, k+1", "lange-toy"]
-only = ["PCKMeans"]
-protocol = { noise = 0.4 }
-
-[[summaries]]
-title = "By data"
-parts = ["right", "wrong"]
-by = "data"
-constant = "never"
-baseline = "without"
-picture = true
-source = "nowhere"
-published = { PCKMeans = { mean = [0.75] }, elsewhere = { iris = [0.5, 3] } }
-
-[[summaries]]
-title = "By part"
-parts = ["right", "wrong"]
-by = "part"
-constraints = [10]
-
-[[summaries]]
-title = "Costs"
-parts = ["right"]
-by = "data"
-scores = ["objective", "e_step_seconds"]
-"""
-
-
 def test_summaries_are_means_of_the_records(tmp_path):
     """Means are over parts, data, numbers of constraints and runs, with one part for all."""
     study = load_study(write(tmp_path / "summed", SUMMED))
@@ -488,26 +495,6 @@ def test_summaries_are_means_of_the_records(tmp_path):
     assert "Costs: mean seconds of E-steps." in text
     assert "figures/by-data-accuracy.svg" in text and "## right" not in text
     assert "Published figures: nowhere." in text
-
-
-@pytest.mark.parametrize(
-    ("old", "new", "message"),
-    [
-        ('parts = ["right", "wrong"]\nby = "data"', 'parts = []\nby = "data"', "length >= 1"),
-        ('constant = "never"', 'constant = "ever"', "'ever' is not the title of a part"),
-        ('baseline = "without"', 'baseline = "with"', "'with' is the label of no method"),
-        ("constraints = [10]", "constraints = [20]", "part 'right' has no constraints = 20"),
-        ('by = "part"', 'by = "part"\nscores = ["nmi"]', "'nmi' is not a score of the study"),
-        ('by = "part"', 'by = "part"\ndata = ["wine"]', "none of its parts has data 'wine'"),
-        ("mean = [0.75]", "mean = 0.75", r"Expected `array`, got `float` - at `\$.summaries"),
-        ('only = ["without"]', 'only = ["x"]', "only names 'x', which is not the label"),
-        ("details = false", "details = 0", "Expected `bool`, got `int`"),
-    ],
-)
-def test_errors_in_summaries_are_named(tmp_path, old, new, message):
-    assert old in SUMMED
-    with pytest.raises(StudyError, match=message):
-        load_study(write(tmp_path / "summed", SUMMED.replace(old, new, 1)))
 
 
 def test_times_have_a_logarithmic_axis():
