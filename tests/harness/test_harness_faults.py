@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import ctypes
 import os
 import random
 import resource
@@ -12,7 +11,6 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -232,40 +230,6 @@ def command(pid):
 
 
 # ---------------------------------------------------------------------- disks
-
-
-@contextmanager
-def tiny_disk(place, size):
-    """Mount a file system of a given size, which needs privileges."""
-    libc = ctypes.CDLL(None, use_errno=True)
-    data = f"size={size}".encode()
-    if libc.mount(b"tmpfs", os.fsencode(place), b"tmpfs", 0, data) != 0:
-        pytest.skip(f"cannot mount a tmpfs here: {os.strerror(ctypes.get_errno())}")
-    try:
-        yield
-    finally:
-        libc.umount2(os.fsencode(place), 2)
-
-
-def test_full_disk_stops_the_comparison_and_keeps_the_records(tmp_path, suppress_output):
-    disk = tmp_path / "disk"
-    disk.mkdir()
-    with tiny_disk(disk, 48 << 10):
-        path = disk / "runs.jsonl"
-        # Another file on the disk, which is removed later.
-        (disk / "other").write_bytes(bytes(20 << 10))
-        with pytest.raises(OSError, match="No space left"):
-            il.compare(**ASKED, store=path)
-        kept = RecordStore(path).read()
-        assert 0 < len(kept) < len(suppress_output.records)
-        (disk / "other").unlink()
-        with pytest.raises(OSError, match="No space left"):
-            il.compare(**ASKED, store=path)
-        more = RecordStore(path).read()
-        assert more[: len(kept)] == kept and len(kept) < len(more) < len(suppress_output.records)
-        (tmp_path / "runs.jsonl").write_bytes(path.read_bytes())
-    resumed = il.compare(**ASKED, store=tmp_path / "runs.jsonl")
-    assert what(resumed) == what(suppress_output)
 
 
 def test_file_size_limit_is_reported_on_the_command_line(tmp_path):
