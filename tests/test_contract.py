@@ -590,27 +590,22 @@ def test_run_and_outcome_are_passed_on(graph):
     assert s.energy == 1.0, "the claim is not believed"
 
 
-def test_the_energy_is_evaluated_anew(graph):
+@pytest.mark.parametrize("change", ["energy", "in place", "another"])
+def test_the_best_labelling_is_evaluated_anew(graph, change):
+    """Neither an energy nor a labelling that a solver puts in place of the best is believed."""
+
     def what(graph, run):
         run.offer([0, 1])
-        run.best_energy = -100.0
-
-    solution = scripted(graph, what)
-    assert solution.energy == 1.0
-
-
-@pytest.mark.parametrize("change", ["in place", "another"])
-def test_a_labelling_put_in_the_place_of_the_best_is_evaluated(graph, change):
-    def what(graph, run):
-        run.offer([0, 1])
-        if change == "in place":
+        if change == "energy":
+            run.best_energy = -100.0
+        elif change == "in place":
             run.best_labels[:] = [1, 0]
         else:
             run.best_labels = np.array([1, 0])
 
     solution = scripted(graph, what)
-    assert solution.labels.tolist() == [1, 0]
-    assert solution.energy == graph.energy([1, 0]) != graph.energy([0, 1])
+    assert solution.labels.tolist() == ([0, 1] if change == "energy" else [1, 0])
+    assert solution.energy == graph.energy(solution.labels)
 
 
 def test_the_best_labelling_is_evaluated_once(graph, monkeypatch):
@@ -669,6 +664,7 @@ def test_unsupported_run_is_not_started(graph):
         ({"time_limit": -1.0}, "time_limit must be positive seconds, got -1.0"),
         ({"time_limit": math.nan}, "time_limit must be positive seconds, got nan"),
         ({"max_iterations": 0}, "max_iterations must be at least 1, got 0"),
+        ({"seed": -1}, "seed must not be negative, got -1"),
         ({"initial": [0, 5]}, "labels[1] = 5; variable 1 has labels 0 to 1"),
         ({"initial": [0, 1, 0]}, "labels must have shape (2,)"),
         ({"initial": [[0, 1]]}, "initial must have shape (2,), got (1, 2)"),
@@ -679,32 +675,11 @@ def test_arguments_out_of_range(graph, how, message):
         il.solve(graph, "icm", **how)
 
 
-def test_other_types_than_graphs_are_refused():
-    with pytest.raises(TypeError, match=r"graph must be a FactorGraph, a Problem, .*, got \["):
-        il.solve([[0.0, 1.0]], "icm")
-    with pytest.raises(il.SpecError, match="unknown solver 'icmm'; did you mean 'icm'"):
-        il.solve(FactorGraph.from_factors([2], []), "icmm")
-
-
 @pytest.mark.parametrize("status", Status)
 def test_every_status_carries_its_sentence(status):
     assert isinstance(status, str) and status == status.value == str(status)
     assert len(status.sentence.split()) >= 3
     assert Status(status.value) is status and pickle.loads(pickle.dumps(status)) is status
-
-
-def test_names_and_specs():
-    assert Script(None).name() == "Script"
-    from inference_lab.solvers.loopy_bp import LoopyBP
-
-    assert LoopyBP(damping=0.5, schedule="chains").spec == "loopy-bp(schedule=chains, damping=0.5)"
-    assert LoopyBP(damping=np.float64(0.25)).spec == "loopy-bp(damping=0.25)"
-    assert list(LoopyBP().settings()) == [
-        "schedule",
-        "damping",
-        "tolerance",
-        "max_sweeps",
-    ]
 
 
 def test_a_solution_can_be_sent_elsewhere():
@@ -935,16 +910,6 @@ def test_a_run_that_has_no_time_for_its_start_is_not_begun(graph):
 def test_a_solver_may_find_out_in_its_run_that_it_does_not_cover_a_graph(graph):
     solution = scripted(graph, lambda graph, run: Outcome(unsupported="too wide"))
     assert (solution.status, solution.message) == (Status.UNSUPPORTED, "too wide")
-
-
-def test_arguments_that_are_no_numbers_are_named():
-    graph = il.FactorGraph.potts([[0.0, 1.0], [0.6, 0.0]], [(0, 1)], [0.5])
-    with pytest.raises(TypeError, match="time_limit must be a number of seconds or None, got '5s'"):
-        il.solve(graph, "icm", time_limit="5s")  # type: ignore[arg-type]
-    with pytest.raises(TypeError, match=r"seed must be an integer or None, got 1\.5"):
-        il.solve(graph, "icm", seed=1.5)  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="seed must not be negative, got -1"):
-        il.solve(graph, "icm", seed=-1)
 
 
 def test_run_without_an_answer_warns_and_has_no_energy():

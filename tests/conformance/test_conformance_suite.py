@@ -442,41 +442,27 @@ class Endless(Honest):
 # ---------------------------------------------------------------------- supports
 
 
-@caught_by("supports-answers")
 @frozen
-class SupportsRaises(Honest):
-    def supports(self, graph, temperature):
-        return None if graph.unary.size else "nothing to do"
+class Supports(Honest):
+    """Solver that answers ragged graphs in an invalid way, or refuses all graphs."""
 
-
-@caught_by("supports-answers")
-@frozen
-class SupportsChangesItsMind(Honest):
+    how: str = "raises"
     count: ClassVar[Any] = itertools.count()
 
     def supports(self, graph, temperature):
-        return f"no {next(self.count)}" if graph.n_labels is None else None
+        if self.how == "raises":
+            return None if graph.unary.size else "nothing to do"
+        if self.how == "nothing":
+            return "today is Sunday"
+        answers = {"no reason": "", "flag": False, "changes its mind": f"no {next(self.count)}"}
+        return answers[self.how] if graph.n_labels is None else None
 
 
-@caught_by("supports-answers")
-@frozen
-class SupportsGivesNoReason(Honest):
-    def supports(self, graph, temperature):
-        return "" if graph.n_labels is None else None
-
-
-@caught_by("supports-answers")
-@frozen
-class SupportsFlag(Honest):
-    def supports(self, graph, temperature):
-        return False if graph.n_labels is None else None
-
-
-@caught_by("supports-something")
-@frozen
-class SupportsNothing(Honest):
-    def supports(self, graph, temperature):
-        return "today is Sunday"
+LIARS += [
+    (Supports(how=how), {"supports-answers"})
+    for how in ("raises", "changes its mind", "no reason", "flag")
+]
+LIARS.append((Supports(how="nothing"), {"supports-something"}))
 
 
 # ---------------------------------------------------------------------- crashes
@@ -766,9 +752,17 @@ def test_a_failure_brings_the_case_back():
             "labels-valid",
             "'limit' and gave no labelling|'converged' and gave no lab",
         ),
-        (SupportsRaises(), "supports-answers", r"'ragged', 0.* supports\(\) raised ValueError"),
-        (SupportsFlag(), "supports-answers", "None or a reason, got False"),
-        (SupportsNothing(), "supports-something", "refuses all 50 random graphs .* is Sunday"),
+        (
+            Supports(how="raises"),
+            "supports-answers",
+            r"'ragged', 0.* supports\(\) raised Value",
+        ),
+        (Supports(how="flag"), "supports-answers", "None or a reason, got False"),
+        (
+            Supports(how="nothing"),
+            "supports-something",
+            "refuses all 50 random graphs .* Sunday",
+        ),
         ("notes_on_the_graph", "input-unchanged", "left an attribute graph.notes"),
         ("changed_costs", "input-unchanged", "changed graph.unary_values"),
         ("worse_than_start", "initial-kept", r"initial=\[.*the start costs"),
