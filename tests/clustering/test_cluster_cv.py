@@ -9,7 +9,6 @@ from scipy.stats import norm
 from sklearn.base import clone
 from sklearn.cluster import KMeans
 from sklearn.datasets import load_wine, make_blobs
-from sklearn.exceptions import NotFittedError
 from sklearn.metrics import adjusted_rand_score
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -337,11 +336,6 @@ def test_candidates_that_fail_are_left_out_and_named() -> None:
 def test_settings_out_of_range(settings: dict, error: type, said: str) -> None:
     with pytest.raises(error, match=said):
         search().set_params(**settings).fit(WINE)
-
-
-def test_unfitted_search_raises() -> None:
-    with pytest.raises(NotFittedError):
-        search().predict(WINE)
 
 
 def test_standardised_points_are_not_standardised_again() -> None:

@@ -102,10 +102,5 @@ def test_problems_with_and_without_a_bound_share_a_table():
     assert known == {"good": (166.67, 1), "poor": (255.56, 1), "fair": (200.0, 1)}
 
 
-def test_contradictions_are_negative_gaps():
-    (row,) = Comparison([record(energy=4.0, lower_bound=5.0)]).rows
-    assert row.gap_percent == -20.0
-
-
 def test_small_energies_have_gaps_in_their_own_units():
     assert gap_percent(3e-9, 2e-9, best=2.5e-9, small=1e-9) == pytest.approx(40.0)

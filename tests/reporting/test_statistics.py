@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from inference_lab.reporting.statistics import (
-    holm,
     median,
     performance_ratios,
     primal_gap_percent,
@@ -97,12 +96,6 @@ def test_medians_and_quantiles_by_sorting(values):
     for q in (0.0, 0.25, 0.5, 0.9, 1.0):
         expected = next(v for v in present if sum(w <= v for w in present) >= q * len(present))
         assert float(quantile(values, q)) == expected
-
-
-def test_holm_by_hand():
-    # Sorted: 0.005 * 4, 0.01 * 3, 0.03 * 2, 0.04 * 1, then never falling.
-    assert holm([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.03, 0.06, 0.06, 0.02])
-    assert holm([0.9, 0.8]) == [1.0, 1.0] and holm([]) == []
 
 
 # ---------------------------------------------------------------------- profiles
