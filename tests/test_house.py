@@ -69,9 +69,9 @@ RINGS = {
 }
 #: Budgets. A change that needs more must save elsewhere first.
 MOST_CORE_MODULES = 33
-MOST_CODE_LINES = {"core": 6386, "bench": 12009, "collection": 29813, "studies": 1936}
-MOST_DOCSTRING_LINES = 13514
-MOST_TEST_LINES = 45200
+MOST_CODE_LINES = {"core": 6386, "bench": 12009, "collection": 29818, "studies": 1936}
+MOST_DOCSTRING_LINES = 13518
+MOST_TEST_LINES = 45083
 
 #: Tokens that are not code.
 LAYOUT = (
