@@ -8,11 +8,13 @@ import inference_lab.clustering as clustering
 from inference_lab.clustering import DPMeans
 from inference_lab.clustering._base import PairwiseClusterer
 
-#: Estimators except the one that chooses among them.
+#: They choose among estimators, and read pairs only.
+_OTHERS = ("ConstrainedClusterCV", "CorrelationClustering")
+#: All estimators but these.
 KINDS: list[Any] = [
     getattr(clustering, name)
     for name in clustering.__all__
-    if hasattr(getattr(clustering, name), "fit") and name != "ConstrainedClusterCV"
+    if hasattr(getattr(clustering, name), "fit") and name not in _OTHERS
 ]
 QUICK: dict[str, dict[str, Any]] = {
     "AnnealedConstrainedKMeans": {"cooling": 0.1},

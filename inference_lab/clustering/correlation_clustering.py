@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 from sklearn.base import BaseEstimator, ClusterMixin
 from sklearn.utils import check_random_state
+from sklearn.utils.validation import validate_data
 
 from inference_lab.algorithms.multicut.bounds import packing_bound
 from inference_lab.algorithms.multicut.local_search import annealed, can_anneal, first_partition
@@ -67,10 +68,10 @@ class CorrelationClustering(ClusterMixin, BaseEstimator):  # type: ignore[misc]
 
     Examples
     --------
+    >>> must, cannot = [(0, 1), (1, 2), (3, 4)], [(0, 2), (2, 3)]
     >>> model = CorrelationClustering(random_state=0)
-    >>> model.fit([[0.0]] * 5, must_link=[(0, 1), (1, 2), (3, 4)], cannot_link=[(0, 2), (2, 3)])
-    CorrelationClustering(random_state=0)
-    >>> model.labels_.tolist(), model.objective_, model.lower_bound_
+    >>> model = model.fit([[0.0]] * 5, must_link=must, cannot_link=cannot, ml_weight=2.0)
+    >>> model.labels_.tolist(), model.objective_, round(model.lower_bound_, 9)
     ([0, 0, 0, 1, 1], 1.0, 1.0)
     """
 
@@ -94,8 +95,8 @@ class CorrelationClustering(ClusterMixin, BaseEstimator):  # type: ignore[misc]
 
         Parameters
         ----------
-        X : sequence of n points
-            Only their number counts.
+        X : (n, d) array-like or sparse
+            Only the number of rows counts.
         y : ignored
         must_link, cannot_link, pairs, sample_ids
             As in `PCKMeans.fit`.
@@ -113,7 +114,7 @@ class CorrelationClustering(ClusterMixin, BaseEstimator):  # type: ignore[misc]
 
         Examples
         --------
-        >>> CorrelationClustering().fit("abc", must_link=[(0, 2)]).labels_.tolist()
+        >>> CorrelationClustering().fit([[0.0]] * 3, must_link=[(0, 2)]).labels_.tolist()
         [0, 1, 0]
         """
         check_settings(self)
@@ -130,11 +131,17 @@ class CorrelationClustering(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         )
         for name in ("ml_weight", "cl_weight"):
             given[name] = 1.0 if given[name] is None else given[name]
-        n = X.shape[0] if hasattr(X, "shape") else len(X)
+        n = validate_data(self, X, accept_sparse=True).shape[0]
         constraints = read_side(n, None, **given).constraints
         refuse_hard(constraints)
         self._partition(constraints, n)
         return self
+
+    def __sklearn_tags__(self) -> Any:
+        """Allow sparse data."""
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags
 
     def _partition(self, constraints: Constraints, n: int) -> None:
         """Set all attributes."""
