@@ -251,7 +251,7 @@ def test_pages_in_a_browser(opened: Any, site: Path) -> None:
     assert re.search(r"\d\.\d\d \[\d+\.\d\d, \d+\.\d\d\]", table.inner_text())
     assert opened.evaluate("document.documentElement.scrollWidth") <= 390
     opened.goto((site / "which-estimator.html").as_uri())
-    assert opened.locator("table.estimators tbody tr").count() == 24
+    assert opened.locator("table.estimators tbody tr").count() == 25
     assert opened.locator("table").count() == 6
     assert opened.evaluate("document.documentElement.scrollWidth") <= 390
     opened.goto((site / "methods" / "messages.html").as_uri())

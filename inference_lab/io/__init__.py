@@ -4,18 +4,18 @@ A format is one module with ``parse(data, path) -> FactorGraph`` and, if it can 
 ``serialise(graph) -> iterable of str``, and one entry in the table below. Compression and evidence
 are handled here for all formats. Files are data: nothing in them is ever executed.
 
-========== =========== ============================== ========= =========================
-format     suffix      problem or origin              written   module
-========== =========== ============================== ========= =========================
-uai        ``.uai``    UAI competitions               yes       `inference_lab.io.uai`
-fg         ``.fg``     libDAI                         yes       `inference_lab.io.fg`
-wcsp       ``.wcsp``   weighted CSP, toulbar2         yes       `inference_lab.io.wcsp`
-cfn        ``.cfn``    cost function network          no        `inference_lab.io.cfn`
-dd         ``.dd``     graph matching                 no        `inference_lab.io.dd`
-max-cut    (none)      Biq Mac library, G-set, rudy   no        `inference_lab.io.biqmac`
-qubo       (none)      Biq Mac library                no        `inference_lab.io.biqmac`
-clique-partitioning    CP-Lib                         no        `inference_lab.io.biqmac`
-========== =========== ============================== ========= =========================
+=================== =========== ============================== ========= =========================
+format              suffix      problem or origin              written   module
+=================== =========== ============================== ========= =========================
+uai                 ``.uai``    UAI competitions               yes       `inference_lab.io.uai`
+fg                  ``.fg``     libDAI                         yes       `inference_lab.io.fg`
+wcsp                ``.wcsp``   weighted CSP, toulbar2         yes       `inference_lab.io.wcsp`
+cfn                 ``.cfn``    cost function network          no        `inference_lab.io.cfn`
+dd                  ``.dd``     graph matching                 no        `inference_lab.io.dd`
+max-cut             (none)      Biq Mac library, G-set, rudy   no        `inference_lab.io.biqmac`
+qubo                (none)      Biq Mac library                no        `inference_lab.io.biqmac`
+clique-partitioning (none)      CP-Lib                         no        `inference_lab.io.biqmac`
+=================== =========== ============================== ========= =========================
 
 Result files of competitions (labellings, marginals, partition functions) are in
 `inference_lab.io.results`.
