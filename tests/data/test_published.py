@@ -261,7 +261,8 @@ def test_two_commands_repeat_a_row_of_a_report(
 ) -> None:
     """The page for it has the energies of the records."""
     page = (ROOT / "docs/howto/published-data.md").read_text(encoding="utf-8")
-    fetching, comparing = re.findall(r"^inference-lab (.+)$", page.split("```")[1], re.M)
+    block = page.split("```")[1].replace("\\\n", "")
+    fetching, comparing = re.findall(r"^inference-lab (.+)$", block, re.M)
     monkeypatch.setenv("INFERENCE_LAB_MIRROR", str(data_dir))
     monkeypatch.chdir(tmp_path)
     assert CliRunner().invoke(main, shlex.split(fetching)).exit_code == 0
