@@ -72,7 +72,7 @@ def test_frames_and_names_give_the_same_clusters():
 
 
 def test_check_estimator_passes_but_for_clusters_of_the_data():
-    results = check_estimator(CorrelationClustering(), on_fail=None)
+    results = check_estimator(CorrelationClustering(), on_fail=None, on_skip=None)
     failed = {r["check_name"] for r in results if r["status"] == "failed"}
     assert failed == {"check_clustering"}
 

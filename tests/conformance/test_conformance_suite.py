@@ -761,7 +761,7 @@ def test_a_failure_brings_the_case_back():
         (
             Supports(how="nothing"),
             "supports-something",
-            "refuses all 50 random graphs .* Sunday",
+            "refuses all 52 random graphs .* Sunday",
         ),
         ("notes_on_the_graph", "input-unchanged", "left an attribute graph.notes"),
         ("changed_costs", "input-unchanged", "changed graph.unary_values"),
