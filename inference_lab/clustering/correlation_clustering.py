@@ -131,7 +131,7 @@ class CorrelationClustering(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         )
         for name in ("ml_weight", "cl_weight"):
             given[name] = 1.0 if given[name] is None else given[name]
-        n = validate_data(self, X, accept_sparse=True).shape[0]
+        n = validate_data(self, X, accept_sparse="csr").shape[0]
         constraints = read_side(n, None, **given).constraints
         refuse_hard(constraints)
         self._partition(constraints, n)
