@@ -11,7 +11,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from inference_lab.algorithms.cuts.partial_optimality import SHRINKING, Reduction, reduce
-from inference_lab.algorithms.multicut.signed_graph import clique_partitioning_form
+from inference_lab.algorithms.multicut.signed_graph import edge_gains, why_no_partition
 from inference_lab.algorithms.search.first_labelling import n_table_entries
 from inference_lab.algorithms.symmetry import break_symmetry
 from inference_lab.contract import Outcome, Run, Solution, Solver, Status
@@ -146,8 +146,8 @@ def plan(
         if kind == "signed-potts" and few and break_symmetry(graph) is not None:
             why = "labels are interchangeable: a short exact search among one of all copies"
             yield Stage("branch-and-bound", 0.1, why, begin=_SECONDS_AN_ENTRY * entries)
-        form = clique_partitioning_form(graph) if kind == "signed-potts" else ""
-        if not isinstance(form, str) and form[0].scale > 0.0:
+        partition = kind == "signed-potts" and why_no_partition(graph) is None
+        if partition and (edge_gains(graph) > 0.0).any():
             why = "labels are only names of clusters: a search over partitions"
             yield Stage("multicut(anneals=1000000)", 0.6, why)
         closed = _CLOSED_IN_A_SECOND[kind] * math.sqrt(seconds)

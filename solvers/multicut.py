@@ -18,8 +18,9 @@ from inference_lab.algorithms.multicut.local_search import (
 )
 from inference_lab.algorithms.multicut.signed_graph import (
     SignedGraph,
-    clique_partitioning_form,
+    as_signed_graph,
     signed_graph,
+    why_no_partition,
 )
 from inference_lab.contract import Outcome, Run
 from inference_lab.graph.arrays import IntArray
@@ -98,21 +99,14 @@ class Multicut(IterativeSolver["_Search"]):
 
     def supports(self, graph: FactorGraph, temperature: float) -> str | None:
         """Return the reason to refuse: anything but Potts terms and equal unaries."""
-        refusal = super().supports(graph, temperature)
-        if refusal is None:
-            form = clique_partitioning_form(graph)
-            refusal = form if isinstance(form, str) else None
-        return refusal
+        return super().supports(graph, temperature) or why_no_partition(graph)
 
     def start(self, graph: FactorGraph, run: Run) -> _Search | Outcome:
         """Offer the result of joins and moves, and bound by a packing of triangles."""
-        form = clique_partitioning_form(graph)
-        if isinstance(form, str):
-            return Outcome(unsupported=form)
         if graph.n_variables == 0:
             run.offer(np.empty(0, dtype=np.int64))
             return Outcome(converged=True)
-        return _Search(self, graph, run, *form)
+        return _Search(self, graph, run, *as_signed_graph(graph))
 
     def step(self, state: _Search, run: Run, done: int) -> Progress | None:
         """Solve linear programs up to their share of the time, then anneal."""

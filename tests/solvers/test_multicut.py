@@ -19,8 +19,9 @@ from inference_lab.algorithms.multicut.local_search import (
 )
 from inference_lab.algorithms.multicut.signed_graph import (
     SignedGraph,
-    clique_partitioning_form,
+    as_signed_graph,
     signed_graph,
+    why_no_partition,
 )
 from inference_lab.contract import Status
 from inference_lab.registry.sources import as_problem
@@ -141,9 +142,8 @@ def test_form_is_the_energy():
     rng = np.random.default_rng(3)
     for name in ("clique-partitioning(vertices=6, weights=correlation)", "max-cut(vertices=8)"):
         graph = as_problem(name).graph
-        form = clique_partitioning_form(graph)
-        assert not isinstance(form, str)
-        g, constant = form
+        assert why_no_partition(graph) is None
+        g, constant = as_signed_graph(graph)
         for _ in range(20):
             x = rng.integers(0, graph.cardinalities)
             assert graph.energy(x) == pytest.approx(constant - g.value(x))

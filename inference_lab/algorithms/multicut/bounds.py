@@ -115,27 +115,26 @@ class CliqueRelaxation:
         self.done = False
 
     def round(self, time_limit: float) -> FloatArray | None:
-        """Solve and add violated triangles; return the (n, n) solution, None at the limit."""
+        """Solve and add violated inequalities; return the (n, n) solution, None at the limit."""
         solved = self.relaxation.solve(time_limit)
         self.value = min(self.value, -solved.bound)
         if solved.x is None or solved.dual_ub is None:
             return None
         together = solved.x[self.pair]
         np.fill_diagonal(together, 0.0)
-        rows, rhs = self._violated_triangles(together)
-        if rhs.size < self.n:
-            stars, of_stars = self._violated_stars(together)
-            rows, rhs = vstack([rows, stars], format="csr"), np.concatenate([rhs, of_stars])
-        self.done = rhs.size == 0
+        rows = self._violated_triangles(together)
+        if rows.shape[0] < self.n:
+            rows = vstack([rows, self._violated_stars(together)], format="csr")
+        self.done = rows.shape[0] == 0
         if not self.done:
             # While the bound stands still, dropped rows could return for ever.
             rises = self.value < self._last_value - _VIOLATED * abs(self._last_value)
             slack = np.flatnonzero(solved.dual_ub == 0.0) if rises else np.empty(0, dtype=np.int64)
             self._last_value = self.value
-            self.relaxation.change(slack, rows, rhs)
+            self.relaxation.change(slack, rows, np.ones(rows.shape[0]))
         return together
 
-    def _violated_triangles(self, together: FloatArray) -> tuple[CsrArray, FloatArray]:
+    def _violated_triangles(self, together: FloatArray) -> CsrArray:
         """Return rows ``x_ij + x_jk - x_ik <= 1``, the most violated ones."""
         found, by = [], []
         for j in range(self.n):
@@ -146,13 +145,12 @@ class CliqueRelaxation:
             by.append(excess[i, k])
         chosen = np.argsort(-np.concatenate(by), kind="stable")[: _ROWS_A_VERTEX * self.n]
         columns = np.concatenate(found)[chosen]
-        return self._rows([(c, [1.0, 1.0, -1.0]) for c in columns.tolist()]), np.ones(len(columns))
+        return self._rows([(c, [1.0, 1.0, -1.0]) for c in columns.tolist()])
 
-    def _violated_stars(self, together: FloatArray) -> tuple[CsrArray, FloatArray]:
+    def _violated_stars(self, together: FloatArray) -> CsrArray:
         """Return rows ``sum_T x_vt - sum_TT' x_tt' <= 1``: v is with one of T that are apart."""
         # T grows from each pair by the vertex that adds most to the excess.
-        rows: dict[tuple[int, ...], tuple[list[int], list[float]]] = {}
-        excesses: dict[tuple[int, ...], float] = {}
+        found: dict[tuple[int, ...], tuple[float, list[int], list[float]]] = {}
         for v, t in np.argwhere((together > _VIOLATED) & (together < 1.0 - _VIOLATED)).tolist():
             chosen, total = [t], together[v, t]
             gains = together[v] - together[t]
@@ -163,14 +161,13 @@ class CliqueRelaxation:
                 gains[k] = -1.0
                 chosen.append(k)
             key = (v, *sorted(chosen))
-            if total > 1.0 + 10.0 * _VIOLATED and key not in rows:
+            if total > 1.0 + 10.0 * _VIOLATED and key not in found:
                 ends = np.array(chosen)
                 apart = self.pair[np.ix_(ends, ends)][np.triu_indices(ends.size, 1)]
                 columns = self.pair[v, ends].tolist() + apart.tolist()
-                rows[key] = columns, [1.0] * ends.size + [-1.0] * apart.size
-                excesses[key] = total
-        kept = sorted(excesses, key=lambda key: -excesses[key])[: _ROWS_A_VERTEX * self.n]
-        return self._rows([rows[key] for key in kept]), np.ones(len(kept))
+                found[key] = total, columns, [1.0] * ends.size + [-1.0] * apart.size
+        kept = sorted(found.values(), key=lambda star: -star[0])[: _ROWS_A_VERTEX * self.n]
+        return self._rows([star[1:] for star in kept])
 
     def _rows(self, rows: list[tuple[list[int], list[float]]]) -> CsrArray:
         """Return sparse rows from their columns and coefficients."""

@@ -59,11 +59,8 @@ def signed_graph(n: int, edges: npt.ArrayLike, weights: npt.ArrayLike) -> Signed
     )
 
 
-def clique_partitioning_form(graph: FactorGraph) -> tuple[SignedGraph, float] | str:
-    """Return the graph of gains and the energy without them, or the reason why there is none.
-
-    ``E(x) = constant - value(x)`` for every labelling of the graph.
-    """
+def why_no_partition(graph: FactorGraph) -> str | None:
+    """Return the reason why labels of a graph are more than names of clusters, or None."""
     if graph.n_factors:
         return "a partition is rated by pairs of variables, and this graph has larger factors"
     if graph.n_label_costs:
@@ -72,14 +69,27 @@ def clique_partitioning_form(graph: FactorGraph) -> tuple[SignedGraph, float] | 
     if counts.size and counts.min() < counts.max():
         return "labels of a partition are names of clusters, but the numbers of labels differ"
     unary = graph.unary_values.reshape(graph.n_variables, int(counts.max(initial=1)))
-    if (unary != unary[:, :1]).any():
-        i = int(np.flatnonzero((unary != unary[:, :1]).any(axis=1))[0])
+    prefers = (unary != unary[:, :1]).any(axis=1)
+    if prefers.any():
+        i = int(np.argmax(prefers))
         return f"labels of a partition are names of clusters, but variable {i} prefers some"
     if (graph.edge_kinds != POTTS).any():
-        e = int(np.flatnonzero(graph.edge_kinds != POTTS)[0])
+        e = int(np.argmax(graph.edge_kinds != POTTS))
         return f"edge {e} = {tuple(map(int, graph.edges[e]))} is not a Potts term"
     same = graph.pairwise_values[graph.edge_offsets]
     if not (np.isfinite(same).all() and np.isfinite(graph.edge_weights).all()):
         return "weights of a partition must be finite, and this graph has hard terms"
-    constant = float(graph.constant + unary[:, 0].sum() + graph.edge_weights.sum())
-    return signed_graph(graph.n_variables, graph.edges, graph.edge_weights - same), constant
+    return None
+
+
+def edge_gains(graph: FactorGraph) -> FloatArray:
+    """Return the gain of equal labels over unequal ones on each edge of a graph of Potts terms."""
+    gains: FloatArray = graph.edge_weights - graph.pairwise_values[graph.edge_offsets]
+    return gains
+
+
+def as_signed_graph(graph: FactorGraph) -> tuple[SignedGraph, float]:
+    """Return the graph of gains, and the constant of ``E(x) = constant - value(x)``."""
+    unary = graph.unary_values[graph.unary_ptr[:-1]]
+    constant = float(graph.constant + unary.sum() + graph.edge_weights.sum())
+    return signed_graph(graph.n_variables, graph.edges, edge_gains(graph)), constant
