@@ -254,7 +254,7 @@ def test_public_names() -> None:
 @pytest.mark.parametrize(
     "name",
     [
-        *("clustering", "conformance", "constraints", "contract", "convert", "io", "io.results"),
+        *("clustering", "conformance", "constraints", "contract", "convert", "io"),
         *("problem", "specs.settings", "studies"),
     ],
 )

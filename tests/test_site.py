@@ -37,7 +37,6 @@ PUBLIC = {
     "inference_lab.constraints": None,
     "inference_lab.convert": None,
     "inference_lab.io": None,
-    "inference_lab.io.results": None,
     "inference_lab.conformance": ("run_checks", "solver_checks", "NotApplicable"),
 }
 

@@ -16,9 +16,6 @@ max-cut             (none)      Biq Mac library, G-set, rudy   no        `infere
 qubo                (none)      Biq Mac library                no        `inference_lab.io.biqmac`
 clique-partitioning (none)      CP-Lib                         no        `inference_lab.io.biqmac`
 =================== =========== ============================== ========= =========================
-
-Result files of competitions (labellings, marginals, partition functions) are in
-`inference_lab.io.results`.
 """
 
 from __future__ import annotations

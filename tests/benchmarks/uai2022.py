@@ -22,10 +22,10 @@ from time import process_time
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 import inference_lab as il
 from inference_lab.data.folders import data_folder
-from inference_lab.io.results import read_log_partition, read_marginals
 
 WEAK = 98.0
 #: Folder of each task's instances.
@@ -91,7 +91,7 @@ def record(folder: Path, task: str, problem: str, seconds: float) -> dict[str, A
     if answer.exists() and s.marginals is not None:
         observed = [int(word) for word in evidence.read_text().split()]
         seen = set(observed[1 + (len(observed) % 2 == 0) :: 2])
-        true = read_marginals(answer)
+        true = published_marginals(answer)
         free = [i for i in range(len(true)) if i not in seen]
         found["error"] = hellinger(
             [true[i] for i in free], [s.marginals[i][: true[i].size] for i in free]
@@ -102,6 +102,17 @@ def record(folder: Path, task: str, problem: str, seconds: float) -> dict[str, A
     return found
 
 
+def published_marginals(path: Path) -> list[npt.NDArray[np.float64]]:
+    """Return the marginals in a file ``MAR n k p_1 ... p_k k ...``."""
+    numbers = list(map(float, path.read_text().split()[1:]))
+    rows, at = [], 1
+    for _ in range(int(numbers[0])):
+        end = at + 1 + int(numbers[at])
+        rows.append(np.array(numbers[at + 1 : end]))
+        at = end
+    return rows
+
+
 def our_score(folder: Path, task: str, run: dict[str, Any], rows: list[dict[str, str]]) -> float:
     """Return the score of a record for a task, from all printed rows of its instance."""
     if task == "MAR":
@@ -109,7 +120,7 @@ def our_score(folder: Path, task: str, run: dict[str, Any], rows: list[dict[str,
         return max(0.0, 100.0 * (1.0 - run["error"] / run["trivial"])) if "error" in run else 0.0
     pairs = [(float(row["score"]), float(row["log10_value"] or "nan")) for row in rows]
     if task == "PR":
-        reference = read_log_partition(folder / "PR" / f"{run['problem']}.uai.PR").base_10
+        reference = float((folder / "PR" / f"{run['problem']}.uai.PR").read_text().split()[-1])
     elif run["exact"]:
         return 100.0
     else:

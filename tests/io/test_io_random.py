@@ -23,7 +23,7 @@ from hypothesis import strategies as st
 
 import inference_lab as il
 from inference_lab.graph.random_graphs import FAMILIES, random_graph
-from inference_lab.io import FormatError, _limits, results, wcsp
+from inference_lab.io import FormatError, _limits, wcsp
 
 seeds = st.integers(0, 2**32 - 1)
 
@@ -285,34 +285,10 @@ def _check_model(rng: np.random.Generator, folder: Path) -> None:
         check_potentials(graph, folder)
 
 
-def _check_result(rng: np.random.Generator, folder: Path) -> None:
-    """Check labellings, marginals and partition functions."""
-    path = folder / "result.txt"
-    n = int(rng.integers(0, 5))
-    kind = int(rng.integers(3))
-    if kind == 0:
-        labels = rng.integers(0, 5, size=n)
-        results.write_labels(path, labels)
-    elif kind == 1:
-        marginals = [rng.dirichlet(np.ones(int(rng.integers(1, 4)))) for _ in range(n)]
-        results.write_marginals(path, marginals)
-    else:
-        results.write_log_partition(path, float(rng.normal()))
-    reader = [results.read_labels, results.read_marginals, results.read_log_partition][kind]
-    if kind == 0:
-        assert reader(path).tolist() == labels.tolist()
-    if kind == 1:
-        assert [row.tolist() for row in reader(path)] == [row.tolist() for row in marginals]
-    data = path.read_bytes()
-    path.write_bytes(damaged(rng, data))
-    _measured(path.stat().st_size, path, lambda: reader(path))
-
-
 @settings(max_examples=4 * settings.default.max_examples)
 @given(seeds)
 def test_damaged_files_are_refused_or_read_within_bounds(seed: int) -> None:
-    """Files are models of all formats and results, compressed or not."""
+    """Files are models of all formats, compressed or not."""
     rng = np.random.default_rng(seed)
-    check = _check_result if rng.random() < 0.1 else _check_model
     with tempfile.TemporaryDirectory() as folder, mock.patch.multiple(_limits, **_LIMITS):
-        check(rng, Path(folder))
+        _check_model(rng, Path(folder))

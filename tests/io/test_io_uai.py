@@ -471,3 +471,17 @@ def test_files_are_the_same_every_time(tmp_path: Path, suffix: str) -> None:
     if suffix == ".gz":
         assert first.read_bytes()[3:8] == bytes(5)  # no file name, no time
     assert_same_energies(graph, il.read(first))
+
+
+def test_energy_agrees_with_a_published_partition_function(data_dir: Path) -> None:
+    """The model has nearly all its mass on one labelling, with energy ``-ln Z``."""
+    path = data_dir / "map" / "uai2014_mar" / "DBN_14.uai"
+    if not path.is_file():
+        pytest.skip(f"no file {path}")
+    graph = il.read(path)
+    numbers = (path.parent / "DBN_14.uai.MAR").read_text().split()[2:]
+    # Each variable has its number of labels, and a probability of each.
+    rows = np.array(numbers, dtype=float).reshape(graph.n_variables, -1)[:, 1:]
+    log_10 = float((path.parent / "DBN_14.uai.PR").read_text().split()[-1])
+    found = -graph.energy(rows.argmax(axis=1))
+    assert found == pytest.approx(log_10 * math.log(10), abs=2e-3)
