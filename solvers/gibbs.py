@@ -63,13 +63,12 @@ def gibbs_visits(
     order: IntArray,
     uniforms: FloatArray,
     temperature: float,
-    coupling: float,
     draws: Draws,
     work: GibbsWorkspace,
 ) -> None:
     """Draw the label of each variable in `order` from its conditional, in place."""
-    # The energy is the unaries plus `coupling`, at most 1, times all other terms. Labels of
-    # infinite unary are excluded, and so are labels that violate more hard terms than others.
+    # Labels of infinite unary are excluded, and so are labels that violate more hard terms than
+    # others.
     n = x.size
     energy, violated = draws.now[0].energy, draws.now[0].violated
     cost = work.cost
@@ -86,10 +85,9 @@ def gibbs_visits(
                 fewest = count
         least = np.inf
         for a in range(k):
-            own = g.unary[first + a]
             weight[a] = np.inf
-            if not np.isinf(own) and work.infinite[a] == fewest:
-                weight[a] = own + coupling * (cost[a] - own)
+            if not np.isinf(g.unary[first + a]) and work.infinite[a] == fewest:
+                weight[a] = cost[a]
                 least = min(least, weight[a])
         total = 0.0
         for a in range(k):
@@ -226,28 +224,13 @@ def _variance(total: FloatArray, square: FloatArray, count: int) -> FloatArray:
     return np.asarray(spread / (count - 1))
 
 
-def add_averages(
-    averages: ChainAverages, graph: FactorGraph, run: Run, outcome: Outcome, complete: bool
-) -> None:
-    """Add the averages of all draws and their errors; offer the most probable labels."""
-    draws = int(averages.added.sum())
-    outcome.diagnostics["draws"] = draws
-    if draws:
-        mean = averages.mean(graph.cardinalities)
-        outcome.marginals = unflatten(graph, mean)
-        outcome.diagnostics |= averages.summary(graph, mean)
-        outcome.converged = complete and outcome.diagnostics["max_rhat"] < _AGREEMENT
-        run.offer(least_labels(graph, -mean))
-
-
 def draw_independent(
     graph: FactorGraph, temperature: float, rng: np.random.Generator, draws: int
-) -> tuple[IntArray, float]:
+) -> IntArray:
     """Draw labellings from the unaries alone, ``exp(-sum_i theta_i / T)`` normalised."""
     ptr = graph.unary_ptr[:-1]
     sizes = graph.cardinalities
-    least = graph.least_unaries
-    weights = np.exp(-(graph.unary_values - np.repeat(least, sizes)) / temperature)
+    weights = np.exp(-(graph.unary_values - np.repeat(graph.least_unaries, sizes)) / temperature)
     sums = np.add.reduceat(weights, ptr)
     cumulated = np.cumsum(weights)
     before = cumulated[ptr] - weights[ptr]
@@ -260,7 +243,7 @@ def draw_independent(
         target = before + rng.random(graph.n_variables) * sums
         at = np.searchsorted(cumulated[allowed], target, side="right")
         labels[d] = allowed[np.clip(at, lowest, highest)] - ptr
-    return labels, float(np.log(sums).sum() - least.sum() / temperature)
+    return labels
 
 
 @dataclass(frozen=True)
@@ -282,11 +265,6 @@ class Gibbs(IterativeSolver["_GibbsSampler"]):
     chains : int
         Independent chains, interleaved. The first starts from the labelling given to the run, if
         any, the others from draws of the unaries alone.
-    ais_runs : int
-        Runs of annealed importance sampling (Neal 2001) that estimate the log-partition; 0 leaves
-        it out, otherwise at least 2.
-    ais_steps : int
-        Steps of each run from the unaries alone to the whole energy, with one sweep per step.
 
     Guarantees
     ----------
@@ -296,8 +274,6 @@ class Gibbs(IterativeSolver["_GibbsSampler"]):
     that must be equal never change), and neither standard errors nor R-hat reveal it unless chains
     start on both sides.
 
-    The estimate ``Z`` of annealed importance sampling is unbiased; its logarithm is biased down.
-
     `converged` means that all sweeps were made and split R-hat is below 1.1 everywhere.
 
     Diagnostics
@@ -306,8 +282,7 @@ class Gibbs(IterativeSolver["_GibbsSampler"]):
     half-chain means. For each variable ``variable_stderr`` (largest), ``effective_sample_size``
     (smallest) and ``rhat`` (split R-hat, largest). ``max_stderr``, ``mean_stderr``,
     ``min_effective_sample_size``, ``max_rhat``. ``burned_in`` (False: a limit cut burn-in short,
-    and all draws were averaged), ``draws``, ``feasible_chains``, ``ergodic``,
-    ``log_partition_stderr``.
+    and all draws were averaged), ``draws``, ``feasible_chains``, ``ergodic``.
 
     Complexity
     ----------
@@ -321,7 +296,6 @@ class Gibbs(IterativeSolver["_GibbsSampler"]):
     of images", IEEE PAMI 6(6), 1984.
     A. E. Gelfand, A. F. M. Smith, "Sampling-based approaches to calculating marginal densities",
     JASA 85, 1990, eq. (2.9).
-    R. M. Neal, "Annealed importance sampling", Statistics and Computing 11, 2001.
 
     Examples
     --------
@@ -338,14 +312,6 @@ class Gibbs(IterativeSolver["_GibbsSampler"]):
     sweeps: int = setting(1000, at_least=4)
     burn_in: int = setting(100, at_least=0)
     chains: int = setting(4, at_least=1)
-    ais_runs: int = setting(0, at_least=0)
-    ais_steps: int = setting(200, at_least=1)
-
-    def __post_init__(self) -> None:
-        """Check the settings."""
-        super().__post_init__()
-        if self.ais_runs == 1:
-            raise ValueError("ais_runs must be 0 or at least 2, so that there is an error, got 1")
 
     def supports(self, graph: FactorGraph, temperature: float) -> str | None:
         """Support every graph at T > 0."""
@@ -360,7 +326,15 @@ class Gibbs(IterativeSolver["_GibbsSampler"]):
 
     def start(self, graph: FactorGraph, run: Run) -> _GibbsSampler | Outcome:
         """Start the chains."""
-        return _GibbsSampler(self, graph, run) if graph.n_variables else no_variables(graph, run)
+        if graph.n_variables:
+            return _GibbsSampler(self, graph, run)
+        run.offer(np.empty(0, dtype=np.int64))
+        return Outcome(
+            converged=True,
+            marginals=unflatten(graph, np.empty(0)),
+            log_partition=-graph.constant / run.temperature,
+            log_partition_kind="exact",
+        )
 
     def step(self, state: _GibbsSampler, run: Run, done: int) -> Progress | None:
         """Sweep every chain as often as fits between two checks of the clock."""
@@ -372,26 +346,25 @@ class Gibbs(IterativeSolver["_GibbsSampler"]):
         return Progress(iterations=sweeps) if state.advance(sweeps, keep) else None
 
     def finish(self, state: _GibbsSampler, run: Run, outcome: Outcome) -> Outcome:
-        """Average the draws; estimate the log-partition."""
+        """Average the draws, and offer the most probable labels."""
         graph, done = state.graph, outcome.iterations
         hard = (graph.pairwise_values, graph.edge_weights, graph.table_values)
+        draws = int(state.averages.added.sum())
         outcome.diagnostics = {
             "burned_in": done > self.burn_in,
             "ergodic": all(np.isfinite(values).all() for values in hard),
             "feasible_chains": int(state.feasible.sum()),
+            "draws": draws,
         }
-        add_averages(state.averages, graph, run, outcome, done == self.most_iterations)
+        if draws:
+            mean = state.averages.mean(graph.cardinalities)
+            outcome.marginals = unflatten(graph, mean)
+            outcome.diagnostics |= state.averages.summary(graph, mean)
+            agree = outcome.diagnostics["max_rhat"] < _AGREEMENT
+            outcome.converged = agree and done == self.most_iterations
+            run.offer(least_labels(graph, -mean))
         if not state.feasible.any():
             run.offer(state.x[0])
-        if self.ais_runs:
-            steps, estimate = state.log_partition(done)
-            outcome.iterations += steps
-            if estimate is None:
-                outcome.converged = False
-            else:
-                outcome.log_partition, error = estimate
-                outcome.log_partition_kind = "estimate"
-                outcome.diagnostics["log_partition_stderr"] = error
         return outcome
 
     def stretch(self, done: int, state: _GibbsSampler) -> tuple[int, bool]:
@@ -406,54 +379,30 @@ class Gibbs(IterativeSolver["_GibbsSampler"]):
         return min(state.averages.room(0), state.sweeps_at_once), True
 
 
-def no_variables(graph: FactorGraph, run: Run) -> Outcome:
-    """Return the outcome of a graph without variables at T > 0."""
-    run.offer(np.empty(0, dtype=np.int64))
-    return Outcome(
-        converged=True,
-        marginals=unflatten(graph, np.empty(0)),
-        log_partition=-graph.constant / run.temperature,
-        log_partition_kind="exact",
-    )
+class _GibbsSampler:
+    """The chains of a run and their averages, with the arrays of `gibbs_visits`."""
 
-
-class MarkovChains:
-    """The averages of chains and the arrays of `gibbs_visits`."""
-
-    def __init__(self, graph: FactorGraph, run: Run, chains: int, sweeps: int) -> None:
+    def __init__(self, settings: Gibbs, graph: FactorGraph, run: Run) -> None:
         self.graph, self.run = graph, run
-        width = int(graph.cardinalities.max())
+        n, width = graph.n_variables, int(graph.cardinalities.max())
         self.work = GibbsWorkspace(
             np.empty(width), np.empty(width, dtype=np.int64), np.empty(width)
         )
         self.draws = start_draws(graph)
-        self._sizes = graph.unary_values.size, chains, sweeps
+        self._sizes = graph.unary_values.size, settings.chains, settings.sweeps
         self.averages = ChainAverages(*self._sizes)
-
-    def forget(self) -> None:
-        """End burn-in: drop the averages so far."""
-        self.averages = ChainAverages(*self._sizes)
-
-
-class _GibbsSampler(MarkovChains):
-    """The chains of a run and their averages."""
-
-    def __init__(self, settings: Gibbs, graph: FactorGraph, run: Run) -> None:
-        super().__init__(graph, run, settings.chains, settings.sweeps)
-        self.settings = settings
-        n, width = graph.n_variables, self.work.cost.size
         steps = 10.0 + width * (1.0 + float(graph.degrees.mean()))
         self.block = max(1, int(_STEPS / steps))
         self.sweeps_at_once = max(1, self.block // n)
         self.order = np.arange(n, dtype=np.int64)
-        self.x, _ = draw_independent(graph, run.temperature, run.rng, settings.chains)
+        self.x = draw_independent(graph, run.temperature, run.rng, settings.chains)
         if run.initial is not None:
             self.x[0] = run.initial
         # The energy of a chain is unknown until it is feasible and was offered.
         self.energy = np.full(settings.chains, np.inf)
         self.feasible: npt.NDArray[np.bool_] = np.zeros(settings.chains, dtype=np.bool_)
 
-    def visit(self, x: IntArray, sweeps: int, coupling: float, energy: float, least: float) -> bool:
+    def visit(self, x: IntArray, sweeps: int, energy: float, least: float) -> bool:
         """Make `sweeps` sweeps of one chain; return False if time ran out on the way."""
         # ``draws`` then describe these sweeps, which start from `energy`. Only energies below
         # `least` are recorded.
@@ -467,8 +416,8 @@ class _GibbsSampler(MarkovChains):
                 return False
             part = order[lo : lo + step]
             gibbs_visits(
-                self.graph.arrays, x, part, rng.random(part.size), self.run.temperature, coupling,
-                self.draws, self.work,
+                self.graph.arrays, x, part, rng.random(part.size), self.run.temperature, self.draws,
+                self.work,
             )  # fmt: skip
         return True
 
@@ -476,7 +425,7 @@ class _GibbsSampler(MarkovChains):
         """Make `sweeps` sweeps of every chain; return whether all were finished."""
         for chain, x in enumerate(self.x):
             best = self.run.best_energy
-            if not self.visit(x, sweeps, 1.0, float(self.energy[chain]), best):
+            if not self.visit(x, sweeps, float(self.energy[chain]), best):
                 return False
             now = self.draws.now[0]
             self.feasible[chain] = now.violated == 0
@@ -496,27 +445,4 @@ class _GibbsSampler(MarkovChains):
             inside = int(np.flatnonzero(self.feasible)[0])
             self.x[~self.feasible] = self.x[inside]
             self.energy[~self.feasible] = self.energy[inside]
-        super().forget()
-
-    def log_partition(self, before: int) -> tuple[int, tuple[float, float] | None]:
-        """Estimate the log-partition by annealed importance sampling (Neal 2001, eq. 4)."""
-        settings, graph, run = self.settings, self.graph, self.run
-        x, log_z = draw_independent(graph, run.temperature, run.rng, settings.ais_runs)
-        log_z -= graph.constant / run.temperature
-        weights = np.zeros(settings.ais_runs)
-        for step in range(settings.ais_steps):
-            if run.should_stop(before + step):
-                return step, None
-            unary = graph.unary_values[graph.unary_ptr[:-1] + x].sum(axis=1)
-            rest = graph.energy(x) - graph.constant - unary
-            weights -= rest / (settings.ais_steps * run.temperature)
-            for labels, weight in zip(x, weights, strict=True):
-                coupling = (step + 1) / settings.ais_steps
-                if weight > -math.inf and not self.visit(labels, 1, coupling, math.inf, -math.inf):
-                    return step, None
-        largest = float(weights.max())
-        if math.isinf(largest):
-            return settings.ais_steps, None
-        shares = np.exp(weights - largest)
-        error = float(shares.std(ddof=1) / (shares.mean() * math.sqrt(shares.size)))
-        return settings.ais_steps, (log_z + largest + math.log(float(shares.mean())), error)
+        self.averages = ChainAverages(*self._sizes)

@@ -24,15 +24,13 @@ INF = math.inf
 
 
 def visit(
-    graph: FactorGraph, x: np.ndarray, i: int, uniform: float, temperature: float, coupling: float
+    graph: FactorGraph, x: np.ndarray, i: int, uniform: float, temperature: float
 ) -> np.ndarray:
     """Visit one variable, in place; return its conditional."""
     width = int(graph.cardinalities.max())
     work = GibbsWorkspace(np.empty(width), np.empty(width, dtype=np.int64), np.empty(width))
     draws = start_draws(graph)
-    gibbs_visits(
-        graph.arrays, x, np.array([i]), np.array([uniform]), temperature, coupling, draws, work
-    )
+    gibbs_visits(graph.arrays, x, np.array([i]), np.array([uniform]), temperature, draws, work)
     sums = draws.sums
     outside = np.ones(sums.size, dtype=bool)
     outside[graph.unary_ptr[i] : graph.unary_ptr[i + 1]] = False
@@ -52,7 +50,7 @@ def test_each_step_leaves_the_distribution_as_it_is(family: str) -> None:
     for i in range(graph.n_variables):
         after = np.zeros_like(p)
         for x in np.argwhere(p > 0.0):
-            conditional = visit(graph, x.copy(), i, 0.5, temperature, 1.0)
+            conditional = visit(graph, x.copy(), i, 0.5, temperature)
             for a, weight in enumerate(conditional):
                 y = x.copy()
                 y[i] = a
@@ -70,7 +68,7 @@ def test_labels_are_drawn_with_conditional_frequencies(family: str) -> None:
         drawn = np.zeros(int(graph.cardinalities[i]))
         for uniform in (np.arange(500) + 0.5) / 500:
             y = start.copy()
-            conditional = visit(graph, y, i, uniform, 1.3, 1.0)
+            conditional = visit(graph, y, i, uniform, 1.3)
             drawn[y[i]] += 1 / 500
             y[i] = start[i]
             assert (y == start).all()
@@ -145,55 +143,14 @@ def test_short_run_averages_its_draws() -> None:
     assert il.solve(graph, "gibbs", temperature=1.0).diagnostics["burned_in"]
 
 
-# ---------------------------------------------------------------------- importance sampling
-
-
-@pytest.mark.parametrize("family", ["potts", "own-tables", "higher-order", "hard-tables", "ragged"])
-def test_annealed_importance_sampling_is_unbiased_in_z(family: str) -> None:
-    """The mean of ``Z`` over many runs agrees with enumeration, within the reported error."""
-    graph = random_graph(family, 5)
-    log_z = exhaustive(graph).log_partition(1.0)
-    ratios, errors = [], []
-    for seed in range(60):
-        s = il.solve(
-            graph, "gibbs(sweeps=4, burn_in=0, chains=1, ais_runs=20, ais_steps=5)",
-            temperature=1.0, seed=seed,
-        )  # fmt: skip
-        if s.log_partition is None:
-            # No run has weight: the estimate of Z is 0.
-            ratios.append(0.0)
-            continue
-        assert s.log_partition_kind == "estimate"
-        ratios.append(math.exp(s.log_partition - log_z))
-        errors.append(s.diagnostics["log_partition_stderr"])
-    spread = np.std(ratios, ddof=1)
-    assert abs(np.mean(ratios) - 1.0) <= 4.5 * spread / math.sqrt(len(ratios)) + 1e-12
-    if len(errors) == len(ratios):
-        assert 0.5 * spread <= np.mean(errors) <= 2.0 * spread + 1e-12
-
-
-def test_more_steps_make_the_log_partition_more_exact() -> None:
-    """The spread of the estimates shrinks with the number of steps."""
-    graph = random_graph("grid", 3)
-    log_z = exhaustive(graph).log_partition(0.5)
-
-    def deviation(steps: int) -> float:
-        spec = f"gibbs(sweeps=4, chains=1, ais_runs=10, ais_steps={steps})"
-        runs = [il.solve(graph, spec, temperature=0.5, seed=s) for s in range(20)]
-        return float(np.sqrt(np.mean([(s.log_partition - log_z) ** 2 for s in runs])))
-
-    assert deviation(200) < 0.5 * deviation(3)
-
-
 def test_independent_draws_follow_the_unaries() -> None:
-    """Frequencies and the normaliser follow from the unaries; forbidden labels never occur.
+    """Frequencies follow from the unaries; forbidden labels never occur.
 
     One variable has one label, and the weights of another differ by more than rounding resolves.
     """
     unary: Any = [[0.0, 1.0, INF], [3.0], [INF, 0.5, 0.2, 2.0], [0.0, 800.0]]
     graph = FactorGraph.from_terms(unary)
-    labels, log_z = draw_independent(graph, 2.0, np.random.default_rng(0), 20_000)
-    assert log_z == pytest.approx(exhaustive(graph).log_partition(2.0))
+    labels = draw_independent(graph, 2.0, np.random.default_rng(0), 20_000)
     for i, row in enumerate(exhaustive(graph).marginals(2.0)):
         frequency = np.bincount(labels[:, i], minlength=row.size) / len(labels)
         assert frequency == pytest.approx(row, abs=0.02)

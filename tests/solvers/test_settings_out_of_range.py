@@ -10,7 +10,7 @@ from inference_lab.registry.registry import solver_registry
 LEAST = {
     "alpha-beta-swap": {"max_cycles": 1},
     "alpha-expansion": {"max_cycles": 1},
-    "gibbs": {"sweeps": 4, "burn_in": 0, "chains": 1, "ais_steps": 1},
+    "gibbs": {"sweeps": 4, "burn_in": 0, "chains": 1},
     "icm": {"restarts": 0, "max_sweeps": 1},
     "kernighan-lin": {"chain": 1, "branches": 1, "kicks": 0, "ball": 1},
     "lazy-flipper": {"max_depth": 1},
@@ -43,7 +43,6 @@ LEAST = {
         "region": 1,
     },
     "subgraph-search": {"table": 4, "descent_table": 4, "rounds": 0},
-    "swendsen-wang": {"sweeps": 4, "burn_in": 0, "single_sweeps": 0, "chains": 1},
     "toulbar2": {"vac": 0},
     "trw-bp": {"trees": 1, "tree_updates": 0, "tolerance": 0, "max_sweeps": 1},
     "trw-s": {"tolerance": 0, "patience": 1, "decode_every": 1, "max_sweeps": 1},
@@ -52,7 +51,6 @@ LEAST = {
 #: Specs with another fault, and the message.
 REFUSED = {
     "auto(seconds=0)": "seconds must be finite and above 0",
-    "gibbs(ais_runs=1)": "ais_runs must be 0 or at least 2",
     "icm(init=best)": "'best' is not one of unary, random",
     "junction-tree(max_bytes=10)": r"max_bytes must be at least 2\*\*20, got 10",
     "loopy-bp(damping=1)": r"damping must be at least 0 and below 1, got 1\.0",

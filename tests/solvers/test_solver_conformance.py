@@ -27,7 +27,6 @@ GRAPHS = settings.default.max_examples // 5
 BRIEF = {
     "loopy-bp": "loopy-bp(max_sweeps=100)",
     "pgmpy-mplp": "pgmpy-mplp(sweeps=50)",
-    "swendsen-wang": "swendsen-wang(sweeps=200)",
 }
 
 #: Additional settings, for which bounds, energies and marginals are checked as well.
