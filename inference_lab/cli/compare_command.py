@@ -106,8 +106,8 @@ def compare(
     on real and synthetic data; without --solver, a default set of solvers runs. Kernels are
     compiled before the first run, and cached. When a run ends, its record is written to runs.jsonl
     in the --out folder; runs.csv, table.csv and table.md follow at the end. Recorded runs are not
-    repeated, so the same command resumes after an interruption. "status" shows the progress,
-    "report" renders pages.
+    repeated, so the same command resumes after an interruption. "report"
+    renders pages.
     """
     from inference_lab.harness.campaign import InputError
     from inference_lab.harness.comparing import compare as compare_solvers

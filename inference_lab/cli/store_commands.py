@@ -1,4 +1,4 @@
-"""``inference-lab report``, ``status``, ``merge`` and ``labels``, for records."""
+"""``inference-lab report``, ``merge`` and ``labels``, for records."""
 
 from __future__ import annotations
 
@@ -100,24 +100,6 @@ def report(
         say(f"contradiction: {alarm}")
     if document.alarms:
         click.get_current_context().exit(1)
-
-
-@click.command()
-@_folder
-@options.as_json
-@options.debug
-def status(folder: Path, as_json: bool) -> None:
-    """Show the progress of the runs of DIR: done, failed, timed out, unsupported, missing."""
-    from inference_lab.harness.results_dir import find_store, states
-
-    with as_input():
-        found = states(find_store(folder))
-    if as_json:
-        print_json({"folder": str(folder), **found.as_dict()})
-    else:
-        from rich.console import Console
-
-        Console(highlight=False).print(found.lines())
 
 
 @click.command()

@@ -10,7 +10,6 @@ from typing import Any, Generic, Literal, TypeVar
 
 from inference_lab.harness.executors import Call, execute
 from inference_lab.harness.isolated_run import crashed, one_line
-from inference_lab.harness.manifest import PlannedRun, note_plan
 from inference_lab.harness.progress import RunProgress, reporter
 from inference_lab.processes.workers import Crash
 from inference_lab.results.json_lines import RecordError
@@ -136,11 +135,6 @@ def run_campaign(
             try:
                 stack.enter_context(store.exclusive_lock(shard))
                 kept = {record.key: record for record in store.prepare()}
-                planned = (
-                    PlannedRun(key=key, place=campaign.names(number)[:2])
-                    for number, key in enumerate(campaign.keys)
-                )
-                note_plan(store, planned)
             except (OSError, RecordError) as reason:
                 raise InputError(f"cannot keep records: {one_line(reason)}") from reason
         order = campaign.in_order()

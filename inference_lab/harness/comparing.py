@@ -196,9 +196,8 @@ def compare(
     store : path or RecordStore, optional
         File to which each record is appended as soon as its run ends. Runs with a record in it, or
         in an archive ``NAME.jsonl.xz`` beside it, are not made again: the same call after an
-        interruption makes the missing runs. The plan is written to ``NAME.plan.jsonl``; invalid
-        lines are moved to ``NAME.rejected.jsonl``. While another comparison is adding runs to it,
-        this one waits, unless both are shards.
+        interruption makes the missing runs. Invalid lines are moved to ``NAME.rejected.jsonl``.
+        While another comparison is adding runs to it, this one waits, unless both are shards.
     rerun : {"failed", "timeout", "all"}, optional
         Runs to repeat although the store has a record: all that failed (error, crash, memory or
         time limit) or were ``not-installed``, only ``timeout``, or all. The new record counts.

@@ -86,11 +86,6 @@ class StudyRecord(RunRecord, frozen=True, kw_only=True):
         return FitKey._make(getattr(self, name) for name in FitKey._fields)
 
     @property
-    def place(self) -> tuple[str, str]:
-        """The data with their constraints, and the label of the method."""
-        return self.key.task, self.method
-
-    @property
     def identity(self) -> str:
         """A digest of all fields, unique because times of fits differ in their microseconds."""
         return hashlib.sha256(json.dumps(self.as_dict(), sort_keys=True).encode()).hexdigest()

@@ -183,7 +183,7 @@ class JsonLine(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
 
 def _encoded(value: Any) -> Any:
-    """Return the value of a field for strict JSON; plans and texts stay unchanged."""
+    """Return the value of a field for strict JSON; texts stay unchanged."""
     if isinstance(value, tuple):
         return [_encoded(entry) for entry in value]
     return jsonable(value) if isinstance(value, Mapping | float | np.generic) else value

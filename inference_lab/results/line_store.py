@@ -74,12 +74,12 @@ class LineStore(Generic[_L]):
         """The file beside the store that damaged lines are moved to: ``runs.rejected.jsonl``."""
         return self.beside(f".rejected{self.path.suffix}")
 
-    def prepare(self, *, ours: bool = False) -> list[_L]:
+    def prepare(self) -> list[_L]:
         """Ensure that records can be appended, and return the existing records."""
         with self._naming(), self._locked():
             lines = _StoreLines(self)
             records = list(lines)
-            known = ours or records or any(line.startswith(_START) for line in lines.damaged)
+            known = records or any(line.startswith(_START) for line in lines.damaged)
             if lines.reasons and not known:
                 raise RecordError(lines.reasons[0])
             if lines.damaged and os.name == "posix":  # elsewhere an open file cannot be replaced

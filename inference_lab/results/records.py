@@ -176,11 +176,6 @@ class RunRecord(JsonLine, frozen=True, kw_only=True):
 
     @property
     @abstractmethod
-    def place(self) -> tuple[str, str]:
-        """The row and column of the run in tables: the problem, and the method."""
-
-    @property
-    @abstractmethod
     def identity(self) -> str:
         """The identity of this record, equal in all of its copies."""
 
@@ -198,7 +193,7 @@ class RunRecord(JsonLine, frozen=True, kw_only=True):
 class Record(RunRecord, frozen=True, kw_only=True):
     """One run of one solver on one problem: its inputs, its results, and the machine.
 
-    `key`, `place`, `identity` and `outcome` are as in `RunRecord`.
+    `key`, `identity` and `outcome` are as in `RunRecord`.
     """
 
     SCHEMA: ClassVar[int] = SCHEMA
@@ -278,11 +273,6 @@ class Record(RunRecord, frozen=True, kw_only=True):
     def key(self) -> RunKey:
         """The inputs of the run; see `RunKey`."""
         return RunKey._make(getattr(self, name) for name in RunKey._fields)
-
-    @property
-    def place(self) -> tuple[str, str]:
-        """The problem and the solver."""
-        return self.problem, self.solver
 
     @property
     def identity(self) -> str:

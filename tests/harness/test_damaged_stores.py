@@ -24,7 +24,6 @@ import inference_lab as il
 from inference_lab.contract import Outcome, Run, Solver
 from inference_lab.graph.factor_graph import FactorGraph
 from inference_lab.harness.campaign import InputError
-from inference_lab.harness.results_dir import states
 from inference_lab.reporting.comparison import Comparison
 from inference_lab.reporting.report import report_document
 from inference_lab.results.records import FAILURES, RecordStore
@@ -156,15 +155,14 @@ def check(rng: np.random.Generator, folder: Path) -> None:
             line.encode(): r.id for line, r in zip(path.read_text().split("\n"), kept, strict=False)
         }
 
-        for name in ("runs.plan.jsonl",) * (rng.random() < 0.3) + ("runs.jsonl",) * 2:
+        for _ in range(2):
             # Some kinds of damage need valid lines, which may be missing after the first.
             with suppress(ValueError, AttributeError, TypeError, RecursionError):
-                (folder / name).write_bytes(damaged(rng, (folder / name).read_bytes()))
+                path.write_bytes(damaged(rng, path.read_bytes()))
         left = path.read_bytes().split(b"\n")
         survivors = {whole[line] for line in left if line in whole}
         found = RecordStore(path).read()
         assert survivors <= {r.id for r in found}
-        assert sum(states(RecordStore(path)).counts.values()) >= len({r.key for r in found})
         look(Comparison.of_store(found), folder)
 
         before = path.read_bytes()

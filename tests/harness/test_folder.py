@@ -39,7 +39,6 @@ def test_a_comparison_goes_on_after_its_archive(archive):
     assert archive.read_bytes() == before
     assert len((folder / "runs.jsonl").read_bytes().splitlines()) == 1
     assert [r.seed for r in RecordStore(archive)] == [0, 1, 2]
-    assert "3: 3 done" in said("status", folder)
 
 
 def test_folders_are_merged_into_folders_and_archives(archive, tmp_path):

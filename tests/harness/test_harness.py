@@ -8,7 +8,6 @@ import shutil
 import subprocess
 import sys
 import time
-import warnings
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -23,10 +22,9 @@ from inference_lab.harness.campaign import InputError, share_of
 from inference_lab.harness.comparing import ComparisonCampaign
 from inference_lab.harness.executors import Call, execute
 from inference_lab.harness.inputs import RunSettings, prepare_problems
-from inference_lab.harness.manifest import plan_of
-from inference_lab.harness.results_dir import find_store, merge, states
+from inference_lab.harness.results_dir import find_store, merge
 from inference_lab.harness.running import limits_of
-from inference_lab.results.records import RecordStore, RecordWarning
+from inference_lab.results.records import RecordStore
 from inference_lab.solving import CLOCKS
 
 
@@ -286,70 +284,16 @@ def test_merged_shards_equal_one_call(tmp_path):
     again = il.compare(PROBLEMS, SOLVERS, seeds=2, store=target, rerun="failed")
     assert what(again) == what(whole)
     assert len(target.read()) == 18
-    assert len(plan_of(target).read()) == 18 and states(target).counts["missing"] == 0
-
-
-class Stop:
-    """A progress callable that stops the comparison after a number of records."""
-
-    def __init__(self, after):
-        self.left = after
-
-    def __call__(self, event):
-        self.left -= event.record is not None
-        if self.left == 0:
-            raise RuntimeError("enough")
-
-
-def test_status_prints_planned_and_missing_runs(tmp_path):
-    store = RecordStore(tmp_path / "runs.jsonl")
-    with pytest.raises(RuntimeError, match="enough"):
-        il.compare(PROBLEMS, SOLVERS, seeds=2, store=store, progress=Stop(5))
-    il.compare(PROBLEMS[0], [Moody(str(tmp_path))], store=store)
-    found = states(store)
-    assert found.counts == {"done": 5, "failed": 1, "timeout": 0, "unsupported": 0, "missing": 13}
-    assert found.cells["a", f"Moody(file={tmp_path})"] == {"failed": 1}
-    result = CliRunner().invoke(main, ["status", str(tmp_path)])
-    assert result.exit_code == 0 and "19: 5 done, 1 failed, 13 missing" in result.stdout
-    row = next(line for line in result.stdout.splitlines() if line.startswith(" a "))
-    result = CliRunner().invoke(main, ["status", str(tmp_path), "--json"])
-    document = json.loads(result.stdout)
-    assert document["counts"] == found.counts
-    mine = [cell for cell in document["cells"] if cell["problem"] == "a"]
-    counts = [sum(cell.get(state, 0) for cell in mine) for state in found.counts]
-    assert row.split()[1:] == [str(count) for count in counts if count]
 
 
 def test_a_folder_without_records_is_bad_input(tmp_path):
     for place in (tmp_path, tmp_path / "none"):
-        for command in (["status"], ["report"], ["merge", "--out", str(tmp_path / "new")]):
+        for command in (["report"], ["merge", "--out", str(tmp_path / "new")]):
             result = CliRunner().invoke(main, [*command, str(place)])
             assert result.exit_code == 2, (command, result.output)
             assert str(place) in result.output
     with pytest.raises(InputError):
         find_store(tmp_path)
-
-
-def test_damaged_plan_is_reported(tmp_path):
-    il.compare(PROBLEMS[0], "icm", store=tmp_path / "runs.jsonl")
-    path = tmp_path / "runs.plan.jsonl"
-    noted = path.read_text()
-    for name, value in (
-        ("key", "icm"),
-        ("key", [["icm"]]),
-        ("key", [{}]),
-        ("place", ["icm"]),
-        ("place", ["icm", 3]),
-        ("schema", "x"),
-    ):
-        document = json.loads(noted) | {name: value}
-        path.write_text(json.dumps(document) + "\n")
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", RecordWarning)
-            result = CliRunner().invoke(main, ["status", str(tmp_path), "--json"])
-        found = json.loads(result.stdout)
-        assert result.exit_code == 0 and found["counts"]["done"] == 1, (name, value)
-        assert "runs.plan.jsonl:1: " in found["warnings"][0]
 
 
 def test_the_command_line_resumes_shards_and_merges(tmp_path, monkeypatch):

@@ -658,7 +658,7 @@ def test_save_writes_four_files_and_never_loses_records(tmp_path):
         "table.md",
     ]
     names = {p.name for p in first.save(folder)}
-    assert {p.name for p in folder.iterdir()} == {*names, "runs.plan.jsonl"}
+    assert {p.name for p in folder.iterdir()} == names
     assert sorted(RecordStore(folder / "runs.jsonl"), key=identity) == sorted(
         first.records, key=identity
     )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import itertools
-import json
 import math
 import re
 
@@ -18,7 +17,6 @@ from sklearn.cluster import KMeans
 import inference_lab as il
 from inference_lab.cli import main
 from inference_lab.clustering import PCKMeans
-from inference_lab.harness.results_dir import STATES, states
 from inference_lab.processes.isolation import can_isolate
 from inference_lab.results.clustering_records import FitStore, environments
 from inference_lab.results.scoring import adjusted_rand
@@ -660,7 +658,7 @@ def test_workers_give_the_same_records(tmp_path):
 
 
 def test_merged_shards_equal_one_call(tmp_path):
-    """Shards on the command line agree as well, and report missing fits."""
+    """Shards on the command line agree as well."""
 
     def call(*arguments):
         return CliRunner().invoke(main, [str(argument) for argument in arguments])
@@ -673,18 +671,12 @@ def test_merged_shards_equal_one_call(tmp_path):
         done = call("reproduce", folder, "--quiet", *shard)
         assert done.exit_code == 0, done.output
         assert len(FitStore(part / "records.jsonl").read()) == 4
-    found = json.loads(call("status", parts[0], "--json").stdout)
-    assert found["counts"] == dict.fromkeys(STATES, 0) | {"done": 4, "missing": 4}
-    assert {(cell["problem"], cell["solver"]) for cell in found["cells"]} == {
-        (f"iris, {n} pairs", method) for n in (5, 20) for method in ("PCKMeans", "without")
-    }
     target = tmp_path / "all"
     (parts[1] / "environments.json").write_text('{"elsewhere": {"cpu_count": 4}}')
     for added in (8, 0):
         done = call("merge", *parts, "--out", target)
         assert done.exit_code == 0 and done.stdout.startswith(f"{added} records added")
     assert set(environments(target)) == {"elsewhere", whole[0].environment}
-    assert "8: 8 done" in call("status", target).stdout
     events = []
     merged = run_study(load_study(folder), target, progress=ends(events))
     assert essence(merged) == essence(whole) and events == []
@@ -729,7 +721,6 @@ def test_fits_that_hang_die_or_eat_memory_are_records_and_the_others_go_on(tmp_p
     study = replace(study, constraints=[5.0], runs=1, time_limit=1.0)
     records = run_study(study, tmp_path, memory_limit=1 << 30)
     assert {r.method: r.status for r in records} == ways
-    assert states(FitStore(tmp_path / "records.jsonl")).counts["failed"] == 2
     for record in records:
         assert record.exit_code == {"dies": -9, "hangs": -15}.get(record.method, 0)
         assert (record.memory_limit, record.time_limit) == (1 << 30, 1.0)
