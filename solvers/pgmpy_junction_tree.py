@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
+import importlib
 import math
+import warnings
 from dataclasses import dataclass
 from itertools import combinations
 from typing import Any
 
 import numpy as np
 
-from inference_lab.algorithms.pgmpy_models import (
-    Term,
-    merged_terms,
-    pgmpy_inference,
-    pgmpy_model,
-    range_of,
-)
 from inference_lab.contract import Outcome, Run, Solver
 from inference_lab.graph.arrays import FloatArray, IntArray
 from inference_lab.graph.factor_graph import FactorGraph, unary_minimum
@@ -28,6 +23,9 @@ _RANGE = 600.0
 _MAX_COMPARISONS = 60_000
 #: Axes of a table; numpy's limit is 64, and pgmpy adds some internally.
 _MAX_AXES = 30
+
+#: A scope and its table of costs.
+Term = tuple[tuple[int, ...], FloatArray]
 
 
 @dataclass(frozen=True)
@@ -161,6 +159,39 @@ class PgmpyJunctionTree(Solver):
         )
 
 
+def merged_terms(graph: FactorGraph) -> list[Term]:
+    """List unaries, edges and factors; those over the same variables are added up."""
+    # pgmpy looks factors up by the set of their variables and keeps only one per set.
+    found: dict[frozenset[int], Term] = {
+        frozenset([i]): ((i,), graph.unary_of(i)) for i in range(graph.n_variables)
+    }
+    terms: list[Term] = [
+        (tuple(ends), graph.edge_table(e)) for e, ends in enumerate(graph.edges.tolist())
+    ]
+    terms += [graph.higher_order(f) for f in range(graph.n_factors)]
+    for scope, table in terms:
+        key = frozenset(scope)
+        if key in found:
+            first, before = found[key]
+            table = before + np.transpose(table, [scope.index(i) for i in first])
+            scope = first
+        found[key] = (scope, table)
+    return list(found.values())
+
+
+def range_of(table: FloatArray) -> float:
+    """Return the difference between the largest and the least finite cost, 0 without any."""
+    finite = table[np.isfinite(table)]
+    return float(finite.max() - finite.min()) if finite.size else 0.0
+
+
+def pgmpy_inference() -> Any:
+    """Import ``pgmpy.inference`` without warnings of pgmpy about its own deprecated modules."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)
+        return importlib.import_module("pgmpy.inference")
+
+
 def _min_fill_cliques(graph: FactorGraph) -> list[frozenset[int]]:
     """Return the cliques of a tree decomposition by greedy min-fill."""
     from networkx import Graph
@@ -190,7 +221,17 @@ class _Tree:
         self.unit = unit
         self.operation = operation
         self.shift = math.fsum(float(table.min()) for _, table in terms)
-        model = pgmpy_model(terms, lambda table: np.exp(-(table - table.min()) / unit))
+        from pgmpy.factors.discrete import DiscreteFactor
+        from pgmpy.models import DiscreteMarkovNetwork
+
+        model: Any = DiscreteMarkovNetwork()
+        for scope, table in terms:
+            # Variable ``i`` is the node ``"x{i}"``, because pgmpy treats a node ``0`` as missing.
+            names = [f"x{i}" for i in scope]
+            model.add_nodes_from(names)
+            model.add_edges_from(combinations(names, 2))
+            values = np.exp(-(table - table.min()) / unit)
+            model.add_factors(DiscreteFactor(names, table.shape, values))
         # With these edges the graph is chordal, so pgmpy adds no fill-in.
         model.add_edges_from((f"x{i}", f"x{j}") for i, j in fill)
         self.bp: Any = pgmpy_inference().BeliefPropagation(model)

@@ -369,7 +369,7 @@ def test_sorting_by_click_and_by_keyboard(visit: Callable[..., Any]) -> None:
     page.keyboard.press("Shift+Tab")
     page.keyboard.press("Enter")
     names = _column(page, "solver")
-    assert names.index("lazy-flipper(depth=2)") == names.index("lazy-flipper(depth=1)") + 1
+    assert names.index("subgraph-search(rounds=2)") == names.index("subgraph-search(rounds=1)") + 1
     assert names.index("alpha-expansion") < names.index("block-icm") < names.index("trw-s")
 
 
@@ -377,8 +377,8 @@ def test_filter(visit: Callable[..., Any]) -> None:
     """The box of a long table keeps the rows with all words; short tables have none."""
     page = visit()
     box = page.locator("#table-summary input[type=search]")
-    box.fill("LAZY depth=3")
-    assert _column(page, "solver") == ["lazy-flipper(depth=3)"]
+    box.fill("SUBGRAPH rounds=3")
+    assert _column(page, "solver") == ["subgraph-search(rounds=3)"]
     assert page.locator("#table-summary .tools [role=status]").inner_text() == "1 of 25 rows"
     box.fill("simulated")
     _head(page, "mean gap %").get_by_role("button").click()

@@ -242,50 +242,13 @@ def test_packages_that_are_there_are_not_missing():
 # ---------------------------------------------------------------------- pgmpy
 
 
-@pytest.mark.parametrize("seed", range(2))
-def test_mplp_of_pgmpy_bounds_the_relaxation_from_below(seed):
-    graph = frustrated(10, 3, 18, seed)
-    s = il.solve(graph, "pgmpy-mplp")
-    relaxed = il.solve(graph, "lp-relaxation").lower_bound
-    assert s.lower_bound <= relaxed + 1e-9
-    # Far above the bound without any message.
-    assert s.lower_bound > float(graph.unary.min(axis=1).sum()) + 0.1
-    bounds = [point.lower_bound for point in s.trace]
-    assert bounds == sorted(bounds) and len(set(bounds)) > 3
-
-
-@pytest.mark.parametrize("seed", range(4))
-def test_mplp_of_pgmpy_decodes_negative_energies(seed):
-    """Pgmpy itself keeps only labellings of positive value, which are none or all here."""
-    rng = np.random.default_rng(seed)
-    edges = [(i, i + 1) for i in range(7)]
-    graph = il.FactorGraph.potts(rng.normal(size=(8, 3)), edges, 0.4 + rng.random(7))
-    for constant in (-1000.0, 1000.0):
-        shifted = il.FactorGraph.from_factors(
-            graph.cardinalities, [*graph.factors(), ((), np.array(constant))]
-        )
-        s = il.solve(shifted, "pgmpy-mplp")
-        # A chain: the relaxation is exact, and so is MPLP in its interior.
-        assert s.energy == pytest.approx(optimum(shifted), abs=1e-9)
-
-
-def test_mplp_of_pgmpy_adds_up_factors_over_the_same_variables():
+def test_junction_tree_of_pgmpy_adds_up_factors_over_the_same_variables():
     """Pgmpy forgets all but one of them, regardless of the order of their variables."""
     rng = np.random.default_rng(0)
     one, two = rng.normal(size=(2, 3, 2)), rng.normal(size=(2, 2, 3))
     graph = il.FactorGraph.from_factors([2, 3, 2], [((0, 1, 2), one), ((0, 2, 1), two)])
-    for name in ("pgmpy-mplp", "pgmpy-junction-tree"):
-        s = il.solve(graph, name)
-        assert s.status == "optimal" and s.energy == pytest.approx(optimum(graph))
-
-
-def test_mplp_of_pgmpy_is_stopped_within_a_sweep():
-    graph = frustrated(60, 3, 900)
-    il.solve(frustrated(6, 2, 5), "pgmpy-mplp")
-    begin = time.perf_counter()
-    s = il.solve(graph, "pgmpy-mplp", time_limit=0.3)
-    assert time.perf_counter() - begin < 3.0 and s.status == "limit"
-    assert il.solve(frustrated(90, 2, 1600), "pgmpy-mplp").message.startswith("pgmpy compares all")
+    s = il.solve(graph, "pgmpy-junction-tree")
+    assert s.status == "optimal" and s.energy == pytest.approx(optimum(graph))
 
 
 @pytest.mark.parametrize("temperature", [0.0, 1.0])
@@ -340,5 +303,4 @@ def test_junction_tree_of_pgmpy_proves_infeasibility():
     two = one.copy()
     one[0], two[1] = 0.0, 0.0
     both = il.FactorGraph.from_factors([2, 2, 2], [((0, 1, 2), one), ((0, 1, 2), two)])
-    for name in ("pgmpy-mplp", "pgmpy-junction-tree"):
-        assert il.solve(both, name).status == "infeasible"
+    assert il.solve(both, "pgmpy-junction-tree").status == "infeasible"

@@ -13,7 +13,6 @@ LEAST = {
     "gibbs": {"sweeps": 4, "burn_in": 0, "chains": 1},
     "icm": {"restarts": 0, "max_sweeps": 1},
     "kernighan-lin": {"chain": 1, "branches": 1, "kicks": 0, "ball": 1},
-    "lazy-flipper": {"max_depth": 1},
     "loopy-bp": {"tolerance": 0, "max_sweeps": 1},
     "lp-relaxation": {"draws": 1},
     "mean-field": {"tolerance": 0, "max_sweeps": 1, "anneal_sweeps": 1},
@@ -27,7 +26,6 @@ LEAST = {
     },
     "ortools-cpsat": {"workers": 1},
     "pgmpy-junction-tree": {"max_entries": 1},
-    "pgmpy-mplp": {"sweeps": 1, "tolerance": 0},
     "semidefinite": {
         "tolerance": 0,
         "progress": 0,

@@ -26,7 +26,6 @@ GRAPHS = settings.default.max_examples // 5
 #: Settings under which methods that rarely or never settle stop sooner.
 BRIEF = {
     "loopy-bp": "loopy-bp(max_sweeps=100)",
-    "pgmpy-mplp": "pgmpy-mplp(sweeps=50)",
 }
 
 #: Additional settings, for which bounds, energies and marginals are checked as well.
