@@ -295,8 +295,8 @@ class Auto(Solver):
     and energy meet.
 
     At T > 0: elimination where it fits, else estimates by elimination with copies of variables, on
-    large graphs by loopy belief propagation; then bounds on the log-partition by mean field and
-    tree-reweighted propagation.
+    large graphs by loopy belief propagation; then bounds on the log-partition, from above by
+    weighted mini-buckets or tree-reweighted propagation and from below by mean field.
 
     Parameters
     ----------
@@ -522,7 +522,8 @@ def _marginals(graph: FactorGraph, run: Run, end: float) -> Outcome:
         Stage("tree-dp", 1.0, "a forest: dynamic programming is exact"),
         Stage(elimination, 1.0, "elimination: exact where its tables fit"),
         Stage("loopy-bp", 0.5, "marginals and the Bethe estimate"),
-        Stage("trw-bp", 0.6, "an upper bound on the log-partition"),
+        Stage("weighted-mini-buckets", 0.6, "an upper bound on the log-partition"),
+        Stage("trw-bp", 0.6, "an upper bound, on graphs too large for tables"),
         Stage("mean-field", 1.0, "a lower bound on the log-partition"),
     ]
     diagnostics: dict[str, Any] = {"plan": []}
@@ -535,6 +536,8 @@ def _marginals(graph: FactorGraph, run: Run, end: float) -> Outcome:
         if found and (left <= 0 or run.should_stop(iterations)):
             break
         if answer is not None and stage.solver == "loopy-bp":
+            continue
+        if "log_partition_upper" in diagnostics and stage.solver == "trw-bp":
             continue
         if as_solver(stage.solver).supports(graph, run.temperature) is not None:
             continue

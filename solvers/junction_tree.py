@@ -4,42 +4,29 @@ from __future__ import annotations
 
 import math
 import weakref
-from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from dataclasses import dataclass
+from typing import ClassVar
 
-import numpy as np
-
-from inference_lab.algorithms.elimination.arc_consistency import BoolArray, Domains, allowed_labels
-from inference_lab.algorithms.elimination.bucket_elimination import (
-    BLOCK,
-    Tree,
-    decided_cost,
-    decode,
-    downward,
-    keep_all,
-    make_tree,
-    scratch_sizes,
-    upward,
-    workspace,
-)
+from inference_lab.algorithms.elimination.arc_consistency import allowed_labels
+from inference_lab.algorithms.elimination.bucket_elimination import Tree
 from inference_lab.algorithms.elimination.edge_deletion import Compensation, split_variables
 from inference_lab.algorithms.elimination.interactions import (
-    Interactions,
     coupling_terms,
     first_allowed,
     interactions,
 )
 from inference_lab.algorithms.elimination.order import Elimination, elimination_order
+from inference_lab.algorithms.elimination.tree_passes import (
+    EliminationPlan,
+    TreePasses,
+    plan_along,
+)
 from inference_lab.algorithms.label_cost_encoding import run_on_star, star
 from inference_lab.algorithms.presolve import n_entries
 from inference_lab.contract import Outcome, Run, Solver
-from inference_lab.graph.arrays import FloatArray, GraphArrays, IntArray, starts_of
 from inference_lab.graph.factor_graph import FactorGraph, unary_minimum
 from inference_lab.kernels.messages import unflatten
 from inference_lab.specs.settings import setting
-
-#: Additions between two checks of the clock: about 0.1 s.
-_CHUNK = 1 << 25
 
 #: Steps of the search for an order: in a short search, and in a second.
 _MOMENT_STEPS = 10_000_000
@@ -70,48 +57,13 @@ _DAMPING, _TOLERANCE, _MOST_SWEEPS = 0.3, 1e-5, 50
 _FIRST_SWEEPS = 3
 
 
-@dataclass(frozen=True)
-class _EliminationPlan:
-    """The sizes known before anything large is allocated; holds no reference to the graph."""
-
-    domains: Domains
-    couples: BoolArray
-    order: Elimination
-    tree: Tree | None  # None if no order was found, or no labelling is feasible
-    scratch: tuple[int, int, int, int, int]
-    steps: float  # limit of the search for the order,
-    hurried: bool  # and whether the limit cut it short
-
-    @property
-    def choice_type(self) -> np.dtype[Any]:
-        """The smallest integers that hold a label's position."""
-        most = int(self.domains.sizes.max(initial=1)) - 1
-        return np.dtype(np.uint8 if most < 256 else np.uint16 if most < 65536 else np.int64)
-
-    def entries(self, tree: Tree, back: bool) -> tuple[int, int, int]:
-        """Return the entries of the messages, of the choices, and of the sums for children."""
-        # Marginals, from the way back, need all messages.
-        kept = int(tree.rows.sum())
-        if not back:
-            return int((tree.made_at + tree.rows).max(initial=0)), kept, 0
-        told = starts_of(tree.rows[tree.children])
-        return kept, kept, int(np.diff(told[tree.child_ptr]).max(initial=0))
-
-    def n_bytes(self, tree: Tree, back: bool) -> int:
-        """Bytes of the arrays that a run allocates."""
-        messages, choices, sums = self.entries(tree, back)
-        axes, inputs, strides, dense, look_up = self.scratch
-        fixed = 8 * (2 * axes + 2 * inputs + strides + dense + look_up + 2 * BLOCK)
-        return 8 * (messages + sums) + choices * self.choice_type.itemsize + fixed
-
-
 #: Plans by graph and limit; a plan is dropped with its graph.
-_plans: weakref.WeakKeyDictionary[FactorGraph, dict[float, _EliminationPlan]] = (
+_plans: weakref.WeakKeyDictionary[FactorGraph, dict[float, EliminationPlan]] = (
     weakref.WeakKeyDictionary()
 )
 
 
-def _plan(graph: FactorGraph, log2_limit: float, most_steps: float = math.inf) -> _EliminationPlan:
+def _plan(graph: FactorGraph, log2_limit: float, most_steps: float = math.inf) -> EliminationPlan:
     """Return the plan of a graph for messages of at most ``2^log2_limit`` entries."""
     # A plan that more steps of the search might improve is made anew the next time.
     known = _plans.setdefault(graph, {})
@@ -121,32 +73,14 @@ def _plan(graph: FactorGraph, log2_limit: float, most_steps: float = math.inf) -
     return plan
 
 
-def _make_plan(graph: FactorGraph, log2_limit: float, most_steps: float) -> _EliminationPlan:
+def _make_plan(graph: FactorGraph, log2_limit: float, most_steps: float) -> EliminationPlan:
     domains = allowed_labels(graph)
     couples = coupling_terms(graph, domains)
     network = interactions(graph, domains, couples)
     # A table is larger than its message by a factor: the number of labels of a variable.
     largest = float(network.log2_sizes.max(initial=0.0))
     order = elimination_order(network, log2_limit, log2_limit + largest + 1e-6, most_steps)
-    return _along(graph, domains, couples, network, order, most_steps)
-
-
-def _along(
-    graph: FactorGraph,
-    domains: Domains,
-    couples: BoolArray,
-    network: Interactions,
-    order: Elimination,
-    most_steps: float = math.inf,
-) -> _EliminationPlan:
-    """Return the plan of an elimination order."""
-    tree = None
-    scratch = (1, 1, 1, 1, 1)
-    if order.complete and domains.feasible:
-        tree = make_tree(graph, domains, couples, network, order.order)
-        scratch = scratch_sizes(graph.arrays, tree)
-    hurried = order.cut_short and math.isfinite(most_steps)
-    return _EliminationPlan(domains, couples, order, tree, scratch, most_steps, hurried)
+    return plan_along(graph, domains, couples, network, order, most_steps)
 
 
 def _size(n_bytes: float) -> str:
@@ -156,60 +90,6 @@ def _size(n_bytes: float) -> str:
             return f"{n_bytes:.3g} {unit}"
         n_bytes /= 1024
     return f"{n_bytes:.3g} TiB" if n_bytes < 1024 else f"2^{math.log2(n_bytes) + 40:.0f} bytes"
-
-
-class _Passes:
-    """The arrays of a run along a plan, and its passes."""
-
-    def __init__(self, plan: _EliminationPlan, tree: Tree, temperature: float, back: bool) -> None:
-        self.plan, self.temperature = plan, temperature
-        self.tree = keep_all(tree) if back else tree
-        messages, choices, sums = plan.entries(self.tree, back)
-        self.work = workspace(self.tree, plan.scratch)
-        self.messages = np.empty(messages)
-        self.choice = np.empty(choices, dtype=plan.choice_type)
-        self.sums = np.empty(sums)
-
-    def upward(self, g: GraphArrays, run: Run, outcome: Outcome) -> float:
-        """Make the pass to the roots; return their sum, `inf` if infeasible, NaN if cut short."""
-        tree, now = self.tree, self.work.now[0]
-        now.table = now.block = 0
-        while now.table < tree.rows.size:
-            if run.should_stop(outcome.iterations):
-                return math.nan
-            outcome.iterations += 1
-            if not upward(g, tree, self.temperature, self.messages, self.choice, self.work, _CHUNK):
-                return math.inf
-        decided = decided_cost(g, self.plan.couples, tree.label_ptr, tree.labels)
-        # The root's messages are numbers; others are relative to their least entry.
-        return math.fsum([decided, *self.work.shift.tolist()])
-
-    def decoded(self) -> IntArray:
-        """Return the labels after the pass to the roots."""
-        tree = self.tree
-        x = np.array(tree.labels[tree.label_ptr[:-1]])
-        decode(tree, self.choice, x)
-        return x
-
-    def downward(self, g: GraphArrays, run: Run, outcome: Outcome) -> FloatArray | None:
-        """Make the backward pass; return the marginals, flat, or None if it was cut short."""
-        tree, now = self.tree, self.work.now[0]
-        shares = np.zeros(tree.labels.size)
-        now.table, now.block = tree.rows.size - 1, 0
-        self.messages[tree.at[np.diff(tree.sep_ptr) == 0]] = 1.0
-        while now.table >= 0:
-            if run.should_stop(outcome.iterations):
-                return None
-            outcome.iterations += 1
-            downward(g, tree, self.temperature, self.messages, self.sums, shares, self.work, _CHUNK)
-        sizes = np.diff(tree.label_ptr)
-        owner = np.repeat(np.arange(sizes.size), sizes)
-        shares[sizes[owner] == 1] = 1.0
-        # The sums differ from 1 by rounding only.
-        shares /= np.bincount(owner, shares, minlength=sizes.size)[owner]
-        flat = np.zeros(g.unary.size)
-        flat[g.unary_ptr[owner] + tree.labels] = shares
-        return flat
 
 
 @dataclass(frozen=True)
@@ -309,7 +189,7 @@ class JunctionTree(Solver):
             return math.inf
         return 2.0**plan.order.log2_total / _ENTRIES_PER_SECOND if plan.tree is not None else 0.0
 
-    def _refusal(self, plan: _EliminationPlan, temperature: float) -> str | None:
+    def _refusal(self, plan: EliminationPlan, temperature: float) -> str | None:
         """Return the reason why the tables of a plan do not fit, or None."""
         if not plan.domains.feasible:
             return None
@@ -369,11 +249,11 @@ class JunctionTree(Solver):
         return self._exact(graph, run, plan, plan.tree, temperature > 0)
 
     def _exact(
-        self, graph: FactorGraph, run: Run, plan: _EliminationPlan, tree: Tree, back: bool
+        self, graph: FactorGraph, run: Run, plan: EliminationPlan, tree: Tree, back: bool
     ) -> Outcome:
         """Return the exact outcome, with marginals after the way back."""
         temperature = run.temperature
-        passes = _Passes(plan, tree, temperature, back)
+        passes = TreePasses(plan, tree, temperature, back)
         outcome = Outcome(
             diagnostics={
                 "width": plan.order.width,
@@ -406,7 +286,7 @@ class JunctionTree(Solver):
         return outcome
 
     def _estimate(
-        self, graph: FactorGraph, run: Run, plan: _EliminationPlan, seconds: float
+        self, graph: FactorGraph, run: Run, plan: EliminationPlan, seconds: float
     ) -> Outcome:
         """Return estimated marginals, and the log-partition, exact if one pass fits."""
         one_pass = (
@@ -430,7 +310,7 @@ class JunctionTree(Solver):
         return outcome
 
     def _compensated(
-        self, graph: FactorGraph, run: Run, plan: _EliminationPlan, reserve: float
+        self, graph: FactorGraph, run: Run, plan: EliminationPlan, reserve: float
     ) -> Outcome:
         """Return estimates with copies of variables, leaving the seconds of `reserve`."""
         run.offer(first_allowed(graph, plan.domains))
@@ -461,27 +341,23 @@ class JunctionTree(Solver):
         self,
         graph: FactorGraph,
         run: Run,
-        plan: _EliminationPlan,
+        plan: EliminationPlan,
         order: Elimination,
         entries: float,
         reserve: float,
     ) -> Outcome:
         """Return estimates with tables of at most this many entries in all."""
-        domains = plan.domains
-        split = split_variables(graph, domains, order.order, entries) if order.complete else None
+        split = None
+        if order.complete:
+            split = split_variables(graph, plan.domains, order.order, entries)
         if split is None:
             return Outcome(diagnostics={"order": "no time for one, or for its tables"})
-        kept = allowed_labels(split.graph)
-        couples = coupling_terms(split.graph, kept)
-        network = interactions(split.graph, kept, couples)
-        order = replace(order, order=split.order[np.isin(split.order, network.variables)])
-        plan = _along(split.graph, kept, couples, network, order)
+        plan = split.plan(order)
         outcome = Outcome(diagnostics={"copies": len(split.pairs), "entries": entries, "sweeps": 0})
         if plan.tree is None:
             return Outcome(converged=True, infeasible=True)
-        passes = _Passes(plan, plan.tree, run.temperature, True)
+        passes = TreePasses(plan, plan.tree, run.temperature, True)
         compensation = Compensation(split)
-        owner = np.repeat(np.arange(graph.n_variables), domains.sizes)
         for sweep in range(_MOST_SWEEPS):
             before = run.remaining
             g = split.graph.arrays._replace(unary=compensation.unary(run.temperature)).read_only()
@@ -497,13 +373,10 @@ class JunctionTree(Solver):
             outcome.converged = compensation.update(flat, _DAMPING) <= _TOLERANCE
             if outcome.converged or sweep >= _FIRST_SWEEPS:
                 outcome.log_partition, outcome.log_partition_kind = estimate, "estimate"
-                marginals = np.zeros(graph.unary_values.size)
-                marginals[graph.unary_ptr[owner] + domains.labels] = flat[: owner.size]
-                outcome.marginals = unflatten(graph, marginals)
+                outcome.marginals = split.marginals(graph, flat)
             # Another sweep takes as long as this one.
             if outcome.converged or 2.0 * run.remaining - before < reserve:
                 break
         if outcome.log_partition is not None:
-            x = passes.decoded()[: graph.n_variables]
-            run.offer(domains.labels[domains.ptr[:-1] + x])
+            run.offer(split.labels(passes.decoded()))
         return outcome

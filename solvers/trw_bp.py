@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import ClassVar
 
 import numpy as np
@@ -30,12 +29,10 @@ from inference_lab.algorithms.belief_propagation.reweighted import (
     sweep,
 )
 from inference_lab.algorithms.elimination.arc_consistency import Domains, allowed_labels
-from inference_lab.algorithms.elimination.low_degree import Scope, over
-from inference_lab.algorithms.elimination.marginalisation import SummedGraph, onto, sum_out
 from inference_lab.algorithms.iteration import IterativeSolver, Progress
 from inference_lab.algorithms.label_cost_encoding import run_on_star
 from inference_lab.contract import Outcome, Run
-from inference_lab.graph.arrays import FloatArray, IntArray, starts_of
+from inference_lab.graph.arrays import FloatArray, starts_of
 from inference_lab.graph.factor_graph import FactorGraph, least_labels
 from inference_lab.kernels.forest_passes import RootedForest, Totals
 from inference_lab.kernels.messages import cost_scale, unflatten
@@ -48,8 +45,6 @@ _CHUNK = 1 << 22
 _FIRST_STEP, _LAST_STEP = 0.25, 0.01
 #: Tolerance of the messages between updates of the probabilities, and the most sweeps.
 _ROUGH, _ROUGH_SWEEPS = 1e-3, 20
-#: Seconds per term to sum variables out, which is left out if less time remains.
-_SUMMING = 2e-4
 
 
 def new_message(
@@ -92,8 +87,7 @@ class TRWBP(IterativeSolver["_Passing"]):
     is the least that these ``rho`` allow: the maximum over locally consistent marginals of ``-<E> /
     T + sum_i H_i - sum_c rho_c (sum_{i in c} H_i - H_c)``.
 
-    With factors, variables are first summed out exactly if no table grows, and terms are merged
-    into larger ones around them.
+    With factors, few terms fit into a forest; `WeightedMiniBuckets` is far closer there.
 
     Parameters
     ----------
@@ -156,26 +150,17 @@ class TRWBP(IterativeSolver["_Passing"]):
         return None
 
     def start(self, graph: FactorGraph, run: Run) -> _Passing | Outcome:
-        """Sum variables out of graphs with factors, and draw forests."""
+        """Draw forests that cover all terms."""
         if graph.n_label_costs:
             return run_on_star(self, graph, run)
         domains = allowed_labels(graph)
-        rest = None
-        summing = _SUMMING * (graph.n_edges + graph.n_factors)
-        if graph.n_factors and domains.feasible and run.remaining > summing:
-            rest = sum_out(graph, domains, run)
-            if rest is None:
-                return Outcome(converged=True, infeasible=True)
-        left, kept = graph, domains
-        if rest is not None:
-            left, kept = rest.graph, allowed_labels(rest.graph)
-        if not kept.feasible:
+        if not domains.feasible:
             return Outcome(converged=True, infeasible=True)
-        forests = cover(left, self.trees, run)
+        forests = cover(graph, self.trees, run)
         if forests is None:
             run.offer(np.zeros(graph.n_variables, dtype=np.int64))
             return Outcome()
-        return _Passing(self, left, run, kept, forests, rest)
+        return _Passing(self, graph, run, domains, forests)
 
     def step(self, state: _Passing, run: Run, done: int) -> Progress:
         """Sweep, and update the probabilities where the messages have roughly settled."""
@@ -195,16 +180,11 @@ class TRWBP(IterativeSolver["_Passing"]):
         """Evaluate the bound and the marginals."""
         if state.sweeps or not state.bounded:
             state.judge()
-        graph, rest, marginals = run.graph, state.rest, state.marginals()
-        if rest is not None:
-            rows = rest.marginals(marginals, state.joint)
-            marginals = np.zeros(graph.unary_values.size)
-            marginals[allowed_labels(graph).allowed] = np.concatenate(rows)
+        graph, marginals = run.graph, state.marginals()
         run.offer(least_labels(graph, -marginals))
         outcome.marginals = unflatten(graph, marginals)
         outcome.log_partition, outcome.log_partition_kind = state.least, "upper"
         outcome.diagnostics = {
-            "variables_left": state.graph.n_variables,
             "trees": int(state.forests.share.size),
             "tree_updates": state.updates,
             "least_probability": float(state.state.rho.min(initial=1.0)),
@@ -217,11 +197,9 @@ class _Passing:
     """The forests and messages of a run."""
 
     def __init__(
-        self, settings: TRWBP, graph: FactorGraph, run: Run, domains: Domains, forests: Forests,
-        rest: SummedGraph | None,
-    ) -> None:  # fmt: skip
+        self, settings: TRWBP, graph: FactorGraph, run: Run, domains: Domains, forests: Forests
+    ) -> None:
         self.settings, self.graph, self.run, self.forests = settings, graph, run, forests
-        self.rest = rest
         self.arrays = graph.arrays
         unary = np.full(graph.unary_values.size, np.inf)
         owner = np.repeat(np.arange(graph.n_variables), domains.sizes)
@@ -295,46 +273,6 @@ class _Passing:
         pseudo_marginals(self.arrays, self.run.temperature, self.state, out)
         return out
 
-    @cached_property
-    def _terms(self) -> list[Scope]:
-        return [scope for scope, _ in self.graph.factors() if len(scope) > 1]
-
-    @cached_property
-    def _terms_of(self) -> list[list[int]]:
-        of: list[list[int]] = [[] for _ in range(self.graph.n_variables)]
-        for c, scope in enumerate(self._terms):
-            for i in scope:
-                of[i].append(c)
-        return of
-
-    @cached_property
-    def _position(self) -> IntArray:
-        """The position of each half-edge in the adjacency."""
-        return np.argsort(self.arrays.adj_half)
-
-    def _told(self, c: int, s: int) -> FloatArray:
-        """Return the message of a term to the variable at a position of its scope."""
-        m = self.graph.n_edges
-        if c < m:
-            p = self._position[2 * c + s]
-            return self.state.messages[self.state.ptr[p] : self.state.ptr[p + 1]]
-        assert self.factors is not None
-        slot = self.graph.factor_ptr[c - m] + s
-        return self.factors.messages[self.factors.ptr[slot] : self.factors.ptr[slot + 1]]
-
-    def joint(self, variables: Scope) -> FloatArray:
-        """Return the pseudo-marginal of several variables that a term joins, an axis each."""
-        among = min((self._terms_of[i] for i in variables), key=len)
-        c = next(c for c in among if set(variables) <= set(self._terms[c]))
-        m, scope, rho = self.graph.n_edges, self._terms[c], self.state.rho[c]
-        costs = self.graph.edge_table(c) if c < m else self.graph.higher_order(c - m)[1]
-        costs = costs / rho
-        for s, i in enumerate(scope):
-            belief = self.state.belief[self.graph.unary_ptr[i] : self.graph.unary_ptr[i + 1]]
-            costs = costs + over(belief - self._told(c, s) / rho, (i,), scope)
-        weights = np.exp((costs.min() - costs) / self.run.temperature)
-        return onto(weights / weights.sum(), scope, variables)
-
     def information(self) -> FloatArray:
         """Return the multi-information of the pseudo-marginals of each term, (m + f,)."""
         temperature, factors = self.run.temperature, self.factors
@@ -357,8 +295,8 @@ class _Passing:
         self.state = self.state._replace(rho=rho, messages=messages)
         if self.factors is not None:
             of_slot = scale[self.graph.n_edges + self.arrays.slot_factor]
-            told = self.factors.messages * np.repeat(of_slot, np.diff(self.factors.ptr))
-            self.factors = self.factors._replace(messages=told)
+            scaled = self.factors.messages * np.repeat(of_slot, np.diff(self.factors.ptr))
+            self.factors = self.factors._replace(messages=scaled)
         collect(self.arrays, self.state, self.factors)
 
     def copy(self) -> tuple[Forests, State, TRWFactors | None]:

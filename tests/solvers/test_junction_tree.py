@@ -13,6 +13,7 @@ import pytest
 from strategies import random_pairs
 
 import inference_lab as il
+from inference_lab.algorithms.elimination import tree_passes
 from inference_lab.graph.grids import grid_edges
 from inference_lab.graph.random_graphs import random_graph
 from inference_lab.problems.instances import Instances, available_instances, find
@@ -62,7 +63,7 @@ def test_large_tables_of_many_labels_and_arities():
 
 
 def test_interrupted_run_keeps_finished_results(monkeypatch):
-    monkeypatch.setattr(junction_tree, "_CHUNK", 1)
+    monkeypatch.setattr(tree_passes, "_CHUNK", 1)
     graph = random_graph("grid", 1)
     whole = il.solve(graph, "junction-tree", temperature=1.0)
     early = il.solve(graph, "junction-tree", temperature=1.0, max_iterations=3)

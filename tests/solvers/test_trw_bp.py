@@ -21,12 +21,10 @@ from inference_lab.algorithms.belief_propagation.forests import (
 )
 from inference_lab.algorithms.belief_propagation.reweighted import collect
 from inference_lab.algorithms.elimination.arc_consistency import allowed_labels
-from inference_lab.algorithms.elimination.marginalisation import sum_out
 from inference_lab.conformance import exhaustive
 from inference_lab.contract import Run
 from inference_lab.graph.grids import grid_edges
 from inference_lab.graph.random_graphs import FAMILIES, LABEL_COSTS, random_graph
-from inference_lab.solvers import trw_bp
 from inference_lab.solvers.trw_bp import TRWBP, _Passing, new_message
 
 FEASIBLE = [family for family in FAMILIES if family != "infeasible"]
@@ -36,7 +34,7 @@ def passing(graph, temperature=1.0, seed=0, **settings):
     """Return the state of a run before its first sweep."""
     solver, run = TRWBP(**settings), Run(graph, temperature=temperature, seed=seed)
     domains, forests = allowed_labels(graph), cover(graph, solver.trees, run)
-    return _Passing(solver, graph, run, domains, forests, None)
+    return _Passing(solver, graph, run, domains, forests)
 
 
 def settle(run, tolerance, most):
@@ -215,10 +213,6 @@ def test_at_convergence_the_bound_is_the_value_of_the_relaxation(family):
             shared = sum(entropy(rows[i]) for i in scope) - entropy(joint.ravel())
             assert information[c] == pytest.approx(shared, abs=1e-8)
             value -= rho[c] * shared + expected(joint, table) / temperature
-            pair = scope[-1], scope[0]
-            if sum(set(pair) <= set(other) for other, _ in terms) == 1:
-                others = tuple(range(1, len(scope) - 1))
-                np.testing.assert_allclose(run.joint(pair), joint.sum(axis=others).T, atol=1e-12)
         assert run.bound() == pytest.approx(value, rel=1e-7, abs=1e-7)
 
 
@@ -408,39 +402,6 @@ def test_one_variable_with_label_costs_is_a_forest():
     s = il.solve(graph, "trw-bp", temperature=1.0)
     assert s.log_partition == pytest.approx(exact.log_partition(1.0), abs=1e-12)
     assert s.marginals[0] == pytest.approx(exact.marginals(1.0)[0], abs=1e-9)
-
-
-def test_variables_are_summed_out_where_there_is_time(monkeypatch):
-    """A hub with its leaves is summed out completely; graphs of pairs are not reduced."""
-    rng = np.random.default_rng(0)
-    hub = [((0, 2 * i + 1, 2 * i + 2), rng.normal(size=(2, 2, 2))) for i in range(4)]
-    graph = il.FactorGraph.from_factors([2] * 9, hub)
-    exact = exhaustive(graph)
-    for summing, left in ((0.0, 0), (1e9, 9)):
-        monkeypatch.setattr(trw_bp, "_SUMMING", summing)
-        s = il.solve(graph, "trw-bp", temperature=1.0, time_limit=60.0)
-        assert s.diagnostics["variables_left"] == left
-        assert s.log_partition == pytest.approx(exact.log_partition(1.0), abs=1e-10)
-        assert s.marginals == pytest.approx(np.array(exact.marginals(1.0)), abs=1e-9)
-    s = il.solve(random_graph("forest", 0), "trw-bp", temperature=1.0)
-    assert s.diagnostics["variables_left"] == len(s.marginals)
-
-
-def test_marginals_of_eliminated_variables_fit_the_remaining_ones():
-    """The marginal of a variable of one term averages over those of its neighbours."""
-    rng = np.random.default_rng(1)
-    pairs = [(p, rng.normal(size=(2, 2))) for p in itertools.combinations(range(5), 2)]
-    table = rng.normal(size=(2, 2, 3))
-    graph = il.FactorGraph.from_factors([2] * 5 + [3], [*pairs, ((0, 1, 5), table)])
-    s = il.solve(graph, "trw-bp", temperature=1.0, seed=0)
-    assert s.diagnostics["variables_left"] == 5
-    rest = sum_out(graph, allowed_labels(graph), Run(graph, temperature=1.0))
-    run = passing(rest.graph, seed=0)
-    steps = (TRWBP().step(run, run.run, done) for done in range(1000))
-    assert any(progress.converged for progress in steps)
-    share = np.exp(-table) / np.exp(-table).sum(axis=2, keepdims=True)
-    expected = np.einsum("ab,abc->c", run.joint((0, 1)), share)
-    assert s.marginals[5] == pytest.approx(expected, abs=1e-6)
 
 
 def test_labels_without_support_have_no_probability():

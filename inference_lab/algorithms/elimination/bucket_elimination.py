@@ -516,7 +516,7 @@ def _add_up(layout: Layout, number: int, messages: FloatArray, work: TableWorksp
 def upward(
     g: GraphArrays,
     tree: Tree,
-    temperature: float,
+    temperatures: FloatArray,
     messages: FloatArray,
     choice: ChoiceArray,
     work: TableWorkspace,
@@ -529,6 +529,7 @@ def upward(
     now = work.now[0]
     while now.table < tree.variables.size and budget > 0:
         p = now.table
+        temperature = temperatures[p]
         layout = _prepare(g, tree, p, work)
         size, block = tree.sizes[p], layout.block
         rows = block // size
@@ -577,7 +578,7 @@ def upward(
 def downward(
     g: GraphArrays,
     tree: Tree,
-    temperature: float,
+    temperatures: FloatArray,
     messages: FloatArray,
     sums: FloatArray,
     marginals: FloatArray,
@@ -591,6 +592,7 @@ def downward(
     now = work.now[0]
     while now.table >= 0 and budget > 0:
         p = now.table
+        temperature = temperatures[p]
         layout = _prepare(g, tree, p, work)
         size, block = tree.sizes[p], layout.block
         rows = block // size

@@ -9,14 +9,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
 
-from inference_lab.algorithms.elimination.arc_consistency import Domains
+from inference_lab.algorithms.elimination.arc_consistency import Domains, allowed_labels
+from inference_lab.algorithms.elimination.interactions import coupling_terms, interactions
 from inference_lab.algorithms.elimination.low_degree import CostFunctions, Scope
+from inference_lab.algorithms.elimination.order import Elimination
+from inference_lab.algorithms.elimination.tree_passes import EliminationPlan, plan_along
+from inference_lab.contract import Marginals
 from inference_lab.graph.arrays import FloatArray, IntArray
 from inference_lab.graph.factor_graph import FactorGraph
+from inference_lab.kernels.messages import unflatten
 
 
 class SplitGraph(NamedTuple):
@@ -28,6 +34,28 @@ class SplitGraph(NamedTuple):
     order: IntArray
     #: Each variable, or earlier copy, with its copy.
     pairs: list[tuple[int, int]]
+    #: Remaining labels of the original graph.
+    domains: Domains
+
+    def plan(self, order: Elimination) -> EliminationPlan:
+        """Return the plan of the elimination with copies."""
+        kept = allowed_labels(self.graph)
+        couples = coupling_terms(self.graph, kept)
+        network = interactions(self.graph, kept, couples)
+        turn = self.order[np.isin(self.order, network.variables)]
+        return plan_along(self.graph, kept, couples, network, replace(order, order=turn))
+
+    def marginals(self, graph: FactorGraph, flat: FloatArray) -> Marginals:
+        """Return the marginals of the original graph from flat ones of this graph."""
+        owner = np.repeat(np.arange(graph.n_variables), self.domains.sizes)
+        found = np.zeros(graph.unary_values.size)
+        found[graph.unary_ptr[owner] + self.domains.labels] = flat[: owner.size]
+        return unflatten(graph, found)
+
+    def labels(self, x: IntArray) -> IntArray:
+        """Return a labelling of the original graph from one of this graph."""
+        ptr = self.domains.ptr[:-1]
+        return np.asarray(self.domains.labels[ptr + x[: ptr.size]])
 
 
 class _MiniBuckets(NamedTuple):
@@ -103,7 +131,7 @@ def split_variables(
         sizes.append(sizes[v])
     terms = zip(found.scopes, costs.functions.values(), strict=True)
     split = FactorGraph.from_factors(sizes, terms, costs.constant)
-    return SplitGraph(split, np.array(found.order, dtype=np.int64), found.pairs)
+    return SplitGraph(split, np.array(found.order, dtype=np.int64), found.pairs, domains)
 
 
 class Compensation:
