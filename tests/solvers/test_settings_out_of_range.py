@@ -44,6 +44,7 @@ LEAST = {
     "toulbar2": {"vac": 0},
     "trw-bp": {"trees": 1, "tree_updates": 0, "tolerance": 0, "max_sweeps": 1},
     "trw-s": {"tolerance": 0, "patience": 1, "decode_every": 1, "max_sweeps": 1},
+    "weighted-mini-buckets": {"max_entries": 2, "tolerance": 0, "max_sweeps": 1},
 }
 
 #: Specs with another fault, and the message.
