@@ -79,7 +79,8 @@ class AnnealedConstrainedKMeans(SharedSettings, SoftClusterer):
     alpha, alpha_mode
         See `ConstrainedGaussianMixture`; they count while T > 0.
     n_init : int
-        Starts, which differ in the random pushes that separate coinciding centroids.
+        Starts, which differ in the random pushes that separate coinciding centroids; the one of
+        least objective is kept. With few constraints this may be one of other clusters.
     max_iter : int
         Limit on iterations at each temperature.
 

@@ -163,3 +163,15 @@ def test_whitened_gaps_are_exact_for_any_units_of_features():
     factor = units[:, None] * np.linalg.cholesky(np.cov(rng.normal(size=(3, 9))))
     white = rng.normal(size=(5, 3))
     np.testing.assert_allclose(whitened(factor, white @ factor.T), white, rtol=1e-9)
+
+
+def test_the_start_of_least_free_energy_is_kept():
+    points, truth = four_clouds()
+    pairs = Constraints.sample(truth, 30, np.random.default_rng(3))
+    given = pairs.with_weights(1000.0, 1000.0).fit_params()
+    one, best = (
+        AnnealedConstrainedMixture(2, cooling=0.5, n_init=n, random_state=5).fit(points, **given)
+        for n in (1, 3)
+    )
+    assert best.objective_ < one.objective_ - 1.0
+    assert matched_accuracy(truth, one.labels_) < 0.97 < matched_accuracy(truth, best.labels_)
