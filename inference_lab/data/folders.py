@@ -40,20 +40,20 @@ def find_file(name: str, data_dir: Path | None, folder: str = "image") -> Path:
     if not given.is_absolute():
         root = data_folder(data_dir)
         looked_at += [root / part / given for part in dict.fromkeys(("", folder))]
-    said = []
+    failures = []
     for place in looked_at:
         if place.is_file():
             return place
         if place.exists():
-            said.append(f"{place} is not a file")
+            failures.append(f"{place} is not a file")
         elif not place.parent.is_dir():
-            said.append(f"{place.parent} is not a folder")
+            failures.append(f"{place.parent} is not a folder")
         else:
             there = (entry.name for entry in place.parent.iterdir() if entry.is_file())
-            said.append(f"{place} does not exist{nearest(place.name, there)}")
+            failures.append(f"{place} does not exist{nearest(place.name, there)}")
     if folder and not given.is_absolute():
-        said.append(
+        failures.append(
             f"a data folder can be given with --data-dir or ${DATA_VARIABLE}, and "
             "inference-lab data fetches published files"
         )
-    raise DataNotFoundError("; ".join(said))
+    raise DataNotFoundError("; ".join(failures))

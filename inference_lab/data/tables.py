@@ -123,14 +123,16 @@ def _quoted(frame: Any) -> str:
 
 def _no_numbers(frame: Any) -> str:
     """Return the reason why columns cannot be used unchanged."""
+    import pandas as pd
+
     first = frame.columns[0]
-    example = frame[first].dropna().iloc[:1].tolist()
-    shown = f", such as {example[0]!r}" if example else ""
+    texts = frame[first][pd.to_numeric(frame[first], errors="coerce").isna()].dropna()
+    shown = f", such as {texts.iloc[0]!r} in row {texts.index[0]}" if len(texts) else ""
     as_name = f"; --id {first} takes it as the names of rows" if frame[first].is_unique else ""
     verb = "holds" if frame.shape[1] == 1 else "hold"
     return (
-        f"{_quoted(frame)} {verb} no numbers{shown}: make a column of each category with --encode "
-        f"onehot, or leave it out with --drop {first}{as_name}"
+        f"{_quoted(frame)} {verb} values that are not numbers{shown}: make a column of each "
+        f"category with --encode onehot, or leave it out with --drop {first}{as_name}"
     )
 
 

@@ -112,7 +112,7 @@ def _format_of(path: Path, wanted: str | None) -> str:
             return found
     raise FormatError(
         f"{path}: unknown kind of model file; supported: {', '.join(supported_suffixes())}; "
-        f"or name the format: {', '.join(_FORMATS)}"
+        f"or name the format, as in file(path={path}, format=uai): {', '.join(_FORMATS)}"
     )
 
 

@@ -173,7 +173,7 @@ class Registry(Generic[_T]):
         made = self.obtain(text)
         if not isinstance(made, self.base):
             raise SpecError(
-                f"{shortened(text)} gives {shortened(repr(made))}, and no {self.description}"
+                f"{shortened(text)} gives {shortened(repr(made))}, not a {self.description}"
             )
         return made
 

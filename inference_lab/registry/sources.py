@@ -28,7 +28,7 @@ class _ProblemRegistry(Registry[ProblemFamily]):
 
     def _unknown(self, name: str) -> SpecError:
         if name in solver_registry.names():
-            return SpecError(f"{name!r} is a solver, not a problem; pass it with --solver NAME")
+            return SpecError(f"{name!r} is a solver, not a problem; pass it with --solver {name}")
         estep: Any = self._registered("estep")
         if name.lower() in estep.data_sets():
             made = f"estep(data={name.lower()})"

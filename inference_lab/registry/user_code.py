@@ -131,7 +131,7 @@ def _object_at(registry: Registry[Any], place: Place) -> Any:
 def _usable(registry: Registry[Any], cls: type[Any], name: str) -> type[Any]:
     """Return a concrete class of the kind, with its name stored; raise for any other class."""
     if not issubclass(cls, registry.base):
-        raise SpecError(f"{name} is a class, but no {registry.description}")
+        raise SpecError(f"{name} is not a {registry.description}")
     if inspect.isabstract(cls):
         missing = ", ".join(sorted(cls.__abstractmethods__))
         raise SpecError(f"{name} is an abstract class: it lacks {missing}")

@@ -38,7 +38,7 @@ def available_studies() -> list[str]:
 def find_study(name: str) -> StudyFolder:
     """Return the folder of a study."""
     given = Path(name)
-    if given.is_file():
+    if given.is_file() and given.name == "study.toml":
         return StudyFolder(given.parent, False)
     for place in (given, Path("reports") / name):
         if (place / "study.toml").is_file():
@@ -47,8 +47,8 @@ def find_study(name: str) -> StudyFolder:
         return StudyFolder(_shipped() / name, True)
     known = available_studies()
     raise StudyError(
-        f"{name} is not a study{nearest(name, known)}: neither a folder with a study.toml, nor one "
-        f"under reports/, nor one of {', '.join(known)}"
+        f"{name!r} is not a study{nearest(name, known)}; give a folder with a study.toml, or "
+        f"one of {', '.join(known)}"
     )
 
 

@@ -38,11 +38,11 @@ def call(text: str) -> Result:
     return CliRunner().invoke(main, ["cluster", *text.split()])
 
 
-def refused(result: Result, *said: str) -> None:
+def refused(result: Result, *message: str) -> None:
     assert result.exit_code == 2, result.output
     assert result.stdout == "" and "Traceback" not in result.output
     assert result.stderr.splitlines()[-1].startswith("Error: ")
-    for each in said:
+    for each in message:
         assert each in result.stderr
 
 
@@ -83,12 +83,12 @@ def test_the_page_shows_choice_clusters_and_violated_pairs(work: Path) -> None:
     page = (work / "page" / "index.html").read_text(encoding="utf-8")
     text = (work / "page" / "README.md").read_text(encoding="utf-8")
     assert len(page) < 2_000_000
-    for said in ("Clusters of wine.csv", found["candidate"], "expected gain", "178 points"):
-        assert said in page and said in text
+    for message in ("Clusters of wine.csv", found["candidate"], "expected gain", "178 points"):
+        assert message in page and message in text
     violated = pd.read_csv(work / "page/tables/violated-pairs.csv", dtype=str)
-    told = {(pair["i"], pair["j"], pair["kind"]) for pair in found["violated"]}
+    violated_pairs = {(pair["i"], pair["j"], pair["kind"]) for pair in found["violated"]}
     listed = violated[["point", "other point", "kind"]].itertuples(index=False, name=None)
-    assert {tuple(str(cell).lstrip("'") for cell in row) for row in listed} == told
+    assert {tuple(str(cell).lstrip("'") for cell in row) for row in listed} == violated_pairs
     candidates = pd.read_csv(work / "page/tables/candidates.csv")
     assert candidates["candidate"][0].startswith("k-means without pairs")
     assert candidates["score"].max() < 1.0
@@ -124,10 +124,13 @@ def test_missing_values_and_categories_are_refused_or_treated(work: Path) -> Non
     named[["bottle", "a"]].to_csv("named.csv", index=False)
     refused(
         call("named.csv --k 3"),
-        "'bottle' holds no numbers, such as 'bottle 000'",
+        "'bottle' holds values that are not numbers, such as 'bottle 000' in row 0",
         "--encode onehot, or leave it out with --drop bottle; --id bottle takes it as the names",
     )
-    refused(call(f"{base} --id bottle"), "'colour' holds no numbers, such as 'red'")
+    refused(
+        call(f"{base} --id bottle"),
+        "'colour' holds values that are not numbers, such as 'red' in row 000",
+    )
     refused(
         call(f"{base} --id bottle --drop colour"),
         "2 values missing in 'b' (in rows 003, 007): replace them with --impute median",
@@ -140,13 +143,15 @@ def test_missing_values_and_categories_are_refused_or_treated(work: Path) -> Non
 
 
 def test_column_that_counts_the_rows_is_noted() -> None:
-    said = "note: 'bottle' counts the rows; name rows by --id bottle, or leave it out with --drop"
-    assert said in call("wine.csv --k 3").stderr
+    message = (
+        "note: 'bottle' counts the rows; name rows by --id bottle, or leave it out with --drop"
+    )
+    assert message in call("wine.csv --k 3").stderr
     assert "counts the rows" not in call("wine.csv --k 3 --id bottle").stderr
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("wine.csv --k 0", "neither a number of at least 1 nor auto"),
         ("wine.csv --k many", "neither a number of at least 1 nor auto"),
@@ -161,10 +166,10 @@ def test_column_that_counts_the_rows_is_noted() -> None:
         ("only.csv --k 1 --id n", "holds no points"),
         ("inf.csv --k 1", "'x' holds an infinite value"),
         ("wine.csv --k 3 --id bottle --pairs numbers.csv", "numbers.csv: row 2 of pairs (i="),
-        ("wine.csv --k 3 --id bottle --pairs notes.txt", "notes.txt: pairs has the columns"),
+        ("wine.csv --k 3 --id bottle --pairs notes.txt", "notes.txt: pairs must have the columns"),
     ],
 )
-def test_unusable_arguments_are_refused(work: Path, text: str, said: str) -> None:
+def test_unusable_arguments_are_refused(work: Path, text: str, message: str) -> None:
     for name, content in (
         ("notes.txt", "hello"),
         ("empty.csv", ""),
@@ -174,4 +179,4 @@ def test_unusable_arguments_are_refused(work: Path, text: str, said: str) -> Non
         ("inf.csv", "x\n1\ninf\n"),
     ):
         (work / name).write_text(content)
-    refused(call(text), said)
+    refused(call(text), message)

@@ -237,9 +237,9 @@ def call(*arguments: str) -> tuple[int, str]:
 
 def test_solve_saves_a_picture(tmp_path: Path) -> None:
     path, spec = tmp_path / "out.png", "stereo(height=20, width=30, labels=5)"
-    code, said = call("solve", spec, "--solver", "icm", "--picture", str(path))
-    assert code == 0, said
-    assert "bad_pixels" in said
+    code, message = call("solve", spec, "--solver", "icm", "--picture", str(path))
+    assert code == 0, message
+    assert "bad_pixels" in message
     labels = il.solve(as_problem(spec).graph, "icm", seed=0).labels
     assert labels is not None
     expected = np.rint(labels.reshape(20, 30) * (255 / 4)).astype(np.uint8)
@@ -247,7 +247,7 @@ def test_solve_saves_a_picture(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("spec", "name", "said"),
+    ("spec", "name", "message"),
     [
         ("stereo", "out.jpg", "pictures end in"),
         ("stereo", "no/out.png", "folder does not exist"),
@@ -255,9 +255,9 @@ def test_solve_saves_a_picture(tmp_path: Path) -> None:
     ],
 )
 def test_solve_refuses_pictures_before_the_run(
-    tmp_path: Path, spec: str, name: str, said: str
+    tmp_path: Path, spec: str, name: str, message: str
 ) -> None:
     code, output = call("solve", spec, "--solver", "icm", "--picture", str(tmp_path / name))
     assert code == 2
-    assert said in output
+    assert message in output
     assert list(tmp_path.iterdir()) == []

@@ -171,7 +171,7 @@ def test_a_mirror_serves_instead(
     assert len(server.asked) == (by == "address")
 
 
-def test_failures_say_what_to_do(
+def test_failures_name_the_remedy(
     server: Server, tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """No network, no such file, a mirror without it, a name that is unknown, no address."""
@@ -272,7 +272,7 @@ def test_two_commands_repeat_a_row_of_a_report(
     assert all(f"{energy:.3f}" in page for energy in energies)
 
 
-def test_what_the_loaders_read_is_registered() -> None:
+def test_files_of_the_loaders_are_registered() -> None:
     """Paths stay in the data folder, checksums are complete, and those of instances agree."""
     paths = {file.path: file for one in published().values() for file in one.files}
     for path, file in paths.items():

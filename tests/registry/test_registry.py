@@ -309,7 +309,7 @@ def test_an_object_of_a_registered_class_keeps_its_name(place):
 
 
 @pytest.mark.parametrize(
-    ("named", "said"),
+    ("named", "expected"),
     [
         (
             "Zeroes",
@@ -319,23 +319,23 @@ def test_an_object_of_a_registered_class_keeps_its_name(place):
         ("make(value=x)", r"PLACE:make\(value=...\): 'x' is not an integer"),
         ("needs", r"PLACE:needs needs the setting 'value': PLACE:needs\(value=...\)"),
         ("ones(value=1)", "PLACE:ones is an object and takes no settings, got 'value'"),
-        ("nothing", "PLACE:nothing gives None, and no solver"),
-        ("number", "PLACE:number gives 3, and no solver"),
+        ("nothing", "PLACE:nothing gives None, not a solver"),
+        ("number", "PLACE:number gives 3, not a solver"),
         ("fails", "PLACE:fails fails: RuntimeError: out of luck"),
-        ("Grid", "PLACE:Grid is a class, but no solver"),
+        ("Grid", "PLACE:Grid is not a solver"),
         ("Solver", "PLACE:Solver is an abstract class: it lacks run"),
         ("hidden", "of the class hidden.<locals>.Local, which cannot be named: define it at the"),
         ("ones[0]", "PLACE:ones is not a list, so it has no item 0"),
         ("mixed[3]", "PLACE:mixed has 3 items, so none of number 3"),
     ],
 )
-def test_objects_that_cannot_be_used(place, named, said):
-    with pytest.raises(SpecError, match=said.replace("PLACE", re.escape(place))):
+def test_objects_that_cannot_be_used(place, named, expected):
+    with pytest.raises(SpecError, match=expected.replace("PLACE", re.escape(place))):
         as_solver(f"{place}:{named}")
 
 
 @pytest.mark.parametrize(
-    ("text", "spec", "said"),
+    ("text", "spec", "expected"),
     [
         (None, "no_such_module:Mine", "there is no module 'no_such_module' in "),
         (None, "MODULE.part:Mine", "there is no module 'MODULE.part'"),
@@ -345,10 +345,10 @@ def test_objects_that_cannot_be_used(place, named, said):
         (None, "sys:Mine", r"sys \(built in\) has no 'Mine'"),
     ],
 )
-def test_modules_that_cannot_be_used(write, module, text, spec, said):
+def test_modules_that_cannot_be_used(write, module, text, spec, expected):
     if text is not None:
         write("odd_module.py", text)
-    with pytest.raises(SpecError, match=said.replace("MODULE", module)):
+    with pytest.raises(SpecError, match=expected.replace("MODULE", module)):
         as_solver(spec.replace("MODULE", module))
     sys.modules.pop("odd_module", None)
 
