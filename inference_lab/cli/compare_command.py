@@ -105,9 +105,8 @@ def compare(
     PROBLEM is a spec or a model file. The default problems are E-steps of constrained clustering
     on real and synthetic data; without --solver, a default set of solvers runs. Kernels are
     compiled before the first run, and cached. When a run ends, its record is written to runs.jsonl
-    in the --out folder; runs.csv, table.csv and table.md follow at the end. Recorded runs are not
-    repeated, so the same command resumes after an interruption. "report"
-    renders pages.
+    in the --out folder; runs.csv follows at the end. Recorded runs are not repeated, so the same
+    command resumes after an interruption. "report" renders pages.
     """
     from inference_lab.harness.campaign import InputError
     from inference_lab.harness.comparing import compare as compare_solvers
@@ -172,8 +171,8 @@ def _say_more(comparison: Comparison, store: RecordStore, new: int, named: bool)
         there = "all" if not new else f"{kept} of {len(comparison)}"
         say(f"{there} runs were recorded already and not made again; --rerun all makes them anew.")
     out = store.path.parent
-    say(f"Records and tables are in {out}: {store.path.name}, runs.csv, table.csv, table.md.")
-    say(f"Figures and a page to look at: inference-lab report {out}")
+    say(f"Records are in {out}: {store.path.name}, runs.csv.")
+    say(f"Tables, figures and a page to look at: inference-lab report {out}")
     if not named:
         say(
             "Go on with your own: inference-lab compare FILE.uai --solver "

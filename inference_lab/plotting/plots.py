@@ -19,9 +19,6 @@ __all__ = ["draw_graph", "draw_history", "draw_image", "draw_marginals", "own_ax
 #: Largest number of nodes for which the drawing of a graph is legible.
 MOST_NODES = 300
 
-#: Markers of points; each is used in ten colours.
-_MARKS = ("o", "s", "^", "D", "v")
-
 
 def own_axes(axes: Axes | None) -> Axes:
     """Return the given axes, or the axes of a new figure."""
@@ -84,21 +81,6 @@ def _is_attractive(table: npt.NDArray[np.float64]) -> bool:
     """Whether the mean cost of equal labels is at most that of unequal ones."""
     same = np.eye(*table.shape, dtype=np.bool_)
     return bool(same.all() or table[same].mean() <= table[~same].mean())
-
-
-def draw_trade_off(
-    reached: Sequence[tuple[str, float, float]], axes: Axes | None, distance: str
-) -> Axes:
-    """Draw named points by their seconds and their distances in percent."""
-    drawn = own_axes(axes)
-    for place, (name, seconds, gap) in enumerate(reached):
-        drawn.plot(max(seconds, 1e-6), gap, _MARKS[place // 10 % len(_MARKS)], label=name)
-    drawn.set(xscale="log", xlabel="median seconds", ylabel=distance)
-    _show_a_decade(drawn)
-    # A legend, because names beside the points would overlap: good solvers are close together.
-    if reached:
-        drawn.legend(frameon=False, fontsize=8)
-    return drawn
 
 
 def _show_a_decade(drawn: Axes) -> None:

@@ -5,12 +5,10 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from inference_lab.reporting.comparison_tables import (
-    csv_text,
     html,
-    markdown,
     plain_text,
     rich_table,
     summary_table,
@@ -22,14 +20,13 @@ from inference_lab.results.atomic_files import write_whole
 from inference_lab.results.records import RecordStore
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
     from rich.table import Table
 
 __all__ = ["Comparison"]
 
 
 class Comparison(Findings):
-    """Findings from records, as tables, figures and reports.
+    """Findings from records, as tables and reports.
 
     `compare` returns one; ``Comparison.of_store(RecordStore(path))`` makes one of stored records.
 
@@ -137,47 +134,6 @@ class Comparison(Findings):
             f"\\caption{{{escape_latex(caption)}}}\n\\label{{{label}}}\n{laid}\\end{{table}}\n"
         )
 
-    def plot(
-        self,
-        kind: Literal["trade-off", "profile", "solved-over-time", "gap-over-time"] = "trade-off",
-        *,
-        axes: Axes | None = None,
-    ) -> Axes:
-        """Draw the solvers against each other.
-
-        Parameters
-        ----------
-        kind : {"trade-off", "profile", "solved-over-time", "gap-over-time"}
-            The figure: mean gap to the best bound against median seconds; the performance profile,
-            the share of problems solved within a multiple of the time of the fastest solver; the
-            share of problems solved over time, each solver by itself; or the median gap to the best
-            known energy over all runs, against the time since their start.
-        axes : matplotlib.axes.Axes, optional
-            Axes of an existing figure; a new figure by default.
-
-        Returns
-        -------
-        matplotlib.axes.Axes
-
-        Raises
-        ------
-        ValueError
-            If `kind` is unknown, or the records lack the data: a problem that all solvers were run
-            on for a profile, a solved problem for shares over time, and histories of runs for gaps
-            over time.
-
-        Examples
-        --------
-        >>> import inference_lab as il
-        >>> g = il.FactorGraph.potts([[0.0, 1.0], [0.6, 0.0]], [(0, 1)], [0.5])
-        >>> c = il.compare(il.Problem("pair", g, optimum=0.5), ["icm", "ilp"])
-        >>> c.plot().get_ylabel(), c.plot("profile").get_ylabel()
-        ('mean gap, %', 'share of problems solved')
-        """
-        from inference_lab.reporting.comparison_plots import draw_comparison
-
-        return draw_comparison(self.shown, kind, axes)
-
     def report(self, folder: str | os.PathLike[str], *, title: str = "") -> Path:
         """Write the report of ``inference-lab report``: a page, tables and figures.
 
@@ -215,40 +171,6 @@ class Comparison(Findings):
         write_document(report_document(self, title=title or root.resolve().name), root)
         return root / "index.html"
 
-    def to_markdown(self) -> str:
-        """Return the comparison as Markdown: one table per problem, then one over solvers.
-
-        Returns
-        -------
-        str
-
-        Examples
-        --------
-        >>> import inference_lab as il
-        >>> g = il.FactorGraph.potts([[0.0, 1.0], [0.6, 0.0]], [(0, 1)], [0.5])
-        >>> c = il.compare(il.Problem("pair", g, optimum=0.5), ["icm", "ilp"])
-        >>> print(c.to_markdown().splitlines()[4])
-        | solver | energy | gap % | bound | proved | seconds | status |
-        """
-        return markdown(self.shown)
-
-    def to_csv(self) -> str:
-        """Return `rows` as CSV, one line per problem and solver.
-
-        Returns
-        -------
-        str
-
-        Examples
-        --------
-        >>> import inference_lab as il
-        >>> g = il.FactorGraph.potts([[0.0, 1.0], [0.6, 0.0]], [(0, 1)], [0.5])
-        >>> c = il.compare(il.Problem("pair", g, optimum=0.5), ["icm", "ilp"])
-        >>> c.to_csv().splitlines()[0][:15]
-        'problem,solver,'
-        """
-        return csv_text(self)
-
     def save(self, folder: str | os.PathLike[str]) -> list[Path]:
         """Write the comparison to a folder, which is created if it is missing.
 
@@ -257,8 +179,6 @@ class Comparison(Findings):
             written again, so no earlier record is lost.
         ``runs.csv``
             `frame`: one line per run of this comparison.
-        ``table.csv``, ``table.md``
-            `to_csv` and `to_markdown`.
 
         Parameters
         ----------
@@ -267,7 +187,7 @@ class Comparison(Findings):
         Returns
         -------
         list of Path
-            The four files.
+            The two files.
 
         Raises
         ------
@@ -282,14 +202,12 @@ class Comparison(Findings):
         >>> g = il.FactorGraph.potts([[0.0, 1.0], [0.6, 0.0]], [(0, 1)], [0.5])
         >>> c = il.compare(il.Problem("pair", g, optimum=0.5), ["icm", "ilp"])
         >>> [path.name for path in c.save("pair")]
-        ['runs.jsonl', 'runs.csv', 'table.csv', 'table.md']
+        ['runs.jsonl', 'runs.csv']
         """
         root = Path(folder)
         store = RecordStore(root / "runs.jsonl")
         held = {record.id for record in store.prepare()}
         store.extend(record for record in self.records if record.id not in held)
-        paths = [store.path, root / "runs.csv", root / "table.csv", root / "table.md"]
-        texts = [csv_frame(self.frame), self.to_csv(), self.to_markdown()]
-        for path, text in zip(paths[1:], texts, strict=True):
-            write_whole(path, text.encode())
-        return paths
+        table = root / "runs.csv"
+        write_whole(table, csv_frame(self.frame).encode())
+        return [store.path, table]

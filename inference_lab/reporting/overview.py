@@ -39,7 +39,7 @@ from inference_lab.results.number_formats import (
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["classes_section", "map_section", "results_section"]
+__all__ = ["classes_section", "map_section", "results_section", "solvers_table"]
 
 #: Characters that fit into a cell of a map.
 _MAP_NAME = 24
@@ -105,6 +105,22 @@ def _counting(results: ResultArrays) -> str:
         "failed, was refused or found no labelling is charged its time limit (its own time where "
         "that is longer), or without a limit the longest time of all runs."
     )
+
+
+def solvers_table(results: ResultArrays) -> Table:
+    """Return the table of the solvers over the problems that all of them were run on, if any."""
+    n, common = len(results.problems), len(results.complete)
+    title = f"All {counted(n, 'problem')}"
+    if common < n:
+        title = f"{common} of {counted(n, 'problem')}: those that all solvers were run on"
+    if not common:
+        return Table(title, "", (), "There is no such problem, so the solvers are not compared.")
+    columns = _summary_columns(results, results.summary(results.complete))
+    note = (
+        "primal gap: to the best energy known; gaps: means over problems; % best: runs that reach "
+        "the lowest energy known; % proved: by their own bound; seconds: shifted geometric mean"
+    )
+    return Table(title, "", tuple(columns), note)
 
 
 def results_section(results: ResultArrays) -> Section:

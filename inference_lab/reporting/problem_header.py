@@ -1,4 +1,4 @@
-"""Descriptions of a problem and of the solvers on it that all tables share."""
+"""The table of the solvers on a problem, for the terminal and for reports."""
 
 from __future__ import annotations
 
@@ -14,17 +14,14 @@ from inference_lab.results.number_formats import (
     format_energy,
     format_percent,
     format_seconds,
+    format_share,
 )
 from inference_lab.results.summaries import ProblemSummary, Row
 
-__all__ = [
-    "known_facts",
-    "optional_column",
-    "problem_columns",
-    "row_decimals",
-    "score_columns",
-    "sizes",
-]
+__all__ = ["PAIRWISE", "known_facts", "problem_columns", "sizes"]
+
+#: Title of the column that is dropped first on narrow terminals.
+PAIRWISE = "pair F"
 
 
 def sizes(problem: ProblemSummary) -> str:
@@ -39,8 +36,9 @@ def sizes(problem: ProblemSummary) -> str:
     return ", ".join(parts)
 
 
-def known_facts(problem: ProblemSummary, decimals: int) -> list[str]:
-    """Return the best known energy and bound, and the energy of the ground truth."""
+def known_facts(problem: ProblemSummary, rows: Iterable[Row]) -> str:
+    """Return best energy and bound, the energy of the ground truth, and the remarks, in words."""
+    decimals = _row_decimals(problem, rows)
     known = []
     if math.isfinite(problem.best_energy):
         known.append(f"best energy {format_energy(problem.best_energy, decimals)}")
@@ -54,48 +52,70 @@ def known_facts(problem: ProblemSummary, decimals: int) -> list[str]:
     if problem.truth_energy is not None:
         truth = format_energy(problem.truth_energy, decimals)
         known.append(f"ground truth {truth if truth != NONE else 'infeasible'}")
-    return known
+    return "; ".join([", ".join(known), *problem.remarks])
 
 
-def row_decimals(problem: ProblemSummary, rows: Iterable[Row]) -> int:
+def _row_decimals(problem: ProblemSummary, rows: Iterable[Row]) -> int:
     """Return the number of decimals of all energies and bounds in the table of a problem."""
     found = [e for row in rows for e in (row.energy_max, row.lower_bound)]
     return decimals_for([*found, problem.truth_energy or 0.0])
 
 
 def problem_columns(
-    problem: ProblemSummary, rows: Sequence[Row], decimals: int
-) -> dict[str, Column]:
-    """Return the columns that tables of the solvers on a problem share, by title."""
+    problem: ProblemSummary, rows: Sequence[Row], everywhere: Sequence[Row], status: Form
+) -> tuple[Column, ...]:
+    """Return the columns of the table of the solvers on a problem.
+
+    Columns that any of the rows `everywhere` needs are there; `status` is the form of the last one.
+    """
+    decimals = _row_decimals(problem, rows)
     energy = energies(decimals)
 
     def found(row: Row) -> Cell:
         best = problem.proves(row.energy, problem.best_energy)
         return replace(energy(row.energy), mark="best" if best else "")
 
+    def spread(row: Row) -> str | Cell:
+        found = row.energy_max - row.energy_min if math.isfinite(row.energy) else None
+        return "0" if found == 0 else energy(found)
+
+    def partition(row: Row) -> str:
+        if row.log_partition is None:
+            return NONE
+        sign = {"exact": "=", "lower": ">=", "upper": "<="}.get(row.log_partition_kind or "", "~")
+        return f"{format_energy(row.log_partition, decimals)} {sign}"
+
     columns = [
         column("solver", [row.solver for row in rows]),
         column("energy", rows, found),
-        column("gap %", [row.gap_percent for row in rows], format_percent),
-        column("bound", [row.lower_bound for row in rows], energy),
-        column("proved", [row.proved_by if row.answered else NONE for row in rows]),
-        column("seconds", [row.seconds for row in rows], format_seconds),
     ]
-    return {made.title: made for made in columns}
-
-
-def optional_column(title: str, values: Sequence[float | None], form: Form) -> list[Column]:
-    """Return a list with the column, empty if all values are missing."""
-    return [] if all(v is None for v in values) else [column(title, values, form)]
-
-
-def score_columns(rows: Sequence[Row]) -> list[Column]:
-    """Return a column for each score that the problems define."""
-    columns = []
+    if any(row.runs > 1 for row in everywhere):
+        columns.append(column("spread", rows, spread, help="highest energy minus lowest"))
+    if problem.best_bound > -math.inf:
+        columns.append(column("gap %", [row.gap_percent for row in rows], format_percent))
+    else:
+        over = [row.over_best_percent for row in rows]
+        columns.append(column("over best %", over, format_percent))
+    columns += [
+        column("bound", [row.lower_bound for row in rows], energy),
+        column(
+            "proved",
+            [row.proved_by if row.answered else NONE for row in rows],
+            help="by the solver's own bound (yes), or another's; k/n: on k of n runs",
+        ),
+    ]
+    if any(row.log_partition is not None for row in everywhere):
+        columns.append(column("log Z", rows, partition))
+    columns.append(column("seconds", [row.seconds for row in rows], format_seconds))
+    if any(row.accuracy is not None for row in everywhere):
+        columns.append(column("accur.", [row.accuracy for row in rows], format_share))
+        columns.append(column(PAIRWISE, [row.pairwise_f for row in rows], format_share))
     for name in dict.fromkeys(name for row in rows for name in row.scores):
-        columns += optional_column(
-            name.replace("_", " "),
-            [row.scores.get(name) for row in rows],
-            lambda v: NONE if v is None else f"{v:.4g}",
+        columns.append(
+            column(
+                name.replace("_", " "),
+                [row.scores.get(name) for row in rows],
+                lambda v: NONE if v is None else f"{v:.4g}",
+            )
         )
-    return columns
+    return (*columns, column("status", rows, status, right=False))

@@ -4,10 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
-
-import numpy as np
-import numpy.typing as npt
 
 from inference_lab.formatting import listed, shortened
 from inference_lab.reporting.document import (
@@ -20,28 +16,12 @@ from inference_lab.reporting.document import (
     cut,
     energies,
 )
-from inference_lab.reporting.problem_header import (
-    known_facts,
-    optional_column,
-    problem_columns,
-    row_decimals,
-    score_columns,
-    sizes,
-)
-from inference_lab.reporting.result_arrays import BAND, SCORES, ResultArrays
-from inference_lab.reporting.statistics import quantile
-from inference_lab.results.number_formats import (
-    NONE,
-    decimals_for,
-    format_percent,
-    format_seconds,
-    format_share,
-)
-from inference_lab.results.summaries import ProblemSummary, Row, gap_percent
+from inference_lab.reporting.problem_header import known_facts, problem_columns, sizes
+from inference_lab.reporting.result_arrays import ResultArrays
+from inference_lab.results.number_formats import NONE, decimals_for, format_percent
+from inference_lab.results.summaries import Row, gap_percent, grouped
 
 __all__ = ["open_section", "problem_by_problem_section", "problems_section"]
-
-FloatArray = npt.NDArray[np.float64]
 
 #: Characters of a message shown; longer messages are truncated, because records hold the whole.
 _REASON_WIDTH = 300
@@ -135,20 +115,14 @@ def open_section(results: ResultArrays) -> Section | None:
 
 def problem_by_problem_section(results: ResultArrays) -> Section:
     """Return the section with a table of the solvers for each problem."""
-    rows: dict[str, list[Row]] = {}
-    for row in results.comparison.rows:
-        rows.setdefault(row.problem, []).append(row)
-    shown = {results.solvers[s]: number for number, s in enumerate(results.everyone)}
-    numbers = {s: number for number, s in enumerate(results.solvers)}
-    primal = results.typical(results.of("primal_gap"))
-    nothing = results.of("failed") | results.of("unsupported")
-    timed = results.spread(np.where(nothing, np.nan, results.of("seconds")))
-    low, high = (quantile(timed, q) for q in BAND)
+    rows = grouped(results.comparison.rows, lambda row: row.problem)
+    place = {results.solvers[s]: number for number, s in enumerate(results.everyone)}
     sections = []
-    for p, summary in enumerate(results.problems):
-        mine = sorted(rows[summary.name], key=lambda row: shown[row.solver])
-        at = [numbers[row.solver] for row in mine]
-        table = _problem_table(summary, mine, primal[p, at], low[p, at], high[p, at])
+    for summary in results.problems:
+        mine = sorted(rows[summary.name], key=lambda row: place[row.solver])
+        caption = f"{summary.name}: {sizes(summary)}; {known_facts(summary, mine)}."
+        columns = problem_columns(summary, mine, mine, _status)
+        table = Table(f"problem-{summary.name}", caption, columns)
         sections.append(Section(summary.name, (table,), folded=True))
     note = (
         "Energies are medians over the runs that found a labelling, seconds over those that "
@@ -156,51 +130,6 @@ def problem_by_problem_section(results: ResultArrays) -> Section:
         "gaps are to the best bound known, of any solver."
     )
     return Section("Problem by problem", (Text((note,)),), folded=True, sections=tuple(sections))
-
-
-def _problem_table(
-    problem: ProblemSummary,
-    rows: list[Row],
-    primal: FloatArray,
-    quick: FloatArray,
-    slow: FloatArray,
-) -> Table:
-    decimals = row_decimals(problem, rows)
-    several = any(row.runs > 1 for row in rows)
-    energy = energies(decimals)
-    shared = problem_columns(problem, rows, decimals)
-    columns = [shared["solver"], shared["energy"]]
-    if several:
-        columns += [
-            column("lowest", [row.energy_min for row in rows], energy),
-            column("highest", [row.energy_max for row in rows], energy),
-        ]
-    columns.append(column("primal gap %", primal, format_percent))
-    if problem.best_bound > -math.inf:
-        columns.append(shared["gap %"])
-    said = "by the solver's own bound (yes), or another's; k/n: on k of n runs"
-    columns += [shared["bound"], replace(shared["proved"], help=said), shared["seconds"]]
-    if several:
-        quartiles = list(zip(quick.tolist(), slow.tolist(), strict=True))
-        columns.append(
-            column("quartiles", quartiles, _quartiles, help="of the seconds", as_text=True)
-        )
-    for title, name in SCORES.items():
-        columns += optional_column(title, [getattr(row, name) for row in rows], format_share)
-    columns += [
-        *score_columns(rows),
-        column("runs", [row.runs for row in rows]),
-        column("status", rows, _status, right=False),
-    ]
-    known = "; ".join([sizes(problem), *known_facts(problem, decimals), *problem.remarks])
-    return Table(f"problem-{problem.name}", f"{problem.name}: {known}.", tuple(columns))
-
-
-def _quartiles(ends: tuple[float, float]) -> Cell:
-    quick, slow = ends
-    if math.isnan(slow):
-        return Cell(NONE)
-    return Cell(f"{format_seconds(quick)} to {format_seconds(slow)}", slow)
 
 
 def _status(row: Row) -> Cell:

@@ -23,13 +23,11 @@ from inference_lab.results.summaries import (
     CONTRADICTION_TOLERANCE,
     ProblemSummary,
     Row,
-    SolverSummary,
     gap_percent,
     grouped,
     proof,
     summarise_problem,
     summarise_runs,
-    summarise_solver,
 )
 
 if TYPE_CHECKING:
@@ -42,7 +40,6 @@ __all__ = [
     "Findings",
     "ProblemSummary",
     "Row",
-    "SolverSummary",
     "environment_id",
     "gap_percent",
     "latest",
@@ -184,8 +181,7 @@ class Findings:
     def labelled(self, labels: Mapping[str, str]) -> Self:
         r"""Return the same findings with other display names of solvers.
 
-        Tables, LaTeX, figures and reports show the labels; `frame`, `rows`, records and CSV keep
-        the specs.
+        Tables, LaTeX and reports show the labels; `frame`, `rows` and records keep the specs.
 
         Parameters
         ----------
@@ -254,20 +250,6 @@ class Findings:
             summarise_runs(summary, group)
             for summary, records in zip(self.problems, self._by_problem.values(), strict=True)
             for group in grouped(records, lambda r: r.solver).values()
-        ]
-
-    @cached_property
-    def solvers(self) -> list[SolverSummary]:
-        """One summary for each solver, over all problems and seeds."""
-        by_key = dict(zip(self._by_problem, self.problems, strict=True))
-        rows_of = grouped(self.rows, lambda row: row.solver)
-        return [
-            summarise_solver(
-                solver,
-                rows_of[solver],
-                [(r, by_key[r.problem, r.problem_hash]) for r in records],
-            )
-            for solver, records in grouped(self.records, lambda r: r.solver).items()
         ]
 
     @cached_property
@@ -381,13 +363,12 @@ class Findings:
         >>> g = il.FactorGraph.potts([[0.0, 1.0], [0.6, 0.0]], [(0, 1)], [0.5])
         >>> c = il.compare(il.Problem("pair", g, optimum=0.5), ["icm", "ilp"])
         >>> sorted(c.as_dict())
-        ['alarms', 'problems', 'records', 'rows', 'solvers', 'warnings']
+        ['alarms', 'problems', 'records', 'rows', 'warnings']
         """
         return {
             "alarms": list(self.alarms),
             "warnings": list(self.warnings),
             "problems": [jsonable(vars(p)) for p in self.problems],
             "rows": [jsonable(vars(row)) for row in self.rows],
-            "solvers": [jsonable(vars(s)) for s in self.solvers],
             "records": [record.as_dict() for record in self.records],
         }

@@ -15,7 +15,6 @@ __all__ = [
     "CONTRADICTION_TOLERANCE",
     "ProblemSummary",
     "Row",
-    "SolverSummary",
     "gap_percent",
     "grouped",
     "proof",
@@ -23,7 +22,6 @@ __all__ = [
     "slack",
     "summarise_problem",
     "summarise_runs",
-    "summarise_solver",
 ]
 
 #: A bound above an energy by more than this relative distance is a contradiction, not rounding.
@@ -136,10 +134,8 @@ class Row:
     proved_by: str
     #: Number of runs that found the best energy known.
     best: int
-    #: `seconds`, `total_seconds`: Median and sum of the solver's time over the runs that neither
-    #: failed nor were refused.
+    #: Median of the solver's time over the runs that neither failed nor were refused.
     seconds: float | None
-    total_seconds: float
     #: `accuracy`, `pairwise_f`, `nmi`, `ari`: Means.
     accuracy: float | None
     pairwise_f: float | None
@@ -154,29 +150,6 @@ class Row:
     status: str
     #: Reasons for failed and refused runs, each once.
     messages: tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class SolverSummary:
-    """One solver over all problems and seeds."""
-
-    solver: str
-    problems: int
-    runs: int
-    #: Mean over the `gaps` problems with a known gap.
-    mean_gap_percent: float | None
-    gaps: int
-    #: Mean over the problems on which the solver found a labelling.
-    mean_over_best_percent: float | None
-    #: Share of all runs that found the best energy known.
-    percent_best: float
-    #: Share of all runs with an energy proved optimal by their own bound.
-    percent_proved: float
-    #: Median and sum over all runs that neither failed nor were refused.
-    median_seconds: float | None
-    total_seconds: float
-    failed: int
-    unsupported: int
 
 
 def summarise_problem(
@@ -248,7 +221,6 @@ def summarise_runs(problem: ProblemSummary, records: Sequence[Record]) -> Row:
         ),
         best=sum(_is_best(r, problem) for r in records),
         seconds=_median(timed),
-        total_seconds=math.fsum(timed),
         accuracy=_mean(r.accuracy for r in records),
         pairwise_f=_mean(r.pairwise_f for r in records),
         nmi=_mean(r.nmi for r in records),
@@ -286,30 +258,6 @@ def _is_best(record: Record, problem: ProblemSummary) -> bool:
     if problem.known_energy == math.inf:
         return record.status == "infeasible"
     return problem.proves(record.energy, problem.known_energy)
-
-
-def summarise_solver(
-    solver: str, rows: Sequence[Row], runs: Sequence[tuple[Record, ProblemSummary]]
-) -> SolverSummary:
-    """Summarise the runs of one solver over all problems."""
-    records = [record for record, _ in runs]
-    gaps = [row.gap_percent for row in rows if row.gap_percent is not None]
-    timed = [r.seconds for r in records if not (r.failed or r.refused)]
-    own = sum(proof(record, problem) == "yes" for record, problem in runs)
-    return SolverSummary(
-        solver=solver,
-        problems=len(rows),
-        runs=len(records),
-        mean_gap_percent=_mean(gaps),
-        gaps=len(gaps),
-        mean_over_best_percent=_mean(row.over_best_percent for row in rows),
-        percent_best=100.0 * sum(row.best for row in rows) / len(records),
-        percent_proved=100.0 * own / len(records),
-        median_seconds=_median(timed),
-        total_seconds=math.fsum(timed),
-        failed=sum(r.failed for r in records),
-        unsupported=sum(row.unsupported for row in rows),
-    )
 
 
 def _mean(values: Iterable[float | None]) -> float | None:

@@ -193,13 +193,12 @@ def look(comparison: Comparison, folder: Path) -> None:
     """Write all tables and read their cells."""
     comparison.save(folder / "saved")
     json.dumps(comparison.as_dict(), allow_nan=False)
-    for path in (folder / "saved" / "runs.csv", folder / "saved" / "table.csv"):
-        csv.field_size_limit(10**9)
-        with path.open(newline="", encoding="utf-8") as stream:
-            for row in csv.reader(stream):
-                for cell in row:
-                    if cell.strip(" \t\r\n\0\ufeff").startswith(FORMULA):
-                        float(cell)
+    csv.field_size_limit(10**9)
+    with (folder / "saved" / "runs.csv").open(newline="", encoding="utf-8") as stream:
+        for row in csv.reader(stream):
+            for cell in row:
+                if cell.strip(" \t\r\n\0\ufeff").startswith(FORMULA):
+                    float(cell)
 
 
 @settings(max_examples=settings.default.max_examples // 2)

@@ -12,7 +12,7 @@ from matplotlib.transforms import Bbox
 
 import inference_lab as il
 from inference_lab.formatting import facts_table
-from inference_lab.plotting.plots import draw_history, draw_trade_off
+from inference_lab.plotting.plots import draw_history
 from inference_lab.registry.sources import as_problem
 
 
@@ -69,24 +69,17 @@ def test_trace_without_a_bound_has_one_line(graph, axes):
 
 
 def test_texts_do_not_cover_each_other():
-    """Tick labels differ by a hundredth, and the named solvers are equally good."""
+    """Tick labels differ by a hundredth."""
     small = plt.subplots(figsize=(4, 3))[1]
-    trace = draw_history([9.35e-3, 9.41e-3], [1.0, 1.0], [1.0, 1.0], "icm", small)
-    names = ("simulated-annealing", "trw-s", "memetic")
-    points = draw_trade_off(
-        [(name, 0.02 + 0.01 * i, 0.0) for i, name in enumerate(names)], None, "gap"
-    )
-    for axes in (trace, points):
-        axes.figure.canvas.draw()
-        legend = axes.get_legend().get_texts()
-        ticks = axes.xaxis.get_ticklabels(which="both")
-        for texts in ([*legend, *axes.texts], [text for text in ticks if text.get_text()]):
-            boxes = [text.get_window_extent() for text in texts]
-            # The margins of formulas may touch.
-            boxes = [box.padded(-1.0) for box in boxes]
-            assert len(boxes) > 1
-            assert not any(map(Bbox.overlaps, *zip(*combinations(boxes, 2), strict=True)))
-        plt.close(axes.figure)
+    axes = draw_history([9.35e-3, 9.41e-3], [1.0, 1.0], [1.0, 1.0], "icm", small)
+    axes.figure.canvas.draw()
+    ticks = axes.xaxis.get_ticklabels(which="both")
+    for texts in (axes.get_legend().get_texts(), [text for text in ticks if text.get_text()]):
+        # The margins of formulas may touch.
+        boxes = [text.get_window_extent().padded(-1.0) for text in texts]
+        assert len(boxes) > 1
+        assert not any(map(Bbox.overlaps, *zip(*combinations(boxes, 2), strict=True)))
+    plt.close(axes.figure)
 
 
 def test_marginals_are_stacked_to_one(axes):

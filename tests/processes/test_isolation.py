@@ -204,9 +204,8 @@ def test_fault_costs_only_its_run_and_keeps_its_offers(tmp_path, capfd, monkeypa
     assert os.getcwd() == before
     assert capfd.readouterr().out == ""
     # Failures are shown and counted.
-    summary = {s.solver: s.failed for s in comparison.solvers}
-    assert sum(summary.values()) == 6
-    assert "timeout" in comparison.to_markdown()
+    assert sum(row.failed for row in comparison.rows) == 6
+    assert "timeout" in comparison.to_text()
 
 
 #: Seconds of a program left running by a solver: longer than all runs together.

@@ -5,10 +5,9 @@ from __future__ import annotations
 import csv
 from pathlib import Path
 
-import matplotlib.pyplot as plt
 import pytest
 from click.testing import CliRunner
-from sample_records import record, traced
+from sample_records import traced
 
 from inference_lab.cli import main
 from inference_lab.reporting.comparison import Comparison
@@ -33,7 +32,6 @@ def test_tables_have_the_labels_and_data_the_specs(comparison: Comparison, tmp_p
     assert comparison.solver_labels == NAMES
     for shown in (
         str(comparison),
-        comparison.to_markdown(),
         comparison.to_latex(),
         comparison._repr_html_(),
     ):
@@ -42,7 +40,7 @@ def test_tables_have_the_labels_and_data_the_specs(comparison: Comparison, tmp_p
     assert set(comparison.frame["solver"]) == {"icm", *NAMES}
     comparison.save(tmp_path)
     assert {r.solver for r in RecordStore(tmp_path / "runs.jsonl")} == {"icm", *NAMES}
-    with (tmp_path / "table.csv").open() as lines:
+    with (tmp_path / "runs.csv").open() as lines:
         assert {line["solver"] for line in csv.DictReader(lines)} == {"icm", *NAMES}
 
 
@@ -86,32 +84,3 @@ def test_ambiguous_labels_are_refused(labels: dict[str, str], said: str) -> None
     with pytest.raises(ValueError) as caught:
         Comparison(RUNS).labelled(labels)
     assert str(caught.value).startswith(said)
-
-
-@pytest.mark.parametrize("kind", ["trade-off", "profile", "solved-over-time", "gap-over-time"])
-def test_pictures_name_the_solvers_and_use_the_axes_given(
-    comparison: Comparison, kind: str
-) -> None:
-    figure, axes = plt.subplots()
-    try:
-        assert comparison.plot(kind, axes=axes) is axes  # type: ignore[arg-type]
-        texts = axes.get_legend().get_texts()
-        assert sorted(t.get_text() for t in texts) == ["Damped BP (0.5)", "Exact", "icm"]
-        assert len(axes.lines) == 3
-    finally:
-        plt.close(figure)
-
-
-def test_pictures_that_cannot_be_drawn_raise_with_the_reason() -> None:
-    before = plt.get_fignums()
-    with pytest.raises(ValueError, match=r"kind 'profiles' is none of .*; did you mean 'profile'"):
-        Comparison(RUNS).plot("profiles")  # type: ignore[arg-type]
-    apart = Comparison([record("p", "icm"), record("q", "ilp")])
-    with pytest.raises(ValueError, match="no problem was run by all solvers"):
-        apart.plot("profile")
-    with pytest.raises(ValueError, match="no history of the runs"):
-        apart.plot("gap-over-time")
-    hopeless = Comparison([record("p", "icm", float("inf"), status="crash")])
-    with pytest.raises(ValueError, match="no problem is solved by any run"):
-        hopeless.plot("solved-over-time")
-    assert plt.get_fignums() == before

@@ -465,13 +465,7 @@ def test_a_solver_that_refuses_all_it_was_run_on_takes_no_problem_away():
     assert (shares * 4).tolist() == pytest.approx(np.rint(shares * 4).tolist())
 
 
-def test_the_terminal_counts_the_best_energy_known_as_the_report_does():
-    runs = by_hand()
-    comparison = Comparison(runs)
-    best = column(table(report(runs), "summary"), "% best")
-    for solver in comparison.solvers:
-        assert solver.percent_best == pytest.approx(best[solver.solver].value)
-    # A proof that there is no labelling is refuted by a known optimum.
+def test_a_proof_of_infeasibility_is_refuted_by_a_known_optimum():
     refuted = run("p", "a", 0, energy=INF, status="infeasible", lower_bound=INF, optimum=3.0)
     assert Comparison([refuted]).rows[0].proved_by == "no"
     assert Comparison([refuted]).rows[0].best == 0 and Comparison([refuted]).alarms
@@ -485,8 +479,7 @@ def test_seconds_leave_out_runs_that_failed_or_were_refused():
     ]
     shown = table(report(runs), "problem-p")
     assert column(shown, "seconds")["a"].value == 2.0
-    assert column(shown, "quartiles")["a"].text == "1.00 to 3.00"
-    assert column(shown, "quartiles")["b"].text == "-"
+    assert column(shown, "seconds")["b"].text == "-"
     said = " ".join(
         entry
         for section in report([run("p", "a", 0, status="unsupported")]).sections
