@@ -73,7 +73,6 @@ def bare(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         "jinja2",
         "markupsafe",
         "PIL",
-        "statsmodels",
     ):
         monkeypatch.setitem(sys.modules, package, None)
     before = _forgotten_reporting()

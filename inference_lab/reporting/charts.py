@@ -40,7 +40,6 @@ __all__ = [
     "profile_curves",
     "ranks_chart",
     "size_curves",
-    "solved_curves",
 ]
 
 #: Type of the Altair charts that all functions here return.
@@ -130,16 +129,6 @@ def profile_curves(ratios: FloatArray, names: Sequence[str]) -> Curves:
     return Curves(
         names, _frame(names, across, shares), x, Axis("share of problems solved", limits=(0, 1))
     )
-
-
-def solved_curves(
-    times: FloatArray, shares: FloatArray, low: FloatArray, high: FloatArray, names: Sequence[str]
-) -> Curves:
-    """Return the share of the problems solved over time, with bands for a few solvers."""
-    bands = {"low": low, "high": high} if len(names) <= BANDS and not np.isnan(low).all() else {}
-    x = Axis("seconds", "log", (float(times.min()), float(times.max())))
-    y = Axis("share of problems solved", limits=(0, 1))
-    return Curves(names, _frame(names, times, shares, **bands), x, y)
 
 
 def gap_curves(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from inference_lab.formatting import listed, shortened
+from inference_lab.formatting import shortened
 from inference_lab.reporting.document import (
     Cell,
     Column,
@@ -19,9 +19,9 @@ from inference_lab.reporting.document import (
 from inference_lab.reporting.problem_header import known_facts, problem_columns, sizes
 from inference_lab.reporting.result_arrays import ResultArrays
 from inference_lab.results.number_formats import NONE, decimals_for, format_percent
-from inference_lab.results.summaries import Row, gap_percent, grouped
+from inference_lab.results.summaries import Row, grouped
 
-__all__ = ["open_section", "problem_by_problem_section", "problems_section"]
+__all__ = ["problem_by_problem_section", "problems_section"]
 
 #: Characters of a message shown; longer messages are truncated, because records hold the whole.
 _REASON_WIDTH = 300
@@ -72,45 +72,6 @@ def problems_section(results: ResultArrays) -> Section:
         "Labels: of the variable that has most.",
     )
     return Section("Problems", (table,))
-
-
-def open_section(results: ResultArrays) -> Section | None:
-    """Return the section on problems without a proved best energy, if there are several."""
-    known = results.known
-    if len(known) < 2:
-        return None
-    left = [
-        (best, summary) for best, summary in zip(known, results.problems, strict=True) if best.open
-    ]
-    solved = f"The best energy known of {len(known) - len(left):,} of {len(known):,} problems is "
-    if not left:
-        return Section("Open problems", (Text((f"{solved}proved: none is open.",)),))
-    decimals = [decimals_for([best.energy, best.bound]) for best, _ in left]
-    table = Table(
-        "open-problems",
-        f"{solved}proved; these are open.",
-        (
-            column("problem", [summary.name for _, summary in left]),
-            Column(
-                "best energy",
-                [energies(d)(best.energy) for d, (best, _) in zip(decimals, left, strict=True)],
-            ),
-            column("found by", [listed(best.found_by, 3) or NONE for best, _ in left]),
-            Column(
-                "best bound",
-                [energies(d)(best.bound) for d, (best, _) in zip(decimals, left, strict=True)],
-            ),
-            column("given by", [listed(best.bound_by, 3) or NONE for best, _ in left]),
-            column(
-                "gap %",
-                [gap_percent(b.energy, b.bound, small=b.small_energy) for b, _ in left],
-                format_percent,
-            ),
-        ),
-        "Runs elsewhere, with more time, count where the file of best energies beside the records "
-        "has them.",
-    )
-    return Section("Open problems", (table,))
 
 
 def problem_by_problem_section(results: ResultArrays) -> Section:

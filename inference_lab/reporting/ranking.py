@@ -15,7 +15,6 @@ from inference_lab.reporting.document import (
     Table,
     Text,
     column,
-    p_value,
 )
 from inference_lab.reporting.resampling import ALPHA
 from inference_lab.reporting.result_arrays import ResultArrays
@@ -23,9 +22,7 @@ from inference_lab.reporting.statistics import (
     block_ranks,
     rank_test,
     snapped,
-    wilcoxon_against,
 )
-from inference_lab.results.number_formats import NONE
 
 __all__ = ["solvers_section"]
 
@@ -55,37 +52,16 @@ def _ranks(results: ResultArrays) -> list[Block]:
         what = ("no problem", "one problem only")[n] if results.blocks is None else "one block"
         return [Text((f"Ranks are not tested: {what} was run by all solvers.",))]
     test = rank_test(values, ALPHA)
-    first = int(np.argmin(test.ranks))
-    p_values = wilcoxon_against(values, first)
     differ = bool(test.p_value < ALPHA)
     order = np.argsort(test.ranks, kind="stable")
-    apart = [
-        NONE if s == first else "yes" if differ and p_values[s] < ALPHA else "no" for s in order
-    ]
     columns = (
         column("solver", [labels[s] for s in order]),
         column("average rank", test.ranks[order].tolist(), "{:.2f}".format, best=min),
-        column(
-            "apart from the first",
-            apart,
-            help=f"whether p is below {ALPHA:g}, and Friedman's test of several rejects",
-        ),
-        column(
-            "p",
-            [None if s == first else float(p_values[s]) for s in order],
-            p_value,
-            help="Wilcoxon's signed-rank test against the first, after Holm",
-        ),
     )
     k = len(labels)
-    least = 2.0 ** (1 - n)
-    few = least > ALPHA
-    basis, of = results.resting_on(complete), "problems"
-    measured = "of primal gaps "
+    basis = results.resting_on(complete)
     if values is not gaps:
-        of = "blocks"
         basis = f"{n} blocks ({results.blocks}) of {basis}"
-        measured = "of mean ranks in blocks "
     out = [results.solvers[s] for s in results.order if s not in ranked]
     table = Table(
         "ranks",
@@ -94,18 +70,14 @@ def _ranks(results: ResultArrays) -> list[Block]:
         + ("; mean ranks of a block are ranked again)." if values is not gaps else ")."),
         columns,
         (
-            f"Friedman's test: chi-squared {test.statistic:.2f} with {k - 1} degrees of freedom, "
-            f"p {_p_relation(test.p_value)}, so the solvers "
+            f"Friedman's test: chi-squared {test.statistic:.2f} with {k - 1} degrees of freedom"
             if k > 2
-            else "The two solvers "
+            else "Wilcoxon's signed-rank test"
         )
+        + f", p {_p_relation(test.p_value)}, so the solvers "
         + ("differ" if differ else "cannot be distinguished")
         + f" at the level {ALPHA:g}. Critical difference of average ranks (Nemenyi): "
-        f"{test.critical_difference:.2f}. p: Wilcoxon's signed-rank test {measured}"
-        "against the solver of the lowest rank"
-        + (f", corrected for these {k - 1} comparisons (Holm)." if k > 2 else ".")
-        + " That solver was chosen by the same gaps, so the p are rather too small."
-        + (f" Over {n} {of} no p can be below {least:.3g}, even before that." if few else "")
+        f"{test.critical_difference:.2f}."
         + (f" Without those that refused problems: {listed(out)}." if out else ""),
     )
     picture = Picture(

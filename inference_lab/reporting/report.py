@@ -15,11 +15,7 @@ from inference_lab.reporting.contrasts import Contrast, contrasts_section
 from inference_lab.reporting.document import Document, Items, Section
 from inference_lab.reporting.marginals import marginals_section
 from inference_lab.reporting.overview import classes_section, map_section, results_section
-from inference_lab.reporting.problem_tables import (
-    open_section,
-    problem_by_problem_section,
-    problems_section,
-)
+from inference_lab.reporting.problem_tables import problem_by_problem_section, problems_section
 from inference_lab.reporting.ranking import solvers_section
 from inference_lab.reporting.result_arrays import SHIFT, TARGETS, ResultArrays, natural
 from inference_lab.reporting.run_sections import (
@@ -33,7 +29,6 @@ from inference_lab.reporting.sizes import sizes_section
 from inference_lab.reporting.summary import in_short
 from inference_lab.reporting.timing import glance_section, history_section, targets_section
 from inference_lab.results.analysis import Findings
-from inference_lab.results.best_known import Known
 from inference_lab.results.records import Record
 
 __all__ = ["report_document"]
@@ -53,7 +48,6 @@ def report_document(
     maps: Sequence[tuple[str, str]] = (),
     growing: str | None = None,
     apart: str | None = None,
-    known: Known | None = None,
     contrasts: Sequence[Contrast] = (),
     blocks: str | None = None,
     command: str = "",
@@ -71,10 +65,7 @@ def report_document(
             if len(labellings) == len(everything)
             else Findings(labellings, labels=everything.solver_labels)
         )
-        known = known or {}
-        arrays = ResultArrays(
-            part, classes, known, tuple(targets), tuple(times or ()), shift, blocks
-        )
+        arrays = ResultArrays(part, classes, tuple(targets), tuple(times or ()), shift, blocks)
         said = in_short(arrays)
         first += [
             contrasts_section(contrasts, arrays.observations()) if contrasts else None,
@@ -88,7 +79,6 @@ def report_document(
             targets_section(arrays),
             history_section(arrays),
             solvers_section(arrays),
-            open_section(arrays),
             problems_section(arrays),
             problem_by_problem_section(arrays),
         ]

@@ -19,7 +19,6 @@ __all__ = [
     "as_rows",
     "effect",
     "mean_resampled",
-    "share_band",
     "sign_flip",
     "verdict",
 ]
@@ -179,32 +178,3 @@ def verdict(found: Effect, p_value: float, margin: float = 0.0) -> Verdict:
     if p_value < ALPHA and found.high < 0:
         return "loss"
     return "undecided"
-
-
-def share_band(
-    reached: npt.ArrayLike,
-    sets: Sequence[object],
-    *,
-    level: float = 1 - ALPHA,
-    resamples: int = 1000,
-    seed: int = 0,
-) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Return the share of instances solved at each of these times, with a band.
-
-    The band holds at each time separately; whole sets of instances are resampled.
-    """
-    array = np.asarray(reached, dtype=np.float64)
-    number = {name: at for at, name in enumerate(dict.fromkeys(sets))}
-    member = np.array([number[name] for name in sets], dtype=np.int64)
-    solved = np.zeros((len(number), array.shape[1]))
-    np.add.at(solved, member, array)
-    sizes = np.bincount(member, minlength=len(number)).astype(np.float64)
-    share = array.mean(axis=0)
-    if len(number) < 2:
-        return share, np.full_like(share, np.nan), np.full_like(share, np.nan)
-    rng = np.random.default_rng(seed)
-    # Number of times that each set is drawn.
-    times = rng.multinomial(len(number), np.full(len(number), 1 / len(number)), size=resamples)
-    shares = (times @ solved) / (times @ sizes)[:, None]
-    low, high = np.quantile(shares, [(1 - level) / 2, (1 + level) / 2], axis=0)
-    return share, low, high

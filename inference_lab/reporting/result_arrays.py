@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +23,6 @@ from inference_lab.reporting.statistics import (
 )
 from inference_lab.reporting.traces import Traces, target_energy
 from inference_lab.results.analysis import Findings
-from inference_lab.results.best_known import Known, KnownBest, known_best, merged
 from inference_lab.results.records import Record
 from inference_lab.results.summaries import CONTRADICTION_TOLERANCE, ProblemSummary, grouped
 from inference_lab.specs.grammar import SpecError, parse_spec, plain_value
@@ -105,8 +104,6 @@ class ResultArrays:
     comparison: Findings
     #: See `problem_class`.
     class_entry: str | None = None
-    #: Best energies found by runs outside this comparison.
-    elsewhere: Known = field(default_factory=dict)
     #: Primal gaps in percent, and times in seconds, at which time and quality are reported.
     targets: tuple[float, ...] = TARGETS
     given_times: tuple[float, ...] = ()
@@ -183,17 +180,9 @@ class ResultArrays:
         return Traces(self.records)
 
     @cached_property
-    def known(self) -> list[KnownBest]:
-        """The best known energy of each problem, over these runs and those elsewhere."""
-        here = known_best(self.records)
-        there = {key: known for key, known in self.elsewhere.items() if key in here}
-        together = merged(here, there)
-        return [together[_problem_key(record)] for record in self.problem_records]
-
-    @cached_property
     def reference(self) -> FloatArray:
         """The best known energy of each problem: found by a run, or a known optimum."""
-        return np.array([known.energy for known in self.known], dtype=np.float64)
+        return np.array([problem.known_energy for problem in self.problems], dtype=np.float64)
 
     @cached_property
     def runs(self) -> pd.DataFrame:

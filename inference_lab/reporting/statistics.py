@@ -14,14 +14,12 @@ import numpy as np
 import numpy.typing as npt
 
 from inference_lab.contract import OPTIMALITY_TOLERANCE
-from inference_lab.specs.extras import require
 
 __all__ = [
     "RankTest",
     "block_ranks",
     "holm",
     "median",
-    "par2",
     "performance_ratios",
     "primal_gap_percent",
     "quantile",
@@ -29,7 +27,6 @@ __all__ = [
     "shifted_geometric_mean",
     "signed_rank",
     "snapped",
-    "wilcoxon_against",
 ]
 
 FloatArray = npt.NDArray[np.float64]
@@ -104,12 +101,12 @@ def median(values: npt.ArrayLike) -> FloatArray:
 
 def holm(p_values: Sequence[float]) -> list[float]:
     """Return p-values after Holm's correction for their number."""
-    require("report", "statsmodels")
-    from statsmodels.stats.multitest import multipletests
-
-    if not p_values:
-        return []
-    return [float(p) for p in multipletests(p_values, method="holm")[1]]
+    # The i-th smallest of m p-values counts m - i + 1 times, at most 1 and never falling.
+    found = np.asarray(p_values, dtype=np.float64)
+    order = np.argsort(found, kind="stable")
+    corrected = np.empty_like(found)
+    corrected[order] = np.maximum.accumulate(found[order] * np.arange(len(found), 0, -1))
+    return [min(1.0, float(p)) for p in corrected]
 
 
 def performance_ratios(times: npt.ArrayLike) -> FloatArray:
@@ -168,20 +165,6 @@ def block_ranks(values: npt.ArrayLike, blocks: Sequence[object]) -> FloatArray:
     return ranks.groupby([str(block) for block in blocks], sort=False).mean().to_numpy()
 
 
-def par2(times: npt.ArrayLike, limits: npt.ArrayLike) -> float:
-    """Return the penalised average time: a run without a solution counts twice its limit.
-
-    See Hutter et al., "Algorithm runtime prediction", Artificial Intelligence 206, 2014, section 3.
-    """
-    time, limit = np.broadcast_arrays(
-        np.asarray(times, dtype=np.float64), np.asarray(limits, dtype=np.float64)
-    )
-    there = ~np.isnan(time)
-    if not there.any():
-        return float("nan")
-    return float(np.where(np.isinf(time), 2 * limit, time)[there].mean())
-
-
 def rank_test(values: npt.ArrayLike, alpha: float = 0.05) -> RankTest:
     """Rank solvers on each instance, and test whether the average ranks differ.
 
@@ -229,12 +212,3 @@ def signed_rank(difference: FloatArray) -> float:
         share[:rank] /= 2
     observed = int(doubled[difference[difference != 0] > 0].sum())
     return float(min(1.0, 2 * min(share[: observed + 1].sum(), share[observed:].sum())))
-
-
-def wilcoxon_against(values: npt.ArrayLike, first: int) -> FloatArray:
-    """Return Holm-corrected p-values of `signed_rank` for one solver against each other solver."""
-    matrix = np.asarray(values, dtype=np.float64)
-    others = [s for s in range(matrix.shape[1]) if s != first]
-    result = np.ones(matrix.shape[1])
-    result[others] = holm([signed_rank(matrix[:, s] - matrix[:, first]) for s in others])
-    return result

@@ -12,11 +12,9 @@ from inference_lab.formatting import counted
 from inference_lab.reporting import charts
 from inference_lab.reporting.charts import BANDS, curves_chart
 from inference_lab.reporting.document import Block, Picture, Section, Table, Text, column
-from inference_lab.reporting.resampling import share_band
 from inference_lab.reporting.result_arrays import BAND, ResultArrays
 from inference_lab.reporting.statistics import (
     median,
-    par2,
     performance_ratios,
     primal_gap_percent,
     quantile,
@@ -29,8 +27,6 @@ __all__ = [
     "glance_section",
     "has_histories",
     "history_section",
-    "solved_over_time",
-    "solved_seconds",
     "targets_section",
 ]
 
@@ -47,76 +43,23 @@ def targets_section(results: ResultArrays) -> Section:
     """Return the section on times to targets, profiles included."""
     blocks: list[Block] = [_target_table(results)]
     if results.several:
-        solved = solved_seconds(results)
-        blocks += [
-            _solved_over_time(results, solved),
-            _profile(results, solved),
-        ]
+        blocks.append(_profile(results))
     return Section("Time to a target", tuple(blocks))
 
 
-def _solved(results: ResultArrays) -> str:
-    return (
-        f"Solved: within a primal gap of {results.targets[0]:g} % of the best energy known, or "
-        "proved; the median over seeds and repeats."
-    )
-
-
-def solved_seconds(results: ResultArrays) -> FloatArray:
-    """Return the time in which each solver solved each problem, of shape (problems, solvers)."""
-    return results.typical(results.solved_seconds(results.targets[0]))
-
-
-def solved_over_time(
-    results: ResultArrays, solved: FloatArray
-) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray] | None:
-    """Return times, and the share of the problems that each solver had solved by then, with a band.
-
-    Shares and ends of the band have the shape (solvers, times); None if nothing is solved.
-    """
-    finite = solved[np.isfinite(solved)]
-    if not finite.size:
-        return None
-    start = max(1e-6, 0.9 * float(finite.min()))
-    moments = np.geomspace(start, max(1.1 * float(finite.max()), 2 * start), _MOMENTS)
-    curves = []
-    for s in results.order:
-        there = np.flatnonzero(results.run[:, s])
-        blocks = [results.block_of[at] for at in there]
-        curves.append(share_band(solved[there, s][:, None] <= moments, blocks))
-    share, low, high = (np.array(part) for part in zip(*curves, strict=True))
-    return moments, share, low, high
-
-
-def _solved_over_time(results: ResultArrays, solved: FloatArray) -> Block:
-    """Return the figure of the share of problems solved over time."""
-    found = solved_over_time(results, solved)
-    if found is None:
-        return Text(("No problem is solved by any run, so there is no figure over time.",))
-    few = len(results.labels) <= BANDS and not np.isnan(found[2]).all()
-    over = "problems" if results.blocks is None else f"blocks of problems ({results.blocks})"
-    return Picture(
-        "solved-over-time",
-        "Share of problems solved over time, each run by itself: other solvers change "
-        "no curve."
-        + (f" Bands: 95 % intervals at each time by itself, over resampled {over}." if few else "")
-        + (" Each solver over the problems it was run on. " if results.incomplete else " ")
-        + _solved(results),
-        f"Shares of solved problems over time for {counted(len(results.labels), 'solver')}.",
-        partial(curves_chart, charts.solved_curves(*found, results.labels)),
-    )
-
-
-def _profile(results: ResultArrays, solved: FloatArray) -> Block:
+def _profile(results: ResultArrays) -> Block:
     """Return the performance profile of the times to solve problems, or a text in its place."""
     if not len(results.complete):
         text = "No problem was run by all solvers, so there is no performance profile."
         return Text((text,))
+    solved = results.typical(results.solved_seconds(results.targets[0]))
     ratios = performance_ratios(solved[results.complete][:, results.order])
     return Picture(
         "performance-profile",
         f"Performance profile (Dolan and More) over {results.basis}: the share of problems that "
-        "each solver solved within so many times the time of the fastest. " + _solved(results),
+        "each solver solved within so many times the time of the fastest. Solved: within a primal "
+        f"gap of {results.targets[0]:g} % of the best energy known, or proved; the median over "
+        "seeds and repeats.",
         f"Performance profiles of {counted(len(results.labels), 'solver')} on "
         f"{counted(len(results.complete), 'problem')}.",
         partial(curves_chart, charts.profile_curves(ratios, results.labels)),
@@ -131,16 +74,13 @@ def _target_table(results: ResultArrays) -> Table:
         goals.append(("proof", results.of("proof_seconds")))
     for name, seconds in goals:
         reached = results.spread(np.isfinite(seconds))
-        exact, full = results.spread(seconds), results.spread(results.of("full_seconds"))
         times = results.spread(np.where(np.isfinite(seconds), seconds, results.of("full_seconds")))
         order = results.order
         shares = [round(100.0 * float(np.nanmean(reached[:, s])), 10) for s in order]
         means = [shifted_geometric_mean(times[:, s], results.shift) for s in order]
-        penalised = [par2(exact[:, s], full[:, s]) for s in order]
         columns += [
             column(f"{name}: % of runs", shares, format_rate, best=max),
             column(f"{name}: seconds", means, format_seconds, best=min),
-            column(f"{name}: PAR2", penalised, format_seconds, best=min),
         ]
     return Table(
         "targets",
@@ -150,7 +90,7 @@ def _target_table(results: ResultArrays) -> Table:
         tuple(columns),
         f"Shifted geometric means (shift {results.shift:g} s) over runs; a run that did not reach "
         "the target is charged its time limit (its own time where that is longer), or without a "
-        "limit the longest time of all runs. PAR2: plain means, in which it is charged twice that.",
+        "limit the longest time of all runs.",
     )
 
 

@@ -16,7 +16,6 @@ from inference_lab.registry.registry import as_solver
 from inference_lab.registry.sources import problem_registry
 from inference_lab.reporting.answers import with_answers
 from inference_lab.reporting.contrasts import Contrast
-from inference_lab.results.best_known import FILE, known_best, merged, read_known, write_known
 from inference_lab.results.records import TRACE_LIMIT, Record, RecordStore
 from inference_lab.specs.grammar import SpecError
 from inference_lab.studies.definition import (
@@ -45,11 +44,11 @@ _BATCH = 240
 #: marks the prefix of a group, such as one table for each problem.
 _TABLES = tuple(
     "contrasts claims gains- mixed- summary classes best-solver- targets quality-at-times "
-    "seconds-by-size gaps-by-size ranks open-problems problems problem- log-z- failures solvers "
+    "seconds-by-size gaps-by-size ranks problems problem- log-z- failures solvers "
     "limits environment".split()
 )
 _FIGURES = tuple(
-    "best-solver-map- performance-profile solved-over-time gain-map- seconds-by-size "
+    "best-solver-map- performance-profile gain-map- seconds-by-size "
     "gap-over-time convergence- critical-difference".split()
 )
 
@@ -346,10 +345,8 @@ def render_comparison(study: SolverStudy, comparison: Comparison, folder: Path |
     from inference_lab.reporting.writing import write_document
 
     folder = Path(folder)
-    held = read_known(folder / FILE)
     document = report_document(
         comparison,
-        known=held,
         title=study.title,
         question=study.question,
         answer=study.answer.strip(),
@@ -366,7 +363,6 @@ def render_comparison(study: SolverStudy, comparison: Comparison, folder: Path |
     )
     document = _chosen(with_answers(document, study.claims), study)
     write_document(document, folder)
-    write_known(folder / FILE, merged(held, known_best(comparison.records)))
     return document
 
 

@@ -10,8 +10,6 @@ proves, and the number of rows.
 from __future__ import annotations
 
 import argparse
-import gzip
-import json
 import math
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -22,14 +20,16 @@ from inference_lab.contract import Solution
 from inference_lab.graph.factor_graph import FactorGraph
 from inference_lab.problems.instances import available_instances
 from inference_lab.registry.sources import as_problem
+from inference_lab.results.analysis import Findings
+from inference_lab.results.records import RecordStore
 from inference_lab.selection.instance_features import BREAKS, class_of, measure
 
 #: Share of the best known energy that may be missing.
 NEAR = 1e-3
 #: Processor seconds of the first, unseen run.
 UNSEEN = 0.2
-#: Best known energies and bounds of the study's problems.
-KNOWN = Path(__file__).parents[2] / "reports" / "estep-regimes" / "best-known.jsonl.gz"
+#: Records of the study's problems.
+RECORDS = Path(__file__).parents[2] / "reports" / "estep-regimes" / "runs.jsonl"
 #: Number of problems of each class of frustration with, and without, a tight LP relaxation.
 OF_A_CLASS = {True: 2, False: 9}
 
@@ -44,25 +44,24 @@ def instances(data_dir: str | None) -> Iterator[tuple[str, FactorGraph, float]]:
 def grid(data_dir: str | None) -> Iterator[tuple[str, FactorGraph, float]]:
     """Yield E-steps of every class, the first by the hashes of their graphs."""
     wanted = {(at, tight): n for at in range(len(BREAKS) + 1) for tight, n in OF_A_CLASS.items()}
-    with gzip.open(KNOWN, "rt") as lines:
-        known = sorted(map(json.loads, lines), key=lambda one: str(one["problem_hash"]))
-    for one in known:
-        tight = "lp-relaxation" in one["bound_by"] and one["bound"] >= one["energy"] - 1e-6
+    findings = Findings.of_store(RecordStore(RECORDS))
+    of_lp = {r.problem: r.lower_bound for r in findings.records if r.solver == "lp-relaxation"}
+    for one in sorted(findings.problems, key=lambda one: one.hash):
+        tight = of_lp.get(one.name, -math.inf) >= one.best_energy - 1e-6
         if not any(left for (_, of), left in wanted.items() if of == tight):
             continue
-        graph = as_problem(one["problem"], data_dir=data_dir).graph
+        graph = as_problem(one.name, data_dir=data_dir).graph
         kind = class_of(measure(graph).frustration), tight
         if wanted[kind]:
             wanted[kind] -= 1
-            yield one["problem"], graph, float(one["energy"])
+            yield one.name, graph, one.best_energy
 
 
 def hardest(
     problems: Iterable[tuple[str, FactorGraph, float]], count: int
 ) -> list[tuple[str, FactorGraph, float]]:
     """Return the problems of the study whose bound is furthest from the best energy known."""
-    with gzip.open(KNOWN, "rt") as lines:
-        bounds = {one["problem"]: float(one["bound"]) for one in map(json.loads, lines)}
+    bounds = {p.name: p.best_bound for p in Findings.of_store(RecordStore(RECORDS)).problems}
     return sorted(problems, key=lambda one: (bounds[one[0]] - one[2]) / abs(one[2]))[:count]
 
 

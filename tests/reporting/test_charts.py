@@ -77,7 +77,6 @@ def made(kind, names):
     made_curves = {
         "profile": lambda: charts.profile_curves(performance_ratios(solved(k)), names),
         "gap": lambda: charts.gap_curves(TIMES, GAPS[:k], names, bands),
-        "solved": lambda: charts.solved_curves(TIMES, GAPS[:k] / 100, *bands, names),
         "sizes": lambda: charts.size_curves(
             np.array([10.0, 100.0, 1000.0]), seconds, seconds > 5, names, "points"
         ),
@@ -86,7 +85,7 @@ def made(kind, names):
     return curves_chart(made_curves[kind]())
 
 
-KINDS = [*("profile", "gap", "solved", "sizes", "convergence", "ranks", "map", "panels")]
+KINDS = [*("profile", "gap", "sizes", "convergence", "ranks", "map", "panels")]
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -150,14 +149,6 @@ def test_a_profile_is_the_shares_of_its_ratios():
     # A solver that never wins, or solves nothing, starts at zero.
     late = charts.profile_curves(performance_ratios([[1.0, 2.0, INF]]), ["a", "b", "c"]).rows
     assert late[late["solver"] != "a"].groupby("solver").first()["y"].tolist() == [0.0, 0.0]
-
-
-def test_bands_are_for_few_solvers_only():
-    many = [f"s{n}" for n in range(8)]
-    for names, there in ((many[:6], True), (many, False)):
-        k = len(names)
-        rows = charts.solved_curves(TIMES, GAPS[:k], GAPS[:k], GAPS[:k], names).rows
-        assert ("low" in rows) is there
 
 
 def test_map_marks_the_best_and_explains_its_shades():

@@ -532,8 +532,7 @@ def test_the_summary_over_problems():
     latex = il.compare(problems, solvers, seeds=2).to_latex(
         ["gap %", "% best", "% proved", "failed", "runs"]
     )
-    # Gaps of 100 in 2, and 1 in 5.
-    fixed = (50 + 20) / 2
+    fixed = (100 + 25) / 2
     assert r"Enumerate & 0 & \textbf{100} & \textbf{100} & 0 & 4" in latex
     assert rf"Fixed(label=1) & {fixed:.2f} & 0 & 0 & 0 & 4" in latex
     assert r"Broken & - & 0 & 0 & \emph{4} & 4" in latex

@@ -172,8 +172,6 @@ def test_a_report_shows_contrasts_ranks_by_blocks_and_regret():
     assert "refused problems: picky" in ranked.note
     (picture,) = (p for p in document.pictures() if p.name == "critical-difference")
     assert "over 8 blocks (data)" in picture.caption
-    (picture,) = (p for p in document.pictures() if p.name == "solved-over-time")
-    assert "over resampled blocks of problems (data)" in picture.caption
     picture.draw()
 
 

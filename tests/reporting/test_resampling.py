@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 from inference_lab.reporting.resampling import (
     effect,
     mean_resampled,
-    share_band,
     sign_flip,
     verdict,
 )
@@ -146,21 +145,3 @@ def test_an_effect_counts_sets_not_draws():
 def test_verdicts(values, margin, expected):
     found = effect(values[:, None])
     assert verdict(found, found.p_value, margin) == expected
-
-
-# ---------------------------------------------------------------------- shares
-
-
-def test_bands_of_shares_by_enumeration_of_two_sets():
-    """Two sets are both the first, both the second, or one each, in the ratio 1 : 1 : 2."""
-    reached = [[0, 0, 1], [0, 1, 1], [1, 1, 1], [0, 0, 0], [1, 1, 1]]
-    whole, lowest, highest = share_band(reached, ["a", "a", "b", "b", "b"], level=0.999)
-    assert whole.tolist() == [0.4, 0.6, 0.8]
-    first, second = np.array([[0, 0.5, 1.0], [2 / 3, 2 / 3, 2 / 3]])
-    assert lowest == pytest.approx(np.minimum(first, second))
-    assert highest == pytest.approx(np.maximum(first, second))
-
-
-def test_a_single_set_has_no_band():
-    share, low, high = share_band([[1], [0]], ["a", "a"])
-    assert share.tolist() == [0.5] and np.isnan([low, high]).all()

@@ -14,14 +14,15 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from inference_lab.reporting.statistics import (
+    holm,
     median,
     performance_ratios,
     primal_gap_percent,
     quantile,
     rank_test,
     shifted_geometric_mean,
+    signed_rank,
     snapped,
-    wilcoxon_against,
 )
 
 INF = math.inf
@@ -135,27 +136,33 @@ def test_ranks_and_critical_difference_of_the_published_example():
 
 @given(st.lists(st.integers(-3, 3), min_size=2, max_size=9))
 def test_wilcoxon_with_ties_and_zeros_by_enumeration(differences):
-    values = np.array([[d, 0.0] for d in differences])
     ranks = scipy.stats.rankdata(np.abs(differences))
     signs = np.array(list(itertools.product((0, 1), repeat=len(differences))))
     sums = np.where(np.array(differences) == 0, 0.5, signs) @ ranks
     observed = float(np.dot(ranks, (np.sign(differences) + 1) / 2))
     tails = (np.mean(sums <= observed), np.mean(sums >= observed))
     expected = min(1.0, 2 * min(tails)) if any(differences) else 1.0
-    assert wilcoxon_against(values, 0)[1] == pytest.approx(expected)
+    assert signed_rank(np.array(differences, dtype=float)) == pytest.approx(expected)
 
 
-def test_wilcoxon_of_equal_columns_and_of_holes():
-    assert (wilcoxon_against(np.ones((5, 2)), 0) == 1).all()
+def test_wilcoxon_of_zeros_and_of_many_values():
     # Five non-zero differences all have one sign in 2 of 32 cases.
-    mostly = np.array([[0.0, 0.0]] * 3 + [[0.0, 1.0 + i] for i in range(5)])
-    assert wilcoxon_against(mostly, 0)[1] == pytest.approx(2 / 32)
+    assert signed_rank(np.array([0.0] * 3 + [1.0, 2, 3, 4, 5])) == pytest.approx(2 / 32)
     # Beyond fifty instances the normal approximation is used.
-    many = np.random.default_rng(3).integers(0, 5, (60, 2)).astype(float)
-    expected = scipy.stats.wilcoxon(
-        many[:, 0] - many[:, 1], zero_method="zsplit", method="asymptotic"
-    )
-    assert wilcoxon_against(many, 0)[1] == pytest.approx(expected.pvalue)
+    many = np.random.default_rng(3).integers(-4, 5, 60).astype(float)
+    expected = scipy.stats.wilcoxon(many, zero_method="zsplit", method="asymptotic")
+    assert signed_rank(many) == pytest.approx(expected.pvalue)
+
+
+def test_holm_by_its_definition():
+    """With m hypotheses, the i-th smallest p-value is rejected at alpha / (m - i + 1)."""
+    raw = np.random.default_rng(5).random(7).round(2) / 10
+    for alpha in np.linspace(0.005, 0.6, 60):
+        ordered = np.sort(raw)
+        first = next((i for i, p in enumerate(ordered) if p > alpha / (7 - i)), 7)
+        rejected = sum(p <= alpha + 1e-12 for p in holm(list(raw)))
+        assert rejected == first
+    assert holm([]) == [] and holm([0.6, 0.7]) == [1.0, 1.0]
 
 
 def test_snapping_makes_ties_and_leaves_the_rest():

@@ -16,7 +16,6 @@ from inference_lab.cli import main
 from inference_lab.registry.sources import problem_registry
 from inference_lab.reporting.comparison import Comparison
 from inference_lab.reporting.report import report_document
-from inference_lab.results.best_known import FILE
 from inference_lab.results.records import RecordStore
 from inference_lab.studies import (
     SolverStudy,
@@ -382,10 +381,7 @@ def test_reports_are_rendered_from_the_records_beside_them(tmp_path, name, undra
         asked += len(stage.chosen(study.all_problems(), comparison.records)) * len(stage.solvers)
     asked *= study.seeds if isinstance(study.seeds, int) else len(study.seeds)
     assert len(comparison) == asked and comparison.warnings == [] == comparison.alarms
-    # Best energies of longer runs are kept beside the records.
-    shutil.copy(folder / FILE, tmp_path)
     render_comparison(study, comparison, tmp_path)
-    assert (tmp_path / FILE).read_bytes() == (folder / FILE).read_bytes()
     assert (tmp_path / "README.md").read_text() == (folder / "README.md").read_text()
     for table in sorted((folder / "tables").iterdir()):
         assert (tmp_path / "tables" / table.name).read_bytes() == table.read_bytes(), table
