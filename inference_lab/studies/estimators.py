@@ -12,15 +12,10 @@ from sklearn.cluster import KMeans
 from inference_lab import clustering
 from inference_lab.clustering.hmrf import violations
 from inference_lab.constraints import Constraints
-from inference_lab.reports.wekaut import WekaUTKMeans
+from inference_lab.reports.released import RELEASED
 from inference_lab.results.scoring import adjusted_rand, matched_accuracy, nmi, pairwise_f
 
 __all__ = ["ESTIMATORS", "OF_OBJECTIVES", "PARTIAL", "PREDICTED", "SCORES", "SEEDED"]
-
-
-def _tvclust_release(n_clusters: int, random_state: Any) -> clustering.TVClust:
-    """Return the estimator of the published code, which takes no number of clusters."""
-    return clustering.TVClust.release(random_state)
 
 
 class _KMeans(KMeans):  # type: ignore[misc]  # no types
@@ -85,7 +80,6 @@ ESTIMATORS: Mapping[str, Callable[..., Any]] = {
     "gaussian-mixture": partial(clustering.ConstrainedGaussianMixture, **_PAPER),
     "annealed-kmeans": clustering.AnnealedConstrainedKMeans,
     "annealed-mixture": clustering.AnnealedConstrainedMixture,
-    "wekaut": WekaUTKMeans,
     # Not DPMeans, because it refuses pairs, and studies give all methods the same pairs.
     "dp-means": partial(clustering.RDPMeans, xi=0.0, start="mean"),
     "rdp-means": partial(clustering.RDPMeans, xi=0.001, start="mean"),
@@ -94,11 +88,11 @@ ESTIMATORS: Mapping[str, Callable[..., Any]] = {
     "cvqe": partial(clustering.CVQE, init="k-means++"),
     # The paper starts from the prior; TVClust starts from k-means by default.
     "tvclust": partial(clustering.TVClust, init="prior"),
-    "tvclust-release": _tvclust_release,
     "ConstrainedLinkage": _linkage,
     "k-means": _KMeans,
     "certified": _Certified,
     **{name: getattr(clustering, name) for name in _BY_CLASS},
+    **RELEASED,
 }
 
 #: Estimators that take partial labels instead of pairs.
