@@ -357,17 +357,17 @@ def refuse_arguments(
         settings = {f.name: m for m in map(as_solver, given) for f in fields(m) if f.init}
         arguments = [a for a in inspect.signature(function).parameters if a != "unknown"]
         known = [*settings, *arguments]
-        said = f"{function.__name__}() has no argument {name!r}"
+        error = f"{function.__name__}() has no argument {name!r}"
         meant = alike(name, known)
         if meant in arguments:
-            raise TypeError(f"{said}; did you mean {meant!r}?")
+            raise TypeError(f"{error}; did you mean {meant!r}?")
         spec = "loopy-bp(damping=0.5)"
         if meant is not None:
             method, _, before = settings[meant].spec.removesuffix(")").partition("(")
             setting = f"{meant}={format_value(value)}"
             spec = f"{method}({', '.join(filter(None, (before, setting)))})"
         raise TypeError(
-            f'{said}; settings of a solver belong in its spec{":" if meant else ", as in"} "{spec}"'
+            f'{error}; solver settings belong in its spec{":" if meant else ", as in"} "{spec}"'
         )
 
 

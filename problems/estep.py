@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from inference_lab.constraints import Constraints
-from inference_lab.constraints.calibration import log_odds_of, worth
+from inference_lab.constraints.calibration import calibrated_weight, log_odds_of
 from inference_lab.constraints.centroids import (
     class_centroids,
     constraint_centroids,
@@ -228,27 +228,27 @@ class EStep(ProblemFamily):
 
     def _remarks(self, info: Mapping[str, Any]) -> list[str]:
         """Return remarks on unusual settings."""
-        said = []
+        sentences = []
         share = info["largest_component"]
         if share > _GIANT and self.centroids == "constraints":
-            said.append(
+            sentences.append(
                 f"must-links connect {format_share(share)} of the points, so that neighbourhoods "
                 "hold little information about centroids (see centroids=kmeans)"
             )
         ratio = info.get("weight_over_calibrated", 1.0)
         if not 1 / _FAR <= ratio <= _FAR:
-            said.append(
+            sentences.append(
                 f"the weight of a constraint is {ratio:.3g} times the calibrated one "
                 "(see weight=calibrated)"
             )
-        return said
+        return sentences
 
     def _weight(self, features: FloatArray, odds: float, k: int) -> float:
         weight = self.weight
         if weight == "auto":
             weight = features.var(axis=0).sum()
         elif weight == "calibrated":
-            weight = worth(features, k, odds)
+            weight = calibrated_weight(features, k, odds)
         return float(self.weight_factor * weight)
 
     def _price(self, features: FloatArray, k: int) -> float:

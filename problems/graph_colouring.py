@@ -192,17 +192,17 @@ def parse_dimacs(data: bytes, path: str) -> tuple[int, IntArray]:
             values = [int(word) for word in words[-2:]]
         except ValueError:
             values = []
-        said = line.decode("ascii", "replace").strip()[:60]
+        text = line.decode("ascii", "replace").strip()[:60]
         if words[0] == b"p":
             if n >= 0 or len(words) != 4 or words[1] not in (b"edge", b"edges", b"col"):
                 raise FormatError(
                     f"{path}, line {number}: expected one line 'p edge <vertices> <edges>', "
-                    f"got {said!r}"
+                    f"got {text!r}"
                 )
             if not values or not 1 <= values[0] <= most:
                 raise FormatError(
                     f"{path}, line {number}: expected 1 to {most:,} vertices in a file of "
-                    f"{len(data):,} bytes, got {said!r}"
+                    f"{len(data):,} bytes, got {text!r}"
                 )
             n = values[0]
             continue
@@ -210,7 +210,7 @@ def parse_dimacs(data: bytes, path: str) -> tuple[int, IntArray]:
             raise FormatError(f"{path}, line {number}: an edge before the line 'p edge ...'")
         if len(words) != 3 or not values or not all(1 <= v <= n for v in values):
             raise FormatError(
-                f"{path}, line {number}: expected 'e <i> <j>' with vertices 1 to {n}, got {said!r}"
+                f"{path}, line {number}: expected 'e <i> <j>' with vertices 1 to {n}, got {text!r}"
             )
         if values[0] == values[1]:
             raise FormatError(

@@ -81,10 +81,10 @@ def find(name: str) -> Instance:
     collections = sorted({known.partition("/")[0] for known in _table()})
     chosen, slash, _ = name.partition("/")
     if slash and chosen in collections:
-        said = ", ".join(n for n in _table() if n.startswith(f"{chosen}/"))
+        valid = ", ".join(n for n in _table() if n.startswith(f"{chosen}/"))
     else:
-        said = ", ".join(f"{collection}/..." for collection in collections)
-    raise SpecError(f"unknown instance {name!r}{nearest(name, _table())}; valid names: {said}")
+        valid = ", ".join(f"{collection}/..." for collection in collections)
+    raise SpecError(f"unknown instance {name!r}{nearest(name, _table())}; valid names: {valid}")
 
 
 @dataclass(frozen=True)

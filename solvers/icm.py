@@ -13,7 +13,7 @@ from inference_lab.algorithms.iteration import IterativeSolver, Progress
 from inference_lab.contract import Outcome, Run
 from inference_lab.graph.arrays import FloatArray, IntArray
 from inference_lab.graph.factor_graph import FactorGraph, unary_minimum
-from inference_lab.kernels.descent import AWAIT, KEEP, SPREAD, Descent
+from inference_lab.kernels.descent import AWAIT, KEEP, SPREAD, CoordinateDescent
 from inference_lab.specs.settings import setting
 
 #: A labelling is offered, and so evaluated, when this share of the labels has changed.
@@ -44,7 +44,7 @@ def renewed_label(
 
 
 @dataclass(frozen=True)
-class ICM(IterativeSolver["Descents"]):
+class ICM(IterativeSolver["RestartedDescent"]):
     """Coordinate descent on the energy (Besag 1986; spec of the E-step in Basu et al. 2004).
 
     Each sweep moves each variable to its cheapest label given all others, until a sweep changes
@@ -106,13 +106,13 @@ class ICM(IterativeSolver["Descents"]):
         """No overall limit, because `max_sweeps` limits each descent."""
         return math.inf
 
-    def start(self, graph: FactorGraph, run: Run) -> Descents:
+    def start(self, graph: FactorGraph, run: Run) -> RestartedDescent:
         """Begin the first descent."""
         if run.initial is not None:
-            return Descents(self, run, run.initial.copy())
-        return Descents(self, run, unary_minimum(graph) if self.init == "unary" else None)
+            return RestartedDescent(self, run, run.initial.copy())
+        return RestartedDescent(self, run, unary_minimum(graph) if self.init == "unary" else None)
 
-    def step(self, state: Descents, run: Run, done: int) -> Progress:
+    def step(self, state: RestartedDescent, run: Run, done: int) -> Progress:
         """Make one sweep, of a new descent if the last one is over."""
         if state.over:
             state.begin()
@@ -122,7 +122,7 @@ class ICM(IterativeSolver["Descents"]):
         finished = state.over and state.begun > self.restarts
         return Progress(converged=finished and state.converged, finished=finished)
 
-    def decode(self, state: Descents, run: Run, done: int) -> IntArray | None:
+    def decode(self, state: RestartedDescent, run: Run, done: int) -> IntArray | None:
         """Return the labelling if many labels have changed, or a descent is over."""
         due = state.unseen > (0 if state.over else _SHARE * run.graph.n_variables)
         if not due:
@@ -130,7 +130,7 @@ class ICM(IterativeSolver["Descents"]):
         state.unseen = 0
         return state.x
 
-    def finish(self, state: Descents, run: Run, outcome: Outcome) -> Outcome:
+    def finish(self, state: RestartedDescent, run: Run, outcome: Outcome) -> Outcome:
         """Offer the last labelling of a descent that was cut short."""
         if state.unseen:
             run.offer(state.x)
@@ -138,7 +138,7 @@ class ICM(IterativeSolver["Descents"]):
         return outcome
 
 
-class Descents:
+class RestartedDescent:
     """The labelling of a run, the variables to visit, and the progress of the current descent."""
 
     def __init__(self, settings: ICM, run: Run, x: IntArray | None) -> None:
@@ -166,7 +166,7 @@ class Descents:
         self.x = x
         self.run.offer(x)
         self.dirty = np.ones(graph.n_variables, dtype=np.bool_)
-        self.descent = Descent(graph, x)
+        self.descent = CoordinateDescent(graph, x)
         self.begun += 1
         # Sweeps of this descent, changes by the last one, and changes since the last offer.
         self.sweeps = self.changes = self.unseen = 0

@@ -21,11 +21,11 @@ from inference_lab.kernels.ejection_chains import (
     chains_from,
     extend,
     fill,
+    improve_by_chains,
     keep_better_parts,
     put,
     roll_back,
     start_chains,
-    sweep_chains,
 )
 from inference_lab.kernels.regions import nearest
 from inference_lab.specs.settings import setting
@@ -53,7 +53,7 @@ def kick(
 
 
 @dataclass(frozen=True)
-class KernighanLin(IterativeSolver["_Descent"]):
+class KernighanLin(IterativeSolver["_ChainSearch"]):
     """Chains of moves that may lead uphill on the way (Kernighan, Lin 1970).
 
     Descends by three kinds of moves in turn, until none gains:
@@ -121,22 +121,22 @@ class KernighanLin(IterativeSolver["_Descent"]):
     kicks: int = setting(3, at_least=0)
     ball: int = setting(20, at_least=1)
 
-    def start(self, graph: FactorGraph, run: Run) -> _Descent | Outcome:
+    def start(self, graph: FactorGraph, run: Run) -> _ChainSearch | Outcome:
         """Offer the first labelling."""
         x = unary_minimum(graph) if run.initial is None else run.initial.copy()
         run.offer(x)
         if graph.n_variables == 0:
             return Outcome(converged=True)
-        return _Descent(self, graph, run, x)
+        return _ChainSearch(self, graph, run, x)
 
-    def step(self, state: _Descent, run: Run, done: int) -> Progress:
+    def step(self, state: _ChainSearch, run: Run, done: int) -> Progress:
         """Make a pass; after one without gain, chains; after these, kicks."""
         made, gained = state.next, state.next()
         converged = False
         if made == state.kick_all or gained:
             state.next = state.make_pass
         elif made == state.make_pass:
-            state.next = state.sweep
+            state.next = state.chain_pass
         elif state.rounds < self.kicks:
             state.rounds += 1
             state.next = state.kick_all
@@ -144,11 +144,11 @@ class KernighanLin(IterativeSolver["_Descent"]):
             converged = run.remaining > 0.0
         return Progress(converged)
 
-    def decode(self, state: _Descent, run: Run, done: int) -> IntArray:
+    def decode(self, state: _ChainSearch, run: Run, done: int) -> IntArray:
         """Return the labelling."""
         return state.x
 
-    def finish(self, state: _Descent, run: Run, outcome: Outcome) -> Outcome:
+    def finish(self, state: _ChainSearch, run: Run, outcome: Outcome) -> Outcome:
         """Add the numbers of gains."""
         outcome.diagnostics = {
             "passes_that_gained": state.passes,
@@ -158,7 +158,7 @@ class KernighanLin(IterativeSolver["_Descent"]):
         return outcome
 
 
-class _Descent:
+class _ChainSearch:
     """The labelling of a run, the costs of its moves, and the counts of gains."""
 
     def __init__(self, settings: KernighanLin, graph: FactorGraph, run: Run, x: IntArray) -> None:
@@ -191,14 +191,14 @@ class _Descent:
         self.passes += gained
         return gained
 
-    def sweep(self) -> bool:
+    def chain_pass(self) -> bool:
         """Start chains at all variables, in random order; return whether one gained."""
         rules = self.refresh()
         order = self.run.rng.permutation(self.n)
         self.c.now[0].gains = 0
         first = 0
         while first < self.n and self.run.remaining > 0.0:
-            first = sweep_chains(self.arrays, self.x, self.c, order, first, rules, _WORK)
+            first = improve_by_chains(self.arrays, self.x, self.c, order, first, rules, _WORK)
             self.run.offer(self.x)
         gained = int(self.c.now[0].gains)
         self.chains += gained

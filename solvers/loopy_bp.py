@@ -13,8 +13,8 @@ import numpy as np
 from inference_lab.algorithms.belief_propagation.bethe import bethe_marginals, decode
 from inference_lab.algorithms.belief_propagation.layout import (
     few_directions,
+    make_arcs,
     make_general,
-    make_links,
     make_scratch,
     make_trees,
     message_starts,
@@ -37,7 +37,7 @@ from inference_lab.contract import Marginals, Outcome, Run
 from inference_lab.graph.arrays import FloatArray, IntArray
 from inference_lab.graph.factor_graph import FactorGraph
 from inference_lab.graph.terms import freeze
-from inference_lab.kernels.bp_updates import General, Network, Step
+from inference_lab.kernels.bp_updates import General, MessageUpdate, Network
 from inference_lab.kernels.messages import (
     GENERAL,
     aligned_zeros,
@@ -221,12 +221,12 @@ class Passes:
             self.arrays.unary,
             self.arrays.adj_ptr,
             start,
-            make_links(self.arrays, start, temperature, terms),
+            make_arcs(self.arrays, start, temperature, terms),
         )
         n_entries = (self.net.cardinalities * np.diff(self.net.adj_ptr)).sum()
         self.general = make_general(graph, self.arrays)
         plain = graph.n_labels is not None and graph.n_factors == 0
-        plain = plain and not (self.net.links["way"] == GENERAL).any()
+        plain = plain and not (self.net.arcs["way"] == GENERAL).any()
         # Graphs without general terms pass None, so that kernels compile no code for them.
         self.needed = None if plain else self.general
         self.temperature = temperature or None
@@ -234,7 +234,7 @@ class Passes:
         self.work = make_scratch(graph)
         damping = _FIRST.get(name, 0.0) if settings.damping is None else settings.damping
         self._calms_down = settings.damping is None and name != "forest"
-        self.step = Step(
+        self.update = MessageUpdate(
             damping=0.0 if name == "forest" else float(damping),
             limit=message_limit(graph, temperature),
             scale=cost_scale(graph),
@@ -246,9 +246,9 @@ class Passes:
         self.schedule = SCHEDULES[name](self)
 
     @property
-    def model(self) -> tuple[Network, General | None, float | None, Step]:
+    def model(self) -> tuple[Network, General | None, float | None, MessageUpdate]:
         """The first arguments of every sweep."""
-        return self.net, self.needed, self.temperature, self.step
+        return self.net, self.needed, self.temperature, self.update
 
     def recall(self, marginals: FloatArray) -> None:
         """Start from the messages of variables whose unaries alone give these marginals."""
@@ -269,10 +269,10 @@ class Passes:
             return True
         if self._calms_down and number == _UNDAMPED:
             # Damping changes the update, so every message is due.
-            self.step = self.step._replace(damping=_DAMPING)
+            self.update = self.update._replace(damping=_DAMPING)
             self.schedule.restart()
         self.change = self.schedule.sweep(self, number)
-        return bool(self.change <= self.step.tolerance)
+        return bool(self.change <= self.update.tolerance)
 
     def labels(self) -> IntArray:
         """Return the best label of each variable when it was last updated."""

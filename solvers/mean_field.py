@@ -39,7 +39,7 @@ class Rule(NamedTuple):
     tolerance: float
 
 
-class PottsLinks(NamedTuple):
+class PottsNeighbours(NamedTuple):
     """The Potts terms between variables with equal numbers of labels, each (2m,)."""
 
     # For each adjacency position, the start of the neighbour's q, and the change of a label's field
@@ -49,13 +49,13 @@ class PottsLinks(NamedTuple):
     gain: FloatArray
 
 
-def links_of(graph: FactorGraph, cap: float) -> PottsLinks | None:
-    """Return the links of a graph, or None if it has terms of other kinds."""
+def potts_neighbours(graph: FactorGraph, cap: float) -> PottsNeighbours | None:
+    """Return the neighbours of a graph, or None if it has terms of other kinds."""
     g = graph.arrays
     if graph.n_labels is None or graph.n_factors or (g.kinds != POTTS).any():
         return None
     gain = np.minimum(g.pairwise[g.offsets], cap) - np.minimum(g.weights, cap)
-    return PottsLinks(g.unary_ptr[g.adj_var], gain[g.adj_half >> 1])
+    return PottsNeighbours(g.unary_ptr[g.adj_var], gain[g.adj_half >> 1])
 
 
 def renewed_distribution(
@@ -85,17 +85,23 @@ def _finite(value: float, cap: float) -> float:
 
 
 @inlined
-def linked_costs(
-    g: GraphArrays, links: PottsLinks, i: int, k: int, q: FloatArray, cap: float, field: FloatArray
+def potts_costs(
+    g: GraphArrays,
+    neighbours: PottsNeighbours,
+    i: int,
+    k: int,
+    q: FloatArray,
+    cap: float,
+    field: FloatArray,
 ) -> None:
-    """Fill the field of a variable of `k` labels, up to a constant, from its links."""
+    """Fill the field of a variable of `k` labels, up to a constant, from its neighbours."""
     own = np.uint64(g.unary_ptr[i])
     for b in range(k):
         a = np.uint64(b)
         field[a] = _finite(g.unary[own + a], cap)
     for p in range(g.adj_ptr[i], g.adj_ptr[i + 1]):
-        other = np.uint64(links.start[p])
-        gain = links.gain[p]
+        other = np.uint64(neighbours.start[p])
+        gain = neighbours.gain[p]
         for b in range(k):
             a = np.uint64(b)
             field[a] += gain * q[other + a]
@@ -108,14 +114,14 @@ def expected_costs(
     q: FloatArray,
     cap: float,
     digits: IntArray | None,
-    links: PottsLinks | None,
+    neighbours: PottsNeighbours | None,
     field: FloatArray,
 ) -> None:
     """Fill ``field[a]``, the expected cost of label ``a`` of variable ``i`` under the others' q."""
-    # With `links`, the result is up to a constant. Without `digits`, factors are left out.
+    # With `neighbours`, the result is up to a constant. Without `digits`, factors are left out.
     k = g.cardinalities[i]
-    if links is not None:
-        linked_costs(g, links, i, k, q, cap, field)
+    if neighbours is not None:
+        potts_costs(g, neighbours, i, k, q, cap, field)
         return
     start = g.unary_ptr[i]
     for a in range(k):
@@ -204,7 +210,7 @@ def _store(g: GraphArrays, i: int, new: FloatArray, q: FloatArray, priority: Flo
 
 
 @lean_kernel
-def sequential_sweep(
+def mean_field_sweep(
     g: GraphArrays,
     order: IntArray,
     rule: Rule,
@@ -212,7 +218,7 @@ def sequential_sweep(
     priority: FloatArray,
     field: FloatArray,
     digits: IntArray | None,
-    links: PottsLinks | None,
+    neighbours: PottsNeighbours | None,
 ) -> int:
     """Update one variable after another, in place; return the number of updates."""
     # Each update minimises the free energy over one ``q_i``. ``priority[i]`` adds up the changes of
@@ -223,7 +229,7 @@ def sequential_sweep(
             continue
         updated += 1
         priority[i] = 0.0
-        expected_costs(g, i, q, rule.cap, digits, links, field)
+        expected_costs(g, i, q, rule.cap, digits, neighbours, field)
         soften(g.cardinalities[i], rule.temperature, field)
         _store(g, i, field, q, priority)
     return updated
@@ -419,7 +425,7 @@ class Annealing:
         self.orders = forward, forward[::-1].copy()
         self.falling = self._falling(run.temperature)
         self.temperature, self.cap = self.falling[0]
-        self.links = links_of(graph, self.cap)
+        self.neighbours = potts_neighbours(graph, self.cap)
         self.q = self._start(self.temperature, run)
         self.stage = -1
         self.cool()
@@ -459,8 +465,8 @@ class Annealing:
             self.tolerance = max(_FOLLOWED, self.tolerance)
             if not self.graph.has_infinite:
                 self.priority[self.graph.degrees == 0] = 0.0
-        if self.links is not None and cap != self.cap:
-            self.links = links_of(self.graph, cap)
+        if self.neighbours is not None and cap != self.cap:
+            self.neighbours = potts_neighbours(self.graph, cap)
         self.cap = cap
 
     def _largest_field(self) -> float:
@@ -508,8 +514,8 @@ class Annealing:
     def sweep(self) -> bool:
         """Make one sweep, forwards or backwards; return whether the distribution has settled."""
         rule = Rule(self.temperature, self.cap, self.tolerance)
-        scratch = self.priority, self.field, self.digits, self.links
-        sequential_sweep(self.arrays, self.orders[self.sweeps % 2], rule, self.q, *scratch)
+        scratch = self.priority, self.field, self.digits, self.neighbours
+        mean_field_sweep(self.arrays, self.orders[self.sweeps % 2], rule, self.q, *scratch)
         settings = self.settings
         self.sweeps += 1
         settled = bool(self.priority.max(initial=0.0) <= self.tolerance)

@@ -16,8 +16,8 @@ from inference_lab.algorithms.dual.reparametrisation import (
     no_clusters,
     start_dual,
     stretches,
-    sweep_edges,
-    sweep_factors,
+    update_edges,
+    update_factors,
 )
 from inference_lab.algorithms.dual.standstill import Standstill
 from inference_lab.algorithms.dual.tightening import tighten
@@ -217,11 +217,11 @@ class _Sweeps:
         for begin, end in self._edges[:: -1 if backwards else 1]:
             if run.should_stop():
                 return False
-            sweep_edges(self.graph.arrays, begin, end, *common)
+            update_edges(self.graph.arrays, begin, end, *common)
         for begin, end in self._factors[:: -1 if backwards else 1]:
             if run.should_stop():
                 return False
-            sweep_factors(self.graph.arrays, begin, end, *common)
+            update_factors(self.graph.arrays, begin, end, *common)
         return True
 
     def bound(self) -> float:

@@ -20,10 +20,10 @@ from inference_lab.kernels.descent import (
     add_prices,
     count_users,
     enter,
+    icm_sweep,
+    label_cost_sweep,
     leave,
-    priced_sweep,
 )
-from inference_lab.kernels.descent import sweep as icm_sweep
 from inference_lab.kernels.messages import local_costs
 from inference_lab.kernels.regions import nearest
 from inference_lab.specs.settings import setting
@@ -517,7 +517,7 @@ class _AnnealingState:
             for lo in range(0, order.size, self.block):
                 block = order[lo : lo + self.block]
                 if self.graph.n_label_costs:
-                    priced_sweep(
+                    label_cost_sweep(
                         self.graph.arrays, self.graph.label_costs, self.x, self.used, block, dirty,
                         self.cost, self.infinite,
                     )  # fmt: skip

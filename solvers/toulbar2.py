@@ -107,12 +107,12 @@ class Toulbar2(Solver):
             return refused
         entries = n_table_entries(graph)
         if entries > _MAX_ENTRIES:
-            return f"dense tables of {entries} entries; at most {_MAX_ENTRIES} are handed over"
+            return f"dense tables of {entries} entries; at most {_MAX_ENTRIES} are passed on"
         large = np.diff(graph.table_ptr)[np.diff(graph.factor_ptr) > 3].sum()
         if large > _MAX_TUPLES:
             return (
                 f"{large} entries in tables of more than three variables; "
-                f"at most {_MAX_TUPLES} are handed over"
+                f"at most {_MAX_TUPLES} are passed on"
             )
         return None
 

@@ -169,9 +169,9 @@ class TreeDP(Solver):
         """Support forests of variables, edges and factors."""
         if graph.is_forest:
             return None
-        links = graph.n_edges + graph.factor_scopes.size
+        incidences = graph.n_edges + graph.factor_scopes.size
         trees = int(graph.components.max()) + 1
-        cycles = links - graph.n_variables - graph.n_factors + trees
+        cycles = incidences - graph.n_variables - graph.n_factors + trees
         what = "1 cycle" if cycles == 1 else f"{cycles} independent cycles"
         return f"the graph has {what}; dynamic programming on trees needs a forest"
 

@@ -202,7 +202,7 @@ def attractive_message(k: int, rise: float, given: FloatArray, message: FloatArr
 def linear_message(
     k: int,
     slope: float,
-    cap: float,
+    truncation: float,
     given: FloatArray,
     down: FloatArray,
     up: FloatArray,
@@ -210,22 +210,23 @@ def linear_message(
     start: np.uint64,
 ) -> float:
     """Write the truncated linear message of `given` to `rows`; return the minimum of `given`."""
-    # ``rows[start + b] = min(min_a given[a] + slope |a - b| - best, cap)`` with ``best`` the least
-    # of `given`. If the cap is at most twice the slope, only the next label on either side counts.
-    if cap > 2.0 * slope:
+    # ``rows[start + b] = min(min_a given[a] + slope |a - b| - best, truncation)`` with ``best`` the
+    # least of `given`. If the truncation is at most twice the slope, only the next label on either
+    # side counts.
+    if truncation > 2.0 * slope:
         best = lower_envelope(k, slope, given, down, up)
         for i in range(k):
             a = np.uint64(i)
-            rows[start + a] = min(min(up[a], down[a]) - best, cap)
+            rows[start + a] = min(min(up[a], down[a]) - best, truncation)
         return best
     best = least(k, given)
     last, one = np.uint64(k - 1), np.uint64(1)
-    rows[start] = min(min(given[0], given[1] + slope) - best, cap)
-    rows[start + last] = min(min(given[last], given[last - one] + slope) - best, cap)
+    rows[start] = min(min(given[0], given[1] + slope) - best, truncation)
+    rows[start + last] = min(min(given[last], given[last - one] + slope) - best, truncation)
     for i in range(1, k - 1):
         a = np.uint64(i)
         near = min(given[a - one], given[a + one]) + slope
-        rows[start + a] = min(min(given[a], near) - best, cap)
+        rows[start + a] = min(min(given[a], near) - best, truncation)
     return best
 
 
@@ -255,8 +256,10 @@ def turn_message(
     message = rows[at : at + k]
     take_share(k, work.costs, share, message, costs_are, work.cavity)
     if way == LINEAR:
-        cap = terms.cap[e]
-        return base + linear_message(k, rise, cap, work.cavity, work.new, work.up, rows, start)
+        truncation = terms.truncation[e]
+        return base + linear_message(
+            k, rise, truncation, work.cavity, work.new, work.up, rows, start
+        )
     if way == ATTRACTIVE and costs_are != PLAIN:
         return base + attractive_message(k, rise, work.cavity, message)
     if costs_are == PLAIN or way == REPULSIVE:
@@ -358,7 +361,7 @@ def visit_in_turn(
 
 
 @lean_kernel
-def half_sweep(
+def directed_pass(
     g: GraphArrays,
     plan: Schedule,
     terms: Terms,
@@ -373,7 +376,7 @@ def half_sweep(
 
 
 @lean_kernel
-def plain_half_sweep(
+def plain_pass(
     g: GraphArrays,
     plan: Schedule,
     terms: Terms,
@@ -383,7 +386,7 @@ def plain_half_sweep(
     work: Workspace,
 ) -> float:
     """Visit a stretch of a graph whose costs are `PLAIN`."""
-    # The same as `half_sweep`, but compiled for these costs alone, because the other cases would
+    # The same as `directed_pass`, but compiled for these costs alone, because the other cases would
     # occupy registers.
     return visit_in_turn(g, plan, terms, direction, stretch, state, PLAIN, work)
 
@@ -490,7 +493,7 @@ class TRWSPasses:
             np.add.at(work, rank[graph.factor_scopes], tables)
         return stretches(work)
 
-    def half_sweep(self, direction: int, run: Run) -> float | None:
+    def directed_pass(self, direction: int, run: Run) -> float | None:
         """Visit all variables, up (1) or down (0) the order; return the bound of the pass."""
         # ``inf`` proves that no labelling has finite energy; None means that the time ran out.
         bounds = [self.graph.constant]
@@ -499,9 +502,9 @@ class TRWSPasses:
                 return None
             common = (self.graph.arrays, self.plan, self.terms, direction, stretch, self.state)
             if self._costs == PLAIN:
-                bounds.append(plain_half_sweep(*common, self._work))
+                bounds.append(plain_pass(*common, self._work))
             else:
-                bounds.append(half_sweep(*common, self._costs, self._work))
+                bounds.append(directed_pass(*common, self._costs, self._work))
             if bounds[-1] == math.inf:
                 return math.inf
         return math.fsum(bounds)
@@ -614,9 +617,9 @@ class TRWS(IterativeSolver[TRWSPasses]):
 
     def step(self, state: TRWSPasses, run: Run, done: int) -> Progress | None:
         """Make a forward and a backward pass."""
-        found = state.half_sweep(1, run)
+        found = state.directed_pass(1, run)
         if found is not None and found < math.inf:
-            found = state.half_sweep(0, run)
+            found = state.directed_pass(0, run)
         if found is None:
             return None
         still = state.standstill.reached(found)

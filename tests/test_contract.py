@@ -522,8 +522,8 @@ def test_incumbent_is_not_evaluated_again(graph, monkeypatch):
         "energy_of",
         lambda self, x: seen.append(x.tolist()) or energy(self, x),
     )
-    told = [run.offer(x) for x in (best, best, worst, best)]
-    assert told[0] == told[1] == told[3] < told[2]
+    offered = [run.offer(x) for x in (best, best, worst, best)]
+    assert offered[0] == offered[1] == offered[3] < offered[2]
     assert seen == [best, worst] and len(run.trace) == 4
 
 
@@ -849,8 +849,8 @@ def test_tables_are_searched_in_blocks(monkeypatch):
     unary = np.zeros((21, 3))
     assert contradiction(FactorGraph.pairwise(unary, edges, tables)) is None
     unary[17] = [0.0, INF, INF]
-    said = contradiction(FactorGraph.pairwise(unary, edges, tables))
-    assert said == "every pair of labels of variables 16 and 17 is forbidden"
+    expected = contradiction(FactorGraph.pairwise(unary, edges, tables))
+    assert expected == "every pair of labels of variables 16 and 17 is forbidden"
 
 
 @given(recipes(hard=True, min_variables=1, higher_order=False, families=("potts", "diagonal")))

@@ -95,10 +95,10 @@ def public() -> dict[str, Any]:
 def test_public_names_document_their_call(name: str) -> None:
     """Parameters, returned values, errors and an example, unless a base class gives them."""
     thing = public()[name]
-    said = inspect.getdoc(thing) or ""
-    sections = set(re.findall(r"^(\w+)\n-{3,}$", said, flags=re.MULTILINE))
+    docstring = inspect.getdoc(thing) or ""
+    sections = set(re.findall(r"^(\w+)\n-{3,}$", docstring, flags=re.MULTILINE))
     if inspect.isclass(thing):
-        assert ">>> " in said or issubclass(thing, BaseException)
+        assert ">>> " in docstring or issubclass(thing, BaseException)
         return
     signature = inspect.signature(thing)
     wanted = {"Examples"}

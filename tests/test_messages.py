@@ -63,12 +63,12 @@ MISTAKES: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
     ),
     "a setting as an argument": (
         *(lambda: solve("loopy-bp(schedule=synchronous)", damping=0.5), TypeError),
-        "solve() has no argument 'damping'; settings of a solver belong in its spec: "
+        "solve() has no argument 'damping'; solver settings belong in its spec: "
         '"loopy-bp(schedule=synchronous, damping=0.5)"',
     ),
     "a setting as an argument, in a comparison": (
         *(lambda: il.compare(GRAPH, "loopy-bp", damping=0.5), TypeError),  # type: ignore[arg-type]
-        "compare() has no argument 'damping'; settings of a solver belong in its spec: \"loopy-bp",
+        "compare() has no argument 'damping'; solver settings belong in its spec: \"loopy-bp",
     ),
     "a setting without its name": (
         *(lambda: solve("loopy-bp(0.5)"), il.SpecError),
@@ -107,15 +107,15 @@ MISTAKES: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
     ),
     "another name of a setting": (
         *(lambda: solve("loopy-bp", tol=0.1), TypeError),
-        'settings of a solver belong in its spec: "loopy-bp(tolerance=0.1)"',
+        'solver settings belong in its spec: "loopy-bp(tolerance=0.1)"',
     ),
     "a misspelt setting of the second solver": (
         *(lambda: il.compare(GRAPH, ["icm", "loopy-bp"], dampening=0.1), TypeError),  # type: ignore[arg-type]
-        'settings of a solver belong in its spec: "loopy-bp(damping=0.1)"',
+        'solver settings belong in its spec: "loopy-bp(damping=0.1)"',
     ),
     "a setting of no solver here": (
         *(lambda: il.solve(GRAPH, damping=0.5), TypeError),  # type: ignore[arg-type]
-        "solve() has no argument 'damping'; settings of a solver belong in its spec, as in",
+        "solve() has no argument 'damping'; solver settings belong in its spec, as in",
     ),
     "two solvers in one string": (
         *(lambda: solve("icm,loopy-bp"), il.SpecError),
@@ -169,24 +169,24 @@ def test_mistakes_in_python(mistake: str, tmp_path: Path, monkeypatch: pytest.Mo
     (tmp_path / "models").mkdir()
     for name in ("b.fg.gz", "a.uai", "notes.txt"):
         (tmp_path / "models" / name).touch()
-    call, kind, said = MISTAKES[mistake]
-    with pytest.raises(kind, match=re.escape(said)):
+    call, kind, message = MISTAKES[mistake]
+    with pytest.raises(kind, match=re.escape(message)):
         call()
 
 
 @pytest.mark.parametrize(
-    ("command", "said"),
+    ("command", "message"),
     [
         ("reprodcue estep-regimes", "Did you mean 'reproduce'?"),
         ("solve potts-grid(3)", "seed\n  potts-grid(3)\n             ^\n"),
         ("compare potts-grid --solver loopy-bp(0.5)", "max_sweeps\n  loopy-bp(0.5)\n  "),
     ],
 )
-def test_mistakes_in_commands(command: str, said: str) -> None:
+def test_mistakes_in_commands(command: str, message: str) -> None:
     """Other one-line errors are tested in ``cli/test_cli.py``."""
     result = CliRunner().invoke(main, command.split())
     assert result.exit_code == 2
-    assert said in result.stderr
+    assert message in result.stderr
     assert "Traceback" not in result.output
 
 

@@ -112,13 +112,13 @@ def test_without_the_extras_each_feature_names_its_own(
         with pytest.raises(MissingExtra, match=images):
             use()
     comparison.save(tmp_path / "saved")  # as `compare` does
-    for command, said in (
+    for command, message in (
         ("report saved", report),
         ("reproduce estep-regimes --quick", report),
         ("solve stereo(pair=synthetic) --picture a.png --solver icm", images),
     ):
         result = CliRunner().invoke(main, command.split())
-        assert result.exit_code == 2 and re.search(said, result.stderr), result.output
+        assert result.exit_code == 2 and re.search(message, result.stderr), result.output
         assert "Traceback" not in result.output
 
 

@@ -19,8 +19,8 @@ def unite(
     # A variable and its opposite are two nodes; nodes that must be equal are linked.
     i, j = ends[:, 0].astype(np.int64), ends[:, 1].astype(np.int64)
     crossed = n * differ
-    links = np.concatenate([[i, j + crossed], [i + n, j + n - crossed]], axis=1).T
-    group = connected(2 * n, links)
+    arcs = np.concatenate([[i, j + crossed], [i + n, j + n - crossed]], axis=1).T
+    group = connected(2 * n, arcs)
     own, opposite = group[:n], group[n:]
     if (own == opposite).any():
         return None

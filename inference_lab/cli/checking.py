@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 import inference_lab.cli.options as options
-from inference_lab.cli.common import as_input, print_json, quiet_stdout, say
+from inference_lab.cli.common import as_input, print_json, print_note, quiet_stdout
 
 
 @click.command()
@@ -29,13 +29,13 @@ def check(solver: str, as_json: bool) -> None:
 
     with quiet_stdout() as write:
 
-        def tell(result: Any) -> None:
+        def report_progress(result: Any) -> None:
             detail = f"\n    {result.message}" if result.verdict == Verdict.FAILED else ""
             color = {Verdict.PASSED: "green", Verdict.FAILED: "red"}.get(result.verdict)
             mark = click.style(f"{result.verdict:<14}", fg=color)
-            (say if as_json else write)(f"{mark} {result.name}: {result.claim}{detail}")
+            (print_note if as_json else write)(f"{mark} {result.name}: {result.claim}{detail}")
 
-        results = run_checks(method, report=tell)
+        results = run_checks(method, report=report_progress)
     counts = {verdict: sum(r.verdict == verdict for r in results) for verdict in Verdict}
     if as_json:
         print_json(
@@ -46,7 +46,7 @@ def check(solver: str, as_json: bool) -> None:
             }
         )
     else:
-        said = ", ".join(f"{n} {verdict}" for verdict, n in counts.items())
-        click.echo(f"{method.spec}: {said}")
+        counted = ", ".join(f"{n} {verdict}" for verdict, n in counts.items())
+        click.echo(f"{method.spec}: {counted}")
     if counts[Verdict.FAILED] or not counts[Verdict.PASSED]:
         click.get_current_context().exit(1)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 import inference_lab.cli.options as options
-from inference_lab.cli.common import as_input, print_json, quiet_stdout, sayer
+from inference_lab.cli.common import as_input, print_json, quiet_stdout, reporter
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -113,13 +113,13 @@ def cluster(
     from inference_lab.reporting.writing import check_folder, write_document
     from inference_lab.results.atomic_files import write_whole
 
-    tell = sayer(quiet)
+    report_progress = reporter(quiet)
     with as_input(DataFormatError, FormatError, FileExistsError), quiet_stdout() as print_out:
         if report is not None:
             check_folder(report)
         read = read_table(data, name, drop)
         for each in counting_columns(read):
-            tell(
+            report_progress(
                 f"note: {each!r} counts the rows; name rows by --id {each}, or leave it out with "
                 f"--drop {each}"
             )
@@ -129,11 +129,13 @@ def cluster(
         if pairs is not None:
             given = Constraints.read_csv(pairs, ids=names)
         if k == "auto" and len(given) < 2:
-            raise DataFormatError("--k auto needs --pairs, two at least: give a number")
+            raise DataFormatError(
+                "--k auto needs --pairs with two pairs or more; without them give a number"
+            )
         if isinstance(k, int) and k > len(frame):
             raise DataFormatError(f"--k {k}: {data} holds {len(frame)} points")
         points, prepared = _prepared(frame, scale)
-        tell(f"{prepared['Data']} {prepared['Columns']}")
+        report_progress(f"{prepared['Data']} {prepared['Columns']}")
         search = ConstrainedClusterCV(
             k,
             n_jobs=jobs,
@@ -150,7 +152,7 @@ def cluster(
             print_out(text.rstrip("\n"))
         if report is not None:
             if certify > 0:
-                tell(f"looking for a lower bound of the objective for {certify:g} s")
+                report_progress(f"looking for a lower bound of the objective for {certify:g} s")
                 prepared["Objective"] = _distance_to_best(search.best_estimator_, points, certify)
             used = takes_pairs(search.best_estimator_)
             chosen = ChosenClustering(search, used, points, names, found, prepared)
@@ -166,7 +168,7 @@ def cluster(
             }
         )
         return
-    write = click.echo if out is not None else tell
+    write = click.echo if out is not None else report_progress
     write(
         f"{summary['candidate']}, {summary['n_clusters']} clusters of "
         f"{', '.join(map(str, summary['sizes']))} points"
@@ -208,11 +210,11 @@ def _distance_to_best(model: Any, points: Any, seconds: float) -> str:
     where = "for these points, pairs and weights"
     if found.proved:
         return f"{found.objective:.6g}, the lowest possible {where} (to {found.gap:.2%})."
-    said = f"{found.objective:.6g}; no clustering {where} is below {found.lower_bound:.6g}, "
-    said += f"{found.gap:.2%} lower."
+    sentences = f"{found.objective:.6g}; no clustering {where} is below {found.lower_bound:.6g}, "
+    sentences += f"{found.gap:.2%} lower."
     if found.best_objective < found.objective:
-        said += f" A search found one with {found.best_objective:.6g}."
-    return said
+        sentences += f" A search found one with {found.best_objective:.6g}."
+    return sentences
 
 
 def _with_violated(given: Constraints, labels: Any, names: list[str]) -> pd.DataFrame:

@@ -35,7 +35,7 @@ class Group(click.Group):
             with _ended_like_ctrl_c(), _said_warnings():
                 return super().invoke(ctx)
         except KeyboardInterrupt:
-            say("interrupted")
+            print_note("interrupted")
             ctx.exit(130)
         except (click.ClickException, click.exceptions.Exit, click.Abort, BrokenPipeError):
             raise
@@ -44,8 +44,8 @@ class Group(click.Group):
         except Exception as problem:
             if ctx.meta.get("debug"):
                 raise
-            say(f"error: {type(problem).__name__}: {one_line(problem)}")
-            say("(add --debug to see where)")
+            print_note(f"error: {type(problem).__name__}: {one_line(problem)}")
+            print_note("(add --debug to see where)")
             ctx.exit(1)
 
 
@@ -78,7 +78,7 @@ def _said_warnings() -> Iterator[None]:
     def show(message: Any, category: Any, *more: Any, **named: Any) -> None:
         # Compared by name, because its import takes longer than many commands.
         if category.__name__ == "RecordWarning":
-            say(f"note: {message}")
+            print_note(f"note: {message}")
         else:
             shown(message, category, *more, **named)
 
@@ -102,14 +102,14 @@ def one_line(problem: BaseException) -> str:
     return " ".join(str(problem).split()) or type(problem).__name__
 
 
-def say(text: str) -> None:
+def print_note(text: str) -> None:
     """Write a line to standard error."""
     click.echo(text, err=True)
 
 
-def sayer(quiet: bool) -> Callable[[str], None]:
-    """Return `say`, or with `quiet` a function without effect."""
-    return (lambda text: None) if quiet else say
+def reporter(quiet: bool) -> Callable[[str], None]:
+    """Return `print_note`, or with `quiet` a function without effect."""
+    return (lambda text: None) if quiet else print_note
 
 
 def _refuse(problem: Exception) -> NoReturn:
@@ -142,8 +142,8 @@ def resumable(kept: Callable[[], str], *bad_input: type[Exception]) -> Iterator[
         _refuse(problem)
     except (KeyboardInterrupt, OSError) as problem:
         stopped = isinstance(problem, KeyboardInterrupt)
-        say("interrupted" if stopped else f"error: {one_line(problem)}")
-        say(f"{kept()}; the same command goes on from there")
+        print_note("interrupted" if stopped else f"error: {one_line(problem)}")
+        print_note(f"{kept()}; the same command goes on from there")
         click.get_current_context().exit(130 if stopped else 2)
 
 
@@ -212,5 +212,5 @@ def progress(quiet: bool) -> Iterator[Callable[[Any], None]]:
     else:
         from inference_lab.harness.progress import display
 
-        with display() as tell:
-            yield tell
+        with display() as report_progress:
+            yield report_progress

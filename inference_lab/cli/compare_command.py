@@ -13,11 +13,11 @@ import click
 import inference_lab.cli.options as options
 from inference_lab.cli.common import (
     print_json,
+    print_note,
     print_table,
     progress,
     quiet_stdout,
     resumable,
-    say,
 )
 
 if TYPE_CHECKING:
@@ -126,13 +126,13 @@ def compare(
     with (
         resumable(kept, InputError, SpecError),
         quiet_stdout(),
-        progress(quiet) as tell,
+        progress(quiet) as report_progress,
     ):
 
         def count(event: RunProgress[Record]) -> None:
             nonlocal new
             new += event.record is not None
-            tell(event)
+            report_progress(event)
 
         comparison = compare_solvers(
             named, chosen, store=store, data_dir=data_dir, progress=count, **settings
@@ -145,13 +145,13 @@ def compare(
         if not quiet:
             _say_more(comparison, store, new, bool(problems))
     for alarm in comparison.alarms:
-        say(f"contradiction: {alarm}")
+        print_note(f"contradiction: {alarm}")
     failed = sum(record.failed for record in comparison.records)
     if failed:
-        say(f"{failed} of {len(comparison)} runs failed; --rerun failed makes them again")
+        print_note(f"{failed} of {len(comparison)} runs failed; --rerun failed makes them again")
     refused = bool(comparison.records) and all(record.refused for record in comparison.records)
     if refused:
-        say("no solver supports any of the problems")
+        print_note("no solver supports any of the problems")
     if failed or refused or comparison.alarms:
         click.get_current_context().exit(1)
 
@@ -166,15 +166,17 @@ def _own_folder(problems: Sequence[str], solvers: Sequence[str], settings: dict[
 def _say_more(comparison: Comparison, store: RecordStore, new: int, named: bool) -> None:
     """Print the location of the results, and suggested next commands."""
     kept = len(comparison) - new
-    say("")
+    print_note("")
     if kept > 0:
         there = "all" if not new else f"{kept} of {len(comparison)}"
-        say(f"{there} runs were recorded already and not made again; --rerun all makes them anew.")
+        print_note(
+            f"{there} runs were recorded already and not made again; --rerun all makes them anew."
+        )
     out = store.path.parent
-    say(f"Records are in {out}: {store.path.name}, runs.csv.")
-    say(f"Tables, figures and a page to look at: inference-lab report {out}")
+    print_note(f"Records are in {out}: {store.path.name}, runs.csv.")
+    print_note(f"Tables, figures and a page to look at: inference-lab report {out}")
     if not named:
-        say(
+        print_note(
             "Go on with your own: inference-lab compare FILE.uai --solver "
             '"loopy-bp(damping=0.5)"; see "inference-lab list problems" and "list solvers".'
         )

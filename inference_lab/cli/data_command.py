@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 import inference_lab.cli.options as options
-from inference_lab.cli.common import as_input, print_json, say
+from inference_lab.cli.common import as_input, print_json, print_note
 
 _folder = click.option(
     "--data-dir",
@@ -92,7 +92,7 @@ def fetch(names: tuple[str, ...], data_dir: Path | None, mirror: str | None, qui
     if not quiet:
         sets = [published()[name] for name in choose(names)]
         for term in dict.fromkeys(f"{one.licence}: {one.citation}" for one in sets):
-            say(term)
+            print_note(term)
     click.echo(f"{new} files fetched into {data_folder(data_dir)}, {kept} were there already")
 
 
@@ -108,4 +108,4 @@ def path(data_dir: Path | None) -> None:
 
     click.echo(data_folder(data_dir))
     reason = f"${DATA_VARIABLE}" if os.environ.get(DATA_VARIABLE) else "the cache of this user"
-    say(f"({'--data-dir' if data_dir is not None else reason})")
+    print_note(f"({'--data-dir' if data_dir is not None else reason})")

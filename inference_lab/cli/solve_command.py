@@ -151,16 +151,16 @@ def _solution_lines(
 ) -> list[str]:
     from inference_lab.results.summaries import remarks_of
 
-    said = [f"{problem.name}: {problem.graph!r}", *remarks_of(problem.info), repr(solution)]
+    lines = [f"{problem.name}: {problem.graph!r}", *remarks_of(problem.info), repr(solution)]
     if solution.log_partition is not None:
-        said.append(f"  log Z {solution.log_partition:.10g} ({solution.log_partition_kind})")
+        lines.append(f"  log Z {solution.log_partition:.10g} ({solution.log_partition_kind})")
     if scores:
-        said.append(f"  scores {', '.join(f'{name} {v:.4f}' for name, v in scores.items())}")
+        lines.append(f"  scores {', '.join(f'{name} {v:.4f}' for name, v in scores.items())}")
     if solution.marginals is not None:
         rows = [" ".join(f"{p:.4f}" for p in row) for row in solution.marginals]
-        said += [f"  marginals of {i}: {row}" for i, row in enumerate(rows[:_SHOWN_MARGINALS])]
+        lines += [f"  marginals of {i}: {row}" for i, row in enumerate(rows[:_SHOWN_MARGINALS])]
         if len(rows) > _SHOWN_MARGINALS:
-            said.append(f"  ... ({len(rows)} in all; --json prints them)")
+            lines.append(f"  ... ({len(rows)} in all; --json prints them)")
     if out is not None and solution.labels is not None:
-        said.append(f"  labels written to {out}")
-    return said
+        lines.append(f"  labels written to {out}")
+    return lines

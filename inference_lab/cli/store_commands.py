@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 import inference_lab.cli.options as options
-from inference_lab.cli.common import BadInput, as_input, print_json, say
+from inference_lab.cli.common import BadInput, as_input, print_json, print_note
 
 if TYPE_CHECKING:
     from inference_lab.results.records import RecordStore
@@ -92,12 +92,14 @@ def report(
     else:
         click.echo(out / "index.html")
         if not quiet:
-            say(f"{len(paths)} files in {out}; tables as CSV and LaTeX, figures as SVG and PDF")
+            print_note(
+                f"{len(paths)} files in {out}; tables as CSV and LaTeX, figures as SVG and PDF"
+            )
             for warning in document.warnings:
                 if warning not in comparison.remarks:  # printed when the store was read
-                    say(f"note: {warning}")
+                    print_note(f"note: {warning}")
     for alarm in document.alarms:
-        say(f"contradiction: {alarm}")
+        print_note(f"contradiction: {alarm}")
     if document.alarms:
         click.get_current_context().exit(1)
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 import inference_lab.cli.options as options
-from inference_lab.cli.common import progress, quiet_stdout, resumable, say
+from inference_lab.cli.common import print_note, progress, quiet_stdout, resumable
 
 if TYPE_CHECKING:
     from inference_lab.results.records import RunRecord
@@ -77,20 +77,20 @@ def reproduce(
         target = out.absolute()
         with (
             quiet_stdout(),
-            progress(quiet) as tell,
+            progress(quiet) as report_progress,
             nullcontext() if trust or ours else user_code_refused(),
             # The study's folder is entered because specs name files relative to it, and records
             # keep these names.
             chdir(place),
         ):
-            settings["progress"] = tell
+            settings["progress"] = report_progress
             page, failed, alarms = make(definition, target, settings)  # type: ignore[arg-type]
     page = out / page.name
     click.echo(page)
     for alarm in alarms:
-        say(f"contradiction: {alarm}")
+        print_note(f"contradiction: {alarm}")
     if failed:
-        say(f"{failed}; see {page}")
+        print_note(f"{failed}; see {page}")
     if failed or alarms:
         click.get_current_context().exit(1)
 

@@ -211,9 +211,9 @@ class ConstrainedClusterer(
     def _auto_weights(self, points: Points, side: Side) -> Mapping[str, float | FloatArray]:
         """Return the ``ml_weight`` and ``cl_weight`` of "auto", log-odds in the unit of costs."""
         odds = log_odds(side.constraints)
-        return {name: odds * worth for name, worth in self._worth_of_odds(points, side).items()}
+        return {name: odds * unit for name, unit in self._weight_of_odds(points, side).items()}
 
-    def _worth_of_odds(self, points: Points, side: Side) -> dict[str, float]:
+    def _weight_of_odds(self, points: Points, side: Side) -> dict[str, float]:
         """Return the ``ml_weight`` and ``cl_weight`` that equal a unit of log-probability."""
         raise ValueError(
             f"{type(self).__name__} has no scale for ml_weight='auto' and cl_weight='auto': its "

@@ -92,10 +92,10 @@ def ask_at_terminal(describe: Callable[[int], str] = str) -> Oracle:
         print(f"{describe(first)}\n{describe(second)}")
         while True:
             try:
-                said = input("Do they belong together? [y]es, [n]o, [?] don't know, [q]uit: ")
+                typed = input("Do they belong together? [y]es, [n]o, [?] don't know, [q]uit: ")
             except EOFError:
                 raise StopAskingError from None
-            word = said.strip().lower()[:1]
+            word = typed.strip().lower()[:1]
             if word == "q":
                 raise StopAskingError
             if word in ("y", "n", "?"):

@@ -10,7 +10,7 @@ import numpy as np
 
 from inference_lab.clustering._base import SharedSettings
 from inference_lab.clustering._soft import AlphaMode, SoftClusterer
-from inference_lab.clustering.bregman_kmeans import worth_of_odds
+from inference_lab.clustering.bregman_kmeans import weight_of_odds
 from inference_lab.clustering.distortions import Distortion, Points
 from inference_lab.clustering.em import EStepSolver, Fit, Model, Result, maximise_expectation
 from inference_lab.clustering.hmrf import HMRF
@@ -126,8 +126,8 @@ class AnnealedConstrainedKMeans(SharedSettings, SoftClusterer):
     max_iter: int = setting(20, at_least=1)
     tol: float = setting(1e-6, at_least=0, below=math.inf)
 
-    def _worth_of_odds(self, points: Points, side: Side) -> dict[str, float]:
-        unit = worth_of_odds(points, self.n_clusters, self._distortion(), side.weights)
+    def _weight_of_odds(self, points: Points, side: Side) -> dict[str, float]:
+        unit = weight_of_odds(points, self.n_clusters, self._distortion(), side.weights)
         return {"ml_weight": unit, "cl_weight": unit}
 
     def _take_model(self, model: HMRF) -> None:

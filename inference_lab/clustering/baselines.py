@@ -305,8 +305,8 @@ class FlexibleSpectral(ConstrainedSpectral):
     --------
     >>> X = np.repeat([[0.0], [2.0], [4.0], [6.0]], 5, axis=0) + np.linspace(0, 1, 20)[:, None]
     >>> model = FlexibleSpectral(2, random_state=0)
-    >>> links = {"must_link": [(0, 8), (11, 19)], "cannot_link": [(8, 11), (0, 19)]}
-    >>> labels = model.fit(X, **links).labels_
+    >>> pairs = {"must_link": [(0, 8), (11, 19)], "cannot_link": [(8, 11), (0, 19)]}
+    >>> labels = model.fit(X, **pairs).labels_
     >>> bool((labels[:10] == labels[0]).all() and (labels[10:] != labels[0]).all())
     True
     """
@@ -333,14 +333,16 @@ class FlexibleSpectral(ConstrainedSpectral):
         laplacian = csr_array(eye_array(n) * (1.0 + _SHIFT) - scale @ similar @ scale)
         found = np.empty((n, 0))
         self.eigenvalues_, self.beta_ = np.empty(0), 0.0
-        links = scale @ _signed(side) @ scale
-        if links.nnz:
-            met = _largest(links, max(10, 4 * self.n_clusters), rng)[0]
+        constraint_matrix = scale @ _signed(side) @ scale
+        if constraint_matrix.nnz:
+            met = _largest(constraint_matrix, max(10, 4 * self.n_clusters), rng)[0]
             self.beta_ = self.strength * max(float(met[wanted - 1]), 0.0)
         if self.beta_ > 0.0:
             # By inertia, this is the number of positive eigenvalues; negative ones lie dense.
             number = int((met > self.beta_).sum())
-            found = self._feasible(laplacian, links, np.sqrt(degrees), wanted, number, rng)
+            found = self._feasible(
+                laplacian, constraint_matrix, np.sqrt(degrees), wanted, number, rng
+            )
         if found.shape[1] < wanted:
             smooth = _largest(-laplacian, wanted + 1 - found.shape[1], rng)[1][:, 1:]
             found = np.concatenate([found, smooth], axis=1)
@@ -353,7 +355,7 @@ class FlexibleSpectral(ConstrainedSpectral):
     def _feasible(
         self,
         laplacian: Any,
-        links: Any,
+        constraint_matrix: Any,
         trivial: FloatArray,
         wanted: int,
         number: int,
@@ -363,7 +365,7 @@ class FlexibleSpectral(ConstrainedSpectral):
         from scipy.sparse import csr_array, eye_array
 
         n = len(trivial)
-        met = csr_array(links - self.beta_ * eye_array(n))
+        met = csr_array(constraint_matrix - self.beta_ * eye_array(n))
         inverse, vectors = _largest(met, number, rng, laplacian)
         vectors /= np.linalg.norm(vectors, axis=0)
         # The constant vector has no cost and separates no points.

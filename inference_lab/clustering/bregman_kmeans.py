@@ -18,7 +18,7 @@ from inference_lab.clustering.supervision import Side
 from inference_lab.graph.arrays import FloatArray
 from inference_lab.specs.settings import setting
 
-__all__ = ["BregmanKMeans", "SphericalKMeans", "worth_of_odds"]
+__all__ = ["BregmanKMeans", "SphericalKMeans", "weight_of_odds"]
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -136,7 +136,7 @@ class BregmanKMeans(SharedSettings, ConstrainedClusterer):
         return EStepSolver("icm", rng)
 
 
-def worth_of_odds(
+def weight_of_odds(
     points: Points, n_clusters: int, distortion: Distortion, counts: FloatArray | None
 ) -> float:
     """Return the cost of a unit of log-probability, from the clusters of k-means without pairs.

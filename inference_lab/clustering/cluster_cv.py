@@ -480,13 +480,13 @@ class ConstrainedClusterCV(ClusterMixin, BaseEstimator):  # type: ignore[misc]  
             "cl_weight": cl_weight,
             "sample_ids": sample_ids,
         }
-        told = take_frame(arguments, X)
+        parsed = take_frame(arguments, X)
         for name in ("ml_weight", "cl_weight"):
-            if isinstance(told[name], str):
-                check_word(name, told[name], ("auto",))
-            if told[name] is None or isinstance(told[name], str):
-                told[name] = 1.0
-        side = read_side(points.shape[0], None, **told)
+            if isinstance(parsed[name], str):
+                check_word(name, parsed[name], ("auto",))
+            if parsed[name] is None or isinstance(parsed[name], str):
+                parsed[name] = 1.0
+        side = read_side(points.shape[0], None, **parsed)
         self.constraints_ = of_positive_weight(side.constraints)
         self._seed = int(check_random_state(self.random_state).randint(2**31))
         rows = self._compared(candidates, numbers, points)

@@ -174,7 +174,7 @@ class _Placement(EStepSolver):
     def __call__(self, model: Model, previous: Assignment | None) -> Assignment:
         """Return labels that satisfy the constraints; the previous ones if the start has ended."""
         if previous is None:
-            labels, stuck = self._sweep(model)
+            labels, stuck = self._assign_units(model)
             if stuck > 0:
                 raise _NoPlaceError(labels)
             self._seen.add(hash(labels.tobytes()))
@@ -186,12 +186,12 @@ class _Placement(EStepSolver):
         value = model.objective(before)
         if self.best is None or value < self.best[0]:
             self.best = value, before
-        labels, stuck = self._sweep(model)
+        labels, stuck = self._assign_units(model)
         for _ in range(1, self.tries):
             if stuck == 0:
                 break
             self.sequence, self.first = self.units.ordered(self.order, self.rng)
-            labels, stuck = self._sweep(model)
+            labels, stuck = self._assign_units(model)
         if np.array_equal(labels, before):
             return previous
         if stuck > 0:
@@ -204,7 +204,7 @@ class _Placement(EStepSolver):
         self._seen.add(mark)
         return labels
 
-    def _sweep(self, model: Model) -> tuple[IntArray, int]:
+    def _assign_units(self, model: Model) -> tuple[IntArray, int]:
         """Return new labels, and the number of units without an allowed cluster."""
         units = self.units
         placed = np.empty(units.count, dtype=np.int64)

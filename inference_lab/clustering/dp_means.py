@@ -20,7 +20,7 @@ import numpy as np
 
 from inference_lab._numba import kernel
 from inference_lab.clustering._base import PairwiseClusterer, SharedSettings
-from inference_lab.clustering.bregman_kmeans import worth_of_odds
+from inference_lab.clustering.bregman_kmeans import weight_of_odds
 from inference_lab.clustering.distortions import (
     Distortion,
     Points,
@@ -463,7 +463,7 @@ class RDPMeans(SharedSettings, PairwiseClusterer):
     def _schedule(self, points: Points, side: Side) -> PenaltySchedule:
         """Return the growth of ``xi``."""
         if isinstance(self.xi, str):
-            unit = worth_of_odds(points, self.n_clusters, self._distortion(), side.weights)
+            unit = weight_of_odds(points, self.n_clusters, self._distortion(), side.weights)
             most = unit * USUAL_ODDS
             if not self.squared:
                 most = math.sqrt(most)
@@ -587,7 +587,7 @@ class _DPFit:
                 state.stale[:] = 1
             since = time.perf_counter()
             if self.solver is None:
-                changed, solution = self._sweep(), None
+                changed, solution = self._assign_points(), None
             else:
                 changed, solution = self._solve(self.solver)
             self._note("E", since, solution)
@@ -613,7 +613,7 @@ class _DPFit:
             )
         self.history.append(line)
 
-    def _sweep(self) -> bool:
+    def _assign_points(self) -> bool:
         """Assign the points one by one; return whether any label changed."""
         state, settings = self.state, self.settings
         order = state.free

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from inference_lab.clustering._base import PairwiseClusterer, SharedSettings, check_word
-from inference_lab.clustering.bregman_kmeans import worth_of_odds
+from inference_lab.clustering.bregman_kmeans import weight_of_odds
 from inference_lab.clustering.distortions import Distortion, Points, SquaredEuclidean
 from inference_lab.clustering.em import EStepSolver, Fit, HalfStep, maximise_expectation
 from inference_lab.clustering.hmrf import HMRF, EmptyClusters, Penalty
@@ -197,7 +197,7 @@ class HMRFKMeans(SharedSettings, PairwiseClusterer):
         watch_hard(side.constraints, self.labels_, stacklevel=5)
         if isinstance(best.model.metric, SquaredEuclidean):
             # The variance of a feature within clusters suffices: warnings check factors of 100, and
-            # the unit of `worth_of_odds` would need the costs of all points in all clusters.
+            # the unit of `weight_of_odds` would need the costs of all points in all clusters.
             mean = best.model.distortion(self.labels_) / float(side.counts.sum())
             unit = 2.0 * mean / points.shape[1]
             watch_weight(side.constraints, best.model.pair_costs(), unit, stacklevel=5)
@@ -233,20 +233,20 @@ class HMRFKMeans(SharedSettings, PairwiseClusterer):
             ),
         )
 
-    def _worth_of_odds(self, points: Points, side: Side) -> dict[str, float]:
+    def _weight_of_odds(self, points: Points, side: Side) -> dict[str, float]:
         distortion, pairs = self._distortion(), side.constraints
-        unit = worth_of_odds(points, self.n_clusters, distortion, side.weights)
+        unit = weight_of_odds(points, self.n_clusters, distortion, side.weights)
         if self.penalty == "potts":
             return {"ml_weight": unit, "cl_weight": unit}
         # Dissimilarities are on the scale of costs, so weights make the mean pair cost one unit.
-        worth = {}
+        units = {}
         for name, ends in (("ml_weight", pairs.must_link), ("cl_weight", pairs.cannot_link)):
             found = distortion.between(points, ends)
             if name == "cl_weight" and len(ends):
                 found = np.maximum(distortion.largest(points) - found, 0.0)
             mean = float(found.mean()) if len(ends) else 0.0
-            worth[name] = unit / mean if mean > 0 else unit
-        return worth
+            units[name] = unit / mean if mean > 0 else unit
+        return units
 
     def _watch(self, learner: MetricLearner, n_features: int) -> None:
         """Warn of a metric whose effective rank is near the least rank."""
@@ -456,9 +456,9 @@ def paired_kmeans(
     Weights times `odds` are log-odds that pairs are right. Methods with many or degenerate local
     optima start near clusters on which pairs and squared distances agree.
     """
-    worth = worth_of_odds(points, n_clusters, SquaredEuclidean(), side.weights)
+    units = weight_of_odds(points, n_clusters, SquaredEuclidean(), side.weights)
     # Pairs of infinite weight must stay hard if the unit is zero.
-    unit, pairs = max(odds * worth, np.finfo(float).tiny), side.constraints
+    unit, pairs = max(odds * units, np.finfo(float).tiny), side.constraints
     with warnings.catch_warnings():
         # The calling method issues its own warnings about pairs.
         warnings.simplefilter("ignore")

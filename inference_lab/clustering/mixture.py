@@ -306,7 +306,7 @@ class ConstrainedGaussianMixture(SharedSettings, SoftClusterer):
     reg_covar: float = setting(1e-6, at_least=0, below=math.inf)
     tol: float = setting(1e-6, at_least=0, below=math.inf)
 
-    def _worth_of_odds(self, points: FloatArray, side: Side) -> dict[str, float]:
+    def _weight_of_odds(self, points: FloatArray, side: Side) -> dict[str, float]:
         return {"ml_weight": 1.0, "cl_weight": 1.0}
 
     def _take_model(self, model: GaussianComponents) -> None:

@@ -41,10 +41,10 @@ class Units:
 def units_of(terms: Sequence[DiagonalTerms], n_points: int) -> Units | None:
     """Return the units of points joined by hard must-links, None without hard must-links."""
     blocks = [_full(term) for term in terms]
-    links = [edges[np.isposinf(differ) & np.isfinite(same)] for edges, same, differ in blocks]
-    if not any(map(len, links)):
+    must_links = [edges[np.isposinf(differ) & np.isfinite(same)] for edges, same, differ in blocks]
+    if not any(map(len, must_links)):
         return None
-    of_point = connected(n_points, np.concatenate(links))
+    of_point = connected(n_points, np.concatenate(must_links))
     between, within = [], []
     for edges, same, differ in blocks:
         ends = of_point[edges]

@@ -106,15 +106,15 @@ def watch_weight(constraints: Constraints, costs: FloatArray, unit: float, stack
     """Warn if the cost of violated pairs is far from the calibrated weight."""
     costs = costs[(costs > 0) & np.isfinite(costs)]
     # The usual odds suffice, because the share of wrong pairs changes this by far less than `_FAR`.
-    worth = unit * USUAL_ODDS
-    if not costs.size or worth == 0:
+    usual = unit * USUAL_ODDS
+    if not costs.size or usual == 0:
         return
-    share = float(np.median(costs)) / worth
+    share = float(np.median(costs)) / usual
     # Large weights are harmless if all pairs are right; otherwise wrong pairs would be enforced.
     if share < 1 / _FAR or (share > _FAR and len(constraints.contradictions())):
         warnings.warn(
             f"a violated pair costs {share:.2g} times the calibrated weight of these data "
-            f"({worth:.2g}), so that {'hardly any' if share < 1 else 'even a wrong'} pair "
+            f"({usual:.2g}), so that {'hardly any' if share < 1 else 'even a wrong'} pair "
             "counts; scale the data, or give ml_weight='auto' and cl_weight='auto'",
             PairWeightWarning,
             stacklevel=stacklevel,

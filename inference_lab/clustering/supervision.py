@@ -226,22 +226,22 @@ def read_side(
         _refuse_folds()
     sourced = ml_source is not None or cl_source is not None
     found: list[tuple[npt.ArrayLike | None, npt.ArrayLike, IntArray]] = []
-    told: Any
+    source_of: Any
     for pairs, weight, source, name, kind in (
         (must_link, ml_weight, ml_source, "must_link", "ml"),
         (cannot_link, cl_weight, cl_source, "cannot_link", "cl"),
     ):
-        told = _read_source(source, pairs, f"{kind}_source") if sourced else _NO_SOURCE
+        source_of = _read_source(source, pairs, f"{kind}_source") if sourced else _NO_SOURCE
         if ids is not None and pairs is not None and has_pairs(pairs):
             pairs, present = _by_ids(ids, pairs, n_points, name)
-            weight, told = (
+            weight, source_of = (
                 given[present] if given.ndim else given
-                for given in (np.asarray(weight), np.asarray(told))
+                for given in (np.asarray(weight), np.asarray(source_of))
             )
         if sourced:
             # Sources must be in the order in which constraints store pairs.
-            told = canonical(pairs, told, n_points, name, f"{kind}_source")[1]
-        found.append((pairs, weight, np.asarray(told, dtype=np.int64)))
+            source_of = canonical(pairs, source_of, n_points, name, f"{kind}_source")[1]
+        found.append((pairs, weight, np.asarray(source_of, dtype=np.int64)))
     (ml, ml_weights, ml_told), (cl, cl_weights, cl_told) = found
     return Side(
         Constraints(ml, cl, ml_weights, cl_weights, n_points=n_points),

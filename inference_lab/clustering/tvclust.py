@@ -457,7 +457,7 @@ class _VariationalFit:
     ) -> None:
         self.settings, self.points, self.pairs, self.rng = settings, points, pairs, rng
         self.side, self.known, self.counts = side, side.known, side.counts
-        self.told = Credibility(side)
+        self.credibility = Credibility(side)
         self.history: list[HalfStep] = []
         self.converged = False
         self.n_iter = 0
@@ -488,7 +488,7 @@ class _VariationalFit:
             self.components.draw(self.rng)
             self.sticks_b = np.ones(k - 1)
             self.p, self.q = (
-                np.tile(np.asarray(prior, dtype=np.float64), (self.told.n, 1))
+                np.tile(np.asarray(prior, dtype=np.float64), (self.credibility.n, 1))
                 for prior in (settings.p_prior, settings.q_prior)
             )
             self.shares += 1.0 / k
@@ -525,8 +525,8 @@ class _VariationalFit:
         self.sticks_b = settings.alpha + np.cumsum(sizes[::-1])[::-1][1:]
         self.components = Gaussians(self.points, counted)
         must, cannot = self.agreement()
-        self.p = np.asarray(settings.p_prior) + self.told.counted(must, cannot)
-        apart = self.told.counted(1.0 - must, 1.0 - cannot)
+        self.p = np.asarray(settings.p_prior) + self.credibility.counted(must, cannot)
+        apart = self.credibility.counted(1.0 - must, 1.0 - cannot)
         self.q = np.asarray(settings.q_prior) + apart[:, ::-1]
 
     def logits(self, points: FloatArray) -> FloatArray:
@@ -553,7 +553,7 @@ class _VariationalFit:
         # Coupled points appear once in the graph, so their logits are scaled by their counts.
         logits *= self.counts[:, None]
         gain, loss = self.evidence()
-        effect = self.told.effect(self.pairs, gain, loss)
+        effect = self.credibility.effect(self.pairs, gain, loss)
         for _ in range(_PASSES):
             set_shares(logits, self.pairs.ptr, self.pairs.partner, effect, self.rows, self.shares)
 
@@ -567,8 +567,8 @@ class _VariationalFit:
         value = float(self.counts @ (r * self.logits(self.points)).sum(axis=1))
         value -= float(drawn @ xlogy(r, r).sum(axis=1))
         must, cannot = self.agreement()
-        same = self.told.counted(must, cannot)
-        apart = self.told.counted(1.0 - must, 1.0 - cannot)
+        same = self.credibility.counted(must, cannot)
+        apart = self.credibility.counted(1.0 - must, 1.0 - cannot)
         value += float((same * np.stack(_log_means(*self.p.T), axis=1)).sum())
         value += float((apart[:, ::-1] * np.stack(_log_means(*self.q.T), axis=1)).sum())
         value -= _beta_divergence(self.sticks_a, self.sticks_b, 1.0, settings.alpha)

@@ -128,7 +128,7 @@ def log_evidence(c: Clusters, h: int) -> float:
 
 
 @lean_kernel
-def sweep(
+def gibbs_sweep(
     c: Clusters,
     points: FloatArray,
     labels: IntArray,
@@ -515,7 +515,7 @@ class _Chain:
         self.settings, self.points, self.rng = settings, points, rng
         n = len(points)
         self.pairs = Pairs(side.constraints, n)
-        self.told = Credibility(side)
+        self.credibility = Credibility(side)
         #: Clusters of the points whose cluster is known; these clusters come first.
         self.known = side.groups()
         self.free: IntArray = np.flatnonzero(self.known < 0)
@@ -527,7 +527,7 @@ class _Chain:
         self.history: list[HalfStep] = []
         self.accepted = 0
         self.samples: IntArray = np.empty((settings.n_samples, n), dtype=np.int64)
-        self.right: FloatArray = np.empty((2, settings.n_samples, self.told.n))
+        self.right: FloatArray = np.empty((2, settings.n_samples, self.credibility.n))
         self.log_alpha = math.log(settings.alpha)
         self._answer()
         sweeps = settings.burn_in + settings.n_samples * settings.thinning
@@ -552,8 +552,8 @@ class _Chain:
             (self.labels[ends[:, 0]] == self.labels[ends[:, 1]]).astype(np.float64)
             for ends in (c.must_link, c.cannot_link)
         )
-        same = self.told.counted(must, cannot).T
-        apart = self.told.counted(1.0 - must, 1.0 - cannot).T
+        same = self.credibility.counted(must, cannot).T
+        apart = self.credibility.counted(1.0 - must, 1.0 - cannot).T
         a, b = settings.p_prior
         self.p: FloatArray = self.rng.beta(a + same[0], b + same[1])
         a, b = settings.q_prior
@@ -561,13 +561,13 @@ class _Chain:
         # A draw may be 0 or 1 in floating point.
         p, q = (np.clip(share, 1e-300, 1.0 - 1e-16) for share in (self.p, self.q))
         gain, loss = np.log(p) - np.log1p(-q), np.log(q) - np.log1p(-p)
-        self.effect: FloatArray = self.told.effect(self.pairs, gain, loss)
+        self.effect: FloatArray = self.credibility.effect(self.pairs, gain, loss)
 
     def _sweep(self) -> None:
         order, uniform = self.rng.permutation(self.free), self.rng.random(self.free.size)
         at = 0
         while True:
-            at = sweep(
+            at = gibbs_sweep(
                 self.state, self.points, self.labels, self.pairs.ptr, self.pairs.partner,
                 self.effect, self.log_alpha, order, at, uniform, np.empty(self.state.sizes.size),
             )  # fmt: skip

@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from inference_lab.constraints.centroids import kmeans_centroids, squared_distances
 
-__all__ = ["log_odds_of", "worth"]
+__all__ = ["calibrated_weight", "log_odds_of"]
 
 
 def log_odds_of(noise: float, count: int) -> float:
@@ -18,7 +18,7 @@ def log_odds_of(noise: float, count: int) -> float:
     return max(0.0, math.log((1.0 - wrong) / wrong)) if wrong < 1.0 else 0.0
 
 
-def worth(features: npt.ArrayLike, n_clusters: int, odds: float) -> float:
+def calibrated_weight(features: npt.ArrayLike, n_clusters: int, odds: float) -> float:
     """Return the weight ``2 v odds`` of log-odds on the scale of squared distances.
 
     Gaussians of equal variance ``v`` make distances log-probabilities times ``2 v``. Here ``v`` is

@@ -109,16 +109,16 @@ def surviving(
     in_dispute[component[given.cannot_link[disputed, 0]]] = True
     ml_votes = in_dispute[component[given.must_link[:, 0]]] & ~hard
     ml_units, cl_units = unit[given.must_link], unit[given.cannot_link]
-    said = np.concatenate((ml_units[ml_votes], cl_units[disputed]))
+    voters = np.concatenate((ml_units[ml_votes], cl_units[disputed]))
     votes = np.concatenate((ml_weights[ml_votes], -cl_weights[disputed]))
-    group = vote(int(unit.max()) + 1, *_summed(said, votes, given.n_points))
+    group = vote(int(unit.max()) + 1, *_summed(voters, votes, given.n_points))
     ml = ~ml_votes | (group[ml_units[:, 0]] == group[ml_units[:, 1]])
     part = connected(given.n_points, given.must_link[ml])
     # Between two parts: the must-links that did not survive against all cannot-links.
     ml_parts, cl_parts = part[given.must_link], part[given.cannot_link]
-    said = np.concatenate((ml_parts[~ml], cl_parts))
+    voters = np.concatenate((ml_parts[~ml], cl_parts))
     votes = np.concatenate((ml_weights[~ml], -cl_weights))
-    sides, balance = _summed(said, votes, given.n_points)
+    sides, balance = _summed(voters, votes, given.n_points)
     codes = codes_of(sides, given.n_points)
     cl = cl_parts[:, 0] != cl_parts[:, 1]
     own = np.searchsorted(codes, codes_of(np.sort(cl_parts[cl], axis=1), given.n_points))

@@ -49,14 +49,14 @@ def from_frame(frame: Any, index: Any, *, sourced: bool = False) -> tuple[Parts,
     _refuse(frame, selfish, "pairs a point with itself")
     wrong = ~frame["kind"].isin(KINDS)
     _refuse(frame, wrong, f"has an unknown kind; allowed: {', '.join(KINDS)}")
-    told = pd.DataFrame(np.sort(rows, axis=1), columns=["first", "second"])
-    told["kind"] = frame["kind"].to_numpy(dtype=object)
-    told["weight"] = _weights(frame)
+    numbered = pd.DataFrame(np.sort(rows, axis=1), columns=["first", "second"])
+    numbered["kind"] = frame["kind"].to_numpy(dtype=object)
+    numbered["weight"] = _weights(frame)
     sourced = sourced and "source" in frame
     if sourced:
         _refuse(frame, frame["source"].isna(), "has no source, where others have one")
-        told["source"] = pd.factorize(frame["source"], sort=True)[0]
-    kept = told[told["first"] >= 0].drop_duplicates()
+        numbered["source"] = pd.factorize(frame["source"], sort=True)[0]
+    kept = numbered[numbered["first"] >= 0].drop_duplicates()
     kept = kept.sort_values(["first", "second"], kind="stable")
     twice = kept.duplicated(["first", "second", "kind"])
     if twice.any():
@@ -157,8 +157,8 @@ def _check_columns(columns: list[Any]) -> None:
     unknown = [name for name in columns if name not in _NEEDED + _OPTIONAL]
     if missing or unknown or len(set(columns)) < len(columns):
         raise ValueError(
-            f"pairs has the columns {', '.join(map(str, columns))}; {', '.join(_NEEDED)} are "
-            f"needed, {' and '.join(_OPTIONAL)} may be there, and no others"
+            f"pairs must have the columns {', '.join(_NEEDED)}, and may have "
+            f"{' and '.join(_OPTIONAL)}; got {', '.join(map(str, columns))}"
         )
 
 

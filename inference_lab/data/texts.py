@@ -251,7 +251,7 @@ _CORPORA: Mapping[str, tuple[str, Callable[[Path | None], Corpus]]] = {
 
 def corpora() -> dict[str, str]:
     """Return the names that `load_corpus` accepts, each with a one-line description."""
-    return {name: said for name, (said, _) in _CORPORA.items()}
+    return {name: description for name, (description, _) in _CORPORA.items()}
 
 
 def load_corpus(name: str, data_dir: _PathLike | None = None) -> Corpus:

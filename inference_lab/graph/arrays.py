@@ -28,10 +28,10 @@ TABLE = 2
 #: ``forms`` value of a term without a known closed form.
 NO_FORM = 0
 
-#: ``forms`` value of a table ``T[0, 0] + min(slope * |a - b|, cap)`` with slope and weight >= 0.
+#: ``forms`` value of a table ``T[0, 0] + min(slope * |a - b|, truncation)``; slope and weight >= 0.
 TRUNCATED_LINEAR = 1
 
-#: ``forms`` value of a table ``T[0, 0] + min(curve * (a - b)^2, cap)`` with curve and weight >= 0.
+#: ``forms`` value of a table ``T[0, 0] + min(curve * (a - b)^2, truncation)``; no negative factor.
 TRUNCATED_QUADRATIC = 2
 
 
@@ -47,8 +47,8 @@ def connected(n: int, pairs: npt.NDArray[np.integer]) -> IntArray:
 
     if n == 0:
         return np.zeros(0, dtype=np.int64)
-    links = coo_array((np.ones(len(pairs), dtype=np.int8), np.asarray(pairs).T), shape=(n, n))
-    return np.asarray(connected_components(links.tocsr(), directed=False)[1], dtype=np.int64)
+    adjacency = coo_array((np.ones(len(pairs), dtype=np.int8), np.asarray(pairs).T), shape=(n, n))
+    return np.asarray(connected_components(adjacency.tocsr(), directed=False)[1], dtype=np.int64)
 
 
 class GraphArrays(NamedTuple):

@@ -1005,11 +1005,11 @@ class FactorGraph:
         """Whether the factor graph (with label costs) has no cycle, so message passing is exact."""
         if self.n_label_costs:
             return self.n_variables <= 1
-        links = self.n_edges + int(self.factor_scopes.size)
-        if links >= self.n_variables + self.n_factors > 0:
+        incidences = self.n_edges + int(self.factor_scopes.size)
+        if incidences >= self.n_variables + self.n_factors > 0:
             return False
         n_components = int(self.components.max()) + 1 if self.n_variables else 0
-        return links == self.n_variables + self.n_factors - n_components
+        return incidences == self.n_variables + self.n_factors - n_components
 
     @cached_property
     def breadth_first_order(self) -> IntArray:

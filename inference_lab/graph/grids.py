@@ -43,7 +43,7 @@ def lattice_edges(shape: tuple[int, ...], *, wrap: bool = False) -> IntArray:
     return np.concatenate(blocks)
 
 
-def truncated_distances(k: int, power: int, cap: float) -> FloatArray:
-    """Return the table ``min(|a - b|^power, cap)`` of k labels in a row."""
+def truncated_distances(k: int, power: int, truncation: float) -> FloatArray:
+    """Return the table ``min(|a - b|^power, truncation)`` of k labels in a row."""
     labels = np.arange(k, dtype=np.float64)
-    return np.asarray(np.minimum(np.abs(np.subtract.outer(labels, labels)) ** power, cap))
+    return np.asarray(np.minimum(np.abs(np.subtract.outer(labels, labels)) ** power, truncation))

@@ -621,14 +621,14 @@ def closed_forms(block: EdgeBlock, cardinalities: IntArray) -> npt.NDArray[np.ui
             finite = np.isfinite(tables).all(axis=(1, 2))
             with np.errstate(invalid="ignore"):  # inf - inf in a table that does not fit
                 shifted = tables - tables[:, :1, :1]
-                slope, cap = shifted[:, 0, 1], shifted[:, 0, k - 1]
+                slope, truncation = shifted[:, 0, 1], shifted[:, 0, k - 1]
                 # A few units in the last place, because the table was rounded as well.
                 tolerance = 1e-14 * np.abs(tables).max(axis=(1, 2))[:, None, None]
                 for form, power in ((TRUNCATED_QUADRATIC, 2), (TRUNCATED_LINEAR, 1)):
                     rise = slope[:, None, None] * distance**power
-                    model = np.minimum(rise, cap[:, None, None])
+                    model = np.minimum(rise, truncation[:, None, None])
                     close = (np.abs(shifted - model) <= tolerance).all(axis=(1, 2))
-                    fits = finite & close & (slope >= 0) & (cap >= 0)
+                    fits = finite & close & (slope >= 0) & (truncation >= 0)
                     form_of[lo : lo + step][fits] = form
         forms[members] = form_of[which]
     return forms

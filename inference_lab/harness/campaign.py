@@ -145,7 +145,7 @@ def run_campaign(
         failed = sum(record.failed for record in records.values())
         report = stack.enter_context(reporter(execution.progress))
 
-        def tell(number: int, record: _R | None = None, compiling: bool = False) -> None:
+        def report_progress(number: int, record: _R | None = None, compiling: bool = False) -> None:
             done, total, names = len(records), len(asked), campaign.names(number)
             report(RunProgress(done, total, failed, *names, record, compiling))
 
@@ -153,9 +153,9 @@ def run_campaign(
         if missing:
             if execution.jobs == 1:
                 for number in campaign.warm_up(missing):
-                    tell(number, compiling=True)
+                    report_progress(number, compiling=True)
             calls = (campaign.call(number) for number in missing)
-            answers = execute(calls, tell, execution.jobs, execution.threads)
+            answers = execute(calls, report_progress, execution.jobs, execution.threads)
             for number, answer in stack.enter_context(closing(answers)):
                 if isinstance(answer, Crash):
                     answer = crashed(campaign.blank(number), answer)
@@ -163,5 +163,5 @@ def run_campaign(
                     store.append(answer)
                 records[number] = answer
                 failed += answer.failed
-                tell(number, answer)
+                report_progress(number, answer)
     return [records[number] for number in sorted(records)]

@@ -77,10 +77,10 @@ def load_problems(source: ProblemSource, data_dir: Path | None = None) -> list[P
         raise InputError(one_line(reason)) from reason
     except Exception as reason:
         name = str(source) if isinstance(source, str | Path) else type(source).__name__
-        said = one_line(reason)
+        message = one_line(reason)
         # Messages about files already begin with the path.
-        where = "" if said.startswith(name) else f"problem {name!r}: "
-        raise InputError(f"{where}{said}") from reason
+        where = "" if message.startswith(name) else f"problem {name!r}: "
+        raise InputError(f"{where}{message}") from reason
 
 
 def load_problem(source: ProblemSource, data_dir: Path | None = None) -> Problem:

@@ -150,8 +150,8 @@ def _here(work: Callable[..., Any], arguments: tuple[Any, ...]) -> ProcessResult
     except KeyboardInterrupt:
         raise
     except BaseException as problem:
-        said = format_exception(problem), traceback_tail(problem)
-        ended = ProcessResult(ExitReason.RAISED, None, *said)
+        texts = format_exception(problem), traceback_tail(problem)
+        ended = ProcessResult(ExitReason.RAISED, None, *texts)
     return dataclasses.replace(ended, wall_seconds=perf_counter() - begin)
 
 

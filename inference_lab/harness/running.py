@@ -77,7 +77,7 @@ def blank(
         optimum=instance.problem.optimum,
         optimum_source=instance.problem.optimum_source,
         truth_energy=instance.truth_energy,
-        small_energy=energy_scale(graph),
+        energy_scale=energy_scale(graph),
         problem_info=json_object(_info(instance)),
         solver=solver.spec,
         solver_name=solver.name(),
@@ -154,13 +154,13 @@ def _capped(record: Record) -> Record:
     if record.seconds <= taken and record.compile_seconds <= taken:
         return record
     reported = max(record.seconds, record.compile_seconds)
-    said = f"the run reports {reported:.6g} s, but took {taken:.3g} s, which stand here"
+    correction = f"the run reports {reported:.6g} s, but took {taken:.3g} s, which stand here"
     return replace(
         record,
         seconds=min(record.seconds, taken),
         compile_seconds=min(record.compile_seconds, taken),
         trace=tuple(point._replace(seconds=min(point.seconds, taken)) for point in record.trace),
-        message="; ".join(filter(None, (record.message, said))),
+        message="; ".join(filter(None, (record.message, correction))),
     )
 
 

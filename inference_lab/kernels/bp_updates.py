@@ -31,7 +31,7 @@ from inference_lab.kernels.messages import (
 )
 
 #: One record for each adjacency position, see `Network`.
-Links: TypeAlias = "npt.NDArray[np.void]"
+Arcs: TypeAlias = "npt.NDArray[np.void]"
 
 
 class Network(NamedTuple):
@@ -40,9 +40,10 @@ class Network(NamedTuple):
     * ``cardinalities`` (n,), ``unary_ptr`` (n + 1,), ``unary`` and ``adj_ptr`` (n + 1,) as in
       `GraphArrays`, with infinite unaries at forbidden labels;
     * ``start`` (2m,): the offset of the incoming message at each adjacency position;
-    * ``links`` (2m,): one record per message: the offsets of the incoming message (``at``) and of
+    * ``arcs`` (2m,): one record per message: the offsets of the incoming message (``at``) and of
       the outgoing one (``to``), the ``other`` variable, the ``way`` of computing the message (as in
-      `Terms`), and the ``rise`` and ``cap`` of the term; at T > 0 ``cap`` is ``exp(-rise / T)``.
+      `Terms`), the ``rise`` of the term, and a ``parameter``: its
+      truncation for min-sum, ``exp(-rise / T)`` at T > 0.
     """
 
     cardinalities: IntArray
@@ -50,7 +51,7 @@ class Network(NamedTuple):
     unary: FloatArray
     adj_ptr: IntArray
     start: IntArray
-    links: Links
+    arcs: Arcs
 
 
 class General(NamedTuple):
@@ -69,7 +70,7 @@ class General(NamedTuple):
     infinite: IntArray
 
 
-class Step(NamedTuple):
+class MessageUpdate(NamedTuple):
     """Parameters of an update; message entries are at most `limit` (see `message_limit`)."""
 
     damping: float
@@ -184,26 +185,26 @@ def store_lower(
 
 @inlined_minimum
 def store(
-    k: int, smallest: float, target: FloatArray, to: np.uint64, step: Step, work: Scratch
+    k: int, smallest: float, target: FloatArray, to: np.uint64, update: MessageUpdate, work: Scratch
 ) -> None:
     """Store the message ``new - smallest``, cut to the limit; it is 0 at forbidden labels."""
     for i in range(k):
         a = np.uint64(i)
         value = work.new[a] - smallest
-        value = min(value, step.limit) if value < np.inf else 0.0
+        value = min(value, update.limit) if value < np.inf else 0.0
         old = target[to + a]
         work.new[a] = value
         work.change[a] = abs(value - old)
-        target[to + a] = value + step.damping * (old - value)
+        target[to + a] = value + update.damping * (old - value)
 
 
 @inlined
-def relative_change(k: int, step: Step, work: Scratch) -> float:
+def relative_change(k: int, update: MessageUpdate, work: Scratch) -> float:
     """Return the largest change of an entry of the message ``work.new``, over its size."""
     # The scale of costs is added to the size. The change of the undamped message is used, so that
     # small steps are not mistaken for convergence.
-    size = max(step.scale, greatest(k, work.new))
-    return float(greatest(k, work.change) / (size + step.scale))
+    size = max(update.scale, greatest(k, work.new))
+    return float(greatest(k, work.change) / (size + update.scale))
 
 
 @inlined
@@ -247,7 +248,7 @@ def renew(
     q: int,
     k: int,
     temperature: float | None,
-    step: Step,
+    update: MessageUpdate,
     source: FloatArray,
     target: FloatArray,
     work: Scratch,
@@ -256,42 +257,47 @@ def renew(
     # ``work.belief`` holds its belief, the sum of the messages in `source`. The damped message goes
     # to `target`, its change before damping to ``work.change``, the undamped one to ``work.new``.
     p = np.uint64(q)
-    link = net.links[p]
-    way = link["way"]
-    to = np.uint64(link["to"])
-    take_out(k, work.belief, source, np.uint64(link["at"]), work.cavity)
+    arc = net.arcs[p]
+    way = arc["way"]
+    to = np.uint64(arc["to"])
+    take_out(k, work.belief, source, np.uint64(arc["at"]), work.cavity)
     size = k
     smallest = 0.0
     if temperature is None:
         if way == ATTRACTIVE:
             # The message is the truncated cavity.
             smallest = least(k, work.cavity)
-            store_cut(k, smallest, link["rise"], target, to, step.damping, work)
+            store_cut(k, smallest, arc["rise"], target, to, update.damping, work)
             return
         if way == LINEAR:
-            smallest = lower_envelope(k, link["rise"], work.cavity, work.change, work.new)
-            store_lower(k, smallest, link["cap"], target, to, step.damping, work)
+            smallest = lower_envelope(k, arc["rise"], work.cavity, work.change, work.new)
+            store_lower(k, smallest, arc["parameter"], target, to, update.damping, work)
             return
         if general is not None and way == GENERAL:
-            size = net.cardinalities[np.uint64(link["other"])]
+            size = net.cardinalities[np.uint64(arc["other"])]
             smallest = min_sum_message(general.g, general.g.adj_half[p] ^ 1, work.cavity, work.new)
         else:
-            repulsive_message(k, link["rise"], work.cavity, work.new)
+            repulsive_message(k, arc["rise"], work.cavity, work.new)
     elif general is not None and way == GENERAL:
-        size = net.cardinalities[np.uint64(link["other"])]
+        size = net.cardinalities[np.uint64(arc["other"])]
         h = general.g.adj_half[p] ^ 1
         smallest = sum_product_message(general.g, h, temperature, work.cavity, work.new)
     else:
         attractive = way == ATTRACTIVE
         smallest = soft_potts_message(
-            k, attractive, link["cap"], temperature, work.cavity, work.new
+            k, attractive, arc["parameter"], temperature, work.cavity, work.new
         )
-    store(size, smallest, target, to, step, work)
+    store(size, smallest, target, to, update, work)
 
 
 @inlined
 def pull_from_factors(
-    general: General, i: int, k: int, temperature: float | None, step: Step, work: Scratch
+    general: General,
+    i: int,
+    k: int,
+    temperature: float | None,
+    update: MessageUpdate,
+    work: Scratch,
 ) -> float:
     """Update the messages of the higher-order factors to variable ``i``; return the change."""
     change = 0.0
@@ -307,13 +313,15 @@ def pull_from_factors(
             general.digits,
         )
         to = np.uint64(general.slot_ptr[slot])
-        store(k, smallest, general.from_factor, to, step, work)
-        change = max(change, relative_change(k, step, work))
+        store(k, smallest, general.from_factor, to, update, work)
+        change = max(change, relative_change(k, update, work))
     return change
 
 
 @inlined
-def send_to_factor(general: General, slot: int, k: int, step: Step, work: Scratch) -> float:
+def send_to_factor(
+    general: General, slot: int, k: int, update: MessageUpdate, work: Scratch
+) -> float:
     """Update the message of a variable to a factor, infinite if forbidden; return the change."""
     # Only the message back from the factor is damped, so that damping acts once.
     start = general.slot_ptr[slot]
@@ -325,4 +333,4 @@ def send_to_factor(general: General, slot: int, k: int, step: Step, work: Scratc
         general.to_factor[start + a] = value
         work.new[a] = value if value < np.inf else 0.0
         work.change[a] = 0.0 if value == old else abs(value - old)
-    return relative_change(k, step, work)
+    return relative_change(k, update, work)

@@ -95,7 +95,7 @@ def spread_label(g: GraphArrays, x: IntArray, i: int, label: int, cost: FloatArr
 
 
 @lean_kernel
-def sweep(
+def icm_sweep(
     g: GraphArrays,
     x: IntArray,
     order: IntArray,
@@ -182,7 +182,7 @@ def count_users(p: LabelCosts, x: IntArray) -> IntArray:
 
 
 @lean_kernel
-def priced_sweep(
+def label_cost_sweep(
     g: GraphArrays,
     p: LabelCosts,
     x: IntArray,
@@ -226,7 +226,7 @@ def priced_sweep(
 # ------------------------------------------------------------------ descents
 
 
-class Descent:
+class CoordinateDescent:
     """Sweeps over a graph from a labelling, label costs included, with their scratch arrays.
 
     Infinite terms are counted from the first sweep that needs the counts, which is the first one
@@ -244,12 +244,12 @@ class Descent:
         self._counts = bool(g.tables.size > 0 or hard)
 
     def sweep(self, x: IntArray, order: IntArray, dirty: npt.NDArray[np.bool_], ties: int) -> int:
-        """Make a `sweep` in place and return the number of changes that gain."""
+        """Make an `icm_sweep` in place and return the number of changes that gain."""
         if self._used is not None:
             scratch = dirty, self.cost, self.infinite
-            return int(priced_sweep(self._g, self._prices, x, self._used, order, *scratch))
+            return int(label_cost_sweep(self._g, self._prices, x, self._used, order, *scratch))
         infinite = self.infinite if self._counts else None
-        changes = int(sweep(self._g, x, order, dirty, self.cost, infinite, ties))
+        changes = int(icm_sweep(self._g, x, order, dirty, self.cost, infinite, ties))
         if changes >= 0:
             return changes
         # A variable has no finite label, or its costs add up to infinity.
@@ -260,7 +260,7 @@ class Descent:
 def descend(graph: FactorGraph, x: IntArray, order: IntArray, max_sweeps: int) -> int:
     """Sweep in a fixed order until no change improves, in place; return the number of sweeps."""
     # Labels spread from the start if the previous sweep improved the energy.
-    descent = Descent(graph, x)
+    descent = CoordinateDescent(graph, x)
     dirty = np.ones(x.size, dtype=np.bool_)
     gained = 0
     for done in range(max_sweeps):

@@ -346,7 +346,7 @@ def chains_from(g: GraphArrays, x: IntArray, c: EjectionChains, i: int, rules: R
 
 
 @lean_kernel
-def sweep_chains(
+def improve_by_chains(
     g: GraphArrays,
     x: IntArray,
     c: EjectionChains,

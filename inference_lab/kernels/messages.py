@@ -103,20 +103,20 @@ class Terms(NamedTuple):
     * ``way`` uint8: `ATTRACTIVE` or `REPULSIVE` for Potts terms between variables with equal
       numbers of labels, `LINEAR` for truncated linear terms, `GENERAL` for all others;
     * ``base``: the least cost; ``rise``: the other cost of a Potts term minus the least one, or the
-      slope; ``cap``: the largest cost of a truncated linear term minus the least one.
+      slope; ``truncation``: the largest cost of a truncated linear term minus the least one.
     """
 
     way: npt.NDArray[np.uint8]
     base: FloatArray
     rise: FloatArray
-    cap: FloatArray
+    truncation: FloatArray
 
 
 def make_terms(g: GraphArrays) -> Terms:
     """Classify the pairwise terms by how their messages are computed."""
     m = g.kinds.size
     way = np.full(m, GENERAL, dtype=np.uint8)
-    base, rise, cap = np.zeros((3, m))
+    base, rise, truncation = np.zeros((3, m))
     sizes = g.cardinalities[g.edges]
     # The difference of two infinite costs is undefined.
     potts = np.flatnonzero(
@@ -134,8 +134,8 @@ def make_terms(g: GraphArrays) -> Terms:
     way[linear] = LINEAR
     base[linear] = weight * first
     rise[linear] = weight * (g.pairwise[at + 1] - first)
-    cap[linear] = weight * (g.pairwise[at + sizes[linear, 0] - 1] - first)
-    return Terms(way, base, rise, cap)
+    truncation[linear] = weight * (g.pairwise[at + sizes[linear, 0] - 1] - first)
+    return Terms(way, base, rise, truncation)
 
 
 @inlined
@@ -401,22 +401,23 @@ def local_costs(g: GraphArrays, x: IntArray, i: int, cost: FloatArray, infinite:
     return scale
 
 
-#: If the cap is reached within this many labels, a message compares labels directly.
+#: If the truncation is reached within this many labels, a message compares labels directly.
 _REACH = 64
 
 
 @inlined_minimum
 def quadratic_message(
-    k: int, curve: float, cap: float, cavity: FloatArray, out: FloatArray
+    k: int, curve: float, truncation: float, cavity: FloatArray, out: FloatArray
 ) -> None:
-    """Write ``out[b] = min_a min(curve * (a - b)^2, cap) + cavity[a]`` with curve > 0, cap >= 0."""
-    # If the cap is reached within a few labels, only those are compared, in vector instructions.
+    """Write ``out[b] = min_a min(curve * (a - b)^2, truncation) + cavity[a]`` with curve > 0."""
+    # If the truncation, at least 0, is reached within a few labels, only those are compared, in
+    # vector instructions.
     # Else the lower envelope of parabolas is built (Felzenszwalb and Huttenlocher 2012, sec. 2).
     limit = np.inf
     for a in range(k):
         limit = min(limit, cavity[a])
-    limit += cap
-    reach = int(min(float(k - 1), np.sqrt(cap / curve)))
+    limit += truncation
+    reach = int(min(float(k - 1), np.sqrt(truncation / curve)))
     if reach <= _REACH:
         for b in range(k):
             out[b] = min(cavity[b], limit)
@@ -502,7 +503,7 @@ def min_sum_message(g: GraphArrays, h: int, cavity: FloatArray, out: FloatArray)
     elif g.forms[e] == TRUNCATED_LINEAR:
         shift = weight * g.pairwise[offset]
         slope = weight * (g.pairwise[offset + 1] - g.pairwise[offset])
-        cap = best + weight * (g.pairwise[offset + kb - 1] - g.pairwise[offset])
+        truncation = best + weight * (g.pairwise[offset + kb - 1] - g.pairwise[offset])
         value = np.inf
         for b in range(kb):
             value = min(cavity[b], value + slope)
@@ -510,7 +511,7 @@ def min_sum_message(g: GraphArrays, h: int, cavity: FloatArray, out: FloatArray)
         value = np.inf
         for b in range(kb - 1, -1, -1):
             value = min(out[b], value + slope)
-            out[b] = min(value, cap) + shift
+            out[b] = min(value, truncation) + shift
     elif (
         g.forms[e] == TRUNCATED_QUADRATIC
         # A curve that vanishes by underflow or a zero weight has no parabolas.
@@ -518,8 +519,8 @@ def min_sum_message(g: GraphArrays, h: int, cavity: FloatArray, out: FloatArray)
     ):
         shift = weight * g.pairwise[offset]
         curve = weight * (g.pairwise[offset + 1] - g.pairwise[offset])
-        cap = weight * (g.pairwise[offset + kb - 1] - g.pairwise[offset])
-        quadratic_message(kb, curve, cap, cavity, out)
+        truncation = weight * (g.pairwise[offset + kb - 1] - g.pairwise[offset])
+        quadratic_message(kb, curve, truncation, cavity, out)
         for b in range(kb):
             out[b] += shift
     elif side == 1:

@@ -76,10 +76,10 @@ class _Lookups:
 
     def verdict(self, *names: str, **words: str) -> str:
         """Return the common verdict of these contrasts, or the words given for it."""
-        said = ", ".join(dict.fromkeys(self.cell("contrasts", n, "verdict") for n in names))
-        if words and said not in words:
-            self.missing.append(f"no text is given for the verdict {said!r} of {names}")
-        return words.get(said, said)
+        found = ", ".join(dict.fromkeys(self.cell("contrasts", n, "verdict") for n in names))
+        if words and found not in words:
+            self.missing.append(f"no text is given for the verdict {found!r} of {names}")
+        return words.get(found, found)
 
     def offered(self) -> dict[str, Any]:
         by_name = {
@@ -136,7 +136,7 @@ def with_answers(document: Document, claims: Sequence[Claim] = ()) -> Document:
     for name, text in document.lead:
         shown, missing = filled(text, tables) if name == "Answer" else (text, [])
         lead.append((name, shown))
-        warnings += [f"{name} and records differ: {said}." for said in missing]
+        warnings += [f"{name} and records differ: {reason}." for reason in missing]
     evidence = []
     for claim in claims:
         shown, missing = filled(claim.evidence, tables)

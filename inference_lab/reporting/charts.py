@@ -269,8 +269,8 @@ def curves_chart(curves: Curves) -> Chart:
     rows[numbers] = rows[numbers].map(lambda v: float(f"{v:.6g}"))
     if curves.step:
         # Points inside a step are dropped, because they change nothing in the picture.
-        said = [name for name in rows.columns if name != "x"]
-        same = [(rows[said] == rows[said].shift(by)).all(axis=1) for by in (1, -1)]
+        others = [name for name in rows.columns if name != "x"]
+        same = [(rows[others] == rows[others].shift(by)).all(axis=1) for by in (1, -1)]
         rows = rows[~(same[0] & same[1])]
     chosen = alt.selection_point(fields=["solver"], bind="legend")
     near = alt.selection_point(

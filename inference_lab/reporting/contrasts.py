@@ -183,20 +183,20 @@ def _of(contrast: Contrast, observations: Iterable[Observation]) -> Iterator[Obs
     if contrast.solver in BY_ENERGY:
         yield from _by_energy(contrast, observations)
         return
-    told: dict[str, tuple[str, dict[str, Any]] | None] = {}
+    matched: dict[str, tuple[str, dict[str, Any]] | None] = {}
     # A baseline without names is paired with every value of the solver's facts.
     single = not _names(contrast.baseline) and bool(_names(contrast.solver))
     held = list(observations)
     alone = {o.cell: o for o in held if single and o.solver == contrast.baseline}
     for seen in held:
-        if seen.solver not in told:
-            told[seen.solver] = None
+        if seen.solver not in matched:
+            matched[seen.solver] = None
             for name in (contrast.solver, contrast.baseline):
                 found = _form(name).fullmatch(seen.solver)
                 if found is not None:
                     facts = {key: plain_value(value) for key, value in found.groupdict().items()}
-                    told[seen.solver] = name, facts
-        if (as_what := told[seen.solver]) is not None:
+                    matched[seen.solver] = name, facts
+        if (as_what := matched[seen.solver]) is not None:
             name, facts = as_what
             cell = (seen.cell, *(facts[key] for key in sorted(facts)))
             yield Observation(cell, name, {**seen.facts, **facts}, seen.values)
@@ -310,8 +310,8 @@ def regimes(
     found = {}
     for place in sorted(cells):
         here = effect(as_rows(_by_set(cells[place])))
-        said = verdict(here, here.p_value, contrast.margin)
-        found[tuple(name for _, name in place)] = Measured(contrast, here, math.nan, said)
+        outcome = verdict(here, here.p_value, contrast.margin)
+        found[tuple(name for _, name in place)] = Measured(contrast, here, math.nan, outcome)
     return found
 
 
@@ -319,8 +319,8 @@ def _map(contrast: Contrast, observations: Iterable[Observation]) -> list[Block]
     """Return the map of a contrast, and its table."""
     cells = regimes(contrast, observations)
     if not cells:
-        told = ", ".join(contrast.over)
-        return [Text((f"No pair of runs has {told}, so there is no map of {contrast.name}.",))]
+        names = ", ".join(contrast.over)
+        return [Text((f"No pair of runs has {names}, so there is no map of {contrast.name}.",))]
     facts = ", ".join(contrast.over)
     tie = (
         f"; = where the 90 % interval lies within {contrast.margin:g} of zero"
@@ -373,10 +373,10 @@ def _gain_map(cells: Mapping[tuple[str, ...], Measured], facts: Sequence[str]) -
         if found is None:
             continue
         effect = found.effect
-        told = "" if math.isnan(effect.low) else f"{_short(effect.low)}, {_short(effect.high)}"
+        interval = "" if math.isnan(effect.low) else f"{_short(effect.low)}, {_short(effect.high)}"
         place = {"x": name, "y": row or "", "panel": f"{facts[2]} {panel}" if panel else ""}
         value = effect.value if found.verdict not in signs else 0.0
-        text = f"{_short(effect.value)}{signs.get(found.verdict, '')}\n{told}"
+        text = f"{_short(effect.value)}{signs.get(found.verdict, '')}\n{interval}"
         rows.append({**place, "text": text, "value": value, "best": False})
     # The domain exceeds the data, because text is illegible on the darkest shades. Orange marks a
     # loss, blue a gain.

@@ -99,16 +99,16 @@ def latex_table(table: Table) -> str:
     put it into an environment of its own choice.
     """
     marks = {cell.mark for row in table.rows for cell in row}
-    said = [printable(table.note)] if printable(table.note) else []
-    said += table.meanings()
-    said += [legend for mark, legend in _LEGEND.items() if mark in marks]
+    notes = [printable(table.note)] if printable(table.note) else []
+    notes += table.meanings()
+    notes += [legend for mark, legend in _LEGEND.items() if mark in marks]
     alignment = "".join("r" if column.right else "l" for column in table.columns)
     caption = escape_latex(table.caption)
     lines = [
         r"\usepackage{booktabs}",
         *([rf"\caption{{{caption}}}"] if caption else []),
         rf"\label{{tab:{table.stem}}}",
-        *said,
+        *notes,
     ]
     rows = [[_cell(cell) for cell in row] for row in table.rows]
     return "\n".join(

@@ -123,8 +123,8 @@ def render_markdown(document: Document) -> str:
         parts.append(_box("CAUTION", document.alarms))
     if document.warnings:
         parts.append(_box("WARNING", document.warnings))
-    for name, said in document.lead:
-        first, *others = paragraphs(said) or [""]
+    for name, sentences in document.lead:
+        first, *others = paragraphs(sentences) or [""]
         parts += [f"**{_inline(name)}.** {_inline(first)}", *map(escape_markdown, others)]
     for section in document.numbered().sections:
         parts += _section(section, 2)

@@ -47,13 +47,13 @@ _FORMS = {"csv": "CSV", "tex": "LaTeX"}
 def _sort_key(cell: Cell) -> str | None:
     """Return the sort key of a cell as JavaScript reads it, None where its text is the key."""
     try:
-        said = float(cell.text.replace(",", ""))
+        as_number = float(cell.text.replace(",", ""))
     except ValueError:
-        said = math.nan
+        as_number = math.nan
     if cell.value is None or math.isnan(cell.value):
-        return None if math.isnan(said) else ""
+        return None if math.isnan(as_number) else ""
     value = float(f"{cell.value:.7g}")
-    if said == value:
+    if as_number == value:
         return None
     if math.isinf(value):
         return "Infinity" if value > 0 else "-Infinity"
@@ -84,8 +84,8 @@ def _cell(cell: Cell, right: bool, *, head: bool) -> str:
         text = f"<strong>{text}</strong>"
     elif cell.mark == "failed":
         text = f"<em>{text}</em>"
-    said = "said" * (not right and not head)
-    classes = " ".join(filter(None, (said, cell.mark, "hint" * bool(cell.title))))
+    prose = "text" * (not right and not head)
+    classes = " ".join(filter(None, (prose, cell.mark, "hint" * bool(cell.title))))
     number = _sort_key(cell) if right else None
     attributes = (
         (f' class="{classes}"' if classes else "")
@@ -186,7 +186,7 @@ def render_page(
     anchors = file_stems([section.title for section in sections], "part")
     return _template().render(
         document=document,
-        lead=[(name, paragraphs(said)) for name, said in document.lead],
+        lead=[(name, paragraphs(as_number)) for name, as_number in document.lead],
         drawings=drawings,
         files=files,
         forms=_FORMS,

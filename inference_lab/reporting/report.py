@@ -58,7 +58,7 @@ def report_document(
     first: list[Section | None] = []
     sections: list[Section | None] = []
     labellings = [r for r in everything.records if r.temperature == 0]
-    said = ""
+    opening = ""
     if labellings:
         part = (
             everything
@@ -66,7 +66,7 @@ def report_document(
             else Findings(labellings, labels=everything.solver_labels)
         )
         arrays = ResultArrays(part, classes, tuple(targets), tuple(times or ()), shift, blocks)
-        said = in_short(arrays)
+        opening = in_short(arrays)
         first += [
             contrasts_section(contrasts, arrays.observations()) if contrasts else None,
             None if growing is None else sizes_section(arrays, growing, apart),
@@ -95,8 +95,8 @@ def report_document(
     lead = [("Question", question)] if question else []
     if answer:
         lead.append(("Answer", answer))
-    elif said:
-        lead.append(("In short", said))
+    elif opening:
+        lead.append(("In short", opening))
     return Document(
         title=title,
         lead=tuple(lead),

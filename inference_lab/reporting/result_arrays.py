@@ -85,8 +85,8 @@ def facts_of(record: Record) -> dict[str, Any]:
         settings = parse_spec(record.problem).settings
     except SpecError:
         settings = {}
-    told = {name: plain_value(raw) for name, raw in settings.items() if raw is not None}
-    return {"problem": record.problem, **told, **record.problem_info}
+    given = {name: plain_value(raw) for name, raw in settings.items() if raw is not None}
+    return {"problem": record.problem, **given, **record.problem_info}
 
 
 def _problem_key(record: Record) -> tuple[str, str]:
@@ -255,10 +255,12 @@ class ResultArrays:
     def observations(self) -> list[Observation]:
         """Return the facts and metrics of each run, for contrasts."""
         facts = [facts_of(record) for record in self.problem_records]
-        told = self.runs.rename(columns={"seconds": "own", "charged_seconds": "seconds"})
-        told = told[["energy", "primal_gap", "regret", "seconds"]]
+        outcomes = self.runs.rename(columns={"seconds": "own", "charged_seconds": "seconds"})
+        outcomes = outcomes[["energy", "primal_gap", "regret", "seconds"]]
         found = []
-        for at, (r, values) in enumerate(zip(self.records, told.to_dict("records"), strict=True)):
+        for at, (r, values) in enumerate(
+            zip(self.records, outcomes.to_dict("records"), strict=True)
+        ):
             scores = {**{name: getattr(r, name) for name in SCORES.values()}, **r.scores}
             numbers = {k: float(v) for k, v in scores.items() if isinstance(v, int | float)}
             cell = (r.problem, r.problem_hash, r.seed, r.repeat)
@@ -422,8 +424,8 @@ class ResultArrays:
             return "the one problem" if n == 1 else f"all {n:,} problems"
         there = set(complete.tolist())
         names = [p.name for number, p in enumerate(self.problems) if number not in there]
-        told = f"the {len(there):,} of {counted(n, 'problem')} that all these solvers were run on"
-        return told if len(names) > _NAMED else f"{told} (not {listed(names)})"
+        scope = f"the {len(there):,} of {counted(n, 'problem')} that all these solvers were run on"
+        return scope if len(names) > _NAMED else f"{scope} (not {listed(names)})"
 
     # ------------------------------------------------------------------ time
 

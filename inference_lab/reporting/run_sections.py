@@ -91,7 +91,7 @@ def settings_section(comparison: Findings) -> Section:
             column("solver", [r.solver for r in first]),
             column("method", [r.solver_name for r in first]),
             column("version", [r.solver_version for r in first]),
-            column("settings", [said or NONE for said in settings]),
+            column("settings", [limitations or NONE for limitations in settings]),
             column("runs", map(len, versions.values())),
         ),
     )
@@ -157,39 +157,41 @@ def limitations_section(comparison: Findings) -> Section:
     """Return the section on the limitations of the records, each computed from them."""
     records = comparison.records
     labellings = [r for r in records if r.temperature == 0]
-    said = []
+    limitations = []
     environments = len({environment_id(r) for r in records})
     where = "one environment" if environments == 1 else f"{environments} environments"
-    said.append(f"Timings are from {where}; on other machines they differ, and so may their order.")
+    limitations.append(
+        f"Timings are from {where}; on other machines they differ, and so may their order."
+    )
     draws = {(r.seed, r.repeat) for r in records}
     if len(draws) <= 1:
-        said.append("One run of each solver and problem: nothing is known about the spread.")
+        limitations.append("One run of each solver and problem: nothing is known about the spread.")
     stopped = sum(r.status == "limit" for r in records)
     ended = sum(r.status == "timeout" for r in records)
     if stopped or ended:
-        said.append(
+        limitations.append(
             f"{counted(stopped, 'run')} reached a limit on time or iterations before converging"
             + (f", and {ended} did not stop and were ended by force" if ended else "")
             + "; with more time they might do better."
         )
     if labellings:
-        said.append(
+        limitations.append(
             "Gaps are relative to the size of the energy; a constant added to the energy of a "
             "problem would change them."
         )
         if 1 < len(comparison.problems) < 10:
-            said.append(
+            limitations.append(
                 f"{len(comparison.problems)} problems are few for tests over problems, and they "
                 "are not a random sample."
             )
     done = [r for r in labellings if not (r.failed or r.refused)]
     short = sum(r.seconds < _SHORT for r in done)
     if short:
-        said.append(
+        limitations.append(
             f"{counted(short, 'run')} took less than {1e3 * _SHORT:g} ms, where ratios of times "
             "are imprecise."
         )
-    return Section("Known limitations", (Items(tuple(said)),))
+    return Section("Known limitations", (Items(tuple(limitations)),))
 
 
 def again_section(comparison: Findings, command: str) -> Section:

@@ -114,7 +114,7 @@ class _Sizes:
     def seconds_table(self) -> Table:
         """Return the table of seconds by size, with the exponents of their growth."""
         first, *columns = self._columns(self.seconds, format_seconds)
-        told = [
+        measured = [
             replace(made, cells=list(map(_with_cut, made.cells, shares.tolist())))
             for made, shares in zip(columns, self.cut, strict=True)
         ]
@@ -122,7 +122,7 @@ class _Sizes:
             "seconds-by-size",
             f"Seconds by {self.growing}: shifted geometric means over the problems of a size "
             f"(shift {self.results.shift:g} s).",
-            (first, *told, Column("exponent", self.exponents())),
+            (first, *measured, Column("exponent", self.exponents())),
             "Cut: the share of the runs that a limit ended. Exponent: the power of the number of "
             "variables with which the seconds of the other runs grow, with a 95 % interval over "
             f"resampled {self.results.blocks or 'problems'}; 1 is linear.",

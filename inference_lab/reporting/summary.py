@@ -28,12 +28,12 @@ def in_short(results: ResultArrays) -> str:
     the problems in common, where not every solver was run on every problem.
     """
     records = results.records
-    said = [*_quality(results), _proofs(results)]
+    sentences = [*_quality(results), _proofs(results)]
     failed = Counter(r.solver for r in records if r.failed)
     if failed:
         each = listed([f"{solver} ({count:,})" for solver, count in failed.most_common()])
-        said.append(f"{failed.total():,} of {counted(len(records), 'run')} failed: {each}.")
-    return " ".join(said)
+        sentences.append(f"{failed.total():,} of {counted(len(records), 'run')} failed: {each}.")
+    return " ".join(sentences)
 
 
 def _quality(results: ResultArrays) -> list[str]:
@@ -48,20 +48,20 @@ def _quality(results: ResultArrays) -> list[str]:
     lowest = min(float(gap[s]) for s in order)
     near = [s for s in order if gap[s] <= lowest + NEAR]
     over = f", over {results.basis}" if results.incomplete else ""
-    said = [
+    sentences = [
         f"Closest to the best energies known{over}: {listed([names[s] for s in near])} (mean "
         f"primal gap {format_percent(lowest)} %)"
     ]
     following = min((s for s in order if s not in near), key=lambda s: float(gap[s]), default=None)
     if following is not None:
-        said.append(f", before {names[following]} ({format_percent(float(gap[following]))} %)")
+        sentences.append(f", before {names[following]} ({format_percent(float(gap[following]))} %)")
     good = [s for s in order if gap[s] <= _GOOD + 1e-6]  # up to rounding
     if not good:
-        return ["".join(said) + f"; none is within {_GOOD:g} % of them on average."]
+        return ["".join(sentences) + f"; none is within {_GOOD:g} % of them on average."]
     quickest = min(float(seconds[s]) for s in good)
     fast = listed([names[s] for s in good if seconds[s] <= _TIME_RATIO * quickest])
     return [
-        "".join(said) + ".",
+        "".join(sentences) + ".",
         f"Fastest of the {len(good)} within {_GOOD:g} % of them on average: {fast} "
         f"({format_seconds(quickest)} s on average).",
     ]

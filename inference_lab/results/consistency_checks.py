@@ -41,20 +41,20 @@ def contradictions(problem: ProblemSummary, records: Sequence[Record]) -> list[s
         bound = max(r.lower_bound for r in group)
         claims = [r for r in group if r.status == "optimal" and r.temperature == 0]
         proved = max((r.energy for r in claims), default=-math.inf)
-        said = ""
+        statement = ""
         if math.isfinite(best) and bound > limit:
-            said = (
+            statement = (
                 "reports that no labelling is feasible"
                 if bound == math.inf
                 else f"gives the lower bound {bound:.9g}"
             )
         elif math.isfinite(best) and any(r.status == "infeasible" for r in group):
-            said = "reports that no labelling is feasible"
+            statement = "reports that no labelling is feasible"
         elif math.isfinite(best) and proved > limit:
-            said = f"reports that the energy {proved:.9g} is optimal"
-        if said:
+            statement = f"reports that the energy {proved:.9g} is optimal"
+        if statement:
             alarms.append(
-                f"{problem.name}: {solver} {said}, but {problem.best_energy_by} found "
+                f"{problem.name}: {solver} {statement}, but {problem.best_energy_by} found "
                 f"a labelling of energy {best:.9g}"
             )
         for record in group:
@@ -108,12 +108,13 @@ def _log_partition_contradictions(problem: ProblemSummary, records: Sequence[Rec
         below = max(low, key=_log_partition)
         above = min(high, key=_log_partition)
         if _log_partition(below) > _log_partition(above) + slack(_log_partition(above)):
-            said = [
+            statements = [
                 f"{r.solver} gives {_log_partition(r):.9g} as {_KINDS[str(r.log_partition_kind)]}"
                 for r in (below, above)
             ]
             alarms.append(
-                f"{problem.name}: of log Z at temperature {temperature:g}, {said[0]}, but {said[1]}"
+                f"{problem.name}: of log Z at temperature {temperature:g}, "
+                + ", but ".join(statements)
             )
     return alarms
 
@@ -142,7 +143,7 @@ def repetitions(
         for group in grouped(several, environment_id).values():
             first = group[0]
             low, high = min(r.energy for r in group), max(r.energy for r in group)
-            if low != high and not proves(high, low, first.small_energy):
+            if low != high and not proves(high, low, first.energy_scale):
                 name = names.get((first.problem, first.problem_hash), first.problem)
                 alarms.append(
                     f"{name}: {first.solver} (seed {first.seed}) is not deterministic: runs "
@@ -199,12 +200,12 @@ def unfairness(records: Sequence[Record], stages: Sequence[Collection[str]] = ()
 
 def _changed(records: Sequence[Record]) -> list[str]:
     """Return a sentence for each problem whose content or known optimum differs between runs."""
-    said = []
+    statements = []
     for name, group in grouped(records, lambda r: r.problem).items():
         contents = list(dict.fromkeys(r.problem_hash for r in group if r.problem_hash))
         if len(contents) > 1:
             hashes = listed([digest[:8] for digest in contents])
-            said.append(
+            statements.append(
                 f"{name}: the problem changed between runs: it has {len(contents)} different "
                 f"contents ({hashes}), which are compared each by itself"
             )
@@ -213,15 +214,15 @@ def _changed(records: Sequence[Record]) -> list[str]:
         known = [v for v in optima if v is not None]
         # Optima that differ beyond rounding, or that only some of the runs have.
         if len(known) < len(optima) or (
-            known and max(known) - min(known) > slack(min(known), group[0].small_energy)
+            known and max(known) - min(known) > slack(min(known), group[0].energy_scale)
         ):
             texts = ["none" if v is None else f"{v:.9g}" for v in optima]
             if len(texts) > 1:
-                said.append(
+                statements.append(
                     f"{name}: the known optimum differs between records: {listed(texts)}; "
                     f"that of the first one, {texts[0]}, is used"
                 )
-    return said
+    return statements
 
 
 def _mixed(what: str, found: Collection[str]) -> list[str]:

@@ -215,7 +215,7 @@ class Record(RunRecord, frozen=True, kw_only=True):
     #: Energy of the ground truth.
     truth_energy: float | None = None
     #: Scale of the problem's energies for tolerances, see `inference_lab.contract.proves`.
-    small_energy: Annotated[float, Meta(gt=0.0, le=1.0)] = 1.0
+    energy_scale: Annotated[float, Meta(gt=0.0, le=1.0)] = 1.0
     #: Further facts about the problem.
     problem_info: Mapping[str, Any] = {}
     #: Spec string and registered name, and all settings, including defaults.

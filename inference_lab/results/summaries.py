@@ -72,30 +72,30 @@ class ProblemSummary:
     #: source.
     best_bound: float
     best_bound_by: str
-    #: `optimum`, `truth_energy`, `small_energy`: As in `Record`.
+    #: `optimum`, `truth_energy`, `energy_scale`: As in `Record`.
     optimum: float | None
     truth_energy: float | None
     #: Gap of the best energy to the best bound; None if either is infinite.
     gap_percent: float | None
-    small_energy: float = 1.0
+    energy_scale: float = 1.0
     #: Remarks of the problem's info.
     remarks: tuple[str, ...] = ()
 
     def proves(self, energy: float, bound: float) -> bool:
         """Whether a bound proves an energy of the problem optimal, in its units."""
-        return proves(energy, bound, self.small_energy)
+        return proves(energy, bound, self.energy_scale)
 
     def slack(self, energy: float) -> float:
         """Return the tolerance by which a bound may exceed an energy without a contradiction."""
-        return slack(energy, self.small_energy)
+        return slack(energy, self.energy_scale)
 
     def gap_to_best(self, energy: float) -> float | None:
         """Return the gap of an energy to the best bound in percent, see `gap_percent`."""
-        return gap_percent(energy, self.best_bound, best=self.best_energy, small=self.small_energy)
+        return gap_percent(energy, self.best_bound, best=self.best_energy, small=self.energy_scale)
 
     def over_best(self, energy: float) -> float | None:
         """Return the distance of an energy to the best energy found, in percent of the latter."""
-        return gap_percent(energy, self.best_energy, best=self.best_energy, small=self.small_energy)
+        return gap_percent(energy, self.best_energy, best=self.best_energy, small=self.energy_scale)
 
     @property
     def known_energy(self) -> float:
@@ -176,8 +176,8 @@ def summarise_problem(
         best_bound_by=bound_by if bound > -math.inf else "",
         optimum=first.optimum,
         truth_energy=first.truth_energy,
-        gap_percent=gap_percent(energy, bound, small=first.small_energy),
-        small_energy=first.small_energy,
+        gap_percent=gap_percent(energy, bound, small=first.energy_scale),
+        energy_scale=first.energy_scale,
         remarks=remarks_of(first.problem_info),
     )
 

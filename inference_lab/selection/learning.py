@@ -141,12 +141,12 @@ def _best(
     here: np.ndarray[Any, Any], held: dict[str, Any], solvers: Sequence[str]
 ) -> dict[str, Any]:
     """Return the best solvers of some problems, their proofs, and figures of each solver."""
-    told: list[dict[str, Any]] = []
+    measured: list[dict[str, Any]] = []
     for s, solver in enumerate(solvers):
         # Solvers with missing runs are skipped, because means over other problems do not compare.
         if not len(here) or not held["run"][here, s].all() or held["refused"][here, s].any():
             continue
-        told.append(
+        measured.append(
             {
                 "solver": solver,
                 "gap": round(float(held["gap"][here, s].mean()), 4),
@@ -154,11 +154,11 @@ def _best(
                 "proved": int(held["proved"][here, s].sum()),
             }
         )
-    lowest = min((t["gap"] for t in told), default=0.0)
-    good = sorted((t for t in told if t["gap"] <= lowest + NEAR), key=lambda t: t["seconds"])
-    rest = sorted((t for t in told if t not in good), key=lambda t: t["gap"])
+    lowest = min((t["gap"] for t in measured), default=0.0)
+    good = sorted((t for t in measured if t["gap"] <= lowest + NEAR), key=lambda t: t["seconds"])
+    rest = sorted((t for t in measured if t not in good), key=lambda t: t["gap"])
     return {
         "best": [t["solver"] for t in good],
-        "proved_by": {t["solver"]: t["proved"] for t in told if t["proved"]},
+        "proved_by": {t["solver"]: t["proved"] for t in measured if t["proved"]},
         "solvers": [*good, *rest][:_SHOWN],
     }

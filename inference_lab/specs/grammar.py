@@ -207,10 +207,10 @@ def _convert(raw: str | None, hint: Any, where: str) -> Any:
         f"one of {', '.join(map(str, typing.get_args(o)))}" if is_literal(o) else _WORDS.get(o)
         for o in options
     ]
-    said = " or ".join(filter(None, allowed))
-    if not said:
+    permitted = " or ".join(filter(None, allowed))
+    if not permitted:
         raise SpecError(f"{where}: a value of type {hint} cannot be written in a spec")
-    raise SpecError(f"{where}: {shortened(raw)!r} is not {said}")
+    raise SpecError(f"{where}: {shortened(raw)!r} is not {permitted}")
 
 
 def plain_value(raw: str) -> int | float | bool | str:

@@ -128,8 +128,8 @@ def _rules(cls: type[Any]) -> dict[str, tuple[Any, str]]:
         if type(None) in options and choices:
             allowed.append("None")
         *first, last = allowed
-        said = f"{', '.join(first)} or {last}" if first else last
-        rules[each.name] = typing.Union[tuple(checked)], said  # noqa: UP007
+        expected = f"{', '.join(first)} or {last}" if first else last
+        rules[each.name] = typing.Union[tuple(checked)], expected  # noqa: UP007
     return rules
 
 

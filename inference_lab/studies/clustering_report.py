@@ -41,7 +41,7 @@ from inference_lab.studies.learning_curves import (
     mean_cell,
     paired,
 )
-from inference_lab.studies.study_points import told_apart
+from inference_lab.studies.study_points import split_name
 from inference_lab.studies.summary_tables import summary_section
 
 __all__ = ["render_study"]
@@ -85,7 +85,7 @@ def study_document(
             parts += [Section(stage.title, sections=sections)] if study.parts else sections
         where = [stage.title] if study.parts else []
         missing = _missing(stage, mine)
-        warnings += [": ".join([*where, said]) for said in missing]
+        warnings += [": ".join([*where, sentences]) for sentences in missing]
     lead = [("Question", study.question)]
     if study.answer:
         lead.append(("Answer", study.answer.strip()))
@@ -143,8 +143,8 @@ def _observations(own: Mapping[str, Sequence[StudyRecord]]) -> Iterator[Observat
         for record in records:
             if record.failed:
                 continue
-            name, told = told_apart(record.data)
-            facts = {"data": name, "told": told, "part": title, "seed": record.run}
+            name, class_error = split_name(record.data)
+            facts = {"data": name, "class_error": class_error, "part": title, "seed": record.run}
             facts |= {key: getattr(record, key) for key in ("constraints", "noise", "run")}
             costs = {key: getattr(record, key) for key in COSTS}
             scores = {key: float(v) for key, v in record.scores.items() if v is not None}
@@ -183,17 +183,17 @@ def _sections(study: Study, results: FitArrays, prefix: str) -> tuple[Section, .
 
 def _missing(study: Study, records: Sequence[StudyRecord]) -> list[str]:
     asked = len(study.data) * len(study.methods) * len(study.constraints) * study.runs
-    said = []
+    sentences = []
     if len(records) < asked:
-        said.append(f"{asked - len(records)} of {asked} fits have not been run yet.")
+        sentences.append(f"{asked - len(records)} of {asked} fits have not been run yet.")
     if failures := [record for record in records if record.failed]:
         counts = Counter(
             f"{record.method} on {record.data}: {record.message.splitlines()[0][:160]}"
             for record in failures
         )
         reasons = "; ".join(f"{reason} ({count} times)" for reason, count in counts.items())
-        said.append(f"{len(failures)} of {asked} fits failed: {reasons}")
-    return said
+        sentences.append(f"{len(failures)} of {asked} fits failed: {reasons}")
+    return sentences
 
 
 def _number(form: str) -> Form:
@@ -337,7 +337,10 @@ def _methods(methods: Sequence[Method], name: str) -> Table:
         column("estimator", [m.estimator for m in methods]),
         column(
             "settings",
-            [", ".join(f"{k}={v}" for k, v in each.items()) for each in map(Method.told, methods)],
+            [
+                ", ".join(f"{k}={v}" for k, v in each.items())
+                for each in map(Method.described, methods)
+            ],
         ),
     )
     return Table(name, "The methods and their settings.", columns)
@@ -375,13 +378,13 @@ def _closing(
         {p.source for stage in study.stages() for p in stage.published}
         | {summary.source for summary in study.summaries if summary.source}
     )
-    said = [f"Published figures: {'; '.join(sources)}."] if sources else []
+    sentences = [f"Published figures: {'; '.join(sources)}."] if sources else []
     for name in dict.fromkeys(record.environment for record in records):
         facts = known.get(name, {"environment": name})
-        said.append(f"Run with {', '.join(f'{key} {value}' for key, value in facts.items())}.")
+        sentences.append(f"Run with {', '.join(f'{key} {value}' for key, value in facts.items())}.")
     command = Code(f"inference-lab reproduce {study.name}")
     return [
         *sections,
-        Section("Sources and machine", (Text(tuple(said)),)),
+        Section("Sources and machine", (Text(tuple(sentences)),)),
         Section("To run it again", (command,)),
     ]

@@ -20,7 +20,7 @@ from inference_lab.studies.definition import (
     Values,
     check_names,
 )
-from inference_lab.studies.study_points import told_apart
+from inference_lab.studies.study_points import split_name
 
 __all__ = ["Method", "Protocol", "Published", "QuickLook", "Study", "StudyPart", "Summary"]
 
@@ -92,7 +92,7 @@ class Method(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
                 del parts[name]
         return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:12]
 
-    def told(self) -> dict[str, Any]:
+    def described(self) -> dict[str, Any]:
         """Return the settings and the selection, weight and closure, as records store them."""
         names = ("selection", "weight", "closure")
         return {**self.settings, **{name: getattr(self, name) for name in names}}
@@ -433,7 +433,7 @@ class Study(StudyDefinition, frozen=True, kw_only=True):
             for value in summary.constraints or stages[named[0]].constraints:
                 if value not in stage.constraints:
                     raise StudyError(f"{where}: part {title!r} has no constraints = {value:g}")
-        held = {told_apart(data)[0] for title in summary.parts for data in stages[title].data}
+        held = {split_name(data)[0] for title in summary.parts for data in stages[title].data}
         for data in summary.data:
             if data not in held:
                 raise StudyError(f"{where}: none of its parts has data {data!r}")

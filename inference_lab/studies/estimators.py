@@ -41,9 +41,9 @@ class _Certified:
         self.model = clustering.PCKMeans(n_clusters, improve="memetic", random_state=random_state)
         self.max_nodes, self.time_limit = max_nodes, time_limit
 
-    def fit(self, X: Any, **told: Any) -> Self:
+    def fit(self, X: Any, **supervision: Any) -> Self:
         """Search for clusters, and compute the lower bound."""
-        model = self.model.fit(X, **told)
+        model = self.model.fit(X, **supervision)
         found = clustering.certify(model, X, max_nodes=self.max_nodes, time_limit=self.time_limit)
         self.constraints_ = self.model.constraints_
         self.labels_, self.objective_ = found.best_labels, found.best_objective

@@ -117,7 +117,7 @@ def _blank(study: str, cell: FitTask, limits: Limits) -> StudyRecord:
         method=method.label,
         method_key=method.key,
         estimator=method.estimator,
-        settings=method.told(),
+        settings=method.described(),
         constraints=cell.constraints,
         run=cell.run,
         **structs.asdict(cell.protocol),

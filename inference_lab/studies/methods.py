@@ -15,7 +15,7 @@ from inference_lab import clustering
 from inference_lab.clustering.active import ExploreConsolidate
 from inference_lab.compile_timer import timer
 from inference_lab.constraints import Constraints
-from inference_lab.constraints.calibration import log_odds_of, worth
+from inference_lab.constraints.calibration import calibrated_weight, log_odds_of
 from inference_lab.constraints.centroids import kmeans_centroids
 from inference_lab.graph.arrays import IntArray
 from inference_lab.results.scoring import adjusted_rand
@@ -110,9 +110,9 @@ def draw_seeds(
     chosen = chosen[np.isin(points.labels[chosen], known)]
     wrong = noise.random(n) < protocol.noise
     other = (points.labels + noise.integers(1, max(2, k), n)) % k
-    told = np.full(n, -1, dtype=np.int64)
-    told[chosen] = np.where(wrong, other, points.labels)[chosen]
-    return told
+    supervision = np.full(n, -1, dtype=np.int64)
+    supervision[chosen] = np.where(wrong, other, points.labels)[chosen]
+    return supervision
 
 
 def nested_pairs(n: int, count: int, rng: np.random.Generator) -> IntArray:
@@ -176,7 +176,11 @@ def _weights(
         weight = float(np.var(points.values, axis=0).sum())
     elif weight in ("calibrated", "log-odds"):
         odds = log_odds_of(noise, count)
-        weight = odds if weight == "log-odds" else worth(points.values, points.n_classes, odds)
+        weight = (
+            odds
+            if weight == "log-odds"
+            else calibrated_weight(points.values, points.n_classes, odds)
+        )
     listed = weight if isinstance(weight, list) else [weight]
     return [method.weight_factor * float(each) for each in listed]
 
@@ -192,10 +196,10 @@ def _arguments(settings: Mapping[str, Any]) -> dict[str, Any]:
 def _fit_to_seeds(method: Method, points: StudyPoints, seeds: IntArray, draw: Draw) -> FitResult:
     """Fit a method to partial labels, or to the pairs that follow from them."""
     if method.estimator in SEEDED:
-        told: dict[str, Any] = {"partial_labels": seeds}
+        supervision: dict[str, Any] = {"partial_labels": seeds}
     else:
-        told = Constraints.from_labels(seeds, scheme="chains").fit_params()
-    return _fit(method, points, told, np.flatnonzero(seeds >= 0), draw, 1.0)
+        supervision = Constraints.from_labels(seeds, scheme="chains").fit_params()
+    return _fit(method, points, supervision, np.flatnonzero(seeds >= 0), draw, 1.0)
 
 
 def _fit_to_pairs(
@@ -206,22 +210,22 @@ def _fit_to_pairs(
     weight: float | Literal["auto", "default"],
 ) -> FitResult:
     must, cannot = constraints.must_link, constraints.cannot_link
-    told: dict[str, Any] = {"must_link": must, "cannot_link": cannot}
+    supervision: dict[str, Any] = {"must_link": must, "cannot_link": cannot}
     if weight != "default":
-        told |= {"ml_weight": weight, "cl_weight": weight}
+        supervision |= {"ml_weight": weight, "cl_weight": weight}
     pairs = np.concatenate([must.ravel(), cannot.ravel()])
-    return _fit(method, points, told, pairs, draw, weight)
+    return _fit(method, points, supervision, pairs, draw, weight)
 
 
 def _fit(
     method: Method,
     points: StudyPoints,
-    told: Mapping[str, Any],
+    supervision: Mapping[str, Any],
     named: IntArray,
     draw: Draw,
     weight: float | Literal["auto", "default"],
 ) -> FitResult:
-    """Fit a method to the arguments `told`, and score it; `named` are the constrained points."""
+    """Fit a method with its `supervision`, and score it; `named` are the constrained points."""
     seed = int(np.random.SeedSequence(draw.seed.entropy).spawn(4)[3].generate_state(1)[0])
     arguments = {"n_clusters": points.n_classes, **_arguments(method.settings)}
     if arguments.get("init") == "kmeans":
@@ -233,7 +237,7 @@ def _fit(
         warnings.simplefilter("ignore", clustering.PairWeightWarning)
         warnings.simplefilter("ignore", clustering.MergedClassesWarning)
         loaded, since = timer.seconds, perf_counter()
-        estimator.fit(points.values, **told)
+        estimator.fit(points.values, **supervision)
         seconds = max(0.0, perf_counter() - since - (timer.seconds - loaded))
     truth, labels = points.labels[draw.scored], estimator.labels_[draw.scored]
     e_steps = [line for line in getattr(estimator, "history_", ()) if line.step == "E"]

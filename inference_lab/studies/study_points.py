@@ -31,7 +31,7 @@ _WIDE = "-wide"
 #: Suffixes for the ratio of the toy's height to its width; 2 without a number.
 _RATIOS = ("", "-1.1", "-1.2", "-1.4", "-1.6", "-1.8")
 #: Points for which methods receive a wrong number of classes, such as ``, k+1``.
-_TOLD = re.compile(r"(.+), k([+-]\d+)")
+_CLASS_ERROR = re.compile(r"(.+), k([+-]\d+)")
 #: A random subset of points, a larger sample from estimated densities, and features of unit
 #: variance.
 _DRAWN = re.compile(r"(.+), n=(\d+)")
@@ -67,11 +67,11 @@ class StudyPoints:
     @property
     def key(self) -> int:
         """Return a number for seeds that depends on the points only."""
-        name, _ = told_apart(self.name)
+        name, _ = split_name(self.name)
         return int.from_bytes(hashlib.sha256(name.encode()).digest()[:4], "big")
 
 
-def told_apart(name: str) -> tuple[str, int]:
+def split_name(name: str) -> tuple[str, int]:
     """Return the name of the unmodified points, and the error of the number of classes.
 
     The error is added to the number of classes that methods receive.
@@ -80,7 +80,7 @@ def told_apart(name: str) -> tuple[str, int]:
         if found := size.fullmatch(name):
             name = found[1]
     name = name.removesuffix(_STANDARDISED)
-    found = _TOLD.fullmatch(name)
+    found = _CLASS_ERROR.fullmatch(name)
     return (found[1], int(found[2])) if found else (name, 0)
 
 
@@ -207,7 +207,7 @@ def load_points(name: str, data_dir: str | os.PathLike[str] | None = None) -> St
         values = (points.values - points.values.mean(axis=0)) / np.where(spread > 0, spread, 1.0)
         return replace(points, name=name, values=values)
     known = known_points()
-    plain, more = told_apart(name)
+    plain, more = split_name(name)
     if plain not in known:
         raise StudyError(f"data {plain!r} are unknown; allowed: {', '.join(known)}")
     points = known[plain](plain, None if data_dir is None else os.fspath(data_dir))

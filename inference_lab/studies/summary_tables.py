@@ -22,7 +22,7 @@ from inference_lab.studies.learning_curves import (
     mean_cell,
     mean_of,
 )
-from inference_lab.studies.study_points import told_apart
+from inference_lab.studies.study_points import split_name
 
 __all__ = ["SummaryMeans", "summary_section"]
 
@@ -104,7 +104,7 @@ class SummaryMeans:
 
 def _plain_name(data: str) -> str:
     """Return the name of data without the number of classes that methods receive."""
-    return told_apart(data)[0]
+    return split_name(data)[0]
 
 
 def summary_section(
@@ -154,12 +154,12 @@ def _means(
         return mean_cell(summed.mean(score, method, column), form, more)
 
     methods = list(dict.fromkeys([*summed.methods, *summary.published]))
-    said = f"In brackets: published, {summary.source}." if published else ""
+    source = f"In brackets: published, {summary.source}." if published else ""
     return Table(
         f"{summary.title}-{score}",
         f"{summary.title}: mean {score_name(score)}.",
         _columns(summed, methods, cell),
-        " ".join(filter(None, [_intervals(summed), said, summary.note])),
+        " ".join(filter(None, [_intervals(summed), source, summary.note])),
     )
 
 

@@ -17,7 +17,7 @@ from inference_lab.algorithms.linear import cycle_cuts, incremental
 from inference_lab.algorithms.linear.backends import Relaxation
 from inference_lab.algorithms.linear.cycle_cuts import tighten
 from inference_lab.algorithms.linear.incremental import incremental_relaxation
-from inference_lab.algorithms.linear.label_pairs import ALWAYS, links
+from inference_lab.algorithms.linear.label_pairs import ALWAYS, label_pairs
 from inference_lab.algorithms.linear.model import build_linear_model
 from inference_lab.graph.grids import grid_edges
 from inference_lab.graph.random_graphs import FAMILIES, random_graph
@@ -44,10 +44,10 @@ def tightened(graph, backend="highs"):
 
 
 def solution_of(graph, model, x):
-    """Return the columns of a labelling that cuts may use: nodes and both ends of links."""
+    """Return the columns of a labelling that cuts may use: nodes and both ends of label pairs."""
     out = np.zeros(model.n_columns)
     out[graph.unary_ptr[:-1] + x] = 1.0
-    known = links(graph)
+    known = label_pairs(graph)
     held = known.both >= 0
     out[known.both[held]] = out[known.first[held]] * out[known.second[held]]
     return out
@@ -124,7 +124,7 @@ def test_no_violated_cycle_is_left(k, seed):
     graph = signed(7, k, 10, seed)
     _, solutions = tightened(graph)
     x = solutions[-1].x
-    known = links(graph)
+    known = label_pairs(graph)
     assert (known.both >= 0).all()
     z = np.clip(x[known.first] + x[known.second] - 2.0 * x[known.both], 0.0, 1.0)
     cycles = 0
@@ -158,7 +158,7 @@ def test_hard_links_take_part():
     edges = [(0, 1), (1, 2), (2, 3), (0, 3)]
     same, differ = [0.0, 0.0, 0.0, 1.0], [math.inf, 1.0, math.inf, 0.0]
     graph = il.FactorGraph.from_terms(np.zeros((4, 3)), [il.DiagonalTerms(edges, same, differ)])
-    assert (links(graph).both == ALWAYS).sum() == 6
+    assert (label_pairs(graph).both == ALWAYS).sum() == 6
     _, solutions = tightened(graph)
     assert solutions[0].value == pytest.approx(0.0, abs=1e-9)
     assert solutions[-1].value == pytest.approx(1.0)
@@ -242,5 +242,5 @@ def test_roots_are_searched_in_turn(monkeypatch):
     whole = tightened(graph)[1][-1].value
     monkeypatch.setattr(cycle_cuts, "_STRETCH", 50)
     assert tightened(graph)[1][-1].value == pytest.approx(whole, rel=2e-2)
-    monkeypatch.setattr(cycle_cuts, "_MOST_LINKS", 12)
+    monkeypatch.setattr(cycle_cuts, "_MOST_PAIRS", 12)
     assert tightened(graph)[1][-1].value > tightened(graph)[1][0].value

@@ -14,7 +14,7 @@ from strategies import labellings, optimum, recipes
 import inference_lab as il
 from inference_lab.algorithms.linear.backends import Relaxation
 from inference_lab.algorithms.linear.integer_program import fix_by_reduced_costs, solve_integer
-from inference_lab.algorithms.linear.label_pairs import ALWAYS, NEVER, links
+from inference_lab.algorithms.linear.label_pairs import ALWAYS, NEVER, label_pairs
 from inference_lab.algorithms.linear.model import (
     build_linear_model,
     model_size,
@@ -164,10 +164,10 @@ def test_sum_of_minima_is_that_of_all_terms(recipe):
 
 
 @given(st.sampled_from(NONEMPTY), st.integers(0, 1000))
-def test_links_are_joint_probabilities(family, seed):
-    """In the best solution for fixed labels, the column of a link is the product of its ends."""
+def test_label_pairs_are_joint_probabilities(family, seed):
+    """In the best solution for fixed labels, a joint column is the product of its two labels."""
     graph = random_graph(family, seed)
-    model, known = build_linear_model(graph), links(graph)
+    model, known = build_linear_model(graph), label_pairs(graph)
     rng = np.random.default_rng(seed)
     x = rng.integers(0, graph.cardinalities)
     if not np.isfinite(graph.energy(x)):
@@ -187,7 +187,7 @@ def test_links_are_joint_probabilities(family, seed):
     assert (both[known.both == NEVER] == 0.0).all()
     always = known.both == ALWAYS
     assert (u[known.first[always]] == u[known.second[always]]).all()
-    # Every column beyond the nodes belongs to one link, except columns of larger factors.
+    # Every column beyond the nodes belongs to one label pair, except columns of larger factors.
     assert np.unique(known.both[held]).size == held.sum()
     tables = int(np.diff(graph.table_ptr).sum())
     assert held.sum() == model.n_columns - model.n_node_columns - tables

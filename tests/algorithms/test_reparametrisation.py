@@ -20,9 +20,9 @@ from inference_lab.algorithms.dual.reparametrisation import (
     next_energy,
     start_dual,
     stretches,
-    sweep_edges,
-    sweep_factors,
-    sweep_stars,
+    update_edges,
+    update_factors,
+    update_stars,
 )
 from inference_lab.conformance import exhaustive
 from inference_lab.graph.arrays import FloatArray, IntArray
@@ -63,10 +63,10 @@ def remainders(graph: il.FactorGraph, dual: Dual) -> list[tuple[tuple[int, ...],
 def sweeps(graph: il.FactorGraph, dual: Dual, how: str, backwards: bool) -> None:
     common = (backwards, dual, graph.has_infinite, make_scratch(graph))
     if how == "stars":
-        sweep_stars(graph.arrays, 0, graph.n_variables, *common)
+        update_stars(graph.arrays, 0, graph.n_variables, *common)
     else:
-        sweep_edges(graph.arrays, 0, graph.n_edges, *common)
-        sweep_factors(graph.arrays, 0, graph.n_factors, *common)
+        update_edges(graph.arrays, 0, graph.n_edges, *common)
+        update_factors(graph.arrays, 0, graph.n_factors, *common)
 
 
 @given(

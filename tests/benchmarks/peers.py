@@ -888,11 +888,11 @@ def facts(measured: dict[str, Measured]) -> str:
     )
 
 
-def publish(page: Path, told: str) -> None:
+def publish(page: Path, text: str) -> None:
     """Write the tables into the page."""
     begin, end = MARKS
     head, rest = page.read_text(encoding="utf-8").split(begin)
-    page.write_text(f"{head}{begin}\n\n{told}\n{end}{rest.split(end)[1]}", encoding="utf-8")
+    page.write_text(f"{head}{begin}\n\n{text}\n{end}{rest.split(end)[1]}", encoding="utf-8")
 
 
 def main() -> None:
@@ -912,12 +912,12 @@ def main() -> None:
     for row in (row for row in ROWS if options.only in row.name):
         one = measured[row.name] = measure(row, options.runs)
         print(f"{row.name}: {ratios(one)[0]:.2g} {one['note']}", flush=True)
-    told = f"{facts(measured)}\n\n{table(measured)}"
-    print(f"\n{told}")
+    text = f"{facts(measured)}\n\n{table(measured)}"
+    print(f"\n{text}")
     if options.docs:
         ordered = [measured[row.name] for row in ROWS if row.name in measured]
         pd.DataFrame(ordered).to_csv(records, index=False, na_rep="nan")
-        publish(PAGE, told)
+        publish(PAGE, text)
 
 
 if __name__ == "__main__":

@@ -108,7 +108,7 @@ def test_unknown_number_of_clusters(measure: Callable[..., Any]) -> None:
     pairs = Constraints.sample(labels, 200_000, np.random.default_rng(1)).fit_params()
     price = 145.0
 
-    def told(m: Any) -> str:
+    def noted(m: Any) -> str:
         return f"{m.n_iter_} iterations, {len(m.cluster_centers_)} clusters"
 
     found = measure(
@@ -116,20 +116,20 @@ def test_unknown_number_of_clusters(measure: Callable[..., Any]) -> None:
         lambda: RDPMeans(cluster_cost=price, xi=1.0, random_state=0).fit(points, **pairs),
         rounds=3,
         target="2 x PCKMeans",
-        note=told,
+        note=noted,
     )
     measure(
         "DPMeans, the same without pairs",
         lambda: DPMeans(cluster_cost=price, random_state=0).fit(points),
         rounds=3,
         target="2 x PCKMeans",
-        note=told,
+        note=noted,
     )
     measure(
         "PCKMeans, the same with as many clusters",
         lambda: PCKMeans(found.n_clusters_, random_state=0).fit(points, **pairs),
         rounds=3,
-        note=told,
+        note=noted,
     )
 
 

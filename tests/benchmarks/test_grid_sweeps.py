@@ -51,8 +51,8 @@ def trw_s(graph: il.FactorGraph, reference: Reference) -> Pair:
     passes, run = TRWSPasses(graph, np.arange(graph.n_variables)), Run(graph)
 
     def sweep() -> float | None:
-        passes.half_sweep(1, run)
-        return passes.half_sweep(0, run)
+        passes.directed_pass(1, run)
+        return passes.directed_pass(0, run)
 
     ours, theirs = sweep(), reference.trw_s()
     assert ours is not None
@@ -89,11 +89,11 @@ def soft_bp(graph: il.FactorGraph, reference: Reference) -> Pair:
 
 def icm(graph: il.FactorGraph, reference: Reference) -> Pair:
     """Visit pixels in turn and take the best label given the neighbours; start from the unaries."""
-    from inference_lab.kernels.descent import KEEP, Descent
+    from inference_lab.kernels.descent import KEEP, CoordinateDescent
 
     order, start = np.arange(graph.n_variables), graph.unary.argmin(axis=1)
     x = start.copy()
-    descent = Descent(graph, x)
+    descent = CoordinateDescent(graph, x)
 
     def sweep() -> int:
         x[:] = start

@@ -191,7 +191,7 @@ def test_compare_passes_its_options_on(work):
 
 
 @pytest.mark.parametrize(
-    ("spec", "said"),
+    ("spec", "message"),
     [
         ("mine.py:Zero(fail=true)", "1 of 2 runs failed"),
         (
@@ -201,9 +201,9 @@ def test_compare_passes_its_options_on(work):
         ("mine.py:Zero(lie=true)", "contradiction: file(path=model.uai): mine.py:Zero(lie=true)"),
     ],
 )
-def test_compare_exits_with_1_on_failures_and_contradictions(work, spec, said):
+def test_compare_exits_with_1_on_failures_and_contradictions(work, spec, message):
     result = call("compare", "model.uai", "--solver", spec, "--solver", "icm", "--out", "here")
-    assert result.exit_code == 1 and said in result.stderr and "icm" in result.stdout
+    assert result.exit_code == 1 and message in result.stderr and "icm" in result.stdout
     assert len(RecordStore(work / "here/runs.jsonl").read()) == 2
     assert "Traceback" not in result.output
 
@@ -217,7 +217,7 @@ def test_compare_exits_with_1_only_if_nothing_is_supported(work):
 
 
 @pytest.mark.parametrize(
-    ("command", "said"),
+    ("command", "message"),
     [
         ("compare --solver icn", "unknown solver 'icn'; did you mean 'icm'?"),
         ("compare --solver icm(restart=2)", "did you mean 'restarts'"),
@@ -266,7 +266,7 @@ def test_compare_exits_with_1_only_if_nothing_is_supported(work):
         ("reproduce estep-regime", "is not a study; did you mean 'estep-regimes'?"),
     ],
 )
-def test_bad_input_is_refused_with_one_line_and_code_2(work, command, said):
+def test_bad_input_is_refused_with_one_line_and_code_2(work, command, message):
     (work / "model.txt").write_text(MODEL)
     (work / "corrupt.uai").write_text(MODEL[: len(MODEL) // 2])
     (work / "corrupt.uai.gz").write_bytes(b"\x1f\x8bnot gzip at all")
@@ -280,7 +280,7 @@ def test_bad_input_is_refused_with_one_line_and_code_2(work, command, said):
     result = call(name, *["model.uai"] * (name == "compare"), *arguments)
     assert result.exit_code == 2 and result.stdout == "" and "Traceback" not in result.output
     (line,) = [line for line in result.stderr.splitlines() if line.startswith("Error: ")]
-    assert result.stderr.splitlines()[-1] == line and said in line
+    assert result.stderr.splitlines()[-1] == line and message in line
     assert not (work / "runs").exists()
 
 

@@ -153,8 +153,8 @@ def test_dont_know_adds_no_neighbourhood_and_is_not_queried_again():
 
 
 def test_answers_at_the_terminal_are_parsed(monkeypatch, capsys):
-    said = iter(["maybe", "n", "?", "Y", "q"])
-    monkeypatch.setattr("builtins.input", lambda prompt: next(said))
+    message = iter(["maybe", "n", "?", "Y", "q"])
+    monkeypatch.setattr("builtins.input", lambda prompt: next(message))
     names = ["cat", "dog", "car", "bus", "tree", "bush"]
     points = np.array([[0.0], [1.0], [10.0], [11.0], [20.0], [21.0]])
     found = ExploreConsolidate(3, budget=20, random_state=0).run(

@@ -176,13 +176,13 @@ def test_sparse_data_give_the_clusters_of_dense_data(kind: Any, distortion: Any)
     counts = rng.poisson(0.2, size=(60, 30)).astype(float)
     words = truth[:, np.newaxis] * 10 + rng.integers(10, size=(60, 5))
     counts[np.arange(60)[:, np.newaxis], words] += 2
-    told: dict[str, Any] = {}
+    supervision: dict[str, Any] = {}
     if kind in (ConstrainedKMeans, SeededKMeans):
-        told = {"partial_labels": np.where(np.arange(60) < 12, truth, -1)}
+        supervision = {"partial_labels": np.where(np.arange(60) < 12, truth, -1)}
     elif kind is not BregmanKMeans:
-        told = Constraints.sample(truth, 60, rng).fit_params()
+        supervision = Constraints.sample(truth, 60, rng).fit_params()
     dense, sparse = (
-        kind(3, distortion=distortion, n_init=3, random_state=0).fit(data, **told)
+        kind(3, distortion=distortion, n_init=3, random_state=0).fit(data, **supervision)
         for data in (counts, csr_array(counts))
     )
     np.testing.assert_array_equal(dense.labels_, sparse.labels_)

@@ -322,7 +322,7 @@ def test_candidates_that_fail_are_left_out_and_named() -> None:
 
 
 @pytest.mark.parametrize(
-    ("settings", "error", "said"),
+    ("settings", "error", "message"),
     [
         ({"candidates": PCKMeans()}, TypeError, "must be a list of"),
         ({"candidates": [PCKMeans()]}, TypeError, "must be pairs"),
@@ -333,8 +333,8 @@ def test_candidates_that_fail_are_left_out_and_named() -> None:
         ({"n_splits": 1}, ValueError, "n_splits must be"),
     ],
 )
-def test_settings_out_of_range(settings: dict, error: type, said: str) -> None:
-    with pytest.raises(error, match=said):
+def test_settings_out_of_range(settings: dict, error: type, message: str) -> None:
+    with pytest.raises(error, match=message):
         search().set_params(**settings).fit(WINE)
 
 

@@ -20,7 +20,7 @@ from inference_lab.clustering import (
     RDPMeans,
     TVClust,
 )
-from inference_lab.clustering.bregman_kmeans import worth_of_odds
+from inference_lab.clustering.bregman_kmeans import weight_of_odds
 from inference_lab.clustering.distortions import SquaredEuclidean
 from inference_lab.clustering.pair_weights import USUAL_ODDS
 from inference_lab.constraints import Constraints
@@ -102,8 +102,8 @@ def test_pairs_that_pckmeans_violates_are_left_out_by_default():
     wrong, right = (0, 1), (0, 2)
     for kind in (LCVQE, MetricKMeans):
         fitted = kind(2, random_state=0).fit(points, must_link=[wrong, right])
-        told = fitted.constraints_
-        kept = told.must_link[told.ml_weights > 0].tolist()
+        supervision = fitted.constraints_
+        kept = supervision.must_link[supervision.ml_weights > 0].tolist()
         assert kept == [list(right)]
         all_pairs = kind(2, random_state=0).fit(points, must_link=[wrong, right], ml_weight=1.0)
         assert len(all_pairs.constraints_.must_link) == 2
@@ -117,40 +117,42 @@ def elongated(scale: float = 1.0) -> np.ndarray:
 
 def test_unit_of_weights_is_the_variance_between_centroids():
     for scale in (1e-3, 1.0, 1e3):
-        unit = worth_of_odds(elongated(scale), 2, SquaredEuclidean(), None)
+        unit = weight_of_odds(elongated(scale), 2, SquaredEuclidean(), None)
         assert unit == pytest.approx(2.0 * scale**2, rel=0.1)
     # Costs of identical points, or of one cluster, do not differ either.
-    assert worth_of_odds(np.ones((5, 2)), 2, SquaredEuclidean(), None) == 1.0
-    assert worth_of_odds(elongated(), 1, SquaredEuclidean(), None) == 1.0
+    assert weight_of_odds(np.ones((5, 2)), 2, SquaredEuclidean(), None) == 1.0
+    assert weight_of_odds(elongated(), 1, SquaredEuclidean(), None) == 1.0
 
 
 def test_sample_weights_are_repeated_points_in_the_unit():
     points = elongated()[::10]
     counts = np.arange(len(points)) % 3 + 1.0
     repeated = np.repeat(points, counts.astype(int), axis=0)
-    unit = worth_of_odds(points, 2, SquaredEuclidean(), counts)
-    assert unit == pytest.approx(worth_of_odds(repeated, 2, SquaredEuclidean(), None))
+    unit = weight_of_odds(points, 2, SquaredEuclidean(), counts)
+    assert unit == pytest.approx(weight_of_odds(repeated, 2, SquaredEuclidean(), None))
 
 
 def test_default_weight_is_auto_where_there_is_a_scale():
     points = elongated()
-    told = {"must_link": [(0, 2)], "cannot_link": [(0, 1)]}
-    model = PCKMeans(2, random_state=0).fit(points, **told)
-    unit = worth_of_odds(points - points.mean(axis=0), 2, SquaredEuclidean(), None)
+    supervision = {"must_link": [(0, 2)], "cannot_link": [(0, 1)]}
+    model = PCKMeans(2, random_state=0).fit(points, **supervision)
+    unit = weight_of_odds(points - points.mean(axis=0), 2, SquaredEuclidean(), None)
     np.testing.assert_allclose(model.constraints_.ml_weights, unit * USUAL_ODDS)
-    assert model.constraints_ == PCKMeans(2).fit(points, **told, ml_weight="auto").constraints_
+    assert (
+        model.constraints_ == PCKMeans(2).fit(points, **supervision, ml_weight="auto").constraints_
+    )
     # A weight of one kind leaves the other at its default.
-    one = PCKMeans(2, random_state=0).fit(points, **told, ml_weight=1.0).constraints_
+    one = PCKMeans(2, random_state=0).fit(points, **supervision, ml_weight=1.0).constraints_
     assert one.ml_weights.tolist() == [1.0]
     np.testing.assert_array_equal(one.cl_weights, model.constraints_.cl_weights)
 
 
 def test_starts_by_default():
     points = elongated()
-    told = {"must_link": [(0, 2)], "cannot_link": [(0, 1)]}
-    best = PCKMeans(4, random_state=0).fit(points, **told)
+    supervision = {"must_link": [(0, 2)], "cannot_link": [(0, 1)]}
+    best = PCKMeans(4, random_state=0).fit(points, **supervision)
     for init in ("neighbourhoods", "k-means++"):
-        single = PCKMeans(4, init=init, random_state=0).fit(points, **told)
+        single = PCKMeans(4, init=init, random_state=0).fit(points, **supervision)
         assert best.objective_ <= single.objective_
     # Labels of all clusters leave nothing to draw.
     known = np.full(len(points), -1)

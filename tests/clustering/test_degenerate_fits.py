@@ -83,7 +83,7 @@ POINTS = np.arange(12.0).reshape(6, 2)
     ],
 )
 @pytest.mark.parametrize(
-    ("pairs", "told"),
+    ("pairs", "supervision"),
     [
         (
             {"must_link": [(1, 2), (2, 4)], "cannot_link": [(1, 4)]},
@@ -99,20 +99,20 @@ POINTS = np.arange(12.0).reshape(6, 2)
         ),
     ],
 )
-def test_an_infeasible_e_step_names_the_contradiction(kind, solver, pairs, told):
+def test_an_infeasible_e_step_names_the_contradiction(kind, solver, pairs, supervision):
     hard = {"ml_weight": np.inf, "cl_weight": np.inf}
-    with pytest.raises(InfeasibleConstraintsError, match=told):
+    with pytest.raises(InfeasibleConstraintsError, match=supervision):
         kind(2, e_step=solver, init=POINTS[:2]).fit(POINTS, **pairs, **hard)
 
 
 def test_hard_constraints_that_can_be_kept_are_no_contradiction():
-    told = {
+    supervision = {
         "must_link": [(0, 5)],
         "cannot_link": [(0, 1), (1, 2)],
         "partial_labels": [-1] * 5 + [1],
     }
     model = PCKMeans(2, e_step="ilp", init=POINTS[:2])
-    model.fit(POINTS, **told, ml_weight=np.inf, cl_weight=np.inf)
+    model.fit(POINTS, **supervision, ml_weight=np.inf, cl_weight=np.inf)
     assert model.labels_[[0, 1, 2, 5]].tolist() == [1, 0, 1, 1]
 
 

@@ -95,11 +95,11 @@ def test_exact_solver_proves_infeasibility_beyond_cliques():
 def test_an_odd_cycle_is_named(kind):
     points = np.random.default_rng(0).normal(size=(20, 2))
     cycle = [(2, 4), (4, 6), (6, 8), (8, 9), (2, 10)]
-    told = {"must_link": [(9, 10)], "ml_weight": np.inf, "cl_weight": np.inf}
+    supervision = {"must_link": [(9, 10)], "ml_weight": np.inf, "cl_weight": np.inf}
     with pytest.raises(
         InfeasibleConstraintsError, match="odd cycle through the points 2, 4, 6, 8, 9"
     ):
-        kind(2, random_state=0).fit(points, cannot_link=cycle, **told)
+        kind(2, random_state=0).fit(points, cannot_link=cycle, **supervision)
 
 
 def terms_of(edges: np.ndarray) -> list[DiagonalTerms]:

@@ -211,10 +211,15 @@ def test_edges_of_the_input():
     for metric in (None, "diagonal", "full", "gradient"):
         model = HMRFKMeans(2, metric=metric, random_state=0).fit(constant, must_link=[(0, 1)])
         assert np.isfinite(model.objective_)
-    told = {"must_link": [(0, 1)], "cannot_link": [(0, 1)], "ml_weight": 1.0, "cl_weight": 1.0}
-    assert PCKMeans(2, random_state=0).fit(points, **told).violations_.weight == 1.0
+    supervision = {
+        "must_link": [(0, 1)],
+        "cannot_link": [(0, 1)],
+        "ml_weight": 1.0,
+        "cl_weight": 1.0,
+    }
+    assert PCKMeans(2, random_state=0).fit(points, **supervision).violations_.weight == 1.0
     with pytest.raises(ValueError, match="must-links connect"):
-        PCKMeans(2, closure="raise").fit(points, **told)
+        PCKMeans(2, closure="raise").fit(points, **supervision)
     alike = HMRFKMeans(3, random_state=0).fit(np.ones((5, 2)))
     assert alike.objective_ == 0.0
 

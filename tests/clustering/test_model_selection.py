@@ -42,11 +42,11 @@ def test_the_score_is_the_mean_share_of_either_kind() -> None:
 def test_no_fit_sees_a_pair_that_judges_it() -> None:
     pairs = Constraints.sample(TRUTH, 60, np.random.default_rng(1))
     cv = ConstraintCV(pairs, 3)
-    told = []
+    supervision = []
 
     class Watched(PCKMeans):
         def fit(self, X, y=None, **given):
-            told.append((len(X), PCKMeans.fit(self, X, **given).constraints_))
+            supervision.append((len(X), PCKMeans.fit(self, X, **given).constraints_))
             return self
 
     cross_val_score(
@@ -57,7 +57,7 @@ def test_no_fit_sees_a_pair_that_judges_it() -> None:
         scoring=cv.score,
         params=pairs.fit_params(sample_ids=ROWS) | {"ml_weight": 1.0, "cl_weight": 1.0},
     )
-    for (n, seen), (train, test) in zip(told, cv.split(POINTS), strict=True):
+    for (n, seen), (train, test) in zip(supervision, cv.split(POINTS), strict=True):
         assert n == len(train)
         assert seen == pairs.restrict(train, renumber=True)
         assert len(seen) + len(pairs.restrict(test)) <= 60
@@ -85,7 +85,7 @@ def test_an_index_of_pandas_names_the_rows_of_a_search(names: list) -> None:
         found.append(search.cv_results_["mean_test_score"])
     np.testing.assert_array_equal(*found)
     # Whole fits accept it unchanged.
-    told = pairs.fit_params(sample_ids=frame.index) | {"sample_ids": frame.index}
-    labels = PCKMeans(3, random_state=0).fit(frame, **told).labels_
+    supervision = pairs.fit_params(sample_ids=frame.index) | {"sample_ids": frame.index}
+    labels = PCKMeans(3, random_state=0).fit(frame, **supervision).labels_
     by_row = PCKMeans(3, random_state=0).fit(POINTS, **pairs.fit_params())
     np.testing.assert_array_equal(labels, by_row.labels_)

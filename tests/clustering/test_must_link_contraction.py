@@ -103,10 +103,10 @@ def test_memory_is_linear():
     truth = rng.integers(k, size=n)
     points = 4.0 * np.eye(k)[truth] + rng.normal(size=(n, k))
     chains = Constraints.from_labels(truth, scheme="chains").with_weights(INF, 1.0)
-    told = chains.fit_params() | {"cl_weight": 1.0}
+    supervision = chains.fit_params() | {"cl_weight": 1.0}
     PCKMeans(2, closure="drop").fit(points[:10], must_link=[(0, 1)], ml_weight=INF)
     tracemalloc.start()
-    model = PCKMeans(k, closure="drop", random_state=0).fit(points, **told)
+    model = PCKMeans(k, closure="drop", random_state=0).fit(points, **supervision)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert model.violations_.weight == 0.0

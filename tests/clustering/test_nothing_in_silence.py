@@ -37,7 +37,7 @@ NAMES = np.array([f"flower {i}" for i in range(150)])
 
 
 @pytest.mark.parametrize(
-    ("pairs", "names", "told"),
+    ("pairs", "names", "supervision"),
     [
         ([("x", "y")], NAMES, "must_link names 'x', 'y', which is not among the 150 sample_ids"),
         ([[0, 16]], np.arange(150).astype(str), "names must be equal, and 1 is not '1'"),
@@ -46,8 +46,8 @@ NAMES = np.array([f"flower {i}" for i in range(150)])
         ([(0.0, np.nan)], np.arange(150.0), "must_link.0, 1. is nan, which equals nothing"),
     ],
 )
-def test_names_that_no_row_has_are_refused(pairs: Any, names: Any, told: str) -> None:
-    with pytest.raises(ValueError, match=told):
+def test_names_that_no_row_has_are_refused(pairs: Any, names: Any, supervision: str) -> None:
+    with pytest.raises(ValueError, match=supervision):
         PCKMeans(3, random_state=0).fit(X, must_link=pairs, sample_ids=names)
 
 
@@ -120,12 +120,12 @@ def test_pairs_act_with_the_defaults_of_rdp_means(noise: float, least: float) ->
     rng = np.random.default_rng(1)
     swap_ml = rng.random(len(pairs.must_link)) < noise
     swap_cl = rng.random(len(pairs.cannot_link)) < noise
-    told = {
+    supervision = {
         "must_link": np.concatenate([pairs.must_link[~swap_ml], pairs.cannot_link[swap_cl]]),
         "cannot_link": np.concatenate([pairs.cannot_link[~swap_cl], pairs.must_link[swap_ml]]),
     }
     without = adjusted_rand_score(Y, DPMeans(3, random_state=0).fit(X).labels_)
-    found = adjusted_rand_score(Y, RDPMeans(3, random_state=0).fit(X, **told).labels_)
+    found = adjusted_rand_score(Y, RDPMeans(3, random_state=0).fit(X, **supervision).labels_)
     assert found > max(without, least)
 
 

@@ -34,7 +34,7 @@ def test_pairs_outside_triangles_keep_the_prior():
     assert log_odds(triangle) == pytest.approx(np.log(9 / 2))
 
 
-def told() -> dict:
+def supervision() -> dict:
     """Return pairs that get their weights from the data."""
     pairs = Constraints.sample(TRUTH, 40, np.random.default_rng(1))
     found = pairs.fit_params()
@@ -45,22 +45,22 @@ def test_weights_follow_the_scale_of_the_data():
     points = np.random.default_rng(0).normal(size=(150, 2)) + 5.0 * np.eye(3)[TRUTH][:, :2]
     for estimator in (PCKMeans(3), AnnealedConstrainedKMeans(3, cooling=0.1)):
         estimator.set_params(random_state=0)
-        one = estimator.fit(points, **told()).constraints_.ml_weight
-        two = estimator.fit(10.0 * points, **told()).constraints_.ml_weight
+        one = estimator.fit(points, **supervision()).constraints_.ml_weight
+        two = estimator.fit(10.0 * points, **supervision()).constraints_.ml_weight
         assert two == pytest.approx(100.0 * one)
         # Clusters of variance 1: a unit of log-probability costs about 2.
         assert 1.0 < one / np.log(9.0) < 2.5
     model = HMRFKMeans(3, random_state=0)
-    one = model.fit(points, **told()).constraints_
-    two = model.fit(10.0 * points, **told()).constraints_
+    one = model.fit(points, **supervision()).constraints_
+    two = model.fit(10.0 * points, **supervision()).constraints_
     assert two.ml_weight == pytest.approx(one.ml_weight)
-    mixture = ConstrainedGaussianMixture(3, random_state=0, max_iter=2).fit(points, **told())
+    mixture = ConstrainedGaussianMixture(3, random_state=0, max_iter=2).fit(points, **supervision())
     assert mixture.constraints_.ml_weight == pytest.approx(np.log(9.0), rel=0.3)
 
 
 def test_one_kind_may_have_a_number():
     points = np.random.default_rng(0).normal(size=(150, 2))
-    given = told() | {"cl_weight": 7.0}
+    given = supervision() | {"cl_weight": 7.0}
     found = PCKMeans(3, random_state=0).fit(points, **given).constraints_
     assert found.cl_weight == 7.0 and found.ml_weight != 7.0
     with pytest.raises(ValueError, match="COPKMeans has no scale for ml_weight='auto'"):
@@ -89,22 +89,22 @@ def test_weights_far_from_the_calibrated_ones_are_warned_of():
         (PCKMeans, wrong, 0.0),  # as requested
         (HMRFKMeans, wrong, 1.0),  # penalties have the scale of the data
     ):
-        told = pairs.with_weights(weight, weight).fit_params()
-        model(3, random_state=0).fit(clouds(), **told)
+        supervision = pairs.with_weights(weight, weight).fit_params()
+        model(3, random_state=0).fit(clouds(), **supervision)
     HMRFKMeans(3, random_state=0).fit(clouds(100.0), **wrong.fit_params())
     with pytest.warns(PairWeightWarning, match="even a wrong pair counts"):
-        told = wrong.with_weights(1e5, 1e5).fit_params()
-        PCKMeans(3, random_state=0).fit(clouds(), **told)
+        supervision = wrong.with_weights(1e5, 1e5).fit_params()
+        PCKMeans(3, random_state=0).fit(clouds(), **supervision)
 
 
 def test_closure_that_merges_classes_is_warned_of():
     rng = np.random.default_rng(0)
     right = Constraints.sample(TRUTH, 600, rng)
     wrong = right.flip(0.1, rng)
-    told = wrong.with_weights(10.0, 10.0).fit_params()
+    supervision = wrong.with_weights(10.0, 10.0).fit_params()
     with pytest.warns(MergedClassesWarning, match=r"connect \d+ of the \d+ points"):
-        PCKMeans(3, closure="drop", random_state=0).fit(clouds(), **told)
-    PCKMeans(3, closure="vote", random_state=0).fit(clouds(), **told)
+        PCKMeans(3, closure="drop", random_state=0).fit(clouds(), **supervision)
+    PCKMeans(3, closure="vote", random_state=0).fit(clouds(), **supervision)
     PCKMeans(3, closure="drop", random_state=0).fit(clouds(), **right.fit_params())
     # One wrong cannot-link within a component of a third of the points merges nothing.
     inside = Constraints(right.must_link, [*right.cannot_link, right.must_link[0]], n_points=150)

@@ -60,9 +60,9 @@ def log_evidence(
         must = labels[ml[:, 0]] == labels[ml[:, 1]]
         cannot = labels[cl[:, 0]] == labels[cl[:, 1]]
         for source in {*by, *of}:
-            said, denied = must[by == source], cannot[of == source]
-            value += betaln(p[0] + said.sum(), p[1] + denied.sum()) - betaln(*p)
-            value += betaln(q[0] + (~denied).sum(), q[1] + (~said).sum()) - betaln(*q)
+            message, denied = must[by == source], cannot[of == source]
+            value += betaln(p[0] + message.sum(), p[1] + denied.sum()) - betaln(*p)
+            value += betaln(q[0] + (~denied).sum(), q[1] + (~message).sum()) - betaln(*q)
         terms.append(value)
     return float(logsumexp(terms))
 
@@ -73,7 +73,7 @@ def log_evidence(
 def test_the_bound_rises_below_the_evidence_and_comes_near_it(sources, init, seed):
     rng = np.random.default_rng(seed)
     constraints = Constraints([(0, 1), (2, 3)], [(0, 2), (1, 4)], n_points=5)
-    told = constraints.fit_params() | {"ml_source": sources[0], "cl_source": sources[1]}
+    supervision = constraints.fit_params() | {"ml_source": sources[0], "cl_source": sources[1]}
     p, q, alpha = (4.0, 1.5), (3.0, 1.0), 0.7
     points = np.array([[-2.0, 0.0], [-2.2, 0.3], [2.0, 0.0], [2.1, 0.2], [1.8, -0.3]])
     points = points + 0.1 * rng.normal(size=points.shape)
@@ -81,7 +81,7 @@ def test_the_bound_rises_below_the_evidence_and_comes_near_it(sources, init, see
         3, alpha=alpha, p_prior=p, q_prior=q, n_init=5, standardise=False, init=init,
         random_state=seed,
     )  # fmt: skip
-    model.fit(points, **told)
+    model.fit(points, **supervision)
 
     exact = log_evidence(points, 3, constraints, p, q, alpha, sources)
     assert exact - 3.0 < -model.objective_ <= exact + 1e-9
@@ -104,21 +104,21 @@ def test_each_source_is_weighted_by_its_reliability(model):
     rng = np.random.default_rng(0)
     right = Constraints.sample(truth, 60, rng)
     noise = Constraints.sample(truth, 60, rng).flip(0.5, rng)
-    told = {
+    supervision = {
         "must_link": np.concatenate([right.must_link, noise.must_link]),
         "cannot_link": np.concatenate([right.cannot_link, noise.cannot_link]),
         "ml_source": np.repeat([0, 1], [len(right.must_link), len(noise.must_link)]),
         "cl_source": np.repeat([0, 1], [len(right.cannot_link), len(noise.cannot_link)]),
     }
-    model.fit(points, **told)
+    model.fit(points, **supervision)
     assert agreement(model.labels_, truth) > 0.98
     assert model.q_[0] > 0.95 and model.q_[1] < 0.75
     # Rows without weight, and ids, leave each pair with its source.
     weight = np.ones(60)
     weight[:5] = 0.0
-    fitted = model.fit(points, **told, sample_weight=weight)
+    fitted = model.fit(points, **supervision, sample_weight=weight)
     held = fitted.p_, fitted.q_, fitted.objective_
-    again = model.fit(points[5:], **told, sample_ids=SampleIds(np.arange(60))[5:])
+    again = model.fit(points[5:], **supervision, sample_ids=SampleIds(np.arange(60))[5:])
     np.testing.assert_allclose(np.hstack(held), np.hstack([again.p_, again.q_, again.objective_]))
 
 

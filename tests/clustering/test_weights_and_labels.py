@@ -77,30 +77,30 @@ def repeated() -> tuple[np.ndarray, dict[str, Any], np.ndarray]:
     copies = [
         (first[i], first[i] + c) for i in PAIRS.touches(np.arange(24)) for c in range(1, COUNTS[i])
     ]
-    told = {
+    supervision = {
         "must_link": [*first[PAIRS.must_link].tolist(), *copies],
         "cannot_link": first[PAIRS.cannot_link],
         "ml_weight": [2.0] * len(PAIRS.must_link) + [np.inf] * len(copies),
         "cl_weight": 3.0,
     }
-    return POINTS[rows], told, rows
+    return POINTS[rows], supervision, rows
 
 
 # In two features the cosine soon reaches its limit on the weight of one feature.
 @pytest.mark.filterwarnings("ignore::inference_lab.clustering.DegenerateMetricWarning")
 @pytest.mark.parametrize("name", [*LINKED, *ALONE])
 def test_integer_weights_equal_repeated_points(name: str) -> None:
-    points, told, rows = repeated()
+    points, supervision, rows = repeated()
     mine: dict[str, Any] = PAIRS.fit_params()
     one = clone(LINKED[name] if name in LINKED else ALONE[name])
     if name in ALONE:
-        mine, told = {}, {}
+        mine, supervision = {}, {}
     two = clone(one)
     if isinstance(one, KernelHMRFKMeans):
         one.set_params(init=TRUTH)
         two.set_params(init=TRUTH[rows])
     one.fit(POINTS, sample_weight=COUNTS, **mine)
-    two.fit(points, **told)
+    two.fit(points, **supervision)
     np.testing.assert_array_equal(two.labels_, one.labels_[rows])
     assert two.objective_ == pytest.approx(one.objective_, rel=1e-6)
     np.testing.assert_allclose(two.transform(POINTS), one.transform(POINTS), rtol=1e-4, atol=1e-8)
@@ -123,18 +123,18 @@ def test_a_point_of_no_weight_is_left_out_and_labelled(kind: Any) -> None:
     estimator = made(kind)
     held = np.flatnonzero(np.arange(24) % 5 != 2)
     weights = (np.arange(24) % 5 != 2).astype(float)
-    told, some = {}, {}
+    supervision, some = {}, {}
     if kind in PAIRED:
-        told = PAIRS.fit_params()
+        supervision = PAIRS.fit_params()
         some = PAIRS.restrict(held, renumber=True).fit_params()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", clustering.ConstraintsNotMetWarning)
-        one = clone(estimator).fit(POINTS, sample_weight=weights, **told)
+        one = clone(estimator).fit(POINTS, sample_weight=weights, **supervision)
         two = clone(estimator).fit(POINTS[held], **some)
     np.testing.assert_array_equal(one.labels_[held], two.labels_)
     assert one.objective_ == pytest.approx(two.objective_)
     np.testing.assert_array_equal(one.labels_[weights == 0], two.predict(POINTS[weights == 0]))
-    if told:
+    if supervision:
         assert set(one.constraints_.must_link.ravel()) <= set(held)
         assert one.violations_ == two.violations_
     if hasattr(one, "responsibilities_"):
@@ -211,8 +211,10 @@ def test_searches_cut_a_y_with_points_marked_unlabelled() -> None:
         model, POINTS, np.where(np.arange(24) % 2 == 0, names, -1), cv=KFold(4)
     )
     assert (found == names).mean() > 0.9
-    told = {"constrainedkmeans__partial_labels": np.where(np.arange(24) % 2 == 0, names, -1)}
-    np.testing.assert_array_equal(cross_val_predict(model, POINTS, cv=KFold(4), params=told), found)
+    supervision = {"constrainedkmeans__partial_labels": np.where(np.arange(24) % 2 == 0, names, -1)}
+    np.testing.assert_array_equal(
+        cross_val_predict(model, POINTS, cv=KFold(4), params=supervision), found
+    )
 
 
 @pytest.mark.parametrize("solver", ["icm", "ilp"])

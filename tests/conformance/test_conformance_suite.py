@@ -109,10 +109,10 @@ class Liar(Honest):
 def lie(*caught_by: str) -> Callable[..., Any]:
     """Make a dishonest solver of a function."""
 
-    def register(told: Callable[..., Any]) -> Callable[..., Any]:
-        LIES[told.__name__] = told
-        LIARS.append((Liar(lie=told.__name__), set(caught_by)))
-        return told
+    def register(lied: Callable[..., Any]) -> Callable[..., Any]:
+        LIES[lied.__name__] = lied
+        LIARS.append((Liar(lie=lied.__name__), set(caught_by)))
+        return lied
 
     return register
 
@@ -122,13 +122,13 @@ def soft_lie(*caught_by: str) -> Callable[..., Any]:
 
     def register(spoil: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(spoil)
-        def told(graph, run, honest):
+        def lied(graph, run, honest):
             outcome = honest(graph, run)
             if run.temperature > 0 and outcome.marginals is not None and graph.n_variables:
                 spoil(graph, outcome)
             return outcome
 
-        return lie(*caught_by)(told)
+        return lie(*caught_by)(lied)
 
     return register
 
@@ -693,8 +693,8 @@ def test_every_check_catches_a_liar():
 
 @pytest.mark.parametrize("how", SEEDINGS)
 def test_generators_that_do_not_come_from_the_run_are_caught(how):
-    said = f"whatever the seed, the run draws from {SEEDINGS[how][1]}"
-    with pytest.raises(ConformanceFailure, match=said):
+    message = f"whatever the seed, the run draws from {SEEDINGS[how][1]}"
+    with pytest.raises(ConformanceFailure, match=message):
         check_of(SeedsItself(how=how), "draws-from-run")()
 
 
@@ -711,11 +711,11 @@ def test_a_failure_brings_the_case_back():
     liar = Liar(lie="bound_too_high")
     with pytest.raises(ConformanceFailure, match="is above the optimum") as caught:
         check_of(liar, "bound-below-optimum")()
-    told, graph_is = str(caught.value).split("\n")
-    call, said = told.split(": ", 1)
+    lied, graph_is = str(caught.value).split("\n")
+    call, fault = lied.split(": ", 1)
     names = {"solve": solve, "random_graph": random_graph, "solver": liar}
     solution = eval(call, names)
-    assert said == (
+    assert fault == (
         f"lower bound {solution.lower_bound!r} is above the optimum {solution.claimed_energy!r}"
     )
     graph = eval(call.replace("solve(", "first(", 1), {**names, "first": lambda g, *_, **__: g})
@@ -725,7 +725,7 @@ def test_a_failure_brings_the_case_back():
 
 
 @pytest.mark.parametrize(
-    ("liar", "name", "said"),
+    ("liar", "name", "message"),
     [
         (
             "labels_out_of_range",
@@ -776,9 +776,9 @@ def test_a_failure_brings_the_case_back():
     ],
     ids=name_of,
 )
-def test_messages_describe_the_fault(liar, name, said):
+def test_messages_describe_the_fault(liar, name, message):
     """The message is complete if a check is called alone, without earlier checks."""
-    with pytest.raises(ConformanceFailure, match=said):
+    with pytest.raises(ConformanceFailure, match=message):
         check_of(Liar(lie=liar) if isinstance(liar, str) else liar, name)()
 
 

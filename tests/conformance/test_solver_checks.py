@@ -142,9 +142,11 @@ def test_a_solver_of_ones_own_in_pytest(folder: Path) -> None:
     assert re.search(r"^SKIPPED .*the solver never claims an energy$", out, re.M)
     assert "the solver supports none of the random graphs at T > 0" in out
     # The message reproduces the graph, which is one of the smallest possible.
-    said = re.search(r"solve\(random_graph\('([\w-]+)', (\d+)\), .*?lower bound 1000000.0 is", out)
-    assert said is not None
-    assert random_graph(said[1], int(said[2])).n_variables <= 1
+    expected = re.search(
+        r"solve\(random_graph\('([\w-]+)', (\d+)\), .*?lower bound 1000000.0 is", out
+    )
+    assert expected is not None
+    assert random_graph(expected[1], int(expected[2])).n_variables <= 1
     assert "`random_graph` in inference_lab.graph.random_graphs" in out
 
 
@@ -185,7 +187,7 @@ def good(tmp_path_factory: pytest.TempPathFactory) -> dict[str, CheckResult]:
 
 @needs_fork
 @pytest.mark.parametrize(
-    ("how", "said"),
+    ("how", "expected"),
     [
         ("signal", "the process was killed by SIGSEGV"),
         ("exit", "the process ended with exit code 3, without an answer"),
@@ -193,15 +195,15 @@ def good(tmp_path_factory: pytest.TempPathFactory) -> dict[str, CheckResult]:
     ],
 )
 def test_a_solver_that_crashes_fails_a_check(
-    folder: Path, good: dict[str, CheckResult], how: str, said: str, capfd
+    folder: Path, good: dict[str, CheckResult], how: str, expected: str, capfd
 ) -> None:
     """Other checks still run; the message has the location and a graph that triggers the crash."""
     results = outcome_of(folder, f"Bad(how={how})")
-    told = results["completes"].message
-    call = re.match(r"solve\(random_graph\('([\w-]+)', (\d+)\), solver, seed=\d+\): ", told)
-    assert call is not None and said in told
+    report = results["completes"].message
+    call = re.match(r"solve\(random_graph\('([\w-]+)', (\d+)\), solver, seed=\d+\): ", report)
+    assert call is not None and expected in report
     assert random_graph(call[1], int(call[2])).n_variables == 9
-    assert "variables: 9, their labels: 2, 2" in told
+    assert "variables: 9, their labels: 2, 2" in report
     assert "completes" in failed(results)
     assert list(results) == list(good)
     # No check on other graphs fails.
@@ -224,8 +226,8 @@ def test_a_solver_that_hangs_is_ended_once(folder: Path, monkeypatch) -> None:
 
     monkeypatch.setattr(separate, "_hung", seen)
     results = outcome_of(folder, "Bad(how=hang)")
-    told = results["completes"].message
-    assert "a run must end by itself" in told and "was ended after 0.4 s" in told
+    report = results["completes"].message
+    assert "a run must end by itself" in report and "was ended after 0.4 s" in report
     # Waiting once suffices: a second time would give the same.
     assert len({id(ended) for ended in hung}) == 1
     assert results["labels-valid"].verdict == Verdict.PASSED

@@ -54,11 +54,16 @@ def changed(**columns: Any) -> pd.DataFrame:
 
 
 @pytest.mark.parametrize(
-    ("frame", "index", "error", "said"),
+    ("frame", "index", "error", "message"),
     [
         ([("a", "b")], "abc", TypeError, "of type list; a pandas DataFrame with the columns i, j"),
-        (ONE.drop(columns="kind"), "abc", ValueError, "the columns i, j; i, j, kind are needed"),
-        (changed(wieght=1.0), "abc", ValueError, "and no others"),
+        (ONE.drop(columns="kind"), "abc", ValueError, "must have the columns i, j, kind"),
+        (
+            changed(wieght=1.0),
+            "abc",
+            ValueError,
+            "may have weight and source; got i, j, kind, wieght",
+        ),
         (changed(j="d"), "abc", ValueError, "pairs names 'd', which is not among the 3 names"),
         (changed(j=1), "abc", ValueError, "hold int, names in the index are str: .* 1 is not '1'"),
         (changed(j=None), "abc", ValueError, "row 'first' of pairs .* names no point"),
@@ -77,12 +82,12 @@ def changed(**columns: Any) -> pd.DataFrame:
         ),
     ],
 )
-def test_errors_in_frames_are_named(frame: Any, index: Any, error: type, said: str) -> None:
+def test_errors_in_frames_are_named(frame: Any, index: Any, error: type, message: str) -> None:
     names = index if isinstance(index, list) else list(index)
-    with pytest.raises(error, match=said):
+    with pytest.raises(error, match=message):
         Constraints.from_frame(frame, names)
     if len(set(names)) == 3 and None not in names:
-        with pytest.raises(error, match=said):
+        with pytest.raises(error, match=message):
             PCKMeans(1).fit(pd.DataFrame(np.eye(3), index=names), pairs=frame)
 
 

@@ -829,7 +829,7 @@ BAD_COSTS = {
 @pytest.mark.parametrize("name", BAD_COSTS)
 @pytest.mark.parametrize("where", ["unary", "row", "factor", "tables", "weights"])
 def test_costs_are_real_numbers_of_a_size_that_can_be_added_up(name, where):
-    costs, said = BAD_COSTS[name]
+    costs, refusal = BAD_COSTS[name]
     if name == "long double" and np.finfo(np.longdouble).max == np.finfo(np.float64).max:
         pytest.skip("long doubles are doubles here")
     two = np.zeros((2, 2))
@@ -844,7 +844,7 @@ def test_costs_are_real_numbers_of_a_size_that_can_be_added_up(name, where):
         ),
         "weights": lambda: FactorGraph.potts(two, [(0, 1), (1, 0)], costs),
     }
-    with pytest.raises(ValueError, match=said):
+    with pytest.raises(ValueError, match=refusal):
         build[where]()
 
 

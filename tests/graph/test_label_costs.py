@@ -48,7 +48,7 @@ def test_equal_sets_are_added_and_zeros_left_out():
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "refusal"),
     [
         ((-1.0,), r"label costs is -1.0; label costs are finite and not negative"),
         (([0.0, np.inf, 0.0],), r"label costs\[1\] is inf"),
@@ -63,8 +63,8 @@ def test_equal_sets_are_added_and_zeros_left_out():
         ((1e100, [([1], 1e100)]), r"must not exceed 1e\+100"),
     ],
 )
-def test_invalid_label_costs_are_refused(arguments, said):
-    with pytest.raises(ValueError, match=said):
+def test_invalid_label_costs_are_refused(arguments, refusal):
+    with pytest.raises(ValueError, match=refusal):
         PAIR.with_label_costs(*arguments)
 
 

@@ -75,13 +75,13 @@ class Hostile(Solver):
             run.offer(rng.integers(0, graph.cardinalities))
         how = rng.random()
         if how < 0.2:
-            said = odd(rng)
+            expected = odd(rng)
             raise [
                 Silent(),
-                ValueError(said),
-                SystemExit(said),
-                GeneratorExit(said),
-                KeyError(said),
+                ValueError(expected),
+                SystemExit(expected),
+                GeneratorExit(expected),
+                KeyError(expected),
             ][rng.integers(5)]
         if how < 0.35:
             name = ["trace", "lower_bound", "best_energy", "best_labels"][rng.integers(4)]

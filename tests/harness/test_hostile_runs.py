@@ -109,7 +109,7 @@ def test_a_name_that_no_record_can_hold_is_refused_before_anything_runs(tmp_path
 # ---------------------------------------------------------------------- lines that are no records
 
 
-def told(*arguments):
+def invoked(*arguments):
     """Run a command with its warnings as notes, as outside of tests."""
     with warnings.catch_warnings():
         warnings.simplefilter("always")
@@ -132,11 +132,11 @@ def test_invalid_lines_are_reported_and_set_aside(tmp_path):
     path = tmp_path / "runs.jsonl"
     made, lines = poisoned(path)
     before = path.read_bytes()
-    said = (
+    pattern = (
         rf"note: .*3 lines .* left out: {path}:1: not a line of JSON.*:2: .*iterations.*:3: .*_kind"
     )
-    report = told("report", tmp_path)
-    assert report.exit_code == 0 and len(re.findall(said, report.stderr)) == 1
+    report = invoked("report", tmp_path)
+    assert report.exit_code == 0 and len(re.findall(pattern, report.stderr)) == 1
     assert "3 lines that are not records" in (tmp_path / "report" / "README.md").read_text()
     assert path.read_bytes() == before and not (tmp_path / "runs.rejected.jsonl").exists()
 
@@ -168,7 +168,7 @@ def test_a_later_version_keeps_its_lines(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("marginals", "said"),
+    ("marginals", "message"),
     [
         (np.array([[0.5, 0.5], [np.nan, 1.0]]), r"marginals\[1\] = \[nan  1\.\] must be finite"),
         (np.array([[0.5, 0.5], [1.5, -0.5]]), r"marginals\[1\].* not negative"),
@@ -178,11 +178,11 @@ def test_a_later_version_keeps_its_lines(tmp_path):
         ([np.full(2, 0.5)] * 2, r"must be a \(2, 2\) array"),
     ],
 )
-def test_marginals_that_are_none_are_an_error_of_the_solver(marginals, said, monkeypatch):
+def test_marginals_that_are_none_are_an_error_of_the_solver(marginals, message, monkeypatch):
     monkeypatch.setitem(REPORTS, "marginals", [marginals])
     solution = il.solve(GRAPH, Says("marginals"), temperature=1.0)
     assert solution.status == "error" and solution.energy == 0.6
-    with pytest.raises(AssertionError, match=said):
+    with pytest.raises(AssertionError, match=message):
         raise AssertionError(solution.message)
     (record,) = il.compare(PROBLEM, Says("marginals"), temperature=1.0, isolate=False).records
     assert record.status == "error" and record.message == " ".join(solution.message.split())
@@ -191,10 +191,10 @@ def test_marginals_that_are_none_are_an_error_of_the_solver(marginals, said, mon
 def test_marginals_of_ragged_variables_are_judged_row_by_row(monkeypatch):
     rows = [np.array([0.5, 0.5]), np.array([0.2, 0.2, 0.6])]
     monkeypatch.setitem(REPORTS, "marginals", [rows, [rows[0], rows[0]], [rows[0], rows[1] * 1.1]])
-    said = [il.solve(RAGGED, Says("marginals", case), temperature=1.0) for case in range(3)]
-    assert [s.status for s in said] == ["limit", "error", "error"]
-    assert "marginals[1] must have shape (3,), got (2,)" in said[1].message
-    assert "marginals[1] = [0.22 0.22 0.66] must sum to 1" in said[2].message
+    solutions = [il.solve(RAGGED, Says("marginals", case), temperature=1.0) for case in range(3)]
+    assert [s.status for s in solutions] == ["limit", "error", "error"]
+    assert "marginals[1] must have shape (3,), got (2,)" in solutions[1].message
+    assert "marginals[1] = [0.22 0.22 0.66] must sum to 1" in solutions[2].message
 
 
 # ---------------------------------------------------------------------- two at a time
@@ -323,8 +323,8 @@ def test_write_errors_name_the_file_and_a_remedy(tmp_path, monkeypatch):
 
     with monkeypatch.context() as patch:
         patch.setattr(os, "open", read_only)
-        said = invoke(*command, tmp_path / "good")
-        assert "Read-only" in said and "good/runs.lock" in said
+        output = invoke(*command, tmp_path / "good")
+        assert "Read-only" in output and "good/runs.lock" in output
         # Readers are not blocked.
         assert len(RecordStore(tmp_path / "good" / "runs.jsonl").read()) == 1
     (tmp_path / "good" / "report").write_text("")

@@ -110,20 +110,30 @@ def test_messages_of_any_graph(recipe: Recipe, seed: int):
 @pytest.mark.parametrize("power", [1, 2])
 @pytest.mark.parametrize("k", [3, 4, 7, 40, 64])
 def test_closed_forms_give_the_messages_of_their_tables(k, power):
-    """Check every cap, both directions of the edge, and ties."""
+    """Check every truncation, both directions of the edge, and ties."""
     rng = np.random.default_rng(k)
     distance = np.abs(np.subtract.outer(np.arange(float(k)), np.arange(float(k)))) ** power
     checked = 0
-    for cap in (1.0, 1.5, 2.0, 4.0, 30.0, 7.0**power, distance.max() - 0.5, distance.max(), INF):
+    for truncation in (
+        1.0,
+        1.5,
+        2.0,
+        4.0,
+        30.0,
+        7.0**power,
+        distance.max() - 0.5,
+        distance.max(),
+        INF,
+    ):
         for slope in (1.0, 0.3):
-            table = np.minimum(slope * distance, slope * cap) - 2.0
+            table = np.minimum(slope * distance, slope * truncation) - 2.0
             weights = [0.0, 0.5, 3.0]
             graph = FactorGraph.pairwise(np.zeros((4, k)), [(0, 1), (2, 1), (2, 3)], table, weights)
             if not graph.n_edges or graph.edge_kinds[0] != 2:
                 continue
             form = {1: TRUNCATED_LINEAR, 2: TRUNCATED_QUADRATIC}[power]
-            # A cap within the first step leaves no slope to distinguish the two forms.
-            assert graph.arrays.forms[0] == form or cap <= 4.0
+            # A truncation within the first step leaves no slope to distinguish the two forms.
+            assert graph.arrays.forms[0] == form or truncation <= 4.0
             if k < 50 or slope == 1.0:
                 checked += check_messages(graph, rng)
     assert checked > 0
@@ -268,12 +278,12 @@ def test_truncated_linear_messages(k, steps):
     apart = np.abs(np.subtract.outer(np.arange(k), np.arange(k)))
     for sent in (rng.normal(size=k), rng.integers(0, 4, k).astype(float), np.arange(k) * 0.9):
         for slope in (0.25, 3.0):
-            rows, cap = np.full(k + 6, -9.0), steps * slope
+            rows, truncation = np.full(k + 6, -9.0), steps * slope
             best = linear_message(
-                k, slope, cap, sent.copy(), np.empty(k), np.empty(k), rows, np.uint64(3)
+                k, slope, truncation, sent.copy(), np.empty(k), np.empty(k), rows, np.uint64(3)
             )
             assert best == sent.min()
-            expected = (np.minimum(slope * apart, cap) + sent).min(axis=1) - best
+            expected = (np.minimum(slope * apart, truncation) + sent).min(axis=1) - best
             assert np.allclose(rows[3:-3], expected, atol=1e-14)
             assert (rows[:3] == -9.0).all() and (rows[-3:] == -9.0).all()
 

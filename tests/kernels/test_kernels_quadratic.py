@@ -40,7 +40,7 @@ def send(g: GraphArrays, h: int, cavity: FloatArray) -> tuple[FloatArray, float]
 
 @given(
     k=st.integers(3, 200),
-    # The label distance at which the cap is reached decides between the two algorithms.
+    # The label distance at which the truncation is reached decides between the two algorithms.
     reach=st.floats(0.5, 300.0),
     weight=st.sampled_from([1.0, 1e-3, 7.5]),
     spread=st.sampled_from([0.0, 1e-6, 1.0, 1e4]),

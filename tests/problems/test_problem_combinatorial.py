@@ -145,7 +145,7 @@ def test_vertices_are_paid_for_by_edges() -> None:
 
 
 @pytest.mark.parametrize(
-    ("content", "said"),
+    ("content", "message"),
     [
         (b"", "no line 'p edge <vertices> <edges>'"),
         (b"e 1 2\np edge 2 1\n", "line 1: an edge before the line 'p edge"),
@@ -164,11 +164,11 @@ def test_vertices_are_paid_for_by_edges() -> None:
         (b"p edge 3 1\ne 1 \xff\n", "line 2: expected 'e <i> <j>'"),
     ],
 )
-def test_damaged_graphs_are_located(content: bytes, said: str) -> None:
+def test_damaged_graphs_are_located(content: bytes, message: str) -> None:
     with pytest.raises(FormatError) as caught:
         parse_dimacs(content, "a.col")
     assert str(caught.value).startswith("a.col")
-    assert said in str(caught.value)
+    assert message in str(caught.value)
 
 
 # ---------------------------------------------------------------------- max-cut

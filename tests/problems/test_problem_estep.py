@@ -151,8 +151,8 @@ def test_remarks_about_giants_and_weights_far_out():
     found = il.diagnose(noisy, time_limit=0)
     assert found.summary()["remarks"] == f"{giant}; {far}"
     assert found.to_dict()["remarks"] == [giant, far]
-    said = CliRunner().invoke(main, ["solve", spec, "--solver", "icm"]).stdout
-    assert f"{giant}\n{far}\n" in said
+    printed = CliRunner().invoke(main, ["solve", spec, "--solver", "icm"]).stdout
+    assert f"{giant}\n{far}\n" in printed
     text = "estep(data=iris, constraints=800, noise=0.3, weight=calibrated)"
     calm = as_problem(text)
     assert "remarks" not in calm.info and calm.info["weight_over_calibrated"] == 1.0

@@ -141,11 +141,11 @@ BAD = [
 ]
 
 
-@pytest.mark.parametrize(("spec", "said"), BAD, ids=[spec for spec, _ in BAD])
-def test_bad_settings_are_named(spec: str, said: str) -> None:
+@pytest.mark.parametrize(("spec", "message"), BAD, ids=[spec for spec, _ in BAD])
+def test_bad_settings_are_named(spec: str, message: str) -> None:
     with pytest.raises(il.SpecError) as caught:
         problem_registry.make(spec)
-    assert said in str(caught.value)
+    assert message in str(caught.value)
 
 
 @pytest.mark.parametrize(

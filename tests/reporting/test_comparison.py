@@ -230,7 +230,7 @@ def test_a_run_that_is_not_covered_is_a_record_with_the_reason():
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "refusal"),
     [
         ({"problems": []}, "no problems"),
         ({"solvers": []}, "no solvers"),
@@ -257,7 +257,7 @@ def test_a_run_that_is_not_covered_is_a_record_with_the_reason():
         ({"temperature": math.nan}, "temperature"),
     ],
 )
-def test_bad_input_is_one_line_before_anything_runs(arguments, said, tmp_path):
+def test_bad_input_is_one_line_before_anything_runs(arguments, refusal, tmp_path):
     SEEN.clear()
     store = tmp_path / "runs.jsonl"
     given = {"problems": [problem()], "solvers": [Spy()], "store": store, **arguments}
@@ -265,7 +265,7 @@ def test_bad_input_is_one_line_before_anything_runs(arguments, said, tmp_path):
         given["problems"] = [problem("first"), given["problems"]]
     with pytest.raises((InputError, il.SpecError)) as caught:
         il.compare(**given)
-    assert said in str(caught.value) and "\n" not in str(caught.value)
+    assert refusal in str(caught.value) and "\n" not in str(caught.value)
     assert SEEN == [] and not store.exists()
 
 
@@ -370,13 +370,13 @@ def test_processes_give_the_same_answers_and_one_thread_each():
     apart = il.compare(problems, solvers, seeds=2, jobs=2)
     assert os.environ.get("OMP_NUM_THREADS") == before
 
-    def told(comparison):
+    def supervision(comparison):
         return [
             (r.problem, r.solver, r.seed, r.energy, r.status, r.iterations, r.accuracy)
             for r in comparison.records
         ]
 
-    assert told(apart) == told(here)
+    assert supervision(apart) == supervision(here)
     notes = [r.diagnostics for r in apart.records if r.solver == "Threads"]
     assert {note["omp"] for note in notes} == {"1"}
     assert os.getpid() not in {note["pid"] for note in notes}
@@ -471,7 +471,7 @@ def test_a_known_optimum_is_a_bound_and_a_proof():
 
 
 @pytest.mark.parametrize(
-    ("problem_given", "solvers", "said"),
+    ("problem_given", "solvers", "refusal"),
     [
         (step(), [Fixed(bound=1.5), Fixed(label=1)], "Fixed(bound=1.5) gives the lower bound 1.5"),
         (step(), [Fixed(), Fixed(label=1, bound=1.001)], "gives the lower bound 1.001, but Fixed"),
@@ -482,10 +482,10 @@ def test_a_known_optimum_is_a_bound_and_a_proof():
         (step(optimum=0.9), [Fixed(bound=0.95)], "0.95, above the known optimum 0.9"),
     ],
 )
-def test_contradictions_are_alarms_on_top(problem_given, solvers, said):
+def test_contradictions_are_alarms_on_top(problem_given, solvers, refusal):
     comparison = il.compare(problem_given, solvers)
     assert len(comparison.alarms) == 1
-    assert said in comparison.alarms[0] and comparison.alarms[0].startswith("step: ")
+    assert refusal in comparison.alarms[0] and comparison.alarms[0].startswith("step: ")
     text = " ".join(comparison.to_text(width=90).split())
     assert text.startswith("CONTRADICTION: step:")
 

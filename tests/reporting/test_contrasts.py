@@ -88,7 +88,7 @@ def test_holm_is_over_the_primary_contrasts_only():
 
 
 @pytest.mark.parametrize(
-    ("changes", "said"),
+    ("changes", "message"),
     [
         ({"solver": "ilq"}, "solver 'ilq' is none of the study's: icm, ilp"),
         ({"baseline": "ilp"}, "solver and baseline are both 'ilp'"),
@@ -97,8 +97,8 @@ def test_holm_is_over_the_primary_contrasts_only():
         ({"over": ["a"], "breaks": {"a": [2, 1]}}, "breaks.a must be ascending numbers"),
     ],
 )
-def test_contrasts_that_cannot_be_answered_are_refused(changes, said):
-    assert asked(**changes).problem(["icm", "ilp"]).startswith(said)
+def test_contrasts_that_cannot_be_answered_are_refused(changes, message):
+    assert asked(**changes).problem(["icm", "ilp"]).startswith(message)
     assert asked().problem(["icm", "ilp"]) == ""
 
 
@@ -204,8 +204,8 @@ def test_lower_energies_are_compared_across_all_solvers():
             runs.append(Observation((data, noise, seed), f"method {at}", facts, values))
         pairs = [(i, j) for i in range(4) for j in range(4) if energies[i] < energies[j] - 1e-6]
         if pairs:
-            told = std.fmean(scores[i] - scores[j] for i, j in pairs)
-            wanted.setdefault((data, seed), []).append(told)
+            mean_gain = std.fmean(scores[i] - scores[j] for i, j in pairs)
+            wanted.setdefault((data, seed), []).append(mean_gain)
     contrast = asked(solver="lower energy", baseline="higher energy", over=["noise"])
     assert contrast.problem(["icm", "ilp"]) == ""
     assert "lower energy, higher energy" in replace(contrast, baseline="icm").problem(["icm"])

@@ -78,9 +78,9 @@ def test_texts_are_filled(text, shown):
     ],
 )
 def test_missing_names_are_reported(text, missing):
-    (said,) = filled(text, TABLES)[1]
+    (warning,) = filled(text, TABLES)[1]
 
-    assert re.search(missing, said)
+    assert re.search(missing, warning)
 
 
 def test_report_warns_of_missing_values_in_its_answer():
@@ -115,8 +115,10 @@ def test_claims_follow_the_first_section_with_their_numbers():
 
 def test_evidence_that_the_tables_do_not_give_is_a_warning():
     shown = with_answers(DOCUMENT, [claim("Its gap is {{ cell('gaps', 'ilp', 'gap') }} %.")])
-    (said,) = shown.warnings
-    assert said.startswith("Evidence of 'ICM is poor.' and records differ: table 'gaps' has no row")
+    (warning,) = shown.warnings
+    assert warning.startswith(
+        "Evidence of 'ICM is poor.' and records differ: table 'gaps' has no row"
+    )
 
 
 def test_study_refuses_an_unknown_verdict(tmp_path):

@@ -72,7 +72,7 @@ def test_the_report_of_a_comparison_is_that_of_its_records(
 
 
 @pytest.mark.parametrize(
-    ("labels", "said"),
+    ("labels", "message"),
     [
         ({"icn": "ICM"}, "there is no solver 'icn'; did you mean 'icm'?"),
         ({"icm": "ilp"}, "labels must be distinct names of solvers, got 'ilp'"),
@@ -80,7 +80,7 @@ def test_the_report_of_a_comparison_is_that_of_its_records(
         ({"icm": " "}, "labels must be distinct names of solvers, got ' '"),
     ],
 )
-def test_ambiguous_labels_are_refused(labels: dict[str, str], said: str) -> None:
+def test_ambiguous_labels_are_refused(labels: dict[str, str], message: str) -> None:
     with pytest.raises(ValueError) as caught:
         Comparison(RUNS).labelled(labels)
-    assert str(caught.value).startswith(said)
+    assert str(caught.value).startswith(message)

@@ -426,8 +426,8 @@ def test_hints(visit: Callable[..., Any]) -> None:
     """Tapping a cell with a hint shows the hint below the table."""
     page = visit()
     page.locator("#table-summary td.hint").first.click()
-    said = page.locator("#table-summary .detail").inner_text()
-    assert said == "trw-s: MemoryError: 4 GiB were not enough"
+    seen = page.locator("#table-summary .detail").inner_text()
+    assert seen == "trw-s: MemoryError: 4 GiB were not enough"
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
@@ -537,9 +537,9 @@ def test_tooltip_of_a_line_has_its_name_and_value(visit: Callable[..., Any]) -> 
     page.mouse.move(end[0], end[1])
     tip = page.locator("#vg-tooltip-element.visible")
     tip.wait_for()
-    said = tip.inner_text()
-    assert SOLVERS[0][:20] in said
-    found = re.search(r"time / best time:?\s*([\d.]+)\s*share of problems:?\s*([\d.]+)", said)
+    seen = tip.inner_text()
+    assert SOLVERS[0][:20] in seen
+    found = re.search(r"time / best time:?\s*([\d.]+)\s*share of problems:?\s*([\d.]+)", seen)
     assert found is not None
     times = 1 + np.sort(np.random.default_rng(0).exponential(1.0, 40))
     assert float(found[1]) == pytest.approx(times[-1], rel=1e-3) and float(found[2]) == 1.0

@@ -30,7 +30,12 @@ def section(document, title):
 
 def texts(document):
     """Return all texts of a document."""
-    said = [document.title, *itertools.chain(*document.lead), *document.alarms, *document.warnings]
+    sentences = [
+        document.title,
+        *itertools.chain(*document.lead),
+        *document.alarms,
+        *document.warnings,
+    ]
 
     def walk(sections):
         for part in sections:
@@ -51,7 +56,7 @@ def texts(document):
                     yield block.text
             yield from walk(part.sections)
 
-    return [*said, *walk(document.sections)]
+    return [*sentences, *walk(document.sections)]
 
 
 def study():
@@ -187,17 +192,17 @@ def test_contradicting_partition_functions_are_alarms():
     fine = [exact, estimate("low", 4.9, "lower"), estimate("high", 5.0, "upper")]
     guess = estimate("guess", 99.0, "estimate")
     assert Comparison([*fine, guess, estimate("exact", 9.0, "exact", 2.0)]).alarms == []
-    for wrong, said in (
+    for wrong, sentences in (
         (estimate("low", 5.1, "lower"), "low gives 5.1 as a lower bound, but exact gives 5"),
         (estimate("high", 4.0, "upper"), "but high gives 4 as an upper bound"),
         (estimate("other", 5.5, "exact"), "other gives 5.5 as the exact value, but exact"),
     ):
         (alarm,) = Comparison([exact, wrong]).alarms
-        assert said in alarm and "temperature 1" in alarm
+        assert sentences in alarm and "temperature 1" in alarm
 
 
 @pytest.mark.parametrize(
-    ("runs", "said"),
+    ("runs", "sentences"),
     [
         ([record(), record(seed=1, environment={"id": "x"})], "2 different environments"),
         (
@@ -238,9 +243,9 @@ def test_contradicting_partition_functions_are_alarms():
         ),
     ],
 )
-def test_unfair_comparisons_are_warnings(runs, said):
+def test_unfair_comparisons_are_warnings(runs, sentences):
     (warning,) = Comparison(runs).warnings
-    assert said in warning
+    assert sentences in warning
     assert report_document(runs, title="").warnings == (warning,)
 
 
@@ -389,8 +394,8 @@ def test_one_problem_has_no_tests_and_no_profiles():
     document = report_document([r for r in study() if r.problem == "chain(n=0)"], title="")
     names = {p.name for p in document.pictures()}
     assert names == {"gap-over-time", "convergence-chain(n=0)"}
-    said = texts(document)
-    assert "Ranks are not tested: one problem only was run by all solvers." in said
+    sentences = texts(document)
+    assert "Ranks are not tested: one problem only was run by all solvers." in sentences
     assert [t.name for t in document.tables()].count("problem-chain(n=0)") == 1
 
 
@@ -403,10 +408,10 @@ def test_one_solver_is_not_compared_with_itself():
 def test_solvers_that_share_no_problem_are_not_profiled():
     runs = [record("p", "a"), record("q", "b")]
     document = report_document(runs, title="")
-    said = texts(document)
-    assert "No problem was run by all solvers, so there is no performance profile." in said
-    assert "Ranks are not tested: no problem was run by all solvers." in said
-    assert "The records hold no history of the runs" in " ".join(said)
+    sentences = texts(document)
+    assert "No problem was run by all solvers, so there is no performance profile." in sentences
+    assert "Ranks are not tested: no problem was run by all solvers." in sentences
+    assert "The records hold no history of the runs" in " ".join(sentences)
 
 
 def test_failures_are_shown_and_counted():
@@ -483,15 +488,15 @@ def test_problems_are_shown_one_by_one_and_folded():
 
 
 def test_limitations_are_computed():
-    def said(document):
+    def sentences(document):
         return " ".join(section(document, "Known limitations").blocks[0].entries)
 
-    plain = said(of_study())
+    plain = sentences(of_study())
     assert "from one environment;" in plain and "4 problems are few" in plain
     assert "limit on time" not in plain
     late = record("q", status="timeout", message="late")
     few = [record(status="limit"), late, record("s", seconds=1e-6)]
-    text = said(report_document(few, title=""))
+    text = sentences(report_document(few, title=""))
     assert "One run of each solver and problem" in text
     assert "1 run reached a limit" in text and "1 did not stop" in text
     assert "1 run took less than 0.1 ms" in text
@@ -555,7 +560,7 @@ def test_short_summary_names_closest_fastest_and_most_proofs():
 
 
 @pytest.mark.parametrize(
-    ("runs", "said"),
+    ("runs", "sentences"),
     [
         (
             [
@@ -589,8 +594,8 @@ def test_short_summary_names_closest_fastest_and_most_proofs():
         ),
     ],
 )
-def test_in_short_of_ties_proofs_failures_and_problems_in_common(runs, said):
-    assert said in short(report_document(runs, title=""))
+def test_in_short_of_ties_proofs_failures_and_problems_in_common(runs, sentences):
+    assert sentences in short(report_document(runs, title=""))
 
 
 def shown_cells(picture):

@@ -383,8 +383,10 @@ def test_ranks_and_their_tests(case):
         line.count(r) ** 3 - line.count(r) for line in ranks for r in dict.fromkeys(line)
     ) / (n * (k**3 - k))
     if k > 2:
-        said = re.search(r"chi-squared ([\d.]+)", found.note)
-        assert float(said[1]) == pytest.approx(plain / (1 - ties) if ties < 1 else 0.0, abs=6e-3)
+        sentence = re.search(r"chi-squared ([\d.]+)", found.note)
+        assert float(sentence[1]) == pytest.approx(
+            plain / (1 - ties) if ties < 1 else 0.0, abs=6e-3
+        )
     # Table 5 of Demsar (2006): q of four solvers at 0.05 is 2.569.
     q = {2: 1.960, 3: 2.343, 4: 2.569}[k]
     assert difference == pytest.approx(q * math.sqrt(k * (k + 1) / 6 / n), rel=1e-3)
@@ -438,13 +440,13 @@ def test_seconds_leave_out_runs_that_failed_or_were_refused():
     shown = table(report(runs), "problem-p")
     assert column(shown, "seconds")["a"].value == 2.0
     assert column(shown, "seconds")["b"].text == "-"
-    said = " ".join(
+    sentence = " ".join(
         entry
         for section in report([run("p", "a", 0, status="unsupported")]).sections
         if section.title == "Known limitations"
         for entry in section.blocks[0].entries
     )
-    assert "took less than" not in said
+    assert "took less than" not in sentence
 
 
 def test_shares_are_round_only_where_they_are_exact():

@@ -260,7 +260,7 @@ def test_a_whole_last_line_without_its_end_is_kept(path):
 
 
 @pytest.mark.parametrize(
-    ("line", "said"),
+    ("line", "expected"),
     [
         ("garbage", "not a line of JSON"),
         ("[1, 2]", "not a record"),
@@ -295,7 +295,7 @@ def test_a_whole_last_line_without_its_end_is_kept(path):
         ("null", "not a record"),
     ],
 )
-def test_invalid_line_is_left_out_and_reported_with_its_number(path, line, said):
+def test_invalid_line_is_left_out_and_reported_with_its_number(path, line, expected):
     good = make()
     fill(path, f"{good.to_json()}\n{line}\n{good.to_json()}\n")
     store = RecordStore(path)
@@ -303,7 +303,7 @@ def test_invalid_line_is_left_out_and_reported_with_its_number(path, line, said)
         assert store.read() == [good, good]
     assert store.remarks == [str(warning.message) for warning in caught]
     assert f"1 line that is not a record was left out: {path}:2: " in store.remarks[0]
-    assert said in store.remarks[0]
+    assert expected in store.remarks[0]
 
 
 @pytest.mark.parametrize("text", [b"my notes\n", b"my notes", b"\xff\xfe\n"])

@@ -60,8 +60,8 @@ def test_earlier_records_are_judged_with_scale_one():
         solver="icm", solver_name="icm", status="converged", energy=2e-9, lower_bound=1e-9,
     )  # fmt: skip
     data = {**record.as_dict(), "schema": 4}
-    del data["small_energy"]
+    del data["energy_scale"]
     old = Record.from_json(json.dumps(data))
     assert old == record
-    for read, said in ((old, "yes"), (replace(old, small_energy=1e-8), "no")):
-        assert proof(read, summarise_problem("p", [read], {"icm": "icm"})) == said
+    for read, verdict in ((old, "yes"), (replace(old, energy_scale=1e-8), "no")):
+        assert proof(read, summarise_problem("p", [read], {"icm": "icm"})) == verdict

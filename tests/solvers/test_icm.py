@@ -15,7 +15,7 @@ from inference_lab.graph.arrays import IntArray
 from inference_lab.graph.factor_graph import FactorGraph, unary_minimum
 from inference_lab.graph.grids import grid_edges
 from inference_lab.graph.random_graphs import FAMILIES, random_graph
-from inference_lab.kernels.descent import AWAIT, KEEP, Descent, descend, sweep
+from inference_lab.kernels.descent import AWAIT, KEEP, CoordinateDescent, descend, icm_sweep
 from inference_lab.registry.sources import problem_registry
 from inference_lab.solvers.icm import ICM, renewed_label
 
@@ -64,7 +64,7 @@ def test_a_visit_is_the_update_rule(family):
         graph = random_graph(family, seed)
         x = np.random.default_rng(seed).integers(0, graph.cardinalities)
         factors = [(scope, table) for scope, table in graph.factors() if len(scope) > 1]
-        descent = Descent(graph, x)
+        descent = CoordinateDescent(graph, x)
         for i in range(graph.n_variables):
             terms = [
                 (table, scope.index(i), [int(x[j]) for j in scope])
@@ -140,11 +140,11 @@ def test_ties_spread_by_themselves_where_variables_are_numbered_along_their_term
     unary, edges = rng.integers(0, 3, size=(400, 3)).astype(float), grid_edges(20, 20)
     for number, same in ((np.arange(400), "spread"), (rng.permutation(400), "keep")):
         graph = FactorGraph.potts(unary[np.argsort(number)], number[edges], 1.0)
-        told = {
+        labellings = {
             ties: il.solve(graph, f"icm(order=sequential, ties={ties})").labels.tolist()
             for ties in ("auto", "keep", "spread")
         }
-        assert told["auto"] == told[same] and told["keep"] != told["spread"]
+        assert labellings["auto"] == labellings[same] and labellings["keep"] != labellings["spread"]
 
 
 def test_repeated_descent_changes_nothing():
@@ -339,6 +339,6 @@ def test_a_sweep_visits_dirty_variables_of_its_order_only():
     x = np.zeros(4, dtype=np.int64)
     dirty = np.array([True, False, True, False])
     scratch = np.empty(2), np.empty(2, dtype=np.int64)
-    assert sweep(graph.arrays, x, np.array([1, 2]), dirty, *scratch, AWAIT) == 1
+    assert icm_sweep(graph.arrays, x, np.array([1, 2]), dirty, *scratch, AWAIT) == 1
     assert x.tolist() == [0, 0, 1, 0]
     assert dirty.tolist() == [True, False, False, True], "the neighbour of a change is woken"

@@ -191,7 +191,7 @@ def test_converged_means_a_fixed_point(temperature, schedule, damping):
                 assert residual <= 1e-8, (family, seed)
                 checked += graph.n_edges + graph.n_factors > 0
             else:
-                assert residual > 1e-12, "said not to converge, but did"
+                assert residual > 1e-12, "reported as not converged, but is"
     assert checked >= 2 * len(families) - 10
 
 
@@ -359,7 +359,7 @@ def test_plain_graphs_get_the_messages_of_the_general_way(k, damping, temperatur
         assert fast.needed is None
         any_graph.needed = any_graph.general
         tables.needed = tables.general
-        tables.net.links["way"] = GENERAL
+        tables.net.arcs["way"] = GENERAL
         for number in range(6):
             for passes in (fast, any_graph, tables):
                 passes.sweep(number)

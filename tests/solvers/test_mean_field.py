@@ -21,9 +21,9 @@ from inference_lab.solvers.mean_field import (
     MeanField,
     Rule,
     free_energy,
-    links_of,
+    mean_field_sweep,
+    potts_neighbours,
     renewed_distribution,
-    sequential_sweep,
 )
 
 INF = math.inf
@@ -82,7 +82,7 @@ class Updates:
     def one(self, i: int, temperature: float, cap: float) -> None:
         """Update one variable, marked as due regardless of its former state."""
         priority = np.full(self.graph.n_variables, INF)
-        updated = sequential_sweep(
+        updated = mean_field_sweep(
             self.graph.arrays,
             np.array([i]),
             Rule(temperature, cap, 0.0),
@@ -90,7 +90,7 @@ class Updates:
             priority,
             self.field,
             self.digits,
-            links_of(self.graph, cap),
+            potts_neighbours(self.graph, cap),
         )
         assert updated == 1
 
@@ -196,11 +196,11 @@ def test_an_update_wakes_the_neighbours():
         [((1, 2, 3), np.arange(8.0).reshape(2, 2, 2))],
     )
     q = np.full(12, 0.5)
-    scratch = np.empty(2), np.empty(3, dtype=np.int64), links_of(graph, INF)
+    scratch = np.empty(2), np.empty(3, dtype=np.int64), potts_neighbours(graph, INF)
     priority = np.array([0.0, 1.0, 1e-3, 0.0, 0.0, 0.0])
     call = (graph.arrays, np.arange(6), Rule(1.0, INF, 1e-3), q, priority, *scratch)
     target = minimiser(graph, exhaustive(graph).energies, rows(graph, q.copy()), 1, 1.0)
-    assert sequential_sweep(*call[:1], np.arange(2), *call[2:]) == 1
+    assert mean_field_sweep(*call[:1], np.arange(2), *call[2:]) == 1
     change = abs(target[0] - 0.5)
     expected = [change, 0.0, 1e-3 + change, change, 0.0, 0.0]
     assert priority == pytest.approx(expected)

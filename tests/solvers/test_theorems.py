@@ -577,8 +577,8 @@ class Absolute(Solver):
         run.offer((np.array([graph.unary_of(i)[0] for i in range(n)]) * 100 % 2).astype(np.int64))
         rows = np.arange(n)[:, None] ** np.arange(k)
         marginals = rows / rows.sum(axis=1, keepdims=True) if run.temperature else None
-        said = {"log_partition": 0.0, "log_partition_kind": "exact"} if run.temperature else {}
-        return Outcome(converged=True, marginals=marginals, **said)
+        claimed = {"log_partition": 0.0, "log_partition_kind": "exact"} if run.temperature else {}
+        return Outcome(converged=True, marginals=marginals, **claimed)
 
 
 @pytest.mark.parametrize(

@@ -147,9 +147,9 @@ def energies_of_forests(run):
         energies = alone
         for c in held(graph, up):
             scope, table = terms[c]
-            told = [np.expand_dims(messages[c, s], [t for t in range(len(scope)) if t != s])
+            incoming = [np.expand_dims(messages[c, s], [t for t in range(len(scope)) if t != s])
                     for s in range(len(scope))]  # fmt: skip
-            part = ((table - sum(told)) / run.state.rho[c]).transpose(np.argsort(scope))
+            part = ((table - sum(incoming)) / run.state.rho[c]).transpose(np.argsort(scope))
             energies = energies + np.expand_dims(part, [j for j in range(n) if j not in scope])
         found.append(energies)
     return found

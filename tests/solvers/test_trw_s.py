@@ -65,7 +65,7 @@ def kernel_passes(graph: il.FactorGraph, order: IntArray, sweeps: int) -> Iterat
     passes, run = TRWSPasses(graph, order), Run(graph)
     for _ in range(sweeps):
         for direction in (1, 0):
-            bound = passes.half_sweep(direction, run)
+            bound = passes.directed_pass(direction, run)
             assert bound is not None
             yield bound
             if bound == math.inf:
@@ -158,7 +158,7 @@ def test_labels_are_chosen_given_earlier_labels(family: str) -> None:
         order = np.random.default_rng(seed).permutation(graph.n_variables)
         passes, run = TRWSPasses(graph, order), Run(graph)
         for direction in (1, 0):
-            passes.half_sweep(direction, run)
+            passes.directed_pass(direction, run)
         x, found = np.full(graph.n_variables, -1), passes.decode()
         start = dict(zip(passes.plan.half.tolist(), passes.plan.at.tolist(), strict=True))
         for i in order:
@@ -237,12 +237,12 @@ def test_reparametrisation_has_the_bound_of_the_next_pass(
     passes, run = TRWSPasses(graph, order), Run(graph)
     for _ in range(sweeps):
         for direction in (1, 0):
-            if passes.half_sweep(direction, run) == math.inf:
+            if passes.directed_pass(direction, run) == math.inf:
                 return
     bound = dual_bound(graph, graph.arrays, passes.reparametrisation(), make_scratch(graph))
     again = TRWSPasses(graph, order)
     for direction in (*(1, 0) * sweeps, 1):
-        expected = again.half_sweep(direction, run)
+        expected = again.directed_pass(direction, run)
     assert expected is not None
     slack, optimum = tolerance(graph), exhaustive(graph).optimum
     if expected == math.inf:

@@ -93,9 +93,9 @@ def folders(tmp_path, monkeypatch):
     sys.modules.pop("canary_of_tests", None)
 
 
-def refuse(make, said: str, outside: Path) -> None:
+def refuse(make, message: str, outside: Path) -> None:
     """Expect a `SpecError`, without running, reading or listing anything outside."""
-    with watched() as events, pytest.raises(SpecError, match=said) as caught:
+    with watched() as events, pytest.raises(SpecError, match=message) as caught:
         make()
     assert len(str(caught.value)) < 4000
     assert "canary_of_tests" not in sys.modules
@@ -132,7 +132,7 @@ CODE = [
 def test_code_from_outside_is_refused(text, folders):
     outside, data = folders
     text = text.replace("OUTSIDE", str(outside))
-    said = "is code from outside the package, and such code is refused here"
+    message = "is code from outside the package, and such code is refused here"
     for make in (
         lambda: as_solver(text),
         lambda: solver_registry.make(text),
@@ -142,7 +142,7 @@ def test_code_from_outside_is_refused(text, folders):
         lambda: as_solver(f"persistency(then={format_value(text)})"),
     ):
         with user_code_refused():
-            refuse(make, said, outside)
+            refuse(make, message, outside)
 
 
 def test_canary_leaves_its_mark_outside_the_block(folders):
@@ -200,9 +200,9 @@ MEGABYTE = 1_000_000
 )
 def test_long_specs_are_refused_briefly(text, folders):
     outside, data = folders
-    said = f"has {len(text)} characters; at most {MAX_LENGTH} are read"
-    refuse(lambda: as_solver(text), said, outside)
-    refuse(lambda: as_problem(text, data), said, outside)
+    message = f"has {len(text)} characters; at most {MAX_LENGTH} are read"
+    refuse(lambda: as_solver(text), message, outside)
+    refuse(lambda: as_problem(text, data), message, outside)
 
 
 def test_a_spec_longer_than_names_of_files_is_a_spec():

@@ -28,8 +28,8 @@ STUDIES = sorted(path.parent.name for path in REPORTS.glob("*/study.toml"))
 def test_every_number_of_answers_and_claims_is_of_a_table(name):
     study = load_study(REPORTS / name)
     for text in (study.answer, *(claim.evidence for claim in study.claims)):
-        said = re.sub(r"{{.*?}}", "", text)
-        assert re.findall(r"(?<![\w.-])\d+(?:\.\d+)?", said) == []
+        plain = re.sub(r"{{.*?}}", "", text)
+        assert re.findall(r"(?<![\w.-])\d+(?:\.\d+)?", plain) == []
     page = (REPORTS / name / "README.md").read_text(encoding="utf-8")
     assert "records differ" not in page and "{{" not in page
 
@@ -46,12 +46,12 @@ def test_note_on_draws_follows_from_draws_and_records():
     points, protocol = load_points("lange-toy"), Protocol(unit="share-of-points")
     upper = points.values[:, 1] > points.values[:, 1].mean()
 
-    def told(share: float, run: int) -> bool:
+    def succeeds(share: float, run: int) -> bool:
         pairs = draw_constraints(points, protocol, draw_run(points, protocol, run), share, "random")
         must, cannot = upper[pairs.must_link], upper[pairs.cannot_link]
         return bool((must[:, 0] != must[:, 1]).any() or (cannot[:, 0] == cannot[:, 1]).any())
 
-    share = {run: told(0.01, run) for run in range(50)}
+    share = {run: succeeds(0.01, run) for run in range(50)}
     right = {
         record.run: record.scores["accuracy"]
         for record in FitStore(folder / "records.jsonl").read()
@@ -65,7 +65,7 @@ def test_note_on_draws_follows_from_draws_and_records():
     (note,) = [each for each in load_study(folder).notes if each.startswith("With 1 % of")]
     assert f"{sum(share.values())} of 50 draws" in note
     assert f"has {told_apart:.2f} of the points right, on the others {others:.2f}" in note
-    assert note.endswith("With 5 % all do.") and all(told(0.05, run) for run in range(50))
+    assert note.endswith("With 5 % all do.") and all(succeeds(0.05, run) for run in range(50))
 
 
 NEWS = ("news-different-3", "news-related-3", "news-similar-3")
@@ -94,5 +94,5 @@ SIZES = [
 @pytest.mark.skipif(not DATA.is_dir(), reason="the data folder is not here")
 @pytest.mark.parametrize(("name", "words", "data"), SIZES)
 def test_sizes_in_notes_equal_the_sizes_of_the_data(name, words, data):
-    told = words.format(*(load_points(each, DATA).values.shape for each in data))
-    assert any(told in note for note in load_study(REPORTS / name).notes)
+    succeeds = words.format(*(load_points(each, DATA).values.shape for each in data))
+    assert any(succeeds in note for note in load_study(REPORTS / name).notes)

@@ -44,15 +44,15 @@ def test_method_with_lists_has_several_variants():
 
 
 @pytest.mark.parametrize(
-    ("method", "said"),
+    ("method", "message"),
     [
         (dict(label="all alike", weight_factor=[1, 3]), "'weight_factor' is not in its label"),
         (dict(label="{init}", weight_factor=[1]), "'init' has no values"),
         (dict(label="{weight_factor:g}", weight_factor=[1]), "is not a name in braces"),
     ],
 )
-def test_varied_settings_are_named_in_the_label(method, said):
-    with pytest.raises(StudyError, match=said):
+def test_varied_settings_are_named_in_the_label(method, message):
+    with pytest.raises(StudyError, match=message):
         varied(**method).variants()
 
 

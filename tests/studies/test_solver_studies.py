@@ -170,13 +170,13 @@ WRONG = {
 
 
 @pytest.mark.parametrize(
-    ("text", "old", "new", "said"), [(text, *row) for text in WRONG for row in WRONG[text]]
+    ("text", "old", "new", "message"), [(text, *row) for text in WRONG for row in WRONG[text]]
 )
-def test_errors_in_a_definition_are_located(tmp_path, text, old, new, said):
+def test_errors_in_a_definition_are_located(tmp_path, text, old, new, message):
     assert old in text
     with pytest.raises(StudyError) as caught:
         load_study(write(tmp_path / "bad", text.replace(old, new, 1)))
-    assert said in str(caught.value) and "study.toml" in str(caught.value)
+    assert message in str(caught.value) and "study.toml" in str(caught.value)
 
 
 def test_a_study_is_run_once_and_rendered_from_its_records(tmp_path, undrawn):
@@ -350,8 +350,8 @@ def test_stages_are_run_where_others_prove_nothing(tmp_path):
     named = found.labelled({"ilp": "Exact"}).shown
     assert named.warnings == [] and report_document(named, title="T").warnings == ()
     lost = [r for r in found.records if r != relaxed[0]]
-    [said] = Comparison(lost, stages=[{"ilp"}]).warnings
-    assert said == "1 of 12 runs are missing: lp-relaxation (1)"
+    [message] = Comparison(lost, stages=[{"ilp"}]).warnings
+    assert message == "1 of 12 runs are missing: lp-relaxation (1)"
     assert len(Comparison(found.records).warnings) == 2
     for part in ("1/2", "2/2"):
         run_comparison(study, tmp_path / "shards", shard=part)

@@ -35,7 +35,7 @@ from inference_lab.studies.study_points import (
     StudyPoints,
     known_points,
     load_points,
-    told_apart,
+    split_name,
 )
 
 STUDIES = sorted(
@@ -543,11 +543,11 @@ def test_seeds_are_nested_and_wrong_at_random():
     right = draw_seeds(points, replace(protocol, noise=0.0), draw, 0.8, 1)
     assert (right[seeds] == points.labels[seeds]).all()
     # The fit receives these seeds.
-    told = {}
+    outcomes = {}
     for estimator in ("constrained-kmeans", "cop-kmeans"):
         method = Method(estimator, estimator, selection="seeds")
-        told[estimator] = fit_method(method, points, replace(protocol, noise=0.0), 0.5, 0)
-        assert told[estimator].scores["ari"] > 0.5 and told[estimator].violated == 0.0
+        outcomes[estimator] = fit_method(method, points, replace(protocol, noise=0.0), 0.5, 0)
+        assert outcomes[estimator].scores["ari"] > 0.5 and outcomes[estimator].violated == 0.0
     assert Method("Seeds", "seeded-kmeans", seeded_classes=0.5).key != (
         Method("Seeds", "seeded-kmeans").key
     )
@@ -560,12 +560,12 @@ def test_weights_on_the_scale_of_the_data_and_given_numbers_of_clusters():
     auto = fit_method(Method("x", "pckmeans", weight="auto"), points, protocol, 20.0, 0)
     pairs = draw_constraints(points, protocol, draw_run(points, protocol, 0), 20.0, "random")
     seed = int(np.random.SeedSequence([0, points.key]).spawn(4)[3].generate_state(1)[0])
-    told = pairs.fit_params() | {"ml_weight": "auto", "cl_weight": "auto"}
-    used = PCKMeans(3, random_state=seed).fit(points.values, **told).constraints_
+    outcomes = pairs.fit_params() | {"ml_weight": "auto", "cl_weight": "auto"}
+    used = PCKMeans(3, random_state=seed).fit(points.values, **outcomes).constraints_
     assert auto.weight == np.concatenate([used.ml_weights, used.cl_weights]).mean() != 1.0
-    told = load_points("iris, k-1")
-    assert told.key == points.key and told.n_classes == 2
-    assert fit_method(Method("x", "pckmeans"), told, protocol, 5.0, 0).scores["clusters"] == 2
+    outcomes = load_points("iris, k-1")
+    assert outcomes.key == points.key and outcomes.n_classes == 2
+    assert fit_method(Method("x", "pckmeans"), outcomes, protocol, 5.0, 0).scores["clusters"] == 2
     five = Method("x", "pckmeans", {"n_clusters": 5})
     assert fit_method(five, points, protocol, 5.0, 0).scores["clusters"] == 5
     with pytest.raises(StudyError, match="none would be left"):
@@ -866,7 +866,7 @@ def test_studies_run_in_small(name, tmp_path, data_dir, undrawn):
 def test_definitions_name_data_that_exist(name):
     study = load_study(REPORTS / name)
     for stage in study.stages():
-        assert {told_apart(name)[0] for name in stage.data} <= set(known_points())
+        assert {split_name(name)[0] for name in stage.data} <= set(known_points())
         for shown in stage.published:
             assert shown.data in stage.data
             assert shown.method in {m.label for m in stage.methods}

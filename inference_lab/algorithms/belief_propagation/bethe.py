@@ -22,17 +22,17 @@ def _costs_beside(
     net: Network, general: General | None, q: int, k: int, b: int, out: FloatArray
 ) -> None:
     """Write the costs of `k` labels next to a neighbour with label ``b``, up to a constant."""
-    link = net.links[q]
+    arc = net.arcs[q]
     if general is not None:
         h = general.g.adj_half[q]
         for a in range(k):
             out[a] = half_cost(general.g, h, a, b)
         return
     for a in range(k):
-        if link["way"] == LINEAR:
-            out[a] = min(link["rise"] * abs(a - b), link["cap"])
+        if arc["way"] == LINEAR:
+            out[a] = min(arc["rise"] * abs(a - b), arc["parameter"])
         else:
-            out[a] = link["rise"] if (a == b) == (link["way"] == REPULSIVE) else 0.0
+            out[a] = arc["rise"] if (a == b) == (arc["way"] == REPULSIVE) else 0.0
 
 
 @lean_kernel
@@ -56,7 +56,7 @@ def decode(
         if general is not None:
             general.infinite[:k] = 0
         for q in range(net.adj_ptr[i], net.adj_ptr[i + 1]):
-            b = x[net.links[q]["other"]] if in_order else -1
+            b = x[net.arcs[q]["other"]] if in_order else -1
             if b < 0:
                 for a in range(k):
                     work.belief[a] += messages[net.start[q] + a]
@@ -146,12 +146,12 @@ def _log_partition_of_terms(
             if h & 1 == 1:
                 continue
             # The message of the edge to its other end, closed with that end's cavity.
-            at = np.uint64(net.links[p]["at"])
+            at = np.uint64(net.arcs[p]["at"])
             take_out(k, beliefs[own : own + k], messages, at, work.cavity)
             sum_product_message(g, h ^ 1, temperature, work.cavity, work.new)
             j = g.adj_var[p]
             kj, other = net.cardinalities[j], net.unary_ptr[j]
-            to = np.uint64(net.links[p]["to"])
+            to = np.uint64(net.arcs[p]["to"])
             take_out(kj, beliefs[other : other + kj], messages, to, work.cavity)
             for b in range(kj):
                 work.new[b] += work.cavity[b]

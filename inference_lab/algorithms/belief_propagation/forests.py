@@ -41,19 +41,19 @@ class Forests(NamedTuple):
 
 @kernel
 def _spanning_forest(
-    g: GraphArrays, ranked: IntArray, n_links: int, arity: int | None
+    g: GraphArrays, ranked: IntArray, n_incidences: int, arity: int | None
 ) -> tuple[IntArray, Int32Array, Int32Array]:
     """Take terms in the given order unless they close a cycle; return the rooted forest."""
     n, m = g.cardinalities.size, g.kinds.size
     parent = np.arange(n)
-    taken = np.empty(n_links, dtype=np.int64)
+    taken = np.empty(n_incidences, dtype=np.int64)
     inside = np.zeros(ranked.size, dtype=np.bool_)
     count = 0
-    links = 0
+    incidences = 0
     if arity is not None:
         roots = np.empty(arity, dtype=np.int64)
     for e in ranked:
-        if links == n_links:
+        if incidences == n_incidences:
             break
         if e < m:
             a, b = find(parent, g.edges[e, 0]), find(parent, g.edges[e, 1])
@@ -62,7 +62,7 @@ def _spanning_forest(
                 taken[count] = e
                 inside[e] = True
                 count += 1
-                links += 1
+                incidences += 1
         elif arity is not None:
             lo, hi = g.factor_ptr[e - m], g.factor_ptr[e - m + 1]
             apart = True
@@ -76,7 +76,7 @@ def _spanning_forest(
                 taken[count] = e
                 inside[e] = True
                 count += 1
-                links += hi - lo - 1
+                incidences += hi - lo - 1
     order = np.empty(n, dtype=np.int32)
     up = np.full(n, -1, dtype=np.int32)
     seen = np.zeros(n, dtype=np.bool_)
@@ -115,9 +115,9 @@ def spanning_forest(
     graph: FactorGraph, ranked: IntArray
 ) -> tuple[IntArray, Int32Array, Int32Array]:
     """Take terms in the given order unless they close a cycle; return them and the forest."""
-    n_links = graph.n_variables - int(graph.components.max(initial=-1)) - 1
+    n_incidences = graph.n_variables - int(graph.components.max(initial=-1)) - 1
     arity = int(np.diff(graph.factor_ptr).max()) if graph.n_factors else None
-    return _spanning_forest(graph.arrays, ranked, n_links, arity)
+    return _spanning_forest(graph.arrays, ranked, n_incidences, arity)
 
 
 def heavy_forest(graph: FactorGraph, weights: FloatArray) -> tuple[Int32Array, Int32Array]:
@@ -127,9 +127,9 @@ def heavy_forest(graph: FactorGraph, weights: FloatArray) -> tuple[Int32Array, I
     ranked = np.argsort(-weights, kind="stable")
     terms, order, up = spanning_forest(graph, ranked)
     if graph.n_factors:
-        links = np.ones(weights.size)
-        links[graph.n_edges :] = np.diff(graph.factor_ptr) - 1
-        others = spanning_forest(graph, np.argsort(-weights / links, kind="stable"))
+        incidences = np.ones(weights.size)
+        incidences[graph.n_edges :] = np.diff(graph.factor_ptr) - 1
+        others = spanning_forest(graph, np.argsort(-weights / incidences, kind="stable"))
         if weights[others[0]].sum() > weights[terms].sum():
             _, order, up = others
     return order, up

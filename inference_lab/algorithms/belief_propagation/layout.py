@@ -10,7 +10,7 @@ from inference_lab._numba import kernel
 from inference_lab.algorithms.belief_propagation.schedules import Trees
 from inference_lab.graph.arrays import GraphArrays, IntArray, starts_of
 from inference_lab.graph.factor_graph import FactorGraph
-from inference_lab.kernels.bp_updates import General, Links, Scratch
+from inference_lab.kernels.bp_updates import Arcs, General, Scratch
 from inference_lab.kernels.messages import (
     ATTRACTIVE,
     GENERAL,
@@ -93,28 +93,28 @@ def message_starts(g: GraphArrays) -> IntArray:
     return start
 
 
-def make_links(g: GraphArrays, start: IntArray, temperature: float, terms: Terms) -> Links:
+def make_arcs(g: GraphArrays, start: IntArray, temperature: float, terms: Terms) -> Arcs:
     """Collect the data for sending each message, see `Network`."""
     size = np.uint32 if (g.cardinalities * np.diff(g.adj_ptr)).sum() < 1 << 32 else np.uint64
     fields = [("at", size), ("to", size), ("other", np.uint32), ("way", np.uint32)]
-    links = np.empty(start.size, dtype=[*fields, ("rise", np.float64), ("cap", np.float64)])
-    way, cap = np.where(np.isinf(terms.rise), GENERAL, terms.way), terms.cap
+    arcs = np.empty(start.size, dtype=[*fields, ("rise", np.float64), ("parameter", np.float64)])
+    way, parameter = np.where(np.isinf(terms.rise), GENERAL, terms.way), terms.truncation
     # Messages between variables of a single label are constant, whatever the cost.
     if g.cardinalities.min(initial=1) == 1:
         way = np.where(g.cardinalities[g.edges].max(axis=1, initial=1) == 1, ATTRACTIVE, way)
     if temperature > 0.0:
         way = np.where((way == LINEAR) | (terms.rise > _STEEPEST * temperature), GENERAL, way)
         with np.errstate(over="ignore"):  # costs that overflow get the general update
-            cap = np.exp(-terms.rise / temperature)
+            parameter = np.exp(-terms.rise / temperature)
 
     edge = g.adj_half >> 1
-    links["at"] = start
-    links["to"] = start[g.adj_reverse]
-    links["other"] = g.adj_var
-    links["way"] = way[edge]
-    links["rise"] = terms.rise[edge]
-    links["cap"] = cap[edge]
-    return links
+    arcs["at"] = start
+    arcs["to"] = start[g.adj_reverse]
+    arcs["other"] = g.adj_var
+    arcs["way"] = way[edge]
+    arcs["rise"] = terms.rise[edge]
+    arcs["parameter"] = parameter[edge]
+    return arcs
 
 
 def make_general(graph: FactorGraph, g: GraphArrays) -> General:

@@ -10,9 +10,9 @@ from inference_lab._numba import inlined, lean_kernel
 from inference_lab.graph.arrays import FloatArray, IntArray
 from inference_lab.kernels.bp_updates import (
     General,
+    MessageUpdate,
     Network,
     Scratch,
-    Step,
     add_up,
     least_label,
     pull_from_factors,
@@ -43,7 +43,7 @@ def sequential_sweep(
     net: Network,
     general: General | None,
     temperature: float | None,
-    step: Step,
+    update: MessageUpdate,
     direction: int,
     messages: FloatArray,
     priority: FloatArray,
@@ -56,7 +56,7 @@ def sequential_sweep(
     # ``priority[2 i + direction]`` adds up the changes that arrived at ``i`` since its last update
     # in this direction. A variable at or below the tolerance is skipped, so that late sweeps cost
     # little. Changes above the tolerance may be counted only in part.
-    tolerance = step.tolerance
+    tolerance = update.tolerance
     # Read once, so that values that depend only on the number of labels are computed once per
     # sweep.
     k = net.cardinalities[0]
@@ -71,22 +71,22 @@ def sequential_sweep(
         pulled = 0.0
         if general is not None:
             k = net.cardinalities[i]
-            pulled = pull_from_factors(general, i, k, temperature, step, work)
+            pulled = pull_from_factors(general, i, k, temperature, update, work)
         add_up(net, general, i, k, messages, work.belief)
         x[i] = least_label(k, work.belief)
         for q in range(net.adj_ptr[i], net.adj_ptr[i + 1]):
-            j = np.int64(net.links[np.uint64(q)]["other"])
+            j = np.int64(net.arcs[np.uint64(q)]["other"])
             if (j > i) != (direction == UP):
                 continue
-            renew(net, general, q, k, temperature, step, messages, messages, work)
+            renew(net, general, q, k, temperature, update, messages, messages, work)
             up, down = np.uint64(2 * j + UP), np.uint64(2 * j + DOWN)
-            if step.damping == 0.0 and priority[up] > tolerance and priority[down] > tolerance:
+            if update.damping == 0.0 and priority[up] > tolerance and priority[down] > tolerance:
                 # The receiver will be visited in any case.
                 continue
             size = k
             if general is not None:
                 size = net.cardinalities[np.uint64(j)]
-            change = relative_change(size, step, work)
+            change = relative_change(size, update, work)
             priority[up] += change
             priority[down] += change
             largest = max(largest, change)
@@ -94,7 +94,7 @@ def sequential_sweep(
             g = general.g
             for q in range(g.inc_ptr[i], g.inc_ptr[i + 1]):
                 slot = g.inc_slot[q]
-                change = send_to_factor(general, slot, k, step, work)
+                change = send_to_factor(general, slot, k, update, work)
                 largest = max(largest, change)
                 f = g.slot_factor[slot]
                 for s in range(g.factor_ptr[f], g.factor_ptr[f + 1]):
@@ -104,7 +104,7 @@ def sequential_sweep(
                         priority[up] += change
                         priority[down] += change
         # A damped message has not reached its new value yet.
-        priority[here] = step.damping * max(largest, pulled)
+        priority[here] = update.damping * max(largest, pulled)
         if general is not None:
             priority[np.uint64(2 * i + 1 - direction)] += pulled
     return updated
@@ -115,7 +115,7 @@ def synchronous_sweep(
     net: Network,
     general: General | None,
     temperature: float | None,
-    step: Step,
+    update: MessageUpdate,
     messages: FloatArray,
     before: FloatArray,
     x: IntArray,
@@ -128,19 +128,19 @@ def synchronous_sweep(
     if general is not None:
         for i in range(x.size):
             k = net.cardinalities[i]
-            largest = max(largest, pull_from_factors(general, i, k, temperature, step, work))
+            largest = max(largest, pull_from_factors(general, i, k, temperature, update, work))
     for i in range(x.size):
         k = net.cardinalities[i]
         add_up(net, general, i, k, before, work.belief)
         x[i] = least_label(k, work.belief)
         for q in range(net.adj_ptr[i], net.adj_ptr[i + 1]):
-            renew(net, general, q, k, temperature, step, before, messages, work)
-            j = np.uint64(net.links[np.uint64(q)]["other"])
-            largest = max(largest, relative_change(net.cardinalities[j], step, work))
+            renew(net, general, q, k, temperature, update, before, messages, work)
+            j = np.uint64(net.arcs[np.uint64(q)]["other"])
+            largest = max(largest, relative_change(net.cardinalities[j], update, work))
         if general is not None:
             g = general.g
             for q in range(g.inc_ptr[i], g.inc_ptr[i + 1]):
-                largest = max(largest, send_to_factor(general, g.inc_slot[q], k, step, work))
+                largest = max(largest, send_to_factor(general, g.inc_slot[q], k, update, work))
     return largest
 
 
@@ -174,7 +174,7 @@ def collect(
     net: Network,
     general: General | None,
     temperature: float | None,
-    step: Step,
+    update: MessageUpdate,
     news: News,
     state: tuple[FloatArray, FloatArray],
     x: IntArray,
@@ -186,7 +186,7 @@ def collect(
     for i in range(x.size):
         if general is not None:
             k = net.cardinalities[i]
-            change = pull_from_factors(general, i, k, temperature, step, work)
+            change = pull_from_factors(general, i, k, temperature, update, work)
             news.arrived[i] += change
             news.largest[0] = max(news.largest[0], change)
         add_up(net, general, i, k, messages, work.belief)
@@ -197,7 +197,7 @@ def collect(
         if general is not None:
             g = general.g
             for q in range(g.inc_ptr[i], g.inc_ptr[i + 1]):
-                change = send_to_factor(general, g.inc_slot[q], k, step, work)
+                change = send_to_factor(general, g.inc_slot[q], k, update, work)
                 news.largest[0] = max(news.largest[0], change)
 
 
@@ -206,10 +206,10 @@ def fetch_term(
     net: Network, p: np.uint64, k: int, messages: FloatArray, beliefs: FloatArray
 ) -> None:
     """Prefetch both messages at an adjacency position, and the belief of the receiver."""
-    link = net.links[p]
-    fetch_row(k, messages, np.uint64(link["at"]))
-    fetch_row(k, messages, np.uint64(link["to"]))
-    fetch_row(k, beliefs, np.uint64(net.unary_ptr[np.uint64(link["other"])]))
+    arc = net.arcs[p]
+    fetch_row(k, messages, np.uint64(arc["at"]))
+    fetch_row(k, messages, np.uint64(arc["to"]))
+    fetch_row(k, beliefs, np.uint64(net.unary_ptr[np.uint64(arc["other"])]))
 
 
 @lean_kernel
@@ -217,7 +217,7 @@ def pass_along(
     net: Network,
     general: General | None,
     temperature: float | None,
-    step: Step,
+    update: MessageUpdate,
     trees: Trees,
     part: Part,
     news: News,
@@ -245,31 +245,31 @@ def pass_along(
                 soon = trees.back[part.last - 1 - t - _SOON]
             fetch_term(net, np.uint64(soon), k, messages, beliefs)
         p = np.uint64(q)
-        i = np.uint64(net.links[np.uint64(back)]["other"])
-        j = np.uint64(net.links[p]["other"])
-        if not news.arrived[i] - news.sent[p] > step.tolerance:
+        i = np.uint64(net.arcs[np.uint64(back)]["other"])
+        j = np.uint64(net.arcs[p]["other"])
+        if not news.arrived[i] - news.sent[p] > update.tolerance:
             continue
         renewed += 1
         if general is not None:
             k = net.cardinalities[i]
             size = net.cardinalities[j]
         own, other = net.unary_ptr[i], np.uint64(net.unary_ptr[j])
-        to = np.uint64(net.links[p]["to"])
+        to = np.uint64(net.arcs[p]["to"])
         for b in range(size):
             a = np.uint64(b)
             beliefs[other + a] -= messages[to + a]
         here = Scratch(beliefs[own : own + k], work.cavity, work.new, work.change)
-        renew(net, general, q, k, temperature, step, messages, messages, here)
+        renew(net, general, q, k, temperature, update, messages, messages, here)
         for b in range(size):
             a = np.uint64(b)
             beliefs[other + a] += messages[to + a]
         # As in `relative_change`, except for damping.
-        start = net.links[p]["to"]
+        start = net.arcs[p]["to"]
         change = greatest(size, work.change)
-        change /= step.scale + max(step.scale, greatest(size, messages[start : start + size]))
+        change /= update.scale + max(update.scale, greatest(size, messages[start : start + size]))
         largest = max(largest, change)
         news.arrived[j] += change
         # A damped message has not reached its new value yet.
-        news.sent[p] = news.arrived[i] - step.damping * change
+        news.sent[p] = news.arrived[i] - update.damping * change
     news.largest[0] = max(news.largest[0], largest)
     return renewed

@@ -362,7 +362,7 @@ def redistribute_joint(
 
 
 @lean_kernel
-def sweep_clusters(
+def update_clusters(
     g: GraphArrays, begin: int, end: int, backwards: bool, dual: Dual, clusters: ClusterArrays,
     hard: bool, room: Room,
 ) -> None:  # fmt: skip

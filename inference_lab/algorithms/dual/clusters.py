@@ -13,7 +13,7 @@ from inference_lab.algorithms.dual.cluster_updates import (
     Room,
     least_of_clusters,
     pass_on,
-    sweep_clusters,
+    update_clusters,
 )
 from inference_lab.algorithms.dual.reparametrisation import (
     LARGEST_CLUSTER,
@@ -26,8 +26,8 @@ from inference_lab.algorithms.dual.reparametrisation import (
     refresh,
     stretches,
     sum_of_least,
-    sweep_factors,
-    sweep_stars,
+    update_factors,
+    update_stars,
 )
 from inference_lab.contract import Run
 from inference_lab.graph.arrays import NO_FORM, TABLE, FloatArray, Int32Array, IntArray, starts_of
@@ -296,22 +296,22 @@ class DualClusters:
         for begin, end in self._stars[::step]:
             if run.should_stop():
                 return False
-            sweep_stars(self.g, begin, end, backwards, self.dual, self.hard, self._work)
+            update_stars(self.g, begin, end, backwards, self.dual, self.hard, self._work)
         for begin, end in self._factors[::step]:
             if run.should_stop():
                 return False
-            sweep_factors(self.g, begin, end, backwards, self.dual, self.hard, self._work)
+            update_factors(self.g, begin, end, backwards, self.dual, self.hard, self._work)
         for begin, end in self._clusters[::step]:
             if run.should_stop():
                 return False
-            sweep_clusters(
+            update_clusters(
                 self.g, begin, end, backwards, self.dual, self.arrays, self.hard, self.room
             )
         return True
 
     def redistribute_costs(self) -> None:
         """Move all differences between labels from the variables into the terms."""
-        sweep_stars(self.g, 0, self.graph.n_variables, False, self.dual, self.hard, self._work)
+        update_stars(self.g, 0, self.graph.n_variables, False, self.dual, self.hard, self._work)
 
     def bound(self) -> float:
         """Return the lower bound, lowered by the rounding error; ``inf`` if infeasible."""

@@ -266,7 +266,7 @@ def update_edge(
 
 
 @lean_kernel
-def sweep_edges(
+def update_edges(
     g: GraphArrays, begin: int, end: int, backwards: bool, dual: Dual, hard: bool, work: TermScratch
 ) -> None:
     """Update the edges from `begin` to `end`, in order or backwards."""
@@ -278,7 +278,7 @@ def sweep_edges(
 
 
 @lean_kernel
-def sweep_factors(
+def update_factors(
     g: GraphArrays, begin: int, end: int, backwards: bool, dual: Dual, hard: bool, work: TermScratch
 ) -> None:
     """Update the higher-order factors from `begin` to `end`, in order or backwards."""
@@ -318,7 +318,7 @@ def sweep_factors(
 
 
 @lean_kernel
-def sweep_stars(
+def update_stars(
     g: GraphArrays, begin: int, end: int, backwards: bool, dual: Dual, hard: bool, work: TermScratch
 ) -> None:
     """Collect the min-marginals of all terms at each variable and share them out equally."""

@@ -91,7 +91,7 @@ def interactions(graph: FactorGraph, domains: Domains, couples: BoolArray) -> In
     ends = ends[(ends >= 0).all(axis=1)]
     shape = (variables.size, variables.size)
     both: Any = (np.concatenate([ends[:, 0], ends[:, 1]]), np.concatenate([ends[:, 1], ends[:, 0]]))
-    links: Any = coo_array((np.ones(both[0].size, dtype=np.bool_), both), shape=shape).tocsr()
+    adjacency: Any = coo_array((np.ones(both[0].size, dtype=np.bool_), both), shape=shape).tocsr()
     if couples[m:].any():
         of_slot = np.repeat(np.arange(graph.n_factors), np.diff(graph.factor_ptr))
         member = position[graph.factor_scopes]
@@ -103,7 +103,7 @@ def interactions(graph: FactorGraph, domains: Domains, couples: BoolArray) -> In
         joint = (incidence.T @ incidence).tocoo()
         apart = joint.row != joint.col
         at = (joint.row[apart], joint.col[apart])
-        links = links + csr_array((np.ones(at[0].size, dtype=np.bool_), at), shape=shape)
-    links.sum_duplicates()
-    ptr, neighbours = links.indptr.astype(np.int64), links.indices.astype(np.int64)
+        adjacency = adjacency + csr_array((np.ones(at[0].size, dtype=np.bool_), at), shape=shape)
+    adjacency.sum_duplicates()
+    ptr, neighbours = adjacency.indptr.astype(np.int64), adjacency.indices.astype(np.int64)
     return Interactions(variables, ptr, neighbours, np.log2(sizes[variables]))

@@ -89,9 +89,9 @@ def _candidates(
         yield "min-size", BY_SIZE, digits, plain
     yield "as numbered", AS_GIVEN, ones, plain
     entries: Any = np.ones(graph.neighbours.size, dtype=np.int8)
-    links = csr_array((entries, graph.neighbours, graph.ptr), shape=(n, n))
+    adjacency = csr_array((entries, graph.neighbours, graph.ptr), shape=(n, n))
     profile = np.empty(n, dtype=np.int64)
-    profile[reverse_cuthill_mckee(links, symmetric_mode=True)] = plain
+    profile[reverse_cuthill_mckee(adjacency, symmetric_mode=True)] = plain
     yield "reverse Cuthill-McKee", AS_GIVEN, ones, profile
     for restart in range(_MAX_RESTARTS):
         if ragged and restart % 4:

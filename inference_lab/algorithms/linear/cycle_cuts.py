@@ -5,8 +5,8 @@ Around a cycle ``C`` the truth value changes an even number of times, so that
 
 ``sum_{F} z - sum_{C - F} z <= |F| - 1``   for every subset ``F`` of odd size.
 
-The most violated inequality through a node is a shortest path in two copies of the graph of links
-(Barahona, Mahjoub 1986). Two of any ``k + 1`` variables with ``k`` labels agree, so
+The most violated inequality through a node is a shortest path in two copies of the graph of label
+pairs (Barahona, Mahjoub 1986). Two of any ``k + 1`` variables with ``k`` labels agree, so
 ``sum_{pairs} P(x_i = x_j) >= 1`` for every such clique; greedy search finds violated ones.
 """
 
@@ -22,7 +22,7 @@ import numpy.typing as npt
 from inference_lab._numba import lean_kernel
 from inference_lab.algorithms.linear.backends import Relaxed
 from inference_lab.algorithms.linear.incremental import IncrementalRelaxation
-from inference_lab.algorithms.linear.label_pairs import ALWAYS, links
+from inference_lab.algorithms.linear.label_pairs import ALWAYS, label_pairs
 from inference_lab.algorithms.linear.model import CsrArray, LinearModel, Rows
 from inference_lab.graph.arrays import FloatArray, GraphArrays, Int32Array, IntArray, starts_of
 from inference_lab.graph.factor_graph import FactorGraph
@@ -32,7 +32,7 @@ __all__ = ["tighten"]
 
 #: Least violation of a cut. Smaller violations leave almost nothing to branch and bound.
 _VIOLATION = 1e-4
-#: Cost per link of a cycle, because short cycles should come first: their rows are sparse and gain
+#: Cost per pair of a cycle, because short cycles should come first: their rows are sparse and gain
 #: more. It falls from round to round, so that in the end no cycle is missed.
 _STEP = 0.03
 _STEP_FALLS = 0.85
@@ -44,24 +44,24 @@ _INCONSISTENT = 1e-6
 #: Rounds end when this many together gain less than this share of the total gain.
 _PATIENCE = 5
 _GAIN = 1e-3
-#: Most cycles of one round, and most links of all of them.
+#: Most cycles of one round, and most pairs of all of them.
 _MOST_CYCLES = 2000
-_MOST_LINKS = 60_000
-#: Links visited in one call of a kernel: about 0.1 s.
+_MOST_PAIRS = 60_000
+#: Pairs visited in one call of a kernel: about 0.1 s.
 _STRETCH = 10_000_000
-#: Most links; with more, the LP is far too large for rounds of cuts.
-_TOO_MANY_LINKS = 5_000_000
+#: Most pairs; with more, the LP is far too large for rounds of cuts.
+_TOO_MANY_PAIRS = 5_000_000
 
 
 class _Projection(NamedTuple):
-    """Graph of links: nodes are columns ``u_ia``; each arc has its link and its flip."""
+    """Graph of label pairs: nodes are columns ``u_ia``; each arc has its pair and its flip."""
 
-    # The second of two labels is the complement of the first. Its links are assigned to the first
+    # The second of two labels is the complement of the first. Its pairs are assigned to the first
     # label with ``flip`` set, which exchanges equal and different truth values.
 
     ptr: IntArray
     to: Int32Array
-    link: IntArray
+    pair: IntArray
     flip: npt.NDArray[np.uint8]
 
 
@@ -80,7 +80,7 @@ class _CycleSearch(NamedTuple):
 
 
 class _Found(NamedTuple):
-    """Concatenated cycles: links (times two, plus one if in ``F``), ends, weights."""
+    """Concatenated cycles: pairs (times two, plus one if in ``F``), ends, weights."""
 
     # ``size`` (1,): the number of cycles.
 
@@ -126,7 +126,7 @@ def _violated_cycles(
             side = node & 1
             work -= 2 * (graph.ptr[v + 1] - graph.ptr[v])
             for p in range(graph.ptr[v], graph.ptr[v + 1]):
-                weight = z[graph.link[p]]
+                weight = z[graph.pair[p]]
                 so_far = distance[node] + step
                 for odd in range(2):
                     there = so_far + (1.0 - weight if odd else weight)
@@ -155,7 +155,7 @@ def _violated_cycles(
             if used + length <= found.codes.size:
                 while last != node:
                     code = s.via[last]
-                    found.codes[used] = 2 * graph.link[code >> 1] + (code & 1)
+                    found.codes[used] = 2 * graph.pair[code >> 1] + (code & 1)
                     used += 1
                     last = s.before[last]
                 found.ends[count] = used
@@ -262,19 +262,20 @@ class _Separation:
     def __init__(self, graph: FactorGraph, model: LinearModel) -> None:
         self.n_columns = model.n_columns
         self.graph = graph
-        self.links = links(graph)
+        self.label_pairs = label_pairs(graph)
         self._project(graph, model.n_node_columns)
         self._next_root = 0
         self._step = _STEP
-        # Links with a column for equal labels; the links of an edge form one run.
-        of_edge = np.flatnonzero(self.links.edge >= 0)
-        self.held = of_edge[self.links.both[of_edge] >= 0]
-        owner = self.links.edge[self.held]
+        # Pairs with a column for equal labels; the pairs of an edge form one run.
+        of_edge = np.flatnonzero(self.label_pairs.edge >= 0)
+        self.held = of_edge[self.label_pairs.both[of_edge] >= 0]
+        owner = self.label_pairs.edge[self.held]
         first = np.concatenate([[True], owner[1:] != owner[:-1]]) if owner.size else owner > 0
         self.run_ptr = np.append(np.flatnonzero(first), owner.size)
         self.run_of = np.cumsum(first) - 1
         known = np.bincount(
-            self.links.edge[of_edge][self.links.both[of_edge] != ALWAYS], minlength=graph.n_edges
+            self.label_pairs.edge[of_edge][self.label_pairs.both[of_edge] != ALWAYS],
+            minlength=graph.n_edges,
         )
         k = graph.cardinalities[graph.edges]
         self.complete = known == k.min(axis=1)
@@ -287,8 +288,8 @@ class _Separation:
         label = np.arange(n_nodes) - graph.unary_ptr[owner]
         flips = (k == 2) & (label == 1)
         node = np.arange(n_nodes) - flips
-        used = np.flatnonzero((k[self.links.first] > 1) & (k[self.links.second] > 1))
-        first, second = self.links.first[used], self.links.second[used]
+        used = np.flatnonzero((k[self.label_pairs.first] > 1) & (k[self.label_pairs.second] > 1))
+        first, second = self.label_pairs.first[used], self.label_pairs.second[used]
         source = np.concatenate([node[first], node[second]])
         target = np.concatenate([node[second], node[first]])
         order = np.argsort(source, kind="stable")
@@ -297,7 +298,7 @@ class _Separation:
         self.projection = _Projection(
             ptr=starts_of(degree),
             to=target[order].astype(np.int32),
-            link=np.concatenate([used, used])[order],
+            pair=np.concatenate([used, used])[order],
             flip=np.concatenate([flip, flip])[order].astype(np.uint8),
         )
         self.roots = np.flatnonzero(degree > 1)
@@ -327,8 +328,8 @@ class _Separation:
         # costs alone enforce these only until a cut involves ``d``.
         if self.held.size == 0:
             return
-        d = self.links.both[self.held]
-        ends = (self.links.first[self.held], self.links.second[self.held])
+        d = self.label_pairs.both[self.held]
+        ends = (self.label_pairs.first[self.held], self.label_pairs.second[self.held])
         for node in ends:
             at = np.flatnonzero(x[d] > x[node] + _INCONSISTENT)
             rows.add(np.stack([d[at], node[at]], axis=1), [1.0, -1.0], 0.0)
@@ -351,8 +352,8 @@ class _Separation:
         rows.add_ragged(columns[order], values[order], count + 3, 1.0)
 
     def _cycles(self, x: FloatArray, rows: Rows, out_of_time: Callable[[], bool]) -> None:
-        both = self.links.both
-        z = x[self.links.first] + x[self.links.second]
+        both = self.label_pairs.both
+        z = x[self.label_pairs.first] + x[self.label_pairs.second]
         z[both >= 0] -= 2.0 * x[both[both >= 0]]
         z[both == ALWAYS] = 0.0
         np.clip(z, 0.0, 1.0, out=z)
@@ -372,7 +373,7 @@ class _Separation:
     ) -> list[IntArray]:
         """Return distinct violated cycles, the most violated first."""
         found = _Found(
-            codes=np.empty(_MOST_LINKS, dtype=np.int64),
+            codes=np.empty(_MOST_PAIRS, dtype=np.int64),
             ends=np.empty(_MOST_CYCLES, dtype=np.int64),
             weights=np.empty(_MOST_CYCLES),
             size=np.zeros(1, dtype=np.int64),
@@ -414,13 +415,13 @@ class _Separation:
         owner = np.repeat(np.arange(len(cycles)), [cycle.size for cycle in cycles])
         odd = np.bincount(owner, weights=codes & 1, minlength=len(cycles))
         sign = np.where(codes & 1, 1.0, -1.0)
-        link = codes >> 1
-        both = self.links.both[link]
-        # A hard must-link makes z 0.
+        pair = codes >> 1
+        both = self.label_pairs.both[pair]
+        # A hard must-pair makes z 0.
         free = np.flatnonzero(both != ALWAYS)
         held = np.flatnonzero(both >= 0)
         columns = np.concatenate(
-            [self.links.first[link[free]], self.links.second[link[free]], both[held]]
+            [self.label_pairs.first[pair[free]], self.label_pairs.second[pair[free]], both[held]]
         )
         values = np.concatenate([sign[free], sign[free], -2.0 * sign[held]])
         owners = np.concatenate([owner[free], owner[free], owner[held]])
@@ -431,13 +432,13 @@ class _Separation:
     def _cliques(self, x: FloatArray, rows: Rows, out_of_time: Callable[[], bool]) -> None:
         graph = self.graph
         width = int(graph.cardinalities.max(initial=0))
-        # A clique of k + 1 variables needs k + 1 variables with at least k links each.
+        # A clique of k + 1 variables needs k + 1 variables with at least k pairs each.
         degree = np.diff(graph.arrays.adj_ptr)
         if width < 3 or np.count_nonzero(degree >= width) <= width:
             return
         meets = np.full(graph.n_edges, np.inf)
         meets[self.complete] = 0.0
-        np.add.at(meets, self.links.edge[self.held], x[self.links.both[self.held]])
+        np.add.at(meets, self.label_pairs.edge[self.held], x[self.label_pairs.both[self.held]])
         cliques = np.empty((_MOST_CYCLES, width + 2), dtype=np.int64)
         n = graph.n_variables
         clique = _Clique(
@@ -463,8 +464,8 @@ class _Separation:
         inside = np.zeros(self.graph.n_variables, dtype=bool)
         inside[clique] = True
         of_clique = inside[self.graph.edges[:, 0]] & inside[self.graph.edges[:, 1]]
-        at = self.held[of_clique[self.links.edge[self.held]]]
-        rows.add(self.links.both[at][None, :], -1.0, -1.0)
+        at = self.held[of_clique[self.label_pairs.edge[self.held]]]
+        rows.add(self.label_pairs.both[at][None, :], -1.0, -1.0)
 
 
 def tighten(
@@ -485,7 +486,7 @@ def tighten(
 
     Complexity
     ----------
-    A round solves the LP from the last basis and takes O(links log nodes) per node, where a node is
+    A round solves the LP from the last basis and takes O(pairs log nodes) per node, where a node is
     a label of a variable. If that takes more than about a third of a second, each round covers only
     some of the nodes, in turn.
 
@@ -496,7 +497,7 @@ def tighten(
     S. Chopra, M. R. Rao, "The partition problem", Mathematical Programming 59, 1993 (cliques).
     """
     separation = _Separation(graph, relaxation.model)
-    if separation.links.first.size > _TOO_MANY_LINKS:
+    if separation.label_pairs.first.size > _TOO_MANY_PAIRS:
         return
     base = relaxation.model.b_ub.size
     values = [relaxed.value]

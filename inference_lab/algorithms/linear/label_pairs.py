@@ -27,7 +27,7 @@ class LabelPairs(NamedTuple):
     #: The column of ``P(x_i = a, x_j = b)``, `NEVER` if the probability is 0, or `ALWAYS` if
     #: ``u_ia = u_jb`` by a hard must-link.
     both: IntArray
-    #: The edge, for diagonal kinds, whose links are contiguous; -1 for table edges.
+    #: The edge, for diagonal kinds, whose pairs are contiguous; -1 for table edges.
     edge: IntArray
 
 
@@ -36,8 +36,8 @@ NEVER = -1
 ALWAYS = -2
 
 
-def links(graph: FactorGraph) -> LabelPairs:
-    """Return the links of the model from `build_linear_model`."""
+def label_pairs(graph: FactorGraph) -> LabelPairs:
+    """Return the label pairs of the model from `build_linear_model`."""
     ptr = graph.unary_ptr
     start = int(ptr[-1])
     parts: list[tuple[IntArray, IntArray, IntArray, IntArray]] = []

@@ -488,16 +488,16 @@ class PatternPool:
     def _gather(self) -> list[int]:
         """Draw a node, then add the neighbours with the most terms to the chosen nodes."""
         chosen = [int(self.rng.integers(self.nodes))]
-        links = np.zeros(self.nodes)
+        degrees = np.zeros(self.nodes)
         while len(chosen) < _LARGEST:
             last = chosen[-1]
             around = self._neighbours[self._ptr[last] : self._ptr[last + 1]]
-            links[around] += 1.0
-            candidates = np.flatnonzero(links > 0.0)
+            degrees[around] += 1.0
+            candidates = np.flatnonzero(degrees > 0.0)
             candidates = candidates[~np.isin(candidates, chosen)]
             if candidates.size == 0:
                 break
-            weight = links[candidates] + 0.9 * self.rng.random(candidates.size)
+            weight = degrees[candidates] + 0.9 * self.rng.random(candidates.size)
             chosen.append(int(candidates[weight.argmax()]))
         return chosen
 

@@ -122,16 +122,16 @@ def partition_problem(
     """
     n = len(points)
     mass = np.ones(n) if counts is None else np.asarray(counts, dtype=np.float64)
-    links, apart = [must_link[np.isposinf(ml_costs)]], np.zeros((0, 2), dtype=np.int64)
+    must_links, apart = [must_link[np.isposinf(ml_costs)]], np.zeros((0, 2), dtype=np.int64)
     if known is not None and (known >= 0).any():
         held = np.flatnonzero(known >= 0)
         held = held[np.argsort(known[held], kind="stable")]
         alike = known[held[1:]] == known[held[:-1]]
-        links.append(np.stack([held[:-1], held[1:]], axis=1)[alike])
+        must_links.append(np.stack([held[:-1], held[1:]], axis=1)[alike])
         firsts = held[np.r_[True, ~alike]]
         apart = np.stack(np.triu_indices(firsts.size, 1), axis=1)
         apart = firsts[apart]
-    of_point = connected(n, np.concatenate(links))
+    of_point = connected(n, np.concatenate(must_links))
     sums, masses = _sums(points, mass, of_point)
     means = sums / np.where(masses > 0, masses, 1.0)[:, np.newaxis]
     centre = masses @ means / masses.sum()

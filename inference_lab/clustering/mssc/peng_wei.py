@@ -65,7 +65,7 @@ def _project_rows(
     second: IntArray,
     weight: FloatArray,
     bound: FloatArray,
-    cap: FloatArray,
+    multiplier_bound: FloatArray,
     squared: FloatArray,
     multiplier: FloatArray,
     sweeps: int,
@@ -83,7 +83,7 @@ def _project_rows(
             for e in range(pointers[t], pointers[t + 1]):
                 value += weight[e] * q[first[e], second[e]]
             step = (bound[t] - value) / squared[t]
-            step = min(max(step, -multiplier[t]), cap[t] - multiplier[t])
+            step = min(max(step, -multiplier[t]), multiplier_bound[t] - multiplier[t])
             if step == 0.0:
                 continue
             multiplier[t] += step
@@ -290,7 +290,7 @@ def relax(
         y = point - dual
         _project_rows(
             y, signs, free, rows.pointers, rows.first, rows.second, rows.weight, rows.bound,
-            rows.cap / (scale * penalty), squared, multipliers, _SWEEPS,
+            rows.multiplier_bound / (scale * penalty), squared, multipliers, _SWEEPS,
         )  # fmt: skip
         dual = point - y
         if iteration % _CHECK and iteration < max_iterations:

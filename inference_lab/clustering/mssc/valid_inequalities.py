@@ -91,7 +91,7 @@ class Cuts:
 class LinearRows:
     """Inequalities ``a . Y >= b`` on a symmetric matrix; `weight` covers both triangles.
 
-    ``cap`` limits the multipliers: it is the cost per unit of violation.
+    ``multiplier_bound`` limits the multipliers: it is the cost per unit of violation.
     """
 
     pointers: IntArray
@@ -99,7 +99,7 @@ class LinearRows:
     second: IntArray
     weight: FloatArray
     bound: FloatArray
-    cap: FloatArray
+    multiplier_bound: FloatArray
 
     @property
     def squared(self) -> FloatArray:

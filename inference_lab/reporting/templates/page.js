@@ -8,8 +8,8 @@
   const sortKey = (cell, numeric) => {
     const text = cell.textContent.trim();
     if (numeric) {
-      const said = cell.dataset.value ?? text.replaceAll(",", "");
-      return said === "" || Number.isNaN(Number(said)) ? null : Number(said);
+      const shown = cell.dataset.value ?? text.replaceAll(",", "");
+      return shown === "" || Number.isNaN(Number(shown)) ? null : Number(shown);
     }
     return text === "" || text === "-" || text === "\u2013" ? null : text;
   };
@@ -20,7 +20,7 @@
       return;
     }
     const numeric = rows.some((row) =>
-      row.cells[at].matches("td:not(.said)") && sortKey(row.cells[at], true) !== null);
+      row.cells[at].matches("td:not(.text)") && sortKey(row.cells[at], true) !== null);
     const sign = order === "ascending" ? 1 : -1;
     const keyed = rows.map((row) => [sortKey(row.cells[at], numeric), row]);
     const known = keyed.filter(([key]) => key !== null);
