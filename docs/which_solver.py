@@ -28,12 +28,12 @@ from inference_lab.results.summaries import proof
 STUDY = Path(__file__).resolve().parents[1] / "reports" / "estep-regimes"
 #: A solver is named for a class when its mean gap is within this of the lowest, in percent.
 MARGIN = 0.25
-#: Whose proofs say where nothing is left to find, so that the strong solvers were not run.
+#: Where this solver proved its answer, the strong solvers were not run.
 RELAXATION = "lp-relaxation"
 
 
 class Cell(NamedTuple):
-    """What one solver did on one class of problems."""
+    """Results of one solver on one class of problems."""
 
     solver: str
     gap: float
@@ -80,7 +80,7 @@ def cells(records: Iterable[Record], findings: Findings) -> list[Cell]:
 
 
 def chosen(records: list[Record], findings: Findings) -> dict[str, Cell]:
-    """Return which solver to take inside a loop, for proofs, and where there is none."""
+    """Return the solver to take inside a loop, for proofs, and where the LP is not tight."""
     listed = cells(records, findings)
     close = [c for c in listed if c.gap <= listed[0].gap + MARGIN]
     tight = {r.problem for r in records if r.solver == RELAXATION and r.status == "optimal"}
@@ -93,7 +93,7 @@ def chosen(records: list[Record], findings: Findings) -> dict[str, Cell]:
     if left:
         hard = f"where the LP is not tight ({100 * share:.0f} %), in two seconds"
         found[hard] = cells(left, findings)[0]
-    # Restarts take the time of what ICM is compared with.
+    # These restarts take as long as the solvers that ICM is compared with.
     found["ICM, to compare"] = next(c for c in listed if c.solver == "icm(restarts=30)")
     return found
 

@@ -145,9 +145,9 @@ def test_examples_run(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
     text = path.read_text(encoding="utf-8")
     assert text.startswith('"""\n')
-    for said, smaller in SMALL[path.stem].items():
-        assert said in text, f"{path.name} does not say {said!r} any more"
-        text = text.replace(said, smaller)
+    for message, smaller in SMALL[path.stem].items():
+        assert message in text, f"{path.name} does not say {message!r} any more"
+        text = text.replace(message, smaller)
     text = re.sub(r"time_limit=[\d.]+", "time_limit=0.2", text)
     script = tmp_path / path.name
     script.write_text(text, encoding="utf-8")
@@ -242,16 +242,21 @@ def opened(browser: Any, site: Path) -> Iterator[Any]:
 
 
 def test_pages_in_a_browser(opened: Any, site: Path) -> None:
-    """The decision table has its intervals, formulas are set, and no content overflows."""
-    opened.goto((site / "which-solver.html").as_uri())
-    assert opened.locator("h1").first.inner_text().startswith("Which solver?")
+    """Advice fits on one screen, tables have their intervals, and no content overflows."""
+    opened.set_viewport_size({"width": 1280, "height": 800})
+    for name in ("which-solver", "which-estimator"):
+        opened.goto((site / f"{name}.html").as_uri())
+        article = opened.locator("article").bounding_box()
+        assert article["y"] + article["height"] <= 800, name
+    opened.set_viewport_size({"width": 390, "height": 844})
+    opened.goto((site / "studies.html").as_uri())
     table = opened.locator("table.which")
     assert table.locator("tbody tr").count() >= 8
     assert re.search(r"\d\.\d\d \[\d+\.\d\d, \d+\.\d\d\]", table.inner_text())
-    assert opened.evaluate("document.documentElement.scrollWidth") <= 390
-    opened.goto((site / "which-estimator.html").as_uri())
-    assert opened.locator("table.estimators tbody tr").count() == 25
     assert opened.locator("table").count() == 6
+    assert opened.evaluate("document.documentElement.scrollWidth") <= 390
+    opened.goto((site / "api" / "clustering.html").as_uri())
+    assert opened.locator("table.estimators tbody tr").count() == 25
     assert opened.evaluate("document.documentElement.scrollWidth") <= 390
     opened.goto((site / "methods" / "messages.html").as_uri())
     formula = opened.locator("div.math math").first
