@@ -19,7 +19,7 @@ comparison = il.compare(family, ["icm", "mean-field", "loopy-bp", "trw-s"], time
 print(comparison)
 
 # %%
-# The noisy picture is what each pixel says by itself: its cheapest level.
+# The noisy picture gives each pixel its cheapest level.
 
 noisy = problem.graph.unary.argmin(axis=1)
 best = il.solve(problem.graph, "trw-s", time_limit=5.0)

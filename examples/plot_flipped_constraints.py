@@ -45,7 +45,7 @@ found = {
 }
 
 # %%
-# The objective is what the E-step minimises; the agreement with the classes is what the user wants.
+# The E-step minimises the objective; the user wants agreement with the classes.
 # Wrong constraints frustrate cycles, and from a fifth of them on the other E-steps reach objectives
 # that ICM does not. On these wines the clusters hardly change: the classes lie apart, and distances
 # decide. Four draws on one data set are a picture, not a study; the studies are in

@@ -48,7 +48,7 @@ for name, message in failed.items():
     print(f"\n{name}\n{message}")
 
 # %%
-# One graph says it all: two variables that like to differ.
+# One graph suffices: two variables that prefer to differ.
 
 graph = il.FactorGraph.potts([[0.0, 0.2], [0.0, 0.2]], [(0, 1)], [-1.0])
 wrong, right = il.solve(graph, Hopeful()), il.solve(graph, "brute-force")
