@@ -22,7 +22,7 @@ from inference_lab.constraints import Constraints
 from inference_lab.graph.terms import DiagonalTerms
 
 
-def told_apart(k: int, n: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+def separated(k: int, n: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
     """Return n points of overlapping clusters, and all cannot-links between k classes of them."""
     rng = np.random.default_rng(seed)
     classes = np.arange(n) % k
@@ -42,7 +42,7 @@ def told_apart(k: int, n: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
     ],
 )
 def test_hard_pairs_that_descent_cannot_keep_are_kept(model):
-    points, pairs = told_apart(8, 120)
+    points, pairs = separated(8, 120)
     model.fit(points, cannot_link=pairs, cl_weight=np.inf)
     assert len(pairs) > 6000 and model.violations_.cannot_link == 0
     assert np.isfinite(model.objective_)
@@ -147,7 +147,7 @@ def test_a_price_exceeds_all_that_a_relabelling_saves():
 
 
 def test_cop_kmeans_names_a_proof_where_there_is_one():
-    points, pairs = told_apart(8, 40)
+    points, pairs = separated(8, 40)
     with pytest.raises(InfeasibleConstraintsError, match="each two of the points"):
         COPKMeans(7, on_failure="raise", random_state=0).fit(points, cannot_link=pairs)
     with pytest.warns(ConstraintsNotMetWarning, match="odd cycle through the points"):
@@ -155,7 +155,7 @@ def test_cop_kmeans_names_a_proof_where_there_is_one():
 
 
 def test_constraints_of_all_pairs_are_classes():
-    points, _ = told_apart(4, 60)
+    points, _ = separated(4, 60)
     classes = np.arange(60) % 4
     pairs = Constraints.sample(classes, 60 * 59 // 2, np.random.default_rng(0))
     hard = pairs.fit_params() | {"ml_weight": np.inf, "cl_weight": np.inf}

@@ -102,9 +102,9 @@ def test_a_labelling_comes_before_the_bounds_and_a_likely_proof_before_the_other
 
 def test_where_labels_are_interchangeable_an_exact_search_comes_first():
     colours = "graph-colouring(vertices=50, colours=4, degree=10.5{})"
-    graph, told_apart = (as_problem(colours.format(p)).graph for p in ("", ", preference=0.1"))
+    graph, preferred = (as_problem(colours.format(p)).graph for p in ("", ", preference=0.1"))
     assert names(graph)[0] == "branch-and-bound"
-    assert "branch-and-bound" not in names(told_apart)
+    assert "branch-and-bound" not in names(preferred)
     s = solve(graph, "auto", time_limit=60)
     assert s.status == "optimal"
     assert s.energy == pytest.approx(3.0)

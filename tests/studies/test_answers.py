@@ -59,12 +59,12 @@ def test_note_on_draws_follows_from_draws_and_records():
         and (record.constraints, record.noise) == (0.01, 0.0)
     }
     assert right.keys() == share.keys()
-    told_apart, others = (
+    separated, others = (
         np.mean([right[run] for run in right if share[run] is held]) for held in (True, False)
     )
     (note,) = [each for each in load_study(folder).notes if each.startswith("With 1 % of")]
     assert f"{sum(share.values())} of 50 draws" in note
-    assert f"has {told_apart:.2f} of the points right, on the others {others:.2f}" in note
+    assert f"has {separated:.2f} of the points right, on the others {others:.2f}" in note
     assert note.endswith("With 5 % all do.") and all(succeeds(0.05, run) for run in range(50))
 
 
