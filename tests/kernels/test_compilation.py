@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
+import sys
 import time
 from pathlib import Path
 
@@ -40,6 +42,25 @@ def test_a_first_call_takes_compile_time_and_hardly_any_other(
     # Another process may take the processor between compiling and the end of the call.
     shares = [share(np.ones(3, dtype=kind)) for kind in (np.float32, np.float64, np.int64)]
     assert 0.9 < max(shares) <= 1.0
+
+
+def test_a_renamed_argument_type_is_compiled_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Numba's cache refers to the class by name, and fails to load if it is gone."""
+    monkeypatch.setattr(_numba, "_FOLDER", str(tmp_path / "cache"))
+    monkeypatch.syspath_prepend(str(tmp_path))
+    for number, name in enumerate(["Before", "After"]):
+        monkeypatch.delitem(sys.modules, "renamed", raising=False)
+        (tmp_path / "renamed.py").write_text(
+            "from typing import NamedTuple\n"
+            "from inference_lab._numba import kernel\n"
+            f"class {name}(NamedTuple):\n    value: float\n"
+            f"@kernel\ndef plus(pair):\n    return pair.value + {number}\n"
+        )
+        importlib.invalidate_caches()
+        made = importlib.import_module("renamed")
+        assert made.plus(getattr(made, name)(2.0)) == 2.0 + number
 
 
 def test_kernels_are_compiled_for_one_type_of_graph():
