@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 import inference_lab.cli.options as options
-from inference_lab.cli.common import as_input, print_json, quiet_stdout, say
+from inference_lab.cli.common import as_input, print_json, print_note, quiet_stdout
 
 
 @click.command("list")
@@ -42,7 +42,7 @@ def list_names(kind: str, name: str | None, as_json: bool) -> None:
             click.echo(f"{chr(10) if number else ''}{group.capitalize()}")
         for each, line in members.items():
             click.echo(f"{'  ' if group else ''}{each:<{width}}  {line}")
-    say(f"\nSettings of one: inference-lab list {kind} NAME")
+    print_note(f"\nSettings of one: inference-lab list {kind} NAME")
 
 
 def _catalogue(
