@@ -21,7 +21,7 @@ from inference_lab.cli.data_command import data
 from inference_lab.cli.diagnosing import diagnose
 from inference_lab.cli.listing import list_names
 from inference_lab.cli.solve_command import solve
-from inference_lab.cli.store_commands import labels, merge, report
+from inference_lab.cli.store_commands import merge, report
 from inference_lab.cli.studying import reproduce
 
 __all__ = ["main"]
@@ -42,7 +42,7 @@ def main() -> None:
 
 
 for _command in (
-    compare, solve, diagnose, list_names, check, reproduce, report, merge, labels, cluster,
+    compare, solve, diagnose, list_names, check, reproduce, report, merge, cluster,
     data,
 ):  # fmt: skip
     main.add_command(_command)

@@ -1,4 +1,4 @@
-"""``inference-lab report``, ``merge`` and ``labels``, for records."""
+"""``inference-lab report`` and ``merge``, for records."""
 
 from __future__ import annotations
 
@@ -126,29 +126,3 @@ def merge(folders: tuple[str, ...], out: Path) -> None:
             target.compress()
     path = target.archive if out.suffix == ".xz" else target.path
     click.echo(f"{new} records added to {path}, {old} were there already")
-
-
-@click.command()
-@click.argument("record", metavar="RECORD")
-@_folder
-@click.option(
-    "--out",
-    type=options.FILE,
-    help="File for the labels, one a line (default: print them).",
-)
-@options.debug
-def labels(record: str, folder: Path, out: Path | None) -> None:
-    """Print the labelling that run RECORD of DIR found, one label on each line.
-
-    RECORD is the id of the run in runs.csv, or a prefix of it.
-    """
-    from inference_lab.results.analysis import Findings
-    from inference_lab.results.atomic_files import write_whole
-
-    with as_input(ValueError):
-        found = Findings.of_store(_runs(folder))
-        text = "".join(f"{label}\n" for label in found.labels(record))
-    if out is None:
-        click.echo(text, nl=False)
-    else:
-        write_whole(out, text.encode())

@@ -10,39 +10,24 @@ from inference_lab.reporting.printable import printable
 __all__ = ["escape_latex", "latex_table"]
 
 # Braces after a command end its name. Braces around a character separate it from its neighbours,
-# because it could form a ligature, or be read as the star or bracket that `\\` takes.
+# because it could form a ligature, or be read as the star or bracket that `\\` takes. Signs of
+# tables have commands; other characters beyond ASCII are left to the fonts of the paper.
 _ESCAPES = {
     **{character: f"\\{character}" for character in "{}$&#%_"},
     **{character: f"{{{character}}}" for character in "[]*"},
     '"': r"{\ttfamily\char34}",
-    "\N{EN DASH}": "--",
-    "\N{EM DASH}": "---",
-    "\N{LEFT SINGLE QUOTATION MARK}": "{`}",
-    "\N{RIGHT SINGLE QUOTATION MARK}": "{'}",
-    "\N{LEFT DOUBLE QUOTATION MARK}": "``",
-    "\N{RIGHT DOUBLE QUOTATION MARK}": "''",
+    "\\": r"\textbackslash{}",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    "`": r"\textasciigrave{}",
+    "<": r"\textless{}",
+    ">": r"\textgreater{}",
+    "|": r"\textbar{}",
+    "\N{GREATER-THAN OR EQUAL TO}": r"\ensuremath{\ge}",
+    "\N{LESS-THAN OR EQUAL TO}": r"\ensuremath{\le}",
+    "\N{PLUS-MINUS SIGN}": r"\ensuremath{\pm}",
+    "\N{MULTIPLICATION SIGN}": r"\ensuremath{\times}",
 }
-_TEXT = (
-    "\\~^`<>|…•§",
-    r"textbackslash textasciitilde textasciicircum textasciigrave textless textgreater textbar "
-    "ldots textbullet S",
-)
-_MATH = (
-    "±\N{MULTIPLICATION SIGN}·≤≥≠≈∞∈→←√∑µαβγδεζηθικλμνξπρστυφχψωΓΔΘΛΞΠΣΦΨΩ",
-    "pm times cdot le ge ne approx infty in to leftarrow surd sum mu alpha beta gamma delta "
-    "varepsilon zeta eta theta iota kappa lambda mu nu xi pi rho sigma tau upsilon varphi chi psi "
-    "omega Gamma Delta Theta Lambda Xi Pi Sigma Phi Psi Omega",
-)
-_RAISED = ("\N{MINUS SIGN}¹²³°", r"- ^1 ^2 ^3 ^\circ")
-for (_characters, _names), _form in (
-    (_TEXT, r"\{}{{}}"),
-    (_MATH, r"\ensuremath{{\{}}}"),
-    (_RAISED, r"\ensuremath{{{}}}"),
-):
-    _ESCAPES |= {
-        character: _form.format(name)
-        for character, name in zip(_characters, _names.split(), strict=True)
-    }
 
 #: Characters that form a ligature with themselves in the fonts of LaTeX.
 _LIGATURES = re.compile(r"([-',])(?=\1)")
@@ -50,26 +35,14 @@ _LIGATURES = re.compile(r"([-',])(?=\1)")
 #: A hyphen that is the sign of a number.
 _MINUS = re.compile(r"(?<![^\s(=])-(?=\.?\d|inf\b)")
 
-#: Letters beyond ASCII that every LaTeX typesets: Latin-1 letters in the default font encoding.
-_LETTERS = re.compile(
-    "[\u00c0-\u00cf\u00d1-\u00d6\u00d8-\u00dd\u00df-\u00ef\u00f1-\u00f6\u00f8-\u00fd\u00ff]"
-)
-
-
-def _escape(character: str) -> str:
-    if character in _ESCAPES:
-        return _ESCAPES[character]
-    if character.isascii() or _LETTERS.match(character):
-        return character
-    return rf"\texttt{{U+{ord(character):04X}}}"
-
 
 def escape_latex(text: str) -> str:
     r"""Return LaTeX that typesets a text literally."""
     minus = "\0"  # absent, because printable text has no control characters
     text = _MINUS.sub(minus, printable(text))
     text = _LIGATURES.sub("\\1\1", text)
-    return "".join("$-$" if c == minus else "{}" if c == "\1" else _escape(c) for c in text)
+    shown = {**_ESCAPES, minus: "$-$", "\1": "{}"}
+    return "".join(shown.get(c, c) for c in text)
 
 
 _MARKED: dict[Mark, str] = {

@@ -22,7 +22,6 @@ from inference_lab.reporting.run_sections import (
     again_section,
     environment_section,
     failures_section,
-    limitations_section,
     settings_section,
 )
 from inference_lab.reporting.sizes import sizes_section
@@ -88,7 +87,6 @@ def report_document(
         Section("Notes", (Items(tuple(notes)),)) if notes else None,
         settings_section(everything),
         environment_section(everything),
-        limitations_section(everything),
         # The comparison without labels, because the command needs specs.
         again_section(ordered, command),
     ]

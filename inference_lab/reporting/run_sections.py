@@ -1,4 +1,4 @@
-"""The sections of a report on the runs: failures, settings, limits, and how to rerun them."""
+"""The sections of a report on the runs: failures, settings, and how to rerun them."""
 
 from __future__ import annotations
 
@@ -28,15 +28,11 @@ __all__ = [
     "again_section",
     "environment_section",
     "failures_section",
-    "limitations_section",
     "settings_section",
 ]
 
 #: Characters of a message shown; longer messages are truncated, because records hold the whole.
 _REASON_WIDTH = 300
-
-#: Seconds below which the clock and the start-up of a run distort ratios of times.
-_SHORT = 1e-4
 
 #: Largest number of problems for which the command to rerun is written out.
 _COMMAND_PROBLEMS = 10
@@ -151,47 +147,6 @@ def _distinct(values: Iterable[float | None]) -> list[str]:
     return [f"{v:.15g}" for v in sorted(v for v in found if v is not None)] + (
         ["none"] if None in found else []
     )
-
-
-def limitations_section(comparison: Findings) -> Section:
-    """Return the section on the limitations of the records, each computed from them."""
-    records = comparison.records
-    labellings = [r for r in records if r.temperature == 0]
-    limitations = []
-    environments = len({environment_id(r) for r in records})
-    where = "one environment" if environments == 1 else f"{environments} environments"
-    limitations.append(
-        f"Timings are from {where}; on other machines they differ, and so may their order."
-    )
-    draws = {(r.seed, r.repeat) for r in records}
-    if len(draws) <= 1:
-        limitations.append("One run of each solver and problem: nothing is known about the spread.")
-    stopped = sum(r.status == "limit" for r in records)
-    ended = sum(r.status == "timeout" for r in records)
-    if stopped or ended:
-        limitations.append(
-            f"{counted(stopped, 'run')} reached a limit on time or iterations before converging"
-            + (f", and {ended} did not stop and were ended by force" if ended else "")
-            + "; with more time they might do better."
-        )
-    if labellings:
-        limitations.append(
-            "Gaps are relative to the size of the energy; a constant added to the energy of a "
-            "problem would change them."
-        )
-        if 1 < len(comparison.problems) < 10:
-            limitations.append(
-                f"{len(comparison.problems)} problems are few for tests over problems, and they "
-                "are not a random sample."
-            )
-    done = [r for r in labellings if not (r.failed or r.refused)]
-    short = sum(r.seconds < _SHORT for r in done)
-    if short:
-        limitations.append(
-            f"{counted(short, 'run')} took less than {1e3 * _SHORT:g} ms, where ratios of times "
-            "are imprecise."
-        )
-    return Section("Known limitations", (Items(tuple(limitations)),))
 
 
 def again_section(comparison: Findings, command: str) -> Section:

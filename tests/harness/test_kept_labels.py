@@ -4,11 +4,9 @@ import json
 
 import numpy as np
 import pytest
-from click.testing import CliRunner
 from sample_records import record
 
 import inference_lab as il
-from inference_lab.cli import main
 from inference_lab.harness.results_dir import merge
 from inference_lab.results import label_codec
 from inference_lab.results.json_lines import clean_text
@@ -82,21 +80,13 @@ def test_records_of_earlier_versions_have_no_labels():
         il.Comparison([read]).labels(read.id)
 
 
-def test_command_prints_labels_or_writes_them(tmp_path):
-    comparison = il.compare(PROBLEMS[0], ["icm", "ilp"], store=tmp_path / "runs.jsonl")
-    found = comparison.records[0]
-    run = CliRunner().invoke(main, ["labels", found.id[:6], str(tmp_path)])
-    assert run.exit_code == 0, run.output
-    np.testing.assert_array_equal(np.array(run.stdout.split(), int), comparison.labels(found.id))
-    out = tmp_path / "labels.txt"
-    again = CliRunner().invoke(main, ["labels", found.id, str(tmp_path), "--out", str(out)])
-    assert again.exit_code == 0, again.output
-    assert again.stdout == ""
-    assert out.read_text() == run.stdout
+def test_an_id_may_be_cut_short_but_not_wrong():
+    comparison = il.compare(PROBLEMS[0], ["icm", "ilp"], isolate=False)
+    found = comparison.records[0].id
+    np.testing.assert_array_equal(comparison.labels(found[:6]), comparison.labels(found))
     for unknown in ("zz", ""):
-        wrong = CliRunner().invoke(main, ["labels", unknown, str(tmp_path)])
-        assert wrong.exit_code == 2
-        assert "an id that begins with" in wrong.output
+        with pytest.raises(ValueError, match="an id that begins with"):
+            comparison.labels(unknown)
 
 
 def test_labels_of_many_variables_are_not_kept(monkeypatch):

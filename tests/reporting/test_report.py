@@ -487,21 +487,6 @@ def test_problems_are_shown_one_by_one_and_folded():
     assert "best bound 100.0000 (exact)" in shown.caption
 
 
-def test_limitations_are_computed():
-    def sentences(document):
-        return " ".join(section(document, "Known limitations").blocks[0].entries)
-
-    plain = sentences(of_study())
-    assert "from one environment;" in plain and "4 problems are few" in plain
-    assert "limit on time" not in plain
-    late = record("q", status="timeout", message="late")
-    few = [record(status="limit"), late, record("s", seconds=1e-6)]
-    text = sentences(report_document(few, title=""))
-    assert "One run of each solver and problem" in text
-    assert "1 run reached a limit" in text and "1 did not stop" in text
-    assert "1 run took less than 0.1 ms" in text
-
-
 def test_how_to_run_it_again():
     def blocks(document):
         return section(document, "To run it again").blocks
