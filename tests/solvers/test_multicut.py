@@ -89,10 +89,10 @@ def test_stars_close_the_gap_that_triangles_leave():
     assert values[-1] == pytest.approx(1.0)
 
 
-@pytest.mark.parametrize("capacity", [30, 4])
-def test_tables_of_an_anneal_stay_true(capacity):
+@pytest.mark.parametrize(("capacity", "density"), [(30, 0.5), (4, 0.5), (30, 0.1)])
+def test_tables_of_an_anneal_stay_true(capacity, density):
     rng = np.random.default_rng(0)
-    g = random_signed(30, 0.5, rng)
+    g = random_signed(30, density, rng)
     c = start_clusters(g, capacity)
     before = g.value(c.x)
     anneal(c, np.full(20, 3.0), rng.random(600), rng.standard_exponential(600))
@@ -169,6 +169,15 @@ def test_form_is_the_energy():
 def test_other_graphs_are_refused_with_a_reason(graph, reason):
     with pytest.warns(il.UnsolvedWarning, match=reason):
         assert il.solve(graph, "multicut").status is Status.UNSUPPORTED
+
+
+def test_temperature_follows_the_time_if_it_is_ahead_of_the_sweeps():
+    rng = np.random.default_rng(0)
+    g = random_signed(60, 1.0, rng)
+    shares = iter(np.linspace(0.0, 1.0, 10))
+    labels, complete = annealed(g, 60, 2**30, rng, lambda: next(shares))
+    assert not complete
+    assert g.value(labels) >= 0.99 * g.value(annealed(g, 60, 1, rng)[0])
 
 
 def test_time_limit_ends_a_long_series_of_anneals():
