@@ -19,7 +19,6 @@ from inference_lab.graph.arrays import NO_FORM, POTTS, TABLE, IntArray
 from inference_lab.graph.factor_graph import FactorGraph, unary_minimum
 from inference_lab.registry.registry import as_solver
 from inference_lab.solvers.junction_tree import JunctionTree
-from inference_lab.solvers.tree_dp import TreeDP
 from inference_lab.solving import solve
 from inference_lab.specs.settings import setting
 
@@ -122,7 +121,7 @@ def plan(
     kind = structure(graph)
     n, m = graph.n_variables, graph.n_edges
     if kind == "forest":
-        yield Stage("tree-dp", 1.0, "a forest: dynamic programming is exact")
+        yield Stage("junction-tree", 1.0, "a forest: elimination is exact")
         return
     # The search for an elimination order takes a second for some ten thousand variables.
     eliminable = n + m + graph.n_factors <= _ELIMINABLE
@@ -348,7 +347,7 @@ class Auto(Solver):
             return _marginals(graph, run, end)
         if graph.is_forest:
             # Exact without a reduction.
-            outcome = TreeDP().run(graph, run)
+            outcome = JunctionTree().run(graph, run)
             outcome.diagnostics |= {"structure": "forest", "share_fixed": 0.0, "plan": []}
             return outcome
         # With two labels a single cut may settle the whole graph; else a descent comes first.
@@ -519,7 +518,6 @@ def _marginals(graph: FactorGraph, run: Run, end: float) -> Outcome:
     small = graph.n_variables + graph.n_edges + graph.n_factors <= _ELIMINABLE
     elimination = "junction-tree(estimate=True)" if small else "junction-tree"
     stages = [
-        Stage("tree-dp", 1.0, "a forest: dynamic programming is exact"),
         Stage(elimination, 1.0, "elimination: exact where its tables fit"),
         Stage("loopy-bp", 0.5, "marginals and the Bethe estimate"),
         Stage("mean-field", 0.4, "a lower bound on the log-partition"),

@@ -16,6 +16,7 @@ from inference_lab.algorithms.belief_propagation.forests import (
     heavy_forest,
 )
 from inference_lab.algorithms.belief_propagation.reweighted import (
+    RootedForest,
     State,
     TRWFactors,
     TRWWorkspace,
@@ -34,7 +35,6 @@ from inference_lab.algorithms.label_cost_encoding import run_on_star
 from inference_lab.contract import Outcome, Run
 from inference_lab.graph.arrays import FloatArray, starts_of
 from inference_lab.graph.factor_graph import FactorGraph, least_labels
-from inference_lab.kernels.forest_passes import RootedForest, Totals
 from inference_lab.kernels.messages import cost_scale, unflatten
 from inference_lab.specs.settings import setting
 
@@ -252,7 +252,6 @@ class _Passing:
 
     def bound(self) -> float:
         """Return the upper bound on the log-partition by the current messages."""
-        totals = Totals(np.empty(self.graph.unary_values.size), np.empty(2), *self.work[:2])
         values = [
             share
             * forest_energy(
@@ -261,7 +260,7 @@ class _Passing:
                 self.run.temperature,
                 self.state,
                 self.factors,
-                totals,
+                self.work,
             )
             for order, up, share in zip(*self.forests, strict=True)
         ]

@@ -63,7 +63,7 @@ SOLVERS = [
     "kernighan-lin",
     "block-icm",
     "roof-duality",
-    "tree-dp",
+    "junction-tree",
     SCRIPT,
 ]
 

@@ -215,7 +215,7 @@ def test_units_make_no_difference(exponent):
     assert np.allclose(cold.marginals, il.solve(plain, "brute-force", temperature=1.0).marginals)
 
 
-@pytest.mark.parametrize("solver", ["trw-s", "alpha-beta-swap", "persistency", "icm"])
+@pytest.mark.parametrize("solver", ["trw-s", "alpha-expansion", "persistency", "icm"])
 def test_unpaid_penalties_take_no_digits_from_paid_costs(solver):
     """Bounds were above the optimum, by the digits lost in sums with 1e20 and 1e90."""
     far = 1e90
@@ -284,7 +284,7 @@ def test_paid_costs_count_whole_at_any_size():
     assert found.energy == 1e90 and found.claimed_energy == pytest.approx(1e90)
     # Beside a temperature far above the paid costs, only costs without weight are lowered.
     for temperature in (1.0, 1e6):
-        found = il.solve(graph, "tree-dp", temperature=temperature)
+        found = il.solve(graph, "junction-tree", temperature=temperature)
         weights = np.exp(-np.array([0.5, 1e90, 1.75, 1e90]) / temperature)
         weights[0] = np.exp(-0.5 / temperature)
         assert found.log_partition == pytest.approx(np.log(weights.sum()), rel=1e-12)
@@ -295,7 +295,9 @@ def test_temperatures_beyond_rounding_are_refused(temperature):
     with pytest.raises(
         ValueError, match=r"temperature must be 0, or for this graph from 2.2\de-16"
     ):
-        il.solve(FactorGraph.potts([[0.5, -0.25]], [], []), "tree-dp", temperature=temperature)
+        il.solve(
+            FactorGraph.potts([[0.5, -0.25]], [], []), "junction-tree", temperature=temperature
+        )
 
 
 def test_bounds(graph):

@@ -171,7 +171,7 @@ def test_trellis_words_equal_outputs_of_the_shift_register() -> None:
 
 def test_the_viterbi_word_is_at_least_as_likely_as_the_one_sent() -> None:
     problem = Decoding("convolutional", length=1000, noise=0.04).build()
-    solution = il.solve(problem.graph, "tree-dp")
+    solution = il.solve(problem.graph, "junction-tree")
     assert solution.status == "optimal"
     assert solution.labels is not None and problem.truth is not None
     assert solution.energy <= problem.graph.energy(problem.truth) + 1e-9

@@ -8,6 +8,7 @@ import pytest
 
 import inference_lab as il
 from inference_lab import solving
+from inference_lab.constraints import sample_pairs
 from inference_lab.registry.sources import as_problem
 from inference_lab.solvers import auto
 from inference_lab.solvers.auto import plan, structure
@@ -61,7 +62,7 @@ def test_structure(graph, kind):
 
 def test_the_plan_follows_the_structure():
     forest = il.FactorGraph.potts(np.zeros((4, 3)), [(0, 1), (1, 2)], [1, -1])
-    assert names(forest) == ["tree-dp"]
+    assert names(forest) == ["junction-tree"]
     grid = as_problem("potts-grid(height=20, width=20, labels=4)").graph
     assert names(grid)[:3] == ["trw-s", "alpha-expansion", "trw-s"]
     assert "junction-tree" not in names(grid)[:3]
@@ -101,8 +102,13 @@ def test_a_labelling_comes_before_the_bounds_and_a_likely_proof_before_the_other
 
 
 def test_where_labels_are_interchangeable_an_exact_search_comes_first():
-    colours = "graph-colouring(vertices=50, colours=4, degree=10.5{})"
-    graph, preferred = (as_problem(colours.format(p)).graph for p in ("", ", preference=0.1"))
+    draw = np.random.default_rng(0).spawn(1)[0]
+    edges = sample_pairs(50, int(draw.binomial(1225, 10.5 / 49)), draw)
+    conflicts = [il.DiagonalTerms(edges, 1.0, 0.0)]
+    graph, preferred = (
+        il.FactorGraph.from_terms(unary, conflicts)
+        for unary in (np.zeros((50, 4)), draw.uniform(0.0, 0.1, (50, 4)))
+    )
     assert names(graph)[0] == "branch-and-bound"
     assert "branch-and-bound" not in names(preferred)
     s = solve(graph, "auto", time_limit=60)
@@ -260,4 +266,4 @@ def test_forest_of_any_size_is_solved_at_once():
     graph = il.FactorGraph.potts(unary, np.stack([np.arange(n - 1), np.arange(1, n)], axis=1), 0.3)
     s = il.solve(graph, "auto", max_iterations=1)
     assert s.status == "optimal" and s.diagnostics["structure"] == "forest"
-    assert s.energy == il.solve(graph, "tree-dp").energy
+    assert s.energy == il.solve(graph, "trw-s").energy

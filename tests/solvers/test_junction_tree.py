@@ -24,7 +24,7 @@ from inference_lab.solvers.junction_tree import JunctionTree
 
 
 def test_large_tables_of_many_labels_and_arities():
-    """Blocks cut within axes of 9 labels, with factors of four variables: against tree-dp.
+    """Blocks cut within axes of 9 labels, with factors of four variables: against a chain.
 
     Enumeration cannot go there, but a forest of larger variables can: pairs of variables of the
     graph are merged into the variables of a chain.
@@ -47,16 +47,75 @@ def test_large_tables_of_many_labels_and_arities():
         [(t, t + 1) for t in range(n // 2 - 1)],
         np.array([table.reshape(k * k, k * k) for table in tables]),
     )
-    cold, chain = il.solve(graph, "junction-tree"), il.solve(merged, "tree-dp")
+    cold, chain = il.solve(graph, "junction-tree"), il.solve(merged, "trw-s")
     assert cold.diagnostics["width"] >= 3
     assert cold.energy == pytest.approx(chain.energy)
     assert (cold.labels[0::2] * k + cold.labels[1::2]).tolist() == chain.labels.tolist()
     warm = il.solve(graph, "junction-tree", temperature=1.0)
-    chain = il.solve(merged, "tree-dp", temperature=1.0)
+    chain = il.solve(merged, "loopy-bp", temperature=1.0)
     assert warm.log_partition == pytest.approx(chain.log_partition)
     expected = chain.marginals.reshape(-1, k, k)
     assert warm.marginals[0::2] == pytest.approx(expected.sum(axis=2), abs=1e-10)
     assert warm.marginals[1::2] == pytest.approx(expected.sum(axis=1), abs=1e-10)
+
+
+# ---------------------------------------------------------------------- forests
+
+
+def hard_forest(rng, n):
+    """Draw a tree of ragged variables, every kind of term, factors of arity 3 and 4, +inf."""
+    counts = rng.integers(1, 5, size=n)
+    planted = rng.integers(0, counts)
+    unary = [np.where(rng.random(k) < 0.2, np.inf, rng.normal(size=k)) for k in counts]
+    for i in range(n):
+        unary[i][planted[i]] = rng.normal()
+    name = rng.permutation(n)
+    factors, same, differ, edges = [], [], [], []
+    done = 1
+    while done < n:
+        arity = min(int(rng.integers(2, 5)), n - done + 1)
+        scope = [name[rng.integers(0, done)], *name[done : done + arity - 1]]
+        scope = [int(v) for v in rng.permutation(scope)]
+        done += arity - 1
+        if rng.random() < 0.1:
+            continue  # the forest splits into several trees
+        if arity == 2 and rng.random() < 0.5:
+            edges.append(scope)
+            equal = planted[scope[0]] == planted[scope[1]]
+            same.append(rng.choice([rng.normal(), math.inf]) if not equal else rng.normal())
+            differ.append(rng.choice([rng.normal(), math.inf]) if equal else rng.normal())
+            continue
+        table = rng.normal(size=tuple(counts[scope]))
+        table = np.where(rng.random(table.shape) < 0.3, np.inf, table)
+        table[tuple(planted[scope])] = rng.normal()
+        factors.append((scope, table))
+    terms = [il.DiagonalTerms(np.array(edges).reshape(-1, 2), np.array(same), np.array(differ))]
+    return il.FactorGraph.from_terms(unary, terms, factors, constant=2.5)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_larger_forests_equal_belief_propagation(seed):
+    graph = hard_forest(np.random.default_rng(seed), 150)
+    assert graph.is_forest and graph.n_factors > 20
+    cold, expected = il.solve(graph, "junction-tree"), il.solve(graph, "loopy-bp")
+    assert cold.status == "optimal"
+    assert cold.energy == pytest.approx(expected.energy)
+    warm = il.solve(graph, "junction-tree", temperature=0.7)
+    expected = il.solve(graph, "loopy-bp", temperature=0.7)
+    assert warm.log_partition == pytest.approx(expected.log_partition)
+    for row, other in zip(warm.marginals, expected.marginals, strict=True):
+        np.testing.assert_allclose(row, other, rtol=0, atol=1e-10)
+
+
+def test_long_chains_equal_their_transfer_matrix():
+    """The chain has 100,000 variables; log space prevents underflow."""
+    n, coupling = 100_000, 0.8
+    chain = [(i, i + 1) for i in range(n - 1)]
+    graph = il.FactorGraph.potts(np.zeros((n, 4)), chain, coupling)
+    s = il.solve(graph, "junction-tree", temperature=1.0)
+    expected = math.log(4) + (n - 1) * math.log(1 + 3 * math.exp(-coupling))
+    assert s.log_partition == pytest.approx(expected, rel=1e-14)
+    assert s.marginals == pytest.approx(np.full((n, 4), 0.25))
 
 
 # ---------------------------------------------------------------------- budget

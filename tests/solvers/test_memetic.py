@@ -186,7 +186,7 @@ def test_variables_of_few_neighbours_are_eliminated() -> None:
     chain = FactorGraph.potts(np.eye(6), [(i, i + 1) for i in range(5)], [0.4, -0.4] * 2 + [0.4])
     s = il.solve(chain, "memetic")
     assert s.diagnostics == {"eliminated": 6}
-    assert s.energy == pytest.approx(il.solve(chain, "tree-dp").energy)
+    assert s.energy == pytest.approx(il.solve(chain, "junction-tree").energy)
 
 
 def test_a_graft_has_the_labels_of_both() -> None:

@@ -135,7 +135,7 @@ def submodular(seed, hard):
 @given(
     SEEDS,
     st.booleans(),
-    st.sampled_from(["persistency(then=icm)", "auto", "alpha-expansion", "alpha-beta-swap"]),
+    st.sampled_from(["persistency(then=icm)", "auto", "alpha-expansion"]),
 )
 def test_two_labels_are_settled_by_the_first_cut(seed, hard, solver):
     """For a graph that is submodular after renaming labels, no other test is tried."""

@@ -8,7 +8,6 @@ from inference_lab.registry.registry import solver_registry
 
 #: The least value of settings that have one, solver by solver.
 LEAST = {
-    "alpha-beta-swap": {"max_cycles": 1},
     "alpha-expansion": {"max_cycles": 1},
     "gibbs": {"sweeps": 4, "burn_in": 0, "chains": 1},
     "icm": {"restarts": 0, "max_sweeps": 1},

@@ -10,11 +10,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from inference_lab._numba import kernel
+from inference_lab._numba import inlined, kernel
 from inference_lab.contract import Run
 from inference_lab.graph.arrays import FloatArray, GraphArrays, Int32Array, IntArray
 from inference_lab.graph.factor_graph import FactorGraph
-from inference_lab.kernels.union_find import find
 
 
 class Forests(NamedTuple):
@@ -39,6 +38,16 @@ class Forests(NamedTuple):
         )
 
 
+@inlined
+def _find(parent: IntArray, i: int) -> int:
+    """Return the root of the set of ``i``, halving the path to it."""
+    # ``parent`` leads from each item to the root of its set, which is its own parent.
+    while parent[i] != i:
+        parent[i] = parent[parent[i]]
+        i = parent[i]
+    return i
+
+
 @kernel
 def _spanning_forest(
     g: GraphArrays, ranked: IntArray, n_incidences: int, arity: int | None
@@ -56,7 +65,7 @@ def _spanning_forest(
         if incidences == n_incidences:
             break
         if e < m:
-            a, b = find(parent, g.edges[e, 0]), find(parent, g.edges[e, 1])
+            a, b = _find(parent, g.edges[e, 0]), _find(parent, g.edges[e, 1])
             if a != b:
                 parent[a] = b
                 taken[count] = e
@@ -67,7 +76,7 @@ def _spanning_forest(
             lo, hi = g.factor_ptr[e - m], g.factor_ptr[e - m + 1]
             apart = True
             for s in range(hi - lo):
-                roots[s] = find(parent, g.scopes[lo + s])
+                roots[s] = _find(parent, g.scopes[lo + s])
                 for t in range(s):
                     apart &= roots[s] != roots[t]
             if apart:

@@ -7,19 +7,10 @@ from typing import NamedTuple
 import numpy as np
 
 from inference_lab._numba import inlined, lean_kernel
-from inference_lab.graph.arrays import FloatArray, GraphArrays, IntArray
+from inference_lab.graph.arrays import FloatArray, GraphArrays, Int32Array, IntArray
 from inference_lab.graph.factor_graph import FactorGraph
 from inference_lab.kernels.factor_messages import factor_message, next_labels
-from inference_lab.kernels.forest_passes import (
-    RootedForest,
-    Slots,
-    Totals,
-    closes,
-    head_of,
-    make_slots,
-    send_to_roots,
-)
-from inference_lab.kernels.messages import edge_cost, sum_product_message
+from inference_lab.kernels.messages import edge_cost, slot_ptr, sum_product_message
 
 
 class State(NamedTuple):
@@ -44,7 +35,8 @@ class TRWFactors(NamedTuple):
     #: ``scopes``, as in `State`.
     ptr: IntArray
     messages: FloatArray
-    #: See `Slots`: scratch.
+    #: Scratch: by position in ``scopes``, the messages to the factors; a row as long as the largest
+    #: arity.
     cavity: FloatArray
     digits: IntArray
 
@@ -67,12 +59,23 @@ class TRWWorkspace(NamedTuple):
     column: FloatArray
 
 
+class RootedForest(NamedTuple):
+    """A rooted forest of variables, edges and factors."""
+
+    #: (n,): the variables, each after its parent, with the children of a factor in succession.
+    order: Int32Array
+    #: (n,): for each variable (by number) the position of the edge to its parent in its adjacency;
+    #: for a child of a factor ``-2 - s`` with ``s`` its position in ``scopes``; -1 at roots.
+    up: Int32Array
+
+
 def make_factors(graph: FactorGraph) -> TRWFactors | None:
     """Allocate zero messages of the factors; return None for a graph without factors."""
     if graph.n_factors == 0:
         return None
-    ptr, cavity, digits = make_slots(graph)
-    return TRWFactors(ptr, np.zeros(ptr[-1]), cavity, digits)
+    ptr = slot_ptr(graph)
+    arity = int(np.diff(graph.factor_ptr).max())
+    return TRWFactors(ptr, np.zeros(ptr[-1]), np.empty(ptr[-1]), np.empty(arity, dtype=np.int64))
 
 
 @lean_kernel
@@ -204,6 +207,94 @@ def _take_out(
         total[start + a] -= factors.messages[own + a] / rho
 
 
+@inlined
+def _closes(g: GraphArrays, forest: RootedForest, at: int) -> bool:
+    """Whether ``order[at]``, a child of a factor, is the first child of that factor."""
+    order, up = forest.order, forest.up
+    before = up[order[at - 1]]
+    return bool(before > -2 or g.slot_factor[-2 - before] != g.slot_factor[-2 - up[order[at]]])
+
+
+@inlined
+def _head_of(g: GraphArrays, forest: RootedForest, i: int) -> int:
+    """Return the position in ``scopes`` of the parent variable of the factor above ``i``."""
+    head = g.factor_ptr[g.slot_factor[-2 - forest.up[i]]]
+    while forest.up[g.scopes[head]] == -2 - head:
+        head += 1
+    return int(head)
+
+
+@inlined
+def _soft_least(values: FloatArray, start: int, k: int, temperature: float) -> float:
+    """Return ``-T log sum exp(-. / T)`` of a row."""
+    best = np.inf
+    for a in range(k):
+        best = min(best, values[start + a])
+    if best == np.inf:
+        return best
+    total = 0.0
+    for a in range(k):
+        total += np.exp((best - values[start + a]) / temperature)
+    return float(best - temperature * np.log(total))
+
+
+@lean_kernel
+def _send_to_roots(
+    g: GraphArrays,
+    forest: RootedForest,
+    temperature: float,
+    rho: FloatArray,
+    total: FloatArray,
+    work: TRWWorkspace,
+    factors: TRWFactors | None,
+) -> float:
+    """Send messages to the roots; return the sum of their soft minima, ``inf`` if infeasible."""
+    # ``total`` begins as the unaries, and adds up the soft minima over descendants, each message
+    # relative to its least entry. The costs of a term ``c`` are ``theta_c / rho_c``.
+    cavity, out = work.cavity, work.out
+    shift = 0.0
+    for at in range(forest.order.size - 1, -1, -1):
+        i = forest.order[at]
+        k = g.cardinalities[i]
+        start = g.unary_ptr[i]
+        p = forest.up[i]
+        if p == -1:
+            least = _soft_least(total, start, k, temperature)
+            if least == np.inf:
+                return np.inf
+            shift += least
+        elif p >= 0:
+            h = g.adj_half[p] ^ 1
+            j = g.adj_var[p]
+            share = rho[h >> 1]
+            for a in range(k):
+                cavity[a] = share * total[start + a]
+            least = sum_product_message(g, h, share * temperature, cavity, out)
+            if least == np.inf:
+                return np.inf
+            shift += least / share
+            to = g.unary_ptr[j]
+            for b in range(g.cardinalities[j]):
+                total[to + b] += (out[b] - least) / share
+        elif factors is not None:
+            f = g.slot_factor[-2 - p]
+            share = rho[g.kinds.size + f]
+            for a in range(k):
+                factors.cavity[factors.ptr[-2 - p] + a] = share * total[start + a]
+            if _closes(g, forest, at):
+                head = _head_of(g, forest, i)
+                least = factor_message(
+                    g, head, share * temperature, factors.cavity, factors.ptr, out, factors.digits
+                )
+                if least == np.inf:
+                    return np.inf
+                shift += least / share
+                to = g.unary_ptr[g.scopes[head]]
+                for b in range(g.cardinalities[g.scopes[head]]):
+                    total[to + b] += (out[b] - least) / share
+    return shift
+
+
 @lean_kernel
 def _fill_unaries(
     g: GraphArrays,
@@ -230,8 +321,8 @@ def _fill_unaries(
         elif factors is not None and p < -1:
             rho = state.rho[g.kinds.size + g.slot_factor[-2 - p]]
             _take_out(g, -2 - p, rho, factors, total)
-            if closes(g, forest, at):
-                _take_out(g, head_of(g, forest, i), rho, factors, total)
+            if _closes(g, forest, at):
+                _take_out(g, _head_of(g, forest, i), rho, factors, total)
 
 
 def forest_energy(
@@ -240,17 +331,13 @@ def forest_energy(
     temperature: float,
     state: State,
     factors: TRWFactors | None,
-    totals: Totals,
+    work: TRWWorkspace,
 ) -> float:
     """Return ``-T log Z`` of one forest of the reparametrised energy."""
     # Its terms are ``theta_c / rho_c``.
-    slots = Slots(factors.ptr, factors.cavity, factors.digits) if factors is not None else None
-    _fill_unaries(g, forest, state, factors, totals.total)
-    totals.shift[:] = 0.0
-    send_to_roots(
-        g, forest, temperature, state.rho, totals, slots, None, forest.order.size, 1 << 60
-    )
-    return float(totals.shift[0])
+    total = np.empty(g.unary.size)
+    _fill_unaries(g, forest, state, factors, total)
+    return float(_send_to_roots(g, forest, temperature, state.rho, total, work, factors))
 
 
 @lean_kernel

@@ -27,7 +27,6 @@ import numpy.typing as npt
 
 from inference_lab.algorithms.cuts.reduction import fold
 from inference_lab.algorithms.elimination.arc_consistency import allowed_labels
-from inference_lab.algorithms.parity import unite
 from inference_lab.algorithms.semidefinite.edge_forms import (
     ADDITIVE,
     APART,
@@ -255,7 +254,7 @@ class _Builder:
         of_bits = self.binary[graph.edges[joined, 0]]
         odd = np.zeros(joined.size, dtype=np.bool_)
         odd[of_bits] = np.isinf(read_pairs(graph, joined[of_bits], bits)[:, 0, 0])
-        united = unite(n, graph.edges[joined], odd)
+        united = _unite(n, graph.edges[joined], odd)
         if united is None:
             return None
         root, turned = united
@@ -453,3 +452,24 @@ def build_model(
         leaves[:count].copy(),
         eliminated,
     )
+
+
+def _unite(
+    n: int, ends: npt.NDArray[np.integer], differ: npt.NDArray[np.bool_]
+) -> tuple[IntArray, npt.NDArray[np.bool_]] | None:
+    """Return a root for each of `n` variables, and whether it differs from it; None if infeasible.
+
+    ``ends`` (m, 2) are the pairs, ``differ`` (m,) marks pairs that must differ. The root is the
+    first variable that determines the others; None means that the pairs contradict each other.
+    """
+    # A variable and its opposite are two nodes; nodes that must be equal are linked.
+    i, j = ends[:, 0].astype(np.int64), ends[:, 1].astype(np.int64)
+    crossed = n * differ
+    arcs = np.concatenate([[i, j + crossed], [i + n, j + n - crossed]], axis=1).T
+    group = connected(2 * n, arcs)
+    own, opposite = group[:n], group[n:]
+    if (own == opposite).any():
+        return None
+    _, first, which = np.unique(np.minimum(own, opposite), return_index=True, return_inverse=True)
+    root = first[which].astype(np.int64)
+    return root, own != own[root]
