@@ -90,18 +90,17 @@ class Segmentation(ProblemFamily):
     regions : int
         Number of labels. The ground truth is made of as many of its largest regions, the largest
         first; the pixels of others do not count in scores.
-    models : {"scribbles", "box", "kmeans"}
+    models : {"scribbles", "kmeans"}
         Where ``p`` comes from. "scribbles": a mixture of normal distributions fitted to a random
-        share of the pixels of each true region, which are thereby given. "box": two regions;
-        the object is fitted to the box around it; pixels outside are fixed as background.
+        share of the pixels of each true region, which are thereby given.
         "kmeans" uses no truth: one normal distribution a region, round and of equal size, around
         the centroids.
     share : float in (0, 1]
         Share of the pixels that are scribbled on.
     hard : bool
-        Forbid other labels where a scribble or a box gives one.
+        Forbid other labels where a scribble gives one.
     components : int
-        Normal distributions a region, for scribbles and boxes; fewer where few pixels are given.
+        Normal distributions a region, for scribbles; fewer where few pixels are given.
     weight : float
     diagonals : bool
         8 neighbours, or 4.
@@ -115,8 +114,7 @@ class Segmentation(ProblemFamily):
     References
     ----------
     Y. Boykov, M.-P. Jolly, "Interactive graph cuts for optimal boundary and region segmentation of
-    objects in N-D images", ICCV 2001, eq. 1-3. C. Rother, V. Kolmogorov, A. Blake, "GrabCut",
-    SIGGRAPH 2004, eq. 9-11 (boxes; their weight is 50). P. Arbelaez et al., "Contour detection and
+    objects in N-D images", ICCV 2001, eq. 1-3. P. Arbelaez et al., "Contour detection and
     hierarchical image segmentation", PAMI 33(5), 2011 (the Berkeley data set).
 
     Examples
@@ -132,7 +130,7 @@ class Segmentation(ProblemFamily):
     truth: str | None = None
     annotator: int = setting(0, at_least=0)
     regions: int = setting(2, at_least=2)
-    models: Literal["scribbles", "box", "kmeans"] = "scribbles"
+    models: Literal["scribbles", "kmeans"] = "scribbles"
     share: float = setting(0.02, above=0, at_most=1)
     hard: bool = True
     components: int = setting(3, at_least=1)
@@ -146,8 +144,6 @@ class Segmentation(ProblemFamily):
     def __post_init__(self) -> None:
         """Check the settings."""
         super().__post_init__()
-        if self.models == "box" and self.regions != 2:
-            raise ValueError(f"models=box makes 2 regions, got regions={self.regions}")
         if self.truth is not None and self.image == "shapes":
             raise ValueError("truth is a setting of files; image=shapes has its own")
 
@@ -159,10 +155,8 @@ class Segmentation(ProblemFamily):
         truth, scored = None, None
         if segments is not None:
             truth, scored = self._main_regions(segments)
-        elif self.models in ("scribbles", "box"):
-            raise ValueError(
-                f"models={self.models} needs a ground truth, and {self.image} has none"
-            )
+        elif self.models == "scribbles":
+            raise ValueError(f"models=scribbles needs a ground truth, and {self.image} has none")
         colours = image.reshape(height * width, -1) / 255.0
         if self.models == "kmeans" or truth is None:
             unary = _clustered(colours, self.regions, fit)
@@ -171,7 +165,7 @@ class Segmentation(ProblemFamily):
                 order = numbered_like(unary[chosen].argmin(axis=1), truth[chosen], self.regions)
                 unary = np.ascontiguousarray(unary[:, order])
         else:
-            unary = self._supervised(colours, truth, scored, (height, width), fit)
+            unary = self._supervised(colours, truth, scored, fit)
         edges = grid_edges(height, width, diagonals=self.diagonals)
         weights = self.weight * contrast(colours, edges, width)
         return SegmentationProblem(
@@ -182,7 +176,7 @@ class Segmentation(ProblemFamily):
             info={"given": int(np.isinf(unary).any(axis=1).sum())},
             shape=(height, width),
             palette=label_colours(self.regions),
-            named=self.models in ("scribbles", "box"),
+            named=self.models == "scribbles",
         )
 
     # ------------------------------------------------------------------ image and truth
@@ -256,28 +250,17 @@ class Segmentation(ProblemFamily):
         features: FloatArray,
         truth: IntArray,
         scored: IntArray | None,
-        shape: tuple[int, int],
         rng: np.random.Generator,
     ) -> FloatArray:
         """Fit a mixture to the given pixels of each region."""
         inside = np.arange(truth.size) if scored is None else scored
         given = np.full(truth.size, -1, dtype=np.int64)
         fitted: list[IntArray] = []
-        if self.models == "box":
-            rows, columns = np.divmod(inside[truth[inside] == 1], shape[1])
-            box = np.zeros(shape, dtype=bool)
-            box[rows.min() : rows.max() + 1, columns.min() : columns.max() + 1] = True
-            outside = np.flatnonzero(~box.ravel())
-            if not outside.size:
-                raise ValueError("models=box: the box around the object fills the image")
-            given[outside] = 0
-            fitted = [outside, np.flatnonzero(box.ravel())]
-        else:
-            for region in range(self.regions):
-                members = inside[truth[inside] == region]
-                count = min(members.size, max(self.components, round(self.share * members.size)))
-                fitted.append(rng.choice(members, count, replace=False))
-                given[fitted[-1]] = region
+        for region in range(self.regions):
+            members = inside[truth[inside] == region]
+            count = min(members.size, max(self.components, round(self.share * members.size)))
+            fitted.append(rng.choice(members, count, replace=False))
+            given[fitted[-1]] = region
         unary = np.stack([self._mixture(features, f, rng) for f in fitted], axis=1)
         if self.hard:
             rows = np.flatnonzero(given >= 0)

@@ -50,7 +50,7 @@ class Diagnosis:
     Attributes
     ----------
     measures : Measures
-        Sizes, frustrated pairs and cycles, core, weights.
+        Sizes, frustrated pairs, core, weights.
     facts : mapping
         Constraints of the problem: number per point, share of wrong constraints.
     lp_gap : float or None
@@ -132,11 +132,6 @@ class Diagnosis:
             "3-core": f"{100 * m.core:.3g} % of the variables",
             "frustrated pairs": f"{m.frustrated:.3g} a variable",
         }
-        if m.cycles:
-            texts["frustrated cycles"] = (
-                f"{100 * m.frustrated_cycles:.3g} ± {100 * m.frustrated_cycles_error:.2g} % of "
-                f"{counted(m.cycles, 'shortest cycle')} through sampled pairs"
-            )
         if math.isfinite(m.weight_ratio):
             texts["weight"] = f"{m.weight_ratio:.3g} times the range of a variable's costs"
         if "constraints_per_point" in self.facts:
@@ -210,7 +205,7 @@ def diagnose(
 ) -> Diagnosis:
     """Predict how hard an energy is to minimise, and which solvers suit it.
 
-    Features such as frustrated cycles take linear time; the LP relaxation is solved on a small
+    Features such as frustrated pairs take linear time; the LP relaxation is solved on a small
     graph or on a part of a large one. Records of a study with similar frustration give the
     prediction.
 
@@ -224,7 +219,7 @@ def diagnose(
     time_limit : float
         Seconds for the relaxation; 0 leaves it out.
     seed : int
-        Seed of the sampled pairs and of the part.
+        Seed of the part.
 
     Returns
     -------
@@ -251,7 +246,7 @@ def diagnose(
         raise ValueError(f"time_limit must be seconds from 0 on, got {time_limit}")
     problem = as_problem(graph, data_dir)
     energy = problem.graph
-    measures = measure(energy, seed)
+    measures = measure(energy)
     lp_gap, size = _relaxed(energy, time_limit, seed) if time_limit else (None, 0)
     known = evidence()
     return Diagnosis(

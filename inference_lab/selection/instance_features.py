@@ -15,10 +15,6 @@ from inference_lab.graph.factor_graph import FactorGraph
 
 __all__ = ["BREAKS", "Measures", "class_of", "couplings", "measure", "sample"]
 
-#: Number of edges through which a shortest cycle is searched, and limit of edges visited for each.
-CYCLES = 200
-_STEPS = 2_000
-
 #: Largest number of variables, and of pairs and factors, of a graph whose relaxation is solved
 #: whole; for larger graphs, a sample is solved.
 SAMPLE = 300
@@ -56,11 +52,6 @@ class Measures:
         Repulsive pairs per variable whose ends are connected by attractive pairs. Each closes a
         cycle in which no labelling satisfies all pairs, for any number of labels. With two labels,
         pairs per variable that a labelling along a spanning tree violates.
-    cycles : int
-        Number of shortest cycles found through sampled pairs.
-    frustrated_cycles, frustrated_cycles_error : float
-        Share of frustrated cycles (one repulsive pair; with two labels an odd number), and half the
-        width of its 95 % interval (Wilson); NaN without cycles.
     weight_ratio : float
         Median size of the couplings over the median range of the costs of a variable.
     """
@@ -75,9 +66,6 @@ class Measures:
     core: float
     repulsive: float
     frustrated: float
-    cycles: int
-    frustrated_cycles: float
-    frustrated_cycles_error: float
     weight_ratio: float
 
     @property
@@ -177,31 +165,6 @@ def _frustrated(edges: IntArray, strength: FloatArray, n: int, two: bool) -> flo
     return float((agree != sign).sum() / n)
 
 
-def _cycle(graph: FactorGraph, strength: FloatArray, edge: int, two: bool) -> bool | None:
-    """Whether the shortest cycle through a pair is frustrated; None if none is found in time."""
-    g = graph.arrays
-    start, goal = (int(v) for v in g.edges[edge])
-    before: dict[int, tuple[int, int]] = {start: (-1, -1)}
-    queue, steps = [start], 0
-    for here in queue:
-        for at in range(int(g.adj_ptr[here]), int(g.adj_ptr[here + 1])):
-            steps += 1
-            by, there = int(g.adj_half[at]) >> 1, int(g.adj_var[at])
-            if by == edge or there in before or strength[by] == 0:
-                continue
-            before[there] = (here, by)
-            if there == goal:
-                negative = int(strength[edge] < 0)
-                while there != start:
-                    there, by = before[there]
-                    negative += int(strength[by] < 0)
-                return negative % 2 == 1 if two else negative == 1
-            queue.append(there)
-        if steps > _STEPS:
-            return None
-    return None
-
-
 def wilson(hits: int, of: int) -> tuple[float, float]:
     """Return the 95 % interval of a share (Wilson, JASA 22, 1927)."""
     z = 1.959963984540054
@@ -210,7 +173,7 @@ def wilson(hits: int, of: int) -> tuple[float, float]:
     return middle - half, middle + half
 
 
-def measure(graph: FactorGraph, seed: int = 0) -> Measures:
+def measure(graph: FactorGraph) -> Measures:
     """Measure a graph, in time linear in its size, except for the sorting of its pairs.
 
     The 3-core is found in rounds; only graphs constructed for it need many.
@@ -222,12 +185,6 @@ def measure(graph: FactorGraph, seed: int = 0) -> Measures:
     two = labels == 2
     pairs = _neighbours(graph)
     degrees = np.bincount(pairs.ravel(), minlength=n)
-    signed = np.flatnonzero(strength)
-    rng = np.random.default_rng(seed)
-    tried = rng.choice(signed, min(CYCLES, len(signed)), replace=False)
-    found = [_cycle(graph, strength, int(edge), two) for edge in tried]
-    cycles = [frustrated for frustrated in found if frustrated is not None]
-    low, high = wilson(sum(cycles), len(cycles)) if cycles else (math.nan, math.nan)
     components = np.bincount(graph.components)
     return Measures(
         variables=n,
@@ -240,9 +197,6 @@ def measure(graph: FactorGraph, seed: int = 0) -> Measures:
         core=_core(pairs, n) / n if n else 0.0,
         repulsive=float((strength < 0).mean()) if len(strength) else 0.0,
         frustrated=_frustrated(edges, strength, n, two),
-        cycles=len(cycles),
-        frustrated_cycles=sum(cycles) / len(cycles) if cycles else math.nan,
-        frustrated_cycles_error=(high - low) / 2,
         weight_ratio=_weight_ratio(graph, strength),
     )
 

@@ -1,8 +1,7 @@
-"""Graph colouring, max-cut and side chains: energies by definition, and random draws."""
+"""Max-cut and side chains: energies by definition, and random draws."""
 
 from __future__ import annotations
 
-import gzip
 import itertools
 import math
 from pathlib import Path
@@ -13,163 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import inference_lab as il
-from inference_lab.data.datasets import DataNotFoundError
-from inference_lab.io import FormatError
-from inference_lab.problems.graph_colouring import GraphColouring, parse_dimacs
 from inference_lab.problems.instances import Instances
 from inference_lab.problems.max_cut import MaxCut
 from inference_lab.problems.protein_side_chains import RESIDUES, ProteinSideChains
 from inference_lab.registry.sources import as_problem
-
-# ---------------------------------------------------------------------- graph colouring
-
-#: The Petersen graph: ten vertices, fifteen edges, three colours needed.
-PETERSEN = [
-    *((i, (i + 1) % 5) for i in range(5)),
-    *((i, i + 5) for i in range(5)),
-    *((5 + i, 5 + (i + 2) % 5) for i in range(5)),
-]
-
-
-def col_file(edges: list[tuple[int, int]], n: int) -> bytes:
-    lines = ["c a graph", f"p edge {n} {len(edges)}", *(f"e {i + 1} {j + 1}" for i, j in edges)]
-    return ("\n".join(lines) + "\n").encode()
-
-
-@given(
-    kind=st.sampled_from(["random", "regular", "planted"]),
-    n=st.integers(4, 9),
-    colours=st.integers(2, 4),
-    weight=st.sampled_from([1.0, 2.5, math.inf]),
-    preference=st.sampled_from([0.0, 0.7]),
-    seed=st.integers(0, 10**6),
-)
-def test_energy_counts_conflicts(
-    kind: str, n: int, colours: int, weight: float, preference: float, seed: int
-) -> None:
-    family = GraphColouring(
-        kind,  # type: ignore[arg-type]
-        vertices=n,
-        colours=colours,
-        degree=2.0,
-        weight=weight,
-        preference=preference,
-        seed=seed,
-    )
-    problem = family.build()
-    graph = problem.graph
-    edges = [tuple(sorted(e)) for e in graph.edges.tolist()]
-    assert len(set(edges)) == len(edges)
-    labels = np.random.default_rng(seed).integers(0, colours, n)
-    conflicts = sum(labels[i] == labels[j] for i, j in edges)
-    expected = sum(graph.unary[v, labels[v]] for v in range(n))
-    expected += weight * conflicts if conflicts else 0.0
-    assert graph.energy(labels) == pytest.approx(expected)
-    assert problem.score(labels)["conflicts"] == conflicts
-    assert (graph.unary >= 0).all() and (graph.unary <= preference).all()
-    if kind == "planted":
-        assert problem.truth is not None
-        assert problem.score(problem.truth)["conflicts"] == 0
-        sizes = np.bincount(problem.truth, minlength=colours)
-        assert sizes.max() - sizes.min() <= 1
-        assert len(edges) == n
-        assert (problem.optimum == 0.0) == (preference == 0.0)
-    if kind == "regular":
-        assert (graph.degrees == 2).all()
-
-
-@pytest.mark.parametrize("share", [0.05, 0.5, 0.95, 1.0])
-def test_planted_graphs_of_any_density(share: float) -> None:
-    n, k = 40, 4
-    most = n * (n - n // k) / 2
-    problem = GraphColouring("planted", vertices=n, colours=k, degree=2 * share * most / n).build()
-    assert problem.graph.n_edges == round(share * most)
-    assert problem.truth is not None
-    assert problem.graph.energy(problem.truth) == 0.0
-
-
-def test_planted_edges_are_spread_evenly() -> None:
-    """Over many draws each allowed pair occurs equally often, at low and at high degree."""
-    for degree in (1.0, 3.0):
-        counts = np.zeros((6, 6))
-        for seed in range(400):
-            problem = GraphColouring(
-                "planted", vertices=6, colours=2, degree=degree, seed=seed
-            ).build()
-            truth = problem.truth
-            assert truth is not None
-            rank = np.argsort(np.argsort(truth, kind="stable"), kind="stable")
-            for i, j in rank[problem.graph.edges].tolist():
-                counts[min(i, j), max(i, j)] += 1
-        assert (counts[:3, :3] == 0).all() and (counts[3:, 3:] == 0).all()
-        expected = 400 * 3 * degree / 9
-        assert np.abs(counts[:3, 3:] - expected).max() < 5 * math.sqrt(expected)
-
-
-def test_mean_degree_of_random_graphs() -> None:
-    graph = GraphColouring("random", vertices=3000, degree=5.0).build().graph
-    assert graph.degrees.mean() == pytest.approx(5.0, abs=0.2)
-    assert graph.degrees.var() == pytest.approx(5.0, abs=0.5)  # Poisson
-
-
-def test_petersen_graph_needs_three_colours(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "graph").mkdir()
-    (tmp_path / "graph" / "petersen.col.gz").write_bytes(gzip.compress(col_file(PETERSEN, 10)))
-    best = {}
-    for colours in (2, 3):
-        spec = f"graph-colouring(graph=file, colours={colours}, weight=2, path=petersen.col.gz)"
-        problem = as_problem(spec, tmp_path)
-        assert problem.graph.n_edges == 15
-        best[colours] = il.solve(problem.graph, "brute-force").energy
-    assert best == {2: 6.0, 3: 0.0}  # three edges must go to make it bipartite
-    monkeypatch.delenv("INFERENCE_LAB_DATA", raising=False)
-    with pytest.raises(DataNotFoundError, match=r"did you mean 'petersen\.col\.gz'"):
-        as_problem("graph-colouring(graph=file, path=petersen.col)", tmp_path)
-
-
-def test_dimacs_dialects() -> None:
-    n, edges = parse_dimacs(b"c x\r\np col 4 9\r\nn 1 5\r\ne 2 1\r\ne 1 2\r\ne 4 3", "a.col")
-    assert n == 4
-    assert edges.tolist() == [[0, 1], [2, 3]]
-    assert parse_dimacs(b"p edge 2 0\n", "a.col")[1].shape == (0, 2)
-
-
-def test_vertices_are_paid_for_by_edges() -> None:
-    """The limit on the number of vertices grows with the size of the file."""
-    header = b"p edge 1000040 60\n"
-    with pytest.raises(FormatError, match="expected 1 to"):
-        parse_dimacs(header + b"e 1 2\n", "a.col")
-    assert parse_dimacs(header + b"e 1 2\n" * 60, "a.col")[0] == 1_000_040
-
-
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        (b"", "no line 'p edge <vertices> <edges>'"),
-        (b"e 1 2\np edge 2 1\n", "line 1: an edge before the line 'p edge"),
-        (b"p edge 2 1\np edge 2 1\n", "line 2: expected one line 'p edge"),
-        (b"p max 2 1\n", "line 1: expected one line 'p edge"),
-        (b"p edge two 1\n", "line 1: expected 1 to 1,000,004 vertices in a file of 13 bytes"),
-        (b"p edge 9999999 1\n", "line 1: expected 1 to 1,000,005 vertices in a file of 17 bytes"),
-        (
-            b"p edge 3 1\n\ne 1 4\n",
-            "line 3: expected 'e <i> <j>' with vertices 1 to 3, got 'e 1 4'",
-        ),
-        (b"p edge 3 1\ne 0 1\n", "line 2: expected 'e <i> <j>'"),
-        (b"p edge 3 1\ne 1\n", "line 2: expected 'e <i> <j>'"),
-        (b"p edge 3 1\ne 1 2 3\n", "line 2: expected 'e <i> <j>'"),
-        (b"p edge 3 1\ne 2 2\n", "line 2: vertex 2 is joined to itself"),
-        (b"p edge 3 1\ne 1 \xff\n", "line 2: expected 'e <i> <j>'"),
-    ],
-)
-def test_damaged_graphs_are_located(content: bytes, message: str) -> None:
-    with pytest.raises(FormatError) as caught:
-        parse_dimacs(content, "a.col")
-    assert str(caught.value).startswith("a.col")
-    assert message in str(caught.value)
-
 
 # ---------------------------------------------------------------------- max-cut
 

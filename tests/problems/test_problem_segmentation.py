@@ -87,22 +87,10 @@ def test_scribbles_give_the_true_labels() -> None:
     assert np.allclose(soft.graph.unary[~forbidden], problem.graph.unary[~forbidden])
 
 
-def test_boxes_give_the_background() -> None:
-    problem = Segmentation(models="box").build()
-    assert problem.truth is not None
-    height, width = problem.shape
-    rows, columns = np.divmod(np.flatnonzero(problem.truth == 1), width)
-    inside = np.zeros((height, width), dtype=bool)
-    inside[rows.min() : rows.max() + 1, columns.min() : columns.max() + 1] = True
-    assert np.array_equal(np.isinf(problem.graph.unary[:, 1]), ~inside.ravel())
-    assert np.isfinite(problem.graph.unary[:, 0]).all()
-
-
 @pytest.mark.parametrize(
     ("settings_of", "most"),
     [
         ({}, 0.02),
-        ({"models": "box"}, 0.02),
         ({"regions": 4, "weight": 10.0}, 0.05),
         ({"regions": 3, "models": "kmeans", "weight": 5.0}, 0.15),
     ],
@@ -154,15 +142,6 @@ def test_small_regions_do_not_count(tmp_path: Path) -> None:
         Segmentation(str(tmp_path / "a.png")).build()
     with pytest.raises(ValueError, match="needs a ground truth, and flower has none"):
         Segmentation("flower", scale=0.1).build()
-
-
-def test_a_box_that_fills_the_image_gives_nothing(tmp_path: Path) -> None:
-    truth = np.zeros((5, 5), np.uint8)
-    truth[0, 0] = truth[4, 4] = 1
-    write_image(tmp_path / "a.png", truth)
-    write_image(tmp_path / "gt.png", truth)
-    with pytest.raises(ValueError, match="the box around the object fills the image"):
-        Segmentation(str(tmp_path / "a.png"), models="box").build()
 
 
 # ---------------------------------------------------------------------- real images
