@@ -19,7 +19,6 @@ KINDS: list[Any] = [
 QUICK: dict[str, dict[str, Any]] = {
     "AnnealedConstrainedKMeans": {"cooling": 0.1},
     "AnnealedConstrainedMixture": {"cooling": 0.1},
-    "TVClustSampler": {"n_samples": 5, "burn_in": 0},
 }
 #: Estimators that are fitted to pairs.
 PAIRED = [kind for kind in KINDS if issubclass(kind, PairwiseClusterer) and kind is not DPMeans]

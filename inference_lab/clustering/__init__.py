@@ -8,7 +8,6 @@
 from inference_lab.clustering.active import (
     ExploreConsolidate,
     MinMax,
-    PointUncertainty,
     StopAskingError,
     ask_at_terminal,
 )
@@ -35,7 +34,7 @@ from inference_lab.clustering.distortions import (
 from inference_lab.clustering.dp_means import DPMeans, RDPMeans
 from inference_lab.clustering.em import HalfStep
 from inference_lab.clustering.hard_pairs import InfeasibleConstraintsError
-from inference_lab.clustering.hmrf import EmptyClusterError, Violations
+from inference_lab.clustering.hmrf import Violations
 from inference_lab.clustering.hmrf_kmeans import HMRFKMeans, MPCKMeans, PCKMeans
 from inference_lab.clustering.kernel_kmeans import KernelHMRFKMeans
 from inference_lab.clustering.metric_learning import (
@@ -55,7 +54,6 @@ from inference_lab.clustering.pair_weights import (
 from inference_lab.clustering.seeded import ConstrainedKMeans, SeededKMeans
 from inference_lab.clustering.size_bounds import SizeConstrainedKMeans
 from inference_lab.clustering.tvclust import TVClust
-from inference_lab.clustering.tvclust_sampler import TVClustSampler
 from inference_lab.clustering.vector_quantisation import CVQE, LCVQE
 
 __all__ = [
@@ -81,7 +79,6 @@ __all__ = [
     "DPMeans",
     "DegenerateMetricWarning",
     "Distortion",
-    "EmptyClusterError",
     "ExploreConsolidate",
     "FlexibleSpectral",
     "GradientStep",
@@ -99,7 +96,6 @@ __all__ = [
     "MinMax",
     "PCKMeans",
     "PairWeightWarning",
-    "PointUncertainty",
     "RDPMeans",
     "SeededKMeans",
     "SizeConstrainedKMeans",
@@ -107,7 +103,6 @@ __all__ = [
     "SquaredEuclidean",
     "StopAskingError",
     "TVClust",
-    "TVClustSampler",
     "Violations",
     "ask_at_terminal",
     "certify",

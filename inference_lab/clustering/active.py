@@ -13,13 +13,12 @@ from sklearn.utils import check_array
 from inference_lab.clustering.distortions import Distortion, Points, as_distortion
 from inference_lab.clustering.initialisation import alone
 from inference_lab.constraints import Constraints, check_generator, point_indices
-from inference_lab.graph.arrays import FloatArray, IntArray
+from inference_lab.graph.arrays import IntArray
 
 __all__ = [
     "Answers",
     "ExploreConsolidate",
     "MinMax",
-    "PointUncertainty",
     "StopAskingError",
     "ask_at_terminal",
 ]
@@ -310,111 +309,6 @@ class MinMax(ExploreConsolidate):
             yield asking.farthest()
 
 
-class PointUncertainty(ExploreConsolidate):
-    """Ask about the point with the most uncertainty per expected question.
-
-    After each point, `HMRFKMeans` clusters all points, and a random forest learns the clusters.
-    Shared leaves give the probability that a point belongs to a neighbourhood. The point with the
-    largest entropy per expected question comes next ("normalised point-based uncertainty").
-
-    Parameters
-    ----------
-    n_clusters : int or None
-        None if unknown; then as many clusters as neighbourhoods, at least two.
-    budget, distortion, random_state
-        See `ExploreConsolidate`.
-    n_trees : int
-        Trees of each forest.
-
-    Notes
-    -----
-    Ties, and all choices while there is one neighbourhood, use the distance from known points.
-    Each point costs a fit of `HMRFKMeans`, a fit of a forest, and O(n) comparisons of leaves.
-
-    References
-    ----------
-    S. Xiong, J. Azimi, X. Fern, "Active learning of constraints for semi-supervised clustering",
-    IEEE TKDE 26(1), 2014.
-
-    Examples
-    --------
-    >>> X = [[0.0], [0.1], [0.2], [9.8], [9.9], [10.0]]
-    >>> asking = PointUncertainty(2, budget=4, n_trees=5, random_state=0)
-    >>> found = asking.run(X, [0, 0, 0, 1, 1, 1])
-    >>> len(found.questions), len(found.neighbourhoods)
-    (4, 2)
-    """
-
-    def __init__(
-        self,
-        n_clusters: int | None,
-        budget: int,
-        *,
-        distortion: str | Distortion = "euclidean",
-        n_trees: int = 50,
-        random_state: int | np.random.Generator = 0,
-    ) -> None:
-        super().__init__(n_clusters, budget, distortion=distortion, random_state=random_state)
-        if n_trees < 1:
-            raise ValueError(f"n_trees must be at least 1, got {n_trees}")
-        self.n_trees = n_trees
-
-    def _dialogue(
-        self,
-        points: Points,
-        candidates: IntArray,
-        distortion: Distortion,
-        state: _Answers,
-        rng: np.random.Generator,
-    ) -> Generator[tuple[int, int], bool | None, None]:
-        if candidates.size == 0:
-            return
-        asking = _Asking(points, candidates, distortion, state, rng)
-        while asking.free.any():
-            if len(state.founders) == self.n_clusters:
-                state.phase = "consolidate"
-            shares = self._shares(asking, rng)
-            ordered = -np.sort(-shares, axis=1)
-            logs = np.log(ordered, out=np.zeros_like(ordered), where=ordered > 0)
-            questions = ordered @ np.arange(1.0, 1.0 + ordered.shape[1])
-            value = -(ordered * logs).sum(axis=1) / questions
-            most = asking.free & (value >= value[asking.free].max() - 1e-9)
-            at = asking.farthest(most)
-            order = np.argsort(-shares[at], kind="stable").tolist()
-            yield from asking.place(at, self.n_clusters, order)
-
-    def _shares(self, asking: _Asking, rng: np.random.Generator) -> FloatArray:
-        """Return the probability that each candidate belongs to each neighbourhood."""
-        from sklearn.ensemble import RandomForestClassifier
-
-        from inference_lab.clustering.hmrf_kmeans import HMRFKMeans
-
-        members = asking.state.members
-        if len(members) == 1:
-            return np.ones((asking.candidates.size, 1))
-        n = asking.points.shape[0]
-        labels = np.full(n, -1)
-        for group, some in enumerate(members):
-            labels[some] = group
-        known = Constraints.from_labels(labels, scheme="chains")
-        k = len(members) if self.n_clusters is None else min(self.n_clusters, n)
-        model = HMRFKMeans(
-            k,
-            distortion=asking.distortion,
-            penalty="potts",
-            init="neighbourhoods",
-            random_state=rng,
-        )
-        clusters = model.fit(asking.points, **known.fit_params()).labels_
-        forest = RandomForestClassifier(self.n_trees, random_state=int(rng.integers(2**31)))
-        leaves = forest.fit(asking.points, clusters).apply(asking.points)
-        own = leaves[asking.candidates]
-        alike = [[(own == leaves[j]).mean(axis=1) for j in some] for some in members]
-        shares = np.stack([np.mean(each, axis=0) for each in alike], axis=1)
-        total = shares.sum(axis=1, keepdims=True)
-        return np.where(total > 0, shares, 1.0) / np.where(total > 0, total, len(members))
-
-
 class _Asking:
     """The remaining candidates, and the questions that place one of them."""
 
@@ -436,9 +330,9 @@ class _Asking:
         self.free = np.ones(candidates.size, dtype=np.bool_)
         self._settle(int(rng.integers(candidates.size)), None)
 
-    def farthest(self, among: npt.NDArray[np.bool_] | None = None) -> int:
+    def farthest(self) -> int:
         """Return the place of the candidate farthest from all known points."""
-        return int(np.where(self.free if among is None else among, self._nearest, -np.inf).argmax())
+        return int(np.where(self.free, self._nearest, -np.inf).argmax())
 
     def _settle(self, at: int, group: int | None) -> None:
         """Add a candidate to a neighbourhood, a new one for None."""
@@ -454,14 +348,13 @@ class _Asking:
         np.minimum(self._nearest, found, out=self._nearest)
 
     def place(
-        self, at: int, n_clusters: int | None, order: list[int] | None = None
+        self, at: int, n_clusters: int | None
     ) -> Generator[tuple[int, int], bool | None, None]:
-        """Ask for the neighbourhood of a candidate, by default the nearest first, and add it."""
+        """Ask for the neighbourhood of a candidate, the nearest first, and add it."""
         point, state = int(self.candidates[at]), self.state
         self.free[at] = False
         unsure = False
-        if order is None:
-            order = _by_distance(point, self.points, state.members, self.distortion)
+        order = _by_distance(point, self.points, state.members, self.distortion)
         complete = n_clusters is not None and len(order) == n_clusters
         for rank, group in enumerate(order):
             if complete and rank == len(order) - 1 and not unsure:

@@ -36,9 +36,9 @@ class BregmanKMeans(SharedSettings, ConstrainedClusterer):
     init : {"k-means++", "random", "perturbed"} or (k, d) array
         Points drawn by greedy k-means++ under the distortion, distinct points, random
         perturbations of the global centroid (Basu 2005, sec. 2.3.1), or centroids.
-    empty_clusters : {"reseed", "keep", "raise"}
-        A cluster that loses all points gets the point of highest cost as its centroid, keeps its
-        centroid, or raises an error.
+    empty_clusters : {"reseed", "keep"}
+        A cluster that loses all points gets the point of highest cost as its centroid, or keeps
+        its centroid.
     n_init : int
         Starts, of which the one of least objective is kept.
     n_jobs : int or None

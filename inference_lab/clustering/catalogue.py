@@ -19,7 +19,6 @@ ESTIMATORS: dict[str, dict[str, str]] = {
         "BregmanKMeans": "any Bregman divergence, without pairs",
         "KernelHMRFKMeans": "similarities from a kernel or a graph",
         "FlexibleSpectral": "clusters that are not blobs, pairs with weights",
-        "TVClustSampler": "TVClust by sampling, with uncertainty of the partition",
         "RDPMeans": "number of clusters unknown: a price for each",
         "DPMeans": "the same without pairs",
         "CorrelationClustering": "pairs with weights and nothing else; number of clusters open",

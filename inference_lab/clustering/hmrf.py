@@ -35,14 +35,10 @@ from inference_lab.clustering.mssc.partition_problem import PartitionProblem, pa
 from inference_lab.constraints import Constraints
 from inference_lab.graph.arrays import FloatArray, IntArray
 
-__all__ = ["HMRF", "EmptyClusterError", "Violations", "share_kept", "violations"]
+__all__ = ["HMRF", "Violations", "share_kept", "violations"]
 
 Penalty = Literal["potts", "distance"]
-EmptyClusters = Literal["reseed", "keep", "raise"]
-
-
-class EmptyClusterError(ValueError):
-    """A cluster lost all its points, and the policy is to raise an error."""
+EmptyClusters = Literal["reseed", "keep"]
 
 
 class Violations(NamedTuple):
@@ -317,11 +313,6 @@ class HMRF(PairedModel):
         gone = np.flatnonzero(members == 0)
         if gone.size == 0 or self.empty == "keep":
             return
-        if self.empty == "raise":
-            raise EmptyClusterError(
-                f"cluster {gone[0]} has lost all its points; use empty_clusters='reseed' or fewer "
-                "clusters"
-            )
         costs = self.own_costs(labels)
         costs[members[labels] == 1] = -np.inf
         # Points of known label are excluded, because they could not follow the centroid.

@@ -98,7 +98,7 @@ class HMRFKMeans(SharedSettings, PairwiseClusterer):
         Add implied constraints, with this policy for contradictions (see `Constraints.close`).
         Harmful if answers are noisy. With hard must-links and penalties "potts", one cannot-link
         between each two components is added.
-    empty_clusters : {"reseed", "keep", "raise"}
+    empty_clusters : {"reseed", "keep"}
         See `BregmanKMeans`.
     n_init : int or "auto"
         Starts; the one of least objective, including the costs of pairs, is kept. "auto" is ten

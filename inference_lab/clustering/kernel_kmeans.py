@@ -1,7 +1,7 @@
-r"""Kernel K-means and graph cuts with must-links and cannot-links.
+r"""Kernel K-means and normalised cuts with must-links and cannot-links.
 
 With a similarity matrix ``S``, constraint weights ``W`` (``+w`` for must-links, ``-w`` for
-cannot-links, symmetric) and positive weights ``a`` of the points, all forms minimise
+cannot-links, symmetric) and positive weights ``a`` of the points, both forms minimise
 
 ``J(l) = c - sum_h q_h / s_h``, ``q_h = sum_{i, j in h} M_ij``, ``s_h = sum_{i in h} a_i``.
 
@@ -9,11 +9,10 @@ cannot-links, symmetric) and positive weights ``a`` of the points, all forms min
 form                ``M``           ``a``   ``c``       without constraints
 ==================  ==============  ======  ==========  ======================================
 ratio-association   ``S + W/2``     ones    ``tr S``    kernel K-means
-ratio-cut           ``W/2 - L``     ones    0           ``sum_h cut(h) / |h|``
 normalised-cut      ``S + W/2``     ``D``   k           ``sum_h cut(h) / degrees(h)``
 ==================  ==============  ======  ==========  ======================================
 
-``D`` are the row sums of ``S`` and ``L = D - S``. ``W`` is halved because the double sum counts
+``D`` are the row sums of ``S``. ``W`` is halved because the double sum counts
 each pair twice. Unlike in HMRF-KMeans, rewards depend on the sizes of clusters.
 
 B. Kulis, S. Basu, I. Dhillon, R. Mooney, "Semi-supervised graph clustering: a kernel approach",
@@ -49,7 +48,7 @@ from inference_lab.graph.arrays import FloatArray, IntArray
 
 __all__ = ["KernelHMRFKMeans"]
 
-Form: TypeAlias = Literal["ratio-association", "ratio-cut", "normalised-cut"]
+Form: TypeAlias = Literal["ratio-association", "normalised-cut"]
 KernelInit: TypeAlias = Literal["auto", "spectral", "random"]
 
 #: Points up to which all eigenvalues are computed, in O(n^3).
@@ -232,7 +231,7 @@ def fill(labels: IntArray, n_clusters: int, priority: FloatArray) -> IntArray:
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class KernelHMRFKMeans(SharedSettings, PairwiseClusterer):
-    r"""Kernel K-means with rewards for satisfied constraints, and ratio and normalised cuts.
+    r"""Kernel K-means with rewards for satisfied constraints, and normalised cuts.
 
     Minimises, in the form "ratio-association",
 
@@ -255,9 +254,9 @@ class KernelHMRFKMeans(SharedSettings, PairwiseClusterer):
         the median squared distance of at most a thousand points; others use scikit-learn's.
     kernel_params : dict, optional
         Keyword arguments of a callable.
-    form : {"ratio-association", "ratio-cut", "normalised-cut"}
-        "ratio-association" is kernel K-means. The others minimise the weight of cut edges relative
-        to the size of a cluster or to the sum of its degrees; constraints are scaled alike.
+    form : {"ratio-association", "normalised-cut"}
+        "ratio-association" is kernel K-means. The other minimises the weight of cut edges relative
+        to the sum of the degrees in a cluster; constraints are scaled alike.
     local_search : bool
         Whether to move points singly once batch steps stop.
     init : {"auto", "spectral", "random"} or (n,) array of int
@@ -274,8 +273,8 @@ class KernelHMRFKMeans(SharedSettings, PairwiseClusterer):
     labels_ : (n,) int array
         No cluster is empty.
     objective_ : float
-        ``J``. For the cuts, ``sum_h cut(h) / |h|`` or ``sum_h cut(h) / degrees(h)``, minus the
-        rewards and plus the penalties.
+        ``J``. For normalised cuts ``sum_h cut(h) / degrees(h)``, minus the rewards and plus the
+        penalties.
     gamma_ : float or None
         The ``gamma`` used; None is scikit-learn's.
     n_iter_, history_, converged_, violations_, constraints_
@@ -434,8 +433,8 @@ class KernelHMRFKMeans(SharedSettings, PairwiseClusterer):
             constant = float(weights @ similarities.diagonal())
         if side.weights is not None:
             similarities = _scaled(similarities, side.weights)
-        degrees = np.asarray(similarities.sum(axis=1), dtype=np.float64).ravel()
         if self.form == "normalised-cut":
+            degrees = np.asarray(similarities.sum(axis=1), dtype=np.float64).ravel()
             alone = np.flatnonzero(degrees <= 0)
             if alone.size:
                 raise ValueError(
@@ -445,17 +444,13 @@ class KernelHMRFKMeans(SharedSettings, PairwiseClusterer):
             weights, constant = degrees, float(self.n_clusters)
         rows, columns, values = _half_weights(side.constraints)
         if is_sparse(similarities):
-            from scipy.sparse import coo_array, diags_array
+            from scipy.sparse import coo_array
 
-            matrix = similarities + coo_array((values, (rows, columns)), shape=(n, n))
-            if self.form == "ratio-cut":
-                matrix = matrix - diags_array(degrees)
-            matrix = matrix.tocsr()
+            extra = coo_array((values, (rows, columns)), shape=(n, n))
+            matrix = (similarities + extra).tocsr()
         else:
             matrix = similarities.copy()
             np.add.at(matrix, (rows, columns), values)
-            if self.form == "ratio-cut":
-                matrix[np.diag_indices(n)] -= degrees
         return _Trace(matrix, weights, constant, self.n_clusters, side.known)
 
     def _fit_once(

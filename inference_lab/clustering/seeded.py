@@ -120,7 +120,7 @@ class ConstrainedKMeans(SeededKMeans):
     ----------
     n_clusters, distortion, init, n_init, n_jobs, max_iter, tol, random_state
         See `SeededKMeans`.
-    empty_clusters : {"reseed", "keep", "raise"}
+    empty_clusters : {"reseed", "keep"}
         See `SeededKMeans`; only points without a label become new centroids.
 
     Attributes

@@ -215,7 +215,7 @@ class SizeConstrainedKMeans(BregmanKMeans):
         The largest sum; None for no bound.
     distortion, init, n_init, n_jobs, max_iter, tol, random_state
         See `BregmanKMeans`.
-    empty_clusters : {"reseed", "keep", "raise"}
+    empty_clusters : {"reseed", "keep"}
         See `BregmanKMeans`; used if `min_size` is 0.
 
     Attributes

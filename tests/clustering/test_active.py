@@ -12,7 +12,6 @@ from inference_lab.clustering import (
     ExploreConsolidate,
     MinMax,
     PCKMeans,
-    PointUncertainty,
     ask_at_terminal,
 )
 from inference_lab.clustering.distortions import SquaredEuclidean
@@ -114,24 +113,6 @@ def test_min_max_goes_on_with_the_farthest_point():
     assert found.phase == "consolidate"
 
 
-@pytest.mark.parametrize("k", [3, None])
-def test_uncertain_points_are_asked_about_first(k):
-    """Two clusters touch and one is far: queries are about points between the two."""
-    rng = np.random.default_rng(0)
-    truth = np.repeat([0, 1, 2], 25)
-    points = rng.normal(size=(75, 2)) + np.array([[0, 0], [3, 0], [40, 40]])[truth]
-    found = PointUncertainty(k, 14, n_trees=10, random_state=0).run(points, truth)
-    assert len(found.questions) == 14
-    asked = [tuple(sorted(q[:2])) for q in found.questions]
-    assert len(set(asked)) == 14
-    for group in found.neighbourhoods:
-        assert len(np.unique(truth[group])) == 1
-    later = list(dict.fromkeys(q.first for q in found.questions))[2:]
-    assert np.mean(truth[later] == 2) < 0.2
-    again = PointUncertainty(k, 14, n_trees=10, random_state=0).run(points, truth)
-    assert again.questions == found.questions
-
-
 def test_budget_ends_in_the_middle_of_a_point():
     points = np.array([[0.0], [10.0], [20.0], [19.0]])
     truth = [0, 1, 2, 3]
@@ -186,8 +167,6 @@ def test_active_constraints_beat_random_ones_on_iris():
 
 
 def test_bad_arguments():
-    with pytest.raises(ValueError, match="n_trees must be at least 1, got 0"):
-        PointUncertainty(2, 5, n_trees=0)
     with pytest.raises(ValueError, match="n_clusters"):
         ExploreConsolidate(0, 5)
     with pytest.raises(ValueError, match="budget"):

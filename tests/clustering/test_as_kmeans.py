@@ -44,7 +44,6 @@ DENSITIES = {
     "AnnealedConstrainedMixture",
     "ConstrainedGaussianMixture",
     "TVClust",
-    "TVClustSampler",
 }
 
 

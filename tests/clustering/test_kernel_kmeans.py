@@ -25,7 +25,7 @@ from inference_lab.constraints import Constraints
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
-FORMS = ["ratio-association", "ratio-cut", "normalised-cut"]
+FORMS = ["ratio-association", "normalised-cut"]
 
 
 def definition(form: str, s: Floats, c: Constraints, labels: Ints, k: int) -> float:

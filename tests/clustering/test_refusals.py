@@ -21,7 +21,6 @@ from inference_lab.clustering import (
     SeededKMeans,
     SizeConstrainedKMeans,
     TVClust,
-    TVClustSampler,
 )
 
 #: Asymmetric similarities.
@@ -72,7 +71,7 @@ UNLIKE = np.triu(np.ones((4, 4)))
         (COPKMeans, {"init": np.zeros((3, 1))}, r"\(2, 2\)"),
         (RDPMeans, {"xi": -1.0}, "xi must be auto or finite and at least 0, got -1"),
         (RDPMeans, {"xi_rate": 0.5}, "xi_rate must be finite and at least 1"),
-        (RDPMeans, {"xi_rate": 2.0}, "need a number for xi"),
+        (RDPMeans, {"xi_rate": 2.0}, "needs a number for xi"),
         (RDPMeans, {"cluster_cost": "often"}, "cluster_cost must be .* or finite and at least 0"),
         (RDPMeans, {"cluster_cost": -1.0}, "finite and at least 0, got -1"),
         (RDPMeans, {"squared": False, "distortion": "kl"}, "roots of squared Euclidean distances"),
@@ -99,7 +98,7 @@ UNLIKE = np.triu(np.ones((4, 4)))
         ),
         (TVClust, {"alpha": 0.0}, "alpha must be finite and above 0"),
         (TVClust, {"p_prior": (0.0, 1.0)}, "p_prior must be positive"),
-        (KernelHMRFKMeans, {"form": "min-cut"}, "form must be ratio-association, ratio-cut or"),
+        (KernelHMRFKMeans, {"form": "min-cut"}, "form must be ratio-association or"),
         (KernelHMRFKMeans, {"kernel": "gaussian"}, "kernel must be .*, got 'gaussian'"),
         (KernelHMRFKMeans, {"kernel": 3}, "kernel must be a name or callable"),
         (KernelHMRFKMeans, {"kernel": lambda x, y: np.nan}, "kernel of points 0 and 0 is nan"),
@@ -188,7 +187,7 @@ def test_bad_supervision(
 
 
 @pytest.mark.parametrize(
-    "kind", [CVQE, FlexibleSpectral, KernelHMRFKMeans, LCVQE, RDPMeans, TVClust, TVClustSampler]
+    "kind", [CVQE, FlexibleSpectral, KernelHMRFKMeans, LCVQE, RDPMeans, TVClust]
 )
 def test_hard_pairs_are_refused_by_estimators_that_cannot_keep_them(kind: Any) -> None:
     for name, short in (("must_link", "ml"), ("cannot_link", "cl")):
@@ -204,23 +203,13 @@ def test_hard_pairs_are_refused_by_estimators_that_cannot_keep_them(kind: Any) -
         ({"ml_source": [0, -1]}, ValueError, r"ml_source\[1\] = -1; sources have numbers"),
         ({"ml_source": [0, 1]}, ValueError, "twice with different weights: ml_source"),
         ({"ml_source": [0.5, 0.5]}, TypeError, "ml_source has dtype float64"),
-        ({"sample_weight": np.full(4, 0.5)}, ValueError, "weight = 0.5 is not a whole number"),
     ],
 )
-def test_bad_sources_and_broken_weights(
-    given: dict[str, Any], error: type[Exception], message: str
-) -> None:
+def test_bad_sources(given: dict[str, Any], error: type[Exception], message: str) -> None:
     with pytest.raises(error, match=message):
-        TVClustSampler().fit(np.eye(4), must_link=[(0, 1), (1, 0)], **given)
+        TVClust().fit(np.eye(4), must_link=[(0, 1), (1, 0)], **given)
 
 
-@pytest.mark.parametrize(
-    ("model", "message"),
-    [
-        (ConstrainedGaussianMixture(2, e_step="ilp"), "ilp"),
-        (RDPMeans(2, e_step="trw-s"), "cannot label these points: trw-s does not support label"),
-    ],
-)
-def test_solvers_that_cannot_take_the_e_step(model: Any, message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        model.fit(np.eye(4), must_link=[(0, 1)])
+def test_solvers_that_cannot_take_the_e_step() -> None:
+    with pytest.raises(ValueError, match="ilp"):
+        ConstrainedGaussianMixture(2, e_step="ilp").fit(np.eye(4), must_link=[(0, 1)])

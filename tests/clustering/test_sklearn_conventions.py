@@ -32,7 +32,6 @@ UNEQUAL = {
     "FlexibleSpectral": "copies take the places of other neighbours",
     "KernelHMRFKMeans": "copies move one by one",
     "RDPMeans": "copies are visited one by one",
-    "TVClustSampler": "copies are visited one by one",
 }
 WEIGHT_CHECKS = (
     "check_sample_weight_equivalence_on_dense_data",
