@@ -110,7 +110,7 @@ def passed_over(monkeypatch, model: RDPMeans, points: np.ndarray, **given: Any) 
     [
         {"xi": 1.0},
         {"xi": 8.0, "cluster_cost": 6.0},
-        {"xi": 0.5, "xi_rate": 2.0, "warm_up": 1, "patience": 3},
+        {"xi": "auto", "warm_up": 1, "patience": 3},
         {"xi": 2.0, "squared": False, "cluster_cost": 2.0, "max_iter": 20},
         {"xi": 2.0, "ties": "last", "start": "box"},
     ],

@@ -48,7 +48,7 @@ UNLIKE = np.triu(np.ones((4, 4)))
         (
             BregmanKMeans,
             {"empty_clusters": "drop"},
-            "empty_clusters must be reseed, keep",
+            "empty_clusters must be reseed or keep",
         ),
         (SeededKMeans, {"init": "neighbourhoods"}, "init must be .*, got 'neighbourhoods'"),
         (HMRFKMeans, {"penalty": "hard"}, "penalty"),
