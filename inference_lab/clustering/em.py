@@ -311,10 +311,14 @@ class EStepSolver:
             reason = contradiction(unary, coupling.terms, coupling.rows)
             if reason:
                 raise infeasible(reason)
-            # Unary costs are dropped, because only the pairs matter in this search.
+            # With unary costs the labels suit the centroids. Without them, where only the pairs
+            # matter, the search finds labels more often.
             free = graph.with_unary(np.where(np.isinf(graph.unary), np.inf, 0.0))
-            seed = int(self.rng.integers(2**31))
-            start = solve(free, _SEARCH, seed=seed, time_limit=self.time_limit).labels
+            for searched in (graph, free):
+                seed = int(self.rng.integers(2**31))
+                start = solve(searched, _SEARCH, seed=seed, time_limit=self.time_limit).labels
+                if start is not None and math.isfinite(hard.energy(start)):
+                    break
         assert start is not None  # the graph forbids labels of single variables only
         initial = as_labels(np.asarray(start))
         marginals = np.eye(unary.shape[1])[initial] if self.temperature > 0 else None

@@ -32,6 +32,8 @@ from sklearn.metrics import adjusted_rand_score
 from sklearn.preprocessing import StandardScaler
 
 from inference_lab.clustering import ConstrainedGaussianMixture, PCKMeans
+from inference_lab.clustering.bregman_kmeans import worth_of_odds
+from inference_lab.clustering.distortions import SquaredEuclidean
 from inference_lab.data.datasets import DataNotFoundError, load
 from inference_lab.data.published import find_published
 from inference_lab.io._files import read_bytes
@@ -42,8 +44,8 @@ SEED = 24
 #: .05 in floating point, as published, because numbers of points are rounded up.
 SHARES = {
     "noisy": (0.05, 0.1, 0.15, 0.2),
-    "COL2": tuple(np.arange(0.05, 0.55, 0.05).tolist()[1::4]),
-    "COL3": (0.05, 0.1, 0.2),
+    "COL2": tuple(np.arange(0.05, 0.55, 0.05).tolist()),
+    "COL3": (0.05, 0.1, 0.15, 0.2),
     "COL4": (0.005, 0.01, 0.05),
 }
 #: Sets of each collection, in the order of runs.
@@ -55,7 +57,14 @@ SETS = {
 }
 #: Measures shown, of records and of ``pccc.csv``.
 SHOWN = ("ari", "violations", "seconds")
-MIXTURE = "ConstrainedGaussianMixture"
+#: Our methods: `PCKMeans` or the mixture, and the weights of pairs if they are not the default.
+OURS = (
+    "PCKMeans, hard must-links",
+    "PCKMeans",
+    "PCKMeans, confidences",
+    "mixture, confidences",
+    "mixture",
+)
 #: Limit of each run of PCCC on HiGHS in seconds.
 LIMIT = 60.0
 #: Files with the class in the first column, or else in the last.
@@ -172,22 +181,24 @@ def log_odds(confidence: np.ndarray) -> np.ndarray:
 
 
 def fitted(method: str, points: np.ndarray, k: int, pairs: Pairs) -> np.ndarray:
-    """Return the labels of a method with its defaults.
+    """Return the labels of one of `OURS` with its defaults.
 
-    ``PCKMeans`` has PCCC's objective; right must-links are hard, as in PCCC. The mixture is the
-    estimator that the documentation names for one fit with a given number of clusters; its weights
-    are the log-odds of the confidences.
+    ``PCKMeans`` has PCCC's objective, and its must-links are hard, as in PCCC. "confidences" are
+    log-odds as weights, on the scale of the default weights. The mixture is the estimator that the
+    documentation names for one fit with a given number of clusters.
     """
+    name, _, weights = method.partition(", ")
     given: dict[str, Any] = {"must_link": pairs.must, "cannot_link": pairs.cannot}
-    certain = bool((pairs.must_confidence == 1.0).all() and (pairs.cannot_confidence == 1.0).all())
-    if method == "PCKMeans":
-        given |= {"ml_weight": np.inf} if certain else {}
-        return np.asarray(PCKMeans(k, random_state=SEED).fit(points, **given).labels_)
-    if not certain:
-        given["ml_weight"] = log_odds(pairs.must_confidence)
-        given["cl_weight"] = log_odds(pairs.cannot_confidence)
-    model = ConstrainedGaussianMixture(k, random_state=SEED)
-    return np.asarray(model.fit(points, **given).labels_)
+    if weights == "hard must-links":
+        given["ml_weight"] = np.inf
+    elif weights == "confidences":
+        unit = 1.0
+        if name == "PCKMeans":
+            unit = worth_of_odds(points, k, SquaredEuclidean(), None)
+        given["ml_weight"] = unit * log_odds(pairs.must_confidence)
+        given["cl_weight"] = unit * log_odds(pairs.cannot_confidence)
+    estimator = {"PCKMeans": PCKMeans, "mixture": ConstrainedGaussianMixture}[name]
+    return np.asarray(estimator(k, random_state=SEED).fit(points, **given).labels_)
 
 
 def pccc_on_highs(folder: Path) -> Any:
@@ -236,11 +247,11 @@ def wanted() -> Iterator[tuple[str, str, float, str]]:
 
 
 def methods(collection: str, name: str, percent: float, peer: bool) -> list[str]:
-    """Return the methods of an instance."""
-    found = ["PCKMeans"]
-    if collection in ("noisy", "COL2"):
-        found.append(MIXTURE)
-    if peer and percent in (10, 20) and (name.startswith("n500") or name.endswith("s20")):
+    """Return the methods of an instance; PCCC on HiGHS gets some of the smallest."""
+    if collection == "noisy":
+        return list(OURS[1:4])
+    found = [OURS[0]] + [OURS[4]] * (collection == "COL2")
+    if peer and percent in (10, 20) and (name in ("n500-k5", "n500-k20") or name.endswith("s20")):
         found.append("PCCC-N2-S on HiGHS")
     return found
 
@@ -281,13 +292,13 @@ def report(runs: list[dict[str, Any]], published: dict[Any, Any]) -> None:
         groups[key][method].append(run)
     rows, others, noisy = [], [], []
     for (collection, group, percent), found in groups.items():
-        ours = found.pop("PCKMeans")
         if collection == "noisy":
-            means = [fmean(run["ari"] for run in each) for each in (ours, found[MIXTURE])]
+            means = [fmean(run["ari"] for run in found[method]) for method in OURS[1:4]]
             theirs = published[collection, group, percent]
             cells = [theirs[v]["ari"] or "none" for v in ("PCCC", "PCCC-S", "PCCC-W")]
             noisy.append([percent, group, *(f"{ari:.2f}" for ari in means), *cells])
             continue
+        ours = found.pop(OURS[0])
         known = [published[collection, run["key"][1], percent] for run in ours]
         if all(known):
             variant = best_variant(known)
@@ -303,7 +314,7 @@ def report(runs: list[dict[str, Any]], published: dict[Any, Any]) -> None:
     heads = ["sets", "% of points", "other", "ARI", "its ARI", "inertia ratio", "violated", "s"]
     table(heads, rows)
     table(heads, others)
-    table(["% of points", "confidence", "PCKMeans", MIXTURE, "PCCC", "PCCC-S", "PCCC-W"], noisy)
+    table(["% of points", "confidence", *OURS[1:4], "PCCC", "PCCC-S", "PCCC-W"], noisy)
 
 
 def main() -> None:
@@ -321,8 +332,8 @@ def main() -> None:
     lines = options.records.read_text().splitlines() if options.records.exists() else []
     records = {tuple(run["key"]): run for run in map(json.loads, lines)}
     peer = pccc_on_highs(options.pccc) if options.pccc else None
-    fitted("PCKMeans", *warm_up())
-    fitted(MIXTURE, *warm_up())
+    fitted(OURS[0], *warm_up())
+    fitted(OURS[4], *warm_up())
     for collection, name, share, least in wanted():
         percent = round(100.0 * share, 6)
         try:

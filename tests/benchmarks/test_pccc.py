@@ -21,9 +21,9 @@ from pccc import (
     "name, share, must, cannot",
     # Table W2 of the external appendix, and W3 for the last.
     [
-        ("n300-k10-s10", SHARES["COL2"][0], 46, 389),
-        ("n300-k10-s10", 0.05 + 2 * 0.05, 89, 946),
-        ("n300-k50-s40", SHARES["COL2"][2], 209, 10966),
+        ("n300-k10-s10", SHARES["COL2"][1], 46, 389),
+        ("n300-k10-s10", SHARES["COL2"][2], 89, 946),
+        ("n300-k50-s40", SHARES["COL2"][-1], 209, 10966),
         ("n500-k20", 0.1, 58, 1167),
     ],
 )

@@ -59,6 +59,21 @@ def test_a_colouring_that_only_annealing_finds():
     assert model.fit(points, cannot_link=edges, cl_weight=np.inf).violations_.cannot_link == 0
 
 
+@pytest.mark.parametrize("seed", [1, 2, 7])
+def test_the_search_for_hard_pairs_counts_distances(seed):
+    """Two clusters: a descent that starts from any labels that keep the pairs ends too high."""
+    rng = np.random.default_rng(seed)
+    points, classes = rng.normal(size=(40, 2)), rng.integers(2, size=40)
+    rng.permutation(40)
+    ends = rng.integers(40, size=(30, 2))
+    pairs = ends[classes[ends[:, 0]] != classes[ends[:, 1]]]
+    icm, exact = (
+        PCKMeans(2, e_step=e, random_state=0).fit(points, cannot_link=pairs, cl_weight=np.inf)
+        for e in ("icm", "ilp")
+    )
+    assert icm.objective_ == pytest.approx(exact.objective_, rel=1e-6)
+
+
 def odd_wheel() -> np.ndarray:
     """Return the edges of a wheel of five spokes: four colours, and no clique of four."""
     rim = [(i, (i + 1) % 5) for i in range(5)]
