@@ -283,7 +283,9 @@ def beside(ours: list[dict[str, Any]], other: list[dict[str, Any]]) -> list[str]
 
 
 def report(runs: list[dict[str, Any]], published: dict[Any, Any]) -> None:
-    """Print the tables."""
+    """Print the tables, in the order of `SETS`."""
+    place = {name: at for at, name in enumerate(name for sets in SETS.values() for name in sets)}
+    runs = sorted(runs, key=lambda run: (place[run["key"][1]], run["key"][2]))
     groups: dict[Any, Any] = defaultdict(lambda: defaultdict(list))
     for run in runs:
         collection, name, percent, least, method = run["key"]
