@@ -32,7 +32,7 @@ from sklearn.metrics import adjusted_rand_score
 from sklearn.preprocessing import StandardScaler
 
 from inference_lab.clustering import ConstrainedGaussianMixture, PCKMeans
-from inference_lab.clustering.bregman_kmeans import worth_of_odds
+from inference_lab.clustering.bregman_kmeans import weight_of_odds
 from inference_lab.clustering.distortions import SquaredEuclidean
 from inference_lab.data.datasets import DataNotFoundError, load
 from inference_lab.data.published import find_published
@@ -194,7 +194,7 @@ def fitted(method: str, points: np.ndarray, k: int, pairs: Pairs) -> np.ndarray:
     elif weights == "confidences":
         unit = 1.0
         if name == "PCKMeans":
-            unit = worth_of_odds(points, k, SquaredEuclidean(), None)
+            unit = weight_of_odds(points, k, SquaredEuclidean(), None)
         given["ml_weight"] = unit * log_odds(pairs.must_confidence)
         given["cl_weight"] = unit * log_odds(pairs.cannot_confidence)
     estimator = {"PCKMeans": PCKMeans, "mixture": ConstrainedGaussianMixture}[name]
