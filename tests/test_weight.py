@@ -101,7 +101,7 @@ def test_without_the_extras_each_feature_names_its_own(
     graph = il.FactorGraph.potts([[0.0, 1.0], [0.6, 0.0]], [(0, 1)], [0.5])
     comparison = il.compare(graph, ["icm"], isolate=False)
     solution = il.solve(graph, "junction-tree", temperature=1.0)
-    plots = (graph.plot, solution.plot_trace, solution.plot_marginals, comparison.plot)
+    plots = (graph.plot, solution.plot_trace, solution.plot_marginals)
     for draw in (*plots, lambda: comparison.report(tmp_path / "report")):
         package = "matplotlib" if draw in plots else "altair"
         report = re.escape(f'{package} is not installed: pip install ".[report]"')
@@ -115,7 +115,6 @@ def test_without_the_extras_each_feature_names_its_own(
     for command, message in (
         ("report saved", report),
         ("reproduce estep-regimes --quick", report),
-        ("solve stereo(pair=synthetic) --picture a.png --solver icm", images),
     ):
         result = CliRunner().invoke(main, command.split())
         assert result.exit_code == 2 and re.search(message, result.stderr), result.output

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 import inference_lab.cli.options as options
-from inference_lab.cli.common import BadInput, as_input, print_json, quiet_stdout
+from inference_lab.cli.common import as_input, print_json, quiet_stdout
 
 if TYPE_CHECKING:
     from inference_lab.contract import Solution
@@ -42,11 +42,6 @@ _SHOWN_MARGINALS = 10
     type=options.FILE,
     help="File for the labels, one a line.",
 )
-@click.option(
-    "--picture",
-    type=options.FILE,
-    help="File for the labels as an image (.png, .pgm, .ppm), where they are an image.",
-)
 @options.data_dir
 @options.as_json
 @options.debug
@@ -57,7 +52,6 @@ def solve(
     temperature: float,
     seed: int,
     out: Path | None,
-    picture: Path | None,
     data_dir: Path | None,
     as_json: bool,
 ) -> None:
@@ -71,8 +65,6 @@ def solve(
         if out is not None and not out.absolute().parent.is_dir():
             raise NotADirectoryError(f"cannot write {out}: its folder does not exist")
         problem = load_problem(file, data_dir)
-        if picture is not None:
-            _check_picture(problem, picture)
     with quiet_stdout():
         solution = solve_graph(
             problem.graph, method, seed=seed, time_limit=time_limit, temperature=temperature
@@ -81,13 +73,6 @@ def solve(
     if out is not None and solution.labels is not None:
         with as_input():
             out.write_text("".join(f"{label}\n" for label in solution.labels), encoding="ascii")
-    if picture is not None and solution.labels is not None:
-        from inference_lab.data.images import write_image
-
-        shown = problem.picture(solution.labels)
-        if shown is not None:
-            with as_input():
-                write_image(picture, shown)
     if as_json:
         print_json(_solution_document(problem, solution, scores))
     else:
@@ -99,20 +84,6 @@ def solve(
     )
     if not answered:
         click.get_current_context().exit(1)
-
-
-def _check_picture(problem: Problem, path: Path) -> None:
-    """Raise `BadInput` before the run if the picture could not be drawn or written after it."""
-    import numpy as np
-
-    from inference_lab.data.images import check_picture_path
-
-    try:
-        check_picture_path(path)
-    except ValueError as reason:
-        raise BadInput(str(reason)) from reason
-    if problem.picture(np.zeros(problem.graph.n_variables, dtype=np.int64)) is None:
-        raise BadInput(f"{problem.name} is not about an image: --picture has nothing to show")
 
 
 def _solution_document(

@@ -29,7 +29,6 @@ __all__ = [
     "WRITTEN",
     "Image",
     "ImageProblem",
-    "check_picture_path",
     "draw_shapes",
     "draw_texture",
     "find_file",
@@ -114,20 +113,16 @@ def load_image(name: str, data_dir: Path | None = None) -> Image:
     return np.array(load_sample_image(f"{name}.jpg"), dtype=np.uint8)
 
 
-def check_picture_path(path: Path) -> None:
-    """Refuse a file that `write_image` could not write."""
+def write_image(path: str | os.PathLike[str], image: npt.NDArray[np.uint8]) -> None:
+    """Write an image to a ``.png``, ``.pgm`` (grey) or ``.ppm`` file, without loss."""
+    path = Path(path)
     require("images", "PIL")
+    from PIL import Image as Pillow
+
     if path.suffix.lower() not in WRITTEN:
         raise ValueError(f"cannot write {path}: pictures end in {', '.join(WRITTEN)}")
     if not path.absolute().parent.is_dir():
         raise NotADirectoryError(f"cannot write {path}: its folder does not exist")
-
-
-def write_image(path: str | os.PathLike[str], image: npt.NDArray[np.uint8]) -> None:
-    """Write an image to a ``.png``, ``.pgm`` (grey) or ``.ppm`` file, without loss."""
-    path = Path(path)
-    check_picture_path(path)
-    from PIL import Image as Pillow
 
     image = np.asarray(image)
     if image.dtype != np.uint8 or image.ndim not in (2, 3) or image.shape[2:] not in ((), (3,)):

@@ -7,7 +7,6 @@ import io
 import json
 import lzma
 import os
-import stat
 import warnings
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -29,9 +28,6 @@ _NAMED = 3
 
 #: Suffix of archives.
 _ARCHIVED = ".xz"
-
-#: Errors of a full disk, or of a limit on the size of files.
-_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 class RecordWarning(UserWarning):
@@ -184,17 +180,12 @@ class LineStore(Generic[_L]):
 
     @contextmanager
     def _naming(self) -> Iterator[None]:
-        """Add the file name to errors of the system, and advice to errors of a full disk."""
+        """Add the file name to errors of the system."""
         try:
             yield
         except OSError as problem:
             if problem.filename is None:
                 problem.filename = str(self.path)
-            if problem.errno in _FULL:
-                problem.add_note(
-                    "Make room there, or move the records to another disk; the same call then "
-                    "continues from the existing records."
-                )
             raise
 
     @contextmanager
@@ -291,16 +282,7 @@ def _counted(count: int) -> str:
 
 
 def _opened(path: Path, flags: int) -> int:
-    """Open a file; refuse a FIFO or a device before it is read."""
-    # Not blocking, because opening a FIFO waits for a writer.
-    flags |= getattr(os, "O_BINARY", 0) | getattr(os, "O_NONBLOCK", 0)
-    handle = os.open(path, flags, 0o666)
-    mode = os.fstat(handle).st_mode
-    if stat.S_ISREG(mode) or stat.S_ISDIR(mode):
-        return handle
-    os.close(handle)
-    kind = "a FIFO" if stat.S_ISFIFO(mode) else "a device"
-    raise RecordError(f"{path} is {kind}; records are kept in regular files: choose another path")
+    return os.open(path, flags | getattr(os, "O_BINARY", 0), 0o666)
 
 
 def _is_at(handle: int, path: Path) -> bool:

@@ -9,12 +9,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
 import inference_lab as il
-from inference_lab.cli import main
 from inference_lab.data.datasets import DATA_VARIABLE, DataFormatError, DataNotFoundError
 from inference_lab.data.images import (
     EMBEDDED,
@@ -31,7 +29,6 @@ from inference_lab.data.images import (
     write_image,
 )
 from inference_lab.graph.grids import grid_edges, lattice_edges
-from inference_lab.registry.sources import as_problem
 
 RNG = np.random.default_rng(0)
 GREY = RNG.integers(0, 256, (5, 7), dtype=np.uint8)
@@ -228,36 +225,3 @@ def test_a_picture_shows_the_labels_in_place() -> None:
     assert il.Problem("p", problem().graph).picture([0] * 6) is None
     # The harness sends problems to other processes in this way.
     assert pickle.loads(pickle.dumps(replace(problem(), truth=None))).shape == (2, 3)
-
-
-def call(*arguments: str) -> tuple[int, str]:
-    result = CliRunner().invoke(main, list(arguments))
-    return result.exit_code, result.output
-
-
-def test_solve_saves_a_picture(tmp_path: Path) -> None:
-    path, spec = tmp_path / "out.png", "stereo(height=20, width=30, labels=5)"
-    code, message = call("solve", spec, "--solver", "icm", "--picture", str(path))
-    assert code == 0, message
-    assert "bad_pixels" in message
-    labels = il.solve(as_problem(spec).graph, "icm", seed=0).labels
-    assert labels is not None
-    expected = np.rint(labels.reshape(20, 30) * (255 / 4)).astype(np.uint8)
-    assert np.array_equal(read_image(path), expected)
-
-
-@pytest.mark.parametrize(
-    ("spec", "name", "message"),
-    [
-        ("stereo", "out.jpg", "pictures end in"),
-        ("stereo", "no/out.png", "folder does not exist"),
-        ("max-cut", "out.png", "not about an image"),
-    ],
-)
-def test_solve_refuses_pictures_before_the_run(
-    tmp_path: Path, spec: str, name: str, message: str
-) -> None:
-    code, output = call("solve", spec, "--solver", "icm", "--picture", str(tmp_path / name))
-    assert code == 2
-    assert message in output
-    assert list(tmp_path.iterdir()) == []
