@@ -37,7 +37,7 @@ from inference_lab.contract import Marginals, Outcome, Run
 from inference_lab.graph.arrays import FloatArray, IntArray
 from inference_lab.graph.factor_graph import FactorGraph
 from inference_lab.graph.terms import freeze
-from inference_lab.kernels.bp_updates import General, MessageUpdate, Network
+from inference_lab.kernels.bp_updates import General, Network, Rule
 from inference_lab.kernels.messages import (
     GENERAL,
     aligned_zeros,
@@ -234,7 +234,7 @@ class Passes:
         self.work = make_scratch(graph)
         damping = _FIRST.get(name, 0.0) if settings.damping is None else settings.damping
         self._calms_down = settings.damping is None and name != "forest"
-        self.update = MessageUpdate(
+        self.rule = Rule(
             damping=0.0 if name == "forest" else float(damping),
             limit=message_limit(graph, temperature),
             scale=cost_scale(graph),
@@ -246,9 +246,9 @@ class Passes:
         self.schedule = SCHEDULES[name](self)
 
     @property
-    def model(self) -> tuple[Network, General | None, float | None, MessageUpdate]:
+    def model(self) -> tuple[Network, General | None, float | None, Rule]:
         """The first arguments of every sweep."""
-        return self.net, self.needed, self.temperature, self.update
+        return self.net, self.needed, self.temperature, self.rule
 
     def recall(self, marginals: FloatArray) -> None:
         """Start from the messages of variables whose unaries alone give these marginals."""
@@ -269,10 +269,10 @@ class Passes:
             return True
         if self._calms_down and number == _UNDAMPED:
             # Damping changes the update, so every message is due.
-            self.update = self.update._replace(damping=_DAMPING)
+            self.rule = self.rule._replace(damping=_DAMPING)
             self.schedule.restart()
         self.change = self.schedule.sweep(self, number)
-        return bool(self.change <= self.update.tolerance)
+        return bool(self.change <= self.rule.tolerance)
 
     def labels(self) -> IntArray:
         """Return the best label of each variable when it was last updated."""

@@ -39,7 +39,7 @@ class Rule(NamedTuple):
     tolerance: float
 
 
-class PottsNeighbours(NamedTuple):
+class PottsEdges(NamedTuple):
     """The Potts terms between variables with equal numbers of labels, each (2m,)."""
 
     # For each adjacency position, the start of the neighbour's q, and the change of a label's field
@@ -49,13 +49,13 @@ class PottsNeighbours(NamedTuple):
     gain: FloatArray
 
 
-def potts_neighbours(graph: FactorGraph, cap: float) -> PottsNeighbours | None:
-    """Return the neighbours of a graph, or None if it has terms of other kinds."""
+def potts_edges(graph: FactorGraph, cap: float) -> PottsEdges | None:
+    """Return the Potts edges of a graph, or None if it has terms of other kinds."""
     g = graph.arrays
     if graph.n_labels is None or graph.n_factors or (g.kinds != POTTS).any():
         return None
     gain = np.minimum(g.pairwise[g.offsets], cap) - np.minimum(g.weights, cap)
-    return PottsNeighbours(g.unary_ptr[g.adj_var], gain[g.adj_half >> 1])
+    return PottsEdges(g.unary_ptr[g.adj_var], gain[g.adj_half >> 1])
 
 
 def renewed_distribution(
@@ -86,22 +86,16 @@ def _finite(value: float, cap: float) -> float:
 
 @inlined
 def potts_costs(
-    g: GraphArrays,
-    neighbours: PottsNeighbours,
-    i: int,
-    k: int,
-    q: FloatArray,
-    cap: float,
-    field: FloatArray,
+    g: GraphArrays, edges: PottsEdges, i: int, k: int, q: FloatArray, cap: float, field: FloatArray
 ) -> None:
-    """Fill the field of a variable of `k` labels, up to a constant, from its neighbours."""
+    """Fill the field of a variable of `k` labels, up to a constant, from its edges."""
     own = np.uint64(g.unary_ptr[i])
     for b in range(k):
         a = np.uint64(b)
         field[a] = _finite(g.unary[own + a], cap)
     for p in range(g.adj_ptr[i], g.adj_ptr[i + 1]):
-        other = np.uint64(neighbours.start[p])
-        gain = neighbours.gain[p]
+        other = np.uint64(edges.start[p])
+        gain = edges.gain[p]
         for b in range(k):
             a = np.uint64(b)
             field[a] += gain * q[other + a]
@@ -114,14 +108,14 @@ def expected_costs(
     q: FloatArray,
     cap: float,
     digits: IntArray | None,
-    neighbours: PottsNeighbours | None,
+    edges: PottsEdges | None,
     field: FloatArray,
 ) -> None:
     """Fill ``field[a]``, the expected cost of label ``a`` of variable ``i`` under the others' q."""
-    # With `neighbours`, the result is up to a constant. Without `digits`, factors are left out.
+    # With `edges`, the result is up to a constant. Without `digits`, factors are left out.
     k = g.cardinalities[i]
-    if neighbours is not None:
-        potts_costs(g, neighbours, i, k, q, cap, field)
+    if edges is not None:
+        potts_costs(g, edges, i, k, q, cap, field)
         return
     start = g.unary_ptr[i]
     for a in range(k):
@@ -218,7 +212,7 @@ def mean_field_sweep(
     priority: FloatArray,
     field: FloatArray,
     digits: IntArray | None,
-    neighbours: PottsNeighbours | None,
+    edges: PottsEdges | None,
 ) -> int:
     """Update one variable after another, in place; return the number of updates."""
     # Each update minimises the free energy over one ``q_i``. ``priority[i]`` adds up the changes of
@@ -229,7 +223,7 @@ def mean_field_sweep(
             continue
         updated += 1
         priority[i] = 0.0
-        expected_costs(g, i, q, rule.cap, digits, neighbours, field)
+        expected_costs(g, i, q, rule.cap, digits, edges, field)
         soften(g.cardinalities[i], rule.temperature, field)
         _store(g, i, field, q, priority)
     return updated
@@ -425,7 +419,7 @@ class Annealing:
         self.orders = forward, forward[::-1].copy()
         self.falling = self._falling(run.temperature)
         self.temperature, self.cap = self.falling[0]
-        self.neighbours = potts_neighbours(graph, self.cap)
+        self.edges = potts_edges(graph, self.cap)
         self.q = self._start(self.temperature, run)
         self.stage = -1
         self.cool()
@@ -465,8 +459,8 @@ class Annealing:
             self.tolerance = max(_FOLLOWED, self.tolerance)
             if not self.graph.has_infinite:
                 self.priority[self.graph.degrees == 0] = 0.0
-        if self.neighbours is not None and cap != self.cap:
-            self.neighbours = potts_neighbours(self.graph, cap)
+        if self.edges is not None and cap != self.cap:
+            self.edges = potts_edges(self.graph, cap)
         self.cap = cap
 
     def _largest_field(self) -> float:
@@ -514,7 +508,7 @@ class Annealing:
     def sweep(self) -> bool:
         """Make one sweep, forwards or backwards; return whether the distribution has settled."""
         rule = Rule(self.temperature, self.cap, self.tolerance)
-        scratch = self.priority, self.field, self.digits, self.neighbours
+        scratch = self.priority, self.field, self.digits, self.edges
         mean_field_sweep(self.arrays, self.orders[self.sweeps % 2], rule, self.q, *scratch)
         settings = self.settings
         self.sweeps += 1

@@ -42,8 +42,8 @@ class Network(NamedTuple):
     * ``start`` (2m,): the offset of the incoming message at each adjacency position;
     * ``arcs`` (2m,): one record per message: the offsets of the incoming message (``at``) and of
       the outgoing one (``to``), the ``other`` variable, the ``way`` of computing the message (as in
-      `Terms`), the ``rise`` of the term, and a ``parameter``: its
-      truncation for min-sum, ``exp(-rise / T)`` at T > 0.
+      `Terms`), the ``rise`` of the term, and a ``parameter``: its truncation for min-sum,
+      ``exp(-rise / T)`` at T > 0.
     """
 
     cardinalities: IntArray
@@ -70,7 +70,7 @@ class General(NamedTuple):
     infinite: IntArray
 
 
-class MessageUpdate(NamedTuple):
+class Rule(NamedTuple):
     """Parameters of an update; message entries are at most `limit` (see `message_limit`)."""
 
     damping: float
@@ -185,26 +185,26 @@ def store_lower(
 
 @inlined_minimum
 def store(
-    k: int, smallest: float, target: FloatArray, to: np.uint64, update: MessageUpdate, work: Scratch
+    k: int, smallest: float, target: FloatArray, to: np.uint64, rule: Rule, work: Scratch
 ) -> None:
     """Store the message ``new - smallest``, cut to the limit; it is 0 at forbidden labels."""
     for i in range(k):
         a = np.uint64(i)
         value = work.new[a] - smallest
-        value = min(value, update.limit) if value < np.inf else 0.0
+        value = min(value, rule.limit) if value < np.inf else 0.0
         old = target[to + a]
         work.new[a] = value
         work.change[a] = abs(value - old)
-        target[to + a] = value + update.damping * (old - value)
+        target[to + a] = value + rule.damping * (old - value)
 
 
 @inlined
-def relative_change(k: int, update: MessageUpdate, work: Scratch) -> float:
+def relative_change(k: int, rule: Rule, work: Scratch) -> float:
     """Return the largest change of an entry of the message ``work.new``, over its size."""
     # The scale of costs is added to the size. The change of the undamped message is used, so that
     # small steps are not mistaken for convergence.
-    size = max(update.scale, greatest(k, work.new))
-    return float(greatest(k, work.change) / (size + update.scale))
+    size = max(rule.scale, greatest(k, work.new))
+    return float(greatest(k, work.change) / (size + rule.scale))
 
 
 @inlined
@@ -248,7 +248,7 @@ def renew(
     q: int,
     k: int,
     temperature: float | None,
-    update: MessageUpdate,
+    rule: Rule,
     source: FloatArray,
     target: FloatArray,
     work: Scratch,
@@ -267,11 +267,11 @@ def renew(
         if way == ATTRACTIVE:
             # The message is the truncated cavity.
             smallest = least(k, work.cavity)
-            store_cut(k, smallest, arc["rise"], target, to, update.damping, work)
+            store_cut(k, smallest, arc["rise"], target, to, rule.damping, work)
             return
         if way == LINEAR:
             smallest = lower_envelope(k, arc["rise"], work.cavity, work.change, work.new)
-            store_lower(k, smallest, arc["parameter"], target, to, update.damping, work)
+            store_lower(k, smallest, arc["parameter"], target, to, rule.damping, work)
             return
         if general is not None and way == GENERAL:
             size = net.cardinalities[np.uint64(arc["other"])]
@@ -287,17 +287,12 @@ def renew(
         smallest = soft_potts_message(
             k, attractive, arc["parameter"], temperature, work.cavity, work.new
         )
-    store(size, smallest, target, to, update, work)
+    store(size, smallest, target, to, rule, work)
 
 
 @inlined
 def pull_from_factors(
-    general: General,
-    i: int,
-    k: int,
-    temperature: float | None,
-    update: MessageUpdate,
-    work: Scratch,
+    general: General, i: int, k: int, temperature: float | None, rule: Rule, work: Scratch
 ) -> float:
     """Update the messages of the higher-order factors to variable ``i``; return the change."""
     change = 0.0
@@ -313,15 +308,13 @@ def pull_from_factors(
             general.digits,
         )
         to = np.uint64(general.slot_ptr[slot])
-        store(k, smallest, general.from_factor, to, update, work)
-        change = max(change, relative_change(k, update, work))
+        store(k, smallest, general.from_factor, to, rule, work)
+        change = max(change, relative_change(k, rule, work))
     return change
 
 
 @inlined
-def send_to_factor(
-    general: General, slot: int, k: int, update: MessageUpdate, work: Scratch
-) -> float:
+def send_to_factor(general: General, slot: int, k: int, rule: Rule, work: Scratch) -> float:
     """Update the message of a variable to a factor, infinite if forbidden; return the change."""
     # Only the message back from the factor is damped, so that damping acts once.
     start = general.slot_ptr[slot]
@@ -333,4 +326,4 @@ def send_to_factor(
         general.to_factor[start + a] = value
         work.new[a] = value if value < np.inf else 0.0
         work.change[a] = 0.0 if value == old else abs(value - old)
-    return relative_change(k, update, work)
+    return relative_change(k, rule, work)

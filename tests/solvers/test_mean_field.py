@@ -22,7 +22,7 @@ from inference_lab.solvers.mean_field import (
     Rule,
     free_energy,
     mean_field_sweep,
-    potts_neighbours,
+    potts_edges,
     renewed_distribution,
 )
 
@@ -90,7 +90,7 @@ class Updates:
             priority,
             self.field,
             self.digits,
-            potts_neighbours(self.graph, cap),
+            potts_edges(self.graph, cap),
         )
         assert updated == 1
 
@@ -196,7 +196,7 @@ def test_an_update_wakes_the_neighbours():
         [((1, 2, 3), np.arange(8.0).reshape(2, 2, 2))],
     )
     q = np.full(12, 0.5)
-    scratch = np.empty(2), np.empty(3, dtype=np.int64), potts_neighbours(graph, INF)
+    scratch = np.empty(2), np.empty(3, dtype=np.int64), potts_edges(graph, INF)
     priority = np.array([0.0, 1.0, 1e-3, 0.0, 0.0, 0.0])
     call = (graph.arrays, np.arange(6), Rule(1.0, INF, 1e-3), q, priority, *scratch)
     target = minimiser(graph, exhaustive(graph).energies, rows(graph, q.copy()), 1, 1.0)

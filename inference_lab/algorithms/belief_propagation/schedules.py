@@ -10,8 +10,8 @@ from inference_lab._numba import inlined, lean_kernel
 from inference_lab.graph.arrays import FloatArray, IntArray
 from inference_lab.kernels.bp_updates import (
     General,
-    MessageUpdate,
     Network,
+    Rule,
     Scratch,
     add_up,
     least_label,
@@ -43,7 +43,7 @@ def sequential_sweep(
     net: Network,
     general: General | None,
     temperature: float | None,
-    update: MessageUpdate,
+    rule: Rule,
     direction: int,
     messages: FloatArray,
     priority: FloatArray,
@@ -56,7 +56,7 @@ def sequential_sweep(
     # ``priority[2 i + direction]`` adds up the changes that arrived at ``i`` since its last update
     # in this direction. A variable at or below the tolerance is skipped, so that late sweeps cost
     # little. Changes above the tolerance may be counted only in part.
-    tolerance = update.tolerance
+    tolerance = rule.tolerance
     # Read once, so that values that depend only on the number of labels are computed once per
     # sweep.
     k = net.cardinalities[0]
@@ -71,22 +71,22 @@ def sequential_sweep(
         pulled = 0.0
         if general is not None:
             k = net.cardinalities[i]
-            pulled = pull_from_factors(general, i, k, temperature, update, work)
+            pulled = pull_from_factors(general, i, k, temperature, rule, work)
         add_up(net, general, i, k, messages, work.belief)
         x[i] = least_label(k, work.belief)
         for q in range(net.adj_ptr[i], net.adj_ptr[i + 1]):
             j = np.int64(net.arcs[np.uint64(q)]["other"])
             if (j > i) != (direction == UP):
                 continue
-            renew(net, general, q, k, temperature, update, messages, messages, work)
+            renew(net, general, q, k, temperature, rule, messages, messages, work)
             up, down = np.uint64(2 * j + UP), np.uint64(2 * j + DOWN)
-            if update.damping == 0.0 and priority[up] > tolerance and priority[down] > tolerance:
+            if rule.damping == 0.0 and priority[up] > tolerance and priority[down] > tolerance:
                 # The receiver will be visited in any case.
                 continue
             size = k
             if general is not None:
                 size = net.cardinalities[np.uint64(j)]
-            change = relative_change(size, update, work)
+            change = relative_change(size, rule, work)
             priority[up] += change
             priority[down] += change
             largest = max(largest, change)
@@ -94,7 +94,7 @@ def sequential_sweep(
             g = general.g
             for q in range(g.inc_ptr[i], g.inc_ptr[i + 1]):
                 slot = g.inc_slot[q]
-                change = send_to_factor(general, slot, k, update, work)
+                change = send_to_factor(general, slot, k, rule, work)
                 largest = max(largest, change)
                 f = g.slot_factor[slot]
                 for s in range(g.factor_ptr[f], g.factor_ptr[f + 1]):
@@ -104,7 +104,7 @@ def sequential_sweep(
                         priority[up] += change
                         priority[down] += change
         # A damped message has not reached its new value yet.
-        priority[here] = update.damping * max(largest, pulled)
+        priority[here] = rule.damping * max(largest, pulled)
         if general is not None:
             priority[np.uint64(2 * i + 1 - direction)] += pulled
     return updated
@@ -115,7 +115,7 @@ def synchronous_sweep(
     net: Network,
     general: General | None,
     temperature: float | None,
-    update: MessageUpdate,
+    rule: Rule,
     messages: FloatArray,
     before: FloatArray,
     x: IntArray,
@@ -128,19 +128,19 @@ def synchronous_sweep(
     if general is not None:
         for i in range(x.size):
             k = net.cardinalities[i]
-            largest = max(largest, pull_from_factors(general, i, k, temperature, update, work))
+            largest = max(largest, pull_from_factors(general, i, k, temperature, rule, work))
     for i in range(x.size):
         k = net.cardinalities[i]
         add_up(net, general, i, k, before, work.belief)
         x[i] = least_label(k, work.belief)
         for q in range(net.adj_ptr[i], net.adj_ptr[i + 1]):
-            renew(net, general, q, k, temperature, update, before, messages, work)
+            renew(net, general, q, k, temperature, rule, before, messages, work)
             j = np.uint64(net.arcs[np.uint64(q)]["other"])
-            largest = max(largest, relative_change(net.cardinalities[j], update, work))
+            largest = max(largest, relative_change(net.cardinalities[j], rule, work))
         if general is not None:
             g = general.g
             for q in range(g.inc_ptr[i], g.inc_ptr[i + 1]):
-                largest = max(largest, send_to_factor(general, g.inc_slot[q], k, update, work))
+                largest = max(largest, send_to_factor(general, g.inc_slot[q], k, rule, work))
     return largest
 
 
@@ -174,7 +174,7 @@ def collect(
     net: Network,
     general: General | None,
     temperature: float | None,
-    update: MessageUpdate,
+    rule: Rule,
     news: News,
     state: tuple[FloatArray, FloatArray],
     x: IntArray,
@@ -186,7 +186,7 @@ def collect(
     for i in range(x.size):
         if general is not None:
             k = net.cardinalities[i]
-            change = pull_from_factors(general, i, k, temperature, update, work)
+            change = pull_from_factors(general, i, k, temperature, rule, work)
             news.arrived[i] += change
             news.largest[0] = max(news.largest[0], change)
         add_up(net, general, i, k, messages, work.belief)
@@ -197,7 +197,7 @@ def collect(
         if general is not None:
             g = general.g
             for q in range(g.inc_ptr[i], g.inc_ptr[i + 1]):
-                change = send_to_factor(general, g.inc_slot[q], k, update, work)
+                change = send_to_factor(general, g.inc_slot[q], k, rule, work)
                 news.largest[0] = max(news.largest[0], change)
 
 
@@ -217,7 +217,7 @@ def pass_along(
     net: Network,
     general: General | None,
     temperature: float | None,
-    update: MessageUpdate,
+    rule: Rule,
     trees: Trees,
     part: Part,
     news: News,
@@ -247,7 +247,7 @@ def pass_along(
         p = np.uint64(q)
         i = np.uint64(net.arcs[np.uint64(back)]["other"])
         j = np.uint64(net.arcs[p]["other"])
-        if not news.arrived[i] - news.sent[p] > update.tolerance:
+        if not news.arrived[i] - news.sent[p] > rule.tolerance:
             continue
         renewed += 1
         if general is not None:
@@ -259,17 +259,17 @@ def pass_along(
             a = np.uint64(b)
             beliefs[other + a] -= messages[to + a]
         here = Scratch(beliefs[own : own + k], work.cavity, work.new, work.change)
-        renew(net, general, q, k, temperature, update, messages, messages, here)
+        renew(net, general, q, k, temperature, rule, messages, messages, here)
         for b in range(size):
             a = np.uint64(b)
             beliefs[other + a] += messages[to + a]
         # As in `relative_change`, except for damping.
         start = net.arcs[p]["to"]
         change = greatest(size, work.change)
-        change /= update.scale + max(update.scale, greatest(size, messages[start : start + size]))
+        change /= rule.scale + max(rule.scale, greatest(size, messages[start : start + size]))
         largest = max(largest, change)
         news.arrived[j] += change
         # A damped message has not reached its new value yet.
-        news.sent[p] = news.arrived[i] - update.damping * change
+        news.sent[p] = news.arrived[i] - rule.damping * change
     news.largest[0] = max(news.largest[0], largest)
     return renewed
