@@ -228,7 +228,7 @@ def test_compare_exits_with_1_only_if_nothing_is_supported(work):
         ("compare --solver mine.py", "several"),
         ("compare --solver broken.py", "broken.py fails to import: SyntaxError"),
         ("compare nosuch", "unknown problem 'nosuch'"),
-        ("compare icm", "'icm' is a solver, not a problem; pass it with --solver NAME"),
+        ("compare icm", "'icm' is a solver, not a problem; pass it with --solver icm"),
         ("compare nosuch.uai", "nosuch.uai does not exist"),
         ("compare corrupt.uai", "corrupt.uai"),
         ("compare corrupt.uai.gz", "corrupt.uai.gz"),
