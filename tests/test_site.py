@@ -256,7 +256,7 @@ def test_pages_in_a_browser(opened: Any, site: Path) -> None:
     assert opened.locator("table").count() == 6
     assert opened.evaluate("document.documentElement.scrollWidth") <= 390
     opened.goto((site / "api" / "clustering.html").as_uri())
-    assert opened.locator("table.estimators tbody tr").count() == 25
+    assert opened.locator("table.estimators tbody tr").count() == 24
     assert opened.evaluate("document.documentElement.scrollWidth") <= 390
     opened.goto((site / "methods" / "messages.html").as_uri())
     formula = opened.locator("div.math math").first
