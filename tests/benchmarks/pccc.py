@@ -251,7 +251,7 @@ def methods(collection: str, name: str, percent: float, peer: bool) -> list[str]
     if collection == "noisy":
         return list(OURS[1:4])
     found = [OURS[0]] + [OURS[4]] * (collection == "COL2")
-    if peer and percent in (10, 20) and (name in ("n500-k5", "n500-k20") or name.endswith("s20")):
+    if peer and percent in (10, 20) and (name.startswith("n500") or name.endswith("s20")):
         found.append("PCCC-N2-S on HiGHS")
     return found
 
