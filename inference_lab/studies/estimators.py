@@ -78,6 +78,7 @@ ESTIMATORS: Mapping[str, Callable[..., Any]] = {
     "pckmeans": partial(clustering.PCKMeans, **_PAPER),
     "mpckmeans": partial(clustering.MPCKMeans, **_PAPER),
     "gaussian-mixture": partial(clustering.ConstrainedGaussianMixture, **_PAPER),
+    "seeded-mixture": partial(clustering.ConstrainedGaussianMixture, **_PAPER),
     "annealed-kmeans": clustering.AnnealedConstrainedKMeans,
     "annealed-mixture": clustering.AnnealedConstrainedMixture,
     # Not DPMeans, because it refuses pairs, and studies give all methods the same pairs.
@@ -96,7 +97,7 @@ ESTIMATORS: Mapping[str, Callable[..., Any]] = {
 }
 
 #: Estimators that take partial labels instead of pairs.
-SEEDED = ("seeded-kmeans", "constrained-kmeans")
+SEEDED = ("seeded-kmeans", "constrained-kmeans", "seeded-mixture")
 
 #: Scores of labels against the truth, between 0 and 1 (the adjusted Rand index may be negative),
 #: and the number of clusters.
