@@ -5,7 +5,8 @@ With centroids ``mu``, a price ``lambda`` for each cluster, must-links M and can
 ``J = sum_i D(x_i, mu_{l_i}) + lambda K + xi sum_M w [l_i != l_j] + xi sum_C w [l_i = l_j]``,
 
 up to a constant, objective (20) of Khashabi et al. with each pair counted once. For a fixed ``xi``
-every half-step lowers it. `DPMeans` and `RDPMeans` cite the papers.
+every half-step lowers it: the sweep by coordinate descent, or a solver, with ``lambda`` as label
+cost. `DPMeans` and `RDPMeans` cite the papers.
 """
 
 from __future__ import annotations
@@ -27,13 +28,18 @@ from inference_lab.clustering.distortions import (
     counted_shares,
     dense,
 )
-from inference_lab.clustering.em import HalfStep
+from inference_lab.clustering.em import HalfStep, pair_terms
 from inference_lab.clustering.hmrf import clamped, violations
 from inference_lab.clustering.hmrf_kmeans import paired_kmeans
 from inference_lab.clustering.pair_weights import USUAL_ODDS, log_odds
 from inference_lab.clustering.supervision import Side, refuse_hard
 from inference_lab.constraints import Constraints
+from inference_lab.contract import Solution, Solver
 from inference_lab.graph.arrays import Flags, FloatArray, IntArray
+from inference_lab.graph.factor_graph import FactorGraph
+from inference_lab.graph.terms import DiagonalTerms
+from inference_lab.registry.registry import as_solver
+from inference_lab.solving import solve
 from inference_lab.specs.settings import setting
 
 __all__ = ["DPMeans", "Pairs", "RDPMeans"]
@@ -108,7 +114,7 @@ def assign(
 
 
 class Pairs:
-    """Pairs of each point, in the layout of `assign`; must-links first.
+    """Pairs of each point, in the layout of `assign` and as terms; must-links first.
 
     Without `both_ways`, only the first point of each pair holds it.
     """
@@ -126,6 +132,11 @@ class Pairs:
         self.partner: IntArray = np.ascontiguousarray(ends[order, 1])
         self.weight: FloatArray = weight[order]
         self.constraints = constraints
+
+    def terms(self, xi: float) -> list[DiagonalTerms]:
+        """Return the penalties of violated pairs."""
+        c = self.constraints
+        return pair_terms(c, xi * c.ml_weights, xi * c.cl_weights)
 
 
 class _Clusters:
@@ -265,6 +276,11 @@ class RDPMeans(SharedSettings, PairwiseClusterer):
     squared : bool
         If false, costs are the roots of squared distances, as in the published code, with means as
         centroids, so that the objective may rise. Euclidean costs only.
+    e_step : str or Solver
+        ``"sweep"``, or any solver that supports label costs: its labels are the current clusters
+        and `candidates` more, at points chosen farthest first.
+    candidates : int
+        Clusters that a solver may open in an E-step.
     start : {"auto", "mean", "box"}
         First clusters: one at the mean, or at a random point in the bounding box of the data.
         "auto" starts once from the clusters of `PCKMeans` on the same pairs, if costs are squared
@@ -280,7 +296,7 @@ class RDPMeans(SharedSettings, PairwiseClusterer):
     n_init : int or "auto"
         Starts; the one of least objective is kept. "auto" is ten with ``start="auto"``, one for
         more than 20,000 points, else one.
-    n_jobs, random_state
+    e_step_time_limit, n_jobs, random_state
         See `HMRFKMeans`.
 
     Attributes
@@ -303,7 +319,7 @@ class RDPMeans(SharedSettings, PairwiseClusterer):
     the result is the same as with `DPMeans`.
 
     **Complexity.** A sweep costs O(n d M + n + p) for p pairs and M moved clusters, and O(n d) for
-    each new cluster. Memory: ``n K`` costs.
+    each new cluster. Memory: ``n K`` costs. A solver's factor graph holds all points.
 
     References
     ----------
@@ -325,6 +341,9 @@ class RDPMeans(SharedSettings, PairwiseClusterer):
     warm_up: int = setting(0, at_least=0)
     distortion: str | Distortion = "euclidean"
     squared: bool = True
+    e_step: str | Solver = "sweep"
+    candidates: int = setting(8, at_least=1)
+    e_step_time_limit: float | None = setting(None, above=0)
     start: Literal["auto", "mean", "box"] = "auto"
     order: Literal["random", "sequential"] = "random"
     ties: Literal["keep", "last"] = "keep"
@@ -464,9 +483,9 @@ class DPMeans(RDPMeans):
 
     Parameters
     ----------
-    n_clusters, cluster_cost, distortion, squared, start, order, max_clusters, n_init, n_jobs
+    n_clusters, cluster_cost, distortion, squared, e_step, candidates, e_step_time_limit, start
         See `RDPMeans`.
-    max_iter, random_state
+    order, max_clusters, n_init, n_jobs, max_iter, random_state
         See `RDPMeans`, which also takes pairs; this class refuses them.
 
     Attributes
@@ -526,6 +545,8 @@ class _DPFit:
         self.converged = False
         self.n_iter = 0
         self.xi = schedule.first
+        sweeping = isinstance(settings.e_step, str) and settings.e_step == "sweep"
+        self.solver = None if sweeping else as_solver(settings.e_step)
         if first is None:
             first = self._first(points, side)
         # Bounds the difference of pair costs between two clusters; each pair may count in both.
@@ -560,11 +581,14 @@ class _DPFit:
             if self.xi != before:
                 state.stale[:] = 1
             since = time.perf_counter()
-            changed = self._assign_points()
-            self._note("E", since)
+            if self.solver is None:
+                changed, solution = self._assign_points(), None
+            else:
+                changed, solution = self._solve(self.solver)
+            self._note("E", since, solution)
             since = time.perf_counter()
             moved = state.refit()
-            self._note("centroids", since)
+            self._note("centroids", since, None)
             quiet = 0 if changed or moved else quiet + 1
             self.converged = (
                 quiet >= settings.patience
@@ -574,9 +598,15 @@ class _DPFit:
             if self.n_iter > settings.warm_up and not self.converged:
                 grown = min(grown * schedule.rate, schedule.most)
 
-    def _note(self, step: str, since: float) -> None:
-        spent = time.perf_counter() - since
-        self.history.append(HalfStep(self.n_iter, step, self._objective(), spent))
+    def _note(self, step: str, since: float, solution: Solution | None) -> None:
+        line = HalfStep(self.n_iter, step, self._objective(), time.perf_counter() - since)
+        if solution is not None:
+            line = line._replace(
+                status=str(solution.status),
+                energy=solution.energy,
+                lower_bound=solution.lower_bound,
+            )
+        self.history.append(line)
 
     def _assign_points(self) -> bool:
         """Assign the points one by one; return whether any label changed."""
@@ -610,3 +640,36 @@ class _DPFit:
             state.stale[:] = 1
         state.close_empty()
         return bool(changed[0])
+
+    def _solve(self, solver: Solver) -> tuple[bool, Solution]:
+        """Label the points with a solver; return whether any label changed."""
+        state, settings = self.state, self.settings
+        for _ in range(min(settings.candidates, settings.max_clusters - len(state.centroids))):
+            nearest = state.costs[:, : len(state.centroids)].min(axis=1)
+            nearest[state.known >= 0] = 0.0
+            farthest = int(nearest.argmax())
+            if nearest[farthest] <= 0.0:
+                break
+            label = state.labels[farthest]
+            state.open(farthest)
+            state.labels[farthest] = label
+        k = len(state.centroids)
+        before = None if (state.labels < 0).any() else state.labels
+        graph = FactorGraph.from_terms(
+            np.ascontiguousarray(state.costs[:, :k]), self.pairs.terms(self.xi)
+        ).with_label_costs(self.price)
+        solution = solve(
+            graph,
+            solver,
+            seed=int(self.rng.integers(2**31)),
+            time_limit=settings.e_step_time_limit,
+            initial=before,
+        )
+        if solution.labels is None:
+            raise ValueError(
+                f"e_step={solution.solver} cannot label these points: {solution.message}"
+            )
+        changed = before is None or not np.array_equal(before, solution.labels)
+        state.labels = solution.labels
+        state.close_empty()
+        return changed, solution

@@ -151,11 +151,12 @@ def test_must_link_partner_is_followed_in_the_same_sweep():
     assert labels.tolist() == [1, 1] and not stale[1]
 
 
-def test_the_objective_never_rises_and_is_the_definition():
+@pytest.mark.parametrize("e_step", ["sweep", "icm", "alpha-expansion"])
+def test_the_objective_never_rises_and_is_the_definition(e_step):
     for seed in range(4):
         points, constraints = drawn(seed)
         for xi in (0.0, 2.0):
-            model = RDPMeans(cluster_cost=12.0, xi=xi, random_state=seed)
+            model = RDPMeans(cluster_cost=12.0, xi=xi, e_step=e_step, random_state=seed)
             model.fit(points, **constraints.fit_params())
             values = [line.objective for line in model.history_]
             assert all(b <= a + 1e-9 for a, b in itertools.pairwise(values)), (seed, xi)
@@ -163,6 +164,20 @@ def test_the_objective_never_rises_and_is_the_definition():
             assert model.objective_ == pytest.approx(expected)
             assert model.converged_ and model.n_clusters_ == len(np.unique(model.labels_))
             assert model.cluster_centers_.shape == (model.n_clusters_, 2)
+
+
+def test_an_exact_e_step_is_no_worse_than_its_own_bound_and_its_start():
+    points, constraints = drawn(1, n=12, pairs=8)
+    model = RDPMeans(cluster_cost=12.0, xi=5.0, e_step="ilp", candidates=2, random_state=0)
+    model.fit(points, **constraints.fit_params())
+    for line in model.history_:
+        if line.step == "E":
+            assert line.status == "optimal"
+            assert line.objective == pytest.approx(line.energy)
+    other = RDPMeans(cluster_cost=12.0, xi=5.0, random_state=0).fit(
+        points, **constraints.fit_params()
+    )
+    assert model.objective_ <= other.objective_ * 1.5
 
 
 def test_rules_for_the_price():

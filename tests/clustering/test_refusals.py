@@ -210,6 +210,13 @@ def test_bad_sources(given: dict[str, Any], error: type[Exception], message: str
         TVClust().fit(np.eye(4), must_link=[(0, 1), (1, 0)], **given)
 
 
-def test_solvers_that_cannot_take_the_e_step() -> None:
-    with pytest.raises(ValueError, match="ilp"):
-        ConstrainedGaussianMixture(2, e_step="ilp").fit(np.eye(4), must_link=[(0, 1)])
+@pytest.mark.parametrize(
+    ("model", "message"),
+    [
+        (ConstrainedGaussianMixture(2, e_step="ilp"), "ilp"),
+        (RDPMeans(2, e_step="trw-s"), "cannot label these points: trw-s does not support label"),
+    ],
+)
+def test_solvers_that_cannot_take_the_e_step(model: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        model.fit(np.eye(4), must_link=[(0, 1)])

@@ -216,10 +216,11 @@ def test_searches_cut_a_y_with_points_marked_unlabelled() -> None:
     )
 
 
-def test_open_clusters_keep_labels() -> None:
+@pytest.mark.parametrize("solver", ["icm", "ilp"])
+def test_open_clusters_keep_labels_with_any_e_step(solver: str) -> None:
     known = np.full(24, -1)
     known[[0, 20]], known[8] = 0, 1
-    model = RDPMeans(cluster_cost=40.0, xi=1.0, random_state=0)
+    model = RDPMeans(cluster_cost=40.0, xi=1.0, e_step=solver, random_state=0)
     model.fit(POINTS, partial_labels=known, **PAIRS.fit_params())
     np.testing.assert_array_equal(model.labels_[known >= 0], known[known >= 0])
 
