@@ -252,16 +252,14 @@ class Passes:
 
     def recall(self, marginals: FloatArray) -> None:
         """Start from the messages of variables whose unaries alone give these marginals."""
-        net, self.net = self.net, self.net._replace(unary=self._as_costs(marginals))
-        self.sweep(0)
-        self.net = net
-        self.schedule.restart()
-
-    def _as_costs(self, marginals: FloatArray) -> FloatArray:
         assert self.temperature is not None
         likely = np.maximum(marginals[self._entries], np.finfo(np.float64).tiny)
         # Read-only like the unaries that it replaces, so that no kernel is compiled again.
-        return freeze(-self.temperature * np.log(likely))
+        unary = freeze(-self.temperature * np.log(likely))
+        net, self.net = self.net, self.net._replace(unary=unary)
+        self.sweep(0)
+        self.net = net
+        self.schedule.restart()
 
     def sweep(self, number: int) -> bool:
         """Make one sweep; return whether the messages have converged."""
