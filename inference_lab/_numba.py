@@ -52,18 +52,13 @@ def _cache_folder() -> str:
 _FOLDER = config.CACHE_DIR or _cache_folder()
 
 
-def _folder_of(module: str, file: str) -> str:
-    # One folder a module, because a user's file may be imported under several names. Named by the
-    # content, too: numba fails to load the cache of a kernel if the class of an argument is gone.
-    content = Path(file).read_bytes() if os.path.exists(file) else b""
-    return os.path.join(_FOLDER, f"{module}-{hashlib.sha256(content).hexdigest()[:8]}")
-
-
 def _compile(function: _F, **options: Any) -> _F:
     # Numba reads the folder from a global setting when a kernel is made; it is restored for other
-    # packages.
-    before = config.CACHE_DIR
-    config.CACHE_DIR = _folder_of(function.__module__, function.__code__.co_filename)
+    # packages. One folder a module, because a user's file may be imported under several names.
+    # Named by the content, too: numba fails to load a kernel if the class of an argument is gone.
+    before, file = config.CACHE_DIR, Path(function.__code__.co_filename)
+    digest = hashlib.sha256(file.read_bytes() if file.exists() else b"").hexdigest()
+    config.CACHE_DIR = os.path.join(_FOLDER, f"{function.__module__}-{digest[:8]}")
     try:
         # The wrapper for calls from C is never used and takes as long to compile as a small kernel.
         made = njit(cache=True, nogil=True, no_cfunc_wrapper=True, **options)(function)

@@ -204,8 +204,8 @@ class Passes:
         self.graph = graph
         name = "forest" if graph.is_forest else settings.schedule_for(graph, temperature)
         # By default, chains are chosen on grids only.
-        default = settings.schedule is None
-        self.along_grid = name == "chains" and (default or few_directions(graph))
+        known = settings.schedule is None or few_directions(graph)
+        self.along_grid = name == "chains" and known
         self.order = np.arange(n) if self.along_grid else graph.breadth_first_order
         self.arrays, self._entries = renumber(graph.arrays, self.order)
         self.feasible = True

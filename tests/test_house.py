@@ -69,9 +69,9 @@ RINGS = {
 }
 #: Budgets. A change that needs more must save elsewhere first.
 MOST_CORE_MODULES = 33
-MOST_CODE_LINES = {"core": 6386, "bench": 12009, "collection": 29823, "studies": 1936}
-MOST_DOCSTRING_LINES = 13519
-MOST_TEST_LINES = 45092
+MOST_CODE_LINES = {"core": 6386, "bench": 11101, "collection": 28091, "studies": 1934}
+MOST_DOCSTRING_LINES = 12697
+MOST_TEST_LINES = 43868
 
 #: Tokens that are not code.
 LAYOUT = (

@@ -175,12 +175,9 @@ def _weights(
     if weight == "variance":
         weight = float(np.var(points.values, axis=0).sum())
     elif weight in ("calibrated", "log-odds"):
-        odds = log_odds_of(noise, count)
-        weight = (
-            odds
-            if weight == "log-odds"
-            else calibrated_weight(points.values, points.n_classes, odds)
-        )
+        odds, calibrated = log_odds_of(noise, count), weight == "calibrated"
+        unit = calibrated_weight(points.values, points.n_classes, 1.0) if calibrated else 1.0
+        weight = unit * odds
     listed = weight if isinstance(weight, list) else [weight]
     return [method.weight_factor * float(each) for each in listed]
 
