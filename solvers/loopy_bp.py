@@ -37,7 +37,7 @@ from inference_lab.contract import Marginals, Outcome, Run
 from inference_lab.graph.arrays import FloatArray, IntArray
 from inference_lab.graph.factor_graph import FactorGraph
 from inference_lab.graph.terms import freeze
-from inference_lab.kernels.bp_updates import General, Network, Rule
+from inference_lab.kernels.bp_updates import General, MessageRule, Network
 from inference_lab.kernels.messages import (
     GENERAL,
     aligned_zeros,
@@ -234,7 +234,7 @@ class Passes:
         self.work = make_scratch(graph)
         damping = _FIRST.get(name, 0.0) if settings.damping is None else settings.damping
         self._calms_down = settings.damping is None and name != "forest"
-        self.rule = Rule(
+        self.rule = MessageRule(
             damping=0.0 if name == "forest" else float(damping),
             limit=message_limit(graph, temperature),
             scale=cost_scale(graph),
@@ -246,7 +246,7 @@ class Passes:
         self.schedule = SCHEDULES[name](self)
 
     @property
-    def model(self) -> tuple[Network, General | None, float | None, Rule]:
+    def model(self) -> tuple[Network, General | None, float | None, MessageRule]:
         """The first arguments of every sweep."""
         return self.net, self.needed, self.temperature, self.rule
 

@@ -28,7 +28,7 @@ _NOISE = 0.1
 _FOLLOWED = 1e-2
 
 
-class Rule(NamedTuple):
+class UpdateRule(NamedTuple):
     """The parameters of an update."""
 
     # ``cap`` is the largest cost, in place of an infinite one. A variable is skipped if its
@@ -207,7 +207,7 @@ def _store(g: GraphArrays, i: int, new: FloatArray, q: FloatArray, priority: Flo
 def mean_field_sweep(
     g: GraphArrays,
     order: IntArray,
-    rule: Rule,
+    rule: UpdateRule,
     q: FloatArray,
     priority: FloatArray,
     field: FloatArray,
@@ -507,7 +507,7 @@ class Annealing:
 
     def sweep(self) -> bool:
         """Make one sweep, forwards or backwards; return whether the distribution has settled."""
-        rule = Rule(self.temperature, self.cap, self.tolerance)
+        rule = UpdateRule(self.temperature, self.cap, self.tolerance)
         scratch = self.priority, self.field, self.digits, self.edges
         mean_field_sweep(self.arrays, self.orders[self.sweeps % 2], rule, self.q, *scratch)
         settings = self.settings

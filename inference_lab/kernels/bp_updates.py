@@ -70,7 +70,7 @@ class General(NamedTuple):
     infinite: IntArray
 
 
-class Rule(NamedTuple):
+class MessageRule(NamedTuple):
     """Parameters of an update; message entries are at most `limit` (see `message_limit`)."""
 
     damping: float
@@ -185,7 +185,7 @@ def store_lower(
 
 @inlined_minimum
 def store(
-    k: int, smallest: float, target: FloatArray, to: np.uint64, rule: Rule, work: Scratch
+    k: int, smallest: float, target: FloatArray, to: np.uint64, rule: MessageRule, work: Scratch
 ) -> None:
     """Store the message ``new - smallest``, cut to the limit; it is 0 at forbidden labels."""
     for i in range(k):
@@ -199,7 +199,7 @@ def store(
 
 
 @inlined
-def relative_change(k: int, rule: Rule, work: Scratch) -> float:
+def relative_change(k: int, rule: MessageRule, work: Scratch) -> float:
     """Return the largest change of an entry of the message ``work.new``, over its size."""
     # The scale of costs is added to the size. The change of the undamped message is used, so that
     # small steps are not mistaken for convergence.
@@ -248,7 +248,7 @@ def renew(
     q: int,
     k: int,
     temperature: float | None,
-    rule: Rule,
+    rule: MessageRule,
     source: FloatArray,
     target: FloatArray,
     work: Scratch,
@@ -292,7 +292,7 @@ def renew(
 
 @inlined
 def pull_from_factors(
-    general: General, i: int, k: int, temperature: float | None, rule: Rule, work: Scratch
+    general: General, i: int, k: int, temperature: float | None, rule: MessageRule, work: Scratch
 ) -> float:
     """Update the messages of the higher-order factors to variable ``i``; return the change."""
     change = 0.0
@@ -314,7 +314,7 @@ def pull_from_factors(
 
 
 @inlined
-def send_to_factor(general: General, slot: int, k: int, rule: Rule, work: Scratch) -> float:
+def send_to_factor(general: General, slot: int, k: int, rule: MessageRule, work: Scratch) -> float:
     """Update the message of a variable to a factor, infinite if forbidden; return the change."""
     # Only the message back from the factor is damped, so that damping acts once.
     start = general.slot_ptr[slot]

@@ -43,7 +43,7 @@ def test_files_round_trip(c, named, tmp_path_factory):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("i,j\n0,1\n", ": pairs has the columns i, j;"),
+        ("i,j\n0,1\n", ": pairs must have the columns i, j, kind"),
         ("i,j,kind,weight\n0,1,must-link\n", ": row 2 has not one field for each column"),
         (
             "i,j,kind,weight\n0,1,must-link,1\n\n0,9,must-link,1\n",

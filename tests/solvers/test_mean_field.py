@@ -19,7 +19,7 @@ from inference_lab.graph.random_graphs import FAMILIES, FINITE, random_graph
 from inference_lab.graph.terms import DiagonalTerms
 from inference_lab.solvers.mean_field import (
     MeanField,
-    Rule,
+    UpdateRule,
     free_energy,
     mean_field_sweep,
     potts_edges,
@@ -85,7 +85,7 @@ class Updates:
         updated = mean_field_sweep(
             self.graph.arrays,
             np.array([i]),
-            Rule(temperature, cap, 0.0),
+            UpdateRule(temperature, cap, 0.0),
             self.q,
             priority,
             self.field,
@@ -198,7 +198,7 @@ def test_an_update_wakes_the_neighbours():
     q = np.full(12, 0.5)
     scratch = np.empty(2), np.empty(3, dtype=np.int64), potts_edges(graph, INF)
     priority = np.array([0.0, 1.0, 1e-3, 0.0, 0.0, 0.0])
-    call = (graph.arrays, np.arange(6), Rule(1.0, INF, 1e-3), q, priority, *scratch)
+    call = (graph.arrays, np.arange(6), UpdateRule(1.0, INF, 1e-3), q, priority, *scratch)
     target = minimiser(graph, exhaustive(graph).energies, rows(graph, q.copy()), 1, 1.0)
     assert mean_field_sweep(*call[:1], np.arange(2), *call[2:]) == 1
     change = abs(target[0] - 0.5)

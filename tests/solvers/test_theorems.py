@@ -273,7 +273,7 @@ def test_small_graphs_are_mostly_solved(solver: str, family: str) -> None:
 #: Solvers that check the clock between parts, and a limit on these that makes many of a run.
 PARTS = {
     "brute-force": ("solvers.brute_force._BLOCK", 5),
-    "junction-tree": ("solvers.junction_tree._CHUNK", 1),
+    "junction-tree": ("algorithms.elimination.tree_passes._CHUNK", 1),
     "branch-and-bound": ("solvers.branch_and_bound._CHUNK", 2000),
     "kernighan-lin(kicks=1)": ("solvers.kernighan_lin._WORK", 1),
     "lp-relaxation(draws=20)": ("solvers.lp_relaxation._BLOCK_WORK", 1),
