@@ -8,6 +8,7 @@ so that one at a time can be changed.
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from typing import Any, Literal, Self, TypeAlias
 
@@ -48,7 +49,7 @@ _SMALLEST, _LARGEST, _OVERFLOW = 1e-100, 1e300, 709.7
 _LOG_TERM = 0.01
 
 
-class _Released:
+class _Released(ABC):
     """Base: shuffled rows, and pairs in random order with either point first."""
 
     def __init__(self, n_clusters: int, random_state: int) -> None:
@@ -74,25 +75,18 @@ class _Released:
     def _directed(self, pairs: IntArray, rng: np.random.Generator) -> IntArray:
         return rng.permuted(pairs, axis=1)
 
+    @abstractmethod
     def _labels(
-        self,
-        points: FloatArray,
-        pairs: IntArray,
-        same: npt.NDArray[np.bool_],
-        rng: np.random.Generator,
+        self, points: FloatArray, pairs: IntArray, same: Flags, rng: np.random.Generator
     ) -> IntArray:
-        raise NotImplementedError
+        """Return labels of points, with `same` for the pairs that are must-links."""
 
 
 class _ReleasedKMeans(_Released):
     """K-means from one random start in the box of the data; empty clusters start there again."""
 
     def _labels(
-        self,
-        points: FloatArray,
-        pairs: IntArray,
-        same: npt.NDArray[np.bool_],
-        rng: np.random.Generator,
+        self, points: FloatArray, pairs: IntArray, same: Flags, rng: np.random.Generator
     ) -> IntArray:
         low, high = points.min(axis=0), points.max(axis=0)
         shape = (self.n_clusters, points.shape[1])
@@ -131,11 +125,7 @@ class _ReleasedLCVQE(_Released):
         self.rule = rule
 
     def _labels(
-        self,
-        points: FloatArray,
-        pairs: IntArray,
-        same: npt.NDArray[np.bool_],
-        rng: np.random.Generator,
+        self, points: FloatArray, pairs: IntArray, same: Flags, rng: np.random.Generator
     ) -> IntArray:
         twice = np.stack([pairs, pairs[:, ::-1]], axis=1).reshape(-1, 2)
         must, cannot = twice[np.repeat(same, 2)], twice[np.repeat(~same, 2)]
@@ -211,11 +201,7 @@ class _ReleasedMPCKMeans(_Released):
         self.attributes, self.closed = attributes, closed
 
     def _labels(
-        self,
-        points: FloatArray,
-        pairs: IntArray,
-        same: npt.NDArray[np.bool_],
-        rng: np.random.Generator,
+        self, points: FloatArray, pairs: IntArray, same: Flags, rng: np.random.Generator
     ) -> IntArray:
         points = np.ascontiguousarray(points[:, : self.attributes])
         n, k = len(points), self.n_clusters
@@ -329,11 +315,7 @@ class _ReleasedTVClust(_Released):
         return super()._directed(pairs, rng) if self.order == "shuffled" else np.sort(pairs, axis=1)
 
     def _labels(
-        self,
-        points: FloatArray,
-        pairs: IntArray,
-        same: npt.NDArray[np.bool_],
-        rng: np.random.Generator,
+        self, points: FloatArray, pairs: IntArray, same: Flags, rng: np.random.Generator
     ) -> IntArray:
         # The MATLAB code passes three significant digits to R.
         points = np.array([[float(f"{value:.3g}") for value in row] for row in points])

@@ -144,7 +144,7 @@ class WeightedMiniBuckets(Solver):
         outcome.converged = False
         for _ in range(self.max_sweeps):
             unary = costs + step * change
-            g = split.graph.arrays._replace(unary=unary.copy()).read_only()
+            g = split.graph.arrays._replace(unary=unary).read_only()
             total = split.graph.constant + passes.upward(g, run, outcome)
             if total == math.inf:
                 outcome.converged = outcome.infeasible = True
