@@ -71,7 +71,7 @@ def record(folder: Path, task: str, problem: str, seconds: float) -> dict[str, A
 
     def solve(limit: float) -> il.Solution:
         since = process_time()
-        graph = il.io.read(model, evidence=evidence)
+        graph = il.read(model, evidence=evidence)
         left = max(1e-3, limit - (process_time() - since))
         return il.solve(graph, "auto", temperature=temperature, time_limit=left, clock="cpu")
 
