@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -13,18 +12,15 @@ from inference_lab.algorithms.belief_propagation.forests import (
     Forests,
     appearance,
     cover,
-    heavy_forest,
+    spanning_forest,
 )
 from inference_lab.algorithms.belief_propagation.reweighted import (
     RootedForest,
     State,
-    TRWFactors,
     TRWWorkspace,
     Update,
     collect,
     forest_energy,
-    make_factors,
-    multi_information,
     mutual_information,
     pseudo_marginals,
     sweep,
@@ -48,46 +44,36 @@ _ROUGH, _ROUGH_SWEEPS = 1e-3, 20
 
 
 def new_message(
-    table: FloatArray,
-    to: int,
-    rho: float,
-    temperature: float,
-    others: Sequence[tuple[FloatArray, FloatArray]],
+    table: FloatArray, rho: float, temperature: float, belief: FloatArray, back: FloatArray
 ) -> FloatArray:
-    """Return the message of a term to the variable at position `to` of its scope, times ``rho``."""
-    # The update of tree-reweighted sum-product (Wainwright, Jaakkola, Willsky 2005), as energies
-    # and for terms of any arity: with ``n = rho m`` for the message ``m``, and the belief ``b_j``
-    # being the unary of ``j`` and all ``n`` that arrive there,
+    """Return the message of a table (k_i, k_j) to ``i``, times ``rho``."""
+    # The update of tree-reweighted sum-product (Wainwright, Jaakkola, Willsky 2005), as energies:
+    # with ``n = rho m`` for the message ``m``, and the belief ``b_j`` being the unary of ``j`` and
+    # all ``n`` that arrive there,
     #
-    # ``n_i(x) = -rho T log sum exp(-(theta(x, ..) + sum_j (rho b_j(y_j) - n_j(y_j))) / (rho T))``
+    # ``n_i(x) = -rho T log sum_y exp(-(theta(x, y) + rho b_j(y) - n_j(y)) / (rho T))``,
     #
-    # over the labels ``y_j`` of all others of the term, normalised so that its least entry is 0.
-    exponents = np.moveaxis(table, to, 0)
-    for axis, (belief, back) in enumerate(others, start=1):
-        shape = [-1 if a == axis else 1 for a in range(table.ndim)]
-        exponents = exponents + (rho * belief - back).reshape(shape)
-    exponents = -exponents.reshape(table.shape[to], -1) / (rho * temperature)
+    # normalised so that its least entry is 0.
+    exponents = -(table + rho * belief - back) / (rho * temperature)
     message = -rho * temperature * np.logaddexp.reduce(exponents, axis=1)
     return np.asarray(message - message.min())
 
 
 @dataclass(frozen=True)
 class TRWBP(IterativeSolver["_Passing"]):
-    """Tree-reweighted sum-product (Wainwright, Jaakkola, Willsky 2005), on terms of any arity.
+    """Tree-reweighted sum-product (Wainwright, Jaakkola, Willsky 2005), on terms of two variables.
 
-    The terms are spread over spanning forests; term ``c`` appears with probability ``rho_c``. A
-    forest holds edges and factors that form no cycle with their variables. For any messages ``n``
-    the energy is an average of energies on forests, with unaries ``b_i - sum_c n_c / rho_c`` over
-    the forest's terms at ``i`` (``b_i`` the unary plus all messages) and terms ``theta_c / rho_c``.
-    By Hoelder's inequality
+    The terms are spread over spanning forests; term ``c`` appears with probability ``rho_c``. For
+    any messages ``n`` the energy is an average of energies on forests, with unaries
+    ``b_i - sum_c n_c / rho_c`` over the forest's terms at ``i`` (``b_i`` the unary plus all
+    messages) and terms ``theta_c / rho_c``. By Hoelder's inequality
 
         ``log Z <= sum_F share_F log Z_F``,
 
     and dynamic programming gives each ``Z_F``. Message passing lowers the bound; at convergence it
     is the least that these ``rho`` allow: the maximum over locally consistent marginals of ``-<E> /
-    T + sum_i H_i - sum_c rho_c (sum_{i in c} H_i - H_c)``.
-
-    With factors, few terms fit into a forest; `WeightedMiniBuckets` is far closer there.
+    T + sum_i H_i - sum_c rho_c (sum_{i in c} H_i - H_c)``. For factors there is
+    `WeightedMiniBuckets`.
 
     Parameters
     ----------
@@ -95,7 +81,7 @@ class TRWBP(IterativeSolver["_Passing"]):
         Least number of spanning forests; more are drawn until every term is in one.
     tree_updates : int
         Number of conditional gradient steps on the probabilities: the spanning forest of the
-        largest mutual information joins the others (a heavy one only, with factors).
+        largest mutual information joins the others.
     damping : float in [0, 1)
         Share of the old message that is kept; not applied on forests.
     tolerance : float
@@ -113,9 +99,9 @@ class TRWBP(IterativeSolver["_Passing"]):
 
     Complexity
     ----------
-    A sweep costs O(k) a message for diagonal terms, O(k^2) for tables, O(table size) for
-    higher-order factors, and O(k) for each variable and label cost. The bound costs as much for
-    each term of each forest, an update of the probabilities about 20 sweeps. Memory: two message
+    A sweep costs O(k) a message for diagonal terms, O(k^2) for tables, and O(k) for each variable
+    and label cost. The bound costs as much for each term of each forest, an update of the
+    probabilities about 20 sweeps. Memory: two message
     arrays of ``8 * 2 m k`` bytes each, and 8 n bytes for each of about ``max(trees, 2 m / n)``
     forests.
 
@@ -144,9 +130,11 @@ class TRWBP(IterativeSolver["_Passing"]):
     max_sweeps: int = setting(1000, at_least=1)
 
     def supports(self, graph: FactorGraph, temperature: float) -> str | None:
-        """Cover every graph at T > 0."""
+        """Cover every graph without higher-order factors at T > 0."""
         if temperature == 0:
             return "trw-bp finds marginals: it needs a temperature above 0"
+        if graph.n_factors:
+            return "terms have at most two variables; weighted-mini-buckets covers larger ones"
         return None
 
     def start(self, graph: FactorGraph, run: Run) -> _Passing | Outcome:
@@ -208,7 +196,6 @@ class _Passing:
         ptr = starts_of(graph.cardinalities[graph.edges.ravel()[graph.arrays.adj_half]])
         rho = appearance(graph, forests)
         self.state = State(unary, ptr, np.zeros(ptr[-1]), rho, unary.copy())
-        self.factors = make_factors(graph)
         width = int(graph.cardinalities.max(initial=1))
         self.work = TRWWorkspace(np.empty(width), np.empty(width), np.empty(width))
         self.order = graph.breadth_first_order
@@ -219,7 +206,7 @@ class _Passing:
         self.sweeps = self.updates = 0
         self.least, self.share = math.inf, _FIRST_STEP
         self.bounded, self.improving = False, settings.tree_updates > 0 and not graph.is_forest
-        self.before: tuple[Forests, State, TRWFactors | None] | None = None
+        self.before: tuple[Forests, State] | None = None
 
     def sweep(self, backwards: bool) -> float | None:
         """Sweep over all variables; return the largest change, or None if time ran out."""
@@ -228,9 +215,8 @@ class _Passing:
         at = self.order.size - 1 if backwards else 0
         while 0 <= at < self.order.size:
             at, renewed = sweep(
-                self.arrays, self.order, step, at, self.update, self.state, self.factors,
-                self.work, _CHUNK,
-            )  # fmt: skip
+                self.arrays, self.order, step, at, self.update, self.state, self.work, _CHUNK
+            )
             change = max(change, renewed)
             if self.run.remaining <= 0.0 and 0 <= at < self.order.size:
                 return None
@@ -259,7 +245,6 @@ class _Passing:
                 RootedForest(order, up),
                 self.run.temperature,
                 self.state,
-                self.factors,
                 self.work,
             )
             for order, up, share in zip(*self.forests, strict=True)
@@ -273,39 +258,28 @@ class _Passing:
         return out
 
     def information(self) -> FloatArray:
-        """Return the multi-information of the pseudo-marginals of each term, (m + f,)."""
-        temperature, factors = self.run.temperature, self.factors
+        """Return the mutual information of the pseudo-marginals of each edge, (m,)."""
         out = np.zeros(self.state.rho.size)
-        mutual_information(self.arrays, temperature, self.state, self.work, out)
-        if factors is not None:
-            sums = np.empty_like(factors.messages)
-            multi_information(self.arrays, temperature, self.state, factors, sums, out)
+        mutual_information(self.arrays, self.run.temperature, self.state, self.work, out)
         return out
 
     def join(self, step: float) -> None:
-        """Give a forest of large multi-information the probability `step`."""
-        order, up = heavy_forest(self.graph, self.information())
+        """Give the forest of largest mutual information the probability `step`."""
+        heaviest_first = np.argsort(-self.information(), kind="stable")
+        order, up = spanning_forest(self.graph, heaviest_first)
         self.forests = self.forests.joined(order, up, step)
         rho = appearance(self.graph, self.forests)
         # The messages stay the same, but are stored scaled by the probabilities.
         scale = rho / self.state.rho
         of_edge = np.repeat(scale[self.arrays.adj_half >> 1], np.diff(self.state.ptr))
-        messages = self.state.messages * of_edge
-        self.state = self.state._replace(rho=rho, messages=messages)
-        if self.factors is not None:
-            of_slot = scale[self.graph.n_edges + self.arrays.slot_factor]
-            scaled = self.factors.messages * np.repeat(of_slot, np.diff(self.factors.ptr))
-            self.factors = self.factors._replace(messages=scaled)
-        collect(self.arrays, self.state, self.factors)
+        self.state = self.state._replace(rho=rho, messages=self.state.messages * of_edge)
+        collect(self.arrays, self.state)
 
-    def copy(self) -> tuple[Forests, State, TRWFactors | None]:
+    def copy(self) -> tuple[Forests, State]:
         """Return the state that `restore` needs to undo a step."""
-        factors = self.factors
-        if factors is not None:
-            factors = factors._replace(messages=factors.messages.copy())
-        return self.forests, self.state._replace(messages=self.state.messages.copy()), factors
+        return self.forests, self.state._replace(messages=self.state.messages.copy())
 
-    def restore(self, before: tuple[Forests, State, TRWFactors | None]) -> None:
+    def restore(self, before: tuple[Forests, State]) -> None:
         """Go back to an earlier state."""
-        self.forests, self.state, self.factors = before
-        collect(self.arrays, self.state, self.factors)
+        self.forests, self.state = before
+        collect(self.arrays, self.state)

@@ -17,11 +17,7 @@ from inference_lab.graph.factor_graph import FactorGraph
 from inference_lab.problems.instances import available_instances
 from inference_lab.registry.sources import as_problem
 
-SOLVERS = (
-    "trw-bp",
-    "weighted-mini-buckets(max_entries=131072)",
-    "weighted-mini-buckets",
-)
+SOLVERS = ("weighted-mini-buckets(max_entries=131072)", "weighted-mini-buckets")
 
 
 def timed(graph: FactorGraph, solver: str) -> tuple[Solution, float]:
@@ -37,8 +33,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--data-dir", help="default: $INFERENCE_LAB_DATA")
     folder = data_folder(parser.parse_args().data_dir)
-    print("| instance | variables | log Z | `trw-bp` | CPU s | 2^17 | CPU s | default | CPU s |")
-    print("|---|---:|---:|---:|---:|---:|---:|---:|---:|")
+    print("| instance | variables | log Z | 2^17 | CPU s | default | CPU s |")
+    print("|---|---:|---:|---:|---:|---:|---:|")
     for name in available_instances():
         graph = as_problem(f"instances(instance={name})", data_dir=str(folder)).graph
         reference = folder / "map" / f"{name}.uai.PR"

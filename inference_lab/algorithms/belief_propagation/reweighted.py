@@ -8,9 +8,7 @@ import numpy as np
 
 from inference_lab._numba import inlined, lean_kernel
 from inference_lab.graph.arrays import FloatArray, GraphArrays, Int32Array, IntArray
-from inference_lab.graph.factor_graph import FactorGraph
-from inference_lab.kernels.factor_messages import factor_message, next_labels
-from inference_lab.kernels.messages import edge_cost, slot_ptr, sum_product_message
+from inference_lab.kernels.messages import edge_cost, sum_product_message
 
 
 class State(NamedTuple):
@@ -22,23 +20,10 @@ class State(NamedTuple):
     #: term's appearance probability ``rho``; 0 at labels that are ruled out.
     ptr: IntArray
     messages: FloatArray
-    #: (m+f,): appearance probabilities of the edges, then the factors.
+    #: (m,): appearance probabilities of the edges.
     rho: FloatArray
     #: Flat: sum of the unary and all incoming messages.
     belief: FloatArray
-
-
-class TRWFactors(NamedTuple):
-    """Messages of factors."""
-
-    #: ``ptr`` (slots+1,), ``messages``: the incoming message of the variable at each position of
-    #: ``scopes``, as in `State`.
-    ptr: IntArray
-    messages: FloatArray
-    #: Scratch: by position in ``scopes``, the messages to the factors; a row as long as the largest
-    #: arity.
-    cavity: FloatArray
-    digits: IntArray
 
 
 class Update(NamedTuple):
@@ -60,26 +45,14 @@ class TRWWorkspace(NamedTuple):
 
 
 class RootedForest(NamedTuple):
-    """A rooted forest of variables, edges and factors."""
+    """A rooted forest, a row of `Forests`."""
 
-    #: (n,): the variables, each after its parent, with the children of a factor in succession.
     order: Int32Array
-    #: (n,): for each variable (by number) the position of the edge to its parent in its adjacency;
-    #: for a child of a factor ``-2 - s`` with ``s`` its position in ``scopes``; -1 at roots.
     up: Int32Array
 
 
-def make_factors(graph: FactorGraph) -> TRWFactors | None:
-    """Allocate zero messages of the factors; return None for a graph without factors."""
-    if graph.n_factors == 0:
-        return None
-    ptr = slot_ptr(graph)
-    arity = int(np.diff(graph.factor_ptr).max())
-    return TRWFactors(ptr, np.zeros(ptr[-1]), np.empty(ptr[-1]), np.empty(arity, dtype=np.int64))
-
-
 @lean_kernel
-def _collect(g: GraphArrays, i: int, state: State, factors: TRWFactors | None) -> None:
+def _collect(g: GraphArrays, i: int, state: State) -> None:
     """Add up the belief of a variable."""
     start = g.unary_ptr[i]
     k = g.cardinalities[i]
@@ -89,25 +62,17 @@ def _collect(g: GraphArrays, i: int, state: State, factors: TRWFactors | None) -
         at = state.ptr[p]
         for a in range(k):
             state.belief[start + a] += state.messages[at + a]
-    if factors is not None:
-        for p in range(g.inc_ptr[i], g.inc_ptr[i + 1]):
-            at = factors.ptr[g.inc_slot[p]]
-            for a in range(k):
-                state.belief[start + a] += factors.messages[at + a]
 
 
 @lean_kernel
-def collect(g: GraphArrays, state: State, factors: TRWFactors | None) -> None:
+def collect(g: GraphArrays, state: State) -> None:
     """Add up the beliefs of all variables."""
     for i in range(g.cardinalities.size):
-        _collect(g, i, state, factors)
+        _collect(g, i, state)
 
 
 @inlined
-def _store(
-    start: int, k: int, to: int, update: Update, state: State, messages: FloatArray,
-    out: FloatArray,
-) -> float:  # fmt: skip
+def _store(start: int, k: int, to: int, update: Update, state: State, out: FloatArray) -> float:
     """Store the message `out`, normalised and damped, add it to the belief; return the change."""
     least = np.inf
     for a in range(k):
@@ -117,28 +82,13 @@ def _store(
     for a in range(k):
         if state.unary[start + a] < np.inf:
             value = out[a] - least
-            old = messages[to + a]
+            old = state.messages[to + a]
             difference = max(difference, abs(value - old))
             size = max(size, abs(value))
             value += update.damping * (old - value)
-            messages[to + a] = value
+            state.messages[to + a] = value
             state.belief[start + a] += value - old
     return difference / size
-
-
-@inlined
-def _fill_cavities(g: GraphArrays, f: int, slot: int, state: State, factors: TRWFactors) -> None:
-    """Write the cavities of a factor's variables, times ``rho``, except at `slot`."""
-    rho = state.rho[g.kinds.size + f]
-    for s in range(g.factor_ptr[f], g.factor_ptr[f + 1]):
-        if s != slot:
-            other, at = g.unary_ptr[g.scopes[s]], factors.ptr[s]
-            for b in range(g.cardinalities[g.scopes[s]]):
-                factors.cavity[at + b] = (
-                    rho * state.belief[other + b] - factors.messages[at + b]
-                    if state.unary[other + b] < np.inf
-                    else np.inf
-                )
 
 
 @lean_kernel
@@ -149,7 +99,6 @@ def sweep(
     first: int,
     update: Update,
     state: State,
-    factors: TRWFactors | None,
     work: TRWWorkspace,
     budget: int,
 ) -> tuple[int, float]:
@@ -175,53 +124,11 @@ def sweep(
                 )
             sum_product_message(g, h, rho * update.temperature, work.cavity, work.out)
             to = state.ptr[p]
-            change = max(change, _store(start, k, to, update, state, state.messages, work.out))
+            change = max(change, _store(start, k, to, update, state, work.out))
             budget -= k + kj
-        if factors is not None:
-            for p in range(g.inc_ptr[i], g.inc_ptr[i + 1]):
-                slot = g.inc_slot[p]
-                f = g.slot_factor[slot]
-                rho = state.rho[g.kinds.size + f]
-                _fill_cavities(g, f, slot, state, factors)
-                factor_message(
-                    g, slot, rho * update.temperature, factors.cavity, factors.ptr, work.out,
-                    factors.digits,
-                )  # fmt: skip
-                to = factors.ptr[slot]
-                change = max(
-                    change, _store(start, k, to, update, state, factors.messages, work.out)
-                )
-                budget -= g.table_ptr[f + 1] - g.table_ptr[f]
         # The belief is recomputed, so that rounding errors of its updates cannot build up.
-        _collect(g, i, state, factors)
+        _collect(g, i, state)
     return at, change
-
-
-@inlined
-def _take_out(
-    g: GraphArrays, slot: int, rho: float, factors: TRWFactors, total: FloatArray
-) -> None:
-    """Subtract the message at a position of ``scopes`` from a total."""
-    start, own = g.unary_ptr[g.scopes[slot]], factors.ptr[slot]
-    for a in range(g.cardinalities[g.scopes[slot]]):
-        total[start + a] -= factors.messages[own + a] / rho
-
-
-@inlined
-def _closes(g: GraphArrays, forest: RootedForest, at: int) -> bool:
-    """Whether ``order[at]``, a child of a factor, is the first child of that factor."""
-    order, up = forest.order, forest.up
-    before = up[order[at - 1]]
-    return bool(before > -2 or g.slot_factor[-2 - before] != g.slot_factor[-2 - up[order[at]]])
-
-
-@inlined
-def _head_of(g: GraphArrays, forest: RootedForest, i: int) -> int:
-    """Return the position in ``scopes`` of the parent variable of the factor above ``i``."""
-    head = g.factor_ptr[g.slot_factor[-2 - forest.up[i]]]
-    while forest.up[g.scopes[head]] == -2 - head:
-        head += 1
-    return int(head)
 
 
 @inlined
@@ -246,7 +153,6 @@ def _send_to_roots(
     rho: FloatArray,
     total: FloatArray,
     work: TRWWorkspace,
-    factors: TRWFactors | None,
 ) -> float:
     """Send messages to the roots; return the sum of their soft minima, ``inf`` if infeasible."""
     # ``total`` begins as the unaries, and adds up the soft minima over descendants, each message
@@ -263,7 +169,7 @@ def _send_to_roots(
             if least == np.inf:
                 return np.inf
             shift += least
-        elif p >= 0:
+        else:
             h = g.adj_half[p] ^ 1
             j = g.adj_var[p]
             share = rho[h >> 1]
@@ -276,33 +182,11 @@ def _send_to_roots(
             to = g.unary_ptr[j]
             for b in range(g.cardinalities[j]):
                 total[to + b] += (out[b] - least) / share
-        elif factors is not None:
-            f = g.slot_factor[-2 - p]
-            share = rho[g.kinds.size + f]
-            for a in range(k):
-                factors.cavity[factors.ptr[-2 - p] + a] = share * total[start + a]
-            if _closes(g, forest, at):
-                head = _head_of(g, forest, i)
-                least = factor_message(
-                    g, head, share * temperature, factors.cavity, factors.ptr, out, factors.digits
-                )
-                if least == np.inf:
-                    return np.inf
-                shift += least / share
-                to = g.unary_ptr[g.scopes[head]]
-                for b in range(g.cardinalities[g.scopes[head]]):
-                    total[to + b] += (out[b] - least) / share
     return shift
 
 
 @lean_kernel
-def _fill_unaries(
-    g: GraphArrays,
-    forest: RootedForest,
-    state: State,
-    factors: TRWFactors | None,
-    total: FloatArray,
-) -> None:
+def _fill_unaries(g: GraphArrays, forest: RootedForest, state: State, total: FloatArray) -> None:
     """Write the unaries of a forest, ``b_i - sum n_c / rho_c`` over its terms ``c`` at ``i``."""
     up = forest.up
     for t in range(total.size):
@@ -318,11 +202,6 @@ def _fill_unaries(
                 total[g.unary_ptr[i] + a] -= state.messages[own + a] / rho
             for b in range(g.cardinalities[j]):
                 total[g.unary_ptr[j] + b] -= state.messages[other + b] / rho
-        elif factors is not None and p < -1:
-            rho = state.rho[g.kinds.size + g.slot_factor[-2 - p]]
-            _take_out(g, -2 - p, rho, factors, total)
-            if _closes(g, forest, at):
-                _take_out(g, _head_of(g, forest, i), rho, factors, total)
 
 
 def forest_energy(
@@ -330,14 +209,13 @@ def forest_energy(
     forest: RootedForest,
     temperature: float,
     state: State,
-    factors: TRWFactors | None,
     work: TRWWorkspace,
 ) -> float:
     """Return ``-T log Z`` of one forest of the reparametrised energy."""
     # Its terms are ``theta_c / rho_c``.
     total = np.empty(g.unary.size)
-    _fill_unaries(g, forest, state, factors, total)
-    return float(_send_to_roots(g, forest, temperature, state.rho, total, work, factors))
+    _fill_unaries(g, forest, state, total)
+    return float(_send_to_roots(g, forest, temperature, state.rho, total, work))
 
 
 @lean_kernel
@@ -398,42 +276,3 @@ def mutual_information(
             for b in range(kj):
                 rows += work.column[b] * np.log(work.column[b]) if work.column[b] > 0.0 else 0.0
             out[e] = (joint - rows) / total + np.log(total)
-
-
-@lean_kernel
-def multi_information(
-    g: GraphArrays, temperature: float, state: State, factors: TRWFactors, sums: FloatArray,
-    out: FloatArray,
-) -> None:  # fmt: skip
-    """Write the multi-information ``sum_i H_i - H_f`` of the pseudo-marginals of each factor."""
-    # ``tau_f`` is proportional to ``exp(-(theta / rho + sum_i (b_i - n_i / rho)) / T)``.
-    for f in range(g.factor_ptr.size - 1):
-        lo, hi = g.factor_ptr[f], g.factor_ptr[f + 1]
-        heat = temperature * state.rho[g.kinds.size + f]
-        _fill_cavities(g, f, -1, state, factors)
-        for t in range(factors.ptr[lo], factors.ptr[hi]):
-            sums[t] = 0.0
-        best = np.inf
-        # The first pass finds the least cost, the second computes sums relative to it.
-        total, joint, alone = 0.0, 0.0, 0.0
-        for again in range(2):
-            for s in range(hi - lo):
-                factors.digits[s] = 0
-            for t in range(g.table_ptr[f], g.table_ptr[f + 1]):
-                cost = g.tables[t]
-                for s in range(lo, hi):
-                    cost += factors.cavity[factors.ptr[s] + factors.digits[s - lo]]
-                if again == 0:
-                    best = min(best, cost)
-                elif cost < np.inf:
-                    cost = (cost - best) / heat
-                    weight = np.exp(-cost)
-                    joint -= weight * cost
-                    total += weight
-                    for s in range(lo, hi):
-                        sums[factors.ptr[s] + factors.digits[s - lo]] += weight
-                next_labels(g, lo, hi, factors.digits)
-        # I = sum p log p - sum_i sum p_i log p_i, computed from weights that sum to `total`.
-        for t in range(factors.ptr[lo], factors.ptr[hi]):
-            alone += sums[t] * np.log(sums[t]) if sums[t] > 0.0 else 0.0
-        out[g.kinds.size + f] = (joint - alone) / total + (hi - lo - 1) * np.log(total)
