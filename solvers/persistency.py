@@ -16,10 +16,9 @@ from inference_lab.solving import solve
 class Persistency(Solver):
     """Shrink the problem by partial optimality, and pass the rest to another solver.
 
-    Dead-end elimination, one-against-all cuts and roof duality
-    (`inference_lab.algorithms.cuts.partial_optimality`) rule out labels, and keep an optimal
-    labelling. Another solver works on the reduced problem; its labellings and bounds are mapped
-    back.
+    Dead-end elimination and roof duality (`inference_lab.algorithms.cuts.partial_optimality`) rule
+    out labels, and keep an optimal labelling. Another solver works on the reduced problem; its
+    labellings and bounds are mapped back.
 
     Parameters
     ----------
@@ -44,19 +43,16 @@ class Persistency(Solver):
 
     Complexity
     ----------
-    A round takes one or two minimum cuts for each label, and for each variable O(k^2) an edge of
-    the diagonal kinds, O(k^3) a table (O(k^2) above 16 labels), table size times k^2 a larger
-    factor. Memory: linear, besides the other solver.
+    A round takes for each variable O(k^2) an edge of the diagonal kinds, O(k^3) a table (O(k^2)
+    above 16 labels), table size times k^2 a larger factor; a minimum cut where no variable has
+    more than two labels left. Memory: linear, besides the other solver.
 
     References
     ----------
     R. Goldstein, "Efficient rotamer elimination applied to protein side-chains and related spin
-    glasses", Biophysical Journal 66(5), 1994. I. Kovtun, DAGM 2003, LNCS 2781 (one against all,
-    Potts). A. Shekhovtsov, "Maximum persistency in energy minimization", CVPR 2014 (improving
-    mappings). P. Swoboda, B. Savchynskyy, J. Kappes, C. Schnoerr, "Partial optimality by pruning
-    for MAP-inference with general graphical models", CVPR 2014. P. Hammer, P. Hansen, B. Simeone,
-    "Roof duality, complementation and persistency in quadratic 0-1 optimization", Mathematical
-    Programming 28, 1984.
+    glasses", Biophysical Journal 66(5), 1994. P. Hammer, P. Hansen, B. Simeone, "Roof duality,
+    complementation and persistency in quadratic 0-1 optimization", Mathematical Programming 28,
+    1984.
 
     Examples
     --------

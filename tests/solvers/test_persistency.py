@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from minimum_cuts import minimum_cut
 from strategies import labellings
 
 import inference_lab as il
@@ -67,12 +66,10 @@ def test_terms_keep_their_form_where_that_is_asked_for():
     assert kept.graph.energy(labels) == pytest.approx(g.energy(kept.expand(labels)))
 
 
-@given(st.sampled_from(sorted(FAMILIES)), SEEDS, st.sampled_from(["against", "dead", "roof"]))
+@given(st.sampled_from(sorted(FAMILIES)), SEEDS, st.sampled_from(["dead", "roof"]))
 def test_each_test_alone_keeps_an_optimum(family, seed, alone):
     graph = random_graph(family, seed)
     with pytest.MonkeyPatch.context() as patch:
-        if alone != "against":
-            patch.setattr(persistency._LabelTests, "against_all", lambda *_: 0)
         if alone != "dead":
             patch.setattr(persistency._LabelTests, "eliminate", lambda _: 0)
         if alone != "roof":
@@ -199,39 +196,6 @@ def test_roof_duality_is_used_on_two_labels(seed):
     taken = LabelChoice(graph).minimise(zero, zero + 1).taken
     fixed = reduce(graph).fixed
     assert (fixed[taken >= 0] == taken[taken >= 0]).all()
-
-
-@given(SEEDS)
-def test_one_against_all_is_kovtuns_cut_on_potts(seed):
-    """For Potts, the set found for a label is the larger side of one cut: label or cheapest other.
-
-    The auxiliary energy has ``min_(a != alpha) theta_i(a)`` or ``theta_i(alpha)``, and ``w`` for
-    pairs that are separated (Kovtun 2003).
-    """
-    rng = np.random.default_rng(seed)
-    n, k = 8, 3
-    pairs = np.array(list(itertools.combinations(range(n), 2)))
-    edges = pairs[rng.random(len(pairs)) < 0.4]
-    weights = rng.exponential(size=len(edges))
-    unary = rng.normal(scale=2.0, size=(n, k))
-    graph = il.FactorGraph.potts(unary, edges, weights)
-    others = np.delete(unary, 1, axis=1).min(axis=1)
-    gain = others - unary[:, 1]
-    # The side of alpha is the source's; it is largest if the sink's is smallest.
-    largest = ~(
-        minimum_cut(
-            n,
-            edges,
-            weights,
-            weights,
-            source=np.maximum(0.0, -gain),
-            sink=np.maximum(0.0, gain),
-        ).source_side
-    )
-    search = persistency._LabelTests(graph, lambda: False)
-    search.against_all(1)
-    assert (search.left == 1).tolist() == largest.tolist()
-    check(graph, reduce(graph))
 
 
 def test_fixed_variables_make_more_dead_ends():

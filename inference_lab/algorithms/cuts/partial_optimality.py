@@ -1,12 +1,9 @@
 """Partial optimality: rule out labels that some optimal labelling does not use.
 
-Three tests, each of which keeps an optimal labelling, are applied in turn:
+Two tests, each of which keeps an optimal labelling, are applied in turn:
 
 * *dead-end elimination* (Goldstein 1994): label ``a`` of variable ``i`` is dropped for ``b`` if
   ``theta_i(b) - theta_i(a) + sum_f max_z (theta_f(b, z) - theta_f(a, z)) <= 0``;
-* *one against all* (Kovtun 2003; Shekhovtsov 2014): a set ``U`` of variables gets label ``alpha``
-  if this raises no energy. A minimum cut bounds the least gain over all labellings; variables that
-  may lose are removed from ``U`` and the test is repeated (Swoboda et al. 2014);
 * *roof duality* (Hammer, Hansen, Simeone 1984), once no variable has more than two labels.
 """
 
@@ -18,17 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from inference_lab.algorithms.cuts.dead_end_elimination import (
-    AT_ALPHA,
-    CHANGES,
-    FREE,
-    AgainstAll,
-    eliminate_dead_ends,
-    fill_network,
-    prune,
-    write_scores,
-)
-from inference_lab.algorithms.cuts.maxflow import CutGraph
+from inference_lab.algorithms.cuts.dead_end_elimination import eliminate_dead_ends
 from inference_lab.algorithms.cuts.reduction import (
     Reduction,
     settled,
@@ -39,7 +26,6 @@ from inference_lab.algorithms.cuts.reduction import (
 from inference_lab.algorithms.cuts.roof_duality import (
     Choice,
     LabelChoice,
-    infinite_cost,
     unsupported_arity,
 )
 from inference_lab.graph.arrays import Flags, IntArray
@@ -54,9 +40,8 @@ SHRINKING = 120.0
 #: With more labels than this only the most promising label is tried as a replacement.
 _MANY_LABELS = 16
 
-#: Variables, and pairs of labels of an edge, between two checks of the clock.
+#: Variables between two checks of the clock.
 _BLOCK = 2000
-_PAIRS = 20_000_000
 
 #: Another round starts if the last one ruled out more than this share of the labels left.
 _WORTHWHILE = 0.002
@@ -83,17 +68,9 @@ class _LabelTests:
         if graph.n_factors:
             self._digits = np.zeros(int(np.diff(graph.factor_ptr).max()), dtype=np.int64)
         self._dirty: Flags = (self.left > 1).astype(np.uint8)
-        # Falls of cost are differences, up to twice the costs.
-        self._infinity = math.inf
-        if graph.has_infinite:
-            self._infinity = 2.0 * infinite_cost(graph)
-        self._network = CutGraph.of(graph.arrays)
         self._choice: LabelChoice | None = None
         # Labels left after the last call of roof duality.
         self._asked = -1
-        m, width = graph.n_edges, int(graph.cardinalities.max(initial=1))
-        step = max(1, _PAIRS // width**2)
-        self._edge_blocks = [(lo, min(m, lo + step)) for lo in range(0, max(1, m), step)]
         if whole is not None:
             self._choice = whole.chooser
             self._take(whole.choice, whole.zero, whole.one)
@@ -117,46 +94,6 @@ class _LabelTests:
                     self._digits,
                 )
         return dropped
-
-    def against_all(self, alpha: int) -> int:
-        """Fix a set of variables to a label; return the number of labels ruled out."""
-        graph = self.graph
-        has = np.zeros(graph.n_variables, dtype=bool)
-        able = graph.cardinalities > alpha
-        place = graph.unary_ptr[:-1][able] + alpha
-        has[able] = (self.alive[place] != 0) & np.isfinite(graph.unary_values[place])
-        role = np.where(has, np.where(self.left > 1, CHANGES, AT_ALPHA), FREE).astype(np.uint8)
-        network, arrays = self._network, graph.arrays
-        score, stack = network.arrays.excess, network.arrays.orphans
-        test = AgainstAll(self.alive, role, alpha, self._infinity)
-        for begin, end in self._edge_blocks:
-            write_scores(arrays, test, score, begin, end)
-            if self.should_stop():
-                return 0
-        role[(role == CHANGES) & (score < 0.0)] = FREE
-        out = np.flatnonzero(role == FREE)
-        stack[: out.size] = out
-        count = out.size
-        while count:
-            count = prune(arrays, test, score, stack, count, _PAIRS)
-            if self.should_stop():
-                return 0
-        while (role == CHANGES).any():
-            for begin, end in self._edge_blocks:
-                fill_network(arrays, test, network.arrays, network.arcs, begin, end, self._digits)
-                if self.should_stop():
-                    return 0
-            if not network.solve(self.should_stop):
-                return 0
-            worse = network.sink_side() & (role == CHANGES)
-            if not worse.any():
-                break
-            role[worse] = FREE
-        fixed = np.flatnonzero(role == CHANGES)
-        if fixed.size == 0:
-            return 0
-        self._keep_only(fixed, np.full(fixed.size, alpha))
-        return int(fixed.size)
 
     def roof_duality(self) -> int:
         """Fix the variables that roof duality labels; return the number of labels ruled out."""
@@ -253,12 +190,7 @@ def reduce(
     # The cuts pay off again only if enough labels were ruled out since.
     while not search.infeasible and not search.should_stop():
         rounds += 1
-        dropped = search.eliminate()
-        for alpha in range(int(graph.cardinalities.max(initial=0))):
-            if search.should_stop():
-                break
-            dropped += search.against_all(alpha)
-        dropped += search.roof_duality()
+        dropped = search.eliminate() + search.roof_duality()
         if dropped <= _WORTHWHILE * float(search.left.sum()) or (search.left == 1).all():
             break
     alive, left = search.alive.astype(bool), search.left
