@@ -6,6 +6,7 @@ import random
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -42,16 +43,7 @@ def generators_made() -> Iterator[set[str]]:
 
     stand_ins = {id(kind): _noting_class(kind, note) for kind in _CLASSES}
     stand_ins[id(np.random.default_rng)] = _noting_default_rng(np.random.default_rng, note)
-    replaced = []
-    # All modules are patched, because each may have imported a constructor by name.
-    for name, module in list(sys.modules.items()):
-        if not name.startswith("numpy.random."):
-            namespace = getattr(module, "__dict__", {})
-            replaced += [
-                (namespace, key, value)
-                for key, value in namespace.items()
-                if id(value) in stand_ins
-            ]
+    replaced = _constructors(tuple(map(id, sys.modules.values())))
     for namespace, key, value in replaced:
         namespace[key] = stand_ins[id(value)]
     before = _global_state()
@@ -62,6 +54,21 @@ def generators_made() -> Iterator[set[str]]:
             namespace[key] = value
         if _global_state() != before:
             made.add(GLOBAL)
+
+
+@lru_cache(maxsize=1)  # the search takes longer than most runs
+def _constructors(loaded: tuple[int, ...]) -> list[tuple[dict[str, Any], str, Any]]:
+    """Return namespace, name and value of each constructor in the modules of these identities."""
+    kinds = {id(kind) for kind in (*_CLASSES, np.random.default_rng)}
+    # All modules are patched, because each may have imported a constructor by name.
+    return [
+        (namespace, key, value)
+        for name, module in list(sys.modules.items())
+        if not name.startswith("numpy.random.")
+        for namespace in [getattr(module, "__dict__", {})]
+        for key, value in namespace.items()
+        if id(value) in kinds
+    ]
 
 
 def _global_state() -> str:
