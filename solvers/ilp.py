@@ -53,9 +53,9 @@ class ILP(LinearSolver):
         ``"highs"`` solves with HiGHS; any other is the name of a solver in
         ``pulp.listSolvers()``, for instance ``"PULP_CBC_CMD"``.
     cuts : "cycles" or None
-        Tighten the relaxation by cycle and clique inequalities, or leave cuts to the solver. They
-        help where cycles are frustrated: on E-steps of iris with 300 constraints, 20% of them
-        flipped, the gap at the root falls from 50% to 2%.
+        Tighten the relaxation by cycle inequalities, or leave cuts to the solver. They help where
+        cycles are frustrated: on E-steps of iris with 300 constraints, 20% of them flipped, the gap
+        at the root falls from 50% to 2%.
     reduce : bool
         Rule out labels beforehand; not where there are label costs.
 

@@ -72,15 +72,13 @@ class MPLP(IterativeSolver["_Sweeps"]):
     ``sum_i min (theta_i + sum_f d_fi) + sum_f min (theta_f - sum_i d_fi)``. One term at a time
     collects its variables' costs and gives each its share of the min-marginals, then the remaining
     slack (MPLP of Globerson and Jaakkola 2007, with the hand-over of MPLP++). When that gains
-    little, clusters of three and four variables are added in rounds
+    little, clusters of three variables are added in rounds
     (`inference_lab.algorithms.dual.tightening`).
 
     Parameters
     ----------
-    tighten : {"cycles", "triplets"} or None
-        Clusters to add: triangulations of frustrated cycles (Sontag, Choe and Li 2012), then
-        cliques of four variables; or triangles of existing pairs by guaranteed gain (Sontag et al.
-        2008); or none.
+    tighten : "cycles" or None
+        Clusters to add: triangulations of frustrated cycles (Sontag, Choe and Li 2012), or none.
     clusters_per_round : int
         Most clusters added in a round.
     max_rounds : int
@@ -104,10 +102,9 @@ class MPLP(IterativeSolver["_Sweeps"]):
     Complexity
     ----------
     A sweep costs three messages an edge: O(k) each for diagonal and truncated terms, O(k^2) for
-    other tables; O(table size * arity^2) a higher-order factor. Clusters of three variables cost
-    O(k^3) a sweep each, of four O(k^4). Memory: ``16 m k`` bytes; with clusters a copy of the
-    pairwise tables, ``24 k^2`` a triplet, ``48 k^2`` a cluster of four and ``16 k^2`` a pair inside
-    one.
+    other tables; O(table size * arity^2) a higher-order factor; O(k^3) a cluster. Memory: ``16 m
+    k`` bytes; with clusters a copy of the pairwise tables, ``24 k^2`` a cluster and ``16 k^2`` a
+    pair inside one.
 
     References
     ----------
@@ -137,7 +134,7 @@ class MPLP(IterativeSolver["_Sweeps"]):
 
     startup_cost: ClassVar[float] = 106.0
 
-    tighten: Literal["cycles", "triplets"] | None = "cycles"
+    tighten: Literal["cycles"] | None = "cycles"
     clusters_per_round: int = setting(2000, at_least=1)
     max_rounds: int = setting(100, at_least=1)
     max_memory: float = setting(1e9, at_least=0)
@@ -178,7 +175,6 @@ class MPLP(IterativeSolver["_Sweeps"]):
             state.graph,
             run,
             state.dual,
-            how=self.tighten,
             per_round=self.clusters_per_round,
             max_rounds=self.max_rounds,
             max_memory=self.max_memory,

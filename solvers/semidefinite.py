@@ -11,12 +11,6 @@ import numpy as np
 from inference_lab.algorithms.cuts.partial_optimality import SHRINKING, reduce
 from inference_lab.algorithms.iteration import IterativeSolver, Progress
 from inference_lab.algorithms.presolve import n_entries, trivial_outcome
-from inference_lab.algorithms.semidefinite.binary_encoding import (
-    bits_of,
-    has_bits,
-    labels_of,
-    with_bits,
-)
 from inference_lab.algorithms.semidefinite.potts_energy import PottsEnergy, PottsPart, build_model
 from inference_lab.algorithms.semidefinite.relaxation import MATRICES, SDPRelaxation
 from inference_lab.contract import Outcome, Run, proves
@@ -55,11 +49,6 @@ _SECONDS_AN_ENTRY = 4e-7
 _AFTER_THE_END = 0.1
 #: Seconds of the first iteration per cube of the order, before any iteration is measured.
 _SECONDS = 4e-10
-#: A part goes over to bits when its bound gains less than this share of its gap within `patience`
-#: iterations. There must be time for this many iterations over bits, each this many times as long.
-_SLOW = 0.15
-_BITS_ITERATIONS = 500
-_BITS_SECONDS = 4.0
 
 
 @dataclass(frozen=True)
@@ -81,10 +70,6 @@ class Semidefinite(IterativeSolver["_Ascent"]):
     ----------
     cuts : bool
         Add violated inequalities.
-    bits : bool
-        If the bound of a part of three labels with costs of their own stalls (15 % of its gap
-        within `patience` iterations), go on with a binary encoding of the labels: a matrix of twice
-        the order for three labels, four times the time, a closer bound.
     heuristic : str
         Spec of a solver for a first labelling, which gets at most a fifth of the remaining time;
         empty for none.
@@ -124,7 +109,7 @@ class Semidefinite(IterativeSolver["_Ascent"]):
     Complexity
     ----------
     An iteration is an eigenvalue decomposition, O(N^3) for a connected part of N variables (0.1 s
-    for N = 1000). Memory: ``96 N^2`` bytes; with bits N doubles.
+    for N = 1000). Memory: ``96 N^2`` bytes.
 
     References
     ----------
@@ -155,7 +140,6 @@ class Semidefinite(IterativeSolver["_Ascent"]):
     startup_cost: ClassVar[float] = 200.0
 
     cuts: bool = True
-    bits: bool = True
     heuristic: str = "simulated-annealing"
     persistency: bool = True
     tolerance: float = setting(1e-6, at_least=0)
@@ -315,7 +299,6 @@ class _Piece:
 
     # ``labels`` are the best labels of its nodes so far, with their ``energy``; ``bounds`` the
     # bounds at all updates, before they are rounded up; ``seconds`` the time of the last iteration.
-    # The relaxation is over the labels of the part, later perhaps over their bits.
 
     part: PottsPart
     relaxation: SDPRelaxation
@@ -326,25 +309,9 @@ class _Piece:
     converged: bool = False
     bounds: list[float] = field(default_factory=list)
 
-    @property
-    def over_bits(self) -> bool:
-        """Whether the relaxation is over bits."""
-        return self.relaxation.part is not self.part
-
-    def own(self, labels: IntArray) -> IntArray:
-        """Return labels of the nodes in the encoding of the relaxation."""
-        return bits_of(labels) if self.over_bits else labels
-
     def round(self, draw: int) -> IntArray:
         """Round the relaxation to labels of the nodes, in one of four ways."""
-        labels = self.relaxation.round(draw % 4 * (self.relaxation.part.n_labels - 1))
-        return labels_of(labels) if self.over_bits else labels
-
-    def go_over_to_bits(self) -> None:
-        """Continue with the relaxation over bits."""
-        self.relaxation = with_bits(self.relaxation)
-        self.seconds *= _BITS_SECONDS
-        self.bounds.clear()
+        return self.relaxation.round(draw % 4 * (self.part.n_labels - 1))
 
 
 class _Ascent:
@@ -384,7 +351,7 @@ class _Ascent:
             return
         chosen = self.model.nodes_of(self.run.best_labels)
         for number, piece in self.pieces.items():
-            energy = piece.relaxation.energy(piece.own(chosen[number]))
+            energy = piece.relaxation.energy(chosen[number])
             if energy < piece.energy:
                 piece.labels, piece.energy = chosen[number], energy
                 self.labels[number] = chosen[number]
@@ -405,7 +372,7 @@ class _Ascent:
         for piece in active:
             if piece.seconds > run.remaining:
                 break
-            piece.relaxation.improve_bound(piece.own(piece.labels), piece.energy)
+            piece.relaxation.improve_bound(piece.labels, piece.energy)
             piece.bounds.append(piece.relaxation.raw_bound)
         self.report()
         if last or run.proved:
@@ -426,30 +393,13 @@ class _Ascent:
             piece.done = self.infeasible = True
         elif proves(piece.energy, bound):
             piece.done = piece.converged = True
-        elif (solved or self.gains_less(piece, _SLOW)) and self.may_go_over(piece):
-            piece.go_over_to_bits()
         elif solved:
             piece.done = piece.converged = True
         else:
-            piece.done = self.gains_less(piece, settings.progress)
-
-    def gains_less(self, piece: _Piece, share: float) -> bool:
-        """Whether `patience` iterations have raised a bound by less than this share of its gap."""
-        looks = max(1, self.settings.patience // _CHECK)
-        if len(piece.bounds) <= looks:
-            return False
-        gain = piece.bounds[-1] - piece.bounds[-1 - looks]
-        return gain < share * (piece.energy - piece.bounds[-1])
-
-    def may_go_over(self, piece: _Piece) -> bool:
-        """Whether a piece has a relaxation over bits that fits into time and memory."""
-        if not self.settings.bits or piece.over_bits or not has_bits(piece.part):
-            return False
-        order = 2 * piece.part.n_nodes + 1
-        others = sum(p.relaxation.order**2 for p in self.pieces.values() if p is not piece)
-        if MATRICES * 8 * (order**2 + others) > self.settings.max_bytes:
-            return False
-        return _BITS_ITERATIONS * _BITS_SECONDS * piece.seconds < self.run.remaining
+            looks = max(1, settings.patience // _CHECK)
+            if len(piece.bounds) > looks:
+                gain = piece.bounds[-1] - piece.bounds[-1 - looks]
+                piece.done = gain < settings.progress * (piece.energy - piece.bounds[-1])
 
     def report(self) -> None:
         """Report the bound of the whole problem."""

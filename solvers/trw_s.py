@@ -556,10 +556,9 @@ class TRWS(IterativeSolver[TRWSPasses]):
         Limit on sweeps; a sweep is a forward and a backward pass. Tightening does not count.
     polish : bool
         Improve the best labelling by ICM at the end if it is not proved optimal.
-    tighten : {"cycles", "triplets"} or None
-        If the sweeps end without a proof, go on with clusters of variables
-        (`inference_lab.algorithms.dual.tightening`): frustrated cycles, triangles of existing
-        pairs, or none.
+    tighten : "cycles" or None
+        If the sweeps end without a proof, go on with frustrated cycles cut into triangles
+        (`inference_lab.algorithms.dual.tightening`).
 
     Guarantees
     ----------
@@ -601,7 +600,7 @@ class TRWS(IterativeSolver[TRWSPasses]):
     decode_every: int | None = setting(None, at_least=1)
     max_sweeps: int = setting(1000, at_least=1)
     polish: bool = True
-    tighten: Literal["cycles", "triplets"] | None = None
+    tighten: Literal["cycles"] | None = None
 
     def start(self, graph: FactorGraph, run: Run) -> TRWSPasses:
         """Start the messages from zero."""
@@ -651,7 +650,6 @@ class TRWS(IterativeSolver[TRWSPasses]):
             graph,
             run,
             state.reparametrisation(),
-            how=self.tighten,
             sweeps=sweeps,
             max_sweeps=sweeps + _TIGHTENING_SWEEPS,
         )

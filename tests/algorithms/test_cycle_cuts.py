@@ -142,17 +142,6 @@ def test_no_violated_cycle_is_left(k, seed):
     assert cycles >= 20
 
 
-@pytest.mark.parametrize(("n", "least"), [(4, 1.0), (5, 5.0 / 3.0), (6, 2.5)])
-def test_cliques_of_cannot_links(n, least):
-    """Two of four points share one of three clusters, which cycle inequalities do not imply."""
-    edges = list(itertools.combinations(range(n), 2))
-    graph = il.FactorGraph.from_terms(np.zeros((n, 3)), [il.DiagonalTerms(edges, 1.0, 0.0)])
-    _, solutions = tightened(graph)
-    assert solutions[0].value == pytest.approx(0.0, abs=1e-9)
-    assert solutions[-1].value >= least - 1e-6
-    assert solutions[-1].bound <= float(graph.energy(labellings(graph)).min())
-
-
 def test_hard_links_take_part():
     """Hard must-links and hard cannot-links have no variables."""
     edges = [(0, 1), (1, 2), (2, 3), (0, 3)]

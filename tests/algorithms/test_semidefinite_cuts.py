@@ -9,10 +9,7 @@ import pytest
 
 from inference_lab.algorithms.semidefinite.cuts import (
     CutRows,
-    PatternPool,
     TriangleSearch,
-    _facet,
-    _partitions,
     add_patterns,
     add_triangles,
     find_patterns,
@@ -130,55 +127,6 @@ def test_a_violated_pattern_is_found_and_added() -> None:
     again = find_patterns(x, pentagon, 0, True, 50, 0.1, rows.key, rng)
     assert again is not None and again.depth.size == 0
     assert find_patterns(x[:4, :4], pentagon, 0, True, 5, 0.1, none, rng) is None
-
-
-def test_mixtures_of_labellings_have_no_facet_and_others_have_one_that_cuts_them_off() -> None:
-    rng = np.random.default_rng(4)
-    for k in (2, 3):
-        vertices = _partitions(7, k)
-        mixture = rng.dirichlet(np.ones(len(vertices))) @ vertices
-        assert _facet(mixture, k) is None
-        # Beyond a vertex, away from the mean.
-        outside = 1.2 * vertices[5] - 0.2 * vertices.mean(axis=0)
-        weights = _facet(outside, k)
-        assert weights is not None
-        assert weights.any(axis=1).all() and (weights == weights.T).all()
-
-
-def test_learned_patterns_are_valid_and_searched_for() -> None:
-    """The unequally weighted wheel below cuts off a point that the available patterns miss."""
-    k = 3
-    vertices = _partitions(7, k)
-    first, second = np.triu_indices(7, 1)
-    # A facet of five nodes that the pool learns from noisy constraints; a point beyond it.
-    weights = np.zeros((7, 7))
-    weights[:5, :5] = [
-        [0, -2, -2, -1, -1],
-        [-2, 0, -2, -2, -2],
-        [-2, -2, 0, -2, -2],
-        [-1, -2, -2, 0, -1],
-        [-1, -2, -2, -1, 0],
-    ]
-    sums = vertices @ weights[first, second]
-    on = vertices[sums >= sums.max() - 1e-9].mean(axis=0)
-    beyond = on + 0.1 * (on - vertices.mean(axis=0))
-    x = np.zeros((9, 9))
-    x[first, second] = (k * beyond - 1.0) / (k - 1)
-    x += x.T
-    np.fill_diagonal(x, 1.0)
-    neighbours = np.zeros((9, 9))
-    neighbours[:7, :7] = np.tril(np.ones((7, 7)))
-    pool = PatternPool(k, neighbours, 9, np.random.default_rng(5))
-    before = len(pool.patterns)
-    assert pool.learn(x, 20) == 1 == len(pool.patterns) - before
-    learned = pool.patterns[-1]
-    assert sorted(learned.weights.ravel()) == sorted(weights[:5, :5].ravel())
-    upper = np.triu(learned.weights, 1)
-    sums = np.array([(upper * gram(v, k)).sum() for v in all_labellings(5, k)])
-    assert sums.max() == pytest.approx(learned.bound, abs=1e-9)
-    found = pool.find(x, 0.01, np.empty(0, dtype=np.int64), lambda: False)
-    mine = [f for f in found if f.pattern is learned]
-    assert mine and (np.sort(mine[0].nodes[mine[0].depth.argmax()]) == np.arange(5)).all()
 
 
 def test_rows_drop_fixed_entries_and_keep_selected_rows() -> None:

@@ -250,50 +250,6 @@ def test_frustrated_complete_graphs_are_proved(n: int, optimum: float) -> None:
     assert plain_bound(repulsive(n, 2), cuts=True) == pytest.approx(optimum, abs=1e-5)
 
 
-# ---------------------------------------------------------------------- bits
-
-
-@pytest.mark.parametrize("family", FAMILIES)
-def test_bounds_over_bits_are_below_the_optimum(
-    monkeypatch: pytest.MonkeyPatch, family: str
-) -> None:
-    """The binary encoding is used at once, with and without inequalities."""
-    monkeypatch.setattr("inference_lab.solvers.semidefinite._SLOW", math.inf)
-    for seed in range(6):
-        graph = random_graph(family, seed)
-        reference = exhaustive(graph)
-        for cuts in ("false", "true"):
-            spec = f"semidefinite(heuristic='', persistency=false, patience=25, cuts={cuts})"
-            solution = il.solve(graph, spec, max_iterations=150)
-            if solution.status is Status.UNSUPPORTED or reference.optimum == math.inf:
-                continue
-            assert solution.lower_bound <= reference.optimum + 1e-9 * reference.scale
-
-
-def test_slow_bounds_go_on_over_bits() -> None:
-    """The larger matrix comes from the multipliers of the smaller, and ends higher."""
-    graph = signed(40, 3, 1, 0.3)
-    found = {}
-    for bits in (False, True):
-        spec = f"semidefinite(heuristic='', cuts=false, patience=100, bits={bits})"
-        found[bits] = il.solve(graph, spec, max_iterations=800)
-    orders = [found[bits].diagnostics["orders"] for bits in (False, True)]
-    assert orders == [[43], [81]]
-    assert found[True].lower_bound > found[False].lower_bound + 0.05 * found[False].gap
-    assert found[True].lower_bound <= found[True].energy
-
-
-def test_bits_need_time_and_memory() -> None:
-    graph = signed(40, 3, 1, 0.3)
-    # Twelve matrices of order 43 are less than these bytes, of order 81 more.
-    small = Semidefinite(heuristic="", cuts=False, patience=100, max_bytes=12 * 8 * 50**2)
-    assert il.solve(graph, small, max_iterations=300).diagnostics["orders"] == [43]
-    spec = "semidefinite(heuristic='', cuts=false, patience=100)"
-    assert il.solve(graph, spec, max_iterations=300).diagnostics["orders"] == [81]
-    # Too little time for the iterations that bits need to pay off.
-    assert il.solve(graph, spec, time_limit=0.2).diagnostics["orders"] == [43]
-
-
 # ---------------------------------------------------------------------- hard constraints
 
 

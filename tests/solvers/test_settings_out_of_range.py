@@ -64,7 +64,7 @@ REFUSED = {
     "simulated-annealing(end_ratio=1.5)": "end_ratio must be above 0 and at most 1",
     "simulated-annealing(reheat_ratio=2)": "reheat_ratio must be above 0 and at most 1",
     "trw-bp(damping=1)": r"damping must be at least 0 and below 1, got 1\.0",
-    "trw-s(tighten=cycle)": "'cycle' is not one of cycles, triplets",
+    "trw-s(tighten=cycle)": "'cycle' is not one of cycles or none",
 }
 
 BELOW = {

@@ -32,8 +32,8 @@ BRIEF = {
 VARIANTS = (
     "loopy-bp(schedule=synchronous, damping=0.3, max_sweeps=50)",
     "loopy-bp(schedule=chains, max_sweeps=50)",
-    *("trw-s(order=breadth-first)", "trw-s(tighten=cycles)", "trw-s(tighten=triplets)"),
-    *("mplp(tighten=triplets)", "mplp(tighten=none)"),
+    *("trw-s(order=breadth-first)", "trw-s(tighten=cycles)"),
+    "mplp(tighten=none)",
     "lp-relaxation(draws=5)",
 )
 

@@ -11,18 +11,15 @@ import numpy as np
 
 from inference_lab._numba import inlined, inlined_minimum, lean_kernel
 from inference_lab.algorithms.dual.reparametrisation import ClusterArrays, Dual
-from inference_lab.graph.arrays import TABLE, FloatArray, GraphArrays, Int32Array
-from inference_lab.kernels.messages import edge_cost, least
+from inference_lab.graph.arrays import TABLE, FloatArray, GraphArrays
+from inference_lab.kernels.messages import edge_cost
 
 
 class Room(NamedTuple):
-    """Scratch for one cluster: two tables for each of its pairs, one for all its labellings."""
-
-    # Only clusters of more than three variables use ``joint``.
+    """Scratch for one cluster: two tables for each of its pairs."""
 
     pairs: FloatArray
     given: FloatArray
-    joint: FloatArray
 
 
 # ------------------------------------------------------------------ the pairs of one cluster
@@ -78,8 +75,8 @@ def load_pairs(
     """Write the remaining costs of a cluster's pairs, without the cluster's own parts."""
     start = clusters.part_ptr[c]
     at = 0
-    for pair in range(clusters.pair_ptr[c], clusters.pair_ptr[c + 1]):
-        stop = at + load_pair(g, dual, clusters.edges[pair], hard, out[at:])
+    for e in clusters.edges[c]:
+        stop = at + load_pair(g, dual, e, hard, out[at:])
         for x in range(at, stop):
             out[x] -= clusters.parts[start + x]
         at = stop
@@ -92,8 +89,7 @@ def store_pairs(
     """Store the pair costs ``kept`` by a cluster; the parts of its pairs are their negation."""
     start = clusters.part_ptr[c]
     at = 0
-    for pair in range(clusters.pair_ptr[c], clusters.pair_ptr[c + 1]):
-        e = clusters.edges[pair]
+    for e in clusters.edges[c]:
         i, j, row, column = ends_of(g, e)
         for a in range(g.cardinalities[i]):
             for b in range(g.cardinalities[j]):
@@ -111,8 +107,7 @@ def load_kept(g: GraphArrays, c: int, dual: Dual, clusters: ClusterArrays, out: 
     """Write the pair costs that a cluster keeps, ``+inf`` for labels ruled out."""
     start = clusters.part_ptr[c]
     at = 0
-    for pair in range(clusters.pair_ptr[c], clusters.pair_ptr[c + 1]):
-        e = clusters.edges[pair]
+    for e in clusters.edges[c]:
         i, j, row, column = ends_of(g, e)
         for a in range(g.cardinalities[i]):
             for b in range(g.cardinalities[j]):
@@ -261,104 +256,14 @@ def least_of_three(
     return low
 
 
-# ------------------------------------------------------------------ larger clusters
-
-
-@inlined
-def spread(g: GraphArrays, variables: Int32Array, p: int, q: int) -> tuple[int, int, int, int, int]:
-    """Return the axes of a joint table, merged: before position p, p, between, q, after q."""
-    before = 1
-    for s in range(p):
-        before *= g.cardinalities[variables[s]]
-    between = 1
-    for s in range(p + 1, q):
-        between *= g.cardinalities[variables[s]]
-    after = 1
-    for s in range(q + 1, variables.size):
-        after *= g.cardinalities[variables[s]]
-    return before, g.cardinalities[variables[p]], between, g.cardinalities[variables[q]], after
-
-
-@inlined
-def add_to_joint(
-    before: int, kp: int, between: int, kq: int, after: int, pair: FloatArray, factor: float,
-    hard: bool, joint: FloatArray,
-) -> None:  # fmt: skip
-    """Add `factor` times a pair's table to a joint table, skipping ``inf`` if `factor` < 0."""
-    at = 0
-    for _ in range(before):
-        for a in range(kp):
-            for _ in range(between):
-                for b in range(kq):
-                    value = pair[a * kq + b]
-                    if not (hard and factor < 0.0 and np.isinf(value)):
-                        for r in range(at, at + after):
-                            joint[r] += factor * value
-                    at += after
-
-
-@inlined_minimum
-def marginals_of_joint(
-    before: int, kp: int, between: int, kq: int, after: int, joint: FloatArray, out: FloatArray
-) -> None:
-    """Write the min-marginals of a joint table for two of its positions."""
-    for x in range(kp * kq):
-        out[x] = np.inf
-    at = 0
-    for _ in range(before):
-        for a in range(kp):
-            for _ in range(between):
-                for b in range(kq):
-                    low = out[a * kq + b]
-                    for r in range(at, at + after):
-                        low = min(low, joint[r])
-                    out[a * kq + b] = low
-                    at += after
-
-
-@inlined
-def fill_joint(
-    g: GraphArrays, variables: Int32Array, base: int, tables: FloatArray, hard: bool, room: Room
-) -> int:
-    """Write the joint cost table of a cluster, ``room.pairs`` included; return its size."""
-    size = 1
-    for s in range(variables.size):
-        size *= g.cardinalities[variables[s]]
-    for x in range(size):
-        room.joint[x] = tables[base + x] if base >= 0 else 0.0
-    at = 0
-    for p in range(variables.size):
-        for q in range(p + 1, variables.size):
-            before, kp, between, kq, after = spread(g, variables, p, q)
-            add_to_joint(before, kp, between, kq, after, room.pairs[at:], 1.0, hard, room.joint)
-            at += kp * kq
-    return size
-
-
-@inlined
-def redistribute_joint(
-    g: GraphArrays, variables: Int32Array, base: int, tables: FloatArray, hard: bool, room: Room
-) -> None:
-    """Redistribute the costs of a cluster to its pairs, as `redistribute_three` does."""
-    fill_joint(g, variables, base, tables, hard, room)
-    share = 2.0 / (variables.size * (variables.size - 1))
-    for turn in range(3):
-        # First the min-marginals of all pairs, then their shares, then the remaining slack in turn.
-        at = 0
-        for p in range(variables.size):
-            for q in range(p + 1, variables.size):
-                before, kp, between, kq, after = spread(g, variables, p, q)
-                kept, given = room.pairs[at:], room.given[at:]
-                if turn != 1:
-                    marginals_of_joint(before, kp, between, kq, after, room.joint, given)
-                if turn != 0:
-                    part = share if turn == 1 else 1.0
-                    add_to_joint(before, kp, between, kq, after, given, -part, hard, room.joint)
-                    take_off(kp * kq, kept, given, part, hard)
-                at += kp * kq
-
-
 # ------------------------------------------------------------------ all clusters
+
+
+@inlined
+def sizes_of(g: GraphArrays, c: int, clusters: ClusterArrays) -> tuple[int, int, int]:
+    """Return the numbers of labels of a cluster's variables."""
+    variables, k = clusters.variables, g.cardinalities
+    return k[variables[c, 0]], k[variables[c, 1]], k[variables[c, 2]]
 
 
 @lean_kernel
@@ -369,31 +274,10 @@ def update_clusters(
     """Update the clusters from `begin` to `end`, in order or backwards."""
     for turn in range(end - begin):
         c = end - 1 - turn if backwards else begin + turn
-        lo, hi = clusters.ptr[c], clusters.ptr[c + 1]
-        base = clusters.table[c]
-        variables = clusters.variables[lo:hi]
+        ki, kj, kl = sizes_of(g, c, clusters)
         load_pairs(g, c, dual, clusters, hard, room.pairs)
-        if hi - lo == 3:
-            redistribute_three(
-                g.cardinalities[variables[0]], g.cardinalities[variables[1]],
-                g.cardinalities[variables[2]], base, clusters.tables, backwards, hard, room,
-            )  # fmt: skip
-        else:
-            redistribute_joint(g, variables, base, clusters.tables, hard, room)
+        redistribute_three(ki, kj, kl, clusters.table[c], clusters.tables, backwards, hard, room)
         store_pairs(g, c, clusters, hard, room.pairs)
-
-
-@inlined
-def least_of(
-    g: GraphArrays, variables: Int32Array, base: int, tables: FloatArray, hard: bool, room: Room
-) -> float:
-    """Return the least cost of a cluster, including the pairs in ``room.pairs``."""
-    if variables.size == 3:
-        return least_of_three(
-            g.cardinalities[variables[0]], g.cardinalities[variables[1]],
-            g.cardinalities[variables[2]], base, tables, room.pairs,
-        )  # fmt: skip
-    return least(fill_joint(g, variables, base, tables, hard, room), room.joint)
 
 
 @lean_kernel
@@ -402,27 +286,9 @@ def least_of_clusters(
 ) -> None:
     """Write the minimum of the costs that each cluster keeps, shape (C,)."""
     for c in range(out.size):
+        ki, kj, kl = sizes_of(g, c, clusters)
         load_kept(g, c, dual, clusters, room.pairs)
-        variables = clusters.variables[clusters.ptr[c] : clusters.ptr[c + 1]]
-        out[c] = least_of(g, variables, clusters.table[c], clusters.tables, hard, room)
-
-
-@lean_kernel
-def gain_of_cliques(
-    g: GraphArrays, members: Int32Array, edges: Int32Array, dual: Dual, hard: bool, room: Room,
-    gain: FloatArray,
-) -> None:  # fmt: skip
-    """Write the guaranteed gain of the bound from clusters over existing pairs, shape (T,)."""
-    # The least joint cost of all pairs minus the sum of their separate least costs.
-    for t in range(gain.size):
-        at = 0
-        apart = 0.0
-        for pair in range(edges.shape[1]):
-            size = load_pair(g, dual, edges[t, pair], hard, room.pairs[at:])
-            apart += least(size, room.pairs[at:])
-            at += size
-        together = least_of(g, members[t], -1, room.given, hard, room)
-        gain[t] = together - apart if apart < np.inf else 0.0
+        out[c] = least_of_three(ki, kj, kl, clusters.table[c], clusters.tables, room.pairs)
 
 
 @lean_kernel
@@ -430,7 +296,8 @@ def pass_on(g: GraphArrays, clusters: ClusterArrays) -> float:
     """Add the clusters' parts to the tables of the pairs; return the scale of rounding."""
     scale = 0.0
     start = 0
-    for e in clusters.edges:
+    for c in range(3 * clusters.table.size):
+        e = clusters.edges[c // 3, c % 3]
         i, j, row, column = ends_of(g, e)
         largest = 0.0
         for a in range(g.cardinalities[i]):

@@ -1,8 +1,7 @@
-"""Reparametrisations with clusters of three or more variables (Sontag et al. 2008, see `MPLP`)."""
+"""Reparametrisations with clusters of three variables (Sontag et al. 2008, see `MPLP`)."""
 
 from __future__ import annotations
 
-import itertools
 import math
 from dataclasses import replace
 
@@ -16,7 +15,6 @@ from inference_lab.algorithms.dual.cluster_updates import (
     update_clusters,
 )
 from inference_lab.algorithms.dual.reparametrisation import (
-    LARGEST_CLUSTER,
     ULPS,
     ClusterArrays,
     Dual,
@@ -35,12 +33,12 @@ from inference_lab.graph.factor_graph import FactorGraph
 
 
 class DualClusters:
-    """Reparametrisation with clusters of three or more variables.
+    """Reparametrisation with clusters of three variables.
 
     Pairs inside a cluster get tables of their own, which change with the parts that clusters pass
-    on. All other terms stay unchanged. Factors of three to six variables become clusters, because
-    passing parts to pairs is tighter than to variables. Pairs without a term get one, and are
-    counted in ``new_pairs``; ``memory`` is the bytes of the clusters and of the tables of pairs.
+    on. All other terms stay unchanged. Factors of three variables become clusters, because passing
+    parts to pairs is tighter than to variables. Pairs without a term get one, and are counted in
+    ``new_pairs``; ``memory`` is the bytes of the clusters and of the tables of pairs.
     """
 
     def __init__(self, graph: FactorGraph, dual: Dual) -> None:
@@ -61,8 +59,7 @@ class DualClusters:
         self._forms = graph.arrays.forms.copy()
         self._own = np.zeros(graph.n_edges, dtype=bool)
         self.edges = graph.edges
-        arity = np.diff(graph.factor_ptr)
-        self._absorb(np.flatnonzero(arity <= LARGEST_CLUSTER))
+        self._absorb(np.flatnonzero(np.diff(graph.factor_ptr) == 3))
         self._work = make_scratch(self._structure)
         self._arrange()
 
@@ -73,19 +70,19 @@ class DualClusters:
         if members.size == 0:
             return
         graph, dual = self.graph, self.dual
-        scopes: dict[int, list[list[int]]] = {}
-        tables: dict[int, list[FloatArray]] = {}
+        scopes: list[list[int]] = []
+        tables: list[FloatArray] = []
         for f in members.tolist():
             scope, table = graph.higher_order(f)
             table = table.copy()
             for axis, slot in enumerate(range(graph.factor_ptr[f], graph.factor_ptr[f + 1])):
-                shape = [1] * table.ndim
+                shape = [1, 1, 1]
                 shape[axis] = table.shape[axis]
                 at = int(dual.slot_ptr[slot])
                 table -= dual.from_factor[at : at + shape[axis]].reshape(shape)
             order = np.argsort(scope)
-            scopes.setdefault(table.ndim, []).append([int(scope[axis]) for axis in order])
-            tables.setdefault(table.ndim, []).append(np.transpose(table, order).ravel())
+            scopes.append([int(scope[axis]) for axis in order])
+            tables.append(np.transpose(table, order).ravel())
         kept = np.ones(graph.n_factors, dtype=bool)
         kept[members] = False
         slots = np.repeat(kept, np.diff(graph.factor_ptr))
@@ -109,14 +106,9 @@ class DualClusters:
             slot_ptr=starts_of(graph.cardinalities[self._structure.factor_scopes]),
             from_factor=dual.from_factor[entries],
         )
-        for arity in sorted(scopes):
-            start = self.arrays.tables.size + starts_of(
-                np.array([t.size for t in tables[arity]], dtype=np.int64)
-            )
-            self.arrays = self.arrays._replace(
-                tables=np.concatenate([self.arrays.tables, *tables[arity]])
-            )
-            self._insert(np.array(scopes[arity], dtype=np.int32), start[:-1])
+        start = starts_of(np.array([t.size for t in tables], dtype=np.int64))
+        self.arrays = self.arrays._replace(tables=np.concatenate(tables))
+        self._insert(np.array(scopes, dtype=np.int32), start[:-1])
 
     def _pair_edges(self, pairs: Int32Array) -> Int32Array:
         """Return the edge of each pair ``(i, j)``, ``i < j``; add missing edges and tables."""
@@ -166,18 +158,12 @@ class DualClusters:
 
     def _insert(self, members: Int32Array, table: IntArray) -> None:
         """Append clusters, one per row, with the starts of their tables."""
-        count, arity = members.shape
-        ways = np.array(list(itertools.combinations(range(arity), 2)))
-        edges = self._pair_edges(members[:, ways].reshape(-1, 2))
+        edges = self._pair_edges(members[:, [[0, 1], [0, 2], [1, 2]]].reshape(-1, 2))
         _, entries = self._sizes(members)
         old = self.arrays
         self.arrays = ClusterArrays(
-            ptr=np.append(old.ptr, old.ptr[-1] + arity * np.arange(1, count + 1)),
-            variables=np.append(old.variables, members.ravel()),
-            pair_ptr=np.append(
-                old.pair_ptr, old.pair_ptr[-1] + len(ways) * np.arange(1, count + 1)
-            ),
-            edges=np.append(old.edges, edges),
+            variables=np.concatenate([old.variables, members]),
+            edges=np.concatenate([old.edges, edges.reshape(-1, 3)]),
             part_ptr=np.append(old.part_ptr, old.part_ptr[-1] + np.cumsum(entries)),
             parts=np.append(old.parts, np.zeros(int(entries.sum()))),
             table=np.append(old.table, table),
@@ -188,7 +174,7 @@ class DualClusters:
         )
 
     def _sizes(self, members: Int32Array) -> tuple[IntArray, IntArray]:
-        """Return the sizes of the joint tables of clusters of one arity, and of all their pairs."""
+        """Return the sizes of the joint tables of clusters, and of all their pairs."""
         k = self.graph.cardinalities[members]
         total = k.sum(axis=1)
         return k.prod(axis=1), (total * total - (k * k).sum(axis=1)) // 2
@@ -196,13 +182,11 @@ class DualClusters:
     def cost_of(self, members: Int32Array) -> tuple[IntArray, IntArray]:
         """Return the approximate entries that a sweep visits for each cluster, and its bytes."""
         joint, pairs = self._sizes(members)
-        arity = members.shape[1]
-        passes = 4 if arity == 3 else 5 * arity * (arity - 1) // 2
         # Bytes: the parts, and the tables of pairs kept twice, in the worst case all new.
-        return passes * joint + 20 * pairs, 24 * pairs + 200
+        return 4 * joint + 20 * pairs, 24 * pairs + 200
 
     def add(self, members: Int32Array) -> None:
-        """Add clusters of one arity, one per row, with ascending variables."""
+        """Add clusters, one per row, with ascending variables."""
         self._insert(members, np.full(len(members), -1, dtype=np.int64))
         self._arrange()
 
@@ -227,19 +211,9 @@ class DualClusters:
             forms=self._forms,
         ).read_only()
         sizes = graph.cardinalities[edges]
-        arity = np.diff(clusters.ptr)
-        work = np.zeros(arity.size, dtype=np.int64)
         self.memory = 16 * self._base.size + 8 * (clusters.parts.size + clusters.tables.size)
-        room_pairs, room_joint = int(sizes.prod(axis=1).max(initial=1)), 1
-        for a in np.unique(arity).tolist():
-            which = np.flatnonzero(arity == a)
-            members = clusters.variables[clusters.ptr[which][:, None] + np.arange(a)]
-            work[which], _ = self.cost_of(members)
-            joint, pairs = self._sizes(members)
-            room_pairs = max(room_pairs, int(pairs.max()))
-            if a > 3:
-                room_joint = max(room_joint, int(joint.max()))
-        self._make_room(room_pairs, room_joint)
+        largest = int(self._sizes(clusters.variables)[1].max(initial=1))
+        self.room = Room(np.empty(largest), np.empty(largest))
         dense = np.where(self._kinds == TABLE, sizes.prod(axis=1), 4 * sizes.max(axis=1, initial=1))
         stars = 10.0 + np.bincount(
             edges.ravel(), weights=np.repeat(dense, 2), minlength=graph.n_variables
@@ -247,41 +221,24 @@ class DualClusters:
         structure = self._structure
         self._stars = stretches(stars.astype(np.int64))
         self._factors = stretches(np.diff(structure.table_ptr) * np.diff(structure.factor_ptr) ** 2)
-        self._clusters = stretches(work)
+        self._clusters = stretches(self.cost_of(clusters.variables)[0])
         # The clusters of each variable, and its position in them.
-        position = np.arange(clusters.variables.size) - np.repeat(clusters.ptr[:-1], arity)
-        position += LARGEST_CLUSTER * np.repeat(np.arange(arity.size), arity)
-        by_variable = np.argsort(clusters.variables, kind="stable")
+        members = clusters.variables.ravel()
         self.arrays = clusters._replace(
-            inside_ptr=starts_of(np.bincount(clusters.variables, minlength=graph.n_variables)),
-            inside=position[by_variable],
+            inside_ptr=starts_of(np.bincount(members, minlength=graph.n_variables)),
+            inside=np.argsort(members, kind="stable"),
         )
 
-    def _make_room(self, pairs: int, joint: int) -> None:
-        self.room = Room(np.empty(pairs), np.empty(pairs), np.empty(joint))
-
-    def room_for(self, members: Int32Array) -> Room:
-        """Return scratch that is large enough for these clusters as well."""
-        joint, pairs = self._sizes(members)
-        self._make_room(
-            max(self.room.pairs.size, int(pairs.max(initial=1))),
-            max(self.room.joint.size, int(joint.max(initial=1)) if members.shape[1] > 3 else 1),
-        )
-        return self.room
-
-    def new_ones(self, found: Int32Array) -> tuple[Int32Array, IntArray]:
-        """Return the distinct rows that are not clusters yet, and their indices."""
-        arity = found.shape[1]
-        clusters = self.arrays
-        which = np.flatnonzero(np.diff(clusters.ptr) == arity)
-        known = clusters.variables[clusters.ptr[which][:, None] + np.arange(arity)]
+    def new_ones(self, found: Int32Array) -> Int32Array:
+        """Return the distinct rows that are not clusters yet."""
+        known = self.arrays.variables
         rows = np.concatenate([known, found])
         # The sort is stable, so known clusters come before repeats of them.
         order = np.lexsort(rows.T[::-1])
         differ = (rows[order[1:]] != rows[order[:-1]]).any(axis=1)
         first = order[np.concatenate([[True], differ])] if len(order) else order
-        first = np.sort(first[first >= len(known)]) - len(known)
-        return found[first], first
+        new: Int32Array = found[np.sort(first[first >= len(known)]) - len(known)]
+        return new
 
     # -------------------------------------------------------------- sweeps
 

@@ -1,7 +1,7 @@
-"""Find clusters that raise the bound: frustrated cycles and cliques of pairs.
+"""Find clusters that raise the bound: triangulated frustrated cycles.
 
 D. Sontag, D. K. Choe, Y. Li, "Efficiently searching for frustrated cycles in MAP inference",
-UAI 2012 (projection graph); D. Sontag et al., UAI 2008 (guaranteed gain).
+UAI 2012 (projection graph).
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ import numpy as np
 import numpy.typing as npt
 
 from inference_lab._numba import inlined, lean_kernel
-from inference_lab.algorithms.dual.cluster_updates import gain_of_cliques
 from inference_lab.algorithms.dual.clusters import DualClusters, pair_keys
 from inference_lab.algorithms.dual.reparametrisation import Dual, stretches
 from inference_lab.contract import Run
@@ -27,10 +26,6 @@ _EFFORT = 3000
 _PER_ROOT = 4
 #: Roots searched between two checks of the clock.
 _ROOTS = 2000
-#: Cliques listed between two checks of the clock.
-_LISTED = 200_000
-#: Most entries of the joint table of a clique; larger ones are skipped.
-_MAX_JOINT = 1_000_000
 
 
 # ------------------------------------------------------------------ the projection graph
@@ -412,113 +407,5 @@ def find_cycles(
             mark += part.size
             made = triangulate(n, keys, ends, count, cycles, triangles)
             if made:
-                found, _ = clusters.new_ones(np.concatenate([found, triangles[:made]]))
+                found = clusters.new_ones(np.concatenate([found, triangles[:made]]))
     return found
-
-
-# ------------------------------------------------------------------ cliques
-
-
-@lean_kernel
-def list_cliques(
-    g: GraphArrays, begin: int, size: int, of_first: IntArray, of_second: IntArray,
-    members: Int32Array, edges: Int32Array,
-) -> tuple[int, int]:  # fmt: skip
-    """List cliques of existing pairs; return their number and the position to continue from."""
-    # The list of a position with more cliques than rows is truncated.
-    count = 0
-    marked = -1
-    p = begin
-    while p < g.adj_half.size:
-        h = g.adj_half[p]
-        i, j = g.edges[h >> 1, h & 1], g.adj_var[p]
-        if i > j:
-            p += 1
-            continue
-        if i != marked:
-            if marked >= 0:
-                for q in range(g.adj_ptr[marked], g.adj_ptr[marked + 1]):
-                    of_first[g.adj_var[q]] = -1
-            for q in range(g.adj_ptr[i], g.adj_ptr[i + 1]):
-                of_first[g.adj_var[q]] = g.adj_half[q] >> 1
-            marked = i
-        for q in range(g.adj_ptr[j], g.adj_ptr[j + 1]):
-            of_second[g.adj_var[q]] = g.adj_half[q] >> 1
-        before = count
-        full = False
-        for q in range(g.adj_ptr[j], g.adj_ptr[j + 1]):
-            l = g.adj_var[q]  # noqa: E741
-            if l < j or of_first[l] < 0:
-                continue
-            stop = g.adj_ptr[l + 1] if size == 4 else g.adj_ptr[l] + 1
-            for r in range(g.adj_ptr[l], stop):
-                last = g.adj_var[r] if size == 4 else l
-                if size == 4 and (last < l or of_first[last] < 0 or of_second[last] < 0):
-                    continue
-                if count == len(members):
-                    full = True
-                    break
-                members[count, 0], members[count, 1], members[count, 2] = i, j, l
-                edges[count, 0] = h >> 1
-                edges[count, 1] = of_first[l]
-                if size == 3:
-                    edges[count, 2] = of_second[l]
-                else:
-                    members[count, 3] = last
-                    edges[count, 2] = of_first[last]
-                    edges[count, 3] = of_second[l]
-                    edges[count, 4] = of_second[last]
-                    edges[count, 5] = g.adj_half[r] >> 1
-                count += 1
-            if full:
-                break
-        for q in range(g.adj_ptr[j], g.adj_ptr[j + 1]):
-            of_second[g.adj_var[q]] = -1
-        if full and before > 0:
-            # The next call repeats this position with all rows free.
-            count = before
-            break
-        p += 1
-        if full:
-            break
-    if marked >= 0:
-        for q in range(g.adj_ptr[marked], g.adj_ptr[marked + 1]):
-            of_first[g.adj_var[q]] = -1
-    return count, p
-
-
-def find_cliques(
-    clusters: DualClusters, size: int, wanted: int, tolerance: float, run: Run
-) -> Int32Array:
-    """Return cliques of existing pairs in descending order of their guaranteed gain."""
-    n = clusters.graph.n_variables
-    scratch = np.full((2, n), -1, dtype=np.int64)
-    members = np.empty((_LISTED, size), dtype=np.int32)
-    edges = np.empty((_LISTED, size * (size - 1) // 2), dtype=np.int32)
-    best = np.empty((0, size), dtype=np.int32)
-    gains = np.empty(0)
-    position = 0
-    while position < clusters.g.adj_half.size and not run.should_stop():
-        count, position = list_cliques(
-            clusters.g, position, size, scratch[0], scratch[1], members, edges
-        )
-        joint = clusters.graph.cardinalities[members[:count]].astype(np.float64).prod(axis=1)
-        kept = np.flatnonzero(joint <= _MAX_JOINT)
-        listed, theirs = members[kept], edges[kept]
-        room = clusters.room_for(listed)
-        gain = np.zeros(len(listed))
-        for lo, hi in stretches(clusters.cost_of(listed)[0]):
-            if run.should_stop():
-                break
-            gain_of_cliques(
-                clusters.g, listed[lo:hi], theirs[lo:hi], clusters.dual, clusters.hard, room,
-                gain[lo:hi],
-            )  # fmt: skip
-        order = np.argsort(-gain, kind="stable")
-        order = order[gain[order] > tolerance]
-        new, which = clusters.new_ones(listed[order])
-        best = np.concatenate([best, new])
-        gains = np.concatenate([gains, gain[order[which]]])
-        order = np.argsort(-gains, kind="stable")[:wanted]
-        best, gains = best[order], gains[order]
-    return best

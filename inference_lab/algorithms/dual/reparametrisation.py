@@ -38,8 +38,6 @@ from inference_lab.kernels.messages import add_counted, edge_cost, min_sum_messa
 ULPS = 8.0 * 2.0**-53
 #: Table entries visited between two checks of the clock: about 0.1 s.
 _STRETCH = 50_000_000
-#: Most variables of a cluster, because larger clusters have too many pairs.
-LARGEST_CLUSTER = 6
 #: Integers up to this value, and sums of them below it, are exact in double precision.
 _EXACT = 2.0**53
 
@@ -60,14 +58,11 @@ class Dual(NamedTuple):
 
 
 class ClusterArrays(NamedTuple):
-    """Clusters of three or more variables, in flat arrays."""
+    """Clusters of three variables, in flat arrays."""
 
-    #: ``ptr`` (C + 1,) into ``variables`` int32: the variables of each cluster, ascending.
-    ptr: IntArray
+    #: (C, 3) int32: the variables of each cluster, ascending.
     variables: Int32Array
-    #: ``pair_ptr`` (C + 1,) into ``edges`` int32: the edges of the pairs of positions (0, 1), (0,
-    #: 2), ..., (1, 2), ... of each cluster.
-    pair_ptr: IntArray
+    #: (C, 3) int32: the edges of its pairs of positions (0, 1), (0, 2) and (1, 2).
     edges: Int32Array
     #: ``part_ptr`` (C + 1,) into ``parts``: the parts that a cluster passed to these pairs, one
     #: pair after the other, row-major with the smaller variable first.
@@ -78,7 +73,7 @@ class ClusterArrays(NamedTuple):
     table: IntArray
     tables: FloatArray
     #: ``inside_ptr`` (n + 1,) into ``inside``: the places of each variable in ``variables``, each
-    #: encoded as ``LARGEST_CLUSTER * cluster + position``.
+    #: encoded as ``3 * cluster + position``.
     inside_ptr: IntArray
     inside: IntArray
     #: The graph's ``pairwise``, in which the tables of the pairs change.
@@ -88,11 +83,9 @@ class ClusterArrays(NamedTuple):
 def no_clusters(graph: FactorGraph) -> ClusterArrays:
     """Return `ClusterArrays` without clusters."""
     nothing, start = np.empty(0, dtype=np.int64), np.zeros(1, dtype=np.int64)
-    names, costs = np.empty(0, dtype=np.int32), np.empty(0)
+    names, costs = np.empty((0, 3), dtype=np.int32), np.empty(0)
     inside = np.zeros(graph.n_variables + 1, dtype=np.int64)
-    return ClusterArrays(
-        start, names, start, names, start, costs, nothing, costs, inside, nothing, costs
-    )
+    return ClusterArrays(names, names, start, costs, nothing, costs, inside, nothing, costs)
 
 
 def stretches(work: npt.NDArray[np.int64]) -> list[tuple[int, int]]:
@@ -169,7 +162,7 @@ def make_scratch(graph: FactorGraph) -> TermScratch:
         np.empty(width),
         np.empty(width),
         np.empty(width, np.int64),
-        np.empty(max(arity, LARGEST_CLUSTER), np.int64),
+        np.empty(max(arity, 3), np.int64),
         np.zeros(int(slot_ptr(graph)[-1])),
     )
 
@@ -509,46 +502,43 @@ def from_cluster(
     """Write the least remaining cost of a cluster for each label of the variable at `own`."""
     # Labelled variables are fixed. Entries with a pair that is ruled out are infinite, because the
     # parts there are meaningless.
-    lo, hi = clusters.ptr[c], clusters.ptr[c + 1]
+    variables, edges = clusters.variables[c], clusters.edges[c]
     base = clusters.table[c]
-    k = g.cardinalities[clusters.variables[lo + own]]
-    for a in range(k):
+    digits = work.digits
+    for a in range(g.cardinalities[variables[own]]):
         work.new[a] = np.inf
-    for s in range(hi - lo):
-        work.digits[s] = max(0, x[clusters.variables[lo + s]]) if s != own else 0
+    for s in range(3):
+        digits[s] = max(0, x[variables[s]]) if s != own else 0
     s = 0
     while s >= 0:
         value = 0.0
         at = 0
         start = clusters.part_ptr[c]
-        pair = clusters.pair_ptr[c]
-        for p in range(hi - lo):
-            i, a = clusters.variables[lo + p], work.digits[p]
-            kp = g.cardinalities[i]
-            at = at * kp + a
-            for q in range(p + 1, hi - lo):
-                b, kq = work.digits[q], g.cardinalities[clusters.variables[lo + q]]
-                value -= clusters.parts[start + a * kq + b]
-                start += kp * kq
-                if hard:
-                    e = clusters.edges[pair]
-                    entry = b * kp + a if g.edges[e, 0] != i else a * kq + b
-                    if np.isinf(g.pairwise[g.offsets[e] + entry]):
-                        value = np.inf
-                pair += 1
+        for pair in range(3):
+            p, q = (0, pair + 1) if pair < 2 else (1, 2)
+            kp, kq = g.cardinalities[variables[p]], g.cardinalities[variables[q]]
+            a, b = digits[p], digits[q]
+            value -= clusters.parts[start + a * kq + b]
+            start += kp * kq
+            if hard:
+                e = edges[pair]
+                entry = b * kp + a if g.edges[e, 0] != variables[p] else a * kq + b
+                if np.isinf(g.pairwise[g.offsets[e] + entry]):
+                    value = np.inf
         if base >= 0:
+            for p in range(3):
+                at = at * g.cardinalities[variables[p]] + digits[p]
             value += clusters.tables[base + at]
-        label = work.digits[own]
+        label = digits[own]
         work.new[label] = min(work.new[label], value)
         # Advance the mixed-radix counter over the positions without a label.
-        s = hi - lo - 1
+        s = 2
         while s >= 0:
-            i = clusters.variables[lo + s]
-            if s == own or x[i] < 0:
-                work.digits[s] += 1
-                if work.digits[s] < g.cardinalities[i]:
+            if s == own or x[variables[s]] < 0:
+                digits[s] += 1
+                if digits[s] < g.cardinalities[variables[s]]:
                     break
-                work.digits[s] = 0
+                digits[s] = 0
             s -= 1
 
 
@@ -610,7 +600,7 @@ def decode(
                 work.new[a] -= dual.from_factor[own + a]
             add_counted(k, work.new, work.first, infinite)
         for p in range(clusters.inside_ptr[i], clusters.inside_ptr[i + 1]):
-            c, own = divmod(clusters.inside[p], LARGEST_CLUSTER)
+            c, own = divmod(clusters.inside[p], 3)
             from_cluster(g, c, own, clusters, x, hard, work)
             add_counted(k, work.new, work.first, infinite)
         best = 0

@@ -8,13 +8,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import partial
-from typing import Literal
 
 import numpy as np
 
 from inference_lab.algorithms.dual.clusters import DualClusters
-from inference_lab.algorithms.dual.frustration import find_cliques, find_cycles
+from inference_lab.algorithms.dual.frustration import find_cycles
 from inference_lab.algorithms.dual.reparametrisation import Dual, energy_step, next_energy
 from inference_lab.contract import Run
 from inference_lab.graph.arrays import Int32Array
@@ -59,7 +57,6 @@ def tighten(
     run: Run,
     dual: Dual,
     *,
-    how: Literal["triplets", "cycles"] = "cycles",
     per_round: int = 2000,
     max_rounds: int = 100,
     max_memory: float = 1e9,
@@ -69,20 +66,14 @@ def tighten(
 ) -> Tightened:
     """Raise the bound of a reparametrisation by adding clusters."""
     # In rounds: sweep over variables, factors and clusters until the sweeps gain little, search for
-    # clusters, and add the most promising ones. All parts passed on before stay, so the bound never
-    # falls. "triplets" are triangles of existing pairs, by guaranteed gain (Sontag et al. 2008).
-    # "cycles" are frustrated cycles cut into triangles (Sontag, Choe and Li 2012), and cliques of
-    # four when these have run out.
+    # clusters, and add the most promising ones: frustrated cycles cut into triangles (Sontag, Choe
+    # and Li 2012). All parts passed on before stay, so the bound never falls.
     state = DualClusters(graph, dual)
     scale, step = cost_scale(graph), energy_step(graph)
     start = bound = state.bound()
     rounds = 0
     natural = np.arange(graph.n_variables)
-    finders = [partial(find_cliques, state, 3)]
-    if how == "cycles":
-        finders = [partial(find_cycles, state, longest) for longest in _LONGEST]
-        finders.append(partial(find_cliques, state, 4))
-    finder = 0
+    limits = list(_LONGEST)
 
     def report(reason: str) -> Tightened:
         return Tightened(start, rounds, state.count, state.new_pairs, sweeps, reason)
@@ -128,12 +119,10 @@ def tighten(
         if rounds >= max_rounds:
             return report("rounds")
         state.redistribute_costs()
-        found = finders[finder](per_round, small, run)
-        while len(found) == 0 and finder + 1 < len(finders):
-            finder += 1
-            found = finders[finder](per_round, small, run)
-        # After cliques, the next round searches for the longest cycles again.
-        finder = min(finder, max(len(finders) - 2, 0))
+        found = find_cycles(state, limits[0], per_round, small, run)
+        while len(found) == 0 and len(limits) > 1:
+            del limits[0]
+            found = find_cycles(state, limits[0], per_round, small, run)
         if run.should_stop(sweeps):
             return report("budget")
         if len(found) == 0:

@@ -1,4 +1,4 @@
-"""Cuts for frustrated problems: cycle and clique inequalities, separated on solutions of the LP.
+"""Cuts for frustrated problems: cycle inequalities, separated on solutions of the LP.
 
 ``z = u_ia + u_jb - 2 P(a, b)`` indicates that ``x_i = a`` and ``x_j = b`` differ in truth value.
 Around a cycle ``C`` the truth value changes an even number of times, so that
@@ -6,8 +6,7 @@ Around a cycle ``C`` the truth value changes an even number of times, so that
 ``sum_{F} z - sum_{C - F} z <= |F| - 1``   for every subset ``F`` of odd size.
 
 The most violated inequality through a node is a shortest path in two copies of the graph of label
-pairs (Barahona, Mahjoub 1986). Two of any ``k + 1`` variables with ``k`` labels agree, so
-``sum_{pairs} P(x_i = x_j) >= 1`` for every such clique; greedy search finds violated ones.
+pairs (Barahona, Mahjoub 1986).
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from inference_lab.algorithms.linear.backends import Relaxed
 from inference_lab.algorithms.linear.incremental import IncrementalRelaxation
 from inference_lab.algorithms.linear.label_pairs import ALWAYS, label_pairs
 from inference_lab.algorithms.linear.model import CsrArray, LinearModel, Rows
-from inference_lab.graph.arrays import FloatArray, GraphArrays, Int32Array, IntArray, starts_of
+from inference_lab.graph.arrays import FloatArray, Int32Array, IntArray, starts_of
 from inference_lab.graph.factor_graph import FactorGraph
 from inference_lab.kernels.heap import Heap, clear, empty_heap, pop, push, rise
 
@@ -177,85 +176,6 @@ def _violated_cycles(
     return int(r)
 
 
-class _Clique(NamedTuple):
-    """Scratch for a growing clique."""
-
-    # ``members`` are its variables, ``touched`` the neighbours of at least one member. For each
-    # variable, ``together`` (n,) is the number of adjacent members, zero between two cliques, and
-    # ``cost`` (n,) the sum of its ``meets`` with them.
-
-    members: IntArray
-    touched: IntArray
-    together: IntArray
-    cost: FloatArray
-
-
-@lean_kernel
-def _violated_cliques(
-    g: GraphArrays,
-    meets: FloatArray,
-    begin: int,
-    work: int,
-    highest: float,
-    clique: _Clique,
-    cliques: IntArray,
-    found: IntArray,
-) -> int:
-    """Grow a clique from each edge, by the variable least likely to agree with its members."""
-    # ``meets[e]`` is the probability of equal labels, ``inf`` where the model lacks it. A clique
-    # with one variable more than labels is found if its sum of ``meets`` is below `highest`. Found
-    # cliques are rows of `cliques`, terminated by -1; ``found[0]`` is their number. Returns the
-    # edge to continue from.
-    members, touched, together, cost = clique
-    count = found[0]
-    e = begin
-    while e < g.kinds.size and work > 0 and count < cliques.shape[0]:
-        total = meets[e]
-        size = 0
-        labels = 2
-        seen = 0
-        v = g.edges[e, 0] if total < highest else -1
-        while v >= 0:
-            members[size] = v
-            size += 1
-            labels = max(labels, g.cardinalities[v])
-            if size == members.size or size > labels:
-                break
-            work -= g.adj_ptr[v + 1] - g.adj_ptr[v]
-            for p in range(g.adj_ptr[v], g.adj_ptr[v + 1]):
-                j = g.adj_var[p]
-                if together[j] == 0:
-                    touched[seen] = j
-                    seen += 1
-                    cost[j] = 0.0
-                together[j] += 1
-                cost[j] += meets[g.adj_half[p] >> 1]
-            best = -1
-            if size == 1:
-                best = g.edges[e, 1]
-            else:
-                for q in range(seen):
-                    j = touched[q]
-                    if together[j] == size and (best < 0 or cost[j] < cost[best]):
-                        best = j
-                if best >= 0:
-                    total += cost[best]
-                    if total >= highest:
-                        best = -1
-            v = best
-        # With two labels, cycle inequalities cover these cliques.
-        if size > labels and labels > 2:
-            for q in range(size):
-                cliques[count, q] = members[q]
-            cliques[count, size] = -1
-            count += 1
-        for q in range(seen):
-            together[touched[q]] = 0
-        e += 1
-    found[0] = count
-    return int(e)
-
-
 class _Separation:
     """Separation of cuts that a solution of the LP violates."""
 
@@ -273,12 +193,7 @@ class _Separation:
         first = np.concatenate([[True], owner[1:] != owner[:-1]]) if owner.size else owner > 0
         self.run_ptr = np.append(np.flatnonzero(first), owner.size)
         self.run_of = np.cumsum(first) - 1
-        known = np.bincount(
-            self.label_pairs.edge[of_edge][self.label_pairs.both[of_edge] != ALWAYS],
-            minlength=graph.n_edges,
-        )
         k = graph.cardinalities[graph.edges]
-        self.complete = known == k.min(axis=1)
         pairs = (k.max(axis=1) == 2) & (np.bincount(owner, minlength=graph.n_edges) == 2)
         self._equalities = pairs[owner]
 
@@ -316,7 +231,6 @@ class _Separation:
         rows = Rows()
         self._consistency(x, rows)
         self._cycles(x, rows, out_of_time)
-        self._cliques(x, rows, out_of_time)
         matrix, rhs = rows.build(self.n_columns)
         matrix.sum_duplicates()
         matrix.eliminate_zeros()
@@ -429,44 +343,6 @@ class _Separation:
         lengths = np.bincount(owners, minlength=len(cycles))
         rows.add_ragged(columns[order], values[order], lengths, odd - 1.0)
 
-    def _cliques(self, x: FloatArray, rows: Rows, out_of_time: Callable[[], bool]) -> None:
-        graph = self.graph
-        width = int(graph.cardinalities.max(initial=0))
-        # A clique of k + 1 variables needs k + 1 variables with at least k pairs each.
-        degree = np.diff(graph.arrays.adj_ptr)
-        if width < 3 or np.count_nonzero(degree >= width) <= width:
-            return
-        meets = np.full(graph.n_edges, np.inf)
-        meets[self.complete] = 0.0
-        np.add.at(meets, self.label_pairs.edge[self.held], x[self.label_pairs.both[self.held]])
-        cliques = np.empty((_MOST_CYCLES, width + 2), dtype=np.int64)
-        n = graph.n_variables
-        clique = _Clique(
-            members=np.empty(width + 1, dtype=np.int64),
-            touched=np.empty(n, dtype=np.int64),
-            together=np.zeros(n, dtype=np.int64),
-            cost=np.empty(n),
-        )
-        found = np.zeros(1, dtype=np.int64)
-        edge = 0
-        while edge < graph.n_edges and found[0] < _MOST_CYCLES and not out_of_time():
-            edge = _violated_cliques(
-                graph.arrays, meets, edge, _STRETCH, 1.0 - _VIOLATION, clique, cliques, found
-            )
-        seen: set[tuple[int, ...]] = set()
-        for row in cliques[: found[0]].tolist():
-            seen.add(tuple(sorted(row[: row.index(-1)])))
-        for of_same_label in sorted(seen):
-            self._add_clique(np.array(of_same_label), rows)
-
-    def _add_clique(self, clique: IntArray, rows: Rows) -> None:
-        """Add ``-sum_{pairs} sum_a d_a <= -1``."""
-        inside = np.zeros(self.graph.n_variables, dtype=bool)
-        inside[clique] = True
-        of_clique = inside[self.graph.edges[:, 0]] & inside[self.graph.edges[:, 1]]
-        at = self.held[of_clique[self.label_pairs.edge[self.held]]]
-        rows.add(self.label_pairs.both[at][None, :], -1.0, -1.0)
-
 
 def tighten(
     graph: FactorGraph,
@@ -481,8 +357,8 @@ def tighten(
     Guarantees
     ----------
     Every labelling satisfies every cut. The value of the LP never falls. Rounds end when no cycle
-    is violated by more than 1e-4 (and no clique found by greedy search), when five together gain
-    less than a thousandth of the total gain, or when time runs out.
+    is violated by more than 1e-4, when five together gain less than a thousandth of the total gain,
+    or when time runs out.
 
     Complexity
     ----------
@@ -494,7 +370,6 @@ def tighten(
     ----------
     F. Barahona, A. R. Mahjoub, "On the cut polytope", Mathematical Programming 36, 1986.
     D. Sontag, T. Jaakkola, "New outer bounds on the marginal polytope", NIPS 2007 (several labels).
-    S. Chopra, M. R. Rao, "The partition problem", Mathematical Programming 59, 1993 (cliques).
     """
     separation = _Separation(graph, relaxation.model)
     if separation.label_pairs.first.size > _TOO_MANY_PAIRS:

@@ -9,10 +9,7 @@ labels, three sorts of inequalities are used:
 * *hypermetric* ones (two labels): ``(sum_p b_p x_p)^2 >= 1`` for integers ``b`` of odd sum, on 5 to
   7 nodes with any signs;
 * *patterns* (more labels) on 4 to 7 nodes: cliques, two-partitions, wheels and odd cycles with
-  their 2-chords, as found by Chopra and Rao for the ``k``-partition polytope;
-* *learned patterns*: sets of 7 nodes joined by many terms are examined as a whole. If their part of
-  ``X`` is not a mixture of labellings, a linear program finds a separating facet, and its
-  coefficients become a pattern that is searched for everywhere.
+  their 2-chords, as found by Chopra and Rao for the ``k``-partition polytope.
 
 The right-hand side of a pattern ``sum_pr D_pr y_pr <= r`` is found by enumerating the partitions
 of its nodes into ``k`` classes, so that an inequality is valid for every pattern and any nodes.
@@ -35,7 +32,6 @@ import numpy as np
 import numpy.typing as npt
 
 from inference_lab._numba import lean_kernel
-from inference_lab.algorithms.linear.backends import highs_solver
 from inference_lab.graph.arrays import FloatArray, IntArray, starts_of
 from inference_lab.kernels.struct import record
 
@@ -43,12 +39,6 @@ from inference_lab.kernels.struct import record
 _BINS = 256
 #: Largest pattern whose partitions are enumerated: 877 of 7 nodes.
 _LARGEST = 7
-#: A facet is learned if its violation is at least this share of its distance from the mean vertex,
-#: and if its coefficients differ by at most this factor.
-_LEAST_DEPTH = 0.01
-_LARGEST_WEIGHT = 6.0
-#: Maximum number of learned patterns.
-_LEARNED = 64
 #: Searches in a round for all patterns together, and the minimum and maximum for one pattern.
 _SEARCHES = 3600
 _FEWEST = 20
@@ -163,30 +153,6 @@ class CutRows:
         self.norm = np.concatenate([self.norm, (value * value).sum(axis=1)])
         self.multiplier = np.concatenate([self.multiplier, np.zeros(count)])
         self.free = np.concatenate([self.free, np.full(count, free)])
-        self.key = np.concatenate([self.key, key])
-
-    def extend(
-        self,
-        lengths: IntArray,
-        i: IntArray,
-        j: IntArray,
-        value: FloatArray,
-        rhs: FloatArray,
-        multiplier: FloatArray,
-        free: npt.NDArray[np.bool_],
-    ) -> None:
-        """Add rows of any lengths, with concatenated terms and keys that no search produces."""
-        # These keys lie between the keys of equations and the keys of patterns.
-        key = np.iinfo(np.int64).min // 2 + np.arange(rhs.size)
-        ends = np.cumsum(lengths)
-        squares = np.add.reduceat(value * value, ends - lengths) if rhs.size else rhs
-        self.norm = np.concatenate([self.norm, squares])
-        self.ptr = np.concatenate([self.ptr, self.ptr[-1] + ends])
-        self.i, self.j = np.concatenate([self.i, i]), np.concatenate([self.j, j])
-        self.value = np.concatenate([self.value, value])
-        self.rhs = np.concatenate([self.rhs, rhs])
-        self.multiplier = np.concatenate([self.multiplier, multiplier])
-        self.free = np.concatenate([self.free, free])
         self.key = np.concatenate([self.key, key])
 
     def keep(self, kept: npt.NDArray[np.bool_]) -> None:
@@ -380,68 +346,12 @@ def _climb(
         value[t] = total
 
 
-@functools.cache
-def _vertices(k: int) -> FloatArray:
-    """Return the indicators of all partitions of `_LARGEST` nodes into ``k`` classes."""
-    return _partitions(_LARGEST, k)
-
-
-def _facet(y: FloatArray, k: int) -> FloatArray | None:
-    """Return the coefficients (q, q) of a facet that cuts off ``y``, or None."""
-    # The facets ``d (v - c) <= 1`` around the mean ``c`` of all vertices ``v`` are the vertices of
-    # the polar, over which ``d (y - c)`` is maximised. Coefficients are rounded to six decimals.
-    from scipy.sparse import csr_array
-
-    vertices = _vertices(k)
-    centre = vertices.mean(axis=0)
-    count, size = vertices.shape
-    free = np.full(size, np.inf)
-    solver = highs_solver(
-        centre - y,
-        csr_array(vertices - centre),
-        np.full(count, -np.inf),
-        np.ones(count),
-        (-free, free),
-    )
-    solver.run()
-    facet = np.array(solver.getSolution().col_value, dtype=np.float64)
-    if facet.size != size or facet @ (y - centre) < 1.0 + _LEAST_DEPTH:
-        return None
-    facet = facet / np.abs(facet[np.abs(facet) > 1e-7 * np.abs(facet).max()]).min()
-    if np.abs(facet).max() > _LARGEST_WEIGHT:
-        return None
-    facet = np.round(facet, 6)
-    weights = np.zeros((_LARGEST, _LARGEST))
-    weights[np.triu_indices(_LARGEST, 1)] = facet
-    weights += weights.T
-    used = np.flatnonzero(weights.any(axis=1))
-    return weights[np.ix_(used, used)]
-
-
-def _signature(weights: FloatArray, k: int) -> tuple[tuple[float, ...], ...]:
-    """Return an invariant of a pattern under reordering (and sign changes) of its nodes."""
-    entries = np.abs(weights) if k == 2 else weights
-    return tuple(sorted(tuple(sorted(row)) for row in np.round(entries, 3).tolist()))
-
-
 class PatternPool:
-    """The patterns searched for, including learned ones.
+    """The patterns for `k` labels, and how often each was found violated."""
 
-    Nodes with an entry in the lower triangle of `costs` are neighbours; facets for `k` labels are
-    learned on the first `nodes`.
-    """
-
-    def __init__(self, k: int, costs: FloatArray, nodes: int, rng: np.random.Generator) -> None:
-        self.k, self.nodes, self.rng = k, nodes, rng
-        self.patterns = list(patterns(k))
-        self._known = {_signature(pattern.weights, k) for pattern in self.patterns}
-        self._base = len(self.patterns)
-        self._score = np.ones(self._base)
-        high, low = np.nonzero(np.tril(costs[:nodes, :nodes], -1))
-        ends = np.concatenate([high, low])
-        order = np.argsort(ends, kind="stable")
-        self._neighbours = np.concatenate([low, high])[order]
-        self._ptr = starts_of(np.bincount(ends, minlength=nodes))
+    def __init__(self, k: int, rng: np.random.Generator) -> None:
+        self.k, self.rng = k, rng
+        self._score = np.ones(len(patterns(k)))
 
     def find(
         self, x: FloatArray, threshold: float, known: IntArray, should_stop: Callable[[], bool]
@@ -449,7 +359,7 @@ class PatternPool:
         """Search for all patterns, most often for patterns found violated before."""
         found = []
         share = self._score / self._score.sum()
-        for number, pattern in enumerate(self.patterns):
+        for number, pattern in enumerate(patterns(self.k)):
             starts = int(np.clip(share[number] * _SEARCHES, _FEWEST, _MOST))
             result = find_patterns(
                 x, pattern, number, self.k == 2, starts, threshold, known, self.rng
@@ -461,45 +371,6 @@ class PatternPool:
             if should_stop():
                 break
         return found
-
-    def learn(self, x: FloatArray, sets: int) -> int:
-        """Examine sets of nodes as a whole; return the number of patterns learned."""
-        if self.nodes < _LARGEST:
-            return 0
-        before = len(self.patterns)
-        first, second = np.triu_indices(_LARGEST, 1)
-        for _ in range(sets):
-            if len(self.patterns) >= self._base + _LEARNED:
-                break
-            chosen = np.array(self._gather())
-            if chosen.size < _LARGEST:
-                continue
-            entries = x[chosen[first], chosen[second]]
-            weights = _facet(((self.k - 1) * entries + 1) / self.k, self.k)
-            if weights is None or len(weights) < 4:
-                continue
-            signature = _signature(weights, self.k)
-            if signature not in self._known:
-                self._known.add(signature)
-                self.patterns.append(_as_pattern(weights, self.k))
-                self._score = np.append(self._score, self._score.mean())
-        return len(self.patterns) - before
-
-    def _gather(self) -> list[int]:
-        """Draw a node, then add the neighbours with the most terms to the chosen nodes."""
-        chosen = [int(self.rng.integers(self.nodes))]
-        degrees = np.zeros(self.nodes)
-        while len(chosen) < _LARGEST:
-            last = chosen[-1]
-            around = self._neighbours[self._ptr[last] : self._ptr[last + 1]]
-            degrees[around] += 1.0
-            candidates = np.flatnonzero(degrees > 0.0)
-            candidates = candidates[~np.isin(candidates, chosen)]
-            if candidates.size == 0:
-                break
-            weight = degrees[candidates] + 0.9 * self.rng.random(candidates.size)
-            chosen.append(int(candidates[weight.argmax()]))
-        return chosen
 
 
 class ViolatedInequalities(NamedTuple):

@@ -65,11 +65,6 @@ _TRIANGLES = 20
 _OTHERS = 20
 #: Triangles examined in a round: about 0.2 s.
 _TRIANGLE_WORK = 200_000_000
-#: Sets of nodes examined in a round for patterns to learn, rounds without a new pattern after which
-#: only one set is examined, and the iterations before the first round.
-_SETS = 10
-_PATIENCE = 5
-_LEARN_FROM = 100
 #: Least violation searched for at the beginning, and at the end.
 _FIRST_THRESHOLD = 0.02
 _LAST_THRESHOLD = 1e-4
@@ -261,13 +256,11 @@ class DualPoint:
 class SDPRelaxation:
     """The relaxation of one part with some coupling, and the state of its solution.
 
-    `cuts` adds inequalities beyond the lower limits and hard constraints. `slack`, a bound on the
-    error of energies of the part, is subtracted from ``bound``, the best proved lower bound of its
-    energy; ``raw_bound`` is the same before it is rounded up to the next possible energy. The
-    penalty rises if the ratio of ``primal`` to ``dual`` exceeds ``imbalance``: residuals per square
-    root of the order, the distance of the two matrices and the length of the last step of one of
-    them, times the penalty. ``exhausted`` is true if the last search found no inequality violated
-    by the least threshold.
+    `cuts` adds inequalities beyond the lower limits and hard constraints. ``bound`` is the best
+    proved lower bound of the energy, ``raw_bound`` the same before it is rounded up to the next
+    possible energy. ``primal`` and ``dual`` are residuals per square root of the order, the
+    distance of the two matrices and the length of the last step of one of them, times the penalty.
+    ``exhausted`` is true if the last search found no inequality violated by the least threshold.
 
     Notes
     -----
@@ -299,9 +292,7 @@ class SDPRelaxation:
     BIT 46, 2006.
     """
 
-    def __init__(
-        self, part: PottsPart, cuts: bool, rng: np.random.Generator, slack: float = 0.0
-    ) -> None:
+    def __init__(self, part: PottsPart, cuts: bool, rng: np.random.Generator) -> None:
         self.part = part
         self.cuts = cuts
         self.rng = rng
@@ -313,13 +304,13 @@ class SDPRelaxation:
         self.costs, self.constant = costs_of(part)
         # Costs and constant are sums of a few shares of these, and |X_ij| is at most 1.
         given = abs(part.constant) + np.abs(part.unary).sum() + np.abs(part.coupling).sum()
-        self._rounding = 8.0 * (k + 2) * _EPSILON * float(given) + slack
+        self._rounding = 8.0 * (k + 2) * _EPSILON * float(given)
         self.scale = float(np.sqrt(2.0 * (self.costs**2).sum() / order)) or 1.0
         self.costs /= self.scale
         self.basis = _corners(k) if order > self.fixed_from else np.empty((0, 0))
         self.rows = CutRows(self.fixed_from, self.low)
         self._add_equations()
-        self.pool = PatternPool(k, self.costs, self.fixed_from, rng)
+        self.pool = PatternPool(k, rng)
         self.y = np.eye(order)
         self.y[n:, n:] = np.where(np.eye(order - n) > 0, 1.0, self.low)
         self._before = np.zeros((order, order))
@@ -328,14 +319,12 @@ class SDPRelaxation:
         self.floor = np.zeros((order, order)) if self.boxed else np.zeros((1, 1))
         self.factor = np.eye(order)
         self.penalty = _PENALTY
-        self.imbalance = _IMBALANCE
         self.bound = self.raw_bound = -math.inf
         self.iterations = 0
         self.primal = self.dual = math.inf
         self.threshold = _FIRST_THRESHOLD
         self.exhausted = not cuts
         self.share = 1.0
-        self._idle = 0
 
     @property
     def order(self) -> int:
@@ -438,7 +427,7 @@ class SDPRelaxation:
         self.primal, self.dual = (math.sqrt(residual / self.order) for residual in residuals)
         self.dual *= self.penalty
         if self.iterations % _BALANCE_EVERY == 0:
-            if self.primal > self.imbalance * self.dual:
+            if self.primal > _IMBALANCE * self.dual:
                 self.penalty *= _PENALTY_STEP
             elif self.dual > _IMBALANCE * self.primal:
                 self.penalty /= _PENALTY_STEP
@@ -564,10 +553,6 @@ class SDPRelaxation:
         codes = search.codes(rows.key)
         whole = np.tril(self.y)
         whole += np.tril(self.y, -1).T
-        if self.iterations >= _LEARN_FROM:
-            # Learning is costly, so after rounds without a new pattern only one set is tried.
-            learned = self.pool.learn(whole, _SETS if self._idle < _PATIENCE else 1)
-            self._idle = 0 if learned else self._idle + 1
         found = self.pool.find(whole, self.threshold, rows.key, should_stop)
         add_triangles(rows, codes, order)
         added = codes.size
