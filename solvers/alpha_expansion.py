@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 
-from inference_lab.algorithms.cuts.roof_duality import LabelChoice, Rule, unsupported_arity
+from inference_lab.algorithms.cuts.roof_duality import LabelChoice, Rule
 from inference_lab.algorithms.iteration import IterativeSolver, Progress
 from inference_lab.algorithms.label_cost_encoding import star
 from inference_lab.contract import Outcome, Run
@@ -181,8 +181,7 @@ class AlphaExpansion(IterativeSolver[Expansions]):
     Complexity
     ----------
     A cycle takes one minimum cut for each label, in practice near linear in the graph. Roof duality
-    doubles the network. Terms of r variables add about 2^r auxiliary variables and are refused
-    above `inference_lab.algorithms.cuts.roof_duality.MAX_ARITY`. Memory: linear in the graph.
+    doubles the network. Memory: linear in the graph.
 
     References
     ----------
@@ -216,8 +215,10 @@ class AlphaExpansion(IterativeSolver[Expansions]):
         return math.inf if self.max_cycles is None else self.max_cycles
 
     def supports(self, graph: FactorGraph, temperature: float) -> str | None:
-        """Return the reason to refuse a run: a temperature, or a factor too large for pairs."""
-        return super().supports(graph, temperature) or unsupported_arity(graph)
+        """Return the reason to refuse a run: a temperature, or a higher-order factor."""
+        if graph.n_factors:
+            return "expansion moves cover terms of at most two variables"
+        return super().supports(graph, temperature)
 
     def start(self, graph: FactorGraph, run: Run) -> Expansions | Outcome:
         """Offer the first labelling; with two labels, choose between all labellings."""

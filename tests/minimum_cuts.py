@@ -17,6 +17,16 @@ class Cut(NamedTuple):
     source_side: npt.NDArray[np.bool_]
 
 
+def laid_out(n_nodes: int, edges: npt.ArrayLike) -> CutGraph:
+    """Lay out a network from its edges; parallel edges and loops are allowed."""
+    tails = np.asarray(edges, dtype=np.int64).ravel()
+    order = np.argsort(tails, kind="stable").astype(np.int32)
+    place = np.empty(order.size, dtype=np.int32)
+    place[order] = np.arange(order.size, dtype=np.int32)
+    ptr = np.append(0, np.cumsum(np.bincount(tails, minlength=n_nodes)))
+    return CutGraph(ptr, tails[order ^ 1].astype(np.int32), place[order ^ 1], place.reshape(-1, 2))
+
+
 def load(cuts: CutGraph, *capacities: npt.ArrayLike) -> list[npt.NDArray[np.float64]]:
     """Set capacities forward, backward, from the source and to the sink; return them as arrays."""
     m, n = len(cuts.arcs), cuts.arrays.excess.size
@@ -45,7 +55,7 @@ def minimum_cut(
 ) -> Cut:
     """Find the minimum cut with the smallest source's side."""
     ends = np.asarray(edges, dtype=np.int64).reshape(-1, 2)
-    cuts = CutGraph.from_edges(n_nodes, ends)
+    cuts = laid_out(n_nodes, ends)
     there, back, first, last = load(cuts, forward, backward, source, sink)
     cuts.solve()
     side = cuts.arrays.level > 0

@@ -9,15 +9,12 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from minimum_cuts import load, minimum_cut
+from minimum_cuts import laid_out, load, minimum_cut
 from scipy.sparse import coo_array, csr_array
 from scipy.sparse.csgraph import maximum_flow
 
 from inference_lab.algorithms.cuts import maxflow
-from inference_lab.algorithms.cuts.maxflow import (
-    CutGraph,
-    larger_power_of_two,
-)
+from inference_lab.algorithms.cuts.maxflow import larger_power_of_two
 from inference_lab.graph.grids import grid_edges
 
 SEEDS = st.integers(0, 10_000)
@@ -95,7 +92,7 @@ def test_sides_are_the_smallest_of_all_minimum_cuts(seed):
     network = random_network(seed, most_nodes=9)
     y, _, cost = all_cuts(**network)
     best = y[cost == cost.min()]
-    cuts = CutGraph.from_edges(network["n_nodes"], network["edges"])
+    cuts = laid_out(network["n_nodes"], network["edges"])
     load(cuts, *(network[name] for name in ("forward", "backward", "source", "sink")))
     assert cuts.solve()
     assert (cuts.arrays.level > 0).tolist() == (best == 0).all(axis=0).tolist()
@@ -136,7 +133,7 @@ def test_interrupted_search_goes_on(seed):
 def test_stops_when_asked(monkeypatch):
     monkeypatch.setattr(maxflow, "_WORK", 5)
     edges = grid_edges(10, 10)
-    cuts = CutGraph.from_edges(100, edges)
+    cuts = laid_out(100, edges)
     rng = np.random.default_rng(1)
     load(cuts, 1.0, 1.0, rng.random(100), rng.random(100))
     asked = []
@@ -148,7 +145,7 @@ def test_stops_when_asked(monkeypatch):
 def test_dual_value(seed):
     """The value equals the cut after the search, and is below it for any flow."""
     network = random_network(seed)
-    cuts = CutGraph.from_edges(network["n_nodes"], network["edges"])
+    cuts = laid_out(network["n_nodes"], network["edges"])
     load(cuts, *(network[name] for name in ("forward", "backward", "source", "sink")))
     capacity, excess = cuts.arrays.residual.copy(), cuts.arrays.excess.copy()
     rest = float(np.sum(network["sink"]))

@@ -22,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from inference_lab._numba import inlined, lean_kernel
-from inference_lab.graph.arrays import FloatArray, GraphArrays, Int32Array, IntArray, starts_of
+from inference_lab.graph.arrays import FloatArray, GraphArrays, Int32Array, IntArray
 
 UInt32Array: TypeAlias = npt.NDArray[np.uint32]
 
@@ -321,13 +321,6 @@ def _dual_value(c: CutArrays, capacity: FloatArray, left: FloatArray) -> float:
     return total
 
 
-@lean_kernel
-def _find_places(half: Int32Array, place: Int32Array) -> None:
-    """Write the position of each half-edge in an adjacency."""
-    for a in range(half.size):
-        place[half[a]] = a
-
-
 class CutGraph:
     """Network laid out once, for minimum cuts under many sets of capacities.
 
@@ -371,21 +364,8 @@ class CutGraph:
     def of(cls, g: GraphArrays) -> CutGraph:
         """Lay out a network of the variables and edges of a graph, on its own adjacency."""
         place = np.empty(g.adj_half.size, dtype=np.int32)
-        _find_places(g.adj_half, place)
+        place[g.adj_half] = np.arange(place.size)
         return cls(g.adj_ptr, g.adj_var, g.adj_reverse, place.reshape(-1, 2))
-
-    @classmethod
-    def from_edges(cls, n_nodes: int, edges: npt.ArrayLike) -> CutGraph:
-        """Lay out a network from its edges; parallel edges and loops are allowed."""
-        ends = np.asarray(edges, dtype=np.int64).reshape(-1, 2)
-        if 2 * len(ends) > np.iinfo(np.int32).max:
-            raise ValueError(f"edges has {len(ends)} rows; at most 2^30 - 1 fit")
-        tails = ends.ravel()
-        order = np.argsort(tails, kind="stable").astype(np.int32)
-        place = np.empty(order.size, dtype=np.int32)
-        place[order] = np.arange(order.size, dtype=np.int32)
-        ptr = starts_of(np.bincount(tails, minlength=n_nodes))
-        return cls(ptr, tails[order ^ 1].astype(np.int32), place[order ^ 1], place.reshape(-1, 2))
 
     def solve(self, should_stop: Callable[[], bool] | None = None) -> bool:
         """Find a maximum flow and with it the minimum cuts; return False if stopped."""

@@ -4,7 +4,8 @@ Two tests, each of which keeps an optimal labelling, are applied in turn:
 
 * *dead-end elimination* (Goldstein 1994): label ``a`` of variable ``i`` is dropped for ``b`` if
   ``theta_i(b) - theta_i(a) + sum_f max_z (theta_f(b, z) - theta_f(a, z)) <= 0``;
-* *roof duality* (Hammer, Hansen, Simeone 1984), once no variable has more than two labels.
+* *roof duality* (Hammer, Hansen, Simeone 1984), once no variable has more than two labels, without
+  higher-order factors.
 """
 
 from __future__ import annotations
@@ -23,11 +24,7 @@ from inference_lab.algorithms.cuts.reduction import (
     unchanged,
     with_forms,
 )
-from inference_lab.algorithms.cuts.roof_duality import (
-    Choice,
-    LabelChoice,
-    unsupported_arity,
-)
+from inference_lab.algorithms.cuts.roof_duality import Choice, LabelChoice
 from inference_lab.graph.arrays import Flags, IntArray
 from inference_lab.graph.factor_graph import FactorGraph
 
@@ -97,7 +94,7 @@ class _LabelTests:
 
     def roof_duality(self) -> int:
         """Fix the variables that roof duality labels; return the number of labels ruled out."""
-        if int(self.left.max(initial=0)) > 2 or unsupported_arity(self.graph) is not None:
+        if int(self.left.max(initial=0)) > 2 or self.graph.n_factors:
             return 0
         if int(self.left.sum()) == self._asked:
             return 0
@@ -158,7 +155,7 @@ def _whole_choice(
 ) -> _WholeChoice | None:
     """Choose between all labellings; return None for more than two labels, or if stopped."""
     one = graph.cardinalities - 1
-    if int(one.max(initial=0)) > 1 or unsupported_arity(graph) is not None:
+    if int(one.max(initial=0)) > 1 or graph.n_factors:
         return None
     zero = np.zeros_like(one)
     chooser = LabelChoice(graph)
