@@ -8,7 +8,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from inference_lab.algorithms.cuts.partial_optimality import SHRINKING, reduce
+from inference_lab.algorithms.cuts.partial_optimality import SHRINKING, Reduction, reduce
+from inference_lab.algorithms.cuts.reduction import unchanged
 from inference_lab.algorithms.iteration import IterativeSolver, Progress
 from inference_lab.algorithms.presolve import n_entries, trivial_outcome
 from inference_lab.algorithms.semidefinite.potts_energy import PottsEnergy, PottsPart, build_model
@@ -62,6 +63,7 @@ class Semidefinite(IterativeSolver["_Ascent"]):
     `inference_lab.algorithms.semidefinite.relaxation`. Its matrices are rounded to labellings,
     which descend by ICM and Kernighan-Lin passes.
 
+    Costs are finite; `persistency` in front resolves hard must-links and cannot-links where it can.
     Diagonal terms with label-dependent costs are supported for two labels only. On frustrated terms
     (noisy constraints, spin glasses, max-cut) the bounds are close where linear relaxations are
     weak.
@@ -177,22 +179,17 @@ class Semidefinite(IterativeSolver["_Ascent"]):
         first = unary_minimum(graph)
         run.offer(first)
         building = _SECONDS_AN_ENTRY * n_entries(graph)
-        alive = None
+        reduction = unchanged(graph, 0)
         if self.persistency and run.remaining > building:
             kept = building + run.estimated_seconds(SHRINKING)
-            reduction = reduce(graph, lambda: run.remaining <= kept)
-            if reduction.infeasible:
-                return Outcome(infeasible=True)
-            alive = np.zeros(graph.unary_values.size, dtype=np.bool_)
-            fixed = np.flatnonzero(reduction.fixed >= 0)
-            alive[graph.unary_ptr[fixed] + reduction.fixed[fixed]] = True
-            owner = np.repeat(reduction.variables, np.diff(reduction.label_ptr))
-            alive[graph.unary_ptr[owner] + reduction.labels] = True
+            reduction = reduce(graph, lambda: run.remaining <= kept, keep_forms=True)
         if building > run.remaining + _AFTER_THE_END:
             return Outcome(diagnostics={"matrices": "no time to set them up"})
-        model = build_model(graph, alive)
-        if model is None:
-            return Outcome(infeasible=True)
+        model = build_model(reduction.graph)
+        if isinstance(model, str):
+            # A table of a Potts-like term may have lost different labels at its ends.
+            reduction = unchanged(graph, 0)
+            model = build_model(graph)
         if isinstance(model, str):
             return Outcome(unsupported=model)
         if too_large := self._too_large(model):
@@ -203,14 +200,14 @@ class Semidefinite(IterativeSolver["_Ascent"]):
             search.improve(run.initial)
         if self.heuristic and any(not part.separable for part in model.parts):
             self._find_first(graph, run, search)
-        return _Ascent(self, model, run, search)
+        return _Ascent(self, model, reduction, run, search)
 
     def step(self, state: _Ascent, run: Run, done: int) -> Progress | None:
         """Iterate once on each part; bound and round at intervals."""
         active = state.active()
         # A last iteration and a last update take as long as two iterations.
         needed = 2.0 * sum(piece.seconds for piece in active)
-        if not active or state.infeasible or needed > run.remaining:
+        if not active or needed > run.remaining:
             return None
         for piece in active:
             begin = run.seconds
@@ -233,7 +230,6 @@ class Semidefinite(IterativeSolver["_Ascent"]):
         if outcome.iterations:
             outcome.diagnostics["primal_residual"] = max(r.primal for r in relaxations)
             outcome.diagnostics["dual_residual"] = max(r.dual for r in relaxations)
-        outcome.infeasible = state.infeasible
         outcome.converged = run.proved or all(p.converged for p in state.pieces.values())
         return outcome
 
@@ -318,19 +314,22 @@ class _Ascent:
     """The state of a run: the relaxations of the parts, and the best labels of their nodes."""
 
     def __init__(
-        self, settings: Semidefinite, model: PottsEnergy, run: Run, search: _LocalSearch
+        self,
+        settings: Semidefinite,
+        model: PottsEnergy,
+        reduction: Reduction,
+        run: Run,
+        search: _LocalSearch,
     ) -> None:
-        self.settings, self.model, self.run, self.search = settings, model, run, search
+        self.settings, self.model, self.reduction = settings, model, reduction
+        self.run, self.search = run, search
         self.labels = [part.unary.argmin(axis=1).astype(np.int64) for part in model.parts]
         self.pieces: dict[int, _Piece] = {}
-        self.infeasible = False
         # Nodes without couplings have their least costs as energies.
         self.settled = [model.constant]
         for number, part in enumerate(model.parts):
             if part.separable:
-                costs = np.where(part.forbidden, np.inf, part.unary)
-                self.labels[number] = costs.argmin(axis=1)
-                self.settled += [part.constant, *costs.min(axis=1)]
+                self.settled += [part.constant, *part.unary.min(axis=1)]
                 continue
             order = part.order
             self.pieces[number] = _Piece(
@@ -338,7 +337,7 @@ class _Ascent:
                 _SECONDS * order**3,
             )  # fmt: skip
         self.adopt()
-        search.improve(model.expand(self.labels))
+        self.improve(self.labels)
         self.report()
 
     def active(self) -> list[_Piece]:
@@ -349,12 +348,16 @@ class _Ascent:
         """Adopt the best labelling for the parts whose energy it lowers."""
         if self.run.best_labels is None:
             return
-        chosen = self.model.nodes_of(self.run.best_labels)
+        chosen = self.model.nodes_of(self.reduction.restrict(self.run.best_labels))
         for number, piece in self.pieces.items():
             energy = piece.relaxation.energy(chosen[number])
             if energy < piece.energy:
                 piece.labels, piece.energy = chosen[number], energy
                 self.labels[number] = chosen[number]
+
+    def improve(self, labels: list[IntArray]) -> None:
+        """Improve a labelling of the parts, and offer it."""
+        self.search.improve(self.reduction.expand(self.model.expand(labels)))
 
     def look(self, draws: int, last: bool = False) -> None:
         """Bound, round and look for violated inequalities."""
@@ -367,7 +370,7 @@ class _Ascent:
             for number, piece in self.pieces.items():
                 if not piece.done:
                     labels[number] = piece.round(draw)
-            self.search.improve(self.model.expand(labels))
+            self.improve(labels)
         self.adopt()
         for piece in active:
             if piece.seconds > run.remaining:
@@ -389,9 +392,7 @@ class _Ascent:
         bound = relaxation.bound
         residual = max(relaxation.primal, relaxation.dual)
         solved = relaxation.exhausted and residual <= settings.tolerance
-        if bound > relaxation.ceiling:
-            piece.done = self.infeasible = True
-        elif proves(piece.energy, bound):
+        if proves(piece.energy, bound):
             piece.done = piece.converged = True
         elif solved:
             piece.done = piece.converged = True

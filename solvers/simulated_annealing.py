@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -233,16 +233,9 @@ class SimulatedAnnealing(IterativeSolver["_AnnealingState"]):
     """Simulated annealing (Kirkpatrick, Gelatt, Vecchi 1983; Geman, Geman 1984).
 
     Sweeps over the variables and draws each label from ``exp(-cost / T)`` given all others (heat
-    bath) while T falls from `start_temperature` to `end_ratio` times it; with ``s`` the share of
-    the anneal that is done, out of ``S`` sweeps,
-
-    * geometric: ``T = T0 r^s``;
-    * linear: ``T = T0 (1 - s + s r)``;
-    * logarithmic: ``T = T0 / (1 + (1/r - 1) log(1 + s S) / log(1 + S))``.
-
-    A descent (`icm`) ends the anneal. Then random connected regions are reheated: annealed alone
-    from at most `reheat_ratio` times the start temperature; the result stays if the energy did not
-    rise.
+    bath) while T falls geometrically from `start_temperature` to `end_ratio` times it. A descent
+    (`icm`) ends the anneal. Then random connected regions are reheated: annealed alone from at most
+    `reheat_ratio` times the start temperature; the result stays if the energy did not rise.
 
     A violated hard term counts as a penalty of three start temperatures, so that paths between
     feasible labellings may cross infeasible ones; while the labelling is infeasible, reheats draw
@@ -258,7 +251,6 @@ class SimulatedAnnealing(IterativeSolver["_AnnealingState"]):
         Rounds of reheating after each anneal; a round covers every variable once on average.
     restarts : int
         Further anneals with their reheats, from random labellings.
-    schedule : {"geometric", "linear", "logarithmic"}
     start_temperature : float or None
         None takes the mean absolute cost of a move from a random labelling.
     end_ratio : float in (0, 1]
@@ -288,7 +280,7 @@ class SimulatedAnnealing(IterativeSolver["_AnnealingState"]):
     S. Kirkpatrick, C. D. Gelatt, M. P. Vecchi, "Optimization by simulated annealing", Science
     220, 1983.
     S. Geman, D. Geman, "Stochastic relaxation, Gibbs distributions, and the Bayesian restoration
-    of images", IEEE PAMI 6(6), 1984, sec. XI (the logarithmic schedule).
+    of images", IEEE PAMI 6(6), 1984, sec. XI.
 
     Examples
     --------
@@ -303,22 +295,11 @@ class SimulatedAnnealing(IterativeSolver["_AnnealingState"]):
     sweeps: int = setting(2000, at_least=1)
     reheats: int = setting(100, at_least=0)
     restarts: int = setting(0, at_least=0)
-    schedule: Literal["geometric", "linear", "logarithmic"] = "geometric"
     start_temperature: float | None = setting(None, above=0, below=math.inf)
     end_ratio: float = setting(0.1, above=0, at_most=1)
     reheat_ratio: float = setting(0.7, above=0, at_most=1)
     reheat_sweeps: int = setting(100, at_least=1)
     region: int = setting(100, at_least=1)
-
-    def temperature(self, first: float, last: float, done: float, sweeps: int) -> float:
-        """Return the temperature at the share `done` of an anneal of `sweeps` sweeps."""
-        ratio = last / first
-        if self.schedule == "geometric":
-            return float(first * ratio**done)
-        if self.schedule == "linear":
-            return float(first * (1.0 - done + done * ratio))
-        slowness = math.log1p(done * sweeps) / math.log1p(sweeps)
-        return float(first / (1.0 + (1.0 / ratio - 1.0) * slowness))
 
     def start(self, graph: FactorGraph, run: Run) -> _AnnealingState | Outcome:
         """Draw a labelling, and find the start temperature."""
@@ -465,8 +446,8 @@ class _AnnealingState:
             begun = done // self.n
             turns = (done % self.n + size - 1) // self.n + 1
             shares = [max(hurry, (begun + t) / sweeps) for t in range(turns)]
-            temperatures = [settings.temperature(hot, cold, s, sweeps) for s in shares]
-            self.visit(self.order, done % self.n, size, np.array(temperatures), _PENALTY * hot)
+            temperatures = hot * (cold / hot) ** np.array(shares)
+            self.visit(self.order, done % self.n, size, temperatures, _PENALTY * hot)
             done += size
             if _CHECKPOINTS * shares[-1] > offered + 1:
                 offered = int(_CHECKPOINTS * shares[-1])

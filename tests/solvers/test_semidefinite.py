@@ -65,20 +65,17 @@ def test_the_bound_is_below_the_optimum_and_meets_it(family: str) -> None:
         solution = il.solve(graph, PLAIN)
         if solution.status is Status.UNSUPPORTED:
             continue
-        if reference.optimum == math.inf:
-            assert solution.status is Status.INFEASIBLE
-            continue
         assert solution.lower_bound <= reference.optimum + 1e-9 * reference.scale
         assert solution.status is Status.OPTIMAL
         assert solution.energy == pytest.approx(reference.optimum, abs=1e-8 * reference.scale)
 
 
-@given(recipes(higher_order=False, min_variables=3, max_states=250))
+@given(recipes(higher_order=False, hard=False, min_variables=3, max_states=250))
 def test_any_bound_on_the_way_is_below_the_optimum(recipe: Recipe) -> None:
     graph, optimum = recipe.build(), float(recipe.energies().min())
     for limit in (1, 7, 60):
         solution = il.solve(graph, PLAIN, max_iterations=limit)
-        if solution.status is not Status.UNSUPPORTED and optimum < math.inf:
+        if solution.status is not Status.UNSUPPORTED:
             assert solution.lower_bound <= optimum + 1e-10 * recipe.scale()
 
 
@@ -250,30 +247,12 @@ def test_frustrated_complete_graphs_are_proved(n: int, optimum: float) -> None:
     assert plain_bound(repulsive(n, 2), cuts=True) == pytest.approx(optimum, abs=1e-5)
 
 
-# ---------------------------------------------------------------------- hard constraints
-
-
-def test_a_graph_that_cannot_be_coloured_is_recognised() -> None:
-    """No label of four mutually different variables is ruled out by a pair of them."""
-    edges = list(itertools.combinations(range(4), 2))
-    apart = il.DiagonalTerms(edges, np.inf, 0.0)
-    three = il.FactorGraph.from_terms(np.zeros((4, 3)), [apart])
-    assert isinstance(build_model(three), PottsEnergy)
-    assert il.solve(three, "semidefinite").status is Status.INFEASIBLE
-    four = il.FactorGraph.from_terms(np.zeros((4, 4)), [apart])
-    assert il.solve(four, "semidefinite").status is Status.OPTIMAL
-
-
 # ---------------------------------------------------------------------- labellings
 
 
 @pytest.mark.parametrize("k", [2, 3, 5])
 def test_rounding_gives_labels_that_are_allowed(k: int) -> None:
-    graph = signed(10, k, 1)
-    values = graph.unary_values.copy()
-    if k > 2:
-        values[[0, k + 1, 2 * k + 2]] = np.inf
-    part = only_part(graph.with_unary(values))
+    part = only_part(signed(10, k, 1))
     relaxation = SDPRelaxation(part, True, np.random.default_rng(0))
     for _ in range(50):
         relaxation.iterate()
@@ -281,7 +260,6 @@ def test_rounding_gives_labels_that_are_allowed(k: int) -> None:
     for directions in (0, k - 1, 3 * k) * 5:
         labels = relaxation.round(directions)
         assert labels.shape == (10,) and labels.min() >= 0 and labels.max() < k
-        assert relaxation.energy(labels) < math.inf
         seen.add(labels.tobytes())
     assert len(seen) > 1
 

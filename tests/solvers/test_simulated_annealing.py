@@ -18,7 +18,7 @@ from inference_lab.kernels.descent import count_users
 from inference_lab.problems.instances import Instances, find
 from inference_lab.registry.sources import as_problem
 from inference_lab.solvers.simulated_annealing import (
-    SimulatedAnnealing,
+    _AnnealingState,
     fill_fields,
     heat_bath,
     heat_bath_by_fields,
@@ -102,28 +102,18 @@ def test_fields_are_kept_up_to_date_and_draw_the_same() -> None:
         assert fields == pytest.approx(fields_of(graph, begun), abs=1e-9)
 
 
-@pytest.mark.parametrize("schedule", ["geometric", "linear", "logarithmic"])
-def test_the_temperature_falls_from_the_first_to_the_last(schedule: str) -> None:
-    """Every schedule begins and ends at its settings and never rises."""
-    solver = SimulatedAnnealing(schedule=schedule)  # type: ignore[arg-type]
-    shares = np.linspace(0.0, 1.0, 50)
-    values = [solver.temperature(8.0, 0.5, share, 1000) for share in shares]
-    assert values[0] == pytest.approx(8.0)
-    assert values[-1] == pytest.approx(0.5)
-    assert (np.diff(values) < 0.0).all()
+def test_the_temperature_falls_by_equal_ratios(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[float] = []
+    visit = _AnnealingState.visit
 
+    def recorded(state, order, start, size, temperatures, penalty):  # type: ignore[no-untyped-def]
+        seen.extend(temperatures)
+        return visit(state, order, start, size, temperatures, penalty)
 
-def test_schedules_follow_their_names() -> None:
-    """They have equal ratios, equal differences, and inverse logarithms."""
-    geometric = SimulatedAnnealing(schedule="geometric")
-    linear = SimulatedAnnealing(schedule="linear")
-    logarithmic = SimulatedAnnealing(schedule="logarithmic")
-    assert geometric.temperature(8.0, 0.5, 0.5, 100) == pytest.approx(2.0)
-    assert linear.temperature(8.0, 0.5, 0.5, 100) == pytest.approx(4.25)
-    # 1 / T is linear in log(1 + sweep).
-    inverse = [1.0 / logarithmic.temperature(8.0, 0.5, t / 100, 100) for t in (0, 9, 99)]
-    slope = (inverse[1] - inverse[0]) / math.log(10.0)
-    assert (inverse[2] - inverse[1]) / math.log(10.0) == pytest.approx(slope)
+    monkeypatch.setattr(_AnnealingState, "visit", recorded)
+    spec = "simulated-annealing(start_temperature=8, end_ratio=0.0625, sweeps=50, reheats=0)"
+    il.solve(random_graph("potts", 0), spec, seed=0)
+    assert np.array(seen) / seen[0] == pytest.approx(0.0625 ** (np.arange(50) / 50))
 
 
 def test_the_end_is_a_local_minimum() -> None:

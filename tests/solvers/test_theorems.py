@@ -253,10 +253,7 @@ def test_sampled_marginals_are_within_their_standard_errors(solver: str, family:
 @solvers(
     "kernighan-lin",
     "mean-field",
-    *(
-        f"simulated-annealing(reheats=20, schedule={schedule})"
-        for schedule in ("geometric", "linear", "logarithmic")
-    ),
+    "simulated-annealing(reheats=20)",
 )
 @pytest.mark.parametrize("family", [f for f in FEASIBLE if f != "empty"])
 def test_small_graphs_are_mostly_solved(solver: str, family: str) -> None:
@@ -443,7 +440,7 @@ PROVED = {
     "mplp": [
         *(*FRUSTRATED, *TIGHT[:3], "uai2008_protein/pdb1mjc", "uai2014_map/wcsp_13"),
         *("small_pgmpy/grid4x4", "small_pgmpy/grid4x4_with_triplets", "small_ad3/grid3x3"),
-        *("toulbar2/warehouse", "libdai/alarm"),
+        "toulbar2/warehouse",
     ],
 }
 

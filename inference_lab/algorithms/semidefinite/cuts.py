@@ -111,8 +111,7 @@ class CutRows:
 
     Entries between nodes from `fixed_from` on have the value `fixed`; they move to the right-hand
     side. ``ptr`` (r+1,) divides the flat terms into rows; ``norm`` (r,) is the sum of squared
-    values, ``key`` identifies a row among rows of one kind. Multipliers are not negative, except of
-    ``free`` rows: these are equations, and stay.
+    values, ``key`` identifies a row among rows of one kind.
     """
 
     def __init__(self, fixed_from: int, fixed: float) -> None:
@@ -124,7 +123,6 @@ class CutRows:
         self.rhs = np.empty(0)
         self.norm = np.empty(0)
         self.multiplier = np.empty(0)
-        self.free: npt.NDArray[np.bool_] = np.empty(0, dtype=np.bool_)
         self.key: IntArray = np.empty(0, dtype=np.int64)
 
     def __len__(self) -> int:
@@ -137,7 +135,6 @@ class CutRows:
         value: FloatArray,
         rhs: FloatArray,
         key: IntArray,
-        free: bool = False,
     ) -> None:
         """Add rows of equal length: ``nodes``, ``value`` (r, t), ``rhs`` and ``key`` (r,)."""
         count, terms = value.shape
@@ -152,7 +149,6 @@ class CutRows:
         self.rhs = np.concatenate([self.rhs, rhs])
         self.norm = np.concatenate([self.norm, (value * value).sum(axis=1)])
         self.multiplier = np.concatenate([self.multiplier, np.zeros(count)])
-        self.free = np.concatenate([self.free, np.full(count, free)])
         self.key = np.concatenate([self.key, key])
 
     def keep(self, kept: npt.NDArray[np.bool_]) -> None:
@@ -161,7 +157,7 @@ class CutRows:
         terms = np.repeat(kept, lengths)
         self.i, self.j, self.value = self.i[terms], self.j[terms], self.value[terms]
         self.ptr = starts_of(lengths[kept])
-        for name in ("rhs", "norm", "multiplier", "free", "key"):
+        for name in ("rhs", "norm", "multiplier", "key"):
             setattr(self, name, getattr(self, name)[kept])
 
     def slacks(self, x: FloatArray) -> FloatArray:

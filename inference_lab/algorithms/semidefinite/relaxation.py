@@ -13,8 +13,7 @@ makes the energy linear in ``X``. The relaxation keeps these properties of a lab
 * ``X`` is positive semidefinite with unit diagonal, and its terminals are the corners: with
   ``V = [I 0; 0 B]``, ``B`` an orthonormal basis of the span of the corners, ``X = V R V'``;
 * ``X_ij >= -1 / (k - 1)``, which for two labels follows;
-* equations of hard constraints, and inequalities found as they are violated
-  (`inference_lab.algorithms.semidefinite.cuts`).
+* inequalities found as they are violated (`inference_lab.algorithms.semidefinite.cuts`).
 
 It is solved by alternating directions: a matrix in the cone and one in the polyhedron, coupled by
 multipliers ``Z``, are updated in turn. The projection to the polyhedron takes a few passes of
@@ -29,7 +28,6 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 from scipy.linalg import LinAlgError, cholesky, eigh
 
 from inference_lab._numba import lean_kernel
@@ -109,7 +107,7 @@ class Polyhedron(NamedTuple):
     boxed: bool
     fixed_from: int
     #: (r + 1,): row ``t`` is ``sum_p value[p] Y[i[p], j[p]] <= rhs[t]`` over ``ptr[t] : ptr[t +
-    #: 1]``, with equality if ``free[t]``.
+    #: 1]``.
     ptr: IntArray
     i: IntArray
     j: IntArray
@@ -117,7 +115,6 @@ class Polyhedron(NamedTuple):
     rhs: FloatArray
     #: (r,) sums of squared values.
     norm: FloatArray
-    free: npt.NDArray[np.bool_]
 
 
 class Iterate(NamedTuple):
@@ -141,7 +138,7 @@ def _move(
     """Project ``x - (costs + z) / penalty`` to the polyhedron and update ``z``, in place."""
     # Returns the squared distances of the new ``y`` from ``x`` and from the last one.
     x, y, before, z, floor, multiplier = at
-    low, boxed, fixed_from, ptr, ri, rj, value, rhs, norm, free = within
+    low, boxed, fixed_from, ptr, ri, rj, value, rhs, norm = within
     n = x.shape[0]
     inverse = 1.0 / penalty
     for i in range(n):
@@ -164,9 +161,7 @@ def _move(
             excess = -rhs[t]
             for p in range(ptr[t], ptr[t + 1]):
                 excess += value[p] * y[ri[p], rj[p]]
-            change = penalty * excess / norm[t]
-            if not free[t]:
-                change = max(change, -multiplier[t])
+            change = max(penalty * excess / norm[t], -multiplier[t])
             if change != 0.0:
                 multiplier[t] += change
                 share = change * inverse
@@ -256,7 +251,7 @@ class DualPoint:
 class SDPRelaxation:
     """The relaxation of one part with some coupling, and the state of its solution.
 
-    `cuts` adds inequalities beyond the lower limits and hard constraints. ``bound`` is the best
+    `cuts` adds inequalities beyond the lower limits. ``bound`` is the best
     proved lower bound of the energy, ``raw_bound`` the same before it is rounded up to the next
     possible energy. ``primal`` and ``dual`` are residuals per square root of the order, the
     distance of the two matrices and the length of the last step of one of them, times the penalty.
@@ -265,7 +260,7 @@ class SDPRelaxation:
     Notes
     -----
     *The bound.* Let ``S = C + sum_t g_t A_t - M - Diag(d)`` with multipliers ``g_t`` of the rows
-    ``<A_t, X> / 2 <= r_t`` (non-negative except for equations), ``M >= 0`` of the lower limits
+    ``<A_t, X> / 2 <= r_t``, ``g_t >= 0``, ``M >= 0`` of the lower limits
     ``l``, and any ``d``. The block of the terminals may have any entries ``W`` instead of ``d``.
     For the ``X = V R V'`` of a labelling
 
@@ -309,7 +304,6 @@ class SDPRelaxation:
         self.costs /= self.scale
         self.basis = _corners(k) if order > self.fixed_from else np.empty((0, 0))
         self.rows = CutRows(self.fixed_from, self.low)
-        self._add_equations()
         self.pool = PatternPool(k, rng)
         self.y = np.eye(order)
         self.y[n:, n:] = np.where(np.eye(order - n) > 0, 1.0, self.low)
@@ -331,42 +325,11 @@ class SDPRelaxation:
         """Order of the matrix."""
         return int(self.y.shape[0])
 
-    def _add_equations(self) -> None:
-        """Add the hard constraints as rows whose multipliers are free."""
-        part, n = self.part, self.part.n_nodes
-
-        def add(i: IntArray, j: IntArray, value: FloatArray, rhs: FloatArray) -> None:
-            # These keys occur for no inequality.
-            key = np.iinfo(np.int64).min + np.arange(len(self.rows), len(self.rows) + len(rhs))
-            self.rows.add((i, j), value, rhs, key, free=True)
-
-        if part.n_labels == 2:
-            i, a = np.nonzero(part.forbidden)
-            # X to the terminal is 1 for label 0.
-            add(
-                i[:, None], np.full((i.size, 1), n), np.ones((i.size, 1)), np.where(a == 0, -1.0, 1)
-            )
-            i, a, j, b = part.excluded.T
-            s, t = 1.0 - 2.0 * a, 1.0 - 2.0 * b
-            top = np.full(i.size, n)
-            # (1 + s x_i) (1 + t x_j) = 0.
-            add(
-                np.stack([i, j, i], axis=1),
-                np.stack([top, top, j], axis=1),
-                np.stack([s, t, s * t], axis=1),
-                np.full(i.size, -1.0),
-            )
-            return
-        i, a = np.nonzero(part.forbidden)
-        add(i[:, None], (n + a)[:, None], np.ones((i.size, 1)), np.full(i.size, self.low))
-        i, j = part.apart.T
-        add(i[:, None], j[:, None], np.ones((i.size, 1)), np.full(i.size, self.low))
-
     def _polyhedron(self) -> Polyhedron:
         rows = self.rows
         return Polyhedron(
             self.low, self.boxed, self.fixed_from, rows.ptr, rows.i, rows.j, rows.value, rows.rhs,
-            rows.norm, rows.free,
+            rows.norm,
         )  # fmt: skip
 
     # ------------------------------------------------------------------ the cone
@@ -526,9 +489,7 @@ class SDPRelaxation:
         x = np.ones(self.order)
         x[: labels.size] = 1.0 - 2.0 * labels
         tight = rows.slacks(np.multiply.outer(x, x)) < 0.5
-        multiplier = np.where(tight | rows.free, rows.multiplier, 0.0)
-        if (rows.slacks(np.multiply.outer(x, x))[rows.free] != 0.0).any():
-            return
+        multiplier = np.where(tight, rows.multiplier, 0.0)
         matrix = np.zeros((self.order, self.order))
         _reduced_costs(self.costs, self.floor, self._polyhedron(), multiplier, matrix)
         diagonal = x * (matrix @ x + matrix.T @ x)
@@ -539,7 +500,7 @@ class SDPRelaxation:
     def separate(self, should_stop: Callable[[], bool]) -> int:
         """Drop rows whose multiplier is 0 and add violated ones; return the number added."""
         rows = self.rows
-        rows.keep((rows.multiplier > 0.0) | rows.free)
+        rows.keep(rows.multiplier > 0.0)
         if not self.cuts:
             return 0
         k, order = self.part.n_labels, self.order
@@ -589,29 +550,11 @@ class SDPRelaxation:
             nodes, ends = nodes @ chosen, ends @ chosen
         # Nearest end; the squared length of the node is the same for all.
         distance = (ends**2).sum(axis=1) - 2.0 * nodes @ ends.T
-        distance[self.part.forbidden] = np.inf
         return np.asarray(distance.argmin(axis=1))
 
-    @property
-    def ceiling(self) -> float:
-        """An upper bound on finite energies; a lower bound above it proves infeasibility."""
-        part = self.part
-        highest = [part.constant, *part.unary.max(axis=1), *np.maximum(part.coupling, 0.0)]
-        return math.fsum(highest) + 1e-9 * math.fsum(np.abs(highest))
-
     def energy(self, labels: IntArray) -> float:
-        """Return the energy of labels of the nodes; ``+inf`` if they violate a hard constraint."""
+        """Return the energy of labels of the nodes."""
         part = self.part
-        i = np.arange(part.n_nodes)
-        banned = (
-            part.forbidden[i, labels].any()
-            or (labels[part.apart[:, 0]] == labels[part.apart[:, 1]]).any()
-            or (
-                (labels[part.excluded[:, 0]] == part.excluded[:, 1])
-                & (labels[part.excluded[:, 2]] == part.excluded[:, 3])
-            ).any()
-        )
-        if banned:
-            return math.inf
         equal = labels[part.pairs[:, 0]] == labels[part.pairs[:, 1]]
-        return part.constant + float(part.unary[i, labels].sum() + part.coupling[equal].sum())
+        own = part.unary[np.arange(part.n_nodes), labels]
+        return part.constant + float(own.sum() + part.coupling[equal].sum())
