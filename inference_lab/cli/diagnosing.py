@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import click
@@ -20,12 +19,6 @@ from inference_lab.cli.common import as_input, print_json, quiet_stdout
     help="Seconds for the LP relaxation of the graph, or of a part of it; 0 leaves it out.",
 )
 @options.seed
-@click.option(
-    "--learn",
-    type=click.Path(dir_okay=False, path_type=Path),
-    metavar="FILE",
-    help="PROBLEM is a store of records: write the predictor learned from it into this file.",
-)
 @options.data_dir
 @options.as_json
 @options.debug
@@ -33,7 +26,6 @@ def diagnose(
     problem: str,
     time_limit: float,
     seed: int,
-    learn: Path | None,
     data_dir: Path | None,
     as_json: bool,
 ) -> None:
@@ -41,16 +33,9 @@ def diagnose(
 
     PROBLEM is a spec such as "estep(data=iris, constraints=200, noise=0.1)" or a model file.
     """
-    from inference_lab.results.atomic_files import write_whole
     from inference_lab.selection import diagnose as found_in
-    from inference_lab.selection.learning import learn as learnt
 
-    with as_input(), quiet_stdout() as out:
-        if learn is not None:
-            text = json.dumps(learnt(problem, data_dir), indent=1) + "\n"
-            write_whole(learn, text.encode())
-            out(str(learn))
-            return
+    with as_input(), quiet_stdout():
         found = found_in(problem, data_dir=data_dir, time_limit=time_limit, seed=seed)
     if as_json:
         print_json(found.to_dict())

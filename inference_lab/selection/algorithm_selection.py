@@ -18,8 +18,13 @@ from inference_lab.registry.sources import as_problem
 from inference_lab.results.json_lines import json_object
 from inference_lab.results.number_formats import format_percent
 from inference_lab.results.summaries import gap_percent, remarks_of
-from inference_lab.selection.instance_features import Measures, class_of, measure, sample
-from inference_lab.selection.learning import known_facts
+from inference_lab.selection.instance_features import (
+    Measures,
+    class_of,
+    known_facts,
+    measure,
+    sample,
+)
 
 if TYPE_CHECKING:
     from inference_lab.registry.sources import ProblemSource
@@ -37,7 +42,7 @@ _CLASSES = (
 
 @cache
 def evidence() -> dict[str, Any]:
-    """Return the evidence that comes with the library, computed from records by `learning`."""
+    """Return the evidence that comes with the library, made by `reports.difficulty`."""
     text = (importlib.resources.files(__package__) / "evidence.json").read_text("utf-8")
     found: dict[str, Any] = json.loads(text)
     return found
@@ -251,7 +256,7 @@ def diagnose(
     known = evidence()
     return Diagnosis(
         measures=measures,
-        facts=known_facts(dict(problem.info), measures),
+        facts=known_facts(problem.info, measures),
         lp_gap=lp_gap,
         lp_variables=size,
         evidence=known["classes"][class_of(measures.frustration)],

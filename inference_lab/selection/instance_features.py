@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -13,7 +14,7 @@ import numpy.typing as npt
 from inference_lab.graph.arrays import POTTS, TABLE, FloatArray, IntArray, connected
 from inference_lab.graph.factor_graph import FactorGraph
 
-__all__ = ["BREAKS", "Measures", "class_of", "couplings", "measure", "sample"]
+__all__ = ["BREAKS", "Measures", "class_of", "couplings", "known_facts", "measure", "sample"]
 
 #: Largest number of variables, and of pairs and factors, of a graph whose relaxation is solved
 #: whole; for larger graphs, a sample is solved.
@@ -77,6 +78,19 @@ class Measures:
         if not self.frustrated:
             return 0.0
         return self.frustrated * (math.inf if math.isnan(self.weight_ratio) else self.weight_ratio)
+
+
+def known_facts(info: Mapping[str, Any], measures: Measures) -> dict[str, float]:
+    """Return the known facts of a graph's constraints: their number, noise and relative weight."""
+    if not {"must_links", "cannot_links"} <= info.keys() or not measures.variables:
+        return {}
+    count = (info["must_links"] + info["cannot_links"]) / measures.variables
+    found = {"constraints_per_point": float(count)}
+    if isinstance(noise := info.get("noise"), int | float):
+        found |= {"noise": float(noise), "constraints_noise": float(count * noise)}
+    if isinstance(ratio := info.get("weight_over_calibrated"), int | float):
+        found["weight_over_calibrated"] = float(ratio)
+    return found
 
 
 def couplings(graph: FactorGraph) -> FloatArray:
@@ -163,14 +177,6 @@ def _frustrated(edges: IntArray, strength: FloatArray, n: int, two: bool) -> flo
         before = before[before]
     agree = along[signed[:, 0]] * along[signed[:, 1]]
     return float((agree != sign).sum() / n)
-
-
-def wilson(hits: int, of: int) -> tuple[float, float]:
-    """Return the 95 % interval of a share (Wilson, JASA 22, 1927)."""
-    z = 1.959963984540054
-    middle = (hits + z * z / 2) / (of + z * z)
-    half = z / (of + z * z) * math.sqrt(hits * (of - hits) / of + z * z / 4)
-    return middle - half, middle + half
 
 
 def measure(graph: FactorGraph) -> Measures:

@@ -18,6 +18,7 @@ from sample_records import record
 import inference_lab as il
 from inference_lab.cli import main
 from inference_lab.registry.sources import as_problem
+from inference_lab.reports.difficulty import auc, learn
 from inference_lab.results.records import RecordStore
 from inference_lab.selection.algorithm_selection import evidence
 from inference_lab.selection.instance_features import (
@@ -26,9 +27,7 @@ from inference_lab.selection.instance_features import (
     couplings,
     measure,
     sample,
-    wilson,
 )
-from inference_lab.selection.learning import auc, learn
 
 
 def signed_graph(seed, n=9, m=14, labels=3):
@@ -120,9 +119,7 @@ def test_a_sample_is_the_part_around_a_variable():
     assert sample(part) == (part, True)
 
 
-def test_wilson_and_auc_by_hand():
-    # Wilson (1927): 0 of 10 has the upper end z^2 / (n + z^2).
-    assert wilson(0, 10) == pytest.approx((0.0, 3.8415 / 13.8415), abs=1e-4)
+def test_auc_by_hand():
     # Of nine pairs, the hard problem scores higher in eight, and one is a tie.
     scores, hard = [3, 1, 2, 2, 5, 0], [True, False, True, False, True, False]
     assert auc(scores, hard) == pytest.approx(8.5 / 9)
@@ -174,9 +171,8 @@ def test_evidence_is_learnt_from_records(tmp_path):
         "best": ["ilp"],
         "solvers": hard["solvers"],
     }
-    written = tmp_path / "evidence.json"
-    done = CliRunner().invoke(main, ["diagnose", str(store.path), "--learn", str(written)])
-    assert done.exit_code == 0 and json.loads(written.read_text()) == found
+    # Wilson (1927): 3 of 3 has the lower end n / (n + z^2).
+    assert easy["tight_interval"] == [round(3 / (3 + 3.8415), 3), 1.0]
     store.append(record(spec, "ilp", 1.0, seed=5, problem_hash="another"))
     with pytest.raises(ValueError, match="is another graph today"):
         learn(store.path)

@@ -1,11 +1,14 @@
-"""Predictions from graph features, learnt from the records of a study.
+"""Predictions of `il.diagnose` from graph features, learnt from the records of a study.
 
 Problems are grouped by frustrated pairs times their weight, with solved shares and good solvers.
+``python -m inference_lab.reports.difficulty STORE`` prints the library's ``evidence.json``.
 """
 
 from __future__ import annotations
 
+import json
 import math
+import sys
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -13,6 +16,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from scipy.stats import binomtest
 
 from inference_lab.registry.sources import as_problem
 from inference_lab.reporting.result_arrays import ResultArrays, facts_of
@@ -21,13 +25,12 @@ from inference_lab.results.analysis import Findings
 from inference_lab.results.records import RecordStore
 from inference_lab.selection.instance_features import (
     BREAKS,
-    Measures,
     class_of,
+    known_facts,
     measure,
-    wilson,
 )
 
-__all__ = ["auc", "known_facts", "learn"]
+__all__ = ["auc", "learn"]
 
 #: The solver whose proofs decide whether the LP relaxation is tight.
 _LP = "lp-relaxation"
@@ -40,19 +43,6 @@ PREDICTORS = (
     *("frustration", "frustrated", "core", "mean_degree", "largest_component"),
     *("repulsive", "weight_ratio", "constraints_noise", "weight_over_calibrated"),
 )
-
-
-def known_facts(info: dict[str, Any], measures: Measures) -> dict[str, float]:
-    """Return the known facts of a graph's constraints: their number, noise and relative weight."""
-    if not {"must_links", "cannot_links"} <= info.keys() or not measures.variables:
-        return {}
-    count = (info["must_links"] + info["cannot_links"]) / measures.variables
-    found = {"constraints_per_point": float(count)}
-    if isinstance(noise := info.get("noise"), int | float):
-        found |= {"noise": float(noise), "constraints_noise": float(count * noise)}
-    if isinstance(ratio := info.get("weight_over_calibrated"), int | float):
-        found["weight_over_calibrated"] = float(ratio)
-    return found
 
 
 def auc(scores: npt.ArrayLike, hard: npt.ArrayLike) -> float:
@@ -123,13 +113,13 @@ def _class(
     """Return the facts of the problems of one class."""
     if not len(here):
         return {"problems": 0}
-    low, high = wilson(int(tight[here].sum()), len(here))
+    share = binomtest(int(tight[here].sum()), len(here)).proportion_ci(method="wilson")
     left = here[~tight[here]]
     return {
         "problems": len(here),
         "sets": len({units[at] for at in here}),
         "tight": int(tight[here].sum()),
-        "tight_interval": [round(low, 3), round(high, 3)],
+        "tight_interval": [round(float(share.low), 3), round(float(share.high), 3)],
         "proved_by_any": int(held["proved"][here].any(axis=1).sum()),
         **_best(here, held, solvers),
         # Listed separately because the later stages of a study run on these problems only.
@@ -162,3 +152,7 @@ def _best(
         "proved_by": {t["solver"]: t["proved"] for t in measured if t["proved"]},
         "solvers": [*good, *rest][:_SHOWN],
     }
+
+
+if __name__ == "__main__":
+    print(json.dumps(learn(sys.argv[1]), indent=1))
