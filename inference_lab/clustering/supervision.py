@@ -14,7 +14,6 @@ import numpy.typing as npt
 from inference_lab.constraints import Constraints
 from inference_lab.constraints.constraints import selected
 from inference_lab.constraints.frames import from_frame
-from inference_lab.constraints.pair_arrays import canonical
 from inference_lab.constraints.pairs import pairs_outside
 from inference_lab.constraints.sample_ids import SampleIds, rows_named
 from inference_lab.graph.arrays import FloatArray, IntArray
@@ -31,20 +30,17 @@ __all__ = [
     "take_frame",
 ]
 
-#: Sources of pairs if none are given.
-_NO_SOURCE = np.zeros((), dtype=np.int64)
 #: The module in which scikit-learn fits the rows `train` of `X`.
 _FOLDS = "sklearn.model_selection._validation"
 
 
 @dataclass(frozen=True)
 class Side:
-    """Supervision of a fit: constraints, known labels (-1 elsewhere), weights, sources of pairs."""
+    """Supervision of a fit: constraints, known labels (-1 elsewhere), sample weights."""
 
     constraints: Constraints
     known: IntArray
     weights: FloatArray | None
-    sources: tuple[IntArray, IntArray] | None = None
 
     @property
     def counts(self) -> FloatArray:
@@ -74,19 +70,10 @@ class Side:
 
     def only(self, rows: IntArray) -> Side:
         """Return the supervision of some of the points, renumbered."""
-        given, sources = self.constraints, self.sources
-        if sources is not None:
-            inside = np.zeros(self.known.size, dtype=np.bool_)
-            inside[rows] = True
-            sources = (
-                sources[0][inside[given.must_link].all(axis=1)],
-                sources[1][inside[given.cannot_link].all(axis=1)],
-            )
         return Side(
-            given.restrict(rows, renumber=True),
+            self.constraints.restrict(rows, renumber=True),
             self.known[rows],
             None if self.weights is None else self.weights[rows],
-            sources,
         )
 
     def sample(self, size: int, rng: np.random.Generator) -> IntArray:
@@ -142,7 +129,7 @@ def refuse_hard(given: Constraints) -> None:
 
 
 def take_frame(given: dict[str, Any], X: Any) -> dict[str, Any]:
-    """Replace the argument `pairs` of ``fit``, a data frame, by constraints, weights and sources.
+    """Replace the argument `pairs` of ``fit``, a data frame, by constraints and weights.
 
     A frame without weights has weights of 1, as in `Constraints.fit_params`.
     """
@@ -150,11 +137,7 @@ def take_frame(given: dict[str, Any], X: Any) -> dict[str, Any]:
     frame = given.pop("pairs", None)
     if frame is None:
         return given
-    others = [
-        name
-        for name in ("must_link", "cannot_link", "ml_source", "cl_source")
-        if given.get(name) is not None
-    ]
+    others = [name for name in ("must_link", "cannot_link") if given.get(name) is not None]
     if others:
         raise ValueError(
             f"pairs and {others[0]} both give pairs; give one of them, as "
@@ -165,7 +148,7 @@ def take_frame(given: dict[str, Any], X: Any) -> dict[str, Any]:
     if ids is None:
         _refuse_folds()
         ids = X.index if hasattr(X, "iloc") else np.arange(n)
-    parts, sources = from_frame(frame, ids, sourced="ml_source" in given)
+    parts = from_frame(frame, ids)
     if parts.n_points != n:
         raise ValueError(f"sample_ids must have shape ({n},), got ({parts.n_points},)")
     if isinstance(ids, SampleIds) and ids.size < ids.everyone.size:
@@ -180,8 +163,6 @@ def take_frame(given: dict[str, Any], X: Any) -> dict[str, Any]:
                 f"{name} must be a number or 'auto' where pairs is a data frame, and left out "
                 "where that has weights"
             )
-    if sources is not None:
-        given["ml_source"], given["cl_source"] = sources
     return {**given, "constraints": made}
 
 
@@ -198,8 +179,6 @@ def read_side(
     y: npt.ArrayLike | None = None,
     partial_labels: npt.ArrayLike | None = None,
     sample_weight: npt.ArrayLike | None = None,
-    ml_source: npt.ArrayLike | None = None,
-    cl_source: npt.ArrayLike | None = None,
 ) -> Side:
     """Turn the arguments of ``fit`` into supervision of rows."""
     labels, named = partly_labelled(y), "y"
@@ -212,11 +191,8 @@ def read_side(
     known = read_partial_labels(labels, n_points, n_clusters, named)
     counts = _read_sample_weight(sample_weight, n_points)
     if constraints is not None:
-        # From a data frame: names have been looked up, and sources are in the order of the pairs.
-        sources = None
-        if ml_source is not None and cl_source is not None:
-            sources = np.asarray(ml_source), np.asarray(cl_source)
-        return Side(constraints.with_weights(ml_weight, cl_weight), known, counts, sources)
+        # From a data frame, in which names have been looked up.
+        return Side(constraints.with_weights(ml_weight, cl_weight), known, counts)
     ids = None
     if sample_ids is not None:
         ids = sample_ids if isinstance(sample_ids, SampleIds) else SampleIds(sample_ids)
@@ -224,49 +200,11 @@ def read_side(
             raise ValueError(f"sample_ids must have shape ({n_points},), got {ids.shape}")
     elif has_pairs(must_link) or has_pairs(cannot_link):
         _refuse_folds()
-    sourced = ml_source is not None or cl_source is not None
-    found: list[tuple[npt.ArrayLike | None, npt.ArrayLike, IntArray]] = []
-    source_of: Any
-    for pairs, weight, source, name, kind in (
-        (must_link, ml_weight, ml_source, "must_link", "ml"),
-        (cannot_link, cl_weight, cl_source, "cannot_link", "cl"),
-    ):
-        source_of = _read_source(source, pairs, f"{kind}_source") if sourced else _NO_SOURCE
-        if ids is not None and pairs is not None and has_pairs(pairs):
-            pairs, present = _by_ids(ids, pairs, n_points, name)
-            weight, source_of = (
-                given[present] if given.ndim else given
-                for given in (np.asarray(weight), np.asarray(source_of))
-            )
-        if sourced:
-            # Sources must be in the order in which constraints store pairs.
-            source_of = canonical(pairs, source_of, n_points, name, f"{kind}_source")[1]
-        found.append((pairs, weight, np.asarray(source_of, dtype=np.int64)))
-    (ml, ml_weights, ml_told), (cl, cl_weights, cl_told) = found
-    return Side(
-        Constraints(ml, cl, ml_weights, cl_weights, n_points=n_points),
-        known,
-        counts,
-        (ml_told, cl_told) if sourced else None,
-    )
-
-
-def _read_source(source: npt.ArrayLike | None, pairs: npt.ArrayLike | None, name: str) -> IntArray:
-    """Validate the source numbers of pairs; return zeros if none are given."""
-    number = 0 if pairs is None else len(np.asarray(pairs))
-    if source is None:
-        return np.zeros(number, dtype=np.int64)
-    given = np.asarray(source)
-    if given.shape != (number,):
-        raise ValueError(
-            f"{name} has shape {given.shape}; shape ({number},) is needed, a number for each pair"
-        )
-    if given.size and given.dtype.kind not in "iu":
-        raise TypeError(f"{name} has dtype {given.dtype}; integers are needed, from 0 on")
-    wrong = np.flatnonzero(given < 0)
-    if wrong.size:
-        raise ValueError(f"{name}[{wrong[0]}] = {given[wrong[0]]}; sources have numbers from 0 on")
-    return given.astype(np.int64)
+    if ids is not None:
+        must_link, ml_weight = _by_ids(ids, must_link, ml_weight, n_points, "must_link")
+        cannot_link, cl_weight = _by_ids(ids, cannot_link, cl_weight, n_points, "cannot_link")
+    constraints = Constraints(must_link, cannot_link, ml_weight, cl_weight, n_points=n_points)
+    return Side(constraints, known, counts)
 
 
 def partly_labelled(y: Any) -> Any:
@@ -364,13 +302,20 @@ def _refuse_cut(n_pairs: int, n_points: int, name: str) -> None:
 
 
 def _by_ids(
-    ids: SampleIds, pairs: npt.ArrayLike, n_points: int, name: str
-) -> tuple[IntArray, npt.NDArray[np.bool_]]:
-    """Return the rows of pairs of names, and a mask of the pairs without a row in another fold."""
+    ids: SampleIds,
+    pairs: npt.ArrayLike | None,
+    weight: npt.ArrayLike,
+    n_points: int,
+    name: str,
+) -> tuple[npt.ArrayLike | None, npt.ArrayLike]:
+    """Return the rows of pairs of names, without pairs with a row in another fold, and weights."""
+    if pairs is None or not has_pairs(pairs):
+        return pairs, weight
     given = np.asarray(pairs)
     if given.ndim != 2 or given.shape[1] != 2:
         raise ValueError(f"{name} must have shape (p, 2), got {given.shape}")
     _refuse_cut(len(given), n_points, name)
     rows = rows_named(ids, given, name)
     present = np.asarray((rows >= 0).all(axis=1))
-    return rows[present], present
+    weights = np.asarray(weight)
+    return rows[present], weights[present] if weights.ndim else weights

@@ -1,9 +1,9 @@
 r"""TVClust: a Dirichlet process mixture with noisy answers about pairs.
 
-Points come from a mixture, ``x_i | z_i = k ~ N(mu_k, Lambda_k^{-1})``, with
-stick-breaking weights. An answer on whether two points share a component is right
-with probability ``p`` if they do and ``q`` if not, learnt for each source of answers. Fitted by
-variational inference with ``q(z) = prod_i r_i``, truncated sticks, and conjugate priors.
+Points come from a mixture, ``x_i | z_i = k ~ N(mu_k, Lambda_k^{-1})``, with stick-breaking weights.
+An answer on whether two points share a component is right with probability ``p`` if they do and
+``q`` if not. Fitted by variational inference with ``q(z) = prod_i r_i``, truncated sticks, and
+conjugate priors.
 
 Khashabi et al. 2015, section 3, see `TVClust`. D. Blei, M. Jordan, "Variational inference for
 Dirichlet process mixtures", Bayesian Analysis 1, 2006. C. Bishop, "Pattern recognition and machine
@@ -15,18 +15,13 @@ from __future__ import annotations
 import math
 import time
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from inference_lab._numba import kernel
-from inference_lab.clustering._base import (
-    AT_LEAST_ONE,
-    PairwiseClusterer,
-    SharedSettings,
-    refuse_constraints,
-)
+from inference_lab.clustering._base import AT_LEAST_ONE, PairwiseClusterer, SharedSettings
 from inference_lab.clustering.distortions import (
     Distortion,
     Points,
@@ -72,128 +67,6 @@ def set_shares(
             total += row[h]
         for h in range(k):
             shares[i, h] = row[h] / total
-
-
-class Credibility:
-    """Beta posteriors of the share of right answers of each of ``n`` sources of pairs.
-
-    ``must`` and ``cannot`` hold the source of each must-link and each cannot-link.
-    """
-
-    def __init__(self, side: Side) -> None:
-        c = side.constraints
-        self.weights = c.ml_weights, c.cl_weights
-        if side.sources is None:
-            self.must, self.cannot = (np.zeros(w.size, dtype=np.int64) for w in self.weights)
-        else:
-            self.must, self.cannot = side.sources
-        self.n = max(int(each.max(initial=0)) for each in (self.must, self.cannot)) + 1
-
-    def counted(self, must: FloatArray, cannot: FloatArray) -> FloatArray:
-        """Return the weight of agreeing must-links and cannot-links of each source, (n, 2)."""
-        w, v = self.weights
-        counts = [
-            np.bincount(self.must, w * must, self.n),
-            np.bincount(self.cannot, v * cannot, self.n),
-        ]
-        return np.array(counts, dtype=np.float64).T
-
-    def effect(self, pairs: Pairs, gain: FloatArray, loss: FloatArray) -> FloatArray:
-        """Return the gain in log-probability of sharing a cluster, for each partner in `pairs`."""
-        w, v = self.weights
-        return np.concatenate([gain[self.must] * w, -loss[self.cannot] * v])[pairs.pair]
-
-
-class SourcedClusterer(PairwiseClusterer):
-    """Base of the estimators that learn how often answers about pairs are right."""
-
-    standardise: bool
-    p_prior: tuple[float, float]
-    q_prior: tuple[float, float]
-    __metadata_request__fit: ClassVar = {"ml_source": True, "cl_source": True}
-
-    def fit(
-        self,
-        X: Any,
-        y: Any = None,
-        *,
-        must_link: npt.ArrayLike | None = None,
-        cannot_link: npt.ArrayLike | None = None,
-        pairs: Any = None,
-        ml_weight: npt.ArrayLike | Literal["auto"] | None = None,
-        cl_weight: npt.ArrayLike | Literal["auto"] | None = None,
-        sample_ids: npt.ArrayLike | None = None,
-        partial_labels: npt.ArrayLike | None = None,
-        sample_weight: npt.ArrayLike | None = None,
-        ml_source: npt.ArrayLike | None = None,
-        cl_source: npt.ArrayLike | None = None,
-    ) -> Self:
-        """Cluster the points, and learn the share of right answers of each source of pairs.
-
-        Parameters
-        ----------
-        X, y, must_link, cannot_link, pairs, sample_ids, partial_labels, sample_weight
-            See `HMRFKMeans.fit`. The column ``source`` of `pairs`, of any type, numbers sources in
-            sorted order.
-        ml_weight, cl_weight : float or (p,) and (q,) arrays
-            Number of equal answers that each pair stands for. Finite.
-        ml_source, cl_source : (p,) and (q,) arrays of int, optional
-            Source of each pair, from 0 on; each has its own shares of right answers. By default
-            all pairs have the same one.
-
-        Returns
-        -------
-        self
-
-        Raises
-        ------
-        ValueError, TypeError
-            If data, pairs, sources or settings cannot be used.
-
-        Examples
-        --------
-        >>> from inference_lab.clustering import TVClust
-        >>> X = np.repeat([[0.0], [9.0]], 20, axis=0) + np.linspace(0.0, 1.0, 40)[:, None]
-        >>> pairs = [(i, i + 1) for i in range(5)] + [(i, i + 20) for i in range(10, 15)]
-        >>> model = TVClust(5, random_state=0)
-        >>> model.fit(X, must_link=pairs, ml_source=np.repeat([0, 1], 5)).q_.round(2).tolist()
-        [0.91, 0.63]
-        """
-        refuse_constraints(y)
-        return self._fit_to(
-            X,
-            y=y,
-            must_link=must_link,
-            cannot_link=cannot_link,
-            pairs=pairs,
-            ml_weight=ml_weight,
-            cl_weight=cl_weight,
-            sample_ids=sample_ids,
-            partial_labels=partial_labels,
-            sample_weight=sample_weight,
-            ml_source=ml_source,
-            cl_source=cl_source,
-        )
-
-    def _centred(self, points: Points, counts: FloatArray) -> Points:
-        """Return the points scaled to the prior of the components."""
-        self._shift, self._scale = np.zeros(points.shape[1]), np.ones(points.shape[1])
-        if self.standardise:
-            self._shift, self._scale = shift_and_scale(points, counts)
-        return self._as_modelled(points)
-
-    def _takes_sparse(self, distortion: Distortion) -> bool:
-        return False
-
-    def _as_modelled(self, points: Points) -> Points:
-        """Return points scaled as for the components."""
-        return (points - self._shift) / self._scale
-
-    def _check_settings(self) -> None:
-        super()._check_settings()
-        for name in ("p_prior", "q_prior"):
-            if not all(0.0 < value < math.inf for value in getattr(self, name)):
-                raise ValueError(f"{name} must be positive and finite, got {getattr(self, name)}")
 
 
 class Gaussians:
@@ -269,7 +142,7 @@ def _log_wishart(log_det: FloatArray, nu: FloatArray, d: int) -> FloatArray:
     return np.asarray(-0.5 * nu * log_det - rest - gammas)
 
 
-def _beta_divergence(a: FloatArray, b: FloatArray, a0: float, b0: float) -> float:
+def _beta_divergence(a: Any, b: Any, a0: float, b0: float) -> float:
     """Return the summed divergence of Beta distributions from one."""
     from scipy.special import betaln, digamma
 
@@ -286,14 +159,15 @@ def _log_means(a: npt.ArrayLike, b: npt.ArrayLike) -> tuple[Any, Any]:
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
-class TVClust(SharedSettings, SourcedClusterer):
+class TVClust(SharedSettings, PairwiseClusterer):
     r"""Dirichlet process mixture with noisy answers about pairs, by variational inference.
 
     Maximises a lower bound on ``log p(X, answers)`` under
 
     ``v_k ~ Beta(1, alpha)``, ``p(z_i = k) = v_k prod_{h < k} (1 - v_h)``, Normal-Wishart
     components, and for each pair ``p(must | same) = p``,
-    ``p(cannot | different) = q`` with Beta priors, for each source of pairs.
+    ``p(cannot | different) = q`` with Beta priors. The weight of a pair, which must be finite, is
+    the number of equal answers that it stands for.
 
     Parameters
     ----------
@@ -327,7 +201,7 @@ class TVClust(SharedSettings, SourcedClusterer):
         Expected mixing weights.
     cluster_centers_ : (k, d) array
         Means of the components, in the units of the data.
-    p_, q_ : float, or (sources,) arrays if `fit` got sources
+    p_, q_ : float
         Expected shares of right answers.
     objective_ : float
         Minus the bound.
@@ -406,12 +280,29 @@ class TVClust(SharedSettings, SourcedClusterer):
         weights = np.exp(_log_weights(log_v, log_rest))
         self.weights_ = weights / weights.sum()
         self.cluster_centers_ = best.components.means * self._scale + self._shift
-        self.p_, self.q_ = (
-            share if side.sources else float(share[0])
-            for share in (best.p[:, 0] / best.p.sum(axis=1), best.q[:, 0] / best.q.sum(axis=1))
-        )
+        self.p_, self.q_ = (float(beta[0] / beta.sum()) for beta in (best.p, best.q))
         self._note(best)
         self._judge(side.constraints)
+
+    def _centred(self, points: Points, counts: FloatArray) -> Points:
+        """Return the points scaled to the prior of the components."""
+        self._shift, self._scale = np.zeros(points.shape[1]), np.ones(points.shape[1])
+        if self.standardise:
+            self._shift, self._scale = shift_and_scale(points, counts)
+        return self._as_modelled(points)
+
+    def _takes_sparse(self, distortion: Distortion) -> bool:
+        return False
+
+    def _as_modelled(self, points: Points) -> Points:
+        """Return points scaled as for the components."""
+        return (points - self._shift) / self._scale
+
+    def _check_settings(self) -> None:
+        super()._check_settings()
+        for name in ("p_prior", "q_prior"):
+            if not all(0.0 < value < math.inf for value in getattr(self, name)):
+                raise ValueError(f"{name} must be positive and finite, got {getattr(self, name)}")
 
     def _check_number(self, n_points: int) -> None:
         """Accept fewer points than components; some then have none."""
@@ -457,7 +348,6 @@ class _VariationalFit:
     ) -> None:
         self.settings, self.points, self.pairs, self.rng = settings, points, pairs, rng
         self.side, self.known, self.counts = side, side.known, side.counts
-        self.credibility = Credibility(side)
         self.history: list[HalfStep] = []
         self.converged = False
         self.n_iter = 0
@@ -487,10 +377,7 @@ class _VariationalFit:
             self.maximise()
             self.components.draw(self.rng)
             self.sticks_b = np.ones(k - 1)
-            self.p, self.q = (
-                np.tile(np.asarray(prior, dtype=np.float64), (self.credibility.n, 1))
-                for prior in (settings.p_prior, settings.q_prior)
-            )
+            self.p, self.q = np.array(settings.p_prior), np.array(settings.q_prior)
             self.shares += 1.0 / k
             return
         count = max(min(k, n), int(self.known.max()) + 1)
@@ -508,13 +395,11 @@ class _VariationalFit:
         self.history.append(HalfStep(self.n_iter, step, -self.bound(), spent))
 
     def agreement(self) -> tuple[FloatArray, FloatArray]:
-        """Return the probabilities that must-linked and cannot-linked pairs share a component."""
+        """Return the expected weights of must-links and cannot-links, within components and not."""
         c, r = self.pairs.constraints, self.shares
-        ml, cl = c.must_link, c.cannot_link
-        return (
-            np.einsum("ij,ij->i", r[ml[:, 0]], r[ml[:, 1]]),
-            np.einsum("ij,ij->i", r[cl[:, 0]], r[cl[:, 1]]),
-        )
+        kinds = (c.must_link, c.ml_weights), (c.cannot_link, c.cl_weights)
+        same = [np.einsum("ij,ij->i", r[e[:, 0]], r[e[:, 1]]) @ w for e, w in kinds]
+        return np.array(same), np.array([w.sum() for _, w in kinds]) - same
 
     def maximise(self) -> None:
         """Update sticks, components, and the shares of right answers."""
@@ -524,21 +409,14 @@ class _VariationalFit:
         self.sticks_a = 1.0 + sizes[:-1]
         self.sticks_b = settings.alpha + np.cumsum(sizes[::-1])[::-1][1:]
         self.components = Gaussians(self.points, counted)
-        must, cannot = self.agreement()
-        self.p = np.asarray(settings.p_prior) + self.credibility.counted(must, cannot)
-        apart = self.credibility.counted(1.0 - must, 1.0 - cannot)
-        self.q = np.asarray(settings.q_prior) + apart[:, ::-1]
+        same, apart = self.agreement()
+        self.p = np.asarray(settings.p_prior) + same
+        self.q = np.asarray(settings.q_prior) + apart[::-1]
 
     def logits(self, points: FloatArray) -> FloatArray:
         """Return the expected log-joint of points and components, without pairs."""
         weights = _log_weights(*_log_means(self.sticks_a, self.sticks_b))
         return np.asarray(weights + self.components.expected_log_density(points))
-
-    def evidence(self) -> tuple[FloatArray, FloatArray]:
-        """Return each source's gain of a shared must-link and loss of a shared cannot-link."""
-        log_p, log_not_p = _log_means(*self.p.T)
-        log_q, log_not_q = _log_means(*self.q.T)
-        return log_p - log_not_q, log_q - log_not_p
 
     def expect(self) -> None:
         """Update the shares."""
@@ -552,8 +430,10 @@ class _VariationalFit:
             return
         # Coupled points appear once in the graph, so their logits are scaled by their counts.
         logits *= self.counts[:, None]
-        gain, loss = self.evidence()
-        effect = self.credibility.effect(self.pairs, gain, loss)
+        (log_p, log_not_p), (log_q, log_not_q) = _log_means(*self.p), _log_means(*self.q)
+        # Gains in log-probability by sharing a component; cannot-links have negative weights.
+        must = self.pairs.pair < len(self.pairs.constraints.must_link)
+        effect = np.where(must, log_p - log_not_q, log_q - log_not_p) * self.pairs.weight
         for _ in range(_PASSES):
             set_shares(logits, self.pairs.ptr, self.pairs.partner, effect, self.rows, self.shares)
 
@@ -566,12 +446,9 @@ class _VariationalFit:
         drawn[self.rows] = 1.0
         value = float(self.counts @ (r * self.logits(self.points)).sum(axis=1))
         value -= float(drawn @ xlogy(r, r).sum(axis=1))
-        must, cannot = self.agreement()
-        same = self.credibility.counted(must, cannot)
-        apart = self.credibility.counted(1.0 - must, 1.0 - cannot)
-        value += float((same * np.stack(_log_means(*self.p.T), axis=1)).sum())
-        value += float((apart[:, ::-1] * np.stack(_log_means(*self.q.T), axis=1)).sum())
+        same, apart = self.agreement()
+        value += float(same @ _log_means(*self.p) + apart[::-1] @ _log_means(*self.q))
         value -= _beta_divergence(self.sticks_a, self.sticks_b, 1.0, settings.alpha)
         for posterior, prior in ((self.p, settings.p_prior), (self.q, settings.q_prior)):
-            value -= _beta_divergence(posterior[:, 0], posterior[:, 1], *prior)
+            value -= _beta_divergence(posterior[0], posterior[1], *prior)
         return value - self.components.divergence()

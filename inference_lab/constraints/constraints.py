@@ -229,8 +229,7 @@ class Constraints(Parts):
         ----------
         frame : pandas.DataFrame
             A row for each pair. Columns ``i`` and ``j``: names in `index`; ``kind``: "must-link"
-            or "cannot-link"; perhaps ``weight``, 1 by default; perhaps ``source``, which
-            constraints do not hold.
+            or "cannot-link"; perhaps ``weight``, 1 by default.
         index : pandas.Index, sequence or SampleIds
             The names of the points, of any type, all different. For part of some `SampleIds`,
             pairs with points outside are left out.
@@ -258,7 +257,7 @@ class Constraints(Parts):
         >>> c.must_link.tolist(), c.cannot_link.tolist()
         ([[0, 1]], [[0, 2]])
         """
-        return cls(**vars(frames.from_frame(frame, index)[0]))
+        return cls(**vars(frames.from_frame(frame, index)))
 
     def to_frame(self, index: Any = None) -> Any:
         """Return a data frame with a row for each pair, which `from_frame` reads back.

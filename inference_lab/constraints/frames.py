@@ -18,18 +18,15 @@ from inference_lab.io._files import FormatError
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["Sources", "from_frame", "read_csv", "to_frame", "write_csv"]
+__all__ = ["from_frame", "read_csv", "to_frame", "write_csv"]
 
 KINDS = ("must-link", "cannot-link")
 
-_NEEDED, _OPTIONAL = ("i", "j", "kind"), ("weight", "source")
-
-#: Numbers, from 0 on, of the sources of the must-links and of the cannot-links.
-Sources = tuple[IntArray, IntArray]
+_NEEDED, _OPTIONAL = ("i", "j", "kind"), "weight"
 
 
-def from_frame(frame: Any, index: Any, *, sourced: bool = False) -> tuple[Parts, Sources | None]:
-    """Read pairs, and the source of each if `sourced` and there is such a column.
+def from_frame(frame: Any, index: Any) -> Parts:
+    """Read pairs.
 
     If `index` is a part of some `SampleIds`, pairs with rows outside it are left out.
     """
@@ -52,31 +49,24 @@ def from_frame(frame: Any, index: Any, *, sourced: bool = False) -> tuple[Parts,
     numbered = pd.DataFrame(np.sort(rows, axis=1), columns=["first", "second"])
     numbered["kind"] = frame["kind"].to_numpy(dtype=object)
     numbered["weight"] = _weights(frame)
-    sourced = sourced and "source" in frame
-    if sourced:
-        _refuse(frame, frame["source"].isna(), "has no source, where others have one")
-        numbered["source"] = pd.factorize(frame["source"], sort=True)[0]
     kept = numbered[numbered["first"] >= 0].drop_duplicates()
     kept = kept.sort_values(["first", "second"], kind="stable")
     twice = kept.duplicated(["first", "second", "kind"])
     if twice.any():
         i, j = frame.iloc[int(kept.index[int(twice.to_numpy().argmax())])][["i", "j"]]
         raise ValueError(
-            f"pairs lists ({i!r}, {j!r}) twice as one kind, with different weights"
-            f"{' or sources' if sourced else ''}; give each pair one"
+            f"pairs lists ({i!r}, {j!r}) twice as one kind, with different weights; give each "
+            "pair one"
         )
-    parts: list[tuple[IntArray, Weight, IntArray]] = []
+    parts: list[tuple[IntArray, Weight]] = []
     for kind in KINDS:
         some = kept[kept["kind"] == kind]
         weights = some["weight"].to_numpy(dtype=np.float64)
         alike = weights.size == 0 or bool((weights == weights[0]).all())
         weight: Weight = float(weights[0] if weights.size else 1.0) if alike else weights
-        source = some["source"] if sourced else some["first"]
-        both = some[["first", "second"]].to_numpy(dtype=np.int64)
-        parts.append((both, weight, source.to_numpy(dtype=np.int64)))
-    (ml, ml_weight, ml_source), (cl, cl_weight, cl_source) = parts
-    made = Parts(ml, cl, ml_weight, cl_weight, int(ids.size))
-    return made, (ml_source, cl_source) if sourced else None
+        parts.append((some[["first", "second"]].to_numpy(dtype=np.int64), weight))
+    (ml, ml_weight), (cl, cl_weight) = parts
+    return Parts(ml, cl, ml_weight, cl_weight, int(ids.size))
 
 
 def to_frame(
@@ -129,7 +119,7 @@ def read_csv(path: Path, names: Sequence[str]) -> Parts:
             weights = frame["weight"].map(_number).astype(np.float64)
             _refuse(frame, ~(weights >= 0.0), "has no weight that is a number >= 0 or inf")
             frame["weight"] = weights
-        return from_frame(frame, names)[0]
+        return from_frame(frame, names)
     except (csv.Error, ValueError, TypeError) as error:
         raise FormatError(f"{path}: {error}") from None
 
@@ -154,11 +144,11 @@ def _ids(index: Any) -> SampleIds:
 def _check_columns(columns: list[Any]) -> None:
     """Refuse frames that lack columns, or have others."""
     missing = [name for name in _NEEDED if name not in columns]
-    unknown = [name for name in columns if name not in _NEEDED + _OPTIONAL]
+    unknown = [name for name in columns if name not in (*_NEEDED, _OPTIONAL)]
     if missing or unknown or len(set(columns)) < len(columns):
         raise ValueError(
             f"pairs must have the columns {', '.join(_NEEDED)}, and may have "
-            f"{' and '.join(_OPTIONAL)}; got {', '.join(map(str, columns))}"
+            f"{_OPTIONAL}; got {', '.join(map(str, columns))}"
         )
 
 

@@ -197,20 +197,6 @@ def test_hard_pairs_are_refused_by_estimators_that_cannot_keep_them(kind: Any) -
 
 
 @pytest.mark.parametrize(
-    ("given", "error", "message"),
-    [
-        ({"ml_source": [0]}, ValueError, r"ml_source has shape \(1,\); shape \(2,\) is needed"),
-        ({"ml_source": [0, -1]}, ValueError, r"ml_source\[1\] = -1; sources have numbers"),
-        ({"ml_source": [0, 1]}, ValueError, "twice with different weights: ml_source"),
-        ({"ml_source": [0.5, 0.5]}, TypeError, "ml_source has dtype float64"),
-    ],
-)
-def test_bad_sources(given: dict[str, Any], error: type[Exception], message: str) -> None:
-    with pytest.raises(error, match=message):
-        TVClust().fit(np.eye(4), must_link=[(0, 1), (1, 0)], **given)
-
-
-@pytest.mark.parametrize(
     ("model", "message"),
     [
         (ConstrainedGaussianMixture(2, e_step="ilp"), "ilp"),

@@ -10,7 +10,7 @@ import pytest
 from sklearn.datasets import load_iris
 from sklearn.model_selection import GridSearchCV
 
-from inference_lab.clustering import ConstraintCV, DPMeans, PCKMeans, TVClust
+from inference_lab.clustering import ConstraintCV, DPMeans, PCKMeans
 from inference_lab.constraints import Constraints, SampleIds
 
 X, Y = load_iris(return_X_y=True)
@@ -62,7 +62,7 @@ def changed(**columns: Any) -> pd.DataFrame:
             changed(wieght=1.0),
             "abc",
             ValueError,
-            "may have weight and source; got i, j, kind, wieght",
+            "may have weight; got i, j, kind, wieght",
         ),
         (changed(j="d"), "abc", ValueError, "pairs names 'd', which is not among the 3 names"),
         (changed(j=1), "abc", ValueError, "hold int, names in the index are str: .* 1 is not '1'"),
@@ -128,28 +128,6 @@ def test_two_ways_at_once_are_refused() -> None:
         PCKMeans(3).fit(X, pairs=frame.assign(weight=2.0), ml_weight=1.0)
     with pytest.raises(TypeError, match="RDPMeans does"):
         DPMeans(3).fit(X, pairs=frame)
-
-
-def test_sources_have_names() -> None:
-    source = np.where(np.arange(150) % 3 == 0, "ann", "bob")
-    expected = TVClust(5, max_iter=10, random_state=0).fit(
-        X,
-        **PAIRS.fit_params(),
-        ml_source=(source[: len(PAIRS.must_link)] == "bob").astype(int),
-        cl_source=(source[len(PAIRS.must_link) :] == "bob").astype(int),
-    )
-    frame = PAIRS.to_frame().assign(source=source).sample(frac=1.0, random_state=0)
-    found = TVClust(5, max_iter=10, random_state=0).fit(X, pairs=frame)
-    np.testing.assert_array_equal(found.labels_, expected.labels_)
-    np.testing.assert_allclose(found.p_, expected.p_)
-    assert found.p_.shape == (2,)
-    # Other estimators ignore sources, even if two gave the same answer.
-    twice = pd.concat([frame, frame.assign(source="cat")])
-    assert PCKMeans(3, random_state=0).fit(X, pairs=twice).constraints_.n_points == 150
-    with pytest.raises(ValueError, match="with different weights or sources"):
-        TVClust(5).fit(X, pairs=twice)
-    with pytest.raises(ValueError, match="has no source"):
-        TVClust(5).fit(X, pairs=frame.assign(source=None))
 
 
 def test_searches_take_frames_with_names() -> None:
