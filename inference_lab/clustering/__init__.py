@@ -5,12 +5,7 @@
 2
 """
 
-from inference_lab.clustering.active import (
-    ExploreConsolidate,
-    MinMax,
-    StopAskingError,
-    ask_at_terminal,
-)
+from inference_lab.clustering.active import ExploreConsolidate
 from inference_lab.clustering.annealed import AnnealedConstrainedKMeans, AnnealedConstrainedMixture
 from inference_lab.clustering.baselines import (
     ConstrainedLinkage,
@@ -21,13 +16,11 @@ from inference_lab.clustering.baselines import (
 from inference_lab.clustering.bregman_kmeans import BregmanKMeans, SphericalKMeans
 from inference_lab.clustering.cluster_cv import ConstrainedClusterCV
 from inference_lab.clustering.cop_kmeans import COPKMeans
-from inference_lab.clustering.correlation_clustering import CorrelationClustering
 from inference_lab.clustering.distortions import (
     Bregman,
     Cosine,
     Distortion,
     IDivergence,
-    ItakuraSaito,
     KullbackLeibler,
     SquaredEuclidean,
 )
@@ -44,7 +37,6 @@ from inference_lab.clustering.metric_learning import (
     MetricLearner,
 )
 from inference_lab.clustering.mixture import ConstrainedGaussianMixture
-from inference_lab.clustering.model_selection import ConstraintCV
 from inference_lab.clustering.mssc.certificate import Certificate, CertificateStep, certify
 from inference_lab.clustering.pair_weights import (
     ConstraintsNotMetWarning,
@@ -72,9 +64,7 @@ __all__ = [
     "ConstrainedKMeans",
     "ConstrainedLinkage",
     "ConstrainedSpectral",
-    "ConstraintCV",
     "ConstraintsNotMetWarning",
-    "CorrelationClustering",
     "Cosine",
     "DPMeans",
     "DegenerateMetricWarning",
@@ -86,14 +76,12 @@ __all__ = [
     "HalfStep",
     "IDivergence",
     "InfeasibleConstraintsError",
-    "ItakuraSaito",
     "KernelHMRFKMeans",
     "KullbackLeibler",
     "MPCKMeans",
     "MergedClassesWarning",
     "MetricKMeans",
     "MetricLearner",
-    "MinMax",
     "PCKMeans",
     "PairWeightWarning",
     "RDPMeans",
@@ -101,10 +89,8 @@ __all__ = [
     "SizeConstrainedKMeans",
     "SphericalKMeans",
     "SquaredEuclidean",
-    "StopAskingError",
     "TVClust",
     "Violations",
-    "ask_at_terminal",
     "certify",
 ]
 

@@ -661,9 +661,9 @@ class PairwiseClusterer(ConstrainedClusterer):
         if self._in_fold:
             warnings.warn(
                 "score was given no pairs and returns minus the cost, which falls with every "
-                "further cluster. To choose settings by pairs that the fit has not seen, give "
-                "scoring=cv.score of cv = ConstraintCV(constraints), or let scikit-learn pass them "
-                "on by sklearn.set_config(enable_metadata_routing=True)",
+                "further cluster. To choose settings by pairs that the fit has not seen, take "
+                "ConstrainedClusterCV, or let scikit-learn pass them on by "
+                "sklearn.set_config(enable_metadata_routing=True)",
                 UserWarning,
                 stacklevel=2,
             )

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
@@ -18,17 +18,10 @@ from inference_lab.graph.arrays import IntArray
 __all__ = [
     "Answers",
     "ExploreConsolidate",
-    "MinMax",
-    "StopAskingError",
-    "ask_at_terminal",
 ]
 
 #: Answers whether two points belong together; None is "don't know".
 Oracle: TypeAlias = "Callable[[int, int], bool | None]"
-
-
-class StopAskingError(Exception):
-    """Raised by an oracle to end the questions for now."""
 
 
 class Question(NamedTuple):
@@ -46,7 +39,7 @@ class Answers:
     ``constraints`` are all answers, and the must-links inferred without a question; each array of
     ``neighbourhoods`` has points known to belong together, in different clusters. ``questions`` are
     in the order asked; their number is the budget used. ``phase`` is the phase at the end;
-    ``complete`` is false if the budget or the oracle ended the run while questions were left.
+    ``complete`` is false if the budget ended the run while questions were left.
     """
 
     constraints: Constraints
@@ -56,62 +49,8 @@ class Answers:
     complete: bool
 
 
-def ask_at_terminal(describe: Callable[[int], str] = str) -> Oracle:
-    """Return an oracle that asks a person.
-
-    Parameters
-    ----------
-    describe : callable
-        Returns the text to show for a point, given its row.
-
-    Returns
-    -------
-    callable
-        Asks on standard output, and reads "y", "n", "?" (don't know) or "q" (stop for now) from
-        standard input.
-
-    Raises
-    ------
-    StopAskingError
-        By the oracle, on "q" or at the end of the input.
-
-    Examples
-    --------
-    >>> import io, sys
-    >>> names = ["cat", "lion", "dog"]
-    >>> keyboard, sys.stdin = sys.stdin, io.StringIO("y")
-    >>> ask_at_terminal(names.__getitem__)(0, 1)
-    cat
-    lion
-    Do they belong together? [y]es, [n]o, [?] don't know, [q]uit: True
-    >>> sys.stdin = keyboard
-    """
-
-    def ask(first: int, second: int) -> bool | None:
-        print(f"{describe(first)}\n{describe(second)}")
-        while True:
-            try:
-                typed = input("Do they belong together? [y]es, [n]o, [?] don't know, [q]uit: ")
-            except EOFError:
-                raise StopAskingError from None
-            word = typed.strip().lower()[:1]
-            if word == "q":
-                raise StopAskingError
-            if word in ("y", "n", "?"):
-                return None if word == "?" else word == "y"
-            print("Please answer y, n, ? or q.")
-
-    return ask
-
-
-@dataclass
-class _Answers:
-    """Neighbourhoods found so far, and the answers that follow from them."""
-
-    founders: list[int] = field(default_factory=list)
-    members: list[list[int]] = field(default_factory=list)
-    inferred: list[tuple[int, int]] = field(default_factory=list)
-    phase: Literal["explore", "consolidate"] = "explore"
+class _BudgetSpentError(Exception):
+    """A question was left when the budget was spent."""
 
 
 class ExploreConsolidate:
@@ -181,7 +120,7 @@ class ExploreConsolidate:
         *,
         candidates: npt.ArrayLike | None = None,
     ) -> Answers:
-        """Ask until the budget is spent, no question is left, or the oracle stops.
+        """Ask until the budget is spent, or no question is left.
 
         Parameters
         ----------
@@ -224,145 +163,91 @@ class ExploreConsolidate:
         if not isinstance(rng, np.random.Generator):
             rng = np.random.default_rng(rng)
         check_generator(rng)
-        questions: list[Question] = []
-        state = _Answers()
-        complete = False
-        dialogue = self._dialogue(points, np.sort(chosen), distortion, state, rng)
-        answer: bool | None = None
-        while True:
-            try:
-                # The first question follows no answer.
-                first, second = dialogue.send(answer) if questions else next(dialogue)
-            except StopIteration:
-                complete = True
-                break
-            if len(questions) == self.budget:
-                break
-            try:
-                answer = ask(first, second)
-            except StopAskingError:
-                break
-            if answer is not None:
-                answer = bool(answer)
-            questions.append(Question(first, second, answer))
-        dialogue.close()
+        asking = _Asking(points, np.sort(chosen), distortion, ask, self.budget)
+        complete = True
+        try:
+            asking.run(self.n_clusters, rng)
+        except _BudgetSpentError:
+            complete = False
         return Answers(
-            _as_constraints(questions, state.inferred, n),
-            [np.array(sorted(m), dtype=np.int64) for m in state.members],
-            questions,
-            state.phase,
+            _as_constraints(asking.questions, asking.inferred, n),
+            [np.array(sorted(m), dtype=np.int64) for m in asking.members],
+            asking.questions,
+            asking.phase,
             complete,
         )
 
-    def _dialogue(
-        self,
-        points: Points,
-        candidates: IntArray,
-        distortion: Distortion,
-        state: _Answers,
-        rng: np.random.Generator,
-    ) -> Generator[tuple[int, int], bool | None, None]:
-        """Yield pairs to ask about, and receive the answers."""
-        if candidates.size == 0:
-            return
-        asking = _Asking(points, candidates, distortion, state, rng)
-        k = self.n_clusters
-        while (k is None or len(state.founders) < k) and asking.free.any():
-            yield from asking.place(asking.farthest(), k)
-        if k is None:
-            return
-        state.phase = "consolidate"
-        for at in self._consolidated(asking, rng):
-            yield from asking.place(at, k)
-
-    def _consolidated(self, asking: _Asking, rng: np.random.Generator) -> Iterator[int]:
-        """Yield the places of the candidates to ask about, once all clusters are found."""
-        yield from rng.permutation(np.flatnonzero(asking.free)).tolist()
-
-
-class MinMax(ExploreConsolidate):
-    """Explore as `ExploreConsolidate` does, then ask about the least certain point.
-
-    The least certain point is the one whose largest similarity to a known point is smallest. For
-    similarities that fall with the distance, as in the paper, it is again the farthest point.
-
-    Parameters
-    ----------
-    n_clusters, budget, distortion, random_state
-        See `ExploreConsolidate`.
-
-    References
-    ----------
-    P. Mallapragada, R. Jin, A. Jain, "Active query selection for semi-supervised clustering",
-    ICPR 2008.
-
-    Examples
-    --------
-    >>> X = [[0.0], [0.1], [0.2], [4.0], [9.8], [9.9], [10.0]]
-    >>> asked = MinMax(2, budget=2, random_state=0).run(X, [0, 0, 0, 0, 1, 1, 1])
-    >>> asked.questions[1].first
-    3
-    """
-
-    def _consolidated(self, asking: _Asking, rng: np.random.Generator) -> Iterator[int]:
-        while asking.free.any():
-            yield asking.farthest()
-
 
 class _Asking:
-    """The remaining candidates, and the questions that place one of them."""
+    """The remaining candidates, the answers so far, and the neighbourhoods found by them."""
 
     def __init__(
         self,
         points: Points,
         candidates: IntArray,
         distortion: Distortion,
-        state: _Answers,
-        rng: np.random.Generator,
+        oracle: Oracle,
+        budget: int,
     ) -> None:
-        self.points = points
-        self.candidates = candidates
-        self.distortion = distortion
-        self.state = state
+        self.points, self.candidates, self.distortion = points, candidates, distortion
+        self.oracle, self.budget = oracle, budget
+        self.questions: list[Question] = []
+        #: The points of each neighbourhood, its founder first.
+        self.members: list[list[int]] = []
+        self.inferred: list[tuple[int, int]] = []
+        self.phase: Literal["explore", "consolidate"] = "explore"
         self._rows = points[candidates]
         #: Distance of each candidate from the nearest known point.
         self._nearest = np.full(candidates.size, np.inf)
-        self.free = np.ones(candidates.size, dtype=np.bool_)
-        self._settle(int(rng.integers(candidates.size)), None)
+        self._free = np.ones(candidates.size, dtype=np.bool_)
 
-    def farthest(self) -> int:
-        """Return the place of the candidate farthest from all known points."""
-        return int(np.where(self.free, self._nearest, -np.inf).argmax())
+    def run(self, k: int | None, rng: np.random.Generator) -> None:
+        """Explore until there are k neighbourhoods, then consolidate."""
+        if self.candidates.size == 0:
+            return
+        self._settle(int(rng.integers(self.candidates.size)), None)
+        while (k is None or len(self.members) < k) and self._free.any():
+            self._place(int(np.where(self._free, self._nearest, -np.inf).argmax()), k)
+        if k is None:
+            return
+        self.phase = "consolidate"
+        for at in rng.permutation(np.flatnonzero(self._free)).tolist():
+            self._place(at, k)
 
     def _settle(self, at: int, group: int | None) -> None:
         """Add a candidate to a neighbourhood, a new one for None."""
         point = int(self.candidates[at])
         if group is None:
-            self.state.founders.append(point)
-            self.state.members.append([point])
+            self.members.append([point])
         else:
-            self.state.members[group].append(point)
-        self.free[at] = False
+            self.members[group].append(point)
+        self._free[at] = False
         centroid = alone(self.points[[point]], self.distortion)
         found = self.distortion.distances(self._rows, centroid)[:, 0]
         np.minimum(self._nearest, found, out=self._nearest)
 
-    def place(
-        self, at: int, n_clusters: int | None
-    ) -> Generator[tuple[int, int], bool | None, None]:
+    def _ask(self, first: int, second: int) -> bool | None:
+        if len(self.questions) == self.budget:
+            raise _BudgetSpentError
+        answer = self.oracle(first, second)
+        self.questions.append(Question(first, second, None if answer is None else bool(answer)))
+        return answer
+
+    def _place(self, at: int, n_clusters: int | None) -> None:
         """Ask for the neighbourhood of a candidate, the nearest first, and add it."""
-        point, state = int(self.candidates[at]), self.state
-        self.free[at] = False
+        point = int(self.candidates[at])
+        self._free[at] = False
         unsure = False
-        order = _by_distance(point, self.points, state.members, self.distortion)
+        order = _by_distance(point, self.points, self.members, self.distortion)
         complete = n_clusters is not None and len(order) == n_clusters
         for rank, group in enumerate(order):
+            founder = self.members[group][0]
             if complete and rank == len(order) - 1 and not unsure:
                 # Only the last neighbourhood remains.
-                state.inferred.append((point, state.founders[group]))
+                self.inferred.append((point, founder))
                 self._settle(at, group)
                 return
-            answer = yield point, state.founders[group]
+            answer = self._ask(point, founder)
             if answer:
                 self._settle(at, group)
                 return

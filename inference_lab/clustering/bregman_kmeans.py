@@ -31,7 +31,7 @@ class BregmanKMeans(SharedSettings, ConstrainedClusterer):
     Parameters
     ----------
     n_clusters : int
-    distortion : {"euclidean", "cosine", "kl", "i-divergence", "itakura-saito"} or Distortion
+    distortion : {"euclidean", "cosine", "kl", "i-divergence"} or Distortion
         Cost of a point in a cluster. To add one, see `inference_lab.clustering.distortions`.
     init : {"k-means++", "random", "perturbed"} or (k, d) array
         Points drawn by greedy k-means++ under the distortion, distinct points, random

@@ -21,7 +21,6 @@ ESTIMATORS: dict[str, dict[str, str]] = {
         "FlexibleSpectral": "clusters that are not blobs, pairs with weights",
         "RDPMeans": "number of clusters unknown: a price for each",
         "DPMeans": "the same without pairs",
-        "CorrelationClustering": "pairs with weights and nothing else; number of clusters open",
         "COPKMeans": "pairs that must hold, point by point",
         "SizeConstrainedKMeans": "bounds on the sizes of clusters",
         "SeededKMeans": "labels of some points as a start",
@@ -32,7 +31,7 @@ ESTIMATORS: dict[str, dict[str, str]] = {
     "of historical interest": {
         "LCVQE": "points of violated pairs pull centroids (Pelleg and Baras 2007)",
         "CVQE": "its predecessor (Davidson and Ravi 2005)",
-        "MetricKMeans": "a metric learnt before clustering: RCA (2003) or ITML (2007)",
+        "MetricKMeans": "a metric learnt before clustering: RCA (Bar-Hillel et al. 2003)",
         "ConstrainedSpectral": "pairs change similarities (Kamvar et al. 2003)",
         "ConstrainedLinkage": "pairs change distances (Klein et al. 2002)",
     },

@@ -81,10 +81,7 @@ def share_kept(constraints: Constraints, labels: IntArray) -> float:
     the share of the other is returned.
     """
     if len(constraints) == 0:
-        raise ValueError(
-            "no pair has both of its points among the rows that are scored; the folds of "
-            "ConstraintCV hold pairs"
-        )
+        raise ValueError("no pair has both of its points among the rows that are scored")
     of_kind = zip(
         violated(constraints, labels),
         (constraints.must_link, constraints.cannot_link),

@@ -69,7 +69,7 @@ class HMRFKMeans(SharedSettings, PairwiseClusterer):
     Parameters
     ----------
     n_clusters : int
-    distortion : {"euclidean", "cosine", "kl", "i-divergence", "itakura-saito"} or Distortion
+    distortion : {"euclidean", "cosine", "kl", "i-divergence"} or Distortion
         Cost of a point in a cluster. "euclidean" is the squared distance.
     penalty : {"distance", "potts"}
         Factor of the weight of a violated constraint: with "distance", the dissimilarity of the

@@ -106,11 +106,10 @@ class MetricLearner(ABC):
 
         Examples
         --------
-        >>> from inference_lab.clustering import ItakuraSaito
-        >>> GradientStep().check(ItakuraSaito())
+        >>> ClosedForm().check(Cosine())  # doctest: +ELLIPSIS
         Traceback (most recent call last):
         ...
-        ValueError: ItakuraSaito has no weights to learn
+        ValueError: the closed form of the metric is that of squared Euclidean costs, ...
         """
 
     def check_points(self, points: Points) -> None:  # noqa: B027  # most learn from any points

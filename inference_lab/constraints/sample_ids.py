@@ -113,8 +113,7 @@ def rows_named(
             )
         raise ValueError(
             f"{name} names {shown}{more}, which is not among the {len(everyone)} {whose}, such "
-            f"as {rows}.{unlike} In cross-validation, where pairs name rows of other folds, take "
-            "the splitter ConstraintCV and give sample_ids=SampleIds(ids), as "
-            "constraints.fit_params(sample_ids=ids) does"
+            f"as {rows}.{unlike} In cross-validation, where pairs name rows of other folds, give "
+            "sample_ids=SampleIds(ids), as constraints.fit_params(sample_ids=ids) does"
         )
     return np.array([row[each] for each in named], dtype=np.int64).reshape(-1, 2)

@@ -8,12 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.datasets import load_iris
 
-from inference_lab.clustering import (
-    ExploreConsolidate,
-    MinMax,
-    PCKMeans,
-    ask_at_terminal,
-)
+from inference_lab.clustering import ExploreConsolidate, PCKMeans
 from inference_lab.clustering.distortions import SquaredEuclidean
 from inference_lab.clustering.initialisation import initial_centroids
 from inference_lab.constraints import Constraints
@@ -26,16 +21,15 @@ from inference_lab.results.scoring import pairwise_f
     budget=st.integers(0, 60),
     unknown=st.sampled_from([0.0, 0.3]),
     tell_k=st.booleans(),
-    choice=st.sampled_from([ExploreConsolidate, MinMax]),
 )
-def test_answers_are_consistent_and_within_budget(seed, k, budget, unknown, tell_k, choice):
+def test_answers_are_consistent_and_within_budget(seed, k, budget, unknown, tell_k):
     rng = np.random.default_rng(seed)
     n = 24
     truth = np.concatenate([np.arange(k), rng.integers(k, size=n - k)])
     points = rng.normal(size=(n, 2)) + 3 * truth[:, np.newaxis]
     shown = np.where(rng.random(n) < unknown, -1, truth)
     candidates = np.sort(rng.permutation(n)[:16])
-    found = choice(k if tell_k else None, budget, random_state=seed).run(
+    found = ExploreConsolidate(k if tell_k else None, budget, random_state=seed).run(
         points, shown, candidates=candidates
     )
     assert len(found.questions) <= budget
@@ -97,22 +91,6 @@ def test_explore_takes_the_farthest_point_first():
     assert len(found.neighbourhoods) == 3
 
 
-def test_min_max_goes_on_with_the_farthest_point():
-    points = np.random.default_rng(0).normal(size=(40, 2))
-    truth = (points[:, 0] > 0).astype(int)
-    found = MinMax(2, budget=30, random_state=0).run(points, truth)
-    known = [found.questions[0].second]
-    for question in found.questions:
-        if question.first == known[-1]:
-            continue
-        # Each is among the farthest from all points known before.
-        left = np.setdiff1d(np.arange(40), known)
-        nearest = np.linalg.norm(points[left][:, None] - points[known], axis=2).min(axis=1)
-        assert question.first == left[nearest.argmax()]
-        known.append(question.first)
-    assert found.phase == "consolidate"
-
-
 def test_budget_ends_in_the_middle_of_a_point():
     points = np.array([[0.0], [10.0], [20.0], [19.0]])
     truth = [0, 1, 2, 3]
@@ -131,26 +109,6 @@ def test_dont_know_adds_no_neighbourhood_and_is_not_queried_again():
     assert len(found.constraints) == 0
     assert len(found.questions) == 2
     assert found.complete
-
-
-def test_answers_at_the_terminal_are_parsed(monkeypatch, capsys):
-    message = iter(["maybe", "n", "?", "Y", "q"])
-    monkeypatch.setattr("builtins.input", lambda prompt: next(message))
-    names = ["cat", "dog", "car", "bus", "tree", "bush"]
-    points = np.array([[0.0], [1.0], [10.0], [11.0], [20.0], [21.0]])
-    found = ExploreConsolidate(3, budget=20, random_state=0).run(
-        points, ask_at_terminal(lambda i: names[i])
-    )
-    assert [q.answer for q in found.questions] == [False, None, True]
-    shown = capsys.readouterr().out
-    assert "Please answer" in shown
-    assert names[found.questions[0].first] in shown
-
-    def ended(prompt):
-        raise EOFError
-
-    monkeypatch.setattr("builtins.input", ended)
-    assert ExploreConsolidate(3, 20).run(points, ask_at_terminal()).questions == []
 
 
 def test_active_constraints_beat_random_ones_on_iris():

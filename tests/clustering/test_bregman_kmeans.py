@@ -45,7 +45,6 @@ CASES: dict[str, Any] = {
     "cosine": "cosine",
     "kl": KullbackLeibler(smoothing=0.0),
     "i-divergence": IDivergence(smoothing=0.0),
-    "itakura-saito": "itakura-saito",
     "logistic": Logistic(),
 }
 
@@ -55,8 +54,6 @@ def data_for(name: str, rng: np.random.Generator, n: int = 25, d: int = 4) -> Fl
         counts = rng.poisson(rng.choice([0.3, 1.0, 5.0], size=(n, 1)), size=(n, d)).astype(float)
         counts[counts.sum(axis=1) == 0, 0] = 1.0
         return counts
-    if name == "itakura-saito":
-        return rng.gamma(0.7, size=(n, d)) + 1e-3
     return 3.0 * rng.normal(size=(n, d))
 
 
@@ -96,8 +93,6 @@ def loss(name: str, points: Floats, labels: npt.NDArray[np.int64], k: int) -> fl
             total += rel_entr(shares, shares.mean(axis=0)).sum()
         elif name == "i-divergence":
             total += rel_entr(members, mean).sum()  # the other terms cancel at the mean
-        elif name == "itakura-saito":
-            total += (members / mean - np.log(members / mean) - 1).sum()
         elif name == "logistic":
             total += np.logaddexp(0, members).sum() - len(members) * np.logaddexp(0, mean).sum()
         else:

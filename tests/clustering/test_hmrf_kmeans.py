@@ -103,7 +103,7 @@ def test_the_objective_never_rises(seed, penalty, metric, e_step, scale):
     falls(model, points, pairs.with_weights(scale * pairs.ml_weights, scale * pairs.cl_weights))
 
 
-@pytest.mark.parametrize("distortion", ["cosine", "itakura-saito", IDivergence(0.0)])
+@pytest.mark.parametrize("distortion", ["cosine", IDivergence(0.0)])
 @pytest.mark.parametrize("penalty", ["potts", "distance"])
 @pytest.mark.filterwarnings("ignore::inference_lab.clustering.DegenerateMetricWarning")
 @given(seed=st.integers(0, 10**6))
@@ -112,8 +112,7 @@ def test_the_objective_never_rises_with_other_distortions(distortion, penalty, s
     rng = np.random.default_rng(seed)
     points = rng.gamma(1.0, size=(30, 4)) + 0.05
     pairs = Constraints.sample(rng.integers(3, size=30), 20, rng)
-    metric = None if distortion == "itakura-saito" else "gradient"
-    costs = {"distortion": distortion, "penalty": penalty, "metric": metric}
+    costs = {"distortion": distortion, "penalty": penalty, "metric": "gradient"}
     falls(HMRFKMeans(3, random_state=seed, max_iter=15, **costs), points, pairs)
 
 

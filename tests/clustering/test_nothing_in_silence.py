@@ -25,7 +25,6 @@ from inference_lab.clustering import (
     PCKMeans,
     RDPMeans,
 )
-from inference_lab.clustering.model_selection import ConstraintCV
 from inference_lab.clustering.pair_weights import log_odds
 from inference_lab.constraints import Constraints, SampleIds
 
@@ -62,11 +61,11 @@ def test_slices_of_names_know_the_names_of_all_rows() -> None:
         clone(model).fit(X[:100], must_link=[(NAMES[0], "nobody")], sample_ids=part)
 
 
-def test_plain_folds_name_the_splitter() -> None:
+def test_plain_names_are_refused_in_folds() -> None:
     pairs = Constraints.sample(Y, 60, np.random.default_rng(0)).fit_params(sample_ids=NAMES)
     search = GridSearchCV(PCKMeans(random_state=0), {"n_clusters": [2]}, cv=KFold(3, shuffle=True))
     search.set_params(error_score="raise")
-    with pytest.raises(ValueError, match="take the splitter ConstraintCV"):
+    with pytest.raises(ValueError, match="give sample_ids=SampleIds"):
         search.fit(X, **{**pairs, "sample_ids": NAMES})
 
 
@@ -148,6 +147,6 @@ def test_searches_choose_the_number_of_clusters_by_held_out_pairs() -> None:
     pairs = Constraints.sample(Y, 200, np.random.default_rng(0))
     grid = {"n_clusters": [2, 3, 6, 10]}
     with sklearn.config_context(enable_metadata_routing=True):
-        search = GridSearchCV(PCKMeans(random_state=0), grid, cv=ConstraintCV(pairs))
+        search = GridSearchCV(PCKMeans(random_state=0), grid, cv=KFold(3, shuffle=True))
         search.fit(X, Y, **pairs.fit_params(sample_ids=NAMES))
     assert search.best_params_["n_clusters"] in (2, 3)

@@ -39,6 +39,7 @@ START = POINTS[[0, 9, 17]] + 0.3
 PAIRS = Constraints([[0, 1], [8, 9], [1, 4]], [[0, 9], [2, 17], [10, 20]], 2.0, 3.0, n_points=24)
 
 #: Estimators that accept partial labels.
+WEIGHTED = [k for k in KINDS if "sample_weight" in inspect.signature(k.fit).parameters]
 LABELLED = [k for k in KINDS if "partial_labels" in inspect.signature(k.fit).parameters]
 #: Estimators that can hold copies of a point together by must-links of infinite weight.
 LINKED = {
@@ -60,9 +61,8 @@ LINKED = {
 }
 #: Estimators that need no links without pairs.
 ALONE = {
-    "bregman": BregmanKMeans(3, distortion="itakura-saito", init=START),
+    "bregman": BregmanKMeans(3, distortion="i-divergence", init=START),
     "kernel": KernelHMRFKMeans(3, kernel="linear", local_search=False),
-    "normalised-cut": KernelHMRFKMeans(3, form="normalised-cut", gamma=0.1, local_search=False),
     "lcvqe": LCVQE(3, init=START),
     "cvqe": CVQE(3, init=START),
     "tvclust": TVClust(5, random_state=0),
@@ -117,7 +117,7 @@ def test_clusters_open_for_all_copies_of_a_point_at_once():
     assert plain.fit(POINTS).n_clusters_ < model.n_clusters_
 
 
-@pytest.mark.parametrize("kind", KINDS, ids=lambda k: k.__name__)
+@pytest.mark.parametrize("kind", WEIGHTED, ids=lambda k: k.__name__)
 def test_a_point_of_no_weight_is_left_out_and_labelled(kind: Any) -> None:
     estimator = made(kind)
     held = np.flatnonzero(np.arange(24) % 5 != 2)
@@ -228,13 +228,15 @@ def test_open_clusters_keep_labels_with_any_e_step(solver: str) -> None:
 def test_labels_that_contradict_pairs_are_reported():
     known = np.full(24, -1)
     known[[0, 4]] = [0, 1]
-    with pytest.raises(
-        clustering.InfeasibleConstraintsError, match="must-links connect point 0 to"
+    with pytest.warns(
+        clustering.ConstraintsNotMetWarning, match="no cluster is open to all of the points 0"
     ):
-        COPKMeans(3, on_failure="raise").fit(POINTS, must_link=[(0, 4)], partial_labels=known)
+        COPKMeans(3).fit(POINTS, must_link=[(0, 4)], partial_labels=known)
     known[[0, 4]] = 1
-    with pytest.raises(clustering.InfeasibleConstraintsError, match="points 0 and 4 into one"):
-        COPKMeans(3, on_failure="raise").fit(POINTS, cannot_link=[(0, 4)], partial_labels=known)
+    with pytest.warns(
+        clustering.ConstraintsNotMetWarning, match="points 0 and 4 can be in cluster 1 only"
+    ):
+        COPKMeans(3).fit(POINTS, cannot_link=[(0, 4)], partial_labels=known)
 
 
 # ------------------------------------------------------------------ folds
