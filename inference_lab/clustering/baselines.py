@@ -425,23 +425,17 @@ def _largest(
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class MetricKMeans(PairBeliever, _Dense):
-    r"""K-means under a metric learnt from the pairs beforehand: RCA or ITML.
+    r"""K-means under a metric learnt from the must-links beforehand (Bar-Hillel et al. 2003).
 
-    "rca" is the inverse of the covariance within the must-link components, without cannot-links.
-    "itml" is the metric nearest to the identity, by ``tr A - log det A``, that puts must-links
-    below the 5th percentile of squared distances and cannot-links above the 95th, with slack.
+    The metric of relevant component analysis (RCA) is the inverse of the covariance within the
+    must-link components. It uses no cannot-links.
 
     Parameters
     ----------
     n_clusters : int
-    metric : {"rca", "itml"}
     ridge : float
-        Share of the mean variance that is added to all variances, for "rca". The paper adds
-        nothing; with 1, directions in which few pairs happen to agree do not dominate.
-    slack : float
-        ``gamma`` of "itml": larger values enforce the bounds more strictly.
-    sweeps : int
-        Sweeps of "itml" over the pairs.
+        Share of the mean variance that is added to all variances. The paper adds nothing; with 1,
+        directions in which few pairs happen to agree do not dominate.
     init : str or (k, d) array
         "auto" starts from the centroids of `PCKMeans` on the same pairs. For other names see
         `initial_centroids`; with given centroids all starts are the same.
@@ -461,13 +455,12 @@ class MetricKMeans(PairBeliever, _Dense):
     -----
     **Guarantees.** As for k-means; pairs may be violated.
 
-    **Complexity.** O(n d^2) for "rca", O(sweeps pairs d^2) for "itml", and k-means.
+    **Complexity.** O(n d^2 + d^3), and k-means.
 
     References
     ----------
     A. Bar-Hillel, T. Hertz, N. Shental, D. Weinshall, "Learning distance functions using
-    equivalence relations", ICML 2003. J. Davis, B. Kulis, P. Jain, S. Sra, I. Dhillon,
-    "Information-theoretic metric learning", ICML 2007, algorithm 1.
+    equivalence relations", ICML 2003.
 
     Examples
     --------
@@ -479,10 +472,7 @@ class MetricKMeans(PairBeliever, _Dense):
     """
 
     n_clusters: int = field(default=3, kw_only=False, metadata=AT_LEAST_ONE)
-    metric: Literal["rca", "itml"] = "rca"
     ridge: float = setting(1.0, above=0, below=math.inf)
-    slack: float = setting(1.0, above=0, below=math.inf)
-    sweeps: int = setting(20, at_least=1)
     init: Init | Literal["auto"] | npt.ArrayLike = "auto"
     n_init: int = setting(1, at_least=1)
     max_iter: int = setting(100, at_least=1)
@@ -492,10 +482,7 @@ class MetricKMeans(PairBeliever, _Dense):
     def _fit(self, points: Points, side: Side) -> None:
         pairs = _counted(side, self.n_clusters)
         rng = self._generator()
-        learnt = self._components(points, pairs, side) if self.metric == "rca" else None
-        if learnt is None:
-            learnt = _nearest_metric(points, pairs, self.slack, self.sweeps, rng)
-        metric = SquaredEuclidean(learnt)
+        metric = SquaredEuclidean(self._components(points, pairs, side))
 
         def fit_once(child: np.random.Generator) -> Result:
             model = BregmanKMeans(
@@ -532,36 +519,3 @@ class MetricKMeans(PairBeliever, _Dense):
             return np.eye(d)
         inverse = np.linalg.inv(covariance + ridge * np.eye(d))
         return np.asarray((inverse + inverse.T) / 2.0)
-
-
-def _nearest_metric(
-    points: FloatArray, pairs: Constraints, slack: float, sweeps: int, rng: np.random.Generator
-) -> FloatArray:
-    """Return the metric of ITML, by cyclic Bregman projections onto single pairs."""
-    n, d = points.shape
-    metric = np.eye(d)
-    if n < 2 or len(pairs) == 0:
-        return metric
-    some = rng.integers(n, size=(1000, 2))
-    near, far = np.percentile(((points[some[:, 0]] - points[some[:, 1]]) ** 2).sum(axis=1), [5, 95])
-    ends = np.concatenate([pairs.must_link, pairs.cannot_link])
-    sign = np.repeat([1.0, -1.0], [len(pairs.must_link), len(pairs.cannot_link)])
-    bound = np.where(sign > 0, max(near, 1e-12 * far), far)
-    if far == 0.0:
-        return metric
-    multiplier = np.zeros(len(ends))
-    for _ in range(sweeps):
-        for at, (i, j) in enumerate(ends):
-            gap = points[i] - points[j]
-            direction = metric @ gap
-            length = float(gap @ direction)
-            if length <= 0.0:
-                continue
-            # As in the authors' code, the slack takes a share of the remaining violation.
-            excess = sign[at] * (1.0 / length - 1.0 / bound[at]) * slack / (slack + 1.0)
-            step = min(multiplier[at], excess)
-            multiplier[at] -= step
-            bound[at] = 1.0 / (1.0 / bound[at] + sign[at] * step / slack)
-            factor = sign[at] * step / (1.0 - sign[at] * step * length)
-            metric += factor * np.outer(direction, direction)
-    return (metric + metric.T) / 2.0

@@ -1,19 +1,13 @@
-r"""Kernel K-means and normalised cuts with must-links and cannot-links.
+r"""Kernel K-means with must-links and cannot-links.
 
 With a similarity matrix ``S``, constraint weights ``W`` (``+w`` for must-links, ``-w`` for
-cannot-links, symmetric) and positive weights ``a`` of the points, both forms minimise
+cannot-links, symmetric) and ``M = S + W/2`` it minimises
 
-``J(l) = c - sum_h q_h / s_h``, ``q_h = sum_{i, j in h} M_ij``, ``s_h = sum_{i in h} a_i``.
+``J(l) = tr S - sum_h q_h / s_h``, ``q_h = sum_{i, j in h} M_ij``, ``s_h = |h|``.
 
-==================  ==============  ======  ==========  ======================================
-form                ``M``           ``a``   ``c``       without constraints
-==================  ==============  ======  ==========  ======================================
-ratio-association   ``S + W/2``     ones    ``tr S``    kernel K-means
-normalised-cut      ``S + W/2``     ``D``   k           ``sum_h cut(h) / degrees(h)``
-==================  ==============  ======  ==========  ======================================
-
-``D`` are the row sums of ``S``. ``W`` is halved because the double sum counts
-each pair twice. Unlike in HMRF-KMeans, rewards depend on the sizes of clusters.
+``W`` is halved because the double sum counts each pair twice. Unlike in HMRF-KMeans, rewards depend
+on the sizes of clusters. Sample weights ``a`` multiply ``S_ij`` by ``a_i a_j``, and ``s_h`` is then
+their sum.
 
 B. Kulis, S. Basu, I. Dhillon, R. Mooney, "Semi-supervised graph clustering: a kernel approach",
 ICML 2005, table 1 (there the sums are over ordered pairs, so that ``M = S + W``).
@@ -48,7 +42,6 @@ from inference_lab.graph.arrays import FloatArray, IntArray
 
 __all__ = ["KernelHMRFKMeans"]
 
-Form: TypeAlias = Literal["ratio-association", "normalised-cut"]
 KernelInit: TypeAlias = Literal["auto", "spectral", "random"]
 
 #: Points up to which all eigenvalues are computed, in O(n^3).
@@ -231,9 +224,7 @@ def fill(labels: IntArray, n_clusters: int, priority: FloatArray) -> IntArray:
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class KernelHMRFKMeans(SharedSettings, PairwiseClusterer):
-    r"""Kernel K-means with rewards for satisfied constraints, and normalised cuts.
-
-    Minimises, in the form "ratio-association",
+    r"""Kernel K-means with rewards for satisfied constraints.
 
     ``J = sum_i ||phi(x_i) - m_{l_i}||^2 - sum_ML w [l_i = l_j] / |h| + sum_CL w [l_i = l_j] / |h|``
 
@@ -254,9 +245,6 @@ class KernelHMRFKMeans(SharedSettings, PairwiseClusterer):
         the median squared distance of at most a thousand points; others use scikit-learn's.
     kernel_params : dict, optional
         Keyword arguments of a callable.
-    form : {"ratio-association", "normalised-cut"}
-        "ratio-association" is kernel K-means. The other minimises the weight of cut edges relative
-        to the sum of the degrees in a cluster; constraints are scaled alike.
     local_search : bool
         Whether to move points singly once batch steps stop.
     init : {"auto", "spectral", "random"} or (n,) array of int
@@ -273,8 +261,7 @@ class KernelHMRFKMeans(SharedSettings, PairwiseClusterer):
     labels_ : (n,) int array
         No cluster is empty.
     objective_ : float
-        ``J``. For normalised cuts ``sum_h cut(h) / degrees(h)``, minus the rewards and plus the
-        penalties.
+        ``J``.
     gamma_ : float or None
         The ``gamma`` used; None is scikit-learn's.
     n_iter_, history_, converged_, violations_, constraints_
@@ -284,6 +271,9 @@ class KernelHMRFKMeans(SharedSettings, PairwiseClusterer):
 
     Notes
     -----
+    **Graphs.** Normalised cuts of an affinity matrix ``S`` with row sums ``d`` are the kernel
+    ``S / outer(d, d)`` with sample weights ``d`` (Dhillon et al. 2007).
+
     **Guarantees.** The objective never rises, for any matrix. On convergence with
     ``local_search``, no move of a single point lowers it (up to rounding).
 
@@ -309,7 +299,6 @@ class KernelHMRFKMeans(SharedSettings, PairwiseClusterer):
     degree: float = 3.0
     coef0: float = 1.0
     kernel_params: Mapping[str, Any] | None = None
-    form: Form = "ratio-association"
     local_search: bool = True
     init: KernelInit | npt.ArrayLike = "auto"
 
@@ -402,8 +391,8 @@ class KernelHMRFKMeans(SharedSettings, PairwiseClusterer):
         return found
 
     def _gaussian(self) -> bool:
-        """Whether this is kernel k-means with the kernel "rbf"."""
-        return self.form == "ratio-association" and self.kernel == "rbf"
+        """Whether the kernel is "rbf"."""
+        return isinstance(self.kernel, str) and self.kernel == "rbf"
 
     def _auto_weights(self, points: Points, side: Side) -> Mapping[str, float]:
         """Return log-odds if points have a similarity of 1 with themselves, else ones."""
@@ -426,22 +415,11 @@ class KernelHMRFKMeans(SharedSettings, PairwiseClusterer):
         return 0.25 / median if median > 0.0 else None
 
     def _trace(self, similarities: Points, side: Side) -> _Trace:
-        """Return the objective in the form of the settings."""
+        """Return the objective."""
         n = similarities.shape[0]
-        weights, constant = side.counts, 0.0
-        if self.form == "ratio-association":
-            constant = float(weights @ similarities.diagonal())
+        constant = float(side.counts @ similarities.diagonal())
         if side.weights is not None:
             similarities = _scaled(similarities, side.weights)
-        if self.form == "normalised-cut":
-            degrees = np.asarray(similarities.sum(axis=1), dtype=np.float64).ravel()
-            alone = np.flatnonzero(degrees <= 0)
-            if alone.size:
-                raise ValueError(
-                    f"the similarities of point {alone[0]} sum to {degrees[alone[0]]:g}; "
-                    "form='normalised-cut' needs positive sums"
-                )
-            weights, constant = degrees, float(self.n_clusters)
         rows, columns, values = _half_weights(side.constraints)
         if is_sparse(similarities):
             from scipy.sparse import coo_array
@@ -451,7 +429,7 @@ class KernelHMRFKMeans(SharedSettings, PairwiseClusterer):
         else:
             matrix = similarities.copy()
             np.add.at(matrix, (rows, columns), values)
-        return _Trace(matrix, weights, constant, self.n_clusters, side.known)
+        return _Trace(matrix, side.counts, constant, self.n_clusters, side.known)
 
     def _fit_once(
         self,
@@ -507,31 +485,24 @@ class KernelHMRFKMeans(SharedSettings, PairwiseClusterer):
     def transform(self, X: Any) -> FloatArray:
         """Return the distance of each point to each mean in feature space, shape (m, k).
 
-        Without constraints. For precomputed kernels and graph cuts, the squared distance minus a
-        constant per point, which does not change predictions.
+        Without constraints. For precomputed kernels, the squared distance minus a constant per
+        point, which does not change predictions.
         """
         return super().transform(X)
 
     def _transformed(self, points: Points) -> FloatArray:
         found = self._costs(points)
-        return np.sqrt(found, out=found) if self._knows_lengths() else found
+        return found if self._precomputed() else np.sqrt(found, out=found)
 
     def _costs(self, points: Points) -> FloatArray:
         similarities = self._similarities(self.X_fit_, points)
         labels, counts = self._fitted_labels, self._fitted_counts
         sums = cluster_sums(similarities.T, labels, self.n_clusters, counts).T
-        if self.form == "normalised-cut":
-            degrees = sums.sum(axis=1)
-            sums = sums / np.where(degrees > 0, degrees, 1.0)[:, np.newaxis]
         result = self._within / self._sizes**2 - 2.0 * sums / self._sizes
-        if self._knows_lengths():
+        if not self._precomputed():
             result += self._diagonal(points)[:, np.newaxis]
             np.maximum(result, 0.0, out=result)
         return result
-
-    def _knows_lengths(self) -> bool:
-        """Whether the similarity of a new point with itself is its squared length, and known."""
-        return self.form == "ratio-association" and not self._precomputed()
 
     def _diagonal(self, points: Points) -> FloatArray:
         """Return the similarity of each point with itself."""

@@ -15,11 +15,7 @@ import inference_lab.clustering as clustering
 
 #: Settings other than the defaults: quicker ones, or settings of code that defaults do not reach.
 SETTINGS = {
-    "KernelHMRFKMeans": [
-        {},
-        {"kernel": "linear", "local_search": False},
-        {"form": "normalised-cut"},
-    ],
+    "KernelHMRFKMeans": [{}, {"kernel": "linear", "local_search": False}],
     "TVClust": [{"max_iter": 10}],
     **{name: [settings] for name, settings in QUICK.items()},
 }
