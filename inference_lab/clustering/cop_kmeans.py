@@ -14,15 +14,8 @@ from scipy.sparse import coo_array, csr_array
 from inference_lab._numba import kernel
 from inference_lab.clustering._base import AT_LEAST_ONE, PairwiseClusterer
 from inference_lab.clustering.distortions import Distortion, Points, counted_shares
-from inference_lab.clustering.em import (
-    Assignment,
-    EStepSolver,
-    Fit,
-    Model,
-    Result,
-    pair_terms,
-)
-from inference_lab.clustering.hard_pairs import InfeasibleConstraintsError, contradiction
+from inference_lab.clustering.em import Assignment, EStepSolver, Fit, Model, pair_terms
+from inference_lab.clustering.hard_pairs import contradiction
 from inference_lab.clustering.hmrf import HMRF, EmptyClusters, clamped, violations
 from inference_lab.clustering.initialisation import Init
 from inference_lab.clustering.pair_weights import ConstraintsNotMetWarning
@@ -33,8 +26,7 @@ from inference_lab.specs.settings import setting
 
 __all__ = ["COPKMeans"]
 
-Order: TypeAlias = Literal["random", "given", "most-constrained"]
-OnFailure: TypeAlias = Literal["warn", "raise", "ignore"]
+Order: TypeAlias = Literal["random", "given"]
 
 
 @kernel
@@ -78,19 +70,12 @@ class _Units:
         self.of_point = constraints.components()
         self.count = int(self.of_point.max(initial=-1)) + 1
         self.whole = whole
-        ends = self.of_point[constraints.cannot_link]
-        # A cannot-link within a unit is violated in every cluster.
-        self.contradictions = constraints.cannot_link[ends[:, 0] == ends[:, 1]]
         #: Clusters of the units that hold a point whose cluster is known, -1 elsewhere.
         self.known: IntArray = np.full(self.count, -1)
         held = np.flatnonzero(side.known >= 0)
         self.known[self.of_point[held]] = side.known[held]
-        #: Points whose known cluster differs from the cluster of their unit.
-        self.strays = held[self.known[self.of_point[held]] != side.known[held]]
-        #: Cannot-links between units of the same known cluster.
-        settled = (ends[:, 0] != ends[:, 1]) & (self.known[ends[:, 0]] >= 0)
-        settled &= self.known[ends[:, 0]] == self.known[ends[:, 1]]
-        self.joined = constraints.cannot_link[settled]
+        ends = self.of_point[constraints.cannot_link]
+        # A cannot-link within a unit is violated in every cluster.
         ends = ends[ends[:, 0] != ends[:, 1]]
         graph = coo_array(
             (np.ones(2 * len(ends)), (ends.ravel(), ends[:, ::-1].ravel())),
@@ -103,27 +88,6 @@ class _Units:
             (side.counts, (self.of_point, np.arange(n))), shape=(self.count, n)
         )
 
-    @property
-    def infeasible(self) -> bool:
-        """Whether cannot-links within components exclude every labelling."""
-        return any(len(found) for found in (self.contradictions, self.strays, self.joined))
-
-    def contradiction(self) -> str:
-        """Return the contradiction that excludes every labelling."""
-        if len(self.contradictions):
-            i, j = self.contradictions[0].tolist()
-            return (
-                f"must-links connect points {i} and {j}, which are a cannot-link "
-                f"({len(self.contradictions)} such pairs)"
-            )
-        if len(self.strays):
-            return (
-                f"must-links connect point {self.strays[0]} to a point that partial_labels puts "
-                "into another cluster"
-            )
-        i, j = self.joined[0].tolist()
-        return f"partial_labels puts points {i} and {j} into one cluster, which are a cannot-link"
-
     def ordered(self, order: Order, rng: np.random.Generator) -> tuple[IntArray, IntArray]:
         """Return the units in the order of placement, and the first point of each."""
         n = len(self.of_point)
@@ -132,8 +96,6 @@ class _Units:
         first = np.empty(self.count, dtype=np.int64)
         first[self.of_point[points[::-1]]] = np.arange(n)[::-1]
         units = np.argsort(first)
-        if order == "most-constrained":
-            units = units[np.argsort(-np.diff(self.indptr)[units], kind="stable")]
         # Units of known clusters come first, because they have no choice.
         units = units[np.argsort(self.known[units] < 0, kind="stable")]
         return units, points[first]
@@ -147,14 +109,6 @@ class _Units:
         return clamped(found, self.known)
 
 
-class _NoPlaceError(Exception):
-    """The first sweep of a start could not place every unit; ``labels`` is its best attempt."""
-
-    def __init__(self, labels: IntArray) -> None:
-        super().__init__()
-        self.labels = labels
-
-
 class _Placement(EStepSolver):
     """The E-step of one start: sweeps in a fixed order, redrawn if a unit cannot be placed."""
 
@@ -165,18 +119,18 @@ class _Placement(EStepSolver):
         #: Maximum number of orders per sweep.
         self.tries = 1 if order == "given" else tries
         self.sequence, self.first = units.ordered(order, rng)
-        #: "cycle" or "blocked" once the start has ended.
+        #: "failed", "cycle" or "blocked" once the start has ended.
         self.ended: str | None = None
         #: The least objective of a labelling at its own centroids, and the labelling.
         self.best: tuple[float, IntArray] | None = None
         self._seen: set[int] = set()
 
     def __call__(self, model: Model, previous: Assignment | None) -> Assignment:
-        """Return labels that satisfy the constraints; the previous ones if the start has ended."""
+        """Return labels, the previous ones if the start has ended."""
         if previous is None:
             labels, stuck = self._assign_units(model)
             if stuck > 0:
-                raise _NoPlaceError(labels)
+                self.ended = "failed"
             self._seen.add(hash(labels.tobytes()))
             return labels
         if self.ended is not None:
@@ -232,15 +186,12 @@ class COPKMeans(PairwiseClusterer):
     whole_components : bool
         Assign each must-link component by its summed cost; if false, by the cost of its first
         point, as in the paper.
-    order : {"random", "given", "most-constrained"}
-        Order of points: random, drawn once per start and again after a failure; by row, as in the
-        paper; or by most cannot-links, ties at random, which fails less often.
+    order : {"random", "given"}
+        Order of points: random, drawn once per start and again after a failure; or by row, as in
+        the paper.
     max_failures : int
         Maximum failed starts of a fit, and failed orders of a start. With order "given" and fixed
         centroids, all starts fail in the same way.
-    on_failure : {"warn", "raise", "ignore"}
-        If every start failed: keep the one with fewest violations (by weight) and issue a
-        `ConstraintsNotMetWarning`; raise an `InfeasibleConstraintsError`; or keep it silently.
     n_init : int
         Successful starts; the one of least objective is kept.
     tol : float
@@ -251,7 +202,9 @@ class COPKMeans(PairwiseClusterer):
     status_ : str
         End of the best start: "converged"; "limit" (of iterations); "cycle" (a sweep returned to
         earlier labels); "blocked" (a later sweep failed in all orders tried); "failed" (every start
-        failed); or "infeasible" (cannot-links within a must-link component).
+        failed: the one with fewest violations, by weight, is kept, with a
+        `ConstraintsNotMetWarning`); or "infeasible" (the same, and no labelling satisfies the
+        constraints).
     feasible_ : bool
         Whether `labels_` satisfies all constraints: true in the first four cases, and only then.
     n_failures_ : int
@@ -290,7 +243,6 @@ class COPKMeans(PairwiseClusterer):
     whole_components: bool = True
     order: Order = "random"
     max_failures: int = setting(10, at_least=1)
-    on_failure: OnFailure = "warn"
     empty_clusters: EmptyClusters = "reseed"
     n_init: int = setting(1, at_least=1)
     max_iter: int = setting(100, at_least=1)
@@ -301,36 +253,28 @@ class COPKMeans(PairwiseClusterer):
         constraints = of_positive_weight(side.constraints)
         side = replace(side, constraints=constraints)
         units = _Units(side, self.whole_components)
-        best, self.status_, failures = self._search(points, side, units, self._generator())
+        best, self.status_, self.n_failures_ = self._search(points, side, units, self._generator())
         self._take_hard(best)
         self.converged_ = self.status_ == "converged"
-        self.n_failures_ = failures
         self._judge(constraints)
         self.feasible_ = self.violations_.must_link + self.violations_.cannot_link == 0
         held = side.known >= 0
         self.feasible_ &= np.array_equal(self.labels_[held], side.known[held])
-        if not self.feasible_ and self.on_failure != "ignore":
-            message = self._explanation(side, units)
-            if self.on_failure == "raise":
-                raise InfeasibleConstraintsError(message)
-            warnings.warn(message, ConstraintsNotMetWarning, stacklevel=4)
-
-    def _explanation(self, side: Side, units: _Units) -> str:
-        if self.status_ == "infeasible":
-            reason = units.contradiction()
-        else:
-            hard = side.constraints.with_weights(np.inf, np.inf)
+        if not self.feasible_:
+            hard = constraints.with_weights(np.inf, np.inf)
             terms = pair_terms(hard, hard.ml_weights, hard.cl_weights)
-            open_to = clamped(np.zeros((side.known.size, self.n_clusters)), side.known)
-            reason = contradiction(open_to, terms, np.arange(side.known.size))
-        if reason:
-            return f"no labelling satisfies the constraints: {reason}"
-        return (
-            f"all {self.n_failures_} starts failed to satisfy the constraints; the labels violate "
-            f"{self.violations_.cannot_link} cannot-links. A labelling that violates none may "
-            "exist: try PCKMeans with cl_weight=inf, which searches for one, "
-            "order='most-constrained', more max_failures or more clusters"
-        )
+            open_to = clamped(np.zeros((held.size, self.n_clusters)), side.known)
+            reason = contradiction(open_to, terms, np.arange(held.size))
+            self.status_ = "infeasible" if reason else "failed"
+            message = (
+                f"no labelling satisfies the constraints: {reason}"
+                if reason
+                else f"all {self.n_failures_} starts failed to satisfy the constraints; the labels "
+                f"violate {self.violations_.cannot_link} cannot-links. A labelling that violates "
+                "none may exist: try PCKMeans with cl_weight=inf, which searches for one, more "
+                "max_failures or more clusters"
+            )
+            warnings.warn(message, ConstraintsNotMetWarning, stacklevel=4)
 
     def _search(
         self,
@@ -345,9 +289,7 @@ class COPKMeans(PairwiseClusterer):
         while len(ended) < self.n_init and len(failed) < self.max_failures:
             (child,) = rng.spawn(1)
             start = self._fit_once(points, side, units, child)
-            (failed if start[1] in ("failed", "infeasible") else ended).append(start)
-            if start[1] == "infeasible":
-                break
+            (failed if start[1] == "failed" else ended).append(start)
         if ended:
             return *min(ended, key=lambda start: start[0].objective), len(failed)
 
@@ -374,15 +316,14 @@ class COPKMeans(PairwiseClusterer):
             counts=side.weights,
         )
         placement = _Placement(units, self.order, rng, self.max_failures)
-        try:
-            fit = self._alternate(model, placement)
-            if placement.best is not None and placement.best[0] < fit.objective:
-                fit = _stop(model, placement.best[1], fit.result)
-        except _NoPlaceError as error:
-            status = "infeasible" if units.infeasible else "failed"
-            return _stop(model, error.labels, None), status
-        if units.infeasible:
-            return fit, "infeasible"
+        fit = self._alternate(model, placement)
+        if placement.best is not None and placement.best[0] < fit.objective:
+            # The start ends at earlier labels, with the matching centroids.
+            _, labels = placement.best
+            for _ in model.maximise(labels):
+                pass
+            objective = model.objective(labels)
+            fit = Fit(model, replace(fit.result, assignment=labels, objective=objective))
         return fit, placement.ended or ("converged" if fit.result.converged else "limit")
 
     def _centroids(
@@ -418,13 +359,3 @@ class COPKMeans(PairwiseClusterer):
         counts = None if side.weights is None else side.weights[chosen]
         zeros = np.zeros((k, points.shape[1]))
         return distortion.centroids(points[chosen], counted_shares(labels, k, counts), k, zeros)
-
-
-def _stop(model: HMRF, labels: IntArray, result: Result | None) -> Fit[HMRF]:
-    """End a start at given labels instead of its last ones, with the matching centroids."""
-    for _ in model.maximise(labels):
-        pass
-    objective = model.objective(labels)
-    if result is None:
-        return Fit(model, Result(labels, objective, [], 1, False))
-    return Fit(model, replace(result, assignment=labels, objective=objective))

@@ -87,8 +87,8 @@ def contradiction(unary: FloatArray, terms: Sequence[DiagonalTerms], rows: IntAr
     """Describe hard constraints that contradict each other; empty if none are found.
 
     The search covers cannot-links within a component of must-links, components without an
-    allowed cluster, cliques with more vertices than clusters, and odd cycles for two clusters.
-    ``rows`` are the numbers of the points in messages.
+    allowed cluster or with the same only one, cliques with more vertices than clusters, and odd
+    cycles for two clusters. ``rows`` are the numbers of the points in messages.
     """
     k = unary.shape[1]
     together = np.concatenate([_hard(t, t.differ) for t in terms])
@@ -108,6 +108,12 @@ def contradiction(unary: FloatArray, terms: Sequence[DiagonalTerms], rows: IntAr
         shown = ", ".join(map(str, members[:_SHOWN])) + (", ..." if len(members) > _SHOWN else "")
         return f"no cluster is open to all of the points {shown}, which must-links connect"
     first = rows[np.unique(component, return_index=True)[1]]
+    # Components with one open cluster, by which they are known here.
+    only = np.where(open_to.sum(axis=1) == 1, open_to.argmax(axis=1), -1)[blocks]
+    forced = np.flatnonzero((only[:, 0] == only[:, 1]) & (only[:, 0] >= 0))
+    if forced.size:
+        (i, j), h = rows[ends[forced[0]]].tolist(), only[forced[0], 0]
+        return f"points {i} and {j} can be in cluster {h} only, and are a cannot-link"
     clique = _clique(blocks, count, k)
     if len(clique) > k:
         shown = ", ".join(str(first[c]) for c in clique)

@@ -43,7 +43,7 @@ def row_of(points: np.ndarray, k: int, file: Path, seconds: float) -> dict[str, 
     took = (process_time() - since) / SEARCHES
     values = [problem.objective(labels) for labels in found]
     best = min(values)
-    starts = COPKMeans(k, n_init=20, max_failures=100, on_failure="ignore", random_state=0)
+    starts = COPKMeans(k, n_init=20, max_failures=100, random_state=0)
     starts.fit(points, must_link=must, cannot_link=cannot)
     since = process_time()
     proof = prove(

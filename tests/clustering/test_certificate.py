@@ -241,9 +241,7 @@ def test_a_time_limit_leaves_a_valid_bound() -> None:
 def test_violated_hard_pairs_have_no_objective() -> None:
     points = [[0.0], [0.1], [5.0]]
     with pytest.warns(UserWarning):
-        model = COPKMeans(2, on_failure="warn", random_state=0).fit(
-            points, cannot_link=[(0, 1), (1, 2), (0, 2)]
-        )
+        model = COPKMeans(2, random_state=0).fit(points, cannot_link=[(0, 1), (1, 2), (0, 2)])
     found = certify(model, points, max_nodes=3)
     assert found.objective == math.inf and not found.proved
 

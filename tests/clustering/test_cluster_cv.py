@@ -14,7 +14,7 @@ from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import check_estimator
 
-from inference_lab.clustering import ConstrainedClusterCV, COPKMeans, PCKMeans
+from inference_lab.clustering import ConstrainedClusterCV, ConstrainedLinkage, PCKMeans
 from inference_lab.clustering.cluster_cv import (
     Kept,
     candidates_for,
@@ -312,7 +312,7 @@ def test_candidates_that_fail_are_left_out_and_named() -> None:
     contradictory = sampled(100).fit_params()
     contradictory["must_link"] = [(0, 1), (1, 2), (4, 5), (5, 6), (8, 9)]
     contradictory["cannot_link"] = [(0, 2), (4, 6), (0, 100), (1, 101)]
-    failing = ("hard", COPKMeans(on_failure="raise"))
+    failing = ("hard", ConstrainedLinkage())
     with pytest.warns(UserWarning, match=r"left out: hard \(\w+Error"):
         found = search(candidates=[*FEW[:1], failing]).fit(WINE, **contradictory)
     assert found.best_params_["candidate"] == "without pairs"

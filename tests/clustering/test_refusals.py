@@ -54,7 +54,6 @@ UNLIKE = np.triu(np.ones((4, 4)))
         (HMRFKMeans, {"penalty": "hard"}, "penalty"),
         (HMRFKMeans, {"metric": "cubic"}, "metric"),
         (HMRFKMeans, {"metric": "full", "distortion": "cosine"}, "gradient"),
-        (HMRFKMeans, {"metric": "gradient", "distortion": "itakura-saito"}, "no weights"),
         (HMRFKMeans, {"closure": "maybe"}, "closure"),
         (HMRFKMeans, {"init": "far"}, "init"),
         (HMRFKMeans, {"e_step": "icn"}, "icm"),
@@ -62,9 +61,8 @@ UNLIKE = np.triu(np.ones((4, 4)))
         (
             COPKMeans,
             {"order": "sorted"},
-            "order must be random, given or most",
+            "order must be random or given",
         ),
-        (COPKMeans, {"on_failure": "stop"}, "on_failure must be warn, raise or ignore, got 'stop'"),
         (COPKMeans, {"max_failures": 0}, "max_failures must be at least 1"),
         (COPKMeans, {"max_failures": 1.5}, r"max_failures must be at least 1, got 1\.5"),
         (COPKMeans, {"init": "wagstaf"}, "init = 'wagstaf'"),
@@ -98,7 +96,6 @@ UNLIKE = np.triu(np.ones((4, 4)))
         ),
         (TVClust, {"alpha": 0.0}, "alpha must be finite and above 0"),
         (TVClust, {"p_prior": (0.0, 1.0)}, "p_prior must be positive"),
-        (KernelHMRFKMeans, {"form": "min-cut"}, "form must be ratio-association or"),
         (KernelHMRFKMeans, {"kernel": "gaussian"}, "kernel must be .*, got 'gaussian'"),
         (KernelHMRFKMeans, {"kernel": 3}, "kernel must be a name or callable"),
         (KernelHMRFKMeans, {"kernel": lambda x, y: np.nan}, "kernel of points 0 and 0 is nan"),
@@ -111,13 +108,11 @@ UNLIKE = np.triu(np.ones((4, 4)))
         (SizeConstrainedKMeans, {"max_size": 2}, "at most max_size = 2 points hold 4 points"),
         (SizeConstrainedKMeans, {"min_size": -1}, "min_size must be at least 0"),
         (SizeConstrainedKMeans, {"max_size": -2.5}, "max_size must be at least 0"),
-        (SizeConstrainedKMeans, {"min_size": [1, 2, 3]}, r"min_size has shape \(3,\)"),
         (
             SizeConstrainedKMeans,
-            {"min_size": [1, 4], "max_size": 3},
-            "of cluster 1 is above max_size",
+            {"min_size": 4, "max_size": 3},
+            "min_size = 4 is above max_size = 3",
         ),
-        (SizeConstrainedKMeans, {"min_size": [3, 4]}, "need 7 points, there are 6"),
     ],
 )
 def test_bad_settings(kind: Any, settings: dict[str, Any], message: str) -> None:
@@ -137,10 +132,6 @@ def test_bad_settings(kind: Any, settings: dict[str, Any], message: str) -> None
         (
             *(KernelHMRFKMeans, {"kernel": "precomputed"}, csr_array(UNLIKE)),
             r"X\[0, 1\] = 1 but X\[1, 0\] = 0",
-        ),
-        (
-            *(KernelHMRFKMeans, {"kernel": "precomputed", "form": "normalised-cut"}),
-            *(np.eye(4) - 0.5, "similarities of point 0 sum to -1"),
         ),
     ],
 )
