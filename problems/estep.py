@@ -14,7 +14,6 @@ import numpy.typing as npt
 from inference_lab.constraints import Constraints
 from inference_lab.constraints.calibration import calibrated_weight, log_odds_of
 from inference_lab.constraints.centroids import (
-    class_centroids,
     constraint_centroids,
     kmeans_centroids,
     numbered_like,
@@ -46,9 +45,8 @@ class EStep(ProblemFamily):
 
     ``E(x) = sum_i ||f_i - mu_{x_i}||^2 + w sum_ML [x_i != x_j] + w sum_CL [x_i = x_j]``
 
-    with fixed centroids ``mu``, each unordered pair counted once; and ``+ lambda |{x_i}|`` with a
-    label cost, as in DP-means and RDP-means. Constraints are random pairs of points, typed by the
-    classes, which are the ground truth.
+    with fixed centroids ``mu``, each unordered pair counted once. Constraints are random pairs of
+    points, typed by the classes, which are the ground truth.
 
     Parameters
     ----------
@@ -61,7 +59,7 @@ class EStep(ProblemFamily):
     constraints : int or None
         Number of distinct pairs drawn; None if `constraints_per_point` is given.
     constraints_per_point : float or None
-        Number of pairs for each point that they may touch; `constraints` is None then.
+        Number of pairs for each point; `constraints` is None then.
     noise : float in [0, 1]
         Share of the constraints whose type is flipped.
     weight : float, "auto" or "calibrated"
@@ -72,31 +70,15 @@ class EStep(ProblemFamily):
         for m constraints; 0 from p = 1/2 on.
     weight_factor : float
         Multiplies `weight`.
-    closure : bool
-        Add all pairs that the constraints imply. Cannot-links that contradict must-links are
-        dropped. Harmful with noise, as components grow together.
-    centroids : {"kmeans", "em", "constraints", "classes"}
-        From k-means without constraints, k-means that pays for violated constraints, the
-        neighbourhoods of the constraints (Basu et al. 2004, sec. 3.3), or the means of the classes.
+    centroids : {"kmeans", "em", "constraints"}
+        From k-means without constraints, k-means that pays for violated constraints, or the
+        neighbourhoods of the constraints (Basu et al. 2004, sec. 3.3).
         Wrong must-links merge neighbourhoods, so that most centroids then are perturbations of the
         mean; "kmeans" avoids this. Names always include the centroids.
-    label_cost : float or "auto"
-        Cost of each cluster in use, for solvers that support label costs; "auto" is the cost of the
-        last point of a farthest-first traversal from the mean, with as many steps as classes (Kulis
-        and Jordan 2012).
-    clusters : {"classes", "open"}
-        One cluster for each class, or as many more, at points chosen farthest first; `label_cost`
-        is then "auto" in place of 0.
     standardise : bool
         Scale each feature to unit variance first.
-    train : float in (0, 1]
-        Share of the points that constraints may touch, drawn at random.
-    score : {"all", "held-out"}
-        Points that count in scores. In a single E-step all solvers give a point without constraints
-        its nearest centroid, so "held-out" does not compare solvers.
     seed : int
-        Seeds, independently of each other, the training points, the constraints, the flips and
-        the centroids.
+        Seeds, independently of each other, the constraints, the flips and the centroids.
 
     Notes
     -----
@@ -108,8 +90,7 @@ class EStep(ProblemFamily):
     ----------
     S. Basu, M. Bilenko, R. Mooney, "A probabilistic framework for semi-supervised clustering",
     KDD 2004. M. Bilenko, S. Basu, "A comparison of inference techniques for semi-supervised
-    clustering with hidden Markov random fields", SRL workshop 2004. B. Kulis, M. Jordan,
-    "Revisiting k-means: new algorithms via Bayesian nonparametrics", ICML 2012.
+    clustering with hidden Markov random fields", SRL workshop 2004.
 
     Examples
     --------
@@ -118,8 +99,6 @@ class EStep(ProblemFamily):
     FactorGraph(150 variables x 3 labels; terms: 50 Potts)
     >>> problem.name
     'estep(data=iris, constraints=50, centroids=kmeans)'
-    >>> EStep(data="iris", constraints=50, clusters="open").build().graph
-    FactorGraph(150 variables x 6 labels; terms: 50 Potts, 6 label costs)
     """
 
     data: str = setting("iris", always=True)
@@ -129,13 +108,8 @@ class EStep(ProblemFamily):
     noise: float = setting(0.0, at_least=0, at_most=1)
     weight: float | Literal["auto", "calibrated"] = setting("auto", at_least=0)
     weight_factor: float = setting(1.0, above=0, below=math.inf)
-    closure: bool = False
-    centroids: Literal["kmeans", "em", "constraints", "classes"] = setting("kmeans", always=True)
-    label_cost: float | Literal["auto"] = setting(0.0, at_least=0, below=math.inf)
-    clusters: Literal["classes", "open"] = "classes"
+    centroids: Literal["kmeans", "em", "constraints"] = setting("kmeans", always=True)
     standardise: bool = False
-    train: float = setting(1.0, above=0, at_most=1)
-    score: Literal["all", "held-out"] = "all"
     seed: int = setting(0, at_least=0)
 
     @staticmethod
@@ -155,15 +129,13 @@ class EStep(ProblemFamily):
             object.__setattr__(self, "constraints", None)
         elif self.constraints is None:
             raise ValueError("constraints=none needs constraints_per_point")
-        if self.score == "held-out" and self.train == 1.0:
-            raise ValueError("score=held-out needs train below 1: no point is held out")
 
     def build(self, data_dir: Path | None = None) -> Problem:
         """Load the data, draw the constraints, and set up the energy."""
         dataset = load(self.data, data_dir, least=self.points or 0)
         features, truth = dataset.features, dataset.labels
         # One stream each, so that changing one setting leaves the other draws alone.
-        split, draw, flip, start, few = np.random.default_rng(self.seed).spawn(5)
+        _, draw, flip, start, few = np.random.default_rng(self.seed).spawn(5)
         if self.points is not None and self.points < dataset.n_points:
             chosen = np.sort(few.permutation(dataset.n_points)[: self.points])
             features, truth = features[chosen], truth[chosen]
@@ -172,33 +144,21 @@ class EStep(ProblemFamily):
             spread = features.std(axis=0)
             features = (features - features.mean(axis=0)) / np.where(spread > 0, spread, 1.0)
         n, k = len(truth), int(truth.max()) + 1
-        training = np.sort(split.permutation(n)[: max(2, round(self.train * n))])
         count = self.constraints
         if count is None:
             assert self.constraints_per_point is not None  # checked above
-            count = round(self.constraints_per_point * training.size)
+            count = round(self.constraints_per_point * n)
         odds = log_odds_of(self.noise, count)
         weight = self._weight(features, odds, k)
-        drawn = Constraints.sample(
-            truth, count, draw, among=training, ml_weight=weight, cl_weight=weight
-        )
-        drawn = drawn.flip(self.noise, flip)
-        contradictions = len(drawn.contradictions())
-        used = drawn.close("drop") if self.closure else drawn
-        centroids = self._centroids(features, truth, drawn, k, start)
+        used = Constraints.sample(truth, count, draw, ml_weight=weight, cl_weight=weight)
+        used = used.flip(self.noise, flip)
+        centroids = self._centroids(features, used, k, start)
         if self.centroids == "em":
             centroids = _constrained_means(features, used, centroids)
         unary = squared_distances(features, centroids)
         calibrated = float(2.0 * unary.min(axis=1).mean() / features.shape[1] * odds)
         order = numbered_like(unary.argmin(axis=1), truth, k)
         unary = np.ascontiguousarray(unary[:, order])
-        if self.clusters == "open":
-            unary = _with_far_points(unary, features, k)
-        graph = _energy(unary, used)
-        price = self._price(features, k)
-        if price:
-            graph = graph.with_label_costs(price)
-        held_out = np.setdiff1d(np.arange(n), training)
         info: dict[str, Any] = {
             "points": n,
             "features": dataset.n_features,
@@ -207,11 +167,9 @@ class EStep(ProblemFamily):
             "cannot_links": len(used.cannot_link),
             "largest_component": float(np.bincount(used.components()).max() / n),
             "weight": weight,
-            "contradictions": contradictions,
+            "contradictions": len(used.contradictions()),
             "source": dataset.source,
         }
-        if price:
-            info |= {"label_cost": price, "clusters": unary.shape[1]}
         if calibrated > 0:
             known = self.weight == "calibrated"
             info["weight_over_calibrated"] = self.weight_factor if known else weight / calibrated
@@ -219,9 +177,8 @@ class EStep(ProblemFamily):
             info["remarks"] = remarks
         return EStepProblem(
             self.spec,
-            graph,
+            _energy(unary, used),
             truth=truth,
-            scored=held_out if self.score == "held-out" else None,
             info=info,
             constraints=used,
         )
@@ -251,23 +208,13 @@ class EStep(ProblemFamily):
             weight = calibrated_weight(features, k, odds)
         return float(self.weight_factor * weight)
 
-    def _price(self, features: FloatArray, k: int) -> float:
-        """Return the cost of each cluster in use."""
-        if self.label_cost != "auto" and (self.label_cost or self.clusters == "classes"):
-            return float(self.label_cost)
-        apart = squared_distances(features, features.mean(axis=0)[None])
-        return float(_with_far_points(apart, features, k - 1).min(axis=1).max())
-
     def _centroids(
         self,
         features: FloatArray,
-        truth: IntArray,
         constraints: Constraints,
         k: int,
         rng: np.random.Generator,
     ) -> FloatArray:
-        if self.centroids == "classes":
-            return class_centroids(features, truth)
         if self.centroids in ("kmeans", "em"):
             return kmeans_centroids(features, k, rng)
         # The multiplicative perturbation leaves a global mean of zero unchanged.
@@ -281,7 +228,7 @@ class EStep(ProblemFamily):
 class EStepProblem(Problem):
     """A problem of `EStep` with its constraints."""
 
-    #: The constraints as used, perhaps closed.
+    #: The constraints as drawn.
     constraints: Constraints | None = None
 
     def score(self, labels: npt.ArrayLike) -> dict[str, float]:
@@ -327,11 +274,3 @@ def _constrained_means(
         sizes = np.bincount(x, minlength=k)[:, np.newaxis]
         centroids = np.where(sizes > 0, sums / np.maximum(sizes, 1), centroids)
     return centroids
-
-
-def _with_far_points(costs: FloatArray, features: FloatArray, count: int) -> FloatArray:
-    """Add the costs of clusters at points, each the farthest from the clusters before it."""
-    for _ in range(count):
-        farthest = int(costs.min(axis=1).argmax())
-        costs = np.hstack([costs, squared_distances(features, features[[farthest]])])
-    return costs

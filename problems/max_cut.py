@@ -42,14 +42,12 @@ class MaxCut(ProblemFamily):
 
     Parameters
     ----------
-    graph : {"random", "regular", "torus"}
-        Random edges of the given density, as many at each vertex, or a periodic lattice.
+    graph : {"random", "torus"}
+        Random edges of the given density, or a periodic lattice.
     vertices : int
-        Size of random and regular graphs.
+        Size of random graphs.
     density : float in [0, 1]
         Share of all pairs of vertices that random graphs join.
-    degree : int
-        Edges at each vertex of regular graphs.
     side, dimensions : int
         A torus has ``side ** dimensions`` vertices.
     weights : {"unit", "pm1", "integer", "gaussian"}
@@ -75,10 +73,9 @@ class MaxCut(ProblemFamily):
     {'cut': 32.0}
     """
 
-    graph: Literal["random", "regular", "torus"] = setting("random", always=True)
+    graph: Literal["random", "torus"] = setting("random", always=True)
     vertices: int = setting(100, at_least=1)
     density: float = setting(0.5, at_least=0, at_most=1)
-    degree: int = 3
     side: int = setting(10, at_least=1)
     dimensions: int = setting(2, at_least=1)
     weights: Literal["unit", "pm1", "integer", "gaussian"] = "unit"
@@ -93,13 +90,6 @@ class MaxCut(ProblemFamily):
             raise ValueError(
                 f"side and dimensions must give at most 2^26 vertices, "
                 f"got {self.side} ** {self.dimensions}"
-            )
-        if self.graph == "regular" and not (
-            0 <= self.degree < self.vertices and self.vertices * self.degree % 2 == 0
-        ):
-            raise ValueError(
-                f"degree must be between 0 and {self.vertices - 1}, and even if the "
-                f"{self.vertices} vertices are odd, got {self.degree}"
             )
         if self.low > self.high or self.low == self.high == 0:
             raise ValueError(
@@ -120,9 +110,7 @@ class MaxCut(ProblemFamily):
             shape = (self.side,) * self.dimensions
             return self.side**self.dimensions, lattice_edges(shape, wrap=True)
         n = self.vertices
-        if self.graph == "random":
-            return n, sample_pairs(n, round(self.density * (n * (n - 1) // 2)), rng)
-        return n, regular_edges(self.degree, n, rng)
+        return n, sample_pairs(n, round(self.density * (n * (n - 1) // 2)), rng)
 
     def _weights(self, m: int, rng: np.random.Generator) -> FloatArray:
         if self.weights == "unit":
@@ -135,13 +123,3 @@ class MaxCut(ProblemFamily):
         spans_zero = self.low <= 0 <= self.high
         drawn = rng.integers(self.low, self.high + 1 - spans_zero, m)
         return np.asarray(drawn + (spans_zero & (drawn >= 0)), dtype=np.float64)
-
-
-def regular_edges(degree: int, n: int, rng: np.random.Generator) -> IntArray:
-    """Draw the edges of a graph of n vertices with `degree` edges at each, sorted."""
-    if degree == 0:
-        return np.empty((0, 2), dtype=np.int64)
-    import networkx as nx
-
-    drawn = nx.random_regular_graph(degree, n, seed=int(rng.integers(2**31)))
-    return np.array(sorted(drawn.edges), dtype=np.int64)

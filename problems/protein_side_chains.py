@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +12,6 @@ from inference_lab.graph.arrays import FloatArray, IntArray
 from inference_lab.graph.factor_graph import FactorGraph
 from inference_lab.graph.terms import OwnTables
 from inference_lab.problem import Problem, ProblemFamily
-from inference_lab.problems.instances import Instances, available_instances
 from inference_lab.specs.settings import setting
 
 #: Number of dihedral angles of the side chain of each kind of residue, how often it occurs in
@@ -42,8 +41,6 @@ RESIDUES = {
 
 #: Share of the diameter below which the repulsion grows no further, and its largest value.
 _OVERLAP, _SOFT = 0.8254, 10.0
-#: Collections of `instances` that are side-chain problems.
-_COLLECTIONS = ("uai2008_protein", "uai2012_protein")
 
 
 @dataclass(frozen=True)
@@ -56,16 +53,13 @@ class ProteinSideChains(ProblemFamily):
 
     ``v = clash min(1, (1 - d / diameter) / (1 - 0.8254))`` at a distance ``d < diameter``, else 0.
 
-    With `instance` the problem is a published one, see ``instances``. Otherwise a model is drawn:
-    a compact chain of residues of the usual frequencies, and side chains that point away from
-    the backbone in random directions. No pair of a hidden set of rotamers, the native one,
-    clashes.
+    The model is drawn: a compact chain of residues of the usual frequencies, and side chains that
+    point away from the backbone in random directions. No pair of a hidden set of rotamers, the
+    native one, clashes. Published proteins are in the collections ``uai2008_protein`` and
+    ``uai2012_protein`` of ``instances``.
 
     Parameters
     ----------
-    instance : str, optional
-        The name of a protein of the collections ``uai2008_protein`` and ``uai2012_protein``, such
-        as ``pdb1ajj``.
     residues : int
     max_rotamers : int
         Residues of more rotamers keep their most frequent ones.
@@ -88,34 +82,14 @@ class ProteinSideChains(ProblemFamily):
     FactorGraph(12 variables x 1-9 labels; terms: 1 Potts, 1 diagonal, 24 table)
     """
 
-    instance: str | None = None
     residues: int = setting(50, at_least=1)
     max_rotamers: int = setting(81, at_least=1)
     diameter: float = setting(4.5, above=0, below=math.inf)
     clash: float = setting(10.0, above=0)
     seed: int = setting(0, at_least=0)
 
-    def __post_init__(self) -> None:
-        """Check the settings."""
-        super().__post_init__()
-        if self.instance is not None:
-            Instances(self._published())
-
-    def _published(self) -> str:
-        """Return the full name of the instance."""
-        known = [n for n in available_instances() if n.partition("/")[0] in _COLLECTIONS]
-        named = [n for n in known if self.instance in (n, n.partition("/")[2])]
-        if not named:
-            raise ValueError(
-                f"instance must be one of {', '.join(n.partition('/')[2] for n in known)}, "
-                f"got {self.instance!r}"
-            )
-        return named[0]
-
     def build(self, data_dir: Path | None = None) -> Problem:
-        """Read the instance, or draw the model."""
-        if self.instance is not None:
-            return replace(Instances(self._published()).build(data_dir), name=self.spec)
+        """Draw the model."""
         rng = np.random.default_rng(self.seed)
         kinds = list(RESIDUES.values())
         often = np.array([kind[1] for kind in kinds])

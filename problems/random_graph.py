@@ -1,4 +1,4 @@
-"""Random sparse graph: any number of labels, term family, coupling and frustration."""
+"""Random sparse graph: any number of labels, coupling and frustration."""
 
 from __future__ import annotations
 
@@ -11,8 +11,7 @@ import numpy as np
 
 from inference_lab.constraints import sample_pairs
 from inference_lab.graph.factor_graph import FactorGraph
-from inference_lab.graph.grids import truncated_distances
-from inference_lab.graph.terms import DiagonalTerms, OwnTables, PairwiseTerms, SharedTable
+from inference_lab.graph.terms import DiagonalTerms, OwnTables, PairwiseTerms
 from inference_lab.problem import Problem, ProblemFamily
 from inference_lab.specs.settings import setting
 
@@ -26,38 +25,31 @@ class RandomGraph(ProblemFamily):
     variables, labels : int
     degree : float
         Mean number of pairwise terms at a variable.
-    terms : {"potts", "diagonal", "truncated-linear", "tables"}
-        Potts weights; a random diagonal each; one table ``min(|a - b|, 2)`` with random weights;
-        a random table each. Magnitudes are uniform on [0, 2 coupling].
+    terms : {"potts", "tables"}
+        Potts weights, or a random table each. Magnitudes are uniform on [0, 2 coupling].
     coupling, field : float
     frustration : float in [0, 1]
-        Probability that a Potts weight, a diagonal entry's pull or a table's weight is negative;
-        tables of their own have no sign and are not affected.
-    triples : int
-        Further factors over three random variables each, uniform on [0, 2 coupling].
+        Probability that a Potts weight is negative.
     seed : int
 
     Examples
     --------
-    >>> RandomGraph(variables=10, degree=2.0, triples=1).build().graph
-    FactorGraph(10 variables x 3 labels; terms: 10 Potts, 1 higher-order)
+    >>> RandomGraph(variables=10, degree=2.0).build().graph
+    FactorGraph(10 variables x 3 labels; terms: 10 Potts)
     """
 
     variables: int = setting(200, at_least=1)
     labels: int = setting(3, at_least=1)
     degree: float = setting(4.0, at_least=0, below=math.inf)
-    terms: Literal["potts", "diagonal", "truncated-linear", "tables"] = "potts"
+    terms: Literal["potts", "tables"] = "potts"
     coupling: float = setting(1.0, at_least=0, below=math.inf)
     field: float = setting(1.0, at_least=0, below=math.inf)
     frustration: float = setting(0.0, at_least=0, at_most=1)
-    triples: int = setting(0, at_least=0)
     seed: int = setting(0, at_least=0)
 
     def __post_init__(self) -> None:
         """Check the settings."""
         super().__post_init__()
-        if self.triples and self.variables < 3:
-            raise ValueError(f"triples must fit at least 3 variables, got {self.triples}")
         if self._n_edges > self.variables * (self.variables - 1) // 2:
             raise ValueError(
                 f"degree {self.degree} asks for more edges than {self.variables} variables can have"
@@ -75,24 +67,12 @@ class RandomGraph(ProblemFamily):
         edges = sample_pairs(n, self._n_edges, rng)
         m = len(edges)
 
-        def signed(shape: tuple[int, ...]) -> np.ndarray:
-            size = rng.uniform(0.0, 2.0 * self.coupling, shape)
-            return size * np.where(rng.random(shape) < self.frustration, -1.0, 1.0)
-
+        size = 2.0 * self.coupling
         term: PairwiseTerms
         if self.terms == "potts":
-            term = DiagonalTerms(edges, 0.0, signed((m,)))
-        elif self.terms == "diagonal":
-            term = DiagonalTerms(edges, -signed((m, k)), 0.0)
-        elif self.terms == "truncated-linear":
-            term = SharedTable(edges, truncated_distances(k, 1, 2.0), signed((m,)))
+            weights = rng.uniform(0.0, size, m)
+            signs = np.where(rng.random(m) < self.frustration, -1.0, 1.0)
+            term = DiagonalTerms(edges, 0.0, weights * signs)
         else:
-            term = OwnTables(edges, rng.uniform(0.0, 2.0 * self.coupling, (m, k, k)))
-        factors = [
-            (
-                rng.choice(n, 3, replace=False).tolist(),
-                rng.uniform(0.0, 2.0 * self.coupling, (k, k, k)),
-            )
-            for _ in range(self.triples)
-        ]
-        return Problem(self.spec, FactorGraph.from_terms(unary, [term], factors))
+            term = OwnTables(edges, rng.uniform(0.0, size, (m, k, k)))
+        return Problem(self.spec, FactorGraph.from_terms(unary, [term]))

@@ -12,7 +12,6 @@ from inference_lab.graph.arrays import FloatArray, IntArray
 
 __all__ = [
     "Perturbation",
-    "class_centroids",
     "constraint_centroids",
     "farthest_first",
     "kmeans_centroids",
@@ -70,13 +69,6 @@ def kmeans_centroids(
     seed = int(rng.integers(2**31))
     model = KMeans(n_clusters=n_clusters, n_init=n_init, random_state=seed).fit(points)
     return np.array(model.cluster_centers_, dtype=np.float64)
-
-
-def class_centroids(points: FloatArray, classes: IntArray) -> FloatArray:
-    r"""Return the mean of each class: :math:`\mu_h = |X_h|^{-1} \sum_{i : l_i = h} x_i`."""
-    size = np.bincount(classes)
-    sums = [np.bincount(classes, weights=column, minlength=size.size) for column in points.T]
-    return np.column_stack(sums) / size[:, np.newaxis]
 
 
 def squared_distances(points: FloatArray, centroids: FloatArray) -> FloatArray:

@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 from inference_lab.constraints import Constraints
 from inference_lab.constraints.centroids import (
     Perturbation,
-    class_centroids,
     constraint_centroids,
     kmeans_centroids,
     squared_distances,
@@ -123,23 +122,16 @@ def test_always_k_finite_centroids_and_independent_of_closure(
     assert np.array_equal(centroids, constraint_centroids(x, pairs.close(), k, rng(7)))
 
 
-# --- kmeans_centroids and class_centroids -----------------------------------------------------
+# --- kmeans_centroids -------------------------------------------------------------------------
 
 
 def test_kmeans_finds_separated_clusters_and_is_repeatable() -> None:
     truth = np.repeat(np.arange(3), 20)
     x = np.array([[0.0, 0.0], [20.0, 0.0], [0.0, 20.0]])[truth] + rng(2).normal(size=(60, 2))
     found = kmeans_centroids(x, 3, rng(3))
-    expected = class_centroids(x, truth)
+    expected = np.array([x[truth == h].mean(axis=0) for h in range(3)])
     assert squared_distances(expected, found).min(axis=1) == pytest.approx(np.zeros(3), abs=1e-9)
     assert np.array_equal(found, kmeans_centroids(x, 3, rng(3)))
-
-
-def test_class_centroids() -> None:
-    x = rng(4).normal(size=(30, 4))
-    labels = np.arange(30) % 3
-    expected = [x[labels == h].mean(axis=0) for h in range(3)]
-    assert np.allclose(expected, class_centroids(x, labels), rtol=1e-13, atol=1e-13)
 
 
 # --- squared_distances ------------------------------------------------------------------------

@@ -21,19 +21,13 @@ SPECS = [
     "image-denoising(image=shapes, height=12, width=15)",
     "image-denoising(image=shapes, levels=2, noise=impulse, scale=0.2)",
     "image-denoising(image=shapes, smoothness=potts, height=12, width=15, diagonals=true)",
-    "segmentation(image=shapes, height=20, width=30)",
-    "segmentation(image=shapes, regions=3, models=kmeans, scale=0.3)",
     "max-cut(graph=random, vertices=20, weights=integer)",
-    "max-cut(graph=regular, vertices=20)",
     "max-cut(graph=torus, side=4, weights=gaussian)",
     "max-cut(graph=torus, side=3, dimensions=3, weights=pm1)",
     "protein-side-chains(residues=12)",
     "protein-side-chains(residues=12, clash=inf)",
-    "decoding(code=gallager, length=24)",
-    "decoding(code=gallager, length=24, checks=chain, channel=awgn, noise=0.8)",
-    "decoding(code=hamming, length=21)",
-    "decoding(code=repeat-accumulate, length=24)",
-    "decoding(code=convolutional, length=24)",
+    "decoding(length=24)",
+    "decoding(length=24, channel=awgn, noise=0.8)",
     "clique-partitioning(vertices=9, weights=uniform)",
     "clique-partitioning(vertices=9, weights=signs)",
     "clique-partitioning(vertices=9, weights=correlation)",
@@ -74,11 +68,11 @@ def test_a_problem_travels_and_is_scored(spec: str) -> None:
 
 
 def test_comparison_shows_the_scored_problems() -> None:
-    specs = [SPECS[0], SPECS[2], SPECS[5], SPECS[8], SPECS[12], SPECS[14]]
+    specs = [SPECS[0], SPECS[2], SPECS[5], SPECS[8], SPECS[10]]
     records = il.compare(specs, ["icm"], time_limit=5).records
     assert [record.status for record in records] == ["converged"] * len(specs)
     scored = [record.accuracy is not None for record in records]
-    assert scored == [True, True, True, False, False, True]
+    assert scored == [True, True, False, False, True]
 
 
 BAD = [
@@ -101,29 +95,18 @@ BAD = [
     ("image-denoising(weight=inf)", "weight must be finite"),
     ("image-denoising(height=0)", "height must be at least 1, got 0"),
     ("image-denoising(scale=0)", "scale must be above 0"),
-    ("segmentation(regions=1)", "regions must be at least 2, got 1"),
-    ("segmentation(truth=a.png)", "truth is a setting of files"),
-    ("segmentation(share=0)", "share must be above 0 and at most 1, got 0"),
-    ("segmentation(annotator=-1)", "annotator must be at least 0"),
-    ("segmentation(components=0)", "components must be at least 1"),
-    ("segmentation(weight=nan)", "weight must be finite"),
     ("max-cut(density=2)", "density must be between 0 and 1, got 2"),
     ("max-cut(vertices=0)", "vertices must be at least 1"),
-    ("max-cut(graph=regular, vertices=5)", "even if the 5 vertices are odd, got 3"),
     ("max-cut(graph=torus, side=1000, dimensions=3)", "at most 2^26 vertices, got 1000 ** 3"),
     ("max-cut(low=1, high=0)", "low must be at most high"),
     ("max-cut(low=0, high=0)", "a number other than 0 between them"),
-    ("protein-side-chains(instance=1ajj)", "instance must be one of pdb1ajj, "),
     ("protein-side-chains(residues=0)", "residues must be at least 1"),
     ("protein-side-chains(diameter=0)", "diameter must be finite and above 0"),
     ("protein-side-chains(clash=0)", "clash must be above 0"),
-    ("decoding(length=500)", "length must be a multiple of 6, check_degree, for code=gallager"),
-    ("decoding(code=hamming, length=8)", "length must be a multiple of 7"),
-    ("decoding(code=convolutional, length=4)", "length must be at least 6"),
+    ("decoding(length=500)", "length must be a multiple of 6, check_degree, got 500"),
     ("decoding(noise=0.5)", "noise of the BSC must be between 0 and 0.5, got 0.5"),
     ("decoding(channel=awgn, noise=0)", "noise must be finite and above 0, got 0"),
-    ("decoding(check_degree=18)", "check_degree must be at most 16 for checks=table, got 18"),
-    ("decoding(repeats=1)", "repeats must be at least 2"),
+    ("decoding(check_degree=18)", "check_degree must be between 2 and 16, got 18"),
 ]
 
 
@@ -139,7 +122,6 @@ def test_bad_settings_are_named(spec: str, message: str) -> None:
     [
         "stereo(pair=synthetic, height=288, width=384, labels=16)",
         "image-denoising(image=shapes, height=288, width=384, levels=16)",
-        "segmentation(image=shapes, height=288, width=384)",
     ],
 )
 def test_build_time_of_an_image_of_usual_size(spec: str) -> None:
@@ -159,15 +141,11 @@ def test_build_time_of_an_image_of_usual_size(spec: str) -> None:
         "max-cut(vertices=1)",
         "clique-partitioning(vertices=1, weights=correlation)",
         "max-cut(graph=torus, side=1)",
-        "max-cut(graph=regular, vertices=4, degree=0)",
         "protein-side-chains(residues=1)",
         "stereo(height=1, width=1, labels=1)",
         "stereo(height=2, width=3, labels=9)",
         "image-denoising(height=1, width=1)",
         "decoding(length=2, check_degree=2, bit_degree=1)",
-        "decoding(length=2, check_degree=2, bit_degree=2, checks=chain)",
-        "decoding(code=repeat-accumulate, length=2, repeats=2)",
-        "decoding(code=convolutional, length=6)",
     ],
 )
 def test_the_smallest_problems(spec: str) -> None:
