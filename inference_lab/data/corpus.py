@@ -8,8 +8,6 @@ counts of the same documents and terms, which divergences between distributions 
 
 from __future__ import annotations
 
-import re
-from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
@@ -24,7 +22,7 @@ _FEWEST_DOCUMENTS = 5
 _LARGEST_SHARE = 0.95
 
 #: Words of two letters or more, without digits.
-_TERM = re.compile(r"(?<!\w)[a-z]{2,}(?!\w)")
+_TERM = r"(?<!\w)[a-z]{2,}(?!\w)"
 
 
 @dataclass(frozen=True, eq=False)
@@ -106,17 +104,17 @@ def latent_semantics(values: Any, n_components: int) -> npt.NDArray[np.float64]:
     Each axis points to where the entry of largest size is positive, so that the answer does not
     depend on the library underneath. O(n d min(n, d)).
     """
+    from sklearn.utils.extmath import svd_flip
+
     dense = np.asarray(values.toarray() if hasattr(values, "toarray") else values, dtype=np.float64)
     if not 1 <= n_components <= min(dense.shape):
         raise ValueError(
             f"n_components = {n_components}; a matrix of {dense.shape[0]} x {dense.shape[1]} has 1 "
             f"to {min(dense.shape)}"
         )
-    left, sizes, _ = np.linalg.svd(dense, full_matrices=False)
-    left = left[:, :n_components]
-    largest = np.abs(left).argmax(axis=0)
-    signs = np.where(left[largest, np.arange(n_components)] < 0, -1.0, 1.0)
-    return np.ascontiguousarray(left * (signs * sizes[:n_components]))
+    left, sizes, right = np.linalg.svd(dense, full_matrices=False)
+    left, _ = svd_flip(left, right)
+    return np.ascontiguousarray(left[:, :n_components] * sizes[:n_components])
 
 
 def body_of_post(text: str) -> str:
@@ -139,22 +137,11 @@ def count_terms(texts: Iterable[str]) -> tuple[Any, tuple[str, ...]]:
     Words are runs of two or more letters a to z. Stop words are taken from scikit-learn.
     """
     from scipy.sparse import csr_array
-    from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS
+    from sklearn.feature_extraction.text import CountVectorizer
 
-    counted = [Counter(_TERM.findall(text.lower())) for text in texts]
-    terms = tuple(sorted(set().union(*counted) - ENGLISH_STOP_WORDS))
-    if not terms:
-        raise ValueError("no text has a word of two letters or more that is not a stop word")
-    place = {term: column for column, term in enumerate(terms)}
-    entries = [
-        (row, place[term], count)
-        for row, words in enumerate(counted)
-        for term, count in words.items()
-        if term in place
-    ]
-    rows, columns, counts = np.array(entries, dtype=np.int64).T
-    shape = (len(counted), len(terms))
-    return clean(csr_array((counts.astype(np.float64), (rows, columns)), shape=shape)), terms
+    counter = CountVectorizer(stop_words="english", token_pattern=_TERM, dtype=np.float64)
+    counts = counter.fit_transform(texts)
+    return clean(csr_array(counts)), tuple(counter.get_feature_names_out().tolist())
 
 
 def clean(values: Any) -> Any:

@@ -227,37 +227,28 @@ def sample(graph: FactorGraph, size: int = SAMPLE, seed: int = 0) -> tuple[Facto
     """Return a small graph or a part around a variable, and whether that is the whole graph."""
     if graph.n_variables <= size and graph.n_edges + graph.n_factors <= _PAIRS:
         return graph, True
-    g = graph.arrays
-    rng = np.random.default_rng(seed)
+    from scipy.sparse import coo_array
+    from scipy.sparse.csgraph import breadth_first_order
+
+    n, pairs = graph.n_variables, _neighbours(graph)
     ends = graph.edges.ravel() if graph.n_edges else graph.factor_scopes
-    centre = int(rng.choice(ends)) if len(ends) else 0
-    chosen, queue, taken = {centre: 0}, [centre], 0
-    for here in queue:
-        around = g.adj_var[g.adj_ptr[here] : g.adj_ptr[here + 1]].tolist()
-        for slot in g.inc_slot[g.inc_ptr[here] : g.inc_ptr[here + 1]].tolist():
-            f = int(g.slot_factor[slot])
-            around += g.scopes[g.factor_ptr[f] : g.factor_ptr[f + 1]].tolist()
-        for there in around:
-            if there not in chosen and len(chosen) < size:
-                chosen[there] = len(chosen)
-                queue.append(there)
-        taken += len(around)
-        if len(chosen) == size or taken > 2 * _PAIRS:
-            break
+    centre = int(np.random.default_rng(seed).choice(ends)) if len(ends) else 0
+    links = coo_array((np.ones(len(pairs)), pairs.T), shape=(n, n)).tocsr()
+    chosen = breadth_first_order(links, centre, directed=False, return_predecessors=False)
+    degrees = np.bincount(pairs.ravel(), minlength=n)
+    most = int(np.searchsorted(np.cumsum(degrees[chosen]), 2 * _PAIRS)) + 1
+    chosen = chosen[: min(size, most)].astype(np.int64)
+    place = np.full(n, -1)
+    place[chosen] = np.arange(chosen.size)
     terms: list[tuple[Sequence[int], npt.ArrayLike]] = [
-        ((at,), graph.unary_of(i)) for i, at in chosen.items()
+        ((at,), graph.unary_of(i)) for at, i in enumerate(chosen.tolist())
     ]
-    pairs, factors = set(), set()
-    for i in chosen:
-        pairs |= {int(h) >> 1 for h in g.adj_half[g.adj_ptr[i] : g.adj_ptr[i + 1]]}
-        factors |= {int(g.slot_factor[s]) for s in g.inc_slot[g.inc_ptr[i] : g.inc_ptr[i + 1]]}
-    for e in sorted(pairs):
-        i, j = (int(v) for v in g.edges[e])
-        if i in chosen and j in chosen:
-            terms.append(((chosen[i], chosen[j]), graph.edge_table(e)))
-    for f in sorted(factors):
+    inside = place[np.asarray(graph.edges, dtype=np.int64)]
+    for e in np.flatnonzero((inside >= 0).all(axis=1)).tolist():
+        terms.append((inside[e].tolist(), graph.edge_table(e)))
+    known = place[np.asarray(graph.factor_scopes, dtype=np.int64)] >= 0
+    whole = np.logical_and.reduceat(known, graph.factor_ptr[:-1]) if graph.n_factors else known
+    for f in np.flatnonzero(whole).tolist():
         scope, table = graph.higher_order(f)
-        if all(i in chosen for i in scope):
-            terms.append((tuple(chosen[i] for i in scope), table))
-    sizes = [int(graph.cardinalities[i]) for i in chosen]
-    return FactorGraph.from_factors(sizes, terms), False
+        terms.append((place[list(scope)].tolist(), table))
+    return FactorGraph.from_factors(graph.cardinalities[chosen].tolist(), terms), False
