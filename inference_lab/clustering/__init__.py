@@ -13,7 +13,7 @@ from inference_lab.clustering.baselines import (
     FlexibleSpectral,
     MetricKMeans,
 )
-from inference_lab.clustering.bregman_kmeans import BregmanKMeans, SphericalKMeans
+from inference_lab.clustering.bregman_kmeans import BregmanKMeans
 from inference_lab.clustering.cluster_cv import ConstrainedClusterCV
 from inference_lab.clustering.cop_kmeans import COPKMeans
 from inference_lab.clustering.distortions import (
@@ -87,7 +87,6 @@ __all__ = [
     "RDPMeans",
     "SeededKMeans",
     "SizeConstrainedKMeans",
-    "SphericalKMeans",
     "SquaredEuclidean",
     "TVClust",
     "Violations",

@@ -15,8 +15,7 @@ ESTIMATORS: dict[str, dict[str, str]] = {
     "for a purpose": {
         "MPCKMeans": "to learn which features matter: a metric from pairs",
         "HMRFKMeans": "cosine, KL or other divergences; any solver for the E-step",
-        "SphericalKMeans": "directions, such as texts, without pairs",
-        "BregmanKMeans": "any Bregman divergence, without pairs",
+        "BregmanKMeans": "the cosine for texts, or any Bregman divergence, without pairs",
         "KernelHMRFKMeans": "similarities from a kernel or a graph",
         "FlexibleSpectral": "clusters that are not blobs, pairs with weights",
         "RDPMeans": "number of clusters unknown: a price for each",
