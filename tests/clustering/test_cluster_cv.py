@@ -14,7 +14,7 @@ from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import check_estimator
 
-from inference_lab.clustering import ConstrainedClusterCV, ConstrainedLinkage, PCKMeans
+from inference_lab.clustering import ConstrainedClusterCV, PCKMeans
 from inference_lab.clustering.cluster_cv import (
     Kept,
     candidates_for,
@@ -312,13 +312,14 @@ def test_candidates_that_fail_are_left_out_and_named() -> None:
     contradictory = sampled(100).fit_params()
     contradictory["must_link"] = [(0, 1), (1, 2), (4, 5), (5, 6), (8, 9)]
     contradictory["cannot_link"] = [(0, 2), (4, 6), (0, 100), (1, 101)]
-    failing = ("hard", ConstrainedLinkage())
+    hard = {"ml_weight": np.inf, "cl_weight": np.inf}
+    failing = ("hard", PCKMeans())
     with pytest.warns(UserWarning, match=r"left out: hard \(\w+Error"):
-        found = search(candidates=[*FEW[:1], failing]).fit(WINE, **contradictory)
+        found = search(candidates=[*FEW[:1], failing]).fit(WINE, **contradictory, **hard)
     assert found.best_params_["candidate"] == "without pairs"
     assert found.cv_results_["failure"][1] != ""
     with pytest.raises(ValueError, match="no candidate could be fitted; hard: "):
-        search(candidates=[failing]).fit(WINE, **contradictory)
+        search(candidates=[failing]).fit(WINE, **contradictory, **hard)
 
 
 @pytest.mark.parametrize(
