@@ -251,11 +251,11 @@ class DualPoint:
 class SDPRelaxation:
     """The relaxation of one part with some coupling, and the state of its solution.
 
-    `cuts` adds inequalities beyond the lower limits. ``bound`` is the best
-    proved lower bound of the energy, ``raw_bound`` the same before it is rounded up to the next
-    possible energy. ``primal`` and ``dual`` are residuals per square root of the order, the
-    distance of the two matrices and the length of the last step of one of them, times the penalty.
-    ``exhausted`` is true if the last search found no inequality violated by the least threshold.
+    `cuts` adds inequalities beyond the lower limits. ``bound`` is the best proved lower bound of
+    the energy, ``raw_bound`` the same before it is rounded up to the next possible energy.
+    ``primal`` and ``dual`` are residuals per square root of the order, the distance of the two
+    matrices and the length of the last step of one of them, times the penalty. ``exhausted`` is
+    true if the last search found no inequality violated by the least threshold.
 
     Notes
     -----
