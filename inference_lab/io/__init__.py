@@ -1,15 +1,15 @@
 """Model files: `read` and `write`, by suffix or by the name of the format.
 
-A format is one module with ``parse(data, path) -> FactorGraph`` and, if it can be written,
-``serialise(graph) -> iterable of str``, and one entry in the table below. Compression and evidence
-are handled here for all formats. Files are data: nothing in them is ever executed.
+A format is one module with ``parse(data, path) -> FactorGraph`` and one entry in the table below;
+UAI files are also written. Compression and evidence are handled here for all formats. Files are
+data: nothing in them is ever executed.
 
 =================== =========== ============================== ========= =========================
 format              suffix      problem or origin              written   module
 =================== =========== ============================== ========= =========================
 uai                 ``.uai``    UAI competitions               yes       `inference_lab.io.uai`
-fg                  ``.fg``     libDAI                         yes       `inference_lab.io.fg`
-wcsp                ``.wcsp``   weighted CSP, toulbar2         yes       `inference_lab.io.wcsp`
+fg                  ``.fg``     libDAI                         no        `inference_lab.io.fg`
+wcsp                ``.wcsp``   weighted CSP, toulbar2         no        `inference_lab.io.wcsp`
 cfn                 ``.cfn``    cost function network          no        `inference_lab.io.cfn`
 dd                  ``.dd``     graph matching                 no        `inference_lab.io.dd`
 max-cut             (none)      Biq Mac library, G-set, rudy   no        `inference_lab.io.biqmac`
@@ -21,11 +21,9 @@ clique-partitioning (none)      CP-Lib                         no        `infere
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
 
-from inference_lab.algorithms.label_cost_encoding import star
 from inference_lab.formatting import listed, nearest, shortened
 from inference_lab.graph.factor_graph import FactorGraph
 from inference_lab.graph.label_cost_chain import chain
@@ -41,24 +39,20 @@ def __dir__() -> list[str]:
     return __all__
 
 
-class Format(NamedTuple):
-    """The suffix, parser and serialiser of a format; None where it has none."""
-
-    suffix: str | None
-    parse: Callable[[bytes, str], FactorGraph]
-    serialise: Callable[[FactorGraph], Iterable[str]] | None
-
-
-_FORMATS: dict[str, Format] = {
-    "uai": Format(".uai", uai.parse, uai.serialise),
-    "fg": Format(".fg", fg.parse, fg.serialise),
-    "wcsp": Format(".wcsp", wcsp.parse, wcsp.serialise),
-    "cfn": Format(".cfn", cfn.parse, None),
-    "dd": Format(".dd", dd.parse, None),
-    "max-cut": Format(None, biqmac.parse_max_cut, None),
-    "qubo": Format(None, biqmac.parse_qubo, None),
-    "clique-partitioning": Format(None, biqmac.parse_clique_partitioning, None),
+#: The parser of each format.
+_FORMATS: dict[str, Callable[[bytes, str], FactorGraph]] = {
+    "uai": uai.parse,
+    "fg": fg.parse,
+    "wcsp": wcsp.parse,
+    "cfn": cfn.parse,
+    "dd": dd.parse,
+    "max-cut": biqmac.parse_max_cut,
+    "qubo": biqmac.parse_qubo,
+    "clique-partitioning": biqmac.parse_clique_partitioning,
 }
+
+#: Formats whose files have no suffix of their own.
+_NAMELESS = ("max-cut", "qubo", "clique-partitioning")
 
 
 def supported_formats() -> tuple[str, ...]:
@@ -89,9 +83,9 @@ def supported_suffixes() -> tuple[str, ...]:
     ('.uai', '.uai.gz', '.uai.xz', '.fg')
     """
     return tuple(
-        kind.suffix + packed
-        for kind in _FORMATS.values()
-        if kind.suffix is not None
+        f".{kind}{packed}"
+        for kind in _FORMATS
+        if kind not in _NAMELESS
         for packed in ("", *COMPRESSIONS)
     )
 
@@ -107,9 +101,9 @@ def _format_of(path: Path, wanted: str | None) -> str:
     name = path.name.lower()
     if name.endswith(COMPRESSIONS):
         name = name[: name.rindex(".")]
-    for found, kind in _FORMATS.items():
-        if kind.suffix is not None and name.endswith(kind.suffix):
-            return found
+    _, dot, kind = name.rpartition(".")
+    if dot and kind in _FORMATS and kind not in _NAMELESS:
+        return kind
     raise FormatError(
         f"{path}: unknown kind of model file; supported: {', '.join(supported_suffixes())}; "
         f"or name the format, as in file(path={path}, format=uai): {', '.join(_FORMATS)}"
@@ -194,34 +188,29 @@ def read(
     if costs:
         graph = uai.parse(data, str(path), costs=True)
     else:
-        graph = _FORMATS[kind].parse(data, str(path))
+        graph = _FORMATS[kind](data, str(path))
     if evidence is None:
         return graph
     observed = parse_evidence(read_bytes(Path(evidence)), str(evidence), graph.cardinalities)
     return graph.with_evidence(observed)
 
 
-def write(graph: FactorGraph, path: str | os.PathLike[str], *, scale: float | None = None) -> None:
-    """Write a graph to a model file; `read` returns a graph with the same energies.
+def write(graph: FactorGraph, path: str | os.PathLike[str]) -> None:
+    """Write a graph to a UAI file; `read` returns a graph with the same energies.
 
-    The same graph always gives the same bytes, compressed or not. ``.uai`` and ``.fg`` files hold
-    costs of up to 1e18 to the precision of doubles, see `inference_lab.io.uai`. ``.wcsp`` files
-    preserve integer costs exactly, and others within ``0.5 / scale``.
+    The same graph always gives the same bytes, compressed or not. Costs of up to 1e18 are kept to
+    the precision of doubles, see `inference_lab.io.uai`.
 
-    No format supports label costs. They are written as terms with auxiliary variables, which follow
-    the variables of the graph. ``.wcsp`` files, which preserve minimal energies, have one for each
-    label or set with a cost. Other files have one for each variable and set, so that marginals and
-    partition functions are preserved, too (`inference_lab.graph.label_cost_chain`). `read` then
+    The format has no label costs. They are written as terms with an auxiliary variable for each
+    variable and set, which follow the variables of the graph, so that minimal energies, marginals
+    and partition functions are preserved (`inference_lab.graph.label_cost_chain`). `read` then
     returns a graph with more variables, of which the first are the variables of `graph`.
 
     Parameters
     ----------
     graph : FactorGraph
     path : path
-        Its suffix selects the format, see `supported_suffixes`. An existing file is overwritten.
-    scale : float, optional
-        For ``.wcsp`` files only, which hold integers: the factor by which costs are multiplied
-        before they are rounded, see `inference_lab.io.wcsp`.
+        Its suffix is ``.uai``, ``.uai.gz`` or ``.uai.xz``. An existing file is overwritten.
 
     Raises
     ------
@@ -230,8 +219,7 @@ def write(graph: FactorGraph, path: str | os.PathLike[str], *, scale: float | No
     FormatError
         If the suffix is unknown, or the format is read only.
     ValueError
-        If the format cannot express the graph, or `scale` is set for a format that holds all
-        digits; no file is written then.
+        If the format cannot express the graph; no file is written then.
     OSError
         If the file cannot be written.
 
@@ -239,8 +227,8 @@ def write(graph: FactorGraph, path: str | os.PathLike[str], *, scale: float | No
     --------
     >>> import inference_lab as il
     >>> g = il.FactorGraph.potts([[0.0, 1.0], [0.6, 0.0]], [(0, 1)], [0.5])
-    >>> il.write(g, "small.fg")
-    >>> il.read("small.fg").energy([0, 1])
+    >>> il.write(g, "small.uai")
+    >>> round(il.read("small.uai").energy([0, 1]), 12)
     0.5
     """
     if not isinstance(graph, FactorGraph):
@@ -249,16 +237,6 @@ def write(graph: FactorGraph, path: str | os.PathLike[str], *, scale: float | No
         )
     path = Path(path)
     kind = _format_of(path, None)
-    serialise = _FORMATS[kind].serialise
-    if serialise is None:
-        written = [f.suffix for f in _FORMATS.values() if f.suffix and f.serialise]
-        raise FormatError(
-            f"{path}: files of the format {kind} can be read only; writable formats are "
-            f"{', '.join(written)}"
-        )
-    if scale is not None and kind != "wcsp":
-        raise ValueError(f"scale = {scale!r} is for .wcsp files; {path} is written as {kind}")
-    if graph.n_label_costs:
-        graph = star(graph).graph if kind == "wcsp" else chain(graph)
-    pieces = serialise(graph) if scale is None else wcsp.serialise(graph, scale)
-    write_text(path, pieces)
+    if kind != "uai":
+        raise FormatError(f"{path}: files of the format {kind} can be read only; write .uai")
+    write_text(path, uai.serialise(chain(graph) if graph.n_label_costs else graph))

@@ -15,16 +15,12 @@ import inference_lab.io._limits as _limits
 from inference_lab.graph.arrays import FloatArray, IntArray, starts_of
 from inference_lab.graph.factor_graph import FactorGraph
 from inference_lab.graph.factors import Factors
-from inference_lab.graph.terms import OwnTables, PairwiseTerms, SharedTable, Unaries
+from inference_lab.graph.terms import OwnTables, PairwiseTerms, Unaries
 from inference_lab.io._files import FormatError
 from inference_lab.io._tokens import Tokens
 
 #: Largest number of axes: old numpy allows 32, and a table of 2**31 entries exceeds `MAX_BYTES`.
 _MAX_AXES = 31
-#: Approximate number of entries of the blocks in which unaries are added up.
-_BLOCK = 1 << 20
-#: Entries that sharing a table must save, because each shared table is a term with a run time.
-_WORTH_SHARING = 256
 
 #: Makes the error for a factor from its number and the reason.
 Fail = Callable[[int, str], FormatError]
@@ -181,22 +177,13 @@ def assemble(path: str, fail: Fail, tables: Tables, constant: float = 0.0) -> Fa
     pointers = np.concatenate([np.zeros(1, np.int64), np.cumsum(cardinalities)])
     flat = np.zeros(int(pointers[-1]))
     single = np.flatnonzero(arities == 1)
-    ends = np.cumsum(sizes[single])
-    cuts = np.searchsorted(ends, np.arange(_BLOCK, int(ends[-1]) if ends.size else 0, _BLOCK))
-    for rows in np.split(single, np.unique(cuts)):
-        lengths = sizes[rows]
-        into = ranges(pointers[scopes.variables[scopes.starts[rows]]], lengths)
-        np.add.at(flat, into, energies[ranges(entry_starts[rows], lengths)])
+    lengths = sizes[single]
+    into = ranges(pointers[scopes.variables[scopes.starts[single]]], lengths)
+    np.add.at(flat, into, energies[ranges(entry_starts[single], lengths)])
 
     pairs = np.flatnonzero(arities == 2)
     joined = scopes.variables[scopes.starts[pairs][:, None] + np.arange(2)]
-    starts = entry_starts[pairs]
-    _, which, uses = np.unique(starts, return_inverse=True, return_counts=True)
-    shared = ((uses[which] - 1) * sizes[pairs] >= _WORTH_SHARING) & (uses[which] > 1)
-    terms: list[PairwiseTerms] = [*_own_terms(tables, joined[~shared], starts[~shared])]
-    if shared.any():
-        terms += _shared_terms(tables, joined[shared], starts[shared])
-        _check_merged(pairs, joined, shared, starts, cardinalities, fail)
+    terms = _own_terms(tables, joined, entry_starts[pairs])
     constants = energies[entry_starts[arities == 0]]
     finite = np.isfinite(constants)
     constant += total(constants[finite])
@@ -246,35 +233,3 @@ def _own_terms(tables: Tables, ends: IntArray, starts: IntArray) -> Iterator[Own
         k_i, k_j = (int(k) for k in shapes[rows[0]])
         stack = tables.energies[starts[rows][:, None] + np.arange(k_i * k_j)].reshape(-1, k_i, k_j)
         yield OwnTables(ends[rows], stack)
-
-
-def _shared_terms(tables: Tables, ends: IntArray, starts: IntArray) -> Iterator[SharedTable]:
-    """Yield one term for each table; repeated uses by a pair become a weight."""
-    distinct, counts = np.unique(np.column_stack([starts, ends]), axis=0, return_counts=True)
-    changes = np.flatnonzero(np.diff(distinct[:, 0])) + 1
-    for rows in np.split(np.arange(len(distinct)), changes):
-        start, i, j = distinct[rows[0]].tolist()
-        k_i, k_j = tables.cardinalities[[i, j]].tolist()
-        table = tables.energies[start : start + k_i * k_j].reshape(k_i, k_j)
-        yield SharedTable(distinct[rows, 1:], table, counts[rows].astype(float))
-
-
-def _check_merged(
-    pairs: IntArray,
-    ends: IntArray,
-    shared: npt.NDArray[np.bool_],
-    starts: IntArray,
-    cardinalities: IntArray,
-    fail: Fail,
-) -> None:
-    """Refuse shared tables on pairs with other tables if their sums have too many entries."""
-    low, high = ends.min(axis=1), ends.max(axis=1)
-    kinds = np.column_stack([low * cardinalities.size + high, starts, ends[:, 0]])
-    # Repeated uses of a table by a pair count once, because they are a weight and not a new sum.
-    first = np.unique(kinds, axis=0, return_index=True)[1]
-    keys, which, counts = np.unique(kinds[first, 0], return_inverse=True, return_counts=True)
-    summed = np.zeros(keys.size)
-    of_sum = (counts[which] > 1) & shared[first]
-    summed[which[of_sum]] = cardinalities[ends[first][of_sum]].prod(axis=1)
-    f = int(pairs[first[of_sum][0]]) if of_sum.any() else 0
-    check_entries(summed, 0, lambda _, message: fail(f, f"with others on its pair: {message}"))

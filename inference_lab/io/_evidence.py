@@ -4,18 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from inference_lab.graph.arrays import FloatArray, IntArray
+from inference_lab.graph.arrays import IntArray
 from inference_lab.io._tokens import Tokens
-
-
-def _samples_fit(values: FloatArray) -> bool:
-    """Whether the numbers are exactly ``samples, (count, pairs) ...``."""
-    at = 1
-    for _ in range(int(values[0])):
-        if at >= values.size:
-            return False
-        at += 1 + 2 * int(values[at])
-    return at == values.size
 
 
 def parse_evidence(data: bytes, path: str, cardinalities: IntArray) -> dict[int, int]:
@@ -32,8 +22,6 @@ def parse_evidence(data: bytes, path: str, cardinalities: IntArray) -> dict[int,
         start = 1
     elif head == 1 and values.size >= 2 and values.size == 2 + 2 * int(values[1]):
         start = 2
-    elif head > 1 and _samples_fit(values):
-        raise tokens.error(0, f"{head} samples of evidence; only a single one can be applied")
     else:
         raise tokens.error(
             0,

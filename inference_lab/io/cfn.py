@@ -8,8 +8,7 @@ parts in this order, each with an optional tag:
 * ``variables``: for each, with or without a name, its number of labels or the list of their names;
 * ``functions``: for each, with or without a name, the ``scope`` (names or numbers of variables), a
   ``defaultcost`` if not all costs are listed, and ``costs``: a full table, the last variable
-  of the scope varying fastest; or a list of tuples, each its labels (names or numbers) and a cost;
-  or the name of another function, whose costs it shares.
+  of the scope varying fastest; or a list of tuples, each its labels (names or numbers) and a cost.
 
 Quotes, commas and colons are optional, brackets of both kinds are equivalent, and a line that
 starts with ``#`` is a comment.
@@ -20,9 +19,10 @@ Reading
     are the costs of at least the bound, as in ``.wcsp`` files. An energy of factors cannot express
     that a *sum* may not reach the bound; other labellings keep their energy. If a tuple is listed
     twice, its last cost counts. Costs keep all their digits, although toulbar2 rounds them to the
-    digits of the bound. Functions with a ``type`` (global constraints, formulas) are refused.
+    digits of the bound. Functions with a ``type`` (global constraints, formulas) and functions that
+    share the costs of another by its name are refused.
 
-This format is read only; write ``.wcsp`` files instead.
+This format is read only; write UAI files instead, which toulbar2 reads, too.
 
 References
 ----------
@@ -37,42 +37,69 @@ import math
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from itertools import islice
 from typing import NamedTuple
 
 import numpy as np
 
 import inference_lab.io._limits as _limits
 from inference_lab.formatting import shortened
-from inference_lab.graph.arrays import FloatArray, IntArray
+from inference_lab.graph.arrays import FloatArray
 from inference_lab.graph.factor_graph import FactorGraph
-from inference_lab.io._assembly import Scopes, Tables, assemble, check_entries, shown_scope
+from inference_lab.io._assembly import Scopes, Tables, assemble, shown_scope
 from inference_lab.io._files import FormatError
 
+#: A bracket, a string or a word; everything else is a separator.
 _TOKEN = re.compile(
     r"""(?P<open>[\[{])|(?P<close>[\]}])"""
-    r"""|"(?P<quoted>(?:[^"\\\r\n]|\\.)*)"|(?P<bare>[^\s,:\[\]{}"]+)"""
+    r"""|"(?P<quoted>(?:[^"\\\r\n]|\\.)*)"|(?P<bare>[^\s,:\[\]{}"]+)|(?P<unclosed>")"""
 )
-_SEPARATORS = re.compile(r"[\s,:]*")
 _COMMENT = re.compile(r"^#[^\r\n]*", re.MULTILINE)
 _NUMBER = re.compile(r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 
-_DIGITS = re.compile(r"[0-9]+")
 
-#: Tags of the fields of a function.
-_TAGS = ("scope", "defaultcost", "costs", "type", "params")
+class _Node(NamedTuple):
+    """A word, or the nodes between two brackets, and its offset in the file."""
 
-
-class _Token(NamedTuple):
-    """A token: ``open``, ``close`` or ``word``, its text, and its offset in the file."""
-
-    kind: str
-    text: str
     place: int
+    text: str = ""
+    items: list[_Node] | None = None
+
+    @property
+    def shown(self) -> str:
+        """The word as quoted in messages."""
+        return "a bracket" if self.items is not None else _cut(self.text)
+
+
+@dataclass
+class _Function:
+    """A cost function."""
+
+    node: _Node
+    shown: str
+    scope: list[int]
+    shape: list[int]
+    table: FloatArray = field(default_factory=lambda: np.empty(0))
+
+
+class _Domain(NamedTuple):
+    """The number of labels of a variable, and the index of each named label."""
+
+    size: int
+    names: dict[str, int]
+
+
+def _cut(text: str) -> str:
+    """Quote a text for a message, and shorten it if it is long."""
+    return repr(shortened(text, 40))
+
+
+def parse(data: bytes, path: str) -> FactorGraph:
+    """Parse the content of a cost function network file."""
+    return _Reader(data, path).graph()
 
 
 class _Reader:
-    """A tokeniser with one token of lookahead."""
+    """The file as text, and the functions that read its parts."""
 
     def __init__(self, data: bytes, path: str) -> None:
         self.path = path
@@ -84,370 +111,248 @@ class _Reader:
                 f"{path}, line {line}: byte {problem.start} is 0x{data[problem.start]:02x}; "
                 "expected UTF-8 text"
             ) from None
-        self._text = _COMMENT.sub(lambda found: " " * len(found.group()), text)
-        self._tokens = self._scan()
-        self.next = next(self._tokens)
+        self.text = _COMMENT.sub(lambda found: " " * len(found.group()), text)
+        #: Entries that tables filled by a default cost may still have.
+        self.room = _limits.MAX_ENTRIES
 
-    def _scan(self) -> Iterator[_Token]:
-        at = 0
-        text = self._text
-        while True:
-            found = _SEPARATORS.match(text, at)
-            at = found.end() if found else at
-            if at == len(text):
-                break
-            token = _TOKEN.match(text, at)
-            if token is None:
-                raise self.error(_Token("word", text[at], at), "quotation mark is not closed")
-            kind = str(token.lastgroup)
-            value = token.group(kind)
-            if kind == "quoted" and "\\" in value:
-                try:
-                    value = str(json.loads(f'"{value}"'))
-                except ValueError:
-                    raise self.error(
-                        _Token("word", value, at), "unknown escape sequence in a string"
-                    ) from None
-            yield _Token("word" if kind in ("quoted", "bare") else kind, value, at)
-            at = token.end()
-        while True:
-            yield _Token("end", "", at)
-
-    def error(self, token: _Token, message: str) -> FormatError:
-        """Make the error for a fault at a token."""
-        line = self._text.count("\n", 0, token.place) + 1
-        where = "end of file" if token.kind == "end" else f"line {line}"
+    def error(self, node: _Node, message: str) -> FormatError:
+        """Make the error for a fault at a node."""
+        line = self.text.count("\n", 0, node.place) + 1
+        where = "end of file" if node.place >= len(self.text) else f"line {line}"
         return FormatError(f"{self.path}, {where}: {message}")
 
-    def wrong(self, expected: str) -> FormatError:
-        """Make the error for an unexpected next token."""
-        got = "the file ends" if self.next.kind == "end" else f"got {_cut(self.next.text)}"
-        return self.error(self.next, f"expected {expected}, {got}")
+    def graph(self) -> FactorGraph:
+        """Return the energy."""
+        problem, variables, functions = self._parts()
+        sign, bound = self._bound(problem)
+        names, domains = self._variables(variables)
+        held = self._functions(functions, names, domains)
 
-    def take(self) -> _Token:
-        """Consume the next token and return it."""
-        token = self.next
-        if token.kind != "end":
-            self.next = next(self._tokens)
-        return token
+        def fail(f: int, why: str) -> FormatError:
+            function = held[f]
+            return self.error(
+                function.node, f"{function.shown} over {shown_scope(tuple(function.scope))}: {why}"
+            )
 
-    def open(self, what: str) -> None:
-        """Consume an opening bracket."""
-        if self.next.kind != "open":
-            raise self.wrong(f"an opening bracket of {what}")
-        self.take()
+        sizes = np.array([function.table.size for function in held], dtype=np.int64)
+        starts = np.cumsum(sizes) - sizes
+        energies = sign * np.concatenate([np.empty(0), *(function.table for function in held)])
+        # An entry must stay below the bound while all other functions are at their minimum, or at
+        # 0. Clipped, because `assemble` refuses costs out of this range below.
+        lowest = np.minimum.reduceat(energies, starts) if sizes.size else np.empty(0)
+        lowest = np.clip(lowest, -_limits.MAX_COST, 0.0)
+        limits = sign * bound - (math.fsum(lowest.tolist()) - lowest)
+        energies[energies >= np.repeat(limits, sizes)] = math.inf
 
-    def close(self, what: str) -> None:
-        """Consume a closing bracket."""
-        if self.next.kind != "close":
-            raise self.wrong(f"the closing bracket of {what}")
-        self.take()
+        cardinalities = np.array([domain.size for domain in domains], dtype=np.int64)
+        arities = np.array([len(function.scope) for function in held], dtype=np.int64)
+        variables_of = [v for function in held for v in function.scope]
+        scopes = Scopes(arities, np.array(variables_of, dtype=np.int64))
+        scopes.check_free(cardinalities, lambda i, why: FormatError(f"{self.path}: {why}"))
+        return assemble(self.path, fail, Tables(cardinalities, scopes, sizes, starts, energies))
 
-    def skip_tag(self, *tags: str) -> str | None:
-        """Consume the next token if it is one of these tags, and return the tag."""
-        if self.next.kind == "word" and self.next.text in tags:
-            return self.take().text
-        return None
+    def _parts(self) -> list[_Node]:
+        """Return the three parts of the file, without their tags."""
+        whole = self._tree()
+        if len(whole) != 1 or whole[0].items is None:
+            end = whole[1] if len(whole) > 1 else _Node(len(self.text))
+            raise self.error(end, "expected one pair of brackets around the problem")
+        parts = [node for node in whole[0].items if node.items is not None]
+        if len(parts) != 3:
+            raise self.error(
+                whole[0], f"expected the parts problem, variables and functions, got {len(parts)}"
+            )
+        return parts
 
-    def word(self, what: str) -> _Token:
-        """Consume a word or number and return it."""
-        if self.next.kind != "word":
-            raise self.wrong(what)
-        return self.take()
+    def _tree(self) -> list[_Node]:
+        """Return the nodes outside of all brackets."""
+        top: list[_Node] = []
+        opened: list[_Node] = []
+        for token in _TOKEN.finditer(self.text):
+            node = _Node(token.start(), token[token.lastgroup or 0])
+            inside = top if not opened else opened[-1].items
+            assert inside is not None
+            match token.lastgroup:
+                case "open":
+                    opened.append(_Node(node.place, items=[]))
+                    inside.append(opened[-1])
+                case "close" if opened:
+                    opened.pop()
+                case "close":
+                    raise self.error(node, "the bracket closes nothing")
+                case "unclosed":
+                    raise self.error(node, "quotation mark is not closed")
+                case "quoted" if "\\" in node.text:
+                    try:
+                        inside.append(node._replace(text=str(json.loads(f'"{node.text}"'))))
+                    except ValueError:
+                        raise self.error(node, "unknown escape sequence in a string") from None
+                case _:
+                    inside.append(node)
+        if opened:
+            raise self.error(_Node(len(self.text)), "a closing bracket is missing")
+        return top
 
-    def number(self, what: str) -> float:
-        """Consume a finite number and return it."""
-        if self.next.kind == "word" and _NUMBER.fullmatch(self.next.text):
-            value = float(self.next.text)
+    def _bound(self, problem: _Node) -> tuple[float, float]:
+        """Return the sign of the objective, 1 to minimise and -1 to maximise, and the bound."""
+        words = [node for node in problem.items or () if node.text not in ("name", "mustbe")]
+        # The name may be missing here, because a problem may be called "name".
+        bound = words[-1] if 1 <= len(words) <= 2 else problem
+        if bound.text[:1] not in ("<", ">") or not _NUMBER.fullmatch(bound.text[1:]):
+            raise self.error(
+                bound, f"expected '<' or '>' and a number, like '<10.00', got {bound.shown}"
+            )
+        return (1.0 if bound.text[0] == "<" else -1.0), float(bound.text[1:])
+
+    def _named(self, part: _Node, what: str) -> Iterator[tuple[str | None, _Node]]:
+        """Yield the name and the node of each element; names are optional, and unique."""
+        seen: set[str] = set()
+        name: str | None = None
+        for node in part.items or ():
+            if node.items is None and name is None and not _NUMBER.fullmatch(node.text):
+                name = node.text
+                if name in seen:
+                    raise self.error(node, f"two {what}s are called {_cut(name)}")
+                seen.add(name)
+            else:
+                yield name, node
+                name = None
+        if name is not None:
+            raise self.error(part, f"{what} {_cut(name)} has no content")
+
+    def _variables(self, part: _Node) -> tuple[dict[str, int], list[_Domain]]:
+        names: dict[str, int] = {}
+        domains: list[_Domain] = []
+        for name, node in self._named(part, "variable"):
+            if name is not None:
+                names[name] = len(domains)
+            shown = f"variable {len(domains) if name is None else _cut(name)}"
+            domains.append(self._domain(node, shown))
+        return names, domains
+
+    def _domain(self, node: _Node, shown: str) -> _Domain:
+        if node.items is None:
+            size = abs(self._number(node, f"the number of labels of {shown}, or their names"))
+            if not (1 <= size < 2**31 and size.is_integer()):
+                raise self.error(node, f"{shown}: {node.shown} is not a number of labels")
+            return _Domain(int(size), {})
+        labels: dict[str, int] = {}
+        for label in node.items:
+            if label.items is not None or _NUMBER.fullmatch(label.text):
+                raise self.error(label, f"{shown}: {label.shown} cannot name a label")
+            if label.text in labels:
+                raise self.error(label, f"{shown}: two labels are called {label.shown}")
+            labels[label.text] = len(labels)
+        if not labels:
+            raise self.error(node, f"{shown} has no labels")
+        return _Domain(len(labels), labels)
+
+    def _number(self, node: _Node, what: str) -> float:
+        """Return the finite number of a node."""
+        if node.items is None and _NUMBER.fullmatch(node.text):
+            value = float(node.text)
             if math.isfinite(value):
-                self.take()
                 return value
-        raise self.wrong(what)
+        raise self.error(node, f"expected {what}, got {node.shown}")
 
+    def _index(self, node: _Node, names: dict[str, int], size: int, what: str) -> int:
+        """Return the index given by a name or a number."""
+        if node.items is None:
+            if node.text in names:
+                return names[node.text]
+            digits = node.text.lstrip("0") or "0"
+            # The length is checked first, because Python refuses integers of thousands of digits.
+            if len(digits) < 20 and digits.isascii() and digits.isdecimal() and int(digits) < size:
+                return int(digits)
+        raise self.error(node, f"expected {what}, a name or 0 to {size - 1}, got {node.shown}")
 
-@dataclass
-class _Function:
-    """A cost function: its own table, or the name of the function whose table it shares."""
-
-    start: _Token
-    scope: tuple[int, ...]
-    shape: tuple[int, ...]
-    name: str | None = None
-    table: FloatArray = field(default_factory=lambda: np.empty(0))
-    shares: str | None = None
-
-    @property
-    def size(self) -> float:
-        """Number of entries of the table; infinite if it overflows."""
-        with np.errstate(over="ignore"):
-            return float(np.prod(np.array(self.shape, dtype=np.float64)))
-
-    def shown(self, f: int) -> str:
-        """Format the name of the function, or its number `f`, for messages."""
-        return f"function {f if self.name is None else _cut(self.name)}"
-
-
-def _cut(text: str) -> str:
-    """Quote a text for a message, and shorten it if it is long."""
-    return repr(shortened(text, 40))
-
-
-def parse(data: bytes, path: str) -> FactorGraph:
-    """Parse the content of a cost function network file."""
-    reader = _Reader(data, path)
-    reader.open("the problem")
-    sign, bound = _problem(reader)
-    names, values = _variables(reader)
-    functions = _functions(reader, names, values)
-    reader.close("the problem")
-    if reader.next.kind != "end":
-        raise reader.wrong("nothing after the closing bracket of the problem")
-    owners = _owners(reader, functions)
-
-    cardinalities = np.array([v.size for v in values], dtype=np.int64)
-    arities = np.array([len(f.scope) for f in functions], dtype=np.int64)
-    scopes = Scopes(arities, np.array([v for f in functions for v in f.scope], dtype=np.int64))
-    scopes.check_free(cardinalities, lambda i, why: FormatError(f"{path}: {why}"))
-
-    def fail(f: int, why: str) -> FormatError:
-        shown = f"{functions[f].shown(f)} over {shown_scope(functions[f].scope)}"
-        return reader.error(functions[f].start, f"{shown}: {why}")
-
-    # Tables shared between pairwise terms are not copied; all other shared tables are.
-    copied = (owners != np.arange(owners.size)) & (arities != 2)
-    sizes = np.array([functions[f].table.size for f in owners.tolist()], dtype=np.int64)
-    check_entries(np.where(copied, sizes, 0.0), 0, fail)
-    own = np.flatnonzero(owners == np.arange(owners.size))
-    starts = np.zeros(owners.size, dtype=np.int64)
-    starts[own] = np.cumsum(sizes[own]) - sizes[own]
-    starts = starts[owners]
-    energies = np.concatenate([np.empty(0), *(functions[f].table for f in own.tolist())])
-    if sign < 0:
-        np.negative(energies, out=energies)
-    # An entry must stay below the bound while all other functions are at their minimum. Functions
-    # that share a table have the same limit, because they have the same minimum.
-    lowest = np.zeros(owners.size)
-    if own.size:
-        lowest[own] = np.minimum.reduceat(energies, starts[own])
-    # Clipped, because `assemble` refuses costs out of this range below.
-    lowest = np.clip(lowest[owners], -_limits.MAX_COST, 0.0)
-    limits = sign * bound - (math.fsum(lowest.tolist()) - lowest)
-    energies[energies >= np.repeat(limits[own], sizes[own])] = math.inf
-
-    return assemble(path, fail, Tables(cardinalities, scopes, sizes, starts, energies))
-
-
-def _problem(reader: _Reader) -> tuple[float, float]:
-    """Return the sign of the objective, 1 to minimise and -1 to maximise, and the bound."""
-    reader.skip_tag("problem")
-    reader.open("the properties of the problem")
-    # The tag "name" is optional, and a problem may itself be called "name".
-    first = reader.word("the name of the problem")
-    if first.text == "name" and not reader.next.text.startswith(("mustbe", "<", ">")):
-        reader.word("the name of the problem")
-    reader.skip_tag("mustbe")
-    bound = reader.word("'mustbe' with '<' or '>' and a bound")
-    if bound.text[:1] not in ("<", ">") or not _NUMBER.fullmatch(bound.text[1:]):
-        raise reader.error(
-            bound, f"expected '<' or '>' and a number, like '<10.00', got {_cut(bound.text)}"
-        )
-    reader.close("the properties of the problem")
-    value = float(bound.text[1:])
-    return (1.0 if bound.text[0] == "<" else -1.0), value
-
-
-class _Domain(NamedTuple):
-    """The number of labels of a variable, and the index of each named label."""
-
-    size: int
-    names: dict[str, int]
-
-
-def _variables(reader: _Reader) -> tuple[dict[str, int], list[_Domain]]:
-    reader.skip_tag("variables")
-    reader.open("the variables")
-    names: dict[str, int] = {}
-    domains: list[_Domain] = []
-    while reader.next.kind != "close":
-        what = f"the name or the labels of variable {len(domains)}"
-        if reader.next.kind == "word" and not _NUMBER.fullmatch(reader.next.text):
-            name = reader.take()
-            if name.text in names:
-                raise reader.error(name, f"two variables are called {_cut(name.text)}")
-            names[name.text] = len(domains)
-            what = f"the labels of variable {_cut(name.text)}"
-        domains.append(_domain(reader, what))
-    reader.close("the variables")
-    return names, domains
-
-
-def _domain(reader: _Reader, what: str) -> _Domain:
-    if reader.next.kind != "open":
-        start = reader.next
-        size = abs(reader.number(f"{what}: their number, or a list of names"))
-        if not (1 <= size < 2**31 and size.is_integer()):
-            raise reader.error(start, f"{what}: {_cut(start.text)} is not a number of labels")
-        return _Domain(int(size), {})
-    reader.take()
-    labels: dict[str, int] = {}
-    while reader.next.kind != "close":
-        label = reader.word(f"the name of a label in {what}")
-        if _NUMBER.fullmatch(label.text):
-            raise reader.error(
-                label, f"{what}: {_cut(label.text)} is a number, which cannot name a label"
-            )
-        if label.text in labels:
-            raise reader.error(label, f"{what}: two labels are called {_cut(label.text)}")
-        labels[label.text] = len(labels)
-    if not labels:
-        raise reader.error(reader.next, f"{what}: there are none")
-    reader.take()
-    return _Domain(len(labels), labels)
-
-
-def _index(reader: _Reader, names: dict[str, int], size: int, what: str) -> int:
-    """Return the index given by a name or a number."""
-    token = reader.word(what)
-    found = names.get(token.text)
-    if found is not None:
+    def _functions(
+        self, part: _Node, names: dict[str, int], domains: list[_Domain]
+    ) -> list[_Function]:
+        found: list[_Function] = []
+        for name, node in self._named(part, "function"):
+            shown = f"function {len(found) if name is None else _cut(name)}"
+            if node.items is None:
+                raise self.error(node, f"expected the brackets of {shown}, got {node.shown}")
+            found.append(self._function(node, shown, names, domains))
         return found
-    digits = token.text.lstrip("0") or "0"
-    # The length is checked first, because Python refuses to parse integers of thousands of digits.
-    if len(digits) < 20 and _DIGITS.fullmatch(token.text) and int(digits) < size:
-        return int(digits)
-    most = ", ".join([*map(_cut, islice(names, 8)), *(["..."] if len(names) > 8 else [])])
-    raise reader.error(
-        token,
-        f"expected {what}, "
-        + (f"one of {most}, or " if names else "")
-        + (f"0 to {size - 1}" if size else "but there is none")
-        + f", got {_cut(token.text)}",
-    )
 
+    def _function(
+        self, node: _Node, shown: str, names: dict[str, int], domains: list[_Domain]
+    ) -> _Function:
+        items = iter(node.items or ())
 
-def _functions(reader: _Reader, names: dict[str, int], domains: list[_Domain]) -> list[_Function]:
-    reader.skip_tag("functions")
-    reader.open("the functions")
-    functions: list[_Function] = []
-    known: set[str] = set()
-    room = _limits.MAX_ENTRIES
-    while reader.next.kind != "close":
-        name = None
-        if reader.next.kind == "word":
-            token = reader.take()
-            name = token.text
-            if name in known:
-                raise reader.error(token, f"two functions are called {_cut(name)}")
-            known.add(name)
-        shown = f"function {len(functions) if name is None else _cut(name)}"
-        function = _scope(reader, names, domains, shown)
-        function.name = name
-        room -= _costs(reader, function, domains, shown, room)
-        reader.close(shown)
-        functions.append(function)
-    reader.close("the functions")
-    return functions
-
-
-def _scope(reader: _Reader, names: dict[str, int], domains: list[_Domain], shown: str) -> _Function:
-    start = reader.next
-    reader.open(shown)
-    reader.skip_tag("scope")
-    reader.open(f"the scope of {shown}")
-    # A dict, because it keeps the order and its look-ups are fast.
-    scope: dict[int, None] = {}
-    while reader.next.kind != "close":
-        token = reader.next
-        variable = _index(reader, names, len(domains), f"a variable of the scope of {shown}")
-        if variable in scope:
-            raise reader.error(
-                token, f"{shown} names variable {_cut(token.text)} twice in its scope"
-            )
-        scope[variable] = None
-    reader.close(f"the scope of {shown}")
-    return _Function(start, tuple(scope), tuple(domains[v].size for v in scope))
-
-
-def _costs(
-    reader: _Reader, function: _Function, domains: list[_Domain], shown: str, room: int
-) -> int:
-    """Read the costs of a function; return the size of a table filled by its default cost."""
-    if reader.next.kind == "word" and reader.next.text in ("type", "params"):
-        tag = reader.take()
-        kind = reader.word("the type").text if tag.text == "type" else "parameters"
-        raise reader.error(
-            tag, f"{shown} is given by {kind!r}; functions that are not tables are not read"
-        )
-    default = None
-    if reader.skip_tag("defaultcost") or (
-        reader.next.kind == "word" and _NUMBER.fullmatch(reader.next.text)
-    ):
-        default = reader.number(f"the default cost of {shown}")
-    reader.skip_tag("costs")
-    if reader.next.kind == "word":
-        function.shares = reader.take().text
-        if default is not None:
-            raise reader.error(
-                function.start, f"{shown} has a default cost, and costs shared with another"
-            )
-        return 0
-    reader.open(f"the costs of {shown}")
-    size = function.size
-    declared = 0
-    if default is None:
-        listed: list[float] = []
-        while reader.next.kind != "close":
-            listed.append(reader.number(f"a cost of {shown}"))
-        if len(listed) != size:
-            shape = " x ".join(map(str, function.shape[:8])) or "1"
-            shape += " x ..." if len(function.shape) > 8 else ""
-            raise reader.error(
-                function.start,
-                f"{shown} over {shown_scope(function.scope)} needs {shape} = {size:.0f} costs, "
-                f"got {len(listed)}",
-            )
-        function.table = np.array(listed)
-    else:
-        if size > room:
-            raise reader.error(
-                function.start,
-                f"{shown} over {shown_scope(function.scope)} has {size:.0f} entries; at most "
-                f"{_limits.MAX_ENTRIES} of all functions with a default cost are read, "
-                f"{_limits.MAX_ENTRIES - room} before this one",
-            )
-        declared = int(size)
-        function.table = np.full(declared, default)
-        while reader.next.kind != "close":
-            place = 0
-            for variable in function.scope:
-                domain = domains[variable]
-                label = _index(
-                    reader, domain.names, domain.size, f"a label of variable {variable} in {shown}"
+        def following(*tags: str) -> _Node:
+            """Return the next node that is not one of these tags."""
+            found = next(items, None)
+            if found is not None and found.text in tags:
+                found = next(items, None)
+            if found is None:
+                raise self.error(node, f"{shown} ends where its {tags[0]} is expected")
+            if found.text in ("type", "params"):
+                raise self.error(
+                    found, f"{shown} has {found.text!r}; functions that are not tables are not read"
                 )
-                place = place * domain.size + label
-            function.table[place] = reader.number(f"the cost of a tuple of {shown}")
-    reader.close(f"the costs of {shown}")
-    return declared
+            return found
 
-
-def _owners(reader: _Reader, functions: list[_Function]) -> IntArray:
-    """Return the function that owns each function's table: itself, or the one that it names."""
-    by_name = {function.name: f for f, function in enumerate(functions)}
-    owners = np.arange(len(functions), dtype=np.int64)
-    for f, function in enumerate(functions):
-        if function.shares is None:
-            continue
-        shared = f"{function.shown(f)} has the costs of {_cut(function.shares)}"
-        g = by_name.get(function.shares)
-        if g is None or functions[g].shares is not None:
-            lacks = "does not exist" if g is None else "has no costs of its own"
-            raise reader.error(function.start, f"{shared}, which {lacks}")
-        owner = functions[g]
-        if owner.shape != function.shape:
-            raise reader.error(
-                function.start,
-                f"{shared}, but has variables of {shown_scope(function.shape)} labels where that "
-                f"has variables of {shown_scope(owner.shape)} labels",
+        scope = following("scope")
+        if scope.items is None:
+            raise self.error(scope, f"expected the scope of {shown}, got {scope.shown}")
+        # A dict, because it keeps the order and its look-ups are fast.
+        variables: dict[int, None] = {}
+        for each in scope.items:
+            what = f"a variable of the scope of {shown}"
+            variable = self._index(each, names, len(domains), what)
+            if variable in variables:
+                raise self.error(each, f"{shown} names variable {each.shown} twice in its scope")
+            variables[variable] = None
+        function = _Function(node, shown, [*variables], [domains[v].size for v in variables])
+        costs, default = following("defaultcost", "costs"), None
+        if costs.items is None and _NUMBER.fullmatch(costs.text):
+            default = self._number(costs, f"the default cost of {shown}")
+            costs = following("costs")
+        if (rest := next(items, None)) is not None:
+            raise self.error(rest, f"expected nothing after the costs of {shown}")
+        if costs.items is None:
+            raise self.error(costs, f"expected the list of costs of {shown}, got {costs.shown}")
+        if default is not None:
+            function.table = self._sparse(function, default, costs.items, domains)
+            return function
+        what, size = f"a cost of {shown}", math.prod(function.shape)
+        if len(costs.items) != size:
+            shape = shortened(" x ".join(map(str, function.shape)) or "1", 40)
+            raise self.error(
+                node,
+                f"{shown} over {shown_scope(tuple(function.scope))} needs {shape} costs, "
+                f"got {len(costs.items)}",
             )
-        owners[f] = g
-    return owners
+        function.table = np.array([self._number(each, what) for each in costs.items])
+        return function
+
+    def _sparse(
+        self, function: _Function, default: float, listed: list[_Node], domains: list[_Domain]
+    ) -> FloatArray:
+        """Return the table of a function that lists tuples of labels with their costs."""
+        shown, arity = function.shown, len(function.scope)
+        size = math.prod(function.shape)
+        if size > self.room:
+            raise self.error(
+                function.node,
+                f"{shown} over {shown_scope(tuple(function.scope))} has too many entries; at most "
+                f"{_limits.MAX_ENTRIES} of all functions with a default cost are read",
+            )
+        self.room -= size
+        if len(listed) % (arity + 1):
+            raise self.error(
+                function.node, f"expected {arity} labels and a cost a tuple of {shown}"
+            )
+        table = np.full(size, default)
+        for at in range(0, len(listed), arity + 1):
+            place = 0
+            for v, label in zip(function.scope, listed[at : at + arity], strict=True):
+                what = f"a label of variable {v} in {shown}"
+                place = place * domains[v].size + self._index(
+                    label, domains[v].names, domains[v].size, what
+                )
+            table[place] = self._number(listed[at + arity], f"the cost of a tuple of {shown}")
+        return table

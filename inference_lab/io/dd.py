@@ -27,13 +27,16 @@ IEEE TPAMI 35(2), 2013, whose code introduced the format.
 from __future__ import annotations
 
 import math
+from collections import defaultdict
+from itertools import chain, combinations, repeat
 
 import numpy as np
 
 import inference_lab.io._limits as _limits
-from inference_lab.graph.arrays import FloatArray, IntArray
+from inference_lab.graph.arrays import FloatArray, IntArray, starts_of
 from inference_lab.graph.factor_graph import FactorGraph
-from inference_lab.io._assembly import Scopes, Tables, assemble, check_entries
+from inference_lab.graph.terms import OwnTables, Unaries
+from inference_lab.io._assembly import graph_of
 from inference_lab.io._files import FormatError
 from inference_lab.io._tokens import Tokens
 
@@ -67,20 +70,19 @@ def parse(data: bytes, path: str) -> FactorGraph:
     label = np.empty(n_assignments, dtype=np.int64)
     label[order] = np.arange(n_assignments) - first[left[order]]
     sizes = counts + 1
-    flat = np.zeros(int(sizes.sum()))
-    flat[(np.cumsum(sizes) - sizes)[left] + label] = costs
-    at = int(places[b"p"][0, 0])
-    pairs, tables = _pairs(tokens, at, left, right, label, sizes, edges, edge_costs)
-
-    def fail(f: int, why: str) -> FormatError:
-        return tokens.error(at, f"of factor {f}, {why}")
-
-    arities = np.repeat([1, 2], [n_left, len(pairs)])
-    scopes = Scopes(arities, np.concatenate([np.arange(n_left), pairs.ravel()]))
-    all_sizes = np.concatenate([sizes, sizes[pairs].prod(axis=1)])
-    starts = np.cumsum(all_sizes) - all_sizes
-    energies = np.concatenate([flat, tables])
-    return assemble(path, fail, Tables(sizes, scopes, all_sizes, starts, energies))
+    pointers = starts_of(sizes)
+    flat = np.zeros(int(pointers[-1]))
+    flat[pointers[left] + label] = costs
+    ends = left.tolist(), right.tolist(), label.tolist()
+    tables = _tables(tokens, int(places[b"p"][0, 0]), ends, sizes.tolist(), edges, edge_costs)
+    alike: dict[tuple[int, ...], list[tuple[int, int]]] = defaultdict(list)
+    for pair in sorted(tables):
+        alike[tables[pair].shape].append(pair)
+    terms = [
+        OwnTables(np.array(pairs, dtype=np.int64), np.stack([tables[pair] for pair in pairs]))
+        for pairs in alike.values()
+    ]
+    return graph_of(path, Unaries(sizes, pointers, flat), terms)
 
 
 class _LineTokens(Tokens):
@@ -172,62 +174,45 @@ def _edges(tokens: Tokens, places: IntArray, n_assignments: int) -> tuple[IntArr
     return ends, tokens.costs(places[:, 2], lambda _: "expected a cost")
 
 
-def _pairs(
+def _tables(
     tokens: Tokens,
     at: int,
-    left: IntArray,
-    right: IntArray,
-    label: IntArray,
-    sizes: IntArray,
+    ends: tuple[list[int], list[int], list[int]],
+    sizes: list[int],
     edges: IntArray,
     edge_costs: FloatArray,
-) -> tuple[IntArray, FloatArray]:
-    """Return the pairs of left nodes that are joined, and their tables concatenated."""
-    n_left = sizes.size
-    # Assignments of the same left or right node exclude each other, so edges between them are
-    # dropped.
-    meant = (left[edges[:, 0]] != left[edges[:, 1]]) & (right[edges[:, 0]] != right[edges[:, 1]])
-    edges, edge_costs = edges[meant], edge_costs[meant]
-    swapped = left[edges[:, 0]] > left[edges[:, 1]]
-    edges[swapped] = edges[swapped][:, ::-1]
+) -> dict[tuple[int, int], FloatArray]:
+    """Return the table of each pair of left nodes that are joined.
 
-    by_right = np.argsort(right, kind="stable")
-    counts = np.bincount(right)
-    numbers = tokens.values.size
-    conflicts = int((counts * (counts - 1) // 2).sum())
+    `ends` are the left node, the right node and the label of each assignment.
+    """
+    left, right, label = ends
+    sharing: dict[int, list[int]] = defaultdict(list)
+    for a, node in enumerate(right):
+        sharing[node].append(a)
+    room = _limits.MAX_ENTRIES + tokens.values.size
+    conflicts = sum(len(group) * (len(group) - 1) // 2 for group in sharing.values())
     # Each conflict needs a table of at least four entries.
-    most = (_limits.MAX_ENTRIES + numbers) // 4
-    if conflicts > most:
+    if conflicts > room // 4:
         raise tokens.error(
-            at,
-            f"{conflicts} pairs of assignments share a right node; at most {most} are read",
+            at, f"{conflicts} pairs of assignments share a right node; at most {room // 4} are read"
         )
-    parts = [edges]
-    starts = np.cumsum(counts) - counts
-    for node in np.flatnonzero(counts > 1).tolist():
-        count = int(counts[node])
-        members = by_right[starts[node] : starts[node] + count]
-        i, j = np.triu_indices(count, 1)
-        ends = np.stack([members[i], members[j]], axis=1)
-        turned = left[ends[:, 0]] > left[ends[:, 1]]
-        ends[turned] = ends[turned][:, ::-1]
-        parts.append(ends)
-    ends = np.concatenate(parts)
-    costs = np.concatenate([edge_costs, np.full(len(ends) - len(edges), math.inf)])
-
-    key = left[ends[:, 0]] * n_left + left[ends[:, 1]]
-    pair_keys, which = np.unique(key, return_inverse=True)
-    pairs = np.stack([pair_keys // max(n_left, 1), pair_keys % max(n_left, 1)], axis=1)
-    table_sizes = sizes[pairs[:, 0]] * sizes[pairs[:, 1]]
-    check_entries(
-        table_sizes.astype(float),
-        numbers,
-        lambda pair, why: tokens.error(
-            at, f"left nodes {tuple(pairs[pair].tolist())} are joined: {why}"
-        ),
-    )
-    starts = np.cumsum(table_sizes) - table_sizes
-    flat = np.zeros(int(table_sizes.sum()))
-    place = starts[which] + label[ends[:, 0]] * sizes[pairs[which, 1]] + label[ends[:, 1]]
-    np.add.at(flat, place, costs)
-    return pairs, flat
+    excluded = chain.from_iterable(combinations(group, 2) for group in sharing.values())
+    tables: dict[tuple[int, int], FloatArray] = {}
+    for (a, b), cost in chain(
+        zip(excluded, repeat(math.inf)), zip(edges.tolist(), edge_costs.tolist(), strict=True)
+    ):
+        # Assignments of the same left or right node exclude each other: no edge counts.
+        if left[a] == left[b] or (right[a] == right[b] and cost < math.inf):
+            continue
+        if left[a] > left[b]:
+            a, b = b, a
+        pair = left[a], left[b]
+        if pair not in tables:
+            shape = sizes[pair[0]], sizes[pair[1]]
+            room -= math.prod(shape)
+            if room < 0:
+                raise tokens.error(at, f"left nodes {pair} are joined: too many entries in all")
+            tables[pair] = np.zeros(shape)
+        tables[pair][label[a], label[b]] += cost
+    return tables

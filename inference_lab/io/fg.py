@@ -14,9 +14,7 @@ Reading
     numbers below the largest that no factor names are variables with one label. Numbers out of the
     range of doubles (``1e-400``) keep their energy. Factors without variables are the constant.
 
-Writing
-    Numerals are as in UAI files (see `inference_lab.io.uai`), and zeros are omitted. A variable
-    without a factor gets a table of ones, which records its number of labels.
+This format is read only.
 
 References
 ----------
@@ -36,13 +34,10 @@ from inference_lab.graph.arrays import FloatArray, IntArray
 from inference_lab.graph.factor_graph import FactorGraph
 from inference_lab.io._assembly import Scopes, Tables, assemble, check_entries, ranges
 from inference_lab.io._files import FormatError
-from inference_lab.io._potentials import check_possible, energies_of, potentials
+from inference_lab.io._potentials import check_possible, energies_of
 from inference_lab.io._tokens import Tokens
 
 _COMMENT = re.compile(rb"#[^\r\n]*")
-
-
-# ---------------------------------------------------------------------------- reading
 
 
 def parse(data: bytes, path: str) -> FactorGraph:
@@ -172,28 +167,3 @@ class _Layout:
     def fail(self, f: int, why: str) -> FormatError:
         """Make the error for a factor."""
         return self.tokens.error(int(self.entries_at[f]) - 1, f"{self.scopes.shown(f)}: {why}")
-
-
-# ---------------------------------------------------------------------------- writing
-
-
-def serialise(graph: FactorGraph) -> list[str]:
-    """Return the text of a libDAI file in pieces, as the module describes."""
-    blocks: list[str] = []
-    named = np.zeros(graph.n_variables, dtype=bool)
-    factors, constant = potentials(graph)
-    for scope, texts in factors:
-        named[list(scope)] = True
-        # The scope is reversed, because the first variable varies fastest in the file.
-        blocks.append(_block(graph, scope[::-1], texts))
-    for variable in np.flatnonzero(~named).tolist():
-        blocks.append(_block(graph, (variable,), ["1"] * int(graph.cardinalities[variable])))
-    blocks += [_block(graph, (), [numeral]) for numeral in constant]
-    return [f"{len(blocks)}\n", *blocks]
-
-
-def _block(graph: FactorGraph, scope: tuple[int, ...], potentials: list[str]) -> str:
-    entries = [f"{i} {text}" for i, text in enumerate(potentials) if text not in ("0", "0.0")]
-    labels = (str(graph.cardinalities[v]) for v in scope)
-    lines = [str(len(scope)), " ".join(map(str, scope)), " ".join(labels), str(len(entries))]
-    return "\n" + "\n".join([*lines, *entries]) + "\n"

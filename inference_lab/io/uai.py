@@ -29,8 +29,8 @@ Writing
     * The constant becomes factors of arity 0, after all others, each in the range of doubles.
       toulbar2 1.4 accepts factors of arity 0; pgmpy 1.1 does not (nor any number with an
       exponent), so subtract the constant first for such tools.
-    * A factor that forbids everything becomes two whose product is zero everywhere, because
-      readers (this one too) refuse a table of zeros only.
+    * A factor that forbids everything is refused, because readers (this one too) refuse a table of
+      zeros only.
 
 References
 ----------
@@ -41,6 +41,7 @@ https://uaicompetition.github.io/uci-2022/file-formats/
 from __future__ import annotations
 
 import math
+from decimal import Decimal
 
 import numpy as np
 
@@ -48,13 +49,20 @@ from inference_lab.graph.arrays import FloatArray, IntArray
 from inference_lab.graph.factor_graph import FactorGraph
 from inference_lab.io._assembly import Scopes, Tables, assemble
 from inference_lab.io._files import FormatError
-from inference_lab.io._potentials import check_possible, energies_of, potentials
+from inference_lab.io._potentials import DECIMALS, check_possible, energies_of
 from inference_lab.io._tokens import NUMERAL, Tokens, first_word, whole
 
 #: Appended to the message about a table of zeros only.
 _PERHAPS_COSTS = (
     " (a file of costs instead of potentials is not a UAI model, but is read with costs=True)"
 )
+
+#: Largest size of energies written as doubles: ``exp(700)`` and ``exp(-700)`` are normal.
+_PLAIN = 700.0
+#: Most factors into which a constant is split; above, it is one numeral.
+_MAX_PARTS = 1000
+#: Largest energy whose exponent decimal arithmetic supports.
+_MAX_COST = 1e18
 
 # ---------------------------------------------------------------------------- reading
 
@@ -236,13 +244,43 @@ def serialise(graph: FactorGraph) -> list[str]:
     # The text of the tables is kept in memory, because the file lists all scopes first.
     scopes: list[str] = []
     tables: list[str] = []
-    factors, constant = potentials(graph)
-    for scope, texts in factors:
+    shifts = [graph.constant]
+    for scope, table in graph.factors():
+        finite = table[np.isfinite(table)]
+        if not finite.size:
+            raise ValueError(
+                f"the factor over {scope} forbids every labelling; potentials need a table of "
+                "zeros for this, which readers refuse"
+            )
+        size = float(np.abs(finite).max())
+        if size > _MAX_COST:
+            raise ValueError(
+                f"the factor over {scope} has a cost of size {size:g}; potentials can hold costs "
+                f"up to {_MAX_COST:g}"
+            )
+        # Shifted, because tools that compute in doubles would underflow to zeros or overflow.
+        least = float(finite.min())
+        shift = least if abs(least) > _PLAIN else 0.0
+        shifts.append(shift)
         scopes.append(f"{len(scope)} {' '.join(map(str, scope))}\n")
-        tables.append(f"\n{len(texts)}\n{' '.join(texts)}\n")
-    for numeral in constant:
-        scopes.append("0\n")
-        tables.append(f"\n1\n{numeral}\n")
+        numerals = map(_numeral, (table - shift).ravel().tolist())
+        tables.append(f"\n{table.size}\n{' '.join(numerals)}\n")
+    constant = math.fsum(shifts)
+    if abs(constant) > _MAX_COST:
+        raise ValueError(f"constant is {constant}; potentials can hold costs up to {_MAX_COST:g}")
+    # Other tools read doubles, so a constant is split into factors, unless these would be many.
+    parts = math.ceil(abs(constant) / _PLAIN)
+    if parts > _MAX_PARTS:
+        parts = 1
+    scopes += ["0\n"] * parts
+    tables += [f"\n1\n{_numeral(constant / max(1, parts))}\n"] * parts
     labels = " ".join(map(str, graph.cardinalities.tolist()))
     head = f"MARKOV\n{graph.n_variables}\n{labels}\n{len(scopes)}\n"
     return [head, *scopes, *tables]
+
+
+def _numeral(energy: float) -> str:
+    """Format ``exp(-energy)`` as a numeral, with any exponent."""
+    if abs(energy) <= _PLAIN:
+        return repr(math.exp(-energy))
+    return "0" if energy == math.inf else f"{DECIMALS.exp(Decimal(-energy)):.20e}"

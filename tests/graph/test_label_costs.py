@@ -148,17 +148,15 @@ def test_pgmpy_gets_auxiliary_variables():
     assert log_z == pytest.approx(exhaustive(g).log_partition(1.0))
 
 
-@pytest.mark.parametrize("suffix", [".uai", ".fg", ".wcsp"])
-def test_files_hold_an_exact_encoding(tmp_path, suffix):
+def test_files_hold_an_exact_encoding(tmp_path):
     g = PAIR.with_label_costs([1.0, 2.0, 4.0], sets=[([0, 2], 8.0)])
-    il.write(g, tmp_path / f"pair{suffix}")
-    back = il.read(tmp_path / f"pair{suffix}")
+    il.write(g, tmp_path / "pair.uai")
+    back = il.read(tmp_path / "pair.uai")
     best = il.solve(back, "brute-force")
     assert g.energy(best.labels[:2]) == exhaustive(g).optimum
     assert best.energy == pytest.approx(exhaustive(g).optimum, abs=1e-6)
-    if suffix != ".wcsp":
-        log_z = il.solve(back, "brute-force", temperature=1.0).log_partition
-        assert log_z == pytest.approx(exhaustive(g).log_partition(1.0))
+    log_z = il.solve(back, "brute-force", temperature=1.0).log_partition
+    assert log_z == pytest.approx(exhaustive(g).log_partition(1.0))
 
 
 # ------------------------------------------------------------------ solvers

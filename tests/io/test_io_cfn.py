@@ -38,8 +38,6 @@ def slow_sums(document: dict[str, Any], labels: list[int]) -> float:
         scope = [names.index(v) if isinstance(v, str) else v for v in function["scope"]]
         costs = function["costs"]
         x = [labels[v] for v in scope]
-        if isinstance(costs, str):
-            costs = document["functions"][costs]["costs"]
         if "defaultcost" not in function:
             index = 0
             for v, a in zip(scope, x, strict=True):
@@ -115,7 +113,7 @@ def test_published_value_of_alarm_counts_three_minima_twice() -> None:
 
 
 def test_energies_equal_sums_of_the_json_reader() -> None:
-    """Names and numbers, sparse, dense and shared tables, a constant, an interval domain."""
+    """Names and numbers, sparse and dense tables, a constant, an interval domain."""
     graph = parse(SMALL)
     document = json.loads(SMALL.split(b"\n", 1)[1])
     assert graph.cardinalities.tolist() == [2, 3, 2]
@@ -139,8 +137,6 @@ def test_energies_equal_sums_of_the_json_reader() -> None:
         "# one line\n{{t <9} [2 2]\n#and another }\n[[[0 1] [+1 2. 3.0 .4e1]]]}",
         "{{t >-9} [2 2] [[[0 1] [-1 -2 -3 -4]]]}",
         '{{"t" "<9"} {"a" 2 "b" 2} {f {["b" "a"] [1 3 2 4]}}}',
-        "{{t <9} [2 2] {f {[0 1] g} g {[0 1] [0.5 1 1.5 2]}}}",
-        "{{t <9} [2 2] {g {[0 1] [0.5 1 1.5 2]} f {[0 1] g}}}",
     ],
 )
 def test_the_same_model_in_all_the_ways_of_the_loose_grammar(text: str) -> None:
@@ -184,41 +180,41 @@ HEAD = "{{t <9} [2 3]\n"
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", r"end of file: expected an opening bracket of the problem, the file ends"),
+        ("", r"end of file: expected one pair of brackets around the problem"),
         ("{{t 9} [2] []}", r"line 1: expected '<' or '>' and a number, like '<10.00', got '9'"),
         ("{{t <x} [2] []}", r"got '<x'"),
-        ("{{t} [2] []}", r"expected 'mustbe' with '<' or '>' and a bound, got '}'"),
+        ("{{} [2] []}", r"expected '<' or '>' and a number, like '<10.00', got"),
         ("{{t <9} [0] []}", r"variable 0: '0' is not a number of labels"),
         ("{{t <9} [1e30] []}", r"'1e30' is not a number of labels"),
-        ("{{t <9} [[]] []}", r"variable 0: there are none"),
+        ("{{t <9} [[]] []}", r"variable 0 has no labels"),
         ("{{t <9} [[a a]] []}", r"two labels are called 'a'"),
-        ("{{t <9} [[1 2]] []}", r"'1' is a number, which cannot name a label"),
+        ("{{t <9} [[1 2]] []}", r"variable 0: '1' cannot name a label"),
         ("{{t <9} {a 2 a 2} []}", r"two variables are called 'a'"),
-        ("{{t <9} {a} []}", r"the labels of variable 'a': their number, or a list of names, got"),
+        ("{{t <9} {a} []}", r"variable 'a' has no content"),
         ("{{t <9} [2000000000] []}", r"variable 0 has 2000000000 labels and no factor"),
-        (HEAD + "[{[2] [1 2]}]}", r"line 2: expected a variable of the scope of function 0, 0 to"),
+        (
+            HEAD + "[{[2] [1 2]}]}",
+            r"line 2: expected a variable of the scope of .*, a name or 0",
+        ),
         (HEAD + "[{[z] [1 2]}]}", r"0 to 1, got 'z'"),
         (HEAD + "[{[0 0] [1 2]}]}", r"function 0 names variable '0' twice"),
-        (HEAD + "[{[0] [1 2 3]}]}", r"function 0 over \(0,\) needs 2 = 2 costs, got 3"),
-        (HEAD + "[{[0 1] [1 2 3]}]}", r"needs 2 x 3 = 6 costs, got 3"),
+        (HEAD + "[{[0] [1 2 3]}]}", r"function 0 over \(0,\) needs 2 costs, got 3"),
+        (HEAD + "[{[0 1] [1 2 3]}]}", r"needs 2 x 3 costs, got 3"),
         (HEAD + "[{[0] [1 x]}]}", r"expected a cost of function 0, got 'x'"),
         (HEAD + "[{[0] [1 1e999]}]}", r"expected a cost of function 0, got '1e999'"),
-        (HEAD + "[{[0] 3 [2 1]}]}", r"expected a label of variable 0 in function 0, 0 to 1, got"),
-        (HEAD + "[{[0] 3 [1]}]}", r"expected the cost of a tuple of function 0, got '\]'"),
-        (HEAD + "{f {[0] g}}}", r"function 'f' has the costs of 'g', which does not exist"),
-        (HEAD + "{f {[0] g} g {[1] f}}}", r"has the costs of 'g', which has no costs of its own"),
-        (HEAD + "{f {[0] g} g {[1] [1 2 3]}}}", r"of \(2,\) labels .* of \(3,\) labels"),
-        (HEAD + "{f {[0] 3 g} g {[0] [1 2]}}}", r"has a default cost, and costs shared"),
+        (HEAD + "[{[0] 3 [2 1]}]}", r"expected a label of variable 0 in function 0, a name or 0"),
+        (HEAD + "[{[0] 3 [1]}]}", r"expected 1 labels and a cost a tuple of function 0"),
+        (HEAD + "{f {[0] g}}}", r"expected the list of costs of function 'f', got 'g'"),
         (HEAD + "{f {[0] [1 2]} f {[0] [1 2]}}}", r"two functions are called 'f'"),
         (
             HEAD + "{f {scope [0 1] type salldiff params {metric var cost 1}}}}",
-            r"line 2: function 'f' is given by 'salldiff'; functions that are not tables",
+            r"line 2: function 'f' has 'type'; functions that are not tables",
         ),
-        (HEAD + "[]", r"end of file: expected the closing bracket of the problem"),
-        (HEAD + "[]} 5", r"expected nothing after the closing bracket of the problem, got '5'"),
+        (HEAD + "[]", r"end of file: a closing bracket is missing"),
+        (HEAD + "[]} 5", r"expected one pair of brackets around the problem"),
         (HEAD + '[]} "', r"quotation mark is not closed"),
         (r'{{"a\q" <9} [] []}', r"unknown escape sequence"),
-        ("{{t <9} [99999 99999] [{[0 1] 0 []}]}", r"9999800001 entries; at most 16777216"),
+        ("{{t <9} [99999 99999] [{[0 1] 0 []}]}", r"too many entries; at most 16777216"),
         ("{{t <9} [] [{[] [9]}]}", r"no labelling is allowed"),
     ],
 )
@@ -248,13 +244,6 @@ def test_damage_is_refused_or_read_as_json_reads_it(data: bytes) -> None:
         expected = np.array([slow_sums(document, row) for row in x.tolist()])
     except (ValueError, LookupError, TypeError, AttributeError):
         return  # the loose grammar accepts more than JSON
-    if document["problem"]["mustbe"].startswith("<"):
+    if document["problem"].get("mustbe", "<").startswith("<"):
         finite = np.isfinite(energies)
         np.testing.assert_allclose(energies[finite], expected[finite], atol=1e-9)
-
-
-def test_unwritable_formats_are_refused(tmp_path: Path) -> None:
-    """The error names the formats that can be written."""
-    with pytest.raises(FormatError, match=r"cfn can be read only; .* \.uai, \.fg, \.wcsp"):
-        il.write(parse(SMALL), tmp_path / "m.cfn")
-    assert not list(tmp_path.iterdir())

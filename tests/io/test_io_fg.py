@@ -1,4 +1,4 @@
-"""libDAI files: the instances of its own tests, every kind of damage, and round trips."""
+"""libDAI files: the instances of its own tests, and every kind of damage."""
 
 from __future__ import annotations
 

@@ -29,6 +29,8 @@ def test_only_graphs_are_written(tmp_path: Path) -> None:
     graph = il.FactorGraph.potts([[0.0, 1.0]], [], [])
     with pytest.raises(TypeError, match=r"a FactorGraph, then a path; got '.*model\.uai'"):
         il.write(str(tmp_path / "model.uai"), graph)  # type: ignore[arg-type]
+    with pytest.raises(FormatError, match=r"cfn can be read only; write \.uai"):
+        il.write(graph, tmp_path / "m.cfn")
     assert not list(tmp_path.iterdir())
 
 

@@ -1,4 +1,4 @@
-"""Random graphs in every format, and random damage to files, in bounded time and memory.
+"""Random graphs written and read, and random damage to files, in bounded time and memory.
 
 Slow readers in the tests of each format check the content of damaged files.
 """
@@ -8,7 +8,6 @@ from __future__ import annotations
 import gzip
 import lzma
 import math
-import re
 import tempfile
 import time
 import tracemalloc
@@ -23,7 +22,7 @@ from hypothesis import strategies as st
 
 import inference_lab as il
 from inference_lab.graph.random_graphs import FAMILIES, random_graph
-from inference_lab.io import FormatError, _limits, wcsp
+from inference_lab.io import FormatError, _limits
 
 seeds = st.integers(0, 2**32 - 1)
 
@@ -72,44 +71,16 @@ def check_costs(graph: il.FactorGraph, again: il.FactorGraph) -> None:
 
 
 def check_potentials(graph: il.FactorGraph, folder: Path) -> None:
-    """Write and read a graph in the formats of potentials."""
-    for suffix in (".uai", ".fg.gz"):
-        path = folder / f"again{suffix}"
-        try:
-            il.write(graph, path)
-        except ValueError as problem:
-            assert "forbids its only entry" in str(problem) or "up to 1e+18" in str(problem)
-            assert not path.exists()
-            continue
-        check_costs(graph, il.read(path))
-        path.unlink()
-
-
-def check_integers(graph: il.FactorGraph, folder: Path, asked: float | None = None) -> None:
-    """Write and read a graph in the format of integer costs, with the given scale."""
-    path = folder / "again.wcsp.xz"
-    il.write(graph, path, **({} if asked is None else {"scale": asked}))
-    again = il.read(path)
-    head, rest = lzma.decompress(path.read_bytes()).decode().split(maxsplit=1)
-    noted = re.fullmatch(r"inference-lab(?:/scale=([^/]+)/offset=[^/]+)?", head)
-    assert noted is not None, head
-    scale = float(noted[1] or 1.0)
-    assert asked in (None, scale)
-    terms = sum(1 for _ in graph.factors())
-    size = math.fsum(
-        float(np.abs(t[np.isfinite(t)]).max(initial=0.0)) for t in tables(graph).values()
-    )
-    x = np.random.default_rng(0).integers(graph.cardinalities, size=(20, graph.n_variables))
-    expected, got = graph.energy(x), again.energy(x)
-    assert np.array_equal(np.isinf(expected), np.isinf(got))
-    finite = np.isfinite(expected)
-    # Every feasible labelling costs less than the bound, as the format demands.
-    plain = wcsp.parse(f"plain {rest}".encode(), "plain").energy(x)
-    assert (plain[finite] < int(rest.split()[3])).all()
-    error = np.abs(expected[finite] - got[finite]).max(initial=0.0)
-    # Integers need no scale, unless an integer scale is requested.
-    allowed = 0.0 if noted[1] is asked is None else 0.5 * terms / scale
-    assert error <= allowed + 1e-14 * (size + abs(graph.constant)), (error, allowed, size)
+    """Write and read a graph."""
+    path = folder / "again.uai.gz"
+    try:
+        il.write(graph, path)
+    except ValueError as problem:
+        assert "forbids every labelling" in str(problem) or "up to 1e+18" in str(problem)
+        assert not path.exists()
+        return
+    check_costs(graph, il.read(path))
+    path.unlink()
 
 
 def _stretched(rng: np.random.Generator, graph: il.FactorGraph) -> il.FactorGraph:
@@ -132,18 +103,15 @@ def _stretched(rng: np.random.Generator, graph: il.FactorGraph) -> il.FactorGrap
 
 
 @given(seeds)
-def test_costs_survive_every_format(seed: int) -> None:
+def test_costs_survive(seed: int) -> None:
     """Graphs of any family, also scaled, keep their costs to the precision of doubles."""
     rng = np.random.default_rng(seed)
     family = str(rng.choice(sorted(FAMILIES)))
     graph = random_graph(family, int(rng.integers(2**31)))
-    stretched = rng.random() < 0.7
-    if stretched:
+    if rng.random() < 0.7:
         graph = _stretched(rng, graph)
-    scale = None if stretched else (None, 1.0, 10.0, 1.2345)[rng.integers(4)]
     with tempfile.TemporaryDirectory() as folder:
         check_potentials(graph, Path(folder))
-        check_integers(graph, Path(folder), scale)
 
 
 # ------------------------------------------------------------------ damage

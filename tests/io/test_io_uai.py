@@ -22,7 +22,6 @@ from slow_words import Refused, Words, is_numeral
 from strategies import labellings
 
 import inference_lab as il
-from inference_lab.algorithms.presolve import contradiction
 from inference_lab.io import FormatError, supported_suffixes, uai
 from inference_lab.io._evidence import parse_evidence
 
@@ -305,9 +304,7 @@ def test_both_dialects_of_evidence(text: str, expected: dict[int, int]) -> None:
     ("text", "message"),
     [
         ("", r"here.evid, end of file after 0 tokens: expected evidence"),
-        ("2 1 0 0 1 1 0", r"2 samples of evidence; only a single one"),
-        ("2 2 0 0 1 1 1 2 1", r"2 samples of evidence"),
-        ("2 0 0", r"2 samples of evidence"),
+        ("2 1 0 0 1 1 0", r"the count 2 does not fit the 7 numbers"),
         ("3 0 1", r"the count 3 does not fit the 3 numbers"),
         ("1 0 1 1", r"the count 1 does not fit the 4 numbers"),
         ("0 1 1", r"the count 0 does not fit the 3 numbers"),
@@ -445,17 +442,12 @@ def test_huge_costs_alone_leave_the_range_of_doubles() -> None:
     assert_same_energies(graph, parse(text.encode()))
 
 
-def test_a_factor_that_forbids_everything_survives() -> None:
-    graph = il.FactorGraph.potts([[math.inf, math.inf], [0.0, 1.0]], [(0, 1)], [0.5])
-    again = parse("".join(uai.serialise(graph)).encode())
-    assert np.isposinf(again.unary_of(0)).all()
-    assert contradiction(again) is not None
-
-
 def test_costs_too_large_to_be_potentials_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "m.uai"
     with pytest.raises(ValueError, match=r"factor over \(0,\) has a cost of size 2e\+18"):
         il.write(il.FactorGraph.potts([[0.0, 2e18]], [], []), path)
+    with pytest.raises(ValueError, match=r"factor over \(0,\) forbids every labelling"):
+        il.write(il.FactorGraph.potts([[math.inf, math.inf]], [], []), path)
     with pytest.raises(ValueError, match=r"constant is 2e\+18"):
         il.write(il.FactorGraph.potts([[0.0, 1.0]], [], [], constant=2e18), path)
     assert not path.exists()

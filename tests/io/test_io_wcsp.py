@@ -1,10 +1,9 @@
-"""Weighted CSP files: real instances, the bound that forbids, damage, and scaled round trips."""
+"""Weighted CSP files: real instances, the bound that forbids, and damage."""
 
 from __future__ import annotations
 
 import math
 import re
-from pathlib import Path
 from typing import Any
 
 import damage
@@ -52,25 +51,17 @@ def slow_read(data: bytes) -> tuple[list[int], list[SlowFunction], bool]:
         return math.inf if value >= top else float(value)
 
     functions: list[SlowFunction] = []
-    shared: list[tuple[list[int], int, dict[tuple[int, ...], float]]] = []
     for _ in range(n_functions):
-        arity = words.integer(-(2**31), size)
-        scope = tuple(words.integer(0, n - 1) for _ in range(abs(arity)))
+        arity = words.integer(0, size)
+        scope = tuple(words.integer(0, n - 1) for _ in range(arity))
         labels = [counts[v] for v in scope]
         default = words.integer(0)
         if len(set(scope)) < len(scope) or math.prod(labels) > 2**24:
             raise Refused
         table: dict[tuple[int, ...], float] = {}
-        n_tuples = words.integer(-len(shared) if arity > 0 else 0, size)
-        if n_tuples < 0:
-            other, other_default, table = shared[-n_tuples - 1]
-            if other != labels or other_default != default:
-                raise Refused
-        for _ in range(max(0, n_tuples)):
+        for _ in range(words.integer(0, size)):
             x = tuple(words.integer(0, k - 1) for k in labels)
             table[x] = cost(words.integer(0))
-        if arity < 0:
-            shared.append((labels, default, table))
         functions.append((scope, cost(default), table))
     if words:
         raise Refused
@@ -128,13 +119,6 @@ def test_optima(name: str) -> None:
 # ------------------------------------------------------------------ the format
 
 
-def test_comparison_with_a_bound_beyond_doubles_is_exact() -> None:
-    """2**60 + 1 and 2**60 are the same double, and only one of them is below the bound."""
-    top = 2**60 + 1
-    graph = parse(f"t 1 3 1 {top} 3 1 0 {top - 1} 2 1 {top} 2 0".encode())
-    assert graph.energy([[0], [1], [2]]).tolist() == [2.0**60, math.inf, 0.0]
-
-
 def test_a_constant_that_forbids_makes_the_model_infeasible() -> None:
     """It neither crashes nor yields a number."""
     graph = parse(b"t 2 2 2 5 2 2 0 5 0 1 1 0 0")
@@ -155,7 +139,7 @@ def test_a_constant_that_forbids_makes_the_model_infeasible() -> None:
         ("t 1 2 0 x 2", r"token 5: expected a number, got 'x'"),
         ("t 1 2 0 9 0", r"variable 0: expected its number of labels, .* got '0'"),
         ("t 1 2 0 9 2000000000", r"variable 0 has 2000000000 labels and no factor"),
-        ("t 1 2 1 9 2 5 0 0 0", r"function 0 has 5 variables, but at most 1 fit"),
+        ("t 1 2 1 9 2 5 0 0 0", r"variables of function 0 is '5', but at most 1 fit"),
         ("t 1 2 1 9 2 1 1 0 0", r"function 0: expected a variable of its scope, 0 to 0, got '1'"),
         ("t 2 2 1 9 2 2 2 1 1 0 0", r"token 10: function 0 names variable 1 twice"),
         ("t 1 2 1 9 2 1 0 -3 0", r"default cost of function 0, an integer >= 0, got '-3'"),
@@ -164,14 +148,10 @@ def test_a_constant_that_forbids_makes_the_model_infeasible() -> None:
         ("t 1 2 1 9 2 1 0 0 1 1 -5", r"tuple 0: expected its cost, an integer >= 0, got '-5'"),
         ("t 1 2 1 9 2 1 0 0 -1", r"tuples of function 0, an integer >= 0, got '-1'"),
         ("t 1 2 1 9 2 1 0 0 0 5", r"1 surplus tokens after the last cost function, from '5'"),
-        (
-            "t 2 3 2 9 2 3 -1 0 0 1 1 4 1 1 0 -1",
-            r"function 1 over \(1,\) have other numbers of labels than .* function 0 over \(0,\)",
-        ),
-        ("t 1 2 2 9 2 -1 0 0 1 1 4 1 0 3 -1", r"default cost 3, but the shared function 0 has 1 a"),
+        ("t 1 2 1 9 2 -1 0 0 1 1 4", r"variables of function 0, an integer >= 0, got '-1'"),
         ("t 2 2 1 9 2 2 2 0 1 -1 salldiff var 1", r"12: .* got 'salldiff'; functions given by a"),
         ("t 2 2 1 9 2 2 2 0 1 -1 0 0 0", r"default cost of function 0, an integer >= 0, got '-1'"),
-        ("t 2 2 1 9 2 2 2 0 1 -1", r"function 0 has 2 variables, but at most 1 fit"),
+        ("t 2 2 1 9 2 2 2 0 1 -1", r"variables of function 0 is '2', but at most 1 fit"),
         ("t 2 2 1 9 99999 99999 2 0 1 0 0", r"have 9999800001 entries.* at most 16777227"),
     ],
 )
@@ -188,8 +168,8 @@ def test_only_words_give_the_hint_about_keywords() -> None:
 
 @given(damaged(SMALL))
 @example(SMALL)
-@example(SMALL.replace(b"7 20", b"7 0"))
-@example(SMALL.replace(b"7 20", b"7 19"))
+@example(SMALL.replace(b"5 20", b"5 0"))
+@example(SMALL.replace(b"5 20", b"5 19"))
 def test_damaged_text_is_refused_exactly_when_the_slow_reader_refuses(data: bytes) -> None:
     """Otherwise both readers have the same energy."""
 
@@ -198,50 +178,3 @@ def test_damaged_text_is_refused_exactly_when_the_slow_reader_refuses(data: byte
         return counts, lambda x: slow_energy(functions, nothing, x)
 
     check_damaged(lambda: parse(data), read_slowly, tolerance=0.0)
-
-
-# ------------------------------------------------------------------ round trips
-
-
-def test_natural_costs_are_written_as_they_are() -> None:
-    """The constant is kept, and the most frequent cost needs no tuples."""
-    graph = il.FactorGraph.potts([[0.0, 3.0]] * 2, [(0, 1)], [2.0], constant=7.0)
-    lines = "".join(wcsp.serialise(graph)).splitlines()
-    assert lines[0] == "inference-lab 2 2 4 16"
-    assert lines[-1] == "0 7 0"
-    assert lines[2] == "1 0 0 1"
-
-
-def test_a_scale_that_does_not_fit_is_refused() -> None:
-    """Other readers would round costs above 2**53 in all once more."""
-    graph = il.FactorGraph.potts([[0.0, 1e9]], [], [])
-    with pytest.raises(ValueError, match=r"scale = 10000000\.0 gives costs up to 1e\+16 in all"):
-        wcsp.serialise(graph, 1e7)
-    for scale in (0.0, -1.0, math.inf, math.nan):
-        with pytest.raises(ValueError, match="scale must be a positive number"):
-            wcsp.serialise(graph, scale)
-
-
-def test_large_and_fractional_costs_get_a_smaller_scale() -> None:
-    """By default no sum overflows."""
-    graph = il.FactorGraph.potts([[0.5, 1e12]], [], [])
-    text = "".join(wcsp.serialise(graph))
-    assert text.startswith("inference-lab/scale=1000.0/offset=")
-    assert parse(text.encode()).energy([[0], [1]]).tolist() == [0.5, 1e12]
-
-
-def test_files(tmp_path: Path) -> None:
-    """The suffix chooses the format; other formats refuse the argument for the scale."""
-    graph = il.FactorGraph.potts([[0.0, 1.0], [0.26, 0.0]], [(0, 1)], [0.5], constant=-3.0)
-    for suffix in ("", ".gz", ".xz"):
-        path = tmp_path / f"m.wcsp{suffix}"
-        il.write(graph, path)
-        x = labellings(graph)
-        np.testing.assert_allclose(il.read(path).energy(x), graph.energy(x), atol=1e-12)
-        il.write(graph, path, scale=10)
-        assert il.read(path).energy([1, 1]) == -2.0
-        assert il.read(path).energy([0, 1]) == -2.5
-        assert il.read(path).energy([0, 0]) == pytest.approx(-2.7, abs=1e-12)
-    with pytest.raises(ValueError, match=r"scale = 10 is for \.wcsp files"):
-        il.write(graph, tmp_path / "m.uai", scale=10)
-    assert not (tmp_path / "m.uai").exists()
