@@ -133,7 +133,6 @@ def run_campaign(
     with ExitStack() as stack:
         if store is not None:
             try:
-                stack.enter_context(store.exclusive_lock(shard))
                 kept = {record.key: record for record in store.prepare()}
             except (OSError, RecordError) as reason:
                 raise InputError(f"cannot keep records: {one_line(reason)}") from reason

@@ -7,7 +7,6 @@ import os
 import pickle
 import random
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, Never
 
@@ -30,7 +29,7 @@ from inference_lab.harness.inputs import (
     seed_list,
 )
 from inference_lab.harness.isolated_run import one_line
-from inference_lab.harness.progress import RunProgress, in_notebook
+from inference_lab.harness.progress import RunProgress
 from inference_lab.harness.running import blank, is_warmed_up, run, warmed_up
 from inference_lab.problem import Problem, ProblemFamily
 from inference_lab.registry.registry import as_solver, is_ours
@@ -158,7 +157,7 @@ def compare(
     memory_limit: int | Literal["auto"] | None = "auto",
     trace_limit: int = TRACE_LIMIT,
     isolate: bool = True,
-    progress: bool | Callable[[RunProgress[Record]], None] | None = None,
+    progress: bool | Callable[[RunProgress[Record]], None] = False,
     **unknown: Never,
 ) -> Comparison:
     """Run solvers on problems and compare their answers, all evaluated in the same way.
@@ -196,8 +195,7 @@ def compare(
     store : path or RecordStore, optional
         File to which each record is appended as soon as its run ends. Runs with a record in it, or
         in an archive ``NAME.jsonl.xz`` beside it, are not made again: the same call after an
-        interruption makes the missing runs. Invalid lines are moved to ``NAME.rejected.jsonl``.
-        While another comparison is adding runs to it, this one waits, unless both are shards.
+        interruption makes the missing runs. Invalid lines are left out with a warning.
     rerun : {"failed", "timeout", "all"}, optional
         Runs to repeat although the store has a record: all that failed (error, crash, memory or
         time limit) or were ``not-installed``, only ``timeout``, or all. The new record counts.
@@ -221,9 +219,8 @@ def compare(
     isolate : bool
         Whether runs have processes of their own. If not, or if the system cannot fork, a run that
         crashes or hangs stops the comparison.
-    progress : bool or callable, optional
-        True (default in notebooks) reports on standard error, or below the cell of a notebook;
-        a callable receives a `RunProgress` at each start and end.
+    progress : bool or callable
+        True reports on standard error; a callable receives a `RunProgress` at each start and end.
     **unknown
         Refused: settings of a solver belong in its spec, as ``"loopy-bp(damping=0.5)"``.
 
@@ -271,7 +268,7 @@ def compare(
         shard=shard,
         threads=threads,
         memory_limit=memory_limit,
-        progress=in_notebook() if progress is None else progress,
+        progress=progress,
     )
     chosen_seeds = seed_list(seeds)
     sources: list[str | Solver] = _as_list(solvers, (str, Solver))
@@ -306,19 +303,12 @@ def _as_list(given: Any, kinds: tuple[type, ...]) -> list[Any]:
 
 def _check_portable(plan: ComparisonCampaign) -> None:
     """Raise if a solver or problem cannot be sent to another process."""
-    bare = FactorGraph.from_factors([], [])
-    problems = [replace(instance.problem, graph=bare, truth=None) for instance in plan.instances]
-    for name, thing in [
-        *(
-            (f"solver {source.spec!r}", source)
-            for source in plan.sources
-            if not isinstance(source, str)
-        ),
-        *((f"problem {problem.name!r}", problem) for problem in problems),
-    ]:
+    named: list[tuple[str, Any]] = [(s.spec, s) for s in plan.solvers]
+    named += [(instance.problem.name, instance.problem.info) for instance in plan.instances]
+    for name, thing in named:
         try:
-            pickle.loads(pickle.dumps(thing))
+            pickle.dumps(thing)
         except Exception as reason:
             raise InputError(
-                f"{name} cannot be sent to another process ({one_line(reason)}); use jobs=1"
+                f"{name!r} cannot be sent to another process ({one_line(reason)}); use jobs=1"
             ) from reason

@@ -17,7 +17,6 @@ from inference_lab.processes.isolation import (
     ProcessResult,
     can_isolate,
     isolated,
-    suppress_output,
 )
 from inference_lab.processes.workers import Crash, format_exception, traceback_tail
 from inference_lab.results.json_lines import RecordError, clean_text
@@ -88,8 +87,7 @@ def warm_up_apart(
         if limits.hold:
             _warm[key] = _patiently(warm_up, arguments, limits).end == ExitReason.RETURNED
             if _warm[key] and here:
-                with suppress_output():
-                    warm_up(*arguments)
+                warm_up(*arguments)
         else:
             _warm[key] = True
             warm_up(*arguments)

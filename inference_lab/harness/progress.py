@@ -1,11 +1,8 @@
-"""Progress of long work: a bar in a notebook, a live line in a terminal, else a log."""
+"""Progress of long work: a live line in a terminal, else a log."""
 
 from __future__ import annotations
 
-import html
-import math
 import sys
-import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, Generic, NamedTuple, TypeVar
@@ -13,7 +10,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 from inference_lab.reporting.printable import printable
 from inference_lab.results.records import RunRecord
 
-__all__ = ["RunProgress", "display", "in_notebook", "log_line", "reporter"]
+__all__ = ["RunProgress", "display", "log_line", "reporter"]
 
 _R = TypeVar("_R", bound=RunRecord)
 
@@ -53,18 +50,10 @@ def reporter(
     return display() if progress else nullcontext(lambda event: None)
 
 
-def in_notebook() -> bool:
-    """Whether this process is the kernel of a notebook."""
-    shell = sys.modules.get("IPython")
-    # The kernel is checked, because an IPython shell in a terminal has none.
-    return shell is not None and getattr(shell.get_ipython(), "kernel", None) is not None
-
-
 @contextmanager
 def display() -> Iterator[Callable[[RunProgress[Any]], None]]:
-    """Show progress as a bar in a notebook, live in a terminal, and else one line for each run."""
-    bar = _in_cell if in_notebook() else _live if sys.stderr.isatty() else None
-    with nullcontext(_log) if bar is None else bar() as report:
+    """Show progress live in a terminal, and else as one line for each run."""
+    with _live() if sys.stderr.isatty() else nullcontext(_log) as report:
         yield report
 
 
@@ -85,29 +74,6 @@ def _told(event: RunProgress[Any]) -> str:
     failed = f"{event.failed} failed, " if event.failed else ""
     now = _compiling(event) if event.compiling else printable(f"{event.solver}  {event.problem}")
     return failed + now
-
-
-@contextmanager
-def _in_cell() -> Iterator[Callable[[RunProgress[Any]], None]]:
-    """Show a bar in the output of a notebook's cell, with IPython alone."""
-    import IPython.display
-
-    cell = IPython.display.display(IPython.display.HTML(""), display_id=True)
-    shown = -math.inf
-
-    def update(event: RunProgress[Any]) -> None:
-        nonlocal shown
-        done, total = event.done, event.total
-        # Updates are throttled, because each goes through the browser and takes time from the runs.
-        if done < total and time.monotonic() - shown < 0.25:
-            return
-        shown = time.monotonic()
-        text = html.escape(f"{done} of {total}, {_told(event)}")
-        cell.update(
-            IPython.display.HTML(f'<progress value="{done}" max="{total}"></progress> {text}')
-        )
-
-    yield update
 
 
 @contextmanager

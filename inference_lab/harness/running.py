@@ -133,34 +133,13 @@ def run(
             import_module(module)
     incumbent = SharedIncumbent(instance.problem.graph.n_variables) if limits.hold else None
     warm_again = warm and limits.hold and not ours
-    record = attempt(
+    return attempt(
         asked,
         _solved,
         *(asked, instance.problem, solver, incumbent, settings.trace_limit, warm_again),
         limits=limits,
         answered=partial(_evaluated_again, instance.problem),
         salvage=partial(_salvage, instance.problem, incumbent),
-    )
-    return _capped(record)
-
-
-def _capped(record: Record) -> Record:
-    """Cap the reported seconds of a run at the measured ones, and add a message if they differ."""
-    taken = record.wall_seconds or 0.0
-    if record.clock == "cpu":
-        # Processor time may exceed wall time, because several threads may work at once. Without an
-        # isolated process it is not measured, so there is no cap.
-        taken = math.inf if record.cpu_seconds is None else max(taken, record.cpu_seconds)
-    if record.seconds <= taken and record.compile_seconds <= taken:
-        return record
-    reported = max(record.seconds, record.compile_seconds)
-    correction = f"the run reports {reported:.6g} s, but took {taken:.3g} s, which stand here"
-    return replace(
-        record,
-        seconds=min(record.seconds, taken),
-        compile_seconds=min(record.compile_seconds, taken),
-        trace=tuple(point._replace(seconds=min(point.seconds, taken)) for point in record.trace),
-        message="; ".join(filter(None, (record.message, correction))),
     )
 
 

@@ -25,8 +25,8 @@ import struct
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, redirect_stderr, redirect_stdout, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import partial
@@ -57,7 +57,6 @@ __all__ = [
     "SharedIncumbent",
     "can_isolate",
     "isolated",
-    "suppress_output",
 ]
 
 #: Seconds between SIGTERM and SIGKILL at the time limit.
@@ -209,31 +208,6 @@ def isolated(
         peak_memory=spent.ru_maxrss * (1 if sys.platform == "darwin" else 1024),
         wall_seconds=wall,
     )
-
-
-@contextmanager
-def suppress_output() -> Iterator[None]:
-    """Suppress output, changes of directory and forked copies of the code in the block."""
-    # Only for code that has already succeeded in an isolated process.
-    process, folder = os.getpid(), os.getcwd()
-    sys.stdout.flush()
-    sys.stderr.flush()
-    kept = [os.dup(stream) for stream in (1, 2)]
-    null = os.open(os.devnull, os.O_WRONLY)
-    try:
-        for stream in (1, 2):
-            os.dup2(null, stream)
-        with open(os.devnull, "w") as sink, redirect_stdout(sink), redirect_stderr(sink):
-            yield
-    finally:
-        if os.getpid() != process:
-            # This is a forked copy of the process made by the code, which must not continue.
-            os._exit(0)
-        os.chdir(folder)
-        for stream, copy in zip((1, 2), kept, strict=True):
-            os.dup2(copy, stream)
-            os.close(copy)
-        os.close(null)
 
 
 class _Call(NamedTuple):

@@ -13,7 +13,6 @@ from inference_lab.reporting.comparison_tables import (
     rich_table,
     summary_table,
 )
-from inference_lab.reporting.csv_text import csv_frame
 from inference_lab.reporting.latex import escape_latex, latex_table
 from inference_lab.results.analysis import Findings
 from inference_lab.results.atomic_files import write_whole
@@ -209,5 +208,5 @@ class Comparison(Findings):
         held = {record.id for record in store.prepare()}
         store.extend(record for record in self.records if record.id not in held)
         table = root / "runs.csv"
-        write_whole(table, csv_frame(self.frame).encode())
+        write_whole(table, self.frame.to_csv(index=False).encode())
         return [store.path, table]

@@ -258,18 +258,13 @@ class Findings:
         alarms = []
         for problem, records in zip(self.problems, self._by_problem.values(), strict=True):
             alarms += contradictions(problem, records)
-        return alarms + self._repetitions[0]
-
-    @cached_property
-    def _repetitions(self) -> tuple[list[str], list[str]]:
-        """Alarms and warnings about repeated runs with the same inputs."""
         names = dict(zip(self._by_problem, (p.name for p in self.problems), strict=True))
-        return repetitions((*self.superseded, *self.records), names)
+        return alarms + repetitions((*self.superseded, *self.records), names)
 
     @cached_property
     def warnings(self) -> list[str]:
         """Reasons why the comparison is unfair or incomplete, each a sentence."""
-        return self.remarks + self._repetitions[1] + unfairness(self.records, self.stages)
+        return self.remarks + unfairness(self.records, self.stages)
 
     @cached_property
     def frame(self) -> pd.DataFrame:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -37,22 +37,12 @@ def write_whole(path: Path, content: bytes, *, synced: bool = False) -> None:
 
 
 @contextmanager
-def exclusive_lock(path: Path, waiting: Callable[[], None]) -> Iterator[None]:
-    """Hold an exclusive lock for the duration of the block; call `waiting` if it is not free."""
-    # The lock ends with this process, even if it is killed; forked processes do not hold it. The
-    # file `path` is removed at the end.
+def exclusive_lock(path: Path) -> Iterator[None]:
+    """Hold an exclusive lock for the duration of the block; the file `path` is removed then."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    lock, holder = filelock.FileLock(path), os.getpid()
-    try:
-        lock.acquire(blocking=False)
-    except filelock.Timeout:
-        waiting()
-        lock.acquire()
-    try:
-        yield
-    finally:
-        if os.getpid() == holder:
-            # Removed before the release, so that a waiting process notices and makes a new file.
-            with suppress(OSError):
-                path.unlink()
-            lock.release()
+    with filelock.FileLock(path):
+        try:
+            yield
+        finally:
+            # Before the release, so that a waiting process notices and makes a new file.
+            path.unlink(missing_ok=True)

@@ -123,7 +123,7 @@ def note_environments(folder: Path, more: Mapping[str, Mapping[str, Any]]) -> No
     """Add environments to the file ``environments.json`` of a folder."""
     path = folder / "environments.json"
     # Locked because shards start at the same time.
-    with exclusive_lock(path.with_suffix(".lock"), lambda: None):
+    with exclusive_lock(path.with_suffix(".lock")):
         text = json.dumps({**more, **environments(folder)}, indent=1, sort_keys=True) + "\n"
         if not path.exists() or path.read_text(encoding="utf-8") != text:
             write_whole(path, text.encode())

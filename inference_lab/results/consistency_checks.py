@@ -9,7 +9,7 @@ from typing import Any
 
 from inference_lab.contract import proves
 from inference_lab.formatting import listed
-from inference_lab.results.number_formats import format_all_bytes
+from inference_lab.results.number_formats import format_bytes
 from inference_lab.results.records import Record
 from inference_lab.results.summaries import ProblemSummary, grouped, slack
 
@@ -123,10 +123,8 @@ def _log_partition(record: Record) -> float:
     return math.nan if record.log_partition is None else record.log_partition
 
 
-def repetitions(
-    records: Iterable[Record], names: Mapping[tuple[str, str], str]
-) -> tuple[list[str], list[str]]:
-    """Return alarms and warnings about completed runs with equal inputs and unequal results."""
+def repetitions(records: Iterable[Record], names: Mapping[tuple[str, str], str]) -> list[str]:
+    """Return alarms about completed runs with equal inputs and unequal energies."""
     ended = [r for r in records if r.status in _ENDED and r.seed is not None]
     asked = grouped(
         ended,
@@ -136,7 +134,6 @@ def repetitions(
         ),
     )
     alarms: list[str] = []
-    same: dict[str, int] = {}
     for several in asked.values():
         if len(several) == 1:
             continue
@@ -149,14 +146,7 @@ def repetitions(
                     f"{name}: {first.solver} (seed {first.seed}) is not deterministic: runs "
                     f"of the same seed ended at the energies {low:.9g} and {high:.9g}"
                 )
-            elif len({r.labels_hash for r in group if r.labels_hash}) > 1:
-                same[first.solver] = same.get(first.solver, 0) + 1
-    warnings = [
-        f"{solver}: runs of the same seed ended at the same energy with different labellings "
-        f"({_times(count)})"
-        for solver, count in same.items()
-    ]
-    return alarms, warnings
+    return alarms
 
 
 def unfairness(records: Sequence[Record], stages: Sequence[Collection[str]] = ()) -> list[str]:
@@ -199,7 +189,7 @@ def unfairness(records: Sequence[Record], stages: Sequence[Collection[str]] = ()
 
 
 def _changed(records: Sequence[Record]) -> list[str]:
-    """Return a sentence for each problem whose content or known optimum differs between runs."""
+    """Return a sentence for each problem whose content differs between runs."""
     statements = []
     for name, group in grouped(records, lambda r: r.problem).items():
         contents = list(dict.fromkeys(r.problem_hash for r in group if r.problem_hash))
@@ -209,19 +199,6 @@ def _changed(records: Sequence[Record]) -> list[str]:
                 f"{name}: the problem changed between runs: it has {len(contents)} different "
                 f"contents ({hashes}), which are compared each by itself"
             )
-    for (name, _), group in grouped(records, lambda r: (r.problem, r.problem_hash)).items():
-        optima = list(dict.fromkeys(r.optimum for r in group))
-        known = [v for v in optima if v is not None]
-        # Optima that differ beyond rounding, or that only some of the runs have.
-        if len(known) < len(optima) or (
-            known and max(known) - min(known) > slack(min(known), group[0].energy_scale)
-        ):
-            texts = ["none" if v is None else f"{v:.9g}" for v in optima]
-            if len(texts) > 1:
-                statements.append(
-                    f"{name}: the known optimum differs between records: {listed(texts)}; "
-                    f"that of the first one, {texts[0]}, is used"
-                )
     return statements
 
 
@@ -235,7 +212,7 @@ def _mixed(what: str, found: Collection[str]) -> list[str]:
 def memory_limits(records: Sequence[Record]) -> list[str]:
     """Return the distinct memory limits of runs; ``none`` for runs without a limit."""
     found = {r.memory_limit for r in records}
-    return format_all_bytes(v for v in found if v is not None) + (["none"] if None in found else [])
+    return ["none" if v is None else format_bytes(v) for v in sorted(found, key=lambda v: v or 0)]
 
 
 def _missing(records: Sequence[Record]) -> list[str]:
@@ -252,10 +229,6 @@ def _missing(records: Sequence[Record]) -> list[str]:
     named = [f"{solver} ({count})" for solver, count in lacking.items()]
     total = expected * len(done)
     return [f"{sum(lacking.values())} of {total} runs are missing: {listed(named)}"]
-
-
-def _times(count: int) -> str:
-    return "once" if count == 1 else f"{count} times"
 
 
 def _limit(value: float | None, unit: str) -> str:

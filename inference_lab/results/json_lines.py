@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, Self
 
 import msgspec
@@ -37,8 +37,23 @@ class LaterRecordError(RecordError):
 
 def jsonable(value: Any) -> Any:
     """Convert a value to one that survives a round trip through strict JSON."""
+    left = _ROOM
+
+    def plain(value: Any, depth: int) -> Any:
+        nonlocal left
+        try:
+            found = _converted(value, depth, plain)
+        except _TooMuchError:
+            raise
+        except Exception as problem:  # a foreign object may raise anything
+            found = f"{_class_name(value)} that cannot be shown: {_class_name(problem)}"
+        left -= _LEAST + (len(found) if isinstance(found, str) else 0)
+        if left < 0:
+            raise _TooMuchError
+        return found
+
     try:
-        return _Plain().of(value, 0)
+        return plain(value, 0)
     except _TooMuchError:
         return f"{_class_name(value)} of more than {_ROOM} characters"
 
@@ -53,58 +68,38 @@ class _TooMuchError(Exception):
     """Error for a value that takes more than `_ROOM` characters."""
 
 
-class _Plain:
-    """Converter of a value to JSON's own types, with a limit on the characters."""
-
-    def __init__(self) -> None:
-        self.left = _ROOM
-
-    def of(self, value: Any, depth: int) -> Any:
-        """Return the value in JSON's own types."""
-        self.left -= _LEAST
-        try:
-            found = self._converted(value, depth)
-        except _TooMuchError:
-            raise
-        except Exception as problem:  # a foreign object may raise anything
-            found = f"{_class_name(value)} that cannot be shown: {_class_name(problem)}"
-        if isinstance(found, str):
-            self.left -= len(found)
-        if self.left < 0:
-            raise _TooMuchError
-        return found
-
-    def _converted(self, value: Any, depth: int) -> Any:
-        if isinstance(value, np.ndarray):
-            large = value.size > _ARRAY_LIMIT
-            shape = {"shape": list(value.shape), "dtype": str(value.dtype)}
-            value = shape if large else value.tolist()
-        elif isinstance(value, np.generic):
-            value = value.item()
-        match value:
-            case None | bool():
-                return value
-            case str():
-                return clean_text(value)
-            case int():
-                whole = int.__int__(value)
-                bits = whole.bit_length()
-                return whole if bits <= _BITS_LIMIT else f"an integer of {bits} bits"
-            case float():
-                number = float.__float__(value)
-                return number if math.isfinite(number) else repr(number)
-            case Mapping() | list() | tuple() | set() | frozenset() if depth == _DEPTH_LIMIT:
-                return f"{_class_name(value)} of {len(value)}, nested too deeply"
-            case Mapping():
-                return {_key(k): self.of(entry, depth + 1) for k, entry in value.items()}
-            case list() | tuple() | set() | frozenset() if len(value) > _ARRAY_LIMIT:
-                return {"length": len(value)}
-            case list() | tuple():
-                return [self.of(entry, depth + 1) for entry in value]
-            case set() | frozenset():
-                return [self.of(entry, depth + 1) for entry in sorted(value, key=repr)]
-        shown = str(value) if isinstance(value, os.PathLike) else repr(value)
-        return clean_text(str.__str__(shown)[:200])
+def _converted(value: Any, depth: int, plain: Callable[[Any, int], Any]) -> Any:
+    """Return a value in JSON's own types, its parts by `plain`."""
+    if isinstance(value, np.ndarray):
+        large = value.size > _ARRAY_LIMIT
+        shape = {"shape": list(value.shape), "dtype": str(value.dtype)}
+        value = shape if large else value.tolist()
+    elif isinstance(value, np.generic):
+        value = value.item()
+    match value:
+        case None | bool():
+            return value
+        case str():
+            return clean_text(value)
+        case int():
+            whole = int.__int__(value)
+            bits = whole.bit_length()
+            return whole if bits <= _BITS_LIMIT else f"an integer of {bits} bits"
+        case float():
+            number = float.__float__(value)
+            return number if math.isfinite(number) else repr(number)
+        case Mapping() | list() | tuple() | set() | frozenset() if depth == _DEPTH_LIMIT:
+            return f"{_class_name(value)} of {len(value)}, nested too deeply"
+        case Mapping():
+            return {_key(k): plain(entry, depth + 1) for k, entry in value.items()}
+        case list() | tuple() | set() | frozenset() if len(value) > _ARRAY_LIMIT:
+            return {"length": len(value)}
+        case list() | tuple():
+            return [plain(entry, depth + 1) for entry in value]
+        case set() | frozenset():
+            return [plain(entry, depth + 1) for entry in sorted(value, key=repr)]
+    shown = str(value) if isinstance(value, os.PathLike) else repr(value)
+    return clean_text(str.__str__(shown)[:200])
 
 
 def _key(key: Any) -> str:

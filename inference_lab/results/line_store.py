@@ -9,13 +9,13 @@ import lzma
 import os
 import warnings
 from collections.abc import Iterable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Generic, TypeVar
 
 from filelock import lock_descriptor
 
-from inference_lab.results.atomic_files import exclusive_lock, write_whole
+from inference_lab.results.atomic_files import write_whole
 from inference_lab.results.json_lines import JsonLine, LaterRecordError, RecordError
 
 __all__ = ["LineStore", "RecordWarning", "unpacked"]
@@ -42,7 +42,7 @@ class LineStore(Generic[_L]):
 
     # A record is on the disk when `append` returns. Several processes may append to one file. A
     # line that a crash cut off is left out, and replaced by the next record; any other damaged line
-    # is left out, and `prepare` moves it to a file beside the store, with a `RecordWarning`.
+    # is left out with a `RecordWarning`.
     # An archive, made by `compress` or ``xz -9``, is read before the file.
 
     def __init__(self, path: str | os.PathLike[str], kind: type[_L]) -> None:
@@ -61,65 +61,15 @@ class LineStore(Generic[_L]):
         """Whether there is a file, or an archive."""
         return os.path.exists(self.path) or self.archive.is_file()
 
-    def beside(self, suffix: str) -> Path:
-        """Return the path of a file that belongs to the store, such as ``runs.lock``."""
-        return self.path.with_suffix(suffix)
-
-    @property
-    def rejected(self) -> Path:
-        """The file beside the store that damaged lines are moved to: ``runs.rejected.jsonl``."""
-        return self.beside(f".rejected{self.path.suffix}")
-
     def prepare(self) -> list[_L]:
         """Ensure that records can be appended, and return the existing records."""
         with self._naming(), self._locked():
             lines = _StoreLines(self)
             records = list(lines)
-            known = records or any(line.startswith(_START) for line in lines.damaged)
-            if lines.reasons and not known:
+            if lines.reasons and not (records or lines.resembles):
                 raise RecordError(lines.reasons[0])
-            if lines.damaged and os.name == "posix":  # elsewhere an open file cannot be replaced
-                self._set_aside(set(lines.damaged))
-                lines = _StoreLines(self)
-                records = list(lines)
         self._remark(lines)
         return records
-
-    def _set_aside(self, lines: set[bytes]) -> None:
-        """Move lines to the file `rejected`; sync them there before they are removed here."""
-        content = list(_lines(self.path))
-        whole = {line.rstrip(b"\n") + b"\n" for line in lines}
-        new = whole - set(_lines(self.rejected)) if self.rejected.exists() else whole
-        with self.rejected.open("ab") as stream:
-            stream.writelines(line for line in content if line.rstrip(b"\n") + b"\n" in new)
-            stream.flush()
-            os.fsync(stream.fileno())
-        kept = b"".join(line for line in content if line not in lines)
-        write_whole(self.path, kept, synced=True)
-
-    @contextmanager
-    def exclusive_lock(self, shard: tuple[int, int] | None = None) -> Iterator[None]:
-        """Hold an exclusive lock on the store for the duration of the block."""
-
-        def waiting() -> None:
-            warnings.warn(
-                f"{self.path}: somebody else is adding runs to it; this goes on when they have "
-                "ended",
-                RecordWarning,
-                stacklevel=6,
-            )
-
-        with ExitStack() as stack:
-            with exclusive_lock(self.beside(".lock"), waiting):
-                if shard is None:
-                    for other in sorted(self.path.parent.glob(f"{self.path.stem}.*-of-*.lock")):
-                        with exclusive_lock(other, waiting):
-                            pass
-                    yield
-                    return
-                mine = self.beside(f".{shard[0]}-of-{shard[1]}.lock")
-                stack.enter_context(exclusive_lock(mine, waiting))
-            yield
 
     def append(self, record: _L) -> None:
         """Write a record to the end of the file and wait until it is on the disk."""
@@ -168,13 +118,8 @@ class LineStore(Generic[_L]):
         self._remark(lines)
 
     def _remark(self, lines: _StoreLines[_L]) -> None:
-        """Store and issue warnings about lines that were left out or set aside before."""
+        """Store and issue warnings about lines that were left out."""
         self.remarks = lines.remarks()
-        if self.rejected.exists():
-            count = len(list(_lines(self.rejected)))
-            self.remarks.append(
-                f"{self.path}: {_counted(count)} set aside in {self.rejected.name} before"
-            )
         for remark in self.remarks:
             warnings.warn(remark, RecordWarning, stacklevel=3)
 
@@ -231,8 +176,8 @@ class _StoreLines(Generic[_L]):
 
     def __init__(self, store: LineStore[_L]) -> None:
         self.store = store
-        #: Lines of the file that are not records.
-        self.damaged: list[bytes] = []
+        #: Whether one of the lines that are not records begins like one.
+        self.resembles = False
         #: Reasons for lines that are left out, including lines of the archive.
         self.reasons: list[str] = []
         #: Place of the last line, if a crash cut it off.
@@ -241,7 +186,6 @@ class _StoreLines(Generic[_L]):
     def __iter__(self) -> Iterator[_L]:
         if self.store.archive.is_file():
             yield from self._records(self.store.archive)
-            self.damaged.clear()
         if os.path.exists(self.store.path):
             yield from self._records(self.store.path)
 
@@ -254,8 +198,8 @@ class _StoreLines(Generic[_L]):
                 record = self.store.kind.from_json(line)
             except RecordError as problem:
                 self.reasons.append(f"{path}:{number}: {problem}")
-                if not isinstance(problem, LaterRecordError):
-                    self.damaged.append(line)
+                later = isinstance(problem, LaterRecordError)
+                self.resembles |= not later and line.startswith(_START)
             else:
                 yield record
 
@@ -264,21 +208,17 @@ class _StoreLines(Generic[_L]):
         remarks = []
         if self.reasons:
             more = "; ..." if len(self.reasons) > _NAMED else ""
-            remarks.append(
-                f"{self.store.path}: {_counted(len(self.reasons))} left out: "
-                f"{'; '.join(self.reasons[:_NAMED])}{more}"
-            )
+            count = len(self.reasons)
+            lines = "1 line that is not a record was"
+            if count > 1:
+                lines = f"{count} lines that are not records were"
+            shown = "; ".join(self.reasons[:_NAMED])
+            remarks.append(f"{self.store.path}: {lines} left out: {shown}{more}")
         if self.cut_off:
             remarks.append(
                 f"{self.cut_off}: the last line was cut off while it was written; it is left out"
             )
         return remarks
-
-
-def _counted(count: int) -> str:
-    if count == 1:
-        return "1 line that is not a record was"
-    return f"{count} lines that are not records were"
 
 
 def _opened(path: Path, flags: int) -> int:

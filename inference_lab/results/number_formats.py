@@ -65,20 +65,10 @@ def format_share(value: float | None) -> str:
     return NONE if value is None or math.isnan(value) else f"{value:.3f}"
 
 
-def format_bytes(value: float, digits: int = 3) -> str:
+def format_bytes(value: float) -> str:
     """Return a size of memory."""
     for unit, power in (("TiB", 40), ("GiB", 30), ("MiB", 20), ("KiB", 10)):
         if value >= 2**power:
             size = value / 2**power
-            return f"{size:.{max(digits, len(str(int(size))))}g} {unit}"
+            return f"{size:.3g} {unit}" if size < 1000 else f"{size:.0f} {unit}"
     return f"{value:.15g} bytes"
-
-
-def format_all_bytes(values: Iterable[float]) -> list[str]:
-    """Return sizes of memory, ascending, with enough digits to distinguish them."""
-    sizes = sorted(set(values))
-    for digits in range(3, 10):
-        texts = [format_bytes(v, digits) for v in sizes]
-        if len(set(texts)) == len(sizes):
-            return texts
-    return [f"{v:.15g} bytes" for v in sizes]

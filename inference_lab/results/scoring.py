@@ -84,10 +84,12 @@ def score(
     labels: npt.ArrayLike,
     scored: npt.ArrayLike | None = None,
 ) -> dict[str, float]:
-    """Return all four measures on the scored points."""
+    """Return all four measures on the scored points, given by distinct indices or a mask."""
     classes, clusters = _checked(truth, labels)
     if scored is not None:
-        points = _points(np.asarray(scored), classes.size)
+        points = np.asarray(scored)
+        # An empty list is an array of floats.
+        points = points if points.size else np.empty(0, dtype=np.int64)
         classes, clusters = classes[points], clusters[points]
     return {
         "pairwise_f": pairwise_f(classes, clusters),
@@ -95,22 +97,6 @@ def score(
         "ari": adjusted_rand(classes, clusters),
         "accuracy": matched_accuracy(classes, clusters),
     }
-
-
-def _points(scored: npt.NDArray[Any], n: int) -> npt.NDArray[np.int64]:
-    """Return the scored points as distinct indices."""
-    if scored.dtype == np.bool_ and scored.shape == (n,):
-        return np.flatnonzero(scored)
-    if scored.ndim != 1 or (scored.size and scored.dtype.kind not in "iu"):
-        raise ValueError(f"scored must be indices of points, or a mask of length {n}")
-    seen = set()
-    for at, point in enumerate(scored.tolist()):
-        if not 0 <= point < n:
-            raise ValueError(f"scored[{at}] = {point} is not a point; allowed are 0 to {n - 1}")
-        if point in seen:
-            raise ValueError(f"scored[{at}] = {point} already occurs; each point counts once")
-        seen.add(point)
-    return scored.astype(np.int64)
 
 
 def _checked(

@@ -6,10 +6,6 @@ import errno
 import json
 import os
 import re
-import signal
-import subprocess
-import sys
-import time
 import warnings
 from dataclasses import dataclass
 
@@ -128,7 +124,7 @@ def poisoned(path):
     return made, lines
 
 
-def test_invalid_lines_are_reported_and_set_aside(tmp_path):
+def test_invalid_lines_are_reported_and_kept(tmp_path):
     path = tmp_path / "runs.jsonl"
     made, lines = poisoned(path)
     before = path.read_bytes()
@@ -138,14 +134,13 @@ def test_invalid_lines_are_reported_and_set_aside(tmp_path):
     report = invoked("report", tmp_path)
     assert report.exit_code == 0 and len(re.findall(pattern, report.stderr)) == 1
     assert "3 lines that are not records" in (tmp_path / "report" / "README.md").read_text()
-    assert path.read_bytes() == before and not (tmp_path / "runs.rejected.jsonl").exists()
+    assert path.read_bytes() == before
 
-    with pytest.warns(RecordWarning, match=r"3 lines .* set aside in runs\.rejected\.jsonl"):
+    with pytest.warns(RecordWarning, match=r"3 lines .* left out"):
         again = il.compare(PROBLEM, "icm", seeds=5, store=path)
     assert {r.seed: r.energy for r in again.records} == {r.seed: r.energy for r in made}
-    assert (tmp_path / "runs.rejected.jsonl").read_bytes() == b"".join(lines[:3])
-    assert path.read_bytes().startswith(b"".join(lines[3:]))
-    with pytest.warns(RecordWarning, match="3 lines .* set aside"):
+    assert path.read_bytes().startswith(b"".join(lines))
+    with pytest.warns(RecordWarning, match="3 lines .* left out"):
         assert len(RecordStore(path).read()) == 5
 
 
@@ -197,107 +192,6 @@ def test_marginals_of_ragged_variables_are_judged_row_by_row(monkeypatch):
     assert "marginals[1] = [0.22 0.22 0.66] must sum to 1" in solutions[2].message
 
 
-# ---------------------------------------------------------------------- two at a time
-
-
-@dataclass(frozen=True)
-class Slow(Solver):
-    """Solver that waits until a file exists."""
-
-    def run(self, graph, run):
-        run.offer(np.zeros(2, dtype=np.int64))
-        while run.time_limit is None and not os.path.exists(os.environ["GO"]):
-            time.sleep(0.01)
-        return Outcome(converged=True)
-
-
-COMPARE = """
-import os, sys, time, warnings
-sys.path[:0] = {tests!r}
-import inference_lab as il
-from test_hostile_runs import PROBLEM, Slow
-warnings.showwarning = lambda message, *more: print(message, flush=True)
-il.compare(PROBLEM, Slow(), seeds=8, store=sys.argv[1], shard=sys.argv[2] or None,
-           progress=lambda event: print("run" if event.record is None else "end", flush=True))
-"""
-
-
-def start(path, shard=""):
-    here = os.path.dirname(__file__)
-    script = COMPARE.format(tests=[here, os.path.dirname(here)])
-    return subprocess.Popen(
-        [sys.executable, "-c", script, str(path), shard],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        text=True,
-        env={**os.environ, "GO": str(path.with_name("go"))},
-    )
-
-
-def test_second_comparison_waits_with_a_message_and_does_the_missing_runs(tmp_path):
-    path = tmp_path / "runs.jsonl"
-    (tmp_path / "go").write_text("")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("GO", str(tmp_path / "go"))
-        il.compare(PROBLEM, Slow(), seeds=3, store=path)
-    (tmp_path / "go").unlink()
-    first = start(path)
-    assert first.stdout.readline() == "run\n"
-    second = start(path)
-    assert "somebody else is adding runs" in second.stdout.readline()
-    first.kill()
-    first.communicate()
-    (tmp_path / "go").write_text("")
-    out, _ = second.communicate(timeout=60)
-    assert second.returncode == 0
-    seeds = sorted(record.seed for record in RecordStore(path))
-    assert seeds == list(range(8)) and out.count("end") == 5
-    assert not (tmp_path / "runs.lock").exists()
-
-
-def test_ctrl_c_ends_the_wait_and_shards_do_not_wait(tmp_path):
-    path = tmp_path / "runs.jsonl"
-    shards = [start(path, "1/2"), start(path, "2/2")]
-    for shard in shards:
-        assert shard.stdout.readline() == "run\n"
-    waiting = start(path)
-    assert "somebody else" in waiting.stdout.readline()
-    assert all(shard.poll() is None for shard in shards)
-    waiting.send_signal(signal.SIGINT)
-    waiting.communicate(timeout=30)
-    assert waiting.returncode in (-signal.SIGINT, 130)
-    (tmp_path / "go").write_text("")
-    for shard in shards:
-        shard.communicate(timeout=60)
-        assert shard.returncode == 0
-    assert sorted(record.seed for record in RecordStore(path)) == list(range(8))
-    assert not (tmp_path / "runs.lock").exists()
-
-
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system cannot fork")
-def test_a_process_that_outlives_its_parent_keeps_no_lock(tmp_path):
-    store = RecordStore(tmp_path / "runs.jsonl")
-    reading, writing = os.pipe()
-    child = os.fork()
-    if child == 0:
-        with store.exclusive_lock():
-            grandchild = os.fork()
-            if grandchild == 0:
-                os.setsid()
-                time.sleep(30)
-            os.write(writing, str(grandchild).encode())
-            os.kill(os.getpid(), signal.SIGKILL)
-    os.waitpid(child, 0)
-    grandchild = int(os.read(reading, 100))
-    try:
-        with store.exclusive_lock():  # would warn, and wait
-            os.kill(grandchild, 0)
-    finally:
-        os.kill(grandchild, signal.SIGKILL)
-        os.close(reading)
-        os.close(writing)
-
-
 # ---------------------------------------------------------------------- what the system refuses
 
 
@@ -324,7 +218,7 @@ def test_write_errors_name_the_file_and_a_remedy(tmp_path, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(os, "open", read_only)
         output = invoke(*command, tmp_path / "good")
-        assert "Read-only" in output and "good/runs.lock" in output
+        assert "Read-only" in output and "good/runs.jsonl" in output
         # Readers are not blocked.
         assert len(RecordStore(tmp_path / "good" / "runs.jsonl").read()) == 1
     (tmp_path / "good" / "report").write_text("")

@@ -206,20 +206,6 @@ def test_csv_holds_values() -> None:
     ]
 
 
-@pytest.mark.parametrize("start", "=+-@\uff1d\uff0b\uff0d\uff20")
-@pytest.mark.parametrize("blank", ["", " ", "\t", "\n", "\r"])
-def test_csv_has_no_formulas(start: str, blank: str) -> None:
-    """Text that a spreadsheet would evaluate is not at the start of its field."""
-    text = csv_table(_table(f"{blank}{start}cmd|'/c calc'!A1"))
-    assert list(csv.reader(io.StringIO(text)))[1][0] == f"'{start}cmd|'/c calc'!A1"
-
-
-@pytest.mark.parametrize("number", ["-3.5", "+2", "-1e-7", "-.5", "-inf", "-nan"])
-def test_csv_numbers_stay_numbers(number: str) -> None:
-    """A sign before a number makes no formula."""
-    assert csv_table(_table(number)).splitlines()[1] == f"{number},1.0"
-
-
 @given(st.lists(ANY_TEXT, min_size=1, max_size=5))
 @example(AWKWARD)
 def test_csv_is_read_back(texts: list[str]) -> None:
@@ -230,7 +216,7 @@ def test_csv_is_read_back(texts: list[str]) -> None:
     for (name, value), text in zip(read[1:], texts, strict=True):
         assert value == "1.0"
         shown = printable(text)
-        assert name in (shown, f"'{shown}") or shown in "-\N{EN DASH}\N{EM DASH}"
+        assert name == shown or shown in "-\N{EN DASH}\N{EM DASH}"
 
 
 # ---------------------------------------------------------------------- files

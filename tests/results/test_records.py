@@ -393,24 +393,6 @@ def test_several_writers_do_not_mix_their_lines(path, monkeypatch):
         assert [s for s in seeds if s // 100 == w] == [100 * w + s for s in range(20)]
 
 
-# ---------------------------------------------------------------------- files that are no stores
-
-
-def test_a_store_that_another_process_cleans_goes_on(path):
-    """Setting lines aside replaces the file by another one, with the same records."""
-    one, other = RecordStore(path), RecordStore(path)
-    one.prepare()
-    one.append(make(seed=0))
-    with path.open("ab") as stream:
-        stream.write(b"{}\n")
-    with pytest.warns(RecordWarning, match="1 line that is not a record was set aside"):
-        other.prepare()
-    other.append(make(seed=1))
-    one.append(make(seed=2))
-    with pytest.warns(RecordWarning, match="set aside"):
-        assert [r.seed for r in RecordStore(path)] == [0, 1, 2]
-
-
 # ---------------------------------------------------------------------- archives
 
 
@@ -434,7 +416,7 @@ def test_damaged_line_of_an_archive_is_reported_and_kept(path):
     before = fill(archive, lzma.compress(f"{make().to_json()}\ngarbage\n".encode()))
     with pytest.warns(RecordWarning, match=r"runs\.jsonl\.xz:2: not a line of JSON"):
         assert len(RecordStore(path).prepare()) == 1
-    assert archive.read_bytes() == before and not RecordStore(path).rejected.exists()
+    assert archive.read_bytes() == before
 
 
 @pytest.mark.parametrize("use", ["prepare", "read"])

