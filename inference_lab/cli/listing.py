@@ -77,60 +77,19 @@ def _estimator(module: Any, name: str) -> Any:
 def _print_one(title: str, described: dict[str, Any]) -> None:
     """Print the documentation and the settings of one class."""
     click.echo(f"{title}\n\n{described['documentation']}\n\nSettings")
-    settings = described["settings"]
-    if not settings:
+    for setting in described["settings"].values():
+        click.echo(f"    {setting}")
+    if not described["settings"]:
         click.echo("    (none)")
-    for setting in settings:
-        default = "required" if setting["required"] else f"default {setting['default']}"
-        limits = f", {setting['range']}" if setting["range"] else ""
-        click.echo(f"    {setting['name']}: {setting['type']}{limits}, {default}")
 
 
 def _described(cls: Any) -> dict[str, Any]:
     """Return the documentation and the settings of a class."""
     import inspect
-    import typing
-    from dataclasses import MISSING, fields
+    import re
 
-    from inference_lab.specs.grammar import format_value
-    from inference_lab.specs.settings import range_of
-
-    documentation = inspect.getdoc(cls) or ""
-    hints = typing.get_type_hints(cls)
-    settings = []
-    for field in fields(cls):
-        if not field.init:
-            continue
-        default = field.default
-        if default is MISSING and field.default_factory is not MISSING:
-            default = field.default_factory()
-        required = default is MISSING
-        limits = range_of(field.metadata)
-        settings.append(
-            {
-                "name": field.name,
-                "type": _type_name(hints[field.name]),
-                "range": None if limits is None else str(limits),
-                "required": required,
-                "default": None if required else format_value(default),
-            }
-        )
-    return {"documentation": documentation, "settings": settings}
-
-
-def _type_name(hint: Any) -> str:
-    """Return the name of a type for users, such as ``true | false``."""
-    import types
-    import typing
-
-    origin = typing.get_origin(hint)
-    if origin is typing.Literal:
-        return " | ".join(str(choice) for choice in typing.get_args(hint))
-    if origin in (typing.Union, types.UnionType):
-        return " | ".join(dict.fromkeys(_type_name(option) for option in typing.get_args(hint)))
-    if hint in (complex, bytes) or getattr(hint, "__name__", "").startswith("_"):
-        # These are members of NumPy's ``ArrayLike``.
-        return "array"
-    names = {int: "integer", float: "number", bool: "true | false", str: "text"}
-    names |= {type(None): "none", typing.Any: "any"}
-    return names.get(hint, getattr(hint, "__name__", str(hint)))
+    settings = inspect.signature(cls).parameters
+    return {
+        "documentation": inspect.getdoc(cls) or "",
+        "settings": {name: re.sub("['\"]", "", str(setting)) for name, setting in settings.items()},
+    }
