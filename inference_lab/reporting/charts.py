@@ -14,7 +14,6 @@ import numpy as np
 import numpy.typing as npt
 
 from inference_lab.reporting.printable import printable
-from inference_lab.reporting.traces import Steps
 
 if TYPE_CHECKING:
     import altair as alt
@@ -22,20 +21,16 @@ if TYPE_CHECKING:
 
 __all__ = [
     "BANDS",
-    "GREYS",
     "Axis",
     "Chart",
     "Curves",
     "Drawing",
-    "convergence_curves",
     "curves_chart",
     "drawing",
     "gap_curves",
     "heatmap",
     "intervals_chart",
-    "is_extreme",
     "javascript",
-    "pairs_chart",
     "panels",
     "profile_curves",
     "ranks_chart",
@@ -49,15 +44,9 @@ FloatArray = npt.NDArray[np.float64]
 #: Largest number of solvers drawn with bands, because more bands hide each other.
 BANDS = 6
 
-#: Largest energy or bound that is drawn, because differences of larger ones overflow.
-_LARGEST = 1e100
-
 #: Distinct in lightness as well (Okabe and Ito); the first one is the colour of the text.
 COLOURS = ("currentColor", "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00")
 _DASHES = ([1, 0], [6, 3], [8, 3, 1.5, 3], [1.5, 2.5])
-
-#: Shades on which black text is legible.
-GREYS = ["white", "#8c8c8c"]
 
 #: Width and height of the plots in pixels.
 _WIDTH, _HEIGHT = 420, 260
@@ -92,7 +81,7 @@ class Axis(NamedTuple):
 
 @dataclass(frozen=True)
 class Curves:
-    """Curves of solvers: rows of solver, x and y, and optionally low and high, bound, or cut."""
+    """Curves of solvers: rows of solver, x and y, and optionally low and high, or cut."""
 
     names: Sequence[str]
     rows: pd.DataFrame
@@ -170,48 +159,6 @@ def _appended(rows: pd.DataFrame, more: pd.DataFrame) -> pd.DataFrame:
     return pd.concat([rows, more], ignore_index=True)
 
 
-def is_extreme(run: Steps) -> bool:
-    """Return whether a run has finite energies or bounds that are too large to be drawn."""
-    values = np.concatenate([run.energy, run.bound])
-    return bool((np.isfinite(values) & (np.abs(values) > _LARGEST)).any())
-
-
-def convergence_curves(runs: Sequence[Steps], names: Sequence[str]) -> Curves:
-    """Return the best energy of runs on one problem over time, and their bounds as thin lines."""
-
-    def drawable(values: FloatArray) -> FloatArray:
-        # The final value is extended to the end of the picture.
-        held = np.append(values, values[-1])
-        with np.errstate(invalid="ignore"):
-            return np.where(np.abs(held) <= _LARGEST, held, np.nan)
-
-    energies = [drawable(run.energy) for run in runs]
-    bounds = [drawable(run.bound) for run in runs]
-    ends = [float(run.seconds[-1]) for run in runs if np.isfinite(run.seconds[-1])]
-    end = 1.3 * max([*ends, 1e-5])
-    times = [np.append(np.maximum(run.seconds, 1e-6), end) for run in runs]
-    rows = _frame(names, times, energies)
-    rows = _appended(rows.assign(bound=False), _frame(names, times, bounds).assign(bound=True))
-    starts = [float(run.seconds[np.isfinite(run.energy)].min(initial=end)) for run in runs]
-    x = Axis("seconds", "log", (max(1e-6, 0.7 * min([*starts, end])), end))
-    answered = [e[~np.isnan(e)] for e in energies if not np.isnan(e[-1])]
-    if not answered:
-        return Curves(names, rows, x, Axis("energy; bounds below"))
-    # The limits are narrowed, because first labellings and bounds may be far from the final ones.
-    finals = [e[-1] for e in answered]
-    best, worst = min(finals), max(finals)
-    floor = min([*finals, *(float(b[-1]) for b in bounds if not np.isnan(b[-1]))])
-    # At least the resolution of numbers of this size.
-    least = 1e-9 * max(1.0, abs(best))
-    median = float(np.median([e[0] for e in answered]))
-    ceiling = worst + max(worst - floor, 0.25 * (median - best), least)
-    lowest = max(floor, best - 2.0 * (ceiling - best))
-    room = 0.06 * (ceiling - lowest)
-    return Curves(
-        names, rows, x, Axis("energy; bounds below", limits=(lowest - room, ceiling + room))
-    )
-
-
 # ---------------------------------------------------------------------- charts
 
 
@@ -284,11 +231,6 @@ def curves_chart(curves: Curves) -> Chart:
     drawn = bare.encode(strokeDash=dash)
     interpolate: Any = "step-after" if curves.step else "linear"
     lines = drawn.mark_line(clip=True, interpolate=interpolate).encode(opacity=on)
-    if "bound" in rows:
-        width = alt.StrokeWidth(
-            "bound:O", scale=alt.Scale(domain=[False, True], range=[1.8, 0.7]), legend=None
-        )
-        lines = lines.encode(detail="bound:N", strokeWidth=width)
     layers = [lines.add_params(chosen)]
     if "low" in rows:
         faint = alt.condition(chosen, alt.value(0.14), alt.value(0.02))
@@ -397,73 +339,10 @@ def intervals_chart(
     ).configure(**_CONFIG)
 
 
-def pairs_chart(points: pd.DataFrame, pairs: pd.DataFrame, axes: tuple[str, str]) -> Chart:
-    """Return points by cluster, with lines for pairs: cannot-links dashed, violated pairs bold.
-
-    Points have name, cluster, x and y; pairs have name, kind, violated, x, y, x2 and y2.
-    """
-    import altair as alt
-
-    points = points.assign(name=points["name"].map(printable)).round(4)
-    pairs = pairs.assign(name=pairs["name"].map(printable)).round(4)
-    clusters = sorted(points["cluster"].unique())
-    looks = COLOURS[1:]
-    shapes = ["circle", "square", "triangle-up", "diamond"]
-    colour, shape = (
-        alt.Scale(domain=clusters, range=[look[at] for at in range(len(clusters))])
-        for look in (
-            [looks[at % len(looks)] for at in range(len(clusters))],
-            [shapes[at // len(looks) % len(shapes)] for at in range(len(clusters))],
-        )
-    )
-    x, y = (
-        alt.X("x:Q", title=axes[0], scale=alt.Scale(zero=False)),
-        alt.Y("y:Q", title=axes[1], scale=alt.Scale(zero=False)),
-    )
-    kinds = ["must-link", "cannot-link"]
-    lines = (
-        alt.Chart(pairs)
-        .mark_rule(color="currentColor")
-        .encode(
-            x=x,
-            y=y,
-            x2="x2:Q",
-            y2="y2:Q",
-            strokeDash=alt.StrokeDash(
-                "kind:N", scale=alt.Scale(domain=kinds, range=[[1, 0], [4, 3]]), title="pairs"
-            ),
-            opacity=alt.condition("datum.violated", alt.value(1.0), alt.value(0.3)),
-            strokeWidth=alt.condition("datum.violated", alt.value(2.0), alt.value(0.8)),
-            tooltip=[alt.Tooltip("name:N", title="pair"), "kind:N", "violated:N"],
-        )
-    )
-    dots = (
-        alt.Chart(points)
-        .mark_point(filled=True, size=35, opacity=0.85)
-        .encode(
-            x=x,
-            y=y,
-            color=alt.Color("cluster:N", scale=colour, legend=alt.Legend(symbolSize=60)),
-            shape=alt.Shape("cluster:N", scale=shape),
-            tooltip=["name:N", "cluster:N"],
-        )
-    )
-    layered = alt.layer(lines, dots).properties(width=_WIDTH, height=340)
-    return layered.configure(**_CONFIG)
-
-
-def heatmap(
-    cells: pd.DataFrame,
-    x: str,
-    y: str,
-    *,
-    scale: Mapping[str, Any],
-    shades: str = "",
-    ticks: Sequence[float] = (),
-) -> Chart:
+def heatmap(cells: pd.DataFrame, x: str, y: str, *, scale: Mapping[str, Any]) -> Chart:
     """Return a map of cells with text, on shades on which the text is legible.
 
-    Cells have x, y, panel, text of one or two lines, value (the shade) and best (bold).
+    Cells have x, y, panel, text of one or two lines, and value (the shade).
     """
     import altair as alt
 
@@ -474,9 +353,6 @@ def heatmap(
     breaks = max(text.count("\n") for text in cells["text"])
     wide, high = max(44, 12 + 6 * max(map(len, lines), default=0)), 24 + 12 * breaks
     angle = 0 if 6 * max(map(len, across)) < wide else -40
-    legend = None
-    if shades:
-        legend = alt.Legend(title=shades, orient="bottom", values=list(ticks), titleLimit=400)
     axis: dict[str, Any] = {"domain": False, "ticks": False, "grid": False, "labelLimit": 300}
     drawn = alt.Chart(width=alt.Step(wide), height=alt.Step(high)).encode(
         x=alt.X(
@@ -487,19 +363,14 @@ def heatmap(
         ),
         y=alt.Y("y:O", sort=along, title=printable(y) or None, axis=alt.Axis(**axis)),
     )
-    text, bold = (
-        drawn.mark_text(
-            color="black", lineBreak="\n", dy=-6 * breaks, fontSize=10, fontWeight=weight
-        ).encode(text="text:N")
-        for weight in ("normal", "bold")
-    )
     layered = alt.layer(
         drawn.mark_rect(stroke="white", strokeWidth=1.5, invalid=None).encode(
-            color=alt.Color("value:Q", scale=alt.Scale(**scale), legend=legend),
+            color=alt.Color("value:Q", scale=alt.Scale(**scale), legend=None),
             tooltip=[alt.Tooltip("text:N", title="cell"), "x:O", "y:O"],
         ),
-        text.transform_filter(~alt.datum.best),
-        bold.transform_filter(alt.datum.best),
+        drawn.mark_text(color="black", lineBreak="\n", dy=-6 * breaks, fontSize=10).encode(
+            text="text:N"
+        ),
         data=cells,
     )
     if titles != [""]:

@@ -115,8 +115,6 @@ def _legend(comparison: Findings) -> str:
 #: Width at which solver specs are folded, and the smallest width on narrow terminals.
 _SOLVER_WIDTH = 36
 _SOLVER_MIN_WIDTH = 10
-#: The column that marks the best rows, with the space after it.
-_MARK_WIDTH = 2
 
 
 def _widths(tables: list[Table]) -> dict[str, int]:
@@ -131,28 +129,10 @@ def _widths(tables: list[Table]) -> dict[str, int]:
     return widths
 
 
-def _line_width(tables: list[Table], padding: int) -> int:
-    """Return the number of characters of the widest table."""
+def _line_width(tables: list[Table]) -> int:
+    """Return the number of characters of the widest table, with the mark and the spaces."""
     widths = _widths(tables)
-    return max(
-        (
-            _MARK_WIDTH + sum(widths[c.title] + padding for c in table.columns) - padding
-            for table in tables
-        ),
-        default=0,
-    )
-
-
-def _fit(tables: list[Table], width: int | None) -> tuple[list[Table], int]:
-    """Return the tables of the problems with the columns that fit the width, and the padding."""
-    for left_out, padding in (((), 2), ((), 1), ((PAIRWISE,), 1), ((PAIRWISE, "bound"), 1)):
-        fitted = [
-            replace(table, columns=tuple(c for c in table.columns if c.title not in left_out))
-            for table in tables
-        ]
-        if width is None or _line_width(fitted, padding) <= width:
-            break
-    return fitted, padding
+    return max((3 + sum(widths[c.title] + 2 for c in t.columns) for t in tables), default=0)
 
 
 def rich_table(
@@ -163,7 +143,14 @@ def rich_table(
     from rich.text import Text
 
     notes = _footnotes(comparison)
-    tables, padding = _fit(_problem_tables(comparison, notes), width)
+    tables = _problem_tables(comparison, notes)
+    spaces = 2
+    if width is not None and _line_width(tables) > width:
+        spaces = 1
+        tables = [
+            replace(t, columns=tuple(c for c in t.columns if c.title not in (PAIRWISE, "bound")))
+            for t in tables
+        ]
     widths = _widths(tables)
     page = RichTable.grid()
     page.add_column()
@@ -186,7 +173,7 @@ def rich_table(
         page.add_row(Text.assemble((table.name, "bold cyan"), (caption, "dim")))
         page.add_row(Text(table.note, style="dim"))
         if table.columns:
-            page.add_row(_rich_rows(table, aligned, padding))
+            page.add_row(_rich_rows(table, aligned, spaces))
     if most is not None and len(tables) > most:
         rest = counted(len(tables) - most, "more problem")
         page.add_row(Text(f"and {rest}, which print(...) shows", style="dim"))
@@ -198,12 +185,12 @@ def rich_table(
     return page
 
 
-def _rich_rows(table: Table, widths: dict[str, int] | None, padding: int) -> RichTable:
+def _rich_rows(table: Table, widths: dict[str, int] | None, spaces: int) -> RichTable:
     """Return columns and rows for the terminal; rows with a best cell begin with a star."""
     from rich.table import Table as RichTable
     from rich.text import Text
 
-    laid = RichTable(box=None, pad_edge=False, padding=(0, padding, 0, 0), header_style="underline")
+    laid = RichTable(box=None, pad_edge=False, padding=(0, spaces, 0, 0), header_style="underline")
     laid.add_column("", width=1)
     last = len(table.columns) - 1
     for c, head in enumerate(table.columns):
@@ -250,8 +237,7 @@ def _printed(comparison: Findings, width: int | None, most: int | None = None) -
     from rich.console import Console
 
     if width is None:
-        tables, padding = _fit(_problem_tables(comparison, _footnotes(comparison)), None)
-        width = max(120, _line_width(tables, padding) + padding)
+        width = max(120, _line_width(_problem_tables(comparison, _footnotes(comparison))))
     console = Console(file=io.StringIO(), width=width, force_terminal=False, record=True)
     console.print(rich_table(comparison, width, most))
     return console

@@ -377,7 +377,7 @@ def _gain_map(cells: Mapping[tuple[str, ...], Measured], facts: Sequence[str]) -
         place = {"x": name, "y": row or "", "panel": f"{facts[2]} {panel}" if panel else ""}
         value = effect.value if found.verdict not in signs else 0.0
         text = f"{_short(effect.value)}{signs.get(found.verdict, '')}\n{interval}"
-        rows.append({**place, "text": text, "value": value, "best": False})
+        rows.append({**place, "text": text, "value": value})
     # The domain exceeds the data, because text is illegible on the darkest shades. Orange marks a
     # loss, blue a gain.
     scale = {"scheme": "redblue", "domain": [-1.6 * most, 1.6 * most]}

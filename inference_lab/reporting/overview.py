@@ -1,33 +1,24 @@
-"""The sections of a report on results: all problems, classes of problems, and maps of solvers."""
+"""The sections of a report on results: all problems, and classes of problems."""
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from inference_lab.formatting import counted, shortened
-from inference_lab.reporting.charts import GREYS, heatmap
+from inference_lab.formatting import counted
 from inference_lab.reporting.document import (
-    Block,
     Cell,
     Column,
     Form,
-    Picture,
     Section,
     Table,
     Text,
     column,
-    cut,
     failures,
 )
-from inference_lab.reporting.result_arrays import ResultArrays, natural
-from inference_lab.reporting.statistics import shifted_geometric_mean
-from inference_lab.reporting.summary import NEAR
+from inference_lab.reporting.result_arrays import ResultArrays
 from inference_lab.results.number_formats import (
     NONE,
     format_percent,
@@ -39,13 +30,7 @@ from inference_lab.results.number_formats import (
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["classes_section", "map_section", "results_section", "solvers_table"]
-
-#: Characters that fit into a cell of a map.
-_MAP_NAME = 24
-
-#: Leads in the legend of a map, in points of the primal gap.
-_LEADS = (NEAR, 0.1, 1.0, 10.0)
+__all__ = ["classes_section", "results_section", "solvers_table"]
 
 
 def _summary_columns(results: ResultArrays, summary: pd.DataFrame) -> list[Column]:
@@ -177,126 +162,3 @@ def classes_section(results: ResultArrays) -> Section | None:
         "Counted as over all problems.",
     )
     return Section("Classes of problems", (table,))
-
-
-def map_section(results: ResultArrays, maps: Sequence[tuple[str, str]]) -> Section | None:
-    """Return maps of the best solver over pairs of entries of the problems' info, if any."""
-    if not maps:
-        return None
-    blocks = [block for first, second in maps for block in _maps(results, first, second)]
-    return Section("Which solver where", tuple(blocks))
-
-
-class _Cell(NamedTuple):
-    """The best solver for given values of two entries, with all solvers that tie."""
-
-    along: str
-    across: str
-    problems: int
-    solvers: list[int]
-    gap: float
-    #: Difference between the gap of the next solver and theirs.
-    lead: float
-    fastest: int
-    seconds: float
-
-
-def _maps(results: ResultArrays, first: str, second: str) -> list[Block]:
-    """Return the map of the solvers of lowest energy over the values of two entries."""
-    places: dict[tuple[str, str], list[int]] = {}
-    for n, record in enumerate(results.problem_records):
-        info = record.problem_info
-        if first in info and second in info:
-            places.setdefault((_value(info[first]), _value(info[second])), []).append(n)
-    if not places:
-        text = f"No problem has both {first} and {second}, so there is no map over them."
-        return [Text((text,))]
-    primal, seconds = (
-        results.typical(v) for v in (results.of("primal_gap"), results.of("charged_seconds"))
-    )
-    # The gap counts as 100 without a run, so that a solver is never best where it was not run.
-    primal = np.where(np.isnan(primal), 100.0, primal)
-    cells = []
-    for key in sorted(places, key=lambda key: (natural(key[0]), natural(key[1]))):
-        here = places[key]
-        gaps = primal[here].mean(axis=0)
-        lowest = float(gaps.min())
-        best = [int(s) for s in np.flatnonzero(gaps <= lowest + NEAR)]
-        others = np.delete(gaps, best)
-        lead = float(others.min()) - lowest if others.size else np.nan
-        speed = {s: shifted_geometric_mean(seconds[here][:, s], results.shift) for s in best}
-        fastest = min(best, key=lambda s: speed[s])
-        cells.append(_Cell(*key, len(here), best, lowest, lead, fastest, speed[fastest]))
-    names = [", ".join(results.solvers[s] for s in cell.solvers) for cell in cells]
-    table = Table(
-        f"best-solver-{first}-{second}",
-        f"The best solver for each {first} and {second}.",
-        (
-            column(first, [cell.along for cell in cells], right=True),
-            column(second, [cell.across for cell in cells], right=True),
-            column("problems", [cell.problems for cell in cells]),
-            column("best", names, cut(240), right=False, help="all that tie"),
-            column("primal gap %", [cell.gap for cell in cells], format_percent),
-            column(
-                "lead",
-                [cell.lead for cell in cells],
-                format_percent,
-                help="to the next solver, in points of the primal gap",
-            ),
-            column("fastest of them", [results.solvers[cell.fastest] for cell in cells]),
-            column("seconds", [cell.seconds for cell in cells], format_seconds),
-        ),
-        f"The best has the lowest mean primal gap; all within {NEAR:g} % of it tie. Seconds: "
-        "shifted geometric mean.",
-    )
-    return [_map_picture(results, first, second, cells), table]
-
-
-def _map_picture(results: ResultArrays, first: str, second: str, cells: Sequence[_Cell]) -> Picture:
-    """Return the picture of a map: the best solver in each cell, and its lead."""
-    import pandas as pd
-
-    short = results.comparison.short_name
-    found = {(cell.along, cell.across): cell for cell in cells}
-    along, across = (sorted({key[at] for key in found}, key=natural) for at in (0, 1))
-    rows = []
-    for a, b in itertools.product(along, across):
-        text, lead = "", 0.0
-        if (a, b) in found:
-            cell = found[a, b]
-            text = ", ".join(short(results.solvers[s]) for s in cell.solvers)
-            if len(cell.solvers) > 1 and len(text) > _MAP_NAME:
-                text = f"tie of {len(cell.solvers)}"
-            if len(cell.solvers) == 1 and np.isfinite(cell.lead):
-                lead = cell.lead
-        text = shortened(text, _MAP_NAME)
-        rows.append({"x": b, "y": a, "panel": "", "best": False, "text": text, "value": lead})
-    # The scale is logarithmic, because leads differ by factors.
-    scale = {
-        "domain": [0, _LEADS[-1]],
-        "range": GREYS,
-        "clamp": True,
-        "type": "symlog",
-        "constant": _LEADS[0],
-    }
-    draw = partial(
-        heatmap,
-        pd.DataFrame(rows),
-        second,
-        first,
-        scale=scale,
-        shades="lead over the next solver, points of the primal gap",
-        ticks=_LEADS,
-    )
-    return Picture(
-        f"best-solver-map-{first}-{second}",
-        f"The best solver by {first} and {second}: the lowest mean primal gap; all "
-        f"within {NEAR:g} % of it tie. Darker: the next solver is further above.",
-        f"Map of a solver for each of {counted(len(along), 'value')} of {first} and "
-        f"{len(across)} of {second}.",
-        draw,
-    )
-
-
-def _value(value: object) -> str:
-    return f"{value:g}" if isinstance(value, float) else str(value)

@@ -13,19 +13,16 @@ from typing import Any
 
 from inference_lab.reporting.contrasts import Contrast, contrasts_section
 from inference_lab.reporting.document import Document, Items, Section
-from inference_lab.reporting.marginals import marginals_section
-from inference_lab.reporting.overview import classes_section, map_section, results_section
+from inference_lab.reporting.overview import classes_section, results_section
 from inference_lab.reporting.problem_tables import problem_by_problem_section, problems_section
 from inference_lab.reporting.ranking import solvers_section
 from inference_lab.reporting.result_arrays import SHIFT, TARGETS, ResultArrays, natural
 from inference_lab.reporting.run_sections import (
-    again_section,
     environment_section,
     failures_section,
     settings_section,
 )
 from inference_lab.reporting.sizes import sizes_section
-from inference_lab.reporting.summary import in_short
 from inference_lab.reporting.timing import glance_section, history_section, targets_section
 from inference_lab.results.analysis import Findings
 from inference_lab.results.records import Record
@@ -44,20 +41,16 @@ def report_document(
     targets: Sequence[float] = TARGETS,
     times: Sequence[float] | None = None,
     shift: float = SHIFT,
-    maps: Sequence[tuple[str, str]] = (),
     growing: str | None = None,
     apart: str | None = None,
     contrasts: Sequence[Contrast] = (),
     blocks: str | None = None,
-    command: str = "",
 ) -> Document:
     """Return the report of a comparison."""
-    ordered = _ordered(results)
-    everything = ordered.shown
+    everything = _ordered(results).shown
     first: list[Section | None] = []
     sections: list[Section | None] = []
     labellings = [r for r in everything.records if r.temperature == 0]
-    opening = ""
     if labellings:
         part = (
             everything
@@ -65,7 +58,6 @@ def report_document(
             else Findings(labellings, labels=everything.solver_labels)
         )
         arrays = ResultArrays(part, classes, tuple(targets), tuple(times or ()), shift, blocks)
-        opening = in_short(arrays)
         first += [
             contrasts_section(contrasts, arrays.observations()) if contrasts else None,
             None if growing is None else sizes_section(arrays, growing, apart),
@@ -74,27 +66,23 @@ def report_document(
         ]
         sections += [
             classes_section(arrays),
-            map_section(arrays, maps),
             targets_section(arrays),
             history_section(arrays),
             solvers_section(arrays),
             problems_section(arrays),
             problem_by_problem_section(arrays),
         ]
+    elif everything.records:
+        sections.append(problem_by_problem_section(ResultArrays(everything)))
     sections += [
-        marginals_section(everything),
         failures_section(everything),
         Section("Notes", (Items(tuple(notes)),)) if notes else None,
         settings_section(everything),
         environment_section(everything),
-        # The comparison without labels, because the command needs specs.
-        again_section(ordered, command),
     ]
     lead = [("Question", question)] if question else []
     if answer:
         lead.append(("Answer", answer))
-    elif opening:
-        lead.append(("In short", opening))
     return Document(
         title=title,
         lead=tuple(lead),

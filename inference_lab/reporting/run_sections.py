@@ -1,21 +1,16 @@
-"""The sections of a report on the runs: failures, settings, and how to rerun them."""
+"""The sections of a report on the runs: failures, settings, and environments."""
 
 from __future__ import annotations
 
 import json
-import shlex
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 from inference_lab.formatting import counted
 from inference_lab.reporting.document import (
-    Block,
     Cell,
-    Code,
     Column,
-    Items,
     Section,
     Table,
-    Text,
     column,
     cut,
 )
@@ -25,7 +20,6 @@ from inference_lab.results.number_formats import NONE, format_bytes
 from inference_lab.results.records import Record
 
 __all__ = [
-    "again_section",
     "environment_section",
     "failures_section",
     "settings_section",
@@ -33,9 +27,6 @@ __all__ = [
 
 #: Characters of a message shown; longer messages are truncated, because records hold the whole.
 _REASON_WIDTH = 300
-
-#: Largest number of problems for which the command to rerun is written out.
-_COMMAND_PROBLEMS = 10
 
 
 def failures_section(comparison: Findings) -> Section | None:
@@ -147,70 +138,3 @@ def _distinct(values: Iterable[float | None]) -> list[str]:
     return [f"{v:.15g}" for v in sorted(v for v in found if v is not None)] + (
         ["none"] if None in found else []
     )
-
-
-def again_section(comparison: Findings, command: str) -> Section:
-    """Return the section on how to rerun the comparison."""
-    records = comparison.records
-    entries = [
-        "A run is determined by the spec of its problem and the hash of its content, the spec of "
-        "its solver with all settings and its version, seed, time limit, temperature and number "
-        "of threads; the records hold all of them.",
-    ]
-    seeds = sorted({r.seed for r in records if r.seed is not None})
-    if seeds:
-        entries.append(f"Seeds: {_ranges(seeds)}; repeats of each: {_repeats(records)}.")
-    blocks: list[Block] = [Items(tuple(entries))]
-    command = command or _command(records, seeds)
-    if command:
-        blocks += [Text(("The command that makes the runs again:",)), Code(command)]
-    return Section("To run it again", tuple(blocks))
-
-
-def _source(record: Record) -> str:
-    """Return the spec of the problem of a record: the one in its info, or its name."""
-    return str(record.problem_info.get("spec") or record.problem)
-
-
-def _repeats(records: Sequence[Record]) -> int:
-    return max((r.repeat for r in records), default=0) + 1
-
-
-def _ranges(numbers: Sequence[int]) -> str:
-    """Return ascending numbers as text, with consecutive numbers joined into ranges."""
-    parts: list[list[int]] = []
-    for n in numbers:
-        if parts and n == parts[-1][1] + 1:
-            parts[-1][1] = n
-        else:
-            parts.append([n, n])
-    return ", ".join(str(a) if a == b else f"{a} to {b}" for a, b in parts)
-
-
-def _command(records: Sequence[Record], seeds: Sequence[int]) -> str:
-    """Return the command that repeats the runs, empty if it would be too long or inexact."""
-    problems = list(dict.fromkeys(map(_source, records)))
-    limits = {r.time_limit for r in records}
-    temperatures = {r.temperature for r in records}
-    threads = {r.threads for r in records}
-    plain = (
-        0 < len(problems) <= _COMMAND_PROBLEMS
-        and len(limits) == len(temperatures) == len(threads) == 1
-        and list(seeds) == list(range(len(seeds)))
-        and len(seeds) > 0
-    )
-    if not plain:
-        return ""
-    words = ["inference-lab", "compare", *problems]
-    for solver in dict.fromkeys(r.solver for r in records):
-        words += ["--solver", solver]
-    words += ["--seeds", str(len(seeds))]
-    (limit,), (temperature,), (count,) = limits, temperatures, threads
-    words += ["--time-limit", "none" if limit is None else f"{limit:.15g}"]
-    if (repeats := _repeats(records)) > 1:
-        words += ["--repeats", str(repeats)]
-    if temperature:
-        words += ["--temperature", f"{temperature:.15g}"]
-    if count > 1:
-        words += ["--threads", str(count)]
-    return shlex.join(words)

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import replace
-from functools import cached_property, partial
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 
 from inference_lab.formatting import counted
-from inference_lab.reporting.charts import Curves, curves_chart, size_curves
+from inference_lab.reporting.charts import curves_chart, size_curves
 from inference_lab.reporting.document import (
     Cell,
     Column,
@@ -28,9 +27,10 @@ from inference_lab.reporting.statistics import shifted_geometric_mean
 from inference_lab.results.number_formats import NONE, format_percent, format_seconds
 from inference_lab.specs.grammar import SpecError, parse_spec
 
-__all__ = ["sizes_section"]
+if TYPE_CHECKING:
+    import pandas as pd
 
-FloatArray = npt.NDArray[np.float64]
+__all__ = ["sizes_section"]
 
 #: Statuses of runs that ended by themselves, whose times are therefore complete.
 _ENDED = ("optimal", "converged", "infeasible")
@@ -38,136 +38,112 @@ _ENDED = ("optimal", "converged", "infeasible")
 
 def sizes_section(results: ResultArrays, growing: str, apart: str | None = None) -> Section:
     """Return the section on problems that differ in size, and possibly in one setting `apart`."""
-    sizes = _Sizes(results, growing, apart)
-    if len(sizes.values) < 2:
+    facts = [facts_of(record) for record in results.problem_records]
+    problem = results.of("problem")
+    runs = results.runs.assign(
+        # NaN without the setting, because such problems have no size.
+        size=np.array([f.get(growing, np.nan) for f in facts], dtype=np.float64)[problem],
+        apart=np.array(["" if apart is None else _plain(f.get(apart, NONE)) for f in facts])[
+            problem
+        ],
+        cut=[r.status not in _ENDED for r in results.records],
+        variables=[r.n_variables for r in results.records],
+        series=[_without(r.problem, growing) for r in results.records],
+        block=np.array(results.block_of)[problem],
+    )
+    if runs["size"].nunique() < 2:
         text = f"The problems do not differ in {growing}, so there is no figure of how times grow."
         return Section("Size", (Text((text,)),))
-    return Section("Size", (sizes.picture(), sizes.seconds_table(), sizes.gap_table()))
+    mean = partial(shifted_geometric_mean, shift=results.shift)
+    seconds = _by_size(results, runs, "charged_seconds", mean)
+    cut = _by_size(results, runs, "cut", "mean")
+    labels = results.labels
+    picture = Picture(
+        "seconds-by-size",
+        f"Seconds over {growing}; hollow where a limit ended some of the runs. A line as "
+        "steep as that of linear growth is linear.",
+        f"Seconds against {growing} for {counted(len(labels), 'solver')}.",
+        partial(
+            curves_chart,
+            size_curves(
+                seconds.index.to_numpy(),
+                seconds.to_numpy().T,
+                cut.to_numpy().T > 0,
+                labels,
+                growing,
+            ),
+        ),
+    )
+    measured = [
+        replace(made, cells=list(map(_with_cut, made.cells, shares)))
+        for made, shares in zip(_columns(seconds, format_seconds), cut.to_numpy(), strict=True)
+    ]
+    times = Table(
+        "seconds-by-size",
+        f"Seconds by {growing}: shifted geometric means over the problems of a size "
+        f"(shift {results.shift:g} s).",
+        (column("solver", labels), *measured, Column("exponent", _exponents(results, runs))),
+        "Cut: the share of the runs that a limit ended. Exponent: the power of the number of "
+        "variables with which the seconds of the other runs grow, with a 95 % interval over "
+        f"resampled {results.blocks or 'problems'}; 1 is linear.",
+    )
+    return Section("Size", (picture, times, _gap_table(results, runs, growing, apart)))
 
 
-class _Sizes:
-    """Numbers of shape (sizes, solvers), the solvers in the order of the report."""
+def _by_size(
+    results: ResultArrays, runs: pd.DataFrame, name: str, mean: str | Callable[[Any], float]
+) -> pd.DataFrame:
+    """Return means by size, one row for each, and by solver in the order of the report."""
+    sizes = np.unique(runs["size"].dropna())
+    found = runs.astype({name: float}).groupby(["size", "solver"])[name].agg(mean).unstack()
+    return found.reindex(index=sizes, columns=results.order)
 
-    def __init__(self, results: ResultArrays, growing: str, apart: str | None) -> None:
-        self.results = results
-        self.growing = growing
-        self.apart = apart
-        facts = [facts_of(record) for record in results.problem_records]
-        # NaN without the setting, because such problems have no size.
-        self.size = np.array([float(f.get(growing, np.nan)) for f in facts], dtype=np.float64)
-        self.values = np.unique(self.size[~np.isnan(self.size)])
-        self.of_problem = [None if apart is None else _plain(f.get(apart, NONE)) for f in facts]
 
-    def _means(
-        self, values: FloatArray, mean: Callable[[FloatArray], float], part_of: str | None = None
-    ) -> FloatArray:
-        """Return means by size of one number per record, for one value of `apart` if given."""
-        found = np.full((len(self.values), len(self.results.order)), np.nan)
-        spread = self.results.spread(values)
-        taken = np.array([part_of in (None, held) for held in self.of_problem])
-        for at, size in enumerate(self.values):
-            part = spread[(self.size == size) & taken]
-            for number, s in enumerate(self.results.order):
-                known = part[:, s][~np.isnan(part[:, s])]
-                if known.size:
-                    found[at, number] = mean(known)
-        return found
+def _columns(values: pd.DataFrame, form: Form) -> list[Column]:
+    """Return a column for each size."""
+    return [
+        column(f"{size:,.0f}", row.tolist(), form, best=min)
+        for size, row in zip(values.index, values.to_numpy(), strict=True)
+    ]
 
-    @cached_property
-    def seconds(self) -> FloatArray:
-        """The mean charged seconds of the runs."""
-        charged = self.results.of("charged_seconds")
-        return self._means(charged, partial(shifted_geometric_mean, shift=self.results.shift))
 
-    @cached_property
-    def cut(self) -> FloatArray:
-        """The share of the runs that were ended by a limit."""
-        ended = [r.status not in _ENDED for r in self.results.records]
-        return self._means(np.array(ended, dtype=np.float64), np.mean)
+def _exponents(results: ResultArrays, runs: pd.DataFrame) -> list[Cell]:
+    """Return the exponent of the size with which the time of each solver grows.
 
-    def exponents(self) -> list[Cell]:
-        """Return the exponent of the size with which the time of each solver grows.
+    This is the slope of log seconds over log variables for problems that differ in size alone,
+    of runs that no limit ended: its mean over blocks, which the interval resamples.
+    """
+    ended = runs[~runs["cut"] & runs["size"].notna()]
+    slopes: dict[int, dict[str, list[float]]] = {int(s): {} for s in results.order}
+    for (solver, _), points in ended.groupby(["solver", "series"], sort=False):
+        x = np.log(points["variables"])
+        if solver in slopes and np.ptp(x) > 0:
+            slope = np.polyfit(x, np.log(points["seconds"].clip(lower=1e-6)), 1)[0]
+            slopes[solver].setdefault(points["block"].iloc[-1], []).append(float(slope))
+    return [_exponent(list(found.values())) for found in slopes.values()]
 
-        This is the slope of log seconds over log variables for problems that differ in size alone,
-        of runs that no limit ended: its mean over blocks, which the interval resamples.
-        """
-        series: dict[tuple[int, str], list[tuple[float, float]]] = defaultdict(list)
-        blocks: dict[str, str] = {}
-        places = (self.results.of(name) for name in ("problem", "solver", "seconds"))
-        for record, problem, s, seconds in zip(self.results.records, *places, strict=True):
-            if np.isnan(self.size[problem]) or record.status not in _ENDED:
-                continue
-            name = _without(record.problem, self.growing)
-            blocks[name] = self.results.block_of[problem]
-            point = (np.log(record.n_variables), np.log(max(seconds, 1e-6)))
-            series[int(s), name].append(point)
-        cells = []
-        for s in self.results.order:
-            slopes: dict[str, list[float]] = defaultdict(list)
-            for (solver, name), points in series.items():
-                x, y = np.array(points).T
-                if solver == s and np.ptp(x) > 0:
-                    slopes[blocks[name]].append(float(np.polyfit(x, y, 1)[0]))
-            cells.append(_exponent(list(slopes.values())))
-        return cells
 
-    def seconds_table(self) -> Table:
-        """Return the table of seconds by size, with the exponents of their growth."""
-        first, *columns = self._columns(self.seconds, format_seconds)
-        measured = [
-            replace(made, cells=list(map(_with_cut, made.cells, shares.tolist())))
-            for made, shares in zip(columns, self.cut, strict=True)
-        ]
-        return Table(
-            "seconds-by-size",
-            f"Seconds by {self.growing}: shifted geometric means over the problems of a size "
-            f"(shift {self.results.shift:g} s).",
-            (first, *measured, Column("exponent", self.exponents())),
-            "Cut: the share of the runs that a limit ended. Exponent: the power of the number of "
-            "variables with which the seconds of the other runs grow, with a 95 % interval over "
-            f"resampled {self.results.blocks or 'problems'}; 1 is linear.",
-        )
-
-    def gap_table(self) -> Table:
-        """Return the table of energies above the best one by size, for each value of `apart`."""
-        best = self.results.reference[self.results.of("problem")]
-        with np.errstate(invalid="ignore", divide="ignore"):
-            above = 100.0 * (self.results.of("energy") - best) / np.abs(best)
-        # Differences within the tolerance are set to zero, because they are rounding.
-        above = np.where(self.results.of("primal_gap") == 0.0, 0.0, above)
-        columns = [column("solver", self.results.labels)]
-        for held in sorted(set(self.of_problem), key=lambda part: (len(part or ""), part)):
-            for made in self._columns(self._means(above, np.mean, held), format_percent)[1:]:
-                title = made.title if held is None else f"{made.title}, {self.apart} {held}"
-                columns.append(replace(made, title=title))
-        return Table(
-            "gaps-by-size",
-            f"Energy above the best one known, in percent of the best, by {self.growing}: means "
-            "over the problems of a column.",
-            tuple(columns),
-            "The best energy of a large problem is less well known.",
-        )
-
-    def _columns(self, values: FloatArray, form: Form) -> list[Column]:
-        columns = [column("solver", self.results.labels)]
-        for size, row in zip(self.values, values.tolist(), strict=True):
-            columns.append(column(f"{size:,.0f}", row, form, best=min))
-        return columns
-
-    def _curves(self) -> Curves:
-        names = self.results.labels
-        return size_curves(self.values, self.seconds.T, self.cut.T > 0, names, self.growing)
-
-    def picture(self) -> Picture:
-        """Return the figure of the seconds over the size."""
-        solvers = counted(len(self.results.labels), "solver")
-        return Picture(
-            "seconds-by-size",
-            f"Seconds over {self.growing}; hollow where a limit ended some of the runs. A line as "
-            "steep as that of linear growth is linear.",
-            f"Seconds against {self.growing} for {solvers}.",
-            partial(curves_chart, self._curves()),
-        )
+def _gap_table(results: ResultArrays, runs: pd.DataFrame, growing: str, apart: str | None) -> Table:
+    """Return the table of energies above the best one by size, for each value of `apart`."""
+    best = results.reference[results.of("problem")]
+    with np.errstate(invalid="ignore", divide="ignore"):
+        above = 100.0 * (results.of("energy") - best) / np.abs(best)
+    # Differences within the tolerance are set to zero, because they are rounding.
+    runs = runs.assign(above=np.where(results.of("primal_gap") == 0.0, 0.0, above))
+    columns = [column("solver", results.labels)]
+    sizes = np.unique(runs["size"].dropna())
+    for held in sorted(set(runs["apart"]), key=lambda part: (len(part), part)):
+        part = _by_size(results, runs[runs["apart"] == held], "above", "mean")
+        for made in _columns(part.reindex(sizes), format_percent):
+            title = made.title if apart is None else f"{made.title}, {apart} {held}"
+            columns.append(replace(made, title=title))
+    return Table(
+        "gaps-by-size",
+        f"Energy above the best one known, in percent of the best, by {growing}: means "
+        "over the problems of a column.",
+        tuple(columns),
+        "The best energy of a large problem is less well known.",
+    )
 
 
 def _plain(value: object) -> str:

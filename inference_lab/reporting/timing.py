@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from functools import partial
 
 import numpy as np
@@ -34,9 +33,6 @@ FloatArray = npt.NDArray[np.float64]
 
 #: Number of points of a curve over time.
 _MOMENTS = 60
-
-#: Number of problems whose runs are drawn.
-_DRAWN = 4
 
 
 def targets_section(results: ResultArrays) -> Section:
@@ -119,20 +115,21 @@ def glance_section(results: ResultArrays) -> Section | None:
 
 
 def history_section(results: ResultArrays) -> Section:
-    """Return the section on the quality over time, with figures for the hardest problems."""
+    """Return the section on the quality over time."""
     if not has_histories(results):
         text = "The records hold no history of the runs, so there are no results at times before "
         return Section("Quality over time", (Text((text + "their ends.",)),))
-    drawn = [_convergence(results, p) for p in _hardest(results)[:_DRAWN]]
-    return Section("Quality over time", (_fixed_time_table(results), *drawn))
+    return Section("Quality over time", (_fixed_time_table(results),))
 
 
 def _gaps_at(results: ResultArrays, moments: npt.ArrayLike) -> FloatArray:
     """Return the primal gap of each record at fixed times, of shape (records, times)."""
-    found = results.traces.at(moments)
-    gap = primal_gap_percent(found.energy, results.reference[results.of("problem")][:, None])
+    energies = results.traces.energies_at(moments)
+    gap = primal_gap_percent(energies, results.reference[results.of("problem")][:, None])
     # A proof of infeasibility counts from the end of the run.
-    done = results.of("infeasible")[:, None] & (results.of("seconds")[:, None] <= found.seconds)
+    done = results.of("infeasible")[:, None] & (
+        results.of("seconds")[:, None] <= np.asarray(moments)
+    )
     return np.where(done, 0.0, gap)
 
 
@@ -171,44 +168,4 @@ def _fixed_time_table(results: ResultArrays) -> Table:
         "From the same histories as the times to targets. A run that has ended keeps its last "
         "gap; without a labelling the gap is 100."
         + (" Each solver over the problems that it was run on." if results.incomplete else ""),
-    )
-
-
-def _hardest(results: ResultArrays) -> list[int]:
-    """Return the problems in the order of drawing: the largest remaining gap first."""
-    problems = results.problems
-    spread = results.typical(results.of("primal_gap"))
-    disagreement = np.where(np.isnan(spread), 0.0, spread).mean(axis=1)
-
-    def key(n: int) -> tuple[float, float, int, int]:
-        gap = problems[n].gap_percent
-        return (
-            -math.inf if gap is None else -gap,
-            -disagreement[n],
-            -problems[n].n_variables,
-            n,
-        )
-
-    having = [n for n in range(len(problems)) if math.isfinite(results.reference[n])]
-    return sorted(having, key=key)
-
-
-def _convergence(results: ResultArrays, problem: int) -> Picture:
-    runs, labels = [], []
-    for s in results.order:
-        mine = np.flatnonzero((results.of("problem") == problem) & (results.of("solver") == s))
-        if not len(mine):
-            continue
-        # The solver is represented by the run with the median energy.
-        middle = mine[np.lexsort((results.of("seconds")[mine], results.of("energy")[mine]))]
-        runs.append(results.traces.steps(int(middle[(len(middle) - 1) // 2])))
-        labels.append(results.solvers[s])
-    summary = results.problems[problem]
-    return Picture(
-        f"convergence-{summary.name}",
-        f"{summary.name}: best energy, and bound (thin), over time"
-        + ("; of each solver the run with the median energy." if results.shape[2] > 1 else ".")
-        + (" Values beyond 1e100 are left out." if any(map(charts.is_extreme, runs)) else ""),
-        f"Energy and bound against time for {counted(len(labels), 'solver')} on {summary.name}.",
-        partial(curves_chart, charts.convergence_curves(runs, labels)),
     )

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import chain
-from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -24,17 +23,9 @@ import numpy.typing as npt
 from inference_lab.contract import OPTIMALITY_TOLERANCE
 from inference_lab.results.records import Record
 
-__all__ = ["Steps", "Traces", "target_energy"]
+__all__ = ["Traces", "target_energy"]
 
 FloatArray = npt.NDArray[np.float64]
-
-
-class Steps(NamedTuple):
-    """The step function of one run, with a last point at its end."""
-
-    seconds: FloatArray
-    energy: FloatArray
-    bound: FloatArray
 
 
 def target_energy(reference: npt.ArrayLike, percent: float) -> FloatArray:
@@ -75,16 +66,6 @@ class Traces:
         self._energy = np.maximum(table[:, 2], table[last, 2])
         self._bound = np.minimum(table[:, 3], table[last, 3])
 
-    def steps(self, run: int) -> Steps:
-        """Return the step function of one run; its energies never rise, its bounds never fall."""
-        end = self._starts[run + 1] if run + 1 < self.n else len(self._run)
-        part = slice(int(self._starts[run]), int(end))
-        return Steps(
-            self._seconds[part],
-            np.minimum.accumulate(self._energy[part]),
-            np.maximum.accumulate(self._bound[part]),
-        )
-
     def _first(self, reached: npt.NDArray[np.bool_]) -> FloatArray:
         """Return the time of the first point of each run where `reached` holds."""
         if self.n == 0:
@@ -108,18 +89,11 @@ class Traces:
             met = np.abs(self._energy - self._bound) <= slack
         return self._first(met & np.isfinite(self._energy))
 
-    def at(self, times: npt.ArrayLike) -> Steps:
-        """Return the best energy and bound of each run at fixed times."""
+    def energies_at(self, times: npt.ArrayLike) -> FloatArray:
+        """Return the best energy of each run at fixed times, of shape (runs, times)."""
         moments = np.asarray(times, dtype=np.float64)
         energy = np.full((self.n, moments.size), np.inf)
-        bound = np.full((self.n, moments.size), -np.inf)
-        if self.n:
-            for column, moment in enumerate(moments):
-                past = self._seconds <= moment
-                energy[:, column] = np.minimum.reduceat(
-                    np.where(past, self._energy, np.inf), self._starts
-                )
-                bound[:, column] = np.maximum.reduceat(
-                    np.where(past, self._bound, -np.inf), self._starts
-                )
-        return Steps(moments, energy, bound)
+        for column, moment in enumerate(moments if self.n else ()):
+            past = np.where(self._seconds <= moment, self._energy, np.inf)
+            energy[:, column] = np.minimum.reduceat(past, self._starts)
+        return energy

@@ -43,13 +43,12 @@ _BATCH = 240
 #: Names of tables and figures that a report may have, depending on the records. A hyphen at the end
 #: marks the prefix of a group, such as one table for each problem.
 _TABLES = tuple(
-    "contrasts claims gains- mixed- summary classes best-solver- targets quality-at-times "
-    "seconds-by-size gaps-by-size ranks problems problem- log-z- failures solvers "
+    "contrasts claims gains- mixed- summary classes targets quality-at-times "
+    "seconds-by-size gaps-by-size ranks problems problem- failures solvers "
     "limits environment".split()
 )
 _FIGURES = tuple(
-    "best-solver-map- performance-profile gain-map- seconds-by-size "
-    "gap-over-time convergence- critical-difference".split()
+    "performance-profile gain-map- seconds-by-size gap-over-time critical-difference".split()
 )
 
 
@@ -123,8 +122,6 @@ class SolverStudy(StudyDefinition, frozen=True, kw_only=True):
         As in `inference_lab.compare`.
     classes : str or None
         Entry of the problems' info with the class of a problem; by default its family.
-    maps : list of [str, str]
-        Pairs of entries of the problems' info: rows and columns of maps of the best solver.
     growing : str or None
         Setting of the problems that determines their size.
     apart : str or None
@@ -153,7 +150,6 @@ class SolverStudy(StudyDefinition, frozen=True, kw_only=True):
     clock: Literal["wall", "cpu"] = "wall"
     trace_limit: Annotated[int, Meta(ge=2)] = TRACE_LIMIT
     classes: str | None = None
-    maps: list[tuple[str, str]] = []
     growing: str | None = None
     apart: str | None = None
     blocks: str | None = None
@@ -354,12 +350,10 @@ def render_comparison(study: SolverStudy, comparison: Comparison, folder: Path |
         classes=study.classes,
         targets=study.targets,
         times=study.times,
-        maps=study.maps,
         growing=study.growing,
         apart=study.apart,
         contrasts=_in_specs(study),
         blocks=study.blocks,
-        command=f"inference-lab reproduce {study.name}",
     )
     document = _chosen(with_answers(document, study.claims), study)
     write_document(document, folder)

@@ -88,12 +88,10 @@ def test_the_page_shows_choice_clusters_and_violated_pairs(work: Path) -> None:
     violated = pd.read_csv(work / "page/tables/violated-pairs.csv", dtype=str)
     violated_pairs = {(pair["i"], pair["j"], pair["kind"]) for pair in found["violated"]}
     listed = violated[["point", "other point", "kind"]].itertuples(index=False, name=None)
-    assert {tuple(str(cell).lstrip("'") for cell in row) for row in listed} == violated_pairs
+    assert {tuple(map(str, row)) for row in listed} == violated_pairs
     candidates = pd.read_csv(work / "page/tables/candidates.csv")
     assert candidates["candidate"][0].startswith("k-means without pairs")
     assert candidates["score"].max() < 1.0
-    for name in ("scores.svg", "points-and-pairs.svg"):
-        assert (work / "page" / "figures" / name).stat().st_size > 1000
     # A folder with other content is not written into.
     (work / "other").mkdir()
     (work / "other" / "index.html").write_text("mine")

@@ -417,7 +417,7 @@ def test_unpicklable_arguments_are_refused():
 
     with pytest.raises(InputError, match="'Local' cannot be sent to another process"):
         il.compare(problem(), [Local()], jobs=2)
-    with pytest.raises(InputError, match="problem 'a' cannot be sent"):
+    with pytest.raises(InputError, match="'a' cannot be sent"):
         il.compare(problem(info=MappingProxyType({"a": 1})), ["icm"], jobs=2)
 
 

@@ -13,7 +13,6 @@ import pytest
 from sample_records import column, table, traced
 
 from inference_lab.reporting.comparison import Comparison
-from inference_lab.reporting.document import Code
 from inference_lab.reporting.report import report_document
 
 INF = math.inf
@@ -447,9 +446,3 @@ def test_shares_are_round_only_where_they_are_exact():
     summary = table(report(runs), "summary")
     assert column(summary, "% best")["a"].text == "99.7"
     assert "99.7" in Comparison([*runs, run("q", "a", 0, [(1.0, 1.0, -INF)])]).to_text()
-
-
-def test_command_without_a_limit_has_time_limit_none():
-    runs = [run("p", "a", 0, [(1.0, 1.0, 1.0)], time_limit=None)]
-    command = report(runs).sections[-1].blocks[2]
-    assert command == Code("inference-lab compare p --solver a --seeds 1 --time-limit none")

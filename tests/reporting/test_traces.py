@@ -17,20 +17,14 @@ from inference_lab.reporting.traces import Traces, target_energy
 INF = math.inf
 
 
-def steps(run):
-    """Return the step function of one run."""
-    return Traces([run]).steps(0)
-
-
 def time_to_target(run, energy):
     """Return the time at which one run had a labelling of at most this energy."""
     return float(Traces([run]).time_to_target([energy])[0])
 
 
 def quality_at(run, times):
-    """Return the best energy and the bound that one run had at fixed times."""
-    found = Traces([run]).at(times)
-    return list(zip(found.energy[0].tolist(), found.bound[0].tolist(), strict=True))
+    """Return the best energy that one run had at fixed times."""
+    return Traces([run]).energies_at(times)[0].tolist()
 
 
 @st.composite
@@ -48,22 +42,18 @@ def histories(draw):
 
 
 def walked(run, moment):
-    """Return the energy and bound of a run at a time, by a walk along its trace."""
-    energy, bound = INF, -INF
-    for point in run.trace:
-        if point.seconds <= moment:
-            energy, bound = min(energy, point.best_energy), max(bound, point.lower_bound)
-    return energy, bound
+    """Return the energy of a run at a time, by a walk along its trace."""
+    return min((p.best_energy for p in run.trace if p.seconds <= moment), default=INF)
 
 
 @given(st.lists(histories(), min_size=1, max_size=5))
 def test_many_traces_against_a_walk_along_each(runs):
     traces = Traces(runs)
     moments = [0.0, 0.5, 3.0, 7.5, 20.0, 99.0]
-    found = traces.at(moments)
+    found = traces.energies_at(moments)
     for n, run in enumerate(runs):
         for m, moment in enumerate(moments):
-            assert (found.energy[n, m], found.bound[n, m]) == walked(run, moment)
+            assert found[n, m] == walked(run, moment)
         assert quality_at(run, moments) == [walked(run, moment) for moment in moments]
     for target in (0.5, 1.0, 2.0, 8.0):
         times = traces.time_to_target(np.full(len(runs), target))
@@ -73,10 +63,6 @@ def test_many_traces_against_a_walk_along_each(runs):
     for n, run in enumerate(runs):
         proofs = [p.seconds for p in run.trace if proves(p.best_energy, p.lower_bound)]
         assert traces.time_to_proof()[n] == min(proofs, default=INF)
-        own = traces.steps(n)
-        assert (np.diff(own.seconds) >= 0).all() and (own.bound[1:] >= own.bound[:-1]).all()
-        assert (own.energy[1:] <= own.energy[:-1]).all() and own.energy[-1] == run.energy
-        assert [a.tolist() for a in steps(run)] == [a.tolist() for a in own]
 
 
 def test_targets_are_reached_within_rounding():
@@ -87,23 +73,23 @@ def test_targets_are_reached_within_rounding():
 
 def test_interrupted_run_keeps_its_trace():
     killed = traced([(1.0, 7.0, 0.0), (2.0, 5.0, 0.0)], status="timeout", seconds=9.0)
-    assert time_to_target(killed, 5.0) == 2.0 and quality_at(killed, [30.0]) == [(5.0, 0.0)]
+    assert time_to_target(killed, 5.0) == 2.0 and quality_at(killed, [30.0]) == [5.0]
     # The kept labelling is not the last one: only the kept one is confirmed.
     worse = traced([(1.0, 7.0, 0.0), (2.0, 5.0, 3.0)], energy=7.0, lower_bound=0.0, status="crash")
-    assert time_to_target(worse, 5.0) == INF and quality_at(worse, [30.0]) == [(7.0, 0.0)]
+    assert time_to_target(worse, 5.0) == INF and quality_at(worse, [30.0]) == [7.0]
     lost = traced([(1.0, 7.0, 0.0)], energy=INF, lower_bound=-INF, status="crash")
-    assert time_to_target(lost, 7.0) == INF and quality_at(lost, [30.0]) == [(INF, -INF)]
+    assert time_to_target(lost, 7.0) == INF and quality_at(lost, [30.0]) == [INF]
 
 
 def test_without_a_trace_the_end_is_all_that_is_known():
     run = traced([], energy=3.0, lower_bound=3.0, seconds=2.0)
-    assert quality_at(run, [1.9, 2.0]) == [(INF, -INF), (3.0, 3.0)]
+    assert quality_at(run, [1.9, 2.0]) == [INF, 3.0]
     assert Traces([run]).time_to_proof().tolist() == [2.0]
 
 
 def test_nan_values_are_ignored():
     run = traced([(1.0, math.nan, math.nan)], energy=math.inf, lower_bound=-math.inf)
-    assert quality_at(run, [9.0]) == [(INF, -INF)] and time_to_target(run, 1.0) == INF
+    assert quality_at(run, [9.0]) == [INF] and time_to_target(run, 1.0) == INF
     found = traced([(2.0, 7.0, -2.0)])
     assert time_to_target(found, INF) == time_to_target(found, math.nan) == INF
 
@@ -111,7 +97,7 @@ def test_nan_values_are_ignored():
 def test_no_runs_at_all():
     none = Traces([])
     assert none.n == 0 and none.time_to_target([]).shape == none.time_to_proof().shape == (0,)
-    assert none.at([1.0, 2.0]).energy.shape == (0, 2)
+    assert none.energies_at([1.0, 2.0]).shape == (0, 2)
 
 
 @given(st.floats(-1e3, 1e3), st.floats(0, 99))

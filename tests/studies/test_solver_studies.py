@@ -36,7 +36,6 @@ solvers = ["icm", "trw-s", "brute-force"]
 problems = ["potts-grid(height=2, width=2)"]
 seeds = 2
 time_limit = 5.0
-maps = [["noise", "constraints"]]
 classes = "data"
 
 [[grids]]
@@ -132,11 +131,6 @@ WRONG = {
             "Expected `array`, got `float` - at `$.grids[0].values[...]`",
         ),
         ("noise = [0.0, 0.2] }", "noise = [[1]] }", "`$.grids[0].values[...][0]`"),
-        (
-            'maps = [["noise", "constraints"]]',
-            'maps = [["noise"]]',
-            "`array` of length 2, got 1 - at `$.maps[0]`",
-        ),
         ("values = { noise = [0.2] }", "values = { size = [2] }", "quick.values.size is in no"),
         ('solvers = ["icm"]\n', 'solvers = ["ilp"]\n', "quick.solvers names 'ilp'"),
         ("[quick]", "[quick]\njobs = 2", "unknown field `jobs` - at `$.quick`"),
@@ -398,7 +392,7 @@ def test_studies_run_in_small(tmp_path, name):
     problems = study.all_problems()[:2]
     stages = [replace(stage, time_limit=0.2) for stage in study.stages]
     alone = replace(study, problems=problems, grids=[], designs=[])
-    small = replace(alone, stages=stages, time_limit=0.5, maps=[])
+    small = replace(alone, stages=stages, time_limit=0.5)
     comparison = run_comparison(small, tmp_path, data_dir=str(DATA))
     assert isinstance(comparison, Comparison) and comparison.alarms == []
     assert not any(record.failed for record in comparison.records)
