@@ -25,8 +25,8 @@ WORD = re.compile(rb"[^ \t\n\v\f\r]+")
 NUMERAL = re.compile(rb"([+-]?)([0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE]([+-]?[0-9]+))?")
 
 
-#: Formats the expected value at one of several places, for messages.
-Expected = Callable[[int], str]
+#: The expected value in messages, or a function that formats it for one of several places.
+Expected = str | Callable[[int], str]
 
 
 def whole(
@@ -139,8 +139,22 @@ class Tokens:
         if not good.all():
             at = int(np.argmin(good))
             place = int(places[at])
-            raise self.error(place, f"{expected(at)}, got {self.shown(place + self.first)}")
+            text = expected if isinstance(expected, str) else expected(at)
+            raise self.error(place, f"{text}, got {self.shown(place + self.first)}")
         return values
+
+    def scope(self, at: int, arity: int, n: int, shown: str) -> list[int]:
+        """Return the variables of a scope from ``values[at]`` on; raise if one occurs twice."""
+        allowed = f"0 to {n - 1}" if n else "but there are none"
+        expected = f"{shown}: expected a variable of its scope, {allowed}"
+        found = self.integers(at + np.arange(arity), 0, n, expected)
+        scope: list[int] = found.astype(np.int64).tolist()
+        seen: set[int] = set()
+        for s, v in enumerate(scope):
+            if v in seen:
+                raise self.error(at + s, f"{shown} names variable {v} twice in its scope")
+            seen.add(v)
+        return scope
 
     def costs(self, places: IntArray, expected: Expected) -> FloatArray:
         """Return the values at these places; raise unless finite and of an allowed size."""
@@ -149,9 +163,10 @@ class Tokens:
         if not good.all():
             at = int(np.argmin(good))
             shown = self.shown(int(places[at]) + self.first)
+            text = expected if isinstance(expected, str) else expected(at)
             raise self.error(
                 int(places[at]),
-                f"{expected(at)}, a finite number of at most {_limits.MAX_COST:g}, got {shown}",
+                f"{text}, a finite number of at most {_limits.MAX_COST:g}, got {shown}",
             )
         return values
 

@@ -145,9 +145,7 @@ class _Reader:
         energies[energies >= np.repeat(limits, sizes)] = math.inf
 
         cardinalities = np.array([domain.size for domain in domains], dtype=np.int64)
-        arities = np.array([len(function.scope) for function in held], dtype=np.int64)
-        variables_of = [v for function in held for v in function.scope]
-        scopes = Scopes(arities, np.array(variables_of, dtype=np.int64))
+        scopes = Scopes.of_lists([function.scope for function in held])
         scopes.check_free(cardinalities, lambda i, why: FormatError(f"{self.path}: {why}"))
         return assemble(self.path, fail, Tables(cardinalities, scopes, sizes, starts, energies))
 

@@ -121,7 +121,7 @@ def _numbers(data: bytes, path: str) -> tuple[Tokens, dict[bytes, IntArray]]:
 
 def _integers(tokens: Tokens, places: IntArray, limit: int, what: str) -> IntArray:
     allowed = f"0 to {limit - 1}" if limit else "but there is none"
-    found = tokens.integers(places, 0, limit, lambda _: f"expected {what}, {allowed}")
+    found = tokens.integers(places, 0, limit, f"expected {what}, {allowed}")
     return found.astype(np.int64)
 
 
@@ -161,7 +161,7 @@ def _assignments(
         )
     left = _integers(tokens, places[:, 1], n_left, "a left node")
     right = _integers(tokens, places[:, 2], n_right, "a right node")
-    return left, right, tokens.costs(places[:, 3], lambda _: "expected a cost")
+    return left, right, tokens.costs(places[:, 3], "expected a cost")
 
 
 def _edges(tokens: Tokens, places: IntArray, n_assignments: int) -> tuple[IntArray, FloatArray]:
@@ -171,7 +171,7 @@ def _edges(tokens: Tokens, places: IntArray, n_assignments: int) -> tuple[IntArr
     if loops.size:
         row = int(loops[0])
         raise tokens.error(int(places[row, 0]), f"assignment {ends[row, 0]} is joined to itself")
-    return ends, tokens.costs(places[:, 2], lambda _: "expected a cost")
+    return ends, tokens.costs(places[:, 2], "expected a cost")
 
 
 def _tables(

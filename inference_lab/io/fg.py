@@ -30,9 +30,8 @@ import re
 import numpy as np
 
 import inference_lab.io._limits as _limits
-from inference_lab.graph.arrays import FloatArray, IntArray
 from inference_lab.graph.factor_graph import FactorGraph
-from inference_lab.io._assembly import Scopes, Tables, assemble, check_entries, ranges
+from inference_lab.io._assembly import Scopes, Tables, assemble, shown_scope
 from inference_lab.io._files import FormatError
 from inference_lab.io._potentials import check_possible, energies_of
 from inference_lab.io._tokens import Tokens
@@ -46,124 +45,72 @@ def parse(data: bytes, path: str) -> FactorGraph:
     tokens = Tokens(_COMMENT.sub(lambda found: b" " * len(found.group()), data), path)
     end = int(tokens.values.size)
     n_factors = tokens.integer(0, "the number of factors", high=max(0, end - 1) // 2)
-    layout = _Layout(tokens, n_factors)
-    cardinalities = layout.cardinalities()
-    # Scopes are reversed, because tables here are in C order: the last variable varies fastest.
-    arities = layout.scopes.arities
-    scopes = Scopes(arities, layout.scopes.variables[_reversal(arities)])
-    sizes = layout.checked_sizes(cardinalities)
-    starts = np.cumsum(sizes) - sizes
-    energies = layout.energies(sizes, starts)
-    return assemble(path, layout.fail, Tables(cardinalities, scopes, sizes, starts, energies))
-
-
-def _reversal(arities: IntArray) -> IntArray:
-    """Return the permutation that reverses each scope in its place."""
-    ends = np.cumsum(arities)
-    places = np.arange(int(arities.sum()), dtype=np.int64)
-    return np.repeat(ends - arities + ends - 1, arities) - places
-
-
-class _Layout:
-    """The places of all parts, found in one pass, because each count determines the next place."""
-
-    def __init__(self, tokens: Tokens, n_factors: int) -> None:
-        self.tokens = tokens
-        values = tokens.values
-        end = int(values.size)
-        arities = np.empty(n_factors, dtype=np.int64)
-        self.counts = np.empty(n_factors, dtype=np.int64)
-        #: Place of the first listed index of each factor.
-        self.entries_at = np.empty(n_factors, dtype=np.int64)
-        at = 1
-        for f in range(n_factors):
-            room = max(0, end - at - 2) // 2
-            arity = tokens.integer(at, f"the number of variables of factor {f}", high=room)
-            arities[f] = arity
-            at += 1 + 2 * arity
-            room = max(0, end - at - 1) // 2
-            count = tokens.integer(at, f"the number of entries of factor {f}", high=room)
-            self.counts[f] = count
-            self.entries_at[f] = at + 1
-            at += 1 + 2 * count
-        tokens.check_end(at, "the last factor")
-        #: Places of the variables of all scopes.
-        self.scopes_at = ranges(self.entries_at - 1 - 2 * arities, arities)
-        # Variable numbers are limited, because each unnamed variable has a label and takes memory.
-        high = _limits.MAX_FREE_LABELS + self.scopes_at.size
-        self.scopes = Scopes.read(tokens, self.scopes_at, arities, high)
-
-    def cardinalities(self) -> IntArray:
-        """Return the number of labels of each variable; refuse factors that disagree on it."""
-        scopes, variables = self.scopes, self.scopes.variables
-        places = self.scopes_at + np.repeat(scopes.arities, scopes.arities)
-        listed = self.tokens.integers(
-            places,
+    labels: dict[int, int] = {}
+    scopes: list[list[int]] = []
+    sizes: list[int] = []
+    heads: list[int] = []
+    indices, places = [], []
+    at, total, most = 1, 0, _limits.MAX_ENTRIES + end
+    # Variable numbers are limited, because each unnamed variable has a label and takes memory.
+    high = _limits.MAX_FREE_LABELS + end
+    for f in range(n_factors):
+        what = f"the number of variables of factor {f}"
+        arity = tokens.integer(at, what, high=max(0, end - at - 2) // 2)
+        scope = tokens.scope(at + 1, arity, high, f"factor {f}")
+        given = tokens.integers(
+            at + 1 + arity + np.arange(arity),
             1,
             2**31,
-            lambda s: (
-                f"factor {scopes.owner(s)}: expected the number of labels of variable "
-                f"{variables[s]}, an integer >= 1"
-            ),
+            f"factor {f}: expected the numbers of labels of its variables, integers >= 1",
         ).astype(np.int64)
-        found = np.ones(int(variables.max(initial=-1)) + 1, dtype=np.int64)
-        found[variables] = listed
-        differs = np.flatnonzero(found[variables] != listed)
-        if differs.size:
-            s = int(differs[0])
-            raise self.tokens.error(
-                int(places[s]),
-                f"factor {scopes.owner(s)} gives variable {variables[s]} "
-                f"{listed[s]} labels, another factor {found[variables[s]]}",
-            )
-        return found
+        for s, (v, k) in enumerate(zip(scope, given.tolist(), strict=True)):
+            if labels.setdefault(v, k) != k:
+                message = f"factor {f} gives variable {v} {k} labels, another factor {labels[v]}"
+                raise tokens.error(at + 1 + arity + s, message)
+        at += 1 + 2 * arity
+        what = f"the number of entries of factor {f}"
+        count = tokens.integer(at, what, high=max(0, end - at - 1) // 2)
+        shown = f"factor {f} over {shown_scope(tuple(scope))}"
+        size = math.prod(given.tolist())
+        if count > size:
+            raise tokens.error(at, f"{shown} has {size} entries, but {count} are listed")
+        total += size
+        if total > most:
+            raise tokens.error(at, f"{shown}: too many entries in all; at most {most} are read")
+        listed = at + 1 + 2 * np.arange(count)
+        expected = f"{shown}: expected the index of an entry, 0 to {size - 1}"
+        index = tokens.integers(listed, 0, size, expected)
+        indices.append(total - size + index.astype(np.int64))
+        places.append(listed + 1)
+        # The scope is reversed, because tables here are in C order: the last varies fastest.
+        scopes.append(scope[::-1])
+        sizes.append(size)
+        heads.append(at)
+        at += 1 + 2 * count
+    tokens.check_end(at, "the last factor")
+    layout = Scopes.of_lists(scopes)
 
-    def checked_sizes(self, cardinalities: IntArray) -> IntArray:
-        """Return the sizes of the tables, which may far exceed the listed entries."""
-        expected = self.scopes.table_sizes(cardinalities)
-        many = np.flatnonzero(self.counts > expected)
-        if many.size:
-            f = int(many[0])
-            raise self.tokens.error(
-                int(self.entries_at[f]) - 1,
-                f"{self.scopes.shown(f)} has {expected[f]:.0f} entries, but {self.counts[f]} are "
-                "listed",
-            )
-        check_entries(expected, self.tokens.values.size, self.fail)
-        return expected.astype(np.int64)
-
-    def energies(self, sizes: IntArray, starts: IntArray) -> FloatArray:
-        """Return all tables concatenated."""
-        tokens = self.tokens
-        owner = np.repeat(np.arange(self.counts.size, dtype=np.int64), self.counts)
-        within = np.arange(owner.size) - np.repeat(
-            np.cumsum(self.counts) - self.counts, self.counts
+    def fail(place: int, why: str) -> FormatError:
+        f = int(np.searchsorted(heads, place, side="right")) - 1
+        return tokens.error(
+            place,
+            f"factor {f} over {shown_scope(tuple(scopes[f][::-1]))}, entry "
+            f"{tokens.shown(place - 1)}: the potential {tokens.shown(place)} {why}; potentials are "
+            "finite numbers >= 0",
         )
-        places = self.entries_at[owner] + 2 * within
-        listed = tokens.integers(
-            places,
-            0,
-            sizes[owner],
-            lambda e: (
-                f"{self.scopes.shown(int(owner[e]))}: expected the index of an entry, 0 to "
-                f"{sizes[owner[e]] - 1}"
-            ),
-        ).astype(np.int64)
 
-        def fail(place: int, why: str) -> FormatError:
-            f = int(np.searchsorted(self.entries_at, place, side="right")) - 1
-            return tokens.error(
-                place,
-                f"{self.scopes.shown(f)}, entry {tokens.shown(place - 1)}: the potential "
-                f"{tokens.shown(place)} {why}; potentials are finite numbers >= 0",
-            )
-
-        energies = np.full(int(sizes.sum()), math.inf)
-        energies[starts[owner] + listed] = energies_of(tokens, places + 1, fail)
-        least = np.minimum.reduceat(energies, starts) if starts.size else energies
-        check_possible(tokens, self.scopes, least, self.entries_at - 1)
-        return energies
-
-    def fail(self, f: int, why: str) -> FormatError:
-        """Make the error for a factor."""
-        return self.tokens.error(int(self.entries_at[f]) - 1, f"{self.scopes.shown(f)}: {why}")
+    energies = np.full(total, math.inf)
+    none = np.empty(0, dtype=np.int64)
+    values = energies_of(tokens, np.concatenate([none, *places]), fail)
+    energies[np.concatenate([none, *indices])] = values
+    lengths = np.array(sizes, dtype=np.int64)
+    starts = np.cumsum(lengths) - lengths
+    least = np.minimum.reduceat(energies, starts) if sizes else energies
+    check_possible(tokens, layout, least, np.array(heads, dtype=np.int64))
+    cardinalities = np.ones(max(labels, default=-1) + 1, dtype=np.int64)
+    cardinalities[list(labels)] = list(labels.values())
+    return assemble(
+        path,
+        lambda f, why: tokens.error(heads[f], f"{layout.shown(f)}: {why}"),
+        Tables(cardinalities, layout, lengths, starts, energies),
+    )

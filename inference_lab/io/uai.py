@@ -45,6 +45,7 @@ from decimal import Decimal
 
 import numpy as np
 
+from inference_lab.formatting import shortened
 from inference_lab.graph.arrays import FloatArray, IntArray
 from inference_lab.graph.factor_graph import FactorGraph
 from inference_lab.io._assembly import Scopes, Tables, assemble
@@ -101,58 +102,48 @@ def _cardinalities(tokens: Tokens, n: int) -> IntArray:
 
 def _scopes(tokens: Tokens, n: int, n_factors: int) -> tuple[Scopes, int]:
     """Return all scopes, and the place at which the tables begin."""
-    values = tokens.values
-    end = int(values.size)
+    end = int(tokens.values.size)
     at = 2 + n
-    arities = np.empty(n_factors, dtype=np.int64)
-    keep = np.zeros(end, dtype=bool)
+    scopes = []
     for f in range(n_factors):
-        # A Python loop, because each arity determines the place of the next scope; the rest is
-        # vectorised.
-        arity = values.item(at) if at < end else -1.0
-        if not 0 <= arity < end - at or arity != int(arity):
-            tokens.integer(at, f"the number of variables of factor {f}", high=end - at - 1)
-        arities[f] = arity
-        keep[at + 1 : at + 1 + int(arity)] = True
-        at += 1 + int(arity)
-    return Scopes.read(tokens, np.flatnonzero(keep), arities, n), at
+        arity = tokens.integer(at, f"the number of variables of factor {f}", high=end - at - 1)
+        scopes.append(tokens.scope(at + 1, arity, n, f"factor {f}"))
+        at += 1 + arity
+    return Scopes.of_lists(scopes), at
 
 
 def _table_places(
     tokens: Tokens, cardinalities: IntArray, scopes: Scopes, at: int
 ) -> tuple[IntArray, IntArray]:
     """Return the size of each table and the place of its first entry, checked against the file."""
-    values = tokens.values
-    end = int(values.size)
-    n_factors = scopes.arities.size
-    expected = scopes.table_sizes(cardinalities)
-    # A cumulative sum of sizes + 1, because a place is exact as long as all sizes before it are.
-    with np.errstate(over="ignore"):
-        counts_at = at + np.concatenate([np.zeros(1), np.cumsum(expected + 1)])[:n_factors]
-    fits = counts_at + expected < end
-    # Factors before the first one that does not fit lie inside the file, so their counts exist.
-    inside = n_factors if fits.all() else int(np.argmin(fits))
-    places = counts_at[:inside].astype(np.int64)
-    wrong = np.flatnonzero(values[places] != expected[:inside])
-    if wrong.size:
-        f = int(wrong[0])
-        raise _wrong_size(tokens, f, int(places[f]), expected[f], cardinalities, scopes)
-    if inside < n_factors:
-        place = int(counts_at[inside])
-        if place >= end:
-            raise tokens.error(end, f"the file ends where the table of factor {inside} is expected")
-        if values[place] != expected[inside]:
-            raise _wrong_size(tokens, inside, place, expected[inside], cardinalities, scopes)
-        raise tokens.error(
-            end,
-            f"the file ends inside the table of factor {inside}: {expected[inside]:.0f} entries "
-            f"expected, {end - place - 1} found",
-        )
-    sizes = expected.astype(np.int64)
-    last = int(places[-1] + sizes[-1]) + 1 if n_factors else at
-    if last < end and not _is_annotation(tokens, last):
-        tokens.check_end(last, "the last table")
-    return sizes, places + 1
+    end = int(tokens.values.size)
+    counts = cardinalities.tolist()
+    sizes, starts = [], []
+    for f in range(scopes.arities.size):
+        if at >= end:
+            raise tokens.error(end, f"the file ends where the table of factor {f} is expected")
+        shape = [counts[v] for v in scopes.of(f)]
+        # Capped, because no file has more entries, and the product may have thousands of digits.
+        size = min(math.prod(shape), 2**62)
+        if tokens.values.item(at) != size:
+            product = f"{shortened(' x '.join(map(str, shape)), 60)} = " if len(shape) > 1 else ""
+            raise tokens.error(
+                at,
+                f"{scopes.shown(f)} needs a table of {product}{size} entries, "
+                f"got the size {tokens.shown(at + 1)}",
+            )
+        if at + size >= end:
+            raise tokens.error(
+                end,
+                f"the file ends inside the table of factor {f}: {size} entries expected, "
+                f"{end - at - 1} found",
+            )
+        sizes.append(size)
+        starts.append(at + 1)
+        at += 1 + size
+    if at < end and not _is_annotation(tokens, at):
+        tokens.check_end(at, "the last table")
+    return np.array(sizes, dtype=np.int64), np.array(starts, dtype=np.int64)
 
 
 def _is_annotation(tokens: Tokens, at: int) -> bool:
@@ -164,25 +155,6 @@ def _is_annotation(tokens: Tokens, at: int) -> bool:
     while at < values.size:
         at += 1 + int(values[at])
     return at == values.size
-
-
-def _wrong_size(
-    tokens: Tokens,
-    f: int,
-    place: int,
-    expected: float,
-    cardinalities: IntArray,
-    scopes: Scopes,
-) -> Exception:
-    scope = scopes.of(f)
-    labels = " x ".join(str(int(cardinalities[v])) for v in scope[:8])
-    labels += " x ..." if len(scope) > 8 else ""
-    size = f"{labels} = {expected:.0f}" if len(scope) > 1 else f"{expected:.0f}"
-    return tokens.error(
-        place,
-        f"{scopes.shown(f)} needs a table of {size} entries, "
-        f"got the size {tokens.shown(place + 1)}",
-    )
 
 
 def _energies(tokens: Tokens, scopes: Scopes, entry_starts: IntArray) -> FloatArray:

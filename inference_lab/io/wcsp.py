@@ -33,9 +33,10 @@ import math
 
 import numpy as np
 
+import inference_lab.io._limits as _limits
 from inference_lab.graph.arrays import FloatArray, IntArray
 from inference_lab.graph.factor_graph import FactorGraph
-from inference_lab.io._assembly import Scopes, Tables, assemble, check_entries, forbidding, ranges
+from inference_lab.io._assembly import Scopes, Tables, assemble, forbidding, shown_scope
 from inference_lab.io._files import FormatError
 from inference_lab.io._tokens import WORD, Tokens, whole
 
@@ -51,12 +52,47 @@ def parse(data: bytes, path: str) -> FactorGraph:
     n_functions = tokens.integer(2, "the number of cost functions", high=max(0, end - n - 4) // 2)
     top = float(tokens.integer(3, "the upper bound"))
     cardinalities = _cardinalities(tokens, n)
-    functions = _Functions(tokens, n, n_functions)
-    functions.scopes.check_free(cardinalities, lambda i, why: tokens.error(4 + i, why))
-    sizes = functions.checked_sizes(cardinalities)
-    energies, starts = functions.energies(cardinalities, sizes, top)
-    tables = Tables(cardinalities, functions.scopes, sizes, starts, energies)
-    graph = assemble(path, functions.fail, tables)
+    scopes: list[list[int]] = []
+    tables: list[FloatArray] = []
+    heads: list[int] = []
+    at, room, most = 4 + n, _limits.MAX_ENTRIES + end, _limits.MAX_ENTRIES + end
+    for f in range(n_functions):
+        what = f"the number of variables of function {f}"
+        arity = tokens.integer(at, what, high=max(0, end - at - 3))
+        scope = tokens.scope(at + 1, arity, n, f"function {f}")
+        scopes.append(scope)
+        heads.append(at)
+        at += 1 + arity
+        default = tokens.integer(at, f"the default cost of function {f}")
+        what = f"the number of tuples of function {f}"
+        count = tokens.integer(at + 1, what, high=max(0, end - at - 2) // (arity + 1))
+        shape = cardinalities[scope].tolist()
+        shown = f"function {f} over {shown_scope(tuple(scope))}"
+        room -= math.prod(shape)
+        if room < 0:
+            raise tokens.error(
+                heads[f], f"{shown}: too many entries in all; at most {most} are read"
+            )
+        tables.append(np.full(math.prod(shape), default, dtype=np.float64))
+        places = at + 2 + np.arange(count * (arity + 1)).reshape(count, arity + 1)
+        index = np.zeros(count, dtype=np.int64)
+        for axis, k in enumerate(shape):
+            expected = f"{shown}: expected a label of variable {scope[axis]}, 0 to {k - 1}"
+            index = index * k + tokens.integers(places[:, axis], 0, k, expected).astype(np.int64)
+        expected = f"{shown}: expected the cost of a tuple, an integer >= 0"
+        tables[f][index] = tokens.integers(places[:, arity], 0, math.inf, expected)
+        at += 2 + count * (arity + 1)
+    tokens.check_end(at, "the last cost function")
+    layout = Scopes.of_lists(scopes, "function")
+    layout.check_free(cardinalities, lambda i, why: tokens.error(4 + i, why))
+    sizes = np.array([table.size for table in tables], dtype=np.int64)
+    energies = np.concatenate([np.empty(0), *tables])
+    energies[energies >= top] = math.inf
+    graph = assemble(
+        path,
+        lambda f, why: tokens.error(heads[f], f"{layout.shown(f)}: {why}"),
+        Tables(cardinalities, layout, sizes, np.cumsum(sizes) - sizes, energies),
+    )
     return graph if top > 0 else forbidding(path, graph)
 
 
@@ -71,102 +107,3 @@ def _cardinalities(tokens: Tokens, n: int) -> IntArray:
             f"got {tokens.shown(5 + i)}",
         )
     return values.astype(np.int64)
-
-
-class _Functions:
-    """The places of all parts, found in one pass, because each count determines the next place."""
-
-    def __init__(self, tokens: Tokens, n: int, n_functions: int) -> None:
-        self.tokens = tokens
-        self.arities = np.zeros(n_functions, dtype=np.int64)
-        self.defaults = np.zeros(n_functions)
-        self.counts = np.zeros(n_functions, dtype=np.int64)
-        #: Places of the number of variables, and of the first tuple.
-        self.heads = np.zeros(n_functions, dtype=np.int64)
-        self.tuples_at = np.zeros(n_functions, dtype=np.int64)
-        at = 4 + n
-        for f in range(n_functions):
-            at = self._walk(f, at)
-        tokens.check_end(at, "the last cost function")
-        places = ranges(self.heads + 1, self.arities)
-        self.scopes = Scopes.read(tokens, places, self.arities, n, "function")
-
-    def _walk(self, f: int, at: int) -> int:
-        """Record the places of the parts of function ``f``; return the place of the next one."""
-        tokens = self.tokens
-        end = int(tokens.values.size)
-        what = f"the number of variables of function {f}"
-        arity = tokens.integer(at, what, high=max(0, end - at - 3))
-        self.heads[f] = at
-        self.arities[f] = arity
-        at += 1 + arity
-        self.defaults[f] = tokens.integer(at, f"the default cost of function {f}")
-        count = tokens.integer(
-            at + 1,
-            f"the number of tuples of function {f}",
-            high=max(0, end - at - 2) // (arity + 1),
-        )
-        self.counts[f] = count
-        self.tuples_at[f] = at + 2
-        return at + 2 + count * (arity + 1)
-
-    def fail(self, f: int, why: str) -> FormatError:
-        """Make the error for a function."""
-        return self.tokens.error(int(self.heads[f]), f"{self.scopes.shown(f)}: {why}")
-
-    def checked_sizes(self, cardinalities: IntArray) -> IntArray:
-        """Return the sizes of the tables, which may far exceed the listed entries."""
-        sizes = self.scopes.table_sizes(cardinalities)
-        check_entries(sizes, self.tokens.values.size, self.fail)
-        return sizes.astype(np.int64)
-
-    def energies(
-        self, cardinalities: IntArray, sizes: IntArray, top: float
-    ) -> tuple[FloatArray, IntArray]:
-        """Return all tables concatenated, and the start of each function's table."""
-        starts = np.cumsum(sizes) - sizes
-        defaults = np.where(self.defaults >= top, math.inf, self.defaults)
-        energies = np.repeat(defaults, sizes)
-        for arity in np.unique(self.arities[self.counts > 0]).tolist():
-            members = np.flatnonzero((self.counts > 0) & (self.arities == arity))
-            self._fill(energies, members, arity, cardinalities, starts, top)
-        return energies, starts
-
-    def _fill(
-        self,
-        energies: FloatArray,
-        members: IntArray,
-        arity: int,
-        cardinalities: IntArray,
-        starts: IntArray,
-        top: float,
-    ) -> None:
-        """Write the listed tuples of all functions of one arity into their tables."""
-        tokens = self.tokens
-        counts = self.counts[members]
-        which = np.repeat(np.arange(members.size), counts)
-        within = np.arange(which.size) - np.repeat(np.cumsum(counts) - counts, counts)
-        places = self.tuples_at[members][which] + within * (arity + 1)
-        scope_starts = self.scopes.starts[members]
-        index = np.zeros(which.size, dtype=np.int64)
-
-        def named(t: int) -> str:
-            return f"{self.scopes.shown(int(members[which[t]]))}, tuple {within[t]}"
-
-        for axis in range(arity):
-            variables = self.scopes.variables[scope_starts + axis][which]
-            sizes = cardinalities[variables]
-
-            def label(t: int, variables: IntArray = variables, sizes: IntArray = sizes) -> str:
-                return (
-                    f"{named(t)}: expected a label of variable {variables[t]}, 0 to {sizes[t] - 1}"
-                )
-
-            labels = tokens.integers(places + axis, 0, sizes, label)
-            index = index * sizes + labels.astype(np.int64)
-        places += arity
-        costs = tokens.integers(
-            places, 0, math.inf, lambda t: f"{named(t)}: expected its cost, an integer >= 0"
-        )
-        costs[costs >= top] = math.inf
-        energies[starts[members][which] + index] = costs

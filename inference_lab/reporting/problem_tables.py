@@ -58,12 +58,6 @@ def problems_section(results: ResultArrays) -> Section:
         column("gap %", [p.gap_percent for p in problems], format_percent),
         Column("known optimum", shown([p.optimum for p in problems])),
         column("source", sources, cut(60), right=False),
-        Column(
-            "content",
-            [Cell(p.hash[:12] or NONE, title=p.hash) for p in problems],
-            right=False,
-            help="beginning of the hash of the content",
-        ),
     )
     table = Table(
         "problems",

@@ -144,15 +144,15 @@ def test_a_constant_that_forbids_makes_the_model_infeasible() -> None:
         ("t 2 2 1 9 2 2 2 1 1 0 0", r"token 10: function 0 names variable 1 twice"),
         ("t 1 2 1 9 2 1 0 -3 0", r"default cost of function 0, an integer >= 0, got '-3'"),
         ("t 1 2 1 9 2 1 0 0 2 0 1", r"tuples of function 0 is '2', but at most 1 fit"),
-        ("t 1 2 1 9 2 1 0 0 1 2 5", r"function 0 over \(0,\), tuple 0: expected a label of .*'2'"),
-        ("t 1 2 1 9 2 1 0 0 1 1 -5", r"tuple 0: expected its cost, an integer >= 0, got '-5'"),
+        ("t 1 2 1 9 2 1 0 0 1 2 5", r"function 0 over \(0,\): expected a label of .*'2'"),
+        ("t 1 2 1 9 2 1 0 0 1 1 -5", r"expected the cost of a tuple, an integer >= 0, got '-5'"),
         ("t 1 2 1 9 2 1 0 0 -1", r"tuples of function 0, an integer >= 0, got '-1'"),
         ("t 1 2 1 9 2 1 0 0 0 5", r"1 surplus tokens after the last cost function, from '5'"),
         ("t 1 2 1 9 2 -1 0 0 1 1 4", r"variables of function 0, an integer >= 0, got '-1'"),
         ("t 2 2 1 9 2 2 2 0 1 -1 salldiff var 1", r"12: .* got 'salldiff'; functions given by a"),
         ("t 2 2 1 9 2 2 2 0 1 -1 0 0 0", r"default cost of function 0, an integer >= 0, got '-1'"),
         ("t 2 2 1 9 2 2 2 0 1 -1", r"variables of function 0 is '2', but at most 1 fit"),
-        ("t 2 2 1 9 99999 99999 2 0 1 0 0", r"have 9999800001 entries.* at most 16777227"),
+        ("t 2 2 1 9 99999 99999 2 0 1 0 0", r"too many entries in all; at most 16777227"),
     ],
 )
 def test_errors_name_fault_and_position(text: str, message: str) -> None:
