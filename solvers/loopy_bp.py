@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Literal
@@ -28,11 +27,9 @@ from inference_lab.algorithms.belief_propagation.schedules import (
     collect,
     pass_along,
     sequential_sweep,
-    synchronous_sweep,
 )
 from inference_lab.algorithms.elimination.arc_consistency import allowed_labels
 from inference_lab.algorithms.iteration import IterativeSolver, Progress
-from inference_lab.algorithms.label_cost_encoding import run_on_star
 from inference_lab.contract import Marginals, Outcome, Run
 from inference_lab.graph.arrays import FloatArray, IntArray
 from inference_lab.graph.factor_graph import FactorGraph
@@ -91,12 +88,11 @@ class LoopyBP(IterativeSolver["Passes"]):
 
     Parameters
     ----------
-    schedule : {"sequential", "chains", "synchronous"}, optional
+    schedule : {"auto", "sequential"}
         ``sequential``: variables in breadth-first order, there and back, each sending to later ones
-        and skipped if nothing new arrived. ``chains``: there and back along the rows of a grid,
-        then its columns (BP-M; Tappen and Freeman 2003); other graphs are sorted into forests.
-        ``synchronous``: all messages at once. By default chains at T = 0 on grids without
-        higher-order factors, else sequential.
+        and skipped if nothing new arrived. By default messages at T = 0 on grids without
+        higher-order factors go there and back along the rows, then along the columns (BP-M; Tappen
+        and Freeman 2003), and elsewhere are sequential.
     damping : float in [0, 1), or None
         Share of the old message that is kept, in the log domain; none on forests. By default 0
         (0.05 along chains), and 0.5 once 50 sweeps have not converged.
@@ -116,9 +112,9 @@ class LoopyBP(IterativeSolver["Passes"]):
     Complexity
     ----------
     A sweep costs O(k) a message for diagonal and (T = 0) truncated linear and quadratic terms,
-    O(k^2) for tables, O(table size * arity^2) for higher-order factors, O(k) for each variable and
-    label cost. Memory: one message array of ``8 * 2 m k`` bytes, two for the synchronous schedule;
-    112 bytes an edge for the layout, 32 more along chains; one or two copies of the unaries.
+    O(k^2) for tables, O(table size * arity^2) for higher-order factors. Memory: one message array
+    of ``8 * 2 m k`` bytes; 112 bytes an edge for the layout, 32 more along chains; one or two
+    copies of the unaries.
 
     References
     ----------
@@ -142,19 +138,19 @@ class LoopyBP(IterativeSolver["Passes"]):
            [0.408, 0.592]])
     """
 
-    label_costs: ClassVar[bool] = True
     startup_cost: ClassVar[float] = 80.0
 
-    schedule: Literal["sequential", "chains", "synchronous"] | None = None
+    schedule: Literal["auto", "sequential"] = "auto"
     damping: float | None = setting(None, at_least=0, below=1)
     tolerance: float = setting(1e-6, at_least=0)
     max_sweeps: int = setting(1000, at_least=1)
 
     def schedule_for(self, graph: FactorGraph, temperature: float) -> str:
-        """Return the schedule on a graph with cycles."""
-        if self.schedule is not None:
-            return self.schedule
-        return "chains" if temperature == 0.0 and few_directions(graph) else "sequential"
+        """Return the schedule on a graph, ``forest`` without cycles."""
+        if graph.is_forest:
+            return "forest"
+        grid = self.schedule == "auto" and temperature == 0.0 and few_directions(graph)
+        return "chains" if grid else "sequential"
 
     def supports(self, graph: FactorGraph, temperature: float) -> str | None:
         """Support every graph at every temperature."""
@@ -162,8 +158,6 @@ class LoopyBP(IterativeSolver["Passes"]):
 
     def start(self, graph: FactorGraph, run: Run) -> Passes | Outcome:
         """Start the messages from zero, or from the given marginals."""
-        if graph.n_label_costs:
-            return run_on_star(self, graph, run)
         passes = Passes(self, graph, run.temperature)
         if not passes.feasible:
             return Outcome(infeasible=True)
@@ -180,7 +174,7 @@ class LoopyBP(IterativeSolver["Passes"]):
         return state.labels()
 
     def finish(self, state: Passes, run: Run, outcome: Outcome) -> Outcome:
-        """Decode in two more ways; add marginals, or the proof on a forest."""
+        """Decode the last messages; add marginals, or the proof on a forest."""
         state.decode(run)
         outcome.diagnostics = {"updates": state.updates, "last_change": state.change}
         exact = outcome.converged and state.graph.is_forest
@@ -202,11 +196,8 @@ class Passes:
     def __init__(self, settings: LoopyBP, graph: FactorGraph, temperature: float) -> None:
         n = graph.n_variables
         self.graph = graph
-        name = "forest" if graph.is_forest else settings.schedule_for(graph, temperature)
-        # By default, chains are chosen on grids only.
-        known = settings.schedule is None or few_directions(graph)
-        self.along_grid = name == "chains" and known
-        self.order = np.arange(n) if self.along_grid else graph.breadth_first_order
+        name = settings.schedule_for(graph, temperature)
+        self.order = np.arange(n) if name == "chains" else graph.breadth_first_order
         self.arrays, self._entries = renumber(graph.arrays, self.order)
         self.feasible = True
         if graph.has_infinite:
@@ -279,14 +270,13 @@ class Passes:
         return x
 
     def decode(self, run: Run) -> None:
-        """Offer two labellings decoded from the messages."""
+        """Offer the labelling decoded in order from the messages."""
         general = self.needed
         if general is not None:
             general = general._replace(to_factor=general.to_factor.copy())
-        for in_order in (False, True):
-            self.x[:] = -1
-            decode(self.net, general, self.messages, in_order, self.x, self.work)
-            run.offer(self.labels())
+        self.x[:] = -1
+        decode(self.net, self.arrays, general, self.messages, self.x, self.work)
+        run.offer(self.labels())
 
     def marginals(self) -> tuple[Marginals, float]:
         """Return marginals and Bethe log-partition."""
@@ -298,23 +288,7 @@ class Passes:
         return unflatten(self.graph, ordered), log_z - self.graph.constant / temperature
 
 
-class MessageSchedule(ABC):
-    """The order in which the messages of a run are renewed."""
-
-    @abstractmethod
-    def __init__(self, passes: Passes) -> None:
-        """Allocate the data of this schedule, with every message due."""
-
-    @abstractmethod
-    def restart(self) -> None:
-        """Mark every message for an update, whether or not its sender changed."""
-
-    @abstractmethod
-    def sweep(self, passes: Passes, number: int) -> float:
-        """Make one sweep, the first having number 0; return the largest change of a message."""
-
-
-class Sequential(MessageSchedule):
+class Sequential:
     """Updates of one variable after another, forwards and backwards."""
 
     def __init__(self, passes: Passes) -> None:
@@ -345,54 +319,35 @@ class Forest(Sequential):
         return 0.0 if number else np.inf
 
 
-class Chains(MessageSchedule):
-    """Updates forwards and backwards along groups of trees, one group after another."""
+class Chains:
+    """Updates forwards and backwards along the chains of a grid, one direction after another."""
 
     def __init__(self, passes: Passes) -> None:
-        self.trees, self.groups = make_trees(passes.arrays, passes.along_grid)
+        self.trees, self.groups = make_trees(passes.arrays)
         self.state = passes.messages, np.empty_like(passes.net.unary)
         n = passes.x.size
         self.news = News(np.zeros(n), np.empty(passes.net.start.size), np.zeros(1))
         self.restart()
+        collect(passes.net, passes.needed, self.state, passes.x, passes.work)
 
     def restart(self) -> None:
         """Mark all messages as due."""
         self.news.sent[:] = -np.inf
-        self.collected = False
 
     def sweep(self, passes: Passes, number: int) -> float:
-        """Pass along every group, forwards and backwards."""
+        """Pass along all chains of each direction, forwards and backwards."""
         p, news = passes, self.news
         news.largest[:] = 0.0
-        if not self.collected:
-            collect(*p.model, news, self.state, p.x, p.work)
-            self.collected = True
         for (first, last), direction in itertools.product(self.groups, (UP, DOWN)):
             part = Part(direction, first, last)
             p.updates += pass_along(*p.model, self.trees, part, news, self.state, p.work)
-        collect(*p.model, news, self.state, p.x, p.work)
+        collect(p.net, p.needed, self.state, p.x, p.work)
         return float(news.largest[0])
 
 
-class Synchronous(MessageSchedule):
-    """Updates of all messages at once, from the messages of the last sweep."""
-
-    def __init__(self, passes: Passes) -> None:
-        self.before = np.empty_like(passes.messages)
-
-    def restart(self) -> None:
-        """Do nothing, because every message is due in each sweep."""
-
-    def sweep(self, p: Passes, number: int) -> float:
-        """Update every message once."""
-        p.updates += p.x.size
-        return float(synchronous_sweep(*p.model, p.messages, self.before, p.x, p.work))
-
-
-#: Schedules by the names of the setting, and ``forest`` for graphs without cycles.
-SCHEDULES: dict[str, type[MessageSchedule]] = {
+#: Schedules by the results of `LoopyBP.schedule_for`.
+SCHEDULES: dict[str, type[Sequential | Chains]] = {
     "forest": Forest,
     "sequential": Sequential,
     "chains": Chains,
-    "synchronous": Synchronous,
 }

@@ -60,9 +60,9 @@ def trw_s(graph: il.FactorGraph, reference: Reference) -> Pair:
 
 
 def _messages(graph: il.FactorGraph, reference: Reference, temperature: float) -> Pair:
-    from inference_lab.solvers.loopy_bp import LoopyBP, TRWSPasses
+    from inference_lab.solvers.loopy_bp import LoopyBP, Passes
 
-    passes = TRWSPasses(LoopyBP(schedule="sequential"), graph, temperature)
+    passes = Passes(LoopyBP(schedule="sequential"), graph, temperature)
 
     def sweep() -> None:
         for number in (0, 1):

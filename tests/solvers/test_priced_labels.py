@@ -23,21 +23,6 @@ def known(family: str, seed: int) -> tuple[il.FactorGraph, Exhaustive]:
     return graph, exhaustive(graph)
 
 
-@pytest.mark.parametrize("temperature", [0.0, 0.7])
-def test_messages_are_exact_where_one_set_couples_all(temperature):
-    """Propagation is on a tree, because the graph is a star of one set without edges."""
-    unary = np.random.default_rng(0).normal(size=(5, 3))
-    graph = il.FactorGraph.potts(unary, np.empty((0, 2), int), [])
-    graph = graph.with_label_costs(sets=[([0, 2], 1.5)])
-    exact = exhaustive(graph)
-    s = il.solve(graph, "loopy-bp", temperature=temperature)
-    assert s.energy == pytest.approx(exact.optimum)
-    if temperature:
-        np.testing.assert_allclose(s.marginals, exact.marginals(temperature), atol=1e-6)
-        assert s.log_partition == pytest.approx(exact.log_partition(temperature))
-        assert s.log_partition_kind == "exact"
-
-
 def metric(seed: int) -> il.FactorGraph:
     """Draw Potts terms of positive weights with label costs and non-negative unaries."""
     rng = np.random.default_rng(seed)

@@ -6,49 +6,36 @@ import numpy as np
 
 from inference_lab._numba import inlined, lean_kernel
 from inference_lab.graph.arrays import FloatArray, GraphArrays, IntArray
-from inference_lab.kernels.bp_updates import General, Network, Scratch, add_up, take_out
+from inference_lab.kernels.bp_updates import (
+    General,
+    Network,
+    Scratch,
+    add_up,
+    least_label,
+    take_out,
+)
 from inference_lab.kernels.factor_messages import factor_message, min_marginals
 from inference_lab.kernels.messages import (
-    LINEAR,
-    REPULSIVE,
     add_counted,
     half_cost,
     sum_product_message,
 )
 
 
-@inlined
-def _costs_beside(
-    net: Network, general: General | None, q: int, k: int, b: int, out: FloatArray
-) -> None:
-    """Write the costs of `k` labels next to a neighbour with label ``b``, up to a constant."""
-    arc = net.arcs[q]
-    if general is not None:
-        h = general.g.adj_half[q]
-        for a in range(k):
-            out[a] = half_cost(general.g, h, a, b)
-        return
-    for a in range(k):
-        if arc["way"] == LINEAR:
-            out[a] = min(arc["rise"] * abs(a - b), arc["parameter"])
-        else:
-            out[a] = arc["rise"] if (a == b) == (arc["way"] == REPULSIVE) else 0.0
-
-
 @lean_kernel
 def decode(
     net: Network,
+    g: GraphArrays,
     general: General | None,
     messages: FloatArray,
-    in_order: bool,
     x: IntArray,
     work: Scratch,
 ) -> None:
-    """Assign the label of least belief to each variable, `in_order` given the labels before it."""
-    # In order, the cost of a decoded neighbour's label replaces its message, so that ties are
-    # broken consistently: with converged min-sum messages on a forest the result is optimal.
-    # Violated hard terms count first. `x` starts as -1 (no label); messages to the factors are
-    # overwritten with decisions.
+    """Assign the label of least belief to each variable in order, given the labels before it."""
+    # The cost of a decoded neighbour's label replaces its message, so that ties are broken
+    # consistently: with converged min-sum messages on a forest the result is optimal. Violated hard
+    # terms count first. `x` starts as -1 (no label); messages to the factors are overwritten with
+    # decisions.
     for i in range(x.size):
         k = net.cardinalities[i]
         for a in range(k):
@@ -56,12 +43,13 @@ def decode(
         if general is not None:
             general.infinite[:k] = 0
         for q in range(net.adj_ptr[i], net.adj_ptr[i + 1]):
-            b = x[net.arcs[q]["other"]] if in_order else -1
+            b = x[net.arcs[q]["other"]]
             if b < 0:
                 for a in range(k):
                     work.belief[a] += messages[net.start[q] + a]
                 continue
-            _costs_beside(net, general, q, k, b, work.new)
+            for a in range(k):
+                work.new[a] = half_cost(g, g.adj_half[q], a, b)
             if general is not None:
                 add_counted(k, work.new, work.belief, general.infinite)
             else:
@@ -69,17 +57,11 @@ def decode(
                     work.belief[a] += work.new[a]
         best = 0
         if general is not None:
-            g = general.g
             for p in range(g.inc_ptr[i], g.inc_ptr[i + 1]):
                 slot = g.inc_slot[p]
-                start = general.slot_ptr[slot]
-                if in_order:
-                    min_marginals(
-                        g, slot, general.to_factor, general.slot_ptr, work.new, general.digits
-                    )
-                else:
-                    for a in range(k):
-                        work.new[a] = general.from_factor[start + a]
+                min_marginals(
+                    g, slot, general.to_factor, general.slot_ptr, work.new, general.digits
+                )
                 add_counted(k, work.new, work.belief, general.infinite)
             for a in range(1, k):
                 more = general.infinite[a] - general.infinite[best]
@@ -88,15 +70,12 @@ def decode(
                     and (more < 0 or (more == 0 and work.belief[a] < work.belief[best]))
                 ):
                     best = a
-            if in_order:
-                for p in range(g.inc_ptr[i], g.inc_ptr[i + 1]):
-                    start = general.slot_ptr[g.inc_slot[p]]
-                    for a in range(k):
-                        general.to_factor[start + a] = 0.0 if a == best else np.inf
+            for p in range(g.inc_ptr[i], g.inc_ptr[i + 1]):
+                start = general.slot_ptr[g.inc_slot[p]]
+                for a in range(k):
+                    general.to_factor[start + a] = 0.0 if a == best else np.inf
         else:
-            for a in range(1, k):
-                if work.belief[a] < work.belief[best]:
-                    best = a
+            best = least_label(k, work.belief)
         x[i] = best
 
 

@@ -6,7 +6,6 @@ from itertools import pairwise
 
 import numpy as np
 
-from inference_lab._numba import kernel
 from inference_lab.algorithms.belief_propagation.schedules import Trees
 from inference_lab.graph.arrays import GraphArrays, IntArray, starts_of
 from inference_lab.graph.factor_graph import FactorGraph
@@ -68,28 +67,16 @@ def _gather(ptr: IntArray, rows: IntArray) -> IntArray:
     return np.repeat(ptr[rows] - ends + sizes, sizes) + np.arange(sizes.sum())
 
 
-@kernel
 def message_starts(g: GraphArrays) -> IntArray:
     """Return the start of the incoming message at each adjacency position, shape (2m,)."""
     # The first incoming messages of all variables are contiguous, then the second ones, and so on.
     # On a grid, a sweep then reads and writes a few streams.
-    n = g.cardinalities.size
-    most = 0
-    for i in range(n):
-        most = max(most, g.adj_ptr[i + 1] - g.adj_ptr[i])
-    # Start of the next message of each place, after all messages of earlier places.
-    ahead = np.zeros(most + 1, dtype=np.int64)
-    for i in range(n):
-        for place in range(g.adj_ptr[i + 1] - g.adj_ptr[i]):
-            ahead[place + 1] += g.cardinalities[i]
-    for place in range(most):
-        ahead[place + 1] += ahead[place]
-    start = np.empty(g.adj_half.size, dtype=np.int64)
-    for i in range(n):
-        first = g.adj_ptr[i]
-        for place in range(g.adj_ptr[i + 1] - first):
-            start[first + place] = ahead[place]
-            ahead[place] += g.cardinalities[i]
+    degrees = np.diff(g.adj_ptr)
+    place = np.arange(g.adj_half.size) - np.repeat(g.adj_ptr[:-1], degrees)
+    # Small integers are sorted in linear time.
+    order = np.argsort(place.astype(np.min_scalar_type(degrees.max(initial=0))), kind="stable")
+    start = np.empty(place.size, dtype=np.int64)
+    start[order] = starts_of(np.repeat(g.cardinalities, degrees)[order])[:-1]
     return start
 
 
@@ -139,8 +126,8 @@ def make_scratch(graph: FactorGraph) -> Scratch:
 
 def few_directions(graph: FactorGraph) -> bool:
     """Return whether terms join indices at four distances at most, as in a picture."""
-    # Terms of one distance form chains on any graph, such as a path with a chord. `make_trees` may
-    # therefore use each distance as a group, and correctness does not depend on this test.
+    # Terms of one distance form chains on any graph, such as a path with a chord, so correctness
+    # does not depend on this test.
     if graph.n_factors or graph.n_edges == 0 or graph.n_variables < _FEWEST:
         return False
     apart = np.abs(graph.edges[:, 1] - graph.edges[:, 0])
@@ -151,20 +138,13 @@ def few_directions(graph: FactorGraph) -> bool:
     return np.unique(apart).size <= min(_MOST_DIRECTIONS, earlier)
 
 
-def make_trees(g: GraphArrays, along_grid: bool) -> tuple[Trees, list[tuple[int, int]]]:
-    """Sort the pairwise terms into groups of disjoint trees; return the terms and the groups."""
-    # Along a grid, a group holds all terms of one direction: the rows, then the columns. Elsewhere
-    # the first group holds the term of each variable with its first earlier neighbour, the next one
-    # with its second, and so on. In a breadth-first order the first group is a spanning forest.
+def make_trees(g: GraphArrays) -> tuple[Trees, list[tuple[int, int]]]:
+    """Sort the pairwise terms of a grid by their directions; return the terms and the groups."""
+    # Rows come first, then columns. Terms of one direction form disjoint chains.
     owner = np.repeat(np.arange(g.cardinalities.size), np.diff(g.adj_ptr))
     back = np.flatnonzero(g.adj_var < owner)
     child, parent = owner[back], g.adj_var[back].astype(np.int64)
-    if along_grid:
-        group = np.unique(child - parent, return_inverse=True)[1]
-    else:
-        ranked = np.lexsort((parent, child))
-        back, parent = back[ranked], parent[ranked]
-        group = np.arange(back.size) - np.searchsorted(child, child)
+    group = np.unique(child - parent, return_inverse=True)[1]
     order = np.argsort(group, kind="stable")
     bounds = starts_of(np.bincount(group))
     back = back[order]

@@ -1,4 +1,4 @@
-"""Schedules of message updates: variables in turn, along trees, or all at once."""
+"""Schedules of message updates: variables in turn, or along the chains of a grid."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from inference_lab._numba import inlined, lean_kernel
+from inference_lab._numba import lean_kernel
 from inference_lab.graph.arrays import FloatArray, IntArray
 from inference_lab.kernels.bp_updates import (
     General,
@@ -20,14 +20,10 @@ from inference_lab.kernels.bp_updates import (
     renew,
     send_to_factor,
 )
-from inference_lab.kernels.messages import fetch_row, greatest
+from inference_lab.kernels.messages import greatest
 
 #: Directions of `sequential_sweep`: down the order or up.
 DOWN, UP = 0, 1
-
-#: Terms ahead whose data are prefetched, and least number of labels for which prefetching pays.
-#: Along columns data are not contiguous, and each message waits for the one before.
-_SOON, _WIDE = 8, 16
 
 
 class Part(NamedTuple):
@@ -110,40 +106,6 @@ def sequential_sweep(
     return updated
 
 
-@lean_kernel
-def synchronous_sweep(
-    net: Network,
-    general: General | None,
-    temperature: float | None,
-    rule: MessageRule,
-    messages: FloatArray,
-    before: FloatArray,
-    x: IntArray,
-    work: Scratch,
-) -> float:
-    """Update all messages from the messages of the last sweep; return the largest change."""
-    largest = 0.0
-    for q in range(before.size):
-        before[q] = messages[q]
-    if general is not None:
-        for i in range(x.size):
-            k = net.cardinalities[i]
-            largest = max(largest, pull_from_factors(general, i, k, temperature, rule, work))
-    for i in range(x.size):
-        k = net.cardinalities[i]
-        add_up(net, general, i, k, before, work.belief)
-        x[i] = least_label(k, work.belief)
-        for q in range(net.adj_ptr[i], net.adj_ptr[i + 1]):
-            renew(net, general, q, k, temperature, rule, before, messages, work)
-            j = np.uint64(net.arcs[np.uint64(q)]["other"])
-            largest = max(largest, relative_change(net.cardinalities[j], rule, work))
-        if general is not None:
-            g = general.g
-            for q in range(g.inc_ptr[i], g.inc_ptr[i + 1]):
-                largest = max(largest, send_to_factor(general, g.inc_slot[q], k, rule, work))
-    return largest
-
-
 class Trees(NamedTuple):
     """Pairwise terms, sorted into groups that are forests."""
 
@@ -173,43 +135,21 @@ class News(NamedTuple):
 def collect(
     net: Network,
     general: General | None,
-    temperature: float | None,
-    rule: MessageRule,
-    news: News,
     state: tuple[FloatArray, FloatArray],
     x: IntArray,
     work: Scratch,
 ) -> None:
-    """Fill the beliefs and best labels of variables; update messages of higher-order factors."""
+    """Fill the beliefs and best labels of variables."""
     messages, beliefs = state
     k = net.cardinalities[0]
     for i in range(x.size):
         if general is not None:
             k = net.cardinalities[i]
-            change = pull_from_factors(general, i, k, temperature, rule, work)
-            news.arrived[i] += change
-            news.largest[0] = max(news.largest[0], change)
         add_up(net, general, i, k, messages, work.belief)
         x[i] = least_label(k, work.belief)
         start = net.unary_ptr[i]
         for a in range(k):
             beliefs[start + a] = work.belief[a]
-        if general is not None:
-            g = general.g
-            for q in range(g.inc_ptr[i], g.inc_ptr[i + 1]):
-                change = send_to_factor(general, g.inc_slot[q], k, rule, work)
-                news.largest[0] = max(news.largest[0], change)
-
-
-@inlined
-def fetch_term(
-    net: Network, p: np.uint64, k: int, messages: FloatArray, beliefs: FloatArray
-) -> None:
-    """Prefetch both messages at an adjacency position, and the belief of the receiver."""
-    arc = net.arcs[p]
-    fetch_row(k, messages, np.uint64(arc["at"]))
-    fetch_row(k, messages, np.uint64(arc["to"]))
-    fetch_row(k, beliefs, np.uint64(net.unary_ptr[np.uint64(arc["other"])]))
 
 
 @lean_kernel
@@ -238,12 +178,6 @@ def pass_along(
             q, back = trees.away[part.first + t], trees.back[part.first + t]
         else:
             q, back = trees.back[part.last - 1 - t], trees.away[part.last - 1 - t]
-        if general is None and k >= _WIDE and t + _SOON < part.last - part.first:
-            if part.direction == UP:
-                soon = trees.away[part.first + t + _SOON]
-            else:
-                soon = trees.back[part.last - 1 - t - _SOON]
-            fetch_term(net, np.uint64(soon), k, messages, beliefs)
         p = np.uint64(q)
         i = np.uint64(net.arcs[np.uint64(back)]["other"])
         j = np.uint64(net.arcs[p]["other"])
