@@ -18,11 +18,8 @@ from pathlib import Path
 from typing import Any, TypeVar, cast
 
 import numpy as np
-from llvmlite import ir
 from numba import njit
-from numba.core import cgutils, config, event, types
-from numba.extending import intrinsic
-from numba.np.arrayobj import make_array
+from numba.core import config, event
 
 from inference_lab.compile_timer import timer
 
@@ -107,35 +104,6 @@ def lean_minimum(function: _F) -> _F:
 def inlined_minimum(function: _F) -> _F:
     """Compile a step that is merged as by `inlined`, under the assumption of `lean_minimum`."""
     return _compile(function, forceinline=True, fastmath={"nnan", "nsz"}, **_LEAN)
-
-
-def _prefetch(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-    """Emit the prefetch instruction of the processor."""
-    array = make_array(signature.args[0])(context, builder, arguments[0])
-    byte, number = ir.IntType(8).as_pointer(), ir.IntType(32)
-    kind = ir.FunctionType(ir.VoidType(), [byte, number, number, number])
-    function = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0i8")
-    place = builder.bitcast(builder.gep(array.data, [arguments[1]]), byte)
-    # Read access, highest locality, data cache.
-    builder.call(function, [place, number(0), number(3), number(1)])
-    return context.get_dummy_value()
-
-
-if config.DISABLE_JIT:
-
-    def prefetch(array: Any, index: Any) -> None:
-        """Do nothing."""
-
-else:
-
-    @intrinsic  # type: ignore[untyped-decorator]  # numba ships no types
-    def prefetch(typing_context: Any, array: Any, index: Any) -> Any:
-        """Prefetch memory that will be read soon: ``prefetch(array, index)``.
-
-        Processors do so by themselves if an array is read upwards. An index need not be inside
-        the array.
-        """
-        return types.void(array, index), _prefetch
 
 
 class _Compilation(event.Listener):  # type: ignore[misc]  # numba ships no types

@@ -42,13 +42,13 @@ from inference_lab.kernels.messages import (
     Terms,
     aligned_zeros,
     cost_scale,
-    fetch_row,
     least,
     lower_envelope,
     make_terms,
     min_sum_message,
     repulsive_message,
 )
+from inference_lab.kernels.prefetching import fetch_row
 from inference_lab.specs.settings import setting
 
 #: Sweeps of the polish; ICM needs about ten.

@@ -22,12 +22,10 @@ KEEP, AWAIT, SPREAD = range(3)
 @inlined_minimum
 def max_absolute(k: int, values: FloatArray) -> float:
     """Return the largest absolute value of the first `k`."""
-    even = 0.0
-    odd = 0.0
-    for a in range(0, k - 1, 2):
-        even = max(even, abs(values[a]))
-        odd = max(odd, abs(values[a + 1]))
-    return float(max(max(even, odd), abs(values[k - 1])))
+    high = 0.0
+    for a in range(k):
+        high = max(high, abs(values[a]))
+    return high
 
 
 @inlined

@@ -18,7 +18,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from inference_lab._numba import inlined, inlined_minimum, prefetch
+from inference_lab._numba import inlined, inlined_minimum
 from inference_lab.contract import Marginals
 from inference_lab.graph.arrays import (
     NO_FORM,
@@ -138,50 +138,22 @@ def make_terms(g: GraphArrays) -> Terms:
     return Terms(way, base, rise, truncation)
 
 
-@inlined
-def fetch_row(k: int, values: FloatArray, start: np.uint64) -> None:
-    """Prefetch `k` values, cache line by cache line."""
-    # For passes that go down through memory. Each row is still read upwards, which misleads the
-    # prefetcher of the processor: a pass over 60 labels took twice as long as one upwards.
-    for i in range(0, k, 8):
-        prefetch(values, start + np.uint64(i))
-
-
 @inlined_minimum
 def least(k: int, values: FloatArray) -> float:
     """Return the smallest of the first `k` values."""
-    # Four independent minima, because each step of a single one waits for the step before.
-    first = np.inf
-    second = first
-    third = first
-    fourth = first
-    for block in range(k >> 2):
-        a = block << 2
-        first = min(first, values[a])
-        second = min(second, values[a + 1])
-        third = min(third, values[a + 2])
-        fourth = min(fourth, values[a + 3])
-    for a in range(k & ~3, k):
-        first = min(first, values[a])
-    return min(min(first, second), min(third, fourth))
+    low = np.inf
+    for a in range(k):
+        low = min(low, values[a])
+    return low
 
 
 @inlined_minimum
 def greatest(k: int, values: FloatArray) -> float:
     """Return the largest of the first `k` values."""
-    first = -np.inf
-    second = first
-    third = first
-    fourth = first
-    for block in range(k >> 2):
-        a = block << 2
-        first = max(first, values[a])
-        second = max(second, values[a + 1])
-        third = max(third, values[a + 2])
-        fourth = max(fourth, values[a + 3])
-    for a in range(k & ~3, k):
-        first = max(first, values[a])
-    return max(max(first, second), max(third, fourth))
+    high = -np.inf
+    for a in range(k):
+        high = max(high, values[a])
+    return high
 
 
 @inlined
@@ -401,66 +373,23 @@ def local_costs(g: GraphArrays, x: IntArray, i: int, cost: FloatArray, infinite:
     return scale
 
 
-#: If the truncation is reached within this many labels, a message compares labels directly.
-_REACH = 64
-
-
 @inlined_minimum
 def quadratic_message(
     k: int, curve: float, truncation: float, cavity: FloatArray, out: FloatArray
 ) -> None:
     """Write ``out[b] = min_a min(curve * (a - b)^2, truncation) + cavity[a]`` with curve > 0."""
-    # If the truncation, at least 0, is reached within a few labels, only those are compared, in
-    # vector instructions.
-    # Else the lower envelope of parabolas is built (Felzenszwalb and Huttenlocher 2012, sec. 2).
-    limit = np.inf
-    for a in range(k):
-        limit = min(limit, cavity[a])
-    limit += truncation
+    # Only labels within reach of the truncation are compared, in vector instructions. An envelope
+    # of parabolas (Felzenszwalb and Huttenlocher 2012) pays from a reach of about 64 on only.
+    limit = least(k, cavity) + truncation
+    for b in range(k):
+        out[b] = min(cavity[b], limit)
     reach = int(min(float(k - 1), np.sqrt(truncation / curve)))
-    if reach <= _REACH:
-        for b in range(k):
-            out[b] = min(cavity[b], limit)
-        for d in range(1, reach + 1):
-            rise = curve * float(d * d)
-            for b in range(k - d):
-                out[b] = min(out[b], cavity[b + d] + rise)
-            for b in range(k - d):
-                out[b + d] = min(out[b + d], cavity[b] + rise)
-        return
-    # `out` is first the stack of the envelope. An entry packs the label of a parabola and, in the
-    # bits above, the first label at which it is lowest. The stack never reaches beyond that label,
-    # so the evaluation from the right only overwrites entries that it has read.
-    last = -1
-    for a in range(k):
-        value = cavity[a]
-        if not value < limit:
-            continue
-        start = 0
-        while last >= 0:
-            packed = int(out[last])
-            p = packed & 0xFFFFFF
-            cross = (value - cavity[p]) / (2.0 * curve * (a - p)) + 0.5 * (a + p)
-            start = int(np.floor(min(max(cross, -1.0), float(k)))) + 1
-            if start > packed >> 24:
-                break
-            last -= 1
-            start = 0
-        if start < k:
-            last += 1
-            out[last] = float((start << 24) + a)
-    b = k - 1
-    while last >= 0:
-        packed = int(out[last])
-        p = packed & 0xFFFFFF
-        value = cavity[p]
-        while b >= packed >> 24:
-            out[b] = min(limit, value + curve * float((b - p) * (b - p)))
-            b -= 1
-        last -= 1
-    while b >= 0:
-        out[b] = limit
-        b -= 1
+    for d in range(1, reach + 1):
+        rise = curve * float(d * d)
+        for b in range(k - d):
+            out[b] = min(out[b], cavity[b + d] + rise)
+        for b in range(k - d):
+            out[b + d] = min(out[b + d], cavity[b] + rise)
 
 
 @inlined_minimum

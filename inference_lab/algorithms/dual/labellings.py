@@ -13,11 +13,11 @@ from inference_lab.kernels.messages import (
     REPULSIVE,
     Terms,
     add_counted,
-    fetch_row,
     first_label,
     half_cost,
     least,
 )
+from inference_lab.kernels.prefetching import fetch_row
 
 #: Variables ahead whose data are prefetched, because each choice waits for the previous one and
 #: processors do not fetch further ahead meanwhile.
