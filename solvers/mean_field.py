@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
@@ -16,13 +16,23 @@ from inference_lab.contract import Outcome, Run
 from inference_lab.graph.arrays import POTTS, TABLE, FloatArray, GraphArrays, IntArray
 from inference_lab.graph.factor_graph import FactorGraph, least_labels
 from inference_lab.kernels.factor_messages import add_expectation
-from inference_lab.kernels.messages import aligned_zeros, cost_scale, least, unflatten
+from inference_lab.kernels.messages import (
+    aligned_zeros,
+    cost_scale,
+    edge_cost,
+    least,
+    unflatten,
+)
 from inference_lab.specs.settings import setting
 
 #: A label whose field is this many temperatures above the best gets probability 0 (2e-22).
 _CUTOFF = 50.0
 #: Spread of the random fields, in temperatures, that break symmetry between tied labels.
 _NOISE = 0.1
+#: Temperatures of annealing, as shares of four times the mean cost.
+_SHARES = (*(0.5**stage for stage in range(10)), 1e-3)
+#: Most sweeps at each temperature of annealing but the last.
+_ANNEAL_SWEEPS = 5
 #: Change of a probability at which q counts as settled while the temperature has still to fall. On
 #: E-steps and grids it gave the same labellings as 1e-6, with a third fewer updates; 0.03 did not.
 _FOLLOWED = 1e-2
@@ -79,12 +89,6 @@ def renewed_distribution(
 
 
 @inlined
-def _finite(value: float, cap: float) -> float:
-    """Replace an infinite cost by the cap."""
-    return min(value, cap)
-
-
-@inlined
 def potts_costs(
     g: GraphArrays, edges: PottsEdges, i: int, k: int, q: FloatArray, cap: float, field: FloatArray
 ) -> None:
@@ -92,7 +96,7 @@ def potts_costs(
     own = np.uint64(g.unary_ptr[i])
     for b in range(k):
         a = np.uint64(b)
-        field[a] = _finite(g.unary[own + a], cap)
+        field[a] = min(g.unary[own + a], cap)
     for p in range(g.adj_ptr[i], g.adj_ptr[i + 1]):
         other = np.uint64(edges.start[p])
         gain = edges.gain[p]
@@ -119,7 +123,7 @@ def expected_costs(
         return
     start = g.unary_ptr[i]
     for a in range(k):
-        field[a] = _finite(g.unary[start + a], cap)
+        field[a] = min(g.unary[start + a], cap)
     for p in range(g.adj_ptr[i], g.adj_ptr[i + 1]):
         h = g.adj_half[p]
         e = h >> 1
@@ -129,18 +133,12 @@ def expected_costs(
         kind = g.kinds[e]
         offset = g.offsets[e]
         if kind != TABLE:
-            differ = _finite(g.weights[e], cap)
-            both = min(k, kj)
-            if kind == 0:
-                step = _finite(g.pairwise[offset], cap) - differ
-                for a in range(both):
-                    field[a] += differ + step * q[other + a]
-            else:
-                for a in range(both):
-                    same = _finite(g.pairwise[offset + a], cap)
-                    field[a] += differ + (same - differ) * q[other + a]
-            for a in range(both, k):
+            differ = min(g.weights[e], cap)
+            for a in range(k):
                 field[a] += differ
+            for a in range(min(k, kj)):
+                same = min(g.pairwise[offset + a * kind], cap)
+                field[a] += (same - differ) * q[other + a]
             continue
         stride_a = 1
         stride_b = k
@@ -151,7 +149,7 @@ def expected_costs(
             total = 0.0
             for b in range(kj):
                 cost = g.weights[e] * g.pairwise[offset + a * stride_a + b * stride_b]
-                total += q[other + b] * _finite(cost, cap)
+                total += q[other + b] * min(cost, cap)
             field[a] += total
     if digits is not None:
         for p in range(g.inc_ptr[i], g.inc_ptr[i + 1]):
@@ -230,10 +228,10 @@ def mean_field_sweep(
 
 
 @kernel
-def free_energy(g: GraphArrays, temperature: float, cap: float, q: FloatArray) -> float:
+def free_energy(g: GraphArrays, temperature: float, q: FloatArray) -> float:
     """Return ``F(q) = E_q[E] + T sum q log q``, without the graph's constant."""
-    # With an infinite cap the result is infinite if q gives weight to a forbidden combination; ``-F
-    # / T`` is then a lower bound on ``log Z`` for every q.
+    # Infinite if q gives weight to a forbidden combination. For every q, ``-F / T`` is a lower
+    # bound on ``log Z``.
     arity = 1
     for f in range(g.factor_ptr.size - 1):
         arity = max(arity, g.factor_ptr[f + 1] - g.factor_ptr[f])
@@ -245,43 +243,21 @@ def free_energy(g: GraphArrays, temperature: float, cap: float, q: FloatArray) -
     total = 0.0
     for t in range(q.size):
         if q[t] > 0.0:
-            total += q[t] * (_finite(g.unary[t], cap) + temperature * np.log(q[t]))
+            total += q[t] * (g.unary[t] + temperature * np.log(q[t]))
     for e in range(g.edges.shape[0]):
-        i = g.edges[e, 0]
-        j = g.edges[e, 1]
-        ki = g.cardinalities[i]
-        kj = g.cardinalities[j]
-        if g.kinds[e] != TABLE:
-            apart = 0.0
-            for a in range(ki):
-                own = q[g.unary_ptr[i] + a]
-                other = 1.0
-                if a < kj:
-                    equal = q[g.unary_ptr[j] + a]
-                    if own * equal > 0.0:
-                        same = g.pairwise[g.offsets[e] + a * g.kinds[e]]
-                        total += own * equal * _finite(same, cap)
-                    other -= equal
-                    if equal > 0.5:
-                        # A sum, because the difference 1 - q loses precision where q is near 1.
-                        other = 0.0
-                        for b in range(kj):
-                            if b != a:
-                                other += q[g.unary_ptr[j] + b]
-                apart += own * other
-            if apart > 0.0:
-                total += apart * _finite(g.weights[e], cap)
-            continue
-        for a in range(ki):
-            for b in range(kj):
-                weight = q[g.unary_ptr[i] + a] * q[g.unary_ptr[j] + b]
-                if weight > 0.0:
-                    cost = g.weights[e] * g.pairwise[g.offsets[e] + a * kj + b]
-                    total += weight * _finite(cost, cap)
+        i, j = g.edges[e, 0], g.edges[e, 1]
+        for a in range(g.cardinalities[i]):
+            own = q[g.unary_ptr[i] + a]
+            # Most distributions are concentrated on few labels.
+            if own > 0.0:
+                for b in range(g.cardinalities[j]):
+                    weight = own * q[g.unary_ptr[j] + b]
+                    if weight > 0.0:
+                        total += weight * edge_cost(g, e, a, b)
     for f in range(g.factor_ptr.size - 1):
         i = g.scopes[g.factor_ptr[f]]
         field[: g.cardinalities[i]] = 0.0
-        add_expectation(g, g.factor_ptr[f], q, cap, digits, field)
+        add_expectation(g, g.factor_ptr[f], q, np.inf, digits, field)
         for a in range(g.cardinalities[i]):
             if q[g.unary_ptr[i] + a] > 0.0:
                 total += q[g.unary_ptr[i] + a] * field[a]
@@ -311,14 +287,6 @@ class MeanField(IterativeSolver["Annealing"]):
         has still to fall.
     max_sweeps : int
         Limit on the sweeps at the given temperature, or at the last one of annealing.
-    anneal_sweeps : int
-        Limit on the sweeps at each higher temperature of annealing.
-    start_temperature : float or None
-        Where annealing starts; None takes four times the mean cost.
-    cooling : float in (0, 1)
-        Factor from one temperature to the next.
-    end_ratio : float in (0, 1]
-        Annealing ends at this share of the start temperature.
 
     Guarantees
     ----------
@@ -352,23 +320,10 @@ class MeanField(IterativeSolver["Annealing"]):
 
     tolerance: float = setting(1e-6, at_least=0)
     max_sweeps: int = setting(10_000, at_least=1)
-    anneal_sweeps: int = setting(5, at_least=1)
-    start_temperature: float | None = setting(None, above=0, below=math.inf)
-    cooling: float = setting(0.5, above=0, below=1)
-    end_ratio: float = setting(1e-3, above=0, at_most=1)
 
     def supports(self, graph: FactorGraph, temperature: float) -> str | None:
         """Support every graph at every temperature."""
         return None
-
-    def temperatures(self, scale: float, unit: float = 1.0) -> Iterator[float]:
-        """Yield the annealing schedule for costs of this scale, in units of the run."""
-        first = 4.0 * scale if self.start_temperature is None else self.start_temperature / unit
-        current = first
-        while current > first * self.end_ratio:
-            yield current
-            current *= self.cooling
-        yield first * self.end_ratio
 
     @property
     def most_iterations(self) -> float:
@@ -408,7 +363,7 @@ class Annealing:
     """The distribution q of a run, its schedule of temperatures, and the current one."""
 
     def __init__(self, settings: MeanField, graph: FactorGraph, run: Run) -> None:
-        self.settings, self.graph, self.unit = settings, graph, run.unit
+        self.settings, self.graph = settings, graph
         self.arrays = graph.arrays
         self.field = aligned_zeros(int(graph.cardinalities.max(initial=1)))
         arity = int(np.diff(graph.factor_ptr).max(initial=0))
@@ -439,7 +394,7 @@ class Annealing:
         if temperature > 0.0:
             steps = (10.0, 100.0, 1e4) if graph.has_infinite else (1.0,)
             return [(temperature, 2.0 * finite + step * temperature) for step in steps]
-        temperatures = list(self.settings.temperatures(scale, self.unit))
+        temperatures = [4.0 * scale * share for share in _SHARES]
         if not graph.has_infinite:
             return [(t, np.inf) for t in temperatures]
         last = 2.0 * finite + 4.0 * scale
@@ -470,16 +425,9 @@ class Annealing:
         def size(values: FloatArray) -> FloatArray:
             return np.where(np.isfinite(values), np.abs(values), 0.0)
 
-        per_edge = size(graph.edge_weights) * (graph.edge_kinds != TABLE)
-        if graph.n_edges:
-            pool = float(size(graph.pairwise_values).max(initial=0.0))
-            per_edge = np.maximum(
-                per_edge,
-                pool * np.where(graph.edge_kinds == TABLE, np.abs(graph.edge_weights), 1.0),
-            )
+        per_edge = np.maximum(*map(size, graph.edge_extremes()))
         load = np.zeros(graph.n_variables)
-        np.add.at(load, graph.edges[:, 0], per_edge)
-        np.add.at(load, graph.edges[:, 1], per_edge)
+        np.add.at(load, graph.edges.ravel(), np.repeat(per_edge, 2))
         if graph.n_factors:
             per_factor = np.maximum.reduceat(size(graph.table_values), graph.table_ptr[:-1])
             np.add.at(load, graph.factor_scopes, np.repeat(per_factor, np.diff(graph.factor_ptr)))
@@ -513,9 +461,7 @@ class Annealing:
         settings = self.settings
         self.sweeps += 1
         settled = bool(self.priority.max(initial=0.0) <= self.tolerance)
-        self.over = settled or self.sweeps == (
-            settings.max_sweeps if self.last else settings.anneal_sweeps
-        )
+        self.over = settled or self.sweeps == (settings.max_sweeps if self.last else _ANNEAL_SWEEPS)
         return settled
 
     def labels(self) -> IntArray:
@@ -524,7 +470,7 @@ class Annealing:
 
     def free_energy(self) -> float:
         """Return the free energy of q."""
-        inner = free_energy(self.arrays, self.temperature, np.inf, self.q)
+        inner = free_energy(self.arrays, self.temperature, self.q)
         return float(inner + self.graph.constant)
 
     def trim(self) -> None:
