@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import time
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -17,7 +16,6 @@ from inference_lab.contract import Outcome, Run
 from inference_lab.graph.arrays import FloatArray, GraphArrays, IntArray
 from inference_lab.graph.factor_graph import FactorGraph, unary_minimum
 from inference_lab.kernels.descent import descend
-from inference_lab.solvers.icm import ICM
 from inference_lab.specs.settings import setting
 
 #: A variable with a label of at least this value counts as integral.
@@ -28,38 +26,12 @@ _MAX_PHASES = 5000
 _POLISH_SWEEPS = 200
 #: Seconds for the polish after the time limit, because it gains much.
 _AFTER_THE_END = 0.1
-#: Evaluations of the energy that offering the polished labelling takes.
-_OFFERED = 4.0
+#: Evaluations of the energy that offering the polished labelling and one of its sweeps take.
+_OFFERED, _SWEEP = 4.0, 2.0
 #: Number of the best rounded labellings that are polished.
 _POLISHED = 4
 #: Steps in a block of draws; the clock is checked between blocks.
 _BLOCK_WORK = 4_000_000
-
-
-def local_polytope(graph: FactorGraph) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
-    """Return ``(cost, A, b, upper)`` of the LP in full: ``A x = b, 0 <= x <= upper``."""
-    # Wainwright and Jordan 2008, sec. 4.1.1: a distribution over the entries of each term, with
-    # ``sum_a u_ia = 1`` and ``sum_{y : y_i = a} P_f(y) = u_ia``. The solver uses a smaller LP.
-    ptr = graph.unary_ptr
-    costs, start = [graph.unary_values], int(ptr[-1])
-    rows: list[tuple[IntArray, list[int], float]] = [
-        (np.arange(ptr[i], ptr[i + 1]), [], 1.0) for i in range(graph.n_variables)
-    ]
-    for scope, table in graph.factors():
-        if len(scope) > 1:
-            columns = start + np.arange(table.size).reshape(table.shape)
-            for axis, i in enumerate(scope):
-                for a in range(table.shape[axis]):
-                    entries = np.take(columns, a, axis).ravel()
-                    rows.append((entries, [int(ptr[i]) + a], 0.0))
-            costs.append(table.ravel())
-            start += table.size
-    matrix = np.zeros((len(rows), start))
-    for row, (plus, minus, _) in zip(matrix, rows, strict=True):
-        row[plus], row[minus] = 1.0, -1.0
-    cost, rhs = np.concatenate(costs), np.array([value for _, _, value in rows])
-    allowed = np.isfinite(cost)
-    return np.where(allowed, cost, 0.0), matrix, rhs, np.where(allowed, 1.0, 0.0)
 
 
 def node_distributions(model: LinearModel, x: FloatArray) -> FloatArray:
@@ -112,23 +84,6 @@ def kleinberg_tardos(
             rows[d, left[q]] = np.argmax(u[g.unary_ptr[i] : g.unary_ptr[i + 1]])
 
 
-def _statistics(energies: FloatArray, bound: float) -> dict[str, Any]:
-    """Summarise the energies of the draws."""
-    finite = energies[np.isfinite(energies)]
-    figures: dict[str, Any] = {"draws": int(energies.size), "feasible": int(finite.size)}
-    if finite.size:
-        figures |= {
-            # Relative to the best, so that equal energies have exactly that mean.
-            "mean": float(finite.min() + (finite - finite.min()).mean()),
-            "std": float((finite - finite.min()).std()),
-            "best": float(finite.min()),
-        }
-        if bound > 0:
-            figures["mean_ratio"] = figures["mean"] / bound
-            figures["best_ratio"] = figures["best"] / bound
-    return figures
-
-
 @dataclass(frozen=True)
 class LPRelaxation(LinearSolver):
     """Solve the local-polytope relaxation, round it, polish; its value is a proved lower bound.
@@ -156,10 +111,9 @@ class LPRelaxation(LinearSolver):
     Diagnostics
     -----------
     ``columns``, ``rows``, ``build_seconds``, ``lp_seconds``, ``lp_status``; ``lp_value`` (of the LP
-    solver); ``integral_share`` of the variables and ``fractional`` (number of the others);
-    ``rounding``: ``draws``, ``feasible``, ``mean``, ``std``, ``best`` of the random draws,
-    ``mean_ratio`` and ``best_ratio`` to a positive bound; ``argmax_energy``, ``polished_energy``;
-    ``notes``.
+    solver); ``fractional``, the number of variables without an integral label; ``argmax_energy``;
+    of the random roundings the number of ``draws`` and of ``feasible`` ones, whose mean is
+    ``mean_energy``.
 
     Complexity
     ----------
@@ -222,17 +176,10 @@ class LPRelaxation(LinearSolver):
         labels = unary_minimum(graph)
         run.offer(labels)
         if self.polish:
-            local = Run(
-                graph,
-                seed=run.rng,
-                initial=labels,
-                clock=run.clock,
-                time_limit=max(run.remaining - run.estimated_seconds(_OFFERED), _AFTER_THE_END),
-                max_iterations=_POLISH_SWEEPS,
-            )
-            ICM().run(graph, local)
-            if local.best_labels is not None:
-                run.offer(local.best_labels)
+            seconds = run.remaining + _AFTER_THE_END - run.estimated_seconds(_OFFERED)
+            sweeps = min(_POLISH_SWEEPS, seconds / run.estimated_seconds(_SWEEP))
+            descend(graph, labels, np.arange(labels.size), max(0, int(sweeps)))
+            run.offer(labels)
         return Outcome(iterations=iterations, diagnostics=diagnostics)
 
     def _round(
@@ -247,69 +194,47 @@ class LPRelaxation(LinearSolver):
         u = node_distributions(model, solution)
         argmax = model.labels(u)
         shared = np.where(u[graph.unary_ptr[:-1] + argmax] == 1.0, argmax, -1)
-        fractional = int((shared < 0).sum())
-        diagnostics["fractional"] = fractional
-        diagnostics["integral_share"] = 1.0 - fractional / graph.n_variables
-        notes: list[str] = []
-        found: dict[bytes, tuple[float, IntArray]] = {}
-
-        def keep(labels: IntArray) -> float:
-            found[labels.tobytes()] = run.offer(labels), labels
-            return found[labels.tobytes()][0]
-
-        diagnostics["argmax_energy"] = keep(argmax)
-        energies = self._draw(graph, run, u, shared, keep)
-        finished = energies.size == self.draws
-        if not finished:
-            notes.append(f"time for {energies.size} of {self.draws} draws")
-        diagnostics["rounding"] = _statistics(energies, run.lower_bound)
+        energies, best = self._draw(graph, run, u, shared)
+        finite = energies[np.isfinite(energies)]
+        diagnostics["fractional"] = int((shared < 0).sum())
+        diagnostics["argmax_energy"] = run.offer(argmax)
+        diagnostics["draws"], diagnostics["feasible"] = energies.size, finite.size
+        if finite.size:
+            # Relative to the best, so that equal energies have exactly that mean.
+            diagnostics["mean_energy"] = float(finite.min() + (finite - finite.min()).mean())
+        candidates = {x.tobytes(): (run.offer(x), x) for x in best}
+        candidates[argmax.tobytes()] = diagnostics["argmax_energy"], argmax
         if self.polish and not run.proved:
-            candidates = sorted(found.values(), key=lambda pair: pair[0])[:_POLISHED]
             order = run.rng.permutation(graph.n_variables)
-            for _, start in candidates:
+            for _, labels in sorted(candidates.values(), key=lambda pair: pair[0])[:_POLISHED]:
                 if run.should_stop():
-                    finished = False
-                    notes.append("no time to polish all candidates")
-                    break
-                labels = start.copy()
-                descend(graph, labels, order, _POLISH_SWEEPS)
-                energy = keep(labels)
-                diagnostics["polished_energy"] = min(
-                    energy, diagnostics.get("polished_energy", math.inf)
-                )
-        if notes:
-            diagnostics["notes"] = notes
-        return finished
+                    return False
+                polished = labels.copy()
+                descend(graph, polished, order, _POLISH_SWEEPS)
+                run.offer(polished)
+        return bool(energies.size == self.draws)
 
     def _draw(
-        self,
-        graph: FactorGraph,
-        run: Run,
-        u: FloatArray,
-        shared: IntArray,
-        keep: Any,
-    ) -> FloatArray:
-        """Round at random, pass the best few labellings to `keep`, and return all energies."""
+        self, graph: FactorGraph, run: Run, u: FloatArray, shared: IntArray
+    ) -> tuple[FloatArray, list[IntArray]]:
+        """Round at random; return all energies and the best few labellings."""
         free = np.flatnonzero(shared < 0)
         if free.size == 0:
-            return np.full(self.draws, keep(shared))
+            return np.full(self.draws, graph.energy_of(shared)), [shared]
         # The clock is checked between blocks.
         work = graph.n_variables + graph.n_edges + 10 * free.size + graph.table_values.size
         block = max(1, min(self.draws, _BLOCK_WORK // work))
-        energies: list[FloatArray] = []
-        best: list[tuple[float, IntArray]] = []
-        done = 0
-        while done < self.draws and not (done and run.should_stop()):
-            rows = np.empty((min(block, self.draws - done), free.size), dtype=np.int64)
+        energies = np.empty(0)
+        best = np.empty((0, graph.n_variables), dtype=np.int64)
+        values = np.empty(0)
+        while energies.size < self.draws and not (energies.size and run.should_stop()):
+            rows = np.empty((min(block, self.draws - energies.size), free.size), dtype=np.int64)
             kleinberg_tardos(graph.arrays, u, free, run.rng, rows)
             drawn = np.tile(shared, (len(rows), 1))
             drawn[:, free] = rows
-            values = graph.energy(drawn)
-            energies.append(values)
+            new = graph.energy(drawn)
+            energies = np.append(energies, new)
+            values, best = np.append(values, new), np.concatenate([best, drawn])
             first = np.argsort(values, kind="stable")[:_POLISHED]
-            best += [(float(values[d]), drawn[d].copy()) for d in first]
-            best = sorted(best, key=lambda pair: pair[0])[:_POLISHED]
-            done += len(rows)
-        for _, labels in best:
-            keep(labels)
-        return np.concatenate(energies)
+            values, best = values[first], best[first]
+        return energies, list(best)

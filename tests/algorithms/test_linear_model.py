@@ -21,9 +21,32 @@ from inference_lab.algorithms.linear.model import (
 )
 from inference_lab.algorithms.linear.pulp_models import pulp_solver, to_pulp
 from inference_lab.graph.random_graphs import FAMILIES, random_graph
-from inference_lab.solvers.lp_relaxation import local_polytope
 
 NONEMPTY = [family for family in FAMILIES if random_graph(family, 0).n_variables]
+
+
+def local_polytope(graph):
+    """Return ``(cost, A, b, upper)`` of the LP in full: ``A x = b, 0 <= x <= upper``."""
+    # Wainwright and Jordan 2008, sec. 4.1.1: a distribution over the entries of each term, with
+    # ``sum_a u_ia = 1`` and ``sum_{y : y_i = a} P_f(y) = u_ia``.
+    ptr = graph.unary_ptr
+    costs, start = [graph.unary_values], int(ptr[-1])
+    rows = [(np.arange(ptr[i], ptr[i + 1]), [], 1.0) for i in range(graph.n_variables)]
+    for scope, table in graph.factors():
+        if len(scope) > 1:
+            columns = start + np.arange(table.size).reshape(table.shape)
+            for axis, i in enumerate(scope):
+                for a in range(table.shape[axis]):
+                    entries = np.take(columns, a, axis).ravel()
+                    rows.append((entries, [int(ptr[i]) + a], 0.0))
+            costs.append(table.ravel())
+            start += table.size
+    matrix = np.zeros((len(rows), start))
+    for row, (plus, minus, _) in zip(matrix, rows, strict=True):
+        row[plus], row[minus] = 1.0, -1.0
+    cost, rhs = np.concatenate(costs), np.array([value for _, _, value in rows])
+    allowed = np.isfinite(cost)
+    return np.where(allowed, cost, 0.0), matrix, rhs, np.where(allowed, 1.0, 0.0)
 
 
 def dense_value(graph, node_bounds=None):

@@ -117,7 +117,7 @@ def test_exact_for_must_links_between_two_clusters(seed):
     s = il.solve(graph, LPRelaxation(polish=False))
     assert s.status == "optimal"
     assert s.energy == pytest.approx(optimum(graph))
-    assert s.diagnostics["rounding"]["mean"] == pytest.approx(s.energy)
+    assert s.diagnostics["mean_energy"] == pytest.approx(s.energy)
 
 
 def test_frustrated_triangle_has_a_gap_and_the_known_bound():
@@ -130,7 +130,6 @@ def test_frustrated_triangle_has_a_gap_and_the_known_bound():
     assert s.energy == 1.0
     assert s.diagnostics["lp_value"] == pytest.approx(0.0, abs=1e-9)
     assert s.diagnostics["fractional"] == 3
-    assert s.diagnostics["integral_share"] == 0.0
 
 
 def test_infeasible_is_proved_by_the_relaxation():
@@ -150,7 +149,7 @@ def test_graph_that_only_the_integer_program_knows_to_be_infeasible():
     assert s.energy == math.inf
     assert s.lower_bound <= 1e-12
     assert s.status == "converged"
-    assert s.diagnostics["rounding"]["feasible"] == 0
+    assert s.diagnostics["feasible"] == 0
 
 
 # ------------------------------------------------------------------ Kleinberg-Tardos rounding
@@ -190,7 +189,7 @@ def test_must_links_are_within_twice_the_bound(seed):
     graph = il.FactorGraph.potts(rng.random((n, k)), edges, rng.random(len(edges)) * 0.6)
     s = il.solve(graph, LPRelaxation(polish=False))
     assert s.lower_bound > 0
-    assert s.energy <= s.diagnostics["rounding"]["mean"] <= 2 * s.lower_bound
+    assert s.energy <= s.diagnostics["mean_energy"] <= 2 * s.lower_bound
 
 
 # ------------------------------------------------------------------ the solver
@@ -210,17 +209,11 @@ def test_diagnostics_describe_the_draws():
     s = il.solve(graph, LPRelaxation(draws=400, polish=False), seed=1)
     d = s.diagnostics
     assert d["fractional"] > 0
-    assert d["integral_share"] == 1 - d["fractional"] / 20
     model = build_linear_model(graph)
     u = node_distributions(model, Relaxation(model).solve().x)
-    figures = d["rounding"]
-    assert figures["draws"] == figures["feasible"] == 400
-    assert figures["std"] > 0
-    assert figures["mean"] == pytest.approx(expected_energy(graph, u), abs=5 * figures["std"] / 20)
-    assert figures["best"] < figures["mean"]
-    assert figures["mean_ratio"] == pytest.approx(figures["mean"] / s.lower_bound)
-    assert figures["best_ratio"] == pytest.approx(figures["best"] / s.lower_bound)
-    assert s.energy == pytest.approx(min(figures["best"], d["argmax_energy"]))
+    assert d["draws"] == d["feasible"] == 400
+    assert d["mean_energy"] == pytest.approx(expected_energy(graph, u), rel=0.02)
+    assert s.energy < d["mean_energy"] and s.energy <= d["argmax_energy"]
     assert d["lp_value"] == pytest.approx(s.lower_bound)
 
 
@@ -231,8 +224,6 @@ def test_polish_never_hurts_and_helps_somewhere():
         plain = il.solve(graph, LPRelaxation(draws=3, polish=False))
         polished = il.solve(graph, LPRelaxation(draws=3))
         gains.append(plain.energy - polished.energy)
-        if "polished_energy" in polished.diagnostics:
-            assert polished.diagnostics["polished_energy"] == pytest.approx(polished.energy)
     assert min(gains) >= 0
     assert max(gains) > 0
 
