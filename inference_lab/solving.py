@@ -11,7 +11,7 @@ import sys
 import warnings
 from collections.abc import Callable, Iterable, Mapping
 from contextvars import ContextVar
-from dataclasses import fields, replace
+from dataclasses import replace
 from os import times
 from pathlib import Path
 from time import perf_counter, process_time
@@ -34,12 +34,11 @@ from inference_lab.contract import (
     energy_scale,
     proves,
 )
-from inference_lab.formatting import alike, shortened
-from inference_lab.graph.arrays import FloatArray, IntArray
+from inference_lab.formatting import nearest, shortened
+from inference_lab.graph.arrays import IntArray
 from inference_lab.graph.factor_graph import FactorGraph, unary_minimum
 from inference_lab.graph.terms import COST_LIMIT
 from inference_lab.registry.registry import as_solver
-from inference_lab.specs.grammar import format_value
 from inference_lab.specs.settings import Settings
 
 
@@ -169,7 +168,7 @@ def solve(
     >>> s.energy, s.labels.tolist()
     (0.5, [0, 1])
     """
-    refuse_arguments(solve, unknown, solver)
+    refuse_arguments(solve, unknown)
     # Inside the run of another solver, imports do not count as its time.
     with timer.running():
         # These imports take longer than many runs. Numba's compiler drives the timer from then on.
@@ -187,7 +186,12 @@ def solve(
     start = None if initial is None else graph.check_labels(initial)
     if start is not None and start.ndim != 1:
         raise ValueError(f"initial must have shape ({graph.n_variables},), got {start.shape}")
-    shares = None if initial_marginals is None else _flattened(graph, initial_marginals)
+    shares = None
+    if initial_marginals is not None:
+        fault = marginals_fault(initial_marginals, graph)
+        if fault:
+            raise ValueError(f"initial_{fault}")
+        shares = np.concatenate([np.empty(0), *initial_marginals])
 
     refusal = method.unsupported_reason(graph, temperature)
     reason = refusal or method.missing()
@@ -241,20 +245,6 @@ def _warned(solution: Solution) -> Solution:
             text = f"{solution.solver} gave no answer: {solution.status}, {solution.message}"
             warnings.warn(text, UnsolvedWarning, stacklevel=3)
     return solution
-
-
-def _flattened(graph: FactorGraph, marginals: Marginals) -> FloatArray:
-    """Return marginals as one array in the layout of the unaries; raise if they do not fit."""
-    rows = [np.asarray(row, dtype=np.float64) for row in marginals]
-    if [row.shape for row in rows] != [(int(k),) for k in graph.cardinalities]:
-        raise ValueError(
-            "initial_marginals must hold one probability for each label of each of the "
-            f"{graph.n_variables} variables"
-        )
-    for i, row in enumerate(rows):
-        if not (row.min(initial=0.0) >= 0 and abs(row.sum() - 1.0) <= 1e-6):
-            raise ValueError(f"initial_marginals[{i}] = {row} is not a distribution over labels")
-    return np.concatenate(rows) if rows else np.zeros(0)
 
 
 def _outcome(method: Solver, graph: FactorGraph, run: Run) -> tuple[Outcome, str]:
@@ -346,28 +336,13 @@ def _as_graph(source: GraphSource) -> FactorGraph:
     return made
 
 
-def refuse_arguments(
-    function: Callable[..., object],
-    unknown: Mapping[str, object],
-    solvers: str | Solver | Iterable[str | Solver],
-) -> None:
-    """Raise an error for unknown arguments that names the argument or setting probably meant."""
-    for name, value in unknown.items():
-        given = [solvers] if isinstance(solvers, str | Solver) else list(solvers)
-        settings = {f.name: m for m in map(as_solver, given) for f in fields(m) if f.init}
-        arguments = [a for a in inspect.signature(function).parameters if a != "unknown"]
-        known = [*settings, *arguments]
-        error = f"{function.__name__}() has no argument {name!r}"
-        meant = alike(name, known)
-        if meant in arguments:
-            raise TypeError(f"{error}; did you mean {meant!r}?")
-        spec = "loopy-bp(damping=0.5)"
-        if meant is not None:
-            method, _, before = settings[meant].spec.removesuffix(")").partition("(")
-            setting = f"{meant}={format_value(value)}"
-            spec = f"{method}({', '.join(filter(None, (before, setting)))})"
+def refuse_arguments(function: Callable[..., object], unknown: Iterable[str]) -> None:
+    """Raise an error for unknown arguments that names the argument probably meant."""
+    for name in unknown:
+        hint = nearest(name, [a for a in inspect.signature(function).parameters if a != "unknown"])
         raise TypeError(
-            f'{error}; solver settings belong in its spec{":" if meant else ", as in"} "{spec}"'
+            f"{function.__name__}() has no argument {name!r}{hint}; solver settings belong in its "
+            'spec, as in "loopy-bp(damping=0.5)"'
         )
 
 

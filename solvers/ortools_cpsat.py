@@ -21,6 +21,7 @@ from inference_lab.algorithms.search.first_labelling import initial_incumbent
 from inference_lab.contract import Outcome, Run, Solver
 from inference_lab.graph.arrays import TABLE, FloatArray, IntArray
 from inference_lab.graph.factor_graph import FactorGraph
+from inference_lab.specs.extras import how_to_install
 from inference_lab.specs.settings import setting
 
 #: The package that this solver needs, and the extra of inference-lab that installs it.
@@ -90,6 +91,10 @@ class CPSAT(Solver):
     """
 
     workers: int = setting(1, at_least=1)
+
+    def missing(self) -> str | None:
+        """Return how to install the package if it is missing."""
+        return how_to_install(PACKAGE, EXTRA)
 
     def supports(self, graph: FactorGraph, temperature: float) -> str | None:
         """Return the reason for a refusal: a temperature, or too many clauses."""

@@ -26,6 +26,7 @@ from inference_lab.algorithms.presolve import trivial_outcome
 from inference_lab.algorithms.search.first_labelling import initial_incumbent, n_table_entries
 from inference_lab.contract import Outcome, Run, Solver
 from inference_lab.graph.factor_graph import FactorGraph
+from inference_lab.specs.extras import how_to_install
 from inference_lab.specs.settings import setting
 
 #: The package that this solver needs, and the extra of inference-lab that installs it.
@@ -99,6 +100,10 @@ class Toulbar2(Solver):
 
     search: Literal["hbfs", "dfs"] = "hbfs"
     vac: int = setting(0, at_least=0)
+
+    def missing(self) -> str | None:
+        """Return how to install the package if it is missing."""
+        return how_to_install(PACKAGE, EXTRA)
 
     def supports(self, graph: FactorGraph, temperature: float) -> str | None:
         """Return the reason for a refusal: a temperature, or tables too large."""

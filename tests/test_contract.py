@@ -19,7 +19,6 @@ from hypothesis import strategies as st
 from strategies import Recipe, random_pairs, recipes
 
 import inference_lab as il
-from inference_lab.algorithms import presolve
 from inference_lab.algorithms.presolve import contradiction
 from inference_lab.compile_timer import timer
 from inference_lab.contract import (
@@ -724,7 +723,6 @@ def test_proved_optimum_has_no_gap_by_rounding():
     proved = Solution(None, 0.7, np.nextafter(0.7, 0.0), Status.OPTIMAL, solver="lp-relaxation")
     assert proved.energy > proved.lower_bound and proved.gap == 0.0
     assert ", gap 0\n" in repr(proved)
-    assert '>gap</th><td style="text-align:left">0</td>' in proved._repr_html_()
 
 
 @pytest.mark.parametrize("energy", [0.0, 0.5, -7.0, 1e6, -1e12])
@@ -756,17 +754,11 @@ CONTRADICTIONS = {
     ),
     "table": (
         lambda: FactorGraph.from_factors([2, 2, 3], [((1, 2), np.full((2, 3), INF))]),
-        "hard constraints make variables 1, 2 equal and leave them no label",
-    ),
-    "table and rows": (
-        lambda: FactorGraph.pairwise(
-            [[0.0, INF], [0.0, 1.0, INF]], [(0, 1)], [[[INF, INF, 0.0], [0.0, 1.0, 2.0]]]
-        ),
-        "every pair of labels of variables 0 and 1 is forbidden",
+        "a term forbids every combination of labels",
     ),
     "higher-order table": (
         lambda: FactorGraph.from_factors([2, 2, 2], [((2, 0, 1), np.full((2, 2, 2), INF))]),
-        "every entry of the factor over (2, 0, 1) is forbidden",
+        "a term forbids every combination of labels",
     ),
     "chain and cannot-link": (
         lambda: FactorGraph.from_terms(
@@ -782,7 +774,7 @@ CONTRADICTIONS = {
     ),
     "both on one edge": (
         lambda: FactorGraph.from_terms(np.zeros((3, 3)), [DiagonalTerms([(1, 2)], INF, INF)]),
-        "hard constraints make variables 1, 2 equal and leave them no label",
+        "a term forbids every combination of labels",
     ),
     "chain and labels": (
         lambda: FactorGraph.potts([[0, INF, INF], [0, 0, 0], [INF, 0, 0]], chain(3), INF),
@@ -842,17 +834,6 @@ def test_a_contradiction_is_a_proof(recipe: Recipe):
     reason = contradiction(graph)
     assume(reason is not None)
     assert np.isinf(recipe.energies()).all(), reason
-
-
-def test_tables_are_searched_in_blocks(monkeypatch):
-    monkeypatch.setattr(presolve, "_BLOCK", 20)
-    tables = np.where(np.eye(3, k=1) > 0, 0.0, INF)[None].repeat(20, axis=0)
-    edges = [(i, i + 1) for i in range(20)]
-    unary = np.zeros((21, 3))
-    assert contradiction(FactorGraph.pairwise(unary, edges, tables)) is None
-    unary[17] = [0.0, INF, INF]
-    expected = contradiction(FactorGraph.pairwise(unary, edges, tables))
-    assert expected == "every pair of labels of variables 16 and 17 is forbidden"
 
 
 @given(recipes(hard=True, min_variables=1, higher_order=False, families=("potts", "diagonal")))

@@ -19,6 +19,7 @@ import inference_lab as il
 from inference_lab import reporting
 from inference_lab.cli import main
 from inference_lab.data.images import read_image, write_image
+from inference_lab.plotting.plots import plot_graph, plot_marginals, plot_trace
 from inference_lab.specs.extras import MissingExtra
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
@@ -101,7 +102,11 @@ def test_without_the_extras_each_feature_names_its_own(
     graph = il.FactorGraph.potts([[0.0, 1.0], [0.6, 0.0]], [(0, 1)], [0.5])
     comparison = il.compare(graph, ["icm"], isolate=False)
     solution = il.solve(graph, "junction-tree", temperature=1.0)
-    plots = (graph.plot, solution.plot_trace, solution.plot_marginals)
+    plots = (
+        lambda: plot_graph(graph),
+        lambda: plot_trace(solution),
+        lambda: plot_marginals(solution),
+    )
     for draw in (*plots, lambda: comparison.report(tmp_path / "report")):
         package = "matplotlib" if draw in plots else "altair"
         report = re.escape(f'{package} is not installed: pip install ".[report]"')

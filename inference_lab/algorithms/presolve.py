@@ -15,15 +15,10 @@ from __future__ import annotations
 import math
 
 import numpy as np
-import numpy.typing as npt
 
 from inference_lab.contract import OPTIMALITY_TOLERANCE, Outcome, Run, ScaledGraph, energy_scale
-from inference_lab.graph.arrays import DIAGONAL, POTTS, TABLE, IntArray, connected
+from inference_lab.graph.arrays import TABLE, connected
 from inference_lab.graph.factor_graph import FactorGraph, unary_minimum
-from inference_lab.graph.terms import by_shape
-
-#: Tables are checked in blocks of about this many entries.
-_BLOCK = 4_000_000
 
 #: Binary exponents of the mean cost of a term (0.001 to 10^12) between which no scaling is needed.
 _SMALL, _LARGE = -10, 40
@@ -35,9 +30,8 @@ _MAX_EXPONENT = 690
 #: optimum than `FactorGraph.resolution` allows for.
 _CAP_FACTOR = 2.0
 
-#: Limits of the descents that search for a labelling without penalties: their number, the table
-#: entries of all of them together, and the sweeps of each.
-_DESCENTS, _DESCENT_ENTRIES, _SWEEPS = 10, 1_000_000, 20
+#: Most sweeps of the descent that searches for a labelling without penalties.
+_SWEEPS = 20
 
 #: Costs below this share of the magnitude of the graph count as 0.
 _NEGLIGIBLE_SHARE = 2.0**-550
@@ -78,92 +72,34 @@ def contradiction(graph: FactorGraph) -> str | None:
     """
     if not graph.has_infinite:
         return None
-    allowed = np.isfinite(graph.unary_values)
-    empty = np.flatnonzero(~np.logical_or.reduceat(allowed, graph.unary_ptr[:-1]))
+    empty = np.flatnonzero(np.isinf(graph.least_unaries))
     if empty.size:
         return f"every label of variable {int(empty[0])} is forbidden"
-    if graph.n_factors:
-        forbidden = np.logical_and.reduceat(np.isinf(graph.table_values), graph.table_ptr[:-1])
-        if forbidden.any():
-            scope = graph.higher_order(int(np.flatnonzero(forbidden)[0]))[0]
-            return f"every entry of the factor over {scope} is forbidden"
-    e = _impossible_table(graph, allowed)
-    if e is not None:
-        i, j = (int(v) for v in graph.edges[e])
-        return f"every pair of labels of variables {i} and {j} is forbidden"
-    return _equality_contradiction(graph, allowed)
-
-
-def _impossible_table(graph: FactorGraph, allowed: npt.NDArray[np.bool_]) -> int | None:
-    """Return a table edge that leaves no pair of allowed labels, or None."""
-    infinite = np.isinf(graph.pairwise_values)
-    if not infinite.any():
-        return None
-    table = np.flatnonzero(graph.edge_kinds == TABLE)
-    sizes = graph.cardinalities[graph.edges[table]]
-    # The number of infinite entries before each place of the pool; most tables have none.
-    before = np.concatenate([[0], np.cumsum(infinite)])
-    start = graph.edge_offsets[table]
-    hard = before[start + sizes.prod(axis=1)] > before[start]
-    table, sizes = table[hard], sizes[hard]
-    for (ki, kj), places in by_shape(sizes):
-        members = table[places]
-        for part in np.array_split(members, 1 + members.size * ki * kj // _BLOCK):
-            entries = graph.edge_offsets[part, None] + np.arange(ki * kj)
-            possible = np.isfinite(graph.pairwise_values[entries]).reshape(-1, ki, kj)
-            rows = graph.unary_ptr[graph.edges[part]]
-            possible &= allowed[rows[:, 0, None] + np.arange(ki)][:, :, None]
-            possible &= allowed[rows[:, 1, None] + np.arange(kj)][:, None]
-            lost = np.flatnonzero(~possible.any(axis=(1, 2)))
-            if lost.size:
-                return int(part[lost[0]])
-    return None
-
-
-def _equality_contradiction(graph: FactorGraph, allowed: npt.NDArray[np.bool_]) -> str | None:
-    """Contract hard must-links and find a group without an allowed label."""
+    if graph.sum_of_minima == math.inf:
+        return "a term forbids every combination of labels"
     diagonal = graph.edge_kinds != TABLE
-    must = np.isinf(graph.edge_weights)
-    if graph.cardinalities.min() < 2:
-        # Two variables of one label each are always equal.
-        must |= (graph.cardinalities[graph.edges] == 1).all(axis=1)
-    equal = np.flatnonzero(diagonal & must)
+    equal = np.flatnonzero(diagonal & np.isinf(graph.edge_weights))
     if equal.size == 0:
         return None
-    n = graph.n_variables
-    group = connected(n, graph.edges[equal])
-    # Only groups that hold a must-link matter, so the table stays small.
-    inside = np.unique(group[graph.edges[equal].ravel()])
-    row_of_group = np.full(int(group.max()) + 1, -1)
-    row_of_group[inside] = np.arange(inside.size)
-    row: IntArray = row_of_group[group]
-    members = np.flatnonzero(row >= 0)
-    fewest = np.full(inside.size, np.iinfo(np.int64).max)
-    np.minimum.at(fewest, row[members], graph.cardinalities[members])
-    possible = np.arange(int(fewest.max())) < fewest[:, None]
-
-    def forbid(rows: IntArray, labels: IntArray) -> None:
-        shared = labels < fewest[rows]
-        possible[rows[shared], labels[shared]] = False
-
-    variable = np.repeat(np.arange(n), graph.cardinalities)
-    banned = np.flatnonzero(~allowed & (row[variable] >= 0))
-    forbid(row[variable[banned]], banned - graph.unary_ptr[variable[banned]])
-
-    first, second = graph.edges[:, 0], graph.edges[:, 1]
-    within = diagonal & (row[first] >= 0) & (row[first] == row[second])
-    potts = np.flatnonzero(within & (graph.edge_kinds == POTTS))
-    potts = potts[np.isinf(graph.pairwise_values[graph.edge_offsets[potts]])]
-    possible[row[first[potts]]] = False
-    each = np.flatnonzero(within & (graph.edge_kinds == DIAGONAL))
-    for label in range(possible.shape[1]):
-        having = each[label < graph.cardinalities[graph.edges[each]].min(axis=1)]
-        hard = having[np.isinf(graph.pairwise_values[graph.edge_offsets[having] + label])]
-        forbid(row[first[hard]], np.full(hard.size, label))
+    # Variables joined by must-links are contracted. A label is possible for a group if all of its
+    # variables have it, and neither a unary nor a term within the group forbids it.
+    group = connected(graph.n_variables, graph.edges[equal])
+    owner = np.repeat(group, graph.cardinalities)
+    width = int(graph.cardinalities.max())
+    label = np.arange(owner.size) - np.repeat(graph.unary_ptr[:-1], graph.cardinalities)
+    sizes = np.bincount(group)
+    kept = (owner * width + label)[np.isfinite(graph.unary_values)]
+    allowed = np.bincount(kept, minlength=sizes.size * width).reshape(-1, width)
+    possible = allowed == sizes[:, None]
+    within = np.flatnonzero(diagonal & (group[graph.edges[:, 0]] == group[graph.edges[:, 1]]))
+    # Places beyond the labels of both ends are ignored, because no such label is possible.
+    places = graph.edge_offsets[within, None] + graph.edge_kinds[within, None] * np.arange(width)
+    edge, label = np.nonzero(np.isinf(graph.pairwise_values.take(places, mode="clip")))
+    possible[group[graph.edges[within[edge], 0]], label] = False
     lost = np.flatnonzero(~possible.any(axis=1))
     if lost.size == 0:
         return None
-    found = np.flatnonzero(row == lost[0])
+    found = np.flatnonzero(group == lost[0])
     shown = ", ".join(str(int(v)) for v in found[:5]) + (", ..." if found.size > 5 else "")
     return f"hard constraints make variables {shown} equal and leave them no label"
 
@@ -189,21 +125,15 @@ def _tolerated(graph: FactorGraph) -> float:
 def _resolution(graph: FactorGraph) -> float:
     """Return the rounding error of bounds on the minimum."""
     # The error grows with the penalties that the best known labelling pays. If the penalties of the
-    # cheapest unaries prevent a proof, descents search for a labelling that pays none.
+    # cheapest unaries prevent a proof, a descent searches for a labelling that pays none.
     resolution, tolerated = graph.resolution, _tolerated(graph)
     if resolution <= tolerated:
         return resolution
     from inference_lab.kernels.descent import descend
 
-    rng = np.random.default_rng(0)
     labels = unary_minimum(graph)
-    for _ in range(max(1, min(_DESCENTS, _DESCENT_ENTRIES // n_entries(graph)))):
-        descend(graph, labels, np.arange(labels.size), _SWEEPS)
-        resolution = min(resolution, graph.resolution_at(graph.energy_of(labels)))
-        if resolution <= tolerated:
-            break
-        labels = rng.integers(0, graph.cardinalities)
-    return resolution
+    descend(graph, labels, np.arange(labels.size), _SWEEPS)
+    return min(resolution, graph.resolution_at(graph.energy_of(labels)))
 
 
 def _capped(graph: FactorGraph, temperature: float, resolution: float) -> FactorGraph:

@@ -21,14 +21,14 @@ import hashlib
 import math
 import operator
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import MISSING, dataclass, fields, replace
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple, Never
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from inference_lab.formatting import counted, facts_table
+from inference_lab.formatting import counted
 from inference_lab.graph.arrays import (
     DIAGONAL,
     POTTS,
@@ -43,29 +43,24 @@ from inference_lab.graph.arrays import (
 from inference_lab.graph.factors import Factors, parse_factors, split
 from inference_lab.graph.label_costs import NO_LABEL_COSTS, LabelCosts, label_costs
 from inference_lab.graph.terms import (
-    COST_LIMIT,
     DiagonalTerms,
     EdgeBlock,
     OwnTables,
     PairwiseTerms,
     SharedTable,
+    Unaries,
     as_costs,
     check_costs,
     check_merged,
     closed_forms,
     concatenate,
     dense,
-    distinct,
     freeze,
     merge_parallel,
     pack,
     parse_unary,
     unwrap,
 )
-from inference_lab.specs.extras import plots
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 __all__ = ["FactorGraph"]
 
@@ -74,9 +69,6 @@ _FINEST = 1e-200
 
 #: Up to this many labels, extremes of rows are computed label by label.
 _FEW = 8
-
-#: Numbers in rising runs of at least this average length count as nearly sorted.
-_RUN = 16
 
 #: Batches of labellings are evaluated in blocks of about this many gathered entries.
 _ENERGY_BLOCK = 4_000_000
@@ -95,7 +87,7 @@ class _Extent(NamedTuple):
     forbidding: float
 
 
-@dataclass(frozen=True, eq=False, repr=False, init=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class FactorGraph:
     """A discrete energy over ``n`` variables, stored as flat read-only arrays.
 
@@ -140,25 +132,12 @@ class FactorGraph:
     constant: float = 0.0
     label_costs: LabelCosts = NO_LABEL_COSTS
 
-    def __init__(self, *costs: Never, **arrays: Any) -> None:
-        """Store the arrays that `from_terms` has computed; raise on any other call."""
-        given = {f.name: arrays.get(f.name, f.default) for f in fields(self)}
-        lacking = any(value is MISSING for value in given.values())
-        if costs or lacking or not arrays.keys() <= given.keys():
-            raise TypeError(
-                "FactorGraph() is not for direct use; make a graph by FactorGraph.potts(unary, "
-                "edges, weights), FactorGraph.pairwise(unary, edges, tables), FactorGraph."
-                "from_terms(unary, terms) or FactorGraph.from_factors(cardinalities, factors)"
-            )
-        for name, value in given.items():
-            object.__setattr__(self, name, value)
-
     # ------------------------------------------------------------------ construction
 
     @classmethod
     def from_terms(
         cls,
-        unary: npt.ArrayLike | Sequence[npt.ArrayLike],
+        unary: npt.ArrayLike | Sequence[npt.ArrayLike] | Unaries,
         terms: Iterable[PairwiseTerms | EdgeBlock] = (),
         factors: Iterable[tuple[Sequence[int] | IntArray, npt.ArrayLike]] | Factors = (),
         constant: float = 0.0,
@@ -376,11 +355,8 @@ class FactorGraph:
             i = int(np.flatnonzero(counts < 1)[0])
             raise ValueError(f"cardinalities[{i}] = {counts[i]}; every variable needs a label")
         counts = counts.astype(np.int64)
-        uniform = counts.size > 0 and bool((counts == counts[0]).all())
-        unary: Any = (
-            np.zeros((counts.size, int(counts[0]))) if uniform else [np.zeros(k) for k in counts]
-        )
-        return cls.from_terms(unary, factors=factors, constant=constant)
+        zeros = Unaries(counts, starts_of(counts), np.zeros(int(counts.sum())))
+        return cls.from_terms(zeros, factors=factors, constant=constant)
 
     # ------------------------------------------------------------------ basic facts
 
@@ -497,7 +473,7 @@ class FactorGraph:
 
     def _stretches(self, edges: IntArray | slice) -> tuple[IntArray, IntArray, IntArray]:
         """Return start and length of each distinct stretch of the pool, and each term's stretch."""
-        starts, which = distinct(self.edge_offsets[edges])
+        starts, which = np.unique(self.edge_offsets[edges], return_inverse=True)
         longest = np.zeros(starts.size, dtype=np.int64)
         np.maximum.at(longest, which, self.pool_sizes(edges))
         return starts, longest, which
@@ -719,48 +695,6 @@ class FactorGraph:
             f"FactorGraph({self.n_variables} variables x {labels} labels; "
             f"terms: {', '.join(kinds) or 'unary only'})"
         )
-
-    def _repr_html_(self) -> str:
-        """Return the sizes as an HTML table for notebooks."""
-        facts = {
-            "variables": f"{self.n_variables:,}",
-            "pairs": f"{self.n_edges:,}",
-            "higher-order factors": f"{self.n_factors:,}",
-            "connected parts": f"{int(self.components.max(initial=-1)) + 1:,}",
-            "forest": "yes" if self.is_forest else "no",
-            "forbidden combinations": "yes" if self.has_infinite else "no",
-        }
-        return facts_table(repr(self), facts)
-
-    def plot(self, labels: npt.ArrayLike | None = None, *, axes: Axes | None = None) -> Axes:
-        """Draw a small graph: variables as discs, higher-order factors as squares.
-
-        Pairs that cost more where labels are equal are dashed.
-
-        Parameters
-        ----------
-        labels : (n,) array of int, optional
-            Labels to colour; by default the cheapest label of each variable by itself.
-        axes : matplotlib.axes.Axes, optional
-            Axes to draw on; a new figure by default.
-
-        Returns
-        -------
-        matplotlib.axes.Axes
-
-        Raises
-        ------
-        ValueError
-            If there are more than 300 variables and factors, or `labels` do not fit.
-
-        Examples
-        --------
-        >>> g = FactorGraph.potts([[0.0, 1.0], [0.6, 0.0]], [(0, 1)], [0.5])
-        >>> axes = g.plot()
-        """
-        colours = unary_minimum(self) if labels is None else self.check_labels(labels)
-        drawn: Axes = plots().draw_graph(self, colours, axes)
-        return drawn
 
     def __getstate__(self) -> dict[str, Any]:
         """Pickle the defining arrays only; the others are derived again."""
@@ -1183,28 +1117,17 @@ class FactorGraph:
         )
 
     def _scaled_edges(self, exponent: int) -> tuple[FloatArray, FloatArray]:
-        """Return weights and pool of pairwise terms with costs multiplied by ``2^exponent``.
-
-        Tables are multiplied. If an entry would exceed `COST_LIMIT`, the weights take a part of
-        the factor.
-        """
-        table = self.edge_kinds == TABLE
-        weights = np.where(table, self.edge_weights, np.ldexp(self.edge_weights, exponent))
-        values = np.ldexp(self.pairwise_values, exponent)
-        if not (np.isfinite(values) & (np.abs(values) > COST_LIMIT)).any():
-            return weights, values
-        starts, longest, which = self._stretches(slice(None))
-        shared = np.zeros(starts.size, dtype=bool)
-        shared[which] = table
-        sizes = np.maximum(*np.abs(np.nan_to_num(_extremes(values, starts, starts + longest))))
-        # The largest cost of such a table becomes about 1.
-        moved = np.where(shared & (sizes > COST_LIMIT), np.frexp(sizes)[1], 0)
-        weights = np.where(table, np.ldexp(weights, moved[which]), weights)
-        places = np.repeat(starts + longest - np.cumsum(longest), longest)
-        places += np.arange(places.size)
-        out = np.zeros(values.size)
-        out[places] = np.ldexp(values[places], -np.repeat(moved, longest))
-        return weights, out
+        """Return weights and pool of pairwise terms with costs multiplied by ``2^exponent``."""
+        # Of tables the weights are multiplied, because large tables have small weights.
+        weights = np.ldexp(self.edge_weights, exponent)
+        table = np.flatnonzero(self.edge_kinds == TABLE)
+        starts = self.edge_offsets[table]
+        depth = np.zeros(self.pairwise_values.size + 1, dtype=np.int64)
+        np.add.at(depth, starts, 1)
+        np.add.at(depth, starts + self.pool_sizes(table), -1)
+        kept = np.cumsum(depth)[:-1] > 0
+        scaled = np.ldexp(self.pairwise_values, exponent)
+        return weights, np.where(kept, self.pairwise_values, scaled)
 
     def capped(self, cap: float) -> FactorGraph:
         """Return the graph with all finite costs above a cap lowered to it, the structure shared.
@@ -1300,12 +1223,13 @@ def first_least(costs: FloatArray, ptr: IntArray) -> IntArray:
 
 
 def _by_value(values: Int32Array, end: int) -> IntArray:
-    """Return the stable ascending order of numbers in ``range(end)``."""
-    falls = np.count_nonzero(values[1:] < values[:-1])
-    if end <= 1 << 16 and falls > values.size // _RUN:
-        # Numpy sorts 16-bit integers in linear time, and others as fast if they are nearly sorted.
-        values = values.astype(np.uint16)
-    return np.argsort(values, kind="stable")
+    """Return the stable ascending order of numbers in ``range(end)``, in linear time."""
+    from scipy.sparse import coo_array
+
+    places = np.arange(values.size)
+    ones = np.ones(values.size, dtype=np.int8)
+    order = coo_array((ones, (values, places)), shape=(end, values.size)).tocsr().indices
+    return np.asarray(order, dtype=np.int64)
 
 
 def _extremes(

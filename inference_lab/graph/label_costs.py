@@ -44,14 +44,9 @@ class LabelCosts(NamedTuple):
         return [(tuple(self.labels[a:b].tolist()), cost) for a, b, cost in ends]
 
     def scaled(self, exponent: int) -> LabelCosts:
-        """Return all costs times ``2^exponent``; small ones may become 0, and are left out."""
-        costs = np.ldexp(self.costs, exponent)
-        if (costs > 0.0).all():
-            return self._replace(costs=freeze(costs))
-        kept = [
-            (labels, cost) for (labels, _), cost in zip(self.sets(), costs, strict=True) if cost
-        ]
-        return _pack(kept, self.of_ptr.size - 1) if kept else NO_LABEL_COSTS
+        """Return all costs times ``2^exponent``, none of which becomes 0."""
+        least = np.finfo(np.float64).tiny
+        return self._replace(costs=freeze(np.maximum(np.ldexp(self.costs, exponent), least)))
 
     def of(self, labels: IntArray) -> FloatArray:
         """Return the label costs of labellings (b, n), shape (b,)."""

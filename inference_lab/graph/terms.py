@@ -9,7 +9,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from numbers import Number
+from numbers import Real
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -163,28 +163,19 @@ def as_floats(values: npt.ArrayLike, name: str, *, copy: bool) -> FloatArray:
     values = unwrap(values, name)
     try:
         array = np.asarray(values)
+        if array.dtype.kind == "O":
+            if not all(isinstance(value, Real) for value in array.flat):
+                raise TypeError("not all of them are real numbers")
+            array = array.astype(np.float64)
     except (OverflowError, TypeError, ValueError) as problem:
         raise ValueError(f"{name} must be an array of numbers: {problem}") from None
-    if array.dtype.kind == "O":
-        _check_objects(array, name)
-    elif array.dtype.kind not in "fiub":
+    if array.dtype.kind not in "fiub":
         raise ValueError(f"{name} must be an array of real numbers, got dtype {array.dtype}")
-    elif array.dtype.itemsize > 8:
+    if array.dtype.itemsize > 8:
         # Longer floats are checked before the conversion overflows.
         check_costs(array, name)
     copy &= not isinstance(values, list | tuple | float)
     return array.astype(np.float64, order="C", copy=copy)
-
-
-def _check_objects(array: npt.NDArray[Any], name: str) -> None:
-    """Refuse None, texts and complex numbers, which numpy would convert."""
-    for place, value in np.ndenumerate(array):
-        where = f"{name}[{', '.join(map(str, place))}]" if place else name
-        if not isinstance(value, Number) or isinstance(value, complex | np.complexfloating):
-            raise ValueError(f"{where} is {value!r}; costs must be real numbers")
-        # These may be integers and fractions of any length.
-        if abs(value) > COST_LIMIT and value != np.inf:  # type: ignore
-            raise ValueError(f"{where} exceeds {COST_LIMIT:g} by absolute value: scale the costs")
 
 
 def as_scope(raw: Sequence[int], n: int, name: str) -> tuple[int, ...]:
@@ -539,18 +530,7 @@ def merge_parallel(block: EdgeBlock, cardinalities: IntArray) -> EdgeBlock:
     extra: list[FloatArray] = []
     size = block.values.size
 
-    # Potts on Potts, the common case (a constraint given twice), is two segmented sums.
-    all_potts = np.maximum.reduceat(block.kinds[order], starts) == POTTS
-    summed = np.flatnonzero(all_potts & (sizes > 1))
-    if summed.size:
-        potts_same = np.zeros(m)
-        is_potts = block.kinds == POTTS
-        potts_same[is_potts] = block.values[block.offsets[is_potts]]
-        weights[summed] = np.add.reduceat(block.weights[order], starts)[summed]
-        offsets[summed] = size + np.arange(summed.size)
-        extra.append(np.add.reduceat(potts_same[order], starts)[summed])
-        size += summed.size
-    mixed = np.flatnonzero(~all_potts & (sizes > 1))
+    mixed = np.flatnonzero(sizes > 1)
     shapes = cardinalities[block.edges[first[mixed]]]
     for (ki, kj), members in sorted(by_shape(shapes)):
         fitting = mixed[members]
@@ -592,16 +572,6 @@ def check_merged(block: EdgeBlock, cardinalities: IntArray) -> None:
         check_costs(dense(block, e, cardinalities), f"the sum of all terms on ({i}, {j})")
 
 
-def distinct(values: IntArray) -> tuple[IntArray, IntArray]:
-    """Return the distinct values, ascending, and the index of each value among them."""
-    # Two common cases need no sort: one table for all edges, and one for each.
-    if values.size and (values == values[0]).all():
-        return values[:1], np.zeros(values.size, dtype=np.int64)
-    if (values[1:] > values[:-1]).all():
-        return values, np.arange(values.size)
-    return np.unique(values, return_inverse=True)
-
-
 def closed_forms(block: EdgeBlock, cardinalities: IntArray) -> npt.NDArray[np.uint8]:
     """Recognise tables whose messages cost O(k): truncated linear and quadratic ones, (m,)."""
     forms = np.full(len(block.edges), NO_FORM, dtype=np.uint8)
@@ -609,9 +579,9 @@ def closed_forms(block: EdgeBlock, cardinalities: IntArray) -> npt.NDArray[np.ui
     shapes = cardinalities[block.edges[table]]
     square = shapes[:, 0] == shapes[:, 1]
     table, sizes = table[square], shapes[square, 0]
-    for k in distinct(sizes)[0]:
+    for k in np.unique(sizes):
         members = table[sizes == k]
-        starts, which = distinct(block.offsets[members])
+        starts, which = np.unique(block.offsets[members], return_inverse=True)
         distance = np.abs(np.subtract.outer(np.arange(k), np.arange(k)))
         form_of = np.full(starts.size, NO_FORM, dtype=np.uint8)
         step = max(1, _TABLE_BLOCK // int(k * k))

@@ -249,7 +249,7 @@ def compare(
     >>> [(r.solver, r.seed, r.energy) for r in c.records]
     [('icm', 0, 0.5), ('icm', 1, 0.5)]
     """
-    refuse_arguments(compare, unknown, solvers)
+    refuse_arguments(compare, unknown)
     check_numbers(temperature, time_limit)
     at_least_one("repeats", repeats)
     if trace_limit < 2:

@@ -1,4 +1,4 @@
-"""Figures of graphs, histories and marginals, and HTML of single objects in notebooks.
+"""Figures of graphs, histories and marginals.
 
 Figures of comparisons are in `inference_lab.reporting`.
 """

@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from inference_lab.graph.factor_graph import FactorGraph
+from inference_lab.contract import Solution
+from inference_lab.graph.factor_graph import FactorGraph, unary_minimum
 from inference_lab.specs.extras import require
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["draw_graph", "draw_history", "draw_image", "draw_marginals", "own_axes"]
+__all__ = ["draw_history", "draw_image", "own_axes", "plot_graph", "plot_marginals", "plot_trace"]
 
 #: Largest number of nodes for which the drawing of a graph is legible.
 MOST_NODES = 300
@@ -30,10 +31,16 @@ def own_axes(axes: Axes | None) -> Axes:
     return plt.subplots(layout="constrained")[1]
 
 
-def draw_graph(graph: FactorGraph, labels: npt.NDArray[np.integer], axes: Axes | None) -> Axes:
-    """Draw variables as discs, higher-order factors as squares, repulsive pairs as dashed lines."""
+def plot_graph(
+    graph: FactorGraph, labels: npt.ArrayLike | None = None, axes: Axes | None = None
+) -> Axes:
+    """Draw variables as discs, higher-order factors as squares, repulsive pairs as dashed lines.
+
+    Discs have the colours of labels (n,), by default the cheapest of each variable by itself.
+    """
     import networkx as nx
 
+    shown = unary_minimum(graph) if labels is None else graph.check_labels(labels)
     n, edges = graph.n_variables, graph.edges
     if n + graph.n_factors > MOST_NODES:
         raise ValueError(
@@ -65,13 +72,13 @@ def draw_graph(graph: FactorGraph, labels: npt.NDArray[np.integer], axes: Axes |
         node_size=0.5 * size,
     )
     nx.draw_networkx_nodes(
-        picture, place, range(n), ax=drawn, node_color=labels, cmap="viridis", node_size=size
+        picture, place, range(n), ax=drawn, node_color=shown, cmap="viridis", node_size=size
     )
     if n <= 40:
         numbers = {i: str(i) for i in range(n)}
         written = nx.draw_networkx_labels(picture, place, numbers, 7, "white", ax=drawn)
         # Black on the last labels, because they are yellow in this colour map.
-        for i in np.flatnonzero(labels > labels.min() + 0.6 * np.ptp(labels)) if n else ():
+        for i in np.flatnonzero(shown > shown.min() + 0.6 * np.ptp(shown)) if n else ():
             written[int(i)].set_color("black")
     drawn.set_axis_off()
     return drawn
@@ -89,6 +96,14 @@ def _show_a_decade(drawn: Axes) -> None:
     if high < 10.0 * low:
         # Slightly more than a decade, because matplotlib then labels the powers of ten only.
         drawn.set_xlim(0.9 * 10.0 ** np.floor(np.log10(low)), 1.1 * 10.0 ** np.ceil(np.log10(high)))
+
+
+def plot_trace(solution: Solution, axes: Axes | None = None) -> Axes:
+    """Draw the best energy and the bound over the solver's time."""
+    points = [(p.seconds, p.best_energy, p.lower_bound) for p in solution.trace]
+    points.append((solution.seconds, solution.energy, solution.lower_bound))
+    seconds, energies, bounds = zip(*points, strict=True)
+    return draw_history(seconds, energies, bounds, solution.solver, axes)
 
 
 def draw_history(
@@ -123,8 +138,11 @@ def draw_history(
     return drawn
 
 
-def draw_marginals(marginals: Sequence[npt.NDArray[np.float64]], axes: Axes | None) -> Axes:
-    """Draw marginals as stacked bars, one bar per variable."""
+def plot_marginals(solution: Solution, axes: Axes | None = None) -> Axes:
+    """Draw the marginals of a solution as stacked bars, one bar per variable."""
+    if solution.marginals is None:
+        raise ValueError("there are no marginals; ask for them with a temperature above 0")
+    marginals = list(solution.marginals)
     drawn = own_axes(axes)
     n, width = len(marginals), max((len(row) for row in marginals), default=0)
     below = np.zeros(n)

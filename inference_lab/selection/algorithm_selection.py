@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from inference_lab.contract import energy_scale
-from inference_lab.formatting import counted, facts_table, listed
+from inference_lab.formatting import counted
 from inference_lab.graph.factor_graph import FactorGraph
 from inference_lab.registry.sources import as_problem
 from inference_lab.results.json_lines import json_object
@@ -171,11 +171,6 @@ class Diagnosis:
         """Return the findings, one on each line."""
         lines = [f"{name}: {text}" for name, text in self.summary().items()]
         return "\n".join(["Diagnosis", *(f"  {line}" for line in lines)])
-
-    def _repr_html_(self) -> str:
-        """Return the findings as a table, which notebooks show."""
-        best = f": {listed(self.solvers, 3)}" if self.solvers else ""
-        return facts_table(f"Diagnosis{best}", self.summary())
 
     def to_dict(self) -> dict[str, Any]:
         """Return all fields as a dictionary for strict JSON.

@@ -10,17 +10,14 @@ The file of a solver declares its package in two constants, which listings read 
     EXTRA = "ortools"
 
 The package is imported where it is used. Until it is installed, the listing of the solver shows
-how to install it, and the solver refuses every problem with the same message.
+how to install it, and `Solver.missing` returns the same message.
 """
 
 from __future__ import annotations
 
-import importlib
 import importlib.util
-import sys
-from typing import Any
 
-__all__ = ["MissingExtra", "how_to_install", "plots", "require", "why_missing"]
+__all__ = ["MissingExtra", "how_to_install", "require"]
 
 
 class MissingExtra(ImportError):
@@ -45,17 +42,3 @@ def require(extra: str, *packages: str) -> None:
         reason = how_to_install(package, extra)
         if reason is not None:
             raise MissingExtra(f"{package} is {reason}", name=package)
-
-
-def plots() -> Any:
-    """Import the plotting module by name, because the core must not import figures."""
-    return importlib.import_module("inference_lab.plotting.plots")
-
-
-def why_missing(solver: object) -> str | None:
-    """Return how to install the package of a solver, or None if none is missing."""
-    module = sys.modules.get(type(solver).__module__)
-    package, extra = getattr(module, "PACKAGE", None), getattr(module, "EXTRA", None)
-    if package is None or extra is None:
-        return None
-    return how_to_install(package, extra)

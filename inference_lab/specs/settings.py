@@ -63,22 +63,14 @@ class Range(NamedTuple):
     def __str__(self) -> str:
         """Format the range in words that follow "must be"."""
         if self.at_least is not None and self.at_most is not None:
-            return f"between {_text(self.at_least)} and {_text(self.at_most)}"
+            return f"between {self.at_least} and {self.at_most}"
         words = ["finite"] if self.below == math.inf else []
         words += [
-            f"{name.replace('_', ' ')} {_text(limit)}"
+            f"{name.replace('_', ' ')} {limit}"
             for name, limit in self._asdict().items()
             if limit is not None and limit != math.inf
         ]
         return " and ".join(words)
-
-
-def _text(limit: float) -> str:
-    """Format a limit; large powers of two as ``2**n``, because they are sizes of memory."""
-    size = int(limit)
-    if size == limit and size > 1000 and size & (size - 1) == 0:
-        return f"2**{size.bit_length() - 1}"
-    return str(limit)
 
 
 def setting(
@@ -155,16 +147,6 @@ class Settings:
 
     #: Name in spec strings of a class from an entry point or a user's file, set when loaded.
     registered_as: ClassVar[str | None] = None
-
-    def __init_subclass__(cls, **arguments: Any) -> None:
-        """Refuse an attribute that hides the method `name`."""
-        super().__init_subclass__(**arguments)
-        hidden = vars(cls).get("name")
-        if isinstance(hidden, str):
-            raise TypeError(
-                f"{cls.__name__}.name is a method; leave out name = {hidden!r}: in specs the class "
-                f"is called {cls.__name__}, or as its entry point is"
-            )
 
     def __post_init__(self) -> None:
         """Check the fields against their types and ranges."""

@@ -815,12 +815,12 @@ def test_scopes_are_sequences_of_integers(scope):
 
 BAD_COSTS = {
     "complex": (np.array([1.0, 2j]), "dtype complex128"),
-    "complex object": (np.array([1.0, 2j], dtype=object), r"1\] is 2j"),
+    "complex object": (np.array([1.0, 2j], dtype=object), "not all of them are real"),
     "masked": (np.ma.array([1.0, 2.0], mask=[False, True]), "is a masked array"),
-    "none": ([1.0, None], r"1\] is None"),
+    "none": ([1.0, None], "not all of them are real"),
     "text": (["1", "2"], "real numbers, got dtype <U1"),
-    "object text": (np.array([1.0, "2"], dtype=object), r"1\] is '2'"),
-    "long integer": ([0, 10**400], r"1\] exceeds 1e\+100"),
+    "object text": (np.array([1.0, "2"], dtype=object), "not all of them are real"),
+    "long integer": ([0, 10**400], "must be an array of numbers"),
     "long double": (np.array([0, np.longdouble("1e300") ** 10]), "must not exceed|is inf"),
     "too large": ([0.0, -1.1e100], r"1\] is -1.1e\+100; costs must not exceed 1e\+100"),
 }

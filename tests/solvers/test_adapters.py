@@ -22,7 +22,7 @@ from inference_lab.graph.grids import grid_edges
 from inference_lab.graph.random_graphs import random_graph
 from inference_lab.registry import descriptions
 from inference_lab.registry.registry import solver_registry
-from inference_lab.specs.extras import how_to_install, why_missing
+from inference_lab.specs.extras import how_to_install
 
 #: Solvers that need an extra package, and the package.
 EXTRAS = {"toulbar2": "pytoulbar2", "ortools-cpsat": "ortools"}
@@ -224,7 +224,7 @@ def test_comparisons_go_on_without_a_missing_package(missing):
 
 def test_the_suite_does_not_blame_a_missing_package(missing):
     solver = solver_registry.make(missing)
-    assert why_missing(solver) == advice(missing)
+    assert solver.missing() == advice(missing)
     for check in solver_checks(solver, graphs_per_family=1):
         try:
             check()
@@ -234,7 +234,7 @@ def test_the_suite_does_not_blame_a_missing_package(missing):
 
 def test_packages_that_are_there_are_not_missing():
     assert how_to_install("numpy", "all") is None
-    assert why_missing(solver_registry.make("icm")) is None
+    assert solver_registry.make("icm").missing() is None
     assert descriptions.missing(solver_registry, "icm") is None
     assert descriptions.missing(solver_registry, "no-such-solver") is None
 
