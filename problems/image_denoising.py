@@ -16,8 +16,6 @@ from inference_lab.data.images import (
     draw_shapes,
     grey_levels,
     load_image,
-    scaled,
-    shrink,
     to_grey,
 )
 from inference_lab.graph.arrays import FloatArray, IntArray
@@ -84,8 +82,6 @@ class ImageDenoising(ProblemFamily):
         Largest cost of a pair before it is weighted; Potts terms have none.
     diagonals : bool
         8 neighbours instead of 4.
-    scale : float in (0, 1]
-        Shrink the image first.
     height, width : int
         Size of drawn images.
     seed : int
@@ -116,7 +112,6 @@ class ImageDenoising(ProblemFamily):
     weight: float | None = setting(None, at_least=0, below=math.inf)
     cap: float = setting(3.0, above=0)
     diagonals: bool = False
-    scale: float = setting(1.0, above=0, at_most=1)
     height: int = setting(64, at_least=1)
     width: int = setting(64, at_least=1)
     seed: int = setting(0, at_least=0)
@@ -164,8 +159,8 @@ class ImageDenoising(ProblemFamily):
 
     def _image(self, rng: np.random.Generator, data_dir: Path | None) -> Image:
         if self.image != "shapes":
-            return shrink(to_grey(load_image(self.image, data_dir)), self.scale)
-        height, width = scaled(self.height, self.scale), scaled(self.width, self.scale)
+            return to_grey(load_image(self.image, data_dir))
+        height, width = self.height, self.width
         count = 6
         shapes = draw_shapes(height, width, count, rng)
         if self.levels == 2:

@@ -18,9 +18,6 @@ from inference_lab.data.images import (
     find_file,
     grey_levels,
     read_image,
-    sample,
-    scaled,
-    shrink,
 )
 from inference_lab.data.published import find_published
 from inference_lab.graph.arrays import FloatArray, IntArray
@@ -126,8 +123,6 @@ class Stereo(ProblemFamily):
     smoothness : {"linear", "quadratic"}, optional
         Exponent ``e`` of 1 or 2.
     cap, weight, threshold, factor : float, optional
-    scale : float in (0, 1]
-        Shrink both images; disparities shrink along, and the number of labels, if not given.
     height, width : int
         Size of synthetic images.
     noise : float
@@ -178,7 +173,6 @@ class Stereo(ProblemFamily):
     weight: float | None = setting(None, at_least=0, below=math.inf)
     threshold: float | None = setting(None, at_least=0, below=math.inf)
     factor: float | None = setting(None, at_least=0, below=math.inf)
-    scale: float = setting(1.0, above=0, at_most=1)
     height: int = setting(96, at_least=1)
     width: int = setting(128, at_least=1)
     noise: float = setting(4.0, at_least=0, below=math.inf)
@@ -200,8 +194,6 @@ class Stereo(ProblemFamily):
     def energy(self) -> Energy:
         """The settings of the energy, with the benchmark's where none are given."""
         base = BENCHMARK.get(self.pair, BENCHMARK["tsukuba"])
-        if self.scale < 1.0:
-            base = base._replace(labels=max(1, math.ceil(base.labels * self.scale)))
         own = {f.name: getattr(self, f.name) for f in fields(self) if f.name in Energy._fields}
         return base._replace(**{name: v for name, v in own.items() if v is not None})
 
@@ -262,16 +254,13 @@ class Stereo(ProblemFamily):
         right = read(files.right, left)
         if left.ndim != right.ndim:
             raise ValueError(f"one of {files.left} and {files.right} is grey and the other is not")
-        small = shrink(left, self.scale), shrink(right, self.scale)
         if not files.truth:
-            return *small, None, np.zeros(small[0].shape[:2], dtype=bool)
+            return left, right, None, np.zeros(left.shape[:2], dtype=bool)
         truth = self._disparities(read(files.truth, left), files.truth_scale)
         other = None
         if files.truth_right:
             other = self._disparities(read(files.truth_right, left), files.truth_scale)
-        visible = sample(visible_pixels(truth, other), self.scale)
-        shorter = small[0].shape[1] / left.shape[1]
-        return *small, sample(truth, self.scale) * shorter, visible
+        return left, right, truth, visible_pixels(truth, other)
 
     def _disparities(self, image: Image, scale: float) -> FloatArray:
         levels = image if image.ndim == 2 else image[:, :, 0]
@@ -280,7 +269,7 @@ class Stereo(ProblemFamily):
     def _draw(self, k: int) -> tuple[Image, Image, FloatArray, npt.NDArray[np.bool_]]:
         """Draw a textured scene as seen by the left and the right camera."""
         rng = np.random.default_rng(self.seed)
-        height, width = scaled(self.height, self.scale), scaled(self.width, self.scale)
+        height, width = self.height, self.width
         shapes = draw_shapes(height, width, 5, rng)
         # The background is farthest away; shapes drawn later are nearer.
         depth = np.sort(rng.integers(min(1, k - 1), k, 6))

@@ -11,14 +11,14 @@ import os
 import warnings
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from inference_lab.data.datasets import DataFormatError
 from inference_lab.data.folders import find_file
-from inference_lab.graph.arrays import FloatArray, IntArray
+from inference_lab.graph.arrays import IntArray
 from inference_lab.io import FormatError
 from inference_lab.io._files import read_bytes
 from inference_lab.problem import Problem
@@ -35,9 +35,6 @@ __all__ = [
     "grey_levels",
     "load_image",
     "read_image",
-    "sample",
-    "scaled",
-    "shrink",
     "to_grey",
     "write_image",
 ]
@@ -135,45 +132,6 @@ def to_grey(image: Image) -> Image:
         return image
     luma: Image = np.rint(image @ np.array([0.299, 0.587, 0.114])).astype(np.uint8)
     return luma
-
-
-def shrink(image: Image, scale: float) -> Image:
-    """Return the image at ``scale`` times its size: means over areas, rounded."""
-    if scale == 1.0:
-        return image
-    values = image.astype(np.float64)
-    for axis in (0, 1):
-        values = _means(values, axis, max(1, round(image.shape[axis] * scale)))
-    return np.rint(values).astype(np.uint8)
-
-
-def scaled(length: int, scale: float) -> int:
-    """Return the pixels along a side of a drawn image at a scale, at least one."""
-    return max(1, round(length * scale))
-
-
-def _means(values: FloatArray, axis: int, size: int) -> FloatArray:
-    """Return the means over `size` equal stretches of an axis, fractions of entries counted."""
-    values = np.moveaxis(values, axis, 0)
-    n = values.shape[0]
-    total = np.concatenate([np.zeros((1, *values.shape[1:])), np.cumsum(values, axis=0)])
-    edge = np.arange(size + 1) * (n / size)
-    whole = np.minimum(edge.astype(np.int64), n - 1)
-    part = (edge - whole).reshape(-1, *[1] * (values.ndim - 1))
-    integral = total[whole] + part * values[whole]
-    return np.moveaxis(np.diff(integral, axis=0) * (size / n), 0, axis)
-
-
-def sample(values: npt.NDArray[Any], scale: float) -> npt.NDArray[Any]:
-    """Return a map at ``scale`` times its size, of unmixed entries in the middle of each area."""
-    if scale == 1.0:
-        return values
-    for axis in (0, 1):
-        n = values.shape[axis]
-        size = max(1, round(n * scale))
-        middle = ((np.arange(size) + 0.5) * (n / size)).astype(np.int64)
-        values = np.take(values, np.minimum(middle, n - 1), axis)
-    return values
 
 
 # ---------------------------------------------------------------------- drawing

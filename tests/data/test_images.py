@@ -9,8 +9,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 import inference_lab as il
 from inference_lab.data.datasets import DATA_VARIABLE, DataFormatError, DataNotFoundError
@@ -22,8 +20,6 @@ from inference_lab.data.images import (
     find_file,
     load_image,
     read_image,
-    sample,
-    shrink,
     to_grey,
     write_image,
 )
@@ -122,38 +118,6 @@ def test_photographs_of_scikit_learn(name: str) -> None:
 
 
 # ---------------------------------------------------------------------- arrays
-
-
-@given(
-    st.integers(1, 9), st.integers(1, 9), st.floats(0.05, 1.0), st.integers(0, 1000), st.booleans()
-)
-def test_shrinking_takes_means_over_areas(
-    height: int, width: int, scale: float, seed: int, colour: bool
-) -> None:
-    """Compare with sums over all pairs of old and new pixels, weighted by their overlap."""
-    rng = np.random.default_rng(seed)
-    image = rng.integers(0, 256, (height, width, 3) if colour else (height, width), dtype=np.uint8)
-
-    def overlaps(n: int) -> np.ndarray:
-        size = max(1, round(n * scale))
-        out = np.zeros((size, n))
-        for a in range(size):
-            for b in range(n):
-                low, high = max(a * n / size, b), min((a + 1) * n / size, b + 1)
-                out[a, b] = max(high - low, 0.0) * size / n
-        return out
-
-    expected = np.einsum("ab,cd,bd...->ac...", overlaps(height), overlaps(width), image)
-    shrunk = shrink(image, scale)
-    assert shrunk.dtype == np.uint8
-    assert shrunk.shape[:2] == sample(image, scale).shape[:2]
-    assert np.abs(shrunk - expected).max() <= 0.5 + 1e-9
-
-
-def test_maps_are_sampled_and_not_mixed() -> None:
-    segments = np.arange(36).reshape(6, 6) * 10
-    assert sample(segments, 0.5).tolist() == [[70, 90, 110], [190, 210, 230], [310, 330, 350]]
-    assert sample(segments, 1.0) is segments
 
 
 def test_grey_values_are_luma() -> None:
