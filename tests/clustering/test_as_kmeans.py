@@ -184,7 +184,8 @@ def test_sparse_data_give_the_clusters_of_dense_data(kind: Any, distortion: Any)
 
 
 def test_sparse_data_of_single_precision() -> None:
-    sparse = csr_array(np.where(POINTS > 4.0, POINTS, np.float32(0)))
+    values = np.where(POINTS > 4.0, POINTS, np.float32(0))
+    sparse = csr_array(values[values.any(axis=1)])
     for model in (BregmanKMeans(3, random_state=0), BregmanKMeans(3, distortion="cosine")):
         model.fit(sparse)
         assert model.cluster_centers_.dtype == model.transform(sparse).dtype == np.float32
