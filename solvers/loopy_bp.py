@@ -10,22 +10,19 @@ from typing import ClassVar, Literal
 import numpy as np
 
 from inference_lab.algorithms.belief_propagation.bethe import bethe_marginals, decode
-from inference_lab.algorithms.belief_propagation.layout import (
+from inference_lab.algorithms.belief_propagation.schedules import (
+    DOWN,
+    UP,
+    News,
+    collect,
     few_directions,
     make_arcs,
     make_general,
     make_scratch,
     make_trees,
     message_starts,
-    renumber,
-)
-from inference_lab.algorithms.belief_propagation.schedules import (
-    DOWN,
-    UP,
-    News,
-    Part,
-    collect,
     pass_along,
+    renumber,
     sequential_sweep,
 )
 from inference_lab.algorithms.elimination.arc_consistency import allowed_labels
@@ -339,8 +336,8 @@ class Chains:
         p, news = passes, self.news
         news.largest[:] = 0.0
         for (first, last), direction in itertools.product(self.groups, (UP, DOWN)):
-            part = Part(direction, first, last)
-            p.updates += pass_along(*p.model, self.trees, part, news, self.state, p.work)
+            part = direction, first, last
+            p.updates += pass_along(*p.model, self.trees, *part, news, self.state, p.work)
         collect(p.net, p.needed, self.state, p.x, p.work)
         return float(news.largest[0])
 

@@ -246,14 +246,27 @@ def free_energy(g: GraphArrays, temperature: float, q: FloatArray) -> float:
             total += q[t] * (g.unary[t] + temperature * np.log(q[t]))
     for e in range(g.edges.shape[0]):
         i, j = g.edges[e, 0], g.edges[e, 1]
-        for a in range(g.cardinalities[i]):
-            own = q[g.unary_ptr[i] + a]
-            # Most distributions are concentrated on few labels.
-            if own > 0.0:
-                for b in range(g.cardinalities[j]):
-                    weight = own * q[g.unary_ptr[j] + b]
+        ki, kj = g.cardinalities[i], g.cardinalities[j]
+        first, second = q[g.unary_ptr[i] :], q[g.unary_ptr[j] :]
+        if g.kinds[e] == TABLE:
+            for a in range(ki):
+                for b in range(kj):
+                    weight = first[a] * second[b]
                     if weight > 0.0:
                         total += weight * edge_cost(g, e, a, b)
+            continue
+        # Sums over smaller labels, because 1 - q loses precision where q is near 1.
+        apart, below_first, below_second = 0.0, 0.0, 0.0
+        for a in range(max(ki, kj)):
+            one = first[a] if a < ki else 0.0
+            other = second[a] if a < kj else 0.0
+            apart += one * below_second + other * below_first
+            below_first += one
+            below_second += other
+            if one * other > 0.0:
+                total += one * other * edge_cost(g, e, a, a)
+        if apart > 0.0:
+            total += apart * g.weights[e]
     for f in range(g.factor_ptr.size - 1):
         i = g.scopes[g.factor_ptr[f]]
         field[: g.cardinalities[i]] = 0.0

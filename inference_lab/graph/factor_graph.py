@@ -43,6 +43,7 @@ from inference_lab.graph.arrays import (
 from inference_lab.graph.factors import Factors, parse_factors, split
 from inference_lab.graph.label_costs import NO_LABEL_COSTS, LabelCosts, label_costs
 from inference_lab.graph.terms import (
+    COST_LIMIT,
     DiagonalTerms,
     EdgeBlock,
     OwnTables,
@@ -1117,17 +1118,28 @@ class FactorGraph:
         )
 
     def _scaled_edges(self, exponent: int) -> tuple[FloatArray, FloatArray]:
-        """Return weights and pool of pairwise terms with costs multiplied by ``2^exponent``."""
-        # Of tables the weights are multiplied, because large tables have small weights.
-        weights = np.ldexp(self.edge_weights, exponent)
-        table = np.flatnonzero(self.edge_kinds == TABLE)
-        starts = self.edge_offsets[table]
-        depth = np.zeros(self.pairwise_values.size + 1, dtype=np.int64)
-        np.add.at(depth, starts, 1)
-        np.add.at(depth, starts + self.pool_sizes(table), -1)
-        kept = np.cumsum(depth)[:-1] > 0
-        scaled = np.ldexp(self.pairwise_values, exponent)
-        return weights, np.where(kept, self.pairwise_values, scaled)
+        """Return weights and pool of pairwise terms with costs multiplied by ``2^exponent``.
+
+        Tables are multiplied. If an entry would exceed `COST_LIMIT`, the weights take a part of
+        the factor.
+        """
+        table = self.edge_kinds == TABLE
+        weights = np.where(table, self.edge_weights, np.ldexp(self.edge_weights, exponent))
+        values = np.ldexp(self.pairwise_values, exponent)
+        if not (np.isfinite(values) & (np.abs(values) > COST_LIMIT)).any():
+            return weights, values
+        starts, longest, which = self._stretches(slice(None))
+        shared = np.zeros(starts.size, dtype=bool)
+        shared[which] = table
+        sizes = np.maximum(*np.abs(np.nan_to_num(_extremes(values, starts, starts + longest))))
+        # The largest cost of such a table becomes about 1.
+        moved = np.where(shared & (sizes > COST_LIMIT), np.frexp(sizes)[1], 0)
+        weights = np.where(table, np.ldexp(weights, moved[which]), weights)
+        places = np.repeat(starts + longest - np.cumsum(longest), longest)
+        places += np.arange(places.size)
+        out = np.zeros(values.size)
+        out[places] = np.ldexp(values[places], -np.repeat(moved, longest))
+        return weights, out
 
     def capped(self, cap: float) -> FactorGraph:
         """Return the graph with all finite costs above a cap lowered to it, the structure shared.

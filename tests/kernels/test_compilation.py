@@ -13,7 +13,7 @@ from numba import typeof
 
 from inference_lab import _numba
 from inference_lab._numba import inlined
-from inference_lab.algorithms.belief_propagation.layout import renumber
+from inference_lab.algorithms.belief_propagation.schedules import renumber
 from inference_lab.algorithms.cuts import dead_end_elimination, roof_duality
 from inference_lab.algorithms.cuts.partial_optimality import reduce
 from inference_lab.algorithms.dual.clusters import DualClusters

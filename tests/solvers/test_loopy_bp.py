@@ -10,7 +10,7 @@ import pytest
 from strategies import random_pairs, truncated_linear, weak_graph
 
 import inference_lab as il
-from inference_lab.algorithms.belief_propagation.layout import few_directions, make_trees
+from inference_lab.algorithms.belief_propagation.schedules import few_directions, make_trees
 from inference_lab.graph.arrays import FloatArray
 from inference_lab.graph.factor_graph import FactorGraph
 from inference_lab.graph.grids import grid_edges
