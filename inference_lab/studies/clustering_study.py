@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 import json
+from functools import cached_property
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -34,7 +35,7 @@ Figures = Annotated[list[float], Meta(min_length=1)]
 _MULTIPLIERS = ("weight_factor", "seeded_classes")
 
 
-class Method(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class Method(msgspec.Struct, frozen=True, dict=True, forbid_unknown_fields=True):
     """A method of a study: an estimator with settings, and the selection of its constraints.
 
     Parameters
@@ -81,7 +82,7 @@ class Method(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     seeded_classes: PositiveShare = 1.0
     vary: dict[str, Values] = {}
 
-    @property
+    @cached_property  # a study asks once for each of its fits
     def key(self) -> str:
         """Return the digest that identifies the results of this method, whatever its label."""
         parts = asdict(self)

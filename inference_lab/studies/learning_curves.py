@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -41,14 +42,19 @@ class Mean(NamedTuple):
 
 def mean_of(values: Iterable[float]) -> Mean:
     """Return the mean of values and its Student t interval."""
-    from scipy.stats import t
-
     array = np.array([v for v in values if math.isfinite(v)], dtype=np.float64)
     n = array.size
     if n < 2:
         return Mean(float(array[0]) if n else math.nan)
-    quantile = float(t.ppf(0.5 + LEVEL / 2.0, n - 1))
-    return Mean(float(array.mean()), quantile * float(array.std(ddof=1)) / math.sqrt(n))
+    return Mean(float(array.mean()), _quantile(n) * float(array.std(ddof=1)) / math.sqrt(n))
+
+
+@cache
+def _quantile(n: int) -> float:
+    """Return the quantile of Student's t of the interval of a mean of n values."""
+    from scipy.stats import t
+
+    return float(t.ppf(0.5 + LEVEL / 2.0, n - 1))
 
 
 def paired(first: npt.ArrayLike, second: npt.ArrayLike) -> Mean:
