@@ -63,6 +63,12 @@ def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(writing, "_draw", lambda picture: empty)
 
 
+@pytest.fixture
+def unforked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Make runs in this process, because a process for each takes longer than most runs."""
+    monkeypatch.setattr("inference_lab.harness.isolated_run.can_isolate", lambda: False)
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Generator[None, object, object]:
     """Exclude modules and tests from garbage collection, here and in forked processes.

@@ -103,7 +103,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     monkeypatch.syspath_prepend(tmp_path)
     # The solvers of the documents are examined on a few graphs of each family, because other tests
     # check that the checks find every fault, on more graphs.
-    few = functools.partial(conformance.run_checks, graphs_per_family=2)
+    few = functools.partial(conformance.run_checks, graphs_per_family=2, isolate=False)
     monkeypatch.setattr(conformance, "run_checks", few)
     yield tmp_path
     for name, module in list(sys.modules.items()):
@@ -138,7 +138,7 @@ def in_one_script(found: list[Fence]) -> list[Fence]:
     "name",
     [pytest.param(name, marks=pytest.mark.xdist_group(name)) for name in DOCUMENTS],
 )
-def test_code_runs(name: str, folder: Path, undrawn: None) -> None:
+def test_code_runs(name: str, folder: Path, undrawn: None, unforked: None) -> None:
     """Every script and command of the document ends with exit code 0."""
     text = (ROOT / name).read_text(encoding="utf-8")
     found = fences(text)

@@ -169,7 +169,10 @@ needs_fork = pytest.mark.skipif(not can_isolate(), reason="this system cannot fo
 
 
 def outcome_of(folder: Path, named: str, **settings: bool) -> dict[str, CheckResult]:
-    results = run_checks(f"{folder / 'their_solvers.py'}:{named}", graphs_per_family=2, **settings)
+    reported: list[CheckResult] = []
+    solver = f"{folder / 'their_solvers.py'}:{named}"
+    results = run_checks(solver, reported.append, graphs_per_family=2, **settings)
+    assert reported == results
     return {result.name: result for result in results}
 
 

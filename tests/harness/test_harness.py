@@ -158,7 +158,7 @@ assert [(r.accuracy, r.diagnostics) for r in records] == [(1.0, {"loaded": []})]
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_repeated_call_does_only_the_missing_runs(tmp_path):
+def test_repeated_call_does_only_the_missing_runs(tmp_path, unforked):
     store = tmp_path / "runs.jsonl"
     started = []
 
@@ -180,7 +180,7 @@ def test_repeated_call_does_only_the_missing_runs(tmp_path):
     assert len(RecordStore(store).read()) == 27
 
 
-def test_another_question_is_another_run(tmp_path):
+def test_another_question_is_another_run(tmp_path, unforked):
     store = tmp_path / "runs.jsonl"
     il.compare(PROBLEMS[0], "icm", store=store)
     for number, other in enumerate(
@@ -272,7 +272,7 @@ def test_rerun_is_checked():
 # ---------------------------------------------------------------------- folders
 
 
-def test_merged_shards_equal_one_call(tmp_path):
+def test_merged_shards_equal_one_call(tmp_path, unforked):
     whole = il.compare(PROBLEMS, SOLVERS, seeds=2)
     stores = [RecordStore(tmp_path / f"shard{i}" / "runs.jsonl") for i in (1, 2, 3)]
     for i, store in enumerate(stores, start=1):
@@ -296,7 +296,7 @@ def test_a_folder_without_records_is_bad_input(tmp_path):
         find_store(tmp_path)
 
 
-def test_the_command_line_resumes_shards_and_merges(tmp_path, monkeypatch):
+def test_the_command_line_resumes_shards_and_merges(tmp_path, monkeypatch, unforked):
     monkeypatch.chdir(tmp_path)
 
     def call(*arguments):

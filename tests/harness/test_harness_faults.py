@@ -109,7 +109,7 @@ def test_kills_lose_nothing_and_double_nothing(tmp_path, suppress_output):
     path = tmp_path / "runs.jsonl"
     rng = random.Random(0)
     orphans, counts = [], [0]
-    for kill in range(15):
+    for kill in range(9):
         pid = os.fork()
         if pid == 0:
             try:
@@ -127,7 +127,7 @@ def test_kills_lose_nothing_and_double_nothing(tmp_path, suppress_output):
         counts.append(lines_in(path))
     assert orphans == []
     # It made progress between the kills, and was not complete before the last one.
-    assert counts == sorted(counts) and 15 <= counts[-1] < len(suppress_output.records)
+    assert counts == sorted(counts) and 9 <= counts[-1] < len(suppress_output.records)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("warnings.warn", lambda *a, **k: None)  # of a truncated line
         resumed = il.compare(**ASKED, store=path)
@@ -272,7 +272,7 @@ def test_a_clock_that_jumps_changes_no_duration_and_no_result(tmp_path, monkeypa
     monkeypatch.setattr(
         isolated_run, "now", lambda: f"20{rng.randint(10, 99)}-01-01T00:00:00+00:00"
     )
-    asked = {"problems": PROBLEMS, "solvers": SOLVERS, "seeds": 2, "time_limit": 1.0}
+    asked = {"problems": PROBLEMS[0], "solvers": SOLVERS, "seeds": 2, "time_limit": 1.0}
     path = tmp_path / "runs.jsonl"
     first = il.compare(**asked, store=path)
     second = il.compare(**asked, store=path, rerun="all")

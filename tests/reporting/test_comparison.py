@@ -26,6 +26,9 @@ from inference_lab.reporting.comparison import Comparison
 from inference_lab.results.analysis import gap_percent
 from inference_lab.results.records import RecordStore
 
+#: Runs in this process, because a process for each takes longer than the run.
+compare = functools.partial(il.compare, isolate=False)
+
 
 def identity(record):
     return record.id
@@ -190,9 +193,9 @@ def test_one_record_a_run_in_order_with_evaluated_energies():
 def test_sources_of_every_kind_are_taken_alone_or_together(tmp_path):
     path = tmp_path / "m.uai"
     il.write(STEP, path)
-    assert len(il.compare(STEP, "icm").records) == 1
-    assert len(il.compare(path, Guess(), seeds=2).records) == 2
-    mixed = il.compare([str(path), STEP, problem()], ["icm", Guess(draws=2)])
+    assert len(compare(STEP, "icm").records) == 1
+    assert len(compare(path, Guess(), seeds=2).records) == 2
+    mixed = compare([str(path), STEP, problem()], ["icm", Guess(draws=2)])
     assert [r.problem for r in mixed.records[::2]] == [
         f"file(path={path})",
         f"graph-{STEP.content_hash[:8]}",
@@ -210,7 +213,7 @@ def test_sources_of_every_kind_are_taken_alone_or_together(tmp_path):
     ],
 )
 def test_a_run_that_fails_is_a_record_and_the_rest_goes_on(how, message):
-    comparison = il.compare([problem("a"), problem("b", 1)], [Broken(how), "icm"])
+    comparison = compare([problem("a"), problem("b", 1)], [Broken(how), "icm"])
     failed = [r for r in comparison.records if r.failed]
     assert [r.problem for r in failed] == ["a", "b"]
     for record in failed:
@@ -222,7 +225,7 @@ def test_a_run_that_fails_is_a_record_and_the_rest_goes_on(how, message):
 
 
 def test_a_run_that_is_not_covered_is_a_record_with_the_reason():
-    comparison = il.compare(problem(), [Choosy(), "icm"], seeds=2)
+    comparison = compare(problem(), [Choosy(), "icm"], seeds=2)
     refused = [r for r in comparison.records if r.solver == "Choosy"]
     assert [(r.status, r.message) for r in refused] == [("unsupported", "it is not my day")] * 2
     assert by_solver(comparison)["Choosy"].unsupported == 2
@@ -363,7 +366,7 @@ def test_a_store_that_is_something_else_is_refused_before_anything_runs(tmp_path
 
 
 def test_processes_give_the_same_answers_and_one_thread_each():
-    problems = [problem("a"), problem("b", 1), il.Problem("c", graph(n=30, seed=2))]
+    problems = [problem("a"), il.Problem("c", graph(n=30, seed=2))]
     solvers = [Guess(draws=3), "icm(init=random)", Threads()]
     here = il.compare(problems, solvers, seeds=2)
     before = os.environ.get("OMP_NUM_THREADS")
@@ -448,7 +451,7 @@ def test_gap_in_percent(energy, bound, best, percent):
 
 
 def test_gaps_are_to_the_best_bound_of_all_solvers():
-    comparison = il.compare(
+    comparison = compare(
         step(), [Fixed(label=1, bound=0.5), Fixed(label=1), Enumerate(), Fixed(label=0)]
     )
     rows = by_solver(comparison)
@@ -464,7 +467,7 @@ def test_gaps_are_to_the_best_bound_of_all_solvers():
 
 
 def test_a_known_optimum_is_a_bound_and_a_proof():
-    comparison = il.compare(step(optimum=1.0, optimum_source="by hand"), [Fixed(), Fixed(label=1)])
+    comparison = compare(step(optimum=1.0, optimum_source="by hand"), [Fixed(), Fixed(label=1)])
     assert [row.gap_percent for row in comparison.rows] == [0.0, 100.0]
     assert [row.proved_by for row in comparison.rows] == ["by known optimum", "no"]
     assert comparison.records[0].optimum_source == "by hand"
@@ -483,7 +486,7 @@ def test_a_known_optimum_is_a_bound_and_a_proof():
     ],
 )
 def test_contradictions_are_alarms_on_top(problem_given, solvers, refusal):
-    comparison = il.compare(problem_given, solvers)
+    comparison = compare(problem_given, solvers)
     assert len(comparison.alarms) == 1
     assert refusal in comparison.alarms[0] and comparison.alarms[0].startswith("step: ")
     text = " ".join(comparison.to_text(width=90).split())
@@ -499,12 +502,12 @@ def test_contradictions_are_alarms_on_top(problem_given, solvers, refusal):
     ],
 )
 def test_rounding_and_loose_bounds_are_no_alarm(solvers):
-    assert il.compare(step(optimum=1.0), solvers).alarms == []
+    assert compare(step(optimum=1.0), solvers).alarms == []
 
 
 def test_an_infeasible_problem_is_shown_as_such():
     hard = il.FactorGraph.potts([[0.0, np.inf], [np.inf, 0.0]], [(0, 1)], [np.inf])
-    comparison = il.compare(il.Problem("hard", hard), ["icm", Guess()], seeds=2)
+    comparison = compare(il.Problem("hard", hard), ["icm", Guess()], seeds=2)
     assert comparison.alarms == []
     row = comparison.rows[0]
     assert (row.status, row.proved_by, row.best, row.energy) == ("infeasible", "yes", 2, math.inf)
@@ -512,7 +515,7 @@ def test_an_infeasible_problem_is_shown_as_such():
 
 
 def test_seeds_are_summarised_by_median_and_range():
-    comparison = il.compare(problem(), [Guess(), Enumerate()], seeds=5)
+    comparison = compare(problem(), [Guess(), Enumerate()], seeds=5)
     energies = [r.energy for r in comparison.records if r.solver == "Guess"]
     row = by_solver(comparison)["Guess"]
     assert row.energy == np.median(energies)
@@ -529,7 +532,7 @@ def test_seeds_are_summarised_by_median_and_range():
 def test_the_summary_over_problems():
     problems = [step(), il.Problem("other", il.FactorGraph.from_terms(np.array([[4.0, 5.0]])))]
     solvers = [Enumerate(), Fixed(label=1), Broken(), Choosy()]
-    latex = il.compare(problems, solvers, seeds=2).to_latex(
+    latex = compare(problems, solvers, seeds=2).to_latex(
         ["gap %", "% best", "% proved", "failed", "runs"]
     )
     fixed = (100 + 25) / 2
@@ -539,9 +542,9 @@ def test_the_summary_over_problems():
 
 
 def test_problems_of_one_name_from_different_stores_are_kept_apart():
-    one = il.compare(step(), Fixed(bound=1.0)).records
+    one = compare(step(), Fixed(bound=1.0)).records
     other = il.FactorGraph.from_terms(np.array([[-3.0, 2.0]]))
-    two = il.compare(il.Problem("step", other), Fixed()).records
+    two = compare(il.Problem("step", other), Fixed()).records
     comparison = Comparison([*one, *two])
     assert [p.name for p in comparison.problems] == [
         f"step [{g.content_hash[:8]}]" for g in (STEP, other)
@@ -560,7 +563,7 @@ def shown():
         problem("estep(data=iris, constraints=30)", 0),
         problem("estep(data=wine, constraints=200, noise=0.2)", 1),
     ]
-    return il.compare(problems, ["icm", Enumerate(), Guess(draws=2), Choosy(), Broken()], seeds=2)
+    return compare(problems, ["icm", Enumerate(), Guess(draws=2), Choosy(), Broken()], seeds=2)
 
 
 @pytest.mark.parametrize("width", [80, 100, 140])
@@ -594,9 +597,9 @@ def test_the_table_marks_the_best_and_explains_failures():
 
 
 def test_a_single_problem_has_no_summary_and_one_seed_no_spread():
-    text = il.compare(step(), "icm").to_text()
+    text = compare(step(), "icm").to_text()
     assert "All" not in text and "spread" not in text and "accur." not in text
-    assert str(il.compare(step(), "icm", seeds=2)).count("spread") == 2
+    assert str(compare(step(), "icm", seeds=2)).count("spread") == 2
 
 
 def test_the_frame_has_one_row_a_run_and_numbers_in_it():
@@ -614,7 +617,7 @@ def test_the_frame_has_one_row_a_run_and_numbers_in_it():
 
 def test_save_writes_records_and_a_table_and_never_loses_records(tmp_path):
     folder = tmp_path / "deep" / "out"
-    first = il.compare(problem(), ["icm", Broken()], seeds=2, store=folder / "runs.jsonl")
+    first = compare(problem(), ["icm", Broken()], seeds=2, store=folder / "runs.jsonl")
     assert [p.name for p in first.save(folder)] == ["runs.jsonl", "runs.csv"]
     names = {p.name for p in first.save(folder)}
     assert {p.name for p in folder.iterdir()} == names
@@ -625,7 +628,7 @@ def test_save_writes_records_and_a_table_and_never_loses_records(tmp_path):
         assert [row["solver"] for row in csv.DictReader(stream)] == [
             r.solver for r in first.records
         ]
-    second = il.compare(problem(), "icm")
+    second = compare(problem(), "icm")
     second.save(folder)
     assert RecordStore(folder / "runs.jsonl").read()[4:] == second.records
     again = Comparison(RecordStore(folder / "runs.jsonl"))
@@ -647,7 +650,7 @@ def test_no_runs_at_all_still_make_a_table():
 
 
 def test_log_lines_report_the_outcome(capsys):
-    il.compare(step(), [Enumerate(), Broken(), Choosy()], progress=True)
+    compare(step(), [Enumerate(), Broken(), Choosy()], progress=True)
     captured = capsys.readouterr()
     assert captured.out == ""
     lines = captured.err.splitlines()
@@ -662,6 +665,6 @@ def test_log_lines_report_the_outcome(capsys):
 
 def test_log_lines_need_the_end_of_a_run():
     events = []
-    il.compare(step(), Guess(), progress=events.append)
+    compare(step(), Guess(), progress=events.append)
     with pytest.raises(ValueError, match="end of a run"):
         log_line(events[0])

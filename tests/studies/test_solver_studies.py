@@ -173,7 +173,7 @@ def test_errors_in_a_definition_are_located(tmp_path, text, old, new, message):
     assert message in str(caught.value) and "study.toml" in str(caught.value)
 
 
-def test_a_study_is_run_once_and_rendered_from_its_records(tmp_path, undrawn):
+def test_a_study_is_run_once_and_rendered_from_its_records(tmp_path, undrawn, unforked):
     folder = write(tmp_path / "small", SMALL)
     study = load_study(folder)
     comparison = run_comparison(study, folder)
@@ -198,7 +198,7 @@ def test_a_study_is_run_once_and_rendered_from_its_records(tmp_path, undrawn):
     assert len(quick) == 3 and len(RecordStore(folder / "runs.jsonl").read()) == 30
 
 
-def test_report_has_only_the_named_tables_and_figures(tmp_path, undrawn):
+def test_report_has_only_the_named_tables_and_figures(tmp_path, undrawn, unforked):
     folder = write(tmp_path / "small", SMALL)
     study = load_study(folder)
     comparison = run_comparison(study.quickly(), folder)
@@ -325,7 +325,7 @@ def as_problem_settings(spec):
     return problem_registry.make(spec).settings()
 
 
-def test_stages_are_run_where_others_prove_nothing(tmp_path):
+def test_stages_are_run_where_others_prove_nothing(tmp_path, unforked):
     """The choice follows from the records: a second call makes no run, and shards agree with it."""
     small = SAMPLED.replace("draws = 2", "draws = 1").replace("cells = 12", "cells = 6")
     study = load_study(write(tmp_path / "sampled", small))
@@ -385,7 +385,7 @@ def test_reports_are_rendered_from_the_records_beside_them(tmp_path, name, undra
 
 
 @pytest.mark.parametrize("name", ours())
-def test_studies_run_in_small(tmp_path, name):
+def test_studies_run_in_small(tmp_path, name, unforked):
     if not DATA.is_dir():
         pytest.skip(f"needs the data folder, {DATA} is none")
     study = load_study(REPORTS / name).quickly()

@@ -447,7 +447,7 @@ def test_a_table_for_the_metric_is_a_gradient_step():
         objective(rate=-1.0)
 
 
-def test_summaries_are_means_of_the_records(tmp_path):
+def test_summaries_are_means_of_the_records(tmp_path, unforked):
     """Means are over parts, data, numbers of constraints and runs, with one part for all."""
     study = load_study(write(tmp_path / "summed", SUMMED))
     records = run_study(study, tmp_path / "summed")
@@ -608,7 +608,7 @@ def ends(events):
     return lambda event: event.record is not None and events.append(event)
 
 
-def test_records_resume_and_are_the_same_each_time(tmp_path):
+def test_records_resume_and_are_the_same_each_time(tmp_path, unforked):
     study = load_study(write(tmp_path / "small"))
     whole = run_study(study, tmp_path / "one")
     assert len(whole) == 1 * 2 * 2 * 2 == len(cells(study))
@@ -656,7 +656,7 @@ def test_workers_give_the_same_records(tmp_path):
     assert essence(run_study(study, tmp_path / "three", isolate=False)) == essence(alone)
 
 
-def test_merged_shards_equal_one_call(tmp_path):
+def test_merged_shards_equal_one_call(tmp_path, unforked):
     """Shards on the command line agree as well."""
 
     def call(*arguments):
@@ -732,7 +732,7 @@ def test_fits_that_hang_die_or_eat_memory_are_records_and_the_others_go_on(tmp_p
         assert {event.solver for event in events} == again
 
 
-def test_failures_are_recorded_shown_and_run_again(tmp_path, undrawn):
+def test_failures_are_recorded_shown_and_run_again(tmp_path, undrawn, unforked):
     text = SMALL.replace("settings = {", "settings = { n_init = 0,")
     study = load_study(write(tmp_path / "small", text))
     records = run_study(study, tmp_path)
@@ -751,7 +751,7 @@ def test_failures_are_recorded_shown_and_run_again(tmp_path, undrawn):
 # ---------------------------------------------------------------------- reports
 
 
-def test_a_violated_hard_constraint_makes_the_mean_weight_infinite(tmp_path, undrawn):
+def test_a_violated_hard_constraint_makes_the_mean_weight_infinite(tmp_path, undrawn, unforked):
     study = load_study(write(tmp_path / "small"))
     first, *others = run_study(study, tmp_path)
     render_study(study, [replace(first, violated=math.inf), *others], tmp_path)
@@ -774,7 +774,7 @@ def test_statistics_of_runs_by_hand():
     assert better.p_value == pytest.approx(2 / 64)
 
 
-def test_a_report_comes_from_the_records_alone(tmp_path):
+def test_a_report_comes_from_the_records_alone(tmp_path, unforked):
     """Rendering fits and loads nothing, and is reproducible byte for byte."""
     study = load_study(write(tmp_path / "small"))
     records = run_study(study, tmp_path / "small")
@@ -809,7 +809,7 @@ def test_a_report_comes_from_the_records_alone(tmp_path):
     assert float(first["20"]) == pytest.approx(np.mean(chosen), rel=1e-11)
 
 
-def test_parts_have_sections_figures_and_published_values_of_their_own(tmp_path, undrawn):
+def test_parts_have_sections_figures_and_published_values_of_their_own(tmp_path, undrawn, unforked):
     study = load_study(write(tmp_path / "parted", PARTED))
     records = run_study(study, tmp_path / "parted")
     assert len(records) == 6
@@ -829,7 +829,7 @@ def test_parts_have_sections_figures_and_published_values_of_their_own(tmp_path,
     assert float(row["10"]) == pytest.approx(np.mean(wrong), rel=1e-11)
 
 
-def test_report_counts_missing_fits(tmp_path, undrawn):
+def test_report_counts_missing_fits(tmp_path, undrawn, unforked):
     study = load_study(write(tmp_path / "small"))
     records = run_study(study, tmp_path / "small")[:5]
     text = render_study(study, records, tmp_path / "small").read_text()
@@ -846,6 +846,8 @@ def shrunk(study):
         constraints = stage.constraints[:1]
         large = part.title.startswith(("Texture", "News in 20"))
         data = ["lange-toy"] if large else stage.data[:1]
+        if study.name == "certified":  # a lower bound of 150 points takes 20 s
+            data = ["iris, standardised, n=40"]
         small.append(replace(part, data=data, constraints=constraints, runs=1))
     return replace(study.quickly(), parts=small)
 
