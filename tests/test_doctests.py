@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import doctest
+import functools
 import importlib
 import inspect
 import pkgutil
@@ -70,6 +71,7 @@ def inherits_its_docstring(owner: type, name: str) -> bool:
     )
 
 
+@functools.cache
 def public() -> dict[str, Any]:
     """Return all callables: functions, classes, and the methods that classes of ours have."""
     found: dict[str, Any] = {}
