@@ -9,7 +9,7 @@ from inference_lab.clustering import DPMeans
 from inference_lab.clustering._base import PairwiseClusterer
 
 #: They choose among estimators, and read pairs only.
-_OTHERS = ("ConstrainedClusterCV",)
+_OTHERS = ("ConstrainedClusterCV", "CorrelationClustering")
 #: All estimators but these.
 KINDS: list[Any] = [
     getattr(clustering, name)

@@ -155,7 +155,7 @@ def cluster(
                 report_progress(f"looking for a lower bound of the objective for {certify:g} s")
                 prepared["Objective"] = _distance_to_best(search.best_estimator_, points, certify)
             used = takes_pairs(search.best_estimator_)
-            chosen = ChosenClustering(search, used, found, prepared)
+            chosen = ChosenClustering(search, used, points, names, found, prepared)
             write_document(clustering_document(chosen, f"Clusters of {data.name}"), report)
     summary = _summary(search, found)
     if as_json:

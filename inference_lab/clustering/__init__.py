@@ -13,14 +13,16 @@ from inference_lab.clustering.baselines import (
     FlexibleSpectral,
     MetricKMeans,
 )
-from inference_lab.clustering.bregman_kmeans import BregmanKMeans
+from inference_lab.clustering.bregman_kmeans import BregmanKMeans, SphericalKMeans
 from inference_lab.clustering.cluster_cv import ConstrainedClusterCV
 from inference_lab.clustering.cop_kmeans import COPKMeans
+from inference_lab.clustering.correlation_clustering import CorrelationClustering
 from inference_lab.clustering.distortions import (
     Bregman,
     Cosine,
     Distortion,
     IDivergence,
+    ItakuraSaito,
     KullbackLeibler,
     SquaredEuclidean,
 )
@@ -65,6 +67,7 @@ __all__ = [
     "ConstrainedLinkage",
     "ConstrainedSpectral",
     "ConstraintsNotMetWarning",
+    "CorrelationClustering",
     "Cosine",
     "DPMeans",
     "DegenerateMetricWarning",
@@ -76,6 +79,7 @@ __all__ = [
     "HalfStep",
     "IDivergence",
     "InfeasibleConstraintsError",
+    "ItakuraSaito",
     "KernelHMRFKMeans",
     "KullbackLeibler",
     "MPCKMeans",
@@ -87,6 +91,7 @@ __all__ = [
     "RDPMeans",
     "SeededKMeans",
     "SizeConstrainedKMeans",
+    "SphericalKMeans",
     "SquaredEuclidean",
     "TVClust",
     "Violations",

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
 
 from inference_lab.clustering._base import ConstrainedClusterer, SharedSettings, check_word
-from inference_lab.clustering.distortions import Distortion, Points
+from inference_lab.clustering.distortions import Cosine, Distortion, Points
 from inference_lab.clustering.em import EStepSolver, Fit
 from inference_lab.clustering.hmrf import HMRF, EmptyClusters
 from inference_lab.clustering.initialisation import Init
@@ -18,7 +18,7 @@ from inference_lab.clustering.supervision import Side
 from inference_lab.graph.arrays import FloatArray
 from inference_lab.specs.settings import setting
 
-__all__ = ["BregmanKMeans", "weight_of_odds"]
+__all__ = ["BregmanKMeans", "SphericalKMeans", "weight_of_odds"]
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -160,3 +160,57 @@ def weight_of_odds(
         variance += mass * float((share @ (gaps - average) ** 2).sum())
         mean += mass * float(average.sum())
     return variance / (2.0 * mean) if mean > 0 else 1.0
+
+
+@dataclass(frozen=True, eq=False)
+class _Direction(Cosine):
+    """The cosine that accepts rows of zeros at no cost, so that they do not attract centroids."""
+
+    def check(self, points: Points) -> None:
+        """Accept any values."""
+
+    def distances(self, points: Points, centroids: FloatArray) -> FloatArray:
+        """Return one minus the cosine, 0 for rows of zeros."""
+        result = super().distances(points, centroids)
+        result[self.lengths(points) == 0] = 0.0
+        return result
+
+
+@dataclass(eq=False, repr=False, kw_only=True)
+class SphericalKMeans(BregmanKMeans):
+    r"""K-means on the unit sphere: minimises ``sum_i 1 - cos(x_i, mu_{l_i})``.
+
+    Centroids are the unit vectors along the sums of their scaled points; a cluster whose points
+    cancel keeps its centroid. Rows of zeros cost nothing, and are in the first cluster.
+
+    Parameters
+    ----------
+    n_clusters, init, empty_clusters, n_init, n_jobs, max_iter, tol, random_state
+        See `BregmanKMeans`.
+
+    Attributes
+    ----------
+    labels_, cluster_centers_, inertia_, objective_, n_iter_, history_, converged_, metric_
+        See `BregmanKMeans`.
+
+    Notes
+    -----
+    **Guarantees.** The objective never rises. CSR data stay sparse; centroids are dense.
+
+    **Complexity.** See `BregmanKMeans`.
+
+    References
+    ----------
+    I. Dhillon, D. Modha, "Concept decompositions for large sparse text data using clustering",
+    Machine Learning 42, 2001.
+
+    Examples
+    --------
+    >>> X = [[1.0, 0.1], [9.0, 1.0], [0.1, 1.0], [1.0, 9.0]]
+    >>> labels = SphericalKMeans(2, random_state=0).fit_predict(X)
+    >>> bool(labels[0] == labels[1] != labels[2] == labels[3])
+    True
+    """
+
+    #: Fixed in this class, so not an argument.
+    distortion: str | Distortion = field(default=_Direction(), init=False)

@@ -49,6 +49,7 @@ __all__ = [
     "Cosine",
     "Distortion",
     "IDivergence",
+    "ItakuraSaito",
     "KullbackLeibler",
     "Points",
     "SquaredEuclidean",
@@ -1014,6 +1015,37 @@ class KullbackLeibler(IDivergence):
         return normalize(points, norm="l1")
 
 
+@dataclass(frozen=True, eq=False)
+class ItakuraSaito(Bregman):
+    """``D(x, mu) = sum_m (x_m / mu_m - log(x_m / mu_m) - 1)`` on positive data.
+
+    Examples
+    --------
+    >>> points, centroids = np.array([[1.0], [10.0]]), np.array([[2.0], [20.0]])
+    >>> ItakuraSaito().own(points, centroids, np.array([0, 1])).round(3).tolist()
+    [0.193, 0.193]
+    """
+
+    positive_only: ClassVar[bool] = True
+
+    def check(self, points: Points) -> None:
+        """Refuse entries that are not positive."""
+        if (points <= 0).any():
+            row, column = (int(p) for p in np.argwhere(points <= 0)[0])
+            raise ValueError(
+                f"X[{row}, {column}] = {points[row, column]}; the Itakura-Saito divergence needs "
+                "positive values"
+            )
+
+    def generator(self, points: Points) -> FloatArray:
+        """Return ``-sum_m log x_m`` of each row."""
+        return -row_sums(np.log(points))
+
+    def gradient(self, centroids: FloatArray) -> FloatArray:
+        """Return ``-1 / mu_m``."""
+        return -1.0 / centroids
+
+
 def _refuse_negative(points: Points, name: str) -> None:
     least = points.min() if points.shape[0] else 0.0
     if least < 0:
@@ -1035,6 +1067,7 @@ _NAMED: dict[str, type[Distortion]] = {
     "cosine": Cosine,
     "kl": KullbackLeibler,
     "i-divergence": IDivergence,
+    "itakura-saito": ItakuraSaito,
 }
 
 

@@ -2,25 +2,32 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
+import numpy.typing as npt
 
 from inference_lab._numba import kernel
 from inference_lab.clustering.bregman_kmeans import BregmanKMeans
 from inference_lab.clustering.distortions import Points
 from inference_lab.clustering.em import Assignment, EStepSolver, Model, as_labels
-from inference_lab.clustering.hmrf import HMRF
+from inference_lab.clustering.hard_pairs import InfeasibleConstraintsError
+from inference_lab.clustering.hmrf import HMRF, violations
 from inference_lab.clustering.supervision import Side
-from inference_lab.graph.arrays import FloatArray, IntArray
-from inference_lab.specs.settings import setting
+from inference_lab.constraints import Constraints
+from inference_lab.graph.arrays import FloatArray, IntArray, connected
 
 __all__ = ["SizeConstrainedKMeans", "balance"]
 
 #: A path must be shorter by more than this share of the largest cost, so that rounding cannot make
 #: a cycle.
 _LEAST_GAIN = 1e-12
+#: Relative optimality gap of assignments by the integer program.
+_GAP = 1e-6
+#: SciPy's status of an integer program without a solution.
+_INFEASIBLE = 2
 
 
 @kernel
@@ -40,7 +47,9 @@ def _cheapest_leavers(
 
 
 @kernel
-def balance(costs: FloatArray, labels: IntArray, least: int, most: int, gain: float) -> int:
+def balance(
+    costs: FloatArray, labels: IntArray, least: FloatArray, most: FloatArray, gain: float
+) -> int:
     """Move points so that cluster sizes satisfy the bounds at least cost, in place.
 
     From the cheapest labels, each step changes two sizes by a path of moves: first by the least
@@ -101,10 +110,68 @@ def balance(costs: FloatArray, labels: IntArray, least: int, most: int, gain: fl
                     who[g, v] = i
 
 
-class _Bounded(EStepSolver):
-    """The E-step under bounds on sizes: a flow."""
+def least_assignment(
+    costs: FloatArray, counts: FloatArray, least: FloatArray, most: FloatArray, pairs: Constraints
+) -> IntArray:
+    """Return the labels of least cost with pairs and with summed counts within bounds.
 
-    def __init__(self, least: int, most: int, rng: np.random.Generator) -> None:
+    An integer program with an indicator of each unit of points, joined by hard must-links, in each
+    cluster, and an indicator of the violation of each other pair.
+    """
+    from scipy.optimize import Bounds, LinearConstraint, milp
+    from scipy.sparse import block_array, csr_array, eye_array, kron
+
+    k = costs.shape[1]
+    hard = np.isinf(pairs.ml_weights)
+    unit = _joined(pairs)
+    n = int(unit.max()) + 1
+    member = csr_array((np.ones(unit.size), (unit, np.arange(unit.size))), shape=(n, unit.size))
+    ends = unit[np.concatenate([pairs.must_link[~hard], pairs.cannot_link])]
+    n_must, n_pairs = int((~hard).sum()), len(ends)
+    weights = np.concatenate([pairs.ml_weights[~hard], pairs.cl_weights])
+    soft = np.isfinite(weights)
+    # A violated must-link has one end only in some cluster, a violated cannot-link both ends.
+    sign = np.where(np.arange(n_pairs) < n_must, -1.0, 1.0)
+    rows = np.arange(n_pairs)
+    incidence = csr_array((np.ones(n_pairs), (rows, ends[:, 0])), shape=(n_pairs, n))
+    incidence = incidence + csr_array((sign, (rows, ends[:, 1])), shape=(n_pairs, n))
+    sizes = kron((member @ counts)[np.newaxis], eye_array(k))
+    broken = kron(-eye_array(n_pairs), np.ones((k, 1)))
+    table = block_array(
+        [
+            [kron(eye_array(n), np.ones((1, k))), None],
+            [sizes, None],
+            [kron(incidence, eye_array(k)), broken],
+        ]
+        if n_pairs
+        else [[kron(eye_array(n), np.ones((1, k)))], [sizes]]
+    )
+    at_least = np.concatenate([np.ones(n), least, np.full(n_pairs * k, -np.inf)])
+    at_most = np.concatenate([np.ones(n), most, np.repeat((sign + 1.0) / 2.0, k)])
+    priced = np.concatenate([(member @ costs).ravel(), np.where(soft, weights, 0.0)])
+    found = milp(
+        priced / max(float(abs(priced).max()), np.finfo(float).tiny),
+        constraints=LinearConstraint(table.tocsr(), at_least, at_most),
+        bounds=Bounds(0.0, np.concatenate([np.ones(n * k), soft.astype(np.float64)])),
+        integrality=np.repeat([1, 0], [n * k, n_pairs]),
+        options={"mip_rel_gap": _GAP},
+    )
+    if found.status == _INFEASIBLE:
+        raise InfeasibleConstraintsError(
+            f"no labels keep {len(pairs.must_link)} must-links, {len(pairs.cannot_link)} "
+            f"cannot-links and sizes between min_size = {least.tolist()} and max_size = "
+            f"{most.tolist()}; give finite weights, or wider bounds"
+        )
+    if found.x is None:
+        raise RuntimeError(f"the integer program of the assignment failed: {found.message}")
+    labels: IntArray = found.x[: n * k].reshape(n, k).argmax(axis=1)[unit]
+    return labels
+
+
+class _Bounded(EStepSolver):
+    """The E-step under bounds on sizes: a flow, with pairs or weights an integer program."""
+
+    def __init__(self, least: FloatArray, most: FloatArray, rng: np.random.Generator) -> None:
         super().__init__("icm", rng)
         self.least, self.most = least, most
 
@@ -112,12 +179,22 @@ class _Bounded(EStepSolver):
         """Return the cheapest labels within the bounds; ties keep the previous labels."""
         assert isinstance(model, HMRF)
         before = None if previous is None else as_labels(previous)
-        costs, labels = np.ascontiguousarray(model.costs()), model.nearest(before).copy()
-        balance(costs, labels, self.least, self.most, _LEAST_GAIN * float(abs(costs).max()))
-        everyone = np.arange(labels.size)
-        if before is not None and costs[everyone, before].sum() <= costs[everyone, labels].sum():
+        costs, counts = np.ascontiguousarray(model.costs()), model.importance()
+        if counts is None and not len(model.constraints):
+            labels = model.nearest(before).copy()
+            gain = _LEAST_GAIN * float(abs(costs).max())
+            balance(costs, labels, self.least, self.most, gain)
+        else:
+            counts = np.ones(len(costs)) if counts is None else counts
+            costs = costs * counts[:, np.newaxis]
+            labels = least_assignment(costs, counts, self.least, self.most, model.constraints)
+        if before is not None and _cost(costs, before, model) <= _cost(costs, labels, model):
             return before
         return labels
+
+
+def _cost(costs: FloatArray, labels: IntArray, model: HMRF) -> float:
+    return float(costs[np.arange(labels.size), labels].sum()) + model.penalties(labels)
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -126,15 +203,16 @@ class SizeConstrainedKMeans(BregmanKMeans):
 
     Minimises ``J = sum_i D(x_i, mu_{l_i})`` subject to ``min_size <= |{i : l_i = h}| <= max_size``,
     by alternating an assignment of least cost with new centroids. Clusters are balanced by bounds
-    that differ by at most one.
+    that differ by at most one. Sample weights count in sizes, and violated pairs cost their weight.
 
     Parameters
     ----------
     n_clusters : int
-    min_size : int
-        The least number of points in a cluster.
-    max_size : int or None
-        The largest number; None for no bound.
+    min_size : float or (k,) array
+        The least sum of sample weights in a cluster; without weights the least number of points. An
+        array holds one bound per label; the start decides which cluster gets which label.
+    max_size : float, (k,) array or None
+        The largest sum; None for no bound.
     distortion, init, n_init, n_jobs, max_iter, tol, random_state
         See `BregmanKMeans`.
     empty_clusters : {"reseed", "keep"}
@@ -144,14 +222,18 @@ class SizeConstrainedKMeans(BregmanKMeans):
     ----------
     labels_, cluster_centers_, inertia_, objective_, n_iter_, history_, converged_, metric_
         See `BregmanKMeans`. `predict` ignores the bounds.
+    violations_ : Violations
+        Pairs that the labels violate.
 
     Notes
     -----
-    **Guarantees.** Each assignment is a cheapest one within the bounds, so the objective never
-    rises, unless centroids are smoothed.
+    **Guarantees.** Each assignment is a cheapest one within the bounds (up to a share of 1e-6 with
+    pairs or weights), so the objective never rises, unless centroids are smoothed. Hard pairs and
+    bounds are kept, or an error reports that no labels keep them.
 
     **Complexity.** O(n d k) per iteration, and O(n + k^2) times the length of a path for each point
-    over a bound. O(n k) memory.
+    over a bound. O(n k) memory. With pairs or weights, an integer program of n k indicators, which
+    can take exponential time.
 
     References
     ----------
@@ -166,16 +248,35 @@ class SizeConstrainedKMeans(BregmanKMeans):
     [3, 3]
     """
 
-    min_size: int = setting(1, at_least=0)
-    max_size: int | None = setting(None, at_least=0)
+    min_size: float | npt.ArrayLike = 1
+    max_size: float | npt.ArrayLike | None = None
 
-    def fit(self, X: Any, y: Any = None) -> Self:  # type: ignore[override]  # no sample weights
+    #: Pairs are hard unless `fit` gets weights.
+    _default_weight: ClassVar[float | Literal["auto"]] = math.inf
+
+    def fit(
+        self,
+        X: Any,
+        y: Any = None,
+        *,
+        must_link: npt.ArrayLike | None = None,
+        cannot_link: npt.ArrayLike | None = None,
+        ml_weight: npt.ArrayLike | None = None,
+        cl_weight: npt.ArrayLike | None = None,
+        sample_weight: npt.ArrayLike | None = None,
+    ) -> Self:
         """Cluster the points.
 
         Parameters
         ----------
         X : (n, d) array-like, or sparse where the distortion allows
         y : ignored
+        must_link, cannot_link : (p, 2) and (q, 2) arrays of int, optional
+            Pairs of rows that should, and should not, share a cluster.
+        ml_weight, cl_weight : float or arrays, optional
+            Costs of violated pairs; by default ``inf``, so that no pair is violated.
+        sample_weight : (n,) array of float, optional
+            Weight of each point, also in sizes.
 
         Returns
         -------
@@ -185,6 +286,8 @@ class SizeConstrainedKMeans(BregmanKMeans):
         ------
         ValueError, TypeError
             If data or settings cannot be used, or sizes within the bounds cannot add up.
+        InfeasibleConstraintsError
+            If no labels keep the bounds and the hard pairs.
 
         Examples
         --------
@@ -194,26 +297,66 @@ class SizeConstrainedKMeans(BregmanKMeans):
         ...
         ValueError: 2 clusters of at least min_size = 2 points need 4 points, there are 3
         """
-        return self._fit_to(X)
+        return self._fit_to(
+            X,
+            must_link=must_link,
+            cannot_link=cannot_link,
+            ml_weight=ml_weight,
+            cl_weight=cl_weight,
+            sample_weight=sample_weight,
+        )
 
     def _fit(self, points: Points, side: Side) -> None:
-        n, k = points.shape[0], self.n_clusters
-        least, most = self._bounds(n)
-        if least > most:
-            raise ValueError(f"min_size = {least} is above max_size = {most}")
-        for name, bound, verb, broken in (
-            ("least min_size", least, "need", k * least > n),
-            ("most max_size", most, "hold", k * most < n),
+        self._least = self._bounds("min_size", self.min_size)
+        largest = math.inf if self.max_size is None else self.max_size
+        self._most = self._bounds("max_size", largest)
+        total = float(side.counts.sum())
+        self._check_sum(total)
+        units = np.bincount(_joined(side.constraints), weights=side.counts)
+        if units.max() > self._most.max():
+            raise InfeasibleConstraintsError(
+                f"must-links join points that count {units.max():g}; no cluster may hold more than "
+                f"max_size = {self._most.max():g}"
+            )
+        super()._fit(points, side)
+        self.violations_ = violations(side.constraints, self.labels_)
+
+    def _bounds(self, name: str, value: float | npt.ArrayLike) -> FloatArray:
+        """Return a bound for each cluster."""
+        given = np.asarray(value, dtype=np.float64)
+        k = self.n_clusters
+        if given.shape not in ((), (k,)):
+            raise ValueError(
+                f"{name} has shape {given.shape}; a number or n_clusters = {k} numbers are allowed"
+            )
+        if not (given >= 0).all():
+            raise ValueError(f"{name} must be at least 0, got {given.tolist()}")
+        return np.broadcast_to(given, (k,)).copy()
+
+    def _check_sum(self, total: float) -> None:
+        """Refuse bounds that no sizes with this total can satisfy."""
+        k, least, most = self.n_clusters, self._least, self._most
+        over = np.flatnonzero(least > most)
+        if over.size:
+            h = over[0]
+            raise ValueError(
+                f"min_size = {least[h]:g} of cluster {h} is above max_size = {most[h]:g}"
+            )
+        for name, bounds, broken, word, verb in (
+            ("min_size", least, least.sum() > total, "least", "need"),
+            ("max_size", most, most.sum() < total, "most", "hold"),
         ):
             if broken:
+                each = f"{bounds[0]:g}" if np.ptp(bounds) == 0 else f"{bounds.tolist()}"
                 raise ValueError(
-                    f"{k} clusters of at {name} = {bound} points {verb} {k * bound} points, there "
-                    f"are {n}"
+                    f"{k} clusters of at {word} {name} = {each} points {verb} {bounds.sum():g} "
+                    f"points, there are {total:g}"
                 )
-        super()._fit(points, side)
-
-    def _bounds(self, n: int) -> tuple[int, int]:
-        return self.min_size, n if self.max_size is None else self.max_size
 
     def _expectation(self, points: Points, rng: np.random.Generator) -> EStepSolver:
-        return _Bounded(*self._bounds(points.shape[0]), rng)
+        return _Bounded(self._least, self._most, rng)
+
+
+def _joined(pairs: Constraints) -> IntArray:
+    """Return the unit of each point; hard must-links join points to units."""
+    return connected(pairs.n_points, pairs.must_link[np.isinf(pairs.ml_weights)])

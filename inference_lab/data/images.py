@@ -33,6 +33,7 @@ __all__ = [
     "draw_texture",
     "find_file",
     "grey_levels",
+    "label_colours",
     "load_image",
     "read_image",
     "to_grey",
@@ -49,6 +50,15 @@ WRITTEN = (".png", ".pgm", ".ppm")
 
 #: Largest number of pixels that is read.
 MAX_PIXELS = 50_000_000
+
+#: Colours of labels in pictures: far apart from each other, the first two as in binary masks.
+_COLOURS = np.array(
+    [
+        *((0, 0, 0), (255, 255, 255), (214, 39, 40), (31, 119, 180), (44, 160, 44)),
+        *((255, 187, 51), (148, 103, 189), (23, 190, 207), (140, 86, 75), (227, 119, 194)),
+    ],
+    dtype=np.uint8,
+)
 
 
 # ---------------------------------------------------------------------- files
@@ -170,6 +180,15 @@ def draw_texture(height: int, width: int, rng: np.random.Generator, *, grain: fl
 def grey_levels(k: int) -> Image:
     """Return k grey values at equal distances from black to white."""
     return np.asarray(np.rint(np.arange(k) * (255.0 / max(k - 1, 1))), dtype=np.uint8)
+
+
+def label_colours(k: int) -> Image:
+    """Return (k, 3) colours for labels without order, black and white first; after ten, darker."""
+    shade = 0.7 ** (np.arange(k) // len(_COLOURS))
+    shaded: Image = np.rint(_COLOURS[np.arange(k) % len(_COLOURS)] * shade[:, None]).astype(
+        np.uint8
+    )
+    return shaded
 
 
 # ---------------------------------------------------------------------- problems

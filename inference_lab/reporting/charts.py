@@ -31,6 +31,7 @@ __all__ = [
     "heatmap",
     "intervals_chart",
     "javascript",
+    "pairs_chart",
     "panels",
     "profile_curves",
     "ranks_chart",
@@ -337,6 +338,61 @@ def intervals_chart(
         drawn.mark_rule(color="currentColor").encode(x=x, x2="high:Q"),
         drawn.mark_point(filled=True, color="currentColor", size=45).encode(x="y:Q"),
     ).configure(**_CONFIG)
+
+
+def pairs_chart(points: pd.DataFrame, pairs: pd.DataFrame, axes: tuple[str, str]) -> Chart:
+    """Return points by cluster, with lines for pairs: cannot-links dashed, violated pairs bold.
+
+    Points have name, cluster, x and y; pairs have name, kind, violated, x, y, x2 and y2.
+    """
+    import altair as alt
+
+    points = points.assign(name=points["name"].map(printable)).round(4)
+    pairs = pairs.assign(name=pairs["name"].map(printable)).round(4)
+    clusters = sorted(points["cluster"].unique())
+    looks = COLOURS[1:]
+    shapes = ["circle", "square", "triangle-up", "diamond"]
+    colour, shape = (
+        alt.Scale(domain=clusters, range=[look[at] for at in range(len(clusters))])
+        for look in (
+            [looks[at % len(looks)] for at in range(len(clusters))],
+            [shapes[at // len(looks) % len(shapes)] for at in range(len(clusters))],
+        )
+    )
+    x, y = (
+        alt.X("x:Q", title=axes[0], scale=alt.Scale(zero=False)),
+        alt.Y("y:Q", title=axes[1], scale=alt.Scale(zero=False)),
+    )
+    kinds = ["must-link", "cannot-link"]
+    lines = (
+        alt.Chart(pairs)
+        .mark_rule(color="currentColor")
+        .encode(
+            x=x,
+            y=y,
+            x2="x2:Q",
+            y2="y2:Q",
+            strokeDash=alt.StrokeDash(
+                "kind:N", scale=alt.Scale(domain=kinds, range=[[1, 0], [4, 3]]), title="pairs"
+            ),
+            opacity=alt.condition("datum.violated", alt.value(1.0), alt.value(0.3)),
+            strokeWidth=alt.condition("datum.violated", alt.value(2.0), alt.value(0.8)),
+            tooltip=[alt.Tooltip("name:N", title="pair"), "kind:N", "violated:N"],
+        )
+    )
+    dots = (
+        alt.Chart(points)
+        .mark_point(filled=True, size=35, opacity=0.85)
+        .encode(
+            x=x,
+            y=y,
+            color=alt.Color("cluster:N", scale=colour, legend=alt.Legend(symbolSize=60)),
+            shape=alt.Shape("cluster:N", scale=shape),
+            tooltip=["name:N", "cluster:N"],
+        )
+    )
+    layered = alt.layer(lines, dots).properties(width=_WIDTH, height=340)
+    return layered.configure(**_CONFIG)
 
 
 def heatmap(cells: pd.DataFrame, x: str, y: str, *, scale: Mapping[str, Any]) -> Chart:

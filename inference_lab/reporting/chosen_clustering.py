@@ -4,13 +4,24 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from inference_lab.formatting import counted
-from inference_lab.graph.arrays import IntArray
-from inference_lab.reporting.document import Cell, Document, Mark, Section, Table, Text, column
+from inference_lab.graph.arrays import FloatArray, IntArray
+from inference_lab.reporting.charts import intervals_chart, pairs_chart
+from inference_lab.reporting.document import (
+    Cell,
+    Document,
+    Mark,
+    Picture,
+    Section,
+    Table,
+    Text,
+    column,
+)
 from inference_lab.results.number_formats import NONE
 
 if TYPE_CHECKING:
@@ -20,6 +31,8 @@ __all__ = ["ChosenClustering", "clustering_document", "with_interval"]
 
 #: Standard errors on each side of a 95 % interval.
 _WIDE = 1.96
+#: Numbers of points and of pairs in a picture, so that a page stays below two megabytes.
+_POINTS, _LINES = 2000, 400
 
 
 class ChosenClustering(NamedTuple):
@@ -28,6 +41,8 @@ class ChosenClustering(NamedTuple):
     #: A fitted `inference_lab.clustering.ConstrainedClusterCV`, and whether its choice uses pairs.
     search: Any
     used_pairs: bool
+    points: FloatArray
+    names: list[str]
     #: Columns i, j, kind, weight, violated, and in first and second the rows of the points.
     pairs: pd.DataFrame
     #: Description of the data and their preparation.
@@ -67,7 +82,7 @@ def clustering_document(of: ChosenClustering, title: str) -> Document:
         ("Pairs", f"The clusters violate {len(violated)} of {counted(len(of.pairs), 'pair')}."),
         *of.facts.items(),
     )
-    sections = [Section("Clusters", (_sizes(of),)), _violated(violated, of.labels)]
+    sections = [Section("Clusters", (_sizes(of),)), _picture(of), _violated(violated, of.labels)]
     if of.candidates["mean_test_score"].notna().any():
         sections.insert(0, _candidates(of))
     return Document(title, lead=lead, sections=tuple(sections))
@@ -94,7 +109,7 @@ def _why(of: ChosenClustering) -> str:
 
 
 def _candidates(of: ChosenClustering) -> Section:
-    """Return the section on all candidates."""
+    """Return the section on all candidates, with a table and a picture of their scores."""
     given = of.candidates
     titles = [
         f"{name}, k = {k}" for name, k in zip(given["candidate"], given["n_clusters"], strict=True)
@@ -137,7 +152,20 @@ def _candidates(of: ChosenClustering) -> Section:
         columns,
         "The score is the share of must-links kept plus the share of cannot-links kept minus one.",
     )
-    return Section("Choice", (table,))
+    known = given["mean_test_score"].notna().to_numpy()
+    picture = Picture(
+        "scores",
+        "Held-out score of each candidate with its 95 % interval.",
+        "Scores of the candidates with intervals",
+        partial(
+            intervals_chart,
+            [title for title, there in zip(titles, known, strict=True) if there],
+            given["mean_test_score"].to_numpy(dtype=float)[known],
+            _WIDE * given["standard_error"].to_numpy(dtype=float)[known],
+            "held-out score",
+        ),
+    )
+    return Section("Choice", (table, picture))
 
 
 def _percent(share: float) -> Cell:
@@ -160,6 +188,66 @@ def _sizes(of: ChosenClustering) -> Table:
             column("pairs", touched, help="Pairs that touch a point of the cluster."),
         ),
     )
+
+
+def _picture(of: ChosenClustering) -> Section:
+    """Return the section with the points in two dimensions and the pairs between them."""
+    import pandas as pd
+    from sklearn.decomposition import PCA
+
+    wide = of.points
+    if wide.shape[1] == 1:
+        wide = np.column_stack([wide, np.zeros(len(wide))])
+    components = PCA(2).fit(wide)
+    place, shares = components.transform(wide), components.explained_variance_ratio_
+    axes = (
+        f"first component, {shares[0]:.0%} of the variance",
+        f"second component, {shares[1]:.0%}",
+    )
+    pairs = of.pairs.sort_values("violated", ascending=False, kind="stable").head(_LINES)
+    ends = pairs[["first", "second"]].to_numpy(dtype=np.int64)
+    shown = np.zeros(len(of.labels), dtype=np.bool_)
+    shown[ends.ravel()] = True
+    rng = np.random.default_rng(0)
+    left = rng.permutation(np.flatnonzero(~shown))
+    shown[left[: max(0, _POINTS - int(shown.sum()))]] = True
+    rows = np.flatnonzero(shown)
+    points = pd.DataFrame(
+        {
+            "name": [of.names[row] for row in rows],
+            "cluster": of.labels[rows],
+            "x": place[rows, 0],
+            "y": place[rows, 1],
+        }
+    )
+    lines = pd.DataFrame(
+        {
+            "name": pairs["i"].astype(str) + " - " + pairs["j"].astype(str),
+            "kind": pairs["kind"],
+            "violated": pairs["violated"],
+            "x": place[ends[:, 0], 0],
+            "y": place[ends[:, 0], 1],
+            "x2": place[ends[:, 1], 0],
+            "y2": place[ends[:, 1], 1],
+        }
+    )
+    cut = [
+        f"{shown} of {all_} {what}"
+        for shown, all_, what in (
+            (len(points), len(of.labels), "points"),
+            (len(lines), len(of.pairs), "pairs"),
+        )
+        if shown < all_
+    ]
+    part = f" Shown are {' and '.join(cut)}, violated pairs first." if cut else ""
+    picture = Picture(
+        "points-and-pairs",
+        f"Points by cluster on the two principal components, with pairs as lines: dashed for "
+        f"cannot-links, bold where violated.{part}",
+        "Points in two dimensions, with lines for pairs",
+        partial(pairs_chart, points, lines, axes),
+    )
+    return Section("Points and pairs", (picture,))
 
 
 def _violated(violated: pd.DataFrame, labels: IntArray) -> Section:

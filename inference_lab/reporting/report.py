@@ -23,6 +23,7 @@ from inference_lab.reporting.run_sections import (
     settings_section,
 )
 from inference_lab.reporting.sizes import sizes_section
+from inference_lab.reporting.summary import in_short
 from inference_lab.reporting.timing import glance_section, history_section, targets_section
 from inference_lab.results.analysis import Findings
 from inference_lab.results.records import Record
@@ -51,6 +52,7 @@ def report_document(
     first: list[Section | None] = []
     sections: list[Section | None] = []
     labellings = [r for r in everything.records if r.temperature == 0]
+    opening = ""
     if labellings:
         part = (
             everything
@@ -58,6 +60,7 @@ def report_document(
             else Findings(labellings, labels=everything.solver_labels)
         )
         arrays = ResultArrays(part, classes, tuple(targets), tuple(times or ()), shift, blocks)
+        opening = in_short(arrays)
         first += [
             contrasts_section(contrasts, arrays.observations()) if contrasts else None,
             None if growing is None else sizes_section(arrays, growing, apart),
@@ -83,6 +86,8 @@ def report_document(
     lead = [("Question", question)] if question else []
     if answer:
         lead.append(("Answer", answer))
+    elif opening:
+        lead.append(("In short", opening))
     return Document(
         title=title,
         lead=tuple(lead),

@@ -101,6 +101,8 @@ def test_the_page_shows_choice_clusters_and_violated_pairs(work: Path) -> None:
     candidates = pd.read_csv(work / "page/tables/candidates.csv")
     assert candidates["candidate"][0].startswith("k-means without pairs")
     assert candidates["score"].max() < 1.0
+    for name in ("scores.svg", "points-and-pairs.svg"):
+        assert (work / "page" / "figures" / name).stat().st_size > 1000
     # A folder with other content is not written into.
     (work / "other").mkdir()
     (work / "other" / "index.html").write_text("mine")

@@ -20,7 +20,7 @@ from inference_lab.clustering import (
     IDivergence,
     KullbackLeibler,
 )
-from inference_lab.clustering.bregman_kmeans import BregmanKMeans
+from inference_lab.clustering.bregman_kmeans import BregmanKMeans, SphericalKMeans
 
 Floats = npt.NDArray[np.float64]
 
@@ -142,12 +142,19 @@ def test_spherical_is_k_means_on_the_sphere(seed: int) -> None:
     expected = spherical_reference(points, start)
     stretched = points * rng.uniform(0.1, 50.0, size=(40, 1))
     for data in (points, stretched, csr_array(points)):
-        model = BregmanKMeans(
-            3, distortion="cosine", init=start, tol=0.0, empty_clusters="keep"
-        ).fit(data)
+        model = SphericalKMeans(3, init=start, tol=0.0, empty_clusters="keep").fit(data)
         assert expected.tolist() == model.labels_.tolist()
     np.testing.assert_allclose(np.linalg.norm(model.cluster_centers_, axis=1), 1.0)
     assert loss("cosine", points, expected, 3) == pytest.approx(model.objective_)
+
+
+def test_rows_of_zeros_cost_nothing_on_the_sphere() -> None:
+    points = np.array([[1.0, 0], [0, 0], [2, 0.1], [0, 1], [0, 0], [0.1, 3]])
+    with_zeros = SphericalKMeans(2, random_state=0).fit(csr_array(points))
+    without = SphericalKMeans(2, random_state=0, n_init=3).fit(points[[0, 2, 3, 5]])
+    assert [0, 0] == with_zeros.labels_[[1, 4]].tolist()
+    assert without.objective_ == pytest.approx(with_zeros.objective_)
+    assert with_zeros.labels_[0] == with_zeros.labels_[2] != with_zeros.labels_[3]
 
 
 def test_wide_sparse_text_stays_sparse() -> None:
@@ -159,7 +166,7 @@ def test_wide_sparse_text_stays_sparse() -> None:
     columns[:, 20:] = rng.integers(words, size=(n, 10))
     counts = csr_array((np.ones(30 * n), (np.repeat(np.arange(n), 30), columns.ravel())))
     counts.resize((n, words))
-    model = BregmanKMeans(topics, distortion="cosine", random_state=0, n_init=3).fit(counts)
+    model = SphericalKMeans(topics, random_state=0, n_init=3).fit(counts)
     for h in range(topics):
         assert (truth[model.labels_ == h] == truth[model.labels_ == h][0]).mean() > 0.95
 
@@ -189,3 +196,4 @@ def test_starts_settings_and_prediction() -> None:
     assert best.labels_.tolist() == again.labels_.tolist()
     assert best.labels_.tolist() == best.predict(points).tolist()
     assert best.objective_ == pytest.approx(-best.score(points))
+    assert "distortion" not in SphericalKMeans().get_params()

@@ -18,6 +18,7 @@ from inference_lab.data.images import (
     draw_shapes,
     draw_texture,
     find_file,
+    label_colours,
     load_image,
     read_image,
     to_grey,
@@ -137,6 +138,11 @@ def test_drawings_depend_on_the_generator_alone() -> None:
     texture = draw_texture(40, 50, np.random.default_rng(3), grain=1.0)
     assert texture.shape == (40, 50)
     assert 35 < texture.std() < 55
+
+
+def test_colours_of_labels_differ() -> None:
+    assert len({tuple(c) for c in label_colours(30).tolist()}) >= 28
+    assert label_colours(2).tolist() == [[0, 0, 0], [255, 255, 255]]
 
 
 # ---------------------------------------------------------------------- lattices

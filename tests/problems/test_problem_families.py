@@ -31,6 +31,8 @@ SPECS = [
     "clique-partitioning(vertices=9, weights=uniform)",
     "clique-partitioning(vertices=9, weights=signs)",
     "clique-partitioning(vertices=9, weights=correlation)",
+    "segmentation(image=shapes, height=20, width=30)",
+    "segmentation(image=shapes, regions=3, models=kmeans, height=20, width=30)",
 ]
 
 
@@ -93,6 +95,11 @@ BAD = [
     ("image-denoising(data_cap=0)", "data_cap must be above 0"),
     ("image-denoising(weight=inf)", "weight must be finite"),
     ("image-denoising(height=0)", "height must be at least 1, got 0"),
+    ("segmentation(regions=1)", "regions must be at least 2, got 1"),
+    ("segmentation(truth=a.png)", "truth is a setting of files"),
+    ("segmentation(share=0)", "share must be above 0 and at most 1, got 0"),
+    ("segmentation(annotator=-1)", "annotator must be at least 0"),
+    ("segmentation(weight=nan)", "weight must be finite"),
     ("max-cut(density=2)", "density must be between 0 and 1, got 2"),
     ("max-cut(vertices=0)", "vertices must be at least 1"),
     ("max-cut(graph=torus, side=1000, dimensions=3)", "at most 2^26 vertices, got 1000 ** 3"),
@@ -120,6 +127,7 @@ def test_bad_settings_are_named(spec: str, message: str) -> None:
     [
         "stereo(pair=synthetic, height=288, width=384, labels=16)",
         "image-denoising(image=shapes, height=288, width=384, levels=16)",
+        "segmentation(image=shapes, height=288, width=384)",
     ],
 )
 def test_build_time_of_an_image_of_usual_size(spec: str) -> None:

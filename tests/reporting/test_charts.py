@@ -129,3 +129,23 @@ def test_steps_leave_out_invisible_points():
 def test_profile_without_a_solved_problem_is_drawn():
     none = performance_ratios([[INF, INF]])
     assert drawing(curves_chart(charts.profile_curves(none, ["a", "b"]))).svg.startswith("<svg")
+
+
+def test_pairs_are_lines_between_points_of_clusters():
+    n = len(NAMES)
+    points = pd.DataFrame({"name": NAMES, "cluster": np.arange(n), "x": np.arange(n), "y": 0.5})
+    ends = {"x": [0.0, 1.0, 2.0], "y": 0.5, "x2": [3.0, 4.0, 5.0], "y2": 0.5}
+    pairs = pd.DataFrame(
+        {"kind": ["must-link", "cannot-link", "cannot-link"], "violated": [False, True, False]}
+    ).assign(name=NAMES[-3:], **ends)
+    drawn = drawing(charts.pairs_chart(points, pairs, ("first", "second")))
+    lines = [
+        (found["stroke-dasharray"], found["stroke-width"])
+        for text in re.findall("<line [^>]*rule mark[^>]*>", drawn.svg)
+        if (found := dict(re.findall(r'([\w-]+)="([^"]*)"', text)))
+    ]
+    assert lines == [("1,0", "0.8"), ("4,3", "2"), ("4,3", "0.8")]
+    looks = re.findall('<path [^>]*"point"[^>]* d="([^"]*)" fill="([^"]*)"', drawn.svg)
+    # Clusters beyond the number of colours differ in shape.
+    assert len(looks) == len(set(looks)) == n
+    assert "<script" not in drawn.svg and "NaN" not in drawn.svg

@@ -532,3 +532,65 @@ def test_the_work_grows_with_the_records_and_not_with_their_square():
     seconds(10)
     # Sixteen times as many records; quadratic time would be 256 times as long.
     assert seconds(320) < 60 * max(seconds(20), 0.005)
+
+
+# ---------------------------------------------------------------------- in short
+
+
+def short(document):
+    return dict(document.lead).get("In short", "")
+
+
+def plain(solver, energies, seconds=1.0, **changes):
+    """Return a run of a solver on each of some problems."""
+    return [record(f"p{n}", solver, e, seconds=seconds, **changes) for n, e in enumerate(energies)]
+
+
+def test_short_summary_names_closest_fastest_and_most_proofs():
+    assert short(of_study()) == (
+        "Closest to the best energies known: exact (mean primal gap 0 %), before fast (1.00 %). "
+        "Fastest of the 2 within 1 % of them on average: fast (0.100 s on average). Most answers "
+        "are proved by exact, in 100 % of runs; the best answer is proved on 4 of 4 problems."
+    )
+    assert short(report_document([record()], title="", answer="No.")) == ""
+    empty = report_document([], title="Empty")
+    assert empty.alarms == () and empty.pictures() == [] and short(empty) == ""
+
+
+@pytest.mark.parametrize(
+    ("runs", "sentences"),
+    [
+        (
+            [
+                *plain("a", [100.0, 100.0], 1.0),
+                *plain("b", [100.0, 100.0], 1.05),
+                *plain("c", [100.0, 100.01], 2.0),
+                *plain("d", [150.0, 100.0]),
+            ],
+            "known: a, b, c (mean primal gap 0 %), before d (16.67 %). Fastest of the 3 within "
+            "1 % of them on average: a, b (1.00 s on average). No run proves",
+        ),
+        # Gaps of 0, 33.3 and 50 % average to 27.8 %, gaps of 33.3, 0 and 0 % to 11.1 %.
+        (
+            [*plain("a", [100.0, 150.0, 200.0]), *plain("b", [150.0, 100.0, 100.0])],
+            "b (mean primal gap 11.11 %), before a (27.78 %); none is within 1 % of them",
+        ),
+        (
+            [*plain("a", [1.0, 1.0]), *plain("b", [1.0], lower_bound=1.0), record("p1", "b", 1.0)],
+            "proved by b, in 50 % of runs; the best answer is proved on 1 of 2 problems.",
+        ),
+        (plain("a", [5.0, 7.0]), "known: a (mean primal gap 0 %). Fastest of the 1"),
+        (
+            [record(), *(record("p", "c", INF, status="crash", seed=s) for s in range(2))],
+            "2 of 3 runs failed: c (2).",
+        ),
+        ([record("p", s, INF, status="error") for s in "ab"], "No run found a labelling."),
+        ([record("p", "a"), record("q", "b")], "No problem was run by all solvers, so they are"),
+        (
+            [*plain("a", [100.0, 100.0]), *plain("b", [200.0])],
+            "over the 1 of 2 problems that all these solvers were run on (not p1): a",
+        ),
+    ],
+)
+def test_in_short_of_ties_proofs_failures_and_problems_in_common(runs, sentences):
+    assert sentences in short(report_document(runs, title=""))
