@@ -168,7 +168,6 @@ def test_numeric_settings_declare_a_range():
     ]
     without = {f"{name}.{field}" for name, field, limits in numbers if limits is None}
     assert without == {
-        "max-cut.degree",  # by the number of vertices
         "max-cut.low",
         "max-cut.high",
     }
