@@ -68,10 +68,10 @@ RINGS = {
     "studies": ("studies",),
 }
 #: Budgets. A change that needs more must save elsewhere first.
-MOST_CORE_MODULES = 33
-MOST_CODE_LINES = {"core": 6386, "bench": 11101, "collection": 28091, "studies": 1934}
-MOST_DOCSTRING_LINES = 12697
-MOST_TEST_LINES = 43868
+MOST_CORE_MODULES = 30
+MOST_CODE_LINES = {"core": 5794, "bench": 9968, "collection": 25728, "studies": 1934}
+MOST_DOCSTRING_LINES = 12074
+MOST_TEST_LINES = 42143
 
 #: Tokens that are not code.
 LAYOUT = (
