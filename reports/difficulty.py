@@ -20,6 +20,7 @@ from scipy.stats import binomtest
 
 from inference_lab.registry.sources import as_problem
 from inference_lab.reporting.result_arrays import ResultArrays, facts_of
+from inference_lab.reporting.summary import NEAR
 from inference_lab.results.analysis import Findings
 from inference_lab.results.records import RecordStore
 from inference_lab.selection.instance_features import (
@@ -33,9 +34,6 @@ __all__ = ["auc", "learn"]
 
 #: The solver whose proofs decide whether the LP relaxation is tight.
 _LP = "lp-relaxation"
-
-#: Percent of the primal gap within which solvers count as equally close to the best energies.
-NEAR = 0.01
 
 #: Number of solvers listed for each class.
 _SHOWN = 6

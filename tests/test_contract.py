@@ -754,11 +754,11 @@ CONTRADICTIONS = {
     ),
     "table": (
         lambda: FactorGraph.from_factors([2, 2, 3], [((1, 2), np.full((2, 3), INF))]),
-        "a term forbids every combination of labels",
+        "every combination of labels of variables 1, 2 is forbidden",
     ),
     "higher-order table": (
         lambda: FactorGraph.from_factors([2, 2, 2], [((2, 0, 1), np.full((2, 2, 2), INF))]),
-        "a term forbids every combination of labels",
+        "every combination of labels of variables 2, 0, 1 is forbidden",
     ),
     "chain and cannot-link": (
         lambda: FactorGraph.from_terms(
@@ -774,7 +774,7 @@ CONTRADICTIONS = {
     ),
     "both on one edge": (
         lambda: FactorGraph.from_terms(np.zeros((3, 3)), [DiagonalTerms([(1, 2)], INF, INF)]),
-        "a term forbids every combination of labels",
+        "every combination of labels of variables 1, 2 is forbidden",
     ),
     "chain and labels": (
         lambda: FactorGraph.potts([[0, INF, INF], [0, 0, 0], [INF, 0, 0]], chain(3), INF),

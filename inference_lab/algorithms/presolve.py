@@ -17,6 +17,7 @@ import math
 import numpy as np
 
 from inference_lab.contract import OPTIMALITY_TOLERANCE, Outcome, Run, ScaledGraph, energy_scale
+from inference_lab.formatting import listed
 from inference_lab.graph.arrays import TABLE, connected
 from inference_lab.graph.factor_graph import FactorGraph, unary_minimum
 
@@ -76,7 +77,14 @@ def contradiction(graph: FactorGraph) -> str | None:
     if empty.size:
         return f"every label of variable {int(empty[0])} is forbidden"
     if graph.sum_of_minima == math.inf:
-        return "a term forbids every combination of labels"
+        lost = np.flatnonzero(graph.edge_extremes()[0] == math.inf)
+        higher = map(graph.higher_order, range(graph.n_factors))
+        scope = (
+            graph.edges[lost[0]].tolist()
+            if lost.size
+            else next(scope for scope, costs in higher if np.isinf(costs).all())
+        )
+        return f"every combination of labels of variables {listed([*map(str, scope)])} is forbidden"
     diagonal = graph.edge_kinds != TABLE
     equal = np.flatnonzero(diagonal & np.isinf(graph.edge_weights))
     if equal.size == 0:
