@@ -741,30 +741,16 @@ class Solution:
 
     def __repr__(self) -> str:
         """Return the settings, the result and the time, in three lines."""
-        facts = self._facts()
-        return (
-            f"Solution({self.solver}: {facts['status']})\n"
-            f"  energy {facts['energy']}, bound {facts['lower bound']}, gap {facts['gap']}\n"
-            f"  labels {facts['labels']}; {facts['time']}"
-        )
-
-    def _facts(self) -> dict[str, str]:
-        """Return the displayed facts of a solution."""
-        shown = "none" if self.labels is None else np.array2string(self.labels, threshold=12)
         bounded = self.lower_bound > -math.inf
-        facts = {
-            "status": f"{self.status}, {self.message or self.status.sentence}",
-            "energy": "none" if math.isnan(self.energy) else f"{self.energy:.10g}",
-            "lower bound": f"{self.lower_bound:.10g}" if bounded else "none",
-            "gap": f"{self.gap:.3g}" if bounded else "none",
-            "labels": shown,
-            "time": f"{self.seconds:.3g} s, {counted(self.iterations, 'iteration')}",
-        }
-        if self.temperature:
-            value, kind = self.log_partition, self.log_partition_kind
-            facts["temperature"] = f"{self.temperature:g}"
-            facts["log-partition"] = "none" if value is None else f"{value:.10g} ({kind})"
-        return facts
+        energy = "none" if math.isnan(self.energy) else f"{self.energy:.10g}"
+        bound = f"{self.lower_bound:.10g}" if bounded else "none"
+        gap = f"{self.gap:.3g}" if bounded else "none"
+        labels = "none" if self.labels is None else np.array2string(self.labels, threshold=12)
+        return (
+            f"Solution({self.solver}: {self.status}, {self.message or self.status.sentence})\n"
+            f"  energy {energy}, bound {bound}, gap {gap}\n"
+            f"  labels {labels}; {self.seconds:.3g} s, {counted(self.iterations, 'iteration')}"
+        )
 
     def raise_for_status(self) -> Self:
         """Return the solution itself if the method gave an answer, else raise.
