@@ -69,8 +69,8 @@ RINGS = {
 }
 #: Budgets. A change that needs more must save elsewhere first.
 MOST_CORE_MODULES = 30
-MOST_CODE_LINES = {"core": 5802, "bench": 9968, "collection": 25728, "studies": 1934}
-MOST_DOCSTRING_LINES = 12074
+MOST_CODE_LINES = {"core": 5790, "bench": 9968, "collection": 25728, "studies": 1934}
+MOST_DOCSTRING_LINES = 12073
 MOST_TEST_LINES = 42143
 
 #: Tokens that are not code.

@@ -201,7 +201,7 @@ class Findings:
         --------
         >>> import inference_lab as il
         >>> g = il.FactorGraph.potts([[0.0, 1.0], [0.6, 0.0]], [(0, 1)], [0.5])
-        >>> c = il.compare(il.Problem("pair", g), ["icm", "ilp"]).labelled({"ilp": "Exact"})
+        >>> c = il.compare(il.Problem("pair", g), ["ilp"]).labelled({"ilp": "Exact"})
         >>> print(c.to_latex(["gap %"]).splitlines()[-3])
         Exact & 0 \\
         """

@@ -111,7 +111,7 @@ UNLIKE = np.triu(np.ones((4, 4)))
         (
             SizeConstrainedKMeans,
             {"min_size": 4, "max_size": 3},
-            "min_size = 4 is above max_size = 3",
+            "min_size = 4 of cluster 0 is above max_size = 3",
         ),
     ],
 )

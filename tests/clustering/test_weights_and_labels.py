@@ -251,7 +251,7 @@ def test_pairs_of_rows_are_refused_where_a_fold_has_other_rows():
         model = make_pipeline(StandardScaler(), PCKMeans(3))
         cross_val_predict(model, POINTS, params={"pckmeans__must_link": [(0, 1)]})
     # The default score ignores pairs, which searches over the number of clusters should use.
-    with pytest.warns(UserWarning, match="scoring=cv.score"):
+    with pytest.warns(UserWarning, match="enable_metadata_routing=True"):
         search.fit(POINTS, must_link=[(0, 1)], sample_ids=SampleIds(np.arange(24)))
     assert search.best_estimator_.labels_.size == 24
 
