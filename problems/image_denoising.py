@@ -160,13 +160,12 @@ class ImageDenoising(ProblemFamily):
     def _image(self, rng: np.random.Generator, data_dir: Path | None) -> Image:
         if self.image != "shapes":
             return to_grey(load_image(self.image, data_dir))
-        height, width = self.height, self.width
         count = 6
-        shapes = draw_shapes(height, width, count, rng)
+        shapes = draw_shapes(self.height, self.width, count, rng)
         if self.levels == 2:
             return (255 * (shapes % 2)).astype(np.uint8)
         grey = 40.0 + 170.0 * rng.permutation(count + 1) / count
-        light = 30.0 * (np.arange(width) / max(width - 1, 1) - 0.5)
+        light = 30.0 * (np.arange(self.width) / max(self.width - 1, 1) - 0.5)
         return np.rint(grey[shapes] + light).astype(np.uint8)
 
     def _noisy(

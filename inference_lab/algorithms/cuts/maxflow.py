@@ -375,10 +375,6 @@ class CutGraph:
                 return False
         return True
 
-    def sink_side(self) -> npt.NDArray[np.bool_]:
-        """Return flags of the sink side of the minimum cut where it is smallest, shape (n,)."""
-        return self.arrays.level < 0
-
     def dual_value(self, capacity: FloatArray, excess: FloatArray) -> float:
         """Return a lower bound on ``sum_i excess_i y_i`` plus the arcs cut, over all ``y``."""
         # Valid despite rounding errors of the flow, up to the rounding of one sum; the minimum
