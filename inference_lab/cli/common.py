@@ -123,7 +123,7 @@ def _refuse(problem: Exception) -> NoReturn:
 def as_input(*more: type[Exception]) -> Iterator[None]:
     """Raise errors of input in the block as `BadInput`."""
     from inference_lab.harness.campaign import InputError
-    from inference_lab.results.records import RecordError
+    from inference_lab.results.json_lines import RecordError
     from inference_lab.specs.grammar import SpecError
 
     refused: tuple[type[Exception], ...] = (InputError, SpecError, RecordError, OSError, *more)

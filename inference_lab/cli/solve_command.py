@@ -89,7 +89,7 @@ def solve(
 def _solution_document(
     problem: Problem, solution: Solution, scores: dict[str, float]
 ) -> dict[str, Any]:
-    from inference_lab.results.records import jsonable
+    from inference_lab.results.json_lines import jsonable
     from inference_lab.results.summaries import remarks_of
 
     marginals = solution.marginals

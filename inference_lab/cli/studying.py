@@ -57,7 +57,7 @@ def reproduce(
     from inference_lab.data.folders import data_folder
     from inference_lab.registry.user_code import user_code_refused
     from inference_lab.reporting.writing import check_folder
-    from inference_lab.results.records import RecordError
+    from inference_lab.results.json_lines import RecordError
     from inference_lab.studies import SolverStudy, StudyError, find_study, load_study
 
     bad_input = (StudyError, DataNotFoundError, DataFormatError, RecordError)

@@ -39,8 +39,6 @@ from inference_lab.registry.registry import solver_registry
 from inference_lab.solving import marginals_fault, partition_fault, shape_fault
 from inference_lab.specs.grammar import SpecError, build, parse_spec
 
-__all__ = ["Examination"]
-
 #: Returns the fault of a run, empty without a fault, and None if the check does not apply to it.
 _Fault: TypeAlias = Callable[[Case, Solution], str | None]
 
@@ -221,7 +219,7 @@ class Examination(Runs):
         for name in (f.name for f in fields(FactorGraph)):
             before, after = getattr(expected, name), getattr(graph, name)
             if not _same(before, after):
-                return f"the run changed graph.{name} from {show(before)} to {show(after)}"
+                return f"the run changed graph.{name} from {_show(before)} to {_show(after)}"
             if isinstance(after, np.ndarray) and after.flags.writeable:
                 return f"the run made graph.{name} writeable"
         for name, value in vars(graph).items():
@@ -324,7 +322,7 @@ class Examination(Runs):
                 if not _same(early, late):
                     raise ConformanceFailure(
                         f"{case.where}: reported as converged, but without the limit {name} goes "
-                        f"on from {show(early)} to {show(late)}"
+                        f"on from {_show(early)} to {_show(late)}"
                     )
         if not judged:
             raise NotApplicable("the solver never reports convergence under a limit on iterations")
@@ -492,7 +490,7 @@ def _same(a: Any, b: Any) -> bool:
     return bool(a == b or (a != a and b != b))
 
 
-def show(value: Any) -> str:
+def _show(value: Any) -> str:
     text = repr(value)
     return text if len(text) <= 120 else text[:117] + "..."
 
@@ -514,7 +512,7 @@ def _difference(first: Solution, second: Solution, what: str) -> str:
     for name in _COMPARED:
         a, b = getattr(first, name), getattr(second, name)
         if not _same(a, b):
-            return f"{what}: {name} was {show(a)}, then {show(b)}"
+            return f"{what}: {name} was {_show(a)}, then {_show(b)}"
     return ""
 
 

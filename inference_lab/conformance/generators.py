@@ -11,8 +11,6 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["GLOBAL", "generators_made"]
-
 #: Entry that marks the use of global generators.
 GLOBAL = "the global random functions"
 

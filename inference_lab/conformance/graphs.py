@@ -17,20 +17,6 @@ from inference_lab.graph.factor_graph import FactorGraph
 from inference_lab.graph.random_graphs import random_graph
 from inference_lab.graph.terms import DiagonalTerms
 
-__all__ = [
-    "LARGE",
-    "SAMPLED",
-    "TOLERANCE",
-    "Exhaustive",
-    "exhaustive",
-    "fresh",
-    "large_graph",
-    "pristine",
-    "reference",
-    "size_of",
-    "tolerance_of",
-]
-
 #: Relative tolerance for numbers that should agree.
 TOLERANCE = 1e-8
 

@@ -23,8 +23,6 @@ from inference_lab.graph.factor_graph import FactorGraph
 from inference_lab.graph.random_graphs import FAMILIES, LABEL_COSTS, SCALES
 from inference_lab.solving import solve
 
-__all__ = ["GROUPS", "PATIENCE", "Case", "Planned", "Runs", "call_of"]
-
 #: Temperatures of the runs at ``T > 0``, used in rotation.
 TEMPERATURES = (1.0, 0.5, 2.0)
 #: Seed of the runs that are compared with each other.

@@ -18,8 +18,6 @@ from inference_lab.conformance.runs import GROUPS, Case, Planned
 from inference_lab.conformance.verdicts import Check, Verdict, run_check, with_graph
 from inference_lab.processes.isolation import ExitReason, ProcessResult, isolated
 
-__all__ = ["Separate"]
-
 #: Seconds after `runs.PATIENCE` until a run without offers is killed.
 _GRACE = 5.0
 #: Seconds until a process is killed in any case; no solver has come close.

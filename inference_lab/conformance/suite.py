@@ -11,8 +11,6 @@ from inference_lab.contract import Solver
 from inference_lab.registry.registry import as_solver
 from inference_lab.specs.grammar import build
 
-__all__ = ["run_checks", "solver_checks"]
-
 
 def _examination(solver: str | Solver | type[Solver], graphs_per_family: int) -> Examination:
     if graphs_per_family < 1:

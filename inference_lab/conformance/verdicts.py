@@ -11,17 +11,6 @@ from enum import StrEnum
 
 from inference_lab.conformance.graphs import pristine
 
-__all__ = [
-    "Check",
-    "CheckResult",
-    "ConformanceFailure",
-    "NotApplicable",
-    "Verdict",
-    "last_line",
-    "run_check",
-    "with_graph",
-]
-
 
 class ConformanceFailure(AssertionError):
     """Error for a violated guarantee; its message gives the place and the expectation."""

@@ -16,17 +16,6 @@ from inference_lab.results.json_lines import RecordError
 from inference_lab.results.line_store import LineStore
 from inference_lab.results.records import RunRecord, physical_memory
 
-__all__ = [
-    "RERUN",
-    "Campaign",
-    "Execution",
-    "InputError",
-    "at_least_one",
-    "parse_shard",
-    "run_campaign",
-    "share_of",
-]
-
 _R = TypeVar("_R", bound=RunRecord)
 _T = TypeVar("_T")
 

@@ -22,7 +22,6 @@ from inference_lab.harness.campaign import (
 from inference_lab.harness.executors import Call
 from inference_lab.harness.inputs import (
     PreparedProblem,
-    ProblemSource,
     RunSettings,
     prepare_problems,
     refuse_repeats,
@@ -33,11 +32,11 @@ from inference_lab.harness.progress import RunProgress
 from inference_lab.harness.running import blank, is_warmed_up, run, warmed_up
 from inference_lab.problem import Problem, ProblemFamily
 from inference_lab.registry.registry import as_solver, is_ours
+from inference_lab.registry.sources import ProblemSource
 from inference_lab.reporting.comparison import Comparison
-from inference_lab.results.records import TRACE_LIMIT, Record, RecordError, RecordStore, RunKey
+from inference_lab.results.json_lines import RecordError
+from inference_lab.results.records import TRACE_LIMIT, Record, RecordStore, RunKey
 from inference_lab.solving import CLOCKS, check_numbers, refuse_arguments
-
-__all__ = ["ComparisonCampaign", "Task", "compare"]
 
 #: Longest time limit: three years.
 _LONGEST = 1e8

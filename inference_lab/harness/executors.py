@@ -8,8 +8,6 @@ from typing import Any, NamedTuple
 
 from inference_lab.processes.workers import Crash, Worker, finished, limited_threads
 
-__all__ = ["Call", "execute"]
-
 
 class Call(NamedTuple):
     """A function to call with its arguments."""

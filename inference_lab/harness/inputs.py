@@ -23,19 +23,6 @@ from inference_lab.registry.sources import ProblemSource, as_problems
 from inference_lab.results.records import TRACE_LIMIT
 from inference_lab.specs.grammar import SpecError, SpecSyntaxError
 
-__all__ = [
-    "PreparedProblem",
-    "ProblemSource",
-    "RunSettings",
-    "derive",
-    "load_problem",
-    "load_problems",
-    "prepare_problems",
-    "refuse_repeats",
-    "seed_list",
-    "solver_source",
-]
-
 #: Cached properties of a graph that several solvers use.
 _DERIVED = (
     "arrays",

@@ -22,17 +22,6 @@ from inference_lab.processes.workers import Crash, format_exception, traceback_t
 from inference_lab.results.json_lines import RecordError, clean_text
 from inference_lab.results.records import RunRecord
 
-__all__ = [
-    "Limits",
-    "attempt",
-    "crashed",
-    "is_warm",
-    "now",
-    "one_line",
-    "unanswered",
-    "warm_up_apart",
-]
-
 _R = TypeVar("_R", bound=RunRecord)
 
 

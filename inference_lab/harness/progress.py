@@ -10,8 +10,6 @@ from typing import Any, Generic, NamedTuple, TypeVar
 from inference_lab.reporting.printable import printable
 from inference_lab.results.records import RunRecord
 
-__all__ = ["RunProgress", "display", "log_line", "reporter"]
-
 _R = TypeVar("_R", bound=RunRecord)
 
 

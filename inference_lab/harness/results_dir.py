@@ -12,8 +12,6 @@ from inference_lab.results.clustering_records import FitStore, environments, not
 from inference_lab.results.line_store import LineStore
 from inference_lab.results.records import RecordStore
 
-__all__ = ["find_store", "merge", "store_in"]
-
 #: Store class of each record file in a folder, by file name.
 _FILES: Mapping[str, type[RecordStore] | type[FitStore]] = {
     "runs.jsonl": RecordStore,

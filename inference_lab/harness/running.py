@@ -38,8 +38,6 @@ from inference_lab.results.json_lines import json_object
 from inference_lab.results.label_codec import encode_labels
 from inference_lab.results.records import Record, thin_trace
 
-__all__ = ["blank", "is_warmed_up", "run", "warmed_up"]
-
 #: A run is killed after this multiple of its time limit plus these seconds. The slack is generous,
 #: so that only runs that ignore their limit are killed.
 _WALL_SLACK = 1.5

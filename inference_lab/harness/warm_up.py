@@ -11,8 +11,6 @@ from inference_lab.graph.arrays import DIAGONAL, POTTS, FloatArray, IntArray
 from inference_lab.graph.factor_graph import FactorGraph
 from inference_lab.graph.terms import DiagonalTerms, OwnTables, PairwiseTerms
 
-__all__ = ["hard_graph", "warm_up", "warm_up_graph", "warmth"]
-
 #: Number of edges of each kind whose ends make up the warm-up graph.
 _WARM_UP_EDGES = 6
 

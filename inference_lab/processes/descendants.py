@@ -11,8 +11,6 @@ import psutil
 
 from inference_lab.processes.workers import prctl
 
-__all__ = ["Usage", "adopt_orphans", "children", "descendants", "proportional_memory", "usage"]
-
 
 class Usage(NamedTuple):
     """Total resources of several processes."""

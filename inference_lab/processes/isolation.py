@@ -51,14 +51,6 @@ from inference_lab.processes.workers import end_with_parent, format_exception, t
 if sys.platform != "win32":
     import resource
 
-__all__ = [
-    "ExitReason",
-    "ProcessResult",
-    "SharedIncumbent",
-    "can_isolate",
-    "isolated",
-]
-
 #: Seconds between SIGTERM and SIGKILL at the time limit.
 _GRACE = 0.5
 #: Seconds for the supervisor to end all processes of a call.

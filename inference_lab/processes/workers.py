@@ -17,17 +17,6 @@ from multiprocessing.connection import Connection, wait
 from types import TracebackType
 from typing import Any, NamedTuple
 
-__all__ = [
-    "Crash",
-    "Worker",
-    "end_with_parent",
-    "finished",
-    "format_exception",
-    "limited_threads",
-    "prctl",
-    "traceback_tail",
-]
-
 #: Environment variables that set the number of threads of numerical libraries when loaded.
 _THREAD_VARIABLES = (
     "OMP_NUM_THREADS",

@@ -20,8 +20,6 @@ import msgspec
 from inference_lab.formatting import nearest
 from inference_lab.reporting.document import Cell, Document, Section, Table, column, file_stems
 
-__all__ = ["Claim", "filled", "with_answers"]
-
 #: Columns of the table of contrasts by the names of their functions in answers.
 _CONTRASTS = {
     "gain": "gain",

@@ -19,25 +19,6 @@ if TYPE_CHECKING:
     import altair as alt
     import pandas as pd
 
-__all__ = [
-    "BANDS",
-    "Axis",
-    "Chart",
-    "Curves",
-    "Drawing",
-    "curves_chart",
-    "drawing",
-    "gap_curves",
-    "heatmap",
-    "intervals_chart",
-    "javascript",
-    "pairs_chart",
-    "panels",
-    "profile_curves",
-    "ranks_chart",
-    "size_curves",
-]
-
 #: Type of the Altair charts that all functions here return.
 Chart = Any
 FloatArray = npt.NDArray[np.float64]

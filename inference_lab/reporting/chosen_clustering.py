@@ -27,8 +27,6 @@ from inference_lab.results.number_formats import NONE
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["ChosenClustering", "clustering_document", "with_interval"]
-
 #: Standard errors on each side of a 95 % interval.
 _WIDE = 1.96
 #: Numbers of points and of pairs in a picture, so that a page stays below two megabytes.

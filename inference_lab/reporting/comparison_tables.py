@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table as RichTable
 
-__all__ = ["html", "plain_text", "rich_table", "summary_table"]
-
 #: Characters of a footnote shown; records hold the whole message and the end of the traceback.
 _REASON_WIDTH = 200
 

@@ -33,18 +33,6 @@ from inference_lab.reporting.statistics import holm
 from inference_lab.results.number_formats import NONE
 from inference_lab.specs.grammar import plain_value
 
-__all__ = [
-    "BY_ENERGY",
-    "COSTS",
-    "Contrast",
-    "Measured",
-    "Observation",
-    "contrasts_section",
-    "measure",
-    "regimes",
-    "score_name",
-]
-
 #: Names of the two methods of a contrast by energy. It compares the lower with the higher energy,
 #: over all pairs of runs of one cell that differ in energy.
 BY_ENERGY = ("lower energy", "higher energy")

@@ -9,8 +9,6 @@ import math
 from inference_lab.reporting.document import Cell, Column, Table
 from inference_lab.reporting.printable import printable
 
-__all__ = ["csv_table"]
-
 #: Texts of empty cells.
 _NOTHING = ("", "-", "\N{EN DASH}", "\N{EM DASH}")
 

@@ -21,27 +21,6 @@ from inference_lab.results.number_formats import NONE, format_energy
 if TYPE_CHECKING:
     from inference_lab.reporting.charts import Chart
 
-__all__ = [
-    "Block",
-    "Cell",
-    "Code",
-    "Column",
-    "Document",
-    "Form",
-    "Items",
-    "Mark",
-    "Picture",
-    "Section",
-    "Table",
-    "Text",
-    "column",
-    "cut",
-    "energies",
-    "failures",
-    "file_stems",
-    "p_value",
-]
-
 Mark = Literal["", "best", "failed", "alarm"]
 
 

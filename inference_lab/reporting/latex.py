@@ -7,8 +7,6 @@ import re
 from inference_lab.reporting.document import Cell, Mark, Table
 from inference_lab.reporting.printable import printable
 
-__all__ = ["escape_latex", "latex_table"]
-
 # Braces after a command end its name. Braces around a character separate it from its neighbours,
 # because it could form a ligature, or be read as the star or bracket that `\\` takes. Signs of
 # tables have commands; other characters beyond ASCII are left to the fonts of the paper.

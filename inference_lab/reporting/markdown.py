@@ -19,8 +19,6 @@ from inference_lab.reporting.document import (
 )
 from inference_lab.reporting.printable import paragraphs, printable, printable_lines
 
-__all__ = ["escape_markdown", "markdown_rows", "render_markdown"]
-
 #: Characters written as entities, because renderers differ in how they read a backslash before a
 #: pipe in a table, and inside HTML.
 _ENTITIES = {"&": "&amp;", "<": "&lt;", ">": "&gt;", "|": "&#124;"}

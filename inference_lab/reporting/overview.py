@@ -30,8 +30,6 @@ from inference_lab.results.number_formats import (
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["classes_section", "results_section", "solvers_table"]
-
 
 def _summary_columns(results: ResultArrays, summary: pd.DataFrame) -> list[Column]:
     chosen = [int(s) for s in results.everyone if summary.runs[s]]

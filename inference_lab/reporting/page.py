@@ -22,8 +22,6 @@ from inference_lab.reporting.printable import paragraphs, printable, printable_l
 if TYPE_CHECKING:
     from jinja2 import Template
 
-__all__ = ["render_page"]
-
 #: Number of alarms and warnings shown; the others are folded away.
 _BOX_ENTRIES = 5
 

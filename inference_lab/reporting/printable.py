@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 import unicodedata
 
-__all__ = ["paragraphs", "printable", "printable_lines"]
-
 #: Format characters that scripts and emoji need, and that do not reorder text.
 _JOINERS = "\u200c\u200d"
 

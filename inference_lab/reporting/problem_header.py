@@ -18,8 +18,6 @@ from inference_lab.results.number_formats import (
 )
 from inference_lab.results.summaries import ProblemSummary, Row
 
-__all__ = ["PAIRWISE", "known_facts", "problem_columns", "sizes"]
-
 #: Title of the column that is dropped first on narrow terminals.
 PAIRWISE = "pair F"
 

@@ -21,8 +21,6 @@ from inference_lab.reporting.result_arrays import ResultArrays
 from inference_lab.results.number_formats import NONE, decimals_for, format_percent
 from inference_lab.results.summaries import Row, grouped
 
-__all__ = ["problem_by_problem_section", "problems_section"]
-
 #: Characters of a message shown; longer messages are truncated, because records hold the whole.
 _REASON_WIDTH = 300
 

@@ -24,8 +24,6 @@ from inference_lab.reporting.statistics import (
     snapped,
 )
 
-__all__ = ["solvers_section"]
-
 #: Primal gaps in percent that differ by less are ties in tests.
 _TIE = 1e-6
 

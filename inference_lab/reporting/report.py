@@ -28,8 +28,6 @@ from inference_lab.reporting.timing import glance_section, history_section, targ
 from inference_lab.results.analysis import Findings
 from inference_lab.results.records import Record
 
-__all__ = ["report_document"]
-
 
 def report_document(
     results: Findings | Iterable[Record],

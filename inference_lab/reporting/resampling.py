@@ -13,16 +13,6 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-__all__ = [
-    "Effect",
-    "Verdict",
-    "as_rows",
-    "effect",
-    "mean_resampled",
-    "sign_flip",
-    "verdict",
-]
-
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 

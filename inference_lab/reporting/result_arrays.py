@@ -30,17 +30,6 @@ from inference_lab.specs.grammar import SpecError, parse_spec, plain_value
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = [
-    "BAND",
-    "SCORES",
-    "SHIFT",
-    "TARGETS",
-    "ResultArrays",
-    "facts_of",
-    "natural",
-    "problem_class",
-]
-
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 BoolArray = npt.NDArray[np.bool_]

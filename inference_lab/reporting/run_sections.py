@@ -19,12 +19,6 @@ from inference_lab.results.consistency_checks import environment_id, memory_limi
 from inference_lab.results.number_formats import NONE, format_bytes
 from inference_lab.results.records import Record
 
-__all__ = [
-    "environment_section",
-    "failures_section",
-    "settings_section",
-]
-
 #: Characters of a message shown; longer messages are truncated, because records hold the whole.
 _REASON_WIDTH = 300
 

@@ -30,8 +30,6 @@ from inference_lab.specs.grammar import SpecError, parse_spec
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["sizes_section"]
-
 #: Statuses of runs that ended by themselves, whose times are therefore complete.
 _ENDED = ("optimal", "converged", "infeasible")
 

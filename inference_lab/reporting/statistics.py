@@ -15,20 +15,6 @@ import numpy.typing as npt
 
 from inference_lab.contract import OPTIMALITY_TOLERANCE
 
-__all__ = [
-    "RankTest",
-    "block_ranks",
-    "holm",
-    "median",
-    "performance_ratios",
-    "primal_gap_percent",
-    "quantile",
-    "rank_test",
-    "shifted_geometric_mean",
-    "signed_rank",
-    "snapped",
-]
-
 FloatArray = npt.NDArray[np.float64]
 
 #: Largest number of instances for which Wilcoxon's test is exact.

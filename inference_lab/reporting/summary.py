@@ -8,8 +8,6 @@ from inference_lab.formatting import counted, listed
 from inference_lab.reporting.result_arrays import ResultArrays
 from inference_lab.results.number_formats import format_percent, format_rate, format_seconds
 
-__all__ = ["NEAR", "in_short"]
-
 #: Percent of the primal gap within which solvers count as equally close to the best energies.
 NEAR = 0.01
 

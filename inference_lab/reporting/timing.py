@@ -21,14 +21,6 @@ from inference_lab.reporting.statistics import (
 )
 from inference_lab.results.number_formats import format_percent, format_rate, format_seconds
 
-__all__ = [
-    "gaps_over_time",
-    "glance_section",
-    "has_histories",
-    "history_section",
-    "targets_section",
-]
-
 FloatArray = npt.NDArray[np.float64]
 
 #: Number of points of a curve over time.

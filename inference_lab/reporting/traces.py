@@ -23,8 +23,6 @@ import numpy.typing as npt
 from inference_lab.contract import OPTIMALITY_TOLERANCE
 from inference_lab.results.records import Record
 
-__all__ = ["Traces", "target_energy"]
-
 FloatArray = npt.NDArray[np.float64]
 
 

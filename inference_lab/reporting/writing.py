@@ -15,8 +15,6 @@ from inference_lab.reporting.markdown import render_markdown
 from inference_lab.results.atomic_files import write_whole
 from inference_lab.specs.extras import require
 
-__all__ = ["check_folder", "write_document"]
-
 #: Manifest of the files of the last rendering, so that the next one removes no others.
 _MANIFEST = ".report-files.json"
 

@@ -13,17 +13,15 @@ from msgspec.structs import fields, replace
 from inference_lab.formatting import counted, nearest
 from inference_lab.results.consistency_checks import (
     contradictions,
-    environment_id,
     repetitions,
     unfairness,
 )
+from inference_lab.results.json_lines import jsonable
 from inference_lab.results.label_codec import KEPT_BELOW, decode_labels
-from inference_lab.results.records import Record, RecordStore, jsonable
+from inference_lab.results.records import Record, RecordStore
 from inference_lab.results.summaries import (
-    CONTRADICTION_TOLERANCE,
     ProblemSummary,
     Row,
-    gap_percent,
     grouped,
     proof,
     summarise_problem,
@@ -34,16 +32,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from inference_lab.graph.arrays import IntArray
-
-__all__ = [
-    "CONTRADICTION_TOLERANCE",
-    "Findings",
-    "ProblemSummary",
-    "Row",
-    "environment_id",
-    "gap_percent",
-    "latest",
-]
 
 
 #: The columns of `Findings.frame` that come first.

@@ -9,8 +9,6 @@ from pathlib import Path
 
 import filelock
 
-__all__ = ["exclusive_lock", "write_whole"]
-
 
 def write_whole(path: Path, content: bytes, *, synced: bool = False) -> None:
     """Write a file beside `path` and move it there, so that the file is either old or complete."""

@@ -16,8 +16,6 @@ from inference_lab.results.atomic_files import exclusive_lock, write_whole
 from inference_lab.results.line_store import LineStore
 from inference_lab.results.records import FAILURES, RunRecord, any_of, environment
 
-__all__ = ["COSTS", "FitKey", "FitStore", "StudyRecord", "environments", "note_environments"]
-
 #: Costs of a fit, reported beside its scores.
 COSTS = ("objective", "violated", "seconds", "e_step_seconds")
 

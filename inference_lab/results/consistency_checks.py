@@ -13,8 +13,6 @@ from inference_lab.results.number_formats import format_bytes
 from inference_lab.results.records import Record
 from inference_lab.results.summaries import ProblemSummary, grouped, slack
 
-__all__ = ["contradictions", "environment_id", "memory_limits", "repetitions", "unfairness"]
-
 #: A share of failed runs above this gives a warning.
 FAILURE_SHARE = 0.1
 

@@ -11,8 +11,6 @@ from typing import Any, ClassVar, Self
 import msgspec
 import numpy as np
 
-__all__ = ["JsonLine", "LaterRecordError", "RecordError", "clean_text", "json_object", "jsonable"]
-
 #: Largest arrays and lists in free-form mappings, in entries, that are kept in full; of larger
 #: ones only the shape is kept. Longest texts, in characters.
 _ARRAY_LIMIT = 1000

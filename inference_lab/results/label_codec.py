@@ -9,8 +9,6 @@ import numpy as np
 
 from inference_lab.graph.arrays import IntArray
 
-__all__ = ["KEPT_BELOW", "LONGEST", "decode_labels", "encode_labels"]
-
 #: Records keep labellings of fewer variables than this, and of at most this number of characters,
 #: the limit of texts in records, because random labels hardly compress.
 KEPT_BELOW, LONGEST = 100_000, 100_000

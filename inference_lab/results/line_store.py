@@ -18,8 +18,6 @@ from filelock import lock_descriptor
 from inference_lab.results.atomic_files import write_whole
 from inference_lab.results.json_lines import JsonLine, LaterRecordError, RecordError
 
-__all__ = ["LineStore", "RecordWarning", "unpacked"]
-
 #: Prefix of each line that a store writes.
 _START = b'{"schema": '
 

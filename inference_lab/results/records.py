@@ -21,23 +21,8 @@ import numpy as np
 from msgspec import Meta, field
 
 from inference_lab.contract import Status, TracePoint
-from inference_lab.results.json_lines import JsonLine, RecordError, jsonable
-from inference_lab.results.line_store import LineStore, RecordWarning
-
-__all__ = [
-    "SCHEMA",
-    "TRACE_LIMIT",
-    "Record",
-    "RecordError",
-    "RecordStore",
-    "RecordWarning",
-    "RunKey",
-    "RunRecord",
-    "environment",
-    "jsonable",
-    "physical_memory",
-    "thin_trace",
-]
+from inference_lab.results.json_lines import JsonLine
+from inference_lab.results.line_store import LineStore
 
 #: Version of the record's fields.
 SCHEMA = 7

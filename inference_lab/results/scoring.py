@@ -12,15 +12,6 @@ import numpy.typing as npt
 # Without points every measure is NaN, because nothing was measured (scikit-learn returns 1).
 # Pairwise F is 1 if neither partition joins a pair, because no pair is wrong.
 
-__all__ = [
-    "Average",
-    "adjusted_rand",
-    "matched_accuracy",
-    "nmi",
-    "pairwise_f",
-    "score",
-]
-
 Average: TypeAlias = Literal["arithmetic", "geometric"]
 
 

@@ -11,19 +11,6 @@ from typing import Any, TypeVar
 from inference_lab.contract import proves
 from inference_lab.results.records import Record
 
-__all__ = [
-    "CONTRADICTION_TOLERANCE",
-    "ProblemSummary",
-    "Row",
-    "gap_percent",
-    "grouped",
-    "proof",
-    "remarks_of",
-    "slack",
-    "summarise_problem",
-    "summarise_runs",
-]
-
 #: A bound above an energy by more than this relative distance is a contradiction, not rounding.
 CONTRADICTION_TOLERANCE = 1e-6
 

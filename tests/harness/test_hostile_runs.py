@@ -19,7 +19,9 @@ from inference_lab.cli import main
 from inference_lab.contract import Outcome, Solver
 from inference_lab.harness.campaign import InputError
 from inference_lab.processes.isolation import can_isolate
-from inference_lab.results.records import SCHEMA, RecordError, RecordStore, RecordWarning
+from inference_lab.results.json_lines import RecordError
+from inference_lab.results.line_store import RecordWarning
+from inference_lab.results.records import SCHEMA, RecordStore
 
 GRAPH = il.FactorGraph.potts([[0.0, 1.0], [0.6, 0.0]], [(0, 1)], [0.5])
 PROBLEM = il.Problem("pair", GRAPH)

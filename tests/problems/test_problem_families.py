@@ -12,7 +12,7 @@ import pytest
 import inference_lab as il
 from inference_lab.problem import Problem
 from inference_lab.registry.sources import as_problem, problem_registry
-from inference_lab.results.records import jsonable
+from inference_lab.results.json_lines import jsonable
 
 #: Small problems of every family that need no file; a second seed gives another problem.
 SPECS = [

@@ -23,8 +23,8 @@ from inference_lab.harness.campaign import InputError
 from inference_lab.harness.progress import log_line
 from inference_lab.harness.warm_up import hard_graph, warm_up_graph
 from inference_lab.reporting.comparison import Comparison
-from inference_lab.results.analysis import gap_percent
 from inference_lab.results.records import RecordStore
+from inference_lab.results.summaries import gap_percent
 
 #: Runs in this process, because a process for each takes longer than the run.
 compare = functools.partial(il.compare, isolate=False)

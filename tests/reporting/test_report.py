@@ -18,7 +18,8 @@ from inference_lab.reporting.csv_text import csv_table
 from inference_lab.reporting.document import Code, Items, Picture, Table, Text
 from inference_lab.reporting.report import report_document
 from inference_lab.reporting.result_arrays import ResultArrays, problem_class
-from inference_lab.results.analysis import environment_id, latest
+from inference_lab.results.analysis import latest
+from inference_lab.results.consistency_checks import environment_id
 
 INF = math.inf
 

@@ -21,16 +21,14 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from inference_lab.contract import TracePoint
-from inference_lab.results.json_lines import clean_text
+from inference_lab.results.json_lines import RecordError, clean_text, jsonable
+from inference_lab.results.line_store import RecordWarning
 from inference_lab.results.records import (
     SCHEMA,
     TRACE_LIMIT,
     Record,
-    RecordError,
     RecordStore,
-    RecordWarning,
     environment,
-    jsonable,
     thin_trace,
 )
 

@@ -23,7 +23,8 @@ from inference_lab.registry.descriptions import missing
 from inference_lab.registry.registry import as_solver, solver_registry
 from inference_lab.registry.sources import as_problem, as_problems, problem_registry
 from inference_lab.registry.user_code import user_code_refused
-from inference_lab.results.records import Record, RecordError, RecordStore
+from inference_lab.results.json_lines import RecordError
+from inference_lab.results.records import Record, RecordStore
 from inference_lab.specs.grammar import MAX_LENGTH, SpecError, format_value
 
 MODEL = "MARKOV 1 2 1 1 0 2 0.25 0.75\n"
