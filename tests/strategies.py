@@ -16,6 +16,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 from inference_lab.graph.factor_graph import FactorGraph
+from inference_lab.graph.grids import grid_edges
 from inference_lab.graph.terms import DiagonalTerms, OwnTables, PairwiseTerms, SharedTable
 
 #: Families of pairwise terms.
@@ -128,15 +129,38 @@ def weak_graph(seed: int) -> FactorGraph:
     )
 
 
-def frustrated(
-    n: int, k: int, m: int, seed: int = 0, weight: float = 1.0, ties: float = 0.9
+def signed_grid(
+    height: int, width: int, k: int, seed: int, weight: float = 1.0, field: float = 1.0
 ) -> FactorGraph:
-    """Draw cannot-links and must-links that neither the relaxation nor a descent settles."""
+    """Draw a grid of Potts terms of either sign, and unaries, normally distributed."""
+    rng = np.random.default_rng(seed)
+    edges = grid_edges(height, width)
+    unary = rng.normal(scale=field, size=(height * width, k))
+    return FactorGraph.potts(unary, edges, rng.normal(scale=weight, size=len(edges)))
+
+
+def with_dear_label(graph: FactorGraph, cost: float) -> FactorGraph:
+    """Return a graph of Potts terms with one more label, which costs each variable this much."""
+    unary = np.column_stack([graph.unary, np.full(graph.n_variables, cost)])
+    same = graph.pairwise_values[graph.edge_offsets]
+    return FactorGraph.from_terms(unary, [DiagonalTerms(graph.edges, same, graph.edge_weights)])
+
+
+def frustrated(
+    n: int,
+    k: int,
+    m: int,
+    seed: int = 0,
+    weight: float = 1.0,
+    ties: float = 0.9,
+    share: float = 0.7,
+) -> FactorGraph:
+    """Draw cannot-links, a `share`, and must-links that no relaxation nor descent settles."""
     rng = np.random.default_rng(seed)
     pairs = np.array(list(itertools.combinations(range(n), 2)))
     edges = pairs[rng.choice(len(pairs), size=m, replace=False)]
     w = weight * (ties + (1 - ties) * rng.random(m))
-    cannot = rng.random(m) < 0.7
+    cannot = rng.random(m) < share
     return FactorGraph.from_terms(
         weight * rng.random((n, k)),
         [DiagonalTerms(edges, np.where(cannot, w, 0.0), np.where(cannot, 0.0, w))],

@@ -92,12 +92,6 @@ def test_an_offer_is_a_copy(graph):
     assert scripted(graph, what).labels.tolist() == [0, 0]
 
 
-@pytest.mark.parametrize("labels", [[0, 2], [0], [0.0, 1.0], [[0, 1, 0]]])
-def test_an_offer_that_does_not_fit_is_refused(graph, labels):
-    with pytest.raises(ValueError, match="labels"):
-        scripted(graph, lambda g, run: run.offer(labels))
-
-
 def test_an_infeasible_labelling_is_better_than_none():
     graph = FactorGraph.potts([[0.0, INF], [0.0, 1.0]], [], [])
 
@@ -607,24 +601,6 @@ def test_the_best_labelling_is_evaluated_anew(graph, change):
     solution = scripted(graph, what)
     assert solution.labels.tolist() == ([0, 1] if change == "energy" else [1, 0])
     assert solution.energy == graph.energy(solution.labels)
-
-
-def test_the_best_labelling_is_evaluated_once(graph, monkeypatch):
-    def what(graph, run):
-        run.offer([0, 1])
-        run.offer([0, 0])
-        run.offer([0, 0])
-
-    assert graph.resolution > 0
-    evaluated = []
-    energies = il.FactorGraph._energies
-    monkeypatch.setattr(
-        il.FactorGraph,
-        "_energies",
-        lambda g, x: evaluated.append(x.tolist()) or energies(g, x),
-    )
-    assert scripted(graph, what).energy == 0.0
-    assert evaluated == [[[0, 1]], [[0, 0]]]
 
 
 @pytest.mark.parametrize(

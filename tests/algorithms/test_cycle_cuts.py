@@ -109,15 +109,6 @@ def test_planar_graphs_without_field_are_solved(seed, as_tables):
     assert solutions[-1].value == pytest.approx(least, abs=1e-3)
 
 
-def test_some_cycles_are_not_solved_without_cuts():
-    """Check that the test above does not only test the relaxation."""
-    weights = np.array([1.0, 1.0, 1.0, -1.0])
-    graph = il.FactorGraph.potts(np.zeros((4, 2)), [(0, 1), (1, 2), (2, 3), (0, 3)], weights)
-    _, solutions = tightened(graph)
-    assert solutions[0].value == pytest.approx(-1.0)
-    assert solutions[-1].value == pytest.approx(0.0, abs=1e-6)
-
-
 @pytest.mark.parametrize(("k", "seed"), [(2, 0), (2, 1), (3, 0), (3, 1), (3, 2)])
 def test_no_violated_cycle_is_left(k, seed):
     """Check every simple cycle of every label with its most violated subset."""

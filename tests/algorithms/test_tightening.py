@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from strategies import signed_grid
 
 import inference_lab as il
 from inference_lab.algorithms.dual.clusters import DualClusters
@@ -18,7 +19,6 @@ from inference_lab.algorithms.dual.tightening import tighten
 from inference_lab.conformance import exhaustive
 from inference_lab.contract import Run
 from inference_lab.graph.arrays import TABLE, Int32Array
-from inference_lab.graph.grids import grid_edges
 from inference_lab.graph.random_graphs import FAMILIES, random_graph
 
 seeds = st.integers(0, 2**32 - 1)
@@ -263,12 +263,6 @@ def test_odd_cycles_become_exact(length: int) -> None:
     assert length == 3 or done.pairs >= length - 3
 
 
-def frustrated_grid() -> il.FactorGraph:
-    rng = np.random.default_rng(0)
-    edges = grid_edges(12, 12)
-    return il.FactorGraph.potts(rng.normal(size=(144, 2)), edges, 5.0 * rng.normal(size=len(edges)))
-
-
 @pytest.mark.parametrize(
     ("settings_of_it", "reason"),
     [
@@ -279,7 +273,7 @@ def frustrated_grid() -> il.FactorGraph:
     ],
 )
 def test_limits_end_it(settings_of_it: dict[str, float], reason: str) -> None:
-    graph = frustrated_grid()
+    graph = signed_grid(12, 12, 2, 0, weight=5.0)
     run = a_run(graph)
     done = tighten(graph, run, start_dual(graph), **settings_of_it)  # type: ignore[arg-type]
     assert done.stopped_by == reason
@@ -293,7 +287,7 @@ def test_limits_end_it(settings_of_it: dict[str, float], reason: str) -> None:
 
 
 def test_memory_limit_is_kept() -> None:
-    graph = frustrated_grid()
+    graph = signed_grid(12, 12, 2, 0, weight=5.0)
     state = start(graph)
     done = tighten(graph, a_run(graph), state.dual, max_memory=30_000.0)
     per_triplet = int(state.cost_of(np.zeros((1, 3), dtype=np.int32))[1][0])
@@ -303,11 +297,7 @@ def test_memory_limit_is_kept() -> None:
 
 
 def test_the_clock_is_looked_at_and_a_bound_comes_out() -> None:
-    rng = np.random.default_rng(1)
-    edges = grid_edges(60, 60)
-    graph = il.FactorGraph.potts(
-        rng.normal(size=(3600, 3)), edges, 5.0 * rng.normal(size=len(edges))
-    )
+    graph = signed_grid(60, 60, 3, 1, weight=5.0)
     tighten(graph, a_run(graph), start_dual(graph), max_sweeps=12)
     run = a_run(graph, time_limit=0.3)
     done = tighten(graph, run, start_dual(graph))

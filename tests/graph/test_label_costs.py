@@ -210,12 +210,6 @@ def test_subclass_that_inherits_run_supports_label_costs():
     assert il.solve(PAIR.with_label_costs(1.0), Renamed()).energy == 1.6
 
 
-@pytest.mark.parametrize("solver", [ICM(), Unaware()])
-def test_solvers_that_support_or_refuse_label_costs_pass(solver):
-    checks = {check.name: check for check in solver_checks(solver, graphs_per_family=2)}
-    checks["label-costs"]()
-
-
 def test_suite_catches_solvers_that_ignore_label_costs():
     checks = {check.name: check for check in solver_checks(Ignorant(), graphs_per_family=3)}
     with pytest.raises(ConformanceFailure, match="is above the optimum"):

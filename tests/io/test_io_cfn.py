@@ -78,16 +78,6 @@ def test_instances_have_their_sizes_and_the_sums_of_a_json_reader() -> None:
         np.testing.assert_allclose(graph.energy(x), expected, rtol=1e-12)
 
 
-def test_optimum_of_the_protein() -> None:
-    """The integer program attains the published optimum."""
-    (path, known), *_ = [
-        pair for pair in published("toulbar2", type="cfn") if pair[1]["file"] == "1aho.cfn.gz"
-    ]
-    solution = il.solve(il.read(path), "ilp", time_limit=60.0)
-    assert solution.status is il.Status.OPTIMAL
-    assert solution.energy == pytest.approx(float(known["value_min_cost"]), abs=1e-6)
-
-
 def test_published_value_of_alarm_counts_three_minima_twice() -> None:
     """toulbar2 1.4 adds the minimum of dense functions of four and more variables twice.
 

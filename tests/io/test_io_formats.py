@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 import inference_lab as il
@@ -103,23 +102,3 @@ def test_costs_through_read_and_the_problem_family(tmp_path: Path) -> None:
     named = File(str(cut), format="max-cut").build()
     assert named.graph.energy([0, 1]) == -3.0
     assert named.name.endswith("cut.txt, format=max-cut)")
-
-
-def test_published_stereo_model_of_costs(data_dir: Path) -> None:
-    """It is a grid of 72 x 96 with truncated linear terms, as its description states."""
-    path = data_dir / "map" / "stereo_qap" / "gm_000.uai.xz"
-    if not path.is_file():
-        pytest.skip(f"no file {path}")
-    graph = il.read(path, costs=True)
-    assert (graph.n_variables, graph.n_labels, graph.n_edges) == (72 * 96, 16, 71 * 96 + 72 * 95)
-    label = np.arange(16)
-    expected = np.minimum(2 * np.abs(label[:, None] - label[None]), 4)
-    np.testing.assert_array_equal(graph.edge_table(0), expected)
-    # The whole pool of tables is one table, repeated.
-    pool = graph.pairwise_values.reshape(-1, 16, 16)
-    assert (pool == expected).all()
-    assert (graph.arrays.forms == 1).all()
-    assert graph.unary.min() == 0.0
-    assert graph.unary.max() == 765.0
-    # Below the proved minimum of 10719 there is no labelling.
-    assert il.solve(graph, "icm", seed=0).energy >= 10719

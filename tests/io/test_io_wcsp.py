@@ -105,17 +105,6 @@ def test_instances_have_their_sizes_and_the_energies_of_a_slow_reader() -> None:
         assert graph.energy(x).tolist() == expected
 
 
-@pytest.mark.parametrize(
-    "name", ["4queens.wcsp", "GEOM40_6.wcsp.xz", "warehouse.wcsp", "zebra.wcsp"]
-)
-def test_optima(name: str) -> None:
-    """The integer program attains the published optima."""
-    ((path, known),) = published("toulbar2", file=name)
-    solution = il.solve(il.read(path), "ilp", time_limit=60.0)
-    assert solution.status is il.Status.OPTIMAL
-    assert solution.energy == float(known["value_min_cost"])
-
-
 # ------------------------------------------------------------------ the format
 
 

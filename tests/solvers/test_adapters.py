@@ -12,7 +12,7 @@ import time
 import numpy as np
 import pytest
 from click.testing import CliRunner
-from strategies import frustrated, optimum
+from strategies import frustrated, optimum, with_dear_label
 
 import inference_lab as il
 from inference_lab.cli import main
@@ -46,15 +46,7 @@ EXACT = [pytest.param(name, marks=needs(name)) for name in EXTRAS]
 def test_penalties_that_are_never_paid(name):
     """The costs are 1e9 and 1e-3: the range of integers is spent on the costs that matter."""
     graph = frustrated(8, 3, 15, 1, weight=1e-3)
-    far = il.FactorGraph.from_terms(
-        np.concatenate([graph.unary, np.full((8, 1), 1e9)], axis=1),
-        [
-            il.DiagonalTerms(
-                graph.edges, graph.pairwise_values[graph.edge_offsets], graph.edge_weights
-            )
-        ],
-    )
-    s = il.solve(far, name)
+    s = il.solve(with_dear_label(graph, 1e9), name)
     assert s.energy == pytest.approx(optimum(graph), rel=1e-9)
     assert s.energy - s.lower_bound < 1e-9
 

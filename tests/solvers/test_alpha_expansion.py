@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from strategies import signed_grid
 
 import inference_lab as il
 from inference_lab.conformance import exhaustive
-from inference_lab.graph.grids import grid_edges
 from inference_lab.graph.random_graphs import random_graph
 
 SEEDS = st.integers(0, 10_000)
@@ -68,32 +68,12 @@ def test_within_the_guaranteed_factor(seed, linear):
 
 
 def test_two_labels_and_frustrated_has_the_bound_of_the_relaxation():
-    rng = np.random.default_rng(5)
-    edges = grid_edges(8, 8)
-    graph = il.FactorGraph.potts(
-        rng.normal(scale=0.3, size=(64, 2)), edges, rng.normal(size=len(edges))
-    )
+    graph = signed_grid(8, 8, 2, 5, field=0.3)
     relaxed = il.solve(graph, "lp-relaxation")
     s = il.solve(graph, "alpha-expansion")
     assert relaxed.lower_bound < il.solve(graph, "ilp").energy - 0.1
     assert s.lower_bound == pytest.approx(relaxed.lower_bound, abs=1e-6)
     assert s.status == "converged"
-
-
-def test_infeasible_with_two_labels_is_proved():
-    ring = il.FactorGraph.from_terms(
-        np.zeros((4, 2)),
-        [il.OwnTables([(0, 1), (1, 2), (2, 3), (3, 0)], [[[0.0, math.inf], [math.inf, 0.0]]] * 4)],
-        [((0,), [0.0, math.inf])],
-    )
-    assert il.solve(ring, "alpha-expansion").status == "optimal"
-    rising = np.array([[0.0, 0.0], [math.inf, 0.0]])
-    chain = il.FactorGraph.from_terms(
-        [[math.inf, 0.0], [0.0, 0.0], [0.0, math.inf]],
-        [il.OwnTables([(0, 1), (1, 2)], [rising] * 2)],
-    )
-    s = il.solve(chain, "alpha-expansion")
-    assert s.status == "infeasible"
 
 
 def test_leaves_an_infeasible_start():
@@ -108,17 +88,6 @@ def test_leaves_an_infeasible_start():
     s = il.solve(graph, "alpha-expansion", initial=start)
     assert s.labels.tolist() == [0] * n
     assert s.energy == pytest.approx(25.0)
-
-
-def test_ragged_labels():
-    """A label spreads only over the variables that have it."""
-    graph = il.FactorGraph.from_terms(
-        [[1.0, 0.0], [1.0, 1.0, 1.0, 0.0], [5.0]],
-        [il.DiagonalTerms([(0, 1), (1, 2)], 0.0, [2.0, 0.5])],
-    )
-    s = il.solve(graph, "alpha-expansion")
-    assert s.energy == exhaustive(graph).optimum
-    assert (s.labels < graph.cardinalities).all()
 
 
 def test_share_of_nonsubmodular_pairs_is_reported():

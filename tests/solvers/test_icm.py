@@ -11,7 +11,6 @@ from strategies import assert_local_minimum, random_pairs, rank
 
 import inference_lab as il
 from inference_lab.contract import Run
-from inference_lab.graph.arrays import IntArray
 from inference_lab.graph.factor_graph import FactorGraph, unary_minimum
 from inference_lab.graph.grids import grid_edges
 from inference_lab.graph.random_graphs import FAMILIES, random_graph
@@ -25,36 +24,7 @@ ORDERS = ("auto", "random", "sequential", "symmetric")
 CHOICES = list(itertools.product(("unary", "random"), ORDERS[1:]))
 
 
-def naive(graph: FactorGraph, x: IntArray, step: int = 1) -> IntArray:
-    """Run in-order ICM as on its card, by whole energies; there and back with step -1."""
-    x = x.copy()
-    order = np.arange(graph.n_variables)[::step]
-    while True:
-        before = x.copy()
-        order = order[::step]
-        for i in order:
-            options = np.tile(x, (int(graph.cardinalities[i]), 1))
-            options[:, i] = np.arange(len(options))
-            energies = graph.energy(options)
-            if energies.min() < energies[x[i]] - 1e-9:
-                x[i] = energies.argmin()
-        if (x == before).all():
-            return x
-
-
 # ---------------------------------------------------------------------- the descent
-
-
-@pytest.mark.parametrize("family", ["potts", "estep", "diagonal", "own-tables", "ragged", "grid",
-                                    "higher-order", "truncated-linear", "merged"])  # fmt: skip
-def test_labels_equal_a_plain_implementation(family):
-    """Sweep by sweep the labels equal a plain implementation by whole energies."""
-    for seed in range(5):
-        graph = random_graph(family, seed)
-        start = np.random.default_rng(seed).integers(0, graph.cardinalities)
-        for order, step in (("sequential", 1), ("symmetric", -1)):
-            s = il.solve(graph, f"icm(order={order})", initial=start)
-            assert s.labels.tolist() == naive(graph, start, step).tolist(), order
 
 
 @pytest.mark.parametrize("family", [f for f in FAMILIES if f != "equal"])

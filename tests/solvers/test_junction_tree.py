@@ -62,51 +62,6 @@ def test_large_tables_of_many_labels_and_arities():
 # ---------------------------------------------------------------------- forests
 
 
-def hard_forest(rng, n):
-    """Draw a tree of ragged variables, every kind of term, factors of arity 3 and 4, +inf."""
-    counts = rng.integers(1, 5, size=n)
-    planted = rng.integers(0, counts)
-    unary = [np.where(rng.random(k) < 0.2, np.inf, rng.normal(size=k)) for k in counts]
-    for i in range(n):
-        unary[i][planted[i]] = rng.normal()
-    name = rng.permutation(n)
-    factors, same, differ, edges = [], [], [], []
-    done = 1
-    while done < n:
-        arity = min(int(rng.integers(2, 5)), n - done + 1)
-        scope = [name[rng.integers(0, done)], *name[done : done + arity - 1]]
-        scope = [int(v) for v in rng.permutation(scope)]
-        done += arity - 1
-        if rng.random() < 0.1:
-            continue  # the forest splits into several trees
-        if arity == 2 and rng.random() < 0.5:
-            edges.append(scope)
-            equal = planted[scope[0]] == planted[scope[1]]
-            same.append(rng.choice([rng.normal(), math.inf]) if not equal else rng.normal())
-            differ.append(rng.choice([rng.normal(), math.inf]) if equal else rng.normal())
-            continue
-        table = rng.normal(size=tuple(counts[scope]))
-        table = np.where(rng.random(table.shape) < 0.3, np.inf, table)
-        table[tuple(planted[scope])] = rng.normal()
-        factors.append((scope, table))
-    terms = [il.DiagonalTerms(np.array(edges).reshape(-1, 2), np.array(same), np.array(differ))]
-    return il.FactorGraph.from_terms(unary, terms, factors, constant=2.5)
-
-
-@pytest.mark.parametrize("seed", range(12))
-def test_larger_forests_equal_belief_propagation(seed):
-    graph = hard_forest(np.random.default_rng(seed), 150)
-    assert graph.is_forest and graph.n_factors > 20
-    cold, expected = il.solve(graph, "junction-tree"), il.solve(graph, "loopy-bp")
-    assert cold.status == "optimal"
-    assert cold.energy == pytest.approx(expected.energy)
-    warm = il.solve(graph, "junction-tree", temperature=0.7)
-    expected = il.solve(graph, "loopy-bp", temperature=0.7)
-    assert warm.log_partition == pytest.approx(expected.log_partition)
-    for row, other in zip(warm.marginals, expected.marginals, strict=True):
-        np.testing.assert_allclose(row, other, rtol=0, atol=1e-10)
-
-
 def test_long_chains_equal_their_transfer_matrix():
     """The chain has 100,000 variables; log space prevents underflow."""
     n, coupling = 100_000, 0.8
@@ -272,31 +227,6 @@ def fitting(folder, data_dir, temperature):
                 assert temperature or "exact elimination" not in known.proof, name
             elif junction_tree._plan(graph, solver._log2_limit).order.log2_total <= _MOST:
                 yield graph, known
-
-
-@pytest.mark.parametrize(
-    ("folder", "least"),
-    [
-        ("small_ad3", 5),
-        ("small_merlin", 5),
-        ("small_pgmpy", 2),
-        ("uai2008_protein", 10),
-        ("uai2014_map", 4),
-        ("uai2014_mar", 15),
-    ],
-)
-def test_reference_energies(data_dir, folder, least):
-    """They are proved optimal, at the value of the reference (six decimals)."""
-    solved = 0
-    for graph, known in fitting(folder, data_dir, 0.0):
-        s = il.solve(graph, "junction-tree")
-        if known.status == "infeasible":
-            assert s.status == "infeasible"
-            continue
-        assert s.status == "optimal", known.name
-        assert s.energy == pytest.approx(known.energy, abs=1e-6), known.name
-        solved += 1
-    assert solved >= least
 
 
 def test_reference_marginals_and_log_partitions(data_dir):

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 import time
 from inspect import unwrap
 
 import numpy as np
 import pytest
-from strategies import optimum, random_pairs
+from strategies import frustrated, optimum, random_pairs
 
 import inference_lab as il
 from inference_lab.algorithms.linear.backends import Relaxation
@@ -95,25 +94,12 @@ def expected_energy(graph, u):
     return total
 
 
-def estep(rng, n=12, k=3, m=14, cannot=0.5):
-    """Make a small E-step energy, as in constrained clustering."""
-    pairs = np.array(list(itertools.combinations(range(n), 2)))
-    edges = pairs[rng.choice(len(pairs), size=m, replace=False)]
-    is_cannot = rng.random(m) < cannot
-    w = rng.random(m)
-    return il.FactorGraph.from_terms(
-        rng.random((n, k)),
-        [il.DiagonalTerms(edges, np.where(is_cannot, w, 0), np.where(is_cannot, 0, w))],
-    )
-
-
 # ------------------------------------------------------------------ bounds and exactness
 
 
 @pytest.mark.parametrize("seed", range(15))
 def test_exact_for_must_links_between_two_clusters(seed):
-    rng = np.random.default_rng(seed)
-    graph = estep(rng, k=2, m=30, cannot=0.0)
+    graph = frustrated(12, 2, 30, seed, ties=0.0, share=0.0)
     s = il.solve(graph, LPRelaxation(polish=False))
     assert s.status == "optimal"
     assert s.energy == pytest.approx(optimum(graph))
@@ -205,7 +191,7 @@ def test_distributions_correct_rounding_of_the_lp_solver():
 
 
 def test_diagnostics_describe_the_draws():
-    graph = estep(np.random.default_rng(4), n=20, m=80, cannot=0.9)
+    graph = frustrated(20, 3, 80, 4, ties=0.0, share=0.9)
     s = il.solve(graph, LPRelaxation(draws=400, polish=False), seed=1)
     d = s.diagnostics
     assert d["fractional"] > 0
@@ -220,7 +206,7 @@ def test_diagnostics_describe_the_draws():
 def test_polish_never_hurts_and_helps_somewhere():
     gains = []
     for seed in range(10):
-        graph = estep(np.random.default_rng(seed), n=30, m=120, cannot=0.9)
+        graph = frustrated(30, 3, 120, seed, ties=0.0, share=0.9)
         plain = il.solve(graph, LPRelaxation(draws=3, polish=False))
         polished = il.solve(graph, LPRelaxation(draws=3))
         gains.append(plain.energy - polished.energy)

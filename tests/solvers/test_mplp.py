@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from strategies import signed_grid
 
 import inference_lab as il
 from inference_lab.contract import Run, Status
-from inference_lab.graph.grids import grid_edges
 from inference_lab.graph.random_graphs import FINITE, random_graph
 from inference_lab.registry.sources import as_problem
 from inference_lab.solvers.mplp import _Sweeps, shares_of_edge, shares_of_factor
@@ -45,9 +45,7 @@ def test_sweeps_follow_the_rules(family: str, seed: int) -> None:
 @pytest.mark.parametrize("seed", range(10))
 def test_frustrated_grids_are_solved(seed: int) -> None:
     """With random fields and strong couplings of either sign the plain bound is far off."""
-    rng = np.random.default_rng(seed)
-    edges = grid_edges(10, 10)
-    graph = il.FactorGraph.potts(rng.normal(size=(100, 2)), edges, 3.0 * rng.normal(size=180))
+    graph = signed_grid(10, 10, 2, seed, weight=3.0)
     plain = il.solve(graph, "mplp(tighten=none)")
     solution = il.solve(graph, "mplp")
     # Cycles of any length suffice on planar graphs without fields; with fields, nearly always.
@@ -69,9 +67,7 @@ def test_whole_numbers_are_used_without_clusters_too() -> None:
 
 @pytest.mark.parametrize("limit", [1, 3, 8, 30])
 def test_iterations_are_counted_across_both_phases(limit: int) -> None:
-    rng = np.random.default_rng(1)
-    edges = grid_edges(9, 9)
-    graph = il.FactorGraph.potts(rng.normal(size=(81, 3)), edges, 4 * rng.normal(size=len(edges)))
+    graph = signed_grid(9, 9, 3, 1, weight=4.0)
     by_budget = il.solve(graph, "mplp", max_iterations=limit, seed=0)
     by_setting = il.solve(graph, f"mplp(max_sweeps={limit})", seed=0)
     assert by_budget.iterations == by_setting.iterations == limit

@@ -9,11 +9,12 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from strategies import labellings
+from strategies import labellings, signed_grid
 
 import inference_lab as il
 from inference_lab.algorithms.cuts import partial_optimality as persistency
 from inference_lab.algorithms.cuts.partial_optimality import reduce
+from inference_lab.algorithms.cuts.roof_duality import LabelChoice
 from inference_lab.conformance import exhaustive
 from inference_lab.contract import Run
 from inference_lab.graph.arrays import POTTS
@@ -185,13 +186,7 @@ def test_graphs_solved_by_one_cut_are_evaluated_once(monkeypatch):
 @given(SEEDS)
 def test_roof_duality_is_used_on_two_labels(seed):
     """Every variable that the roof dual labels is fixed to that label."""
-    rng = np.random.default_rng(seed)
-    edges = grid_edges(3, 3)
-    graph = il.FactorGraph.potts(
-        rng.normal(size=(9, 2)), edges, rng.normal(scale=1.5, size=len(edges))
-    )
-    from inference_lab.algorithms.cuts.roof_duality import LabelChoice
-
+    graph = signed_grid(3, 3, 2, seed, weight=1.5)
     zero = np.zeros(9, dtype=np.int64)
     taken = LabelChoice(graph).minimise(zero, zero + 1).taken
     fixed = reduce(graph).fixed
@@ -221,13 +216,8 @@ def test_forbidden_combinations_are_no_obstacle():
 
 def test_structure_is_kept():
     """Terms between variables that keep equal labels stay of their kind."""
-    rng = np.random.default_rng(4)
-    edges = grid_edges(6, 6)
-    graph = il.FactorGraph.potts(
-        rng.normal(size=(36, 4)), edges, rng.normal(scale=2.0, size=len(edges))
-    )
     # A few variables lose all labels but one.
-    clamped = graph.with_evidence({0: 1, 7: 2, 35: 3})
+    clamped = signed_grid(6, 6, 4, 4, weight=2.0).with_evidence({0: 1, 7: 2, 35: 3})
     reduction = reduce(clamped)
     assert (reduction.fixed[[0, 7, 35]] == [1, 2, 3]).all()
     whole = np.flatnonzero(reduction.graph.cardinalities == 4)
@@ -279,11 +269,7 @@ def test_restrict_is_the_way_back():
 
 def test_solver_hands_over_bound_start_and_seed():
     """Its bound is in the solution, and the energy is no worse than the start."""
-    rng = np.random.default_rng(7)
-    edges = grid_edges(7, 7)
-    graph = il.FactorGraph.potts(
-        rng.normal(scale=0.5, size=(49, 3)), edges, rng.normal(size=len(edges))
-    )
+    graph = signed_grid(7, 7, 3, 7, field=0.5)
     exact = il.solve(graph, "ilp")
     s = il.solve(graph, "persistency(then=lp-relaxation)", initial=exact.labels)
     assert s.energy == pytest.approx(exact.energy)
@@ -293,10 +279,7 @@ def test_solver_hands_over_bound_start_and_seed():
 
 def test_solver_for_the_rest_may_refuse():
     """The refusal of the other solver is reported, and the current labelling is returned."""
-    rng = np.random.default_rng(8)
-    edges = grid_edges(12, 12)
-    graph = il.FactorGraph.potts(np.zeros((144, 3)), edges, rng.normal(size=len(edges)))
-    s = il.solve(graph, "persistency(then=brute-force)")
+    s = il.solve(signed_grid(12, 12, 3, 8, field=0.0), "persistency(then=brute-force)")
     assert s.status == "limit"
     assert s.diagnostics["then_status"] == "unsupported"
     assert s.diagnostics["then_message"]

@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
-from strategies import Recipe, assert_local_minimum, random_pairs, recipes
+from strategies import Recipe, assert_local_minimum, random_pairs, recipes, signed_grid
 
 import inference_lab as il
 from inference_lab.conformance import exhaustive
@@ -202,15 +202,6 @@ def test_tiny_temperatures_put_all_weight_on_the_minimum(solver: str, times: flo
     assert s.marginals == pytest.approx(np.eye(graph.n_labels)[s.labels])
 
 
-@solvers("junction-tree")
-def test_infeasible_forests_are_proved_so(solver: str) -> None:
-    """Tables along a path that no three labels satisfy together."""
-    rising = np.where(np.arange(2)[:, None] < np.arange(2), 0.0, INF)
-    graph = FactorGraph.from_factors([2] * 3, [((0, 1), rising), ((1, 2), rising)])
-    check_exact(graph, solver)
-    check_soft(graph, solver, 1.0)
-
-
 @solvers(*FOREST_SOLVERS)
 def test_ties_on_a_forest_are_broken_consistently(solver: str) -> None:
     """All labels of a chain and of a star tie; independent choices would not alternate."""
@@ -381,9 +372,7 @@ def test_bound_equals_that_of_the_local_polytope_with_two_labels(solver: str, se
 
 @solvers("trw-s", "mplp(tighten=none)")
 def test_patience_counts_sweeps_in_succession(solver: str) -> None:
-    rng = np.random.default_rng(1)
-    edges = grid_edges(5, 5)
-    graph = FactorGraph.potts(rng.normal(size=(25, 3)), edges, 3 * rng.normal(size=len(edges)))
+    graph = signed_grid(5, 5, 3, 1, weight=3.0)
     method = solver_registry.make(solver)
     one, many = (il.solve(graph, replace(method, patience=p)) for p in (1, 40))
     assert one.status == many.status == "converged"

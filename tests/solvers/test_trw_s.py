@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from places import DATA
-from strategies import assert_local_minimum
+from strategies import assert_local_minimum, signed_grid
 
 import inference_lab as il
 from inference_lab.algorithms.dual.reparametrisation import dual_bound, make_scratch
@@ -20,7 +20,7 @@ from inference_lab.graph.arrays import FloatArray, IntArray
 from inference_lab.graph.grids import grid_edges
 from inference_lab.graph.random_graphs import FAMILIES, random_graph
 from inference_lab.kernels.messages import cost_scale
-from inference_lab.problems.instances import Instances, find
+from inference_lab.problems.instances import Instances
 from inference_lab.solvers.trw_s import TRWSPasses, one_pass
 
 needs_data = pytest.mark.skipif(
@@ -191,9 +191,7 @@ def test_an_impossible_term_is_infeasible() -> None:
 
 def test_polish_only_improves() -> None:
     for seed in range(10):
-        rng = np.random.default_rng(seed)
-        edges = grid_edges(8, 8)
-        graph = il.FactorGraph.potts(rng.normal(size=(64, 3)), edges, 3 * rng.normal(size=112))
+        graph = signed_grid(8, 8, 3, seed, weight=3.0)
         rough = il.solve(graph, "trw-s(polish=false)")
         fine = il.solve(graph, "trw-s")
         assert fine.energy <= rough.energy
@@ -253,9 +251,7 @@ def test_reparametrisation_has_the_bound_of_the_next_pass(
 
 
 def test_no_tightening_by_default_nor_without_a_gap() -> None:
-    rng = np.random.default_rng(0)
-    edges = grid_edges(6, 6)
-    graph = il.FactorGraph.potts(rng.normal(size=(36, 2)), edges, 3 * rng.normal(size=60))
+    graph = signed_grid(6, 6, 2, 0, weight=3.0)
     assert "clusters" not in il.solve(graph, "trw-s").diagnostics
     assert il.solve(graph, "trw-s(tighten=cycles)").diagnostics["clusters"] > 0
     tree = random_graph("forest", 0)
@@ -269,14 +265,3 @@ def test_bounds_of_factors_equal_srmp() -> None:
     for sweeps, bound in ((1, 14.99701170), (2, 15.75460696), (5, 16.69507463)):
         solution = il.solve(graph, f"trw-s(max_sweeps={sweeps})")
         assert solution.lower_bound == pytest.approx(bound, abs=1e-8)
-
-
-@needs_data
-@pytest.mark.parametrize("name", ["uai2014_map/Grids_30", "small_ad3/grid3x3"])
-def test_bounds_of_frustrated_instances_equal_the_relaxation(name: str) -> None:
-    """Two labels: the bound is the local polytope's, below the known value."""
-    graph = Instances(name).build(DATA).graph
-    solution = il.solve(graph, "trw-s")
-    lp = il.solve(graph, "lp-relaxation").lower_bound
-    assert solution.lower_bound == pytest.approx(lp, rel=1e-6)
-    assert solution.lower_bound < find(name).energy <= solution.energy + 1e-6
