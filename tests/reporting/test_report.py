@@ -267,21 +267,6 @@ def test_results_sort_records_by_problem_solver_and_draw():
     assert again.shape == (2, 2, 4)
 
 
-def test_charged_seconds_by_status():
-    runs = [
-        record(seconds=2.0),
-        record(seconds=0.5, status="error", energy=INF, seed=1),
-        record(seconds=0.0, status="unsupported", energy=INF, seed=2),
-        record(seconds=0.1, energy=INF, seed=3),
-        record(seconds=12.0, status="timeout", energy=1.0, seed=4),
-        record(seconds=0.2, status="error", energy=INF, seed=5, time_limit=None),
-        record(seconds=0.3, status="infeasible", energy=INF, seed=6, problem="hard"),
-    ]
-    charged = ResultArrays(Comparison(runs)).of("charged_seconds")
-    # Without a limit, it is the longest time of all, which is 12.
-    assert charged.tolist() == [2.0, 10.0, 10.0, 10.0, 12.0, 12.0, 0.3]
-
-
 def test_classes():
     given = record("grid(n=3)", problem_info={"class": "easy"})
     assert problem_class(given) == "easy"
@@ -488,19 +473,6 @@ def test_nothing_but_failures():
     runs = [record(f"p{n}", s, INF, status="error", message="no") for n in (1, 2) for s in "ab"]
     document = report_document(runs, title="")
     assert column(table(document, "summary"), "primal gap %")["a"].value == 100.0
-    for picture in document.pictures():
-        picture.draw()
-
-
-def test_infeasible_problems_are_solved_by_their_proof():
-    runs = [
-        record(f"hard(n={n})", s, INF, status="infeasible" if s == "b" else "limit",
-               lower_bound=INF if s == "b" else -INF, seconds=0.5)
-        for n in (1, 2) for s in "ab"
-    ]  # fmt: skip
-    document = report_document(runs, title="")
-    assert column(table(document, "problems"), "best energy")["hard(n=1)"].text == "infeasible"
-    assert "On 2 of 2 problems the best answer is proved." in " ".join(texts(document))
     for picture in document.pictures():
         picture.draw()
 

@@ -265,17 +265,6 @@ def test_missing_and_superfluous_settings():
         build(Nothing, "n", {"a": "1"})
 
 
-def test_refusal_by_the_class_is_a_spec_error():
-    from inference_lab.solvers.loopy_bp import LoopyBP
-
-    with pytest.raises(
-        SpecError, match=r"^loopy-bp: damping must be at least 0 and below 1, got 1\.0"
-    ):
-        build(LoopyBP, "loopy-bp", {"damping": "1"})
-    with pytest.raises(SpecError, match=r"^loopy-bp: damping must be .*, got nan"):
-        build(LoopyBP, "loopy-bp", {"damping": "nan"})
-
-
 @pytest.mark.parametrize(
     ("word", "found"),
     [
