@@ -142,22 +142,10 @@ def energy_scale(graph: FactorGraph) -> float:
     --------
     >>> import inference_lab as il
     >>> g = il.FactorGraph.potts([[0.0, 1.0], [0.6, 0.0]], [(0, 1)], [0.5])
-    >>> energy_scale(g), energy_scale(g.scaled(-30)) < 1e-8
-    (1.0, True)
+    >>> energy_scale(g), energy_scale(g.with_unary([0.0] * 4))
+    (1.0, 0.5)
     """
     return min(1.0, graph.magnitude) or 1.0
-
-
-class ScaledGraph(NamedTuple):
-    """The graph of a run, as `inference_lab.algorithms.presolve.scale_costs` prepares it.
-
-    ``unit`` is the factor from run to given units, a power of two; ``resolution`` is the rounding
-    error of bounds, in units of the run.
-    """
-
-    graph: FactorGraph
-    unit: float
-    resolution: float
 
 
 #: An evaluation that takes this many seconds is timed once, a shorter one three times.
@@ -173,13 +161,10 @@ class Run:
     Attributes
     ----------
     graph : FactorGraph
-        The graph to minimise: the given one, or a `ScaledGraph`.
-        `temperature`, bounds and the energy of the incumbent are in its units; `trace` is in the
-        units of the given graph.
-    unit : float
-        Factor from run to given units, a power of two. Divide settings that are energies by it.
+        The graph to minimise: the given one, or that with lowered penalties, see
+        `inference_lab.algorithms.presolve.capped_graph`.
     resolution : float
-        The rounding error of bounds, in the units of the run; see `FactorGraph.resolution_at`.
+        The rounding error of bounds; see `FactorGraph.resolution_at`.
     temperature : float
         0 for the best labelling, T > 0 for marginals of ``exp(-E / T)``.
     initial : (n,) int64 array or None
@@ -219,12 +204,11 @@ class Run:
         on_improve: Callable[[IntArray, float, float], None] | None = None,
         stopwatch: Callable[[], float] = lambda: 0.0,
         clock: Callable[[], float] = time.perf_counter,
-        scaled: ScaledGraph | None = None,
+        capped: tuple[FactorGraph, float] | None = None,
     ) -> None:
         self._given = graph
-        scaled = scaled or ScaledGraph(graph, 1.0, graph.resolution)
-        self.graph, self.unit, self.resolution = scaled
-        self.temperature = temperature / self.unit
+        self.graph, self.resolution = capped or (graph, graph.resolution)
+        self.temperature = temperature
         self._seed = seed
         self.initial = initial
         self.initial_marginals = initial_marginals
@@ -234,7 +218,7 @@ class Run:
         self.best_energy = math.inf
         self.lower_bound = -math.inf
         self.trace: list[TracePoint] = []
-        self._small = energy_scale(graph) / self.unit
+        self._small = energy_scale(graph)
         # The best labelling and its energy in the given graph; solvers cannot replace these.
         self._kept: tuple[IntArray, float] | None = None
         self._on_offer = on_offer
@@ -359,7 +343,6 @@ class Run:
         Returns
         -------
         float
-            In the units of the run.
 
         Raises
         ------
@@ -380,20 +363,19 @@ class Run:
             if self.best_labels is not None and np.array_equal(checked, self.best_labels):
                 energy = self.best_energy
             else:
-                given = self._given.energy_of(checked)
-                energy = given / self.unit
+                energy = self._given.energy_of(checked)
                 if self.best_labels is None or energy < self.best_energy:
-                    self._kept = checked, given
+                    self._kept = checked, energy
                     self.best_labels = checked.copy()
                     self.best_energy = energy
                     self.lower_bound = self._clipped(self.lower_bound)
                     if self._on_improve is not None:
-                        self._on_improve(self.best_labels, given, now)
+                        self._on_improve(self.best_labels, energy, now)
             self._record(now, energy)
         return energy
 
     def incumbent_energy(self) -> float:
-        """Return the energy of the best labelling in given units, ``inf`` without one.
+        """Return the energy of the best labelling, ``inf`` without one.
 
         If a solver has assigned `best_labels` itself, these are evaluated again.
 
@@ -426,7 +408,6 @@ class Run:
         Parameters
         ----------
         value : float
-            In the units of the run.
 
         Raises
         ------
@@ -485,8 +466,7 @@ class Run:
         return proves(self.best_energy, self.lower_bound, self._small)
 
     def _record(self, seconds: float, energy: float) -> None:
-        unit = self.unit
-        point = TracePoint(seconds, energy * unit, self.best_energy * unit, self.lower_bound * unit)
+        point = TracePoint(seconds, energy, self.best_energy, self.lower_bound)
         self.trace.append(point)
         if self._on_offer is not None:
             self._on_offer(point)
@@ -654,7 +634,7 @@ class Solver(Settings, ABC):
         Parameters
         ----------
         graph : FactorGraph
-            In the units of the run, see `Run`; not to be changed.
+            Not to be changed.
         run : Run
 
         Returns
@@ -710,7 +690,6 @@ class Solution:
         Spec string of the solver.
     trace : list of TracePoint
     diagnostics : dict
-        Its energies are in units of the run; ``unit`` is included if these are not the given ones.
 
     Examples
     --------

@@ -20,7 +20,7 @@ from typing import Any, Literal, Never, Protocol, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from inference_lab.algorithms.presolve import contradiction, n_entries, scale_costs
+from inference_lab.algorithms.presolve import capped_graph, contradiction, n_entries
 from inference_lab.compile_timer import timer
 from inference_lab.contract import (
     Marginals,
@@ -221,7 +221,7 @@ def solve(
         on_improve=on_improve,
         stopwatch=lambda: compiled() - before,
         clock=CLOCKS[clock],
-        scaled=scale_costs(graph, temperature),
+        capped=capped_graph(graph, temperature),
     )
     outer = _clock.set(clock)
     try:
@@ -276,22 +276,17 @@ def _solution(
         return replace(blank, status=Status.UNSUPPORTED, message=outcome.unsupported)
     labels = run.best_labels
     energy = run.incumbent_energy()
-    bound = math.inf if outcome.infeasible and not fault else run.lower_bound * run.unit
+    bound = math.inf if outcome.infeasible and not fault else run.lower_bound
     if fault:
         status, message = Status.ERROR, f"{method.name()} returned an invalid Outcome: {fault}"
     else:
         status, message = _verdict(graph, run, outcome, energy)
-    claimed, diagnostics = outcome.claimed_energy, outcome.diagnostics
-    if claimed is not None:
-        claimed *= run.unit
-        seen = energy
-        if labels is not None and run.graph is not graph:
-            seen = float(run.graph.energy(labels)) * run.unit
+    claimed = outcome.claimed_energy
+    if claimed is not None and labels is not None and run.graph is not graph:
+        seen = float(run.graph.energy(labels))
         if seen != energy:
             # The labelling pays penalties that were lowered for the method.
             claimed += energy - seen
-    if run.unit != 1.0:
-        diagnostics = {**diagnostics, "unit": run.unit}
     return replace(
         blank,
         labels=labels,
@@ -305,7 +300,7 @@ def _solution(
         log_partition_kind=outcome.log_partition_kind,
         iterations=outcome.iterations,
         trace=run.trace,
-        diagnostics=diagnostics,
+        diagnostics=outcome.diagnostics,
     )
 
 
@@ -389,7 +384,7 @@ def _verdict(graph: FactorGraph, run: Run, outcome: Outcome, energy: float) -> t
     if outcome.infeasible:
         return Status.INFEASIBLE, ""
     exact = run.temperature == 0
-    if exact and proves(energy, run.lower_bound * run.unit, energy_scale(graph)):
+    if exact and proves(energy, run.lower_bound, energy_scale(graph)):
         return Status.OPTIMAL, ""
     message = ""
     if not math.isfinite(energy):

@@ -17,7 +17,7 @@ from inference_lab.algorithms.linear.integer_program import fix_by_reduced_costs
 from inference_lab.algorithms.linear.model import LinearModel, build_linear_model, model_size
 from inference_lab.algorithms.presolve import trivial_outcome
 from inference_lab.algorithms.symmetry import break_symmetry
-from inference_lab.contract import Outcome, Run
+from inference_lab.contract import Outcome, Run, energy_scale
 from inference_lab.graph.arrays import TABLE, IntArray
 from inference_lab.graph.factor_graph import FactorGraph, unary_minimum
 from inference_lab.kernels.descent import descend
@@ -300,7 +300,7 @@ class _ILPSearch:
             model,
             self.settings.backend,
             # The optimum lies between the bound and the best energy.
-            magnitude=max(1.0, run.lower_bound, -run.best_energy),
+            magnitude=max(energy_scale(run.graph), run.lower_bound, -run.best_energy),
             time_limit=run.remaining,
         )
         diagnostics["ilp_seconds"] = time.perf_counter() - begin

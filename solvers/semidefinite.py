@@ -14,7 +14,7 @@ from inference_lab.algorithms.iteration import IterativeSolver, Progress
 from inference_lab.algorithms.presolve import n_entries, trivial_outcome
 from inference_lab.algorithms.semidefinite.potts_energy import PottsEnergy, PottsPart, build_model
 from inference_lab.algorithms.semidefinite.relaxation import MATRICES, SDPRelaxation
-from inference_lab.contract import Outcome, Run, proves
+from inference_lab.contract import Outcome, Run, energy_scale, proves
 from inference_lab.graph.arrays import IntArray
 from inference_lab.graph.factor_graph import FactorGraph, unary_minimum
 from inference_lab.kernels.descent import descend
@@ -392,7 +392,7 @@ class _Ascent:
         bound = relaxation.bound
         residual = max(relaxation.primal, relaxation.dual)
         solved = relaxation.exhausted and residual <= settings.tolerance
-        if proves(piece.energy, bound):
+        if proves(piece.energy, bound, energy_scale(self.run.graph)):
             piece.done = piece.converged = True
         elif solved:
             piece.done = piece.converged = True

@@ -358,7 +358,7 @@ class _AnnealingState:
         scale = float(moving.mean()) if moving.size else 1.0
         self.first = scale
         if settings.start_temperature is not None:
-            self.first = settings.start_temperature / run.unit
+            self.first = settings.start_temperature
         if run.initial is not None:
             self.begin(run.initial.copy())
         run.offer(self.x)

@@ -31,7 +31,7 @@ from inference_lab.contract import (
     proves,
 )
 from inference_lab.graph.factor_graph import FactorGraph
-from inference_lab.graph.random_graphs import random_graph
+from inference_lab.graph.random_graphs import random_graph, scaled
 from inference_lab.graph.terms import DiagonalTerms, OwnTables
 
 INF = math.inf
@@ -155,9 +155,9 @@ def test_a_bound_above_the_incumbent_by_rounding_is_lowered_to_it():
 
 def test_costs_too_small_for_a_proof_are_reported():
     graph = il.FactorGraph.potts([[0.0, 1.0], [0.6, 0.0]], [(0, 1)], [0.5])
-    tiny = il.solve(graph.scaled(-1000), "brute-force")
+    tiny = il.solve(scaled(graph, -1000), "brute-force")
     assert tiny.status == "converged" and tiny.message.startswith("costs of 2e-301 in all are too")
-    assert not il.solve(graph.scaled(-600), "brute-force").message
+    assert not il.solve(scaled(graph, -600), "brute-force").message
 
 
 def test_cancelling_large_costs_prevent_a_proof():
@@ -184,25 +184,17 @@ def test_costs_that_are_never_paid_take_nothing_from_a_proof():
 
 @pytest.mark.parametrize("exponent", [-600, -40, -10, 40, 300])
 def test_units_make_no_difference(exponent):
-    """The solver receives rescaled costs; results, history included, are in the given unit."""
+    """A bound far below is no proof in any unit, and marginals are the same."""
     plain = random_graph("own-tables", 3)
-    graph, unit = plain.scaled(exponent), 2.0**exponent
-    seen = []
+    graph, unit = scaled(plain, exponent), 2.0**exponent
 
     def what(graph, run):
-        seen.append(graph.magnitude / (graph.n_variables + graph.n_edges))
-        assert run.graph is graph
-        assert run.offer(plain.cardinalities - 1) * run.unit == graph.energy(labels) * run.unit
-        run.bound(-plain.magnitude * unit / run.unit)
+        run.offer(plain.cardinalities - 1)
+        run.bound(-plain.magnitude * unit)
 
-    labels = plain.cardinalities - 1
-    improved = []
-    scripted(graph, what, on_improve=lambda x, energy, s: improved.append(energy))
     found = scripted(graph, what)
-    assert 1e-4 < seen[0] < 1e13
-    assert found.energy == improved[0] == found.trace[-1].best_energy == plain.energy(labels) * unit
-    assert found.lower_bound == found.trace[-1].lower_bound == -plain.magnitude * unit
-    # The bound is far below, in any unit.
+    assert found.energy == plain.energy(plain.cardinalities - 1) * unit
+    assert found.lower_bound == -plain.magnitude * unit
     assert found.status == Status.LIMIT
     cold = il.solve(graph, "brute-force", temperature=unit)
     assert np.allclose(cold.marginals, il.solve(plain, "brute-force", temperature=1.0).marginals)

@@ -84,7 +84,7 @@ class IterativeSolver(Solver, Generic[State]):
         Parameters
         ----------
         graph : FactorGraph
-            In the units of the run; not to be changed.
+            Not to be changed.
         run : Run
 
         Returns

@@ -43,7 +43,6 @@ from inference_lab.graph.arrays import (
 from inference_lab.graph.factors import Factors, parse_factors, split
 from inference_lab.graph.label_costs import NO_LABEL_COSTS, LabelCosts, label_costs
 from inference_lab.graph.terms import (
-    COST_LIMIT,
     DiagonalTerms,
     EdgeBlock,
     OwnTables,
@@ -102,10 +101,10 @@ class FactorGraph:
 
     Precision: energies are floating-point sums, so small costs are lost beside large ones.
     `magnitude` bounds the absolute energy, `resolution` the rounding error near the minimum.
-    `inference_lab.solve` scales costs far from 1 by a power of two, which is exact; below 1e-190
-    nothing is proved. Penalties too large to be paid are lowered for methods, see `capped`. If the
-    resolution exceeds the tolerance of proofs (1e-8 of the energy), bounds are lowered by it and no
-    labelling is reported as optimal. Marginals need a temperature of at least the resolution.
+    Methods are independent of the unit of costs; below 1e-190 nothing is proved. Penalties too
+    large to be paid are lowered for methods, see `capped`. If the resolution exceeds the tolerance
+    of proofs (1e-8 of the energy), bounds are lowered by it and no labelling is reported as
+    optimal. Marginals need a temperature of at least the resolution.
 
     Memory: ``8 sum_i k_i`` bytes of unaries, 34 bytes an edge plus its values (8 bytes for Potts),
     32 bytes an edge for the adjacency once a solver uses it.
@@ -1086,60 +1085,6 @@ class FactorGraph:
         for name in ("components", "is_forest", "_terms_extent"):
             graph.__dict__.pop(name, None)
         return graph
-
-    def scaled(self, exponent: int) -> FactorGraph:
-        """Return the graph with all costs multiplied by ``2^exponent``, the structure shared.
-
-        Exact, except for costs that leave the range of floats: small ones become 0.
-
-        Parameters
-        ----------
-        exponent : int
-
-        Returns
-        -------
-        FactorGraph
-
-        Examples
-        --------
-        >>> import inference_lab as il
-        >>> g = il.FactorGraph.potts([[0.0, 1.0], [0.6, 0.0]], [(0, 1)], [0.5])
-        >>> g.scaled(3).energy([0, 1])
-        4.0
-        """
-        weights, values = self._scaled_edges(exponent)
-        return self._with_costs(
-            unary_values=freeze(np.ldexp(self.unary_values, exponent)),
-            edge_weights=freeze(weights),
-            pairwise_values=freeze(values),
-            table_values=freeze(np.ldexp(self.table_values, exponent)),
-            constant=math.ldexp(self.constant, exponent),
-            label_costs=self.label_costs.scaled(exponent),
-        )
-
-    def _scaled_edges(self, exponent: int) -> tuple[FloatArray, FloatArray]:
-        """Return weights and pool of pairwise terms with costs multiplied by ``2^exponent``.
-
-        Tables are multiplied. If an entry would exceed `COST_LIMIT`, the weights take a part of
-        the factor.
-        """
-        table = self.edge_kinds == TABLE
-        weights = np.where(table, self.edge_weights, np.ldexp(self.edge_weights, exponent))
-        values = np.ldexp(self.pairwise_values, exponent)
-        if not (np.isfinite(values) & (np.abs(values) > COST_LIMIT)).any():
-            return weights, values
-        starts, longest, which = self._stretches(slice(None))
-        shared = np.zeros(starts.size, dtype=bool)
-        shared[which] = table
-        sizes = np.maximum(*np.abs(np.nan_to_num(_extremes(values, starts, starts + longest))))
-        # The largest cost of such a table becomes about 1.
-        moved = np.where(shared & (sizes > COST_LIMIT), np.frexp(sizes)[1], 0)
-        weights = np.where(table, np.ldexp(weights, moved[which]), weights)
-        places = np.repeat(starts + longest - np.cumsum(longest), longest)
-        places += np.arange(places.size)
-        out = np.zeros(values.size)
-        out[places] = np.ldexp(values[places], -np.repeat(moved, longest))
-        return weights, out
 
     def capped(self, cap: float) -> FactorGraph:
         """Return the graph with all finite costs above a cap lowered to it, the structure shared.

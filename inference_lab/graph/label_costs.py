@@ -43,11 +43,6 @@ class LabelCosts(NamedTuple):
         ends = zip(self.ptr[:-1].tolist(), self.ptr[1:].tolist(), self.costs.tolist(), strict=True)
         return [(tuple(self.labels[a:b].tolist()), cost) for a, b, cost in ends]
 
-    def scaled(self, exponent: int) -> LabelCosts:
-        """Return all costs times ``2^exponent``, none of which becomes 0."""
-        least = np.finfo(np.float64).tiny
-        return self._replace(costs=freeze(np.maximum(np.ldexp(self.costs, exponent), least)))
-
     def of(self, labels: IntArray) -> FloatArray:
         """Return the label costs of labellings (b, n), shape (b,)."""
         if self.costs.size == 0:

@@ -79,7 +79,7 @@ def test_kernels_are_compiled_for_one_type_of_graph():
         clusters.g,
         renumber(graph.arrays, graph.breadth_first_order)[0],
         soften(graph),
-        graph.scaled(1).arrays,
+        graph.capped(0.5).arrays,
         graph.with_unary(rng.normal(size=(6, 3))).arrays,
     ]
     assert {typeof(g) for g in others} == {typeof(graph.arrays)}

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 import inference_lab as il
 from inference_lab.contract import Outcome, Solver
+from inference_lab.graph.random_graphs import scaled
 from inference_lab.results.consistency_checks import contradictions
 from inference_lab.results.records import Record
 from inference_lab.results.summaries import proof, summarise_problem
@@ -31,7 +32,7 @@ class HalfProved(Solver):
 @pytest.mark.parametrize("exponent", [0, -20, -40, -200])
 @pytest.mark.parametrize(("share", "proved"), [(0.5, "no"), (1.0 - 1e-7, "no"), (1.0, "yes")])
 def test_proofs_of_small_costs(exponent, share, proved):
-    problem = il.Problem("small", TRIANGLE.scaled(exponent))
+    problem = il.Problem("small", scaled(TRIANGLE, exponent))
     found = il.compare([problem], HalfProved(share), isolate=False)
     (record,) = found.records
     solution = il.solve(problem.graph, HalfProved(share))
@@ -44,7 +45,7 @@ def test_proofs_of_small_costs(exponent, share, proved):
 
 def test_contradictions_of_small_costs():
     """A bound of twice the energy is a contradiction in any unit."""
-    problem = il.Problem("small", TRIANGLE.scaled(-40))
+    problem = il.Problem("small", scaled(TRIANGLE, -40))
     (record,) = il.compare([problem], HalfProved(), isolate=False).records
     wrong = replace(record, id="wrong", solver="liar", lower_bound=2 * record.energy)
     summary = summarise_problem("small", [record, wrong], {record.solver: "a", "liar": "b"})

@@ -384,7 +384,7 @@ class CutGraph:
 
 def larger_power_of_two(total: float) -> float:
     """Return a power of two above four times `total`, a finite substitute for infinity."""
-    exponent = math.frexp(max(total, 1.0))[1] + 2
+    exponent = math.frexp(total)[1] + 2
     # The limit leaves room for sums of many such substitutes.
     if exponent > 960:
         raise ValueError(f"costs add up to {total}, too large to distinguish from infinite costs")
