@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -228,22 +228,9 @@ def draw_independent(
     graph: FactorGraph, temperature: float, rng: np.random.Generator, draws: int
 ) -> IntArray:
     """Draw labellings from the unaries alone, ``exp(-sum_i theta_i / T)`` normalised."""
-    ptr = graph.unary_ptr[:-1]
-    sizes = graph.cardinalities
-    weights = np.exp(-(graph.unary_values - np.repeat(graph.least_unaries, sizes)) / temperature)
-    sums = np.add.reduceat(weights, ptr)
-    cumulated = np.cumsum(weights)
-    before = cumulated[ptr] - weights[ptr]
-    allowed = np.flatnonzero(weights > 0.0)
-    lowest = np.searchsorted(allowed, ptr)
-    highest = np.searchsorted(allowed, ptr + sizes) - 1
-    labels = np.empty((draws, graph.n_variables), dtype=np.int64)
-    for d in range(draws):
-        # One search in the sums over all variables, clipped to the allowed labels of each.
-        target = before + rng.random(graph.n_variables) * sums
-        at = np.searchsorted(cumulated[allowed], target, side="right")
-        labels[d] = allowed[np.clip(at, lowest, highest)] - ptr
-    return labels
+    # The label of least cost less Gumbel noise is a draw from this distribution.
+    noise = rng.gumbel(size=(draws, graph.unary_values.size))
+    return np.array([least_labels(graph, graph.unary_values / temperature - row) for row in noise])
 
 
 @dataclass(frozen=True)
@@ -308,6 +295,8 @@ class Gibbs(IterativeSolver["_GibbsSampler"]):
     >>> s.diagnostics["max_stderr"] < 0.01
     True
     """
+
+    version: ClassVar[int] = 2
 
     sweeps: int = setting(1000, at_least=4)
     burn_in: int = setting(100, at_least=0)

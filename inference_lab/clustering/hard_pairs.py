@@ -118,7 +118,7 @@ def contradiction(unary: FloatArray, terms: Sequence[DiagonalTerms], rows: IntAr
     if len(clique) > k:
         shown = ", ".join(str(first[c]) for c in clique)
         return f"each two of the points {shown} are a cannot-link, and there are {k} clusters"
-    cycle = _odd_cycle(blocks, count) if k == 2 else []
+    cycle = _odd_cycle(blocks) if k == 2 else []
     if cycle:
         shown = ", ".join(str(first[c]) for c in cycle)
         return (
@@ -148,27 +148,19 @@ def _clique(edges: IntArray, count: int, k: int) -> list[int]:
     return best
 
 
-def _odd_cycle(edges: IntArray, count: int) -> list[int]:
+def _odd_cycle(edges: IntArray) -> list[int]:
     """Return the vertices of an odd cycle in order, empty if two colours suffice."""
-    neighbours: list[list[int]] = [[] for _ in range(count)]
-    for a, b in edges.tolist():
-        neighbours[a].append(b)
-        neighbours[b].append(a)
-    parent, depth = [-1] * count, [-1] * count
-    for root in range(count):
-        if depth[root] >= 0:
-            continue
-        depth[root], queue = 0, [root]
-        for a in queue:
-            for b in neighbours[a]:
-                if depth[b] < 0:
-                    parent[b], depth[b] = a, depth[a] + 1
-                    queue.append(b)
-                elif depth[b] == depth[a]:
-                    # The two paths to the first common ancestor have the same length.
-                    one, two = [a], [b]
-                    while parent[one[-1]] != parent[two[-1]]:
-                        one.append(parent[one[-1]])
-                        two.append(parent[two[-1]])
-                    return [parent[one[-1]], *one[::-1], *two]
+    import networkx as nx
+
+    graph = nx.Graph(edges.tolist())
+    for part in nx.connected_components(graph):
+        root = min(part)
+        depth = nx.single_source_shortest_path_length(graph, root)
+        for ends in graph.edges(part):
+            if depth[ends[0]] == depth[ends[1]]:
+                tree = nx.bfs_tree(graph, root)
+                one, two = (nx.shortest_path(tree, root, end) for end in ends)
+                # The paths to the first common ancestor have the same length.
+                shared = sum(a == b for a, b in zip(one, two, strict=True))
+                return [*one[shared - 1 :], *two[: shared - 1 : -1]]
     return []

@@ -75,7 +75,6 @@ def test_each_test_alone_keeps_an_optimum(family, seed, alone):
             patch.setattr(persistency._LabelTests, "eliminate", lambda _: 0)
         if alone != "roof":
             patch.setattr(persistency._LabelTests, "roof_duality", lambda _: 0)
-            patch.setattr(persistency, "_whole_choice", lambda *_: None)
         check(graph, reduce(graph))
 
 
@@ -141,7 +140,7 @@ def test_two_labels_are_settled_by_the_first_cut(seed, hard, solver):
     exact = exhaustive(graph)
     with pytest.MonkeyPatch.context() as patch:
         if not swapped:
-            patch.setattr(persistency, "_LabelTests", None)
+            patch.setattr(persistency._LabelTests, "eliminate", None)
         s = il.solve(graph, solver)
     if math.isinf(exact.optimum):
         assert s.status == "infeasible"

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import NamedTuple
 
 import numpy as np
 
@@ -24,8 +23,8 @@ from inference_lab.algorithms.cuts.reduction import (
     unchanged,
     with_forms,
 )
-from inference_lab.algorithms.cuts.roof_duality import Choice, LabelChoice
-from inference_lab.graph.arrays import Flags, IntArray
+from inference_lab.algorithms.cuts.roof_duality import LabelChoice
+from inference_lab.graph.arrays import Flags, IntArray, starts_of
 from inference_lab.graph.factor_graph import FactorGraph
 
 __all__ = ["SHRINKING", "Reduction", "reduce"]
@@ -50,17 +49,13 @@ _WORTH_BUILDING = 0.01
 class _LabelTests:
     """Labels left, with the tests that rule out more."""
 
-    def __init__(
-        self,
-        graph: FactorGraph,
-        should_stop: Callable[[], bool],
-        whole: _WholeChoice | None = None,
-    ) -> None:
+    def __init__(self, graph: FactorGraph, should_stop: Callable[[], bool]) -> None:
         self.graph = graph
         self.should_stop = should_stop
         self.alive = np.ones(graph.unary_values.size, dtype=np.uint8)
         self.left = graph.cardinalities.copy()
         self.infeasible = False
+        self.least = -math.inf
         self._digits: IntArray | None = None
         if graph.n_factors:
             self._digits = np.zeros(int(np.diff(graph.factor_ptr).max()), dtype=np.int64)
@@ -68,9 +63,6 @@ class _LabelTests:
         self._choice: LabelChoice | None = None
         # Labels left after the last call of roof duality.
         self._asked = -1
-        if whole is not None:
-            self._choice = whole.chooser
-            self._take(whole.choice, whole.zero, whole.one)
 
     def eliminate(self) -> int:
         """Eliminate dead ends until there are none; return the number of labels ruled out."""
@@ -100,17 +92,17 @@ class _LabelTests:
             return 0
         starts = self.graph.unary_ptr[:-1]
         places = np.flatnonzero(self.alive)
-        first = np.searchsorted(places, starts)
+        first = starts_of(self.left)[:-1]
         zero = places[first] - starts
         one = places[first + self.left - 1] - starts
         if self._choice is None:
             self._choice = LabelChoice(self.graph)
         choice = self._choice.minimise(zero, one, bound=True, should_stop=self.should_stop)
-        return 0 if choice is None else self._take(choice, zero, one)
-
-    def _take(self, choice: Choice, zero: IntArray, one: IntArray) -> int:
-        """Fix the labelled variables of a choice; return the number of labels ruled out."""
+        if choice is None:
+            return 0
         self.infeasible = choice.bound == math.inf
+        # With the allowance added back, the energy of a choice that labels all variables.
+        self.least = choice.bound + self._choice.rounding
         fixed = np.flatnonzero((self.left > 1) & (choice.taken >= 0))
         self._keep_only(fixed, np.where(choice.taken > 0, one, zero)[fixed])
         self._asked = int(self.left.sum())
@@ -119,48 +111,19 @@ class _LabelTests:
     def _keep_only(self, variables: IntArray, labels: IntArray) -> None:
         """Rule out all labels of some variables but one; their neighbours become dirty."""
         graph = self.graph
-        rows = np.repeat(np.arange(graph.n_variables), graph.cardinalities)
         chosen = np.zeros(graph.n_variables, dtype=bool)
         chosen[variables] = True
-        self.alive[chosen[rows]] = 0
+        self.alive[np.repeat(chosen, graph.cardinalities)] = 0
         self.alive[graph.unary_ptr[:-1][variables] + labels] = 1
         self.left[variables] = 1
+        if (self.left == 1).all():
+            return
         touched = chosen[graph.edges]
         self._dirty[graph.edges[touched.any(axis=1)].ravel()] = 1
         for f in np.unique(graph.arrays.slot_factor[chosen[graph.factor_scopes]]).tolist():
             scope = graph.factor_scopes[graph.factor_ptr[f] : graph.factor_ptr[f + 1]]
             self._dirty[scope] = 1
         self._dirty[self.left <= 1] = 0
-
-
-class _WholeChoice(NamedTuple):
-    """Roof duality of a graph of at most two labels, `zero` and `one`."""
-
-    chooser: LabelChoice
-    choice: Choice
-    zero: IntArray
-    one: IntArray
-
-    @property
-    def labels(self) -> IntArray | None:
-        """An optimum, or None if a variable is not labelled."""
-        taken = self.choice.taken
-        if ((taken < 0) & (self.zero != self.one)).any():
-            return None
-        return np.where(taken > 0, self.one, self.zero)
-
-
-def _whole_choice(
-    graph: FactorGraph, should_stop: Callable[[], bool] | None
-) -> _WholeChoice | None:
-    """Choose between all labellings; return None for more than two labels, or if stopped."""
-    one = graph.cardinalities - 1
-    if int(one.max(initial=0)) > 1 or graph.n_factors:
-        return None
-    zero = np.zeros_like(one)
-    chooser = LabelChoice(graph)
-    choice = chooser.minimise(zero, one, bound=True, should_stop=should_stop)
-    return None if choice is None else _WholeChoice(chooser, choice, zero, one)
 
 
 def reduce(
@@ -174,15 +137,10 @@ def reduce(
     # energy of the labelling it represents. Both hold up to rounding: if energies differ by less,
     # either labelling may count as the better one. With `keep_forms`, labels are restored where a
     # Potts, diagonal or truncated term would become a table.
+    search = _LabelTests(graph, should_stop if should_stop is not None else lambda: False)
     # With two labels, the first cut often labels all variables.
-    whole = _whole_choice(graph, should_stop)
-    optimum = None if whole is None else whole.labels
-    if whole is not None and optimum is not None:
-        # The rounding allowance is added back, because this is the energy of a labelling.
-        return settled(optimum, whole.choice.bound + whole.chooser.rounding)
-    if should_stop is not None and should_stop():
-        return unchanged(graph, 0)
-    search = _LabelTests(graph, should_stop if should_stop is not None else lambda: False, whole)
+    if search.roof_duality() and (search.left == 1).all():
+        return settled(np.flatnonzero(search.alive) - graph.unary_ptr[:-1], search.least)
     rounds = 0
     # The cuts pay off again only if enough labels were ruled out since.
     while not search.infeasible and not search.should_stop():
