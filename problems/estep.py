@@ -22,7 +22,6 @@ from inference_lab.constraints.centroids import (
 from inference_lab.data.datasets import available, load
 from inference_lab.graph.arrays import FloatArray, IntArray
 from inference_lab.graph.factor_graph import FactorGraph
-from inference_lab.graph.terms import DiagonalTerms
 from inference_lab.kernels.descent import descend
 from inference_lab.problem import Problem, ProblemFamily
 from inference_lab.results.number_formats import format_share
@@ -177,7 +176,7 @@ class EStep(ProblemFamily):
             info["remarks"] = remarks
         return EStepProblem(
             self.spec,
-            _energy(unary, used),
+            FactorGraph.from_terms(unary, used.terms()),
             truth=truth,
             info=info,
             constraints=used,
@@ -245,17 +244,6 @@ class EStepProblem(Problem):
         return found
 
 
-def _energy(unary: FloatArray, constraints: Constraints) -> FactorGraph:
-    """Return the energy of distances and constraints."""
-    return FactorGraph.from_terms(
-        unary,
-        [
-            DiagonalTerms(constraints.must_link, same=0.0, differ=constraints.ml_weights),
-            DiagonalTerms(constraints.cannot_link, same=constraints.cl_weights, differ=0.0),
-        ],
-    )
-
-
 def _constrained_means(
     features: FloatArray, constraints: Constraints, centroids: FloatArray
 ) -> FloatArray:
@@ -265,7 +253,7 @@ def _constrained_means(
     for _ in range(_MOST_ROUNDS):
         unary = squared_distances(features, centroids)
         x = unary.argmin(axis=1) if labels is None else labels.copy()
-        descend(_energy(unary, constraints), x, np.arange(n), _MOST_ROUNDS)
+        descend(FactorGraph.from_terms(unary, constraints.terms()), x, np.arange(n), _MOST_ROUNDS)
         if labels is not None and np.array_equal(x, labels):
             break
         labels = x

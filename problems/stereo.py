@@ -15,7 +15,6 @@ from inference_lab.data.images import (
     ImageProblem,
     draw_shapes,
     draw_texture,
-    find_file,
     grey_levels,
     read_image,
 )
@@ -72,11 +71,10 @@ class StereoProblem(ImageProblem):
 
     def score(self, labels: npt.ArrayLike) -> dict[str, float]:
         """Compare disparities with the true ones."""
-        if self.disparities is None:
-            return {}
+        assert self.disparities is not None and self.scored is not None  # as `Stereo` makes it
         error = np.abs(self.graph.check_labels(labels) - self.disparities)
         known = np.isfinite(error)
-        scored = error[known] if self.scored is None else error[self.scored]
+        scored = error[self.scored]
         if not scored.size:
             return {}
         bad = float((scored > 1.0).mean())
@@ -106,13 +104,7 @@ class Stereo(ProblemFamily):
     ----------
     pair : str
         ``synthetic``: random textures at the depths of random shapes. ``tsukuba`` or ``teddy``,
-        from ``image/stereo`` of the data folder. ``files``: your own.
-    left, right : str, optional
-        Rectified images of equal size, for ``pair=files``; paths as in
-        `inference_lab.data.images.find_file`.
-    truth : str, optional
-        Image of the left disparities times `truth_scale`, 0 where they are not known.
-    truth_scale : float
+        from ``image/stereo`` of the data folder.
     labels : int, optional
         Disparities are 0 to ``labels - 1``.
     cost : {"absolute", "squared"}, optional
@@ -140,8 +132,7 @@ class Stereo(ProblemFamily):
     The settings of the benchmark are, for Tsukuba, ``labels=16, cost=absolute, data_cap=inf,
     smoothness=linear, cap=2, weight=20, threshold=8, factor=2``; for Teddy ``labels=60,
     cost=absolute, data_cap=16, smoothness=linear, cap=1, weight=10, threshold=10, factor=3`` (a
-    Potts model); for Venus, with ``pair=files``, ``labels=20, cost=squared, data_cap=16,
-    smoothness=quadratic, cap=7, weight=50, threshold=0``.
+    Potts model).
 
     References
     ----------
@@ -161,10 +152,6 @@ class Stereo(ProblemFamily):
     """
 
     pair: str = setting("synthetic", always=True)
-    left: str | None = None
-    right: str | None = None
-    truth: str | None = None
-    truth_scale: float = setting(1.0, above=0, below=math.inf)
     labels: int | None = setting(None, at_least=1)
     cost: Literal["absolute", "squared"] | None = None
     data_cap: float | None = setting(None, above=0)
@@ -181,14 +168,9 @@ class Stereo(ProblemFamily):
     def __post_init__(self) -> None:
         """Check the settings."""
         super().__post_init__()
-        pairs = ("synthetic", *PAIRS, "files")
+        pairs = ("synthetic", *PAIRS)
         if self.pair not in pairs:
             raise ValueError(f"pair must be one of {', '.join(pairs)}, got {self.pair!r}")
-        for name in ("left", "right", "truth"):
-            if getattr(self, name) is not None and self.pair != "files":
-                raise ValueError(f"{name} is a setting of pair=files; pair={self.pair} has its own")
-            if getattr(self, name) is None and self.pair == "files" and name != "truth":
-                raise ValueError(f"pair=files needs the setting {name}, the path of an image")
 
     @property
     def energy(self) -> Energy:
@@ -200,7 +182,6 @@ class Stereo(ProblemFamily):
     def build(self, data_dir: Path | None = None) -> StereoProblem:
         """Read or draw the images, and set up the energy."""
         energy = self.energy
-        truth: FloatArray | None
         if self.pair == "synthetic":
             left, right, truth, visible = self._draw(energy.labels)
         else:
@@ -214,8 +195,6 @@ class Stereo(ProblemFamily):
         unary = data_costs(left, right, k, energy.cost, energy.data_cap)
         graph = FactorGraph.from_terms(unary, [SharedTable(edges, table, weights)])
         grey = grey_levels(k)
-        if truth is None:
-            return StereoProblem(self.spec, graph, shape=(height, width), palette=grey)
         filled = np.clip(np.rint(_filled(truth)), 0, k - 1).astype(np.int64)
         known = np.isfinite(truth)
         return StereoProblem(
@@ -231,40 +210,21 @@ class Stereo(ProblemFamily):
 
     def _read(
         self, data_dir: Path | None
-    ) -> tuple[Image, Image, FloatArray | None, npt.NDArray[np.bool_]]:
+    ) -> tuple[Image, Image, FloatArray, npt.NDArray[np.bool_]]:
         """Return both images, the left disparities, and which pixels both images show."""
-        if self.pair == "files":
-            files = Files(self.left or "", self.right or "", self.truth or "", "", self.truth_scale)
-        else:
-            files = PAIRS[self.pair]
+        files = PAIRS[self.pair]
 
-        def read(name: str, like: Image | None = None) -> Image:
-            if self.pair == "files":
-                image = read_image(find_file(name, data_dir, "image/stereo"))
-            else:
-                image = read_image(find_published(f"image/stereo/{name}", data_dir))
-            if like is not None and image.shape[:2] != like.shape[:2]:
-                raise ValueError(
-                    f"{name} has {image.shape[0]} x {image.shape[1]} pixels, but "
-                    f"{files.left} has {like.shape[0]} x {like.shape[1]}"
-                )
-            return image
+        def read(name: str) -> Image:
+            return read_image(find_published(f"image/stereo/{name}", data_dir))
 
-        left = read(files.left)
-        right = read(files.right, left)
-        if left.ndim != right.ndim:
-            raise ValueError(f"one of {files.left} and {files.right} is grey and the other is not")
-        if not files.truth:
-            return left, right, None, np.zeros(left.shape[:2], dtype=bool)
-        truth = self._disparities(read(files.truth, left), files.truth_scale)
-        other = None
-        if files.truth_right:
-            other = self._disparities(read(files.truth_right, left), files.truth_scale)
+        def disparities(name: str) -> FloatArray:
+            image = read(name)
+            levels = image if image.ndim == 2 else image[:, :, 0]
+            return np.where(levels == 0, np.nan, levels / files.truth_scale)
+
+        left, right, truth = read(files.left), read(files.right), disparities(files.truth)
+        other = disparities(files.truth_right) if files.truth_right else None
         return left, right, truth, visible_pixels(truth, other)
-
-    def _disparities(self, image: Image, scale: float) -> FloatArray:
-        levels = image if image.ndim == 2 else image[:, :, 0]
-        return np.where(levels == 0, np.nan, levels / scale)
 
     def _draw(self, k: int) -> tuple[Image, Image, FloatArray, npt.NDArray[np.bool_]]:
         """Draw a textured scene as seen by the left and the right camera."""

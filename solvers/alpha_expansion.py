@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 
-from inference_lab.algorithms.cuts.roof_duality import LabelChoice, Rule
+from inference_lab.algorithms.cuts.roof_duality import LabelChoice
 from inference_lab.algorithms.iteration import IterativeSolver, Progress
 from inference_lab.algorithms.label_cost_encoding import star
 from inference_lab.contract import Outcome, Run
@@ -49,12 +49,10 @@ class Expansions:
         graph: FactorGraph,
         run: Run,
         init: Literal["unary", "random"],
-        rule: Rule,
         n_labels: int,
     ) -> None:
         self.graph = graph
         self.run = run
-        self.rule: Rule = rule
         if run.initial is not None:
             self.x = run.initial.copy()
         elif init == "unary":
@@ -76,8 +74,6 @@ class Expansions:
         choice = self._choice.minimise(
             self._whole(zero),
             self._whole(one),
-            current=self._whole(self.x),
-            rule=self.rule,
             bound=bound,
             should_stop=lambda: self.run.remaining <= 0.0,
         )
@@ -144,7 +140,9 @@ class AlphaExpansion(IterativeSolver[Expansions]):
 
     as for metrics (Potts with positive weights, truncated linear). All labels are tried in turn
     until none lowers the energy. Violated ``+inf`` terms count first, then finite costs. Label
-    costs leave a submodular move submodular (Delong et al. 2012).
+    costs leave a submodular move submodular (Delong et al. 2012). Where a move is not submodular,
+    roof duality labels some variables and the others keep their labels; cycles with such moves end
+    in a descent by single changes (ICM).
 
     Parameters
     ----------
@@ -153,10 +151,6 @@ class AlphaExpansion(IterativeSolver[Expansions]):
         of the run takes precedence.
     order : {"random", "sequential"}
         Draw a new order of the labels for each cycle, or go by their numbers.
-    nonsubmodular : {"qpbo", "truncate"}
-        If a move is not submodular, roof duality labels some variables and the others keep their
-        labels; or the costs of non-submodular terms are raised, except at the present labels.
-        Cycles with such moves end in a descent by single changes (ICM).
     max_cycles : int or None
         Limit on the cycles over all labels; None goes on until nothing changes.
 
@@ -187,8 +181,7 @@ class AlphaExpansion(IterativeSolver[Expansions]):
     ----------
     Y. Boykov, O. Veksler, R. Zabih, "Fast approximate energy minimization via graph cuts", PAMI
     23(11), 2001, theorem 6.1. V. Lempitsky, C. Rother, S. Roth, A. Blake, "Fusion moves for
-    Markov random field optimization", PAMI 32(8), 2010 (roof duality in moves). C. Rother, S.
-    Kumar, V. Kolmogorov, A. Blake, "Digital tapestry", CVPR 2005 (truncation). A. Delong, A.
+    Markov random field optimization", PAMI 32(8), 2010 (roof duality in moves). A. Delong, A.
     Osokin, H. Isack, Y. Boykov, "Fast approximate energy minimization with label costs", IJCV 96,
     2012.
 
@@ -206,7 +199,6 @@ class AlphaExpansion(IterativeSolver[Expansions]):
 
     init: Literal["unary", "random"] = "unary"
     order: Literal["random", "sequential"] = "random"
-    nonsubmodular: Literal["qpbo", "truncate"] = "qpbo"
     max_cycles: int | None = setting(None, at_least=1)
 
     @property
@@ -223,7 +215,7 @@ class AlphaExpansion(IterativeSolver[Expansions]):
     def start(self, graph: FactorGraph, run: Run) -> Expansions | Outcome:
         """Offer the first labelling; with two labels, choose between all labellings."""
         n_labels = int(graph.cardinalities.max(initial=1))
-        state = Expansions(graph, run, self.init, self.nonsubmodular, n_labels)
+        state = Expansions(graph, run, self.init, n_labels)
         if n_labels <= 2 and state.infeasible():
             return Outcome(infeasible=True, diagnostics=state.diagnostics())
         return state

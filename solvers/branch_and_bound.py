@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from dataclasses import dataclass
 from typing import ClassVar, Literal
@@ -18,7 +17,6 @@ from inference_lab.algorithms.search.edac import (
     DONE,
     FULL,
     OUT_OF_WORK,
-    redistribute_costs,
     search,
 )
 from inference_lab.algorithms.search.first_labelling import initial_incumbent, n_table_entries
@@ -43,8 +41,8 @@ from inference_lab.specs.settings import setting
 _CHUNK = 1 << 21
 #: Chunks of a search before its root bound is raised again, and the most chunks that this takes.
 _FIRST_PARTS, _ROOT_PARTS = 4, 64
-#: Sweeps of cost redistribution at a time, and the share of the gap up to which a gain is none.
-_SHARING, _SMALL_GAIN = 10, 1e-3
+#: Share of the gap up to which a gain is none.
+_SMALL_GAIN = 1e-3
 #: Bytes that a variable or a cost function takes while the network is built, its tables apart.
 _BYTES_EACH = 1500
 #: Copies of a table that exist at a time: the graph's, the network's, the search's.
@@ -73,7 +71,7 @@ class BranchAndBound(Solver):
 
     The search branches on the variable with the most conflicts for its number of labels, first on
     the last one that failed, and tries its support first. It restarts if virtual arc consistency
-    (VAC) at the root, in turn with MPLP++ in integers, gives a larger bound.
+    (VAC) at the root gives a larger bound.
 
     Parameters
     ----------
@@ -111,8 +109,6 @@ class BranchAndBound(Solver):
     weighted constraint satisfaction techniques", Constraints 13, 2008 (three variables).
     M. Cooper, S. de Givry, M. Sanchez, T. Schiex, M. Zytnicki, T. Werner, "Soft arc consistency
     revisited", Artificial Intelligence 174, 2010 (virtual arc consistency).
-    S. Tourani, A. Shekhovtsov, C. Rother, B. Savchynskyy, "MPLP++: fast, parallel dual
-    block-coordinate ascent for dense graphical models", ECCV 2018 (redistribution of costs).
     D. Allouche, S. de Givry, G. Katsirelos, T. Schiex, M. Zytnicki, "Anytime hybrid best-first
     search with tree decomposition for weighted CSP", CP 2015.
     F. Trosser, S. de Givry, G. Katsirelos, "Relaxation-aware heuristics for exact optimization in
@@ -267,8 +263,7 @@ def _best_root(network: CostNetwork, unit: int, cutoff: int, slack: int, run: Ru
 
 def _raised_root(one: _TreeSearch, state: SearchState, run: Run) -> SearchState:
     """Return a search at its root, where the bound is raised until the gains are small."""
-    # Virtual arc consistency and cost redistribution take turns. The best labelling and the weights
-    # of conflicts are kept.
+    # The best labelling and the weights of conflicts are kept.
     functions, raised = one.functions, make_state(one.functions, one.unary, 0)
     now = raised.now[0]
     for name in "slack cutoff found dives nodes all_backtracks most_backtracks limit".split():
@@ -277,21 +272,13 @@ def _raised_root(one: _TreeSearch, state: SearchState, run: Run) -> SearchState:
     now.most_work = _ROOT_PARTS * _CHUNK
     virtual = make_virtual(functions, raised)
     before = -1
-    for shares in itertools.cycle((False, True)):
-        if search(functions, raised) != AT_ROOT or run.should_stop():
-            break
+    while search(functions, raised) == AT_ROOT and not run.should_stop():
         low, cutoff = int(raised.low[0]), int(now.cutoff)
-        if shares:
-            for sweep in range(_SHARING):
-                redistribute_costs(functions, raised, sweep % 2 == 1)
-                if now.conflict or now.work > now.most_work or run.should_stop():
-                    break
-        elif before >= 0 and low - before <= _SMALL_GAIN * (cutoff - before):
+        if before >= 0 and low - before <= _SMALL_GAIN * (cutoff - before):
             break
-        else:
-            before, theta = low, HARD
-            while theta > 0 and now.work <= now.most_work and not run.should_stop():
-                theta = raise_virtually(functions, virtual, theta, _CHUNK)
+        before, theta = low, HARD
+        while theta > 0 and now.work <= now.most_work and not run.should_stop():
+            theta = raise_virtually(functions, virtual, theta, _CHUNK)
         # The costs have moved, so everything is propagated anew.
         now.root_cutoff = -1
         raised.flags[:] = ALL

@@ -79,11 +79,6 @@ class MPLP(IterativeSolver["_Sweeps"]):
     ----------
     tighten : "cycles" or None
         Clusters to add: triangulations of frustrated cycles (Sontag, Choe and Li 2012), or none.
-    clusters_per_round : int
-        Most clusters added in a round.
-    max_rounds : int
-    max_memory : float
-        Bytes that clusters may take.
     tolerance : float
         The bound has converged when it gains no more than this share of all it has gained so far
         (plus the mean cost) ...
@@ -135,9 +130,6 @@ class MPLP(IterativeSolver["_Sweeps"]):
     startup_cost: ClassVar[float] = 106.0
 
     tighten: Literal["cycles"] | None = "cycles"
-    clusters_per_round: int = setting(2000, at_least=1)
-    max_rounds: int = setting(100, at_least=1)
-    max_memory: float = setting(1e9, at_least=0)
     tolerance: float = setting(1e-6, at_least=0)
     patience: int = setting(5, at_least=1)
     max_sweeps: int = setting(5000, at_least=1)
@@ -175,9 +167,6 @@ class MPLP(IterativeSolver["_Sweeps"]):
             state.graph,
             run,
             state.dual,
-            per_round=self.clusters_per_round,
-            max_rounds=self.max_rounds,
-            max_memory=self.max_memory,
             tolerance=self.tolerance,
             sweeps=outcome.iterations,
             max_sweeps=self.max_sweeps,

@@ -21,7 +21,6 @@ from inference_lab.clustering.distortions import (
 from inference_lab.clustering.em import (
     Result,
     as_labels,
-    pair_terms,
 )
 from inference_lab.clustering.hard_pairs import contradiction, infeasible
 from inference_lab.clustering.hmrf import clamped
@@ -121,8 +120,9 @@ class ConstrainedLinkage(_Dense):
 def _counted(side: Side, n_clusters: int) -> Constraints:
     """Return the pairs of positive weight, and pairs implied by labels."""
     given, n = of_positive_weight(side.constraints), side.known.size
-    hard = pair_terms(given, given.ml_weights, given.cl_weights)
-    reason = contradiction(clamped(np.zeros((n, n_clusters)), side.known), hard, np.arange(n))
+    reason = contradiction(
+        clamped(np.zeros((n, n_clusters)), side.known), given.terms(), np.arange(n)
+    )
     if reason:
         raise infeasible(reason)
     return replace(side, constraints=given).labels_as_pairs()

@@ -14,7 +14,7 @@ from scipy.sparse import coo_array, csr_array
 from inference_lab._numba import kernel
 from inference_lab.clustering._base import AT_LEAST_ONE, PairwiseClusterer
 from inference_lab.clustering.distortions import Distortion, Points, counted_shares
-from inference_lab.clustering.em import Assignment, EStepSolver, Fit, Model, pair_terms
+from inference_lab.clustering.em import Assignment, EStepSolver, Fit, Model
 from inference_lab.clustering.hard_pairs import contradiction
 from inference_lab.clustering.hmrf import HMRF, EmptyClusters, clamped, violations
 from inference_lab.clustering.initialisation import Init
@@ -262,9 +262,8 @@ class COPKMeans(PairwiseClusterer):
         self.feasible_ &= np.array_equal(self.labels_[held], side.known[held])
         if not self.feasible_:
             hard = constraints.with_weights(np.inf, np.inf)
-            terms = pair_terms(hard, hard.ml_weights, hard.cl_weights)
             open_to = clamped(np.zeros((held.size, self.n_clusters)), side.known)
-            reason = contradiction(open_to, terms, np.arange(held.size))
+            reason = contradiction(open_to, hard.terms(), np.arange(held.size))
             self.status_ = "infeasible" if reason else "failed"
             message = (
                 f"no labelling satisfies the constraints: {reason}"

@@ -28,7 +28,7 @@ from inference_lab.clustering.distortions import (
     counted_shares,
     dense,
 )
-from inference_lab.clustering.em import HalfStep, pair_terms
+from inference_lab.clustering.em import HalfStep
 from inference_lab.clustering.hmrf import clamped, violations
 from inference_lab.clustering.hmrf_kmeans import paired_kmeans
 from inference_lab.clustering.pair_weights import USUAL_ODDS, log_odds
@@ -37,7 +37,6 @@ from inference_lab.constraints import Constraints
 from inference_lab.contract import Solution, Solver
 from inference_lab.graph.arrays import Flags, FloatArray, IntArray
 from inference_lab.graph.factor_graph import FactorGraph
-from inference_lab.graph.terms import DiagonalTerms
 from inference_lab.registry.registry import as_solver
 from inference_lab.solving import solve
 from inference_lab.specs.settings import setting
@@ -114,7 +113,7 @@ def assign(
 
 
 class Pairs:
-    """Pairs of each point, in the layout of `assign` and as terms; must-links first.
+    """Pairs of each point, in the layout of `assign`; must-links first.
 
     Without `both_ways`, only the first point of each pair holds it.
     """
@@ -132,11 +131,6 @@ class Pairs:
         self.partner: IntArray = np.ascontiguousarray(ends[order, 1])
         self.weight: FloatArray = weight[order]
         self.constraints = constraints
-
-    def terms(self, xi: float) -> list[DiagonalTerms]:
-        """Return the penalties of violated pairs."""
-        c = self.constraints
-        return pair_terms(c, xi * c.ml_weights, xi * c.cl_weights)
 
 
 class _Clusters:
@@ -655,8 +649,10 @@ class _DPFit:
             state.labels[farthest] = label
         k = len(state.centroids)
         before = None if (state.labels < 0).any() else state.labels
+        pairs = self.pairs.constraints
+        terms = pairs.terms(self.xi * pairs.ml_weights, self.xi * pairs.cl_weights)
         graph = FactorGraph.from_terms(
-            np.ascontiguousarray(state.costs[:, :k]), self.pairs.terms(self.xi)
+            np.ascontiguousarray(state.costs[:, :k]), terms
         ).with_label_costs(self.price)
         solution = solve(
             graph,

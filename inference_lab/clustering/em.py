@@ -40,7 +40,6 @@ __all__ = [
     "PairedModel",
     "Result",
     "maximise_expectation",
-    "pair_terms",
 ]
 
 #: Labels, (n,) int64, at temperature zero, else shares in the clusters, (n, k) float64.
@@ -139,16 +138,6 @@ class Model(ABC):
     def parameters(self) -> tuple[FloatArray, ...]:
         """Return the arrays whose change shows that a step had an effect."""
         return ()
-
-
-def pair_terms(
-    pairs: Constraints, ml_costs: FloatArray, cl_costs: FloatArray
-) -> list[DiagonalTerms]:
-    """Return the costs of violated must-links and cannot-links as terms."""
-    return [
-        DiagonalTerms(pairs.must_link, differ=ml_costs),
-        DiagonalTerms(pairs.cannot_link, same=cl_costs),
-    ]
 
 
 class PairedModel(Model):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -152,7 +153,7 @@ def _odd_cycle(edges: IntArray) -> list[int]:
     """Return the vertices of an odd cycle in order, empty if two colours suffice."""
     import networkx as nx
 
-    graph = nx.Graph(edges.tolist())
+    graph: Any = nx.Graph(edges.tolist())
     for part in nx.connected_components(graph):
         root = min(part)
         depth = nx.single_source_shortest_path_length(graph, root)

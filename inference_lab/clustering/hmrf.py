@@ -28,7 +28,7 @@ from inference_lab.clustering.distortions import (
     cluster_sums,
     counted_shares,
 )
-from inference_lab.clustering.em import Assignment, Coupling, PairedModel, as_labels, pair_terms
+from inference_lab.clustering.em import Assignment, Coupling, PairedModel, as_labels
 from inference_lab.clustering.initialisation import pushed_apart
 from inference_lab.clustering.metric_learning import MetricLearner, Penalised
 from inference_lab.clustering.mssc.partition_problem import PartitionProblem, partition_problem
@@ -136,7 +136,7 @@ class HMRF(PairedModel):
         if self.penalty == "distance":
             self.ml_costs = _times(self.ml_costs, metric.between(self.points, c.must_link))
             self.cl_costs = _times(self.cl_costs, self._gaps_to_largest())
-        self._terms = pair_terms(self.pairs, self.ml_costs, self.cl_costs)
+        self._terms = self.pairs.terms(self.ml_costs, self.cl_costs)
 
     def _gaps_to_largest(self) -> FloatArray:
         """Return the gap of the dissimilarity of each cannot-link to the largest one."""

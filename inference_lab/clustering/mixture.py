@@ -26,7 +26,6 @@ from inference_lab.clustering.em import (
     Fit,
     PairedModel,
     maximise_expectation,
-    pair_terms,
 )
 from inference_lab.clustering.hmrf import clamped, violated
 from inference_lab.clustering.hmrf_kmeans import paired_kmeans
@@ -73,7 +72,7 @@ class GaussianComponents(PairedModel):
         k = len(means)
         self.known = known
         self.means = np.array(means, dtype=np.float64)
-        self._terms = pair_terms(self.pairs, constraints.ml_weights, constraints.cl_weights)
+        self._terms = self.pairs.terms()
         #: Exponent of the mixing weight for each point.
         self.mixed = np.ones(n)
         if prior == "maximum-entropy":

@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from inference_lab.constraints.pairs import codes_of
 from inference_lab.graph.arrays import FloatArray, IntArray
+from inference_lab.graph.terms import DiagonalTerms
 
 __all__ = ["FloatArray", "IntArray", "Parts", "Weight", "canonical", "read_classes", "refuse_both"]
 
@@ -35,6 +36,15 @@ class Parts:
     def cl_weights(self) -> FloatArray:
         """Weight of each cannot-link pair, shape (q,), float64, read-only."""
         return np.broadcast_to(np.asarray(self.cl_weight, dtype=np.float64), len(self.cannot_link))
+
+    def terms(
+        self, ml_costs: FloatArray | None = None, cl_costs: FloatArray | None = None
+    ) -> list[DiagonalTerms]:
+        """Return terms that cost violated pairs, their weights by default."""
+        return [
+            DiagonalTerms(self.must_link, differ=self.ml_weights if ml_costs is None else ml_costs),
+            DiagonalTerms(self.cannot_link, same=self.cl_weights if cl_costs is None else cl_costs),
+        ]
 
 
 def refuse_both(given: Parts, why: str) -> None:

@@ -14,7 +14,7 @@ import inference_lab as il
 from inference_lab.data.datasets import DataFormatError, DataNotFoundError
 from inference_lab.data.images import read_image, write_image
 from inference_lab.graph.arrays import TRUNCATED_LINEAR, TRUNCATED_QUADRATIC
-from inference_lab.problems.stereo import Stereo, StereoProblem, data_costs, visible_pixels
+from inference_lab.problems.stereo import PAIRS, Stereo, StereoProblem, data_costs, visible_pixels
 
 
 def dissimilarity(left: np.ndarray, right: np.ndarray, r: int, x: int, d: int, band: int) -> int:
@@ -86,12 +86,13 @@ def test_energy_is_that_of_the_definition(
     shape = (int(rng.integers(1, 5)), int(rng.integers(1, 8)), 3 if colour else 1)
     left, right = (rng.integers(0, spread, shape, dtype=np.uint8) for _ in range(2))
     folder = tmp_path_factory.mktemp("pair")
-    for name, image in (("l", left), ("r", right)):
-        write_image(folder / f"{name}.png", image if colour else image[:, :, 0])
+    place = folder / "image" / "stereo"
+    place.mkdir(parents=True)
+    unknown = np.zeros_like(left)
+    for name, image in zip(PAIRS["tsukuba"][:3], (left, right, unknown), strict=True):
+        write_image(place / name, image if colour else image[:, :, 0])
     family = Stereo(
-        "files",
-        left=str(folder / "l.png"),
-        right=str(folder / "r.png"),
+        "tsukuba",
         labels=5,
         cost=cost,  # type: ignore[arg-type]
         data_cap=data_cap,
@@ -101,8 +102,7 @@ def test_energy_is_that_of_the_definition(
         threshold=8.0,
         factor=2.5,
     )
-    problem = family.build()
-    assert problem.truth is None
+    problem = family.build(folder)
     assert problem.score(np.zeros(shape[0] * shape[1], np.int64)) == {}
     for _ in range(3):
         labels = rng.integers(0, 5, shape[:2])
@@ -166,33 +166,26 @@ def test_scores_count_visible_pixels_that_are_off_by_more_than_one() -> None:
     assert scores["rms"] == pytest.approx(math.sqrt((0.25 + 1 + 4 + 16) / 4))
 
 
-def test_own_files_with_truth(tmp_path: Path) -> None:
+def test_truth_is_read_and_filled_in(tmp_path: Path) -> None:
+    folder = tmp_path / "image" / "stereo"
+    folder.mkdir(parents=True)
+    left, right, truth_file = (folder / name for name in PAIRS["tsukuba"][:3])
     rng = np.random.default_rng(0)
-    for name in ("l", "r"):
-        write_image(tmp_path / f"{name}.png", rng.integers(0, 256, (4, 6), dtype=np.uint8))
-    truth = np.full((4, 6), 8, np.uint8)
-    truth[0, 0], truth[1, 1], truth[2] = 0, 40, 6
-    write_image(tmp_path / "t.pgm", truth)
-    write_image(tmp_path / "small.png", truth[:3])
-    place = {name: str(tmp_path / f"{name}.png") for name in ("l", "r")}
-    family = Stereo(
-        "files", place["l"], place["r"], str(tmp_path / "t.pgm"), truth_scale=4.0, labels=3
-    )
-    problem = family.build()
+    for place in (left, right):
+        write_image(place, rng.integers(0, 256, (4, 6), dtype=np.uint8))
+    truth = np.full((4, 6), 32, np.uint8)
+    truth[0, 0], truth[1, 1], truth[2] = 0, 160, 24
+    write_image(truth_file, truth)
+    problem = Stereo("tsukuba", labels=3).build(tmp_path)
     assert problem.truth is not None and problem.disparities is not None
     # Unknown values are taken from a neighbour, excess labels are capped, halves go to even.
     assert problem.truth.reshape(4, 6)[:2, :2].tolist() == [[2, 2], [2, 2]]
     assert problem.truth[12:18].tolist() == [2] * 6
     assert np.isnan(problem.disparities[0])
     assert problem.disparities[7] == 10.0
-    with pytest.raises(ValueError, match=r"small\.png has 3 x 6 pixels, but .*l\.png has 4 x 6"):
-        Stereo("files", place["l"], str(tmp_path / "small.png")).build()
-    write_image(tmp_path / "c.png", np.zeros((4, 6, 3), np.uint8))
-    with pytest.raises(ValueError, match="is grey and the other is not"):
-        Stereo("files", place["l"], str(tmp_path / "c.png")).build()
-    (tmp_path / "text.png").write_text("text")
-    with pytest.raises(DataFormatError, match=r"text\.png"):
-        Stereo("files", place["l"], str(tmp_path / "text.png")).build()
+    left.write_text("text")
+    with pytest.raises(DataFormatError, match=r"imL\.png"):
+        Stereo("tsukuba").build(tmp_path)
 
 
 def test_missing_pair_is_reported_with_its_source(

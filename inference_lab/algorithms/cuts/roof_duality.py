@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -38,8 +38,6 @@ _NOISE = 1e-14
 
 #: Rounding error of a cut's value, relative to the largest cost of all terms together.
 _ROUNDING = 2.0**-50
-
-Rule = Literal["qpbo", "truncate"]
 
 
 @inlined
@@ -103,29 +101,6 @@ def _fill(
         c.residual[np.uint64(arcs[e, 0])] = -half
         c.residual[np.uint64(arcs[e, 1])] = -half
     return infinite, finite, pairs, positive
-
-
-@lean_kernel
-def _truncate(arcs: Int32Array, c: CutArrays, zero: IntArray, one: IntArray, x: IntArray) -> None:
-    """Raise costs until the function is submodular."""
-    # Where ``q > 0``, the values at ``(0, 1)`` and ``(1, 0)`` are raised by ``q`` in total, but
-    # never the value of the current labelling ``x``. A labelling that lowers the new function
-    # therefore lowers the old one.
-    for p in range(arcs.shape[0]):
-        q = -2.0 * c.residual[arcs[p, 0]]
-        if q <= 0.0:
-            continue
-        i = c.head[arcs[p, 1]]
-        j = c.head[arcs[p, 0]]
-        first = zero[i] != one[i] and x[i] == one[i]
-        second = zero[j] != one[j] and x[j] == one[j]
-        # `_fill` already added q / 2 to both ends, which raises both values by q / 2.
-        if first != second:
-            shift = 0.5 * q if second else -0.5 * q
-            c.excess[i] += shift
-            c.excess[j] -= shift
-        c.residual[arcs[p, 0]] = 0.0
-        c.residual[arcs[p, 1]] = 0.0
 
 
 @lean_kernel
@@ -244,13 +219,12 @@ class LabelChoice:
     ----------
     V. Kolmogorov, R. Zabih, "What energy functions can be minimized via graph cuts?", PAMI 26(2),
     2004. V. Kolmogorov, C. Rother, "Minimizing non-submodular functions with graph cuts - a
-    review", PAMI 29(7), 2007. See also `Persistency` (roof duality) and `AlphaExpansion`
-    (truncation).
+    review", PAMI 29(7), 2007. See also `Persistency` and `AlphaExpansion`.
     """
 
     # The network is laid out once; each choice refills it. A submodular choice is a minimum, first
-    # of the number of infinite costs. Otherwise "qpbo" labels some variables persistently, and
-    # "truncate" gives at most the energy of the current labelling. All of this up to rounding.
+    # of the number of infinite costs. Otherwise roof duality labels some variables
+    # persistently. All of this up to rounding.
 
     def __init__(self, graph: FactorGraph) -> None:
         self.graph = graph
@@ -275,29 +249,22 @@ class LabelChoice:
         zero: IntArray,
         one: IntArray,
         *,
-        current: IntArray | None = None,
-        rule: Rule = "qpbo",
         bound: bool = False,
         should_stop: Callable[[], bool] | None = None,
     ) -> Choice | None:
         """Choose between two labellings at every variable; return None if stopped."""
-        # Truncation keeps the energy of `current`, whose labels are from the two labellings. A
-        # truncated function gives no bound.
         arcs, single, n = self.network.arcs, self.network.arrays, self.graph.n_variables
         infinite, finite, pairs, positive = _fill(
             self.graph.arrays, arcs, single, zero, one, self.infinity
         )
-        truncated = positive > 0 and rule == "truncate"
-        if truncated:
-            _truncate(arcs, single, zero, one, zero if current is None else current)
-        doubled = positive > 0 and not truncated
+        doubled = positive > 0
         surplus = 0.0
         network = self.network
         if doubled:
             network = self._doubled()
             surplus = _load_double(arcs, single, network.arrays, *self._ends)
         capacity = excess = np.empty(0)
-        if bound and not truncated:
+        if bound:
             capacity, excess = network.arrays.residual.copy(), network.arrays.excess.copy()
         if not network.solve(should_stop):
             return None
@@ -312,7 +279,7 @@ class LabelChoice:
         else:
             taken = (level[:n] < 0).astype(np.int8)
         value = -math.inf
-        if bound and not truncated:
+        if bound:
             value = network.dual_value(capacity, excess)
             if doubled:
                 value = 0.5 * (value + float(excess[:n].sum()) - surplus)

@@ -343,54 +343,6 @@ def _enforce_existential(p: Functions, s: SearchState, i: int) -> None:
     _choose(p, s, i)
 
 
-@lean_kernel
-def _share(p: Functions, s: SearchState, f: int, backwards: bool) -> None:
-    """Extend all unary costs of its variables to a function, and redistribute its costs."""
-    # Each variable gets an equal share of its min-marginal, then each in turn the remainder.
-    lo, hi = p.slots[f], p.slots[f + 1]
-    for t in range(lo, hi):
-        i = p.scope[t]
-        for r in range(s.size[i]):
-            a = s.dom[p.ptr[i] + r]
-            at = p.ptr[i] + a
-            if s.unary[at] > 0:
-                own = p.shift_at[t] + a
-                _put(s, s.now[0].shift_from + own, s.shift[own] - s.unary[at])
-                _put(s, 1 + at, 0)
-    for turn in range(2 * (hi - lo)):
-        t = turn % (hi - lo)
-        t = hi - 1 - t if backwards else lo + t
-        among = max(1, hi - lo - turn)
-        i = p.scope[t]
-        for r in range(s.size[i] - 1, -1, -1):
-            a = s.dom[p.ptr[i] + r]
-            least = _support(p, s, t, a, 0)
-            if s.low[0] + s.unary[p.ptr[i] + a] + least >= s.now[0].cutoff:
-                _drop(p, s, i, a)
-            elif least >= among:
-                _gain(p, s, t, i, a, least // among)
-        if s.now[0].conflict:
-            return
-    for t in range(lo, hi):
-        _raise_bound(p, s, p.scope[t])
-        if s.now[0].conflict:
-            return
-
-
-@lean_kernel
-def redistribute_costs(p: Functions, s: SearchState, backwards: bool) -> None:
-    """Redistribute the costs of all functions in turn, which raises the bound."""
-    # The sweep of MPLP++ (Tourani et al., ECCV 2018) with shares rounded down to integers. If no
-    # labelling below the cutoff is left, the bound becomes the cutoff.
-    count = p.slots.size - 1
-    for q in range(count):
-        _share(p, s, count - 1 - q if backwards else q, backwards)
-        if s.now[0].conflict:
-            _put(s, 0, s.now[0].cutoff)
-        if s.now[0].conflict or s.now[0].work > s.now[0].most_work:
-            return
-
-
 # -------------------------------------------------------------------------------------- propagation
 
 
