@@ -201,7 +201,7 @@ def test_expected_gains_weigh_scores_by_their_errors() -> None:
 def test_prior_gains_decide_with_few_pairs() -> None:
     pairs = sampled(40).fit_params()
     for favourite in ("without pairs", "standardised"):
-        found = search(prior_gains={favourite: 9.0}).fit(WINE, **pairs)
+        found = search(prior_gains={favourite: 9.0}, n_repeats=1).fit(WINE, **pairs)
         assert found.best_params_["candidate"] == favourite
     assert found.cv_results_["expected_gain"].idxmax() == found.best_index_
 
@@ -241,8 +241,8 @@ def test_pairs_that_do_not_help_are_not_used() -> None:
 
 
 def test_number_of_clusters() -> None:
-    X, truth = make_blobs(200, centers=5, cluster_std=1.0, random_state=3)
-    pairs = Constraints.sample(truth, 150, np.random.default_rng(0))
+    X, truth = make_blobs(100, centers=5, cluster_std=1.0, random_state=3)
+    pairs = Constraints.sample(truth, 100, np.random.default_rng(0))
     found = ConstrainedClusterCV("auto", candidates=FEW[:2], n_repeats=1, random_state=0)
     found.fit(X, **pairs.fit_params())
     assert found.best_params_["n_clusters"] == 5

@@ -251,7 +251,7 @@ def test_real_problems_are_proved(spec):
 
 def test_marginals_of_large_graphs_come_with_bounds():
     graph = as_problem("ising(size=40, coupling=0.5)").graph
-    s = il.solve(graph, "auto", temperature=1.0, time_limit=10.0, clock="cpu")
+    s = il.solve(graph, "auto", temperature=1.0, time_limit=3.0, clock="cpu")
     found = s.diagnostics
     if s.log_partition_kind != "exact":
         assert found["log_partition_lower"] <= found["log_partition_upper"]
