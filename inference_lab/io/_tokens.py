@@ -130,17 +130,22 @@ class Tokens:
         shown = self.shown(number + self.first)
         return self.error(number, f"expected a number, got {shown}{self.hint}")
 
+    def require(
+        self, good: npt.NDArray[np.bool_], places: IntArray, expected: Expected, more: str = ""
+    ) -> None:
+        """Raise the error for the first of these places where `good` does not hold."""
+        if not good.all():
+            at = int(np.argmin(good))
+            text = expected if isinstance(expected, str) else expected(at)
+            shown = self.shown(int(places[at]) + self.first)
+            raise self.error(int(places[at]), f"{text}{more}, got {shown}")
+
     def integers(
         self, places: IntArray, low: IntArray | float, high: IntArray | float, expected: Expected
     ) -> FloatArray:
         """Return the values at these places; raise unless integers in ``low .. high - 1``."""
         values = self.values[places]
-        good = whole(values, low, high)
-        if not good.all():
-            at = int(np.argmin(good))
-            place = int(places[at])
-            text = expected if isinstance(expected, str) else expected(at)
-            raise self.error(place, f"{text}, got {self.shown(place + self.first)}")
+        self.require(whole(values, low, high), places, expected)
         return values
 
     def scope(self, at: int, arity: int, n: int, shown: str) -> list[int]:
@@ -159,15 +164,8 @@ class Tokens:
     def costs(self, places: IntArray, expected: Expected) -> FloatArray:
         """Return the values at these places; raise unless finite and of an allowed size."""
         values = self.values[places]
-        good = np.abs(values) <= _limits.MAX_COST
-        if not good.all():
-            at = int(np.argmin(good))
-            shown = self.shown(int(places[at]) + self.first)
-            text = expected if isinstance(expected, str) else expected(at)
-            raise self.error(
-                int(places[at]),
-                f"{text}, a finite number of at most {_limits.MAX_COST:g}, got {shown}",
-            )
+        allowed = f", a finite number of at most {_limits.MAX_COST:g}"
+        self.require(np.abs(values) <= _limits.MAX_COST, places, expected, allowed)
         return values
 
     def check_end(self, at: int, after: str) -> None:

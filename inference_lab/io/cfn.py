@@ -36,7 +36,6 @@ import json
 import math
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
@@ -70,15 +69,13 @@ class _Node(NamedTuple):
         return "a bracket" if self.items is not None else _cut(self.text)
 
 
-@dataclass
-class _Function:
-    """A cost function."""
+class _Function(NamedTuple):
+    """A cost function, with its name and scope as shown in messages."""
 
     node: _Node
     shown: str
     scope: list[int]
-    shape: list[int]
-    table: FloatArray = field(default_factory=lambda: np.empty(0))
+    table: FloatArray
 
 
 class _Domain(NamedTuple):
@@ -129,10 +126,7 @@ class _Reader:
         held = self._functions(functions, names, domains)
 
         def fail(f: int, why: str) -> FormatError:
-            function = held[f]
-            return self.error(
-                function.node, f"{function.shown} over {shown_scope(tuple(function.scope))}: {why}"
-            )
+            return self.error(held[f].node, f"{held[f].shown}: {why}")
 
         sizes = np.array([function.table.size for function in held], dtype=np.int64)
         starts = np.cumsum(sizes) - sizes
@@ -293,18 +287,19 @@ class _Reader:
                 )
             return found
 
-        scope = following("scope")
-        if scope.items is None:
-            raise self.error(scope, f"expected the scope of {shown}, got {scope.shown}")
+        named = following("scope")
+        if named.items is None:
+            raise self.error(named, f"expected the scope of {shown}, got {named.shown}")
         # A dict, because it keeps the order and its look-ups are fast.
         variables: dict[int, None] = {}
-        for each in scope.items:
+        for each in named.items:
             what = f"a variable of the scope of {shown}"
             variable = self._index(each, names, len(domains), what)
             if variable in variables:
                 raise self.error(each, f"{shown} names variable {each.shown} twice in its scope")
             variables[variable] = None
-        function = _Function(node, shown, [*variables], [domains[v].size for v in variables])
+        scope, shape = [*variables], [domains[v].size for v in variables]
+        over = f"{shown} over {shown_scope(tuple(variables))}"
         costs, default = following("defaultcost", "costs"), None
         if costs.items is None and _NUMBER.fullmatch(costs.text):
             default = self._number(costs, f"the default cost of {shown}")
@@ -314,43 +309,42 @@ class _Reader:
         if costs.items is None:
             raise self.error(costs, f"expected the list of costs of {shown}, got {costs.shown}")
         if default is not None:
-            function.table = self._sparse(function, default, costs.items, domains)
-            return function
-        what, size = f"a cost of {shown}", math.prod(function.shape)
+            table = self._sparse(node, over, scope, default, costs.items, domains)
+            return _Function(node, over, scope, table)
+        what, size = f"a cost of {shown}", math.prod(shape)
         if len(costs.items) != size:
-            shape = shortened(" x ".join(map(str, function.shape)) or "1", 40)
-            raise self.error(
-                node,
-                f"{shown} over {shown_scope(tuple(function.scope))} needs {shape} costs, "
-                f"got {len(costs.items)}",
-            )
-        function.table = np.array([self._number(each, what) for each in costs.items])
-        return function
+            sizes = shortened(" x ".join(map(str, shape)) or "1", 40)
+            raise self.error(node, f"{over} needs {sizes} costs, got {len(costs.items)}")
+        table = np.array([self._number(each, what) for each in costs.items])
+        return _Function(node, over, scope, table)
 
     def _sparse(
-        self, function: _Function, default: float, listed: list[_Node], domains: list[_Domain]
+        self,
+        node: _Node,
+        over: str,
+        scope: list[int],
+        default: float,
+        listed: list[_Node],
+        domains: list[_Domain],
     ) -> FloatArray:
         """Return the table of a function that lists tuples of labels with their costs."""
-        shown, arity = function.shown, len(function.scope)
-        size = math.prod(function.shape)
+        arity, size = len(scope), math.prod(domains[v].size for v in scope)
         if size > self.room:
             raise self.error(
-                function.node,
-                f"{shown} over {shown_scope(tuple(function.scope))} has too many entries; at most "
-                f"{_limits.MAX_ENTRIES} of all functions with a default cost are read",
+                node,
+                f"{over} has too many entries; at most {_limits.MAX_ENTRIES} of all functions with "
+                "a default cost are read",
             )
         self.room -= size
         if len(listed) % (arity + 1):
-            raise self.error(
-                function.node, f"expected {arity} labels and a cost a tuple of {shown}"
-            )
+            raise self.error(node, f"expected {arity} labels and a cost a tuple of {over}")
         table = np.full(size, default)
         for at in range(0, len(listed), arity + 1):
             place = 0
-            for v, label in zip(function.scope, listed[at : at + arity], strict=True):
-                what = f"a label of variable {v} in {shown}"
+            for v, label in zip(scope, listed[at : at + arity], strict=True):
+                what = f"a label of variable {v} in {over}"
                 place = place * domains[v].size + self._index(
                     label, domains[v].names, domains[v].size, what
                 )
-            table[place] = self._number(listed[at + arity], f"the cost of a tuple of {shown}")
+            table[place] = self._number(listed[at + arity], f"the cost of a tuple of {over}")
         return table

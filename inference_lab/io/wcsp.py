@@ -34,7 +34,7 @@ import math
 import numpy as np
 
 import inference_lab.io._limits as _limits
-from inference_lab.graph.arrays import FloatArray, IntArray
+from inference_lab.graph.arrays import FloatArray
 from inference_lab.graph.factor_graph import FactorGraph
 from inference_lab.io._assembly import Scopes, Tables, assemble, forbidding, shown_scope
 from inference_lab.io._files import FormatError
@@ -51,7 +51,13 @@ def parse(data: bytes, path: str) -> FactorGraph:
     tokens.integer(1, "the largest number of labels")
     n_functions = tokens.integer(2, "the number of cost functions", high=max(0, end - n - 4) // 2)
     top = float(tokens.integer(3, "the upper bound"))
-    cardinalities = _cardinalities(tokens, n)
+    labels = np.abs(tokens.values[4 : 4 + n])
+    tokens.require(
+        whole(labels, 1, 2**31),
+        4 + np.arange(n),
+        lambda i: f"variable {i}: expected its number of labels, an integer other than 0",
+    )
+    cardinalities = labels.astype(np.int64)
     scopes: list[list[int]] = []
     tables: list[FloatArray] = []
     heads: list[int] = []
@@ -94,16 +100,3 @@ def parse(data: bytes, path: str) -> FactorGraph:
         Tables(cardinalities, layout, sizes, np.cumsum(sizes) - sizes, energies),
     )
     return graph if top > 0 else forbidding(path, graph)
-
-
-def _cardinalities(tokens: Tokens, n: int) -> IntArray:
-    values = np.abs(tokens.values[4 : 4 + n])
-    good = whole(values, 1, 2**31)
-    if not good.all():
-        i = int(np.argmin(good))
-        raise tokens.error(
-            4 + i,
-            f"variable {i}: expected its number of labels, an integer other than 0, "
-            f"got {tokens.shown(5 + i)}",
-        )
-    return values.astype(np.int64)

@@ -192,7 +192,10 @@ HEAD = "{{t <9} [2 3]\n"
         (HEAD + "[{[0 1] [1 2 3]}]}", r"needs 2 x 3 costs, got 3"),
         (HEAD + "[{[0] [1 x]}]}", r"expected a cost of function 0, got 'x'"),
         (HEAD + "[{[0] [1 1e999]}]}", r"expected a cost of function 0, got '1e999'"),
-        (HEAD + "[{[0] 3 [2 1]}]}", r"expected a label of variable 0 in function 0, a name or 0"),
+        (
+            HEAD + "[{[0] 3 [2 1]}]}",
+            r"expected a label of variable 0 in function 0 over \(0,\), a name or 0",
+        ),
         (HEAD + "[{[0] 3 [1]}]}", r"expected 1 labels and a cost a tuple of function 0"),
         (HEAD + "{f {[0] g}}}", r"expected the list of costs of function 'f', got 'g'"),
         (HEAD + "{f {[0] [1 2]} f {[0] [1 2]}}}", r"two functions are called 'f'"),
