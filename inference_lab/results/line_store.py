@@ -62,11 +62,10 @@ class LineStore(Generic[_L]):
     def prepare(self) -> list[_L]:
         """Ensure that records can be appended, and return the existing records."""
         with self._naming(), self._locked():
-            lines = _StoreLines(self)
-            records = list(lines)
-            if lines.reasons and not (records or lines.resembles):
-                raise RecordError(lines.reasons[0])
-        self._remark(lines)
+            records, reasons, resembles = self._read()
+            if reasons and not (records or resembles):
+                raise RecordError(reasons[0])
+        self._warn()
         return records
 
     def append(self, record: _L) -> None:
@@ -104,20 +103,52 @@ class LineStore(Generic[_L]):
 
     def read(self) -> list[_L]:
         """Return all records, in the order in which they were written."""
-        return list(self)
-
-    def __iter__(self) -> Iterator[_L]:
-        """Iterate over the records as in `read`."""
-        lines = _StoreLines(self)
         with self._naming():
             if not self.exists():
                 raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(self.path))
-            yield from lines
-        self._remark(lines)
+            records, _, _ = self._read()
+        self._warn()
+        return records
 
-    def _remark(self, lines: _StoreLines[_L]) -> None:
-        """Store and issue warnings about lines that were left out."""
-        self.remarks = lines.remarks()
+    def __iter__(self) -> Iterator[_L]:
+        """Iterate over the records as in `read`."""
+        return iter(self.read())
+
+    def _read(self) -> tuple[list[_L], list[str], bool]:
+        """Read all lines, and set `remarks`.
+
+        Return the records, the reasons for lines that are none, and whether one of these lines
+        begins like a record.
+        """
+        records: list[_L] = []
+        reasons, self.remarks, cut_off = [], [], ""
+        resembles = False
+        for path in (self.archive, self.path):
+            for number, line in enumerate(_lines(path) if path.exists() else (), start=1):
+                if not line.endswith(b"\n") and _is_cut_off(line):
+                    cut_off = f"{path}:{number}"
+                    break
+                try:
+                    records.append(self.kind.from_json(line))
+                except RecordError as problem:
+                    reasons.append(f"{path}:{number}: {problem}")
+                    later = isinstance(problem, LaterRecordError)
+                    resembles |= not later and line.startswith(_START)
+        if reasons:
+            more = "; ..." if (count := len(reasons)) > _NAMED else ""
+            lines = "1 line that is not a record was"
+            if count > 1:
+                lines = f"{count} lines that are not records were"
+            shown = "; ".join(reasons[:_NAMED])
+            self.remarks.append(f"{self.path}: {lines} left out: {shown}{more}")
+        if cut_off:
+            self.remarks.append(
+                f"{cut_off}: the last line was cut off while it was written; it is left out"
+            )
+        return records, reasons, resembles
+
+    def _warn(self) -> None:
+        """Issue warnings about lines that were left out."""
         for remark in self.remarks:
             warnings.warn(remark, RecordWarning, stacklevel=3)
 
@@ -167,56 +198,6 @@ class LineStore(Generic[_L]):
             if not any(line.startswith(_START) for line in lines):
                 raise RecordError(f"{self.path}:{len(lines)}: {problem}") from None
         return size, b"\n"
-
-
-class _StoreLines(Generic[_L]):
-    """Iterable over the records of a store; collects its other lines during the iteration."""
-
-    def __init__(self, store: LineStore[_L]) -> None:
-        self.store = store
-        #: Whether one of the lines that are not records begins like one.
-        self.resembles = False
-        #: Reasons for lines that are left out, including lines of the archive.
-        self.reasons: list[str] = []
-        #: Place of the last line, if a crash cut it off.
-        self.cut_off = ""
-
-    def __iter__(self) -> Iterator[_L]:
-        if self.store.archive.is_file():
-            yield from self._records(self.store.archive)
-        if os.path.exists(self.store.path):
-            yield from self._records(self.store.path)
-
-    def _records(self, path: Path) -> Iterator[_L]:
-        for number, line in enumerate(_lines(path), start=1):
-            if not line.endswith(b"\n") and _is_cut_off(line):
-                self.cut_off = f"{path}:{number}"
-                return
-            try:
-                record = self.store.kind.from_json(line)
-            except RecordError as problem:
-                self.reasons.append(f"{path}:{number}: {problem}")
-                later = isinstance(problem, LaterRecordError)
-                self.resembles |= not later and line.startswith(_START)
-            else:
-                yield record
-
-    def remarks(self) -> list[str]:
-        """Return a sentence for each kind of line that was left out."""
-        remarks = []
-        if self.reasons:
-            more = "; ..." if len(self.reasons) > _NAMED else ""
-            count = len(self.reasons)
-            lines = "1 line that is not a record was"
-            if count > 1:
-                lines = f"{count} lines that are not records were"
-            shown = "; ".join(self.reasons[:_NAMED])
-            remarks.append(f"{self.store.path}: {lines} left out: {shown}{more}")
-        if self.cut_off:
-            remarks.append(
-                f"{self.cut_off}: the last line was cut off while it was written; it is left out"
-            )
-        return remarks
 
 
 def _opened(path: Path, flags: int) -> int:
