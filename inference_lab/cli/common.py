@@ -156,34 +156,22 @@ def quiet_stdout() -> Iterator[Callable[[str], None]]:
     """
     out = sys.stdout
     out.flush()
-    try:
-        saved = os.dup(1)
-    except OSError:  # standard output is closed
-        saved = -1
-
-    def close() -> None:
-        if saved >= 0:
-            os.dup2(2, 1)
-
-    def reopen() -> None:
-        if saved >= 0:
-            os.dup2(saved, 1)
+    saved = os.dup(1)
 
     def write(text: str) -> None:
-        reopen()
+        os.dup2(saved, 1)
         try:
             click.echo(text, file=out)
         finally:
-            close()
+            os.dup2(2, 1)
 
     try:
-        close()
+        os.dup2(2, 1)
         with redirect_stdout(sys.stderr):
             yield write
     finally:
-        reopen()
-        if saved >= 0:
-            os.close(saved)
+        os.dup2(saved, 1)
+        os.close(saved)
 
 
 def print_json(document: dict[str, Any]) -> None:
@@ -193,24 +181,10 @@ def print_json(document: dict[str, Any]) -> None:
 
 def print_table(comparison: Comparison) -> None:
     """Write a comparison to standard output, with colours and fitted width on a terminal."""
-    from inference_lab.reporting.comparison_tables import plain_text, rich_table
-
     if sys.stdout.isatty():
         from rich.console import Console
 
         console = Console()
-        console.print(rich_table(comparison, console.width))
+        console.print(comparison.table(console.width))
     else:
-        click.echo(plain_text(comparison), nl=False)
-
-
-@contextmanager
-def progress(quiet: bool) -> Iterator[Callable[[Any], None]]:
-    """Show the progress of runs, unless `quiet`; yield a function that receives its events."""
-    if quiet:
-        yield lambda event: None
-    else:
-        from inference_lab.harness.progress import display
-
-        with display() as report_progress:
-            yield report_progress
+        click.echo(comparison.to_text(), nl=False)

@@ -15,7 +15,6 @@ from inference_lab.cli.common import (
     print_json,
     print_note,
     print_table,
-    progress,
     quiet_stdout,
     resumable,
 )
@@ -110,6 +109,7 @@ def compare(
     """
     from inference_lab.harness.campaign import InputError
     from inference_lab.harness.comparing import compare as compare_solvers
+    from inference_lab.harness.progress import reporter
     from inference_lab.results.records import RecordStore
     from inference_lab.specs.grammar import SpecError
 
@@ -126,7 +126,7 @@ def compare(
     with (
         resumable(kept, InputError, SpecError),
         quiet_stdout(),
-        progress(quiet) as report_progress,
+        reporter(not quiet) as report_progress,
     ):
 
         def count(event: RunProgress[Record]) -> None:

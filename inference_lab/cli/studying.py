@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 import inference_lab.cli.options as options
-from inference_lab.cli.common import print_note, progress, quiet_stdout, resumable
+from inference_lab.cli.common import print_note, quiet_stdout, resumable
 
 if TYPE_CHECKING:
     from inference_lab.results.records import RunRecord
@@ -55,6 +55,7 @@ def reproduce(
     """
     from inference_lab.data.datasets import DataFormatError, DataNotFoundError
     from inference_lab.data.folders import data_folder
+    from inference_lab.harness.progress import reporter
     from inference_lab.registry.user_code import user_code_refused
     from inference_lab.reporting.writing import check_folder
     from inference_lab.results.json_lines import RecordError
@@ -77,7 +78,7 @@ def reproduce(
         target = out.absolute()
         with (
             quiet_stdout(),
-            progress(quiet) as report_progress,
+            reporter(not quiet) as report_progress,
             nullcontext() if trust or ours else user_code_refused(),
             # The study's folder is entered because specs name files relative to it, and records
             # keep these names.

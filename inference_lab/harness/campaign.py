@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Hashable, Iterator, Sequence
-from contextlib import ExitStack, closing
+from collections.abc import Callable, Generator, Hashable, Iterable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any, Generic, Literal, TypeVar
 
-from inference_lab.harness.executors import Call, execute
 from inference_lab.harness.isolated_run import crashed, one_line
 from inference_lab.harness.progress import RunProgress, reporter
-from inference_lab.processes.workers import Crash
+from inference_lab.processes.workers import Crash, Worker, finished, limited_threads
 from inference_lab.results.json_lines import RecordError
 from inference_lab.results.line_store import LineStore
 from inference_lab.results.records import RunRecord, physical_memory
@@ -69,8 +69,7 @@ class Execution:
         """Bytes that a run may take, or None without limit."""
         if self.memory_limit != "auto":
             return self.memory_limit
-        there = physical_memory()
-        return None if there is None else there // self.jobs
+        return physical_memory() // self.jobs
 
     def asks_for(self, record: RunRecord | None) -> bool:
         """Whether a task is to be run, given its record if there is one."""
@@ -97,7 +96,7 @@ class Campaign(ABC, Generic[_R]):
         """Return the numbers of the tasks in a reproducible order of execution."""
 
     @abstractmethod
-    def call(self, number: int) -> Call:
+    def call(self, number: int) -> Callable[[], _R]:
         """Return the call that executes a task and returns its record, also on failure."""
 
     @abstractmethod
@@ -119,32 +118,30 @@ def run_campaign(
     """Run the tasks without a record in the store; return the records of all, in order."""
     kept: dict[Hashable, _R] = {}
     shard = None if execution.shard is None else parse_shard(execution.shard)
-    with ExitStack() as stack:
-        if store is not None:
-            try:
-                kept = {record.key: record for record in store.prepare()}
-            except (OSError, RecordError) as reason:
-                raise InputError(f"cannot keep records: {one_line(reason)}") from reason
-        order = campaign.in_order()
-        asked = order if shard is None else share_of(shard, order)
-        missing = [n for n in asked if execution.asks_for(kept.get(campaign.keys[n]))]
-        again = set(missing)
-        records = {n: kept[campaign.keys[n]] for n in asked if n not in again}
-        failed = sum(record.failed for record in records.values())
-        report = stack.enter_context(reporter(execution.progress))
+    if store is not None:
+        try:
+            kept = {record.key: record for record in store.prepare()}
+        except (OSError, RecordError) as reason:
+            raise InputError(f"cannot keep records: {one_line(reason)}") from reason
+    order = campaign.in_order()
+    asked = order if shard is None else share_of(shard, order)
+    missing = [n for n in asked if execution.asks_for(kept.get(campaign.keys[n]))]
+    again = set(missing)
+    records = {n: kept[campaign.keys[n]] for n in asked if n not in again}
+    failed = sum(record.failed for record in records.values())
+    with reporter(execution.progress) as report:
 
         def report_progress(number: int, record: _R | None = None, compiling: bool = False) -> None:
             done, total, names = len(records), len(asked), campaign.names(number)
             report(RunProgress(done, total, failed, *names, record, compiling))
 
+        if execution.jobs == 1:
+            for number in campaign.warm_up(missing):
+                report_progress(number, compiling=True)
+        calls = ((number, campaign.call(number)) for number in missing)
         # If no run is missing, no process is started.
-        if missing:
-            if execution.jobs == 1:
-                for number in campaign.warm_up(missing):
-                    report_progress(number, compiling=True)
-            calls = (campaign.call(number) for number in missing)
-            answers = execute(calls, report_progress, execution.jobs, execution.threads)
-            for number, answer in stack.enter_context(closing(answers)):
+        with closing(execute(calls, report_progress, execution.jobs, execution.threads)) as answers:
+            for number, answer in answers:
                 if isinstance(answer, Crash):
                     answer = crashed(campaign.blank(number), answer)
                 if store is not None:
@@ -153,3 +150,52 @@ def run_campaign(
                 failed += answer.failed
                 report_progress(number, answer)
     return [records[number] for number in sorted(records)]
+
+
+#: The number of a call, and a function without arguments, which is pickled.
+_Call = tuple[int, Callable[[], Any]]
+
+#: Number and result of each call, in the order of completion.
+_Results = Generator[tuple[int, Any | Crash], None, None]
+
+
+def execute(
+    calls: Iterable[_Call],
+    start: Callable[[int], None],
+    jobs: int = 1,
+    threads: int = 1,
+) -> _Results:
+    """Make calls here or in `jobs` processes; yield a `Crash` for a dead process."""
+    if jobs > 1:
+        yield from _in_workers(iter(calls), start, jobs, threads)
+    else:
+        with limited_threads(threads):
+            for number, call in calls:
+                start(number)
+                yield number, call()
+
+
+def _in_workers(
+    waiting: Iterator[_Call], start: Callable[[int], None], jobs: int, threads: int
+) -> _Results:
+    """Make calls in several processes of this machine."""
+    workers: list[Worker] = []
+    running: dict[Worker, int] = {}
+
+    def give(worker: Worker, task: _Call) -> None:
+        running[worker], call = task
+        start(running[worker])
+        worker.submit(call)
+
+    try:
+        for call in islice(waiting, jobs):
+            workers.append(Worker(threads))
+            give(workers[-1], call)
+        while running:
+            for worker in finished(list(running)):
+                yield running.pop(worker), worker.result()
+                if (following := next(waiting, None)) is not None:
+                    give(worker, following)
+    finally:
+        for worker in workers:
+            worker.stop()

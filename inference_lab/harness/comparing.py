@@ -7,6 +7,7 @@ import os
 import pickle
 import random
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, Never
 
@@ -19,7 +20,6 @@ from inference_lab.harness.campaign import (
     at_least_one,
     run_campaign,
 )
-from inference_lab.harness.executors import Call
 from inference_lab.harness.inputs import (
     PreparedProblem,
     RunSettings,
@@ -113,11 +113,11 @@ class ComparisonCampaign(Campaign[Record]):
             order += blocks[block]
         return order
 
-    def call(self, number: int) -> Call:
+    def call(self, number: int) -> Callable[[], Record]:
         """Return the call that makes a run."""
         task = self.tasks[number]
         instance, source = self.instances[task.instance], self.sources[task.solver]
-        return Call(number, run, (instance, source, task.seed, task.repeat, self.settings))
+        return partial(run, instance, source, task.seed, task.repeat, self.settings)
 
     def blank(self, number: int) -> Record:
         """Return the record of a run before it starts: its request without results."""

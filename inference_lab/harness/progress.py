@@ -42,17 +42,12 @@ def log_line(event: RunProgress[Any]) -> str:
 def reporter(
     progress: bool | Callable[[RunProgress[Any]], None],
 ) -> AbstractContextManager[Callable[[RunProgress[Any]], None]]:
-    """Return a context for progress reports: to a callable, to a display, or to nothing."""
+    """Return a context for progress reports: to a callable, a live line, a log, or to nothing."""
     if callable(progress):
         return nullcontext(progress)
-    return display() if progress else nullcontext(lambda event: None)
-
-
-@contextmanager
-def display() -> Iterator[Callable[[RunProgress[Any]], None]]:
-    """Show progress live in a terminal, and else as one line for each run."""
-    with _live() if sys.stderr.isatty() else nullcontext(_log) as report:
-        yield report
+    if not progress:
+        return nullcontext(lambda event: None)
+    return _live() if sys.stderr.isatty() else nullcontext(_log)
 
 
 def _log(event: RunProgress[Any]) -> None:

@@ -36,7 +36,7 @@ from inference_lab.processes.workers import Crash
 from inference_lab.registry.registry import as_solver, is_ours
 from inference_lab.results.json_lines import json_object
 from inference_lab.results.label_codec import encode_labels
-from inference_lab.results.records import Record, thin_trace
+from inference_lab.results.records import STANDARD_SCORES, Record, thin_trace
 
 #: A run is killed after this multiple of its time limit plus these seconds. The slack is generous,
 #: so that only runs that ignore their limit are killed.
@@ -49,9 +49,6 @@ _BUSY_SLACK = 20.0
 #: they are known to end; others may not.
 _WARM_UP_LIMIT = 60.0
 _FOREIGN_WARM_UP_LIMIT = 10.0
-
-#: Scores that have their own fields in a record.
-_STANDARD_SCORES = ("pairwise_f", "nmi", "ari", "accuracy")
 
 
 def _info(instance: PreparedProblem) -> Mapping[str, Any]:
@@ -255,6 +252,6 @@ def _label_fields(problem: Problem, labels: IntArray | None) -> dict[str, Any]:
     return {
         "labels_hash": digest,
         "labels": encode_labels(labels),
-        **{name: scores.get(name) for name in _STANDARD_SCORES},
-        "scores": json_object({k: v for k, v in scores.items() if k not in _STANDARD_SCORES}),
+        **{name: scores.get(name) for name in STANDARD_SCORES},
+        "scores": json_object({k: v for k, v in scores.items() if k not in STANDARD_SCORES}),
     }

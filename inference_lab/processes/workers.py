@@ -142,8 +142,7 @@ def _answer(connection: Connection) -> None:
             return
         answer: Any
         try:
-            function, arguments = pickle.loads(message)
-            answer = pickle.dumps(function(*arguments))
+            answer = pickle.dumps(pickle.loads(message)())
         except (Exception, SystemExit) as problem:
             answer = pickle.dumps(Crash(format_exception(problem), traceback_tail(problem)))
         try:
@@ -157,7 +156,6 @@ class Worker:
 
     def __init__(self, threads: int = 1) -> None:
         self.threads = threads
-        self.busy = False
         self._start()
 
     def _start(self) -> None:
@@ -188,16 +186,14 @@ class Worker:
                 "'if __name__ == \"__main__\":' (new processes import the script), or use jobs=1"
             ) from None
 
-    def submit(self, function: Callable[..., Any], *arguments: Any) -> None:
-        """Send a call."""
-        self.busy = True
+    def submit(self, call: Callable[[], Any]) -> None:
+        """Send a call, which is pickled."""
         # Errors are ignored here, because `result` detects a dead worker.
         with suppress(BrokenPipeError, ConnectionResetError):
-            self.connection.send_bytes(pickle.dumps((function, arguments)))
+            self.connection.send_bytes(pickle.dumps(call))
 
     def result(self) -> Any:
         """Return the result of the call, or a `Crash`; a dead worker is restarted."""
-        self.busy = False
         try:
             return pickle.loads(self.connection.recv_bytes())
         except (EOFError, OSError):
@@ -211,16 +207,14 @@ class Worker:
         return Crash(f"the worker process ended with exit code {code}", "")
 
     def stop(self) -> None:
-        """End the process: close the connection if it is idle, else terminate or kill it."""
-        self.connection.close()
-        if not self.busy:
-            self.process.join(_PATIENCE)
-        if self.process.is_alive():
-            self.process.terminate()
-            self.process.join(_PATIENCE)
-        if self.process.is_alive():
-            self.process.kill()
+        """End the process with its call, if there is one, by force if it does not react."""
+        # The connection is closed last: without it the process would end by itself, and SIGTERM
+        # would interrupt the exit with a traceback.
+        self.process.terminate()
+        self.process.join(_PATIENCE)
+        self.process.kill()
         self.process.join()
+        self.connection.close()
 
 
 def finished(workers: Sequence[Worker]) -> list[Worker]:

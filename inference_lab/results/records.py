@@ -18,6 +18,7 @@ from itertools import pairwise
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
+import psutil
 from msgspec import Meta, field
 
 from inference_lab.contract import Status, TracePoint
@@ -29,6 +30,9 @@ SCHEMA = 7
 
 #: Statuses of runs that failed or were stopped from outside.
 FAILURES = ("error", "crash", "memory", "timeout")
+
+#: Scores that have their own fields in a record.
+STANDARD_SCORES = ("pairwise_f", "nmi", "ari", "accuracy")
 
 #: Types of fields with their ranges; `Seconds` and `Limit` are finite.
 _LARGEST = sys.float_info.max
@@ -97,15 +101,13 @@ def _processor() -> str:
     return platform.processor()
 
 
-def physical_memory() -> int | None:
+def physical_memory() -> int:
     """Return the bytes of memory of the machine, or the smaller limit of its cgroup."""
-    sizes = []
-    with suppress(OSError, ValueError, AttributeError):
-        sizes.append(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
+    sizes = [psutil.virtual_memory().total]
     for place in ("memory.max", "memory/memory.limit_in_bytes"):
         with suppress(OSError, ValueError), open(f"/sys/fs/cgroup/{place}") as stream:
             sizes.append(int(stream.read()))
-    return min(sizes, default=None)
+    return min(sizes)
 
 
 class RunKey(NamedTuple):

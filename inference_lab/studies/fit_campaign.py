@@ -6,14 +6,13 @@ import math
 import random
 from collections.abc import Callable
 from dataclasses import replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from msgspec import structs
 
 from inference_lab.harness.campaign import Campaign, Execution, InputError, run_campaign
-from inference_lab.harness.executors import Call
 from inference_lab.harness.isolated_run import Limits, attempt, now, warm_up_apart
 from inference_lab.harness.progress import RunProgress
 from inference_lab.registry.registry import as_solver
@@ -30,8 +29,6 @@ from inference_lab.studies.clustering_study import Method, Protocol, Study
 from inference_lab.studies.definition import StudyError
 from inference_lab.studies.methods import FitResult, fit_method
 from inference_lab.studies.study_points import StudyPoints, load_points
-
-__all__ = ["FitCampaign", "FitTask", "cells", "run_study"]
 
 #: Number of points and of constraints of warm-up fits, and their limit in seconds, excluding
 #: compilation.
@@ -87,11 +84,10 @@ class FitCampaign(Campaign[StudyRecord]):
         """Return the numbers of the fits; the cells are in order already."""
         return list(range(len(self.cells)))
 
-    def call(self, number: int) -> Call:
+    def call(self, number: int) -> Callable[[], StudyRecord]:
         """Return the call that runs a fit."""
         # The process of the fit loads the points; they are not sent.
-        arguments = (self.study.name, self.cells[number], self.data_dir, self.limits)
-        return Call(number, run_cell, arguments)
+        return partial(run_cell, self.study.name, self.cells[number], self.data_dir, self.limits)
 
     def blank(self, number: int) -> StudyRecord:
         """Return the record of a fit that has not run, with its inputs alone."""

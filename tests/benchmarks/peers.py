@@ -708,7 +708,7 @@ def measure(row: Row, runs: int = 3, patience: float = PATIENCE) -> Measured:
         while workers and made < (runs if spent >= ENOUGH else 5 * runs):
             for name in list(workers):
                 worker = workers[name]
-                worker.submit(once, row, name)
+                worker.submit(partial(once, row, name))
                 if wait([worker.connection], patience + (row.limit or 0.0)):
                     answer = worker.result()
                 else:

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -18,9 +19,8 @@ from click.testing import CliRunner
 import inference_lab as il
 from inference_lab.cli import main
 from inference_lab.contract import Outcome, Solver
-from inference_lab.harness.campaign import InputError, share_of
+from inference_lab.harness.campaign import InputError, execute, share_of
 from inference_lab.harness.comparing import ComparisonCampaign
-from inference_lab.harness.executors import Call, execute
 from inference_lab.harness.inputs import RunSettings, prepare_problems
 from inference_lab.harness.results_dir import find_store, merge
 from inference_lab.harness.running import limits_of
@@ -345,7 +345,7 @@ def repeated(letter, x):
 
 @pytest.mark.parametrize("jobs", [2, 3])
 def test_workers_answer_every_call(jobs):
-    calls = [Call(n, repeated, ("xyz"[n // 4], n)) for n in range(12)]
+    calls = [(n, partial(repeated, "xyz"[n // 4], n)) for n in range(12)]
     started = []
     found = dict(execute(calls, started.append, jobs))
     assert sorted(found) == sorted(started) == list(range(12))
