@@ -19,8 +19,8 @@ import numpy.typing as npt
 from scipy.stats import binomtest
 
 from inference_lab.registry.sources import as_problem
+from inference_lab.reporting.overview import NEAR
 from inference_lab.reporting.result_arrays import ResultArrays, facts_of
-from inference_lab.reporting.summary import NEAR
 from inference_lab.results.analysis import Findings
 from inference_lab.results.records import RecordStore
 from inference_lab.selection.instance_features import (

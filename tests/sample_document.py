@@ -160,7 +160,7 @@ def _problem_table(number: int) -> Table:
     for at, solver in enumerate(SOLVERS[: 3 + number % 5]):
         energy = float(rng.normal(-1000, 20))
         numbers = [Cell(f"{v:.3f}", v) for v in (1.0, energy - 10, 0.5, 2.0, 0.9)]
-        mark = "best" if at == 0 else "alarm" if at == 2 else ""
+        mark = "best" if at == 0 else ""
         rows.append((Cell(solver), Cell(f"{energy:.4f}", energy, mark), *numbers))
     name = PROBLEMS[number]
     return table_of(name, f"Problem {name}.", columns, rows, note="Energies are costs.")

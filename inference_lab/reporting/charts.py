@@ -126,19 +126,11 @@ def size_curves(
     growing: str,
 ) -> Curves:
     """Return seconds over sizes, with a line of linear growth; hollow where a limit ended runs."""
-    rows = _frame(names, sizes, seconds, cut=cut)
     known = seconds[:, 0][seconds[:, 0] > 0]
     linear = (float(np.exp(np.log(known).mean())) if known.size else np.nan) * sizes / sizes[0]
-    never = np.zeros(len(sizes), dtype=np.bool_)
-    rows = _appended(rows, _frame(["linear growth"], sizes, [linear], cut=[never]))
-    x, y = Axis(growing, "log"), Axis("seconds", "log")
-    return Curves([*names, "linear growth"], rows, x, y, step=False)
-
-
-def _appended(rows: pd.DataFrame, more: pd.DataFrame) -> pd.DataFrame:
-    import pandas as pd
-
-    return pd.concat([rows, more], ignore_index=True)
+    names, never = [*names, "linear growth"], np.zeros(len(sizes), dtype=np.bool_)
+    rows = _frame(names, sizes, [*seconds, linear], cut=[*cut, never])
+    return Curves(names, rows, Axis(growing, "log"), Axis("seconds", "log"), step=False)
 
 
 # ---------------------------------------------------------------------- charts
@@ -232,12 +224,10 @@ def curves_chart(curves: Curves) -> Chart:
     )
     layers.append(points.add_params(near))
     if "cut" in rows:
-        shown = bare.mark_point(size=35).encode(opacity=on)
+        hollow, full = (bare.mark_point(filled=filled, size=35) for filled in (False, True))
         layers[1:1] = [
-            shown.transform_filter(alt.datum.cut),
-            bare.mark_point(filled=True, size=35)
-            .encode(opacity=on)
-            .transform_filter(~alt.datum.cut),
+            hollow.encode(opacity=on).transform_filter(alt.datum.cut),
+            full.encode(opacity=on).transform_filter(~alt.datum.cut),
         ]
     return alt.layer(*layers).configure(**_CONFIG)
 
@@ -294,15 +284,8 @@ _HOVER = "hover"
 _INTERVAL = {"y": "mean", "low": "from", "high": "to"}
 
 
-def ranks_chart(names: Sequence[str], ranks: FloatArray, difference: float) -> Chart:
-    """Return average ranks with half the critical difference on each side, the best on top."""
-    order = np.argsort(ranks, kind="stable")
-    half = np.full(len(order), difference / 2)
-    return intervals_chart([names[s] for s in order], ranks[order], half, "average rank")
-
-
 def intervals_chart(
-    names: Sequence[str], values: FloatArray, half: FloatArray, title: str
+    names: Sequence[str], values: FloatArray, half: FloatArray | float, title: str
 ) -> Chart:
     """Return values with their intervals, given by half-widths, in the order given."""
     import altair as alt
@@ -331,19 +314,12 @@ def pairs_chart(points: pd.DataFrame, pairs: pd.DataFrame, axes: tuple[str, str]
     points = points.assign(name=points["name"].map(printable)).round(4)
     pairs = pairs.assign(name=pairs["name"].map(printable)).round(4)
     clusters = sorted(points["cluster"].unique())
-    looks = COLOURS[1:]
-    shapes = ["circle", "square", "triangle-up", "diamond"]
-    colour, shape = (
-        alt.Scale(domain=clusters, range=[look[at] for at in range(len(clusters))])
-        for look in (
-            [looks[at % len(looks)] for at in range(len(clusters))],
-            [shapes[at // len(looks) % len(shapes)] for at in range(len(clusters))],
-        )
-    )
-    x, y = (
-        alt.X("x:Q", title=axes[0], scale=alt.Scale(zero=False)),
-        alt.Y("y:Q", title=axes[1], scale=alt.Scale(zero=False)),
-    )
+    looks, shapes = COLOURS[1:], ["circle", "square", "triangle-up", "diamond"]
+    numbers = range(len(clusters))
+    colours = [looks[at % len(looks)] for at in numbers]
+    marks = [shapes[at // len(looks) % len(shapes)] for at in numbers]
+    x = alt.X("x:Q", title=axes[0], scale=alt.Scale(zero=False))
+    y = alt.Y("y:Q", title=axes[1], scale=alt.Scale(zero=False))
     kinds = ["must-link", "cannot-link"]
     lines = (
         alt.Chart(pairs)
@@ -367,8 +343,10 @@ def pairs_chart(points: pd.DataFrame, pairs: pd.DataFrame, axes: tuple[str, str]
         .encode(
             x=x,
             y=y,
-            color=alt.Color("cluster:N", scale=colour, legend=alt.Legend(symbolSize=60)),
-            shape=alt.Shape("cluster:N", scale=shape),
+            color=alt.Color("cluster:N", legend=alt.Legend(symbolSize=60)).scale(
+                domain=clusters, range=colours
+            ),
+            shape=alt.Shape("cluster:N").scale(domain=clusters, range=marks),
             tooltip=["name:N", "cluster:N"],
         )
     )
@@ -379,13 +357,13 @@ def pairs_chart(points: pd.DataFrame, pairs: pd.DataFrame, axes: tuple[str, str]
 def heatmap(cells: pd.DataFrame, x: str, y: str, *, scale: Mapping[str, Any]) -> Chart:
     """Return a map of cells with text, on shades on which the text is legible.
 
-    Cells have x, y, panel, text of one or two lines, and value (the shade).
+    Cells have x, y, panel (in their order), text of one or two lines, and value (the shade).
     """
     import altair as alt
 
     places = ["x", "y", "panel"]
     cells = cells.assign(**{key: cells[key].map(printable) for key in places})
-    across, along, titles = (list(dict.fromkeys(cells[key])) for key in places)
+    across, along, titles = (list(dict.fromkeys(cells[key].sort_values())) for key in places)
     lines = [line for text in cells["text"] for line in text.split("\n")]
     breaks = max(text.count("\n") for text in cells["text"])
     wide, high = max(44, 12 + 6 * max(map(len, lines), default=0)), 24 + 12 * breaks

@@ -46,21 +46,6 @@ class ChosenClustering(NamedTuple):
     #: Description of the data and their preparation.
     facts: Mapping[str, str]
 
-    @property
-    def labels(self) -> Any:
-        """The cluster of each point."""
-        return self.search.labels_
-
-    @property
-    def candidates(self) -> Any:
-        """The results of all candidates."""
-        return self.search.cv_results_
-
-    @property
-    def row(self) -> Any:
-        """The results of the candidate that was chosen."""
-        return self.candidates.iloc[self.search.best_index_]
-
 
 def with_interval(value: float, error: float, sign: str = "") -> str:
     """Return a score with its 95 % interval, cut off at one; `NONE` without a score."""
@@ -72,23 +57,24 @@ def with_interval(value: float, error: float, sign: str = "") -> str:
 
 def clustering_document(of: ChosenClustering, title: str) -> Document:
     """Return the page of a clustering."""
-    row = of.row
+    search = of.search
+    row = search.cv_results_.iloc[search.best_index_]
     violated = of.pairs[of.pairs["violated"]]
     lead = (
         ("Chosen", f"{row['candidate']}, {counted(int(row['n_clusters']), 'cluster')}."),
-        ("Why", _why(of)),
+        ("Why", _why(of, row)),
         ("Pairs", f"The clusters violate {len(violated)} of {counted(len(of.pairs), 'pair')}."),
         *of.facts.items(),
     )
-    sections = [Section("Clusters", (_sizes(of),)), _picture(of), _violated(violated, of.labels)]
-    if of.candidates["mean_test_score"].notna().any():
+    clusters = Section("Clusters", (_sizes(of),))
+    sections = [clusters, _picture(of), _violated(violated, search.labels_)]
+    if search.cv_results_["mean_test_score"].notna().any():
         sections.insert(0, _candidates(of))
     return Document(title, lead=lead, sections=tuple(sections))
 
 
-def _why(of: ChosenClustering) -> str:
-    """Return the reason of the choice, in words."""
-    row = of.row
+def _why(of: ChosenClustering, row: pd.Series[Any]) -> str:
+    """Return the reason of the choice, the candidate of this row, in words."""
     if not math.isfinite(row["mean_test_score"]):
         return "With fewer than two pairs nothing can be judged: the simplest candidate was taken."
     score = with_interval(row["mean_test_score"], row["standard_error"])
@@ -108,35 +94,29 @@ def _why(of: ChosenClustering) -> str:
 
 def _candidates(of: ChosenClustering) -> Section:
     """Return the section on all candidates, with a table and a picture of their scores."""
-    given = of.candidates
-    titles = [
-        f"{name}, k = {k}" for name, k in zip(given["candidate"], given["n_clusters"], strict=True)
-    ]
+    given = of.search.cv_results_
+    rows = list(given.itertuples())
+    titles = [f"{row.candidate}, k = {row.n_clusters}" for row in rows]
+    best = of.search.best_index_
 
     def interval(at: int) -> Cell:
-        score, error = given["mean_test_score"].iloc[at], given["standard_error"].iloc[at]
-        best: Mark = "best" if at == of.search.best_index_ else ""
-        mark = "failed" if given["failure"].iloc[at] else best
-        value = None if math.isnan(score) else float(score)
-        return Cell(with_interval(score, error), value, mark, given["failure"].iloc[at])
+        row, score = rows[at], rows[at].mean_test_score
+        mark: Mark = "failed" if row.failure else "best" if at == best else ""
+        text = with_interval(score, row.standard_error)
+        return Cell(text, None if math.isnan(score) else float(score), mark, row.failure)
 
-    rows = range(len(given))
     columns = (
         column("candidate", titles),
-        column("score", rows, interval, right=True, help="Held-out score, 95 % interval."),
+        column("score", range(len(rows)), interval, help="Held-out score, 95 % interval."),
         column(
             "expected gain",
             given["expected_gain"],
             lambda gain: NONE if math.isnan(gain) else f"{gain:+.2f}",
-            right=True,
             help="In score, over the first candidate: between its gain here and on other data.",
         ),
         column(
             "behind the best",
-            [
-                with_interval(a, b)
-                for a, b in zip(given["behind_best"], given["behind_best_error"], strict=True)
-            ],
+            [with_interval(row.behind_best, row.behind_best_error) for row in rows],
             right=True,
             help="Difference to the best score with as many clusters, over the same pairs.",
         ),
@@ -150,16 +130,16 @@ def _candidates(of: ChosenClustering) -> Section:
         columns,
         "The score is the share of must-links kept plus the share of cannot-links kept minus one.",
     )
-    known = given["mean_test_score"].notna().to_numpy()
+    known = given.assign(title=titles).dropna(subset="mean_test_score")
     picture = Picture(
         "scores",
         "Held-out score of each candidate with its 95 % interval.",
         "Scores of the candidates with intervals",
         partial(
             intervals_chart,
-            [title for title, there in zip(titles, known, strict=True) if there],
-            given["mean_test_score"].to_numpy(dtype=float)[known],
-            _WIDE * given["standard_error"].to_numpy(dtype=float)[known],
+            known["title"].tolist(),
+            known["mean_test_score"].to_numpy(dtype=float),
+            _WIDE * known["standard_error"].to_numpy(dtype=float),
             "held-out score",
         ),
     )
@@ -173,8 +153,9 @@ def _percent(share: float) -> Cell:
 
 def _sizes(of: ChosenClustering) -> Table:
     """Return the table of the sizes of clusters, and of the numbers of pairs that touch each."""
-    clusters, sizes = np.unique(of.labels, return_counts=True)
-    ends = of.labels[of.pairs[["first", "second"]].to_numpy(dtype=np.int64).reshape(-1, 2)]
+    labels = of.search.labels_
+    clusters, sizes = np.unique(labels, return_counts=True)
+    ends = labels[of.pairs[["first", "second"]].to_numpy(dtype=np.int64).reshape(-1, 2)]
     touched = [int((ends == cluster).any(axis=1).sum()) for cluster in clusters]
     return Table(
         "sizes",
@@ -193,7 +174,7 @@ def _picture(of: ChosenClustering) -> Section:
     import pandas as pd
     from sklearn.decomposition import PCA
 
-    wide = of.points
+    wide, labels = of.points, of.search.labels_
     if wide.shape[1] == 1:
         wide = np.column_stack([wide, np.zeros(len(wide))])
     components = PCA(2).fit(wide)
@@ -204,7 +185,7 @@ def _picture(of: ChosenClustering) -> Section:
     )
     pairs = of.pairs.sort_values("violated", ascending=False, kind="stable").head(_LINES)
     ends = pairs[["first", "second"]].to_numpy(dtype=np.int64)
-    shown = np.zeros(len(of.labels), dtype=np.bool_)
+    shown = np.zeros(len(labels), dtype=np.bool_)
     shown[ends.ravel()] = True
     rng = np.random.default_rng(0)
     left = rng.permutation(np.flatnonzero(~shown))
@@ -213,7 +194,7 @@ def _picture(of: ChosenClustering) -> Section:
     points = pd.DataFrame(
         {
             "name": [of.names[row] for row in rows],
-            "cluster": of.labels[rows],
+            "cluster": labels[rows],
             "x": place[rows, 0],
             "y": place[rows, 1],
         }
@@ -232,7 +213,7 @@ def _picture(of: ChosenClustering) -> Section:
     cut = [
         f"{shown} of {all_} {what}"
         for shown, all_, what in (
-            (len(points), len(of.labels), "points"),
+            (len(points), len(labels), "points"),
             (len(lines), len(of.pairs), "pairs"),
         )
         if shown < all_

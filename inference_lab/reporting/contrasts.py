@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 import re
 import sys
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
-from typing import Annotated, Any, NamedTuple
+from itertools import pairwise
+from numbers import Real
+from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 import numpy as np
@@ -33,12 +34,18 @@ from inference_lab.reporting.statistics import holm
 from inference_lab.results.number_formats import NONE
 from inference_lab.specs.grammar import plain_value
 
+if TYPE_CHECKING:
+    import pandas as pd
+
 #: Names of the two methods of a contrast by energy. It compares the lower with the higher energy,
 #: over all pairs of runs of one cell that differ in energy.
 BY_ENERGY = ("lower energy", "higher energy")
 
 #: Relative difference below which two energies count as equal, because rounding can cause it.
 _SAME = 1e-9
+
+#: Column of the gain of the solver over the baseline; no fact has this name.
+_GAIN = "gain of the solver"
 
 #: Metrics for which lower values are better.
 COSTS = (
@@ -120,18 +127,23 @@ class Contrast(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
                 return f"breaks.{name} must be ascending numbers, got {ends!r}"
         return ""
 
-    def range_of(self, name: str, value: Any) -> tuple[float, str]:
-        """Return the position of a value of a fact along an axis of the map, and its label."""
+    def ranges(self, name: str, values: pd.Series[Any]) -> pd.Series[Any]:
+        """Return the labels of a fact along an axis of the map, as ordered categories."""
+        import pandas as pd
+
         ends = self.breaks.get(name)
-        if ends is None:
-            number = isinstance(value, int | float)
-            return (float(value), f"{value:g}") if number else (0.0, str(value))
-        at = sum(value >= end for end in ends)
-        if at == 0:
-            return 0.0, f"< {ends[0]:g}"
-        if at == len(ends):
-            return float(at), f"≥ {ends[-1]:g}"
-        return float(at), f"{ends[at - 1]:g} to {ends[at]:g}"
+        if ends is not None:
+            inner = (f"{low:g} to {high:g}" for low, high in pairwise(ends))
+            labels = [f"< {ends[0]:g}", *inner, f"≥ {ends[-1]:g}"]
+            bounds = [-math.inf, *ends, math.inf]
+            return pd.cut(values.astype(float), bounds, right=False, labels=labels)
+        ordered = sorted(values.unique(), key=lambda v: (v, "") if isinstance(v, Real) else (0, v))
+        labels = list(dict.fromkeys(map(_label, ordered)))
+        return values.map(_label).astype(pd.CategoricalDtype(labels, ordered=True))
+
+
+def _label(value: Any) -> str:
+    return f"{value:g}" if isinstance(value, Real) else str(value)
 
 
 def _names(label: str) -> set[str]:
@@ -147,15 +159,6 @@ def _form(label: str) -> re.Pattern[str]:
     )
 
 
-class Observation(NamedTuple):
-    """The facts and metrics of one run, or of one fit."""
-
-    cell: Hashable
-    solver: str
-    facts: Mapping[str, Any]
-    values: Mapping[str, float]
-
-
 @dataclass(frozen=True)
 class Measured:
     """The estimated effect, corrected p-value and verdict of a contrast."""
@@ -166,116 +169,75 @@ class Measured:
     verdict: Verdict
 
 
-def _of(contrast: Contrast, observations: Iterable[Observation]) -> Iterator[Observation]:
-    """Yield the observations of both methods of a contrast, with the facts in their labels."""
-    if contrast.solver in BY_ENERGY:
-        yield from _by_energy(contrast, observations)
-        return
-    matched: dict[str, tuple[str, dict[str, Any]] | None] = {}
-    # A baseline without names is paired with every value of the solver's facts.
-    single = not _names(contrast.baseline) and bool(_names(contrast.solver))
-    held = list(observations)
-    alone = {o.cell: o for o in held if single and o.solver == contrast.baseline}
-    for seen in held:
-        if seen.solver not in matched:
-            matched[seen.solver] = None
-            for name in (contrast.solver, contrast.baseline):
-                found = _form(name).fullmatch(seen.solver)
-                if found is not None:
-                    facts = {key: plain_value(value) for key, value in found.groupdict().items()}
-                    matched[seen.solver] = name, facts
-        if (as_what := matched[seen.solver]) is not None:
-            name, facts = as_what
-            cell = (seen.cell, *(facts[key] for key in sorted(facts)))
-            yield Observation(cell, name, {**seen.facts, **facts}, seen.values)
-            if seen.cell in alone:
-                base = alone[seen.cell]
-                yield Observation(cell, base.solver, {**base.facts, **facts}, base.values)
+def _matching(label: str, runs: pd.DataFrame) -> pd.DataFrame:
+    """Return the runs of methods that a label matches, with the facts in their names."""
+    matches = [_form(label).fullmatch(name) for name in runs["solver"]]
+    found = [match.groupdict() for match in matches if match is not None]
+    facts = {name: [plain_value(each[name]) for each in found] for name in _names(label)}
+    return runs[[match is not None for match in matches]].assign(**facts)
 
 
-def _by_energy(contrast: Contrast, observations: Iterable[Observation]) -> Iterator[Observation]:
-    """Yield the mean scores of the lower-energy and the higher-energy labellings of each cell.
+def _by_energy(metric: str, runs: pd.DataFrame) -> pd.DataFrame:
+    """Return the mean gain of lower over higher energies in each cell, over all pairs of runs."""
+    import pandas as pd
 
-    All pairs of runs whose energies differ count; cells without such a pair are left out.
-    """
-    cells: dict[Hashable, list[Observation]] = {}
-    for seen in observations:
-        values = seen.values
-        if all(math.isfinite(values.get(key, math.nan)) for key in ("energy", contrast.metric)):
-            cells.setdefault(seen.cell, []).append(seen)
-    for cell, runs in cells.items():
-        energy = np.array([run.values["energy"] for run in runs])
-        score = np.array([run.values[contrast.metric] for run in runs])
+    known = runs[np.isfinite(runs[["energy", metric]].astype(float)).all(axis=1)]
+    rows = []
+    for _, mine in known.groupby("cell", sort=False):
+        energy, score = (mine[name].to_numpy(dtype=float) for name in ("energy", metric))
         slack = _SAME * max(1.0, float(np.abs(energy).max()))
         low, high = np.nonzero(energy[:, None] < energy - slack)
         if low.size:
-            for name, side in zip(BY_ENERGY, (low, high), strict=True):
-                values = {contrast.metric: float(score[side].mean())}
-                yield Observation(cell, name, runs[0].facts, values)
+            rows.append({**mine.iloc[0], _GAIN: score[low].mean() - score[high].mean()})
+    return pd.DataFrame(rows, columns=[*runs, _GAIN])
 
 
-class _Pair(NamedTuple):
-    """The gain of the solver over the baseline in one cell."""
-
-    unit: str
-    draw: str
-    gain: float
-    facts: Mapping[str, Any]
-
-
-def _pairs(contrast: Contrast, observations: Iterable[Observation]) -> list[_Pair]:
-    """Return the gains of all cells that have both methods."""
-    pairs: dict[Hashable, dict[str, float]] = {}
-    places: dict[Hashable, tuple[str, str, Mapping[str, Any]]] = {}
-    for cell, solver, facts, values in _of(contrast, observations):
-        value = values.get(contrast.metric, math.nan)
-        if contrast.unit not in facts or not math.isfinite(value) or not _among(contrast, facts):
-            continue
-        pairs.setdefault(cell, {})[solver] = value
-        # Without a fact for the draw, each cell counts as a draw of its own.
-        draw = facts.get(contrast.draw, cell)
-        places[cell] = (str(facts[contrast.unit]), str(draw), facts)
-    sign = -1.0 if contrast.metric in COSTS else 1.0
-    found = []
-    for cell, both in pairs.items():
-        if len(both) == 2:
-            unit, draw, facts = places[cell]
-            gain = sign * (both[contrast.solver] - both[contrast.baseline])
-            found.append(_Pair(unit, draw, gain, facts))
-    return found
+def _pairs(contrast: Contrast, runs: pd.DataFrame) -> pd.DataFrame:
+    """Return the gain in each cell that has both methods, with its facts, by unit and draw."""
+    metric, unit, draw = contrast.metric, contrast.unit, contrast.draw
+    asked = ["cell", "solver", "energy", metric, unit, draw, *contrast.where, *contrast.over]
+    runs = runs.reindex(columns=list(dict.fromkeys([*runs, *asked])))
+    if contrast.solver in BY_ENERGY:
+        pairs = _by_energy(metric, runs)
+    else:
+        others = _matching(contrast.baseline, runs)
+        mine = _matching(contrast.solver, runs)
+        mine = mine[~mine["solver"].isin(others["solver"])]
+        # A baseline without names is paired with every value of the solver's facts.
+        shared = ["cell", *sorted(_names(contrast.baseline))]
+        others = others[[*shared, metric]].rename(columns={metric: _GAIN})
+        pairs = mine.merge(others, on=shared)
+        pairs[_GAIN] = pairs[metric].astype(float) - pairs[_GAIN].astype(float)
+    pairs = pairs[np.isfinite(pairs[_GAIN].astype(float)) & pairs[unit].notna()]
+    for name, wanted in contrast.where.items():
+        pairs = pairs[pairs[name].isin(wanted if isinstance(wanted, list) else [wanted])]
+    sign = -1.0 if metric in COSTS else 1.0
+    # Without a fact for the draw, each cell counts as a draw of its own.
+    draws = pairs[draw].astype(object).where(pairs[draw].notna(), pairs["cell"])
+    index = [pairs[unit].astype(str).rename("unit"), draws.astype(str).rename("draw")]
+    return pairs.assign(**{_GAIN: sign * pairs[_GAIN]}).set_index(index)
 
 
-def gains(contrast: Contrast, observations: Iterable[Observation]) -> list[list[float]]:
+def gains(contrast: Contrast, runs: pd.DataFrame) -> list[list[float]]:
     """Return the gains of the solver over the baseline, by set and draw.
 
     Cells without one of the two methods do not count; the cells of one set and draw are averaged.
     """
-    return _by_set(_pairs(contrast, observations))
+    return _by_set(_pairs(contrast, runs))
 
 
-def _by_set(pairs: Iterable[_Pair]) -> list[list[float]]:
+def _by_set(pairs: pd.DataFrame) -> list[list[float]]:
     """Return the mean gains of the draws of each set."""
-    found: dict[str, dict[str, list[float]]] = {}
-    for unit, draw, gain, _ in pairs:
-        found.setdefault(unit, {}).setdefault(draw, []).append(gain)
-    return [
-        [math.fsum(cells) / len(cells) for _, cells in sorted(draws.items())]
-        for _, draws in sorted(found.items())
-    ]
+    draws = pairs.groupby(level=["unit", "draw"])[_GAIN].mean()
+    return [found.tolist() for _, found in draws.groupby(level="unit")]
 
 
-def _among(contrast: Contrast, facts: Mapping[str, Any]) -> bool:
-    """Whether the facts meet the conditions of a contrast."""
-    return all(
-        facts.get(name) in (wanted if isinstance(wanted, list) else [wanted])
-        for name, wanted in contrast.where.items()
-    )
+def measure(contrasts: Sequence[Contrast], runs: pd.DataFrame) -> list[Measured]:
+    """Return the results of contrasts, the p-values of primary ones corrected for their number.
 
-
-def measure(contrasts: Sequence[Contrast], observations: Iterable[Observation]) -> list[Measured]:
-    """Return the results of contrasts, the p-values of primary ones corrected for their number."""
-    held = list(observations)
-    effects = [effect(as_rows(gains(contrast, held))) for contrast in contrasts]
+    Rows of `runs` have a cell, a solver, and a column for each fact and each metric.
+    """
+    effects = [effect(as_rows(gains(contrast, runs))) for contrast in contrasts]
     primary = [at for at, contrast in enumerate(contrasts) if contrast.primary]
     corrected = [found.p_value for found in effects]
     for at, p in zip(primary, holm([corrected[at] for at in primary]), strict=True):
@@ -286,27 +248,26 @@ def measure(contrasts: Sequence[Contrast], observations: Iterable[Observation]) 
     ]
 
 
-def regimes(
-    contrast: Contrast, observations: Iterable[Observation]
-) -> dict[tuple[str, ...], Measured]:
-    """Return the results of a contrast for each combination of the facts in `over`."""
-    cells: dict[tuple[tuple[float, str], ...], list[_Pair]] = {}
-    for pair in _pairs(contrast, observations):
-        if all(name in pair.facts for name in contrast.over):
-            place = tuple(contrast.range_of(name, pair.facts[name]) for name in contrast.over)
-            cells.setdefault(place, []).append(pair)
-    found = {}
-    for place in sorted(cells):
-        here = effect(as_rows(_by_set(cells[place])))
+def regimes(contrast: Contrast, runs: pd.DataFrame) -> pd.DataFrame:
+    """Return the results of a contrast, `measured`, for each combination of the facts in `over`."""
+    import pandas as pd
+
+    over = contrast.over
+    pairs = _pairs(contrast, runs).dropna(subset=over)
+    pairs = pairs.assign(**{name: contrast.ranges(name, pairs[name]) for name in over})
+    rows = []
+    for place, mine in pairs.groupby(over, observed=True):
+        here = effect(as_rows(_by_set(mine)))
         outcome = verdict(here, here.p_value, contrast.margin)
-        found[tuple(name for _, name in place)] = Measured(contrast, here, math.nan, outcome)
-    return found
+        rows.append((*place, Measured(contrast, here, math.nan, outcome)))
+    found = pd.DataFrame(rows, columns=[*over, "measured"])
+    return found.astype({name: pairs[name].dtype for name in over})
 
 
-def _map(contrast: Contrast, observations: Iterable[Observation]) -> list[Block]:
+def _map(contrast: Contrast, runs: pd.DataFrame) -> list[Block]:
     """Return the map of a contrast, and its table."""
-    cells = regimes(contrast, observations)
-    if not cells:
+    cells = regimes(contrast, runs)
+    if cells.empty:
         names = ", ".join(contrast.over)
         return [Text((f"No pair of runs has {names}, so there is no map of {contrast.name}.",))]
     facts = ", ".join(contrast.over)
@@ -329,9 +290,9 @@ def _map(contrast: Contrast, observations: Iterable[Observation]) -> list[Block]
         partial(_gain_map, cells, contrast.over),
     )
     columns = [
-        *(column(name, [key[at] for key in cells]) for at, name in enumerate(contrast.over)),
-        *_effects(list(cells.values())),
-        column("verdict", [found.verdict for found in cells.values()]),
+        *(column(name, cells[name]) for name in contrast.over),
+        *_effects(cells["measured"].tolist()),
+        column("verdict", [found.verdict for found in cells["measured"]]),
     ]
     note = "Verdicts by intervals and tests of each cell, without correction for their number."
     return [picture, Table(f"gains-{contrast.name}", caption, tuple(columns), note)]
@@ -347,46 +308,32 @@ def _effects(held: Sequence[Measured]) -> list[Column]:
     ]
 
 
-def _gain_map(cells: Mapping[tuple[str, ...], Measured], facts: Sequence[str]) -> Chart:
+def _gain_map(cells: pd.DataFrame, facts: Sequence[str]) -> Chart:
     """Return the map of gains, coloured where the verdict is a gain or a loss."""
-    import pandas as pd
-
-    known = [c.effect.value for c in cells.values() if c.verdict in ("gain", "loss")]
+    measured = cells["measured"].tolist()
+    known = [c.effect.value for c in measured if c.verdict in ("gain", "loss")]
     most = max(map(abs, known), default=1.0)
-    signs = {"equivalent": " =", "undecided": " ?"}
-    across, along, panels = (_names_along(cells, at) for at in range(3))
-    rows = []
-    for panel, row, name in itertools.product(panels, along, across):
-        found = cells.get(tuple(part for part in (name, row, panel) if part is not None))
-        if found is None:
-            continue
-        effect = found.effect
-        interval = "" if math.isnan(effect.low) else f"{_short(effect.low)}, {_short(effect.high)}"
-        place = {"x": name, "y": row or "", "panel": f"{facts[2]} {panel}" if panel else ""}
-        value = effect.value if found.verdict not in signs else 0.0
-        text = f"{_short(effect.value)}{signs.get(found.verdict, '')}\n{interval}"
-        rows.append({**place, "text": text, "value": value})
+    places: dict[str, Any] = {"y": "", "panel": ""}
+    places |= {axis: cells[name] for axis, name in zip(("x", "y", "panel"), facts, strict=False)}
+    rows = cells.assign(
+        **places,
+        text=[_gain_text(found) for found in measured],
+        value=[c.effect.value if c.verdict in ("gain", "loss") else 0.0 for c in measured],
+    )[["x", "y", "panel", "text", "value"]]
+    if len(facts) > 2:
+        rows["panel"] = rows["panel"].cat.rename_categories(lambda label: f"{facts[2]} {label}")
     # The domain exceeds the data, because text is illegible on the darkest shades. Orange marks a
     # loss, blue a gain.
     scale = {"scheme": "redblue", "domain": [-1.6 * most, 1.6 * most]}
-    second = facts[1] if len(facts) > 1 else ""
-    return heatmap(pd.DataFrame(rows), facts[0], second, scale=scale)
+    rows = rows.sort_values(["panel", "y", "x"])
+    return heatmap(rows, facts[0], facts[1] if len(facts) > 1 else "", scale=scale)
 
 
-def _names_along(cells: Mapping[tuple[str, ...], Measured], at: int) -> list[str | None]:
-    """Return the names along one axis in their order; None where there is no such fact.
-
-    No column needs all values of the other axes: the orders of all columns are merged.
-    """
-    names = list(dict.fromkeys(key[at] if at < len(key) else None for key in cells))
-    before: dict[str | None, set[str]] = {name: set() for name in names}
-    groups: dict[tuple[str, ...], list[str]] = {}
-    for key in cells:
-        groups.setdefault(key[:at], []).extend(key[at : at + 1])
-    for group in groups.values():
-        for place, name in enumerate(group):
-            before[name] |= set(group[:place]) - {name}
-    return sorted(names, key=lambda name: (len(before[name]), names.index(name)))
+def _gain_text(found: Measured) -> str:
+    sign = {"equivalent": " =", "undecided": " ?"}.get(found.verdict, "")
+    low, high = found.effect.low, found.effect.high
+    interval = "" if math.isnan(low) else f"{_short(low)}, {_short(high)}"
+    return f"{_short(found.effect.value)}{sign}\n{interval}"
 
 
 def _short(value: float) -> str:
@@ -395,16 +342,13 @@ def _short(value: float) -> str:
     return f"{value:+.3f}" if abs(value) < 1 else f"{value:+.3g}"
 
 
-def contrasts_section(
-    contrasts: Sequence[Contrast], observations: Iterable[Observation]
-) -> Section | None:
+def contrasts_section(contrasts: Sequence[Contrast], runs: pd.DataFrame) -> Section | None:
     """Return the section on declared contrasts, if there are any."""
     if not contrasts:
         return None
-    held = list(observations)
-    measured = measure(contrasts, held)
+    measured = measure(contrasts, runs)
     ordered = sorted(measured, key=lambda found: not found.contrast.primary)
-    maps = [block for c in contrasts if c.over for block in _map(c, held)]
+    maps = [block for c in contrasts if c.over for block in _map(c, runs)]
     pictures = tuple(block for block in maps if not isinstance(block, Table))
     tables = tuple(block for block in maps if isinstance(block, Table))
     more = (Section("The maps as tables", tables, folded=True),) if tables else ()

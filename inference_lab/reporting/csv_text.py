@@ -6,15 +6,15 @@ import csv
 import io
 import math
 
-from inference_lab.reporting.document import Cell, Column, Table
+from inference_lab.reporting.document import Cell, Table
 from inference_lab.reporting.printable import printable
 
 #: Texts of empty cells.
 _NOTHING = ("", "-", "\N{EN DASH}", "\N{EM DASH}")
 
 
-def _field(cell: Cell, column: Column) -> str:
-    if not column.as_text and cell.value is not None and not math.isnan(cell.value):
+def _field(cell: Cell) -> str:
+    if cell.value is not None and not math.isnan(cell.value):
         if isinstance(cell.value, int):
             return str(cell.value)
         # Rounded, because processors differ in the last digits of logarithms, and reports must not.
@@ -29,5 +29,5 @@ def csv_table(table: Table) -> str:
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow([printable(column.title) for column in table.columns])
     for row in table.rows:
-        writer.writerow(map(_field, row, table.columns))
+        writer.writerow(map(_field, row))
     return out.getvalue()

@@ -21,7 +21,7 @@ from inference_lab.results.number_formats import NONE, format_energy
 if TYPE_CHECKING:
     from inference_lab.reporting.charts import Chart
 
-Mark = Literal["", "best", "failed", "alarm"]
+Mark = Literal["", "best", "failed"]
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class Cell:
     """One cell of a table."""
 
     text: str
-    #: Sort key of the cell, with missing ones (None, NaN) last; CSV holds it (but see `Column`).
+    #: Sort key of the cell, with missing ones (None, NaN) last; CSV holds it.
     value: float | None = None
     #: Mark of the cell, and a longer explanation, shown on demand.
     mark: Mark = ""
@@ -45,8 +45,6 @@ class Column:
     #: Whether the column is set flush right, and the meaning of the column.
     right: bool = True
     help: str = ""
-    #: Whether CSV holds the texts of the cells, because their values are only sort keys.
-    as_text: bool = False
 
 
 #: Function from a value to its text, or to its whole cell.
@@ -61,7 +59,6 @@ def column(
     right: bool | None = None,
     best: Callable[[list[float]], float] | None = None,
     help: str = "",
-    as_text: bool = False,
 ) -> Column:
     """Return a column; `form` maps each value to its text, or to its whole cell.
 
@@ -85,7 +82,7 @@ def column(
                 cells[at] = replace(cells[at], mark="best")
     if right is None:
         right = form is not str or any(cell.value is not None for cell in cells)
-    return Column(title, cells, right, help, as_text)
+    return Column(title, cells, right, help)
 
 
 def _number(value: object) -> float | None:

@@ -43,12 +43,7 @@ def escape_latex(text: str) -> str:
     return "".join(shown.get(c, c) for c in text)
 
 
-_MARKED: dict[Mark, str] = {
-    "": "%s",
-    "best": r"\textbf{%s}",
-    "failed": r"\emph{%s}",
-    "alarm": r"%s\textsuperscript{!}",
-}
+_MARKED: dict[Mark, str] = {"": "%s", "best": r"\textbf{%s}", "failed": r"\emph{%s}"}
 
 
 def _cell(cell: Cell) -> str:
@@ -56,11 +51,7 @@ def _cell(cell: Cell) -> str:
     return _MARKED[cell.mark] % text if text else ""
 
 
-_LEGEND = {
-    "best": "Bold: best.",
-    "failed": "Italic: failed.",
-    "alarm": "!: contradicts another result.",
-}
+_LEGEND = {"best": "Bold: best.", "failed": "Italic: failed."}
 
 
 def latex_table(table: Table) -> str:

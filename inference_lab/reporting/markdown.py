@@ -42,7 +42,7 @@ def escape_markdown(text: str) -> str:
     return _START.sub(r"\1\\\2", _inline(text))
 
 
-_MARKED: dict[Mark, str] = {"": "{}", "best": "**{}**", "failed": "*{}*", "alarm": "**{}** (!)"}
+_MARKED: dict[Mark, str] = {"": "{}", "best": "**{}**", "failed": "*{}*"}
 
 
 def _cell(cell: Cell) -> str:

@@ -1,13 +1,14 @@
-"""The sections of a report on results: all problems, and classes of problems."""
+"""The results of a report: in a few sentences, over all problems, and by class of problems."""
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from inference_lab.formatting import counted
+from inference_lab.formatting import counted, listed
 from inference_lab.reporting.document import (
     Cell,
     Column,
@@ -18,7 +19,7 @@ from inference_lab.reporting.document import (
     column,
     failures,
 )
-from inference_lab.reporting.result_arrays import ResultArrays
+from inference_lab.reporting.result_arrays import SHIFT, ResultArrays
 from inference_lab.results.number_formats import (
     NONE,
     format_percent,
@@ -29,6 +30,15 @@ from inference_lab.results.number_formats import (
 
 if TYPE_CHECKING:
     import pandas as pd
+
+#: Percent of the primal gap within which solvers count as equally close to the best energies.
+NEAR = 0.01
+
+#: Percent of the primal gap within which a solver can be called the fastest.
+_GOOD = 1.0
+
+#: Largest ratio of two times that count as equal.
+_TIME_RATIO = 1.1
 
 
 def _summary_columns(results: ResultArrays, summary: pd.DataFrame) -> list[Column]:
@@ -84,7 +94,7 @@ def _counting(results: ResultArrays) -> str:
         "labelling; the median over seeds and repeats, then the mean over problems. Gap: "
         "100 (E - B) / max(|E*|, |B|) to the best bound B known, of the median energy E that was "
         "found, where E* is the lowest energy of all solvers; the mean over problems. Seconds: the "
-        f"solver's own, shifted geometric mean (shift {results.shift:g} s) over runs; a run that "
+        f"solver's own, shifted geometric mean (shift {SHIFT:g} s) over runs; a run that "
         "failed, was refused or found no labelling is charged its time limit (its own time where "
         "that is longer), or without a limit the longest time of all runs."
     )
@@ -108,7 +118,8 @@ def solvers_table(results: ResultArrays) -> Table:
 
 def results_section(results: ResultArrays) -> Section:
     """Return the section on the solvers over all problems."""
-    n_problems, n_solvers, draws = results.shape
+    n_problems, n_solvers = len(results.problems), len(results.solvers)
+    draws = results.runs.value_counts(["problem", "solver"]).max()
     text = (
         f"{counted(n_solvers, 'solver')} on {counted(n_problems, 'problem')}, "
         f"{counted(len(results.records), 'run')}"
@@ -160,3 +171,66 @@ def classes_section(results: ResultArrays) -> Section | None:
         "Counted as over all problems.",
     )
     return Section("Classes of problems", (table,))
+
+
+def in_short(results: ResultArrays) -> str:
+    """Return a summary of a comparison, in a few sentences.
+
+    It names the solvers closest to the best energies, the fastest of the good ones and those with
+    the most proofs. It also counts the problems with a proved answer, and failures. Means are over
+    the problems in common, where not every solver was run on every problem.
+    """
+    records = results.records
+    sentences = [*_quality(results), _proofs(results)]
+    failed = Counter(r.solver for r in records if r.failed)
+    if failed:
+        each = listed([f"{solver} ({count:,})" for solver, count in failed.most_common()])
+        sentences.append(f"{failed.total():,} of {counted(len(records), 'run')} failed: {each}.")
+    return " ".join(sentences)
+
+
+def _quality(results: ResultArrays) -> list[str]:
+    """Return sentences on the solvers closest to the best energies, and the fastest of them."""
+    names, order = results.solvers, [int(s) for s in results.order]
+    if (results.of("primal_gap") >= 100.0).all():
+        return ["No run found a labelling."]
+    if not len(results.complete):
+        return ["No problem was run by all solvers, so they are not compared here."]
+    summary = results.summary(results.complete)
+    gap, seconds = summary.primal, summary.seconds
+    lowest = min(float(gap[s]) for s in order)
+    near = [s for s in order if gap[s] <= lowest + NEAR]
+    over = f", over {results.basis}" if results.incomplete else ""
+    sentences = [
+        f"Closest to the best energies known{over}: {listed([names[s] for s in near])} (mean "
+        f"primal gap {format_percent(lowest)} %)"
+    ]
+    following = min((s for s in order if s not in near), key=lambda s: float(gap[s]), default=None)
+    if following is not None:
+        sentences.append(f", before {names[following]} ({format_percent(float(gap[following]))} %)")
+    good = [s for s in order if gap[s] <= _GOOD + 1e-6]  # up to rounding
+    if not good:
+        return ["".join(sentences) + f"; none is within {_GOOD:g} % of them on average."]
+    quickest = min(float(seconds[s]) for s in good)
+    fast = listed([names[s] for s in good if seconds[s] <= _TIME_RATIO * quickest])
+    return [
+        "".join(sentences) + ".",
+        f"Fastest of the {len(good)} within {_GOOD:g} % of them on average: {fast} "
+        f"({format_seconds(quickest)} s on average).",
+    ]
+
+
+def _proofs(results: ResultArrays) -> str:
+    """Return a sentence on the solvers with the most proofs, and on the proved problems."""
+    proved, names = results.total.proved, results.solvers
+    n = len(results.problems)
+    most = max(float(proved[s]) for s in results.order)
+    best = listed([names[s] for s in results.order if proved[s] >= most - 1e-9])
+    by = (
+        f"Most answers are proved by {best}, in {format_rate(most)} % of runs"
+        if most
+        else "No run proves its answer by its own bound"
+    )
+    return (
+        f"{by}; the best answer is proved on {results.proved_problems} of {counted(n, 'problem')}."
+    )

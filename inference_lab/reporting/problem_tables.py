@@ -1,14 +1,16 @@
-"""The sections of a report on problems: a table of all, and the solvers on each."""
+"""Tables of problems: all in one, and the solvers on each, for reports and the terminal."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
-from inference_lab.formatting import shortened
+from inference_lab.formatting import counted, shortened
 from inference_lab.reporting.document import (
     Cell,
     Column,
+    Form,
     Section,
     Table,
     Text,
@@ -16,13 +18,119 @@ from inference_lab.reporting.document import (
     cut,
     energies,
 )
-from inference_lab.reporting.problem_header import known_facts, problem_columns, sizes
 from inference_lab.reporting.result_arrays import ResultArrays
-from inference_lab.results.number_formats import NONE, decimals_for, format_percent
-from inference_lab.results.summaries import Row, grouped
+from inference_lab.results.number_formats import (
+    NONE,
+    decimals_for,
+    format_energy,
+    format_percent,
+    format_seconds,
+    format_share,
+)
+from inference_lab.results.summaries import ProblemSummary, Row, grouped
 
 #: Characters of a message shown; longer messages are truncated, because records hold the whole.
 _REASON_WIDTH = 300
+
+#: Title of the column that is dropped first on narrow terminals.
+PAIRWISE = "pair F"
+
+
+def sizes(problem: ProblemSummary) -> str:
+    """Return the size of a problem in words."""
+    parts = [
+        counted(problem.n_variables, "variable"),
+        counted(problem.n_edges, "edge"),
+        counted(problem.n_labels, "label"),
+    ]
+    if problem.n_factors:
+        parts.insert(2, counted(problem.n_factors, "larger factor"))
+    return ", ".join(parts)
+
+
+def known_facts(problem: ProblemSummary, rows: Iterable[Row]) -> str:
+    """Return best energy and bound, the energy of the ground truth, and the remarks, in words."""
+    decimals = _row_decimals(problem, rows)
+    known = []
+    if math.isfinite(problem.best_energy):
+        known.append(f"best energy {format_energy(problem.best_energy, decimals)}")
+    if math.isfinite(problem.best_bound):
+        bound = format_energy(problem.best_bound, decimals)
+        known.append(f"best bound {bound} ({problem.best_bound_by})")
+    elif problem.best_bound == math.inf:
+        known.append(f"infeasible ({problem.best_bound_by})")
+    else:
+        known.append("no bound known")
+    if problem.truth_energy is not None:
+        truth = format_energy(problem.truth_energy, decimals)
+        known.append(f"ground truth {truth if truth != NONE else 'infeasible'}")
+    return "; ".join([", ".join(known), *problem.remarks])
+
+
+def _row_decimals(problem: ProblemSummary, rows: Iterable[Row]) -> int:
+    """Return the number of decimals of all energies and bounds in the table of a problem."""
+    found = [e for row in rows for e in (row.energy_max, row.lower_bound)]
+    return decimals_for([*found, problem.truth_energy or 0.0])
+
+
+def problem_columns(
+    problem: ProblemSummary, rows: Sequence[Row], everywhere: Sequence[Row], status: Form
+) -> tuple[Column, ...]:
+    """Return the columns of the table of the solvers on a problem.
+
+    Columns that any of the rows `everywhere` needs are there; `status` is the form of the last one.
+    """
+    decimals = _row_decimals(problem, rows)
+    energy = energies(decimals)
+
+    def found(row: Row) -> Cell:
+        best = problem.proves(row.energy, problem.best_energy)
+        return replace(energy(row.energy), mark="best" if best else "")
+
+    def spread(row: Row) -> str | Cell:
+        found = row.energy_max - row.energy_min if math.isfinite(row.energy) else None
+        return "0" if found == 0 else energy(found)
+
+    def partition(row: Row) -> str:
+        if row.log_partition is None:
+            return NONE
+        sign = {"exact": "=", "lower": ">=", "upper": "<="}.get(row.log_partition_kind or "", "~")
+        return f"{format_energy(row.log_partition, decimals)} {sign}"
+
+    columns = [
+        column("solver", [row.solver for row in rows]),
+        column("energy", rows, found),
+    ]
+    if any(row.runs > 1 for row in everywhere):
+        columns.append(column("spread", rows, spread, help="highest energy minus lowest"))
+    if problem.best_bound > -math.inf:
+        columns.append(column("gap %", [row.gap_percent for row in rows], format_percent))
+    else:
+        over = [row.over_best_percent for row in rows]
+        columns.append(column("over best %", over, format_percent))
+    columns += [
+        column("bound", [row.lower_bound for row in rows], energy),
+        column(
+            "proved",
+            [row.proved_by if row.answered else NONE for row in rows],
+            help="by the solver's own bound (yes), or another's; k/n: on k of n runs",
+        ),
+    ]
+    if any(row.log_partition is not None for row in everywhere):
+        columns.append(column("log Z", rows, partition))
+    columns.append(column("seconds", [row.seconds for row in rows], format_seconds))
+    if any(row.accuracy is not None for row in everywhere):
+        columns.append(column("accur.", [row.accuracy for row in rows], format_share))
+        columns.append(column(PAIRWISE, [row.pairwise_f for row in rows], format_share))
+    for name in dict.fromkeys(name for row in rows for name in row.scores):
+        columns.append(
+            column(
+                name.replace("_", " "),
+                [row.scores.get(name) for row in rows],
+                lambda v: NONE if v is None else f"{v:.4g}",
+            )
+        )
+    return (*columns, column("status", rows, status, right=False))
 
 
 def problems_section(results: ResultArrays) -> Section:

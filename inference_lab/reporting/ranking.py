@@ -7,7 +7,7 @@ from functools import partial
 import numpy as np
 
 from inference_lab.formatting import listed
-from inference_lab.reporting.charts import ranks_chart
+from inference_lab.reporting.charts import intervals_chart
 from inference_lab.reporting.document import (
     Block,
     Picture,
@@ -52,11 +52,12 @@ def _ranks(results: ResultArrays) -> list[Block]:
     test = rank_test(values, ALPHA)
     differ = bool(test.p_value < ALPHA)
     order = np.argsort(test.ranks, kind="stable")
+    ordered, k = [labels[s] for s in order], len(labels)
+    half = test.critical_difference / 2
     columns = (
-        column("solver", [labels[s] for s in order]),
+        column("solver", ordered),
         column("average rank", test.ranks[order].tolist(), "{:.2f}".format, best=min),
     )
-    k = len(labels)
     basis = results.resting_on(complete)
     if values is not gaps:
         basis = f"{n} blocks ({results.blocks}) of {basis}"
@@ -84,7 +85,7 @@ def _ranks(results: ResultArrays) -> list[Block]:
         "whose lines do not overlap differ, also among all pairs (Nemenyi)."
         + ("" if differ else " Tests do not distinguish the solvers."),
         f"Average ranks of {k} solvers, the best on top.",
-        partial(ranks_chart, labels, test.ranks, test.critical_difference),
+        partial(intervals_chart, ordered, test.ranks[order], half, "average rank"),
     )
     return [table, picture]
 

@@ -13,17 +13,16 @@ from typing import Any
 
 from inference_lab.reporting.contrasts import Contrast, contrasts_section
 from inference_lab.reporting.document import Document, Items, Section
-from inference_lab.reporting.overview import classes_section, results_section
+from inference_lab.reporting.overview import classes_section, in_short, results_section
 from inference_lab.reporting.problem_tables import problem_by_problem_section, problems_section
 from inference_lab.reporting.ranking import solvers_section
-from inference_lab.reporting.result_arrays import SHIFT, TARGETS, ResultArrays, natural
+from inference_lab.reporting.result_arrays import TARGETS, ResultArrays, natural
 from inference_lab.reporting.run_sections import (
     environment_section,
     failures_section,
     settings_section,
 )
 from inference_lab.reporting.sizes import sizes_section
-from inference_lab.reporting.summary import in_short
 from inference_lab.reporting.timing import glance_section, history_section, targets_section
 from inference_lab.results.analysis import Findings
 from inference_lab.results.records import Record
@@ -39,7 +38,6 @@ def report_document(
     classes: str | None = None,
     targets: Sequence[float] = TARGETS,
     times: Sequence[float] | None = None,
-    shift: float = SHIFT,
     growing: str | None = None,
     apart: str | None = None,
     contrasts: Sequence[Contrast] = (),
@@ -57,7 +55,7 @@ def report_document(
             if len(labellings) == len(everything)
             else Findings(labellings, labels=everything.solver_labels)
         )
-        arrays = ResultArrays(part, classes, tuple(targets), tuple(times or ()), shift, blocks)
+        arrays = ResultArrays(part, classes, tuple(targets), tuple(times or ()), blocks)
         opening = in_short(arrays)
         first += [
             contrasts_section(contrasts, arrays.observations()) if contrasts else None,

@@ -15,15 +15,10 @@ import numpy as np
 import numpy.typing as npt
 
 from inference_lab.formatting import counted, listed
-from inference_lab.reporting.contrasts import Observation
-from inference_lab.reporting.statistics import (
-    median,
-    primal_gap_percent,
-    shifted_geometric_mean,
-)
+from inference_lab.reporting.statistics import primal_gap_percent, shifted_geometric_mean
 from inference_lab.reporting.traces import Traces, target_energy
 from inference_lab.results.analysis import Findings
-from inference_lab.results.records import Record
+from inference_lab.results.records import STANDARD_SCORES, Record
 from inference_lab.results.summaries import CONTRADICTION_TOLERANCE, ProblemSummary, grouped
 from inference_lab.specs.grammar import SpecError, parse_spec, plain_value
 
@@ -33,9 +28,6 @@ if TYPE_CHECKING:
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 BoolArray = npt.NDArray[np.bool_]
-
-#: Scores that are fields of a record, by the titles of their columns.
-SCORES = {"accuracy": "accuracy", "pairwise F": "pairwise_f", "NMI": "nmi", "ARI": "ari"}
 
 #: Seconds added in shifted geometric means: small, because E-steps take milliseconds.
 SHIFT = 0.001
@@ -84,11 +76,7 @@ def _problem_key(record: Record) -> tuple[str, str]:
 
 @dataclass(frozen=True)
 class ResultArrays:
-    """The records of a comparison as a frame, and as arrays of shape (problems, solvers, draws).
-
-    A draw is one pair (seed, repeat) of the runs of a problem; runs of one problem in the same draw
-    are compared with each other. Without a run, arrays hold NaN or False.
-    """
+    """The records of a comparison as a frame, and as arrays of shape (problems, solvers)."""
 
     comparison: Findings
     #: See `problem_class`.
@@ -96,8 +84,6 @@ class ResultArrays:
     #: Primal gaps in percent, and times in seconds, at which time and quality are reported.
     targets: tuple[float, ...] = TARGETS
     given_times: tuple[float, ...] = ()
-    #: Shift of the shifted geometric means, in seconds.
-    shift: float = SHIFT
     #: Fact of a problem that names its block.
     blocks: str | None = None
 
@@ -134,32 +120,6 @@ class ResultArrays:
         places = [(problems[_problem_key(r)], solvers[r.solver]) for r in self.records]
         problem, solver = np.array(places, dtype=np.int64).reshape(-1, 2).T
         return problem, solver
-
-    @cached_property
-    def _draw(self) -> IntArray:
-        """The index of each record's draw among the draws of its problem."""
-        import pandas as pd
-
-        problem, solver = self._places
-        seeds = [-1.0 if r.seed is None else float(r.seed) for r in self.records]
-        repeats = [r.repeat for r in self.records]
-        asked = pd.DataFrame({"problem": problem, "seed": seeds, "repeat": repeats})
-        # Repeated runs of one solver and draw (such as in two environments) are numbered.
-        asked["again"] = asked.groupby([*asked, solver]).cumcount()
-        known = asked.drop_duplicates().sort_values(["problem", "seed", "repeat", "again"])
-        known["draw"] = known.groupby("problem").cumcount()
-        return asked.merge(known, how="left")["draw"].to_numpy()
-
-    @property
-    def shape(self) -> tuple[int, int, int]:
-        """Numbers of problems, solvers and draws."""
-        return len(self.problems), len(self.solvers), int(self._draw.max(initial=-1)) + 1
-
-    def spread(self, values: npt.ArrayLike) -> FloatArray:
-        """Arrange one number per record in an array of `shape`, NaN where there is no record."""
-        array = np.full(self.shape, np.nan)
-        array[(*self._places, self._draw)] = np.asarray(values, dtype=np.float64)
-        return array
 
     # ------------------------------------------------------------------ one number per record
 
@@ -241,33 +201,38 @@ class ResultArrays:
         solved: FloatArray = np.minimum(self.target_seconds(percent), self.of("proof_seconds"))
         return solved
 
-    def observations(self) -> list[Observation]:
+    def observations(self) -> pd.DataFrame:
         """Return the facts and metrics of each run, for contrasts."""
+        import pandas as pd
+
         facts = [facts_of(record) for record in self.problem_records]
-        outcomes = self.runs.rename(columns={"seconds": "own", "charged_seconds": "seconds"})
+        outcomes = self.runs.assign(seconds=self.runs["charged_seconds"])
         outcomes = outcomes[["energy", "primal_gap", "regret", "seconds"]]
-        found = []
-        for at, (r, values) in enumerate(
-            zip(self.records, outcomes.to_dict("records"), strict=True)
+        rows = []
+        for problem, r, values in zip(
+            self.of("problem"), self.records, outcomes.to_dict("records"), strict=True
         ):
-            scores = {**{name: getattr(r, name) for name in SCORES.values()}, **r.scores}
+            scores = {**{name: getattr(r, name) for name in STANDARD_SCORES}, **r.scores}
             numbers = {k: float(v) for k, v in scores.items() if isinstance(v, int | float)}
-            cell = (r.problem, r.problem_hash, r.seed, r.repeat)
-            here = facts[self.of("problem")[at]]
-            found.append(Observation(cell, r.solver, here, {**numbers, **values}))  # type: ignore[dict-item]
-        return found
+            names = {"cell": (r.problem, r.problem_hash, r.seed, r.repeat), "solver": r.solver}
+            rows.append({**facts[problem], **numbers, **values, **names})
+        return pd.DataFrame(rows)
 
     # ------------------------------------------------------------------ one number per cell
 
     def typical(self, values: npt.ArrayLike) -> FloatArray:
-        """Return medians over draws of one number per record, of shape (problems, solvers)."""
-        return median(self.spread(values))
+        """Return medians of one number per record, of shape (problems, solvers), NaN without."""
+        import pandas as pd
+
+        numbers = pd.Series(np.asarray(values, dtype=np.float64))
+        found = numbers.groupby([*self._places]).median().unstack()
+        rows, columns = range(len(self.problems)), range(len(self.solvers))
+        return found.reindex(index=rows, columns=columns).to_numpy()
 
     @cached_property
     def run(self) -> BoolArray:
         """Which solver was run on which problem, of shape (problems, solvers)."""
-        done = np.zeros(self.shape[:2], dtype=np.bool_)
-        done[self._places] = True
+        done: BoolArray = np.isfinite(self.typical(np.ones(len(self.records))))
         return done
 
     @cached_property
@@ -316,7 +281,7 @@ class ResultArrays:
         by = runs.groupby("solver")
         typical = runs.groupby(["solver", "problem"])["primal_gap"].median()
         gaps = self._gaps[self._gaps.index.isin(problems, level="problem")].groupby("solver")
-        mean = partial(shifted_geometric_mean, shift=self.shift)
+        mean = partial(shifted_geometric_mean, shift=SHIFT)
         solvers = range(len(self.solvers))
 
         def mean_of(name: str) -> FloatArray:

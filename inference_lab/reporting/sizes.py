@@ -22,7 +22,7 @@ from inference_lab.reporting.document import (
     column,
 )
 from inference_lab.reporting.resampling import as_rows, effect
-from inference_lab.reporting.result_arrays import ResultArrays, facts_of
+from inference_lab.reporting.result_arrays import SHIFT, ResultArrays, facts_of
 from inference_lab.reporting.statistics import shifted_geometric_mean
 from inference_lab.results.number_formats import NONE, format_percent, format_seconds
 from inference_lab.specs.grammar import SpecError, parse_spec
@@ -52,7 +52,7 @@ def sizes_section(results: ResultArrays, growing: str, apart: str | None = None)
     if runs["size"].nunique() < 2:
         text = f"The problems do not differ in {growing}, so there is no figure of how times grow."
         return Section("Size", (Text((text,)),))
-    mean = partial(shifted_geometric_mean, shift=results.shift)
+    mean = partial(shifted_geometric_mean, shift=SHIFT)
     seconds = _by_size(results, runs, "charged_seconds", mean)
     cut = _by_size(results, runs, "cut", "mean")
     labels = results.labels
@@ -79,7 +79,7 @@ def sizes_section(results: ResultArrays, growing: str, apart: str | None = None)
     times = Table(
         "seconds-by-size",
         f"Seconds by {growing}: shifted geometric means over the problems of a size "
-        f"(shift {results.shift:g} s).",
+        f"(shift {SHIFT:g} s).",
         (column("solver", labels), *measured, Column("exponent", _exponents(results, runs))),
         "Cut: the share of the runs that a limit ended. Exponent: the power of the number of "
         "variables with which the seconds of the other runs grow, with a 95 % interval over "

@@ -6,7 +6,6 @@ and times are ``inf`` for runs without a result.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -65,26 +64,6 @@ def primal_gap_percent(energies: npt.ArrayLike, reference: npt.ArrayLike) -> Flo
     return np.where(np.isnan(energy) | np.isnan(best), np.nan, gap)
 
 
-def quantile(values: npt.ArrayLike, q: float) -> FloatArray:
-    """Return a quantile along the last axis without NaN; entries may be infinite."""
-    # Not numpy's quantile, because it subtracts neighbours, which fails for infinite entries. NaN
-    # are sorted to the end.
-    array = np.sort(np.asarray(values, dtype=np.float64), axis=-1)
-    present = (~np.isnan(array)).sum(axis=-1)
-    if array.shape[-1] == 0:
-        return np.full(array.shape[:-1], np.nan)
-    place = np.clip(np.ceil(q * present - 1e-9).astype(np.int64) - 1, 0, None)
-    found: FloatArray = np.take_along_axis(array, place[..., None], axis=-1)[..., 0]
-    return found
-
-
-def median(values: npt.ArrayLike) -> FloatArray:
-    """Return the median along the last axis without NaN; entries may be infinite."""
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "All-NaN slice|Mean of empty slice")
-        return np.asarray(np.nanmedian(np.asarray(values, dtype=np.float64), axis=-1))
-
-
 def holm(p_values: Sequence[float]) -> list[float]:
     """Return p-values after Holm's correction for their number."""
     # The i-th smallest of m p-values counts m - i + 1 times, at most 1 and never falling.
@@ -133,7 +112,6 @@ class RankTest:
     """Average ranks of solvers (1 is best), with a test of their differences."""
 
     ranks: FloatArray
-    n: int
     statistic: float
     p_value: float
     critical_difference: float
@@ -174,7 +152,7 @@ def rank_test(values: npt.ArrayLike, alpha: float = 0.05) -> RankTest:
     q = float(studentized_range.ppf(1 - alpha, k, np.inf)) / np.sqrt(2)
     difference = float(q * np.sqrt(k * (k + 1) / (6 * n)))
     ranks = rankdata(matrix, axis=1).mean(axis=0)
-    return RankTest(ranks, n, float(statistic), float(p_value), difference)
+    return RankTest(ranks, float(statistic), float(p_value), difference)
 
 
 def signed_rank(difference: FloatArray) -> float:

@@ -11,12 +11,10 @@ from inference_lab.formatting import counted
 from inference_lab.reporting import charts
 from inference_lab.reporting.charts import BANDS, curves_chart
 from inference_lab.reporting.document import Block, Picture, Section, Table, Text, column
-from inference_lab.reporting.result_arrays import BAND, ResultArrays
+from inference_lab.reporting.result_arrays import BAND, SHIFT, ResultArrays
 from inference_lab.reporting.statistics import (
-    median,
     performance_ratios,
     primal_gap_percent,
-    quantile,
     shifted_geometric_mean,
 )
 from inference_lab.results.number_formats import format_percent, format_rate, format_seconds
@@ -61,11 +59,11 @@ def _target_table(results: ResultArrays) -> Table:
     if proved:
         goals.append(("proof", results.of("proof_seconds")))
     for name, seconds in goals:
-        reached = results.spread(np.isfinite(seconds))
-        times = results.spread(np.where(np.isfinite(seconds), seconds, results.of("full_seconds")))
-        order = results.order
-        shares = [round(100.0 * float(np.nanmean(reached[:, s])), 10) for s in order]
-        means = [shifted_geometric_mean(times[:, s], results.shift) for s in order]
+        reached = np.isfinite(seconds)
+        times = np.where(reached, seconds, results.of("full_seconds"))
+        by = results.runs.assign(reached=100.0 * reached, times=times).groupby("solver")
+        shares = by["reached"].mean()[results.order].round(10).tolist()
+        means = by["times"].agg(shifted_geometric_mean, SHIFT)[results.order].tolist()
         columns += [
             column(f"{name}: % of runs", shares, format_rate, best=max),
             column(f"{name}: seconds", means, format_seconds, best=min),
@@ -76,7 +74,7 @@ def _target_table(results: ResultArrays) -> Table:
         + (" and to a proof" if proved else "")
         + ": the percentage of runs that did, and the seconds it took.",
         tuple(columns),
-        f"Shifted geometric means (shift {results.shift:g} s) over runs; a run that did not reach "
+        f"Shifted geometric means (shift {SHIFT:g} s) over runs; a run that did not reach "
         "the target is charged its time limit (its own time where that is longer), or without a "
         "limit the longest time of all runs.",
     )
@@ -140,9 +138,9 @@ def gaps_over_time(results: ResultArrays) -> tuple[FloatArray, FloatArray]:
     gap = _gaps_at(results, moments)
     curves = np.full((3, len(results.solvers), moments.size), np.nan)
     for s in range(len(results.solvers)):
-        mine = gap[results.of("solver") == s].T
-        curves[0, s] = median(mine)
-        curves[1, s], curves[2, s] = (quantile(mine, q) for q in BAND)
+        mine = gap[results.of("solver") == s]
+        curves[0, s] = np.median(mine, axis=0)
+        curves[1:, s] = np.quantile(mine, BAND, axis=0, method="inverted_cdf")
     return moments, curves[:, results.order]
 
 

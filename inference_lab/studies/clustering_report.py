@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from msgspec.structs import replace
 
 from inference_lab.graph.arrays import FloatArray
 from inference_lab.reporting.answers import with_answers
-from inference_lab.reporting.contrasts import Observation, contrasts_section, score_name
+from inference_lab.reporting.contrasts import contrasts_section, score_name
 from inference_lab.reporting.document import (
     Block,
     Cell,
@@ -44,7 +44,8 @@ from inference_lab.studies.learning_curves import (
 from inference_lab.studies.study_points import split_name
 from inference_lab.studies.summary_tables import summary_section
 
-__all__ = ["render_study"]
+if TYPE_CHECKING:
+    import pandas as pd
 
 _UNITS = {
     "pairs": "constraints (pairs)",
@@ -137,19 +138,22 @@ def _with_gaps(records: Sequence[StudyRecord]) -> list[StudyRecord]:
     return found
 
 
-def _observations(own: Mapping[str, Sequence[StudyRecord]]) -> Iterator[Observation]:
-    """Yield the scores and costs of each fit for contrasts; skip failed fits."""
+def _observations(own: Mapping[str, Sequence[StudyRecord]]) -> pd.DataFrame:
+    """Return the facts, scores and costs of each fit for contrasts, without failed fits."""
+    import pandas as pd
+
+    rows = []
     for title, records in own.items():
         for record in records:
             if record.failed:
                 continue
             name, class_error = split_name(record.data)
             facts = {"data": name, "class_error": class_error, "part": title, "seed": record.run}
-            facts |= {key: getattr(record, key) for key in ("constraints", "noise", "run")}
-            costs = {key: getattr(record, key) for key in COSTS}
+            facts |= {key: getattr(record, key) for key in ("constraints", "noise", "run", *COSTS)}
             scores = {key: float(v) for key, v in record.scores.items() if v is not None}
             cell = (title, record.data, record.constraints, record.run)
-            yield Observation(cell, record.method, facts, {**costs, **scores})
+            rows.append({**facts, **scores, "cell": cell, "solver": record.method})
+    return pd.DataFrame(rows)
 
 
 def _sections(study: Study, results: FitArrays, prefix: str) -> tuple[Section, ...]:

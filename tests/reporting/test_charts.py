@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 from inference_lab.reporting import charts
-from inference_lab.reporting.charts import curves_chart, drawing, heatmap, panels, ranks_chart
+from inference_lab.reporting.charts import curves_chart, drawing, heatmap, intervals_chart, panels
 from inference_lab.reporting.statistics import performance_ratios
 
 INF = math.inf
@@ -50,7 +50,7 @@ def cells(names):
 def made(kind, names):
     k = len(names)
     if kind == "ranks":
-        return ranks_chart(names, np.arange(1.0, k + 1), 1.5)
+        return intervals_chart(names, np.arange(1.0, k + 1), 0.75, "average rank")
     if kind == "map":
         return heatmap(cells(names), "x", "y", scale={"scheme": "redblue"})
     if kind == "panels":

@@ -7,12 +7,13 @@ import math
 import statistics as std
 
 import numpy as np
+import pandas as pd
 import pytest
 from msgspec.structs import replace
 from sample_records import record, table
 
 from inference_lab.reporting.charts import drawing
-from inference_lab.reporting.contrasts import Contrast, Observation, gains, measure, regimes
+from inference_lab.reporting.contrasts import Contrast, gains, measure, regimes
 from inference_lab.reporting.report import report_document
 from inference_lab.reporting.resampling import sign_flip
 from inference_lab.reporting.statistics import block_ranks, holm
@@ -21,7 +22,7 @@ SETS = "abcdefgh"
 
 
 def observed(better=0.1, noise=0.01, seeds=3):
-    """Return observations of two methods: sets x noise x draws, the second method better."""
+    """Return runs of two methods: sets x noise x draws, the second method better."""
     rng = np.random.default_rng(5)
     found = []
     for data, wrong, seed in itertools.product(SETS, (0.0, 0.3), range(seeds)):
@@ -29,9 +30,9 @@ def observed(better=0.1, noise=0.01, seeds=3):
         base = rng.normal()
         gain = better * (wrong == 0.0) + noise * rng.normal()
         for solver, value in (("icm", base), ("ilp", base + gain)):
-            values = {"ari": value, "primal_gap": -value}
-            found.append(Observation((data, wrong, seed), solver, facts, values))
-    return found
+            names = {"cell": (data, wrong, seed), "solver": solver}
+            found.append({**facts, **names, "ari": value, "primal_gap": -value})
+    return pd.DataFrame(found)
 
 
 def asked(**changes):
@@ -46,8 +47,8 @@ def test_gains_are_paired_and_averaged_within_draws():
         for seed, gain in enumerate(row):
             cells = [
                 sum(
-                    o.values["ari"] * (1 if o.solver == "ilp" else -1)
-                    for o in runs
+                    o.ari * (1 if o.solver == "ilp" else -1)
+                    for o in runs.itertuples()
                     if o.cell == (data, wrong, seed)
                 )
                 for wrong in (0.0, 0.3)
@@ -64,9 +65,9 @@ def test_gains_are_paired_and_averaged_within_draws():
 
 def test_missing_run_removes_its_partner():
     runs = observed(seeds=2)
-    holes = [o for o in runs if not (o.solver == "ilp" and o.facts["data"] == "a")]
+    holes = runs[(runs["solver"] != "ilp") | (runs["data"] != "a")]
     assert len(gains(asked(), holes)) == len(SETS) - 1
-    lost = [o._replace(values={"ari": math.nan}) if o.solver == "icm" else o for o in runs]
+    lost = runs.assign(ari=runs["ari"].mask(runs["solver"] == "icm"))
     assert gains(asked(), lost) == [] == gains(asked(unit="planet"), runs)
     [nothing] = measure([asked()], lost)
     assert math.isnan(nothing.effect.value) and nothing.verdict == "undecided"
@@ -200,12 +201,13 @@ def test_lower_energies_are_compared_across_all_solvers():
         if data == "a":
             energies = [1.0] * 4
         for at in rng.permutation(4):
-            values = {"energy": energies[at], "ari": scores[at]}
-            runs.append(Observation((data, noise, seed), f"method {at}", facts, values))
+            names = {"cell": (data, noise, seed), "solver": f"method {at}"}
+            runs.append({**facts, **names, "energy": energies[at], "ari": scores[at]})
         pairs = [(i, j) for i in range(4) for j in range(4) if energies[i] < energies[j] - 1e-6]
         if pairs:
             mean_gain = std.fmean(scores[i] - scores[j] for i, j in pairs)
             wanted.setdefault((data, seed), []).append(mean_gain)
+    runs = pd.DataFrame(runs)
     contrast = asked(solver="lower energy", baseline="higher energy", over=["noise"])
     assert contrast.problem(["icm", "ilp"]) == ""
     assert "lower energy, higher energy" in replace(contrast, baseline="icm").problem(["icm"])
@@ -213,7 +215,7 @@ def test_lower_energies_are_compared_across_all_solvers():
     assert len(found) == len(SETS) - 1
     for row, data in zip(found, SETS[1:], strict=True):
         assert row == pytest.approx([std.fmean(wanted[data, seed]) for seed in range(2)])
-    assert set(regimes(contrast, runs)) == {("0",), ("0.3",)}
+    assert list(regimes(contrast, runs)["noise"]) == ["0", "0.3"]
     # For a cost, less is better; an observation without energy is ignored.
     assert gains(replace(contrast, metric="energy"), runs)[0][0] > 0
     assert gains(contrast, observed()) == []
@@ -223,14 +225,15 @@ def test_regimes_are_the_contrasts_of_their_cells():
     runs = observed()
     contrast = asked(over=["noise", "seed"], breaks={"seed": [1]}, margin=0.02)
     found = regimes(contrast, runs)
-    assert list(found) == [(n, s) for n in ("0", "0.3") for s in ("< 1", "≥ 1")]
-    for (noise, seeds), cell in found.items():
+    places = list(zip(found["noise"], found["seed"], strict=True))
+    assert places == [(n, s) for n in ("0", "0.3") for s in ("< 1", "≥ 1")]
+    for noise, seeds, cell in found.itertuples(index=False):
         wanted = {"noise": float(noise), "seed": [0] if seeds == "< 1" else [1, 2]}
         [alone] = measure([asked(where=wanted)], runs)
         assert cell.effect == alone.effect
         assert cell.verdict == ("gain" if noise == "0" else "equivalent")
     # Observations without the fact belong to no regime.
-    assert regimes(asked(over=["planet"]), runs) == {}
+    assert regimes(asked(over=["planet"]), runs).empty
 
 
 def test_a_report_draws_the_map_and_gives_its_table(tmp_path):
@@ -252,25 +255,25 @@ def test_a_report_draws_the_map_and_gives_its_table(tmp_path):
 
 def test_labels_with_names_in_braces_are_paired_by_their_values():
     """Two methods, each with two weights, are one contrast; the weight is a fact."""
-    runs = []
+    parts = []
     for weight, better in ((1, 0.1), (10, -0.1)):
-        for seen in observed(better=better):
-            label = {"icm": "ICM", "ilp": "exact"}[seen.solver] + f", x {weight}"
-            runs.append(seen._replace(solver=label))
+        names = {"icm": f"ICM, x {weight}", "ilp": f"exact, x {weight}"}
+        parts.append(observed(better=better).replace({"solver": names}))
+    runs = pd.concat(parts, ignore_index=True)
     both = asked(solver="exact, x {weight}", baseline="ICM, x {weight}", over=["weight"])
-    labels = sorted({o.solver for o in runs})
+    labels = sorted(set(runs["solver"]))
     assert both.problem(labels) == ""
     alone = {w: asked(solver=f"exact, x {w}", baseline=f"ICM, x {w}") for w in (1, 10)}
-    found = regimes(both, runs)
-    assert list(found) == [("1",), ("10",)]
+    found = regimes(both, runs).set_index("weight")["measured"]
+    assert list(found.index) == ["1", "10"]
     for weight, contrast in alone.items():
-        assert found[str(weight),].effect == measure([contrast], runs)[0].effect
+        assert found[str(weight)].effect == measure([contrast], runs)[0].effect
     one = asked(solver="exact, x {weight}", baseline="ICM, x 1", over=["weight"])
     assert one.problem(labels) == ""
-    against = regimes(one, runs)
+    against = regimes(one, runs).set_index("weight")["measured"]
     for weight in alone:
         [wanted] = measure([asked(solver=f"exact, x {weight}", baseline="ICM, x 1")], runs)
-        assert against[str(weight),].effect == wanted.effect
+        assert against[str(weight)].effect == wanted.effect
     each = [np.array(gains(contrast, runs)) for contrast in alone.values()]
     assert np.array(gains(both, runs)) == pytest.approx((each[0] + each[1]) / 2)
     assert "must name the same facts" in asked(

@@ -128,12 +128,12 @@ def test_every_row_has_its_cells() -> None:
 
 
 def test_marks() -> None:
-    """The best is bold; failures and alarms are marked; the legend names the present marks."""
-    row = (Cell("1", 1.0, "best"), Cell("x_y", None, "failed"), Cell("3", 3.0, "alarm"), Cell(""))
+    """The best is bold; failures are marked; the legend names the present marks."""
+    row = (Cell("1", 1.0, "best"), Cell("x_y", None, "failed"), Cell("3", 3.0), Cell(""))
     columns = tuple(Column(title) for title in "abcd")
     text = latex_table(table_of("t", "", columns, (row,), note="a note\n\\end{document}"))
-    assert r"\textbf{1} & \emph{x\_y} & 3\textsuperscript{!} &  \\" in text
-    assert "% Bold: best.\n% Italic: failed.\n% !: contradicts another result.\n" in text
+    assert r"\textbf{1} & \emph{x\_y} & 3 &  \\" in text
+    assert "% Bold: best.\n% Italic: failed.\n" in text
     assert "% a note \\end{document}\n" in text
     plain = latex_table(table_of("t", "", columns[:1], ((Cell("1"),),)))
     assert "Bold" not in plain

@@ -113,7 +113,7 @@ def _full_of(text: str) -> Document:
     cells = (
         Cell(text, mark="best", title=text),
         Cell(text, 1.0, "failed", text),
-        Cell(text, mark="alarm", title=text),
+        Cell(text, title=text),
     )
     columns = (Column(text, right=False, help=text), Column(text, help=text), Column(text))
     blocks = (
@@ -471,7 +471,7 @@ def test_contrast(visit: Callable[..., Any], scheme: str) -> None:
     """Text has the contrast to its background that WCAG 2.1 requires (1.4.3: 4.5 to 1)."""
     page = visit(color_scheme=scheme)
     pairs = page.evaluate(
-        """() => ["body", ".alarms", ".warnings", ".note", "td strong", "td em", "td.alarm",
+        """() => ["body", ".alarms", ".warnings", ".note", "td strong", "td em",
                   ".files a", "nav a", "caption", ".lead dt", "tbody th"].map(selector => {
           const element = document.querySelector(selector);
           let ground = element;
@@ -480,7 +480,7 @@ def test_contrast(visit: Callable[..., Any], scheme: str) -> None:
           return [selector, getComputedStyle(element).color, of(ground)];
         })"""
     )
-    assert len(pairs) == 12
+    assert len(pairs) == 11
 
     def luminance(colour: str) -> float:
         parts = [int(part) / 255 for part in re.findall(r"\d+", colour)[:3]]

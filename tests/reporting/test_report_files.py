@@ -19,7 +19,7 @@ from markdown_it import MarkdownIt
 from sample_document import AWKWARD, sample_document, table_of
 
 from inference_lab.reporting import writing
-from inference_lab.reporting.charts import Chart, ranks_chart
+from inference_lab.reporting.charts import Chart, intervals_chart
 from inference_lab.reporting.csv_text import csv_table
 from inference_lab.reporting.document import (
     Cell,
@@ -42,7 +42,7 @@ SPECIAL = st.text(st.sampled_from("\\`*_{}[]()<>#+-.!|&~$:\"'=1 \naé"), max_siz
 
 
 def _figure() -> Chart:
-    return ranks_chart(["a_b", "c"], np.array([1.0, 2.0]), 0.5)
+    return intervals_chart(["a_b", "c"], np.array([1.0, 2.0]), 0.25, "average rank")
 
 
 def _picture(name: str = "curve") -> Picture:
@@ -105,9 +105,9 @@ def test_code_stays_in_its_block(text: str) -> None:
 
 
 def test_csv_holds_names_texts_and_counts_as_they_are() -> None:
-    """Columns of texts keep texts, counts have no decimals, and numbers have all decimals."""
-    columns = (Column("no."), Column("icm", as_text=True), Column("%"))
-    row = (Cell("1", 1), Cell("8/4/0", 8.0), Cell("33", 100 / 3))
+    """Texts stay, counts have no decimals, and numbers have all decimals."""
+    columns = (Column("no."), Column("icm"), Column("%"))
+    row = (Cell("1", 1), Cell("8/4/0"), Cell("33", 100 / 3))
     table = table_of("t", "", columns, (row,))
     assert csv_table(table) == "no.,icm,%\n1,8/4/0,33.3333333333\n"
 
@@ -131,7 +131,7 @@ def test_csv_holds_names_texts_and_counts_as_they_are() -> None:
 def test_markdown_shows_text_and_nothing_else(text: str) -> None:
     """Parsed as Markdown, a text is unchanged in every place, and creates no element."""
     shown = printable(text)
-    for mark in ("", "best", "failed", "alarm"):
+    for mark in ("", "best", "failed"):
         table = _table(text, text, mark=mark)  # type: ignore[arg-type]
         section = Section("x" + text, (Text((text,)), Items((text,)), table))
         document = Document("x" + text, (("x" + text, text),), (text,), (text,), (section,))
@@ -147,8 +147,7 @@ def test_markdown_shows_text_and_nothing_else(text: str) -> None:
         links = [value for name, value in found.attributes if name == "href"]
         assert links == ["tables/t.csv"]
         assert {name for name, _ in found.attributes} <= {"id", "style", "href"}
-        suffix = " (!)" if mark == "alarm" and shown else ""
-        assert found.texts["td"][0] == shown + suffix
+        assert found.texts["td"][0] == shown
         assert found.texts.get("li", [""])[-1].strip() == shown
         assert found.texts["h2"] == [printable("x" + text)]
 

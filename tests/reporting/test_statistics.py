@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import math
-import statistics as std
 
 import numpy as np
 import pytest
@@ -15,10 +14,8 @@ from hypothesis.extra.numpy import arrays
 
 from inference_lab.reporting.statistics import (
     holm,
-    median,
     performance_ratios,
     primal_gap_percent,
-    quantile,
     rank_test,
     shifted_geometric_mean,
     signed_rank,
@@ -85,18 +82,6 @@ def test_primal_gaps():
     assert primal_gap_percent([0.0, 1.0, 1e-9], 0.0).tolist() == [0.0, 100.0, 0.0]
     # No labelling is known at all.
     assert primal_gap_percent([INF, 3.0], INF).tolist() == [100.0, 100.0]
-
-
-@given(st.lists(st.one_of(st.floats(0, 9), st.just(INF), st.just(NAN)), max_size=9))
-def test_medians_and_quantiles_by_sorting(values):
-    present = sorted(v for v in values if not math.isnan(v))
-    if not present:
-        assert math.isnan(median(values)) and math.isnan(quantile(values, 0.5))
-        return
-    assert float(median(values)) == pytest.approx(std.median(present))
-    for q in (0.0, 0.25, 0.5, 0.9, 1.0):
-        expected = next(v for v in present if sum(w <= v for w in present) >= q * len(present))
-        assert float(quantile(values, q)) == expected
 
 
 # ---------------------------------------------------------------------- profiles
