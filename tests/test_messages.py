@@ -104,6 +104,10 @@ MISTAKES: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
         *(lambda: il.compare(GRAPH, "icm(restarts=2), loopy-bp"), il.SpecError),
         "'icm(restarts=2), loopy-bp' does not name one solver",
     ),
+    "two solvers with a space": (
+        *(lambda: solve("icm loopy-bp"), il.SpecError),
+        "'icm loopy-bp' does not name one solver; several solvers are a list",
+    ),
     "pairs of names without the names": (
         *(lambda: fit(must_link=np.array([("a", "b")], dtype=object)), TypeError),
         "must_link has dtype object; pairs hold row numbers (integers), or names of rows where fit "

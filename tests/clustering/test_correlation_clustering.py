@@ -41,6 +41,18 @@ def test_violated_weight_is_the_least_of_all_partitions(seed, most):
     assert model.violations_.weight == model.objective_
 
 
+def test_seeds_repeat():
+    """The pairs leave several partitions of which the seed decides."""
+    pairs = np.array(list(itertools.combinations(range(40), 2)))
+    must = np.random.default_rng(0).random(len(pairs)) < 0.5
+    found = {0: set(), 1: set()}
+    for seed in (0, 1, 0):
+        model = CorrelationClustering(max_clusters=3, anneals=1, random_state=seed)
+        model.fit(np.zeros((40, 1)), must_link=pairs[must], cannot_link=pairs[~must])
+        found[seed].add(tuple(model.labels_))
+    assert len(found[0]) == 1 and found[0] != found[1]
+
+
 def test_clusters_come_back_from_votes_of_which_a_fifth_is_wrong():
     rng = np.random.default_rng(0)
     truth = rng.integers(0, 5, 400)

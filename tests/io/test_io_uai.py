@@ -352,6 +352,7 @@ def test_suffixes(tmp_path: Path) -> None:
     [
         ("m.uai.gz", lambda: gzip.compress(SMALL)[:-12]),
         ("m.uai.gz", lambda: SMALL),
+        ("m.uai.gz", lambda: gzip.compress(b"")[:10] + b"\xff" * 9),
         ("m.uai.xz", lambda: lzma.compress(SMALL)[:-10]),
         ("m.uai.xz", lambda: SMALL),
     ],

@@ -42,6 +42,7 @@ def two_labellings(draw: st.DrawFn, largest: int = 30) -> tuple[Labels, Labels]:
 def test_nmi_and_ari_equal_scikit_learn(pair: tuple[Labels, Labels]) -> None:
     truth, labels = pair
     assert adjusted_rand_score(truth, labels) == pytest.approx(adjusted_rand(truth, labels))
+    assert nmi(truth, labels) == nmi(truth, labels, "arithmetic")
     averages: tuple[Average, ...] = ("arithmetic", "geometric")
     for average in averages:
         expected = normalized_mutual_info_score(truth, labels, average_method=average)
