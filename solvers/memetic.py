@@ -10,7 +10,6 @@ import numpy as np
 from scipy.optimize import linear_sum_assignment
 
 from inference_lab._numba import inlined, lean_kernel
-from inference_lab.algorithms.elimination.low_degree import MOST_NEIGHBOURS, Core, eliminate_sparse
 from inference_lab.algorithms.iteration import IterativeSolver, Progress
 from inference_lab.contract import Outcome, Run
 from inference_lab.graph.arrays import TABLE, FloatArray, GraphArrays, IntArray
@@ -70,10 +69,6 @@ _NOISE, _FAVOUR = 0.3, 1.0
 _GRAFTED, _LARGEST = 0.5, 0.5
 #: Belief propagation takes at most this share of the remaining time.
 _SHARE = 0.3
-#: Variables of few neighbours are eliminated from graphs of at most this many labels and variables.
-#: They must be at least this share of all, and get this share of the time.
-_ELIMINABLE_LABELS, _ELIMINABLE = 8, 20_000
-_WORTH, _ELIMINATION = 0.2, 0.05
 
 
 class Region(NamedTuple):
@@ -191,8 +186,6 @@ class Memetic(IterativeSolver["_Population"]):
     unaries. Each generation crosses two individuals by parts, improves the child, and replaces the
     most similar individual or the worst.
 
-    If a fifth of the variables or more have at most two neighbours, these are eliminated first.
-
     Violated hard terms count before costs.
 
     Parameters
@@ -220,7 +213,7 @@ class Memetic(IterativeSolver["_Population"]):
 
     Diagnostics
     -----------
-    ``mutations``; ``crossed``: children that crossing improved; ``eliminated`` variables.
+    ``mutations``; ``crossed``: children that crossing improved.
 
     References
     ----------
@@ -249,17 +242,12 @@ class Memetic(IterativeSolver["_Population"]):
     generations: int = setting(100, at_least=0)
 
     def start(self, graph: FactorGraph, run: Run) -> _Population | Outcome:
-        """Eliminate variables of few neighbours, if many have few."""
+        """Offer the cheapest labels or the initial ones."""
         x = unary_minimum(graph) if run.initial is None else run.initial.copy()
         run.offer(x)
         if int(graph.cardinalities.max(initial=1)) == 1:
             return Outcome(converged=True)
-        core = _core(graph, run)
-        x = x[core.variables]
-        if x.size == 0:
-            run.offer(core.expand(x))
-            return Outcome(converged=True, diagnostics={"eliminated": graph.n_variables})
-        return _Population(self, core, run, x)
+        return _Population(self, graph, run, x)
 
     def step(self, state: _Population, run: Run, done: int) -> Progress:
         """Add one of the first individuals, or make a child."""
@@ -271,7 +259,6 @@ class Memetic(IterativeSolver["_Population"]):
         outcome.diagnostics = {
             "mutations": int(state.region.now[0].mutations),
             "crossed": state.crossed,
-            "eliminated": len(state.core.eliminated),
         }
         return outcome
 
@@ -279,9 +266,8 @@ class Memetic(IterativeSolver["_Population"]):
 class _Population:
     """The population of a run, and the data to improve an individual."""
 
-    def __init__(self, settings: Memetic, core: Core, run: Run, first: IntArray) -> None:
-        self.settings, self.core, self.run, self.first = settings, core, run, first
-        self.graph = graph = core.graph
+    def __init__(self, settings: Memetic, graph: FactorGraph, run: Run, first: IntArray) -> None:
+        self.settings, self.graph, self.run, self.first = settings, graph, run, first
         self.arrays = graph.arrays
         self.soft = soften(graph) if graph.has_infinite else graph.arrays
         n = graph.n_variables
@@ -429,11 +415,11 @@ class _Population:
         return True
 
     def offer(self, x: IntArray) -> None:
-        """Offer a labelling if it is the best so far, with labels of eliminated variables."""
+        """Offer a labelling if it is the best so far."""
         energy = float(self.graph.energy(x))
         if energy < self.least:
             self.least = energy
-            self.run.offer(self.core.expand(x))
+            self.run.offer(x)
 
     def _descend(self, x: IntArray, rules: Rules) -> None:
         """Make passes of best moves over all variables until none gains."""
@@ -459,19 +445,6 @@ class _Population:
         agreement = np.bincount(mate * k + x, minlength=k * k).reshape(k, k)
         _, renamed = linear_sum_assignment(agreement, maximize=True)
         return np.asarray(renamed, dtype=np.int64)[mate]
-
-
-def _core(graph: FactorGraph, run: Run) -> Core:
-    """Eliminate variables of few neighbours, if many have few, so that moves leave them out."""
-    n = graph.n_variables
-    whole = Core(graph, np.arange(n), [])
-    if graph.n_factors or n > _ELIMINABLE or graph.cardinalities.max() > _ELIMINABLE_LABELS:
-        return whole
-    neighbours = np.bincount(graph.edges.ravel(), minlength=n)
-    if np.count_nonzero(neighbours <= MOST_NEIGHBOURS) < _WORTH * n:
-        return whole
-    end = (1.0 - _ELIMINATION) * run.remaining
-    return eliminate_sparse(graph, lambda: run.remaining < end)
 
 
 def _mean_weight(graph: FactorGraph) -> float:

@@ -10,7 +10,6 @@ import pytest
 from strategies import rank
 
 import inference_lab as il
-from inference_lab.algorithms.elimination.low_degree import Core
 from inference_lab.conformance import exhaustive
 from inference_lab.contract import Run
 from inference_lab.graph.factor_graph import FactorGraph
@@ -69,7 +68,7 @@ def test_few_chains_of_a_star_come_between_two_looks_at_the_clock() -> None:
 
     run = Run(graph, seed=0, time_limit=23.0, clock=clock)
     first = np.zeros(graph.n_variables, dtype=np.int64)
-    search = _Population(Memetic(), Core(graph, np.arange(graph.n_variables), []), run, first)
+    search = _Population(Memetic(), graph, run, first)
     assert not search.improve(first)
     assert search.region.now[0].mutations > 5
     # A mutation of 30 variables makes 270 if it is not stopped.
@@ -175,27 +174,13 @@ def test_better_than_chains_alone_on_a_frustrated_estep() -> None:
     assert s.diagnostics["mutations"] > 1000
 
 
-def test_variables_of_few_neighbours_are_eliminated() -> None:
-    """They are eliminated before the search; a tree needs no search."""
-    spec = "estep(data=iris, constraints=150, noise=0.3, weight_factor=10, centroids=constraints)"
-    graph = as_problem(spec).graph
-    s = il.solve(graph, "memetic(generations=2)")
-    assert 0 < s.diagnostics["eliminated"] < graph.n_variables
-    assert s.energy == pytest.approx(float(graph.energy(s.labels)))
-    assert s.energy == pytest.approx(il.solve(graph, "ilp").energy)
-    chain = FactorGraph.potts(np.eye(6), [(i, i + 1) for i in range(5)], [0.4, -0.4] * 2 + [0.4])
-    s = il.solve(chain, "memetic")
-    assert s.diagnostics == {"eliminated": 6}
-    assert s.energy == pytest.approx(il.solve(chain, "junction-tree").energy)
-
-
 def test_a_graft_has_the_labels_of_both() -> None:
     """A connected region is the mate's, with renamed labels; the rest is the first's."""
     spec = "estep(data=iris, constraints=400, noise=0.3, centroids=constraints)"
     graph = as_problem(spec).graph
     run = Run(graph, seed=0)
     first = np.arange(graph.n_variables) % 3
-    search = _Population(Memetic(), Core(graph, np.arange(graph.n_variables), []), run, first)
+    search = _Population(Memetic(), graph, run, first)
     second = np.where(np.arange(graph.n_variables) < 60, 1, (first + 1) % 3)
     renamed = np.where(np.arange(graph.n_variables) < 60, 0, first)
     sizes = set()

@@ -16,7 +16,6 @@ import numpy as np
 
 from inference_lab.algorithms.elimination.arc_consistency import Domains, allowed_labels
 from inference_lab.algorithms.elimination.interactions import coupling_terms, interactions
-from inference_lab.algorithms.elimination.low_degree import CostFunctions, Scope
 from inference_lab.algorithms.elimination.order import Elimination
 from inference_lab.algorithms.elimination.tree_passes import EliminationPlan, plan_along
 from inference_lab.contract import Marginals
@@ -59,14 +58,14 @@ class SplitGraph(NamedTuple):
 
 
 class _MiniBuckets(NamedTuple):
-    scopes: list[Scope]
+    scopes: list[tuple[int, ...]]
     order: list[int]
     pairs: list[tuple[int, int]]
     entries: float
 
 
 def _mini_buckets(
-    scopes: Sequence[Scope], log2_sizes: list[float], order: Sequence[int], limit: float
+    scopes: Sequence[tuple[int, ...]], log2_sizes: list[float], order: Sequence[int], limit: float
 ) -> _MiniBuckets:
     """Eliminate symbolically, with a copy for each part of a table of over ``2^limit`` entries."""
     turn = {v: t for t, v in enumerate(order)}
@@ -114,10 +113,10 @@ def split_variables(
     graph: FactorGraph, domains: Domains, order: IntArray, most_entries: float
 ) -> SplitGraph | None:
     """Copy variables until all tables of an order have `most_entries`; None if that is too few."""
-    ptr = domains.ptr
-    costs = CostFunctions(domains.sizes)
-    costs.add_graph(graph, [domains.labels[ptr[i] : ptr[i + 1]] for i in range(graph.n_variables)])
-    scopes, log2_sizes = list(costs.functions), np.log2(domains.sizes).tolist()
+    kept = np.split(domains.labels, domains.ptr[1:-1])
+    chosen = [(s, table[np.ix_(*(kept[v] for v in s))]) for s, table in graph.factors()]
+    scopes = [tuple(v for v in scope if domains.sizes[v] > 1) for scope, _ in chosen]
+    log2_sizes = np.log2(domains.sizes).tolist()
     least, most = 1, max(1, int(math.log2(most_entries)))
     while least < most:
         limit = (least + most + 1) // 2
@@ -126,11 +125,11 @@ def split_variables(
     found = _mini_buckets(scopes, log2_sizes, order.tolist(), least)
     if found.entries > most_entries:
         return None
-    sizes = [*costs.sizes]
+    sizes = [*domains.sizes]
     for v, _ in found.pairs:
         sizes.append(sizes[v])
-    terms = zip(found.scopes, costs.functions.values(), strict=True)
-    split = FactorGraph.from_factors(sizes, terms, costs.constant)
+    terms = zip(found.scopes, (table.squeeze() for _, table in chosen), strict=True)
+    split = FactorGraph.from_factors(sizes, terms, graph.constant)
     return SplitGraph(split, np.array(found.order, dtype=np.int64), found.pairs, domains)
 
 

@@ -7,15 +7,16 @@ variables are merged. Variables are eliminated if that makes no table larger.
 
 from __future__ import annotations
 
+import heapq
 import itertools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from inference_lab.algorithms.elimination.arc_consistency import Domains
-from inference_lab.algorithms.elimination.low_degree import CostFunctions, Eliminated, Scope, decide
 from inference_lab.algorithms.linear.integer_costs import (
     Rounding,
     dense_tables,
@@ -24,6 +25,8 @@ from inference_lab.algorithms.linear.integer_costs import (
 )
 from inference_lab.graph.arrays import IntArray
 from inference_lab.graph.factor_graph import FactorGraph
+
+Scope: TypeAlias = tuple[int, ...]
 
 #: Integer cost of a forbidden entry; every sum that occurs fits 64 bits.
 FORBIDDEN = 1 << 60
@@ -35,6 +38,9 @@ BITS = 50
 #: Maximum neighbours of an eliminated variable, and size up to which its table may always be made.
 MOST_NEIGHBOURS = 5
 SMALL_TABLE = 1 << 10
+#: Most functions of an eliminated variable. Variables with more stay, because all their functions
+#: would be examined again for each eliminated neighbour.
+_MOST_FUNCTIONS = 31
 
 #: Fewer cost functions than this are added one by one.
 _FEW = 3
@@ -42,17 +48,55 @@ _FEW = 3
 _LONG = 1000
 
 
-class CostNetwork(CostFunctions):
+class Eliminated(NamedTuple):
+    """Eliminated variable with its best label for each labelling of its neighbours."""
+
+    variable: int
+    scope: Scope
+    choice: IntArray
+
+
+def decide(eliminated: Sequence[Eliminated], x: IntArray) -> None:
+    """Assign the best labels of variables, given in order of elimination, in place."""
+    for gone in reversed(eliminated):
+        x[gone.variable] = gone.choice[tuple(x[list(gone.scope)])]
+
+
+def over(table: IntArray, scope: Scope, whole: Scope) -> IntArray:
+    """Return a table with the axes of a larger scope, of length 1 for variables it lacks."""
+    table = table.transpose(sorted(range(len(scope)), key=lambda a: whole.index(scope[a])))
+    sizes = iter(table.shape)
+    return table.reshape([next(sizes) if v in scope else 1 for v in whole])
+
+
+def plus(a: IntArray, b: IntArray) -> IntArray:
+    """Return the sum of two tables; entries that either forbids are forbidden."""
+    total = a + b
+    return np.where(total >= HARD, FORBIDDEN, total)
+
+
+class CostNetwork:
     """Integer cost functions over the remaining labels of the variables of a graph."""
 
-    dtype = np.int64
-
     def __init__(self, domains: Domains) -> None:
-        super().__init__(domains.sizes)
         #: The remaining labels; costs are indexed by their positions.
         self.domains = domains
-        #: In the order of their elimination.
+        #: Number of remaining labels of each variable.
+        self.sizes: list[int] = domains.sizes.tolist()
+        #: Table of each scope, an ascending tuple of variables; no scope is empty.
+        self.functions: dict[Scope, IntArray] = {}
+        self.constant = 0
+        #: The scopes of two or more variables that contain each variable.
+        self.around: list[set[Scope]] = [set() for _ in self.sizes]
+        #: The eliminated variables, and their choices in the order of elimination.
+        self.gone: set[int] = set()
         self.eliminated: list[Eliminated] = []
+
+    def add(self, scope: Scope, table: IntArray) -> None:
+        """Add a cost function, dropping variables with a single label left from its scope."""
+        left = tuple(v for v, k in zip(scope, table.shape, strict=True) if k > 1)
+        rising = tuple(sorted(left))
+        self.insert(rising, over(table.squeeze(), left, rising))
 
     def insert(self, scope: Scope, table: IntArray) -> None:
         """Add a cost function of a rising scope, and its least cost to the constant."""
@@ -65,10 +109,22 @@ class CostNetwork(CostFunctions):
                 scope, np.where(table >= HARD, FORBIDDEN, table) if greatest >= HARD else table
             )
 
-    def plus(self, a: IntArray, b: IntArray) -> IntArray:
-        """Return the sum of two tables; entries that either forbids are forbidden."""
-        total = a + b
-        return np.where(total >= HARD, FORBIDDEN, total)
+    def put(self, scope: Scope, table: IntArray) -> None:
+        """Add a cost function to the one of the same scope, if any."""
+        known = self.functions.get(scope)
+        if known is not None:
+            table = plus(known, table)
+        elif len(scope) > 1:
+            for v in scope:
+                self.around[v].add(scope)
+        self.functions[scope] = table
+
+    def take(self, scope: Scope) -> IntArray:
+        """Remove and return a cost function."""
+        if len(scope) > 1:
+            for v in scope:
+                self.around[v].remove(scope)
+        return self.functions.pop(scope)
 
     def add_all(self, scopes: npt.NDArray[np.integer], tables: IntArray) -> None:
         """Add cost functions of one shape: scopes (f, arity), tables (f, k_1, ..., k_arity)."""
@@ -93,11 +149,38 @@ class CostNetwork(CostFunctions):
 
     def eliminate(self, stop: Callable[[], bool]) -> None:
         """Eliminate variables with few neighbours, fewest first, while tables do not grow."""
+        # ``E'(y) = min_z E(y, z)`` (Bertele and Brioschi 1972). Trees are eliminated completely.
         self._follow(stop)
-        for v, scope in self.few_neighbours(self._may_go, stop):
-            total = self.joint(v, scope)
+        for v, scope in self._few_neighbours(stop):
+            # The axis of the variable is the first.
+            whole = (v, *scope)
+            total = np.zeros([self.sizes[u] for u in whole], dtype=np.int64)
+            for s in [*self.around[v], (v,)]:
+                if s in self.functions:
+                    total = plus(total, over(self.take(s), s, whole))
             self.eliminated.append(Eliminated(v, scope, total.argmin(axis=0)))
             self.add(scope, total.min(axis=0))
+
+    def _few_neighbours(self, stop: Callable[[], bool]) -> Iterator[tuple[int, Scope]]:
+        """Yield variables to eliminate, with their neighbours, fewest first."""
+        queue: list[tuple[int, int]] = []
+
+        def neighbours(v: int) -> Scope:
+            return tuple(sorted(set().union(*self.around[v]) - {v}))
+
+        def push(variables: Iterable[int]) -> None:
+            for v in variables:
+                if len(self.around[v]) <= _MOST_FUNCTIONS:
+                    heapq.heappush(queue, (len(neighbours(v)), v))
+
+        push(range(len(self.sizes)))
+        while queue and not stop():
+            rank, v = heapq.heappop(queue)
+            scope = neighbours(v)
+            if v not in self.gone and rank == len(scope) and self._may_go(v, scope):
+                self.gone.add(v)
+                yield v, scope
+                push(scope)
 
     def _may_go(self, v: int, scope: Scope) -> bool:
         """Whether the elimination of an undecided variable makes no table larger."""
