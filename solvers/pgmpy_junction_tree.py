@@ -165,11 +165,9 @@ def merged_terms(graph: FactorGraph) -> list[Term]:
     found: dict[frozenset[int], Term] = {
         frozenset([i]): ((i,), graph.unary_of(i)) for i in range(graph.n_variables)
     }
-    terms: list[Term] = [
-        (tuple(ends), graph.edge_table(e)) for e, ends in enumerate(graph.edges.tolist())
-    ]
-    terms += [graph.higher_order(f) for f in range(graph.n_factors)]
-    for scope, table in terms:
+    for scope, table in graph.factors():
+        if len(scope) == 1:
+            continue
         key = frozenset(scope)
         if key in found:
             first, before = found[key]

@@ -8,6 +8,8 @@ the descent is Hartigan's method with Kempe chains, which takes pairs into accou
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 from scipy.optimize import linear_sum_assignment
 from scipy.spatial.distance import cdist
@@ -64,16 +66,8 @@ def search(
 
 def _value(problem: PartitionProblem, labels: IntArray) -> float:
     """Return the objective, with a finite price for violated hard pairs."""
-    unmet = problem.unmet(labels)
-    if not unmet:
-        return problem.objective(labels)
-    hard = np.isposinf(problem.same) & (labels[problem.ends[:, 0]] == labels[problem.ends[:, 1]])
-    soft = np.where(hard, 0.0, problem.same)
-    relaxed = PartitionProblem(
-        problem.means, problem.mass, problem.k, problem.ends, soft, problem.differ,
-        problem.constant, problem.of_point,
-    )  # fmt: skip
-    return relaxed.objective(labels) + unmet * problem.price
+    relaxed = replace(problem, same=np.where(np.isinf(problem.same), 0.0, problem.same))
+    return relaxed.objective(labels) + problem.unmet(labels) * problem.price
 
 
 def _spread_out(problem: PartitionProblem, rng: np.random.Generator) -> FloatArray:
@@ -102,7 +96,7 @@ def _crossed(
     problem: PartitionProblem, first: IntArray, second: IntArray, rng: np.random.Generator
 ) -> FloatArray:
     """Return centroids of a child: one of each matched pair, one of them moved to a random unit."""
-    one, other = _centroids(problem, first), _centroids(problem, second)
+    one, other = problem.centroids(first), problem.centroids(second)
     matched = linear_sum_assignment(cdist(one, other, "sqeuclidean"))[1]
     taken = rng.integers(2, size=problem.k).astype(np.bool_)
     child = np.where(taken[:, np.newaxis], one, other[matched])
@@ -118,14 +112,6 @@ def _crossed(
     weights = 0.5 * uniform + 0.5 * (weights / total if total > 0 else uniform)
     child[gone] = problem.means[rng.choice(problem.size, p=weights)]
     return child
-
-
-def _centroids(problem: PartitionProblem, labels: IntArray) -> FloatArray:
-    """Return the means of the clusters; empty clusters have theirs at the origin."""
-    sums = np.zeros((problem.k, problem.means.shape[1]))
-    np.add.at(sums, labels, problem.mass[:, np.newaxis] * problem.means)
-    masses = np.bincount(labels, problem.mass, problem.k)
-    return np.asarray(sums / np.maximum(masses, np.finfo(float).tiny)[:, np.newaxis])
 
 
 def _survivors(members: list[tuple[float, IntArray]]) -> list[tuple[float, IntArray]]:

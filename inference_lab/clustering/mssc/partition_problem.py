@@ -83,16 +83,20 @@ class PartitionProblem:
         hard = self.ends[np.isinf(self.same)]
         return int((labels[hard[:, 0]] == labels[hard[:, 1]]).sum())
 
+    def centroids(self, labels: IntArray) -> FloatArray:
+        """Return the means of the clusters; empty clusters have theirs at the origin."""
+        sums = np.zeros((self.k, self.means.shape[1]))
+        np.add.at(sums, labels, self.mass[:, np.newaxis] * self.means)
+        masses = np.bincount(labels, self.mass, self.k)
+        return np.asarray(sums / np.maximum(masses, _TINY)[:, np.newaxis])
+
     def objective(self, labels: IntArray) -> float:
         """Return ``J`` of labels (m,) from its definition, infinite if hard pairs are violated.
 
         Computed from distances to the means, to avoid cancellation.
         """
-        sums = np.zeros((self.k, self.means.shape[1]))
-        np.add.at(sums, labels, self.mass[:, np.newaxis] * self.means)
-        masses = np.bincount(labels, self.mass, self.k)
-        centroids = sums / np.maximum(masses, _TINY)[:, np.newaxis]
-        scatter = self.mass @ ((self.means - centroids[labels]) ** 2).sum(axis=1)
+        away = self.means - self.centroids(labels)[labels]
+        scatter = self.mass @ (away**2).sum(axis=1)
         together = labels[self.ends[:, 0]] == labels[self.ends[:, 1]]
         pairs = np.where(together, self.same, self.differ).sum()
         return float(self.constant + scatter + pairs)
