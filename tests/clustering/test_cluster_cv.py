@@ -281,16 +281,17 @@ def test_processes_and_seeds_change_nothing() -> None:
 def test_pairs_come_in_all_forms() -> None:
     pairs = sampled(60)
     names = [f"wine {i}" for i in range(178)]
-    one = search(n_repeats=1).fit(WINE, **pairs.fit_params())
+    quick = search(n_repeats=1, candidates=FEW[1:2])
+    one = clone(quick).fit(WINE, **pairs.fit_params())
     for X, given in (
         (pd.DataFrame(WINE, index=names), {"pairs": pairs.to_frame(names)}),
         (WINE, pairs.fit_params(sample_ids=names)),
     ):
-        other = search(n_repeats=1).fit(X, **given)
+        other = clone(quick).fit(X, **given)
         np.testing.assert_array_equal(one.labels_, other.labels_)
         assert other.constraints_ == pairs
     part = SampleIds(names)[:100]
-    inside = search(n_repeats=1).fit(WINE[:100], **pairs.fit_params(names) | {"sample_ids": part})
+    inside = quick.fit(WINE[:100], **pairs.fit_params(names) | {"sample_ids": part})
     assert inside.constraints_ == pairs.restrict(np.arange(100), renumber=True)
 
 
