@@ -300,11 +300,13 @@ def _map(contrast: Contrast, runs: pd.DataFrame) -> list[Block]:
 
 def _effects(held: Sequence[Measured]) -> list[Column]:
     """Return the columns on the size of effects, and on the sets and draws behind them."""
+    effects = [found.effect for found in held]
+    sets = [Cell(f"{found.above}/{found.sets}", found.above) for found in effects]
     return [
         column("gain", held, _gain_cell, help="mean over sets of means over draws"),
         column("95 % interval", held, _interval_cell, help="over resampled sets and draws"),
-        column("sets above", held, _sets_cell, help="sets with a mean above zero, of all"),
-        column("draws", [found.effect.draws for found in held]),
+        Column("sets above", sets, help="sets with a mean above zero, of all"),
+        column("draws", [found.draws for found in effects]),
     ]
 
 
@@ -399,10 +401,6 @@ def _table(measured: Sequence[Measured]) -> Table:
 def _gain_cell(found: Measured) -> Cell:
     value = found.effect.value
     return Cell(NONE) if math.isnan(value) else Cell(_signed(value, found), value)
-
-
-def _sets_cell(found: Measured) -> Cell:
-    return Cell(f"{found.effect.above}/{found.effect.sets}", found.effect.above)
 
 
 def _interval_cell(found: Measured) -> Cell:

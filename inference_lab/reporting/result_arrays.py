@@ -19,7 +19,7 @@ from inference_lab.reporting.statistics import primal_gap_percent, shifted_geome
 from inference_lab.reporting.traces import Traces, target_energy
 from inference_lab.results.analysis import Findings
 from inference_lab.results.records import STANDARD_SCORES, Record
-from inference_lab.results.summaries import CONTRADICTION_TOLERANCE, ProblemSummary, grouped
+from inference_lab.results.summaries import CONTRADICTION_TOLERANCE, ProblemSummary
 from inference_lab.specs.grammar import SpecError, parse_spec, plain_value
 
 if TYPE_CHECKING:
@@ -70,10 +70,6 @@ def facts_of(record: Record) -> dict[str, Any]:
     return {"problem": record.problem, **given, **record.problem_info}
 
 
-def _problem_key(record: Record) -> tuple[str, str]:
-    return record.problem, record.problem_hash
-
-
 @dataclass(frozen=True)
 class ResultArrays:
     """The records of a comparison as a frame, and as arrays of shape (problems, solvers)."""
@@ -105,7 +101,7 @@ class ResultArrays:
     @cached_property
     def problem_records(self) -> list[Record]:
         """The first record of each problem, which holds its description."""
-        return [runs[0] for runs in grouped(self.records, _problem_key).values()]
+        return [runs[0] for runs in self.comparison.by_problem.values()]
 
     @cached_property
     def class_of(self) -> list[str]:
@@ -115,9 +111,9 @@ class ResultArrays:
     @cached_property
     def _places(self) -> tuple[IntArray, IntArray]:
         """The indices of each record's problem and solver."""
-        problems = {_problem_key(r): number for number, r in enumerate(self.problem_records)}
+        problems = {key: number for number, key in enumerate(self.comparison.by_problem)}
         solvers = {spec: number for number, spec in enumerate(self.solvers)}
-        places = [(problems[_problem_key(r)], solvers[r.solver]) for r in self.records]
+        places = [(problems[r.problem, r.problem_hash], solvers[r.solver]) for r in self.records]
         problem, solver = np.array(places, dtype=np.int64).reshape(-1, 2).T
         return problem, solver
 
@@ -260,12 +256,10 @@ class ResultArrays:
         """Gaps to the best bounds in percent, by problem and solver, where they are known."""
         import pandas as pd
 
-        rows = {(row.problem, row.solver): row.gap_percent for row in self.comparison.rows}
-        found = {
-            (p, s): rows.get((problem.name, solver))
-            for p, problem in enumerate(self.problems)
-            for s, solver in enumerate(self.solvers)
-        }
+        problems = {problem.name: number for number, problem in enumerate(self.problems)}
+        solvers = {spec: number for number, spec in enumerate(self.solvers)}
+        rows = self.comparison.rows
+        found = {(problems[row.problem], solvers[row.solver]): row.gap_percent for row in rows}
         return pd.Series(found, dtype=np.float64).rename_axis(["problem", "solver"]).dropna()
 
     def summary(self, problems: IntArray) -> pd.DataFrame:

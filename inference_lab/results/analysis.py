@@ -122,12 +122,13 @@ class Findings:
     def __repr__(self) -> str:
         """Return one line with the sizes."""
         return (
-            f"{type(self).__name__}({counted(len(self._by_problem), 'problem')} x "
+            f"{type(self).__name__}({counted(len(self.by_problem), 'problem')} x "
             f"{counted(len(self._solver_specs), 'solver')}, {counted(len(self.records), 'run')})"
         )
 
     @cached_property
-    def _by_problem(self) -> dict[tuple[str, str], list[Record]]:
+    def by_problem(self) -> dict[tuple[str, str], list[Record]]:
+        """The records of each problem, by its name and content hash."""
         return grouped(self.records, lambda r: (r.problem, r.problem_hash))
 
     @cached_property
@@ -215,20 +216,15 @@ class Findings:
         stages = [{self.solver_labels.get(spec, spec) for spec in stage} for stage in self.stages]
         return type(self)(records, superseded, self.remarks, names, stages)
 
-    @property
-    def keys(self) -> list[tuple[str, str]]:
-        """Name and content hash of each of the `problems`."""
-        return list(self._by_problem)
-
     @cached_property
     def problems(self) -> list[ProblemSummary]:
         """Summaries of each problem over all runs, in the order of the runs."""
-        names = Counter(name for name, _ in self._by_problem)
+        names = Counter(name for name, _ in self.by_problem)
         return [
             summarise_problem(
                 name if names[name] == 1 else f"{name} [{digest[:8]}]", records, self._names
             )
-            for (name, digest), records in self._by_problem.items()
+            for (name, digest), records in self.by_problem.items()
         ]
 
     @cached_property
@@ -236,7 +232,7 @@ class Findings:
         """One row for each problem and solver, aggregated over seeds."""
         return [
             summarise_runs(summary, group)
-            for summary, records in zip(self.problems, self._by_problem.values(), strict=True)
+            for summary, records in zip(self.problems, self.by_problem.values(), strict=True)
             for group in grouped(records, lambda r: r.solver).values()
         ]
 
@@ -244,9 +240,9 @@ class Findings:
     def alarms(self) -> list[str]:
         """Contradictions between the runs, each a sentence; empty if there are none."""
         alarms = []
-        for problem, records in zip(self.problems, self._by_problem.values(), strict=True):
+        for problem, records in zip(self.problems, self.by_problem.values(), strict=True):
             alarms += contradictions(problem, records)
-        names = dict(zip(self._by_problem, (p.name for p in self.problems), strict=True))
+        names = dict(zip(self.by_problem, (p.name for p in self.problems), strict=True))
         return alarms + repetitions((*self.superseded, *self.records), names)
 
     @cached_property
@@ -265,7 +261,7 @@ class Findings:
         """
         import pandas as pd
 
-        summary = dict(zip(self._by_problem, self.problems, strict=True))
+        summary = dict(zip(self.by_problem, self.problems, strict=True))
         left_out = {"settings", "scores", "problem_info", "diagnostics", "environment", "trace"}
         left_out |= {"energy_scale"}  # a tolerance, which the column `proved` applies
         left_out |= {"labels"}  # a compressed string, for `labels`

@@ -99,26 +99,22 @@ def _log_partition_contradictions(problem: ProblemSummary, records: Sequence[Rec
     alarms = []
     given = [r for r in records if r.log_partition is not None and not math.isnan(r.log_partition)]
     for temperature, group in grouped(given, lambda r: r.temperature).items():
-        low = [r for r in group if r.log_partition_kind in ("exact", "lower")]
-        high = [r for r in group if r.log_partition_kind in ("exact", "upper")]
+        values = [(float(r.log_partition or 0.0), r.solver, r.log_partition_kind) for r in group]
+        low = [value for value in values if value[2] in ("exact", "lower")]
+        high = [value for value in values if value[2] in ("exact", "upper")]
         if not low or not high:
             continue
-        below = max(low, key=_log_partition)
-        above = min(high, key=_log_partition)
-        if _log_partition(below) > _log_partition(above) + slack(_log_partition(above)):
+        below, above = max(low, key=lambda v: v[0]), min(high, key=lambda v: v[0])
+        if below[0] > above[0] + slack(above[0]):
             statements = [
-                f"{r.solver} gives {_log_partition(r):.9g} as {_KINDS[str(r.log_partition_kind)]}"
-                for r in (below, above)
+                f"{solver} gives {value:.9g} as {_KINDS[str(kind)]}"
+                for value, solver, kind in (below, above)
             ]
             alarms.append(
                 f"{problem.name}: of log Z at temperature {temperature:g}, "
                 + ", but ".join(statements)
             )
     return alarms
-
-
-def _log_partition(record: Record) -> float:
-    return math.nan if record.log_partition is None else record.log_partition
 
 
 def repetitions(records: Iterable[Record], names: Mapping[tuple[str, str], str]) -> list[str]:
