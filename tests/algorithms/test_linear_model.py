@@ -117,7 +117,7 @@ def test_number_of_columns_and_rows_of_each_kind():
     assert counts(il.DiagonalTerms(edge, math.inf, 0.0)) == (0, 0, 3)
     assert counts(il.DiagonalTerms(edge, 0.0, math.inf)) == (0, 3, 0)
     assert counts(il.DiagonalTerms(edge, [[1.0, 0.0, 0.0]], 0.0)) == (1, 0, 1)
-    assert counts(il.DiagonalTerms(edge, [[1.0, -1.0, 0.0]], 0.0)) == (3, 0, 9)
+    assert counts(il.DiagonalTerms(edge, [[1.0, -1.0, 0.0]], 0.0)) == (9, 6, 0)
     assert counts(il.OwnTables(edge, [np.arange(9.0).reshape(3, 3)])) == (9, 6, 0)
 
 

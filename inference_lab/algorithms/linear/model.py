@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from inference_lab.graph.arrays import DIAGONAL, TABLE, FloatArray, IntArray, starts_of
 from inference_lab.graph.factor_graph import FactorGraph, first_least
-from inference_lab.graph.terms import by_shape
+from inference_lab.graph.terms import by_shape, dense_stack
 
 #: Sparse matrix in CSR form (``scipy.sparse.csr_array``).
 CsrArray: TypeAlias = Any
@@ -170,12 +170,8 @@ class Rows:
 
     def add(self, columns: IntArray, values: npt.ArrayLike, rhs: float) -> None:
         """Add one row for each row of `columns`, all with the same `values` and `rhs`."""
-        count, width = columns.shape
-        self.indices.append(columns.ravel())
-        row = np.asarray(values, dtype=np.float64)
-        self.data.append(np.broadcast_to(row, columns.shape).ravel())
-        self.lengths.append(np.full(count, width, dtype=np.int64))
-        self.rhs.append(np.full(count, rhs))
+        row = np.broadcast_to(np.asarray(values, dtype=np.float64), columns.shape)
+        self.add_ragged(columns.ravel(), row.ravel(), np.full(*columns.shape), rhs)
 
     def add_ragged(
         self, columns: IntArray, values: FloatArray, lengths: IntArray, rhs: npt.ArrayLike
@@ -218,12 +214,13 @@ def model_size(graph: FactorGraph) -> ModelSize:
     term                      columns          rows               nonzeros
     ========================  ===============  =================  ===================
     variable                  ``k_i``          1                  ``k_i``
-    Potts edge                ``k``            ``2 k``            ``4 k``
-    edge, a cost per label    ``k``            ``3 k``            ``k (k + 6)``
-    table edge                ``k_i k_j``      ``k_i + k_j``      ``2 k_i k_j + k_i + k_j``
+    diagonal edge             ``k``            ``2 k``            ``4 k``
+    joint edge                ``k_i k_j``      ``k_i + k_j``      ``2 k_i k_j + k_i + k_j``
     factor of arity ``r``     ``prod k``       ``sum k``          ``r prod k + sum k``
     set with a label cost     1                ``n``              ``n (labels + 1)``
     ========================  ===============  =================  ===================
+
+    Joint edges are tables, and diagonal terms with ``same`` above and below ``differ``.
 
     Complexity: linear in the number of variables, edges and scope entries.
     """
@@ -233,14 +230,12 @@ def model_size(graph: FactorGraph) -> ModelSize:
     if graph.n_edges:
         first, second = (graph.cardinalities[graph.edges[:, end]] for end in (0, 1))
         least = np.minimum(first, second)
-        table = graph.edge_kinds == TABLE
-        several = graph.edge_kinds == DIAGONAL
-        joint = (first * second)[table]
-        ends = (first + second)[table].sum()
-        columns += int(least[~table].sum() + joint.sum())
-        rows += int(2 * least[~table].sum() + least[several].sum() + ends)
-        nonzeros += int(4 * least[~table].sum() + ((least + 2) * least)[several].sum())
-        nonzeros += int(2 * joint.sum() + ends)
+        joint = _is_joint(graph)
+        entries, ends = (first * second)[joint].sum(), (first + second)[joint].sum()
+        diagonal = least[~joint].sum()
+        columns += int(diagonal + entries)
+        rows += int(2 * diagonal + ends)
+        nonzeros += int(4 * diagonal + 2 * entries + ends)
     if graph.n_factors:
         size, arity = np.diff(graph.table_ptr), np.diff(graph.factor_ptr)
         ends = graph.cardinalities[graph.factor_scopes].sum()
@@ -253,13 +248,24 @@ def model_size(graph: FactorGraph) -> ModelSize:
     return ModelSize(columns, rows, nonzeros)
 
 
-def diagonal_groups(graph: FactorGraph) -> list[tuple[int, IntArray]]:
-    """Return the diagonal edges, grouped by the smaller cardinality of their ends."""
-    edges = np.flatnonzero(graph.edge_kinds != TABLE)
-    if edges.size == 0:
-        return []
+def _is_joint(graph: FactorGraph) -> npt.NDArray[np.bool_]:
+    """Flag the edges with a variable for each pair of labels: tables and terms of both signs."""
+    joint: npt.NDArray[np.bool_] = np.equal(graph.edge_kinds, TABLE)
+    for k, edges in _by_least(graph, np.flatnonzero(graph.edge_kinds == DIAGONAL)):
+        same, differ = diagonal_entries(graph, edges, k), graph.edge_weights[edges, None]
+        joint[edges] = (same < differ).any(axis=1) & (same > differ).any(axis=1)
+    return joint
+
+
+def _by_least(graph: FactorGraph, edges: IntArray) -> list[tuple[int, IntArray]]:
+    """Group edges by the smaller cardinality of their ends."""
     least = graph.cardinalities[graph.edges[edges]].min(axis=1)
     return [(int(k), edges[least == k]) for k in np.unique(least)]
+
+
+def diagonal_groups(graph: FactorGraph) -> list[tuple[int, IntArray]]:
+    """Return the diagonal edges that are not joint, by the smaller cardinality of their ends."""
+    return _by_least(graph, np.flatnonzero(~_is_joint(graph)))
 
 
 def diagonal_entries(graph: FactorGraph, edges: IntArray, k: int) -> FloatArray:
@@ -269,8 +275,8 @@ def diagonal_entries(graph: FactorGraph, edges: IntArray, k: int) -> FloatArray:
 
 
 def table_groups(graph: FactorGraph) -> list[tuple[tuple[int, ...], IntArray]]:
-    """Return the table edges, grouped by shape."""
-    edges = np.flatnonzero(graph.edge_kinds == TABLE)
+    """Return the joint edges, grouped by shape."""
+    edges = np.flatnonzero(_is_joint(graph))
     return _by_shape(graph.cardinalities[graph.edges[edges]], edges)
 
 
@@ -301,15 +307,12 @@ def build_linear_model(graph: FactorGraph) -> LinearModel:
     ``differ + sum_a r_a d_a`` and ``d_a = P(x_i = a, x_j = a)`` is bounded
 
     * by ``d_a <= u_ia, d_a <= u_ja`` where ``r_a < 0`` (must-link);
-    * by ``d_a >= u_ia + u_ja - 1`` where ``r_a > 0`` (cannot-link);
-    * on an edge with both signs, by the two former for every label and, for every label, by
-      ``u_ia + u_ja - 2 d_a <= 1 - sum_b d_b``: the rest of the masses, which must not meet on
-      the diagonal, can be transported if and only if this holds (Hall's condition).
+    * by ``d_a >= u_ia + u_ja - 1`` where ``r_a > 0`` (cannot-link).
 
     This is the projection of the local polytope that affects the cost, with k instead of k^2
-    variables per edge; on edges of one sign it is the papers' LP. Labels that only one end has
-    never coincide. Tables and higher-order factors get one variable per entry, linked to the
-    node variables by marginalisation.
+    variables per edge, and the papers' LP. Labels that only one end has never coincide. Tables,
+    diagonal terms with both signs of ``r`` and higher-order factors get one variable per entry,
+    linked to the node variables by marginalisation.
 
     Infinite costs are exact: forbidden labels and entries have upper bound 0; ``same[a] = inf``
     becomes ``u_ia + u_ja <= 1``; ``differ = inf`` becomes ``u_i = u_j`` with ``same`` charged to
@@ -343,10 +346,7 @@ def build_linear_model(graph: FactorGraph) -> LinearModel:
 
     n_exact = n
     for shape, edges in table_groups(graph):
-        entries = graph.pairwise_values[
-            graph.edge_offsets[edges, None] + np.arange(shape[0] * shape[1])
-        ]
-        costs.append((graph.edge_weights[edges, None] * entries).ravel())
+        costs.append(dense_stack(graph.edge_block, edges, shape[0], shape[1]).ravel())
         start += _add_joint(equal, ptr, graph.edges[edges], shape, start, groups)
         n_exact += edges.size
     for shape, members in factor_groups(graph):
@@ -417,16 +417,9 @@ def _add_equality(equal: Rows, node_cost: FloatArray, same: FloatArray, ends: In
     np.add.at(node_cost, first.ravel(), same.ravel())
 
 
-def _is_mixed(gain: FloatArray) -> npt.NDArray[np.bool_]:
-    """Return whether each edge has both negative and positive ``r = gain`` (m, k)."""
-    return np.asarray((gain < 0).any(axis=1) & (gain > 0).any(axis=1))
-
-
 def diagonal_columns(gain: FloatArray, start: int) -> tuple[IntArray, int]:
     """Return the columns of the diagonal variables (m, k), -1 for none, and their number."""
-    # Labels with r = 0 need no variable on an edge of one sign. On a mixed edge, the rows of the
-    # other labels involve them.
-    used = np.isfinite(gain) & ((gain != 0) | _is_mixed(gain)[:, None])
+    used = np.isfinite(gain) & (gain != 0)
     column = np.full(gain.shape, -1, dtype=np.int64)
     count = int(used.sum())
     column[used] = start + np.arange(count)
@@ -446,32 +439,18 @@ def _add_diagonal(
     u_i = ends[:, :1] + np.arange(k)
     u_j = ends[:, 1:] + np.arange(k)
     negative: npt.NDArray[np.bool_] = np.less(gain, 0.0)
-    finite: npt.NDArray[np.bool_] = np.isfinite(gain)
-    mixed = _is_mixed(gain)
     column, count = diagonal_columns(gain, start)
     used = column >= 0
     costs.append(gain[used])
     held = used.sum(axis=1)
     groups.append(held[held > 0])
 
-    upper = negative | (mixed[:, None] & finite)
     for node in (u_i, u_j):
-        below.add(np.stack([column[upper], node[upper]], axis=1), [1.0, -1.0], 0.0)
-    plain = ~mixed[:, None] & ~negative
-    lower = plain & used
+        below.add(np.stack([column[negative], node[negative]], axis=1), [1.0, -1.0], 0.0)
+    lower = used & ~negative
     below.add(np.stack([u_i[lower], u_j[lower], column[lower]], axis=1), [1.0, 1.0, -1.0], 1.0)
-    forbidden = plain & ~finite
+    forbidden = np.isposinf(gain)
     below.add(np.stack([u_i[forbidden], u_j[forbidden]], axis=1), [1.0, 1.0], 1.0)
-    if mixed.any():
-        # Row (e, a): u_ia + u_ja - d_a + sum_{b != a} d_b <= 1, over the existing d_b.
-        rows = np.flatnonzero(mixed)
-        node = np.stack([u_i[rows], u_j[rows]], axis=2)
-        diagonal = np.broadcast_to(column[rows][:, None, :], (rows.size, k, k))
-        columns = np.concatenate([node, diagonal], axis=2).reshape(-1, k + 2)
-        signs = np.concatenate([np.ones((k, 2)), 1.0 - 2.0 * np.eye(k)], axis=1)
-        values = np.broadcast_to(signs, (rows.size, k, k + 2)).reshape(-1, k + 2)
-        there = columns >= 0
-        below.add_ragged(columns[there], values[there], there.sum(axis=1), 1.0)
     return count
 
 
