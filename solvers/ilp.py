@@ -100,6 +100,7 @@ class ILP(LinearSolver):
     """
 
     label_costs: ClassVar[bool] = True
+    version: ClassVar[int] = 2
     startup_cost: ClassVar[float] = 40.0
 
     backend: str = "highs"

@@ -127,6 +127,7 @@ class MPLP(IterativeSolver["_Sweeps"]):
     (1.0, 1.0, <Status.OPTIMAL: 'optimal'>)
     """
 
+    version: ClassVar[int] = 2
     startup_cost: ClassVar[float] = 106.0
 
     tighten: Literal["cycles"] | None = "cycles"
