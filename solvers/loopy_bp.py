@@ -28,9 +28,8 @@ from inference_lab.algorithms.belief_propagation.schedules import (
 from inference_lab.algorithms.elimination.arc_consistency import allowed_labels
 from inference_lab.algorithms.iteration import IterativeSolver, Progress
 from inference_lab.contract import Marginals, Outcome, Run
-from inference_lab.graph.arrays import FloatArray, IntArray
+from inference_lab.graph.arrays import FloatArray, IntArray, freeze
 from inference_lab.graph.factor_graph import FactorGraph
-from inference_lab.graph.terms import freeze
 from inference_lab.kernels.bp_updates import General, MessageRule, Network
 from inference_lab.kernels.messages import (
     GENERAL,

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from inference_lab._numba import inlined, inlined_minimum, kernel, lean_kernel
+from inference_lab._numba import inlined, inlined_minimum, lean_kernel
 from inference_lab.algorithms.iteration import IterativeSolver, Progress
 from inference_lab.contract import Outcome, Run
 from inference_lab.graph.arrays import POTTS, TABLE, FloatArray, GraphArrays, IntArray
@@ -227,19 +227,13 @@ def mean_field_sweep(
     return updated
 
 
-@kernel
-def free_energy(g: GraphArrays, temperature: float, q: FloatArray) -> float:
+@lean_kernel
+def free_energy(
+    g: GraphArrays, temperature: float, q: FloatArray, field: FloatArray, digits: IntArray | None
+) -> float:
     """Return ``F(q) = E_q[E] + T sum q log q``, without the graph's constant."""
     # Infinite if q gives weight to a forbidden combination. For every q, ``-F / T`` is a lower
     # bound on ``log Z``.
-    arity = 1
-    for f in range(g.factor_ptr.size - 1):
-        arity = max(arity, g.factor_ptr[f + 1] - g.factor_ptr[f])
-    digits = np.empty(arity, dtype=np.int64)
-    width = 1
-    for i in range(g.cardinalities.size):
-        width = max(width, g.cardinalities[i])
-    field = np.empty(width)
     total = 0.0
     for t in range(q.size):
         if q[t] > 0.0:
@@ -267,13 +261,14 @@ def free_energy(g: GraphArrays, temperature: float, q: FloatArray) -> float:
                 total += one * other * edge_cost(g, e, a, a)
         if apart > 0.0:
             total += apart * g.weights[e]
-    for f in range(g.factor_ptr.size - 1):
-        i = g.scopes[g.factor_ptr[f]]
-        field[: g.cardinalities[i]] = 0.0
-        add_expectation(g, g.factor_ptr[f], q, np.inf, digits, field)
-        for a in range(g.cardinalities[i]):
-            if q[g.unary_ptr[i] + a] > 0.0:
-                total += q[g.unary_ptr[i] + a] * field[a]
+    if digits is not None:
+        for f in range(g.factor_ptr.size - 1):
+            i = g.scopes[g.factor_ptr[f]]
+            field[: g.cardinalities[i]] = 0.0
+            add_expectation(g, g.factor_ptr[f], q, np.inf, digits, field)
+            for a in range(g.cardinalities[i]):
+                if q[g.unary_ptr[i] + a] > 0.0:
+                    total += q[g.unary_ptr[i] + a] * field[a]
     return total
 
 
@@ -483,7 +478,7 @@ class Annealing:
 
     def free_energy(self) -> float:
         """Return the free energy of q."""
-        inner = free_energy(self.arrays, self.temperature, self.q)
+        inner = free_energy(self.arrays, self.temperature, self.q, self.field, self.digits)
         return float(inner + self.graph.constant)
 
     def trim(self) -> None:

@@ -35,6 +35,15 @@ TRUNCATED_LINEAR = 1
 TRUNCATED_QUADRATIC = 2
 
 
+def freeze(array: Any) -> npt.NDArray[Any]:
+    """Return a read-only view of an array, or a C-contiguous copy."""
+    out: npt.NDArray[Any] = np.ascontiguousarray(array)
+    if out.flags.writeable:
+        out = out.view()
+        out.flags.writeable = False
+    return out
+
+
 def starts_of(sizes: npt.ArrayLike) -> IntArray:
     """Return the starts of consecutive stretches of these lengths, and the end of the last."""
     return np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes, dtype=np.int64)])
@@ -95,12 +104,4 @@ class GraphArrays(NamedTuple):
 
     def read_only(self) -> GraphArrays:
         """Return the arrays read-only, because kernels compile anew for writable ones."""
-        return GraphArrays(*map(_read_only, self))
-
-
-def _read_only(array: Any) -> npt.NDArray[Any]:
-    contiguous: npt.NDArray[Any] = np.ascontiguousarray(array)
-    if contiguous.flags.writeable:
-        contiguous = contiguous.view()
-        contiguous.flags.writeable = False
-    return contiguous
+        return GraphArrays(*map(freeze, self))

@@ -38,6 +38,7 @@ from inference_lab.graph.arrays import (
     Int32Array,
     IntArray,
     connected,
+    freeze,
     starts_of,
 )
 from inference_lab.graph.factors import Factors, parse_factors, split
@@ -55,7 +56,6 @@ from inference_lab.graph.terms import (
     closed_forms,
     concatenate,
     dense,
-    freeze,
     merge_parallel,
     pack,
     parse_unary,
@@ -72,8 +72,6 @@ _FEW = 8
 
 #: Batches of labellings are evaluated in blocks of about this many gathered entries.
 _ENERGY_BLOCK = 4_000_000
-#: Variables and terms in one block of an evaluation, so that gathered entries stay in the cache.
-_TERMS_BLOCK = 1 << 16
 
 
 class _Extent(NamedTuple):
@@ -83,8 +81,8 @@ class _Extent(NamedTuple):
     low: float
     #: The sum of the absolute values of the least costs.
     low_size: float
-    #: The number of terms without a finite cost.
-    forbidding: float
+    #: Whether a term has no finite cost.
+    forbidding: bool
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -492,36 +490,36 @@ class FactorGraph:
         return np.asarray(ufunc.reduceat(values, self.unary_ptr[:-1])) if values.size else values
 
     @cached_property
-    def _terms_extent(self) -> _Extent:
-        """The extent of the terms beyond the unaries."""
-        extremes = [self.edge_extremes()]
-        if self.n_factors:
-            extremes.append(_extremes(self.table_values, self.table_ptr[:-1], self.table_ptr[1:]))
-        if self.n_label_costs:
-            # A label cost can be avoided, so its least cost is 0.
-            extremes.append((np.zeros(self.n_label_costs), self.label_costs.costs))
-        low, high = extremes[0]
-        if len(extremes) > 1:
-            low, high = map(np.concatenate, zip(*extremes, strict=True))
-        return _extent(low, high)
+    def _term_extremes(self) -> tuple[FloatArray, FloatArray]:
+        """The least and the largest finite cost of the constant and the terms beyond unaries."""
+        constant = np.array([self.constant])
+        tables = _extremes(self.table_values, self.table_ptr[:-1], self.table_ptr[1:])
+        # A label cost can be avoided, so its least cost is 0.
+        prices = np.zeros(self.n_label_costs), self.label_costs.costs
+        parts = (constant, constant), self.edge_extremes(), tables, prices
+        low, high = map(np.concatenate, zip(*parts, strict=True))
+        return low, high
 
     @cached_property
-    def _whole_extent(self) -> _Extent:
+    def _extent(self) -> _Extent:
         """The extent of all terms and the constant."""
-        high = self._by_variable(np.maximum, _finite_or_less(self.unary_values))
-        unary = _extent(self.least_unaries, high)
-        constant = _Extent(abs(self.constant), self.constant, abs(self.constant), 0.0)
-        return _Extent(*map(sum, zip(constant, unary, self._terms_extent, strict=True)))
+        most = self._by_variable(np.maximum, _finite_or_less(self.unary_values))
+        low = np.append(self.least_unaries, self._term_extremes[0])
+        high = np.append(most, self._term_extremes[1])
+        known = np.isfinite(low)
+        low, sizes = low[known], np.abs(low[known])
+        size = np.maximum(sizes, np.abs(high[known])).sum()
+        return _Extent(float(size), float(low.sum()), float(sizes.sum()), not known.all())
 
     @property
     def magnitude(self) -> float:
         """The sum of the largest finite absolute cost of each term, a bound on finite energies."""
-        return self._whole_extent.size
+        return self._extent.size
 
     @property
     def sum_of_minima(self) -> float:
         """The sum of the least costs of all terms, less rounding: a lower bound on the energy."""
-        extent = self._whole_extent
+        extent = self._extent
         if extent.forbidding:
             return math.inf
         used = self.label_costs.least() if self.n_variables else 0.0
@@ -558,7 +556,7 @@ class FactorGraph:
         >>> g.resolution_at(0.5) == 0.5 * 2.0**-50
         True
         """
-        extent = self._whole_extent
+        extent = self._extent
         paid = min(extent.size, extent.low_size + max(energy - extent.low, 0.0))
         return max(paid * 2.0**-50, _FINEST)
 
@@ -678,17 +676,9 @@ class FactorGraph:
             if self.n_labels is not None or self.n_variables == 0
             else f"{self.cardinalities.min()}-{self.cardinalities.max()}"
         )
-        kinds = [
-            f"{int(count)} {name}"
-            for name, count in (
-                ("Potts", (self.edge_kinds == POTTS).sum()),
-                ("diagonal", (self.edge_kinds == DIAGONAL).sum()),
-                ("table", (self.edge_kinds == TABLE).sum()),
-            )
-            if count
-        ]
-        if self.n_factors:
-            kinds.append(f"{self.n_factors} higher-order")
+        counts = [*np.bincount(self.edge_kinds, minlength=TABLE + 1), self.n_factors]
+        names = "Potts", "diagonal", "table", "higher-order"
+        kinds = [f"{count} {name}" for count, name in zip(counts, names, strict=True) if count]
         if self.n_label_costs:
             kinds.append(counted(self.n_label_costs, "label cost"))
         return (
@@ -820,26 +810,12 @@ class FactorGraph:
     def _energies(self, x: IntArray) -> FloatArray:
         # The smallest integer type, because more of a smaller array stays in the cache.
         small = x.astype(np.min_scalar_type(-int(self.cardinalities.max(initial=1))))
-        blocks = range(0, max(self.n_variables, self.n_edges, 1), _TERMS_BLOCK)
-        total: Any = sum(self._block_energies(x, small, first) for first in blocks)
-        if self.n_factors:
-            strides = self.scope_strides
-            step = np.take(x, self.factor_scopes, axis=1) * strides
-            index = np.add.reduceat(step, self.factor_ptr[:-1], axis=1)
-            total = total + self.table_values[self.table_ptr[:-1] + index].sum(axis=1)
-        if self.n_label_costs:
-            total = total + self.label_costs.of(x)
-        return np.asarray(total + self.constant)
-
-    def _block_energies(self, x: IntArray, small: npt.NDArray[Any], first: int) -> FloatArray:
-        """Evaluate unaries and pairwise terms from a given number on."""
-        block = slice(first, first + _TERMS_BLOCK)
-        total = self.unary_values[self.unary_ptr[:-1][block] + x[:, block]].sum(axis=1)
+        total: Any = self.unary_values[self.unary_ptr[:-1] + x].sum(axis=1)
         diagonal, table = self._edge_split
-        if diagonal.size > first:
+        # `take` keeps rows contiguous, so that a sum does not depend on the size of the batch.
+        if diagonal.size:
             # A slice suffices if all terms are of one family.
-            pick: Any = diagonal[block] if table.size else block
-            # `take` keeps rows contiguous, so that a sum does not depend on the size of the batch.
+            pick: Any = diagonal if table.size else slice(None)
             a = np.take(small, self.edges[pick, 0], axis=1)
             b = np.take(small, self.edges[pick, 1], axis=1)
             same: Any = 0.0
@@ -848,15 +824,21 @@ class FactorGraph:
                 label = np.where(a == b, a, 0) * self.edge_kinds[pick]
                 same = self.pairwise_values[self.edge_offsets[pick] + label]
             total = total + np.where(a == b, same, self.edge_weights[pick]).sum(axis=1)
-        if table.size > first:
-            pick = table[block] if diagonal.size else block
+        if table.size:
+            pick = table if diagonal.size else slice(None)
             a = np.take(small, self.edges[pick, 0], axis=1)
             b = np.take(small, self.edges[pick, 1], axis=1)
             # An int64, because with a Python number products would keep the small type of labels.
             stride = np.int64(self.n_labels or 0) or self.cardinalities[self.edges[pick, 1]]
             entries = self.pairwise_values[self.edge_offsets[pick] + a * stride + b]
             total = total + (self.edge_weights[pick] * entries).sum(axis=1)
-        return np.asarray(total)
+        if self.n_factors:
+            step = np.take(x, self.factor_scopes, axis=1) * self.scope_strides
+            index = np.add.reduceat(step, self.factor_ptr[:-1], axis=1)
+            total = total + self.table_values[self.table_ptr[:-1] + index].sum(axis=1)
+        if self.n_label_costs:
+            total = total + self.label_costs.of(x)
+        return np.asarray(total + self.constant)
 
     @cached_property
     def _differs_by_label(self) -> bool:
@@ -928,11 +910,7 @@ class FactorGraph:
             return np.asarray(freeze(np.zeros(n, dtype=np.int64)))
         of_factor = n + np.repeat(np.arange(f), np.diff(self.factor_ptr))
         scopes = np.stack([self.factor_scopes, of_factor], axis=1)
-        labels = connected(n + f, np.concatenate([self.edges, scopes]))
-        _, first, inverse = np.unique(labels[:n], return_index=True, return_inverse=True)
-        rank = np.empty(first.size, dtype=np.int64)
-        rank[np.argsort(first)] = np.arange(first.size)
-        return np.asarray(freeze(rank[inverse]))
+        return np.asarray(freeze(connected(n + f, np.concatenate([self.edges, scopes]))[:n]))
 
     @cached_property
     def is_forest(self) -> bool:
@@ -999,15 +977,12 @@ class FactorGraph:
                 raise ValueError(
                     f"evidence names variable {variable}; the graph has 0 to {self.n_variables - 1}"
                 )
-            k = int(self.cardinalities[variable])
-            if not 0 <= label < k:
-                raise ValueError(
-                    f"evidence gives variable {variable} label {label}; it has 0 to {k - 1}"
-                )
             row = values[self.unary_ptr[variable] : self.unary_ptr[variable + 1]]
-            kept = row[label]
-            row[:] = np.inf
-            row[label] = kept
+            if not 0 <= label < row.size:
+                raise ValueError(
+                    f"evidence gives variable {variable} label {label}; it has 0 to {row.size - 1}"
+                )
+            row[np.arange(row.size) != label] = np.inf
         return self.with_unary(values)
 
     def with_unary(self, values: npt.ArrayLike) -> FactorGraph:
@@ -1040,8 +1015,8 @@ class FactorGraph:
                 f"unary must hold {self.unary_values.size} costs, got shape {array.shape}"
             )
         graph = self._with_costs(unary_values=freeze(array.ravel()))
-        if "_terms_extent" in self.__dict__:
-            graph.__dict__["_terms_extent"] = self._terms_extent
+        if "_term_extremes" in self.__dict__:
+            graph.__dict__["_term_extremes"] = self._term_extremes
         return graph
 
     def with_label_costs(
@@ -1081,8 +1056,8 @@ class FactorGraph:
         graph = self._with_costs(
             label_costs=label_costs(int(self.cardinalities.max(initial=0)), costs, sets)
         )
-        # Label costs couple variables, and their sizes belong to the extent.
-        for name in ("components", "is_forest", "_terms_extent"):
+        # Label costs couple variables.
+        for name in ("components", "is_forest"):
             graph.__dict__.pop(name, None)
         return graph
 
@@ -1212,21 +1187,6 @@ def _lowered(costs: FloatArray, cap: float) -> FloatArray:
     """Return costs with finite ones lowered to a cap; the array itself if none exceeds it."""
     above = (costs > cap) & (costs < np.inf)
     return freeze(np.where(above, cap, costs)) if above.any() else costs
-
-
-def _extent(low: FloatArray, high: FloatArray) -> _Extent:
-    """Add up terms of these least and largest finite costs."""
-    known = np.isfinite(low)
-    count = low.size
-    if not known.all():
-        low, high = low[known], high[known]
-    sizes = np.abs(low)
-    return _Extent(
-        size=float(np.maximum(sizes, np.abs(high)).sum()),
-        low=float(low.sum()),
-        low_size=float(sizes.sum()),
-        forbidding=float(count - low.size),
-    )
 
 
 #: Cached properties that do not depend on the costs.

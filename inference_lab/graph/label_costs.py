@@ -16,8 +16,8 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from inference_lab.graph.arrays import FloatArray, IntArray, starts_of
-from inference_lab.graph.terms import as_costs, check_costs, freeze
+from inference_lab.graph.arrays import FloatArray, IntArray, freeze, starts_of
+from inference_lab.graph.terms import as_costs, check_costs
 
 __all__ = ["NO_LABEL_COSTS", "LabelCosts", "label_costs"]
 

@@ -18,10 +18,10 @@ from typing import Any
 
 import numpy as np
 
-from inference_lab.graph.arrays import TABLE, FloatArray, IntArray
+from inference_lab.graph.arrays import TABLE, FloatArray, IntArray, freeze
 from inference_lab.graph.factor_graph import FactorGraph
 from inference_lab.graph.grids import grid_edges
-from inference_lab.graph.terms import COST_LIMIT, DiagonalTerms, OwnTables, SharedTable, freeze
+from inference_lab.graph.terms import COST_LIMIT, DiagonalTerms, OwnTables, SharedTable
 from inference_lab.specs.grammar import unknown
 
 #: No random graph has more labellings than this.

@@ -111,14 +111,6 @@ class OwnTables:
 PairwiseTerms: TypeAlias = DiagonalTerms | SharedTable | OwnTables
 
 
-def freeze(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Return the array C-contiguous and read-only."""
-    array = np.ascontiguousarray(array)
-    if array.flags.writeable:
-        array.flags.writeable = False
-    return array
-
-
 def in_range(array: FloatArray) -> bool:
     """Whether all costs are numbers up to `COST_LIMIT`; none is ``+inf``."""
     # `min` and `max` need no temporary array, and NaN compares as false.
@@ -366,22 +358,15 @@ def pack_tables(
 
 
 def _check_table_shape(
-    edges: Int32Array,
-    cardinalities: IntArray,
-    shape: tuple[int, ...],
-    name: str,
-    members: IntArray | None = None,
+    edges: Int32Array, members: IntArray, cardinalities: IntArray, shape: tuple[int, ...], name: str
 ) -> None:
-    """Refuse tables of this shape on edges (all, or some) whose variables do not fit."""
-    chosen = edges if members is None else edges[members]
-    wrong = (cardinalities[chosen] != np.array(shape)).any(axis=1)
+    """Refuse tables of this shape on some edges if the labels of their variables do not fit."""
+    wrong = (cardinalities[edges[members]] != np.array(shape)).any(axis=1)
     if wrong.any():
-        at = int(np.flatnonzero(wrong)[0])
-        e = at if members is None else int(members[at])
+        e = int(members[np.argmax(wrong)])
         i, j = (int(v) for v in edges[e])
-        shown = name if members is None else f"{name}[{e}]"
         raise ValueError(
-            f"{shown} has shape {shape}, but edge {e} = ({i}, {j}) joins variables with "
+            f"{name.format(e)} has shape {shape}, but edge {e} = ({i}, {j}) joins variables with "
             f"{cardinalities[i]} and {cardinalities[j]} labels"
         )
 
@@ -392,7 +377,7 @@ def _pack_shared(term: SharedTable, cardinalities: IntArray) -> EdgeBlock:
     table = as_costs(term.table, "table")
     if table.ndim != 2:
         raise ValueError(f"table must have two axes, got shape {table.shape}")
-    _check_table_shape(edges, cardinalities, table.shape, "table")
+    _check_table_shape(edges, np.arange(m), cardinalities, table.shape, "table")
     weights = _per_edge(term.weights, m, "weights")
     if np.isinf(weights).any():
         e = int(np.flatnonzero(np.isinf(weights))[0])
@@ -432,7 +417,7 @@ def _pack_own(term: OwnTables, cardinalities: IntArray) -> EdgeBlock:
             return _pack_diagonal(DiagonalTerms(edges), cardinalities)
         if stack.ndim != 3 or stack.shape[0] != m:
             raise ValueError(f"tables must have shape ({m}, k_i, k_j), got {stack.shape}")
-        _check_table_shape(edges, cardinalities, stack.shape[1:], "tables")
+        _check_table_shape(edges, np.arange(m), cardinalities, stack.shape[1:], "tables[{}]")
         return pack_tables(edges, [(np.arange(m), stack)], m)
     listed = [as_costs(raw, f"tables[{e}]") for e, raw in enumerate(tables)]
     if len(listed) != m:
@@ -442,7 +427,7 @@ def _pack_own(term: OwnTables, cardinalities: IntArray) -> EdgeBlock:
             raise ValueError(f"tables[{e}] must have two axes, got shape {table.shape}")
     groups = []
     for shape, members in by_shape(np.array([table.shape for table in listed])):
-        _check_table_shape(edges, cardinalities, shape, "tables", members)
+        _check_table_shape(edges, members, cardinalities, shape, "tables[{}]")
         groups.append((members, np.stack([listed[e] for e in members])))
     return pack_tables(edges, groups, m)
 
@@ -487,17 +472,15 @@ def dense_stack(
     members: IntArray,
     ki: int,
     kj: int,
-    flipped: npt.NDArray[np.bool_] | None = None,
+    flipped: npt.NDArray[np.bool_] | np.bool_ = np.False_,
 ) -> FloatArray:
     """Return edges as one ``(len(members), k_i, k_j)`` stack; `flipped` ones are transposed."""
-    if flipped is None:
-        flipped = np.zeros(members.size, dtype=np.bool_)
     a, b = np.indices((ki, kj))
     table = (block.kinds[members] == TABLE)[:, None, None]
     stride = block.kinds[members].astype(np.int64)[:, None, None]
     index = np.where(
         table,
-        np.where(flipped[:, None, None], b * ki + a, a * kj + b),
+        np.where(np.expand_dims(flipped, (-2, -1)), b * ki + a, a * kj + b),
         np.where(a == b, a * stride, 0),
     )
     values = block.values[block.offsets[members][:, None, None] + index]

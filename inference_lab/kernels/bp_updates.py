@@ -144,39 +144,21 @@ def take_out(
 
 
 @inlined_minimum
-def store_cut(
+def store_least(
     k: int,
     smallest: float,
     limit: float,
+    one: FloatArray,
+    other: FloatArray,
     target: FloatArray,
     to: np.uint64,
     damping: float,
     work: Scratch,
 ) -> None:
-    """Store ``cavity - smallest``, cut to `limit`."""
+    """Store ``min(one, other) - smallest``, cut to `limit`."""
     for i in range(k):
         a = np.uint64(i)
-        value = min(work.cavity[a] - smallest, limit)
-        old = target[to + a]
-        work.new[a] = value
-        work.change[a] = abs(value - old)
-        target[to + a] = value + damping * (old - value)
-
-
-@inlined_minimum
-def store_lower(
-    k: int,
-    smallest: float,
-    limit: float,
-    target: FloatArray,
-    to: np.uint64,
-    damping: float,
-    work: Scratch,
-) -> None:
-    """Store ``min(up, down) - smallest``, cut to `limit`, from ``new`` and ``change``."""
-    for i in range(k):
-        a = np.uint64(i)
-        value = min(min(work.new[a], work.change[a]) - smallest, limit)
+        value = min(min(one[a], other[a]) - smallest, limit)
         old = target[to + a]
         work.new[a] = value
         work.change[a] = abs(value - old)
@@ -266,12 +248,14 @@ def renew(
     if temperature is None:
         if way == ATTRACTIVE:
             # The message is the truncated cavity.
-            smallest = least(k, work.cavity)
-            store_cut(k, smallest, arc["rise"], target, to, rule.damping, work)
+            low, high, limit = work.cavity, work.cavity, arc["rise"]
+            smallest = least(k, low)
+            store_least(k, smallest, limit, low, high, target, to, rule.damping, work)
             return
         if way == LINEAR:
-            smallest = lower_envelope(k, arc["rise"], work.cavity, work.change, work.new)
-            store_lower(k, smallest, arc["parameter"], target, to, rule.damping, work)
+            low, high, limit = work.new, work.change, arc["parameter"]
+            smallest = lower_envelope(k, arc["rise"], work.cavity, high, low)
+            store_least(k, smallest, limit, low, high, target, to, rule.damping, work)
             return
         if general is not None and way == GENERAL:
             size = net.cardinalities[np.uint64(arc["other"])]

@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from inference_lab._numba import inlined, inlined_minimum, kernel, lean_kernel
+from inference_lab._numba import inlined, kernel, lean_kernel
 from inference_lab.graph.arrays import FloatArray, GraphArrays, IntArray
 from inference_lab.graph.factor_graph import FactorGraph
 from inference_lab.graph.label_costs import LabelCosts
-from inference_lab.kernels.messages import finite_costs, first_label, least, local_costs
+from inference_lab.kernels.messages import finite_costs, first_label, greatest, least, local_costs
 
 #: A move must gain more than this share of the costs it adds up, so that rounding cannot cycle.
 _RELATIVE_GAIN = 1e-13
@@ -17,15 +17,6 @@ _RELATIVE_GAIN = 1e-13
 #: Treatment of ties in a sweep: keep the label; move to a neighbour's label after the first change
 #: with a gain; or move to it from the beginning.
 KEEP, AWAIT, SPREAD = range(3)
-
-
-@inlined_minimum
-def max_absolute(k: int, values: FloatArray) -> float:
-    """Return the largest absolute value of the first `k`."""
-    high = 0.0
-    for a in range(k):
-        high = max(high, abs(values[a]))
-    return high
 
 
 @inlined
@@ -68,7 +59,8 @@ def best_label(
             low = least(k, cost)
             if low == cost[current] and low < np.inf:
                 return int(current)
-            scale += max_absolute(k, g.unary[g.unary_ptr[i] : g.unary_ptr[i] + k])
+            own = g.unary[g.unary_ptr[i] : g.unary_ptr[i] + k]
+            scale += max(greatest(k, own), -least(k, own))
             if scale < np.inf:
                 if low < cost[current] - _RELATIVE_GAIN * scale:
                     return first_label(k, low, cost)

@@ -18,6 +18,7 @@ from inference_lab.kernels.factor_messages import factor_message, min_marginals
 from inference_lab.kernels.messages import (
     add_counted,
     half_cost,
+    least,
     sum_product_message,
 )
 
@@ -82,9 +83,7 @@ def decode(
 @inlined
 def _log_sum(values: FloatArray, k: int, temperature: float) -> float:
     """Return ``log sum_a exp(-values[a] / T)``."""
-    best = np.inf
-    for a in range(k):
-        best = min(best, values[a])
+    best = least(k, values)
     if np.isinf(best):
         return -np.inf
     total = 0.0
@@ -160,15 +159,15 @@ def bethe_marginals(
         return beliefs, 0.0
     _beliefs(net, general, messages, beliefs, work)
     first = net.unary_ptr[:-1]
-    least = np.minimum.reduceat(beliefs, first)
+    lowest = np.minimum.reduceat(beliefs, first)
     # Weights are relative to the best label, so that costs far above the temperature cancel before
     # rounding.
     with np.errstate(over="ignore"):  # then the weight is 0
-        marginals = np.exp((np.repeat(least, net.cardinalities) - beliefs) / temperature)
+        marginals = np.exp((np.repeat(lowest, net.cardinalities) - beliefs) / temperature)
     norm = np.add.reduceat(marginals, first)
     marginals /= np.repeat(norm, net.cardinalities)
     degrees = np.diff(net.adj_ptr) + np.diff(general.g.inc_ptr)
-    log_z = float(((1 - degrees) * (np.log(norm) - least / temperature)).sum())
+    log_z = float(((1 - degrees) * (np.log(norm) - lowest / temperature)).sum())
     cavities = np.empty_like(general.from_factor)
     return marginals, log_z + _log_partition_of_terms(
         net, general, messages, beliefs, cavities, temperature, work
