@@ -10,7 +10,8 @@ import numpy as np
 
 from inference_lab.algorithms.dual.reparametrisation import energy_step, next_energy
 from inference_lab.algorithms.iteration import IterativeSolver, Progress
-from inference_lab.algorithms.multicut.bounds import CliqueRelaxation, packing_bound
+from inference_lab.algorithms.multicut.bounds import packing_bound
+from inference_lab.algorithms.multicut.branching import PartitionTree
 from inference_lab.algorithms.multicut.local_search import (
     annealed,
     can_anneal,
@@ -20,16 +21,22 @@ from inference_lab.algorithms.multicut.local_search import (
 from inference_lab.algorithms.multicut.signed_graph import (
     SignedGraph,
     as_signed_graph,
-    signed_graph,
     why_no_partition,
 )
-from inference_lab.contract import Outcome, Run
+from inference_lab.contract import Outcome, Run, energy_scale, proves
 from inference_lab.graph.arrays import IntArray
 from inference_lab.graph.factor_graph import FactorGraph
 from inference_lab.specs.settings import setting
 
-#: Share of the time that linear programs take while annealing goes on.
-_LP_SHARE = 0.5
+#: Share of the time that branch and bound takes while annealing goes on, at first ...
+_FIRST_SHARE = 0.25
+#: ... and if a proof is in reach: its expected time is at most so many times the limit.
+_SHARE = 0.8
+_FACTOR = 10.0
+#: Branch and bound ends if it needs this many times the permitted splits, as far as bounds show.
+_OUT_OF_REACH = 16.0
+#: Most variables for branch and bound: an iteration takes some 50 ms.
+_MOST_VARIABLES = 400
 
 
 @dataclass(frozen=True)
@@ -43,20 +50,23 @@ class Multicut(IterativeSolver["_Search"]):
     The search alternates joins of clusters with moves of vertices. Then it anneals again and again,
     1000 sweeps times 1, 2, 1, 4, 1, 2, 1, 8, ..., so that every length gets the same share of the
     time; under a time limit the last one is shorter. A packing of triangles bounds the energy, for
-    few variables improved by a linear program with triangle inequalities.
+    up to 400 variables improved by branch and bound with semidefinite relaxations, see
+    `inference_lab.algorithms.multicut.branching.PartitionTree`.
 
     Parameters
     ----------
     anneals : int
         Number of anneals.
-    relaxation : int
-        Most variables for which the linear program is solved; 0 for none.
+    splits : int
+        Most subproblems that branch and bound splits; 0 for the first relaxation only. It ends
+        early where 16 times as many would not suffice if bounds kept falling as they did.
 
     Guarantees
     ----------
     Every bound is proved, with any number of labels. Bounds are rounded up to the next possible
-    energy if all costs are multiples of a number. `converged` means that all anneals and the linear
-    program ended: no move of a vertex and no join of two clusters has a lower energy.
+    energy if all costs are multiples of a number. `converged` means that all anneals and branch and
+    bound ended: no move of a vertex and no join of two clusters has a lower energy. It is optimal
+    if branch and bound left no subproblem open.
 
     Iterations
     ----------
@@ -64,18 +74,21 @@ class Multicut(IterativeSolver["_Search"]):
 
     Diagnostics
     -----------
-    ``clusters``: clusters of the last partition; ``linear_programs``: their number.
+    ``clusters`` of the last partition; ``splits``; ``open``: subproblems that are left.
 
     Complexity
     ----------
     A proposal of an anneal costs O(1), an accepted one O(n); joins and moves take a few passes over
     the edges. Memory: 8 n (n + min(n, labels)) bytes for anneals; graphs that need more than 512 MB
-    are not annealed.
+    are not annealed. An iteration of a relaxation costs O(n^3); an open subproblem has some
+    100 n^2 bytes, 256 MB in all.
 
     References
     ----------
     M. Grotschel, Y. Wakabayashi, "A cutting plane algorithm for a clustering problem", Mathematical
     Programming 45, 1989.
+    B. Ghaddar, M. Anjos, F. Liers, "A branch-and-cut algorithm based on semidefinite programming
+    for the minimum k-partition problem", Annals of OR 188, 2011.
     J. Gao et al., "Improving simulated annealing for clique partitioning problems", Journal of
     Artificial Intelligence Research 74, 2022.
     M. Keuper et al., "Efficient decomposition of image and mesh graphs by lifted multicuts", ICCV
@@ -93,11 +106,11 @@ class Multicut(IterativeSolver["_Search"]):
     (-2.0, -2.0, 2)
     """
 
-    version: ClassVar[int] = 2
+    version: ClassVar[int] = 3
     startup_cost: ClassVar[float] = 20.0
 
     anneals: int = setting(16, at_least=0)
-    relaxation: int = setting(120, at_least=0)
+    splits: int = setting(1000, at_least=0)
 
     def supports(self, graph: FactorGraph, temperature: float) -> str | None:
         """Return the reason to refuse: anything but Potts terms and equal unaries."""
@@ -111,14 +124,15 @@ class Multicut(IterativeSolver["_Search"]):
         return _Search(self, graph, run, *as_signed_graph(graph))
 
     def step(self, state: _Search, run: Run, done: int) -> Progress | None:
-        """Solve linear programs up to their share of the time, then anneal."""
-        state.solve_relaxation(run)
+        """Branch and bound up to its share of the time, then anneal."""
+        annealing = state.can_anneal and done < self.anneals
+        state.branch(run, annealing)
         if run.proved:
             return Progress(finished=True, iterations=0)
-        if state.can_anneal and done < self.anneals:
+        if annealing:
             complete = state.anneal(done + 1, run)
             return Progress() if complete else None
-        if state.relaxed:
+        if state.bounded:
             return Progress(iterations=0, converged=run.remaining > 0.0, finished=True)
         return Progress(iterations=0)
 
@@ -127,22 +141,23 @@ class Multicut(IterativeSolver["_Search"]):
         return state.labels
 
     def finish(self, state: _Search, run: Run, outcome: Outcome) -> Outcome:
-        """Add the number of clusters and of linear programs."""
+        """Add the number of clusters and of subproblems."""
         outcome.diagnostics = {
             "clusters": int(np.unique(state.labels).size),
-            "linear_programs": state.solved,
+            "splits": state.tree.split if state.tree else 0,
+            "open": len(state.tree.open) if state.tree else 0,
         }
         return outcome
 
 
 class _Search:
-    """The last partition of a run, its relaxation, and the time they took."""
+    """The last partition of a run, and its search tree with the time it took."""
 
     def __init__(
         self, settings: Multicut, graph: FactorGraph, run: Run, gains: SignedGraph, constant: float
     ) -> None:
         self.graph, self.gains, self.constant = graph, gains, constant
-        self.step = energy_step(graph)
+        self.step, self.small = energy_step(graph), energy_scale(graph)
         n = gains.n
         self.most = min(n, int(graph.cardinalities[0]))
         self.can_anneal = can_anneal(gains, self.most)
@@ -151,36 +166,57 @@ class _Search:
         else:
             self.labels = improve(gains, run.initial, self.most)
         run.offer(self.labels)
-        self.bound(run, packing_bound(gains))
-        self.relaxed = n > settings.relaxation or n < 3
-        self.relaxation = None if self.relaxed else CliqueRelaxation(gains)
-        self.solved = 0
-        self.lp_seconds = 0.0
+        run.bound(self.energy_bound(packing_bound(gains)))
+        self.tree: PartitionTree | None = None
+        if n <= _MOST_VARIABLES and self.most > 1:
+            self.tree = PartitionTree(gains, self.most, run.rng)
+        self.bounded = self.tree is None
+        self.most_splits = settings.splits
+        self.tree_seconds = 0.0
 
-    def bound(self, run: Run, value: float) -> None:
-        """Report the bound on the energy that follows from a bound on the value."""
-        run.bound(next_energy(self.graph, self.constant - value, self.step))
+    def energy_bound(self, value: float) -> float:
+        """Return the bound on the energy that follows from a bound on the value."""
+        return next_energy(self.graph, self.constant - value, self.step)
 
-    def solve_relaxation(self, run: Run) -> None:
-        """Solve linear programs, and round their solutions, within their share of the time."""
+    def branch(self, run: Run, annealing: bool) -> None:
+        """Tighten, split and close subproblems, within their share while annealing goes on."""
         begin = run.seconds
-        while not (self.relaxed or run.proved or run.should_stop()):
-            taken = self.lp_seconds + run.seconds - begin
-            if self.can_anneal and taken > _LP_SHARE * run.seconds and self.solved:
+        while self.tree is not None and not (self.bounded or run.proved or run.should_stop()):
+            taken = self.tree_seconds + run.seconds - begin
+            if annealing and taken > self.share(run) * run.seconds:
                 break
-            assert self.relaxation is not None
-            together = self.relaxation.round(run.remaining)
-            self.solved += 1
-            self.bound(run, self.relaxation.value)
-            if together is None:
-                self.relaxed = True
-                break
-            self.relaxed = self.relaxation.done
-            i, j = np.triu_indices(self.gains.n, 1)
-            likely = signed_graph(self.gains.n, np.stack([i, j], axis=1), together[i, j] - 0.5)
-            self.labels = improve(self.gains, first_partition(likely, self.most), self.most)
-            run.offer(self.labels)
-        self.lp_seconds += run.seconds - begin
+            labels = self.tree.step(
+                self.constant - run.best_energy, lambda v: self.closes(v, run), run.should_stop
+            )
+            if labels is not None:
+                self.labels = labels
+                run.offer(labels)
+            run.bound(self.energy_bound(self.tree.value))
+            self.bounded = (
+                not self.tree.open
+                or self.tree.split > self.most_splits
+                or self.size(run) > _OUT_OF_REACH * self.most_splits
+            )
+        self.tree_seconds += run.seconds - begin
+
+    def size(self, run: Run) -> float:
+        """Return the expected number of subproblems; nan at first."""
+        assert self.tree is not None
+        return self.tree.expected_size(self.constant - run.best_energy)
+
+    def share(self, run: Run) -> float:
+        """Return the share of the time for branch and bound while annealing goes on."""
+        assert self.tree is not None
+        size = self.size(run)
+        if math.isnan(size):
+            return _FIRST_SHARE
+        each = self.tree_seconds / (self.tree.closed + self.tree.split)
+        return _SHARE if size * each <= _FACTOR * (run.seconds + run.remaining) else 0.0
+
+    def closes(self, value: float, run: Run) -> bool:
+        """Whether a bound on the value excludes lower energies than the best one."""
+        bound = self.energy_bound(value)
+        return bound >= run.best_energy or proves(run.best_energy, bound, self.small)
 
     def anneal(self, number: int, run: Run) -> bool:
         """Make an anneal; return whether it was complete."""

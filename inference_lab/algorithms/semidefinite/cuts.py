@@ -30,6 +30,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+from scipy.sparse import csr_array
 
 from inference_lab._numba import lean_kernel
 from inference_lab.graph.arrays import FloatArray, IntArray, starts_of
@@ -159,6 +160,25 @@ class CutRows:
         self.ptr = starts_of(lengths[kept])
         for name in ("rhs", "norm", "multiplier", "key"):
             setattr(self, name, getattr(self, name)[kept])
+
+    def merged(self, of: IntArray) -> CutRows:
+        """Return the rows after node i became node ``of[i]``; merged nodes have ``X_ij = 1``."""
+        row = np.repeat(np.arange(len(self)), np.diff(self.ptr))
+        i, j = of[self.i], of[self.j]
+        n, one = int(of.max()) + 1, i == j
+        where = np.maximum(i, j)[~one] * n + np.minimum(i, j)[~one]
+        terms = csr_array((self.value[~one], (row[~one], where)), shape=(len(self), n * n))
+        found = CutRows(n, self.fixed)
+        found.ptr = terms.indptr.astype(np.int64)
+        found.i, found.j = np.divmod(terms.indices.astype(np.int64), n)
+        found.value = terms.data
+        found.rhs = self.rhs - np.bincount(row[one], self.value[one], len(self))
+        found.norm = terms.multiply(terms).sum(axis=1)
+        found.multiplier = self.multiplier.copy()
+        # Rows that are found again only cost an inequality.
+        found.key = -1 - np.arange(len(self))
+        found.keep(found.norm > 0.0)
+        return found
 
     def slacks(self, x: FloatArray) -> FloatArray:
         """Return ``rhs`` minus left-hand side of each row at the lower triangle of ``x``."""

@@ -28,6 +28,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 from scipy.linalg import LinAlgError, cholesky, eigh
 
 from inference_lab._numba import lean_kernel
@@ -105,6 +106,8 @@ class Polyhedron(NamedTuple):
     #: Entries between nodes from ``fixed_from`` on; if ``boxed``, the lower limit of the others.
     low: float
     boxed: bool
+    #: (N, N): pairs that have different labels, so that the lower limit is their value.
+    apart: npt.NDArray[np.bool_]
     fixed_from: int
     #: (r + 1,): row ``t`` is ``sum_p value[p] Y[i[p], j[p]] <= rhs[t]`` over ``ptr[t] : ptr[t +
     #: 1]``.
@@ -138,7 +141,7 @@ def _move(
     """Project ``x - (costs + z) / penalty`` to the polyhedron and update ``z``, in place."""
     # Returns the squared distances of the new ``y`` from ``x`` and from the last one.
     x, y, before, z, floor, multiplier = at
-    low, boxed, fixed_from, ptr, ri, rj, value, rhs, norm = within
+    low, boxed, apart, fixed_from, ptr, ri, rj, value, rhs, norm = within
     n = x.shape[0]
     inverse = 1.0 / penalty
     for i in range(n):
@@ -170,7 +173,9 @@ def _move(
         if boxed:
             for i in range(n):
                 for j in range(min(i, fixed_from)):
-                    change = max(penalty * (low - y[i, j]), -floor[i, j])
+                    change = penalty * (low - y[i, j])
+                    if not apart[i, j]:
+                        change = max(change, -floor[i, j])
                     floor[i, j] += change
                     y[i, j] += change * inverse
     primal = 0.0
@@ -209,6 +214,13 @@ def _reduced_costs(
         if multiplier[t] != 0.0:
             for p in range(within.ptr[t], within.ptr[t + 1]):
                 out[within.i[p], within.j[p]] += multiplier[t] * within.value[p]
+
+
+def _whole(matrix: FloatArray) -> FloatArray:
+    """Return the symmetric matrix of a lower triangle."""
+    whole = np.tril(matrix)
+    whole += np.tril(matrix, -1).T
+    return whole
 
 
 def _corners(k: int) -> FloatArray:
@@ -251,8 +263,9 @@ class DualPoint:
 class SDPRelaxation:
     """The relaxation of one part with some coupling, and the state of its solution.
 
-    `cuts` adds inequalities beyond the lower limits. ``bound`` is the best proved lower bound of
-    the energy, ``raw_bound`` the same before it is rounded up to the next possible energy.
+    `cuts` adds inequalities beyond the lower limits. ``apart`` (N, N) marks pairs, the larger node
+    first, whose labels differ; with two labels it needs `boxed`. ``bound`` is the best proved lower
+    bound of the energy, ``raw_bound`` the same before it is rounded up to the next possible energy.
     ``primal`` and ``dual`` are residuals per square root of the order, the distance of the two
     matrices and the length of the last step of one of them, times the penalty. ``exhausted`` is
     true if the last search found no inequality violated by the least threshold.
@@ -287,13 +300,15 @@ class SDPRelaxation:
     BIT 46, 2006.
     """
 
-    def __init__(self, part: PottsPart, cuts: bool, rng: np.random.Generator) -> None:
+    def __init__(
+        self, part: PottsPart, cuts: bool, rng: np.random.Generator, boxed: bool = False
+    ) -> None:
         self.part = part
         self.cuts = cuts
         self.rng = rng
         n, k, order = part.n_nodes, part.n_labels, part.order
         self.low = -1.0 / (k - 1)
-        self.boxed = k > 2
+        self.boxed = boxed or k > 2
         # With two labels the single terminal is treated like a node.
         self.fixed_from = n if k > 2 else order
         self.costs, self.constant = costs_of(part)
@@ -311,6 +326,7 @@ class SDPRelaxation:
         self.z = np.zeros((order, order))
         self.x = self.y.copy()
         self.floor = np.zeros((order, order)) if self.boxed else np.zeros((1, 1))
+        self.apart = np.zeros(self.floor.shape, dtype=np.bool_)
         self.factor = np.eye(order)
         self.penalty = _PENALTY
         self.bound = self.raw_bound = -math.inf
@@ -328,9 +344,23 @@ class SDPRelaxation:
     def _polyhedron(self) -> Polyhedron:
         rows = self.rows
         return Polyhedron(
-            self.low, self.boxed, self.fixed_from, rows.ptr, rows.i, rows.j, rows.value, rows.rhs,
-            rows.norm,
+            self.low, self.boxed, self.apart, self.fixed_from, rows.ptr, rows.i, rows.j, rows.value,
+            rows.rhs, rows.norm,
         )  # fmt: skip
+
+    def inherit(self, other: SDPRelaxation, of: IntArray) -> None:
+        """Start from the state of one without terminals, whose node i is node ``of[i]`` here."""
+        # Multipliers of merged nodes add up: for X = P' X' P, <S, X> = <P S P', X'>.
+        merge = np.zeros((self.order, other.order))
+        merge[of, np.arange(other.order)] = 1.0
+        self.costs *= self.scale / other.scale
+        self.scale, self.penalty = other.scale, other.penalty
+        self.z = np.tril(merge @ _whole(other.z) @ merge.T)
+        self.floor = np.tril(merge @ _whole(other.floor) @ merge.T, -1)
+        merge /= merge.sum(axis=1, keepdims=True)
+        self.y = np.tril(merge @ _whole(other.y) @ merge.T)
+        np.fill_diagonal(self.y, 1.0)
+        self.rows, self.pool, self.threshold = other.rows.merged(of), other.pool, other.threshold
 
     # ------------------------------------------------------------------ the cone
 
@@ -343,8 +373,7 @@ class SDPRelaxation:
         out = np.zeros((n + k, n + k))
         out[:n, :n] = matrix[:n, :n]
         out[n:, :n] = self.basis.T @ matrix[n:, :n]
-        block = np.tril(matrix[n:, n:])
-        out[n:, n:] = self.basis.T @ (block + np.tril(block, -1).T) @ self.basis
+        out[n:, n:] = self.basis.T @ _whole(matrix[n:, n:]) @ self.basis
         return out
 
     def _project(self) -> None:
@@ -420,7 +449,8 @@ class SDPRelaxation:
             terms += (2.0 * self.low * floors).tolist()
         value = math.fsum(terms)
         weights = np.abs(rows.value) * np.repeat(np.abs(multiplier), np.diff(rows.ptr))
-        spread = 2.0 * float(np.abs(self.costs).sum() + weights.sum() + floors.sum())
+        floor = float(np.abs(self.floor).sum())
+        spread = 2.0 * (float(np.abs(self.costs).sum() + weights.sum()) + floor)
         total = math.fsum(np.abs(terms))
         slack = _EPSILON * ((len(rows) + 16) * spread + (self.order + 16) * total)
         return DualPoint(self._reduce(matrix), value, slack)
@@ -512,9 +542,7 @@ class SDPRelaxation:
             if should_stop():
                 return 0
         codes = search.codes(rows.key)
-        whole = np.tril(self.y)
-        whole += np.tril(self.y, -1).T
-        found = self.pool.find(whole, self.threshold, rows.key, should_stop)
+        found = self.pool.find(_whole(self.y), self.threshold, rows.key, should_stop)
         add_triangles(rows, codes, order)
         added = codes.size
         if found:
@@ -533,6 +561,11 @@ class SDPRelaxation:
         return added
 
     # ------------------------------------------------------------------ labellings
+
+    def equal(self) -> FloatArray:
+        """Return the relaxed indicators of equal labels, (N, N)."""
+        k = self.part.n_labels
+        return np.clip(((k - 1) * _whole(self.y) + 1.0) / k, 0.0, 1.0)
 
     def round(self, directions: int) -> IntArray:
         """Round the matrix of the cone to labels of the nodes."""
