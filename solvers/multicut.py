@@ -29,7 +29,7 @@ from inference_lab.graph.factor_graph import FactorGraph
 from inference_lab.specs.settings import setting
 
 #: Share of the time that branch and bound takes while annealing goes on, at first ...
-_FIRST_SHARE = 0.25
+_FIRST_SHARE = 0.3
 #: ... and if a proof is in reach: its expected time is at most so many times the limit.
 _SHARE = 0.8
 _FACTOR = 10.0

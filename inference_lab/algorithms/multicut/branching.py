@@ -17,11 +17,13 @@ from inference_lab.graph.arrays import FloatArray, IntArray
 
 #: Iterations between two looks at the bound.
 _CHECK = 25
-#: A subproblem is split if its bound fell by less than this share of its gap in so many looks ...
+#: A subproblem is split if its bound fell by less than this share of its gap in so many looks, ...
 _SLOW = 0.05
 _LOOKS = 4
-#: ... or after this many looks.
-_MOST_LOOKS = 24
+#: ... or after so many times as many looks. The first one, from which all others inherit their
+#: multipliers, gets this many times as many.
+_PATIENCE = 6
+_FIRST = 4
 #: Bytes of the open subproblems from which the last one comes next instead of the least bounded.
 _MEMORY = 1 << 28
 
@@ -149,10 +151,10 @@ class PartitionTree:
         if closes(last):
             self._close(sub, last)
             return None
-        slow = len(sub.bounds) > _LOOKS + 2 and (
-            sub.bounds[-1 - _LOOKS] - last < _SLOW * (last - best)
-        )
-        if not (slow or len(sub.bounds) > _MOST_LOOKS):
+        looks = _LOOKS if self.split else _FIRST * _LOOKS
+        done = len(sub.bounds) - 1
+        slow = done > looks and sub.bounds[-1 - looks] - last < _SLOW * (last - best)
+        if not (slow or done >= _PATIENCE * looks):
             relaxation.separate(should_stop)
             return None
         equal = relaxation.equal()
@@ -166,9 +168,9 @@ class PartitionTree:
 
     def expected_size(self, best: float) -> float:
         """Return the number of subproblems if bounds keep falling as they did; nan at first."""
-        # Both subproblems of a split fall by the mean fall, so the tree is complete.
+        # A complete tree: both subproblems of a split fall by the mean. The first few fall least.
         done = self.split + self.closed - 1
-        if done < 2:
+        if done < 6:
             return math.nan
         levels = (self._first - best) / max(self._fall / done, 1e-300)
         return float(2.0 ** min(levels + 1.0, 1000.0))
