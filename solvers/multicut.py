@@ -28,9 +28,10 @@ from inference_lab.graph.arrays import IntArray
 from inference_lab.graph.factor_graph import FactorGraph
 from inference_lab.specs.settings import setting
 
-#: Share of the time that branch and bound takes while annealing goes on, at first ...
+#: Share of the limit in which branch and bound shows how large its tree will be, ...
 _FIRST_SHARE = 0.3
-#: ... and if a proof is in reach: its expected time is at most so many times the limit.
+#: ... and share of the time that it takes while annealing goes on if a proof is in reach: its
+#: expected time is at most so many times the limit.
 _SHARE = 0.8
 _FACTOR = 10.0
 #: Branch and bound ends if it needs this many times the permitted splits, as far as bounds show.
@@ -124,9 +125,10 @@ class Multicut(IterativeSolver["_Search"]):
         return _Search(self, graph, run, *as_signed_graph(graph))
 
     def step(self, state: _Search, run: Run, done: int) -> Progress | None:
-        """Branch and bound up to its share of the time, then anneal."""
+        """Branch and bound up to its share of the time, but after the first anneal; then anneal."""
         annealing = state.can_anneal and done < self.anneals
-        state.branch(run, annealing)
+        if done or not annealing:
+            state.branch(run, annealing)
         if run.proved:
             return Progress(finished=True, iterations=0)
         if annealing:
@@ -183,7 +185,7 @@ class _Search:
         begin = run.seconds
         while self.tree is not None and not (self.bounded or run.proved or run.should_stop()):
             taken = self.tree_seconds + run.seconds - begin
-            if annealing and taken > self.share(run) * run.seconds:
+            if annealing and not self.in_reach(taken, run):
                 break
             labels = self.tree.step(
                 self.constant - run.best_energy, lambda v: self.closes(v, run), run.should_stop
@@ -204,14 +206,15 @@ class _Search:
         assert self.tree is not None
         return self.tree.expected_size(self.constant - run.best_energy)
 
-    def share(self, run: Run) -> float:
-        """Return the share of the time for branch and bound while annealing goes on."""
+    def in_reach(self, taken: float, run: Run) -> bool:
+        """Whether branch and bound goes on after this time, while anneals wait."""
         assert self.tree is not None
+        limit = run.seconds + run.remaining
         size = self.size(run)
         if math.isnan(size):
-            return _FIRST_SHARE
-        each = self.tree_seconds / (self.tree.closed + self.tree.split)
-        return _SHARE if size * each <= _FACTOR * (run.seconds + run.remaining) else 0.0
+            return taken <= _FIRST_SHARE * limit
+        each = taken / (self.tree.closed + self.tree.split)
+        return size * each <= _FACTOR * limit and taken <= _SHARE * run.seconds
 
     def closes(self, value: float, run: Run) -> bool:
         """Whether a bound on the value excludes lower energies than the best one."""
