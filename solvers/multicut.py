@@ -33,9 +33,9 @@ _FIRST_SHARE = 0.3
 #: ... and share of the time that it takes while annealing goes on if a proof is in reach: its
 #: expected time is at most so many times the limit.
 _SHARE = 0.8
-_FACTOR = 10.0
+_FACTOR = 100.0
 #: Branch and bound ends if it needs this many times the permitted splits, as far as bounds show.
-_OUT_OF_REACH = 16.0
+_OUT_OF_REACH = 1000.0
 #: Most variables for branch and bound: an iteration takes some 50 ms.
 _MOST_VARIABLES = 400
 
@@ -60,7 +60,7 @@ class Multicut(IterativeSolver["_Search"]):
         Number of anneals.
     splits : int
         Most subproblems that branch and bound splits; 0 for the first relaxation only. It ends
-        early where 16 times as many would not suffice if bounds kept falling as they did.
+        early where 1000 times as many would not suffice if bounds kept falling as they did.
 
     Guarantees
     ----------

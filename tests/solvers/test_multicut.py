@@ -106,7 +106,7 @@ def test_stars_close_the_gap_that_triangles_leave():
 
 
 def test_a_tree_proves_a_graph_that_its_first_relaxation_does_not():
-    graph = as_problem("clique-partitioning(vertices=40, weights=correlation, seed=1)").graph
+    graph = as_problem("clique-partitioning(vertices=30, weights=signs, seed=1)").graph
     first = il.solve(graph, "multicut(splits=0)", seed=0)
     whole = il.solve(graph, "multicut", seed=0)
     assert first.status is Status.CONVERGED

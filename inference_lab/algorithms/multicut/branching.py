@@ -23,7 +23,7 @@ _LOOKS = 4
 #: ... or after so many times as many looks. The first one, from which all others inherit their
 #: multipliers, gets this many times as many.
 _PATIENCE = 6
-_FIRST = 4
+_FIRST = 2
 #: Bytes of the open subproblems from which the last one comes next instead of the least bounded.
 _MEMORY = 1 << 28
 
@@ -34,7 +34,8 @@ class Subproblem:
 
     # Vertex v is in node ``node[v]`` of the graph ``gains`` (m, m) between merged vertices;
     # ``within`` is the gain inside of them. ``apart`` (m, m), below the diagonal. ``bounds`` on the
-    # value at all looks. ``origin`` has the state of the problem that was split, and its node i is
+    # value at all looks, at first of the problem that was split; ``own`` bounds begin above it.
+    # ``origin`` has the state of the problem that was split, and its node i is
     # node ``of[i]``.
 
     node: IntArray
@@ -45,6 +46,7 @@ class Subproblem:
     origin: SDPRelaxation | None = None
     of: IntArray = field(default_factory=lambda: np.empty(0, dtype=np.int64))
     relaxation: SDPRelaxation | None = None
+    own: list[float] = field(default_factory=list)
 
     def started(self, most: int, rng: np.random.Generator) -> SDPRelaxation:
         """Return the relaxation, which begins with the state of the problem that was split."""
@@ -153,7 +155,8 @@ class PartitionTree:
             return None
         looks = _LOOKS if self.split else _FIRST * _LOOKS
         done = len(sub.bounds) - 1
-        slow = done > looks and sub.bounds[-1 - looks] - last < _SLOW * (last - best)
+        sub.own.append(-relaxation.raw_bound)
+        slow = done > looks and sub.own[-1 - looks] - sub.own[-1] < _SLOW * (last - best)
         if not (slow or done >= _PATIENCE * looks):
             relaxation.separate(should_stop)
             return None
@@ -168,9 +171,10 @@ class PartitionTree:
 
     def expected_size(self, best: float) -> float:
         """Return the number of subproblems if bounds keep falling as they did; nan at first."""
-        # A complete tree: both subproblems of a split fall by the mean. The first few fall least.
+        # A complete tree: both subproblems of a split fall by the mean. The first few fall least,
+        # so the first estimates are up to fifty times too large; hopeless ones are beyond 2^50.
         done = self.split + self.closed - 1
-        if done < 6:
+        if done < 2:
             return math.nan
         levels = (self._first - best) / max(self._fall / done, 1e-300)
         return float(2.0 ** min(levels + 1.0, 1000.0))
