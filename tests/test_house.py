@@ -69,9 +69,9 @@ RINGS = {
 }
 #: Budgets. A change that needs more must save elsewhere first.
 MOST_CORE_MODULES = 30
-MOST_CODE_LINES = {"core": 5790, "bench": 9968, "collection": 25728, "studies": 1934}
-MOST_DOCSTRING_LINES = 12073
-MOST_TEST_LINES = 42143
+MOST_CODE_LINES = {"core": 5641, "bench": 9484, "collection": 25580, "studies": 1934}
+MOST_DOCSTRING_LINES = 12000
+MOST_TEST_LINES = 41487
 
 #: Tokens that are not code.
 LAYOUT = (
