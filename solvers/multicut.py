@@ -36,8 +36,8 @@ _SHARE = 0.8
 _FACTOR = 100.0
 #: Branch and bound ends if it needs this many times the permitted splits, as far as bounds show.
 _OUT_OF_REACH = 1000.0
-#: Most variables for branch and bound: an iteration takes some 50 ms.
-_MOST_VARIABLES = 400
+#: Most variables for branch and bound: an iteration takes some 10 ms.
+_MOST_VARIABLES = 250
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class Multicut(IterativeSolver["_Search"]):
     The search alternates joins of clusters with moves of vertices. Then it anneals again and again,
     1000 sweeps times 1, 2, 1, 4, 1, 2, 1, 8, ..., so that every length gets the same share of the
     time; under a time limit the last one is shorter. A packing of triangles bounds the energy, for
-    up to 400 variables improved by branch and bound with semidefinite relaxations, see
+    up to 250 variables improved by branch and bound with semidefinite relaxations, see
     `inference_lab.algorithms.multicut.branching.PartitionTree`.
 
     Parameters
