@@ -40,7 +40,24 @@ class Parts:
     def terms(
         self, ml_costs: FloatArray | None = None, cl_costs: FloatArray | None = None
     ) -> list[DiagonalTerms]:
-        """Return terms that cost violated pairs, their weights by default."""
+        """Return terms that cost violated pairs.
+
+        Parameters
+        ----------
+        ml_costs, cl_costs : (pairs,) array of float, optional
+            Costs of violated must-links and cannot-links; their weights by default.
+
+        Returns
+        -------
+        list of DiagonalTerms
+
+        Examples
+        --------
+        >>> import inference_lab as il
+        >>> must, cannot = il.Constraints([(0, 1)], [(1, 2)], n_points=3).terms()
+        >>> must
+        DiagonalTerms(edges=array([[0, 1]]), same=0.0, differ=array([1.]))
+        """
         return [
             DiagonalTerms(self.must_link, differ=self.ml_weights if ml_costs is None else ml_costs),
             DiagonalTerms(self.cannot_link, same=self.cl_weights if cl_costs is None else cl_costs),

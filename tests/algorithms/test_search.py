@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import inference_lab as il
 from inference_lab.algorithms.elimination.arc_consistency import allowed_labels
 from inference_lab.algorithms.linear.integer_costs import plan_rounding
-from inference_lab.algorithms.search.edac import AT_ROOT, redistribute_costs, search
+from inference_lab.algorithms.search.edac import AT_ROOT, search
 from inference_lab.algorithms.search.network import BITS, FORBIDDEN, HARD, integer_network
 from inference_lab.algorithms.search.state import make_functions, make_state
 from inference_lab.algorithms.search.vac import make_virtual, raise_virtually
@@ -63,53 +63,6 @@ def network_with_costs(graph, share):
     cutoff = int(finite[int(share * (finite.size - 1))]) + 1 if finite.size else HARD
     p, _, state = start(graph, cutoff)
     return p, state, xs, costs, finite, cutoff
-
-
-@given(
-    st.sampled_from(sorted(FAMILIES)), st.integers(0, 99), st.integers(1, 6), st.floats(0.0, 1.0)
-)
-def test_shared_costs_are_the_same_and_the_bound_rises_and_holds(family, seed, sweeps, share):
-    drawn = network_with_costs(random_graph(family, seed), share)
-    if drawn is None:
-        return
-    p, state, xs, costs, finite, cutoff = drawn
-    low = 0
-    for sweep in range(sweeps):
-        redistribute_costs(p, state, sweep % 2 == 1)
-        assert low <= state.low[0] <= min([*finite[:1].tolist(), cutoff])
-        low = int(state.low[0])
-        if state.now[0].conflict:
-            break
-        assert (state.unary >= 0).all()
-        left = (state.pos[p.ptr[:-1] + xs] < state.size).all(axis=1)
-        assert (costs[~left] >= cutoff).all()
-        kept = left & (costs < HARD)
-        assert (costs_of(p, low, state.unary, state.shift, xs[kept]) == costs[kept]).all()
-    assert not (finite.size and state.now[0].conflict)
-
-
-def test_sharing_comes_near_the_relaxation_where_arc_consistency_does_not():
-    # With two labels both find its optimum in the limit.
-    pairs = list(itertools.combinations(range(12), 2))
-    tables = np.random.default_rng(0).integers(0, 1000, size=(len(pairs), 2, 2)).astype(float)
-    graph = il.FactorGraph.from_factors([2] * 12, list(zip(pairs, tables, strict=True)))
-    relaxed = il.solve(graph, "lp-relaxation").lower_bound
-    rounding = plan_rounding(graph, math.inf, BITS)
-    p, _, state = start(graph)
-    assert search(p, state) == AT_ROOT
-    consistent = rounding.bound(int(state.low[0]))
-    for sweep in range(100):
-        redistribute_costs(p, state, sweep % 2 == 1)
-    shared = rounding.bound(int(state.low[0]))
-    assert relaxed - consistent > 100.0
-    assert 0.0 < relaxed - shared < 1e-3
-
-
-def test_sharing_stops_when_its_work_is_done():
-    p, _, state = start(random_graph("grid", 0))
-    state.now[0].most_work = -1
-    redistribute_costs(p, state, False)
-    assert 0 < (state.shift != 0).sum() < state.shift.size // 2
 
 
 def least_costs(p, state):
