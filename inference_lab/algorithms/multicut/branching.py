@@ -96,9 +96,8 @@ class PartitionTree:
     """Branch and bound over partitions into at most `most` clusters, at least 2.
 
     A subproblem merges pairs of vertices and keeps others apart. Its bound is the semidefinite
-    relaxation with triangle, 2-partition and other inequalities, which starts from the multipliers
-    of the problem that was split. The pair of largest weight times distance from 0 and 1 is
-    branched on. The subproblem with the highest bound comes next.
+    relaxation with violated inequalities, from the multipliers of the problem that was split. The
+    subproblem with the highest bound comes next.
 
     Attributes
     ----------
@@ -161,6 +160,7 @@ class PartitionTree:
             relaxation.separate(should_stop)
             return None
         equal = relaxation.equal()
+        # Branch on a heavy pair that is far from both values.
         weight = np.abs(sub.gains)
         score = np.minimum(equal, 1.0 - equal) * (weight + 1e-3 * weight.max() + 1e-300)
         i, j = divmod(int(np.argmax(np.where(free, score, -1.0))), len(score))
