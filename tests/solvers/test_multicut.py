@@ -89,7 +89,7 @@ def test_a_merge_keeps_valid_inequalities_and_the_bound():
         relaxation = sub.started(9, rng)
         assert len(relaxation.rows) > 0
         relaxation.improve_bound(None, 0.0)
-        assert -relaxation.raw_bound <= root.bounds[-1] + 0.05 * abs(root.bounds[-1])
+        assert -relaxation.raw_bound <= root.bound + 0.05 * abs(root.bound)
         for x in partitions(len(sub.gains)):
             assert (relaxation.rows.slacks(y[np.ix_(x, x)]) >= -1e-9).all()
 

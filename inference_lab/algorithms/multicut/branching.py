@@ -33,20 +33,24 @@ class Subproblem:
     """Partitions in which given pairs of vertices share a cluster, and others do not."""
 
     # Vertex v is in node ``node[v]`` of the graph ``gains`` (m, m) between merged vertices;
-    # ``within`` is the gain inside of them. ``apart`` (m, m), below the diagonal. ``bounds`` on the
-    # value at all looks, at first of the problem that was split; ``own`` bounds begin above it.
-    # ``origin`` has the state of the problem that was split, and its node i is
-    # node ``of[i]``.
+    # ``within`` is the gain inside of them. ``apart`` (m, m), below the diagonal. ``above``
+    # is the bound of the problem that was split; ``own`` are the bounds at all looks, which begin
+    # above it. ``origin`` has the state of that problem, and its node i is node ``of[i]``.
 
     node: IntArray
     gains: FloatArray
     within: float
     apart: npt.NDArray[np.bool_]
-    bounds: list[float]
+    above: float
     origin: SDPRelaxation | None = None
     of: IntArray = field(default_factory=lambda: np.empty(0, dtype=np.int64))
     relaxation: SDPRelaxation | None = None
     own: list[float] = field(default_factory=list)
+
+    @property
+    def bound(self) -> float:
+        """Upper bound on the value."""
+        return min(self.above, *self.own[-1:], math.inf)
 
     def started(self, most: int, rng: np.random.Generator) -> SDPRelaxation:
         """Return the relaxation, which begins with the state of the problem that was split."""
@@ -71,8 +75,7 @@ class Subproblem:
     def split(self, i: int, j: int) -> tuple[Subproblem, Subproblem]:
         """Return the subproblems in which nodes i > j are together, and apart."""
         m = len(self.gains)
-        of = np.delete(np.arange(m), m - 1)
-        of = np.insert(of, i, j)
+        of = np.insert(np.arange(m - 1), i, j)
         merge = np.zeros((m - 1, m))
         merge[of, np.arange(m)] = 1.0
         gains = merge @ self.gains @ merge.T
@@ -81,14 +84,12 @@ class Subproblem:
         apart = np.tril(merge @ either @ merge.T > 0.0)
         separate = self.apart.copy()
         separate[i, j] = True
-        last = self.bounds[-1:]
+        last = self.bound
         within = self.within + self.gains[i, j]
         kept = np.arange(m)
         return (
-            Subproblem(of[self.node], gains, within, apart, [*last], self.relaxation, of),
-            Subproblem(
-                self.node, self.gains, self.within, separate, [*last], self.relaxation, kept
-            ),
+            Subproblem(of[self.node], gains, within, apart, last, self.relaxation, of),
+            Subproblem(self.node, self.gains, self.within, separate, last, self.relaxation, kept),
         )
 
 
@@ -117,7 +118,7 @@ class PartitionTree:
         gains = np.zeros((g.n, g.n))
         gains[edges[:, 0], edges[:, 1]] = gains[edges[:, 1], edges[:, 0]] = weights
         apart = np.zeros((g.n, g.n), dtype=np.bool_)
-        self.open = [Subproblem(np.arange(g.n), gains, 0.0, apart, [math.inf])]
+        self.open = [Subproblem(np.arange(g.n), gains, 0.0, apart, math.inf)]
         self.split = self.closed = 0
         self._excluded = self._first = -math.inf
         self._fall = 0.0
@@ -125,18 +126,17 @@ class PartitionTree:
     @property
     def value(self) -> float:
         """Upper bound on the values of all partitions."""
-        return max([self._excluded, *(sub.bounds[-1] for sub in self.open)])
+        return max([self._excluded, *(sub.bound for sub in self.open)])
 
     def step(
         self, best: float, closes: Callable[[float], bool], should_stop: Callable[[], bool]
     ) -> IntArray | None:
         """Tighten the bound of one subproblem, and split it if that is slow.
 
-        `closes` tells whether a bound leaves no partition better than one of value `best`. The
-        labels of a rounded relaxation are returned at each split.
+        `closes` decides whether a bound excludes values above `best`; a split gives rounded labels.
         """
         crowded = 100 * len(self.open) * self.g.n**2 > _MEMORY
-        sub = self.open[-1] if crowded else max(self.open, key=lambda sub: sub.bounds[-1])
+        sub = self.open[-1] if crowded else max(self.open, key=lambda sub: sub.bound)
         free = ~sub.apart & np.tri(len(sub.gains), k=-1, dtype=np.bool_)
         if not free.any():
             self._close(sub, self.g.value(sub.node) if len(sub.gains) <= self.most else -math.inf)
@@ -147,14 +147,13 @@ class PartitionTree:
                 break
             relaxation.iterate()
         relaxation.improve_bound(None, 0.0)
-        sub.bounds.append(min(sub.bounds[-1], -relaxation.raw_bound))
-        last = sub.bounds[-1]
+        sub.own.append(-relaxation.raw_bound)
+        last = sub.bound
         if closes(last):
             self._close(sub, last)
             return None
         looks = _LOOKS if self.split else _FIRST * _LOOKS
-        done = len(sub.bounds) - 1
-        sub.own.append(-relaxation.raw_bound)
+        done = len(sub.own)
         slow = done > looks and sub.own[-1 - looks] - sub.own[-1] < _SLOW * (last - best)
         if not (slow or done >= _PATIENCE * looks):
             relaxation.separate(should_stop)
@@ -183,9 +182,9 @@ class PartitionTree:
         """Remove a subproblem from the open ones, and note the fall of its bound."""
         self.open.remove(sub)
         if self.split + self.closed:
-            self._fall += sub.bounds[0] - sub.bounds[-1]
+            self._fall += sub.above - sub.bound
         else:
-            self._first = sub.bounds[-1]
+            self._first = sub.bound
 
     def _close(self, sub: Subproblem, value: float) -> None:
         """Remove a subproblem whose partitions have at most this value."""
