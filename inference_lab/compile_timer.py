@@ -11,8 +11,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from time import monotonic, process_time
 
-__all__ = ["CompileTimer", "timer"]
-
 
 def _ignore(done: float, since: float) -> None:
     """Ignore the state of the timer."""

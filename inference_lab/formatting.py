@@ -6,14 +6,6 @@ import difflib
 import re
 from collections.abc import Iterable, Sequence
 
-__all__ = [
-    "alike",
-    "counted",
-    "listed",
-    "nearest",
-    "shortened",
-]
-
 
 def counted(n: int, noun: str) -> str:
     """Return a number with its noun, which takes an s in the plural."""

@@ -62,7 +62,7 @@ class ImageDenoising(ProblemFamily):
     ----------
     image : str
         ``shapes`` (drawn by `seed`), ``china`` or ``flower`` (photographs that come with
-        scikit-learn), or a file, see `inference_lab.data.images.find_file`. Colours become grey.
+        scikit-learn), or a file, see `inference_lab.data.folders.find_file`. Colours become grey.
     levels : int
         2 for a binary mask.
     noise : {"gaussian", "impulse"}

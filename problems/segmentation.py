@@ -17,13 +17,13 @@ from inference_lab.constraints.centroids import (
     squared_distances,
 )
 from inference_lab.data.datasets import DataFormatError
+from inference_lab.data.folders import find_file
 from inference_lab.data.images import (
     EMBEDDED,
     Image,
     ImageProblem,
     draw_shapes,
     draw_texture,
-    find_file,
     label_colours,
     load_image,
     read_image,
@@ -78,7 +78,7 @@ class Segmentation(ProblemFamily):
     ----------
     image : str
         ``shapes`` (coloured by `seed`), ``china`` or ``flower`` (photographs that come with
-        scikit-learn), or a file, see `inference_lab.data.images.find_file`.
+        scikit-learn), or a file, see `inference_lab.data.folders.find_file`.
     truth : str, optional
         Ground truth: an image in which each region has a value, or a ``.mat`` file of the
         Berkeley data set. Default: the file of that kind beside the image, or ``gt.png`` there.

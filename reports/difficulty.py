@@ -30,8 +30,6 @@ from inference_lab.selection.instance_features import (
     measure,
 )
 
-__all__ = ["auc", "learn"]
-
 #: The solver whose proofs decide whether the LP relaxation is tight.
 _LP = "lp-relaxation"
 

@@ -14,8 +14,6 @@ import numpy as np
 
 from inference_lab.graph.arrays import FloatArray, IntArray
 
-__all__ = ["PATTERNS", "four_clouds"]
-
 _Drawn: TypeAlias = tuple[FloatArray, IntArray]
 
 

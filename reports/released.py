@@ -34,8 +34,6 @@ from inference_lab.graph.arrays import FloatArray, IntArray
 from inference_lab.reports.uphill import uphill_kmeans
 from inference_lab.reports.wekaut import WekaUTKMeans
 
-__all__ = ["RELEASED"]
-
 #: Whether each pair is a must-link, shape (p,).
 Flags: TypeAlias = npt.NDArray[np.bool_]
 

@@ -12,8 +12,6 @@ from inference_lab.data.images import read_image
 from inference_lab.data.published import find_published
 from inference_lab.graph.arrays import FloatArray, IntArray
 
-__all__ = ["gabor_magnitudes", "mosaic", "site_centres", "site_features"]
-
 #: Wavelengths in pixels, an octave apart; the filters are an octave wide.
 WAVELENGTHS = (4.0, 8.0, 16.0)
 ORIENTATIONS = 4

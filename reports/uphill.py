@@ -15,8 +15,6 @@ from inference_lab.clustering import GradientStep, HMRFKMeans
 from inference_lab.clustering.distortions import Distortion
 from inference_lab.clustering.metric_learning import Penalised, gradient
 
-__all__ = ["uphill_kmeans"]
-
 
 class _UphillStep(GradientStep):
     """One step up the gradient, with weights of mean one."""

@@ -18,8 +18,6 @@ from inference_lab.graph.factor_graph import FactorGraph
 from inference_lab.graph.terms import DiagonalTerms
 from inference_lab.solving import solve
 
-__all__ = ["ReleasedEStep", "WekaUTKMeans"]
-
 #: Factor of the exponents of constraints in belief propagation.
 _HARDER = 1000.0
 #: Entries of potentials are at least 1e-9.

@@ -10,7 +10,8 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from inference_lab.algorithms.cuts.partial_optimality import SHRINKING, Reduction, reduce
+from inference_lab.algorithms.cuts.partial_optimality import SHRINKING, reduce
+from inference_lab.algorithms.cuts.reduction import Reduction
 from inference_lab.algorithms.multicut.signed_graph import edge_gains, why_no_partition
 from inference_lab.algorithms.search.first_labelling import n_table_entries
 from inference_lab.algorithms.symmetry import break_symmetry

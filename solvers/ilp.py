@@ -9,7 +9,8 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from inference_lab.algorithms.cuts.partial_optimality import SHRINKING, Reduction, reduce
+from inference_lab.algorithms.cuts.partial_optimality import SHRINKING, reduce
+from inference_lab.algorithms.cuts.reduction import Reduction
 from inference_lab.algorithms.linear.backends import LinearSolver, Relaxed, seconds_to_start
 from inference_lab.algorithms.linear.cycle_cuts import tighten
 from inference_lab.algorithms.linear.incremental import incremental_relaxation

@@ -8,8 +8,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from inference_lab.algorithms.cuts.partial_optimality import SHRINKING, Reduction, reduce
-from inference_lab.algorithms.cuts.reduction import unchanged
+from inference_lab.algorithms.cuts.partial_optimality import SHRINKING, reduce
+from inference_lab.algorithms.cuts.reduction import Reduction, unchanged
 from inference_lab.algorithms.iteration import IterativeSolver, Progress
 from inference_lab.algorithms.presolve import n_entries, trivial_outcome
 from inference_lab.algorithms.semidefinite.potts_energy import PottsEnergy, PottsPart, build_model

@@ -11,8 +11,6 @@ from inference_lab.contract import Outcome, Run, Solver
 from inference_lab.graph.arrays import IntArray
 from inference_lab.graph.factor_graph import FactorGraph, unary_minimum
 
-__all__ = ["IterativeSolver", "Progress"]
-
 State = TypeVar("State")
 
 

@@ -20,8 +20,6 @@ from inference_lab.graph.factor_graph import FactorGraph
 from inference_lab.graph.factors import Factors
 from inference_lab.graph.terms import PairwiseTerms, SharedTable, Unaries
 
-__all__ = ["Star", "run_on_star", "star"]
-
 
 class Star(NamedTuple):
     """A graph with a binary variable ``n + s`` for each set ``s``: 1 if a variable uses it.

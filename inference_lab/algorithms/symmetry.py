@@ -16,8 +16,6 @@ import numpy.typing as npt
 from inference_lab.graph.arrays import DIAGONAL, TABLE, FloatArray, IntArray
 from inference_lab.graph.factor_graph import FactorGraph
 
-__all__ = ["Symmetry", "break_symmetry"]
-
 
 @dataclass(frozen=True)
 class Symmetry:

@@ -24,8 +24,6 @@ from inference_lab.cli.solve_command import solve
 from inference_lab.cli.store_commands import merge, report
 from inference_lab.cli.studying import reproduce
 
-__all__ = ["main"]
-
 
 @click.group(
     cls=Group, context_settings={"help_option_names": ["-h", "--help"], "show_default": True}

@@ -53,8 +53,8 @@ def reproduce(
     comes with the library. Paths in it are relative to its folder. Without --trust, Python files
     and modules that it names are refused, unless it comes with the library.
     """
-    from inference_lab.data.datasets import DataFormatError, DataNotFoundError
-    from inference_lab.data.folders import data_folder
+    from inference_lab.data.datasets import DataFormatError
+    from inference_lab.data.folders import DataNotFoundError, data_folder
     from inference_lab.harness.progress import reporter
     from inference_lab.registry.user_code import user_code_refused
     from inference_lab.reporting.writing import check_folder

@@ -38,18 +38,6 @@ from inference_lab.constraints.constraints import selected
 from inference_lab.graph.arrays import FloatArray, IntArray
 from inference_lab.specs.settings import Range, check_settings, setting
 
-__all__ = [
-    "AT_LEAST_ONE",
-    "PAIR_ARGUMENTS",
-    "ConstrainedClusterer",
-    "PairwiseClusterer",
-    "SharedSettings",
-    "check_word",
-    "refuse_constraints",
-    "refuse_large",
-]
-
-
 #: Metadata of a field that holds a positive number, as `setting` makes them.
 AT_LEAST_ONE = {"range": Range(at_least=1)}
 

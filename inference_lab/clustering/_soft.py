@@ -16,8 +16,6 @@ from inference_lab.clustering.pair_weights import watch_hard
 from inference_lab.clustering.supervision import Side
 from inference_lab.graph.arrays import FloatArray
 
-__all__ = ["AlphaMode", "SoftClusterer", "point_weights"]
-
 AlphaMode = Literal["sum", "mean"]
 _ALPHAS = tuple(round(0.1 * step, 1) for step in range(9, 0, -1))
 

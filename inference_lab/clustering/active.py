@@ -15,11 +15,6 @@ from inference_lab.clustering.initialisation import alone
 from inference_lab.constraints import Constraints, check_generator, point_indices
 from inference_lab.graph.arrays import IntArray
 
-__all__ = [
-    "Answers",
-    "ExploreConsolidate",
-]
-
 #: Answers whether two points belong together; None is "don't know".
 Oracle: TypeAlias = "Callable[[int, int], bool | None]"
 

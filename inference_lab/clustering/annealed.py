@@ -25,8 +25,6 @@ from inference_lab.graph.arrays import FloatArray
 from inference_lab.registry.registry import as_solver
 from inference_lab.specs.settings import setting
 
-__all__ = ["AnnealedConstrainedKMeans", "AnnealedConstrainedMixture", "critical_temperature"]
-
 #: Up to this number of points, eigenvalues are computed directly.
 _SMALL = 32
 #: Clusters are pushed this share of the way to a random point: at each temperature only enough for

@@ -31,8 +31,6 @@ from inference_lab.constraints import Constraints
 from inference_lab.graph.arrays import FloatArray, IntArray
 from inference_lab.specs.settings import setting
 
-__all__ = ["ConstrainedLinkage", "ConstrainedSpectral", "FlexibleSpectral", "MetricKMeans"]
-
 
 class _Dense(PairwiseClusterer):
     """Base of the baselines that take dense points, and predict by the nearest mean."""

@@ -18,8 +18,6 @@ from inference_lab.clustering.supervision import Side
 from inference_lab.graph.arrays import FloatArray
 from inference_lab.specs.settings import setting
 
-__all__ = ["BregmanKMeans", "SphericalKMeans", "weight_of_odds"]
-
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class BregmanKMeans(SharedSettings, ConstrainedClusterer):

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["ESTIMATORS"]
-
 #: Use case of each class in each group. The study ``reports/estimators`` has the figures.
 ESTIMATORS: dict[str, dict[str, str]] = {
     "take these": {

@@ -31,17 +31,6 @@ from inference_lab.constraints.pairs import codes_of
 from inference_lab.graph.arrays import FloatArray, IntArray
 from inference_lab.specs.settings import check_settings, setting
 
-__all__ = [
-    "ConstrainedClusterCV",
-    "Kept",
-    "candidates_for",
-    "choose",
-    "default_candidates",
-    "expected_gains",
-    "pair_folds",
-    "pair_groups",
-]
-
 Candidates: TypeAlias = Sequence[tuple[str, Any]]
 #: Numbers of clusters that "auto" tries.
 _NUMBERS = range(2, 11)

@@ -24,8 +24,6 @@ from inference_lab.constraints import Constraints
 from inference_lab.graph.arrays import FloatArray, IntArray
 from inference_lab.specs.settings import setting
 
-__all__ = ["COPKMeans"]
-
 Order: TypeAlias = Literal["random", "given"]
 
 

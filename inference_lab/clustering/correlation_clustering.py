@@ -20,8 +20,6 @@ from inference_lab.constraints import Constraints
 from inference_lab.graph.arrays import IntArray
 from inference_lab.specs.settings import check_settings, setting
 
-__all__ = ["CorrelationClustering"]
-
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class CorrelationClustering(ClusterMixin, BaseEstimator):  # type: ignore[misc]

@@ -44,21 +44,6 @@ from inference_lab.specs.settings import check_settings, setting
 if TYPE_CHECKING:
     from threadpoolctl import ThreadpoolController  # type: ignore[import-untyped]
 
-__all__ = [
-    "Bregman",
-    "Cosine",
-    "Distortion",
-    "IDivergence",
-    "ItakuraSaito",
-    "KullbackLeibler",
-    "Points",
-    "SquaredEuclidean",
-    "as_distortion",
-    "cluster_sums",
-    "counted_shares",
-    "whitened",
-]
-
 #: A dense float64 matrix, or a sparse CSR array, with one row per point.
 Points: TypeAlias = Any
 

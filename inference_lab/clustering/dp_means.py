@@ -41,8 +41,6 @@ from inference_lab.registry.registry import as_solver
 from inference_lab.solving import solve
 from inference_lab.specs.settings import setting
 
-__all__ = ["DPMeans", "Pairs", "RDPMeans"]
-
 ClusterCost = Literal["farthest-first", "kth-distance"]
 
 #: A price derived from the cost of a point exceeds this cost by this share. The point then opens no

@@ -30,18 +30,6 @@ from inference_lab.graph.factor_graph import FactorGraph
 from inference_lab.graph.terms import DiagonalTerms
 from inference_lab.solving import solve
 
-__all__ = [
-    "Assignment",
-    "Coupling",
-    "EStepSolver",
-    "Fit",
-    "HalfStep",
-    "Model",
-    "PairedModel",
-    "Result",
-    "maximise_expectation",
-]
-
 #: Labels, (n,) int64, at temperature zero, else shares in the clusters, (n, k) float64.
 Assignment: TypeAlias = "IntArray | FloatArray"
 

@@ -12,15 +12,6 @@ from scipy.sparse import coo_array
 from inference_lab.graph.arrays import FloatArray, IntArray, connected
 from inference_lab.graph.terms import DiagonalTerms
 
-__all__ = [
-    "InfeasibleConstraintsError",
-    "contradiction",
-    "finite_price",
-    "infeasible",
-    "n_unmet",
-    "priced",
-]
-
 #: Maximum number of points listed in a message.
 _SHOWN = 5
 #: Number of vertices from which cliques are grown, by decreasing degree.

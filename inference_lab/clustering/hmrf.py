@@ -35,8 +35,6 @@ from inference_lab.clustering.mssc.partition_problem import PartitionProblem, pa
 from inference_lab.constraints import Constraints
 from inference_lab.graph.arrays import FloatArray, IntArray
 
-__all__ = ["HMRF", "Violations", "share_kept", "violations"]
-
 Penalty = Literal["potts", "distance"]
 EmptyClusters = Literal["reseed", "keep"]
 

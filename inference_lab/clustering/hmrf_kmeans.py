@@ -39,8 +39,6 @@ from inference_lab.graph.arrays import FloatArray, IntArray
 from inference_lab.registry.registry import as_solver
 from inference_lab.specs.settings import setting
 
-__all__ = ["HMRFKMeans", "MPCKMeans", "PCKMeans", "PairBeliever", "paired_kmeans"]
-
 #: Metrics of a rank below this multiple of the least rank cause a warning.
 _MARGIN = 1.02
 #: Starts by default.

@@ -17,8 +17,6 @@ from inference_lab.constraints import Constraints
 from inference_lab.constraints.centroids import farthest_first
 from inference_lab.graph.arrays import FloatArray, IntArray
 
-__all__ = ["Init", "initial_centroids", "pushed_apart"]
-
 Init: TypeAlias = Literal[
     "neighbourhoods",
     "neighbourhoods+perturbed",

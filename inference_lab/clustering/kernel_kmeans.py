@@ -40,8 +40,6 @@ from inference_lab.clustering.supervision import Side, agreeing, read_partial_la
 from inference_lab.constraints import Constraints
 from inference_lab.graph.arrays import FloatArray, IntArray
 
-__all__ = ["KernelHMRFKMeans"]
-
 KernelInit: TypeAlias = Literal["auto", "spectral", "random"]
 
 #: Points up to which all eigenvalues are computed, in O(n^3).

@@ -35,15 +35,6 @@ from inference_lab.clustering.distortions import (
 from inference_lab.graph.arrays import FloatArray, IntArray
 from inference_lab.specs.settings import check_settings, setting
 
-__all__ = [
-    "ClosedForm",
-    "DegenerateMetricWarning",
-    "GradientStep",
-    "MetricLearner",
-    "Penalised",
-    "effective_rank",
-]
-
 #: Maximum number of features for full matrices: one of this size takes 200 MB.
 _FULL_FEATURES = 5000
 #: Halvings of a step before the old metric is kept.

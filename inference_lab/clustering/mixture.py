@@ -37,8 +37,6 @@ from inference_lab.graph.arrays import FloatArray, IntArray
 from inference_lab.registry.registry import as_solver
 from inference_lab.specs.settings import setting
 
-__all__ = ["ConstrainedGaussianMixture"]
-
 Covariance = Literal["full", "tied", "diag", "spherical"]
 Prior = Literal["maximum-entropy", "chunklets", "points"]
 

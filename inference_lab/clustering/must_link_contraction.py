@@ -11,8 +11,6 @@ from scipy.sparse import csr_array
 from inference_lab.graph.arrays import FloatArray, IntArray, connected
 from inference_lab.graph.terms import DiagonalTerms
 
-__all__ = ["Units", "units_of"]
-
 
 @dataclass(frozen=True)
 class Units:

@@ -18,19 +18,6 @@ from inference_lab.constraints import Constraints
 from inference_lab.constraints.pairs import pairs_outside
 from inference_lab.graph.arrays import FloatArray, IntArray
 
-__all__ = [
-    "USUAL_ODDS",
-    "ConstraintsNotMetWarning",
-    "MergedClassesWarning",
-    "PairWeightWarning",
-    "log_odds",
-    "watch_components",
-    "watch_hard",
-    "watch_nothing",
-    "watch_weight",
-    "wrong_share",
-]
-
 #: Prior: number of pairs that count as checked before any is, and number of wrong ones among them.
 _CHECKED, _WRONG = 10, 1
 #: Log-odds that a pair is right, before any is checked: ``ln 9``.

@@ -11,8 +11,6 @@ import numpy.typing as npt
 from inference_lab.clustering.bregman_kmeans import BregmanKMeans
 from inference_lab.clustering.supervision import partly_labelled
 
-__all__ = ["ConstrainedKMeans", "SeededKMeans"]
-
 Unseeded: TypeAlias = Literal["k-means++", "perturbed", "random"]
 
 

@@ -19,8 +19,6 @@ from inference_lab.clustering.supervision import Side
 from inference_lab.constraints import Constraints
 from inference_lab.graph.arrays import FloatArray, IntArray, connected
 
-__all__ = ["SizeConstrainedKMeans", "balance"]
-
 #: A path must be shorter by more than this share of the largest cost, so that rounding cannot make
 #: a cycle.
 _LEAST_GAIN = 1e-12

@@ -18,18 +18,6 @@ from inference_lab.constraints.pairs import pairs_outside
 from inference_lab.constraints.sample_ids import SampleIds, rows_named
 from inference_lab.graph.arrays import FloatArray, IntArray
 
-__all__ = [
-    "Side",
-    "agreeing",
-    "has_pairs",
-    "of_positive_weight",
-    "partly_labelled",
-    "read_partial_labels",
-    "read_side",
-    "refuse_hard",
-    "take_frame",
-]
-
 #: The module in which scikit-learn fits the rows `train` of `X`.
 _FOLDS = "sklearn.model_selection._validation"
 

@@ -36,8 +36,6 @@ from inference_lab.clustering.supervision import Side
 from inference_lab.graph.arrays import FloatArray, IntArray
 from inference_lab.specs.settings import setting
 
-__all__ = ["TVClust"]
-
 #: Passes over the points in pairs in one E-step.
 _PASSES = 5
 

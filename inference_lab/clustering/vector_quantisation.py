@@ -24,8 +24,6 @@ from inference_lab.clustering.supervision import Side, of_positive_weight, refus
 from inference_lab.graph.arrays import FloatArray, IntArray
 from inference_lab.specs.settings import setting
 
-__all__ = ["CVQE", "LCVQE"]
-
 
 @lean_kernel
 def settle_pairs(

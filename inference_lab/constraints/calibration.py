@@ -9,8 +9,6 @@ import numpy.typing as npt
 
 from inference_lab.constraints.centroids import kmeans_centroids, squared_distances
 
-__all__ = ["calibrated_weight", "log_odds_of"]
-
 
 def log_odds_of(noise: float, count: int) -> float:
     """Return the log-odds that a constraint is right."""

@@ -10,15 +10,6 @@ import numpy as np
 from inference_lab.constraints.constraints import Constraints
 from inference_lab.graph.arrays import FloatArray, IntArray
 
-__all__ = [
-    "Perturbation",
-    "constraint_centroids",
-    "farthest_first",
-    "kmeans_centroids",
-    "numbered_like",
-    "squared_distances",
-]
-
 Perturbation: TypeAlias = Literal["multiplicative", "additive"]
 
 _AMPLITUDE = 0.7  # of the perturbations; the constant of the authors' own code

@@ -7,10 +7,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from inference_lab.constraints.pair_arrays import FloatArray, IntArray, Parts, Weight
+from inference_lab.constraints.pair_arrays import Parts, Weight
 from inference_lab.constraints.pairs import codes_of, pairs_across, pairs_inside, sorted_distinct
-
-__all__ = ["ContradictionError", "closed", "contradicting", "merged", "surviving"]
+from inference_lab.graph.arrays import FloatArray, IntArray
 
 
 class ContradictionError(ValueError):

@@ -24,7 +24,6 @@ from inference_lab.constraints.closure import (
     surviving,
 )
 from inference_lab.constraints.pair_arrays import (
-    IntArray,
     Parts,
     Weight,
     canonical,
@@ -40,12 +39,7 @@ from inference_lab.constraints.pairs import (
 )
 from inference_lab.constraints.sample_ids import SampleIds, names_of
 from inference_lab.constraints.sampling import drawn, known
-
-__all__ = [
-    "ClosurePolicy",
-    "Constraints",
-    "selected",
-]
+from inference_lab.graph.arrays import IntArray
 
 ClosurePolicy: TypeAlias = Literal["raise", "drop", "keep", "vote"]
 Ids: TypeAlias = "Sequence[Hashable] | npt.NDArray[Any]"

@@ -11,14 +11,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from inference_lab.constraints.pair_arrays import IntArray, Parts, Weight
+from inference_lab.constraints.pair_arrays import Parts, Weight
 from inference_lab.constraints.sample_ids import SampleIds, names_of, rows_named
+from inference_lab.graph.arrays import IntArray
 from inference_lab.io._files import FormatError
 
 if TYPE_CHECKING:
     import pandas as pd
-
-__all__ = ["from_frame", "read_csv", "to_frame", "write_csv"]
 
 KINDS = ("must-link", "cannot-link")
 

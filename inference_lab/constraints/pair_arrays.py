@@ -12,8 +12,6 @@ from inference_lab.constraints.pairs import codes_of
 from inference_lab.graph.arrays import FloatArray, IntArray
 from inference_lab.graph.terms import DiagonalTerms
 
-__all__ = ["FloatArray", "IntArray", "Parts", "Weight", "canonical", "read_classes", "refuse_both"]
-
 Weight: TypeAlias = "float | FloatArray"
 
 

@@ -9,20 +9,6 @@ import numpy.typing as npt
 
 from inference_lab.graph.arrays import IntArray
 
-__all__ = [
-    "check_count",
-    "check_generator",
-    "codes_of",
-    "distinct_integers",
-    "pairs_across",
-    "pairs_inside",
-    "pairs_outside",
-    "point_indices",
-    "sample_pairs",
-    "sorted_distinct",
-]
-
-
 #: floor(sqrt(2**63 - 1)): i * n_points + j must fit into an int64.
 MAX_POINTS = 3_037_000_499
 

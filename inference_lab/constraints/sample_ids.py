@@ -8,8 +8,6 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["SampleIds", "names_of", "rows_named"]
-
 _SHOWN = 5  # unknown names listed in a message
 
 

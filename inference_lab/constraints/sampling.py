@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from inference_lab.constraints.pair_arrays import IntArray
 from inference_lab.constraints.pairs import (
     check_count,
     pairs_across,
@@ -13,8 +12,7 @@ from inference_lab.constraints.pairs import (
     point_indices,
     sample_pairs,
 )
-
-__all__ = ["drawn", "known"]
+from inference_lab.graph.arrays import IntArray
 
 
 def drawn(

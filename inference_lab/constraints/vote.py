@@ -15,9 +15,6 @@ import numpy as np
 
 from inference_lab.graph.arrays import FloatArray, IntArray, connected
 
-__all__ = ["vote"]
-
-
 #: A move must gain this share of the largest weight: so that rounding cannot cycle.
 _LEAST_GAIN = 1e-9
 

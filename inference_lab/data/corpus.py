@@ -15,8 +15,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["Corpus", "body_of_post", "clean", "count_terms", "latent_semantics"]
-
 #: Terms in fewer documents are dropped, and terms in a larger share of them.
 _FEWEST_DOCUMENTS = 5
 _LARGEST_SHARE = 0.95

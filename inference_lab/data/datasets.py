@@ -18,21 +18,10 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from inference_lab.data.folders import DATA_VARIABLE, DataNotFoundError
 from inference_lab.data.gaussians import MIXTURES, Mixture
 from inference_lab.data.published import find_published, source_of
 from inference_lab.formatting import nearest
 from inference_lab.io._files import FormatError, read_bytes
-
-__all__ = [
-    "DATA_VARIABLE",
-    "DataFormatError",
-    "DataNotFoundError",
-    "Dataset",
-    "UnknownDatasetError",
-    "available",
-    "load",
-]
 
 _PathLike: TypeAlias = "str | os.PathLike[str]"
 

@@ -8,8 +8,6 @@ from typing import TypeAlias
 
 from inference_lab.formatting import nearest
 
-__all__ = ["DATA_VARIABLE", "DataNotFoundError", "data_folder", "find_file"]
-
 #: Environment variable that names the folder with real data.
 DATA_VARIABLE = "INFERENCE_LAB_DATA"
 

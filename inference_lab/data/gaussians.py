@@ -9,8 +9,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["MIXTURES", "Mixture", "labels_by_share"]
-
 
 def labels_by_share(
     rng: np.random.Generator, shares: npt.NDArray[Any], n: int

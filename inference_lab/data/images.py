@@ -24,22 +24,6 @@ from inference_lab.io._files import read_bytes
 from inference_lab.problem import Problem
 from inference_lab.specs.extras import require
 
-__all__ = [
-    "EMBEDDED",
-    "WRITTEN",
-    "Image",
-    "ImageProblem",
-    "draw_shapes",
-    "draw_texture",
-    "find_file",
-    "grey_levels",
-    "label_colours",
-    "load_image",
-    "read_image",
-    "to_grey",
-    "write_image",
-]
-
 Image: TypeAlias = npt.NDArray[np.uint8]
 
 #: Photographs that come with scikit-learn, 427 x 640 pixels, in colours.

@@ -23,19 +23,6 @@ from inference_lab.data.folders import DATA_VARIABLE, DataNotFoundError, data_fo
 from inference_lab.formatting import listed, nearest
 from inference_lab.specs.grammar import SpecError
 
-__all__ = [
-    "MIRROR_VARIABLE",
-    "FetchError",
-    "PublishedFile",
-    "PublishedSet",
-    "choose",
-    "fetch",
-    "find_published",
-    "published",
-    "source_of",
-    "stored",
-]
-
 #: Environment variable that names a folder or an address with the layout of a data folder.
 MIRROR_VARIABLE = "INFERENCE_LAB_MIRROR"
 

@@ -16,8 +16,6 @@ from inference_lab.specs.extras import require
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["IMPUTATIONS", "counting_columns", "numeric_columns", "read_table"]
-
 #: Replacements of missing numbers, as in scikit-learn's `SimpleImputer`.
 IMPUTATIONS = ("median", "mean", "most_frequent")
 

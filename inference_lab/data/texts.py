@@ -22,16 +22,6 @@ from inference_lab.data.corpus import Corpus, body_of_post, clean, count_terms
 from inference_lab.data.datasets import DataFormatError, read_lines
 from inference_lab.data.published import find_published
 
-__all__ = [
-    "NEWS_SUBSETS",
-    "Post",
-    "corpora",
-    "load_corpus",
-    "read_classic3",
-    "read_newsgroups",
-    "read_yahoo",
-]
-
 _PathLike: TypeAlias = "str | os.PathLike[str]"
 
 #: Newsgroups of the three published subsets (Basu, Bilenko and Mooney 2004, sec. 4.1).

@@ -62,8 +62,6 @@ from inference_lab.graph.terms import (
     unwrap,
 )
 
-__all__ = ["FactorGraph"]
-
 #: Differences of energies below this are lost, because their products and squares underflow.
 _FINEST = 1e-200
 

@@ -14,8 +14,6 @@ from inference_lab.graph.arrays import FloatArray, starts_of
 from inference_lab.graph.factor_graph import FactorGraph
 from inference_lab.graph.terms import OwnTables, PairwiseTerms, Unaries
 
-__all__ = ["chain"]
-
 
 def chain(graph: FactorGraph) -> FactorGraph:
     """Encode label costs by a binary variable for each variable and set; the last one pays.

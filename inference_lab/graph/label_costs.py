@@ -19,8 +19,6 @@ import numpy.typing as npt
 from inference_lab.graph.arrays import FloatArray, IntArray, freeze, starts_of
 from inference_lab.graph.terms import as_costs, check_costs
 
-__all__ = ["NO_LABEL_COSTS", "LabelCosts", "label_costs"]
-
 
 class LabelCosts(NamedTuple):
     """Sets of labels with the cost of using any label of each, read-only, as kernels take them.

@@ -15,8 +15,6 @@ from inference_lab.specs.extras import require
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["draw_history", "draw_image", "own_axes", "plot_graph", "plot_marginals", "plot_trace"]
-
 #: Largest number of nodes for which the drawing of a graph is legible.
 MOST_NODES = 300
 

@@ -13,8 +13,6 @@ from inference_lab.registry.sources import problem_registry
 from inference_lab.specs.extras import how_to_install
 from inference_lab.specs.grammar import SpecError
 
-__all__ = ["available", "available_problems", "available_solvers", "missing"]
-
 
 class _Head(NamedTuple):
     """The description of a file in a listing, and its required package and extra, if any."""

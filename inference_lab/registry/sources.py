@@ -16,8 +16,6 @@ from inference_lab.registry.user_code import names_code
 from inference_lab.specs.grammar import MAX_LENGTH, SpecError, format_value, parse_spec
 from inference_lab.specs.grammar import build as build_spec
 
-__all__ = ["ProblemSource", "as_problem", "as_problems", "problem_registry"]
-
 ProblemSource: TypeAlias = (
     "str | Path | Problem | ProblemFamily | FactorGraph | tuple[str, FactorGraph]"
 )

@@ -29,8 +29,6 @@ from inference_lab.selection.instance_features import (
 if TYPE_CHECKING:
     from inference_lab.registry.sources import ProblemSource
 
-__all__ = ["Diagnosis", "diagnose", "evidence"]
-
 #: Names of the classes by frustration.
 _CLASSES = (
     "no pair is frustrated",

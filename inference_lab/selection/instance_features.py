@@ -14,8 +14,6 @@ import numpy.typing as npt
 from inference_lab.graph.arrays import POTTS, TABLE, FloatArray, IntArray, connected
 from inference_lab.graph.factor_graph import FactorGraph
 
-__all__ = ["BREAKS", "Measures", "class_of", "couplings", "known_facts", "measure", "sample"]
-
 #: Largest number of variables, and of pairs and factors, of a graph whose relaxation is solved
 #: whole; for larger graphs, a sample is solved.
 SAMPLE = 300

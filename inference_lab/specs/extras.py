@@ -17,8 +17,6 @@ from __future__ import annotations
 
 import importlib.util
 
-__all__ = ["MissingExtra", "how_to_install", "require"]
-
 
 class MissingExtra(ImportError):
     """Error for a missing package of a feature; its message explains how to install it."""

@@ -13,8 +13,8 @@ from msgspec import UNSET, Meta, UnsetType
 from msgspec.structs import asdict, force_setattr, replace
 
 from inference_lab.results.clustering_records import COSTS
+from inference_lab.results.records import Limit
 from inference_lab.studies.definition import (
-    Limit,
     Natural,
     StudyDefinition,
     StudyError,
@@ -22,8 +22,6 @@ from inference_lab.studies.definition import (
     check_names,
 )
 from inference_lab.studies.study_points import split_name
-
-__all__ = ["Method", "Protocol", "Published", "QuickLook", "Study", "StudyPart", "Summary"]
 
 #: Types of fields: a share, numbers of constraints, published values of a study's first scores.
 Share = Annotated[float, Meta(ge=0.0, le=1.0)]

@@ -12,9 +12,6 @@ from msgspec.structs import replace
 
 from inference_lab.reporting.answers import Claim
 from inference_lab.reporting.contrasts import Contrast
-from inference_lab.results.records import Limit
-
-__all__ = ["Limit", "Natural", "StudyDefinition", "StudyError", "Values", "check_names", "read_as"]
 
 _T = TypeVar("_T")
 

@@ -13,8 +13,6 @@ import msgspec
 from inference_lab.formatting import nearest
 from inference_lab.studies.definition import Natural, StudyError, Values, check_names
 
-__all__ = ["Design", "Grid", "ValueRange"]
-
 #: Significant digits of values drawn from a range; few, because the values occur in names.
 _DIGITS = 3
 

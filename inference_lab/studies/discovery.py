@@ -12,8 +12,6 @@ from inference_lab.studies.clustering_study import Study
 from inference_lab.studies.definition import StudyError, read_as
 from inference_lab.studies.solver_study import SolverStudy
 
-__all__ = ["StudyFolder", "available_studies", "find_study", "load_study"]
-
 #: The package that holds the definitions which come with the library.
 _PACKAGE = "inference_lab.reports"
 

@@ -15,8 +15,6 @@ from inference_lab.constraints import Constraints
 from inference_lab.reports.released import RELEASED
 from inference_lab.results.scoring import adjusted_rand, matched_accuracy, nmi, pairwise_f
 
-__all__ = ["ESTIMATORS", "OF_OBJECTIVES", "PARTIAL", "PREDICTED", "SCORES", "SEEDED"]
-
 
 class _KMeans(KMeans):  # type: ignore[misc]  # no types
     """K-means with ten starts that accepts pairs and ignores them."""

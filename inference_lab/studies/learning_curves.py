@@ -18,15 +18,6 @@ from inference_lab.reporting.document import Cell
 from inference_lab.reporting.statistics import signed_rank
 from inference_lab.results.clustering_records import COSTS, StudyRecord
 
-__all__ = [
-    "FitArrays",
-    "Mean",
-    "curve_panels",
-    "mean_cell",
-    "mean_of",
-    "paired",
-]
-
 #: Two-sided level of all intervals.
 LEVEL = 0.95
 

@@ -23,8 +23,6 @@ from inference_lab.studies.clustering_study import Method, Protocol
 from inference_lab.studies.estimators import ESTIMATORS, PARTIAL, PREDICTED, SCORES, SEEDED
 from inference_lab.studies.study_points import StudyPoints
 
-__all__ = ["Draw", "FitResult", "draw_constraints", "fit_method"]
-
 #: Up to this number of pairs, the sequence of all pairs is shuffled; beyond, it is drawn in chunks.
 _SHUFFLED = 5_000_000
 _CHUNK = 4096

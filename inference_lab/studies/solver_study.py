@@ -16,23 +16,15 @@ from inference_lab.registry.registry import as_solver
 from inference_lab.registry.sources import problem_registry
 from inference_lab.reporting.answers import with_answers
 from inference_lab.reporting.contrasts import Contrast
-from inference_lab.results.records import TRACE_LIMIT, Record, RecordStore
+from inference_lab.results.records import TRACE_LIMIT, Limit, Record, RecordStore
 from inference_lab.specs.grammar import SpecError
-from inference_lab.studies.definition import (
-    Limit,
-    Natural,
-    StudyDefinition,
-    StudyError,
-    Values,
-)
+from inference_lab.studies.definition import Natural, StudyDefinition, StudyError, Values
 from inference_lab.studies.designs import Design, Grid
 
 if TYPE_CHECKING:
     from inference_lab.harness.progress import RunProgress
     from inference_lab.reporting.comparison import Comparison
     from inference_lab.reporting.document import Block, Document
-
-__all__ = ["QuickForm", "SolverStage", "SolverStudy", "render_comparison", "run_comparison"]
 
 #: Statuses of runs that solve a problem.
 _SOLVED = ("optimal", "infeasible")

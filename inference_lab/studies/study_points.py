@@ -21,8 +21,6 @@ from inference_lab.reports.patterns import PATTERNS, four_clouds
 from inference_lab.reports.textures import mosaic
 from inference_lab.studies.definition import StudyError
 
-__all__ = ["StudyPoints", "known_points", "load_points"]
-
 #: Texture mosaics that share one ground truth.
 _MOSAICS = ("outex-000", "outex-001", "outex-017", "outex-042")
 _LSI = 20

@@ -24,8 +24,6 @@ from inference_lab.studies.learning_curves import (
 )
 from inference_lab.studies.study_points import split_name
 
-__all__ = ["SummaryMeans", "summary_section"]
-
 
 @dataclass(frozen=True)
 class SummaryMeans:

@@ -34,7 +34,8 @@ from sklearn.preprocessing import StandardScaler
 from inference_lab.clustering import ConstrainedGaussianMixture, PCKMeans
 from inference_lab.clustering.bregman_kmeans import weight_of_odds
 from inference_lab.clustering.distortions import SquaredEuclidean
-from inference_lab.data.datasets import DataNotFoundError, load
+from inference_lab.data.datasets import load
+from inference_lab.data.folders import DataNotFoundError
 from inference_lab.data.published import find_published
 from inference_lab.io._files import read_bytes
 

@@ -35,7 +35,7 @@ import pandas as pd
 
 import inference_lab as il
 from inference_lab.constraints import Constraints
-from inference_lab.data.datasets import DataNotFoundError
+from inference_lab.data.folders import DataNotFoundError
 from inference_lab.graph.factor_graph import FactorGraph
 from inference_lab.processes.workers import Crash, Worker
 from inference_lab.registry.sources import as_problem

@@ -10,14 +10,8 @@ import numpy as np
 import pytest
 from places import DATA
 
-from inference_lab.data.datasets import (
-    DATA_VARIABLE,
-    DataFormatError,
-    DataNotFoundError,
-    UnknownDatasetError,
-    available,
-    load,
-)
+from inference_lab.data.datasets import DataFormatError, UnknownDatasetError, available, load
+from inference_lab.data.folders import DATA_VARIABLE, DataNotFoundError
 
 needs_data = pytest.mark.skipif(
     not (DATA / "uci").is_dir(),

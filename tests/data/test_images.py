@@ -11,13 +11,13 @@ import numpy as np
 import pytest
 
 import inference_lab as il
-from inference_lab.data.datasets import DATA_VARIABLE, DataFormatError, DataNotFoundError
+from inference_lab.data.datasets import DataFormatError
+from inference_lab.data.folders import DATA_VARIABLE, DataNotFoundError, find_file
 from inference_lab.data.images import (
     EMBEDDED,
     ImageProblem,
     draw_shapes,
     draw_texture,
-    find_file,
     label_colours,
     load_image,
     read_image,

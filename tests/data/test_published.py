@@ -20,7 +20,7 @@ from places import ROOT
 from test_datasets import balance_lines
 
 from inference_lab.cli import main
-from inference_lab.data import datasets
+from inference_lab.data import datasets, folders
 from inference_lab.data import published as module
 from inference_lab.data.published import (
     PublishedFile,
@@ -111,7 +111,7 @@ def test_a_fetched_file_is_found_without_a_folder(
 ) -> None:
     """What was fetched is not fetched again."""
     register(monkeypatch, f"{server.address}/there.data")
-    with pytest.raises(datasets.DataNotFoundError, match=r"inference-lab data fetch balance .*"):
+    with pytest.raises(folders.DataNotFoundError, match=r"inference-lab data fetch balance .*"):
         datasets.load("balance")
     server.files["/there.data"] = CONTENT
     done = call("fetch", "uci")
@@ -185,7 +185,7 @@ def test_failures_name_the_remedy(
     assert "did you mean 'balance'" in call("fetch", "blance").stderr
     register(monkeypatch, "")
     assert f"by hand from https://there.org/balance to {cache}" in call("fetch", "balance").stderr
-    with pytest.raises(datasets.DataNotFoundError, match=r"by hand from https://there\.org/bal"):
+    with pytest.raises(folders.DataNotFoundError, match=r"by hand from https://there\.org/bal"):
         datasets.load("balance")
     assert files_below(cache) == []
 
@@ -292,7 +292,7 @@ def test_files_of_the_loaders_are_registered() -> None:
             assert plain is None or plain.sha256 == digest
             assert plain or {f"map/{path}.gz", f"map/{path}.xz"} & paths.keys()
     for name in ("text/classic3.mat", "text/k1a_sparse.txt", "image/outex/017.png"):
-        with pytest.raises(datasets.DataNotFoundError, match="data fetch"):
+        with pytest.raises(folders.DataNotFoundError, match="data fetch"):
             find_published(name)
     for one in datasets._REGISTRY.values():
         if isinstance(one, datasets._Files):

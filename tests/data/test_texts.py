@@ -13,7 +13,8 @@ from scipy.io import savemat
 from scipy.sparse import csr_array
 
 from inference_lab.data.corpus import Corpus, body_of_post, count_terms, latent_semantics
-from inference_lab.data.datasets import DataFormatError, DataNotFoundError
+from inference_lab.data.datasets import DataFormatError
+from inference_lab.data.folders import DataNotFoundError
 from inference_lab.data.texts import load_corpus, read_classic3, read_newsgroups, read_yahoo
 
 

@@ -13,7 +13,8 @@ import numpy as np
 import pytest
 
 import inference_lab as il
-from inference_lab.data.datasets import DATA_VARIABLE, DataFormatError, DataNotFoundError
+from inference_lab.data.datasets import DataFormatError
+from inference_lab.data.folders import DATA_VARIABLE, DataNotFoundError
 from inference_lab.data.published import find_published
 from inference_lab.io._files import read_bytes
 from inference_lab.problem import Problem

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from inference_lab.data.datasets import DATA_VARIABLE
+from inference_lab.data.folders import DATA_VARIABLE
 from inference_lab.io import FormatError
 from inference_lab.problems.file import File
 from inference_lab.registry.descriptions import available_problems

@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import inference_lab as il
-from inference_lab.data.datasets import DataFormatError, DataNotFoundError
+from inference_lab.data.datasets import DataFormatError
+from inference_lab.data.folders import DataNotFoundError
 from inference_lab.data.images import read_image, write_image
 from inference_lab.graph.arrays import TRUNCATED_LINEAR, TRUNCATED_QUADRATIC
 from inference_lab.problems.stereo import PAIRS, Stereo, StereoProblem, data_costs, visible_pixels

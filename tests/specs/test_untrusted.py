@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 from sample_records import record
 
-from inference_lab.data.datasets import DATA_VARIABLE
+from inference_lab.data.folders import DATA_VARIABLE
 from inference_lab.data.images import write_image
 from inference_lab.registry.descriptions import missing
 from inference_lab.registry.registry import as_solver, solver_registry

@@ -26,8 +26,6 @@ from inference_lab.graph.arrays import FloatArray, GraphArrays, Int32Array, IntA
 
 UInt32Array: TypeAlias = npt.NDArray[np.uint32]
 
-__all__ = ["CutArrays", "CutGraph"]
-
 #: Arcs visited between two checks of the clock: about 0.1 s.
 _WORK = 10_000_000
 

@@ -27,8 +27,6 @@ from inference_lab.algorithms.cuts.roof_duality import LabelChoice
 from inference_lab.graph.arrays import Flags, IntArray, starts_of
 from inference_lab.graph.factor_graph import FactorGraph
 
-__all__ = ["SHRINKING", "Reduction", "reduce"]
-
 #: Longest time to build the smaller graph, in energy evaluations, because the clock is not checked
 #: meanwhile. Measured on chains, grids and E-steps of a million variables.
 SHRINKING = 120.0

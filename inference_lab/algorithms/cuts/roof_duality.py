@@ -31,8 +31,6 @@ from inference_lab.graph.arrays import GraphArrays, Int32Array, IntArray
 from inference_lab.graph.factor_graph import FactorGraph
 from inference_lab.kernels.messages import edge_cost
 
-__all__ = ["Choice", "LabelChoice", "energy_change"]
-
 #: Coefficients below this share of the costs that they are differences of count as rounding errors.
 _NOISE = 1e-14
 

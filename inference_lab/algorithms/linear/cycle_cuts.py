@@ -27,8 +27,6 @@ from inference_lab.graph.arrays import FloatArray, Int32Array, IntArray, starts_
 from inference_lab.graph.factor_graph import FactorGraph
 from inference_lab.kernels.heap import Heap, clear, empty_heap, pop, push, rise
 
-__all__ = ["tighten"]
-
 #: Least violation of a cut. Smaller violations leave almost nothing to branch and bound.
 _VIOLATION = 1e-4
 #: Cost per pair of a cycle, because short cycles should come first: their rows are sparse and gain

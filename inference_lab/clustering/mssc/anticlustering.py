@@ -23,8 +23,6 @@ from inference_lab.clustering.mssc.partition_problem import PartitionProblem, re
 from inference_lab.clustering.mssc.peng_wei import relax, spectral_bound
 from inference_lab.graph.arrays import FloatArray, IntArray
 
-__all__ = ["anticlusters", "bound_by_groups"]
-
 #: Exchanges tried for each unit.
 _TRIALS = 40
 

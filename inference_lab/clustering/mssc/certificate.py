@@ -23,8 +23,6 @@ from inference_lab.clustering.mssc.partition_problem import PartitionProblem
 from inference_lab.constraints import Constraints
 from inference_lab.graph.arrays import FloatArray, IntArray
 
-__all__ = ["Certificate", "CertificateStep", "certify"]
-
 #: Gaps up to this one count as proofs, as in PC-SOS-SDP.
 PROVED = 1e-4
 #: Largest number of units for a single relaxation; beyond it, groups of about `_GROUP` units.

@@ -13,8 +13,6 @@ from inference_lab._numba import kernel
 from inference_lab.clustering.mssc.partition_problem import PartitionProblem
 from inference_lab.graph.arrays import FloatArray, IntArray
 
-__all__ = ["descend", "placed"]
-
 #: A move must gain more than this share of the summed costs, so that rounding cannot cycle.
 _RELATIVE_GAIN = 1e-11
 #: Maximum units of a Kempe chain; longer chains hardly ever gain.

@@ -18,8 +18,6 @@ from inference_lab.clustering.mssc.hartigan import descend, placed
 from inference_lab.clustering.mssc.partition_problem import PartitionProblem
 from inference_lab.graph.arrays import FloatArray, IntArray
 
-__all__ = ["search"]
-
 #: Sizes of the population after and before survivors are selected, as in the paper.
 _FEWEST, _MOST = 10, 20
 

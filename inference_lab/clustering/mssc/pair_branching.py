@@ -25,8 +25,6 @@ from inference_lab.clustering.mssc.peng_wei import PartitionRelaxation, relax
 from inference_lab.clustering.mssc.valid_inequalities import costs_of_pairs
 from inference_lab.graph.arrays import FloatArray, IntArray, connected
 
-__all__ = ["BranchingState", "prove"]
-
 #: Relaxed indicators of a pair this close to 0 or 1 count as certain.
 _CERTAIN = 1e-6
 

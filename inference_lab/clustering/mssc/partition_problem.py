@@ -20,8 +20,6 @@ from scipy.sparse import coo_array
 from inference_lab.clustering.hard_pairs import infeasible
 from inference_lab.graph.arrays import FloatArray, IntArray, connected
 
-__all__ = ["PartitionProblem", "contracted", "partition_problem", "restricted", "with_pairs"]
-
 _TINY = float(np.finfo(float).tiny)
 
 

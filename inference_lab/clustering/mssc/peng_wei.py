@@ -40,8 +40,6 @@ from inference_lab.clustering.mssc.valid_inequalities import (
 )
 from inference_lab.graph.arrays import FloatArray, IntArray
 
-__all__ = ["PartitionRelaxation", "relax", "spectral_bound"]
-
 #: Sweeps over the rows in a step; more sweeps make a step more accurate. Bounds are always valid.
 _SWEEPS = 3
 #: Over-relaxation of the first block.

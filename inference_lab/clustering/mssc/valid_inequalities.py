@@ -21,8 +21,6 @@ from inference_lab._numba import kernel
 from inference_lab.clustering.mssc.partition_problem import PartitionProblem
 from inference_lab.graph.arrays import FloatArray, IntArray
 
-__all__ = ["Cuts", "LinearRows", "costs_of_pairs", "greatest_mass", "rows_of", "separated"]
-
 #: Violations below this share of a mean entry are ignored.
 _LEAST_VIOLATION = 1e-3
 #: Triangles added at once, per unit.
