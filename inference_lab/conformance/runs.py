@@ -233,14 +233,14 @@ class Runs:
                 yield case, case.solution
 
     def _soft(self) -> Iterator[tuple[Case, Solution]]:
-        """Yield the runs at ``T > 0`` on feasible graphs."""
+        """Yield the runs at ``T > 0`` on feasible graphs, with outcomes in form."""
         if not self.group("warm"):
             raise NotApplicable("the solver supports none of the random graphs at T > 0")
         for case, solution in self._finished():
             if (
                 case.temperature > 0
                 and case.family != "infeasible"
-                and solution.status != Status.INFEASIBLE
+                and solution.status not in (Status.INFEASIBLE, Status.ERROR)
             ):
                 yield case, solution
 

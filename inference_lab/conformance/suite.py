@@ -99,11 +99,7 @@ def run_checks(
     begin = time.perf_counter()
     run_one = _isolated(examination) if isolate else run_check
     for check in examination.checks():
-        try:
-            verdict, message = run_one(check)
-        except OSError:  # because no more processes can be started
-            run_one = run_check
-            verdict, message = run_check(check)
+        verdict, message = run_one(check)
         now = time.perf_counter()
         # The first check is charged for the shared runs, because it makes them.
         result = CheckResult(check.name, check.claim, verdict, message, now - begin)
@@ -123,8 +119,5 @@ def _isolated(examination: Examination) -> Callable[[Check], tuple[Verdict, str]
     from inference_lab.conformance.separate import Separate
 
     separate = Separate(examination)
-    try:
-        separate.prepare()
-    except OSError:
-        return run_check
+    separate.prepare()
     return separate.run_check

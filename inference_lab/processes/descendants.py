@@ -5,22 +5,10 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable
 from contextlib import suppress
-from typing import NamedTuple
 
 import psutil
 
 from inference_lab.processes.workers import prctl
-
-
-class Usage(NamedTuple):
-    """Total resources of several processes."""
-
-    #: Seconds of processor time, including children that were waited for.
-    cpu: float
-    #: Seconds in which they were ready to run but waited for a processor.
-    queued: float
-    #: Bytes of resident memory.
-    resident: int
 
 
 def adopt_orphans() -> None:
@@ -47,25 +35,13 @@ def children() -> list[int]:
         return [child.pid for child in psutil.Process().children()]
 
 
-def usage(processes: Iterable[psutil.Process]) -> Usage:
-    """Add up the resources of processes; ended processes count zero."""
-    cpu = queued = 0.0
-    resident = 0
+def resident_memory(processes: Iterable[psutil.Process]) -> int:
+    """Return the resident memory of processes in bytes; ended processes count zero."""
+    total = 0
     for process in processes:
-        with suppress(psutil.Error), process.oneshot():
-            cpu += sum(process.cpu_times()[:4])
-            resident += process.memory_info().rss
-            queued += _queued(process.pid)
-    return Usage(cpu, queued, resident)
-
-
-def _queued(process: int) -> float:
-    """Return the seconds that a process has waited for a processor, 0 if unknown."""
-    try:
-        with open(f"/proc/{process}/schedstat", encoding="ascii") as stream:
-            return 1e-9 * int(stream.read().split()[1])
-    except (OSError, IndexError):
-        return 0.0
+        with suppress(psutil.Error):
+            total += process.memory_info().rss
+    return total
 
 
 def proportional_memory(processes: Iterable[psutil.Process]) -> int:

@@ -8,7 +8,7 @@
 # and ends only when no descendant is left. Each leads its own session, so that signals to its
 # group reach no other process. On Linux the supervisor also ends all descendants when this process
 # is killed. On other systems, orphans outside the process group of a call remain. Wall time
-# excludes imports and compilation and, on Linux, waiting for a processor (`_Watch`).
+# excludes imports and compilation.
 #
 # Call it from a process without threads, such as a worker, because a fork copies only the calling
 # thread, and locks that other threads hold stay locked for ever.
@@ -44,7 +44,7 @@ from inference_lab.processes.descendants import (
     children,
     descendants,
     proportional_memory,
-    usage,
+    resident_memory,
 )
 from inference_lab.processes.workers import end_with_parent, format_exception, traceback_tail
 
@@ -55,8 +55,6 @@ if sys.platform != "win32":
 _GRACE = 0.5
 #: Seconds for the supervisor to end all processes of a call.
 _PATIENCE = 5.0
-#: Multiple of its limit after which a call ends, even if it spent the time waiting for a processor.
-_BUSIEST = 20.0
 #: Seconds until the first check of the child, and the longest interval between two checks.
 _FIRST_LOOK = 0.05
 _LOOK = 1.0
@@ -168,9 +166,9 @@ def isolated(
 ) -> ProcessResult:
     """Call a function in an isolated, forked process; its return value must be picklable."""
     # After `wall_limit` seconds all processes of the call receive SIGTERM, and SIGKILL half a
-    # second later. Time does not count while the child compiles, nor while it waits for a
-    # processor, up to 20 times the limit. `memory_limit` is in bytes of address space beyond that
-    # of this process; on Linux it also limits the memory of all processes of the call together.
+    # second later. Time does not count while the child compiles. `memory_limit` is in bytes of
+    # address space beyond that of this process; on Linux it also limits the memory of all processes
+    # of the call together.
     #
     # A token marks answers, because a solver may write to the pipe by accident.
     token = os.urandom(16)
@@ -352,10 +350,8 @@ def _address_space() -> int:
 class _Watch:
     """A monitor of the time and memory that a child uses."""
 
-    # Between two checks the child is charged the wall time, minus the time that its processes
-    # waited for a processor, but at least their processor time. Processes that ended between two
-    # checks only add to the charge, because their waiting time is unknown. The share of the time in
-    # which the child compiled, according to its own timer, is charged against a separate limit.
+    # Time in which the child compiles, according to its own timer, is charged against a separate
+    # limit. Waiting for a processor counts, because the limits of runs leave room for it.
 
     def __init__(
         self, child: int, memory: mmap.mmap, wall_limit: float | None, memory_limit: int | None
@@ -368,45 +364,33 @@ class _Watch:
             # This process's memory is added, because forked copies share and count its pages.
             self.memory_limit = memory_limit + psutil.Process().memory_info().rss
         self.timed_out = self.loading = self.too_large = False
-        self._spent = self._loaded = self._seen = 0.0
-        self._found = usage([])
-        self._begun = self._at = time.monotonic()
+        self._begun = time.monotonic()
         self._pause = _FIRST_LOOK
-        self.due = self._at + self._until()
+        self.due = self._begun + self._until(0.0)
 
-    def _until(self) -> float:
+    def _until(self, spent: float) -> float:
         """Return the seconds until the next check, at most those left to the limit."""
-        left = math.inf if self.limit is None else self.limit - self._spent
+        left = math.inf if self.limit is None else self.limit - spent
         return max(0.001, min(self._pause, left))
 
     def look(self) -> bool:
         """Check the limits; return whether the child must end."""
         now = time.monotonic()
         processes = descendants(self.child)
-        found = usage(processes)
         done, since = _COMPILED.unpack_from(self.memory)
-        seen, self.loading = done + (now - since if since else 0.0), since != 0.0
-        passed = now - self._at
-        share = min(1.0, max(0.0, (seen - self._seen) / passed)) if passed else 0.0
-        queued = max(0.0, found.queued - self._found.queued)
-        used = min(passed, max(passed - queued, found.cpu - self._found.cpu))
-        self._spent += (1.0 - share) * used
-        self._loaded += share * used
-        self._at, self._seen, self._found = now, seen, found
+        self.loading = since != 0.0
+        compiled = done + (now - since if self.loading else 0.0)
+        spent = now - self._begun - compiled
         self._pause = min(2.0 * self._pause, _LOOK)
-        self.due = now + self._until()
+        self.due = now + self._until(spent)
         # Resident memory is checked first, because it is quicker to read. It counts shared pages
         # once for each process.
         self.too_large = (
-            found.resident > self.memory_limit
+            resident_memory(processes) > self.memory_limit
             and proportional_memory(processes) > self.memory_limit
         )
         if self.limit is not None:
-            self.timed_out = (
-                self._spent >= self.limit
-                or self._loaded >= _LOADING_LIMIT
-                or now - self._begun - seen >= _BUSIEST * self.limit
-            )
+            self.timed_out = spent >= self.limit or compiled >= _LOADING_LIMIT
         return self.timed_out or self.too_large
 
 

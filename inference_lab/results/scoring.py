@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import Any, Literal, TypeAlias, get_args
 
 import numpy as np
@@ -94,20 +95,13 @@ def _checked(
     truth: npt.ArrayLike, labels: npt.ArrayLike
 ) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
     """Return two label vectors of equal length as arrays."""
-    arrays = []
-    for name, value in (("truth", truth), ("labels", labels)):
-        array = np.asarray(value)
-        if array.ndim != 1:
-            raise ValueError(f"{name} has shape {array.shape}; a 1-D array of labels is needed")
-        if array.dtype.kind == "f" and np.isnan(array).any():
-            raise ValueError(f"{name}[{int(np.argmax(np.isnan(array)))}] is NaN; labels needed")
-        arrays.append(array)
-    if arrays[0].size != arrays[1].size:
-        raise ValueError(
-            f"truth has {arrays[0].size} labels but labels has {arrays[1].size}; "
-            "one for each point is needed in both"
-        )
-    return arrays[0], arrays[1]
+    from sklearn.utils import check_array, check_consistent_length, column_or_1d
+
+    check = partial(check_array, ensure_2d=False, ensure_min_samples=0, dtype=None)
+    classes = check(column_or_1d(truth), input_name="truth")
+    clusters = check(column_or_1d(labels), input_name="labels")
+    check_consistent_length(classes, clusters)
+    return classes, clusters
 
 
 def _matched(table: Any) -> int:

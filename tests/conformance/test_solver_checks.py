@@ -260,11 +260,6 @@ def test_processes_change_no_verdict(
 
 
 def test_without_fork_the_checks_run_in_this_process(folder: Path, monkeypatch) -> None:
-    def fork() -> int:
-        raise BlockingIOError("no more processes")
-
-    monkeypatch.setattr(os, "fork", fork)
-    assert failed(outcome_of(folder, "Zeros")) == set()
     monkeypatch.delattr(os, "fork")
     assert not can_isolate()
     assert failed(outcome_of(folder, "Zeros")) == set()

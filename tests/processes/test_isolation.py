@@ -575,24 +575,6 @@ def test_compilation_does_not_count_against_the_limit(monkeypatch):
     assert not isolated(time.sleep, 60.0, wall_limit=0.3).loading
 
 
-def test_time_in_line_for_a_processor_does_not_count():
-    """A run that competes for a processor gets its full processor time."""
-
-    def work():
-        os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
-        for _ in range(4):
-            if os.fork() == 0:
-                deaf_loop()
-        return isolated(spend, 0.3, wall_limit=1.0).end
-
-    assert isolated(work).value == ExitReason.RETURNED
-
-
-def spend(seconds):
-    while time.process_time() < seconds:
-        pass
-
-
 @dataclass(frozen=True)
 class Compiling(Solver):
     """Solver that compiles for long the first time, and counts its runs."""
