@@ -24,7 +24,6 @@ from inference_lab.graph.arrays import FloatArray, IntArray
 from inference_lab.graph.factor_graph import FactorGraph
 from inference_lab.kernels.descent import descend
 from inference_lab.problem import Problem, ProblemFamily
-from inference_lab.results.number_formats import format_share
 from inference_lab.results.scoring import adjusted_rand
 from inference_lab.specs.settings import setting
 
@@ -188,7 +187,7 @@ class EStep(ProblemFamily):
         share = info["largest_component"]
         if share > _GIANT and self.centroids == "constraints":
             sentences.append(
-                f"must-links connect {format_share(share)} of the points, so that neighbourhoods "
+                f"must-links connect {share:.3f} of the points, so that neighbourhoods "
                 "hold little information about centroids (see centroids=kmeans)"
             )
         ratio = info.get("weight_over_calibrated", 1.0)

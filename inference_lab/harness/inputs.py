@@ -5,12 +5,12 @@ from __future__ import annotations
 import hashlib
 import sys
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from time import perf_counter
-from typing import Literal
+from typing import Literal, TypeVar
 
 import numpy as np
 
@@ -19,9 +19,11 @@ from inference_lab.graph.factor_graph import FactorGraph
 from inference_lab.harness.campaign import InputError
 from inference_lab.harness.isolated_run import one_line
 from inference_lab.problem import Problem
-from inference_lab.registry.sources import ProblemSource, as_problems
+from inference_lab.registry.sources import ProblemSource, as_problem, as_problems
 from inference_lab.results.records import TRACE_LIMIT
 from inference_lab.specs.grammar import SpecError, SpecSyntaxError
+
+_T = TypeVar("_T")
 
 #: Cached properties of a graph that several solvers use.
 _DERIVED = (
@@ -50,14 +52,14 @@ class PreparedProblem:
     truth_energy: float | None
 
 
-def load_problems(source: ProblemSource, data_dir: Path | None = None) -> list[Problem]:
-    """Build the problems of a source; raise every failure as an `InputError` of one line."""
+def load_problem(source: ProblemSource, data_dir: Path | None = None) -> Problem:
+    """Build the only problem of a source; raise every failure as an `InputError` of one line."""
+    return _loaded(as_problem, source, data_dir)
+
+
+def _loaded(build: Callable[..., _T], source: ProblemSource, data_dir: Path | None) -> _T:
     try:
-        problems = as_problems(source, data_dir)
-        for problem in problems:
-            if not isinstance(problem, Problem):
-                raise TypeError(f"got a {type(problem).__name__}, not a Problem")
-        return problems
+        return build(source, data_dir)
     except SpecSyntaxError as reason:
         raise InputError(str(reason)) from reason
     except SpecError as reason:
@@ -70,22 +72,11 @@ def load_problems(source: ProblemSource, data_dir: Path | None = None) -> list[P
         raise InputError(f"{where}{message}") from reason
 
 
-def load_problem(source: ProblemSource, data_dir: Path | None = None) -> Problem:
-    """Build the only problem of a source; raise `InputError` if it has several."""
-    found = load_problems(source, data_dir)
-    if len(found) != 1:
-        raise InputError(
-            f"{source} gives {len(found)} problems, and one is needed; give the number of one in "
-            "brackets, as in module:object[0]"
-        )
-    return found[0]
-
-
 def prepare_problems(source: ProblemSource, data_dir: Path | None) -> list[PreparedProblem]:
     """Build the problems of a source, and cache the properties of their graphs."""
     begin = perf_counter()
     instances = []
-    for problem in load_problems(source, data_dir):
+    for problem in _loaded(as_problems, source, data_dir):
         try:
             truth = None if problem.truth is None else float(problem.graph.energy(problem.truth))
             derive(problem.graph)

@@ -111,7 +111,7 @@ def _candidates(of: ChosenClustering) -> Section:
         column(
             "expected gain",
             given["expected_gain"],
-            lambda gain: NONE if math.isnan(gain) else f"{gain:+.2f}",
+            "{:+.2f}".format,
             help="In score, over the first candidate: between its gain here and on other data.",
         ),
         column(
@@ -147,8 +147,7 @@ def _candidates(of: ChosenClustering) -> Section:
 
 
 def _percent(share: float) -> Cell:
-    missing = math.isnan(share)
-    return Cell(NONE if missing else f"{100 * share:.0f}", None if missing else 100 * float(share))
+    return Cell(f"{100 * share:.0f}", 100 * float(share))
 
 
 def _sizes(of: ChosenClustering) -> Table:

@@ -62,12 +62,12 @@ def column(
 ) -> Column:
     """Return a column; `form` maps each value to its text, or to its whole cell.
 
-    Only plain texts are flush left by default. `best` selects the value whose cells are marked,
-    unless all values are equal.
+    Missing values, None and NaN, are shown as `NONE`. Only plain texts are flush left by default.
+    `best` selects the value whose cells are marked, unless all values are equal.
     """
     cells = []
     for value in values:
-        shown = form(value)
+        shown = NONE if value is None or value != value else form(value)
         cells.append(shown if isinstance(shown, Cell) else Cell(shown, _number(value)))
     # Rounded, because values that differ by rounding alone are equal.
     digits = {
@@ -112,10 +112,8 @@ def failures(count: int) -> Cell:
     return Cell(str(count), count, mark="failed" if count else "")
 
 
-def p_value(value: float | None) -> str:
+def p_value(value: float) -> str:
     """Return the text of a p-value."""
-    if value is None:
-        return NONE
     return f"{value:.3f}" if value >= 0.001 else "<0.001"
 
 

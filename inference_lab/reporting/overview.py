@@ -25,7 +25,6 @@ from inference_lab.results.number_formats import (
     format_percent,
     format_rate,
     format_seconds,
-    format_share,
 )
 
 if TYPE_CHECKING:
@@ -63,7 +62,7 @@ def _summary_columns(results: ResultArrays, summary: pd.DataFrame) -> list[Colum
             columns.append(Column("gap known", known, help="problems on which the gap is known"))
     if np.isfinite(summary.regret[chosen]).any():
         above = "energy above the best known, in weights of a violated constraint: mean over runs"
-        columns.append(made("regret", summary.regret, _regret, best=min, help=above))
+        columns.append(made("regret", summary.regret, "{:.3g}".format, best=min, help=above))
     best = "runs that found the best energy known"
     proved = "runs that proved their answer by their own bound"
     columns += [
@@ -74,7 +73,7 @@ def _summary_columns(results: ResultArrays, summary: pd.DataFrame) -> list[Colum
     for title, means in (("accuracy", summary.accuracy), ("pairwise F", summary.pairwise_f)):
         if np.isfinite(means).any():
             truth = "agreement with the ground truth, mean over runs that gave a labelling"
-            columns.append(made(title, means, format_share, best=max, help=truth))
+            columns.append(made(title, means, "{:.3f}".format, best=max, help=truth))
     ended = "runs that ended in an error, or were ended"
     columns += [
         made("failed", summary.failed, failures, help=ended),
@@ -82,10 +81,6 @@ def _summary_columns(results: ResultArrays, summary: pd.DataFrame) -> list[Colum
         made("runs", summary.runs),
     ]
     return columns
-
-
-def _regret(value: float) -> str:
-    return NONE if np.isnan(value) else f"{value:.3g}"
 
 
 def _counting(results: ResultArrays) -> str:

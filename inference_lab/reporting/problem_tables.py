@@ -25,7 +25,6 @@ from inference_lab.results.number_formats import (
     format_energy,
     format_percent,
     format_seconds,
-    format_share,
 )
 from inference_lab.results.summaries import ProblemSummary, Row, grouped
 
@@ -120,16 +119,11 @@ def problem_columns(
         columns.append(column("log Z", rows, partition))
     columns.append(column("seconds", [row.seconds for row in rows], format_seconds))
     if any(row.accuracy is not None for row in everywhere):
-        columns.append(column("accur.", [row.accuracy for row in rows], format_share))
-        columns.append(column(PAIRWISE, [row.pairwise_f for row in rows], format_share))
+        columns.append(column("accur.", [row.accuracy for row in rows], "{:.3f}".format))
+        columns.append(column(PAIRWISE, [row.pairwise_f for row in rows], "{:.3f}".format))
     for name in dict.fromkeys(name for row in rows for name in row.scores):
-        columns.append(
-            column(
-                name.replace("_", " "),
-                [row.scores.get(name) for row in rows],
-                lambda v: NONE if v is None else f"{v:.4g}",
-            )
-        )
+        scores = [row.scores.get(name) for row in rows]
+        columns.append(column(name.replace("_", " "), scores, "{:.4g}".format))
     return (*columns, column("status", rows, status, right=False))
 
 

@@ -27,10 +27,8 @@ def format_energy(value: float | None, decimals: int) -> str:
     return f"{value:.{decimals}f}" if abs(value) < 1e12 else f"{value:.6e}"
 
 
-def format_percent(value: float | None) -> str:
-    """Return a gap in percent, or `NONE` where there is none."""
-    if value is None or math.isnan(value):
-        return NONE
+def format_percent(value: float) -> str:
+    """Return a gap in percent."""
     if value == 0:
         return "0"
     if 0 < value < 0.005:
@@ -38,9 +36,9 @@ def format_percent(value: float | None) -> str:
     return f"{value:.2f}" if abs(value) < 1e4 else f"{value:.1e}"
 
 
-def format_seconds(value: float | None) -> str:
-    """Return a time in seconds, or `NONE` where there is none."""
-    if value is None or not math.isfinite(value):
+def format_seconds(value: float) -> str:
+    """Return a time in seconds, or `NONE` where it is not finite."""
+    if not math.isfinite(value):
         return NONE
     value = float(f"{value:.12g}")  # so that 0.9999999999999999 has the decimals of 1
     if value < 0.001:
@@ -51,18 +49,11 @@ def format_seconds(value: float | None) -> str:
     return f"{value:.0f}"
 
 
-def format_rate(value: float | None) -> str:
-    """Return a whole percentage, or `NONE`; 0 and 100 only for exact values."""
-    if value is None or math.isnan(value):
-        return NONE
+def format_rate(value: float) -> str:
+    """Return a whole percentage; 0 and 100 only for exact values."""
     if 0 < value < 0.5 or 99.5 <= value < 100:
         return "<0.1" if value < 0.05 else ">99.9" if value >= 99.95 else f"{value:.1f}"
     return f"{value:.0f}"
-
-
-def format_share(value: float | None) -> str:
-    """Return a score between 0 and 1 with three decimals, or `NONE`."""
-    return NONE if value is None or math.isnan(value) else f"{value:.3f}"
 
 
 def format_bytes(value: float) -> str:

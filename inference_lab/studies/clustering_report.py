@@ -21,7 +21,6 @@ from inference_lab.reporting.document import (
     Code,
     Column,
     Document,
-    Form,
     Items,
     Picture,
     Section,
@@ -200,10 +199,6 @@ def _missing(study: Study, records: Sequence[StudyRecord]) -> list[str]:
     return sentences
 
 
-def _number(form: str) -> Form:
-    return lambda value: "-" if math.isnan(value) else format(value, form)
-
-
 def _against_baseline(results: FitArrays, study: Study, prefix: str) -> Section:
     """Compare all methods with the baseline, paired by run, over all data."""
     score, base = study.scores[0], str(study.baseline)
@@ -272,7 +267,7 @@ def _effort(results: FitArrays, study: Study, prefix: str) -> Section:
     columns = [
         column("method", methods),
         column(
-            "E-steps of a fit (ms, median)", [1e3 * _median(s) for s in seconds], _number(".1f")
+            "E-steps of a fit (ms, median)", [1e3 * _median(s) for s in seconds], "{:.1f}".format
         ),
     ]
     if base is not None:
@@ -282,12 +277,12 @@ def _effort(results: FitArrays, study: Study, prefix: str) -> Section:
             column(
                 f"median ratio to {base}",
                 [_median(s / seconds[b]) for s in seconds],
-                _number(".1f"),
+                "{:.1f}".format,
             ),
             column(
                 f"objective below {base}'s (%)",
                 [100 * _mean((objective[b] - found) / least) for found in objective],
-                _number("+.3f"),
+                "{:+.3f}".format,
             ),
         ]
     proved = [
@@ -297,8 +292,8 @@ def _effort(results: FitArrays, study: Study, prefix: str) -> Section:
         for optimal, steps in zip(of("optimal"), of("solved"), strict=True)
     ]
     columns += [
-        column("violated weight (mean)", [_mean(v) for v in of("violated")], _number(".2f")),
-        column("E-steps proved optimal (%)", proved, _number(".0f")),
+        column("violated weight (mean)", [_mean(v) for v in of("violated")], "{:.2f}".format),
+        column("E-steps proved optimal (%)", proved, "{:.0f}".format),
     ]
     caption = "Over all data sets and numbers of constraints."
     return Section("Effort and objective", (Table(f"{prefix}effort", caption, tuple(columns)),))
