@@ -52,17 +52,13 @@ class Group(click.Group):
 @contextmanager
 def _ended_like_ctrl_c() -> Iterator[None]:
     """Raise `KeyboardInterrupt` on SIGTERM and SIGHUP, from batch queues or closed terminals."""
-
-    def end(number: int, frame: object) -> None:
-        raise KeyboardInterrupt
-
     before = {}
     for name in ("SIGTERM", "SIGHUP"):
         number = getattr(signal, name, None)
         # Only the main thread may set handlers, and handlers that were set before are kept.
         if number is not None and threading.current_thread() is threading.main_thread():
             if signal.getsignal(number) is signal.SIG_DFL:
-                before[number] = signal.signal(number, end)
+                before[number] = signal.signal(number, signal.default_int_handler)
     try:
         yield
     finally:

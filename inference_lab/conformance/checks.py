@@ -27,6 +27,7 @@ from inference_lab.conformance.graphs import (
 from inference_lab.conformance.runs import SAMPLE_SEED, Case, Planned, Runs, call_of
 from inference_lab.conformance.verdicts import Check, ConformanceFailure, NotApplicable, last_line
 from inference_lab.contract import Solution, Status
+from inference_lab.formatting import shortened
 from inference_lab.graph.factor_graph import FactorGraph
 from inference_lab.graph.random_graphs import (
     FAMILIES,
@@ -483,8 +484,7 @@ def _same(a: Any, b: Any) -> bool:
 
 
 def _show(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= 120 else text[:117] + "..."
+    return shortened(repr(value), 120)
 
 
 _COMPARED = (

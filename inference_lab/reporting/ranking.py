@@ -18,14 +18,10 @@ from inference_lab.reporting.document import (
 )
 from inference_lab.reporting.resampling import ALPHA
 from inference_lab.reporting.result_arrays import ResultArrays
-from inference_lab.reporting.statistics import (
-    block_ranks,
-    rank_test,
-    snapped,
-)
+from inference_lab.reporting.statistics import block_ranks, rank_test
 
-#: Primal gaps in percent that differ by less are ties in tests.
-_TIE = 1e-6
+#: Decimals of primal gaps in percent that tests distinguish.
+_DECIMALS = 6
 
 
 def solvers_section(results: ResultArrays) -> Section | None:
@@ -42,7 +38,7 @@ def _ranks(results: ResultArrays) -> list[Block]:
     complete = results.run_by(ranked)
     if len(ranked) < 2:
         return [Text(("Ranks are not tested: fewer than two solvers refused no problem.",))]
-    gaps = snapped(results.typical(results.of("primal_gap"))[complete][:, ranked], _TIE)
+    gaps = np.round(results.typical(results.of("primal_gap"))[complete][:, ranked], _DECIMALS)
     blocks = [results.block_of[at] for at in complete]
     values = block_ranks(gaps, blocks) if len(set(blocks)) < len(blocks) else gaps
     n = len(values)

@@ -90,23 +90,6 @@ def performance_ratios(times: npt.ArrayLike) -> FloatArray:
 # ---------------------------------------------------------------------- tests
 
 
-def snapped(values: npt.ArrayLike, tolerance: float) -> FloatArray:
-    """Return the values with entries of a row within a tolerance of each other made equal.
-
-    In ascending order, a value joins the group whose smallest it exceeds by at most `tolerance`.
-    """
-    matrix = np.asarray(values, dtype=np.float64)
-    order = np.argsort(matrix, axis=1, kind="stable")
-    ascending = np.take_along_axis(matrix, order, axis=1)
-    for column in range(1, matrix.shape[1]):
-        before, here = ascending[:, column - 1], ascending[:, column]
-        with np.errstate(invalid="ignore"):
-            ascending[:, column] = np.where(here - before <= tolerance, before, here)
-    result = np.empty_like(matrix)
-    np.put_along_axis(result, order, ascending, axis=1)
-    return result
-
-
 @dataclass(frozen=True)
 class RankTest:
     """Average ranks of solvers (1 is best), with a test of their differences."""

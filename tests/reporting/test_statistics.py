@@ -19,7 +19,6 @@ from inference_lab.reporting.statistics import (
     rank_test,
     shifted_geometric_mean,
     signed_rank,
-    snapped,
 )
 
 INF = math.inf
@@ -148,13 +147,3 @@ def test_holm_by_its_definition():
         rejected = sum(p <= alpha + 1e-12 for p in holm(list(raw)))
         assert rejected == first
     assert holm([]) == [] and holm([0.6, 0.7]) == [1.0, 1.0]
-
-
-def test_snapping_makes_ties_and_leaves_the_rest():
-    values = [[1.0, 1.0 + 1e-9, 2.0, INF], [5.0, 3.0, 3.0 + 1e-9, 3.0 - 1e-9]]
-    assert snapped(values, 1e-6).tolist() == [
-        [1.0, 1.0, 2.0, INF],
-        [5.0, 3.0 - 1e-9, 3.0 - 1e-9, 3.0 - 1e-9],
-    ]
-    # A group does not extend beyond the tolerance from its smallest value.
-    assert snapped([[0.0, 0.9, 1.8]], 1.0).tolist() == [[0.0, 0.0, 1.8]]
