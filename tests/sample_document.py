@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 
-from inference_lab.reporting.charts import Axis, Chart, Curves, curves_chart, heatmap, panels
+from inference_lab.reporting.charts import Axis, Chart, curves_chart, heatmap, panels
 from inference_lab.reporting.document import (
     Cell,
     Column,
@@ -92,7 +92,7 @@ def _profile() -> Chart:
         for name in names
     ]
     across = Axis("time / best time", "log", (1.0, 8.0))
-    return curves_chart(Curves(names, pd.concat(rows), across, Axis("share of problems")))
+    return curves_chart(names, pd.concat(rows), across, Axis("share of problems"))
 
 
 def _curves() -> Chart:

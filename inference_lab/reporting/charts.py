@@ -6,7 +6,6 @@ import json
 import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
@@ -61,17 +60,6 @@ class Axis(NamedTuple):
     floor: float = 1.0
 
 
-@dataclass(frozen=True)
-class Curves:
-    """Curves of solvers: rows of solver, x and y, and optionally low and high, or cut."""
-
-    names: Sequence[str]
-    rows: pd.DataFrame
-    x: Axis
-    y: Axis
-    step: bool = True
-
-
 def _frame(names: Sequence[str], x: Any, y: Any, **more: Any) -> pd.DataFrame:
     """Return a row for each point of each curve; curves may share their x values."""
     import pandas as pd
@@ -84,7 +72,7 @@ def _frame(names: Sequence[str], x: Any, y: Any, **more: Any) -> pd.DataFrame:
     return pd.concat(parts, ignore_index=True)
 
 
-def profile_curves(ratios: FloatArray, names: Sequence[str]) -> Curves:
+def profile_chart(ratios: FloatArray, names: Sequence[str]) -> Chart:
     """Return a performance profile: the share of problems within a multiple of the fastest."""
     end = 1.15 * float(ratios[np.isfinite(ratios)].max(initial=2.0))
     across, shares = [], []
@@ -97,17 +85,16 @@ def profile_curves(ratios: FloatArray, names: Sequence[str]) -> Curves:
         across.append(np.append(found, end))
         shares.append(np.append(share, share[-1]))
     x = Axis("time as a multiple of the fastest solver's", "log", (1.0, end))
-    return Curves(
-        names, _frame(names, across, shares), x, Axis("share of problems solved", limits=(0, 1))
-    )
+    y = Axis("share of problems solved", limits=(0, 1))
+    return curves_chart(names, _frame(names, across, shares), x, y)
 
 
-def gap_curves(
+def gap_chart(
     times: FloatArray,
     gaps: FloatArray,
     names: Sequence[str],
     bands: tuple[FloatArray, FloatArray] | None = None,
-) -> Curves:
+) -> Chart:
     """Return the gap over time, with the quartiles if they are given."""
     # The scale is symlog, because gaps span decades and zero must have a place too.
     positive = gaps[np.isfinite(gaps) & (gaps > 0)]
@@ -115,22 +102,22 @@ def gap_curves(
     more = {} if bands is None else {"low": bands[0], "high": bands[1]}
     x = Axis("seconds", "log", (float(times.min()), float(times.max())))
     y = Axis("primal gap, %", "symlog", floor=floor)
-    return Curves(names, _frame(names, times, gaps, **more), x, y)
+    return curves_chart(names, _frame(names, times, gaps, **more), x, y)
 
 
-def size_curves(
+def size_chart(
     sizes: FloatArray,
     seconds: FloatArray,
     cut: npt.NDArray[np.bool_],
     names: Sequence[str],
     growing: str,
-) -> Curves:
+) -> Chart:
     """Return seconds over sizes, with a line of linear growth; hollow where a limit ended runs."""
     known = seconds[:, 0][seconds[:, 0] > 0]
     linear = (float(np.exp(np.log(known).mean())) if known.size else np.nan) * sizes / sizes[0]
     names, never = [*names, "linear growth"], np.zeros(len(sizes), dtype=np.bool_)
     rows = _frame(names, sizes, [*seconds, linear], cut=[*cut, never])
-    return Curves(names, rows, Axis(growing, "log"), Axis("seconds", "log"), step=False)
+    return curves_chart(names, rows, Axis(growing, "log"), Axis("seconds", "log"), step=False)
 
 
 # ---------------------------------------------------------------------- charts
@@ -180,15 +167,20 @@ def _axis(made: Axis, values: pd.Series[float]) -> dict[str, Any]:
     return {"title": printable(made.title), "scale": alt.Scale(**scale), "axis": axis}
 
 
-def curves_chart(curves: Curves) -> Chart:
-    """Return the chart of curves, with a legend to select solvers and a tooltip for each point."""
+def curves_chart(
+    names: Sequence[str], rows: pd.DataFrame, across: Axis, up: Axis, *, step: bool = True
+) -> Chart:
+    """Return the chart of curves, with a legend to select solvers and a tooltip for each point.
+
+    Rows have solver, x and y, and optionally low and high, or cut.
+    """
     import altair as alt
 
-    rows = curves.rows.replace([np.inf, -np.inf], np.nan).dropna(subset=["x", "y"])
+    rows = rows.replace([np.inf, -np.inf], np.nan).dropna(subset=["x", "y"])
     numbers = rows.select_dtypes("float").columns
     # Six digits suffice, because no axis resolves more.
     rows[numbers] = rows[numbers].map(lambda v: float(f"{v:.6g}"))
-    if curves.step:
+    if step:
         # Points inside a step are dropped, because they change nothing in the picture.
         others = [name for name in rows.columns if name != "x"]
         same = [(rows[others] == rows[others].shift(by)).all(axis=1) for by in (1, -1)]
@@ -198,12 +190,12 @@ def curves_chart(curves: Curves) -> Chart:
         fields=["solver", "x"], nearest=True, on="pointerover", clear="pointerout", empty=False
     )
     on = alt.condition(chosen, alt.value(1.0), alt.value(0.12))
-    x = alt.X("x:Q", **_axis(curves.x, rows["x"]))
-    y = alt.Y("y:Q", **_axis(curves.y, rows["y"]))
-    colour, dash = _looks(curves.names)
+    x = alt.X("x:Q", **_axis(across, rows["x"]))
+    y = alt.Y("y:Q", **_axis(up, rows["y"]))
+    colour, dash = _looks(names)
     bare = alt.Chart(rows, width=_WIDTH, height=_HEIGHT).encode(x=x, y=y, color=colour)
     drawn = bare.encode(strokeDash=dash)
-    interpolate: Any = "step-after" if curves.step else "linear"
+    interpolate: Any = "step-after" if step else "linear"
     lines = drawn.mark_line(clip=True, interpolate=interpolate).encode(opacity=on)
     layers = [lines.add_params(chosen)]
     if "low" in rows:
@@ -213,7 +205,7 @@ def curves_chart(curves: Curves) -> Chart:
     # Unwrapped here, because Vega-Lite does not unwrap the nearest point's datum in text fields.
     row = "(datum.datum || datum)"
     fields = {"solver": f"{row}.solver"} | {
-        axis.title: f"format({row}.{key}, '~g')" for key, axis in (("x", curves.x), ("y", curves.y))
+        axis.title: f"format({row}.{key}, '~g')" for key, axis in (("x", across), ("y", up))
     }
     pairs = (f"{json.dumps(printable(name))}: {value}" for name, value in fields.items())
     tip = alt.TooltipValue({"expr": f"{{{', '.join(pairs)}}}"})

@@ -327,8 +327,6 @@ def _rich_table(
     comparison: Findings, width: int | None = None, most: int | None = None
 ) -> RichTable:
     """Lay out the first `most` problems of a comparison as a table; see `Comparison.table`."""
-    from rich.table import Table as RichTable
-
     notes = _footnotes(comparison)
     tables = _problem_tables(comparison, notes)
     spaces = 2
@@ -374,8 +372,6 @@ def _rich_table(
 
 def _rich_rows(table: Table, widths: dict[str, int] | None, spaces: int) -> RichTable:
     """Return columns and rows for the terminal; rows with a best cell begin with a star."""
-    from rich.table import Table as RichTable
-
     laid = RichTable(box=None, pad_edge=False, padding=(0, spaces, 0, 0), header_style="underline")
     laid.add_column("", width=1)
     last = len(table.columns) - 1
@@ -407,8 +403,6 @@ def _rich_rows(table: Table, widths: dict[str, int] | None, spaces: int) -> Rich
 
 def _printed(comparison: Findings, width: int | None, most: int | None = None) -> Console:
     """Return a console that has recorded a table, by default as wide as the table."""
-    from rich.console import Console
-
     if width is None:
         width = max(120, _line_width(_problem_tables(comparison, _footnotes(comparison))))
     console = Console(file=io.StringIO(), width=width, force_terminal=False, record=True)

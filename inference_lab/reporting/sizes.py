@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from inference_lab.formatting import counted
-from inference_lab.reporting.charts import curves_chart, size_curves
+from inference_lab.reporting.charts import size_chart
 from inference_lab.reporting.document import (
     Cell,
     Column,
@@ -62,14 +62,12 @@ def sizes_section(results: ResultArrays, growing: str, apart: str | None = None)
         "steep as that of linear growth is linear.",
         f"Seconds against {growing} for {counted(len(labels), 'solver')}.",
         partial(
-            curves_chart,
-            size_curves(
-                seconds.index.to_numpy(),
-                seconds.to_numpy().T,
-                cut.to_numpy().T > 0,
-                labels,
-                growing,
-            ),
+            size_chart,
+            seconds.index.to_numpy(),
+            seconds.to_numpy().T,
+            cut.to_numpy().T > 0,
+            labels,
+            growing,
         ),
     )
     measured = [

@@ -8,8 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from inference_lab.formatting import counted
-from inference_lab.reporting import charts
-from inference_lab.reporting.charts import BANDS, curves_chart
+from inference_lab.reporting.charts import BANDS, gap_chart, profile_chart
 from inference_lab.reporting.document import Block, Picture, Section, Table, Text, column
 from inference_lab.reporting.result_arrays import BAND, SHIFT, ResultArrays
 from inference_lab.reporting.statistics import (
@@ -48,7 +47,7 @@ def _profile(results: ResultArrays) -> Block:
         "seeds and repeats.",
         f"Performance profiles of {counted(len(results.labels), 'solver')} on "
         f"{counted(len(results.complete), 'problem')}.",
-        partial(curves_chart, charts.profile_curves(ratios, results.labels)),
+        partial(profile_chart, ratios, results.labels),
     )
 
 
@@ -96,10 +95,7 @@ def glance_section(results: ResultArrays) -> Section | None:
         + "; 100 before the first labelling."
         + (" Each solver over its own runs." if results.incomplete else ""),
         f"Primal gap against time for {counted(len(results.labels), 'solver')}.",
-        partial(
-            curves_chart,
-            charts.gap_curves(moments, middle, results.labels, (low, high) if bands else None),
-        ),
+        partial(gap_chart, moments, middle, results.labels, (low, high) if bands else None),
     )
     return Section("At a glance", (picture,))
 

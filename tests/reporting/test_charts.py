@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 from inference_lab.reporting import charts
-from inference_lab.reporting.charts import curves_chart, drawing, heatmap, intervals_chart, panels
+from inference_lab.reporting.charts import drawing, heatmap, intervals_chart, panels
 from inference_lab.reporting.statistics import performance_ratios
 
 INF = math.inf
@@ -64,13 +64,13 @@ def made(kind, names):
     seconds = np.outer(np.arange(1, k + 1), [0.1, 1.0, 10.0])
     bands = (GAPS[:k] / 2, GAPS[:k])
     made_curves = {
-        "profile": lambda: charts.profile_curves(performance_ratios(solved(k)), names),
-        "gap": lambda: charts.gap_curves(TIMES, GAPS[:k], names, bands),
-        "sizes": lambda: charts.size_curves(
+        "profile": lambda: charts.profile_chart(performance_ratios(solved(k)), names),
+        "gap": lambda: charts.gap_chart(TIMES, GAPS[:k], names, bands),
+        "sizes": lambda: charts.size_chart(
             np.array([10.0, 100.0, 1000.0]), seconds, seconds > 5, names, "points"
         ),
     }
-    return curves_chart(made_curves[kind]())
+    return made_curves[kind]()
 
 
 KINDS = [*("profile", "gap", "sizes", "ranks", "map", "panels")]
@@ -108,27 +108,27 @@ def test_lines_differ_in_black_and_white():
 
 def test_a_profile_is_the_shares_of_its_ratios():
     profile = performance_ratios([[1.0, 2.0], [4.0, 1.0], [3.0, INF]])
-    rows = charts.profile_curves(profile, ["a", "b"]).rows
+    rows = charts.profile_chart(profile, ["a", "b"]).data
     parts = rows.groupby("solver")
-    shown = {name: list(zip(part["x"], part["y"], strict=True)) for name, part in parts}
+    shown = {name: part[["x", "y"]].to_numpy().T for name, part in parts}
     end = 1.15 * 4
-    assert shown["a"] == pytest.approx([(1.0, 2 / 3), (4.0, 1.0), (end, 1.0)])
-    assert shown["b"] == pytest.approx([(1.0, 1 / 3), (2.0, 2 / 3), (end, 2 / 3)])
+    assert shown["a"] == pytest.approx(np.array([(1.0, 4.0, end), (2 / 3, 1.0, 1.0)]))
+    assert shown["b"] == pytest.approx(np.array([(1.0, 2.0, end), (1 / 3, 2 / 3, 2 / 3)]))
     # A solver that never wins, or solves nothing, starts at zero.
-    late = charts.profile_curves(performance_ratios([[1.0, 2.0, INF]]), ["a", "b", "c"]).rows
+    late = charts.profile_chart(performance_ratios([[1.0, 2.0, INF]]), ["a", "b", "c"]).data
     assert late[late["solver"] != "a"].groupby("solver").first()["y"].tolist() == [0.0, 0.0]
 
 
 def test_steps_leave_out_invisible_points():
     gaps = np.array([[5.0] * 10 + [1.0] * 10])
-    spec = curves_chart(charts.gap_curves(TIMES, gaps, ["a"])).to_dict()
+    spec = charts.gap_chart(TIMES, gaps, ["a"]).to_dict()
     (rows,) = spec["datasets"].values()
     assert [row["y"] for row in rows] == [5.0, 5.0, 1.0, 1.0]
 
 
 def test_profile_without_a_solved_problem_is_drawn():
     none = performance_ratios([[INF, INF]])
-    assert drawing(curves_chart(charts.profile_curves(none, ["a", "b"]))).svg.startswith("<svg")
+    assert drawing(charts.profile_chart(none, ["a", "b"])).svg.startswith("<svg")
 
 
 def test_pairs_are_lines_between_points_of_clusters():

@@ -62,8 +62,8 @@ def test_runs_ended_by_a_limit_do_not_enter_the_exponent():
     assert rows["b"]["10,000"].text.endswith("(50 % cut)")
     assert "cut" not in rows["b"]["1,000"].text + rows["a"]["10,000"].text
     (picture,) = [b for b in section(runs).blocks if isinstance(b, Picture)]
-    (curves,) = picture.draw.args
-    hollow = curves.rows[curves.rows["cut"]]
+    points = picture.draw().data
+    hollow = points[points["cut"]]
     assert hollow["x"].tolist() == [10_000.0]
 
 
