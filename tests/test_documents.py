@@ -30,6 +30,7 @@ from places import ROOT
 
 from inference_lab import conformance
 from inference_lab.cli import main
+from inference_lab.clustering import cluster_cv
 from inference_lab.graph.factor_graph import FactorGraph
 from inference_lab.io import FormatError, supported_suffixes, write
 
@@ -84,7 +85,7 @@ def run(command: list[str], folder: Path, where: str) -> str:
 
 
 def run_line(line: str, where: str) -> None:
-    """Run a line of a console, with a limit on time where it compares."""
+    """Run a line of a console, with limits on the time of comparisons and proofs."""
     command = shlex.split(line.removeprefix("$ "), comments=True)[1:]
     if command[0] == "compare":
         with main.commands["compare"].make_context("compare", command[1:]) as context:
@@ -92,6 +93,8 @@ def run_line(line: str, where: str) -> None:
             if not context.params["problems"]:
                 return
         command += ["--time-limit", TIME_LIMIT, "--quiet"]
+    if command[0] == "cluster":
+        command += ["--certify", "0"]
     done = CliRunner().invoke(main, command)
     assert done.exit_code == 0, f"{where}: {line} fails:\n{done.output}\n{done.exception!r}"
 
@@ -101,10 +104,13 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """Enter an empty folder; modules imported from it are forgotten afterwards."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
-    # The solvers of the documents are examined on a few graphs of each family, because other tests
-    # check that the checks find every fault, on more graphs.
-    few = functools.partial(conformance.run_checks, graphs_per_family=2, isolate=False)
+    # Solvers are examined on few graphs, and few estimators are compared, because other tests
+    # check that the checks find every fault, and compare all candidates.
+    few = functools.partial(conformance.run_checks, graphs_per_family=1, isolate=False)
     monkeypatch.setattr(conformance, "run_checks", few)
+    monkeypatch.setattr(conformance.checks, "TIME_LIMIT", 0.05)
+    candidates = cluster_cv.default_candidates()[1:3]
+    monkeypatch.setattr(cluster_cv, "default_candidates", lambda: candidates)
     yield tmp_path
     for name, module in list(sys.modules.items()):
         if str(getattr(module, "__file__", None)).startswith(str(tmp_path)):

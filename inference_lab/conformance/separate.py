@@ -6,7 +6,8 @@ import mmap
 import pickle
 import signal
 import tempfile
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import IO, Any
 
@@ -24,18 +25,21 @@ _GRACE = 5.0
 _WALL_LIMIT = 3600.0
 #: Minimal limit in bytes on the address space of a process beyond the loaded libraries.
 _LEAST_MEMORY = 4 << 30
+#: Seconds after which a process begins no further check, so that results are reported soon.
+_SHARE = 1.0
 #: Size in bytes of the shared note that names the current call.
 _NOTE = 4096
 
 
 class Separate:
-    """Executor of checks in one forked process each, with the shared runs made beforehand."""
+    """Executor of checks in forked processes, with the shared runs made beforehand."""
 
     def __init__(self, examination: Examination) -> None:
         self.examination = examination
         self._note = mmap.mmap(-1, _NOTE)
         self._memory = max(_LEAST_MEMORY, psutil.virtual_memory().total // 2)
         self._hopeless = ""
+        self._results: dict[str, tuple[Verdict, str]] = {}
 
     def prepare(self) -> None:
         """Make the shared runs."""
@@ -47,20 +51,22 @@ class Separate:
         """Return the verdict of a check and its message."""
         if self._hopeless:
             return Verdict.FAILED, self._hopeless
-        ended = self._call(self._run_check_here, check)
-        if ended.end is ExitReason.RETURNED:
-            verdict, message, self.examination.endless = ended.value
-            return verdict, message
-        message = self._say(ended, self._read_note())
-        if _hung(ended):
-            self.examination.endless = message
-        return Verdict.FAILED, with_graph(message)
+        if check.name not in self._results:
+            self._run_from(check)
+        return self._results[check.name]
 
     # -------------------------------------------------------------- in the new process
 
-    def _run_check_here(self, check: Check) -> tuple[Verdict, str, str]:
+    def _run_checks_here(self, checks: Sequence[Check], out: IO[bytes]) -> None:
+        """Write the result of each check to a stream, until the share of time is over."""
         self.examination.watch = self._watched
-        return *run_check(check), self.examination.endless
+        begin = time.monotonic()
+        for check in checks:
+            self._note[:1] = b"\0"
+            out.write(pickle.dumps((run_check(check), self.examination.endless)))
+            out.flush()
+            if time.monotonic() - begin > _SHARE:
+                return
 
     def _run_here(self, group: str, plan: list[Planned] | None, out: IO[bytes]) -> tuple[str, bool]:
         """Write the plan, unless it is given, and then each case to a stream."""
@@ -91,6 +97,23 @@ class Separate:
             signal.setitimer(signal.ITIMER_REAL, 0.0)
 
     # -------------------------------------------------------------- in this process
+
+    def _run_from(self, first: Check) -> None:
+        """Run a check, and the following ones while the process has time."""
+        checks = self.examination.checks()
+        names = [check.name for check in checks]
+        checks = checks[names.index(first.name) :]
+        with tempfile.TemporaryFile() as stream:
+            ended = self._call(self._run_checks_here, checks, stream)
+            received = _read(stream) or []
+        for check, (result, endless) in zip(checks, received, strict=False):
+            self._results[check.name], self.examination.endless = result, endless
+        left = checks[len(received) :]
+        if left and ended.end is not ExitReason.RETURNED:
+            message = self._say(ended, self._read_note())
+            if _hung(ended):
+                self.examination.endless = message
+            self._results[left[0].name] = Verdict.FAILED, with_graph(message)
 
     def _gather(self, group: str) -> None:
         """Make the runs of a group; if a process ends early, a new one continues."""

@@ -75,8 +75,8 @@ def run_checks(
     graphs_per_family : int
         As in `solver_checks`.
     isolate : bool
-        Run each check in its own process, if the system can fork, so that crashes, hangs and
-        lack of memory only fail the check. Without isolation, a debugger can step into checks.
+        Run checks in other processes, if the system can fork, so that crashes, hangs and lack of
+        memory only fail the check. Without isolation, a debugger can step into checks.
 
     Returns
     -------
@@ -101,7 +101,8 @@ def run_checks(
     for check in examination.checks():
         verdict, message = run_one(check)
         now = time.perf_counter()
-        # The first check is charged for the shared runs, because it makes them.
+        # The first check is charged for the shared runs, because it makes them, and the first in a
+        # process for the others there.
         result = CheckResult(check.name, check.claim, verdict, message, now - begin)
         begin = now
         results.append(result)

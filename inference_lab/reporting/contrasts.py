@@ -171,7 +171,9 @@ class Measured:
 
 def _matching(label: str, runs: pd.DataFrame) -> pd.DataFrame:
     """Return the runs of methods that a label matches, with the facts in their names."""
-    matches = [_form(label).fullmatch(name) for name in runs["solver"]]
+    solvers = runs["solver"].tolist()
+    known = {name: _form(label).fullmatch(name) for name in set(solvers)}
+    matches = [known[name] for name in solvers]
     found = [match.groupdict() for match in matches if match is not None]
     facts = {name: [plain_value(each[name]) for each in found] for name in _names(label)}
     return runs[[match is not None for match in matches]].assign(**facts)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -100,6 +100,7 @@ class SummaryMeans:
         return f" ({int((values.mean(axis=1) > 1e-12).sum())}/{len(values)})"
 
 
+@cache
 def _plain_name(data: str) -> str:
     """Return the name of data without the number of classes that methods receive."""
     return split_name(data)[0]

@@ -71,7 +71,7 @@ def test_csv_and_parquet_are_clustered_alike(few: None) -> None:
     assert [int(line.split(",")[1]) for line in lines[1:]] == labels["cluster"].tolist()
 
 
-def test_page_shows_the_gap_of_the_objective(work: Path) -> None:
+def test_page_shows_the_gap_of_the_objective(work: Path, undrawn: None) -> None:
     result = call("wine.csv --k 3 --id bottle --report page --certify 60")
     assert result.exit_code == 0, result.output
     text = (work / "page" / "README.md").read_text(encoding="utf-8")

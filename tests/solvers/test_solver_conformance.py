@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from inference_lab.conformance import TOLERANCE, Check, exhaustive, solver_checks
+from inference_lab.conformance import TOLERANCE, Check, checks, exhaustive, solver_checks
 from inference_lab.contract import Solver, Status
 from inference_lab.graph.random_graphs import FAMILIES, random_graph
 from inference_lab.registry.registry import solver_registry
@@ -21,7 +21,7 @@ from inference_lab.solving import solve
 NAMES = solver_registry.names()
 
 #: Few by default, as everywhere; ``make test-thorough`` draws many.
-GRAPHS = settings.default.max_examples // 5
+GRAPHS = settings.default.max_examples // 8
 
 #: Settings under which methods that rarely or never settle stop sooner.
 BRIEF = {
@@ -51,8 +51,9 @@ CHECKS = [
         for name, check in CHECKS
     ],
 )
-def test_conformance(check: Check) -> None:
+def test_conformance(check: Check, monkeypatch: pytest.MonkeyPatch) -> None:
     """Run one check, whose claim states the guarantee."""
+    monkeypatch.setattr(checks, "TIME_LIMIT", 0.1)
     check()
 
 

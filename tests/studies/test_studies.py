@@ -20,7 +20,14 @@ from inference_lab.clustering import PCKMeans
 from inference_lab.processes.isolation import can_isolate
 from inference_lab.results.clustering_records import FitStore, environments
 from inference_lab.results.scoring import adjusted_rand
-from inference_lab.studies import Study, StudyError, load_study, render_study, run_study
+from inference_lab.studies import (
+    Study,
+    StudyError,
+    fit_campaign,
+    load_study,
+    render_study,
+    run_study,
+)
 from inference_lab.studies.clustering_study import Method, Protocol
 from inference_lab.studies.fit_campaign import cells
 from inference_lab.studies.learning_curves import curve_panels, mean_of, paired
@@ -840,7 +847,7 @@ def test_report_counts_missing_fits(tmp_path, undrawn, unforked):
 
 
 def shrunk(study):
-    """Return the quick form, with one run, the fewest constraints and small data if possible."""
+    """Return the quick form, with one run, few constraints, small data and rapid cooling."""
     small = []
     for stage, part in zip(study.quickly().stages(), study.quickly().parts, strict=True):
         constraints = stage.constraints[:1]
@@ -848,14 +855,20 @@ def shrunk(study):
         data = ["lange-toy"] if large else stage.data[:1]
         if study.name == "certified":  # a lower bound of 150 points takes 20 s
             data = ["iris, standardised, n=40"]
-        small.append(replace(part, data=data, constraints=constraints, runs=1))
+        methods = [
+            replace(m, settings={**m.settings, "cooling": 0.2}) if "cooling" in m.settings else m
+            for m in part.methods
+        ]
+        changed = {"data": data, "constraints": constraints, "methods": methods, "runs": 1}
+        small.append(replace(part, **changed))
     return replace(study.quickly(), parts=small)
 
 
 @pytest.mark.parametrize("name", [s for s in STUDIES if load_study(REPORTS / s).parts])
-def test_studies_run_in_small(name, tmp_path, data_dir, undrawn):
+def test_studies_run_in_small(name, tmp_path, data_dir, undrawn, monkeypatch):
     study = shrunk(load_study(REPORTS / name))
-    # Processes for single fits are tested above; here all load and warm up once.
+    # Processes and warm-ups are tested elsewhere.
+    monkeypatch.setattr(fit_campaign, "warm_up_apart", lambda *arguments, **settings: None)
     records = run_study(study, tmp_path, data_dir=str(data_dir), isolate=False)
     assert [r.message for r in records if r.status != "ok"] == []
     text = render_study(study, records, tmp_path).read_text()
