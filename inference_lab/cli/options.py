@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -14,29 +15,23 @@ FILE = click.Path(dir_okay=False, writable=True, path_type=Path)
 FOLDER = click.Path(file_okay=False, path_type=Path)
 
 
-def _number(value: str, expected: str, given: str | None = None) -> float:
-    """Read a finite number from 0 on; errors quote `given`, by default the value."""
-    try:
+def _number(value: str, expected: str, given: str, *, zero: bool = False) -> float:
+    """Read a finite number above 0, or with `zero` from 0 on; errors quote `given`."""
+    with suppress(ValueError):
         number = float(value)
-    except ValueError:
-        number = math.nan
-    if not math.isfinite(number) or number < 0:
-        raise click.BadParameter(f"{(given or value)!r} is not {expected}")
-    return number
+        if 0 < number < math.inf or (zero and number == 0):
+            return number
+    raise click.BadParameter(f"{given!r} is not {expected}")
 
 
 def as_seconds(ctx: click.Context, param: click.Parameter, value: str) -> float | None:
     """Read a positive number of seconds, or ``none``."""
     if value.lower() in ("none", "inf"):
         return None
-    expected = "a positive number of seconds, or none"
-    seconds = _number(value, expected)
-    if seconds == 0:
-        raise click.BadParameter(f"{value!r} is not {expected}")
-    return seconds
+    return _number(value, "a positive number of seconds, or none", value)
 
 
-_UNITS = {
+_UNITS: dict[str, int] = {
     "": 1,
     **{"bkmgt"[n] + "b" * (n > 0): 1000**n for n in range(5)},
     **{"kmgt"[n] + "ib": 1024 ** (n + 1) for n in range(4)},
@@ -52,15 +47,12 @@ def as_bytes(ctx: click.Context, param: click.Parameter, value: str) -> int | st
     expected = "a size such as 4GB or 4GiB, auto, or none"
     if text[len(number) :] not in _UNITS:
         raise click.BadParameter(f"{value!r} is not {expected}")
-    size = int(_number(number, expected, value) * _UNITS[text[len(number) :]])
-    if size == 0:
-        raise click.BadParameter(f"{value!r} is not {expected}")
-    return size
+    return max(1, int(_number(number, expected, value) * _UNITS[text[len(number) :]]))
 
 
 def as_temperature(ctx: click.Context, param: click.Parameter, value: str) -> float:
     """Read a finite number that is not negative."""
-    return _number(value, "a number of at least 0")
+    return _number(value, "a number of at least 0", value, zero=True)
 
 
 def _set_debug(ctx: click.Context, param: click.Parameter, value: bool) -> None:

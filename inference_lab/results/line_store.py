@@ -167,7 +167,7 @@ class LineStore(Generic[_L]):
         """Open the file for reading and appending, create it if it is missing, and lock it."""
         self.path.parent.mkdir(parents=True, exist_ok=True)
         while True:
-            handle = _opened(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND)
+            handle = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o666)
             try:
                 lock_descriptor(handle, poll_interval=0.002)
                 # The previous holder of the lock may have replaced or removed the file.
@@ -200,10 +200,6 @@ class LineStore(Generic[_L]):
         return size, b"\n"
 
 
-def _opened(path: Path, flags: int) -> int:
-    return os.open(path, flags | getattr(os, "O_BINARY", 0), 0o666)
-
-
 def _is_at(handle: int, path: Path) -> bool:
     """Whether an open file is the file at a path."""
     try:
@@ -227,7 +223,7 @@ def _lines(path: Path) -> Iterator[bytes]:
     if path.suffix == _ARCHIVED:
         yield from io.BytesIO(unpacked(path))
     else:
-        with os.fdopen(_opened(path, os.O_RDONLY), "rb") as stream:
+        with path.open("rb") as stream:
             yield from stream
 
 

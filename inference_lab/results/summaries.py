@@ -254,13 +254,9 @@ def _mean(values: Iterable[float | None]) -> float | None:
 
 def _mean_scores(records: Sequence[Record]) -> dict[str, float]:
     names = dict.fromkeys(name for record in records for name in record.scores)
-    means = {}
-    for name in names:
-        given = [r.scores[name] for r in records if isinstance(r.scores.get(name), int | float)]
-        mean = _mean(given)
-        if mean is not None:
-            means[name] = mean
-    return means
+    given = {name: [r.scores.get(name) for r in records] for name in names}
+    means = {n: _mean(v for v in vs if isinstance(v, int | float)) for n, vs in given.items()}
+    return {name: mean for name, mean in means.items() if mean is not None}
 
 
 def _median(values: Iterable[float]) -> float | None:
