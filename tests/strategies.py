@@ -6,6 +6,7 @@ generator, which keeps an example cheap.
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 from collections.abc import Iterable, Mapping
@@ -94,6 +95,20 @@ def labellings(graph: FactorGraph) -> np.ndarray:
     """Return all labellings of a graph, one a row, in lexicographic order."""
     every = list(itertools.product(*(range(k) for k in graph.cardinalities.tolist())))
     return np.array(every, dtype=np.int64).reshape(len(every), graph.n_variables)
+
+
+@functools.cache
+def partitions(n: int, k: int) -> np.ndarray:
+    """Return all partitions of n points into at most k clusters, one a row, as labels."""
+    rows = np.zeros((1, 0), dtype=np.int64)
+    for _ in range(n):
+        # A point joins one of the clusters so far or opens the next.
+        used = rows.max(axis=1, initial=-1) + 1
+        opened = [
+            np.column_stack([rows[used >= h], np.full((used >= h).sum(), h)]) for h in range(k)
+        ]
+        rows = np.vstack(opened)
+    return rows
 
 
 def optimum(graph: FactorGraph) -> float:

@@ -28,6 +28,7 @@ def modules() -> list[str]:
     return sorted(names)
 
 
+@pytest.mark.usefixtures("undrawn", "unforked")
 @pytest.mark.parametrize("name", modules())
 def test_examples(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """All examples of a module pass."""

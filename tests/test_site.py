@@ -138,6 +138,7 @@ SMALL = {
 }
 
 
+@pytest.mark.usefixtures("unforked")
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
 def test_examples_run(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each script of the gallery runs to its end and draws, with smaller inputs than shown."""

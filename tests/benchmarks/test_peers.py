@@ -50,7 +50,7 @@ def test_energies_are_evaluated_from_the_labels(monkeypatch: pytest.MonkeyPatch)
     [
         ("dies", 100.0, "the worker process ended with exit code 3"),
         ("raises", 100.0, "MemoryError: too large"),
-        ("hangs", 5.0, "no answer within 5 s"),
+        ("hangs", 3.0, "no answer within 3 s"),
     ],
 )
 def test_a_failure_is_a_row(

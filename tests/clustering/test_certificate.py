@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import itertools
 import math
 
@@ -12,6 +11,7 @@ from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 from sklearn.cluster import KMeans
 from sklearn.datasets import load_iris, make_blobs
+from strategies import partitions
 
 from inference_lab.clustering import (
     COPKMeans,
@@ -78,20 +78,6 @@ def cost(points: np.ndarray, labels: np.ndarray, made: dict) -> float:
     for (i, j), weight in zip(made["cannot_link"], made["cl_costs"], strict=True):
         total += weight if labels[i] == labels[j] else 0.0
     return total
-
-
-@functools.cache
-def partitions(n: int, k: int) -> np.ndarray:
-    """Return all partitions of n points into at most k clusters, one a row, as labels."""
-    rows = np.zeros((1, 0), dtype=np.int64)
-    for _ in range(n):
-        # A point joins one of the clusters so far or opens the next.
-        used = rows.max(axis=1, initial=-1) + 1
-        opened = [
-            np.column_stack([rows[used >= h], np.full((used >= h).sum(), h)]) for h in range(k)
-        ]
-        rows = np.vstack(opened)
-    return rows
 
 
 def optimum(points: np.ndarray, k: int, made: dict) -> float:

@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 from sklearn.metrics import adjusted_rand_score
 from sklearn.utils.estimator_checks import check_estimator
+from strategies import partitions
 
 from inference_lab.clustering import CorrelationClustering
 
@@ -32,8 +33,7 @@ def test_violated_weight_is_the_least_of_all_partitions(seed, most):
     model = CorrelationClustering(max_clusters=most, random_state=0).fit(
         np.zeros((7, 1)), must_link=must, cannot_link=cannot, ml_weight=ml, cl_weight=cl
     )
-    every = itertools.product(range(most or 7), repeat=6)
-    best = min(violated(np.array([0, *x]), must, cannot, ml, cl) for x in every)
+    best = min(violated(x, must, cannot, ml, cl) for x in partitions(7, most or 7))
     assert model.objective_ == pytest.approx(best)
     assert model.objective_ == pytest.approx(violated(model.labels_, must, cannot, ml, cl))
     assert model.lower_bound_ <= best + 1e-9

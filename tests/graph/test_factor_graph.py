@@ -885,14 +885,6 @@ def test_capped_lowers_each_finite_cost_and_nothing_else():
             assert graph.capped(graph.magnitude) is graph
 
 
-@pytest.mark.parametrize("family", FAMILIES)
-def test_a_labelling_has_the_same_energy_alone_and_among_others(family):
-    """All bits are the same."""
-    graph = random_graph(family, 0)
-    x = np.random.default_rng(0).integers(0, graph.cardinalities, (4, graph.n_variables))
-    assert graph.energy(x).tolist() == [graph.energy(labels) for labels in x]
-
-
 def test_magnitude_is_the_most_that_terms_can_cost():
     """Compare with dense tables, for terms of all kinds and infinite costs; scaling keeps it."""
     for family in {**FAMILIES, **SCALES}:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from strategies import partitions
 
 import inference_lab as il
 from inference_lab.algorithms.multicut.bounds import packing_bound
@@ -34,26 +35,19 @@ def random_signed(n: int, density: float, rng: np.random.Generator) -> SignedGra
     return signed_graph(n, edges, rng.integers(-4, 5, len(edges)) + 0.5 * rng.integers(0, 2))
 
 
-def partitions(n: int) -> np.ndarray:
-    """Return all partitions of n points: labels that are at most one above all labels before."""
-    found = [[0]]
-    for _ in range(n - 1):
-        found = [[*x, a] for x in found for a in range(max(x) + 2)]
-    return np.array(found)
-
-
 @pytest.mark.parametrize("seed", range(12))
 def test_search_finds_the_best_partition_and_bounds_hold(seed):
     rng = np.random.default_rng(seed)
     n = 8
     g = random_signed(n, rng.uniform(0.2, 1.0), rng)
-    every = partitions(n)
+    every = partitions(n, n)
+    values = np.array([g.value(x) for x in every])
     for most in (n, 3, 2, 1):
-        values = [g.value(x) for x in every if x.max() < most]
         runs = [first_partition(g, most), *(annealed(g, most, i, rng)[0] for i in range(1, 5))]
         assert all(x.min() >= 0 and np.unique(x).size <= most for x in runs)
-        assert max(map(g.value, runs)) == pytest.approx(max(values))
-    assert packing_bound(g) >= max(g.value(x) for x in every) - 1e-9
+        best = values[every.max(axis=1) < most].max()
+        assert max(map(g.value, runs)) == pytest.approx(best)
+    assert packing_bound(g) >= values.max() - 1e-9
 
 
 def look(tree: PartitionTree, best: float) -> None:
@@ -66,7 +60,7 @@ def look(tree: PartitionTree, best: float) -> None:
 def test_bounds_of_the_tree_hold_and_meet_the_best_partition(seed, most):
     rng = np.random.default_rng(seed)
     g = random_signed(8, rng.uniform(0.4, 1.0), rng)
-    best = max(g.value(x) for x in partitions(8) if x.max() < most)
+    best = max(map(g.value, partitions(8, most)))
     tree = PartitionTree(g, most, rng)
     while tree.open:
         look(tree, best)
@@ -90,7 +84,7 @@ def test_a_merge_keeps_valid_inequalities_and_the_bound():
         assert len(relaxation.rows) > 0
         relaxation.improve_bound(None, 0.0)
         assert -relaxation.raw_bound <= root.bound + 0.05 * abs(root.bound)
-        for x in partitions(len(sub.gains)):
+        for x in partitions(len(sub.gains), 9):
             assert (relaxation.rows.slacks(y[np.ix_(x, x)]) >= -1e-9).all()
 
 
@@ -159,7 +153,7 @@ def test_solver_against_brute_force(most):
         unary = np.repeat(rng.normal(size=(7, 1)), most, axis=1)
         g = il.FactorGraph.potts(unary, edges, weights, constant=2.0)
         s = il.solve(g, "multicut", seed=seed)
-        best = min(g.energy(x) for x in partitions(7) if x.max() < most)
+        best = g.energy(partitions(7, most)).min()
         assert s.energy == pytest.approx(best)
         assert s.lower_bound <= best + 1e-9
         assert s.status in (Status.OPTIMAL, Status.CONVERGED)
