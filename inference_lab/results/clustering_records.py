@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, NamedTuple
@@ -104,8 +103,7 @@ class StudyRecord(RunRecord, frozen=True, kw_only=True):
 class FitStore(LineStore[StudyRecord]):
     """A file of records of fits, see `LineStore`."""
 
-    def __init__(self, path: str | os.PathLike[str]) -> None:
-        super().__init__(path, StudyRecord)
+    kind = StudyRecord
 
 
 def environments(folder: Path | str) -> dict[str, dict[str, Any]]:

@@ -43,11 +43,13 @@ class LineStore(Generic[_L]):
     # is left out with a `RecordWarning`.
     # An archive, made by `compress` or ``xz -9``, is read before the file.
 
-    def __init__(self, path: str | os.PathLike[str], kind: type[_L]) -> None:
+    #: The class of the objects.
+    kind: type[_L]
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
         #: The file, made by the first `append` or `prepare`; an archive's name is accepted for it.
         self.path = Path(os.fspath(path).removesuffix(_ARCHIVED))
         self.archive = Path(f"{self.path}{_ARCHIVED}")
-        self.kind = kind
         #: Sentences on the lines left out when the store was last read or prepared.
         self.remarks: list[str] = []
 
@@ -61,7 +63,7 @@ class LineStore(Generic[_L]):
 
     def prepare(self) -> list[_L]:
         """Ensure that records can be appended, and return the existing records."""
-        with self._naming(), self._locked():
+        with self._locked():
             records, reasons, resembles = self._read()
             if reasons and not (records or resembles):
                 raise RecordError(reasons[0])
@@ -77,7 +79,7 @@ class LineStore(Generic[_L]):
         new = list(records)
         if not new:
             return
-        with self._naming(), self._locked() as handle:
+        with self._locked() as handle:
             size, first = self._end_last_line(handle)
             content = first + b"".join(record.to_json().encode("ascii") + b"\n" for record in new)
             try:
@@ -90,11 +92,13 @@ class LineStore(Generic[_L]):
                 whole = os.fstat(handle).st_size == size + len(content)
                 if not whole or isinstance(problem, OSError):
                     os.ftruncate(handle, size)
+                if isinstance(problem, OSError):
+                    problem.filename = str(self.path)
                 raise
 
     def compress(self) -> None:
         """Move all lines of the file into the archive."""
-        with self._naming(), self._locked():
+        with self._locked():
             paths = [path for path in (self.archive, self.path) if path.exists()]
             content = b"".join(line for path in paths for line in _lines(path))
             packed = lzma.compress(content, preset=9 | lzma.PRESET_EXTREME)
@@ -103,10 +107,9 @@ class LineStore(Generic[_L]):
 
     def read(self) -> list[_L]:
         """Return all records, in the order in which they were written."""
-        with self._naming():
-            if not self.exists():
-                raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(self.path))
-            records, _, _ = self._read()
+        if not self.exists():
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(self.path))
+        records, _, _ = self._read()
         self._warn()
         return records
 
@@ -151,16 +154,6 @@ class LineStore(Generic[_L]):
         """Issue warnings about lines that were left out."""
         for remark in self.remarks:
             warnings.warn(remark, RecordWarning, stacklevel=3)
-
-    @contextmanager
-    def _naming(self) -> Iterator[None]:
-        """Add the file name to errors of the system."""
-        try:
-            yield
-        except OSError as problem:
-            if problem.filename is None:
-                problem.filename = str(self.path)
-            raise
 
     @contextmanager
     def _locked(self) -> Iterator[int]:

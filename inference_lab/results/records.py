@@ -284,5 +284,4 @@ class Record(RunRecord, frozen=True, kw_only=True):
 class RecordStore(LineStore[Record]):
     """A file of records of runs, see `LineStore`."""
 
-    def __init__(self, path: str | os.PathLike[str]) -> None:
-        super().__init__(path, Record)
+    kind = Record
