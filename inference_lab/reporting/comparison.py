@@ -76,7 +76,7 @@ class Comparison(Findings):
         >>> Console(width=100).print(c.table(100))  # doctest: +ELLIPSIS
         pair  2 variables, 1 edge, 2 labels...
         """
-        return _rich_table(self.shown, width)
+        return _rich_table(self.shown, width)[0]
 
     def to_text(self, width: int | None = None) -> str:
         """Return `table` as plain text, in full width or fitted into `width` characters.
@@ -325,12 +325,12 @@ def _line_width(tables: list[Table]) -> int:
 
 def _rich_table(
     comparison: Findings, width: int | None = None, most: int | None = None
-) -> RichTable:
-    """Lay out the first `most` problems of a comparison as a table; see `Comparison.table`."""
+) -> tuple[RichTable, int]:
+    """Lay out the first `most` problems of a comparison; return also the width of all columns."""
     notes = _footnotes(comparison)
     tables = _problem_tables(comparison, notes)
-    spaces = 2
-    if width is not None and _line_width(tables) > width:
+    spaces, natural = 2, _line_width(tables)
+    if width is not None and natural > width:
         spaces = 1
         tables = [
             replace(t, columns=tuple(c for c in t.columns if c.title not in (PAIRWISE, "bound")))
@@ -367,7 +367,7 @@ def _rich_table(
         page.add_row(Text(_legend(comparison), style="dim"))
     for reason, number in notes.items():
         page.add_row(Text(f"[{number}] {shortened(reason, _REASON_WIDTH)}", style="yellow"))
-    return page
+    return page, natural
 
 
 def _rich_rows(table: Table, widths: dict[str, int] | None, spaces: int) -> RichTable:
@@ -403,8 +403,8 @@ def _rich_rows(table: Table, widths: dict[str, int] | None, spaces: int) -> Rich
 
 def _printed(comparison: Findings, width: int | None, most: int | None = None) -> Console:
     """Return a console that has recorded a table, by default as wide as the table."""
-    if width is None:
-        width = max(120, _line_width(_problem_tables(comparison, _footnotes(comparison))))
+    page, natural = _rich_table(comparison, width, most)
+    width = width or max(120, natural)
     console = Console(file=io.StringIO(), width=width, force_terminal=False, record=True)
-    console.print(_rich_table(comparison, width, most))
+    console.print(page)
     return console

@@ -7,9 +7,9 @@ import os
 import re
 from pathlib import Path
 
-from inference_lab.reporting.charts import drawing
+from inference_lab.reporting.charts import Drawing, drawing
 from inference_lab.reporting.csv_text import csv_table
-from inference_lab.reporting.document import Document
+from inference_lab.reporting.document import Document, Picture
 from inference_lab.reporting.latex import latex_table
 from inference_lab.reporting.markdown import render_markdown
 from inference_lab.results.atomic_files import write_whole
@@ -22,6 +22,10 @@ _MANIFEST = ".report-files.json"
 _OURS = re.compile(
     r"README\.md|index\.html|tables/[a-z0-9-]+\.(csv|tex)|figures/[a-z0-9-]+\.(svg|pdf)"
 )
+
+
+def _draw(picture: Picture) -> Drawing:
+    return drawing(picture.draw())
 
 
 def _listed(folder: Path) -> set[str]:
@@ -72,7 +76,7 @@ def write_document(document: Document, folder: Path | str) -> list[Path]:
     for table in document.tables():
         forms[f"{table.stem}.csv"] = csv_table(table)
         forms[f"{table.stem}.tex"] = latex_table(table)
-    drawings = {picture.stem: drawing(picture.draw()) for picture in document.pictures()}
+    drawings = {picture.stem: _draw(picture) for picture in document.pictures()}
 
     files = {f"tables/{name}": text.encode() for name, text in forms.items()}
     for stem, drawn in drawings.items():
