@@ -53,9 +53,10 @@ class Group(click.Group):
 def _ended_like_ctrl_c() -> Iterator[None]:
     """Raise `KeyboardInterrupt` on SIGTERM and SIGHUP, from batch queues or closed terminals."""
     before = {}
-    for number in (signal.SIGTERM, signal.SIGHUP):
+    for name in ("SIGTERM", "SIGHUP"):
+        number = getattr(signal, name, None)
         # Only the main thread may set handlers, and handlers that were set before are kept.
-        if threading.current_thread() is threading.main_thread():
+        if number is not None and threading.current_thread() is threading.main_thread():
             if signal.getsignal(number) is signal.SIG_DFL:
                 before[number] = signal.signal(number, signal.default_int_handler)
     try:

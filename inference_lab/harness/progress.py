@@ -30,7 +30,8 @@ class RunProgress(NamedTuple, Generic[_R]):
 
 def log_line(event: RunProgress[Any]) -> str:
     """Describe the end of a run in one line."""
-    assert event.record is not None
+    if event.record is None:
+        raise ValueError("only the end of a run is logged")
     width = len(str(event.total))
     return (
         f"[{event.done:>{width}}/{event.total}] {printable(event.problem)}  "

@@ -20,7 +20,6 @@ import math
 import mmap
 import os
 import pickle
-import resource
 import signal
 import struct
 import sys
@@ -49,6 +48,9 @@ from inference_lab.processes.descendants import (
 )
 from inference_lab.processes.workers import end_with_parent, format_exception, traceback_tail
 
+if sys.platform != "win32":
+    import resource
+
 #: Seconds between SIGTERM and SIGKILL at the time limit.
 _GRACE = 0.5
 #: Seconds for the supervisor to end all processes of a call.
@@ -63,7 +65,7 @@ _TAIL = 2000
 #: Size in bytes of the pieces in which an answer is written and read.
 _PIECE = 1 << 16
 #: The signals that a supervisor waits for: SIGCHLD if a child ended, SIGTERM to end all processes.
-_AWAITED = {signal.SIGCHLD, signal.SIGTERM}
+_AWAITED = {signal.SIGCHLD, signal.SIGTERM} if sys.platform != "win32" else set()
 #: Bytes of memory reserved for the report of a child that runs out of memory.
 _RESERVE = 1 << 25
 #: The state of the child's compile timer: seconds so far, and the start of a running one or 0.
@@ -113,7 +115,7 @@ class ProcessResult:
 
 def can_isolate() -> bool:
     """Whether this system can fork."""
-    return hasattr(os, "fork")
+    return hasattr(os, "fork") and sys.platform != "win32"
 
 
 class SharedIncumbent:

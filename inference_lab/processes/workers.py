@@ -107,7 +107,9 @@ def prctl(option: int, value: int) -> None:
 
 def _mask_interrupts(blocked: bool) -> None:
     """Block or unblock Ctrl-C in this process and in those started from it."""
-    signal.pthread_sigmask(signal.SIG_BLOCK if blocked else signal.SIG_UNBLOCK, {signal.SIGINT})
+    if sys.platform != "win32":
+        how = signal.SIG_BLOCK if blocked else signal.SIG_UNBLOCK
+        signal.pthread_sigmask(how, {signal.SIGINT})
 
 
 class _EndedError(KeyboardInterrupt):

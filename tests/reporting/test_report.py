@@ -321,7 +321,7 @@ def test_times_do_not_go_beyond_the_limit():
     # The curves still continue to the end.
     document = report_document(unlimited, title="")
     (picture,) = (p for p in document.pictures() if p.name == "gap-over-time")
-    assert picture.draw.args[0].x.limits[1] == pytest.approx(30.0)
+    assert picture.draw.args[0].max() == pytest.approx(30.0)
 
 
 def test_files_have_no_digits_of_rounding():

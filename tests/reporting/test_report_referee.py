@@ -233,9 +233,8 @@ def report(runs, **options):
 def drawn(document, name):
     """Return the curves of the picture of this name: points of each solver."""
     (picture,) = (p for p in document.pictures() if p.name == name)
-    (curves,) = picture.draw.args
-    rows = {solver: curves.rows[curves.rows["solver"] == solver] for solver in curves.names}
-    return {solver: (r["x"].to_numpy(), r["y"].to_numpy()) for solver, r in rows.items()}
+    rows = picture.draw().data.groupby("solver", sort=False)
+    return {solver: (r["x"].to_numpy(), r["y"].to_numpy()) for solver, r in rows}
 
 
 CASES = {"by hand": by_hand(), **{f"random {n}": at_random(n) for n in range(10)}}
