@@ -30,7 +30,8 @@ from inference_lab.kernels.messages import cost_scale
 from inference_lab.specs.settings import setting
 
 #: Before tightening, sweeps over the terms end when one gains less than this share of the whole
-#: gain, because the sweeps over clusters continue them.
+#: gain, because the sweeps over clusters continue them. With higher-order factors they would stop
+#: at lower bounds, so there the sweeps over the terms converge first.
 _ENOUGH = 1e-2
 #: Sweeps of the polish; ICM needs about ten.
 _POLISH_SWEEPS = 100
@@ -127,7 +128,7 @@ class MPLP(IterativeSolver["_Sweeps"]):
     (1.0, 1.0, <Status.OPTIMAL: 'optimal'>)
     """
 
-    version: ClassVar[int] = 2
+    version: ClassVar[int] = 3
     startup_cost: ClassVar[float] = 106.0
 
     tighten: Literal["cycles"] | None = "cycles"
@@ -137,7 +138,8 @@ class MPLP(IterativeSolver["_Sweeps"]):
 
     def start(self, graph: FactorGraph, run: Run) -> _Sweeps:
         """Start from the unchanged terms."""
-        enough = self.tolerance if self.tighten is None else max(self.tolerance, _ENOUGH)
+        early = self.tighten is not None and graph.n_factors == 0
+        enough = max(self.tolerance, _ENOUGH) if early else self.tolerance
         state = _Sweeps(graph)
         state.standstill = Standstill(enough, self.patience, cost_scale(graph))
         run.offer(state.decode(False))

@@ -63,10 +63,6 @@ def remaining_energy(state: DualClusters, x: tuple[int, ...]) -> float:
         for s, v in enumerate(scope, start=int(g.factor_ptr[f])):
             total -= dual.from_factor[dual.slot_ptr[s] + x[v]]
     for c, scope in enumerate(clusters.variables):
-        if clusters.table[c] >= 0:
-            shape = tuple(g.cardinalities[scope])
-            entry = np.ravel_multi_index([x[v] for v in scope], shape)
-            total += clusters.tables[clusters.table[c] + entry]
         at = int(clusters.part_ptr[c])
         for i, j in itertools.combinations(scope.tolist(), 2):
             total -= clusters.parts[at + x[i] * g.cardinalities[j] + x[j]]
@@ -141,41 +137,13 @@ def test_one_cluster_over_all_variables_is_exact(hard: bool, backwards: bool) ->
             )
 
 
-def test_factors_pass_parts_on_to_their_pairs() -> None:
-    """Two factors contradict each other about a pair, which no single variable detects."""
-    same, differ = np.eye(2), 1.0 - np.eye(2)
-    first, second = differ[:, :, None] + np.zeros(2), same[:, :, None] + np.zeros(2)
-    graph = il.FactorGraph.from_factors(
-        [2] * 4, [((0, 1, 2), first), ((3, 1, 0), np.transpose(second, (2, 1, 0)))]
-    )
-    assert exhaustive(graph).optimum == 1.0
-    assert il.solve(graph, "mplp(tighten=none)").lower_bound == pytest.approx(0.0, abs=1e-9)
+def test_factors_stay_factors() -> None:
+    table = np.random.default_rng(0).normal(size=(2, 2, 2))
+    graph = il.FactorGraph.from_factors([2] * 3, [(range(3), table)])
     state = start(graph)
-    assert (state.count, state.new_pairs) == (2, 5)
-    state.sweep(a_run(graph), False)
-    assert state.bound() == pytest.approx(1.0)
-
-
-@pytest.mark.parametrize("arity", [3, 4])
-def test_large_factors_stay_factors(arity: int) -> None:
-    table = np.random.default_rng(0).normal(size=(2,) * arity)
-    graph = il.FactorGraph.from_factors([2] * arity, [(range(arity), table)])
-    state = start(graph)
-    assert state.count == (1 if arity == 3 else 0)
+    assert state.count == 0
     assert state.bound() == pytest.approx(table.min())
     assert graph.energy(state.decode(False)) == pytest.approx(table.min())
-
-
-def test_parts_given_before_count() -> None:
-    """A factor that passed all its costs to its variables keeps the bound as a cluster."""
-    rng = np.random.default_rng(3)
-    tables = rng.normal(size=(3, 2))
-    table = tables[0][:, None, None] + tables[1][:, None] + tables[2]
-    graph = il.FactorGraph.from_factors([2] * 3, [((2, 0, 1), table)])
-    dual = start_dual(graph, from_factor=tables.ravel())
-    state = DualClusters(graph, dual)
-    assert state.bound() == pytest.approx(table.min())
-    assert np.abs(state.arrays.tables).max() < 1e-12
 
 
 def test_new_ones_leaves_out_repeats_and_known_clusters() -> None:

@@ -144,9 +144,7 @@ def three_tables(
 
 
 @inlined_minimum
-def marginals_of_three(
-    ki: int, kj: int, kl: int, base: int, tables: FloatArray, room: Room
-) -> None:
+def marginals_of_three(ki: int, kj: int, kl: int, room: Room) -> None:
     """Write the min-marginals of three variables for their three pairs to ``room.given``."""
     first, second, third = three_tables(ki, kj, kl, room.pairs)
     to_first, to_second, to_third = three_tables(ki, kj, kl, room.given)
@@ -158,26 +156,16 @@ def marginals_of_three(
         for b in range(kj):
             value = first[a * kj + b]
             low = np.inf
-            if base < 0:
-                for c in range(kl):
-                    total = value + (second[a * kl + c] + third[b * kl + c])
-                    low = min(low, total)
-                    to_second[a * kl + c] = min(to_second[a * kl + c], total)
-                    to_third[b * kl + c] = min(to_third[b * kl + c], total)
-            else:
-                at = base + (a * kj + b) * kl
-                for c in range(kl):
-                    total = value + (second[a * kl + c] + third[b * kl + c]) + tables[at + c]
-                    low = min(low, total)
-                    to_second[a * kl + c] = min(to_second[a * kl + c], total)
-                    to_third[b * kl + c] = min(to_third[b * kl + c], total)
+            for c in range(kl):
+                total = value + (second[a * kl + c] + third[b * kl + c])
+                low = min(low, total)
+                to_second[a * kl + c] = min(to_second[a * kl + c], total)
+                to_third[b * kl + c] = min(to_third[b * kl + c], total)
             to_first[a * kj + b] = low
 
 
 @inlined_minimum
-def marginals_of_pair(
-    pair: int, ki: int, kj: int, kl: int, base: int, tables: FloatArray, room: Room
-) -> None:
+def marginals_of_pair(pair: int, ki: int, kj: int, kl: int, room: Room) -> None:
     """Write the min-marginals of three variables for pair 0, (i, j), 1, (i, l), or 2, (j, l)."""
     first, second, third = three_tables(ki, kj, kl, room.pairs)
     out = three_tables(ki, kj, kl, room.given)[pair]
@@ -187,57 +175,36 @@ def marginals_of_pair(
     for a in range(ki):
         for b in range(kj):
             value = first[a * kj + b]
-            at = base + (a * kj + b) * kl
             if pair == 0:
                 low = np.inf
-                if base < 0:
-                    for c in range(kl):
-                        low = min(low, second[a * kl + c] + third[b * kl + c])
-                else:
-                    for c in range(kl):
-                        low = min(low, second[a * kl + c] + third[b * kl + c] + tables[at + c])
+                for c in range(kl):
+                    low = min(low, second[a * kl + c] + third[b * kl + c])
                 out[a * kj + b] = value + low
             else:
                 to = a * kl if pair == 1 else b * kl
-                if base < 0:
-                    for c in range(kl):
-                        total = value + (second[a * kl + c] + third[b * kl + c])
-                        out[to + c] = min(out[to + c], total)
-                else:
-                    for c in range(kl):
-                        total = value + (second[a * kl + c] + third[b * kl + c]) + tables[at + c]
-                        out[to + c] = min(out[to + c], total)
+                for c in range(kl):
+                    total = value + (second[a * kl + c] + third[b * kl + c])
+                    out[to + c] = min(out[to + c], total)
 
 
 @inlined
-def redistribute_three(
-    ki: int,
-    kj: int,
-    kl: int,
-    base: int,
-    tables: FloatArray,
-    backwards: bool,
-    hard: bool,
-    room: Room,
-) -> None:
+def redistribute_three(ki: int, kj: int, kl: int, backwards: bool, hard: bool, room: Room) -> None:
     """Redistribute the costs of three variables to their pairs; ``room.pairs`` is the rest."""
     # Each pair gets a third of its min-marginal. The remaining slack is then pushed to each pair in
     # turn, so that the cluster keeps none.
     sizes = ki * kj, ki * kl, kj * kl
     kept = three_tables(ki, kj, kl, room.pairs)
     given = three_tables(ki, kj, kl, room.given)
-    marginals_of_three(ki, kj, kl, base, tables, room)
+    marginals_of_three(ki, kj, kl, room)
     take_off(sizes[0] + sizes[1] + sizes[2], room.pairs, room.given, 1.0 / 3.0, hard)
     for turn in range(3):
         pair = 2 - turn if backwards else turn
-        marginals_of_pair(pair, ki, kj, kl, base, tables, room)
+        marginals_of_pair(pair, ki, kj, kl, room)
         take_off(sizes[pair], kept[pair], given[pair], 1.0, hard)
 
 
 @inlined_minimum
-def least_of_three(
-    ki: int, kj: int, kl: int, base: int, tables: FloatArray, pairs: FloatArray
-) -> float:
+def least_of_three(ki: int, kj: int, kl: int, pairs: FloatArray) -> float:
     """Return the least cost of three variables."""
     first, second, third = three_tables(ki, kj, kl, pairs)
     low = np.inf
@@ -245,13 +212,8 @@ def least_of_three(
         for b in range(kj):
             value = first[a * kj + b]
             inner = np.inf
-            if base < 0:
-                for c in range(kl):
-                    inner = min(inner, second[a * kl + c] + third[b * kl + c])
-            else:
-                at = base + (a * kj + b) * kl
-                for c in range(kl):
-                    inner = min(inner, second[a * kl + c] + third[b * kl + c] + tables[at + c])
+            for c in range(kl):
+                inner = min(inner, second[a * kl + c] + third[b * kl + c])
             low = min(low, value + inner)
     return low
 
@@ -276,7 +238,7 @@ def update_clusters(
         c = end - 1 - turn if backwards else begin + turn
         ki, kj, kl = sizes_of(g, c, clusters)
         load_pairs(g, c, dual, clusters, hard, room.pairs)
-        redistribute_three(ki, kj, kl, clusters.table[c], clusters.tables, backwards, hard, room)
+        redistribute_three(ki, kj, kl, backwards, hard, room)
         store_pairs(g, c, clusters, hard, room.pairs)
 
 
@@ -288,7 +250,7 @@ def least_of_clusters(
     for c in range(out.size):
         ki, kj, kl = sizes_of(g, c, clusters)
         load_kept(g, c, dual, clusters, room.pairs)
-        out[c] = least_of_three(ki, kj, kl, clusters.table[c], clusters.tables, room.pairs)
+        out[c] = least_of_three(ki, kj, kl, room.pairs)
 
 
 @lean_kernel
@@ -296,7 +258,7 @@ def pass_on(g: GraphArrays, clusters: ClusterArrays) -> float:
     """Add the clusters' parts to the tables of the pairs; return the scale of rounding."""
     scale = 0.0
     start = 0
-    for c in range(3 * clusters.table.size):
+    for c in range(3 * len(clusters.variables)):
         e = clusters.edges[c // 3, c % 3]
         i, j, row, column = ends_of(g, e)
         largest = 0.0

@@ -28,7 +28,7 @@ from inference_lab.algorithms.dual.reparametrisation import (
     update_stars,
 )
 from inference_lab.contract import Run
-from inference_lab.graph.arrays import NO_FORM, TABLE, FloatArray, Int32Array, IntArray, starts_of
+from inference_lab.graph.arrays import NO_FORM, TABLE, Int32Array, IntArray, starts_of
 from inference_lab.graph.factor_graph import FactorGraph
 
 
@@ -36,8 +36,7 @@ class DualClusters:
     """Reparametrisation with clusters of three variables.
 
     Pairs inside a cluster get tables of their own, which change with the parts that clusters pass
-    on. All other terms stay unchanged. Factors of three variables become clusters, because passing
-    parts to pairs is tighter than to variables. Pairs without a term get one, and are counted in
+    on. All other terms stay unchanged. Pairs without a term get one, and are counted in
     ``new_pairs``; ``memory`` is the bytes of the clusters and of the tables of pairs.
     """
 
@@ -47,9 +46,7 @@ class DualClusters:
         self.hard = graph.has_infinite
         self.arrays = no_clusters(graph)
         self.new_pairs = 0
-        # Terms except the clusters; `_base` has the tables of pairs without the parts of clusters.
-        self._structure = graph
-        self._unary = graph.unary_values
+        # `_base` has the tables of pairs without the parts of clusters.
         self._shared = graph.pairwise_values.size
         self._pool = graph.pairwise_values.copy()
         self._base = np.empty(0)
@@ -59,56 +56,10 @@ class DualClusters:
         self._forms = graph.arrays.forms.copy()
         self._own = np.zeros(graph.n_edges, dtype=bool)
         self.edges = graph.edges
-        self._absorb(np.flatnonzero(np.diff(graph.factor_ptr) == 3))
-        self._work = make_scratch(self._structure)
+        self._work = make_scratch(graph)
         self._arrange()
 
     # -------------------------------------------------------------- construction
-
-    def _absorb(self, members: IntArray) -> None:
-        """Turn factors into clusters with costs of their own."""
-        if members.size == 0:
-            return
-        graph, dual = self.graph, self.dual
-        scopes: list[list[int]] = []
-        tables: list[FloatArray] = []
-        for f in members.tolist():
-            scope, table = graph.higher_order(f)
-            table = table.copy()
-            for axis, slot in enumerate(range(graph.factor_ptr[f], graph.factor_ptr[f + 1])):
-                shape = [1, 1, 1]
-                shape[axis] = table.shape[axis]
-                at = int(dual.slot_ptr[slot])
-                table -= dual.from_factor[at : at + shape[axis]].reshape(shape)
-            order = np.argsort(scope)
-            scopes.append([int(scope[axis]) for axis in order])
-            tables.append(np.transpose(table, order).ravel())
-        kept = np.ones(graph.n_factors, dtype=bool)
-        kept[members] = False
-        slots = np.repeat(kept, np.diff(graph.factor_ptr))
-        entries = np.repeat(slots, np.diff(dual.slot_ptr))
-        # Parts that the factors passed to single variables stay in the unaries permanently.
-        gone = np.flatnonzero(~entries)
-        first = np.repeat(graph.unary_ptr[graph.factor_scopes], np.diff(dual.slot_ptr))
-        label = np.arange(entries.size) - np.repeat(dual.slot_ptr[:-1], np.diff(dual.slot_ptr))
-        unary = self._unary.copy()
-        np.add.at(unary, (first + label)[gone], dual.from_factor[gone])
-        self._unary = unary
-        sizes = np.diff(graph.table_ptr)
-        self._structure = replace(
-            graph,
-            factor_ptr=starts_of(np.diff(graph.factor_ptr)[kept]),
-            factor_scopes=graph.factor_scopes[slots],
-            table_ptr=starts_of(sizes[kept]),
-            table_values=graph.table_values[np.repeat(kept, sizes)],
-        )
-        self.dual = dual._replace(
-            slot_ptr=starts_of(graph.cardinalities[self._structure.factor_scopes]),
-            from_factor=dual.from_factor[entries],
-        )
-        start = starts_of(np.array([t.size for t in tables], dtype=np.int64))
-        self.arrays = self.arrays._replace(tables=np.concatenate(tables))
-        self._insert(np.array(scopes, dtype=np.int32), start[:-1])
 
     def _pair_edges(self, pairs: Int32Array) -> Int32Array:
         """Return the edge of each pair ``(i, j)``, ``i < j``; add missing edges and tables."""
@@ -156,8 +107,8 @@ class DualClusters:
         )
         return edge[np.searchsorted(wanted, asked)].astype(np.int32)
 
-    def _insert(self, members: Int32Array, table: IntArray) -> None:
-        """Append clusters, one per row, with the starts of their tables."""
+    def add(self, members: Int32Array) -> None:
+        """Add clusters, one per row, with ascending variables."""
         edges = self._pair_edges(members[:, [[0, 1], [0, 2], [1, 2]]].reshape(-1, 2))
         _, entries = self._sizes(members)
         old = self.arrays
@@ -166,12 +117,11 @@ class DualClusters:
             edges=np.concatenate([old.edges, edges.reshape(-1, 3)]),
             part_ptr=np.append(old.part_ptr, old.part_ptr[-1] + np.cumsum(entries)),
             parts=np.append(old.parts, np.zeros(int(entries.sum()))),
-            table=np.append(old.table, table),
-            tables=old.tables,
             inside_ptr=old.inside_ptr,
             inside=old.inside,
             pool=self._pool,
         )
+        self._arrange()
 
     def _sizes(self, members: Int32Array) -> tuple[IntArray, IntArray]:
         """Return the sizes of the joint tables of clusters, and of all their pairs."""
@@ -185,17 +135,12 @@ class DualClusters:
         # Bytes: the parts, and the tables of pairs kept twice, in the worst case all new.
         return 4 * joint + 20 * pairs, 24 * pairs + 200
 
-    def add(self, members: Int32Array) -> None:
-        """Add clusters, one per row, with ascending variables."""
-        self._insert(members, np.full(len(members), -1, dtype=np.int64))
-        self._arrange()
-
     def _arrange(self) -> None:
         """Rebuild adjacency, scratch and stretches of bounded work."""
         graph, edges, clusters = self.graph, self.edges, self.arrays
         # Adjacency only: kinds and costs are inserted below.
         plain = replace(
-            self._structure,
+            graph,
             edges=edges,
             edge_kinds=np.zeros(len(edges), dtype=np.uint8),
             edge_weights=np.zeros(len(edges)),
@@ -203,7 +148,6 @@ class DualClusters:
             pairwise_values=np.zeros(1),
         ).arrays
         self.g = plain._replace(
-            unary=self._unary,
             kinds=self._kinds,
             weights=self._weights,
             offsets=self._offsets,
@@ -211,16 +155,15 @@ class DualClusters:
             forms=self._forms,
         ).read_only()
         sizes = graph.cardinalities[edges]
-        self.memory = 16 * self._base.size + 8 * (clusters.parts.size + clusters.tables.size)
+        self.memory = 16 * self._base.size + 8 * clusters.parts.size
         largest = int(self._sizes(clusters.variables)[1].max(initial=1))
         self.room = Room(np.empty(largest), np.empty(largest))
         dense = np.where(self._kinds == TABLE, sizes.prod(axis=1), 4 * sizes.max(axis=1, initial=1))
         stars = 10.0 + np.bincount(
             edges.ravel(), weights=np.repeat(dense, 2), minlength=graph.n_variables
         )
-        structure = self._structure
         self._stars = stretches(stars.astype(np.int64))
-        self._factors = stretches(np.diff(structure.table_ptr) * np.diff(structure.factor_ptr) ** 2)
+        self._factors = stretches(np.diff(graph.table_ptr) * np.diff(graph.factor_ptr) ** 2)
         self._clusters = stretches(self.cost_of(clusters.variables)[0])
         # The clusters of each variable, and its position in them.
         members = clusters.variables.ravel()
@@ -245,7 +188,7 @@ class DualClusters:
     @property
     def count(self) -> int:
         """Number of clusters."""
-        return int(self.arrays.table.size)
+        return len(self.arrays.variables)
 
     def sweep(self, run: Run, backwards: bool) -> bool:
         """Sweep over all variables, factors and clusters once; return False if time ran out."""

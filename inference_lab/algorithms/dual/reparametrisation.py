@@ -68,10 +68,6 @@ class ClusterArrays(NamedTuple):
     #: pair after the other, row-major with the smaller variable first.
     part_ptr: IntArray
     parts: FloatArray
-    #: (C,): where the cluster's own costs start in ``tables``, row-major by ascending variables; -1
-    #: without own costs.
-    table: IntArray
-    tables: FloatArray
     #: ``inside_ptr`` (n + 1,) into ``inside``: the places of each variable in ``variables``, each
     #: encoded as ``3 * cluster + position``.
     inside_ptr: IntArray
@@ -85,7 +81,7 @@ def no_clusters(graph: FactorGraph) -> ClusterArrays:
     nothing, start = np.empty(0, dtype=np.int64), np.zeros(1, dtype=np.int64)
     names, costs = np.empty((0, 3), dtype=np.int32), np.empty(0)
     inside = np.zeros(graph.n_variables + 1, dtype=np.int64)
-    return ClusterArrays(names, names, start, costs, nothing, costs, inside, nothing, costs)
+    return ClusterArrays(names, names, start, costs, inside, nothing, costs)
 
 
 def stretches(work: npt.NDArray[np.int64]) -> list[tuple[int, int]]:
@@ -503,7 +499,6 @@ def from_cluster(
     # Labelled variables are fixed. Entries with a pair that is ruled out are infinite, because the
     # parts there are meaningless.
     variables, edges = clusters.variables[c], clusters.edges[c]
-    base = clusters.table[c]
     digits = work.digits
     for a in range(g.cardinalities[variables[own]]):
         work.new[a] = np.inf
@@ -512,7 +507,6 @@ def from_cluster(
     s = 0
     while s >= 0:
         value = 0.0
-        at = 0
         start = clusters.part_ptr[c]
         for pair in range(3):
             p, q = (0, pair + 1) if pair < 2 else (1, 2)
@@ -525,10 +519,6 @@ def from_cluster(
                 entry = b * kp + a if g.edges[e, 0] != variables[p] else a * kq + b
                 if np.isinf(g.pairwise[g.offsets[e] + entry]):
                     value = np.inf
-        if base >= 0:
-            for p in range(3):
-                at = at * g.cardinalities[variables[p]] + digits[p]
-            value += clusters.tables[base + at]
         label = digits[own]
         work.new[label] = min(work.new[label], value)
         # Advance the mixed-radix counter over the positions without a label.

@@ -41,8 +41,8 @@ class Tightened:
 
     #: The bound of the given reparametrisation.
     start_bound: float
-    #: Rounds of adding clusters; clusters added, including converted factors; pairs added that had
-    #: no term of their own; and sweeps made, including the earlier ones.
+    #: Rounds of adding clusters; clusters added; pairs added that had no term of their own; and
+    #: sweeps made, including the earlier ones.
     rounds: int
     clusters: int
     pairs: int
@@ -98,7 +98,6 @@ def tighten(
 
     run.bound(next_energy(graph, start, step))
     while True:
-        # Each round starts with sweeps, since in the first the converted factors are new clusters.
         before = bound
         while True:
             last = bound
