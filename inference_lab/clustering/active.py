@@ -11,7 +11,7 @@ import numpy.typing as npt
 from sklearn.utils import check_array
 
 from inference_lab.clustering.distortions import Distortion, Points, as_distortion
-from inference_lab.clustering.initialisation import alone
+from inference_lab.clustering.initialisation import alone, group_centroids
 from inference_lab.constraints import Constraints, check_generator, point_indices
 from inference_lab.graph.arrays import IntArray
 
@@ -255,11 +255,7 @@ def _by_distance(
     point: int, points: Points, members: list[list[int]], distortion: Distortion
 ) -> list[int]:
     """Return the neighbourhoods by the distance of their centroids from a point."""
-    labels = np.repeat(np.arange(len(members)), [len(m) for m in members])
-    start = np.zeros((len(members), points.shape[1]))
-    centroids = distortion.centroids(
-        points[np.concatenate([np.array(m) for m in members])], labels, len(members), start
-    )
+    centroids = group_centroids(points, [np.array(m) for m in members], distortion, None)
     costs = distortion.distances(points[[point]], centroids)[0]
     return [int(g) for g in np.argsort(costs, kind="stable")]
 

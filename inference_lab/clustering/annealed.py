@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import numpy as np
@@ -12,7 +12,14 @@ from inference_lab.clustering._base import SharedSettings
 from inference_lab.clustering._soft import AlphaMode, SoftClusterer
 from inference_lab.clustering.bregman_kmeans import weight_of_odds
 from inference_lab.clustering.distortions import Distortion, Points
-from inference_lab.clustering.em import EStepSolver, Fit, Model, Result, maximise_expectation
+from inference_lab.clustering.em import (
+    EStepSolver,
+    Fit,
+    Model,
+    Result,
+    joined,
+    maximise_expectation,
+)
 from inference_lab.clustering.hmrf import HMRF
 from inference_lab.clustering.mixture import (
     ConstrainedGaussianMixture,
@@ -20,6 +27,7 @@ from inference_lab.clustering.mixture import (
 )
 from inference_lab.clustering.supervision import Side
 from inference_lab.constraints import Constraints
+from inference_lab.constraints.pair_arrays import symmetric_matrix
 from inference_lab.contract import Solver
 from inference_lab.graph.arrays import FloatArray
 from inference_lab.registry.registry import as_solver
@@ -167,7 +175,7 @@ class AnnealedConstrainedKMeans(SharedSettings, SoftClusterer):
             tol=self.tol,
             start=None if shares is None else shares.argmax(axis=1),
         )
-        return Fit(model, _joined(annealed, final), shares, stages)
+        return Fit(model, joined(annealed, final), shares, stages)
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -264,7 +272,6 @@ def _critical(model: Model, n_points: int) -> float:
 
     Without a known response of the costs: at most twice the mean cost, plus the constraints' part.
     """
-    from scipy.sparse import csr_array
     from scipy.sparse.linalg import LinearOperator
 
     k = model.costs(np.zeros(1, dtype=np.int64)).shape[1]
@@ -275,9 +282,7 @@ def _critical(model: Model, n_points: int) -> float:
     weights = np.concatenate([np.asarray(t.differ) - np.asarray(t.same) for t in coupling.terms])
     soft = np.isfinite(weights)
     ends, weights = coupling.rows[pairs[soft]], weights[soft] / k
-    both = np.concatenate([ends, ends[:, ::-1]])
-    shape = (n_points, n_points)
-    gamma = csr_array((np.concatenate([weights, weights]), (both[:, 0], both[:, 1])), shape=shape)
+    gamma = symmetric_matrix(n_points, ends, weights)
     answer = model.response()
     counts = model.importance()
     # The product with a diagonal matrix has the same eigenvalues as a symmetric matrix.
@@ -287,7 +292,7 @@ def _critical(model: Model, n_points: int) -> float:
         change = np.ravel(change)
         return np.asarray(root * answer(change / root) + gamma @ change)
 
-    return _largest(LinearOperator(shape, matvec=applied, dtype=np.float64))
+    return _largest(LinearOperator(gamma.shape, matvec=applied, dtype=np.float64))
 
 
 def _largest(operator: Any) -> float:
@@ -322,11 +327,5 @@ def _anneal(
         start = result.assignment if stage else None
         limit = max(_LAST, max_iter) if ends else max_iter
         found = maximise_expectation(model, e_step, max_iter=limit, tol=tol, start=start)
-        result = _joined(result, found)
+        result = joined(result, found)
     return result
-
-
-def _joined(before: Result, after: Result) -> Result:
-    """Return the later of two results with the history and the iterations of both."""
-    later = [line._replace(iteration=line.iteration + before.n_iter) for line in after.history]
-    return replace(after, history=before.history + later, n_iter=before.n_iter + after.n_iter)

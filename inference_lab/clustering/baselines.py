@@ -28,6 +28,7 @@ from inference_lab.clustering.hmrf_kmeans import PairBeliever
 from inference_lab.clustering.initialisation import Init
 from inference_lab.clustering.supervision import Side, agreeing, of_positive_weight, refuse_hard
 from inference_lab.constraints import Constraints
+from inference_lab.constraints.pair_arrays import signed_matrix
 from inference_lab.graph.arrays import FloatArray, IntArray
 from inference_lab.specs.settings import setting
 
@@ -331,7 +332,10 @@ class FlexibleSpectral(ConstrainedSpectral):
         laplacian = csr_array(eye_array(n) * (1.0 + _SHIFT) - scale @ similar @ scale)
         found = np.empty((n, 0))
         self.eigenvalues_, self.beta_ = np.empty(0), 0.0
-        constraint_matrix = scale @ _signed(side) @ scale
+        refuse_hard(side.constraints)
+        signed = signed_matrix(side.labels_as_pairs())
+        signed.eliminate_zeros()
+        constraint_matrix = scale @ signed @ scale
         if constraint_matrix.nnz:
             met = _largest(constraint_matrix, max(10, 4 * self.n_clusters), rng)[0]
             self.beta_ = self.strength * max(float(met[wanted - 1]), 0.0)
@@ -378,21 +382,6 @@ class FlexibleSpectral(ConstrainedSpectral):
 
 #: Shift of the diagonal of a Laplacian that makes it invertible.
 _SHIFT = 1e-5
-
-
-def _signed(side: Side) -> Any:
-    """Return the symmetric matrix of must-link weights and negative cannot-link weights."""
-    from scipy.sparse import coo_array, csr_array
-
-    refuse_hard(side.constraints)
-    pairs = side.labels_as_pairs()
-    weights = np.concatenate([pairs.ml_weights, -pairs.cl_weights])
-    i, j = np.concatenate([pairs.must_link, pairs.cannot_link]).T
-    n = pairs.n_points
-    half = coo_array((weights, (i, j)), shape=(n, n))
-    made = csr_array(half + half.T)
-    made.eliminate_zeros()
-    return made
 
 
 def _largest(

@@ -9,18 +9,19 @@ from typing import Any, Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
-from scipy.sparse import coo_array, csr_array
+from scipy.sparse import csr_array
 
 from inference_lab._numba import kernel
 from inference_lab.clustering._base import AT_LEAST_ONE, PairwiseClusterer
-from inference_lab.clustering.distortions import Distortion, Points, counted_shares
+from inference_lab.clustering.distortions import Distortion, Points
 from inference_lab.clustering.em import Assignment, EStepSolver, Fit, Model
 from inference_lab.clustering.hard_pairs import contradiction
 from inference_lab.clustering.hmrf import HMRF, EmptyClusters, clamped, violations
-from inference_lab.clustering.initialisation import Init
+from inference_lab.clustering.initialisation import Init, group_centroids
 from inference_lab.clustering.pair_weights import ConstraintsNotMetWarning
 from inference_lab.clustering.supervision import Side, of_positive_weight
 from inference_lab.constraints import Constraints
+from inference_lab.constraints.pair_arrays import symmetric_matrix
 from inference_lab.graph.arrays import FloatArray, IntArray
 from inference_lab.specs.settings import setting
 
@@ -75,10 +76,7 @@ class _Units:
         ends = self.of_point[constraints.cannot_link]
         # A cannot-link within a unit is violated in every cluster.
         ends = ends[ends[:, 0] != ends[:, 1]]
-        graph = coo_array(
-            (np.ones(2 * len(ends)), (ends.ravel(), ends[:, ::-1].ravel())),
-            shape=(self.count, self.count),
-        ).tocsr()
+        graph = symmetric_matrix(self.count, ends, np.ones(len(ends)))
         self.indptr = graph.indptr.astype(np.int64)
         self.indices = graph.indices.astype(np.int64)
         n = len(self.of_point)
@@ -332,7 +330,6 @@ class COPKMeans(PairwiseClusterer):
     ) -> FloatArray:
         """Return initial centroids."""
         init, k, n = self.init, self.n_clusters, points.shape[0]
-        distortion = self._distortion()
         if not (isinstance(init, str) and init == "wagstaff"):
             return self._start(points, side, rng)
         shuffled = rng.permutation(n)
@@ -351,8 +348,4 @@ class COPKMeans(PairwiseClusterer):
             members[: first.size] = np.split(touched, cuts)
         for h in np.unique(side.known[side.known >= 0]):
             members[h] = np.flatnonzero(side.known == h)
-        labels = np.repeat(np.arange(k), [len(m) for m in members])
-        chosen = np.concatenate(members)
-        counts = None if side.weights is None else side.weights[chosen]
-        zeros = np.zeros((k, points.shape[1]))
-        return distortion.centroids(points[chosen], counted_shares(labels, k, counts), k, zeros)
+        return group_centroids(points, members, self._distortion(), side.weights)

@@ -31,6 +31,7 @@ from inference_lab.clustering.distortions import (
 from inference_lab.clustering.em import HalfStep
 from inference_lab.clustering.hmrf import clamped, violations
 from inference_lab.clustering.hmrf_kmeans import paired_kmeans
+from inference_lab.clustering.initialisation import centre_of, group_centroids
 from inference_lab.clustering.pair_weights import USUAL_ODDS, log_odds
 from inference_lab.clustering.supervision import Side, refuse_hard
 from inference_lab.constraints import Constraints
@@ -155,19 +156,14 @@ class _Clusters:
         self.known = side.groups()
         self.free: IntArray = np.flatnonzero(self.known < 0)
         self.labels: IntArray = self.known.copy()
-        self.centroids = self._means(self.known) if start is None else start
+        if start is None:
+            groups = [np.flatnonzero(self.known == h) for h in range(int(self.known.max()) + 1)]
+            start = group_centroids(points, groups, distortion, side.weights)
+        self.centroids = start
         self.costs = clamped(self.distances(self.centroids), self.known)
         self.stale: Flags = np.ones(self.n, dtype=np.uint8)
         #: Largest difference between the pair costs of a point in two clusters.
         self.slack: FloatArray = np.zeros(self.n)
-
-    def _means(self, groups: IntArray) -> FloatArray:
-        """Return the centroids of groups of points; -1 marks points in no group."""
-        held, k = np.flatnonzero(groups >= 0), int(groups.max()) + 1
-        counts = None if self.counts is None else self.counts[held]
-        shares = counted_shares(groups[held], k, counts)
-        zeros = np.zeros((k, self.points.shape[1]))
-        return self.distortion.centroids(self.points[held], shares, k, zeros)
 
     def distances(self, centroids: FloatArray) -> FloatArray:
         """Return the costs of all points in clusters with these centroids."""
@@ -435,7 +431,7 @@ class RDPMeans(SharedSettings, PairwiseClusterer):
             return float(rule)
         # The price is the cost of a point of weight 1.
         plain = replace(side, known=np.full(points.shape[0], -1), weights=None)
-        mean = self._mean(points, side)
+        mean = centre_of(points, self._distortion(), side.weights)
         state = _Clusters(points, self._distortion(), self.squared, mean, plain)
         nearest = state.costs[:, 0].copy()
         if rule == "kth-distance":
@@ -459,12 +455,6 @@ class RDPMeans(SharedSettings, PairwiseClusterer):
             return PenaltySchedule(most / 2.0**_DOUBLINGS, 2.0, most, until_grown=True)
         # Beyond 1e90 only pairs matter, and products overflow.
         return PenaltySchedule(self.xi, self.xi_rate, 1e90, until_grown=False)
-
-    def _mean(self, points: Points, side: Side) -> FloatArray:
-        """Return the centroid of all points, shape (1, d)."""
-        everyone = counted_shares(np.zeros(points.shape[0], dtype=np.int64), 1, side.weights)
-        zeros = np.zeros((1, points.shape[1]))
-        return self._distortion().centroids(points, everyone, 1, zeros)
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -555,7 +545,7 @@ class _DPFit:
         if self.settings.start == "box":
             low, high = dense(points.min(axis=0)), dense(points.max(axis=0))
             return np.asarray(self.rng.uniform(low, high).reshape(1, -1))
-        return self.settings._mean(points, side)
+        return centre_of(points, self.settings._distortion(), side.weights)
 
     def _objective(self) -> float:
         state = self.state

@@ -10,7 +10,7 @@ import math
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Generic, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
@@ -371,6 +371,12 @@ class Result:
     n_iter: int
     converged: bool
     unmet: int = 0
+
+
+def joined(before: Result, after: Result) -> Result:
+    """Return the later of two results with the history and the iterations of both."""
+    later = [line._replace(iteration=line.iteration + before.n_iter) for line in after.history]
+    return replace(after, history=before.history + later, n_iter=before.n_iter + after.n_iter)
 
 
 @dataclass

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from scipy.sparse import coo_array
 
+from inference_lab.constraints.pair_arrays import symmetric_matrix
 from inference_lab.graph.arrays import FloatArray, IntArray, connected
 from inference_lab.graph.terms import DiagonalTerms
 
@@ -121,9 +121,7 @@ def contradiction(unary: FloatArray, terms: Sequence[DiagonalTerms], rows: IntAr
 
 def _clique(edges: IntArray, count: int, k: int) -> list[int]:
     """Return a clique by a greedy search, which ends at k + 1 vertices."""
-    ones = np.ones(2 * len(edges), dtype=np.int64)
-    both = np.concatenate([edges, edges[:, ::-1]])
-    adjacent = coo_array((ones, both.T), shape=(count, count)).tocsr()
+    adjacent = symmetric_matrix(count, edges, np.ones(len(edges), dtype=np.int64))
     adjacent.data[:] = 1
     degree = np.asarray(adjacent.sum(axis=1)).ravel()
     best: list[int] = []

@@ -110,9 +110,8 @@ class HMRF(PairedModel):
         counts: FloatArray | None = None,
     ) -> None:
         super().__init__(constraints, importance, counts)
-        labels = np.full(points.shape[0], -1) if known is None else known
-        self.held: IntArray = np.flatnonzero(labels >= 0)
-        self.held_labels: IntArray = labels[self.held]
+        self.known = np.full(points.shape[0], -1) if known is None else known
+        self.held: IntArray = np.flatnonzero(self.known >= 0)
         self.points = points
         self.centroids = np.array(centroids, dtype=np.float64)
         self.penalty = penalty
@@ -156,10 +155,6 @@ class HMRF(PairedModel):
     def partition_problem(self) -> PartitionProblem:
         """Return the problem of labels with means as centroids, for plain squared distances."""
         pairs = self.constraints
-        known = None
-        if self.held.size:
-            known = np.full(self.points.shape[0], -1)
-            known[self.held] = self.held_labels
         return partition_problem(
             self.points,
             len(self.centroids),
@@ -168,29 +163,22 @@ class HMRF(PairedModel):
             pairs.cannot_link,
             self.cl_costs,
             counts=self._counts,
-            known=known,
+            known=self.known,
         )
 
     # -------------------------------------------------------------- the E-step
 
     def costs(self, rows: IntArray | None = None) -> FloatArray:
         """Return the costs (n, k) of all points or sorted `rows`; ``inf`` excludes labels."""
-        if self.held.size == 0:
-            return self._free_costs(rows)
-        labels = np.full(self.points.shape[0], -1)
-        labels[self.held] = self.held_labels
-        return clamped(self._free_costs(rows), labels if rows is None else labels[rows])
-
-    def _free_costs(self, rows: IntArray | None) -> FloatArray:
         # Rows are sorted, so a full selection needs no copy.
         some = rows is not None and rows.size < self.points.shape[0]
-        points = self.points[rows] if some else self.points
-        return self.metric.distances(points, self.centroids)
+        points, known = (self.points[rows], self.known[rows]) if some else (self.points, self.known)
+        return clamped(self.metric.distances(points, self.centroids), known)
 
     def nearest(self, previous: IntArray | None) -> IntArray:
         """Return the cheapest cluster of each point on its own; ties keep the previous label."""
         labels = self.metric.nearest(self.points, self.centroids, previous)
-        labels[self.held] = self.held_labels
+        labels[self.held] = self.known[self.held]
         return labels
 
     def coupling(self) -> Coupling:

@@ -15,7 +15,7 @@ import numpy.typing as npt
 from inference_lab.clustering._base import PairwiseClusterer, SharedSettings, check_word
 from inference_lab.clustering.bregman_kmeans import weight_of_odds
 from inference_lab.clustering.distortions import Distortion, Points, SquaredEuclidean
-from inference_lab.clustering.em import EStepSolver, Fit, HalfStep, maximise_expectation
+from inference_lab.clustering.em import EStepSolver, Fit, HalfStep, joined, maximise_expectation
 from inference_lab.clustering.hmrf import HMRF, EmptyClusters, Penalty
 from inference_lab.clustering.initialisation import Init
 from inference_lab.clustering.metric_learning import (
@@ -216,20 +216,12 @@ class HMRFKMeans(SharedSettings, PairwiseClusterer):
         for _ in model.maximise(labels):
             pass
         seconds = time.perf_counter() - since
-        before = fit.result
-        line = HalfStep(before.n_iter, "search", model.objective(labels), seconds)
+        line = HalfStep(fit.result.n_iter, "search", model.objective(labels), seconds)
         result = maximise_expectation(
             model, self._expectation(rng), max_iter=self.max_iter, tol=self.tol, start=labels
         )
-        later = [step._replace(iteration=before.n_iter + step.iteration) for step in result.history]
-        return Fit(
-            model,
-            replace(
-                result,
-                history=[*before.history, line, *later],
-                n_iter=before.n_iter + result.n_iter,
-            ),
-        )
+        before = replace(fit.result, history=[*fit.result.history, line])
+        return Fit(model, joined(before, result))
 
     def _weight_of_odds(self, points: Points, side: Side) -> dict[str, float]:
         distortion, pairs = self._distortion(), side.constraints

@@ -56,7 +56,7 @@ def initial_centroids(
         )
     labels = np.full(n, -1) if known is None else known
     present = np.unique(labels[labels >= 0])
-    settled = _group_centroids(
+    settled = group_centroids(
         points, [np.flatnonzero(labels == h) for h in present], distortion, counts
     )
     absent = np.setdiff1d(np.arange(k), present)
@@ -111,13 +111,13 @@ def _others(
     n, d = points.shape
     if init == "random":
         return alone(points[np.sort(rng.choice(n, size=k, replace=False))], distortion)
-    known = _group_centroids(points, groups, distortion, counts)
+    known = group_centroids(points, groups, distortion, counts)
     if len(groups) >= k:
         return known[_traverse(points, known, groups, k, distortion, counts)]
     if init in ("neighbourhoods", "k-means++"):
         before = np.concatenate((settled, known))
         return _spread(points, before, len(settled) + k, distortion, rng, counts)[len(settled) :]
-    centre = _centre(points, distortion, counts)
+    centre = centre_of(points, distortion, counts)
     additive = isinstance(distortion, SquaredEuclidean)
     scale = _deviations(points, counts) if additive else centre
     uniform = rng.random((k - len(groups), d))
@@ -163,7 +163,9 @@ def _drawn(weights: FloatArray, order: IntArray, size: int, rng: np.random.Gener
     return order[rng.choice(len(order), size=size, p=p / p.sum())]
 
 
-def _centre(points: Points, distortion: Distortion, counts: FloatArray | None = None) -> FloatArray:
+def centre_of(
+    points: Points, distortion: Distortion, counts: FloatArray | None = None
+) -> FloatArray:
     """Return the centroid of all points, shape (1, d)."""
     everyone = counted_shares(np.zeros(points.shape[0], dtype=np.int64), 1, counts)
     return distortion.centroids(points, everyone, 1, np.zeros((1, points.shape[1])))
@@ -177,9 +179,10 @@ def _deviations(points: Points, counts: FloatArray | None) -> FloatArray:
     return np.asarray(np.sqrt(np.maximum(share @ squares - (share @ points) ** 2, 0.0)))
 
 
-def _group_centroids(
+def group_centroids(
     points: Points, groups: list[IntArray], distortion: Distortion, counts: FloatArray | None
 ) -> FloatArray:
+    """Return the centroid of each group of rows, shape (g, d)."""
     if not groups:
         return np.empty((0, points.shape[1]))
     members = np.concatenate(groups)
@@ -202,7 +205,7 @@ def _traverse(
     def distances_to(q: int) -> FloatArray:
         return distortion.between(known, np.stack([everyone, np.full_like(everyone, q)], axis=1))
 
-    with_centre = np.concatenate((known, _centre(points, distortion, counts)))
+    with_centre = np.concatenate((known, centre_of(points, distortion, counts)))
     to_centre = np.stack([everyone, np.full_like(everyone, len(known))], axis=1)
     sizes = np.array([len(g) if counts is None else counts[g].sum() for g in groups])
     return farthest_first(distances_to, sizes, distortion.between(with_centre, to_centre), k)

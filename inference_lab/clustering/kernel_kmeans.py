@@ -38,6 +38,7 @@ from inference_lab.clustering.hmrf_kmeans import paired_kmeans
 from inference_lab.clustering.pair_weights import log_odds
 from inference_lab.clustering.supervision import Side, agreeing, read_partial_labels, refuse_hard
 from inference_lab.constraints import Constraints
+from inference_lab.constraints.pair_arrays import signed_matrix
 from inference_lab.graph.arrays import FloatArray, IntArray
 
 KernelInit: TypeAlias = Literal["auto", "spectral", "random"]
@@ -414,19 +415,10 @@ class KernelHMRFKMeans(SharedSettings, PairwiseClusterer):
 
     def _trace(self, similarities: Points, side: Side) -> _Trace:
         """Return the objective."""
-        n = similarities.shape[0]
         constant = float(side.counts @ similarities.diagonal())
         if side.weights is not None:
             similarities = _scaled(similarities, side.weights)
-        rows, columns, values = _half_weights(side.constraints)
-        if is_sparse(similarities):
-            from scipy.sparse import coo_array
-
-            extra = coo_array((values, (rows, columns)), shape=(n, n))
-            matrix = (similarities + extra).tocsr()
-        else:
-            matrix = similarities.copy()
-            np.add.at(matrix, (rows, columns), values)
+        matrix = similarities + 0.5 * signed_matrix(side.constraints)
         return _Trace(matrix, side.counts, constant, self.n_clusters, side.known)
 
     def _fit_once(
@@ -545,17 +537,6 @@ def _scaled(matrix: Points, factors: FloatArray) -> Points:
     if is_sparse(matrix):
         return (diags_array(factors) @ matrix @ diags_array(factors)).tocsr()
     return matrix * factors * factors[:, np.newaxis]
-
-
-def _half_weights(constraints: Constraints) -> tuple[IntArray, IntArray, FloatArray]:
-    """Return ``W / 2`` as rows, columns and values; repeated entries add up."""
-    pairs = np.concatenate((constraints.must_link, constraints.cannot_link))
-    half = np.concatenate((constraints.ml_weights, -constraints.cl_weights)) / 2.0
-    return (
-        np.concatenate((pairs[:, 0], pairs[:, 1])),
-        np.concatenate((pairs[:, 1], pairs[:, 0])),
-        np.concatenate((half, half)),
-    )
 
 
 def _rewards(constraints: Constraints, labels: IntArray, n_clusters: int) -> FloatArray:

@@ -27,7 +27,7 @@ from inference_lab.clustering.em import (
     PairedModel,
     maximise_expectation,
 )
-from inference_lab.clustering.hmrf import clamped, violated
+from inference_lab.clustering.hmrf import clamped, violations
 from inference_lab.clustering.hmrf_kmeans import paired_kmeans
 from inference_lab.clustering.initialisation import Init, pushed_apart
 from inference_lab.clustering.supervision import Side
@@ -177,9 +177,7 @@ class GaussianComponents(PairedModel):
         """Return the summed costs and penalties of labels."""
         costs = self.costs()[np.arange(labels.size), labels]
         own = costs.sum() if self._counts is None else self._counts @ costs
-        c = self.constraints
-        ml, cl = violated(c, labels)
-        return float(own + c.ml_weights[ml].sum() + c.cl_weights[cl].sum())
+        return float(own) + violations(self.constraints, labels).weight
 
     def parameters(self) -> tuple[FloatArray, ...]:
         """Return mixing weights, means and covariances."""

@@ -188,3 +188,19 @@ def read_classes(labels: npt.ArrayLike, unlabelled: object = None) -> npt.NDArra
         instead = "" if unlabelled is None else f", or {unlabelled!r} where it is not known"
         raise ValueError(f"labels[{at}] is NaN; every point needs a class{instead}")
     return truth
+
+
+def symmetric_matrix(n: int, pairs: IntArray, values: npt.NDArray[Any]) -> Any:
+    """Return the sparse (n, n) matrix with a value at both entries of each pair; repeats add up."""
+    from scipy.sparse import coo_array
+
+    half = coo_array((values, np.asarray(pairs).T), shape=(n, n))
+    return (half + half.T).tocsr()
+
+
+def signed_matrix(given: Parts) -> Any:
+    """Return the symmetric matrix of must-link weights and negative cannot-link weights."""
+    pairs = np.concatenate([given.must_link, given.cannot_link])
+    return symmetric_matrix(
+        given.n_points, pairs, np.concatenate([given.ml_weights, -given.cl_weights])
+    )

@@ -156,56 +156,21 @@ def _separators(
 
 
 @kernel
-def _post_order(sep_ptr: IntArray, sep: IntArray, rows: IntArray) -> IntArray:
+def _post_order(sep_ptr: IntArray, sep: IntArray) -> IntArray:
     """Return the tables in an order that visits subtrees one after another, children first."""
-    # Children come in descending order of peak memory minus message size, which minimises the stack
-    # of pending messages (Liu 1986). Beyond the sixteenth child the order hardly matters.
-    n = rows.size
-    parent = np.full(n, -1, dtype=np.int64)
-    count = np.zeros(n + 1, dtype=np.int64)
+    n = sep_ptr.size - 1
+    parent = np.full(n, n, dtype=np.int64)
+    size = np.ones(n + 1, dtype=np.int64)
     for p in range(n):
         if sep_ptr[p + 1] > sep_ptr[p]:
             parent[p] = sep[sep_ptr[p + 1] - 1]
-            count[parent[p] + 1] += 1
-    ptr = np.cumsum(count)
-    children = np.empty(ptr[n], dtype=np.int64)
-    fill = ptr[:-1].copy()
-    need = np.zeros(n, dtype=np.int64)
-    for p in range(n):
-        lo, hi = ptr[p], ptr[p + 1]
-        for q in range(lo, min(lo + 16, hi)):
-            most = q
-            for r in range(q + 1, hi):
-                c, d = children[r], children[most]
-                if need[c] - rows[c] > need[d] - rows[d]:
-                    most = r
-            children[q], children[most] = children[most], children[q]
-        held = 0
-        for q in range(lo, hi):
-            c = children[q]
-            need[p] = max(need[p], held + need[c])
-            held += rows[c]
-        need[p] = max(need[p], held + rows[p])
-        if parent[p] >= 0:
-            children[fill[parent[p]]] = p
-            fill[parent[p]] += 1
+        size[parent[p]] += size[p]
     order = np.empty(n, dtype=np.int64)
-    stack = np.empty(n, dtype=np.int64)
-    done = n
-    for root in range(n):
-        if parent[root] >= 0:
-            continue
-        # Parents first, children from last to first, written from the end, which reverses them.
-        top = 1
-        stack[0] = root
-        while top > 0:
-            top -= 1
-            p = stack[top]
-            done -= 1
-            order[done] = p
-            for q in range(ptr[p], ptr[p + 1]):
-                stack[top] = children[q]
-                top += 1
+    end = np.full(n + 1, n, dtype=np.int64)  # of the places left below each table
+    for p in range(n - 1, -1, -1):
+        order[end[parent[p]] - 1] = p
+        end[p] = end[parent[p]] - 1
+        end[parent[p]] -= size[p]
     return order
 
 
@@ -253,12 +218,12 @@ def make_tree(
     for last in (False, True):
         place[turn] = np.arange(count)
         sep_ptr, sep = _separators(network.ptr, network.neighbours, place, turn)
-        sizes = labels[network.variables[turn]]
-        rows = np.ones(count, dtype=np.int64)
-        np.multiply.at(rows, np.repeat(np.arange(count), np.diff(sep_ptr)), sizes[sep])
         if not last:
             # Reorder the same tables, subtree after subtree.
-            turn = turn[_post_order(sep_ptr, sep, rows)]
+            turn = turn[_post_order(sep_ptr, sep)]
+    sizes = labels[network.variables[turn]]
+    rows = np.ones(count, dtype=np.int64)
+    np.multiply.at(rows, np.repeat(np.arange(count), np.diff(sep_ptr)), sizes[sep])
     inner = np.flatnonzero(np.diff(sep_ptr) > 0)
     parent = sep[sep_ptr[inner + 1] - 1]
     children = inner[np.argsort(parent, kind="stable")]

@@ -20,6 +20,7 @@ from inference_lab.clustering.mssc.hartigan import descend
 from inference_lab.clustering.mssc.hg_means import search
 from inference_lab.clustering.mssc.pair_branching import BranchingState, prove
 from inference_lab.clustering.mssc.partition_problem import PartitionProblem
+from inference_lab.clustering.supervision import agreeing
 from inference_lab.constraints import Constraints
 from inference_lab.graph.arrays import FloatArray, IntArray
 
@@ -215,11 +216,13 @@ def certify(
             found, method = BranchingState(better, value, bound), "groups"
     if objective <= found.objective:
         found.objective, found.labels = objective, units
+    best = labels.copy()
+    best[held] = agreeing(found.labels[problem.of_point], labels[held], problem.k)
     certificate = Certificate(
         objective,
         float(found.lower_bound),
         found.objective,
-        _named(labels, held, found.labels[problem.of_point], problem.k),
+        best,
         method,
         found.nodes,
         history,
@@ -296,14 +299,3 @@ def _problem(
         counts=counts,
     )
     return hmrf.partition_problem()
-
-
-def _named(labels: IntArray, held: IntArray, found: IntArray, k: int) -> IntArray:
-    """Return labels for all points, with clusters numbered to match the labels of the model."""
-    from scipy.optimize import linear_sum_assignment
-
-    shared = np.zeros((k, k), dtype=np.int64)
-    np.add.at(shared, (found, labels[held]), 1)
-    result = labels.copy()
-    result[held] = linear_sum_assignment(shared, maximize=True)[1][found]
-    return result

@@ -15,9 +15,10 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
-from scipy.sparse import coo_array
 
+from inference_lab.clustering.distortions import cluster_sizes, cluster_sums
 from inference_lab.clustering.hard_pairs import infeasible
+from inference_lab.constraints import Constraints
 from inference_lab.graph.arrays import FloatArray, IntArray, connected
 
 _TINY = float(np.finfo(float).tiny)
@@ -124,16 +125,11 @@ def partition_problem(
     """
     n = len(points)
     mass = np.ones(n) if counts is None else np.asarray(counts, dtype=np.float64)
-    must_links, apart = [must_link[np.isposinf(ml_costs)]], np.zeros((0, 2), dtype=np.int64)
-    if known is not None and (known >= 0).any():
-        held = np.flatnonzero(known >= 0)
-        held = held[np.argsort(known[held], kind="stable")]
-        alike = known[held[1:]] == known[held[:-1]]
-        must_links.append(np.stack([held[:-1], held[1:]], axis=1)[alike])
-        firsts = held[np.r_[True, ~alike]]
-        apart = np.stack(np.triu_indices(firsts.size, 1), axis=1)
-        apart = firsts[apart]
-    of_point = connected(n, np.concatenate(must_links))
+    labels = np.full(n, -1) if known is None else known
+    implied = Constraints.from_labels(labels, scheme="chains")
+    apart = implied.cannot_link
+    joined = np.concatenate([must_link[np.isposinf(ml_costs)], implied.must_link])
+    of_point = connected(n, joined)
     sums, masses = _sums(points, mass, of_point)
     means = sums / np.where(masses > 0, masses, 1.0)[:, np.newaxis]
     centre = masses @ means / masses.sum()
@@ -154,10 +150,8 @@ def _sums(
     points: FloatArray, mass: FloatArray, of_point: IntArray
 ) -> tuple[FloatArray, FloatArray]:
     """Return the weighted sum of the points of each unit, and its mass."""
-    n, m = len(points), int(of_point.max(initial=-1)) + 1
-    members = coo_array((mass, (of_point, np.arange(n))), shape=(m, n)).tocsr()
-    masses = np.asarray(np.bincount(of_point, mass, m), dtype=np.float64)
-    return np.asarray(members @ points), masses
+    m = int(of_point.max(initial=-1)) + 1
+    return cluster_sums(points, of_point, m, mass), cluster_sizes(of_point, m, mass)
 
 
 def with_pairs(
