@@ -13,7 +13,7 @@ from inference_lab.algorithms.cuts.partial_optimality import SHRINKING, reduce
 from inference_lab.algorithms.cuts.reduction import Reduction
 from inference_lab.algorithms.linear.backends import LinearSolver, Relaxed, seconds_to_start
 from inference_lab.algorithms.linear.cycle_cuts import tighten
-from inference_lab.algorithms.linear.incremental import incremental_relaxation
+from inference_lab.algorithms.linear.incremental import IncrementalRelaxation
 from inference_lab.algorithms.linear.integer_program import fix_by_reduced_costs, solve_integer
 from inference_lab.algorithms.linear.model import LinearModel, build_linear_model, model_size
 from inference_lab.algorithms.presolve import trivial_outcome
@@ -51,8 +51,8 @@ class ILP(LinearSolver):
     Parameters
     ----------
     backend : str
-        ``"highs"`` solves with HiGHS; any other is the name of a solver in
-        ``pulp.listSolvers()``, for instance ``"PULP_CBC_CMD"``.
+        ``"highs"``, or the name of a solver in ``pulp.listSolvers()`` for branch and bound, for
+        instance ``"PULP_CBC_CMD"``. The relaxation is solved with HiGHS.
     cuts : "cycles" or None
         Tighten the relaxation by cycle inequalities, or leave cuts to the solver. They help where
         cycles are frustrated: on E-steps of iris with 300 constraints, 20% of them flipped, the gap
@@ -65,8 +65,8 @@ class ILP(LinearSolver):
     Exact when it ends before the time limit. Under one it returns the best labelling and the larger
     of two bounds: of the relaxation with cuts and, with HiGHS, of branch and bound. Cuts take at
     most 80% of the time. Branch and bound prunes within an absolute 1e-6, which scaling makes about
-    1e-9 of the energy; the bound is lowered by it. The bound of the relaxation holds for any LP
-    solver; branch and bound, and infeasibility, rely on the solver's arithmetic.
+    1e-9 of the energy; the bound is lowered by it. The bound of the relaxation holds whatever HiGHS
+    returns; branch and bound, and infeasibility, rely on the solver's arithmetic.
 
     Iterations
     ----------
@@ -211,7 +211,7 @@ class _ILPSearch:
         begin = time.perf_counter()
         self.model = build_linear_model(self.graph)
         built = time.perf_counter()
-        self.relaxation = incremental_relaxation(self.model, self.settings.backend)
+        self.relaxation = IncrementalRelaxation(self.model)
         # At most half of the time, because the relaxation may not end in time.
         self.relaxed = self.relaxation.solve(0.5 * self.run.remaining)
         self.diagnostics |= {

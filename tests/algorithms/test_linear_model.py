@@ -254,7 +254,7 @@ def test_reduced_costs_leave_out_labels():
 def test_pulp_model_has_the_optimum(family, seed):
     graph = random_graph(family, seed)
     model = build_linear_model(graph)
-    problem, columns, _ = to_pulp(model)
+    problem, columns = to_pulp(model)
     problem.solve(pulp_solver("PULP_CBC_CMD"))
     least = optimum(graph)
     if least == math.inf:

@@ -142,7 +142,7 @@ def test_backends_that_are_not_there():
 
 @pytest.mark.parametrize("seed", range(3))
 def test_cuts_serve_other_backends(seed):
-    """CBC receives the cuts, and re-solves the relaxation for each round of them."""
+    """CBC receives the cuts."""
     graph = frustrated(9, 3, 22, seed)
     s = il.solve(graph, "ilp(backend=PULP_CBC_CMD)")
     assert s.status == "optimal" and s.energy == pytest.approx(optimum(graph))

@@ -121,7 +121,7 @@ def _integer_with_pulp(
 ) -> Integral:
     import pulp
 
-    problem, columns, _ = to_pulp(replace(model, cost=model.cost * scale))
+    problem, columns = to_pulp(replace(model, cost=model.cost * scale))
     problem.solve(pulp_solver(backend, time_limit))
     infeasible = problem.status == pulp.LpStatusInfeasible
     message = pulp.LpSolution[problem.sol_status].lower()

@@ -12,11 +12,10 @@ from inference_lab.algorithms.linear.model import LinearModel
 
 
 class PulpModel(NamedTuple):
-    """PuLP problem with its variables and constraints in the order of columns and rows."""
+    """PuLP problem with its variables in the order of columns; constraints are in that of rows."""
 
     problem: Any
     columns: list[Any]
-    rows: list[Any]
 
 
 def to_pulp(model: LinearModel, *, integer: bool = True, name: str = "energy") -> PulpModel:
@@ -39,7 +38,6 @@ def to_pulp(model: LinearModel, *, integer: bool = True, name: str = "energy") -
         [(v, c) for v, c in zip(columns, model.cost.tolist(), strict=True) if c != 0.0],
         constant=model.constant,
     )
-    rows: list[Any] = []
     for matrix, rhs, sense, letter in (
         (model.a_eq, model.b_eq, pulp.LpConstraintEQ, "e"),
         (model.a_ub, model.b_ub, pulp.LpConstraintLE, "i"),
@@ -52,9 +50,8 @@ def to_pulp(model: LinearModel, *, integer: bool = True, name: str = "energy") -
         for r, value in enumerate(rhs.tolist()):
             entries = range(indptr[r], indptr[r + 1])
             row = pulp.LpAffineExpression([(columns[indices[p]], data[p]) for p in entries])
-            rows.append(pulp.LpConstraint(row, sense, f"{letter}_{r}", value))
-            problem.addConstraint(rows[-1])
-    return PulpModel(problem, columns, rows)
+            problem.addConstraint(pulp.LpConstraint(row, sense, f"{letter}_{r}", value))
+    return PulpModel(problem, columns)
 
 
 def pulp_solver(backend: str = "PULP_CBC_CMD", time_limit: float = math.inf) -> Any:
