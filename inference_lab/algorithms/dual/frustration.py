@@ -277,14 +277,8 @@ def triangulate(
             for d in range(2, length - 1):
                 j = cycles[begin + (p + d) % length]
                 key = np.int64(min(i, j)) * n + max(i, j)
-                low, high = 0, keys.size
-                while low < high:
-                    middle = (low + high) >> 1
-                    if keys[middle] < key:
-                        low = middle + 1
-                    else:
-                        high = middle
-                there += low < keys.size and keys[low] == key
+                at = np.searchsorted(keys, key)
+                there += at < keys.size and keys[at] == key
             if there > most:
                 best, most = p, there
         i = cycles[begin + best]

@@ -26,7 +26,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -34,10 +34,7 @@ from scipy.sparse import csr_array
 
 from inference_lab._numba import lean_kernel
 from inference_lab.graph.arrays import FloatArray, IntArray, starts_of
-from inference_lab.kernels.struct import record
 
-#: Bins of the histogram that selects the most violated triangles.
-_BINS = 256
 #: Largest pattern whose partitions are enumerated: 877 of 7 nodes.
 _LARGEST = 7
 #: Searches in a round for all patterns together, and the minimum and maximum for one pattern.
@@ -189,64 +186,34 @@ class CutRows:
 
 @lean_kernel
 def _triangles_of(
-    x: FloatArray,
-    first: int,
-    last: int,
-    two: bool,
-    codes: IntArray,
-    violations: FloatArray,
-    histogram: IntArray,
-    now: Any,
-) -> None:
-    """Collect violated triangles with largest node in ``first .. last - 1``."""
-    # A code is ``((i N + j) N + l) 4 + sort`` for ``i > j > l``. When the buffer is full, the
-    # threshold rises until about half of the entries are dropped.
+    x: FloatArray, i: int, two: bool, threshold: float, codes: IntArray, violations: FloatArray
+) -> int:
+    """Write the violated triangles with this largest node; return their number."""
+    # A code is ``((i N + j) N + l) 4 + sort`` for ``i > j > l``.
     n = x.shape[0]
-    count = now[0].kept
-    threshold = now[0].threshold
-    for i in range(first, last):
-        for j in range(1, i):
-            a = x[i, j]
-            for m in range(j):
-                b = x[i, m]
-                c = x[j, m]
-                most = max(max(a + b - c, a + c - b), b + c - a)
-                if two:
-                    most = max(most, -a - b - c)
-                if most - 1.0 <= threshold:
-                    continue
-                if two and most == -a - b - c:
-                    sort = 3
-                elif most == a + b - c:
-                    sort = 0
-                elif most == a + c - b:
-                    sort = 1
-                else:
-                    sort = 2
-                codes[count] = ((i * n + j) * n + m) * 4 + sort
-                violations[count] = most - 1.0
-                histogram[min(_BINS - 1, int((most - 1.0) * (_BINS / 2.0)))] += 1
-                count += 1
-                if count == codes.size:
-                    gone = 0
-                    cut = 0
-                    while 2 * gone < count and cut < _BINS - 1:
-                        gone += histogram[cut]
-                        histogram[cut] = 0
-                        cut += 1
-                    threshold = max(threshold, cut * (2.0 / _BINS))
-                    kept = 0
-                    for t in range(count):
-                        if violations[t] > threshold:
-                            codes[kept] = codes[t]
-                            violations[kept] = violations[t]
-                            kept += 1
-                    # All entries are in the last bin, so later triangles are skipped.
-                    if kept == count:
-                        kept = count // 2
-                    count = kept
-    now[0].kept = count
-    now[0].threshold = threshold
+    count = 0
+    for j in range(1, i):
+        a = x[i, j]
+        for m in range(j):
+            b = x[i, m]
+            c = x[j, m]
+            most = max(max(a + b - c, a + c - b), b + c - a)
+            if two:
+                most = max(most, -a - b - c)
+            if most - 1.0 <= threshold:
+                continue
+            if two and most == -a - b - c:
+                sort = 3
+            elif most == a + b - c:
+                sort = 0
+            elif most == a + c - b:
+                sort = 1
+            else:
+                sort = 2
+            codes[count] = ((i * n + j) * n + m) * 4 + sort
+            violations[count] = most - 1.0
+            count += 1
+    return count
 
 
 class TriangleSearch:
@@ -266,12 +233,11 @@ class TriangleSearch:
         rng: np.random.Generator,
     ) -> None:
         n = x.shape[0]
-        self.x, self.two, self.most = x, two, most
-        self._codes = np.empty(4 * most + 64, dtype=np.int64)
-        self._violations = np.empty(4 * most + 64)
-        self._histogram = np.zeros(_BINS, dtype=np.int64)
-        self._now = record(kept=int, threshold=float)
-        self._now[0].threshold = threshold
+        self.x, self.two, self.most, self._threshold = x, two, most, threshold
+        #: The most violated triangles so far, then those with the last largest node.
+        self._codes = np.empty(4 * most + n * n // 2, dtype=np.int64)
+        self._violations = np.empty(self._codes.size)
+        self._count = 0
         tops = np.arange(n)
         if n**3 / 6 > work:
             tops = rng.permutation(n)
@@ -280,15 +246,19 @@ class TriangleSearch:
 
     def look(self, top: int) -> None:
         """Examine all triangles with this largest node."""
-        _triangles_of(
-            self.x, top, top + 1, self.two, self._codes, self._violations, self._histogram,
-            self._now,
-        )  # fmt: skip
+        codes, violations = self._codes, self._violations
+        self._count += _triangles_of(
+            self.x, top, self.two, self._threshold, codes[self._count :], violations[self._count :]
+        )
+        most = 2 * self.most
+        if self._count > 2 * most:
+            best = np.argpartition(-violations[: self._count], most)[:most]
+            codes[:most], violations[:most] = codes[best], violations[best]
+            self._count, self._threshold = most, float(violations[:most].min())
 
     def codes(self, known: IntArray) -> IntArray:
         """Return the codes of the most violated triangles that are not known yet."""
-        count = self._now[0].kept
-        codes, violations = self._codes[:count], self._violations[:count]
+        codes, violations = self._codes[: self._count], self._violations[: self._count]
         new = ~np.isin(codes, known)
         codes, violations = codes[new], violations[new]
         return codes[np.argsort(-violations, kind="stable")[: self.most]]
