@@ -15,7 +15,7 @@ import numpy as np
 from inference_lab.graph.arrays import DIAGONAL, TABLE, FloatArray
 from inference_lab.graph.factor_graph import FactorGraph
 from inference_lab.graph.label_cost_chain import chain
-from inference_lab.graph.terms import DiagonalTerms, OwnTables, PairwiseTerms
+from inference_lab.graph.terms import DiagonalTerms, PairwiseTerms
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -218,7 +218,6 @@ class _Terms:
         self.cardinalities = cardinalities
         #: Edge, costs of equal labels (one for all, or one a label), and cost of different ones.
         self.diagonal: list[tuple[tuple[int, int], FloatArray, float]] = []
-        self.tables: list[tuple[tuple[int, int], FloatArray]] = []
         self.factors: list[tuple[tuple[int, ...], FloatArray]] = []
 
     def add(
@@ -263,13 +262,10 @@ class _Terms:
         expected = tuple(self.cardinalities[i] for i in numbers)
         if table.shape != expected:
             raise ValueError(f"table of {what} has shape {table.shape}; expected {expected}")
-        if len(numbers) == 2:
-            self.tables.append(((numbers[0], numbers[1]), table))
-        else:
-            self.factors.append((numbers, table))
+        self.factors.append((numbers, table))
 
     def pairwise(self) -> list[PairwiseTerms]:
-        """Return the terms on two variables as blocks."""
+        """Return the terms without tables as blocks."""
         blocks: list[PairwiseTerms] = []
         for by_label in (False, True):
             chosen = [term for term in self.diagonal if bool(term[1].ndim) == by_label]
@@ -279,9 +275,6 @@ class _Terms:
                 for row, costs in zip(rows, same, strict=True):
                     row[: costs.size] = costs
                 blocks.append(DiagonalTerms(edges, rows if by_label else rows[:, 0], differ))
-        if self.tables:
-            edges, tables = zip(*self.tables, strict=True)
-            blocks.append(OwnTables(edges, tables))
         return blocks
 
 

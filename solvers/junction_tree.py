@@ -141,8 +141,6 @@ class JunctionTree(Solver):
     113, 1999.
     A. Choi, A. Darwiche, "An edge deletion semantics for belief propagation and its practical
     impact on approximation quality", AAAI 2006 (`estimate`).
-    J. W. H. Liu, "On the storage requirement in the out-of-core multifrontal method for sparse
-    factorization", ACM Trans. Math. Software 12(3), 1986 (the order of the subtrees).
 
     Examples
     --------

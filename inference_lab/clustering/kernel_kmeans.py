@@ -441,14 +441,12 @@ class KernelHMRFKMeans(SharedSettings, PairwiseClusterer):
                 step = "single moves"
                 found, moves = trace.singly(labels, sums, rng)
                 after = sums if moves == 0 else _Sums(trace, found)
-            if not after.objective < sums.objective:
-                converged = True
-                history.append(
-                    HalfStep(iteration, step, sums.objective, time.perf_counter() - since)
-                )
-                break
-            labels, sums = found, after
+            converged = not after.objective < sums.objective
+            if not converged:
+                labels, sums = found, after
             history.append(HalfStep(iteration, step, sums.objective, time.perf_counter() - since))
+            if converged:
+                break
         return Result(labels, sums.objective, history, history[-1].iteration, converged)
 
     # -------------------------------------------------------------- initial labels

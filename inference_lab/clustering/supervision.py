@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from inference_lab.constraints import Constraints
+from inference_lab.constraints.centroids import numbered_like
 from inference_lab.constraints.constraints import selected
 from inference_lab.constraints.frames import from_frame
 from inference_lab.constraints.pairs import pairs_outside
@@ -86,14 +87,10 @@ class Side:
 
 def agreeing(labels: IntArray, known: IntArray, n_clusters: int) -> IntArray:
     """Renumber clusters so that most points get their known label."""
-    from scipy.optimize import linear_sum_assignment
-
     held = np.flatnonzero(known >= 0)
     if held.size == 0:
         return labels
-    agree = np.zeros((n_clusters, n_clusters), dtype=np.int64)
-    np.add.at(agree, (labels[held], known[held]), 1)
-    return np.asarray(linear_sum_assignment(agree, maximize=True)[1][labels])
+    return np.argsort(numbered_like(labels[held], known[held], n_clusters))[labels]
 
 
 def of_positive_weight(given: Constraints) -> Constraints:

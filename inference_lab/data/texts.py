@@ -12,6 +12,7 @@ import tarfile
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -190,14 +191,10 @@ def _matrix(
 # ---------------------------------------------------------------------- by name
 
 
-def _news(name: str) -> Callable[[Path | None], Corpus]:
-    """Return the loader of some newsgroups, or of all."""
-
-    def load(data_dir: Path | None) -> Corpus:
-        path = find_published("text/mini_newsgroups.tar.gz", data_dir)
-        return _of_posts(name, read_newsgroups(path, NEWS_SUBSETS.get(name)))
-
-    return load
+def _news(name: str, data_dir: Path | None) -> Corpus:
+    """Load some newsgroups, or all."""
+    path = find_published("text/mini_newsgroups.tar.gz", data_dir)
+    return _of_posts(name, read_newsgroups(path, NEWS_SUBSETS.get(name)))
 
 
 def _classic3(data_dir: Path | None) -> Corpus:
@@ -226,13 +223,19 @@ def _yahoo(data_dir: Path | None) -> Corpus:
 
 
 _CORPORA: Mapping[str, tuple[str, Callable[[Path | None], Corpus]]] = {
-    "news-different-3": ("300 posts: atheism, baseball, space", _news("news-different-3")),
+    "news-different-3": (
+        "300 posts: atheism, baseball, space",
+        partial(_news, "news-different-3"),
+    ),
     "news-related-3": (
         "300 posts: politics of guns, of the Middle East, others",
-        _news("news-related-3"),
+        partial(_news, "news-related-3"),
     ),
-    "news-similar-3": ("300 posts: graphics, MS Windows, X Windows", _news("news-similar-3")),
-    "news-20": ("2000 posts of 20 groups", _news("news-20")),
+    "news-similar-3": (
+        "300 posts: graphics, MS Windows, X Windows",
+        partial(_news, "news-similar-3"),
+    ),
+    "news-20": ("2000 posts of 20 groups", partial(_news, "news-20")),
     "classic3": ("3891 abstracts: MEDLINE, CISI, CRANFIELD", _classic3),
     "classic3-subset": ("400 of them: 100, 200 and 100", _classic3_subset),
     "k1a": ("2340 Yahoo! news, 20 classes", _yahoo),

@@ -14,6 +14,7 @@ import itertools
 import math
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -263,16 +264,6 @@ def _linked(rng: _Rng, must: bool) -> FactorGraph:
     return FactorGraph.from_terms(rng.normal(size=(n, k)), [DiagonalTerms(edges, same, differ)])
 
 
-def _must_links(rng: _Rng) -> FactorGraph:
-    """Draw hard must-links (``differ = +inf``) and a few hard cannot-links; feasible."""
-    return _linked(rng, must=True)
-
-
-def _cannot_links(rng: _Rng) -> FactorGraph:
-    """Draw hard cannot-links (``same = +inf``) and a few hard must-links; feasible."""
-    return _linked(rng, must=False)
-
-
 def _hard_tables(rng: _Rng) -> FactorGraph:
     """Draw pairwise and higher-order tables with ``+inf`` entries; feasible."""
     n, k = _size(rng)
@@ -441,8 +432,8 @@ FINITE: dict[str, Callable[[_Rng], FactorGraph]] = {
 #: Families with ``+inf`` costs that leave at least one labelling.
 HARD: dict[str, Callable[[_Rng], FactorGraph]] = {
     "forbidden-labels": _forbidden_labels,
-    "must-links": _must_links,
-    "cannot-links": _cannot_links,
+    "must-links": partial(_linked, must=True),
+    "cannot-links": partial(_linked, must=False),
     "hard-tables": _hard_tables,
     "mixed": _mixed,
     "inheritance": _inheritance,

@@ -151,7 +151,7 @@ def test_hard_links_take_part():
 
 @pytest.mark.parametrize("seed", range(3))
 def test_starting_anew_gives_the_same(seed):
-    """Without a warm basis, and through PuLP, only the time differs."""
+    """Without a warm basis only the time differs."""
     graph = signed(9, 3, 20, seed)
     relaxation, solutions = tightened(graph)
     warm = solutions[-1]

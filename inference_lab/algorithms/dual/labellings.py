@@ -41,22 +41,13 @@ def add_ahead(
     plan: Schedule, t: int, k: int, own: FloatArray, rows: FloatArray, costs: FloatArray
 ) -> None:
     """Write the sum of a variable's costs and the messages of the edges ahead, in this order."""
-    q, stop = np.uint64(plan.ptr[t]), np.uint64(plan.middle[t])
-    if q + np.uint64(2) == stop:
-        # Inside a grid, one pass writes each sum once.
-        one, two = np.uint64(plan.at[q]), np.uint64(plan.at[q + np.uint64(1)])
-        for b in range(k):
-            a = np.uint64(b)
-            costs[a] = (own[a] + rows[one + a]) + rows[two + a]
-        return
     for b in range(k):
         costs[b] = own[b]
-    while q < stop:
-        one = np.uint64(plan.at[q])
+    for q in range(plan.ptr[t], plan.middle[t]):
+        first = np.uint64(plan.at[q])
         for b in range(k):
             a = np.uint64(b)
-            costs[a] += rows[one + a]
-        q += np.uint64(1)
+            costs[a] += rows[first + a]
 
 
 @inlined
@@ -124,16 +115,11 @@ def add_edge(
         return
     if not hard:
         # The row or column of the label in the table; the row for symmetric tables.
-        weight = g.weights[e]
-        if h & 1 == 0 or g.forms[e] != NO_FORM:
-            row = np.uint64(g.offsets[e] + b * k)
-            for i in range(k):
-                label = np.uint64(i)
-                work.costs[label] += weight * g.pairwise[row + label]
-            return
-        at, step = g.offsets[e] + b, g.cardinalities[g.edges[e, 1]]
+        by_row = h & 1 == 0 or g.forms[e] != NO_FORM
+        step = 1 if by_row else g.cardinalities[g.edges[e, 1]]
+        at = g.offsets[e] + b * (k if by_row else 1)
         for a in range(k):
-            work.costs[a] += weight * g.pairwise[at + a * step]
+            work.costs[a] += g.weights[e] * g.pairwise[at + a * step]
         return
     for a in range(k):
         work.new[a] = half_cost(g, h, b, a)
