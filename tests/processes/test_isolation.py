@@ -492,21 +492,33 @@ def hold_the_answer_open():
     os.closerange(3, 1000)
 
 
-def flood():
-    """Write without end to the answer pipe: the last pipe that was opened."""
-    pipes = []
+def pipes():
+    """Return the open pipes of this process."""
+    found = set()
     for number in range(3, 64):
         with suppress(OSError):
             if stat.S_ISFIFO(os.fstat(number).st_mode):
-                pipes.append(number)
+                found.add(number)
+    return found
+
+
+def flood():
+    """Write without end to the answer pipe: the only one that the test did not have."""
+    (answer,) = pipes() - HELD
     while True:
-        os.write(pipes[-1], b"garbage" * 1000)
+        os.write(answer, b"garbage" * 1000)
+
+
+#: Pipes of the test, such as that of multiprocessing's tracker.
+HELD: set[int] = set()
 
 
 @pytest.mark.parametrize(
     ("what", "end"), [(stop, "timeout"), (hold_the_answer_open, "crash"), (flood, "timeout")]
 )
 def test_hostile_calls_end_with_the_expected_reason(what, end):
+    HELD.clear()
+    HELD.update(pipes())
     assert isolated(what, wall_limit=0.5).end == end
 
 
