@@ -18,7 +18,6 @@ from inference_lab.algorithms.belief_propagation.schedules import (
     few_directions,
     make_arcs,
     make_general,
-    make_scratch,
     make_trees,
     message_starts,
     pass_along,
@@ -30,7 +29,7 @@ from inference_lab.algorithms.iteration import IterativeSolver, Progress
 from inference_lab.contract import Marginals, Outcome, Run
 from inference_lab.graph.arrays import FloatArray, IntArray, freeze
 from inference_lab.graph.factor_graph import FactorGraph
-from inference_lab.kernels.bp_updates import General, MessageRule, Network
+from inference_lab.kernels.bp_updates import General, MessageRule, Network, Scratch
 from inference_lab.kernels.messages import (
     GENERAL,
     aligned_zeros,
@@ -218,7 +217,8 @@ class Passes:
         self.needed = None if plain else self.general
         self.temperature = temperature or None
         self.messages = aligned_zeros(int(n_entries))
-        self.work = make_scratch(graph)
+        width = int(graph.cardinalities.max(initial=1))
+        self.work = Scratch(*(aligned_zeros(width) for _ in Scratch._fields))
         damping = _FIRST.get(name, 0.0) if settings.damping is None else settings.damping
         self._calms_down = settings.damping is None and name != "forest"
         self.rule = MessageRule(

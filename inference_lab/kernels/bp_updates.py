@@ -94,32 +94,19 @@ def add_up(
 ) -> None:
     """Fill the belief of variable ``i`` with `k` labels: its unary plus all incoming messages."""
     own = net.unary[net.unary_ptr[i] : net.unary_ptr[i] + k]
-    p, stop = np.uint64(net.adj_ptr[i]), np.uint64(net.adj_ptr[i + 1])
-    if p + np.uint64(4) == stop:
-        # Four neighbours, as inside a grid, are added at once, so that sums are written once.
-        one = np.uint64(net.start[p])
-        two = np.uint64(net.start[p + np.uint64(1)])
-        three = np.uint64(net.start[p + np.uint64(2)])
-        four = np.uint64(net.start[p + np.uint64(3)])
+    for b in range(k):
+        belief[b] = own[b]
+    for q in range(net.adj_ptr[i], net.adj_ptr[i + 1]):
+        start = np.uint64(net.start[np.uint64(q)])
         for b in range(k):
             a = np.uint64(b)
-            total = own[a] + messages[one + a] + messages[two + a]
-            belief[a] = total + messages[three + a] + messages[four + a]
-        p = stop
-    else:
-        for b in range(k):
-            belief[b] = own[b]
-    while p < stop:
-        one = np.uint64(net.start[p])
-        for b in range(k):
-            a = np.uint64(b)
-            belief[a] += messages[one + a]
-        p += np.uint64(1)
+            belief[a] += messages[start + a]
     if general is not None:
         for q in range(general.g.inc_ptr[i], general.g.inc_ptr[i + 1]):
-            start = general.slot_ptr[general.g.inc_slot[q]]
+            start = np.uint64(general.slot_ptr[general.g.inc_slot[q]])
             for b in range(k):
-                belief[b] += general.from_factor[start + b]
+                a = np.uint64(b)
+                belief[a] += general.from_factor[start + a]
 
 
 @inlined

@@ -9,7 +9,7 @@ from inference_lab._numba import inlined, kernel, lean_kernel
 from inference_lab.graph.arrays import FloatArray, GraphArrays, IntArray
 from inference_lab.graph.factor_graph import FactorGraph
 from inference_lab.graph.label_costs import LabelCosts
-from inference_lab.kernels.messages import finite_costs, first_label, greatest, least, local_costs
+from inference_lab.kernels.messages import first_label, least, local_costs
 
 #: A move must gain more than this share of the costs it adds up, so that rounding cannot cycle.
 _RELATIVE_GAIN = 1e-13
@@ -53,18 +53,13 @@ def best_label(
     k = g.cardinalities[i]
     current = x[i]
     if g.inc_ptr[i] == g.inc_ptr[i + 1]:
-        # If all costs are finite, so are the sums; infinite terms are counted only otherwise.
-        scale = finite_costs(g, x, i, cost)
-        if scale < np.inf:
-            low = least(k, cost)
-            if low == cost[current] and low < np.inf:
-                return int(current)
-            own = g.unary[g.unary_ptr[i] : g.unary_ptr[i] + k]
-            scale += max(greatest(k, own), -least(k, own))
-            if scale < np.inf:
-                if low < cost[current] - _RELATIVE_GAIN * scale:
-                    return first_label(k, low, cost)
-                return int(current)
+        # Infinite terms are counted only if a pairwise term is, or every label is forbidden.
+        scale = local_costs(g, x, i, cost, None)
+        low = least(k, cost)
+        if scale < np.inf and low < np.inf:
+            if low < cost[current] - _RELATIVE_GAIN * scale:
+                return first_label(k, low, cost)
+            return int(current)
     if infinite is None:
         return -1
     scale = local_costs(g, x, i, cost, infinite)

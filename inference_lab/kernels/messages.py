@@ -221,59 +221,11 @@ def half_cost(g: GraphArrays, h: int, a: int, b: int) -> float:
 
 
 @inlined
-def finite_costs(g: GraphArrays, x: IntArray, i: int, cost: FloatArray) -> float:
-    """Fill the costs of each label of a variable while all others keep theirs, up to a constant."""
-    # The constant is the cost common to all labels. Returns the sum of absolute contributions of
-    # the pairwise terms; if it is infinite, so is one of them, and `cost` is undefined. Infinite
-    # unary costs are copied. Higher-order terms are not covered.
-    k = g.cardinalities[i]
-    own = g.unary[g.unary_ptr[i] : g.unary_ptr[i] + k]
-    for a in range(k):
-        cost[a] = own[a]
-    scale = 0.0
-    for q in range(g.adj_ptr[i], g.adj_ptr[i + 1]):
-        p = np.uint64(q)
-        h = np.uint64(g.adj_half[p])
-        j = np.uint64(g.adj_var[p])
-        e = h >> np.uint64(1)
-        b = x[j]
-        kind = g.kinds[e]
-        weight = g.weights[e]
-        at = g.offsets[e]
-        if kind != TABLE:
-            if b < k:
-                same = g.pairwise[np.uint64(at + b * kind)]
-                cost[np.uint64(b)] += same - weight
-                scale += abs(same)
-            scale += abs(weight)
-        elif g.forms[e] != NO_FORM:
-            # The table is symmetric, with the least cost first in a row and the largest last.
-            row = g.pairwise[at + b * k : at + b * k + k]
-            for a in range(k):
-                cost[a] += weight * row[a]
-            base = g.pairwise[np.uint64(at)]
-            top = g.pairwise[np.uint64(at + k - 1)]
-            scale += abs(weight) * max(abs(base), abs(top))
-        else:
-            stride = 1
-            if h & np.uint64(1) == np.uint64(0):
-                at += b
-                stride = g.cardinalities[j]
-            else:
-                at += b * k
-            largest = 0.0
-            for a in range(k):
-                value = weight * g.pairwise[np.uint64(at + a * stride)]
-                cost[a] += value
-                largest = max(largest, abs(value))
-            scale += largest
-    return scale
-
-
-@inlined
-def add_term(value: float, sign: int, at: int, sums: FloatArray, infinite: IntArray) -> float:
-    """Add a term to a sum or subtract it; return its absolute value, 0 if infinite."""
-    if np.isinf(value):
+def add_term(
+    value: float, sign: int, at: int, sums: FloatArray, infinite: IntArray | None
+) -> float:
+    """Add a term to a sum or subtract it; return its absolute value, 0 if it is counted."""
+    if infinite is not None and np.isinf(value):
         infinite[at] += sign
         return 0.0
     sums[at] += sign * value
@@ -281,8 +233,8 @@ def add_term(value: float, sign: int, at: int, sums: FloatArray, infinite: IntAr
 
 
 @inlined
-def add_counted(k: int, costs: FloatArray, sums: FloatArray, infinite: IntArray) -> None:
-    """Add costs to sums that are kept as finite part and number of infinite terms."""
+def add_counted(k: int, costs: FloatArray, sums: FloatArray, infinite: IntArray | None) -> None:
+    """Add costs to sums, which are kept as finite part and number of infinite terms if counted."""
     for a in range(k):
         add_term(costs[a], 1, a, sums, infinite)
 
@@ -309,22 +261,24 @@ def factor_slice(
 
 
 @inlined
-def local_costs(g: GraphArrays, x: IntArray, i: int, cost: FloatArray, infinite: IntArray) -> float:
+def local_costs(
+    g: GraphArrays, x: IntArray, i: int, cost: FloatArray, infinite: IntArray | None
+) -> float:
     """Fill the costs of each label of variable ``i`` while all others keep theirs."""
     # ``cost[a]`` gets the finite part, ``infinite[a]`` the number of infinite terms. Returns the
-    # sum of absolute finite contributions, the scale of the rounding error.
+    # sum of absolute finite contributions, the scale of the rounding error. Without `infinite`,
+    # costs are up to a constant and infinite where the unary is; if another term is infinite, so is
+    # the scale, and `cost` is undefined.
     k = g.cardinalities[i]
     own = g.unary[g.unary_ptr[i] : g.unary_ptr[i] + k]
     scale = 0.0
     for a in range(k):
-        value = own[a]
-        if np.isinf(value):
-            cost[a] = 0.0
-            infinite[a] = 1
-        else:
-            cost[a] = value
+        cost[a] = 0.0
+        if infinite is not None:
             infinite[a] = 0
-            scale = max(scale, abs(value))
+    for a in range(k):
+        size = add_term(own[a], 1, a, cost, infinite)
+        scale = max(scale, size if size < np.inf else 0.0)
     base = 0.0
     base_infinite = 0
     for q in range(g.adj_ptr[i], g.adj_ptr[i + 1]):
@@ -334,31 +288,38 @@ def local_costs(g: GraphArrays, x: IntArray, i: int, cost: FloatArray, infinite:
         e = h >> np.uint64(1)
         b = x[j]
         kind = g.kinds[e]
-        if kind == TABLE:
-            weight = g.weights[e]
-            if h & np.uint64(1) == np.uint64(0):
-                first = g.offsets[e] + b
-                stride = g.cardinalities[j]
-            else:
-                first = g.offsets[e] + b * k
-                stride = 1
-            largest = 0.0
-            for a in range(k):
-                value = weight * g.pairwise[np.uint64(first + a * stride)]
-                largest = max(largest, add_term(value, 1, a, cost, infinite))
-            scale += largest
-        else:
-            # `differ` for every label, corrected at the label of the neighbour: O(1).
-            differ = g.weights[e]
-            if np.isinf(differ):
+        weight = g.weights[e]
+        at = g.offsets[e]
+        if kind != TABLE:
+            # `weight` for every label, corrected at the label of the neighbour: O(1).
+            if infinite is not None and np.isinf(weight):
                 base_infinite += 1
             else:
-                base += differ
-                scale += abs(differ)
+                base += weight
+                scale += abs(weight)
             if b < k:
-                same = g.pairwise[np.uint64(g.offsets[e] + b * kind)]
-                add_term(differ, -1, b, cost, infinite)
+                same = g.pairwise[np.uint64(at + b * kind)]
+                add_term(weight, -1, b, cost, infinite)
                 scale += add_term(same, 1, b, cost, infinite)
+        elif g.forms[e] != NO_FORM:
+            # The table is symmetric and finite, with the extremes at the ends of its first row.
+            row = g.pairwise[at + b * k : at + b * k + k]
+            for a in range(k):
+                cost[a] += weight * row[a]
+            ends = g.pairwise[np.uint64(at)], g.pairwise[np.uint64(at + k - 1)]
+            scale += abs(weight) * max(abs(ends[0]), abs(ends[1]))
+        else:
+            stride = 1
+            if h & np.uint64(1) == np.uint64(0):
+                at += b
+                stride = g.cardinalities[j]
+            else:
+                at += b * k
+            largest = 0.0
+            for a in range(k):
+                value = weight * g.pairwise[np.uint64(at + a * stride)]
+                largest = max(largest, add_term(value, 1, a, cost, infinite))
+            scale += largest
     for q in range(g.inc_ptr[i], g.inc_ptr[i + 1]):
         slot = g.inc_slot[q]
         index, own_stride, _ = factor_slice(g, x, g.slot_factor[slot], slot, -1)
@@ -367,9 +328,10 @@ def local_costs(g: GraphArrays, x: IntArray, i: int, cost: FloatArray, infinite:
             value = g.tables[index + a * own_stride]
             largest = max(largest, add_term(value, 1, a, cost, infinite))
         scale += largest
-    for a in range(k):
-        cost[a] += base
-        infinite[a] += base_infinite
+    if infinite is not None:
+        for a in range(k):
+            cost[a] += base
+            infinite[a] += base_infinite
     return scale
 
 

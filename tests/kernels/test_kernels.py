@@ -19,7 +19,6 @@ from inference_lab.kernels.messages import (
     aligned_zeros,
     cost_scale,
     edge_cost,
-    finite_costs,
     first_label,
     greatest,
     least,
@@ -218,6 +217,13 @@ def check_local_costs(graph: FactorGraph, x: np.ndarray) -> None:
         assert np.abs(cost[:k] - finite).max() <= 1e-14 * max(1.0, scale)
         assert scale >= largest * (1 - 1e-12), "the scale is an upper bound on what was added up"
         assert (x == before).all()
+        allowed = np.isfinite(graph.unary_of(i))
+        cost[:] = np.nan
+        scale = local_costs(graph.arrays, x, i, cost, None)
+        if scale < INF and allowed.any():
+            # Without counts, costs are the same up to a constant.
+            assert (np.isinf(cost[:k]) == ~allowed).all() and np.isnan(cost[k:]).all()
+            assert np.ptp((cost[:k] - finite)[allowed]) <= 1e-14 * max(1.0, scale)
 
 
 @given(recipes(min_variables=1), st.data())
@@ -227,7 +233,7 @@ def test_local_costs_of_any_graph(recipe: Recipe, data: st.DataObject):
     check_local_costs(graph, np.array(labels, dtype=np.int64))
 
 
-def test_finite_costs_return_infinity_for_infinite_costs():
+def test_local_costs_that_are_not_counted_have_an_infinite_scale():
     edges = [(0, 1)]
     for graph in (
         FactorGraph.potts(np.zeros((2, 3)), edges, INF),
@@ -236,7 +242,7 @@ def test_finite_costs_return_infinity_for_infinite_costs():
     ):
         cost = np.empty(3)
         for i in (0, 1):
-            assert finite_costs(graph.arrays, np.array([1, 1]), i, cost) == INF
+            assert local_costs(graph.arrays, np.array([1, 1]), i, cost, None) == INF
 
 
 @pytest.mark.parametrize("k", [1, 2, 3, 4, 5, 7, 8, 15, 16, 17, 33])

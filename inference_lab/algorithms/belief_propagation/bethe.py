@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 
 from inference_lab._numba import inlined, lean_kernel
+from inference_lab.algorithms.belief_propagation.schedules import collect
 from inference_lab.graph.arrays import FloatArray, GraphArrays, IntArray
 from inference_lab.kernels.bp_updates import (
     General,
     Network,
     Scratch,
-    add_up,
     least_label,
     take_out,
 )
@@ -37,6 +37,7 @@ def decode(
     # consistently: with converged min-sum messages on a forest the result is optimal. Violated hard
     # terms count first. `x` starts as -1 (no label); messages to the factors are overwritten with
     # decisions.
+    infinite = None if general is None else general.infinite
     for i in range(x.size):
         k = net.cardinalities[i]
         for a in range(k):
@@ -51,11 +52,7 @@ def decode(
                 continue
             for a in range(k):
                 work.new[a] = half_cost(g, g.adj_half[q], a, b)
-            if general is not None:
-                add_counted(k, work.new, work.belief, general.infinite)
-            else:
-                for a in range(k):
-                    work.belief[a] += work.new[a]
+            add_counted(k, work.new, work.belief, infinite)
         best = 0
         if general is not None:
             for p in range(g.inc_ptr[i], g.inc_ptr[i + 1]):
@@ -63,7 +60,7 @@ def decode(
                 min_marginals(
                     g, slot, general.to_factor, general.slot_ptr, work.new, general.digits
                 )
-                add_counted(k, work.new, work.belief, general.infinite)
+                add_counted(k, work.new, work.belief, infinite)
             for a in range(1, k):
                 more = general.infinite[a] - general.infinite[best]
                 if work.belief[best] == np.inf or (
@@ -90,18 +87,6 @@ def _log_sum(values: FloatArray, k: int, temperature: float) -> float:
     for a in range(k):
         total += np.exp((best - values[a]) / temperature)
     return float(np.log(total) - best / temperature)
-
-
-@lean_kernel
-def _beliefs(
-    net: Network, general: General | None, messages: FloatArray, beliefs: FloatArray, work: Scratch
-) -> None:
-    """Fill the beliefs of all variables, flat, like the unaries."""
-    for i in range(net.cardinalities.size):
-        k = net.cardinalities[i]
-        add_up(net, general, i, k, messages, work.belief)
-        for a in range(k):
-            beliefs[net.unary_ptr[i] + a] = work.belief[a]
 
 
 @lean_kernel
@@ -157,7 +142,8 @@ def bethe_marginals(
     beliefs = np.empty_like(net.unary)
     if beliefs.size == 0:
         return beliefs, 0.0
-    _beliefs(net, general, messages, beliefs, work)
+    labels = np.empty(net.cardinalities.size, dtype=np.int64)
+    collect(net, general, (messages, beliefs), labels, work)
     first = net.unary_ptr[:-1]
     lowest = np.minimum.reduceat(beliefs, first)
     # Weights are relative to the best label, so that costs far above the temperature cancel before

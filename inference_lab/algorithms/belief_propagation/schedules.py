@@ -28,7 +28,6 @@ from inference_lab.kernels.messages import (
     GENERAL,
     LINEAR,
     Terms,
-    aligned_zeros,
     greatest,
     slot_ptr,
 )
@@ -61,7 +60,9 @@ def renumber(g: GraphArrays, order: IntArray) -> tuple[GraphArrays, IntArray]:
     # Data that are visited in succession are then contiguous in memory.
     rank = np.empty(order.size, dtype=np.int32)
     rank[order] = np.arange(order.size, dtype=np.int32)
-    unary_ptr, adj_ptr, inc_ptr = (_bounds(p, order) for p in (g.unary_ptr, g.adj_ptr, g.inc_ptr))
+    unary_ptr, adj_ptr, inc_ptr = (
+        starts_of(np.diff(p)[order]) for p in (g.unary_ptr, g.adj_ptr, g.inc_ptr)
+    )
     # Shift of each variable's range in the adjacency.
     shift = np.empty(order.size, dtype=np.int32)
     shift[order] = adj_ptr[:-1] - g.adj_ptr[order]
@@ -82,11 +83,6 @@ def renumber(g: GraphArrays, order: IntArray) -> tuple[GraphArrays, IntArray]:
         inc_slot=g.inc_slot[_gather(g.inc_ptr, order)],
     ).read_only()
     return changed, entries
-
-
-def _bounds(ptr: IntArray, order: IntArray) -> IntArray:
-    """Return the starts of reordered blocks, followed by the end."""
-    return starts_of(np.diff(ptr)[order])
 
 
 def _gather(ptr: IntArray, rows: IntArray) -> IntArray:
@@ -147,12 +143,6 @@ def make_general(graph: FactorGraph, g: GraphArrays) -> General:
     )
 
 
-def make_scratch(graph: FactorGraph) -> Scratch:
-    """Allocate scratch arrays for a graph."""
-    width = int(graph.cardinalities.max(initial=1))
-    return Scratch(*(aligned_zeros(width) for _ in Scratch._fields))
-
-
 def few_directions(graph: FactorGraph) -> bool:
     """Return whether terms join indices at four distances at most, as in a picture."""
     # Terms of one distance form chains on any graph, such as a path with a chord, so correctness
@@ -160,9 +150,6 @@ def few_directions(graph: FactorGraph) -> bool:
     if graph.n_factors or graph.n_edges == 0 or graph.n_variables < _FEWEST:
         return False
     apart = np.abs(graph.edges[:, 1] - graph.edges[:, 0])
-    # Most other graphs fail within a few terms.
-    if np.unique(apart[:1000]).size > _MOST_DIRECTIONS:
-        return False
     earlier = int(np.bincount(graph.edges.max(axis=1)).max())
     return np.unique(apart).size <= min(_MOST_DIRECTIONS, earlier)
 

@@ -46,54 +46,18 @@ def _revise_edge(g: GraphArrays, e: int, side: int, allowed: BoolArray) -> bool:
     ki, kj = g.cardinalities[i], g.cardinalities[j]
     own, other = g.unary_ptr[i], g.unary_ptr[j]
     changed = False
-    if g.kinds[e] == TABLE:
-        for a in range(ki):
-            supported = False
-            if allowed[own + a]:
-                for b in range(kj):
-                    if allowed[other + b] and half_cost(g, 2 * e + side, a, b) < np.inf:
-                        supported = True
-                        break
-                changed |= not supported
-            allowed[own + a] = supported
-        return changed
-    partners = 0
-    for b in range(kj):
-        partners += allowed[other + b]
-    unequal = g.weights[e] < np.inf
     for a in range(ki):
-        if not allowed[own + a]:
-            continue
-        shared = a < kj and allowed[other + a]
-        supported = unequal and partners > (1 if shared else 0)
-        if shared and not supported:
-            supported = g.pairwise[g.offsets[e] + a * g.kinds[e]] < np.inf
-        if not supported:
-            allowed[own + a] = False
-            changed = True
+        supported = False
+        if allowed[own + a]:
+            for t in range(kj):
+                # From the same label on, so that the first or second supports it in a Potts term.
+                b = (a + t) % kj
+                if allowed[other + b] and half_cost(g, 2 * e + side, a, b) < np.inf:
+                    supported = True
+                    break
+            changed |= not supported
+        allowed[own + a] = supported
     return changed
-
-
-@lean_kernel
-def _mark_supported(
-    g: GraphArrays, f: int, allowed: BoolArray, supported: BoolArray, digits: IntArray
-) -> None:
-    """Mark the labels of a factor's variables that some finite entry supports, slot by slot."""
-    lo, hi = g.factor_ptr[f], g.factor_ptr[f + 1]
-    width = 0
-    for s in range(lo, hi):
-        width += g.cardinalities[g.scopes[s]]
-    for at in range(width):
-        supported[at] = False
-    first_allowed_labels(g, lo, hi, allowed, digits)
-    more = True
-    while more:
-        if g.tables[entry_of(g, f, digits)] < np.inf:
-            at = 0
-            for s in range(lo, hi):
-                supported[at + digits[s - lo]] = True
-                at += g.cardinalities[g.scopes[s]]
-        more = next_allowed_labels(g, lo, hi, allowed, -1, digits)
 
 
 @lean_kernel
@@ -111,17 +75,24 @@ def _revise_factor(
     changed: IntArray,
 ) -> int:  # fmt: skip
     """Forbid the labels that no finite entry supports; list the variables that lost one."""
-    _mark_supported(g, f, allowed, supported, digits)
-    at = 0
+    # `supported` is scratch with an entry for each label, like `allowed`.
+    lo, hi = g.factor_ptr[f], g.factor_ptr[f + 1]
+    for s in range(lo, hi):
+        supported[g.unary_ptr[g.scopes[s]] : g.unary_ptr[g.scopes[s] + 1]] = False
+    first_allowed_labels(g, lo, hi, allowed, digits)
+    more = True
+    while more:
+        if g.tables[entry_of(g, f, digits)] < np.inf:
+            for s in range(lo, hi):
+                supported[g.unary_ptr[g.scopes[s]] + digits[s - lo]] = True
+        more = next_allowed_labels(g, lo, hi, allowed, -1, digits)
     count = 0
-    for s in range(g.factor_ptr[f], g.factor_ptr[f + 1]):
+    for s in range(lo, hi):
         i = g.scopes[s]
         less = False
-        for a in range(g.cardinalities[i]):
-            if allowed[g.unary_ptr[i] + a] and not supported[at + a]:
-                allowed[g.unary_ptr[i] + a] = False
-                less = True
-        at += g.cardinalities[i]
+        for t in range(g.unary_ptr[i], g.unary_ptr[i + 1]):
+            less |= allowed[t] and not supported[t]
+            allowed[t] &= supported[t]
         if less:
             changed[count] = i
             count += 1
@@ -145,16 +116,9 @@ def _propagate(g: GraphArrays, hard: BoolArray, allowed: BoolArray) -> bool:
     for i in range(n):
         if not _has_label(g, i, allowed):
             return False
-    arity, width = 2, 1
-    for f in range(g.factor_ptr.size - 1):
-        arity = max(arity, g.factor_ptr[f + 1] - g.factor_ptr[f])
-        total = 0
-        for s in range(g.factor_ptr[f], g.factor_ptr[f + 1]):
-            total += g.cardinalities[g.scopes[s]]
-        width = max(width, total)
-    supported = np.empty(width, dtype=np.bool_)
-    digits = np.empty(arity, dtype=np.int64)
-    changed = np.empty(arity, dtype=np.int64)
+    supported = np.empty(allowed.size, dtype=np.bool_)
+    # No factor has more variables than there are.
+    digits, changed = np.empty(n, dtype=np.int64), np.empty(n, dtype=np.int64)
     waiting = hard.copy()
     stack = np.flatnonzero(hard)
     left = stack.size
