@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib
 import inspect
 import math
-import operator
 import reprlib
 import sys
 import warnings
@@ -15,8 +14,9 @@ from dataclasses import replace
 from os import times
 from pathlib import Path
 from time import perf_counter, process_time
-from typing import Any, Literal, Never, Protocol, TypeAlias
+from typing import Annotated, Any, Literal, Never, Protocol, TypeAlias
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
@@ -87,7 +87,7 @@ MARGINAL_TOLERANCE = 1e-8
 #: Kinds of estimates of the log-partition.
 PARTITION_KINDS = ("exact", "lower", "upper", "estimate")
 
-_MOST_ITERATIONS = 1 << 63
+_MOST_ITERATIONS = (1 << 63) - 1
 
 
 def solve(
@@ -414,36 +414,33 @@ def _may_begin(method: Solver, run: Run) -> bool:
 
 # Faults in the types and ranges of an outcome are errors of the solver.
 
+_PLAIN_FIELDS: Mapping[str, Any] = {
+    "converged": bool,
+    "infeasible": bool,
+    "unsupported": str,
+    "iterations": Annotated[int, msgspec.Meta(ge=0, lt=_MOST_ITERATIONS)],
+    "claimed_energy": float | None,
+    "log_partition": float | None,
+    "log_partition_kind": str | None,
+    "diagnostics": dict,
+}
+
 
 def check_outcome(outcome: Outcome, graph: FactorGraph) -> tuple[Outcome, str]:
     """Return an outcome in plain numbers, and a message on its first fault, or an empty one."""
-    faults = []
-
-    def number(name: str, convert: Any, allowed: str) -> Any:
+    plain, faults = {}, []
+    for name, kind in _PLAIN_FIELDS.items():
         value = getattr(outcome, name)
+        if isinstance(value, np.generic | np.ndarray) and value.ndim == 0:
+            value = value.item()
         try:
-            return convert(value)
-        except Exception:  # values may be of any class, whose methods may raise anything
-            faults.append(f"{name} must be {allowed}, got {_shown(value)}")
-            return getattr(Outcome, name)
-
-    plain = {
-        "converged": number("converged", _flag, "True or False"),
-        "infeasible": number("infeasible", _flag, "True or False"),
-        "unsupported": number("unsupported", lambda value: _text(value) or "", "a string"),
-        "iterations": number("iterations", _count, "an integer from 0 on, below 2^63"),
-        "claimed_energy": number("claimed_energy", _optional, "a number or None"),
-        "log_partition": number("log_partition", _optional, "a number or None"),
-        "log_partition_kind": number("log_partition_kind", _text, "a string or None"),
-    }
-    diagnostics: Any = outcome.diagnostics
-    if not isinstance(diagnostics, Mapping):
-        faults.append(f"diagnostics must be a mapping, got {_shown(diagnostics)}")
-        plain["diagnostics"] = {}
+            plain[name] = msgspec.convert(value, kind)
+        except Exception as problem:  # values may be of any class, whose methods may raise anything
+            plain[name] = getattr(Outcome(), name)
+            faults.append(f"{name} is {_shown(value)}: {problem}")
     if outcome.marginals is not None:
         faults.append(marginals_fault(outcome.marginals, graph))
-    if not any(fault.startswith("log_partition") for fault in faults):
-        faults.append(partition_fault(plain["log_partition"], plain["log_partition_kind"]))
+    faults.append(partition_fault(plain["log_partition"], plain["log_partition_kind"]))
     return replace(outcome, **plain), next(filter(None, faults), "")
 
 
@@ -506,35 +503,6 @@ def _values_fault(marginals: Any, graph: FactorGraph) -> str:
         i = int(wrong.argmax())
         return f"marginals[{i}] = {marginals[i]} must sum to 1, not {float(sums[i])!r}"
     return ""
-
-
-def _flag(value: Any) -> bool:
-    if isinstance(value, bool | np.bool_):
-        return bool(value)
-    raise TypeError
-
-
-def _count(value: Any) -> int:
-    count = int(operator.index(value))
-    if 0 <= count < _MOST_ITERATIONS:
-        return count
-    raise ValueError
-
-
-def _optional(value: Any) -> float | None:
-    if value is None:
-        return None
-    if isinstance(value, str | bytes | bool):
-        raise TypeError
-    return float.__float__(float(value))
-
-
-def _text(value: Any) -> str | None:
-    if value is None:
-        return None
-    if isinstance(value, str):
-        return str.__str__(value).encode("utf-8", "backslashreplace").decode()
-    raise TypeError
 
 
 def _shown(value: Any) -> str:
