@@ -31,6 +31,8 @@ _CUTOFF = 50.0
 _NOISE = 0.1
 #: Temperatures of annealing, as shares of four times the mean cost.
 _SHARES = (*(0.5**stage for stage in range(10)), 1e-3)
+#: Times that the cap of infinite costs doubles at a given temperature, before it is large enough.
+_RISES = 6
 #: Most sweeps at each temperature of annealing but the last.
 _ANNEAL_SWEEPS = 5
 #: Change of a probability at which q counts as settled while the temperature has still to fall. On
@@ -324,6 +326,7 @@ class MeanField(IterativeSolver["Annealing"]):
     ('lower', 0.474)
     """
 
+    version: ClassVar[int] = 2
     startup_cost: ClassVar[float] = 32.0
 
     tolerance: float = setting(1e-6, at_least=0)
@@ -398,16 +401,17 @@ class Annealing:
         # bind from the start freeze the first labels.
         graph = self.graph
         scale = cost_scale(graph)
-        finite = self._largest_field() if graph.has_infinite else np.inf
-        if temperature > 0.0:
-            steps = (10.0, 100.0, 1e4) if graph.has_infinite else (1.0,)
-            return [(temperature, 2.0 * finite + step * temperature) for step in steps]
-        temperatures = [4.0 * scale * share for share in _SHARES]
+        falling = [4.0 * scale * share for share in _SHARES]
         if not graph.has_infinite:
-            return [(t, np.inf) for t in temperatures]
-        last = 2.0 * finite + 4.0 * scale
-        stages = [(t, min(last, scale * 2.0**s)) for s, t in enumerate(temperatures)]
-        return [*stages, (temperatures[-1], last)]
+            return [(t, np.inf) for t in ([temperature] if temperature > 0.0 else falling)]
+        # No sum of finite costs at a variable is larger than half of the last cap.
+        costs = np.concatenate([graph.unary_values, *graph.edge_extremes(), graph.table_values])
+        largest = float(np.abs(costs[np.isfinite(costs)]).max(initial=0.0))
+        last = 2.0 * largest * float(1 + graph.degrees.max(initial=0))
+        last += max(4.0 * scale, 1e4 * temperature)
+        temperatures = [temperature] * _RISES if temperature > 0.0 else falling
+        caps = [min(last, (scale + temperature) * 2.0**s) for s in range(len(temperatures))]
+        return [*zip(temperatures, caps, strict=True), (temperatures[-1], last)]
 
     def cool(self) -> None:
         """Move to the next temperature and mark the variables as due."""
@@ -425,21 +429,6 @@ class Annealing:
         if self.edges is not None and cap != self.cap:
             self.edges = potts_edges(self.graph, cap)
         self.cap = cap
-
-    def _largest_field(self) -> float:
-        """Return an upper bound on the sum of the absolute finite costs at a variable."""
-        graph = self.graph
-
-        def size(values: FloatArray) -> FloatArray:
-            return np.where(np.isfinite(values), np.abs(values), 0.0)
-
-        per_edge = np.maximum(*map(size, graph.edge_extremes()))
-        load = np.zeros(graph.n_variables)
-        np.add.at(load, graph.edges.ravel(), np.repeat(per_edge, 2))
-        if graph.n_factors:
-            per_factor = np.maximum.reduceat(size(graph.table_values), graph.table_ptr[:-1])
-            np.add.at(load, graph.factor_scopes, np.repeat(per_factor, np.diff(graph.factor_ptr)))
-        return float(size(graph.unary_values).max(initial=0.0) + load.max(initial=0.0))
 
     def _start(self, temperature: float, run: Run) -> FloatArray:
         """Return the given distribution or the one of the unaries, perturbed where labels tie."""
