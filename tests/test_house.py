@@ -71,7 +71,7 @@ RINGS = {
 MOST_CORE_MODULES = 30
 MOST_CODE_LINES = {"core": 5494, "bench": 9357, "collection": 25101, "studies": 1910}
 MOST_DOCSTRING_LINES = 12000
-MOST_TEST_LINES = 41428
+MOST_TEST_LINES = 41400
 
 #: Tokens that are not code.
 LAYOUT = (
