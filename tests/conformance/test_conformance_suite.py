@@ -412,8 +412,8 @@ def worse_than_start(graph, run, honest):
 @lie("time-limit")
 def ignored_time(graph, run, honest):
     if graph.log2_states > 15:
-        begin = time.perf_counter()
-        while time.perf_counter() - begin < 0.7:
+        begin = time.process_time()
+        while time.process_time() - begin < 0.7:
             run.offer(run.rng.integers(0, graph.cardinalities))
     return honest(graph, run)
 
