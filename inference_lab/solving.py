@@ -87,8 +87,6 @@ MARGINAL_TOLERANCE = 1e-8
 #: Kinds of estimates of the log-partition.
 PARTITION_KINDS = ("exact", "lower", "upper", "estimate")
 
-_MOST_ITERATIONS = (1 << 63) - 1
-
 
 def solve(
     graph: GraphSource,
@@ -418,7 +416,7 @@ _PLAIN_FIELDS: Mapping[str, Any] = {
     "converged": bool,
     "infeasible": bool,
     "unsupported": str,
-    "iterations": Annotated[int, msgspec.Meta(ge=0, lt=_MOST_ITERATIONS)],
+    "iterations": Annotated[int, msgspec.Meta(ge=0, lt=(1 << 63) - 1)],
     "claimed_energy": float | None,
     "log_partition": float | None,
     "log_partition_kind": str | None,
@@ -431,9 +429,14 @@ def check_outcome(outcome: Outcome, graph: FactorGraph) -> tuple[Outcome, str]:
     plain, faults = {}, []
     for name, kind in _PLAIN_FIELDS.items():
         value = getattr(outcome, name)
-        if isinstance(value, np.generic | np.ndarray) and value.ndim == 0:
-            value = value.item()
         try:
+            if isinstance(value, np.generic | np.ndarray) and value.ndim == 0:
+                value = value.item()
+            # Subclasses of float, long doubles and lone surrogates are not plain.
+            if isinstance(value, float | np.floating):
+                value = float(value)
+            elif isinstance(value, str):
+                value = str.encode(value, errors="backslashreplace").decode()
             plain[name] = msgspec.convert(value, kind)
         except Exception as problem:  # values may be of any class, whose methods may raise anything
             plain[name] = getattr(Outcome(), name)
@@ -470,8 +473,7 @@ def shape_fault(marginals: Any, graph: FactorGraph) -> str:
     if graph.n_labels is not None:
         expected = (graph.n_variables, graph.n_labels)
         if not isinstance(marginals, np.ndarray) or marginals.shape != expected:
-            array = isinstance(marginals, np.ndarray)
-            found = marginals.shape if array else _shown(marginals)
+            found = marginals.shape if isinstance(marginals, np.ndarray) else _shown(marginals)
             return f"marginals must be a {expected} array, got {found}"
     else:
         if not isinstance(marginals, list | tuple) or len(marginals) != sizes.size:

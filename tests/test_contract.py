@@ -562,7 +562,7 @@ def test_run_and_outcome_are_passed_on(graph):
         return Outcome(
             converged=True,
             iterations=7,
-            claimed_energy=1.5,
+            claimed_energy=np.longdouble(1.5),
             marginals=marginals,
             log_partition=0.25,
             log_partition_kind="lower",
@@ -859,8 +859,8 @@ def test_a_run_that_has_no_time_for_its_start_is_not_begun(graph):
 
 
 def test_a_solver_may_find_out_in_its_run_that_it_does_not_cover_a_graph(graph):
-    solution = scripted(graph, lambda graph, run: Outcome(unsupported="too wide"))
-    assert (solution.status, solution.message) == (Status.UNSUPPORTED, "too wide")
+    solution = scripted(graph, lambda graph, run: Outcome(unsupported="too wide\ud800"))
+    assert (solution.status, solution.message) == (Status.UNSUPPORTED, "too wide\\ud800")
 
 
 def test_run_without_an_answer_warns_and_has_no_energy():

@@ -276,7 +276,6 @@ def local_costs(
         cost[a] = 0.0
         if infinite is not None:
             infinite[a] = 0
-    for a in range(k):
         size = add_term(own[a], 1, a, cost, infinite)
         scale = max(scale, size if size < np.inf else 0.0)
     base = 0.0

@@ -142,8 +142,7 @@ def bethe_marginals(
     beliefs = np.empty_like(net.unary)
     if beliefs.size == 0:
         return beliefs, 0.0
-    labels = np.empty(net.cardinalities.size, dtype=np.int64)
-    collect(net, general, (messages, beliefs), labels, work)
+    collect(net, general, (messages, beliefs), np.empty(net.cardinalities.size, np.int64), work)
     first = net.unary_ptr[:-1]
     lowest = np.minimum.reduceat(beliefs, first)
     # Weights are relative to the best label, so that costs far above the temperature cancel before
