@@ -57,9 +57,11 @@ def best_label(
         scale = local_costs(g, x, i, cost, None)
         low = least(k, cost)
         if scale < np.inf and low < np.inf:
-            if low < cost[current] - _RELATIVE_GAIN * scale:
-                return first_label(k, low, cost)
-            return int(current)
+            if low == cost[current]:
+                return int(current)
+            best = first_label(k, low, cost)
+            scale += abs(g.unary[g.unary_ptr[i] + best])
+            return best if low < cost[current] - _RELATIVE_GAIN * scale else int(current)
     if infinite is None:
         return -1
     scale = local_costs(g, x, i, cost, infinite)

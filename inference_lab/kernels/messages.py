@@ -266,18 +266,19 @@ def local_costs(
 ) -> float:
     """Fill the costs of each label of variable ``i`` while all others keep theirs."""
     # ``cost[a]`` gets the finite part, ``infinite[a]`` the number of infinite terms. Returns the
-    # sum of absolute finite contributions, the scale of the rounding error. Without `infinite`,
-    # costs are up to a constant and infinite where the unary is; if another term is infinite, so is
-    # the scale, and `cost` is undefined.
+    # sum of absolute finite contributions, the scale of the rounding error. Without `infinite`, the
+    # scale leaves out the unary, and costs are up to a constant and infinite where the unary is; if
+    # another term is infinite, so is the scale, and `cost` is undefined.
     k = g.cardinalities[i]
     own = g.unary[g.unary_ptr[i] : g.unary_ptr[i] + k]
     scale = 0.0
     for a in range(k):
-        cost[a] = 0.0
-        if infinite is not None:
+        cost[a] = own[a]
+    if infinite is not None:
+        for a in range(k):
+            cost[a] = 0.0
             infinite[a] = 0
-        size = add_term(own[a], 1, a, cost, infinite)
-        scale = max(scale, size if size < np.inf else 0.0)
+            scale = max(scale, add_term(own[a], 1, a, cost, infinite))
     base = 0.0
     base_infinite = 0
     for q in range(g.adj_ptr[i], g.adj_ptr[i + 1]):
