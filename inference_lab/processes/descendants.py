@@ -44,6 +44,15 @@ def resident_memory(processes: Iterable[psutil.Process]) -> int:
     return total
 
 
+def longest_wait(processes: Iterable[psutil.Process]) -> float:
+    """Return the most seconds that one of the processes has waited for a processor (Linux)."""
+    longest = 0.0
+    for process in processes:
+        with suppress(OSError, IndexError), open(f"/proc/{process.pid}/schedstat", "rb") as stream:
+            longest = max(longest, 1e-9 * int(stream.read().split()[1]))
+    return longest
+
+
 def proportional_memory(processes: Iterable[psutil.Process]) -> int:
     """Return the memory of processes in bytes, with shared pages split evenly where possible."""
     total = 0

@@ -8,7 +8,7 @@
 # and ends only when no descendant is left. Each leads its own session, so that signals to its
 # group reach no other process. On Linux the supervisor also ends all descendants when this process
 # is killed. On other systems, orphans outside the process group of a call remain. Wall time
-# excludes imports and compilation.
+# excludes imports and compilation and, on Linux, waiting for a processor (`_Watch`).
 #
 # Call it from a process without threads, such as a worker, because a fork copies only the calling
 # thread, and locks that other threads hold stay locked for ever.
@@ -43,6 +43,7 @@ from inference_lab.processes.descendants import (
     adopt_orphans,
     children,
     descendants,
+    longest_wait,
     proportional_memory,
     resident_memory,
 )
@@ -55,6 +56,8 @@ if sys.platform != "win32":
 _GRACE = 0.5
 #: Seconds for the supervisor to end all processes of a call.
 _PATIENCE = 5.0
+#: Multiple of its limit after which a call ends, even if it spent the time waiting for a processor.
+_BUSIEST = 20.0
 #: Seconds until the first check of the child, and the longest interval between two checks.
 _FIRST_LOOK = 0.05
 _LOOK = 1.0
@@ -166,9 +169,9 @@ def isolated(
 ) -> ProcessResult:
     """Call a function in an isolated, forked process; its return value must be picklable."""
     # After `wall_limit` seconds all processes of the call receive SIGTERM, and SIGKILL half a
-    # second later. Time does not count while the child compiles. `memory_limit` is in bytes of
-    # address space beyond that of this process; on Linux it also limits the memory of all processes
-    # of the call together.
+    # second later. Time does not count while the child compiles, nor while it waits for a
+    # processor, up to 20 times the limit. `memory_limit` is in bytes of address space beyond that
+    # of this process; on Linux it also limits the memory of all processes of the call together.
     #
     # A token marks answers, because a solver may write to the pipe by accident.
     token = os.urandom(16)
@@ -351,7 +354,7 @@ class _Watch:
     """A monitor of the time and memory that a child uses."""
 
     # Time in which the child compiles, according to its own timer, is charged against a separate
-    # limit. Waiting for a processor counts, because the limits of runs leave room for it.
+    # limit. The longest wait of one of its processes for a processor is not charged.
 
     def __init__(
         self, child: int, memory: mmap.mmap, wall_limit: float | None, memory_limit: int | None
@@ -365,6 +368,7 @@ class _Watch:
             self.memory_limit = memory_limit + psutil.Process().memory_info().rss
         self.timed_out = self.loading = self.too_large = False
         self._begun = time.monotonic()
+        self._waited = 0.0
         self._pause = _FIRST_LOOK
         self.due = self._begun + self._until(0.0)
 
@@ -382,7 +386,8 @@ class _Watch:
         compiled = done + (now - since if self.loading else 0.0)
         spent = now - self._begun - compiled
         self._pause = min(2.0 * self._pause, _LOOK)
-        self.due = now + self._until(spent)
+        self._waited = max(self._waited, longest_wait(processes))
+        self.due = now + self._until(spent - self._waited)
         # Resident memory is checked first, because it is quicker to read. It counts shared pages
         # once for each process.
         self.too_large = (
@@ -390,7 +395,11 @@ class _Watch:
             and proportional_memory(processes) > self.memory_limit
         )
         if self.limit is not None:
-            self.timed_out = spent >= self.limit or compiled >= _LOADING_LIMIT
+            self.timed_out = (
+                spent - self._waited >= self.limit
+                or spent >= _BUSIEST * self.limit
+                or compiled >= _LOADING_LIMIT
+            )
         return self.timed_out or self.too_large
 
 

@@ -125,6 +125,24 @@ def test_incumbent_survives_killed_writer():
     assert (energy, seconds, board.bound) == (1.5, 0.2, 1.0)
 
 
+def test_time_in_line_for_a_processor_does_not_count():
+    """A run that competes for a processor gets its full processor time."""
+
+    def work():
+        os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+        for _ in range(4):
+            if os.fork() == 0:
+                deaf_loop()
+        return isolated(spend, 0.8, wall_limit=1.0).end
+
+    assert isolated(work).value == ExitReason.RETURNED
+
+
+def spend(seconds):
+    while time.process_time() < seconds:
+        pass
+
+
 @dataclass(frozen=True)
 class Faulty(Solver):
     """Solver that offers a labelling and a bound, then fails in the requested way."""
