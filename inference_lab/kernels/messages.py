@@ -272,9 +272,10 @@ def local_costs(
     k = g.cardinalities[i]
     own = g.unary[g.unary_ptr[i] : g.unary_ptr[i] + k]
     scale = 0.0
-    for a in range(k):
-        cost[a] = own[a]
-    if infinite is not None:
+    if infinite is None:
+        for a in range(k):
+            cost[a] = own[a]
+    else:
         for a in range(k):
             cost[a] = 0.0
             infinite[a] = 0
