@@ -22,6 +22,7 @@ import numpy.typing as npt
 from inference_lab.formatting import counted
 from inference_lab.graph.arrays import FloatArray, IntArray
 from inference_lab.graph.factor_graph import FactorGraph
+from inference_lab.graph.precision import energy_step, typical_range
 from inference_lab.specs.settings import Settings
 
 __all__ = [
@@ -36,6 +37,7 @@ __all__ = [
     "UnsolvedError",
     "UnsolvedWarning",
     "energy_scale",
+    "proof_tolerance",
     "proves",
 ]
 
@@ -45,7 +47,10 @@ def __dir__() -> list[str]:
     return __all__
 
 
-#: A bound that is within this relative distance of an energy proves it optimal.
+#: A bound above an energy by at most this share of it is above by rounding.
+_ABOVE = 2.0**-40
+
+#: Where rounding errors are a larger share of the energy, nothing is proved to be optimal.
 OPTIMALITY_TOLERANCE = 1e-8
 
 #: Marginals: an (n, k) array, or a list of 1-D arrays where cardinalities differ.
@@ -100,18 +105,16 @@ class TracePoint(NamedTuple):
     lower_bound: float
 
 
-def proves(energy: float, lower_bound: float, small: float = 1.0) -> bool:
+def proves(energy: float, lower_bound: float, tolerance: float) -> bool:
     """Whether a lower bound shows that a labelling of this energy is optimal.
 
-    The two may differ by `OPTIMALITY_TOLERANCE` times ``max(small, |energy|)`` in either direction,
-    which allows for rounding and the tolerance of LP solvers. A bound further above the energy
-    proves nothing.
+    It may be below the energy by the tolerance, and above it by rounding alone.
 
     Parameters
     ----------
     energy, lower_bound : float
-    small : float
-        `energy_scale` of the graph.
+    tolerance : float
+        In the unit of the costs, see `proof_tolerance`.
 
     Returns
     -------
@@ -119,12 +122,50 @@ def proves(energy: float, lower_bound: float, small: float = 1.0) -> bool:
 
     Examples
     --------
-    >>> proves(2.0, 2.0 - 1e-9), proves(2.0, 1.9), proves(2.0, 2.1)
+    >>> proves(2.0, 2.0 - 1e-9, 1e-8), proves(2.0, 1.9, 1e-8), proves(2.0, 2.1, 0.5)
     (True, False, False)
     """
-    return math.isfinite(energy) and abs(energy - lower_bound) <= OPTIMALITY_TOLERANCE * max(
-        small, abs(energy)
-    )
+    above = min(tolerance, _ABOVE * max(abs(energy), abs(lower_bound)))
+    return math.isfinite(energy) and -above <= energy - lower_bound <= tolerance
+
+
+def proof_tolerance(graph: FactorGraph, energy: float) -> float:
+    """Return the distance from a lower bound to an energy at which the bound proves it optimal.
+
+    It is the rounding error of energies of this size, `FactorGraph.resolution_at`, and never a
+    share of the energy: a constant, or a penalty that all labellings pay, makes no gap smaller.
+    Where all energies are multiples of a step, see `energy_step`, every distance below a step is a
+    proof. It is 0 where rounding exceeds `OPTIMALITY_TOLERANCE` of the energy, because large costs
+    cancel; no bound proves anything there.
+
+    Parameters
+    ----------
+    graph : FactorGraph
+    energy : float
+
+    Returns
+    -------
+    float
+
+    Examples
+    --------
+    >>> import inference_lab as il
+    >>> g = il.FactorGraph.potts([[0.0, 1.3], [0.7, 0.0]], [(0, 1)], [math.pi])
+    >>> proof_tolerance(g, 0.7) < 1e-15
+    True
+    >>> round(proof_tolerance(il.FactorGraph.potts([[0.0, 4.0], [6.0, 0.0]], [], []), 0.0), 9)
+    2.0
+    """
+    return _tolerance(graph, energy, graph.resolution_at(energy), energy_step(graph))
+
+
+def _tolerance(graph: FactorGraph, energy: float, rounding: float, step: float) -> float:
+    """Return the tolerance of proofs for a known rounding error and a known step."""
+    if step > 4.0 * rounding:
+        # Below a whole step, despite the rounding of both sides.
+        return (1.0 - 1e-9) * step - 2.0 * rounding
+    resolved = rounding <= OPTIMALITY_TOLERANCE * max(energy_scale(graph), abs(energy))
+    return rounding if resolved else 0.0
 
 
 def energy_scale(graph: FactorGraph) -> float:
@@ -148,6 +189,12 @@ def energy_scale(graph: FactorGraph) -> float:
     return min(1.0, graph.magnitude) or 1.0
 
 
+#: Largest residual of a method's arithmetic that a proof may leave open, relative to the range of
+#: a typical term.
+_LARGEST_RESIDUAL = 2.0**-27
+#: Residuals of at most so many rounding errors of the energy count, too.
+_FEW = 8.0
+
 #: An evaluation that takes this many seconds is timed once, a shorter one three times.
 _LONG_EVALUATION = 0.01
 
@@ -155,8 +202,8 @@ _LONG_EVALUATION = 0.01
 class Run:
     """The state of one run: the solver's inputs, and the incumbent it reports to.
 
-    Bounds are lowered by the rounding error of the graph only if it exceeds the tolerance of a
-    proof.
+    A bound within `tolerance_at` of the best energy is raised to it, which proves it. Other bounds
+    are lowered by the rounding error of the graph, if this is too large for any proof.
 
     Attributes
     ----------
@@ -217,8 +264,9 @@ class Run:
         self.best_labels: IntArray | None = None
         self.best_energy = math.inf
         self.lower_bound = -math.inf
+        # The residual of that bound.
+        self._residual = 0.0
         self.trace: list[TracePoint] = []
-        self._small = energy_scale(graph)
         # The best labelling and its energy in the given graph; solvers cannot replace these.
         self._kept: tuple[IntArray, float] | None = None
         self._on_offer = on_offer
@@ -368,7 +416,7 @@ class Run:
                     self._kept = checked, energy
                     self.best_labels = checked.copy()
                     self.best_energy = energy
-                    self.lower_bound = self._clipped(self.lower_bound)
+                    self.lower_bound = self._met(self.lower_bound, self._residual)
                     if self._on_improve is not None:
                         self._on_improve(self.best_labels, energy, now)
             self._record(now, energy)
@@ -402,12 +450,18 @@ class Run:
             return self._kept[1]
         return float(self._given.energy(self.best_labels))
 
-    def bound(self, value: float) -> None:
+    def bound(self, value: float, residual: float = 0.0) -> None:
         """Report a proved lower bound on the minimum energy; the largest is kept.
 
         Parameters
         ----------
         value : float
+        residual : float
+            The error that the method's own arithmetic leaves, in the unit of the costs, such as
+            that of costs rounded to integers: it has excluded all labellings that are better than
+            the best one by more. A bound this close to the best energy proves it, unless the
+            residual is too large for a rounding error: it exceeds 2^-27 of the range of a typical
+            term, and eight rounding errors of the energy.
 
         Raises
         ------
@@ -426,17 +480,17 @@ class Run:
         """
         if math.isnan(value):
             raise ValueError("a lower bound cannot be NaN")
-        if not self.is_resolved(value):
+        if _tolerance(self._given, value, self.resolution, self._step) == 0.0:
             value -= self.resolution
-        value = self._clipped(float(value))
+        value = self._met(float(value), residual)
         if value > self.lower_bound:
             now = self.seconds
             with self.paused():
-                self.lower_bound = value
+                self.lower_bound, self._residual = value, residual
                 self._record(now, self.best_energy)
 
     def is_resolved(self, energy: float) -> bool:
-        """Whether rounding at this energy is below the tolerance of a proof.
+        """Whether rounding at this energy is below `OPTIMALITY_TOLERANCE` of it.
 
         Parameters
         ----------
@@ -453,17 +507,60 @@ class Run:
         >>> Run(g).is_resolved(0.5), Run(g.with_unary([1e15, -1e15, 0.0, 0.0])).is_resolved(0.5)
         (True, False)
         """
-        return self.resolution <= OPTIMALITY_TOLERANCE * max(self._small, abs(energy))
+        return _tolerance(self._given, energy, self.resolution, 0.0) > 0.0
 
-    def _clipped(self, bound: float) -> float:
-        """Return the bound, lowered to the best energy if it is above by rounding alone."""
-        above = bound > self.best_energy and proves(self.best_energy, bound, self._small)
-        return self.best_energy if above else bound
+    @cached_property
+    def _step(self) -> float:
+        return energy_step(self._given)
+
+    @cached_property
+    def _above(self) -> float:
+        # Sums of many terms in the order of a method may round further than `FactorGraph.energy`.
+        graph = self._given
+        return math.sqrt(1 + graph.n_variables + graph.n_edges + graph.n_factors)
+
+    @cached_property
+    def _typical_range(self) -> float:
+        return typical_range(self._given)
+
+    def tolerance_at(self, energy: float) -> float:
+        """Return the tolerance of proofs at an energy, see `proof_tolerance`.
+
+        Parameters
+        ----------
+        energy : float
+
+        Returns
+        -------
+        float
+
+        Examples
+        --------
+        >>> import inference_lab as il
+        >>> g = il.FactorGraph.potts([[0.0, 1.0], [0.6, 0.0]], [(0, 1)], [0.5])
+        >>> round(Run(g).tolerance_at(0.5), 9)
+        0.1
+        """
+        return _tolerance(self._given, energy, self._given.resolution_at(energy), self._step)
+
+    def _met(self, bound: float, residual: float) -> float:
+        """Return the bound, or the best energy if the bound proves it or rounding hides it."""
+        gap = self.best_energy - bound
+        if not math.isfinite(gap):
+            return bound
+        rounding = self._given.resolution_at(self.best_energy)
+        if gap < -rounding * self._above:
+            return bound
+        tolerance = self.tolerance_at(self.best_energy)
+        if residual > _FEW * rounding and residual > _LARGEST_RESIDUAL * self._typical_range:
+            residual = 0.0
+        near = tolerance > 0.0 and gap <= max(tolerance, rounding + residual)
+        return self.best_energy if gap < 0.0 or near else bound
 
     @property
     def proved(self) -> bool:
         """Whether the incumbent meets the bound, so that the run can end."""
-        return proves(self.best_energy, self.lower_bound, self._small)
+        return math.isfinite(self.best_energy) and self.lower_bound == self.best_energy
 
     def _record(self, seconds: float, energy: float) -> None:
         point = TracePoint(seconds, energy, self.best_energy, self.lower_bound)
@@ -674,6 +771,8 @@ class Solution:
         The solver's own number, for comparison.
     lower_bound : float
         Proved lower bound on the minimum energy; ``-inf`` if none.
+    tolerance : float
+        The gap at which a bound proves the energy, see `proof_tolerance`.
     status : Status
     message : str
         The reason for the status, if it needs one.
@@ -705,6 +804,7 @@ class Solution:
     lower_bound: float
     status: Status
     message: str = ""
+    tolerance: float = 0.0
     claimed_energy: float | None = None
     marginals: Marginals | None = None
     log_partition: float | None = None
@@ -762,9 +862,8 @@ class Solution:
         """``energy - lower_bound``, zero if that is proved optimal; ``inf`` without a bound."""
         if self.status is Status.OPTIMAL or self.energy == self.lower_bound:
             return 0.0
-        gap = self.energy - self.lower_bound
-        # A bound clearly above the energy is a contradiction and must be visible.
-        return 0.0 if gap < 0 and proves(self.energy, self.lower_bound) else gap
+        # A bound above the energy is a contradiction and must be visible.
+        return self.energy - self.lower_bound
 
     @property
     def feasible(self) -> bool:

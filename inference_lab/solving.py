@@ -31,7 +31,6 @@ from inference_lab.contract import (
     Status,
     TracePoint,
     UnsolvedWarning,
-    energy_scale,
     proves,
 )
 from inference_lab.formatting import nearest, shortened
@@ -290,6 +289,7 @@ def _solution(
         labels=labels,
         energy=energy,
         lower_bound=bound,
+        tolerance=run.tolerance_at(energy) if math.isfinite(energy) else 0.0,
         status=status,
         message=why or message,
         claimed_energy=claimed,
@@ -382,7 +382,7 @@ def _verdict(graph: FactorGraph, run: Run, outcome: Outcome, energy: float) -> t
     if outcome.infeasible:
         return Status.INFEASIBLE, ""
     exact = run.temperature == 0
-    if exact and proves(energy, run.lower_bound, energy_scale(graph)):
+    if exact and proves(energy, run.lower_bound, run.tolerance_at(energy)):
         return Status.OPTIMAL, ""
     message = ""
     if not math.isfinite(energy):

@@ -84,7 +84,7 @@ class Expansions:
         self._pairs += choice.pairs
         self._nonsubmodular += choice.nonsubmodular
         if bound:
-            self.run.bound(choice.bound)
+            self.run.bound(choice.bound, 2.0 * self._choice.rounding)
         taken = choice.taken[: self.x.size]
         new = np.where(taken > 0, one, np.where(taken == 0, zero, self.x))
         infinite, finite, scale = self._choice.change(self._whole(self.x), self._whole(new))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -13,6 +13,7 @@ import numpy as np
 from inference_lab.algorithms.cuts.partial_optimality import SHRINKING, reduce
 from inference_lab.algorithms.cuts.reduction import Reduction
 from inference_lab.algorithms.multicut.signed_graph import edge_gains, why_no_partition
+from inference_lab.algorithms.parts import solve_parts
 from inference_lab.algorithms.search.first_labelling import n_table_entries
 from inference_lab.algorithms.symmetry import break_symmetry
 from inference_lab.contract import Outcome, Run, Solution, Solver, Status
@@ -302,6 +303,8 @@ class Auto(Solver):
     ----------
     seconds : float
         Budget of a run without a time limit.
+    parts : bool
+        After the reduction, solve components with cycles apart, small ones by elimination.
 
     Guarantees
     ----------
@@ -337,6 +340,7 @@ class Auto(Solver):
     startup_cost: ClassVar[float] = 20.0
 
     seconds: float = setting(10.0, above=0, below=math.inf)
+    parts: bool = True
 
     def supports(self, graph: FactorGraph, temperature: float) -> str | None:
         """Support every graph at every temperature."""
@@ -363,8 +367,18 @@ class Auto(Solver):
             reduction = _reduced(graph, run, end)
         if reduction.settled:
             return _settled(reduction, run)
+        if self.parts:
+            rest = reduction.run_on_rest(run)
+            outcome = solve_parts(self._on_part, rest.graph, rest, end - run.seconds)
+            if outcome is not None:
+                outcome.diagnostics["share_fixed"] = reduction.share_fixed
+                return outcome
         portfolio = _Portfolio(run, reduction, reduction.restrict(labels))
         return portfolio.outcome(graph.sum_of_minima, end, finished)
+
+    def _on_part(self, part: FactorGraph, run: Run, seconds: float) -> Outcome:
+        """Run the portfolio on a component."""
+        return replace(self, seconds=max(1e-3, seconds)).run(part, run)
 
 
 def _descent(graph: FactorGraph, run: Run, end: float) -> tuple[IntArray, bool]:
@@ -495,8 +509,8 @@ def _settled(reduction: Reduction, run: Run) -> Outcome:
     diagnostics = {"share_fixed": reduction.share_fixed, "plan": []}
     if reduction.infeasible:
         return Outcome(infeasible=True, diagnostics=diagnostics)
-    run.bound(reduction.graph.constant)
-    run.offer(reduction.fixed)
+    # The constant of the reduced graph is a sum of the same costs in another order.
+    run.bound(run.offer(reduction.fixed))
     return Outcome(converged=True, diagnostics=diagnostics)
 
 

@@ -11,6 +11,7 @@ import numpy as np
 from inference_lab.algorithms.elimination.arc_consistency import allowed_labels
 from inference_lab.algorithms.label_cost_encoding import run_on_star
 from inference_lab.algorithms.linear.integer_costs import Rounding, plan_rounding
+from inference_lab.algorithms.parts import solve_parts
 from inference_lab.algorithms.presolve import trivial_outcome
 from inference_lab.algorithms.search.edac import (
     AT_ROOT,
@@ -32,7 +33,7 @@ from inference_lab.algorithms.search.state import (
 )
 from inference_lab.algorithms.search.vac import make_virtual, raise_virtually
 from inference_lab.algorithms.symmetry import break_symmetry
-from inference_lab.contract import OPTIMALITY_TOLERANCE, Outcome, Run, Solver, energy_scale
+from inference_lab.contract import Outcome, Run, Solver
 from inference_lab.graph.arrays import IntArray
 from inference_lab.graph.factor_graph import FactorGraph
 from inference_lab.specs.settings import setting
@@ -80,6 +81,8 @@ class BranchAndBound(Solver):
         depth first throughout.
     max_bytes : int
         Graphs that need more memory are not supported.
+    parts : bool
+        Solve components with cycles apart, small ones by elimination.
 
     Guarantees
     ----------
@@ -133,6 +136,7 @@ class BranchAndBound(Solver):
 
     search: Literal["hybrid", "depth-first"] = "hybrid"
     max_bytes: int = setting(2**31, at_least=2**24)
+    parts: bool = True
 
     def supports(self, graph: FactorGraph, temperature: float) -> str | None:
         """Return the reason for a refusal: a temperature, or tables too large."""
@@ -157,6 +161,10 @@ class BranchAndBound(Solver):
         if outcome is not None:
             return outcome
         initial_incumbent(graph, run)
+        if self.parts:
+            outcome = solve_parts(lambda part, inner, _: self.run(part, inner), graph, run)
+            if outcome is not None:
+                return outcome
         symmetry = break_symmetry(graph)
         domains = allowed_labels(graph, None if symmetry is None else symmetry.allowed(graph))
         if not domains.feasible:
@@ -199,7 +207,7 @@ def _explore(
         cutoff = network.cost(known) // unit
         run.offer(network.expand(known))
     # The search may stop within half the tolerance of a proof.
-    open_part = 0.5 * OPTIMALITY_TOLERANCE * energy_scale(run.graph)
+    open_part = 0.5 * run.tolerance_at(run.best_energy) if run.best_energy < math.inf else 0.0
     slack = int(min(open_part * rounding.scale, HARD)) // unit
     best = _best_root(network, unit, cutoff, slack, run)
     state, functions = best.state, best.functions
@@ -242,7 +250,7 @@ def _explore(
         outcome.converged = True
         outcome.infeasible = int(now.found) == HARD
         if not outcome.infeasible:
-            run.bound(min(bound(int(now.cutoff)), run.best_energy))
+            run.bound(min(bound(int(now.cutoff)), run.best_energy), rounding.error)
     return outcome
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -16,9 +16,10 @@ from inference_lab.algorithms.linear.cycle_cuts import tighten
 from inference_lab.algorithms.linear.incremental import IncrementalRelaxation
 from inference_lab.algorithms.linear.integer_program import fix_by_reduced_costs, solve_integer
 from inference_lab.algorithms.linear.model import LinearModel, build_linear_model, model_size
+from inference_lab.algorithms.parts import solve_parts
 from inference_lab.algorithms.presolve import trivial_outcome
 from inference_lab.algorithms.symmetry import break_symmetry
-from inference_lab.contract import Outcome, Run, energy_scale
+from inference_lab.contract import Outcome, Run
 from inference_lab.graph.arrays import TABLE, IntArray
 from inference_lab.graph.factor_graph import FactorGraph, unary_minimum
 from inference_lab.kernels.descent import descend
@@ -59,6 +60,8 @@ class ILP(LinearSolver):
         at the root falls from 50% to 2%.
     reduce : bool
         Rule out labels beforehand; not where there are label costs.
+    parts : bool
+        Solve components with cycles apart, small ones by elimination.
 
     Guarantees
     ----------
@@ -107,6 +110,7 @@ class ILP(LinearSolver):
     backend: str = "highs"
     cuts: Literal["cycles"] | None = "cycles"
     reduce: bool = True
+    parts: bool = True
 
     def __post_init__(self) -> None:
         """Check the settings; the backend is ``"highs"`` or known to PuLP."""
@@ -139,11 +143,21 @@ class ILP(LinearSolver):
         if outcome is not None:
             return outcome
         run.offer(unary_minimum(graph))
+        if self.parts:
+            outcome = solve_parts(lambda part, inner, _: self.run(part, inner), graph, run)
+            if outcome is not None:
+                return outcome
         search = _ILPSearch(self, graph, run)
         if search.infeasible:
             return Outcome(infeasible=True, diagnostics=search.diagnostics)
         if search.settled():
             return Outcome(converged=True, diagnostics=search.diagnostics)
+        if self.parts and search.reduction is not None:
+            # Without the labels that persistency rules out, the graph may fall apart.
+            rest = search.reduction.run_on_rest(run)
+            outcome = solve_parts(lambda part, inner, _: self.run(part, inner), rest.graph, rest)
+            if outcome is not None:
+                return replace(outcome, diagnostics=outcome.diagnostics | search.diagnostics)
         if seconds_to_start(model_size(search.graph).nonzeros) > run.remaining:
             search.diagnostics["lp_status"] = "no time for an LP of this size"
             return Outcome(diagnostics=search.diagnostics)
@@ -172,7 +186,7 @@ class _ILPSearch:
             graph = graph.with_unary(np.where(allowed, graph.unary_values, math.inf))
         self.graph = graph
         self.infeasible = False
-        self._reduction: Reduction | None = None
+        self.reduction: Reduction | None = None
         # Persistency covers variables and terms, but not label costs.
         if settings.reduce and not graph.n_label_costs:
             shrinking = run.estimated_seconds(SHRINKING)
@@ -180,22 +194,21 @@ class _ILPSearch:
             self.infeasible = reduction.infeasible
             self.diagnostics["share_fixed"] = reduction.share_fixed
             if _is_smaller(reduction.graph, graph):
-                self._reduction = reduction
+                self.reduction = reduction
                 self.graph = reduction.graph
 
     def settled(self) -> bool:
         """Whether the reduction has left nothing to be decided."""
         if self.graph.n_variables:
             return False
-        energy = self.offer(np.empty(0, dtype=np.int64))
         # The constant of the reduced graph is a sum of the same costs in another order.
-        self.run.bound(min(energy, self.graph.constant))
+        self.run.bound(self.offer(np.empty(0, dtype=np.int64)))
         return True
 
     def offer(self, labels: IntArray) -> float:
         """Offer a labelling of the reduced graph."""
-        if self._reduction is not None:
-            labels = self._reduction.expand(labels)
+        if self.reduction is not None:
+            labels = self.reduction.expand(labels)
         return self.run.offer(labels)
 
     def round(self, x: Any) -> IntArray:
@@ -225,7 +238,7 @@ class _ILPSearch:
             return Outcome(infeasible=True, diagnostics=self.diagnostics)
         if self.relaxed.x is not None:
             self.diagnostics["lp_bound"] = self.relaxed.bound
-        self.run.bound(self.relaxed.bound)
+        self.run.bound(self.relaxed.bound, 2.0 * self.relaxed.rounding)
         self.labels = self.round(self.relaxed.x)
         return self._proved()
 
@@ -251,7 +264,7 @@ class _ILPSearch:
             ):
                 rounds += 1
                 infeasible = relaxed.infeasible
-                run.bound(relaxed.bound)
+                run.bound(relaxed.bound, 2.0 * relaxed.rounding)
                 if relaxed.x is None:
                     break
                 solved, model = relaxed, self.relaxation.model
@@ -301,8 +314,7 @@ class _ILPSearch:
         result = solve_integer(
             model,
             self.settings.backend,
-            # The optimum lies between the bound and the best energy.
-            magnitude=max(energy_scale(run.graph), run.lower_bound, -run.best_energy),
+            gap=run.best_energy - run.lower_bound,
             time_limit=run.remaining,
         )
         diagnostics["ilp_seconds"] = time.perf_counter() - begin
@@ -319,7 +331,8 @@ class _ILPSearch:
                 claimed = result.value
         if not math.isnan(result.bound):
             # The program excludes labels that cannot improve on the best labelling.
-            run.bound(min(result.bound, run.best_energy) - result.tolerance)
+            least = min(result.bound, run.best_energy) - result.tolerance
+            run.bound(least, 2.0 * result.tolerance)
         return Outcome(
             converged=result.optimal,
             iterations=1,

@@ -7,19 +7,14 @@ import weakref
 from dataclasses import dataclass
 from typing import ClassVar
 
-from inference_lab.algorithms.elimination.arc_consistency import allowed_labels
 from inference_lab.algorithms.elimination.bucket_elimination import Tree
 from inference_lab.algorithms.elimination.edge_deletion import Compensation, split_variables
-from inference_lab.algorithms.elimination.interactions import (
-    coupling_terms,
-    first_allowed,
-    interactions,
-)
+from inference_lab.algorithms.elimination.interactions import first_allowed, interactions
 from inference_lab.algorithms.elimination.order import Elimination, elimination_order
 from inference_lab.algorithms.elimination.tree_passes import (
     EliminationPlan,
     TreePasses,
-    plan_along,
+    make_plan,
 )
 from inference_lab.algorithms.label_cost_encoding import run_on_star, star
 from inference_lab.algorithms.presolve import n_entries
@@ -69,18 +64,8 @@ def _plan(graph: FactorGraph, log2_limit: float, most_steps: float = math.inf) -
     known = _plans.setdefault(graph, {})
     plan = known.get(log2_limit)
     if plan is None or (plan.hurried and most_steps > plan.steps):
-        known[log2_limit] = plan = _make_plan(graph, log2_limit, most_steps)
+        known[log2_limit] = plan = make_plan(graph, log2_limit, most_steps)
     return plan
-
-
-def _make_plan(graph: FactorGraph, log2_limit: float, most_steps: float) -> EliminationPlan:
-    domains = allowed_labels(graph)
-    couples = coupling_terms(graph, domains)
-    network = interactions(graph, domains, couples)
-    # A table is larger than its message by a factor: the number of labels of a variable.
-    largest = float(network.log2_sizes.max(initial=0.0))
-    order = elimination_order(network, log2_limit, log2_limit + largest + 1e-6, most_steps)
-    return plan_along(graph, domains, couples, network, order, most_steps)
 
 
 def _size(n_bytes: float) -> str:

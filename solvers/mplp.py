@@ -10,9 +10,7 @@ import numpy as np
 from inference_lab.algorithms.dual.reparametrisation import (
     decode,
     dual_bound,
-    energy_step,
     make_scratch,
-    next_energy,
     no_clusters,
     start_dual,
     stretches,
@@ -22,9 +20,11 @@ from inference_lab.algorithms.dual.reparametrisation import (
 from inference_lab.algorithms.dual.standstill import Standstill
 from inference_lab.algorithms.dual.tightening import tighten
 from inference_lab.algorithms.iteration import IterativeSolver, Progress
+from inference_lab.algorithms.parts import solve_parts
 from inference_lab.contract import Outcome, Run
 from inference_lab.graph.arrays import TABLE, FloatArray, IntArray
 from inference_lab.graph.factor_graph import FactorGraph
+from inference_lab.graph.precision import energy_step, next_energy
 from inference_lab.kernels.descent import descend
 from inference_lab.kernels.messages import cost_scale
 from inference_lab.specs.settings import setting
@@ -87,6 +87,8 @@ class MPLP(IterativeSolver["_Sweeps"]):
         ... in each of this many sweeps in succession.
     max_sweeps : int
         Limit on sweeps, including sweeps over clusters.
+    parts : bool
+        Solve components with cycles apart, small ones by elimination.
 
     Guarantees
     ----------
@@ -135,6 +137,14 @@ class MPLP(IterativeSolver["_Sweeps"]):
     tolerance: float = setting(1e-6, at_least=0)
     patience: int = setting(5, at_least=1)
     max_sweeps: int = setting(5000, at_least=1)
+    parts: bool = True
+
+    def run(self, graph: FactorGraph, run: Run) -> Outcome:
+        """Pass messages in each component with cycles apart, or in the whole graph."""
+        outcome = None
+        if self.parts:
+            outcome = solve_parts(lambda part, inner, _: self.run(part, inner), graph, run)
+        return outcome or super().run(graph, run)
 
     def start(self, graph: FactorGraph, run: Run) -> _Sweeps:
         """Start from the unchanged terms."""
@@ -151,7 +161,8 @@ class MPLP(IterativeSolver["_Sweeps"]):
             return None
         found = state.bound()
         state.converged = state.standstill.reached(found)
-        return Progress(state.converged, next_energy(state.graph, found, state.step))
+        raised = next_energy(state.graph, found, state.step)
+        return Progress(state.converged, raised, residual=2.0 * state.rounding)
 
     def decode(self, state: _Sweeps, run: Run, done: int) -> IntArray | None:
         """Return the local minimum below the decoded labelling, in some of the sweeps."""
@@ -214,7 +225,8 @@ class _Sweeps:
 
     def bound(self) -> float:
         """Return the lower bound."""
-        return dual_bound(self.graph, self.graph.arrays, self.dual, self._work)
+        bound, self.rounding = dual_bound(self.graph, self.graph.arrays, self.dual, self._work)
+        return bound
 
     def decode(self, backwards: bool) -> IntArray:
         """Decode a labelling from the dual."""

@@ -8,7 +8,6 @@ from typing import ClassVar
 
 import numpy as np
 
-from inference_lab.algorithms.dual.reparametrisation import energy_step, next_energy
 from inference_lab.algorithms.iteration import IterativeSolver, Progress
 from inference_lab.algorithms.multicut.bounds import packing_bound
 from inference_lab.algorithms.multicut.branching import PartitionTree
@@ -23,9 +22,11 @@ from inference_lab.algorithms.multicut.signed_graph import (
     as_signed_graph,
     why_no_partition,
 )
-from inference_lab.contract import Outcome, Run, energy_scale, proves
+from inference_lab.algorithms.parts import solve_parts
+from inference_lab.contract import Outcome, Run
 from inference_lab.graph.arrays import IntArray
 from inference_lab.graph.factor_graph import FactorGraph
+from inference_lab.graph.precision import energy_step, next_energy
 from inference_lab.specs.settings import setting
 
 #: Share of the limit in which branch and bound shows how large its tree will be, ...
@@ -61,6 +62,8 @@ class Multicut(IterativeSolver["_Search"]):
     splits : int
         Most subproblems that branch and bound splits; 0 for the first relaxation only. It ends
         early where 1000 times as many would not suffice if bounds kept falling as they did.
+    parts : bool
+        Solve components with cycles apart, small ones by elimination.
 
     Guarantees
     ----------
@@ -112,6 +115,14 @@ class Multicut(IterativeSolver["_Search"]):
 
     anneals: int = setting(16, at_least=0)
     splits: int = setting(1000, at_least=0)
+    parts: bool = True
+
+    def run(self, graph: FactorGraph, run: Run) -> Outcome:
+        """Partition each component with cycles apart, or the whole graph."""
+        outcome = None
+        if self.parts:
+            outcome = solve_parts(lambda part, inner, _: self.run(part, inner), graph, run)
+        return outcome or super().run(graph, run)
 
     def supports(self, graph: FactorGraph, temperature: float) -> str | None:
         """Return the reason to refuse: anything but Potts terms and equal unaries."""
@@ -159,7 +170,7 @@ class _Search:
         self, settings: Multicut, graph: FactorGraph, run: Run, gains: SignedGraph, constant: float
     ) -> None:
         self.graph, self.gains, self.constant = graph, gains, constant
-        self.step, self.small = energy_step(graph), energy_scale(graph)
+        self.step = energy_step(graph)
         n = gains.n
         self.most = min(n, int(graph.cardinalities[0]))
         self.can_anneal = can_anneal(gains, self.most)
@@ -219,7 +230,7 @@ class _Search:
     def closes(self, value: float, run: Run) -> bool:
         """Whether a bound on the value excludes lower energies than the best one."""
         bound = self.energy_bound(value)
-        return bound >= run.best_energy or proves(run.best_energy, bound, self.small)
+        return bound >= run.best_energy - run.tolerance_at(run.best_energy)
 
     def anneal(self, number: int, run: Run) -> bool:
         """Make an anneal; return whether it was complete."""

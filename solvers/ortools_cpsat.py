@@ -16,6 +16,7 @@ from inference_lab.algorithms.linear.integer_costs import (
     table_rises,
     unary_rises,
 )
+from inference_lab.algorithms.parts import solve_parts
 from inference_lab.algorithms.presolve import trivial_outcome
 from inference_lab.algorithms.search.first_labelling import initial_incumbent
 from inference_lab.contract import Outcome, Run, Solver
@@ -57,6 +58,9 @@ class CPSAT(Solver):
     workers : int
         Threads; above 1, different strategies run side by side, and results may differ from run to
         run.
+    parts : bool
+        Solve components with cycles apart, small ones by elimination; by default the package gets
+        the whole graph.
 
     Guarantees
     ----------
@@ -91,6 +95,7 @@ class CPSAT(Solver):
     """
 
     workers: int = setting(1, at_least=1)
+    parts: bool = False
 
     def missing(self) -> str | None:
         """Return how to install the package if it is missing."""
@@ -117,6 +122,10 @@ class CPSAT(Solver):
         if outcome is not None:
             return outcome
         initial_incumbent(graph, run)
+        if self.parts:
+            outcome = solve_parts(lambda part, inner, _: self.run(part, inner), graph, run)
+            if outcome is not None:
+                return outcome
         rounding = plan_rounding(graph, run.best_energy, _BITS)
         diagnostics: dict[str, Any] = {"rounding_error": rounding.error}
         model = _Model(graph, rounding)
@@ -149,7 +158,8 @@ class CPSAT(Solver):
                 solver.stop_search()
 
         def bound(value: float) -> None:
-            run.bound(min(model.rounding.bound(max(0.0, value)), run.best_energy))
+            least = min(model.rounding.bound(max(0.0, value)), run.best_energy)
+            run.bound(least, model.rounding.error)
 
         class Listener(cp_model.CpSolverSolutionCallback):  # type: ignore[misc]
             def on_solution_callback(self) -> None:

@@ -96,8 +96,8 @@ class Persistency(Solver):
         if reduction.infeasible:
             return Outcome(infeasible=True, diagnostics=diagnostics)
         if rest.n_variables == 0:
-            run.bound(rest.constant)
-            run.offer(reduction.fixed)
+            # The constant of the reduced graph is a sum of the same costs in another order.
+            run.bound(run.offer(reduction.fixed))
             return Outcome(converged=True, diagnostics=diagnostics)
         run.offer(reduction.expand(unary_minimum(rest)))
         limit = None if run.time_limit is None else run.remaining

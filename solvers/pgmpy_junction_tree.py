@@ -147,7 +147,8 @@ class PgmpyJunctionTree(Solver):
             size = abs(graph.constant) + sum(map(abs, answer.energies))
             # Each factor of a product has an error of half a unit in the last place, or a unit.
             steps = 8.0 * (len(terms) + 2 * diagnostics["cliques"])
-            run.bound(bound - _EPS * (steps * unit + 8.0 * len(terms) * size))
+            rounding = _EPS * (steps * unit + 8.0 * len(terms) * size)
+            run.bound(bound - rounding, 2.0 * rounding)
             return Outcome(converged=True, iterations=1, diagnostics=diagnostics)
         return Outcome(
             converged=True,

@@ -219,7 +219,7 @@ class _BlockSearch:
         if not self.infeasible:
             self.run.offer(self.x)
             # A start within rounding of the optimum is kept as it is.
-            self.run.bound(self.run.best_energy - self.tolerance)
+            self.run.bound(self.run.best_energy - self.tolerance, self.tolerance)
         return True
 
     def descend_from_start(self) -> bool:

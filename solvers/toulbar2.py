@@ -22,6 +22,7 @@ from inference_lab.algorithms.linear.integer_costs import (
     table_rises,
     unary_rises,
 )
+from inference_lab.algorithms.parts import solve_parts
 from inference_lab.algorithms.presolve import trivial_outcome
 from inference_lab.algorithms.search.first_labelling import initial_incumbent, n_table_entries
 from inference_lab.contract import Outcome, Run, Solver
@@ -62,6 +63,9 @@ class Toulbar2(Solver):
     vac : int
         Depth of the search down to which virtual arc consistency is enforced (1: before the
         search only); 0 for none. Stronger bounds, at a price.
+    parts : bool
+        Solve components with cycles apart, small ones by elimination; by default the package gets
+        the whole graph.
 
     Guarantees
     ----------
@@ -100,6 +104,7 @@ class Toulbar2(Solver):
 
     search: Literal["hbfs", "dfs"] = "hbfs"
     vac: int = setting(0, at_least=0)
+    parts: bool = False
 
     def missing(self) -> str | None:
         """Return how to install the package if it is missing."""
@@ -130,6 +135,10 @@ class Toulbar2(Solver):
         if outcome is not None:
             return outcome
         initial_incumbent(graph, run)
+        if self.parts:
+            outcome = solve_parts(lambda part, inner, _: self.run(part, inner), graph, run)
+            if outcome is not None:
+                return outcome
         rounding = plan_rounding(graph, run.best_energy, _BITS)
         diagnostics: dict[str, Any] = {"rounding_error": rounding.error}
         try:
@@ -156,7 +165,7 @@ class Toulbar2(Solver):
         elif ended and highest == math.inf:
             return Outcome(infeasible=True, iterations=1, diagnostics=diagnostics)
         bound = highest if ended else min(highest, network.GetDDualBound())
-        run.bound(min(rounding.bound(bound), run.best_energy))
+        run.bound(min(rounding.bound(bound), run.best_energy), rounding.error)
         return Outcome(converged=ended, iterations=1, diagnostics=diagnostics)
 
     def _network(self, graph: FactorGraph, run: Run, rounding: Rounding) -> Any:

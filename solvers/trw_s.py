@@ -29,6 +29,7 @@ from inference_lab.algorithms.dual.trws_layout import (
     workspace,
 )
 from inference_lab.algorithms.iteration import IterativeSolver, Progress
+from inference_lab.algorithms.parts import solve_parts
 from inference_lab.contract import Outcome, Run
 from inference_lab.graph.arrays import NO_FORM, TABLE, FloatArray, GraphArrays, IntArray, starts_of
 from inference_lab.graph.factor_graph import FactorGraph
@@ -559,6 +560,8 @@ class TRWS(IterativeSolver[TRWSPasses]):
     tighten : "cycles" or None
         If the sweeps end without a proof, go on with frustrated cycles cut into triangles
         (`inference_lab.algorithms.dual.tightening`).
+    parts : bool
+        Solve components with cycles apart, small ones by elimination.
 
     Guarantees
     ----------
@@ -602,6 +605,14 @@ class TRWS(IterativeSolver[TRWSPasses]):
     max_sweeps: int = setting(1000, at_least=1)
     polish: bool = True
     tighten: Literal["cycles"] | None = None
+    parts: bool = True
+
+    def run(self, graph: FactorGraph, run: Run) -> Outcome:
+        """Pass messages in each component with cycles apart, or in the whole graph."""
+        outcome = None
+        if self.parts:
+            outcome = solve_parts(lambda part, inner, _: self.run(part, inner), graph, run)
+        return outcome or super().run(graph, run)
 
     def start(self, graph: FactorGraph, run: Run) -> TRWSPasses:
         """Start the messages from zero."""

@@ -27,6 +27,8 @@ class Progress(NamedTuple):
         Iterations that the step counts for.
     finished : bool
         The method takes no further steps, converged or not.
+    residual : float
+        The error that rounding may leave in the bound, see `Run.bound`.
 
     Examples
     --------
@@ -38,6 +40,7 @@ class Progress(NamedTuple):
     lower_bound: float = -math.inf
     iterations: int = 1
     finished: bool = False
+    residual: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -192,7 +195,7 @@ class IterativeSolver(Solver, Generic[State]):
             last = progress
             done += last.iterations
             if last.lower_bound > -math.inf:
-                run.bound(last.lower_bound)
+                run.bound(last.lower_bound, last.residual)
             if last.lower_bound == math.inf:
                 return Outcome(infeasible=True, iterations=done)
             labels = self.decode(state, run, done)

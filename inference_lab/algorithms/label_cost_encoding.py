@@ -109,11 +109,11 @@ class ForwardingRun(Run):
         super().offer(self._code.extended(own))
         return self._outer.offer(own)
 
-    def bound(self, value: float) -> None:
+    def bound(self, value: float, residual: float = 0.0) -> None:
         """Forward a bound at ``T = 0`` only, because the costs of the star differ at ``T > 0``."""
-        super().bound(value)
+        super().bound(value, residual)
         if self.temperature == 0:
-            self._outer.bound(value)
+            self._outer.bound(value, residual)
 
 
 def run_on_star(solver: Solver, graph: FactorGraph, run: Run) -> Outcome:

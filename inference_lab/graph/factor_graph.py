@@ -432,7 +432,7 @@ class FactorGraph:
             return low, high
         others: Any = np.flatnonzero(~potts) if potts.any() else slice(None)
         table, weights = self.edge_kinds[others] == TABLE, weights[others]
-        starts, longest, which = self._stretches(others)
+        starts, longest, which = self.stretches(others)
         least, most = _extremes(self.pairwise_values, starts, starts + longest)
         least, most = least[which], most[which]
         # A negative weight swaps minimum and maximum; tables with infinite entries have none.
@@ -467,8 +467,28 @@ class FactorGraph:
         diagonal = np.where(kinds == DIAGONAL, np.minimum(first, second), 1)
         return np.where(kinds == TABLE, first * second, diagonal)
 
-    def _stretches(self, edges: IntArray | slice) -> tuple[IntArray, IntArray, IntArray]:
-        """Return start and length of each distinct stretch of the pool, and each term's stretch."""
+    def stretches(self, edges: IntArray | slice) -> tuple[IntArray, IntArray, IntArray]:
+        """Return start and length of each distinct stretch of the pool, and each term's stretch.
+
+        Parameters
+        ----------
+        edges : array of int or slice
+            The terms.
+
+        Returns
+        -------
+        starts, lengths : (d,) int64 arrays
+            Ranges of `pairwise_values`, which may overlap.
+        stretch : int64 array
+            The range of each term.
+
+        Examples
+        --------
+        >>> import inference_lab as il
+        >>> g = il.FactorGraph.potts([[0.0, 1.0], [0.6, 0.0]], [(0, 1)], [0.5])
+        >>> [array.tolist() for array in g.stretches(slice(None))]
+        [[0], [1], [0]]
+        """
         starts, which = np.unique(self.edge_offsets[edges], return_inverse=True)
         longest = np.zeros(starts.size, dtype=np.int64)
         np.maximum.at(longest, which, self.pool_sizes(edges))
@@ -498,12 +518,30 @@ class FactorGraph:
         low, high = map(np.concatenate, zip(*parts, strict=True))
         return low, high
 
+    def term_extremes(self) -> tuple[FloatArray, FloatArray]:
+        """Return the least and the largest finite cost of each term.
+
+        Returns
+        -------
+        low, high : float64 arrays
+            In this order: unaries, the constant, edges, higher-order factors, label costs. `low` is
+            ``inf`` where a term has no finite cost.
+
+        Examples
+        --------
+        >>> import inference_lab as il
+        >>> g = il.FactorGraph.potts([[0.0, 1.0], [0.6, 0.0]], [(0, 1)], [0.5])
+        >>> [array.tolist() for array in g.term_extremes()]
+        [[0.0, 0.0, 0.0, 0.0], [1.0, 0.6, 0.0, 0.5]]
+        """
+        most = self._by_variable(np.maximum, _finite_or_less(self.unary_values))
+        low, high = self._term_extremes
+        return np.append(self.least_unaries, low), np.append(most, high)
+
     @cached_property
     def _extent(self) -> _Extent:
         """The extent of all terms and the constant."""
-        most = self._by_variable(np.maximum, _finite_or_less(self.unary_values))
-        low = np.append(self.least_unaries, self._term_extremes[0])
-        high = np.append(most, self._term_extremes[1])
+        low, high = self.term_extremes()
         known = np.isfinite(low)
         low, sizes = low[known], np.abs(low[known])
         size = np.maximum(sizes, np.abs(high[known])).sum()

@@ -237,7 +237,7 @@ def test_reparametrisation_has_the_bound_of_the_next_pass(
         for direction in (1, 0):
             if passes.directed_pass(direction, run) == math.inf:
                 return
-    bound = dual_bound(graph, graph.arrays, passes.reparametrisation(), make_scratch(graph))
+    bound, _ = dual_bound(graph, graph.arrays, passes.reparametrisation(), make_scratch(graph))
     again = TRWSPasses(graph, order)
     for direction in (*(1, 0) * sweeps, 1):
         expected = again.directed_pass(direction, run)

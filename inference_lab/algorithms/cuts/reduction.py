@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from inference_lab._numba import lean_kernel
+from inference_lab.contract import Run
 from inference_lab.graph.arrays import (
     DIAGONAL,
     NO_FORM,
@@ -70,6 +71,20 @@ class Reduction:
         out = unary_minimum(self.graph)
         out[rows[kept]] = kept - self.label_ptr[rows[kept]]
         return out
+
+    def run_on_rest(self, run: Run) -> Run:
+        """Return a run on the reduced graph whose labellings and bounds reach the given run."""
+        labels = run.best_labels
+        return Run(
+            self.graph,
+            seed=run.rng,
+            initial=None if labels is None else self.restrict(labels),
+            time_limit=None if run.time_limit is None else run.remaining,
+            max_iterations=run.max_iterations,
+            on_offer=lambda point: run.bound(point.lower_bound),
+            on_improve=lambda labels, energy, seconds: run.offer(self.expand(labels)),
+            clock=run.clock,
+        )
 
     @property
     def settled(self) -> bool:

@@ -228,7 +228,8 @@ class DualClusters:
         # numpy sums pairwise, which keeps the rounding error within a few units in the last place.
         total = float(least.sum())
         scale += float(np.abs(least).sum()) + abs(pairs) + abs(self.graph.constant)
-        return pairs + total + self.graph.constant - ULPS * scale
+        self.rounding = ULPS * scale
+        return pairs + total + self.graph.constant - self.rounding
 
     def decode(self, backwards: bool) -> IntArray:
         """Return the labelling that the reparametrisation suggests."""

@@ -23,7 +23,6 @@ import numpy.typing as npt
 
 from inference_lab._numba import inlined, lean_kernel
 from inference_lab.graph.arrays import (
-    TABLE,
     FloatArray,
     GraphArrays,
     Int32Array,
@@ -38,8 +37,6 @@ from inference_lab.kernels.messages import add_counted, edge_cost, min_sum_messa
 ULPS = 8.0 * 2.0**-53
 #: Table entries visited between two checks of the clock: about 0.1 s.
 _STRETCH = 50_000_000
-#: Integers up to this value, and sums of them below it, are exact in double precision.
-_EXACT = 2.0**53
 
 
 class Dual(NamedTuple):
@@ -440,46 +437,17 @@ def sum_of_least(g: GraphArrays, dual: Dual, hard: bool, work: TermScratch) -> f
     return total
 
 
-def dual_bound(graph: FactorGraph, g: GraphArrays, dual: Dual, work: TermScratch) -> float:
-    """Return the lower bound of a dual, lowered by the possible rounding error."""
+def dual_bound(
+    graph: FactorGraph, g: GraphArrays, dual: Dual, work: TermScratch
+) -> tuple[float, float]:
+    """Return the lower bound of a dual, lowered by the possible rounding error, and this error."""
     # ``inf`` proves that no labelling has finite energy. `g` may have more terms than the graph.
     scale = refresh(g, dual)
     bound = sum_of_least(g, dual, graph.has_infinite, work)
     if math.isinf(bound):
-        return math.inf
-    return bound + graph.constant - ULPS * (scale + abs(bound) + abs(graph.constant))
-
-
-def energy_step(graph: FactorGraph) -> float:
-    """Return a common divisor of all energies without the constant, or 0 if none is known."""
-    # The greatest common divisor of all finite costs, if these are integers that can be added
-    # without rounding. A lower bound may be raised to the next multiple, see `next_energy`.
-    table = graph.edge_kinds == TABLE
-    # Weights of tables are left out: an integer times an entry is a multiple of the entry.
-    groups = (graph.unary_values, graph.table_values, graph.edge_weights[~table])
-    scale, step = 0.0, 0
-    for values in groups:
-        finite = values[np.isfinite(values)]
-        scale += float(np.abs(finite).sum())
-        if scale >= _EXACT or (finite != np.floor(finite)).any():
-            return 0.0
-        step = math.gcd(step, int(np.gcd.reduce(finite.astype(np.int64), initial=0)))
-    pool = graph.pairwise_values[np.isfinite(graph.pairwise_values)]
-    factors = np.append(graph.edge_weights[table], 1.0)
-    scale += float(np.abs(factors).sum()) * float(np.abs(pool).max(initial=0.0))
-    scale += graph.n_edges * float(np.abs(pool).max(initial=0.0))
-    if scale >= _EXACT or (pool != np.floor(pool)).any() or (factors != np.floor(factors)).any():
-        return 0.0
-    return float(math.gcd(step, int(np.gcd.reduce(pool.astype(np.int64), initial=0))))
-
-
-def next_energy(graph: FactorGraph, bound: float, step: float) -> float:
-    """Return the least energy not below a lower bound, if all are multiples of `step`."""
-    if step == 0.0 or not math.isfinite(bound):
-        return bound
-    # A bound that exceeds a multiple by no more than rounding error is not raised to the next one.
-    steps = (bound - graph.constant) / step
-    return max(bound, math.ceil(steps - 1e-6 - 1e-9 * abs(steps)) * step + graph.constant)
+        return math.inf, 0.0
+    rounding = ULPS * (scale + abs(bound) + abs(graph.constant))
+    return bound + graph.constant - rounding, rounding
 
 
 # ------------------------------------------------------------------ labels

@@ -13,10 +13,11 @@ import numpy as np
 
 from inference_lab.algorithms.dual.clusters import DualClusters
 from inference_lab.algorithms.dual.frustration import find_cycles
-from inference_lab.algorithms.dual.reparametrisation import Dual, energy_step, next_energy
+from inference_lab.algorithms.dual.reparametrisation import Dual
 from inference_lab.contract import Run
 from inference_lab.graph.arrays import Int32Array
 from inference_lab.graph.factor_graph import FactorGraph
+from inference_lab.graph.precision import energy_step, next_energy
 from inference_lab.kernels.descent import descend
 from inference_lab.kernels.messages import cost_scale
 
@@ -96,14 +97,14 @@ def tighten(
             sweeps += 1
         return False
 
-    run.bound(next_energy(graph, start, step))
+    run.bound(next_energy(graph, start, step), 2.0 * state.rounding)
     while True:
         before = bound
         while True:
             last = bound
             stopped = block()
             bound = state.bound()
-            run.bound(next_energy(graph, bound, step))
+            run.bound(next_energy(graph, bound, step), 2.0 * state.rounding)
             if math.isinf(bound):
                 return report("infeasible")
             gain = bound - last

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from inference_lab.algorithms.elimination.arc_consistency import BoolArray, Domains
+from inference_lab.algorithms.elimination.arc_consistency import BoolArray, Domains, allowed_labels
 from inference_lab.algorithms.elimination.bucket_elimination import (
     BLOCK,
     Tree,
@@ -21,8 +21,12 @@ from inference_lab.algorithms.elimination.bucket_elimination import (
     upward,
     workspace,
 )
-from inference_lab.algorithms.elimination.interactions import Interactions
-from inference_lab.algorithms.elimination.order import Elimination
+from inference_lab.algorithms.elimination.interactions import (
+    Interactions,
+    coupling_terms,
+    interactions,
+)
+from inference_lab.algorithms.elimination.order import Elimination, elimination_order
 from inference_lab.contract import Outcome, Run
 from inference_lab.graph.arrays import FloatArray, GraphArrays, IntArray, starts_of
 from inference_lab.graph.factor_graph import FactorGraph
@@ -64,6 +68,17 @@ class EliminationPlan:
         axes, inputs, strides, dense, look_up = self.scratch
         fixed = 8 * (2 * axes + 2 * inputs + strides + dense + look_up + 2 * BLOCK)
         return 8 * (messages + sums) + choices * self.choice_type.itemsize + fixed
+
+
+def make_plan(graph: FactorGraph, log2_limit: float, most_steps: float) -> EliminationPlan:
+    """Return a plan with messages of at most ``2^log2_limit`` entries, if an order is found."""
+    domains = allowed_labels(graph)
+    couples = coupling_terms(graph, domains)
+    network = interactions(graph, domains, couples)
+    # A table is larger than its message by a factor: the number of labels of a variable.
+    largest = float(network.log2_sizes.max(initial=0.0))
+    order = elimination_order(network, log2_limit, log2_limit + largest + 1e-6, most_steps)
+    return plan_along(graph, domains, couples, network, order, most_steps)
 
 
 def plan_along(

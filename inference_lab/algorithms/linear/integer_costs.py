@@ -115,7 +115,7 @@ def plan_rounding(graph: FactorGraph, best_energy: float, bits: int) -> Rounding
         ranges.append(_largest_rise(rises, starts))
     lowest, widest = np.concatenate(minima), np.concatenate(ranges)
     total = math.fsum(lowest)
-    rounded = 8 * _EPS * (float(np.abs(lowest).sum()) + abs(total))
+    rounded = 2 * _EPS * abs(total)
     cut = max(0.0, best_energy - (total - rounded))
     widest = np.minimum(widest, cut)
     span = float(widest.sum())

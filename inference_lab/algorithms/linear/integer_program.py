@@ -14,6 +14,13 @@ from inference_lab.algorithms.linear.model import EPSILON, LinearModel
 from inference_lab.algorithms.linear.pulp_models import pulp_solver, to_pulp
 from inference_lab.graph.arrays import FloatArray, starts_of
 
+#: HiGHS's tolerance of feasibility, by which it also prunes.
+_FEASIBILITY = 1e-9
+#: Size of the largest cost, and of the gap to be closed, after scaling: HiGHS's tolerance of dual
+#: feasibility is absolute, too.
+_LARGEST_COST, _SCALED_GAP = 1e8, 1e3
+#: The absolute gap at which solvers that PuLP drives stop.
+_PULP_GAP = 1e-6
 #: HiGHS's code for a solution that satisfies all constraints.
 _FEASIBLE = 2
 
@@ -40,16 +47,18 @@ def solve_integer(
     model: LinearModel,
     backend: str = "highs",
     *,
-    magnitude: float = 1.0,
+    gap: float = math.inf,
     time_limit: float = math.inf,
 ) -> Integral:
-    """Solve the ILP without its forbidden columns."""
-    # The optimum is at least about as large as the magnitude. At this scale, the absolute gap of
-    # 1e-6 at which HiGHS stops is at most 1e-9 of it.
+    """Solve the ILP without its forbidden columns; the optimum is within a known gap."""
+    # HiGHS excludes solutions that are better by no more than its tolerance of feasibility. This is
+    # a small share of the gap that is left to be closed, whatever the size of the energy.
     left = _pruned(model)
     largest = max(1e-300, float(np.abs(left.cost).max()))
-    scale = 2.0 ** math.ceil(min(math.log2(1e3) - math.log2(magnitude), math.log2(1e10 / largest)))
-    tolerance = 1e-6 / scale
+    scale = 2.0 ** math.ceil(math.log2(_LARGEST_COST / largest))
+    if math.isfinite(gap) and gap > 0.0:
+        scale = min(scale, 2.0 ** math.ceil(math.log2(_SCALED_GAP / gap)))
+    tolerance = (_FEASIBILITY if backend == "highs" else _PULP_GAP) / scale
     if backend == "highs":
         result = _integer_with_highs(left, scale, tolerance, time_limit)
     else:
@@ -90,6 +99,8 @@ def _integer_with_highs(
     begin = perf_counter()
     solver = load(model, scale, integer=True)
     solver.setOptionValue("mip_rel_gap", 0.0)
+    solver.setOptionValue("mip_abs_gap", 0.0)
+    solver.setOptionValue("mip_feasibility_tolerance", _FEASIBILITY)
     # This heuristic does not check the clock (90 s on an image of 4,096 pixels) and is not needed,
     # because a labelling is known beforehand.
     solver.setOptionValue("mip_heuristic_run_feasibility_jump", False)

@@ -27,11 +27,12 @@ EPSILON = float(np.finfo(np.float64).eps)
 
 
 class _Reparametrised(NamedTuple):
-    """Costs under a dual vector: reduced costs, minima of groups, bound."""
+    """Costs under a dual vector: reduced costs, minima of groups, bound, and its rounding error."""
 
     reduced: FloatArray
     minima: FloatArray
     bound: float
+    rounding: float = 0.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -135,7 +136,8 @@ class LinearModel:
             np.abs(magnitude.data, out=magnitude.data)
             size += magnitude.T @ np.abs(y)
             terms += np.bincount(matrix.indices, minlength=self.n_columns)
-        reduced -= 2 * EPSILON * terms * size
+        error = 2 * EPSILON * terms * size
+        reduced -= error
         reduced[self.upper == 0.0] = np.inf
         if self.n_columns == 0:
             return _Reparametrised(reduced, reduced, self.constant)
@@ -143,9 +145,14 @@ class LinearModel:
         minima[self.n_exact :] = np.minimum(minima[self.n_exact :], 0.0)
         if np.isinf(minima).any():
             return _Reparametrised(reduced, minima, math.inf)
-        parts = np.concatenate([minima, self.b_eq * y_eq, self.b_ub * y_ub, [self.constant]])
-        bound = math.fsum(parts) - 16 * EPSILON * float(np.abs(parts).sum())
-        return _Reparametrised(reduced, minima, bound)
+        parts = np.concatenate([minima, self.b_eq * y_eq, self.b_ub * y_ub])
+        rounding = 16 * EPSILON * float(np.abs(parts).sum())
+        total = math.fsum([self.constant, *parts])
+        rounding += EPSILON * (abs(self.constant) + abs(total))
+        bound = total - rounding
+        # The minimum of a group is lowered by at most the largest error in it.
+        rounding += float(np.maximum.reduceat(error, self.group_ptr[:-1]).sum())
+        return _Reparametrised(reduced, minima, bound, rounding)
 
 
 def _finite(values: npt.ArrayLike | None, size: int) -> FloatArray:
@@ -335,13 +342,15 @@ def build_linear_model(graph: FactorGraph) -> LinearModel:
     n = graph.n_variables
     ptr = graph.unary_ptr
     n_u = int(ptr[-1])
-    node_cost = graph.unary_values.copy()
+    # Without the least unaries, which every labelling pays: an offset takes no digits from costs.
+    least = np.where(np.isinf(graph.least_unaries), 0.0, graph.least_unaries)
+    node_cost = graph.unary_values - np.repeat(least, graph.cardinalities)
     equal, below = Rows(), Rows()
     if n:
         equal.add_ragged(np.arange(n_u), np.ones(n_u), graph.cardinalities, 1.0)
     costs: list[FloatArray] = []
     groups: list[IntArray] = [graph.cardinalities]
-    constants: list[FloatArray] = [np.array([graph.constant])]
+    constants: list[FloatArray] = [np.array([graph.constant]), least]
     start = n_u
 
     n_exact = n
