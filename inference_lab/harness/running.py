@@ -12,8 +12,9 @@ from typing import Any
 import numpy as np
 from msgspec.structs import replace
 
-from inference_lab.contract import Solution, Solver, TracePoint, energy_scale
+from inference_lab.contract import Solution, Solver, TracePoint, energy_scale, proof_tolerance
 from inference_lab.graph.arrays import IntArray
+from inference_lab.graph.factor_graph import FactorGraph
 from inference_lab.harness.inputs import (
     PreparedProblem,
     RunSettings,
@@ -101,6 +102,8 @@ def _finish(record: Record, problem: Problem, solution: Solution, trace_limit: i
         claimed_energy=solution.claimed_energy,
         lower_bound=solution.lower_bound,
         gap=math.inf if math.isnan(solution.gap) else solution.gap,
+        resolution=_resolution(problem.graph, solution.energy),
+        tolerance=solution.tolerance if math.isfinite(solution.energy) else None,
         **_label_fields(problem, solution.labels),
         seconds=max(0.0, solution.seconds),
         compile_seconds=solution.compile_seconds,
@@ -110,6 +113,10 @@ def _finish(record: Record, problem: Problem, solution: Solution, trace_limit: i
         trace=thin_trace(solution.trace, trace_limit),
         diagnostics=json_object(solution.diagnostics),
     )
+
+
+def _resolution(graph: FactorGraph, energy: float) -> float | None:
+    return graph.resolution_at(energy) if math.isfinite(energy) else None
 
 
 def run(
@@ -236,6 +243,8 @@ def _salvage(
         record,
         energy=energy,
         gap=energy - incumbent.bound,
+        resolution=_resolution(problem.graph, energy),
+        tolerance=proof_tolerance(problem.graph, energy) if math.isfinite(energy) else None,
         seconds=seconds,
         trace=(TracePoint(seconds, energy, energy, incumbent.bound),),
         **found,

@@ -23,6 +23,7 @@ from inference_lab.results.number_formats import (
     NONE,
     decimals_for,
     format_energy,
+    format_gap,
     format_percent,
     format_seconds,
 )
@@ -83,8 +84,7 @@ def problem_columns(
     energy = energies(decimals)
 
     def found(row: Row) -> Cell:
-        best = problem.proves(row.energy, problem.best_energy)
-        return replace(energy(row.energy), mark="best" if best else "")
+        return replace(energy(row.energy), mark="best" if problem.is_best(row.energy) else "")
 
     def spread(row: Row) -> str | Cell:
         found = row.energy_max - row.energy_min if math.isfinite(row.energy) else None
@@ -103,6 +103,8 @@ def problem_columns(
     if any(row.runs > 1 for row in everywhere):
         columns.append(column("spread", rows, spread, help="highest energy minus lowest"))
     if problem.best_bound > -math.inf:
+        # In percent of the energy, which a constant makes smaller, and as it is.
+        columns.append(column("gap", [row.gap for row in rows], format_gap))
         columns.append(column("gap %", [row.gap_percent for row in rows], format_percent))
     else:
         over = [row.over_best_percent for row in rows]

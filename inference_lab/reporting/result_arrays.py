@@ -244,10 +244,7 @@ class ResultArrays:
     @cached_property
     def proved_problems(self) -> int:
         """Number of problems whose best energy is proved, by any run or a known optimum."""
-        return sum(
-            p.proves(p.best_energy, p.best_bound) or p.best_energy == p.best_bound == math.inf
-            for p in self.problems
-        )
+        return sum(p.is_proved for p in self.problems)
 
     # ------------------------------------------------------------------ means
 

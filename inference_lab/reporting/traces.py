@@ -22,6 +22,7 @@ import numpy.typing as npt
 
 from inference_lab.contract import OPTIMALITY_TOLERANCE
 from inference_lab.results.records import Record
+from inference_lab.results.summaries import tolerance_of
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -34,6 +35,11 @@ def target_energy(reference: npt.ArrayLike, percent: float) -> FloatArray:
     share = 1.0 - percent / 100.0
     with np.errstate(over="ignore"):
         return np.where(best < 0, best * share, best / share)
+
+
+def _share(energies: FloatArray) -> FloatArray:
+    """Return the difference that counts as none between energies of different sources."""
+    return OPTIMALITY_TOLERANCE * np.maximum(1.0, np.abs(energies))
 
 
 class Traces:
@@ -53,6 +59,7 @@ class Traces:
         table = np.fromiter(points, np.float64, 4 * total).reshape(total, 4)
         #: Number of runs.
         self.n = len(records)
+        self._tolerance = np.array([tolerance_of(r) for r in records])
         self._run = np.repeat(np.arange(self.n), counts)
         self._starts = np.cumsum(counts) - counts
         # NaN is replaced by a neutral value: never, no labelling, and no bound.
@@ -76,15 +83,15 @@ class Traces:
         """Return the time at which each run first had a labelling of at most its target energy."""
         target = np.asarray(energies, dtype=np.float64)
         with np.errstate(over="ignore"):
-            limit = target + OPTIMALITY_TOLERANCE * np.maximum(1.0, np.abs(target))
+            limit = target + _share(target)
         limit = np.where(np.isfinite(target), limit, -np.inf)
         return self._first(np.isfinite(self._energy) & (self._energy <= limit[self._run]))
 
     def time_to_proof(self) -> FloatArray:
         """Return the time at which the bound of each run met its energy, ``inf`` if never."""
         with np.errstate(invalid="ignore", over="ignore"):
-            slack = OPTIMALITY_TOLERANCE * np.maximum(1.0, np.abs(self._energy))
-            met = np.abs(self._energy - self._bound) <= slack
+            gap = self._energy - self._bound
+            met = (gap <= self._tolerance[self._run]) & (gap >= -_share(self._energy))
         return self._first(met & np.isfinite(self._energy))
 
     def energies_at(self, times: npt.ArrayLike) -> FloatArray:

@@ -263,7 +263,8 @@ class Findings:
 
         summary = dict(zip(self.by_problem, self.problems, strict=True))
         left_out = {"settings", "scores", "problem_info", "diagnostics", "environment", "trace"}
-        left_out |= {"energy_scale"}  # a tolerance, which the column `proved` applies
+        # Tolerances, which the column `proved` applies.
+        left_out |= {"energy_scale", "resolution", "tolerance"}
         left_out |= {"labels"}  # a compressed string, for `labels`
         kept = [f for f in fields(Record) if f.name not in left_out]
         names = sorted((f.name for f in kept), key=lambda name: _FIRST.get(name, len(_FIRST)))

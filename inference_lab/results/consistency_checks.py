@@ -11,7 +11,7 @@ from inference_lab.contract import proves
 from inference_lab.formatting import listed
 from inference_lab.results.number_formats import format_bytes
 from inference_lab.results.records import Record
-from inference_lab.results.summaries import ProblemSummary, grouped, slack
+from inference_lab.results.summaries import ProblemSummary, grouped, slack, tolerance_of
 
 #: A share of failed runs above this gives a warning.
 FAILURE_SHARE = 0.1
@@ -34,7 +34,7 @@ def contradictions(problem: ProblemSummary, records: Sequence[Record]) -> list[s
     """Return the contradictions between the runs on one problem."""
     alarms = []
     best = problem.best_energy
-    limit = best + problem.slack(best) if math.isfinite(best) else math.inf
+    limit = best + problem.bound_slack if math.isfinite(best) else math.inf
     for solver, group in grouped(records, lambda r: r.solver).items():
         bound = max(r.lower_bound for r in group)
         claims = [r for r in group if r.status == "optimal" and r.temperature == 0]
@@ -134,7 +134,7 @@ def repetitions(records: Iterable[Record], names: Mapping[tuple[str, str], str])
         for group in grouped(several, environment_id).values():
             first = group[0]
             low, high = min(r.energy for r in group), max(r.energy for r in group)
-            if low != high and not proves(high, low, first.energy_scale):
+            if low != high and not proves(high, low, tolerance_of(first)):
                 name = names.get((first.problem, first.problem_hash), first.problem)
                 alarms.append(
                     f"{name}: {first.solver} (seed {first.seed}) is not deterministic: runs "

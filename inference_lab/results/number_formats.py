@@ -36,6 +36,11 @@ def format_percent(value: float) -> str:
     return f"{value:.2f}" if abs(value) < 1e4 else f"{value:.1e}"
 
 
+def format_gap(value: float) -> str:
+    """Return a gap in the unit of the energy."""
+    return f"{value:.3g}"
+
+
 def format_seconds(value: float) -> str:
     """Return a time in seconds, or `NONE` where it is not finite."""
     if not math.isfinite(value):

@@ -201,7 +201,7 @@ class Record(RunRecord, frozen=True, kw_only=True):
     optimum_source: str = ""
     #: Energy of the ground truth.
     truth_energy: float | None = None
-    #: Scale of the problem's energies for tolerances, see `inference_lab.contract.proves`.
+    #: Scale of the problem's energies, see `inference_lab.contract.energy_scale`.
     energy_scale: Annotated[float, Meta(gt=0.0, le=1.0)] = 1.0
     #: Further facts about the problem.
     problem_info: Mapping[str, Any] = {}
@@ -227,6 +227,10 @@ class Record(RunRecord, frozen=True, kw_only=True):
     claimed_energy: float | None = None
     lower_bound: float = -math.inf
     gap: float = math.inf
+    #: Rounding error of energies of this size, `FactorGraph.resolution_at`, and the gap at which a
+    #: bound proves the energy, see `Solution`; None in records from before there were any.
+    resolution: float | None = None
+    tolerance: float | None = None
     #: Digest of the best labelling, equal if two runs found the same.
     labels_hash: str = ""
     #: The labelling, see `inference_lab.results.label_codec`; empty above the limits there.

@@ -8,27 +8,35 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from inference_lab.contract import proves
+from inference_lab.contract import OPTIMALITY_TOLERANCE, proves
 from inference_lab.results.records import Record
 
-#: A bound above an energy by more than this relative distance is a contradiction, not rounding.
+#: A claim that is further from an energy than this share of it is a contradiction, not rounding.
 CONTRADICTION_TOLERANCE = 1e-6
+#: A bound above an energy by more than so many rounding errors is one, too.
+_ROUNDING_ERRORS = 2.0**24
 
 _S = TypeVar("_S")
 _T = TypeVar("_T")
 
 
 def gap_percent(
-    energy: float, bound: float, *, best: float | None = None, small: float = 1.0
+    energy: float,
+    bound: float,
+    *,
+    best: float | None = None,
+    small: float = 1.0,
+    tolerance: float = 0.0,
 ) -> float | None:
     """Return ``100 (energy - bound) / max(|best|, |bound|)``: the gap of an energy in percent."""
     # `best` is the best energy known of the problem (default: `energy`). With the same `best` and
     # `bound` for all answers to a problem, gaps order as energies do. The denominator is that of
     # the primal gap (Berthold 2013): a relative MIP gap that stays finite for a best energy of 0.
-    # If it is 0 up to rounding, `inference_lab.contract.energy_scale` replaces it.
+    # If it is 0 up to rounding, `inference_lab.contract.energy_scale` replaces it. A constant makes
+    # it smaller, so tables have the distance itself beside it. `tolerance` counts as no gap.
     if not (math.isfinite(energy) and math.isfinite(bound)):
         return None
-    if proves(energy, bound, small) and bound - energy <= slack(energy, small):
+    if proves(energy, bound, tolerance):
         return 0.0
     scale = max(abs(energy if best is None else best), abs(bound))
     gap = 100.0 * (energy - bound) / (scale if scale > slack(0.0, small) else small)
@@ -37,8 +45,20 @@ def gap_percent(
 
 
 def slack(energy: float, small: float = 1.0) -> float:
-    """Return the tolerance by which a bound may exceed an energy without a contradiction."""
+    """Return the tolerance for claims of an energy, and for published optima."""
     return CONTRADICTION_TOLERANCE * max(small, abs(energy))
+
+
+def tolerance_of(record: Record) -> float:
+    """Return the gap at which a bound proves the energy of a record."""
+    if record.tolerance is None:
+        # Earlier records were judged by a share of the energy.
+        return _share(record.energy, record.energy_scale)
+    return record.tolerance
+
+
+def _share(energy: float, small: float) -> float:
+    return OPTIMALITY_TOLERANCE * max(small, abs(energy)) if math.isfinite(energy) else 0.0
 
 
 @dataclass(frozen=True)
@@ -65,24 +85,48 @@ class ProblemSummary:
     #: Gap of the best energy to the best bound; None if either is infinite.
     gap_percent: float | None
     energy_scale: float = 1.0
+    #: The gaps at which a run's bound, and the best bound, prove the best energy; and the distance
+    #: above the best energy at which a bound is a contradiction.
+    tolerance: float = 0.0
+    tolerance_to_best: float = 0.0
+    bound_slack: float = 0.0
     #: Remarks of the problem's info.
     remarks: tuple[str, ...] = ()
 
-    def proves(self, energy: float, bound: float) -> bool:
-        """Whether a bound proves an energy of the problem optimal, in its units."""
-        return proves(energy, bound, self.energy_scale)
-
     def slack(self, energy: float) -> float:
-        """Return the tolerance by which a bound may exceed an energy without a contradiction."""
+        """Return the tolerance for claims of an energy, and for the known optimum."""
         return slack(energy, self.energy_scale)
+
+    def is_best(self, energy: float) -> bool:
+        """Whether an energy is the best that was found, up to rounding."""
+        return proves(energy, self.best_energy, self.tolerance)
+
+    @property
+    def is_proved(self) -> bool:
+        """Whether the best bound proves the best energy, or that there is none."""
+        if self.best_energy == self.best_bound == math.inf:
+            return True
+        return proves(self.best_energy, self.best_bound, self.tolerance_to_best)
+
+    def gap(self, energy: float) -> float | None:
+        """Return the gap of an energy to the best bound; None if either is infinite."""
+        if not (math.isfinite(energy) and math.isfinite(self.best_bound)):
+            return None
+        proved = proves(energy, self.best_bound, self.tolerance_to_best)
+        return 0.0 if proved else energy - self.best_bound
 
     def gap_to_best(self, energy: float) -> float | None:
         """Return the gap of an energy to the best bound in percent, see `gap_percent`."""
-        return gap_percent(energy, self.best_bound, best=self.best_energy, small=self.energy_scale)
+        return self._percent(energy, self.best_bound, self.tolerance_to_best)
 
     def over_best(self, energy: float) -> float | None:
         """Return the distance of an energy to the best energy found, in percent of the latter."""
-        return gap_percent(energy, self.best_energy, best=self.best_energy, small=self.energy_scale)
+        return self._percent(energy, self.best_energy, self.tolerance)
+
+    def _percent(self, energy: float, bound: float, tolerance: float) -> float | None:
+        return gap_percent(
+            energy, bound, best=self.best_energy, small=self.energy_scale, tolerance=tolerance
+        )
 
     @property
     def known_energy(self) -> float:
@@ -108,7 +152,9 @@ class Row:
     energy: float
     energy_min: float
     energy_max: float
-    #: Gap of the median energy to the best bound known for the problem, from any solver.
+    #: Gap of the median energy to the best bound known for the problem, from any solver: in the
+    #: unit of the energy, and in percent.
+    gap: float | None
     gap_percent: float | None
     #: Distance of the median energy to the best energy that any solver found, in percent.
     over_best_percent: float | None
@@ -144,12 +190,21 @@ def summarise_problem(
 ) -> ProblemSummary:
     """Summarise the runs on one problem."""
     first = records[0]
-    energies = [(r.energy, r.solver) for r in records if math.isfinite(r.energy)]
-    energy, energy_by = min(energies, key=lambda e: e[0], default=(math.inf, ""))
+    found = [r for r in records if math.isfinite(r.energy)]
+    best = min(found, key=lambda r: r.energy, default=None)
+    energy = math.inf if best is None else best.energy
+    tolerance = 0.0 if best is None else tolerance_of(best)
+    above = slack(energy, first.energy_scale) if math.isfinite(energy) else math.inf
+    if best is not None and best.resolution is not None:
+        above = min(above, _ROUNDING_ERRORS * best.resolution)
     bounds = [(r.lower_bound, names[r.solver]) for r in records]
     if first.optimum is not None:
         bounds.insert(0, (first.optimum, "known optimum"))
     bound, bound_by = max(bounds, key=lambda b: b[0])
+    to_best = tolerance
+    if first.optimum is not None and bound_by == "known optimum":
+        # Published optima have some ten digits.
+        to_best = max(tolerance, _share(first.optimum, first.energy_scale))
     return ProblemSummary(
         name=name,
         hash=first.problem_hash,
@@ -158,13 +213,16 @@ def summarise_problem(
         n_factors=first.n_factors,
         n_labels=first.n_labels,
         best_energy=energy,
-        best_energy_by=names.get(energy_by, ""),
+        best_energy_by="" if best is None else names.get(best.solver, ""),
         best_bound=bound,
         best_bound_by=bound_by if bound > -math.inf else "",
         optimum=first.optimum,
         truth_energy=first.truth_energy,
-        gap_percent=gap_percent(energy, bound, small=first.energy_scale),
+        gap_percent=gap_percent(energy, bound, small=first.energy_scale, tolerance=to_best),
         energy_scale=first.energy_scale,
+        tolerance=tolerance,
+        tolerance_to_best=to_best,
+        bound_slack=above,
         remarks=remarks_of(first.problem_info),
     )
 
@@ -194,6 +252,7 @@ def summarise_runs(problem: ProblemSummary, records: Sequence[Record]) -> Row:
         energy=math.inf if energy is None else energy,
         energy_min=min(found, default=math.inf),
         energy_max=max(found, default=math.inf),
+        gap=None if energy is None else problem.gap(energy),
         gap_percent=None if energy is None else problem.gap_to_best(energy),
         over_best_percent=None if energy is None else problem.over_best(energy),
         # The lower of the two middle values, because the mean of -inf and inf is not a bound.
@@ -231,12 +290,12 @@ def proof(record: Record, problem: ProblemSummary) -> str:
     if record.status == "infeasible":
         return "yes" if problem.known_energy == math.inf else "no"
     # No energy lies below the best one, so a bound above that is refuted.
-    if record.lower_bound > problem.best_energy + problem.slack(problem.best_energy):
+    if record.lower_bound > problem.best_energy + problem.bound_slack:
         return "no"
-    if problem.proves(record.energy, record.lower_bound):
+    tolerance = tolerance_of(record)
+    if proves(record.energy, record.lower_bound, tolerance):
         return "yes"
-    beaten = problem.best_bound > record.energy + problem.slack(record.energy)
-    if problem.proves(record.energy, problem.best_bound) and not beaten:
+    if proves(record.energy, problem.best_bound, max(tolerance, problem.tolerance_to_best)):
         return f"by {problem.best_bound_by}"
     return "no"
 
@@ -244,7 +303,10 @@ def proof(record: Record, problem: ProblemSummary) -> str:
 def _is_best(record: Record, problem: ProblemSummary) -> bool:
     if problem.known_energy == math.inf:
         return record.status == "infeasible"
-    return problem.proves(record.energy, problem.known_energy)
+    known, tolerance = problem.known_energy, tolerance_of(record)
+    if known < problem.best_energy:
+        tolerance = max(tolerance, _share(known, problem.energy_scale))
+    return proves(record.energy, known, tolerance)
 
 
 def _mean(values: Iterable[float | None]) -> float | None:

@@ -266,7 +266,9 @@ def _relaxed(graph: FactorGraph, time_limit: float, seed: int) -> tuple[float | 
     found = solve(part, "lp-relaxation", time_limit=time_limit, seed=seed)
     if found.labels is None:
         return None, 0
-    gap = gap_percent(found.energy, found.lower_bound, small=energy_scale(part))
+    gap = gap_percent(
+        found.energy, found.lower_bound, small=energy_scale(part), tolerance=found.tolerance
+    )
     # The gap of a run that was stopped early is dropped, because it is not that of the relaxation.
     ended = str(found.status) in ("optimal", "converged")
     return (gap, part.n_variables) if ended and gap is not None else (None, 0)

@@ -13,6 +13,7 @@ from sample_records import traced
 from inference_lab.contract import proves
 from inference_lab.reporting.statistics import primal_gap_percent
 from inference_lab.reporting.traces import Traces, target_energy
+from inference_lab.results.summaries import tolerance_of
 
 INF = math.inf
 
@@ -61,7 +62,9 @@ def test_many_traces_against_a_walk_along_each(runs):
             reached = [p.seconds for p in run.trace if p.best_energy <= target]
             assert times[n] == min(reached, default=INF) == time_to_target(run, target)
     for n, run in enumerate(runs):
-        proofs = [p.seconds for p in run.trace if proves(p.best_energy, p.lower_bound)]
+        proofs = [
+            p.seconds for p in run.trace if proves(p.best_energy, p.lower_bound, tolerance_of(run))
+        ]
         assert traces.time_to_proof()[n] == min(proofs, default=INF)
 
 

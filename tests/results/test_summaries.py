@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 
+import numpy as np
 import pytest
 from msgspec.structs import replace
 
@@ -15,7 +16,9 @@ from inference_lab.results.consistency_checks import contradictions
 from inference_lab.results.records import Record
 from inference_lab.results.summaries import proof, summarise_problem
 
-TRIANGLE = il.FactorGraph.potts([[0.0, 1.0], [1.0, 0.0], [0.3, 0.0]], [(0, 1), (1, 2)], [0.5, 0.5])
+TRIANGLE = il.FactorGraph.potts(
+    [[0.0, 1.0], [1.0, 0.0], [0.3, 0.0]], [(0, 1), (1, 2)], [0.5, 0.25 * np.pi]
+)
 
 
 @dataclass(frozen=True)
