@@ -549,11 +549,11 @@ class Run:
         if not math.isfinite(gap):
             return bound
         rounding = self._given.resolution_at(self.best_energy)
-        if gap < -rounding * self._above:
-            return bound
-        tolerance = self.tolerance_at(self.best_energy)
         if residual > _FEW * rounding and residual > _LARGEST_RESIDUAL * self._typical_range:
             residual = 0.0
+        if gap < -max(rounding * self._above, residual):
+            return bound
+        tolerance = self.tolerance_at(self.best_energy)
         near = tolerance > 0.0 and gap <= max(tolerance, rounding + residual)
         return self.best_energy if gap < 0.0 or near else bound
 

@@ -17,11 +17,15 @@ import numpy as np
 from inference_lab.conformance.generators import generators_made
 from inference_lab.conformance.graphs import (
     LARGE,
+    OFFSETS,
+    ROUNDING_ERRORS,
     SAMPLED,
     TOLERANCE,
+    exhaustive,
     fresh,
     large_graph,
     size_of,
+    with_offset,
 )
 from inference_lab.conformance.runs import SAMPLE_SEED, Case, Planned, Runs, call_of
 from inference_lab.conformance.verdicts import Check, ConformanceFailure, NotApplicable, last_line
@@ -171,6 +175,26 @@ class Examination(Runs):
                 fault = _log_partition_fault(solution, log_z, tolerance)
             if fault:
                 return f"{changed}: {fault}"
+        return ""
+
+    def _offset_proofs(self, run: Planned) -> str:
+        """An offset that all labellings pay proves nothing: bounds and optima are still true."""
+        if run.temperature:
+            return ""
+        for offset in OFFSETS:
+            graph = with_offset(fresh(run.family, run.seed), offset)
+            if graph is None:
+                continue
+            solution = self._solve(graph, f"{run.where} with {offset}", **run.how)
+            optimum = exhaustive(graph).optimum
+            if not math.isfinite(optimum) or solution.status in (Status.UNSUPPORTED, Status.ERROR):
+                continue
+            rounding = ROUNDING_ERRORS * graph.resolution_at(optimum)
+            fault = _bound_fault(solution, optimum, rounding)
+            if not fault and solution.status == Status.OPTIMAL:
+                fault = _optimum_fault(solution, optimum, rounding)
+            if fault:
+                return f"with {offset}: {fault}"
         return ""
 
     # -------------------------------------------------------------- repeatability
@@ -423,6 +447,7 @@ class Examination(Runs):
             self._of_runs(_optimal_true, "proves an optimum"),
             self._of_runs(_infeasible_true),
             self._of_sample(self._constant_shift),
+            self._of_sample(self._offset_proofs),
             self._of_sample(self._repeatable),
             self._of_sample(self._stateless),
             self._of_sample(self._draws_from_run),
@@ -586,7 +611,12 @@ def _optimal_true(case: Case, solution: Solution) -> str | None:
     if solution.status != Status.OPTIMAL:
         return None
     optimum = case.reference.optimum
-    if _close(solution.energy, optimum, 2 * case.tolerance(optimum)):
+    return _optimum_fault(solution, optimum, 2 * case.tolerance(optimum))
+
+
+def _optimum_fault(solution: Solution, optimum: float, tolerance: float) -> str:
+    """Return a message if an energy that is reported as optimal is not minimal."""
+    if _close(solution.energy, optimum, tolerance):
         return ""
     return f"reported as optimal with energy {solution.energy!r}, but the optimum is {optimum!r}"
 

@@ -15,7 +15,7 @@ import numpy as np
 from inference_lab.graph.arrays import FloatArray
 from inference_lab.graph.factor_graph import FactorGraph
 from inference_lab.graph.random_graphs import random_graph
-from inference_lab.graph.terms import DiagonalTerms
+from inference_lab.graph.terms import DiagonalTerms, Unaries
 
 #: Relative tolerance for numbers that should agree.
 TOLERANCE = 1e-8
@@ -115,6 +115,35 @@ def tolerance_of(graph: FactorGraph, energy: float) -> float:
         return 0.0
     rounding = 2 * graph.resolution_at(energy)
     return TOLERANCE * max(min(1.0, graph.magnitude), abs(energy)) + rounding
+
+
+#: What `with_offset` adds to a graph.
+OFFSETS = (
+    "2^30 added to all unaries",
+    "-2^33 added to the unaries of a variable",
+    "a cycle of penalties of 1e9, one of which must be paid",
+)
+#: Rounding errors of energies, `FactorGraph.resolution_at`, by which a result at an offset may
+#: differ from the exact one: of the reference, and of the solver's own arithmetic.
+ROUNDING_ERRORS = 10.0
+
+
+def with_offset(graph: FactorGraph, offset: str) -> FactorGraph | None:
+    """Return a graph with an offset that every labelling pays; None if it has no room for one."""
+    values, last = graph.unary_values.copy(), graph.unary_ptr[-2] if graph.n_variables else 0
+    if offset == OFFSETS[0]:
+        return graph.with_unary(values + 2.0**30)
+    if offset == OFFSETS[1]:
+        values[last:] -= 2.0**33
+        return graph.with_unary(values)
+    if graph.n_variables < 3:
+        return None
+    differ = DiagonalTerms([(0, 1), (1, 2)], same=0.0, differ=1e9)
+    cycle = [differ, DiagonalTerms([(0, 2)], same=1e9, differ=0.0)]
+    factors = [graph.higher_order(f) for f in range(graph.n_factors)]
+    unaries = Unaries(graph.cardinalities, graph.unary_ptr, values)
+    plain = FactorGraph.from_terms(unaries, [graph.edge_block, *cycle], factors, graph.constant)
+    return plain.with_label_costs(sets=graph.label_costs.sets())
 
 
 def exhaustive(graph: FactorGraph) -> Exhaustive:
