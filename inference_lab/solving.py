@@ -37,6 +37,7 @@ from inference_lab.formatting import nearest, shortened
 from inference_lab.graph.arrays import IntArray
 from inference_lab.graph.factor_graph import FactorGraph, unary_minimum
 from inference_lab.graph.terms import COST_LIMIT
+from inference_lab.processes.blas import blas_threads
 from inference_lab.registry.registry import as_solver
 from inference_lab.specs.settings import Settings
 
@@ -100,6 +101,7 @@ def solve(
     on_offer: Callable[[TracePoint], None] | None = None,
     on_improve: Callable[[IntArray, float, float], None] | None = None,
     clock: Literal["wall", "cpu"] | None = None,
+    threads: int | None = 1,
     **unknown: Never,
 ) -> Solution:
     """Run a solver on a graph and return its best labelling, evaluated by the graph.
@@ -134,6 +136,9 @@ def solve(
         process and of the children that it has waited for, which hardly depends on other processes
         of the machine. The default is wall time; inside the run of another solver, that run's
         clock. Libraries that a solver calls may treat the remaining time as wall time.
+    threads : int or None
+        Threads of BLAS during the run; None leaves the number as it is. With one, results at a
+        limit of processor time do not depend on other processes of the machine.
     **unknown
         Refused, with a hint: settings of a solver belong in its spec, as in
         ``"loopy-bp(damping=0.5)"``.
@@ -175,7 +180,7 @@ def solve(
 
         method = as_solver(solver)
     graph = _as_graph(graph)
-    _check(graph, seed, temperature, time_limit, max_iterations)
+    _check(graph, seed, temperature, time_limit, max_iterations, threads)
     if clock is None:
         clock = _clock.get()
     elif clock not in CLOCKS:
@@ -222,7 +227,8 @@ def solve(
     )
     outer = _clock.set(clock)
     try:
-        outcome, why = _outcome(method, graph, run)
+        with blas_threads(threads):
+            outcome, why = _outcome(method, graph, run)
     finally:
         _clock.reset(outer)
     seconds = run.seconds
@@ -354,6 +360,7 @@ def _check(
     temperature: float,
     time_limit: float | None,
     max_iterations: int | None,
+    threads: int | None,
 ) -> None:
     """Refuse a seed, a temperature and limits that are out of range."""
     whole = (int, np.integer)
@@ -373,6 +380,8 @@ def _check(
         )
     if time_limit is not None and not time_limit > 0:
         raise ValueError(f"time_limit must be positive seconds, got {time_limit}")
+    if threads is not None and (not isinstance(threads, whole) or threads < 1):
+        raise ValueError(f"threads must be an integer of at least 1 or None, got {threads!r}")
     if max_iterations is not None and max_iterations < 1:
         raise ValueError(f"max_iterations must be at least 1, got {max_iterations}")
 

@@ -52,19 +52,23 @@ _DAMPING, _TOLERANCE, _MOST_SWEEPS = 0.3, 1e-5, 50
 _FIRST_SWEEPS = 3
 
 
-#: Plans by graph and limit; a plan is dropped with its graph.
-_plans: weakref.WeakKeyDictionary[FactorGraph, dict[float, EliminationPlan]] = (
+#: Plans by graph, limit of the messages and of the steps; a plan is dropped with its graph.
+_plans: weakref.WeakKeyDictionary[FactorGraph, dict[tuple[float, float], EliminationPlan]] = (
     weakref.WeakKeyDictionary()
 )
 
 
 def _plan(graph: FactorGraph, log2_limit: float, most_steps: float = math.inf) -> EliminationPlan:
     """Return the plan of a graph for messages of at most ``2^log2_limit`` entries."""
-    # A plan that more steps of the search might improve is made anew the next time.
+    # What a run can do must not depend on earlier ones, so a plan serves for the same number of
+    # steps, or for more if its search ended by itself.
     known = _plans.setdefault(graph, {})
-    plan = known.get(log2_limit)
-    if plan is None or (plan.hurried and most_steps > plan.steps):
-        known[log2_limit] = plan = make_plan(graph, log2_limit, most_steps)
+    for (limit, steps), plan in known.items():
+        if limit == log2_limit and (
+            steps == most_steps or (steps < most_steps and not plan.hurried)
+        ):
+            return plan
+    plan = known[log2_limit, most_steps] = make_plan(graph, log2_limit, most_steps)
     return plan
 
 
@@ -206,12 +210,19 @@ class JunctionTree(Solver):
             # At most half of the time for the order, which is useless without the elimination.
             left = run.remaining - _SECONDS_AN_ENTRY * n_entries(graph)
             share = 2.0 * _ORDER_SHARE if self.estimate and run.temperature > 0 else 0.5
-            first, steps = _MOMENT_STEPS, max(_MOMENT_STEPS, share * left * _STEPS_PER_SECOND)
+            first = _MOMENT_STEPS
             if left <= 0.0:
                 run.offer(unary_minimum(graph))
                 return Outcome(diagnostics={"order": "no time to look for one"})
         temperature = run.temperature
+        before = run.remaining
         plan = _plan(graph, self._log2_limit, first)
+        if run.time_limit is not None:
+            # As fast as the first steps on this machine; by powers of two, so that equal limits
+            # have equal plans.
+            taken = max(before - run.remaining, _MOMENT_STEPS / _STEPS_PER_SECOND)
+            steps = max(_MOMENT_STEPS, share * left * _MOMENT_STEPS / taken)
+            steps = 2.0 ** math.floor(math.log2(steps))
         refusal = self._refusal(plan, temperature)
         if plan.hurried and (refusal is not None or plan.order.log2_total > _LONG_ELIMINATION):
             plan = _plan(graph, self._log2_limit, steps)

@@ -196,6 +196,7 @@ def _solved(
         time_limit=record.time_limit,
         temperature=record.temperature,
         clock=record.clock,
+        threads=record.threads,
         on_offer=None if incumbent is None else tell_bound,
         on_improve=None if incumbent is None else incumbent.write,
     )

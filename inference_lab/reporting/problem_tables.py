@@ -56,7 +56,8 @@ def known_facts(problem: ProblemSummary, rows: Iterable[Row]) -> str:
         known.append(f"best energy {format_energy(problem.best_energy, decimals)}")
     if math.isfinite(problem.best_bound):
         bound = format_energy(problem.best_bound, decimals)
-        known.append(f"best bound {bound} ({problem.best_bound_by})")
+        cut_short = ", cut short by a limit" if problem.best_bound_cut_short else ""
+        known.append(f"best bound {bound} ({problem.best_bound_by}{cut_short})")
     elif problem.best_bound == math.inf:
         known.append(f"infeasible ({problem.best_bound_by})")
     else:

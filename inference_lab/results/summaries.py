@@ -16,6 +16,9 @@ CONTRADICTION_TOLERANCE = 1e-6
 #: A bound above an energy by more than so many rounding errors is one, too.
 _ROUNDING_ERRORS = 2.0**24
 
+#: Statuses of runs that ended before their method did.
+_CUT_SHORT = ("limit", "timeout", "memory")
+
 _S = TypeVar("_S")
 _T = TypeVar("_T")
 
@@ -79,6 +82,8 @@ class ProblemSummary:
     #: source.
     best_bound: float
     best_bound_by: str
+    #: Whether a limit cut the run short that gave the best bound, which a longer one may raise.
+    best_bound_cut_short: bool
     #: `optimum`, `truth_energy`, `energy_scale`: As in `Record`.
     optimum: float | None
     truth_energy: float | None
@@ -197,10 +202,10 @@ def summarise_problem(
     above = slack(energy, first.energy_scale) if math.isfinite(energy) else math.inf
     if best is not None and best.resolution is not None:
         above = min(above, _ROUNDING_ERRORS * best.resolution)
-    bounds = [(r.lower_bound, names[r.solver]) for r in records]
+    bounds = [(r.lower_bound, names[r.solver], r.status in _CUT_SHORT) for r in records]
     if first.optimum is not None:
-        bounds.insert(0, (first.optimum, "known optimum"))
-    bound, bound_by = max(bounds, key=lambda b: b[0])
+        bounds.insert(0, (first.optimum, "known optimum", False))
+    bound, bound_by, cut_short = max(bounds, key=lambda b: b[0])
     to_best = tolerance
     if first.optimum is not None and bound_by == "known optimum":
         # Published optima have some ten digits.
@@ -216,6 +221,7 @@ def summarise_problem(
         best_energy_by="" if best is None else names.get(best.solver, ""),
         best_bound=bound,
         best_bound_by=bound_by if bound > -math.inf else "",
+        best_bound_cut_short=cut_short and not proves(energy, bound, to_best),
         optimum=first.optimum,
         truth_energy=first.truth_energy,
         gap_percent=gap_percent(energy, bound, small=first.energy_scale, tolerance=to_best),
