@@ -194,9 +194,11 @@ class JsonLine(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         _restore(data, _nulls(cls))
         if schema < cls.SCHEMA:
             for name in cls.NUMBERS:
-                held = data.get(name)
-                for key, entry in held.items() if isinstance(held, dict) else ():
-                    held[key] = float(entry) if entry in _NOT_FINITE else entry
+                if isinstance(held := data.get(name), dict):
+                    data[name] = {
+                        key: float(entry) if entry in _NOT_FINITE else entry
+                        for key, entry in held.items()
+                    }
         try:
             # Not strict, because earlier versions store numbers that are not finite as texts.
             return msgspec.convert({**data, "schema": cls.SCHEMA}, cls, strict=False)
