@@ -137,7 +137,7 @@ n0 0 1
 """,
     "clique-partitioning": b"""4
 5 -2 1.5
--1 0 3
+-1 0
 -4
 """,
     "bayes": b"BAYES\n2\n2 2\n2\n1 0\n2 0 1\n\n2\n0.3 0.7\n\n4\n0.1 0.9 1.0 0.0\n",

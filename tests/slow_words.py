@@ -17,6 +17,23 @@ def is_numeral(word: str) -> bool:
     return _NUMERAL.fullmatch(word) is not None
 
 
+def uncommented(data: bytes, *, names: bool = False) -> bytes:
+    """Return a file without byte order mark and comments, line by line; `names`: it has words."""
+    kept = []
+    for line in data.removeprefix(b"\xef\xbb\xbf").replace(b"\r", b"\n").split(b"\n"):
+        start = next(
+            (
+                at
+                for at, byte in enumerate(line)
+                if byte == ord("#") and (not names or line[:at][-1:].strip() == b"")
+            ),
+            len(line),
+        )
+        content = line[:start]
+        kept.append(b"" if not names and content.split()[:1] == [b"c"] else content)
+    return b"\n".join(kept)
+
+
 class Words:
     """The words of a text between blanks."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import json
 import os
 import signal
@@ -26,8 +27,38 @@ class BadInput(click.ClickException):
     exit_code = 2
 
 
+#: ASCII text for characters that consoles of older encodings lack; others become escapes.
+_ASCII = {"…": "...", "≥": ">=", "≤": "<=", "±": "+-"}
+
+
+def _replaced(problem: UnicodeError) -> tuple[str | bytes, int]:
+    """Return ASCII text for the characters that an encoding lacks, and the place after them."""
+    if not isinstance(problem, UnicodeEncodeError):
+        raise problem
+    lacking = problem.object[problem.start : problem.end]
+    shown = (_ASCII.get(c, c.encode("ascii", "backslashreplace").decode()) for c in lacking)
+    return "".join(shown), problem.end
+
+
+codecs.register_error("inference_lab.replaced", _replaced)
+
+
+def _accept_all_characters() -> None:
+    """Make the streams replace what their encoding lacks, so that no command dies of a name."""
+    for stream in (sys.stdout, sys.stderr):
+        # Streams that replace sys.stdout, in notebooks and tests, may lack the method.
+        reconfigure = getattr(stream, "reconfigure", None)
+        if reconfigure is not None:
+            reconfigure(errors="inference_lab.replaced")
+
+
 class Group(click.Group):
     """A command group that converts exceptions of commands to one line and an exit code."""
+
+    def main(self, *args: Any, **kwargs: Any) -> Any:
+        """Parse the command line and run the command."""
+        _accept_all_characters()
+        return super().main(*args, **kwargs)
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command."""

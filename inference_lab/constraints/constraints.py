@@ -290,7 +290,7 @@ class Constraints(Parts):
         ----------
         path : path
             UTF-8. The header names the columns, in any order; the default weight is 1. The kind is
-            "must-link" or "cannot-link". Empty lines are skipped.
+            "must-link" or "cannot-link". Empty lines and blanks around cells are skipped.
         n_points : int, optional
             Number of points; ``i`` and ``j`` are then numbers from 0.
         ids : sequence, optional

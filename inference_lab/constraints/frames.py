@@ -97,14 +97,18 @@ def write_csv(constraints: Parts, path: Path, ids: Any) -> None:
 
 
 def read_csv(path: Path, names: Sequence[str]) -> Parts:
-    """Read a file of `write_csv`; messages name lines as rows."""
+    """Read a file of `write_csv`; messages name lines as rows.
+
+    Blanks around cells are dropped, unless names of points have blanks around them.
+    """
     import pandas as pd
 
+    blanks = all(name == name.strip() for name in names)
     rows: list[dict[str, str]] = []
     lines: list[int] = []
     try:
         with path.open(encoding="utf-8-sig", newline="") as stream:
-            reader = csv.DictReader(stream, strict=True)
+            reader = csv.DictReader(stream, strict=True, skipinitialspace=blanks)
             for row in reader:
                 if None in row or None in row.values():
                     raise ValueError(f"row {reader.line_num} has not one field for each column")
@@ -113,6 +117,8 @@ def read_csv(path: Path, names: Sequence[str]) -> Parts:
         frame = pd.DataFrame(rows, index=lines, columns=list(reader.fieldnames or ()))
         frame = frame.rename(columns=str.strip)
         _check_columns(list(frame.columns))
+        if blanks:
+            frame = frame.apply(lambda column: column.str.strip())
         _refuse(frame, ~frame[["i", "j"]].isin(names).all(axis=1), "names no point")
         if "weight" in frame:
             weights = frame["weight"].map(_number).astype(np.float64)

@@ -4,6 +4,15 @@ A format is one module with ``parse(data, path) -> FactorGraph`` and one entry i
 UAI files are also written. Compression and evidence are handled here for all formats. Files are
 data: nothing in them is ever executed.
 
+One rule holds for the text of all formats, plain or packed, and for evidence
+(`inference_lab.io._text`):
+
+* a byte order mark of UTF-8 is skipped, lines end in LF, CRLF or CR, and blank lines do not count;
+* ``#`` begins a comment that ends with its line. Within a name of a ``.wcsp`` or ``.cfn`` file, and
+  within quotes, it is text. In ``.cfn`` files ``//`` begins a comment, too;
+* in all formats without names, which is all but these two, a line whose first word is ``c`` is a
+  comment.
+
 =================== =========== ============================== ========= =========================
 format              suffix      problem or origin              written   module
 =================== =========== ============================== ========= =========================
@@ -13,7 +22,7 @@ wcsp                ``.wcsp``   weighted CSP, toulbar2         no        `infere
 cfn                 ``.cfn``    cost function network          no        `inference_lab.io.cfn`
 dd                  ``.dd``     graph matching                 no        `inference_lab.io.dd`
 max-cut             (none)      Biq Mac library, G-set, rudy   no        `inference_lab.io.biqmac`
-qubo                (none)      Biq Mac library                no        `inference_lab.io.biqmac`
+qubo                ``.qubo``   qbsolv, Biq Mac library        no        `inference_lab.io.biqmac`
 clique-partitioning (none)      CP-Lib                         no        `inference_lab.io.biqmac`
 =================== =========== ============================== ========= =========================
 """
@@ -52,7 +61,7 @@ _FORMATS: dict[str, Callable[[bytes, str], FactorGraph]] = {
 }
 
 #: Formats whose files have no suffix of their own.
-_NAMELESS = ("max-cut", "qubo", "clique-partitioning")
+_NAMELESS = ("max-cut", "clique-partitioning")
 
 
 def supported_formats() -> tuple[str, ...]:

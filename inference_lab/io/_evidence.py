@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from inference_lab.graph.arrays import IntArray
+from inference_lab.io._text import plain_text
 from inference_lab.io._tokens import Tokens
 
 
@@ -12,7 +13,7 @@ def parse_evidence(data: bytes, path: str, cardinalities: IntArray) -> dict[int,
     """Parse UAI evidence in either dialect."""
     # The number of tokens distinguishes the dialects: ``count variable label ...`` has an odd
     # number, and ``1 count variable label ...`` an even one.
-    tokens = Tokens(data, path)
+    tokens = Tokens(plain_text(data, path), path)
     values = tokens.values
     if values.size == 0:
         raise tokens.error(0, "expected evidence 'count variable label ...'; 0 for none")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import warnings
 from collections.abc import Callable
@@ -52,14 +53,14 @@ def first_word(data: bytes, path: str, *allowed: str) -> re.Match[bytes]:
 
 
 class Tokens:
-    """The tokens of a text file, and the values of the tokens from ``first`` on."""
+    """The tokens of `plain_text`, and the values of the tokens from ``first`` on."""
 
-    def __init__(self, data: bytes, path: str, first: int = 0, hint: str = "") -> None:
+    def __init__(self, data: bytes, path: str, first: int = 0, *, words: bool = False) -> None:
         self.data = data
         self.path = path
         self.first = first
-        #: Appended to the message about a token that is not a number.
-        self.hint = hint
+        #: Whether tokens may be words; their values are NaN.
+        self.words = words
         raw = np.frombuffer(data, dtype=np.uint8)
         text = _TEXT[raw]
         if not text.all():
@@ -83,6 +84,11 @@ class Tokens:
     def line(self, number: int) -> int:
         """Return the line number, from 1, of ``values[number]``."""
         return self._line(int(self.starts[number + self.first]))
+
+    def lines(self) -> IntArray:
+        """Return the line number, from 1, of each of the values."""
+        ends = np.flatnonzero(np.frombuffer(self.data, dtype=np.uint8) == ord("\n"))
+        return np.searchsorted(ends, self.starts[self.first :]) + 1
 
     def text(self, token: int) -> bytes:
         """Return the bytes of a token."""
@@ -114,9 +120,12 @@ class Tokens:
                 values: FloatArray = np.fromstring(tail, dtype=np.float64, sep=" ")
         except (ValueError, DeprecationWarning):
             values = np.empty(0)
-        if values.size != len(self) - self.first:
+        if values.size == len(self) - self.first:
+            return values
+        if not self.words:
             raise self._first_bad()
-        return values
+        texts = (self.text(token) for token in range(self.first, len(self)))
+        return np.array([float(t) if NUMERAL.fullmatch(t) else math.nan for t in texts])
 
     def _first_bad(self) -> FormatError:
         number = next(
@@ -128,7 +137,7 @@ class Tokens:
             len(self) - 1 - self.first,
         )
         shown = self.shown(number + self.first)
-        return self.error(number, f"expected a number, got {shown}{self.hint}")
+        return self.error(number, f"expected a number, got {shown}")
 
     def require(
         self, good: npt.NDArray[np.bool_], places: IntArray, expected: Expected, more: str = ""

@@ -9,9 +9,10 @@ parts in this order, each with an optional tag:
 * ``functions``: for each, with or without a name, the ``scope`` (names or numbers of variables), a
   ``defaultcost`` if not all costs are listed, and ``costs``: a full table, the last variable
   of the scope varying fastest; or a list of tuples, each its labels (names or numbers) and a cost.
+  A cost ``inf`` forbids. Or a function has, after its scope, a ``type`` and ``params``: it is a
+  global cost function.
 
-Quotes, commas and colons are optional, brackets of both kinds are equivalent, and a line that
-starts with ``#`` is a comment.
+Quotes, commas and colons are optional, and brackets of both kinds are equivalent.
 
 Reading
     An entry becomes ``+inf`` if it reaches the bound while every other function is at its minimum
@@ -19,8 +20,14 @@ Reading
     are the costs of at least the bound, as in ``.wcsp`` files. An energy of factors cannot express
     that a *sum* may not reach the bound; other labellings keep their energy. If a tuple is listed
     twice, its last cost counts. Costs keep all their digits, although toulbar2 rounds them to the
-    digits of the bound. Functions with a ``type`` (global constraints, formulas) and functions that
-    share the costs of another by its name are refused.
+    digits of the bound. toulbar2 itself gives several functions the same name, so these need not
+    be unique.
+
+    Hard linear constraints, all-different and cardinality constraints are read as tables
+    (`inference_lab.io._global_functions`); their labels are positions in the domains. Functions of
+    any other ``type`` are refused, and so are functions that share the costs of another by its
+    name. toulbar2 1.4 cannot write some of its own constraints: it leaves the words "Unknown
+    constraint!" in the file, which is refused, too.
 
 This format is read only; write UAI files instead, which toulbar2 reads, too.
 
@@ -46,14 +53,36 @@ from inference_lab.graph.arrays import FloatArray
 from inference_lab.graph.factor_graph import FactorGraph
 from inference_lab.io._assembly import Scopes, Tables, assemble, shown_scope
 from inference_lab.io._files import FormatError
+from inference_lab.io._global_functions import constraint_tables
+from inference_lab.io._text import Words, plain_text
 
 #: A bracket, a string or a word; everything else is a separator.
 _TOKEN = re.compile(
     r"""(?P<open>[\[{])|(?P<close>[\]}])"""
     r"""|"(?P<quoted>(?:[^"\\\r\n]|\\.)*)"|(?P<bare>[^\s,:\[\]{}"]+)|(?P<unclosed>")"""
 )
-_COMMENT = re.compile(r"^#[^\r\n]*", re.MULTILINE)
 _NUMBER = re.compile(r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
+_INFINITE = re.compile(r"\+?inf(?:inity)?", re.IGNORECASE)
+_COST = re.compile(f"{_NUMBER.pattern}|{_INFINITE.pattern}", re.IGNORECASE)
+
+_VIOLATION = {"metric": "one", "cost": "one"}
+#: The parameters of the global cost functions that are read, in the order of the ``.wcsp`` format,
+#: and how they are listed there: "one", a "list" after its length, its "items" alone, or "sets".
+_PARAMETERS = {
+    "knapsack": {"capacity": "one", "weights": "items"},
+    "knapsackv": {"capacity": "one", "weightedvalues": "list"},
+    "clique": {"rhs": "one", "values": "sets"},
+    "alldiff": {"exceptedvalues": "list", "deltacosts": "list"},
+    "salldiff": _VIOLATION,
+    "salldiffdp": _VIOLATION,
+    "salldiffkp": _VIOLATION,
+    "gcc": {"bounds": "list", "deltacosts": "list"},
+    "sgcc": _VIOLATION | {"bounds": "list"},
+    "sgccdp": _VIOLATION | {"bounds": "list"},
+    "sgcckp": _VIOLATION | {"bounds": "list"},
+    "samong": _VIOLATION | {"min": "one", "max": "one", "values": "list"},
+    "samongdp": _VIOLATION | {"min": "one", "max": "one", "values": "list"},
+}
 
 
 class _Node(NamedTuple):
@@ -95,22 +124,46 @@ def parse(data: bytes, path: str) -> FactorGraph:
     return _Reader(data, path).graph()
 
 
+def _parameters(layout: dict[str, str], nodes: list[_Node]) -> list[_Node | int]:
+    """Return the parameters in the order of the ``.wcsp`` format, with the lengths of lists."""
+    if nodes and nodes[0].text == "params":
+        nodes = nodes[1:]
+    items = [item for node in nodes for item in node.items or ()]
+    listed: list[_Node | int] = []
+    for name, how in layout.items():
+        if items and items[0].text.lower() == name:
+            items = items[1:]
+        head, items = items[:1], items[1:]
+        inner = [item for node in head for item in node.items or ()]
+        if how == "list":
+            listed.append(len(inner))
+        if how == "one":
+            listed += head
+        for item in inner:
+            if how == "sets":
+                listed.append(len(item.items or ()))
+            listed += [item] if item.items is None else item.items
+    return listed
+
+
 class _Reader:
     """The file as text, and the functions that read its parts."""
 
     def __init__(self, data: bytes, path: str) -> None:
         self.path = path
+        data = plain_text(data, path, Words.QUOTED)
         try:
-            text = data.decode("utf-8")
+            self.text = data.decode("utf-8")
         except UnicodeDecodeError as problem:
             line = data.count(b"\n", 0, problem.start) + 1
             raise FormatError(
                 f"{path}, line {line}: byte {problem.start} is 0x{data[problem.start]:02x}; "
                 "expected UTF-8 text"
             ) from None
-        self.text = _COMMENT.sub(lambda found: " " * len(found.group()), text)
         #: Entries that tables filled by a default cost may still have.
         self.room = _limits.MAX_ENTRIES
+        #: The cost of a violation from which a constraint is hard; in a maximum only ``inf`` is.
+        self.top = math.inf
 
     def error(self, node: _Node, message: str) -> FormatError:
         """Make the error for a fault at a node."""
@@ -122,6 +175,8 @@ class _Reader:
         """Return the energy."""
         problem, variables, functions = self._parts()
         sign, bound = self._bound(problem)
+        if sign > 0:
+            self.top = bound
         names, domains = self._variables(variables)
         held = self._functions(functions, names, domains)
 
@@ -130,7 +185,9 @@ class _Reader:
 
         sizes = np.array([function.table.size for function in held], dtype=np.int64)
         starts = np.cumsum(sizes) - sizes
-        energies = sign * np.concatenate([np.empty(0), *(function.table for function in held)])
+        energies = np.concatenate([np.empty(0), *(function.table for function in held)])
+        # An infinite cost forbids whether the sum is minimised or maximised.
+        energies[np.isfinite(energies)] *= sign
         # An entry must stay below the bound while all other functions are at their minimum, or at
         # 0. Clipped, because `assemble` refuses costs out of this range below.
         lowest = np.minimum.reduceat(energies, starts) if sizes.size else np.empty(0)
@@ -196,14 +253,14 @@ class _Reader:
             )
         return (1.0 if bound.text[0] == "<" else -1.0), float(bound.text[1:])
 
-    def _named(self, part: _Node, what: str) -> Iterator[tuple[str | None, _Node]]:
-        """Yield the name and the node of each element; names are optional, and unique."""
+    def _named(self, part: _Node, what: str, *, unique: bool) -> Iterator[tuple[str | None, _Node]]:
+        """Yield the name and the node of each element; names are optional."""
         seen: set[str] = set()
         name: str | None = None
         for node in part.items or ():
             if node.items is None and name is None and not _NUMBER.fullmatch(node.text):
                 name = node.text
-                if name in seen:
+                if unique and name in seen:
                     raise self.error(node, f"two {what}s are called {_cut(name)}")
                 seen.add(name)
             else:
@@ -215,7 +272,7 @@ class _Reader:
     def _variables(self, part: _Node) -> tuple[dict[str, int], list[_Domain]]:
         names: dict[str, int] = {}
         domains: list[_Domain] = []
-        for name, node in self._named(part, "variable"):
+        for name, node in self._named(part, "variable", unique=True):
             if name is not None:
                 names[name] = len(domains)
             shown = f"variable {len(domains) if name is None else _cut(name)}"
@@ -247,7 +304,13 @@ class _Reader:
                 return value
         raise self.error(node, f"expected {what}, got {node.shown}")
 
-    def _index(self, node: _Node, names: dict[str, int], size: int, what: str) -> int:
+    def cost(self, node: _Node, what: str) -> float:
+        """Return the cost of a node, ``+inf`` for ``inf``."""
+        if node.items is None and _INFINITE.fullmatch(node.text):
+            return math.inf
+        return self._number(node, f"{what}, a number or inf")
+
+    def index(self, node: _Node, names: dict[str, int], size: int, what: str) -> int:
         """Return the index given by a name or a number."""
         if node.items is None:
             if node.text in names:
@@ -261,31 +324,35 @@ class _Reader:
     def _functions(
         self, part: _Node, names: dict[str, int], domains: list[_Domain]
     ) -> list[_Function]:
-        found: list[_Function] = []
-        for name, node in self._named(part, "function"):
-            shown = f"function {len(found) if name is None else _cut(name)}"
+        functions: list[_Function] = []
+        number = 0
+        for name, node in self._named(part, "function", unique=False):
+            shown = f"function {number if name is None else _cut(name)}"
+            if node.text.startswith("Unknown"):
+                raise self.error(
+                    node,
+                    "toulbar2 wrote 'Unknown constraint!' in place of a function that it cannot "
+                    "write; give the constraint in another encoding, or write a .wcsp file",
+                )
             if node.items is None:
                 raise self.error(node, f"expected the brackets of {shown}, got {node.shown}")
-            found.append(self._function(node, shown, names, domains))
-        return found
+            functions += self._function(node, shown, names, domains)
+            number += 1
+        return functions
 
     def _function(
         self, node: _Node, shown: str, names: dict[str, int], domains: list[_Domain]
-    ) -> _Function:
+    ) -> list[_Function]:
         items = iter(node.items or ())
 
         def following(*tags: str) -> _Node:
             """Return the next node that is not one of these tags."""
-            found = next(items, None)
-            if found is not None and found.text in tags:
-                found = next(items, None)
-            if found is None:
+            part = next(items, None)
+            if part is not None and part.text in tags:
+                part = next(items, None)
+            if part is None:
                 raise self.error(node, f"{shown} ends where its {tags[0]} is expected")
-            if found.text in ("type", "params"):
-                raise self.error(
-                    found, f"{shown} has {found.text!r}; functions that are not tables are not read"
-                )
-            return found
+            return part
 
         named = following("scope")
         if named.items is None:
@@ -294,15 +361,29 @@ class _Reader:
         variables: dict[int, None] = {}
         for each in named.items:
             what = f"a variable of the scope of {shown}"
-            variable = self._index(each, names, len(domains), what)
+            variable = self.index(each, names, len(domains), what)
             if variable in variables:
                 raise self.error(each, f"{shown} names variable {each.shown} twice in its scope")
             variables[variable] = None
         scope, shape = [*variables], [domains[v].size for v in variables]
         over = f"{shown} over {shown_scope(tuple(variables))}"
         costs, default = following("defaultcost", "costs"), None
-        if costs.items is None and _NUMBER.fullmatch(costs.text):
-            default = self._number(costs, f"the default cost of {shown}")
+        if costs.items is None and costs.text == "type":
+            kind = following("type")
+            listed = _parameters(_PARAMETERS.get(kind.text, {}), [*items])
+            parameters = _NodeParameters(self, node, listed, scope, domains, names)
+            tables = constraint_tables(
+                kind.text, parameters, shown, scope, shape, top=self.top, room=self.room
+            )
+            self.room -= sum(table.costs.size for table in tables)
+            return [
+                _Function(node, over, [scope[p] for p in table.positions], table.costs)
+                for table in tables
+            ]
+        if costs.items is None and (
+            _NUMBER.fullmatch(costs.text) or _INFINITE.fullmatch(costs.text)
+        ):
+            default = self.cost(costs, f"the default cost of {shown}")
             costs = following("costs")
         if (rest := next(items, None)) is not None:
             raise self.error(rest, f"expected nothing after the costs of {shown}")
@@ -310,13 +391,13 @@ class _Reader:
             raise self.error(costs, f"expected the list of costs of {shown}, got {costs.shown}")
         if default is not None:
             table = self._sparse(node, over, scope, default, costs.items, domains)
-            return _Function(node, over, scope, table)
+            return [_Function(node, over, scope, table)]
         what, size = f"a cost of {shown}", math.prod(shape)
         if len(costs.items) != size:
             sizes = shortened(" x ".join(map(str, shape)) or "1", 40)
             raise self.error(node, f"{over} needs {sizes} costs, got {len(costs.items)}")
-        table = np.array([self._number(each, what) for each in costs.items])
-        return _Function(node, over, scope, table)
+        table = np.array([self.cost(each, what) for each in costs.items])
+        return [_Function(node, over, scope, table)]
 
     def _sparse(
         self,
@@ -343,8 +424,79 @@ class _Reader:
             place = 0
             for v, label in zip(scope, listed[at : at + arity], strict=True):
                 what = f"a label of variable {v} in {over}"
-                place = place * domains[v].size + self._index(
+                place = place * domains[v].size + self.index(
                     label, domains[v].names, domains[v].size, what
                 )
-            table[place] = self._number(listed[at + arity], f"the cost of a tuple of {over}")
+            table[place] = self.cost(listed[at + arity], f"the cost of a tuple of {over}")
         return table
+
+
+class _NodeParameters:
+    """The parameters of a global cost function, in the order of the ``.wcsp`` format."""
+
+    def __init__(
+        self,
+        reader: _Reader,
+        function: _Node,
+        listed: list[_Node | int],
+        scope: list[int],
+        domains: list[_Domain],
+        names: dict[str, int],
+    ) -> None:
+        self._reader = reader
+        self._function = function
+        self._listed = iter(listed)
+        self._scope = scope
+        self._domains = domains
+        self._names = names
+
+    def number(self, what: str) -> float:
+        """Return the next parameter, a number or an infinite cost."""
+        node = self._next(what)
+        if isinstance(node, int):
+            return float(node)
+        return self._reader.cost(node, f"the {what} of the function")
+
+    def word(self, what: str) -> str:
+        """Return the next parameter, a word."""
+        node = self._next(what)
+        return node.text if isinstance(node, _Node) else str(node)
+
+    def label(self, variable: int | None, what: str) -> int:
+        """Return the next parameter, a label of a variable, or of all in the scope.
+
+        A name must be at the same position in all domains that have it.
+        """
+        node = self._next(what)
+        scope = self._scope if variable is None else [self._scope[variable]]
+        size = max((self._domains[v].size for v in scope), default=0)
+        labels: dict[str, int] = {}
+        for v in scope:
+            for name, label in self._domains[v].names.items():
+                if labels.setdefault(name, label) != label and name == getattr(node, "text", None):
+                    raise self.error(f"the label {_cut(name)} has another position in variable {v}")
+        if isinstance(node, int):
+            return node
+        return self._reader.index(node, labels, size, f"the {what} of the function")
+
+    def variable(self, what: str) -> int:
+        """Return the position in the scope of the next parameter, a variable."""
+        node = self._next(what)
+        if isinstance(node, int):
+            return node
+        variable = self._reader.index(
+            node, self._names, len(self._domains), f"the {what} of the function"
+        )
+        if variable not in self._scope:
+            raise self.error(f"variable {node.shown} of the parameters is not in the scope")
+        return self._scope.index(variable)
+
+    def error(self, message: str) -> FormatError:
+        """Make the error for a fault of the function."""
+        return self._reader.error(self._function, message)
+
+    def _next(self, what: str) -> _Node | int:
+        node = next(self._listed, None)
+        if node is None:
+            raise self.error(f"the parameters of the function end where the {what} is expected")
+        return node

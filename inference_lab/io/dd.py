@@ -6,8 +6,8 @@ The first letter of a line gives its kind:
 * ``a ID LEFT RIGHT COST``: the left node may be assigned to the right node, at this cost; the
   assignments are numbered in order;
 * ``e ID ID COST``: the cost if both assignments are made;
-* ``c`` (comment), ``i0``, ``i1``, ``n0`` and ``n1`` (positions and neighbours of the nodes in the
-  images that are matched): not part of the energy.
+* ``i0``, ``i1``, ``n0`` and ``n1`` (positions and neighbours of the nodes in the images that are
+  matched): not part of the energy.
 
 Each node of either side is assigned at most once, and an unassigned node has no cost.
 
@@ -38,11 +38,12 @@ from inference_lab.graph.factor_graph import FactorGraph
 from inference_lab.graph.terms import OwnTables, Unaries
 from inference_lab.io._assembly import graph_of
 from inference_lab.io._files import FormatError
+from inference_lab.io._text import plain_text
 from inference_lab.io._tokens import Tokens
 
 #: Number of fields in each kind of line that is not ignored.
 _FIELDS = {b"p": 4, b"a": 4, b"e": 3}
-_IGNORED = (b"c", b"i0", b"i1", b"n0", b"n1")
+_IGNORED = (b"i0", b"i1", b"n0", b"n1")
 
 
 def parse(data: bytes, path: str) -> FactorGraph:
@@ -96,7 +97,7 @@ class _LineTokens(Tokens):
 def _numbers(data: bytes, path: str) -> tuple[Tokens, dict[bytes, IntArray]]:
     """Return the numbers of a file, and their places by kind of line, one row a line."""
     kept, kinds = [], []
-    for number, line in enumerate(data.split(b"\n"), 1):
+    for number, line in enumerate(plain_text(data, path).split(b"\n"), 1):
         kind, *fields = line.split() or [b""]
         if kind in _FIELDS:
             if len(fields) != _FIELDS[kind]:

@@ -1,7 +1,6 @@
 """The libDAI format ``.fg``: sparse tables of potentials, the first variable varying fastest.
 
-``E(x) = - sum_f ln phi_f(x_f)``. Numbers are separated by any white space; the rest of a line after
-``#`` is a comment:
+``E(x) = - sum_f ln phi_f(x_f)``. Numbers are separated by any white space:
 
 * the number of factors;
 * for each factor the number of its variables, these variables, the number of labels of each, the
@@ -25,7 +24,6 @@ Graphical Models", JMLR 11 (2010); "libDAI file formats" of its manual.
 from __future__ import annotations
 
 import math
-import re
 
 import numpy as np
 
@@ -34,15 +32,13 @@ from inference_lab.graph.factor_graph import FactorGraph
 from inference_lab.io._assembly import Scopes, Tables, assemble, shown_scope
 from inference_lab.io._files import FormatError
 from inference_lab.io._potentials import check_possible, energies_of
+from inference_lab.io._text import plain_text
 from inference_lab.io._tokens import Tokens
-
-_COMMENT = re.compile(rb"#[^\r\n]*")
 
 
 def parse(data: bytes, path: str) -> FactorGraph:
     """Parse the content of a libDAI file."""
-    # Comments are replaced by blanks, so that messages give the right line numbers.
-    tokens = Tokens(_COMMENT.sub(lambda found: b" " * len(found.group()), data), path)
+    tokens = Tokens(plain_text(data, path), path)
     end = int(tokens.values.size)
     n_factors = tokens.integer(0, "the number of factors", high=max(0, end - 1) // 2)
     labels: dict[int, int] = {}

@@ -51,6 +51,7 @@ from inference_lab.graph.factor_graph import FactorGraph
 from inference_lab.io._assembly import Scopes, Tables, assemble
 from inference_lab.io._files import FormatError
 from inference_lab.io._potentials import DECIMALS, check_possible, energies_of
+from inference_lab.io._text import plain_text
 from inference_lab.io._tokens import NUMERAL, Tokens, first_word, whole
 
 #: Appended to the message about a table of zeros only.
@@ -72,6 +73,7 @@ def parse(data: bytes, path: str, *, costs: bool = False) -> FactorGraph:
     """Parse the content of a UAI file."""
     # Time and memory are linear in the length of the content, because each declared count is
     # compared with the rest of the file before an array of that size is allocated.
+    data = plain_text(data, path)
     first_word(data, path, "MARKOV", "BAYES")
     tokens = Tokens(data, path, first=1)
     values = tokens.values

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 Chart = Any
 FloatArray = npt.NDArray[np.float64]
 
-#: Largest number of solvers drawn with bands, because more bands hide each other.
-BANDS = 6
+#: Largest number of solvers drawn with bands: the colours of three and more mix to one.
+BANDS = 2
 
 #: Distinct in lightness as well (Okabe and Ito); the first one is the colour of the text.
 COLOURS = ("currentColor", "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00")

@@ -84,15 +84,14 @@ def glance_section(results: ResultArrays) -> Section | None:
     if not has_histories(results):
         return None
     moments, (middle, low, high) = gaps_over_time(results)
-    several = len(results.records) > len(results.solvers)
-    bands = several and len(results.labels) <= BANDS
-    over = "problems, seeds and repeats" if results.several else "seeds and repeats"
+    runs_repeat = results.runs.duplicated(["solver", "problem"]).any()
+    # A band over runs of several problems need not contain the mean of their medians.
+    bands = bool(runs_repeat) and not results.several and len(results.labels) <= BANDS
     picture = Picture(
         "gap-over-time",
-        "Primal gap of the best labelling so far"
-        + (f", median over {over}" if several else "")
+        f"Primal gap in percent of the best labelling so far: {_statistic(results)}"
         + (", with the band between the quartiles" if bands else "")
-        + "; 100 before the first labelling."
+        + "; 100 before the first labelling. The table of gaps at fixed times has the same numbers."
         + (" Each solver over its own runs." if results.incomplete else ""),
         f"Primal gap against time for {counted(len(results.labels), 'solver')}.",
         partial(gap_chart, moments, middle, results.labels, (low, high) if bands else None),
@@ -125,31 +124,47 @@ def has_histories(results: ResultArrays) -> bool:
 
 
 def gaps_over_time(results: ResultArrays) -> tuple[FloatArray, FloatArray]:
-    """Return times, and median and quartiles of the primal gaps, shape (3, solvers, times)."""
+    """Return times, and gaps by `_typical_gaps` and their quartiles, shape (3, solvers, times).
+
+    The quartiles are over all runs of a solver.
+    """
     end = max(results.times[-1], 1e-5)
     if not results.given_times:
         end = max(end, float(results.of("seconds").max()))
     start = min(results.times[0], end / 10)
     moments = np.geomspace(start, end, _MOMENTS)
     gap = _gaps_at(results, moments)
-    curves = np.full((3, len(results.solvers), moments.size), np.nan)
+    bands = np.full((2, len(results.solvers), moments.size), np.nan)
     for s in range(len(results.solvers)):
         mine = gap[results.of("solver") == s]
-        curves[0, s] = np.median(mine, axis=0)
-        curves[1:, s] = np.quantile(mine, BAND, axis=0, method="inverted_cdf")
-    return moments, curves[:, results.order]
+        bands[:, s] = np.quantile(mine, BAND, axis=0, method="inverted_cdf")
+    typical = _typical_gaps(results, gap)
+    return moments, np.concatenate([typical[None], bands[:, results.order]])
+
+
+def _statistic(results: ResultArrays) -> str:
+    """Return the name of the statistic of `_typical_gaps`."""
+    medians = "median over seeds and repeats"
+    return f"the mean over problems of the {medians}" if results.several else f"the {medians}"
+
+
+def _typical_gaps(results: ResultArrays, gap: FloatArray) -> FloatArray:
+    """Return the statistic of gaps in figures and tables, of shape (solvers, times).
+
+    `gap` has the primal gaps of each record, of shape (records, times).
+    """
+    at_times = [np.nanmean(results.typical(numbers), axis=0)[results.order] for numbers in gap.T]
+    return np.stack(at_times, axis=1)
 
 
 def _fixed_time_table(results: ResultArrays) -> Table:
-    gap = _gaps_at(results, results.times)
+    gaps = _typical_gaps(results, _gaps_at(results, results.times))
     columns = [column("solver", results.labels)]
-    for number, moment in enumerate(results.times):
-        means = np.nanmean(results.typical(gap[:, number])[:, results.order], axis=0)
+    for means, moment in zip(gaps.T, results.times, strict=True):
         columns.append(column(f"{moment:g} s", means.tolist(), format_percent, best=min))
     return Table(
         "quality-at-times",
-        "Primal gap in percent at fixed times: the mean over problems of medians over seeds "
-        "and repeats.",
+        f"Primal gap in percent at fixed times: {_statistic(results)}.",
         tuple(columns),
         "From the same histories as the times to targets. A run that has ended keeps its last "
         "gap; without a labelling the gap is 100."

@@ -43,9 +43,11 @@ class FitKey(NamedTuple):
 class StudyRecord(RunRecord, frozen=True, kw_only=True):
     """One fit of one method: the fields of every `RunRecord`, and these."""
 
-    SCHEMA: ClassVar[int] = 2
+    SCHEMA: ClassVar[int] = 3
+    SETTINGS: ClassVar[tuple[str, ...]] = ("settings",)
+    NUMBERS: ClassVar[tuple[str, ...]] = ("scores", "e_steps")
 
-    schema: int = 2
+    schema: int = 3
     study: str
     data: str
     method: str
@@ -61,7 +63,9 @@ class StudyRecord(RunRecord, frozen=True, kw_only=True):
     noise: float
     unit: str
     status: Annotated[str, any_of(("ok", *FAILURES))]
-    #: Scores on the points that the protocol scores.
+    #: Scores on the points that the protocol scores. In a line null stands for a number that is not
+    #: known, and for an infinite one, which ``not_finite`` names: a weight of hard pairs, and the
+    #: violated weight of such pairs.
     scores: Mapping[str, Any] = {}
     objective: float = math.nan
     #: Seconds of the fit without loading of kernels, and of its E-steps.
@@ -96,7 +100,8 @@ class StudyRecord(RunRecord, frozen=True, kw_only=True):
         """The adjusted Rand index, the objective and the time, or the reason of a failure."""
         if self.failed:
             return f"{self.status}: {self.message}"
-        found = f"ARI {float(self.scores.get('ari', math.nan)):.3f}, "
+        ari = self.scores.get("ari")
+        found = f"ARI {math.nan if ari is None else float(ari):.3f}, "
         return found + f"objective {self.objective:.7g}, {self.seconds:.3g} s"
 
 

@@ -6,7 +6,8 @@ import json
 import math
 import os
 from collections.abc import Callable, Mapping
-from typing import Any, ClassVar, Self
+from functools import cache
+from typing import Any, ClassVar, Self, get_args
 
 import msgspec
 import numpy as np
@@ -33,14 +34,20 @@ class LaterRecordError(RecordError):
     """Error for a line that a later version of the library wrote."""
 
 
-def jsonable(value: Any) -> Any:
-    """Convert a value to one that survives a round trip through strict JSON."""
+def jsonable(value: Any, *, text: bool = False) -> Any:
+    """Convert a value to one that survives a round trip through strict JSON.
+
+    JSON has no infinities. Numbers that are not finite become None, as in a column of numbers, or
+    with `text` the words of a spec ("inf"), because a setting of None is another one.
+    """
     left = _ROOM
 
     def plain(value: Any, depth: int) -> Any:
         nonlocal left
         try:
             found = _converted(value, depth, plain)
+            if isinstance(found, float) and not math.isfinite(found):
+                found = repr(found) if text else None
         except _TooMuchError:
             raise
         except Exception as problem:  # a foreign object may raise anything
@@ -56,9 +63,9 @@ def jsonable(value: Any) -> Any:
         return f"{_class_name(value)} of more than {_ROOM} characters"
 
 
-def json_object(value: Any) -> dict[str, Any]:
+def json_object(value: Any, *, text: bool = False) -> dict[str, Any]:
     """Return `jsonable` of a mapping; wrap results of other types as ``{"value": ...}``."""
-    found = jsonable(value)
+    found = jsonable(value, text=text)
     return found if isinstance(found, dict) else {"value": found}
 
 
@@ -67,7 +74,7 @@ class _TooMuchError(Exception):
 
 
 def _converted(value: Any, depth: int, plain: Callable[[Any, int], Any]) -> Any:
-    """Return a value in JSON's own types, its parts by `plain`."""
+    """Return a value in JSON's own types or a float that is not finite, its parts by `plain`."""
     if isinstance(value, np.ndarray):
         large = value.size > _ARRAY_LIMIT
         shape = {"shape": list(value.shape), "dtype": str(value.dtype)}
@@ -84,8 +91,7 @@ def _converted(value: Any, depth: int, plain: Callable[[Any, int], Any]) -> Any:
             bits = whole.bit_length()
             return whole if bits <= _BITS_LIMIT else f"an integer of {bits} bits"
         case float():
-            number = float.__float__(value)
-            return number if math.isfinite(number) else repr(number)
+            return float.__float__(value)
         case Mapping() | list() | tuple() | set() | frozenset() if depth == _DEPTH_LIMIT:
             return f"{_class_name(value)} of {len(value)}, nested too deeply"
         case Mapping():
@@ -126,12 +132,21 @@ class JsonLine(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """Base of objects that are stored as lines of JSON, with ``schema`` as first field."""
 
     # Annotations declare types and ranges. The constructor does not check them; `checked` does, and
-    # `from_json` for lines of a file. JSON has no infinities: numbers that are not finite are
-    # stored as strings, and numeric fields convert them back.
+    # `from_json` for lines of a file. JSON has no infinities, and a text in a number's place would
+    # make a column of texts: a number that is not finite is null. Null is the field's default (no
+    # energy: +inf; no bound: -inf); any other value stands, as a text, in the object `_OTHERS` of
+    # the line, by the field. Lines of earlier versions have texts in the numbers' places.
 
     #: Version of the fields. Fields that are missing in lines of earlier versions have defaults;
     #: lines of later versions are refused.
     SCHEMA: ClassVar[int] = 1
+
+    #: Fields of settings, in which None is a value: numbers that are not finite are texts there.
+    SETTINGS: ClassVar[tuple[str, ...]] = ()
+    #: Mappings of numbers, in which earlier versions have texts for those that are not finite.
+    NUMBERS: ClassVar[tuple[str, ...]] = ()
+    #: The meaning of null in tuples of numbers, by the name of the entry.
+    NULLS: ClassVar[Mapping[str, float]] = {}
 
     schema: int = 1
 
@@ -144,7 +159,15 @@ class JsonLine(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
     def as_dict(self) -> dict[str, Any]:
         """Return the fields as values of strict JSON."""
-        return {name: _encoded(getattr(self, name)) for name in self.__struct_fields__}
+        others: dict[str, str] = {}
+        nulls = _nulls(type(self))
+        found = {
+            name: _encoded(name, getattr(self, name), nulls, others)
+            if name not in self.SETTINGS
+            else jsonable(getattr(self, name), text=True)
+            for name in self.__struct_fields__
+        }
+        return {**found, _OTHERS: others} if others else found
 
     def to_json(self) -> str:
         """Return the object as one line of strict ASCII JSON, without the line's end."""
@@ -168,15 +191,108 @@ class JsonLine(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
             )
         if schema == cls.SCHEMA and (missing := set(cls.__struct_fields__) - data.keys()):
             raise RecordError(f"Object missing required field `{min(missing)}`")
+        _restore(data, _nulls(cls))
+        if schema < cls.SCHEMA:
+            for name in cls.NUMBERS:
+                if isinstance(held := data.get(name), dict):
+                    data[name] = {
+                        key: float(entry) if entry in _NOT_FINITE else entry
+                        for key, entry in held.items()
+                    }
         try:
-            # Not strict, because numbers that are not finite are stored as strings.
+            # Not strict, because earlier versions store numbers that are not finite as texts.
             return msgspec.convert({**data, "schema": cls.SCHEMA}, cls, strict=False)
         except msgspec.ValidationError as problem:
             raise RecordError(str(problem)) from None
 
 
-def _encoded(value: Any) -> Any:
-    """Return the value of a field for strict JSON; texts stay unchanged."""
+#: The object of a line that holds the numbers which are neither finite nor what null stands for.
+_OTHERS = "not_finite"
+#: The texts of such numbers.
+_NOT_FINITE = ("inf", "-inf", "nan")
+
+
+@cache
+def _nulls(kind: type[JsonLine]) -> dict[str, float | tuple[float, ...]]:
+    """Return the meaning of null in fields of numbers, and in those of tuples of numbers."""
+    nulls: dict[str, float | tuple[float, ...]] = {}
+    for field in msgspec.structs.fields(kind):
+        entry = next((each for each in get_args(field.type) if hasattr(each, "_fields")), None)
+        if isinstance(field.default, float):
+            nulls[field.encode_name] = field.default
+        elif entry is not None:
+            nulls[field.encode_name] = tuple(kind.NULLS.get(n, math.nan) for n in entry._fields)
+    return nulls
+
+
+def _encoded(
+    place: str, value: Any, nulls: Mapping[str, Any], others: dict[str, str], null: Any = None
+) -> Any:
+    """Return a value for strict JSON; texts stay unchanged.
+
+    Infinities other than `null` are added to `others` by their place.
+    """
     if isinstance(value, tuple):
-        return [_encoded(entry) for entry in value]
-    return jsonable(value) if isinstance(value, Mapping | float | np.generic) else value
+        return [
+            [
+                _encoded(f"{place}.{at}.{column}", number, {}, others, meaning)
+                for column, (number, meaning) in enumerate(zip(entry, nulls[place], strict=True))
+            ]
+            if isinstance(entry, tuple) and place in nulls
+            else _encoded(f"{place}.{at}", entry, {}, others)
+            for at, entry in enumerate(value)
+        ]
+    if isinstance(value, Mapping):
+        for key, entry in value.items():
+            if isinstance(entry, float) and math.isinf(entry):
+                others[f"{place}.{_key(key)}"] = repr(float.__float__(entry))
+        return jsonable(value)
+    if not isinstance(value, float | np.generic):
+        return value
+    number = value.item() if isinstance(value, np.generic) else float.__float__(value)
+    found = jsonable(number)
+    null = nulls.get(place, null)
+    if found is None and isinstance(number, float) and not _alike(number, null):
+        others[place] = repr(number)
+    return found
+
+
+def _alike(number: float, null: float | None) -> bool:
+    """Return whether null stands for a number that is not finite."""
+    return null is not None and (number == null or (math.isnan(number) and math.isnan(null)))
+
+
+def _restore(data: dict[str, Any], nulls: Mapping[str, Any]) -> None:
+    """Put numbers that are not finite into the places of nulls."""
+    others = data.pop(_OTHERS, {})
+    if not isinstance(others, dict):
+        raise RecordError(f"the field {_OTHERS!r} must be an object")
+    for place, text in others.items():
+        try:
+            held, key = _place(data, place)
+            null = held[key] is None
+        except (LookupError, TypeError, ValueError):
+            null = False
+        if not null or text not in _NOT_FINITE:
+            raise RecordError(f"the field {_OTHERS!r} must name nulls, got {place!r}: {text!r}")
+        held[key] = float(text)
+    for name, null_value in nulls.items():
+        if isinstance(null_value, float) and name in data and data[name] is None:
+            data[name] = null_value
+        elif isinstance(null_value, tuple) and isinstance(data.get(name), list):
+            for entry in data[name]:
+                if isinstance(entry, list) and len(entry) == len(null_value):
+                    entry[:] = [
+                        n if v is None else v for v, n in zip(entry, null_value, strict=True)
+                    ]
+
+
+def _place(data: dict[str, Any], place: str) -> tuple[Any, Any]:
+    """Return the container and the key of a place: ``gap``, ``scores.ari`` or ``trace.0.3``."""
+    name, dot, rest = place.partition(".")
+    if not dot:
+        return data, name
+    if isinstance(data[name], dict):
+        return data[name], rest
+    row, _, column = rest.partition(".")
+    return data[name][int(row)], int(column)

@@ -26,7 +26,7 @@ from inference_lab.results.json_lines import JsonLine
 from inference_lab.results.line_store import LineStore
 
 #: Version of the record's fields.
-SCHEMA = 7
+SCHEMA = 8
 
 #: Statuses of runs that failed or were stopped from outside.
 FAILURES = ("error", "crash", "memory", "timeout")
@@ -184,6 +184,13 @@ class Record(RunRecord, frozen=True, kw_only=True):
     """
 
     SCHEMA: ClassVar[int] = SCHEMA
+    SETTINGS: ClassVar[tuple[str, ...]] = ("settings", "problem_info")
+    NUMBERS: ClassVar[tuple[str, ...]] = ("scores",)
+    NULLS: ClassVar[Mapping[str, float]] = {
+        "energy": math.inf,
+        "best_energy": math.inf,
+        "lower_bound": -math.inf,
+    }
 
     schema: int = SCHEMA
     #: Unique name of the run, 48 random bits.
@@ -222,7 +229,9 @@ class Record(RunRecord, frozen=True, kw_only=True):
     clock: Literal["wall", "cpu"] = "wall"
     #: A value of `inference_lab.Status`.
     status: Annotated[str, any_of(Status)]
-    #: See `Solution`; `energy` is evaluated independently, `claimed_energy` is the solver's.
+    #: See `Solution`; `energy` is evaluated independently, `claimed_energy` is the solver's. In a
+    #: line null means no labelling of finite energy (+inf), no gap (+inf) and no bound (-inf); the
+    #: `status` gives the reason. ``not_finite`` names other cases: the bound of the infeasible.
     energy: Annotated[float, Meta(ge=-_LARGEST)] = math.inf
     claimed_energy: float | None = None
     lower_bound: float = -math.inf

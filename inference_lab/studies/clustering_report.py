@@ -122,8 +122,8 @@ def _with_gaps(records: Sequence[StudyRecord]) -> list[StudyRecord]:
         place = f"{record.key.task} {record.run}"
         if math.isfinite(record.objective):
             best[place] = min(best.get(place, math.inf), record.objective)
-        if "lower_bound" in record.scores:
-            bound[place] = max(bound.get(place, -math.inf), record.scores["lower_bound"])
+        if (lower_bound := record.scores.get("lower_bound")) is not None:
+            bound[place] = max(bound.get(place, -math.inf), float(lower_bound))
     found = []
     for record in records:
         place = f"{record.key.task} {record.run}"

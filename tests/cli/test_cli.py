@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import io
 import json
 import os
 import signal
@@ -12,6 +13,7 @@ import sys
 import time
 from pathlib import Path
 
+import click
 import numpy as np
 import pytest
 from click.testing import CliRunner
@@ -125,6 +127,74 @@ def test_version_and_help():
     for arguments in ([], ["compare"], ["solve"], ["list"], ["check"]):
         result = call(*arguments, "--help")
         assert result.exit_code == 0 and result.stdout.startswith("Usage:")
+
+
+# ---------------------------------------------------------------------- encodings
+
+
+def commands(group=main, path=()):
+    """Return the words of every command."""
+    for name, one in group.commands.items():
+        if isinstance(one, click.Group):
+            yield from commands(one, (*path, name))
+        else:
+            yield (*path, name)
+
+
+def call_in(encoding, monkeypatch, *arguments):
+    """Call the command with streams of an encoding; return the exit code and the text of both."""
+    streams = [io.TextIOWrapper(io.BytesIO(), encoding=encoding) for _ in range(2)]
+    monkeypatch.setattr(sys, "stdout", streams[0])
+    monkeypatch.setattr(sys, "stderr", streams[1])
+    try:
+        main(list(arguments), prog_name="inference-lab")
+        code = None
+    except SystemExit as end:
+        code = end.code
+    finally:
+        monkeypatch.undo()
+    for stream in streams:
+        stream.flush()
+    # click itself writes UTF-8 where a stream is ASCII.
+    return code, *(stream.buffer.getvalue().decode("utf-8", "replace") for stream in streams)
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
+def test_no_command_dies_of_a_character_that_the_console_lacks(work, encoding, monkeypatch):
+    """All help and all commands that only read, with names beyond the encoding."""
+    (work / "größe….uai").write_text(MODEL)
+    read_only = [
+        *((*words, "--help") for words in commands()),
+        *(("list", kind) for kind in ("solvers", "problems", "estimators")),
+        *(("list", kind, "--json") for kind in ("solvers", "problems", "estimators")),
+        *(("list", "solvers", name) for name in solver_registry.names()),
+        *(("list", "problems", name) for name in problem_registry.names()),
+        *(("data", *words) for words in (("list",), ("list", "--json"), ("path",))),
+        ("data", "path", "--data-dir", "größe…"),
+        ("solve", "größe….uai", "--solver", "brute-force"),
+        ("solve", "größe….uai", "--solver", "brute-force", "--json"),
+        ("diagnose", "größe….uai"),
+    ]
+    for words in read_only:
+        with monkeypatch.context() as patch:
+            code, out, err = call_in(encoding, patch, *words)
+        assert code == 0, (words, out, err)
+        assert "UnicodeEncodeError" not in out + err, words
+        assert out, words
+    for words in (("solve", "…"), ("list", "solvers", "…"), ("report", "…"), ("merge", "…")):
+        with monkeypatch.context() as patch:
+            code, out, err = call_in(encoding, patch, *words)
+        assert code == 2 and "Unicode" not in out + err, (words, err)
+
+
+def test_characters_that_are_lacking_have_a_text_in_ascii(work, monkeypatch):
+    """Tables end in three dots, and names in escapes."""
+    environment = {**os.environ, "PYTHONIOENCODING": "ascii", "COLUMNS": "60"}
+    done = subprocess.run(
+        [COMMAND, "data", "list"], capture_output=True, timeout=120, env=environment, check=True
+    )
+    assert "..." in done.stdout.decode("ascii") and not done.stderr
+    assert "x≥1 ☃".encode("ascii", "inference_lab.replaced") == b"x>=1 \\u2603"
 
 
 # ---------------------------------------------------------------------- compare
@@ -406,7 +476,7 @@ def test_solve_json_is_one_document_and_nothing_else(work, capfd):
     assert code == 0
     document = json.loads(stdout)
     assert document["labels"] == [0, 0, 0] and document["energy"] == pytest.approx(-1)
-    assert document["lower_bound"] == "-inf" and document["status"] == "limit"
+    assert document["lower_bound"] is None and document["status"] == "limit"
     for noise in ("a solver prints", "a library prints", "a child prints"):
         assert noise in stderr
 

@@ -76,6 +76,23 @@ def test_a_bad_csv_file_is_named_with_its_line(tmp_path, content, message):
     assert message in str(caught.value)
 
 
+def test_blanks_around_cells_are_skipped(tmp_path):
+    """Files are written by hand; blanks count only where names have them."""
+    path = tmp_path / "c.csv"
+    path.write_text('i, j ,kind, weight\n 1,  "0, b", must-link ,\t2.5\n\n0,1 , cannot-link,1\n')
+    read = Constraints.read_csv(path, ids=["0", "1", "0, b"])
+    assert read.must_link.tolist() == [[1, 2]] and read.cannot_link.tolist() == [[0, 1]]
+    assert (read.ml_weights.tolist(), read.cl_weights.tolist()) == ([2.5], [1.0])
+    path.write_text("i,j,kind\n0, 1,must-link\n")
+    with pytest.raises(ValueError, match=r"row 2 of pairs .* names no point"):
+        Constraints.read_csv(path, ids=["0", " 0", "1"])
+    spaced = Constraints([[0, 1]], [], n_points=2)
+    spaced.write_csv(path, ids=[" a", "a "])
+    assert Constraints.read_csv(path, ids=[" a", "a "]) == spaced
+    path.write_text("i, j, kind\n")
+    assert len(Constraints.read_csv(path, 3)) == 0
+
+
 def test_labels_give_pairs_or_chains_that_imply_them():
     rng = np.random.default_rng(0)
     labels = np.where(rng.random(60) < 0.5, -1, rng.integers(4, size=60))

@@ -13,7 +13,7 @@ import pytest
 from damage import SlowModel, check_damaged, check_refused, damaged
 from hypothesis import example, given
 from places import published
-from slow_words import Refused, Words, is_numeral
+from slow_words import Refused, Words, is_numeral, uncommented
 
 import inference_lab as il
 from inference_lab.io import FormatError, fg
@@ -33,7 +33,7 @@ SlowFactor = tuple[tuple[int, ...], dict[tuple[int, ...], float]]
 
 def slow_read(data: bytes) -> tuple[list[int], list[SlowFactor]]:
     """Read token by token, each table as a dictionary over labels in the order of the scope."""
-    text = re.sub(rb"#[^\r\n]*", b"", data)
+    text = uncommented(data)
     if re.search(rb"[^\t-\r -~]", text):
         raise Refused
     words = Words(text.decode())

@@ -16,10 +16,11 @@ COSTS = b"MARKOV 2 2 3  3  1 0  2 0 1  0   2 0 1.5   6 0 1 2 -3 inf 5   1 -0.25"
 
 def test_suffixes_and_formats() -> None:
     """Every suffix is known, compressed or not, and so are formats without one."""
-    nameless = ("max-cut", "qubo", "clique-partitioning")
-    assert supported_formats() == ("uai", "fg", "wcsp", "cfn", "dd", *nameless)
+    nameless = ("max-cut", "clique-partitioning")
+    suffixed = ("uai", "fg", "wcsp", "cfn", "dd", "qubo")
+    assert sorted(supported_formats()) == sorted((*suffixed, *nameless))
     assert supported_suffixes() == tuple(
-        f".{name}{packed}" for name in supported_formats()[:5] for packed in ("", ".gz", ".xz")
+        f".{name}{packed}" for name in suffixed for packed in ("", ".gz", ".xz")
     )
 
 

@@ -12,7 +12,7 @@ import pytest
 from damage import SlowModel, check_damaged, check_refused, damaged
 from hypothesis import example, given
 from places import published
-from slow_words import Refused, Words
+from slow_words import Refused, Words, uncommented
 from strategies import labellings
 
 import inference_lab as il
@@ -34,6 +34,7 @@ SlowFunction = tuple[tuple[int, ...], float, dict[tuple[int, ...], float]]
 
 def slow_read(data: bytes) -> tuple[list[int], list[SlowFunction], bool]:
     """Return cardinalities, functions as default and tuples, and whether nothing is allowed."""
+    data = uncommented(data, names=True)
     if re.search(rb"[^\t-\r -~]", data):
         raise Refused
     words = Words(data.decode())
@@ -125,7 +126,7 @@ def test_a_constant_that_forbids_makes_the_model_infeasible() -> None:
         ("t 1.5 2 0 9 2", r"token 2: expected the number of variables, an integer >= 0, got '1.5'"),
         ("t 9 2 0 9 2", r"variables is '9', but at most 1 fit"),
         ("t 1 2 7 9 2", r"cost functions is '7', but at most 0 fit"),
-        ("t 1 2 0 x 2", r"token 5: expected a number, got 'x'"),
+        ("t 1 2 0 x 2", r"token 5: expected the upper bound, an integer >= 0, got 'x'"),
         ("t 1 2 0 9 0", r"variable 0: expected its number of labels, .* got '0'"),
         ("t 1 2 0 9 2000000000", r"variable 0 has 2000000000 labels and no factor"),
         ("t 1 2 1 9 2 5 0 0 0", r"variables of function 0 is '5', but at most 1 fit"),
@@ -138,7 +139,6 @@ def test_a_constant_that_forbids_makes_the_model_infeasible() -> None:
         ("t 1 2 1 9 2 1 0 0 -1", r"tuples of function 0, an integer >= 0, got '-1'"),
         ("t 1 2 1 9 2 1 0 0 0 5", r"1 surplus tokens after the last cost function, from '5'"),
         ("t 1 2 1 9 2 -1 0 0 1 1 4", r"variables of function 0, an integer >= 0, got '-1'"),
-        ("t 2 2 1 9 2 2 2 0 1 -1 salldiff var 1", r"12: .* got 'salldiff'; functions given by a"),
         ("t 2 2 1 9 2 2 2 0 1 -1 0 0 0", r"default cost of function 0, an integer >= 0, got '-1'"),
         ("t 2 2 1 9 2 2 2 0 1 -1", r"variables of function 0 is '2', but at most 1 fit"),
         ("t 2 2 1 9 99999 99999 2 0 1 0 0", r"too many entries in all; at most 16777227"),
@@ -149,10 +149,9 @@ def test_errors_name_fault_and_position(text: str, message: str) -> None:
     check_refused(parse, text, message, "here.wcsp")
 
 
-def test_only_words_give_the_hint_about_keywords() -> None:
-    with pytest.raises(FormatError, match="expected plain ASCII text") as caught:
+def test_bytes_that_are_no_ascii_text() -> None:
+    with pytest.raises(FormatError, match="expected plain ASCII text"):
         parse(b"t 1 2 0 9 \xff")
-    assert "keyword" not in str(caught.value)
 
 
 @given(damaged(SMALL))

@@ -324,6 +324,29 @@ def test_times_do_not_go_beyond_the_limit():
     assert picture.draw.args[0].max() == pytest.approx(30.0)
 
 
+def test_bands_are_drawn_for_two_solvers_on_one_problem():
+    """More bands hide each other; over several problems quartiles need not hold the mean."""
+
+    def figure(solvers, problems):
+        runs = [
+            traced([(0.1, 2.0 + n, -INF), (1.0, 1.0, -INF)], solver=s, problem=p, seed=n)
+            for s in solvers
+            for p in problems
+            for n in range(3)
+        ]
+        document = report_document(runs, title="")
+        (picture,) = (p for p in document.pictures() if p.name == "gap-over-time")
+        return picture
+
+    for solvers, problems, drawn in (("ab", "p", True), ("abc", "p", False), ("ab", "pq", False)):
+        picture = figure(solvers, problems)
+        assert (picture.draw.args[3] is not None) is drawn
+        assert ("quartiles" in picture.caption) is drawn
+        drawing(picture.draw())
+    _, middle, _, (low, high) = figure("ab", "p").draw.args
+    assert (low <= middle).all() and (middle <= high).all()
+
+
 def test_files_have_no_digits_of_rounding():
     # 11 of 20, whose mean times 100 is 55.00000000000001.
     runs = [record("p", "a", 1.0 if n < 11 else 2.0, seed=n) for n in range(20)]

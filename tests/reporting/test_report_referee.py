@@ -325,6 +325,20 @@ def test_quality_at_times(case):
             assert cell.value == pytest.approx(mean, abs=1e-9), (solver, moment)
 
 
+def test_the_figure_of_gaps_over_time_has_the_statistic_of_the_table(case):
+    """Medians in one and means in the other would contradict each other."""
+    _, referee, document = case
+    (picture,) = (p for p in document.pictures() if p.name == "gap-over-time")
+    moments, gaps, solvers, _ = picture.draw.args
+    for at in range(0, len(moments), 7):
+        for solver, gap in zip(solvers, gaps[:, at], strict=True):
+            mean = referee.over_problems(solver, lambda r, t=moments[at]: referee.gap_at(r, t))
+            assert gap == pytest.approx(mean, abs=1e-9), (solver, moments[at])
+    statistic = "the mean over problems of the median over seeds and repeats"
+    assert statistic in picture.caption
+    assert statistic in table(document, "quality-at-times").caption
+
+
 def test_profiles(case):
     _, referee, document = case
     solvers = list(column(table(document, "targets"), "solver"))

@@ -21,6 +21,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from inference_lab.contract import TracePoint
+from inference_lab.results.clustering_records import StudyRecord
 from inference_lab.results.json_lines import RecordError, clean_text, jsonable
 from inference_lab.results.line_store import RecordWarning
 from inference_lab.results.records import (
@@ -106,12 +107,104 @@ def test_a_record_equals_its_copy_from_strict_json(
     assert replace(copy, diagnostics={}) == replace(record, diagnostics={})
 
 
-def test_infinities_are_strings_and_come_back_as_numbers():
-    line = make(lower_bound=-math.inf, energy=math.inf, accuracy=math.nan).to_json()
-    data = json.loads(line)
-    assert (data["energy"], data["lower_bound"], data["accuracy"]) == ("inf", "-inf", "nan")
-    accuracy = Record.from_json(line).accuracy
-    assert accuracy is not None and math.isnan(accuracy)
+def test_numbers_that_are_not_finite_are_null_and_come_back():
+    """Null is no energy and no bound; others are named beside the numbers."""
+    record = make(lower_bound=-math.inf, energy=math.inf, trace=(TracePoint(0.1, *[math.inf] * 3),))
+    data = json.loads(record.to_json())
+    assert (data["energy"], data["lower_bound"], data["gap"]) == (None, None, None)
+    assert data["trace"] == [[0.1, None, None, None]]
+    assert data["not_finite"] == {"trace.0.3": "inf"}
+    assert Record.from_json(record.to_json()) == record
+    record = make(status="infeasible", energy=math.inf, lower_bound=math.inf, accuracy=math.nan)
+    data = json.loads(record.to_json())
+    assert (data["energy"], data["lower_bound"], data["accuracy"]) == (None, None, None)
+    assert data["not_finite"] == {"lower_bound": "inf", "accuracy": "nan"}
+    copy = Record.from_json(record.to_json())
+    assert copy.lower_bound == math.inf and math.isnan(copy.accuracy)
+    assert "not_finite" not in json.loads(make().to_json())
+
+
+def test_settings_keep_infinities_as_words():
+    """None is another setting; in scores and diagnostics null is no number."""
+    record = make(
+        settings={"weight": math.inf, "limit": None},
+        problem_info={"weight": math.inf},
+        scores={"a": math.inf, "b": math.nan, "c.d": -math.inf},
+        diagnostics={"plan": [{"lower_bound": -math.inf}]},
+    )
+    data = json.loads(record.to_json())
+    assert data["settings"] == {"weight": "inf", "limit": None}
+    assert data["problem_info"] == {"weight": "inf"}
+    assert data["scores"] == {"a": None, "b": None, "c.d": None}
+    assert data["diagnostics"] == {"plan": [{"lower_bound": None}]}
+    copy = Record.from_json(record.to_json())
+    assert copy.scores == {"a": math.inf, "b": None, "c.d": -math.inf}
+
+
+def test_lines_of_earlier_versions_have_words_in_the_place_of_numbers():
+    text = {"energy": "inf", "lower_bound": "-inf", "gap": "inf", "accuracy": "nan"}
+    trace = [[0.1, "inf", "inf", "-inf"]]
+    line = json.dumps({**make().as_dict(), **text, "trace": trace, "schema": 7})
+    read = Record.from_json(line)
+    assert (read.energy, read.lower_bound, read.gap) == (math.inf, -math.inf, math.inf)
+    assert math.isnan(read.accuracy)
+    assert read.trace == (TracePoint(0.1, math.inf, math.inf, -math.inf),)
+    assert Record.from_json(read.to_json()).trace == read.trace
+    scores = {"a": "inf", "b": "0.5", "c": 0.5}
+    read = Record.from_json(json.dumps({**make().as_dict(), "scores": scores, "schema": 7}))
+    assert read.scores == {"a": math.inf, "b": "0.5", "c": 0.5}
+    fit = json.dumps(
+        {
+            **{"schema": 2, "study": "s", "data": "d", "method": "m", "method_key": "k"},
+            **{"estimator": "e", "constraints": 2.0, "run": 0, "train": 1.0, "scored": "all"},
+            **{"noise": 0.0, "unit": "pairs", "status": "ok", "objective": "nan"},
+            **{"weight": "inf", "violated": "inf", "e_steps": {"mean_gap": "inf"}},
+            **{"settings": {"weight": "inf"}},
+        }
+    )
+    old = StudyRecord.from_json(fit)
+    assert (old.weight, old.violated, old.e_steps["mean_gap"]) == (math.inf,) * 3
+    assert math.isnan(old.objective)
+    data = json.loads(old.to_json())
+    assert data["settings"] == {"weight": "inf"} and data["e_steps"] == {"mean_gap": None}
+    assert [data[name] for name in ("objective", "weight", "violated", "seconds")] == [None] * 4
+    new = StudyRecord.from_json(old.to_json())
+    assert (new.weight, new.violated, new.e_steps["mean_gap"]) == (math.inf,) * 3
+    assert math.isnan(new.objective) and new.identity == old.identity
+
+
+@pytest.mark.parametrize(
+    "others",
+    [
+        [],
+        {"energy": "inf"},
+        {"nothing": "inf"},
+        {"claimed_energy": "5"},
+        {"claimed_energy": []},
+        {"claimed_energy.a": "inf"},
+        {"trace.7.3": "inf"},
+        {"trace.x": "inf"},
+        {"trace.0.0": "inf"},
+    ],
+)
+def test_places_that_hold_no_null_are_refused(others):
+    with pytest.raises(RecordError, match="not_finite"):
+        Record.from_json(json.dumps({**make().as_dict(), "not_finite": others}))
+
+
+def test_other_programs_read_columns_of_numbers(path):
+    """Without answers and bounds, pandas still reads floats, also where all are missing."""
+    store = RecordStore(path)
+    for energy, bound in ((math.inf, math.inf), (1.5, -math.inf), (2.5, 2.0)):
+        store.append(make(energy=energy, lower_bound=bound, gap=energy - 2.0))
+    for line in path.read_text().splitlines():
+        json.loads(line, parse_constant=no_constants)
+    frame = pd.read_json(path, lines=True)
+    for name in ("energy", "lower_bound", "gap"):
+        assert frame[name].dtype == np.float64, name
+    assert frame["energy"].tolist()[1:] == [1.5, 2.5]
+    points = [value for trace in frame["trace"] for point in trace for value in point]
+    assert {type(value) for value in points} <= {float, int, type(None)}
 
 
 def test_diagnostics_of_any_kind_become_json():
@@ -146,7 +239,8 @@ def test_diagnostics_of_any_kind_become_json():
     assert jsonable(WIDE) == "list of more than 1000000 characters"
     assert found["array"] == [0, 1, 2] and found["matrix"] == [[1.0, 0.0], [0.0, 1.0]]
     assert found["large"] == {"shape": [100, 100], "dtype": "float64"}
-    assert found["number"] == 0.5 and found["flag"] is True and found["nothing"] == "nan"
+    assert found["number"] == 0.5 and found["flag"] is True and found["nothing"] is None
+    assert jsonable({"weight": -math.inf}, text=True) == {"weight": "-inf"}
     assert found["set"] == [1, 2] and found["object"] == "<class 'object'>"
 
 
