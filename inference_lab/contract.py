@@ -222,6 +222,8 @@ class Run:
         Limit on sweeps (or the solver's own kind of iteration).
     time_limit : float or None
         Seconds of the run's clock, measured from its start.
+    absolute_gap : float
+        A gap that the user accepts as a proof, in the unit of the costs.
     clock : callable
         Returns the time in seconds; it stops during compilation. Nested runs share it.
     best_labels, best_energy, lower_bound, trace
@@ -247,6 +249,7 @@ class Run:
         initial_marginals: FloatArray | None = None,
         time_limit: float | None = None,
         max_iterations: int | None = None,
+        absolute_gap: float = 0.0,
         on_offer: Callable[[TracePoint], None] | None = None,
         on_improve: Callable[[IntArray, float, float], None] | None = None,
         stopwatch: Callable[[], float] = lambda: 0.0,
@@ -261,6 +264,7 @@ class Run:
         self.initial_marginals = initial_marginals
         self.time_limit = time_limit
         self.max_iterations = max_iterations
+        self.absolute_gap = absolute_gap
         self.best_labels: IntArray | None = None
         self.best_energy = math.inf
         self.lower_bound = -math.inf
@@ -560,7 +564,9 @@ class Run:
     @property
     def proved(self) -> bool:
         """Whether the incumbent meets the bound, so that the run can end."""
-        return math.isfinite(self.best_energy) and self.lower_bound == self.best_energy
+        gap = self.best_energy - self.lower_bound
+        # A bound further above the energy is wrong and proves nothing.
+        return math.isfinite(self.best_energy) and 0.0 <= gap <= self.absolute_gap
 
     def _record(self, seconds: float, energy: float) -> None:
         point = TracePoint(seconds, energy, self.best_energy, self.lower_bound)
@@ -859,11 +865,17 @@ class Solution:
 
     @property
     def gap(self) -> float:
-        """``energy - lower_bound``, zero if that is proved optimal; ``inf`` without a bound."""
-        if self.status is Status.OPTIMAL or self.energy == self.lower_bound:
+        """``energy - lower_bound``, zero within `tolerance`; ``inf`` without a bound."""
+        if self.energy == self.lower_bound:
             return 0.0
         # A bound above the energy is a contradiction and must be visible.
-        return self.energy - self.lower_bound
+        return 0.0 if self._is_proved else self.energy - self.lower_bound
+
+    @property
+    def _is_proved(self) -> bool:
+        return self.status is Status.OPTIMAL and proves(
+            self.energy, self.lower_bound, self.tolerance
+        )
 
     @property
     def feasible(self) -> bool:

@@ -95,6 +95,7 @@ def solve(
     seed: int | None = 0,
     time_limit: float | None = None,
     max_iterations: int | None = None,
+    absolute_gap: float = 0.0,
     temperature: float = 0.0,
     initial: npt.ArrayLike | None = None,
     initial_marginals: Marginals | None = None,
@@ -118,6 +119,10 @@ def solve(
         Seconds of `clock`; compiling kernels does not count.
     max_iterations : int, optional
         Limit on the iterations of the method; settings of the solver may be tighter.
+    absolute_gap : float
+        A gap between energy and bound, in the unit of the costs, that counts as a proof: the run
+        ends there, as `optimal` with a message. By default only what rounding hides, see
+        `inference_lab.contract.proof_tolerance`.
     temperature : float
         0 for the best labelling; T > 0 for marginals of ``exp(-E / T)``; at least the
         resolution of the graph, and at most 1e100.
@@ -181,6 +186,8 @@ def solve(
         method = as_solver(solver)
     graph = _as_graph(graph)
     _check(graph, seed, temperature, time_limit, max_iterations, threads)
+    if not isinstance(absolute_gap, int | float | np.number) or not 0 <= absolute_gap < math.inf:
+        raise ValueError(f"absolute_gap must be finite and not negative, got {absolute_gap!r}")
     if clock is None:
         clock = _clock.get()
     elif clock not in CLOCKS:
@@ -219,6 +226,7 @@ def solve(
         initial_marginals=shares,
         time_limit=time_limit,
         max_iterations=max_iterations,
+        absolute_gap=float(absolute_gap),
         on_offer=on_offer,
         on_improve=on_improve,
         stopwatch=lambda: compiled() - before,
@@ -391,8 +399,11 @@ def _verdict(graph: FactorGraph, run: Run, outcome: Outcome, energy: float) -> t
     if outcome.infeasible:
         return Status.INFEASIBLE, ""
     exact = run.temperature == 0
-    if exact and proves(energy, run.lower_bound, run.tolerance_at(energy)):
-        return Status.OPTIMAL, ""
+    if exact and math.isfinite(energy):
+        if proves(energy, run.lower_bound, run.tolerance_at(energy)):
+            return Status.OPTIMAL, ""
+        if proves(energy, run.lower_bound, run.absolute_gap):
+            return Status.OPTIMAL, f"within the absolute gap of {run.absolute_gap:g}"
     message = ""
     if not math.isfinite(energy):
         found = "of finite energy was found" if run.best_labels is not None else "was offered"

@@ -461,6 +461,7 @@ class _Portfolio:
             time_limit=stage.share * left,
             max_iterations=_iterations_left(run, self.iterations),
             initial=None if stage.afresh else self.best,
+            absolute_gap=run.absolute_gap,
             on_offer=lambda point: run.bound(point.lower_bound),
             on_improve=self._forward,
         )

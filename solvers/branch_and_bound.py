@@ -207,7 +207,9 @@ def _explore(
         cutoff = network.cost(known) // unit
         run.offer(network.expand(known))
     # The search may stop within half the tolerance of a proof.
-    open_part = 0.5 * run.tolerance_at(run.best_energy) if run.best_energy < math.inf else 0.0
+    open_part = run.absolute_gap
+    if run.best_energy < math.inf:
+        open_part = max(open_part, 0.5 * run.tolerance_at(run.best_energy))
     slack = int(min(open_part * rounding.scale, HARD)) // unit
     best = _best_root(network, unit, cutoff, slack, run)
     state, functions = best.state, best.functions

@@ -230,7 +230,8 @@ class _Search:
     def closes(self, value: float, run: Run) -> bool:
         """Whether a bound on the value excludes lower energies than the best one."""
         bound = self.energy_bound(value)
-        return bound >= run.best_energy - run.tolerance_at(run.best_energy)
+        left_open = max(run.tolerance_at(run.best_energy), run.absolute_gap)
+        return bound >= run.best_energy - left_open
 
     def anneal(self, number: int, run: Run) -> bool:
         """Make an anneal; return whether it was complete."""

@@ -675,6 +675,28 @@ def test_a_residual_of_rounded_costs_leaves_a_proof():
         assert (found.status == Status.OPTIMAL) == proof
 
 
+def test_a_gap_that_the_user_accepts_is_a_proof_with_a_message():
+    real = FactorGraph.potts([[0.0, math.pi], [0.0, 1.0]], [], [])
+
+    def what(graph, run):
+        run.offer([0, 1])
+        for bound in (0.5, 0.9, 0.999):
+            run.bound(bound)
+            if run.proved:
+                break
+        return Outcome()
+
+    for gap, bound, status in ((0.0, 0.999, "limit"), (0.2, 0.9, "optimal"), (2.0, 0.5, "optimal")):
+        found = scripted(real, what, absolute_gap=gap)
+        assert found.status == status and found.lower_bound == bound and found.gap == 1.0 - bound
+        assert (f"within the absolute gap of {gap:g}" in found.message) == (status == "optimal")
+    exact = il.solve(real, "brute-force", absolute_gap=0.5)
+    assert exact.status == "optimal" and not exact.message and exact.gap == 0.0
+    for wrong in (-1.0, math.nan, math.inf, "small"):
+        with pytest.raises(ValueError, match="absolute_gap must be finite and not negative"):
+            il.solve(real, "icm", absolute_gap=wrong)
+
+
 def test_unsupported_run_is_not_started(graph):
     s = scripted(graph, lambda g, r: pytest.fail("was run"), temperature=1.0, seed=5)
     assert s.status == Status.UNSUPPORTED and s.message == "Script finds labellings, not marginals"
@@ -746,7 +768,8 @@ def test_gap(energy, bound, gap):
 
 def test_proved_optimum_has_no_gap_by_rounding():
     """The LP value of a tree equals its optimum, except for the last digits of a sum."""
-    proved = Solution(None, 0.7, np.nextafter(0.7, 0.0), Status.OPTIMAL, solver="lp-relaxation")
+    bound = float(np.nextafter(0.7, 0.0))
+    proved = Solution(None, 0.7, bound, Status.OPTIMAL, tolerance=1e-15, solver="lp-relaxation")
     assert proved.energy > proved.lower_bound and proved.gap == 0.0
     assert ", gap 0\n" in repr(proved)
 

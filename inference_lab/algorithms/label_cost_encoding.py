@@ -91,6 +91,7 @@ class ForwardingRun(Run):
             time_limit=outer.time_limit,
             clock=outer.clock,
             max_iterations=outer.max_iterations,
+            absolute_gap=outer.absolute_gap,
         )
 
     @property

@@ -81,6 +81,7 @@ class Reduction:
             initial=None if labels is None else self.restrict(labels),
             time_limit=None if run.time_limit is None else run.remaining,
             max_iterations=run.max_iterations,
+            absolute_gap=run.absolute_gap,
             on_offer=lambda point: run.bound(point.lower_bound),
             on_improve=lambda labels, energy, seconds: run.offer(self.expand(labels)),
             clock=run.clock,
