@@ -193,7 +193,7 @@ def energy_scale(graph: FactorGraph) -> float:
 #: a typical term.
 _LARGEST_RESIDUAL = 2.0**-27
 #: Residuals of at most so many rounding errors of the energy count, too.
-_FEW = 8.0
+_FEW = 16.0
 
 #: An evaluation that takes this many seconds is timed once, a shorter one three times.
 _LONG_EVALUATION = 0.01
@@ -465,7 +465,7 @@ class Run:
             that of costs rounded to integers: it has excluded all labellings that are better than
             the best one by more. A bound this close to the best energy proves it, unless the
             residual is too large for a rounding error: it exceeds 2^-27 of the range of a typical
-            term, and eight rounding errors of the energy.
+            term, and 16 rounding errors of the energy.
 
         Raises
         ------

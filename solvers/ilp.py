@@ -238,7 +238,7 @@ class _ILPSearch:
             return Outcome(infeasible=True, diagnostics=self.diagnostics)
         if self.relaxed.x is not None:
             self.diagnostics["lp_bound"] = self.relaxed.bound
-        self.run.bound(self.relaxed.bound, 2.0 * self.relaxed.rounding)
+        self.run.bound(self.relaxed.bound, self.relaxed.residual)
         self.labels = self.round(self.relaxed.x)
         return self._proved()
 
@@ -264,7 +264,7 @@ class _ILPSearch:
             ):
                 rounds += 1
                 infeasible = relaxed.infeasible
-                run.bound(relaxed.bound, 2.0 * relaxed.rounding)
+                run.bound(relaxed.bound, relaxed.residual)
                 if relaxed.x is None:
                     break
                 solved, model = relaxed, self.relaxation.model

@@ -162,7 +162,7 @@ class LPRelaxation(LinearSolver):
         }
         if result.infeasible:
             return Outcome(infeasible=True, iterations=result.iterations, diagnostics=diagnostics)
-        run.bound(result.bound, 2.0 * result.rounding)
+        run.bound(result.bound, result.residual)
         if result.x is None:
             return self._without_lp(graph, run, diagnostics, result.iterations)
         diagnostics["lp_value"] = result.value

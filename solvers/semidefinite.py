@@ -393,8 +393,9 @@ class _Ascent:
         relaxation, settings = piece.relaxation, self.settings
         bound = relaxation.bound
         residual = max(relaxation.primal, relaxation.dual)
+        left_open = max(self.run.tolerance_at(self.run.best_energy), relaxation.residual)
         solved = relaxation.exhausted and residual <= settings.tolerance
-        if proves(piece.energy, bound, self.run.tolerance_at(self.run.best_energy)):
+        if proves(piece.energy, bound, left_open):
             piece.done = piece.converged = piece.proved = True
         elif solved:
             piece.done = piece.converged = True
@@ -409,4 +410,5 @@ class _Ascent:
         # The gaps of several proved pieces may add up to more than a proof leaves open.
         bounds = [p.energy if p.proved else p.relaxation.bound for p in self.pieces.values()]
         terms = [*self.settled, *bounds, -self.model.slack]
-        self.run.bound(math.fsum(terms), 2.0 * self.model.slack)
+        residual = math.fsum(piece.relaxation.residual for piece in self.pieces.values())
+        self.run.bound(math.fsum(terms), residual + 2.0 * self.model.slack)

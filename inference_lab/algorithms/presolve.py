@@ -35,6 +35,7 @@ def trivial_outcome(graph: FactorGraph, run: Run) -> Outcome | None:
         return Outcome(infeasible=True)
     if graph.n_variables == 0:
         energy = run.offer(np.empty(0, dtype=np.int64))
+        run.bound(energy)
         return Outcome(converged=True, claimed_energy=energy)
     return None
 

@@ -14,6 +14,7 @@ from strategies import random_pairs
 
 import inference_lab as il
 from inference_lab.algorithms.elimination import tree_passes
+from inference_lab.algorithms.elimination.tree_passes import make_plan
 from inference_lab.graph.grids import grid_edges
 from inference_lab.graph.random_graphs import random_graph
 from inference_lab.problems.instances import Instances, available_instances, find
@@ -262,7 +263,7 @@ def test_estimate_is_closer_than_belief_propagation():
     exact, messages = (
         il.solve(GRID, each, temperature=1.0) for each in ("junction-tree", "loopy-bp")
     )
-    plan = junction_tree._make_plan(GRID, 30.0, math.inf)
+    plan = make_plan(GRID, 30.0, math.inf)
     tight = JunctionTree(plan.n_bytes(plan.tree, False) - 1, estimate=True)
     s = il.solve(GRID, tight, temperature=1.0)
     assert s.log_partition_kind == "estimate" and s.status == "converged"
@@ -277,7 +278,7 @@ def test_estimate_is_closer_than_belief_propagation():
 
 
 def test_log_partition_is_exact_where_one_pass_fits():
-    plan = junction_tree._make_plan(GRID, 30.0, math.inf)
+    plan = make_plan(GRID, 30.0, math.inf)
     once = JunctionTree(plan.n_bytes(plan.tree, False), estimate=True)
     assert JunctionTree(once.max_bytes).supports(GRID, 1.0) is not None
     exact, s = (il.solve(GRID, each, temperature=1.0) for each in ("junction-tree", once))

@@ -57,8 +57,8 @@ def test_whole_numbers_are_used_without_clusters_too() -> None:
     edges = [(0, 1), (1, 2), (2, 0)]
     unary = [[0.0, 1.0], [0.0, 0.0], [0.0, 0.0]]
     whole = il.FactorGraph.potts(unary, edges, [-2.0, -2.0, -1.0], constant=5.0)
-    fraction = il.FactorGraph.potts(unary, edges, [-2.0, -2.0, -1.001], constant=5.0)
-    lp = il.solve(whole, "lp-relaxation").lower_bound
+    fraction = il.FactorGraph.potts(unary, edges, [-2.0, -2.0, -1.0 - 1e-3 * math.pi], constant=5.0)
+    lp = il.solve(fraction, "lp-relaxation").lower_bound
     assert 0.1 < lp < 0.9
     solution = il.solve(whole, "mplp(tighten=none)")
     assert (solution.status, solution.energy) == (Status.OPTIMAL, 1.0)

@@ -21,7 +21,7 @@ class Relaxed:
     """Result of solving the relaxation; `x` and duals are None if there are none.
 
     `value` is the LP solver's, ``nan`` without a solution; `bound` is by `LinearModel.lower_bound`,
-    ``-inf`` without duals, and `rounding` the error by which that is lowered.
+    ``-inf`` without duals. `residual` is what rounding and the LP solver leave between the two.
     """
 
     x: FloatArray | None
@@ -32,7 +32,7 @@ class Relaxed:
     infeasible: bool
     iterations: int
     message: str
-    rounding: float = 0.0
+    residual: float = 0.0
 
 
 def objective_scale(model: LinearModel) -> float:
@@ -153,13 +153,14 @@ class Relaxation:
         if duals.size != self.model.n_rows:
             duals = np.zeros(self.model.n_rows)
         view = self.model.reparametrise(duals[:at], duals[at:])
-        bound, rounding = view.bound, view.rounding
+        bound = view.bound
         if ended != "optimal":
             # The duals of an unfinished dual simplex run still give a bound.
             return Relaxed(None, None, None, math.nan, bound, False, iterations, f"{ended} reached")
         x = np.array(solution.col_value, dtype=np.float64)
         value = float(self.model.cost @ x) + self.model.constant
-        return Relaxed(x, duals[:at], duals[at:], value, bound, False, iterations, ended, rounding)
+        residual = 2.0 * view.rounding + max(0.0, value - bound)
+        return Relaxed(x, duals[:at], duals[at:], value, bound, False, iterations, ended, residual)
 
 
 @dataclass(frozen=True)

@@ -115,14 +115,16 @@ def plan_rounding(graph: FactorGraph, best_energy: float, bits: int) -> Rounding
         ranges.append(_largest_rise(rises, starts))
     lowest, widest = np.concatenate(minima), np.concatenate(ranges)
     total = math.fsum(lowest)
-    rounded = 2 * _EPS * abs(total)
+    rounded = _EPS * (float(np.abs(lowest).sum()) + abs(total))
     cut = max(0.0, best_energy - (total - rounded))
     widest = np.minimum(widest, cut)
     span = float(widest.sum())
     scale = 2.0 ** min(900, bits - math.frexp(span)[1]) if span > 0 else 1.0
     # ``_EPS * span`` covers the rounding of each difference: half a unit in the last place.
     offset = total - rounded - _EPS * span
-    return Rounding(scale, offset, widest.size / scale + 2 * rounded + 2 * _EPS * span, cut)
+    # Terms without a range are exact.
+    error = np.count_nonzero(widest) / scale + 2 * rounded + 2 * _EPS * span
+    return Rounding(scale, offset, error, cut)
 
 
 def _largest_rise(rises: FloatArray, starts: IntArray) -> FloatArray:

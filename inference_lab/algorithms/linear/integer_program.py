@@ -55,9 +55,9 @@ def solve_integer(
     # a small share of the gap that is left to be closed, whatever the size of the energy.
     left = _pruned(model)
     largest = max(1e-300, float(np.abs(left.cost).max()))
-    scale = 2.0 ** math.ceil(math.log2(_LARGEST_COST / largest))
+    scale = 2.0 ** min(900, math.ceil(math.log2(_LARGEST_COST) - math.log2(largest)))
     if math.isfinite(gap) and gap > 0.0:
-        scale = min(scale, 2.0 ** math.ceil(math.log2(_SCALED_GAP / gap)))
+        scale = min(scale, 2.0 ** min(900, math.ceil(math.log2(_SCALED_GAP) - math.log2(gap))))
     tolerance = (_FEASIBILITY if backend == "highs" else _PULP_GAP) / scale
     if backend == "highs":
         result = _integer_with_highs(left, scale, tolerance, time_limit)

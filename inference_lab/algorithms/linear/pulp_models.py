@@ -35,7 +35,12 @@ def to_pulp(model: LinearModel, *, integer: bool = True, name: str = "energy") -
         for c, (text, top) in enumerate(zip(names, model.upper.tolist(), strict=True))
     ]
     problem += pulp.LpAffineExpression(
-        [(v, c) for v, c in zip(columns, model.cost.tolist(), strict=True) if c != 0.0],
+        # Without any variable the objective would have no value.
+        [
+            (v, c)
+            for number, (v, c) in enumerate(zip(columns, model.cost.tolist(), strict=True))
+            if c != 0.0 or number < n_u
+        ],
         constant=model.constant,
     )
     for matrix, rhs, sense, letter in (

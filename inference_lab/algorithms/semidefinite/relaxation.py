@@ -43,6 +43,9 @@ from inference_lab.algorithms.semidefinite.potts_energy import PottsPart
 from inference_lab.graph.arrays import FloatArray, IntArray
 
 _EPSILON = float(np.finfo(np.float64).eps)
+#: Residual of bounds, relative to the size of the matrix of costs: the last shift that makes the
+#: matrix of a dual point semidefinite, and the end of the iterations, stay below it.
+_RESIDUAL = 2.0**-36
 #: Passes over the inequalities in each iteration.
 _PASSES = 3
 #: Initial penalty, relative to the mean eigenvalue of the costs, and the factor it changes by ...
@@ -330,6 +333,8 @@ class SDPRelaxation:
         self.factor = np.eye(order)
         self.penalty = _PENALTY
         self.bound = self.raw_bound = -math.inf
+        #: What the last shift of a factorisation leaves between the bound and the optimum.
+        self.residual = _RESIDUAL * self.order * self.scale
         self.iterations = 0
         self.primal = self.dual = math.inf
         self.threshold = _FIRST_THRESHOLD
