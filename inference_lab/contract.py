@@ -553,8 +553,9 @@ class Run:
         if not math.isfinite(gap):
             return bound
         rounding = self._given.resolution_at(self.best_energy)
-        if residual > _FEW * rounding and residual > _LARGEST_RESIDUAL * self._typical_range:
-            residual = 0.0
+        # Where no term has a range, all labellings of finite energy are equal.
+        most = max(_FEW * rounding, _LARGEST_RESIDUAL * (self._typical_range or math.inf))
+        residual = residual if residual <= most else 0.0
         if gap < -max(rounding * self._above, residual):
             return bound
         tolerance = self.tolerance_at(self.best_energy)
