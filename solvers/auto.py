@@ -336,7 +336,7 @@ class Auto(Solver):
     (0.5, 'optimal', 'forest')
     """
 
-    version: ClassVar[int] = 3
+    version: ClassVar[int] = 4
     startup_cost: ClassVar[float] = 20.0
 
     seconds: float = setting(10.0, above=0, below=math.inf)

@@ -131,7 +131,7 @@ class BranchAndBound(Solver):
     """
 
     label_costs: ClassVar[bool] = True
-    version: ClassVar[int] = 2
+    version: ClassVar[int] = 3
     startup_cost: ClassVar[float] = 200.0
 
     search: Literal["hybrid", "depth-first"] = "hybrid"

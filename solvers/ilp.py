@@ -104,7 +104,7 @@ class ILP(LinearSolver):
     """
 
     label_costs: ClassVar[bool] = True
-    version: ClassVar[int] = 2
+    version: ClassVar[int] = 3
     startup_cost: ClassVar[float] = 40.0
 
     backend: str = "highs"

@@ -137,7 +137,7 @@ class LPRelaxation(LinearSolver):
     """
 
     label_costs: ClassVar[bool] = True
-    version: ClassVar[int] = 3
+    version: ClassVar[int] = 4
 
     draws: int = setting(100, at_least=1)
     polish: bool = True

@@ -130,7 +130,7 @@ class MPLP(IterativeSolver["_Sweeps"]):
     (1.0, 1.0, <Status.OPTIMAL: 'optimal'>)
     """
 
-    version: ClassVar[int] = 3
+    version: ClassVar[int] = 4
     startup_cost: ClassVar[float] = 106.0
 
     tighten: Literal["cycles"] | None = "cycles"

@@ -110,7 +110,7 @@ class Multicut(IterativeSolver["_Search"]):
     (-2.0, -2.0, 2)
     """
 
-    version: ClassVar[int] = 3
+    version: ClassVar[int] = 4
     startup_cost: ClassVar[float] = 20.0
 
     anneals: int = setting(16, at_least=0)

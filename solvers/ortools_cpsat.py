@@ -6,7 +6,7 @@ import importlib
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -93,6 +93,8 @@ class CPSAT(Solver):
     >>> s.energy, s.labels.tolist(), s.status.value
     (0.5, [0, 1], 'optimal')
     """
+
+    version: ClassVar[int] = 2
 
     workers: int = setting(1, at_least=1)
     parts: bool = False

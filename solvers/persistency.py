@@ -63,7 +63,7 @@ class Persistency(Solver):
     (0.5, 'optimal', 1.0)
     """
 
-    version: ClassVar[int] = 2
+    version: ClassVar[int] = 3
     startup_cost: ClassVar[float] = 20.0
 
     then: str = "ilp"

@@ -139,7 +139,7 @@ class Semidefinite(IterativeSolver["_Ascent"]):
     (1.0, 1.0, 'optimal')
     """
 
-    version: ClassVar[int] = 2
+    version: ClassVar[int] = 3
     startup_cost: ClassVar[float] = 200.0
 
     cuts: bool = True

@@ -100,6 +100,7 @@ class Toulbar2(Solver):
     (0.5, [0, 1], 'optimal')
     """
 
+    version: ClassVar[int] = 2
     startup_cost: ClassVar[float] = 540.0
 
     search: Literal["hbfs", "dfs"] = "hbfs"

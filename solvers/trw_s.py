@@ -595,7 +595,7 @@ class TRWS(IterativeSolver[TRWSPasses]):
     (0.5, 0.5, <Status.OPTIMAL: 'optimal'>)
     """
 
-    version: ClassVar[int] = 3
+    version: ClassVar[int] = 4
     startup_cost: ClassVar[float] = 50.0
 
     order: Literal["given", "breadth-first"] = "given"

@@ -98,9 +98,10 @@ class FactorGraph:
     Precision: energies are floating-point sums, so small costs are lost beside large ones.
     `magnitude` bounds the absolute energy, `resolution` the rounding error near the minimum.
     Methods are independent of the unit of costs; below 1e-190 nothing is proved. Penalties too
-    large to be paid are lowered for methods, see `capped`. If the resolution exceeds the tolerance
-    of proofs (1e-8 of the energy), bounds are lowered by it and no labelling is reported as
-    optimal. Marginals need a temperature of at least the resolution.
+    large to be paid are lowered for methods, see `capped`. A labelling is optimal up to the
+    resolution at its energy, whatever constant all labellings pay. If that exceeds 1e-8 of the
+    energy, bounds are lowered by it and no labelling is reported as optimal. Marginals need a
+    temperature of at least the resolution.
 
     Memory: ``8 sum_i k_i`` bytes of unaries, 34 bytes an edge plus its values (8 bytes for Potts),
     32 bytes an edge for the adjacency once a solver uses it.
