@@ -24,7 +24,7 @@ one-thread := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1
 pytest := $(one-thread) GLIBC_TUNABLES=glibc.malloc.hugetlb=1 PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest --numprocesses auto --dist loadgroup --no-loadscope-reorder
 
 .DELETE_ON_ERROR:
-.PHONY: help setup demo test test-thorough coverage bench peers docs docs-links format clean
+.PHONY: help setup demo test test-thorough coverage house bench peers docs docs-links format clean
 
 help:  ## show these lines
 	@awk -F ':.*  ## ' '/^[a-z-]+:.*  ## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -56,6 +56,9 @@ test-thorough: $(VENV)/.dev  ## run the tests with many more random examples eac
 
 coverage: $(VENV)/.dev  ## say which lines and branches of the kernels tests run, interpreted: ten minutes
 	NUMBA_DISABLE_JIT=1 $(one-thread) $(BIN)/python tests/kernel_coverage.py
+
+house: $(VENV)/.dev  ## count lines by room and ring, and name import circles, large files and functions
+	@$(BIN)/python tests/house.py
 
 bench: $(VENV)/.dev  ## run the benchmarks, and measure how time and memory grow
 	$(one-thread) $(BIN)/python -m pytest tests/benchmarks --benchmark-only
