@@ -24,7 +24,7 @@ one-thread := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1
 pytest := $(one-thread) GLIBC_TUNABLES=glibc.malloc.hugetlb=1 PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest --numprocesses auto --dist loadgroup --no-loadscope-reorder
 
 .DELETE_ON_ERROR:
-.PHONY: help setup demo test test-thorough coverage bench peers docs docs-links format clean
+.PHONY: help setup demo test test-newest test-thorough coverage house bench peers docs docs-links format clean
 
 help:  ## show these lines
 	@awk -F ':.*  ## ' '/^[a-z-]+:.*  ## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -44,18 +44,33 @@ test: $(VENV)/.dev  ## run the linter, the type checker and the tests
 	@# The type checker has one processor, and takes a minute the first time.
 	@$(MAKE) --no-print-directory --jobs 2 types pytest
 
-.PHONY: types pytest
+.PHONY: types pytest rooms newest
 types:
 	$(BIN)/mypy
 
 pytest:
 	$(pytest)
 
+# The rooms whose code and tests touch other libraries most, which are newer on a newer Python.
+rooms:
+	$(pytest) $(addprefix tests/,constraints data processes harness clustering)
+
+newest: $(VENV)/.dev
+	@$(MAKE) --no-print-directory --jobs 2 types rooms
+
+test-newest: $(VENV)/.dev  ## check types, and the rooms beside other libraries, on the newest Python here, in .venv-3.x
+	@set -- $$(.ci/newest-python $(BIN)/python); \
+	if [ $$# = 0 ]; then echo "There is no newer Python here than that of $(VENV)"; \
+	else $(MAKE) --no-print-directory PYTHON=$$2 VENV=.venv-$$1 newest; fi
+
 test-thorough: $(VENV)/.dev  ## run the tests with many more random examples each: hours
 	$(pytest) --hypothesis-profile thorough
 
 coverage: $(VENV)/.dev  ## say which lines and branches of the kernels tests run, interpreted: ten minutes
 	NUMBA_DISABLE_JIT=1 $(one-thread) $(BIN)/python tests/kernel_coverage.py
+
+house: $(VENV)/.dev  ## count lines by room and ring, and name import circles, large files and functions
+	@$(BIN)/python tests/house.py
 
 bench: $(VENV)/.dev  ## run the benchmarks, and measure how time and memory grow
 	$(one-thread) $(BIN)/python -m pytest tests/benchmarks --benchmark-only
@@ -88,7 +103,7 @@ format: $(VENV)/.dev  ## format the code, and mend what the linter can mend
 	$(BIN)/ruff format
 
 clean:  ## remove .venv, caches and build products; results in runs/ stay
-	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .benchmarks
+	rm -rf $(VENV) .venv-* build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .benchmarks
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # The stamps are made when everything worked, so that a set-up that was cut short is done again.

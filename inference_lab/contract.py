@@ -69,7 +69,7 @@ class Status(StrEnum):
 
     OPTIMAL = "optimal", "the answer is proved to be exact"
     CONVERGED = "converged", "the method reached its own fixed point"
-    LIMIT = "limit", "a limit on time or iterations stopped the method before it converged"
+    LIMIT = "limit", "a limit stopped the method before it converged"
     INFEASIBLE = "infeasible", "it is proved that every labelling has infinite energy"
     UNSUPPORTED = "unsupported", "the method's theory does not cover this problem"
     NOT_INSTALLED = "not-installed", "the method needs a package that is not installed"
@@ -589,6 +589,9 @@ class Outcome:
     unsupported : str
         Reason why the method does not cover the graph, if `Solver.supports` could not find it
         quickly; else empty.
+    stopped_by : str
+        The solver's own limit that ended the run before it converged, such as
+        ``"max_sweeps=1000"``; empty if none did. Limits of the run need no mention.
     iterations : int
         Sweeps, or the method's own unit.
     claimed_energy : float or None
@@ -611,6 +614,7 @@ class Outcome:
     converged: bool = False
     infeasible: bool = False
     unsupported: str = ""
+    stopped_by: str = ""
     iterations: int = 0
     claimed_energy: float | None = None
     marginals: Marginals | None = None
@@ -782,7 +786,7 @@ class Solution:
         The gap at which a bound proves the energy, see `proof_tolerance`.
     status : Status
     message : str
-        The reason for the status, if it needs one.
+        The reason for the status, if it needs one; for `limit`, which limit it was.
     marginals, log_partition, log_partition_kind
         As in `Outcome`; None at temperature 0.
     iterations : int

@@ -23,6 +23,7 @@ import numpy.typing as npt
 from inference_lab.algorithms.presolve import capped_graph, contradiction, n_entries
 from inference_lab.compile_timer import timer
 from inference_lab.contract import (
+    OPTIMALITY_TOLERANCE,
     Marginals,
     Outcome,
     Run,
@@ -33,7 +34,7 @@ from inference_lab.contract import (
     UnsolvedWarning,
     proves,
 )
-from inference_lab.formatting import nearest, shortened
+from inference_lab.formatting import counted, nearest, shortened
 from inference_lab.graph.arrays import IntArray
 from inference_lab.graph.factor_graph import FactorGraph, unary_minimum
 from inference_lab.graph.terms import COST_LIMIT
@@ -417,7 +418,29 @@ def _verdict(graph: FactorGraph, run: Run, outcome: Outcome, energy: float) -> t
             else f"rounding may change energies by {graph.resolution:.1g}, since much larger costs "
             "cancel, so nothing is proved to be optimal"
         )
-    return Status.CONVERGED if outcome.converged else Status.LIMIT, message
+    elif exact and 0.0 < energy - run.lower_bound <= OPTIMALITY_TOLERANCE * abs(energy):
+        gap = energy - run.lower_bound
+        message = (
+            f"the gap of {gap:.1g} is more than rounding ({run.tolerance_at(energy):.1g}), and so "
+            "no proof; absolute_gap accepts one"
+        )
+    if outcome.converged:
+        return Status.CONVERGED, message
+    return Status.LIMIT, "; ".join(filter(None, (message, _limit_reached(run, outcome))))
+
+
+def _limit_reached(run: Run, outcome: Outcome) -> str:
+    """Return which limit ended a run that has not converged."""
+    if run.max_iterations is not None and outcome.iterations >= run.max_iterations:
+        return f"stopped by the run's limit of {counted(run.max_iterations, 'iteration')}"
+    if outcome.stopped_by:
+        return f"stopped by the solver's own limit: {outcome.stopped_by}"
+    if run.time_limit is None:
+        return "ended by itself before it converged"
+    if run.remaining > 0.0:
+        # Also where the time left is too short for a further step.
+        return f"ended before it converged, short of the time limit of {run.time_limit:g} s"
+    return f"stopped by the time limit of {run.time_limit:g} s"
 
 
 def _may_begin(method: Solver, run: Run) -> bool:
@@ -436,6 +459,7 @@ _PLAIN_FIELDS: Mapping[str, Any] = {
     "converged": bool,
     "infeasible": bool,
     "unsupported": str,
+    "stopped_by": str,
     "iterations": Annotated[int, msgspec.Meta(ge=0, lt=(1 << 63) - 1)],
     "claimed_energy": float | None,
     "log_partition": float | None,

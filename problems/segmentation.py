@@ -322,7 +322,7 @@ def _read_segments(path: Path, annotator: int) -> IntArray:
     from scipy.io import loadmat
 
     try:
-        cells = loadmat(path)["groundTruth"].ravel()
+        cells = loadmat(path, spmatrix=False)["groundTruth"].ravel()
         maps = [np.asarray(cell["Segmentation"][0, 0]) for cell in cells]
     # Damaged files raise various errors; an OSError is kept, because the file cannot be opened.
     except (KeyError, ValueError, TypeError, IndexError, NotImplementedError) as problem:

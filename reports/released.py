@@ -221,7 +221,7 @@ class _ReleasedMPCKMeans(_Released):
         sides = (points.max(axis=0, initial=0.0) - points.min(axis=0, initial=0.0)) ** 2
         while unmoved < 20:
             before, value_before = labels.copy(), value
-            value = _sweep(points, centroids, metric, metric @ sides, must, cannot, labels)
+            value = _sweep(points, centroids, metric, float(metric @ sides), must, cannot, labels)
             value -= _LOG_TERM * n * np.log(metric).sum()
             unmoved = unmoved + 1 if np.array_equal(labels, before) else 0
             member = np.eye(k)[labels]

@@ -196,15 +196,11 @@ class AlphaExpansion(IterativeSolver[Expansions]):
 
     label_costs: ClassVar[bool] = True
     startup_cost: ClassVar[float] = 34.0
+    iteration_setting: ClassVar[str] = "max_cycles"
 
     init: Literal["unary", "random"] = "unary"
     order: Literal["random", "sequential"] = "random"
     max_cycles: int | None = setting(None, at_least=1)
-
-    @property
-    def most_iterations(self) -> float:
-        """Most cycles over all labels."""
-        return math.inf if self.max_cycles is None else self.max_cycles
 
     def supports(self, graph: FactorGraph, temperature: float) -> str | None:
         """Return the reason to refuse a run: a temperature, or a higher-order factor."""

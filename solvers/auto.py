@@ -349,6 +349,14 @@ class Auto(Solver):
     def run(self, graph: FactorGraph, run: Run) -> Outcome:
         """Reduce the graph, then run the stages of the plan."""
         end = self.seconds if run.time_limit is None else run.time_limit
+        outcome = self._outcome(graph, run, end)
+        if run.time_limit is None and not outcome.converged:
+            spent = run.seconds >= end
+            outcome.stopped_by = f"seconds={self.seconds:g}" if spent else "those of its stages"
+        return outcome
+
+    def _outcome(self, graph: FactorGraph, run: Run, end: float) -> Outcome:
+        """Reduce the graph and run the stages, for this many seconds."""
         if run.temperature > 0:
             return _marginals(graph, run, end)
         if graph.is_forest:

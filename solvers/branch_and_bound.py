@@ -244,6 +244,7 @@ def _explore(
                 outcome.diagnostics["root_bound"] = bound(int(state.low[0]))
         elif result == FULL:
             if 4 * state.trail_at.nbytes > solver.max_bytes:
+                outcome.stopped_by = f"max_bytes={solver.max_bytes}"
                 break
             state = with_longer_trail(state)
             now = state.now[0]

@@ -371,6 +371,8 @@ class JunctionTree(Solver):
             # Another sweep takes as long as this one.
             if outcome.converged or 2.0 * run.remaining - before < reserve:
                 break
+        else:
+            outcome.stopped_by = f"{_MOST_SWEEPS} sweeps"
         if outcome.log_partition is not None:
             run.offer(split.labels(passes.decoded()))
         return outcome

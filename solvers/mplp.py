@@ -188,6 +188,7 @@ class MPLP(IterativeSolver["_Sweeps"]):
         return Outcome(
             converged=tightened.stopped_by == "converged",
             infeasible=tightened.stopped_by == "infeasible",
+            stopped_by=tightened.limit,
             iterations=tightened.sweeps,
             diagnostics=asdict(tightened),
         )

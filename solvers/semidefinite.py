@@ -141,6 +141,7 @@ class Semidefinite(IterativeSolver["_Ascent"]):
 
     version: ClassVar[int] = 3
     startup_cost: ClassVar[float] = 200.0
+    iteration_setting: ClassVar[str] = "iterations"
 
     cuts: bool = True
     heuristic: str = "simulated-annealing"
@@ -166,11 +167,6 @@ class Semidefinite(IterativeSolver["_Ascent"]):
             return reason
         model = build_model(graph)
         return model if isinstance(model, str) else None
-
-    @property
-    def most_iterations(self) -> float:
-        """Limit on the iterations by the settings."""
-        return self.iterations
 
     def start(self, graph: FactorGraph, run: Run) -> _Ascent | Outcome:
         """Reduce the graph, look for a labelling and set up the relaxations."""

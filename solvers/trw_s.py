@@ -668,6 +668,7 @@ class TRWS(IterativeSolver[TRWSPasses]):
         return Outcome(
             converged=tightened.stopped_by == "converged",
             infeasible=tightened.stopped_by == "infeasible",
+            stopped_by=tightened.limit,
             iterations=tightened.sweeps,
             diagnostics=outcome.diagnostics | asdict(tightened),
         )

@@ -168,6 +168,8 @@ class WeightedMiniBuckets(Solver):
             if outcome.converged:
                 break
             change = run.temperature * copies.moves(marginals)
+        else:
+            outcome.stopped_by = f"max_sweeps={self.max_sweeps}"
         if not split.pairs:
             outcome.log_partition_kind = "exact"
         return True

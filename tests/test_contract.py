@@ -103,7 +103,8 @@ def test_an_infeasible_labelling_is_better_than_none():
     assert scripted(graph, what).labels.tolist() == [0, 1]
     solution = scripted(graph, lambda g, run: run.offer([1, 0]) and None)
     assert solution.labels.tolist() == [1, 0] and solution.energy == INF
-    assert not solution.feasible and solution.message == "no labelling of finite energy was found"
+    assert not solution.feasible
+    assert solution.message.startswith("no labelling of finite energy was found; ended")
 
 
 @given(st.lists(st.integers(0, 3) | st.integers(-40, 40).map(lambda i: i / 8), max_size=20))

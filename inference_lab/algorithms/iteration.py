@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from dataclasses import dataclass
-from typing import Generic, NamedTuple, TypeVar
+from typing import ClassVar, Generic, NamedTuple, TypeVar
 
 from inference_lab.contract import Outcome, Run, Solver
 from inference_lab.graph.arrays import IntArray
@@ -73,10 +73,14 @@ class IterativeSolver(Solver, Generic[State]):
     (0.5, 100)
     """
 
+    #: The setting that limits the iterations, if the class has it.
+    iteration_setting: ClassVar[str] = "max_sweeps"
+
     @property
     def most_iterations(self) -> float:
-        """Most iterations by the settings: `max_sweeps`, if the class has it."""
-        return float(getattr(self, "max_sweeps", math.inf))
+        """Most iterations by the settings."""
+        limit = getattr(self, self.iteration_setting, None)
+        return math.inf if limit is None else float(limit)
 
     @abstractmethod
     def start(self, graph: FactorGraph, run: Run) -> State | Outcome:
@@ -204,4 +208,12 @@ class IterativeSolver(Solver, Generic[State]):
         if done == 0 and run.best_labels is None:
             # The budget ended within the first step.
             run.offer(unary_minimum(graph))
-        return self.finish(state, run, Outcome(last.converged, iterations=done))
+        outcome = Outcome(last.converged, iterations=done)
+        if done >= self.most_iterations:
+            limit = getattr(self, self.iteration_setting, None)
+            outcome.stopped_by = (
+                f"{self.most_iterations:.0f} iterations"
+                if limit is None
+                else f"{self.iteration_setting}={limit}"
+            )
+        return self.finish(state, run, outcome)

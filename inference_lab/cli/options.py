@@ -91,8 +91,10 @@ def of_runs(command: Any) -> Any:
     for option in (
         click.option(
             "--rerun",
-            type=click.Choice(["failed", "timeout", "all"]),
-            help="Make these again although there are records of them.",
+            multiple=True,
+            metavar="failed|timeout|all|SOLVER",
+            help="Make these again although there are records of them; those of a solver, which a "
+            "study calls by the label of its method, are thrown away before. May be repeated.",
         ),
         click.option(
             "--shard", metavar="I/N", help="Make only the I-th of N equal shares of the runs."

@@ -45,6 +45,11 @@ def _runs(folder: Path) -> RecordStore:
     metavar="SPEC=NAME",
     help="Name of a solver in the report; may be repeated.",
 )
+@click.option(
+    "--older",
+    is_flag=True,
+    help="Show runs of earlier code of a solver, in rows of their own.",
+)
 @options.quiet
 @options.as_json
 @options.debug
@@ -53,11 +58,13 @@ def report(
     out: Path | None,
     title: str | None,
     labels: tuple[str, ...],
+    older: bool,
     quiet: bool,
     as_json: bool,
 ) -> None:
     """Render pages, tables and figures of the records in DIR, or of a file of records.
 
+    Of a solver that was edited, or whose version has changed, the runs of its newest code count.
     Writes index.html (one self-contained file), README.md, tables as CSV and LaTeX, figures as SVG
     and PDF. The exit code is 1 if the records contradict each other.
     """
@@ -67,7 +74,7 @@ def report(
 
     with as_input():
         store = _runs(folder)
-        comparison = Comparison.of_store(store)
+        comparison = Comparison.of_store(store, older=older)
         if not comparison.records:
             raise BadInput(f"{store.path} holds no records")
         # Split at the last equals sign, because specs contain some and names hardly do.
@@ -96,7 +103,7 @@ def report(
                 f"{len(paths)} files in {out}; tables as CSV and LaTeX, figures as SVG and PDF"
             )
             for warning in document.warnings:
-                if warning not in comparison.remarks:  # printed when the store was read
+                if warning not in store.remarks:  # printed when the store was read
                     print_note(f"note: {warning}")
     for alarm in document.alarms:
         print_note(f"contradiction: {alarm}")

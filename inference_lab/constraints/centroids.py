@@ -9,6 +9,7 @@ import numpy as np
 
 from inference_lab.constraints.constraints import Constraints
 from inference_lab.graph.arrays import FloatArray, IntArray
+from inference_lab.processes.workers import limited_threads
 
 Perturbation: TypeAlias = Literal["multiplicative", "additive"]
 
@@ -58,7 +59,11 @@ def kmeans_centroids(
     from sklearn.cluster import KMeans
 
     seed = int(rng.integers(2**31))
-    model = KMeans(n_clusters=n_clusters, n_init=n_init, random_state=seed).fit(points)
+    model = KMeans(n_clusters=n_clusters, n_init=n_init, random_state=seed)
+    # On one thread, because sums over threads depend on the number of processors, and because
+    # OpenMP keeps its threads, beside which runs of this problem would be forked.
+    with limited_threads():
+        model.fit(points)
     return np.array(model.cluster_centers_, dtype=np.float64)
 
 

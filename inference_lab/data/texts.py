@@ -100,7 +100,7 @@ def read_classic3(path: _PathLike, terms: _PathLike) -> Corpus:
     from scipy.sparse import csr_array
 
     try:
-        content = loadmat(path, variable_names=("A", "labels"))
+        content = loadmat(path, spmatrix=False, variable_names=("A", "labels"))
         values = csr_array(content["A"], dtype=np.float64)
         labels = np.asarray(content["labels"]).ravel().astype(np.int64)
     except (

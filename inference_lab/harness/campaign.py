@@ -3,28 +3,51 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Generator, Hashable, Iterable, Iterator, Sequence
+from collections.abc import (
+    Callable,
+    Collection,
+    Generator,
+    Hashable,
+    Iterable,
+    Iterator,
+    Sequence,
+)
 from contextlib import closing
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Generic, Literal, TypeVar
 
+from inference_lab.formatting import nearest
 from inference_lab.harness.isolated_run import crashed, one_line
 from inference_lab.harness.progress import RunProgress, reporter
 from inference_lab.processes.workers import Crash, Worker, finished, limited_threads
+from inference_lab.results.clustering_records import FitKey
 from inference_lab.results.json_lines import RecordError
 from inference_lab.results.line_store import LineStore
-from inference_lab.results.records import RunRecord, physical_memory
+from inference_lab.results.records import RunKey, RunRecord, physical_memory
 
 _R = TypeVar("_R", bound=RunRecord)
 _T = TypeVar("_T")
 
-#: Values of `rerun`: recorded runs to redo.
+#: Words of `rerun` for runs to make again, beside the names of solvers.
 RERUN = ("failed", "timeout", "all")
 
 
 class InputError(ValueError):
     """Error for an input that cannot be used, raised before any run, with a one-line message."""
+
+
+def rerun_words(rerun: str | Iterable[str] | None, methods: Collection[str]) -> tuple[str, ...]:
+    """Return `rerun` as a tuple; raise unless each is one of `RERUN` or a name of a method."""
+    words = (rerun,) if isinstance(rerun, str) else tuple(rerun or ())
+    for word in words:
+        if word not in RERUN and word not in methods:
+            hint = nearest(str(word), (*RERUN, *methods))
+            raise InputError(
+                f"rerun must be one of {', '.join(RERUN)}, or name a solver of these runs, "
+                f"got {word!r}{hint}"
+            )
+    return words
 
 
 def parse_shard(text: str) -> tuple[int, int]:
@@ -46,7 +69,8 @@ class Execution:
     """Arguments for the execution of a campaign, as in `inference_lab.compare`."""
 
     jobs: int = 1
-    rerun: Literal["failed", "timeout", "all"] | None = None
+    #: Words of `RERUN` and names of methods, see `rerun_words`.
+    rerun: tuple[str, ...] = ()
     shard: str | None = None
     threads: int = 1
     memory_limit: int | Literal["auto"] | None = "auto"
@@ -59,8 +83,6 @@ class Execution:
         limit = self.memory_limit
         if limit not in (None, "auto") and not (isinstance(limit, int) and limit > 0):
             raise InputError(f"memory_limit must be positive bytes, 'auto' or None, got {limit}")
-        if self.rerun is not None and self.rerun not in RERUN:
-            raise InputError(f"rerun must be one of {', '.join(RERUN)}, got {self.rerun!r}")
         if self.shard is not None:
             parse_shard(self.shard)
 
@@ -71,12 +93,16 @@ class Execution:
             return self.memory_limit
         return physical_memory() // self.jobs
 
-    def asks_for(self, record: RunRecord | None) -> bool:
-        """Whether a task is to be run, given its record if there is one."""
-        if record is None or self.rerun == "all":
+    def asks_for(self, record: RunRecord | None, methods: Collection[str]) -> bool:
+        """Whether a task is to be run, given its record and the names of its method."""
+        if record is None or "all" in self.rerun or self.throws_away(methods):
             return True
         again = record.failed or record.status == "not-installed"
-        return (self.rerun == "failed" and again) or self.rerun == record.status
+        return ("failed" in self.rerun and again) or record.status in self.rerun
+
+    def throws_away(self, methods: Collection[str]) -> bool:
+        """Whether the records of a method, given by its names, are discarded before its runs."""
+        return not set(self.rerun).isdisjoint(set(methods).difference(RERUN))
 
 
 def at_least_one(name: str, value: Any) -> None:
@@ -89,7 +115,7 @@ class Campaign(ABC, Generic[_R]):
     """Set of tasks that each leave a record, identified by their numbers."""
 
     #: Keys of the records of the tasks, in the order of the results.
-    keys: Sequence[tuple[Any, ...]]
+    keys: Sequence[RunKey | FitKey]
 
     @abstractmethod
     def in_order(self) -> list[int]:
@@ -106,6 +132,10 @@ class Campaign(ABC, Generic[_R]):
     @abstractmethod
     def names(self, number: int) -> tuple[str, str, int]:
         """Return the place of the record of a task (problem and method), and its seed."""
+
+    def methods(self, number: int) -> Collection[str]:
+        """Return the names of the method of a task that `rerun` accepts."""
+        return (self.names(number)[1],)
 
     def warm_up(self, numbers: Sequence[int]) -> Iterator[int]:
         """Load and compile code for tasks in this process; yield each task's number first."""
@@ -125,8 +155,15 @@ def run_campaign(
             raise InputError(f"cannot keep records: {one_line(reason)}") from reason
     order = campaign.in_order()
     asked = order if shard is None else share_of(shard, order)
-    missing = [n for n in asked if execution.asks_for(kept.get(campaign.keys[n]))]
+    missing = [
+        n for n in asked if execution.asks_for(kept.get(campaign.keys[n]), campaign.methods(n))
+    ]
     again = set(missing)
+    thrown = {
+        campaign.keys[n].request for n in missing if execution.throws_away(campaign.methods(n))
+    }
+    if store is not None and thrown:
+        store.discard(lambda record: record.key.request in thrown)
     records = {n: kept[campaign.keys[n]] for n in asked if n not in again}
     failed = sum(record.failed for record in records.values())
     with reporter(execution.progress) as report:

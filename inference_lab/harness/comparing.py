@@ -6,7 +6,7 @@ import math
 import os
 import pickle
 import random
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, Never
@@ -18,6 +18,7 @@ from inference_lab.harness.campaign import (
     Execution,
     InputError,
     at_least_one,
+    rerun_words,
     run_campaign,
 )
 from inference_lab.harness.inputs import (
@@ -69,6 +70,7 @@ class ComparisonCampaign(Campaign[Record]):
         self.repeats = repeats
         self.settings = settings
         self.solvers = [as_solver(source) for source in sources]
+        self._methods = [solver_names(source) for source in sources]
         self.tasks = [
             Task(c, s, seed, repeat)
             for c in range(len(instances))
@@ -132,6 +134,10 @@ class ComparisonCampaign(Campaign[Record]):
                 yield number
                 warmed_up(solver, instance, self.settings)
 
+    def methods(self, number: int) -> Collection[str]:
+        """Return the names of the solver of a run."""
+        return self._methods[self.tasks[number].solver]
+
     def names(self, number: int) -> tuple[str, str, int]:
         """Return the problem, the solver and the seed of a run."""
         task = self.tasks[number]
@@ -147,7 +153,7 @@ def compare(
     time_limit: float | None = None,
     jobs: int = 1,
     store: str | os.PathLike[str] | RecordStore | None = None,
-    rerun: Literal["failed", "timeout", "all"] | None = None,
+    rerun: str | Iterable[str] | None = None,
     shard: str | None = None,
     temperature: float = 0.0,
     threads: int = 1,
@@ -195,9 +201,12 @@ def compare(
         File to which each record is appended as soon as its run ends. Runs with a record in it, or
         in an archive ``NAME.jsonl.xz`` beside it, are not made again: the same call after an
         interruption makes the missing runs. Invalid lines are left out with a warning.
-    rerun : {"failed", "timeout", "all"}, optional
+    rerun : {"failed", "timeout", "all"} or name of a solver; or several; optional
         Runs to repeat although the store has a record: all that failed (error, crash, memory or
-        time limit) or were ``not-installed``, only ``timeout``, or all. The new record counts.
+        time limit) or were ``not-installed``, only ``timeout``, or all. The new record counts; the
+        earlier one stays for the check that runs with the same seed agree. The name or spec of a
+        solver throws away its records of the requested runs, by any code of it, before they are
+        made again: use it after an edit that its file does not show, as in a module it imports.
     shard : str, optional
         ``"i/n"``: make only the i-th of n equal shares of the runs, for batch queues. All shards
         may write to one store, or to separate stores that are merged later.
@@ -261,18 +270,18 @@ def compare(
         raise InputError(f"temperature must be finite and not negative, got {temperature}")
     if clock not in CLOCKS:
         raise InputError(f"clock must be one of {', '.join(CLOCKS)}, got {clock!r}")
+    chosen_seeds = seed_list(seeds)
+    sources: list[str | Solver] = _as_list(solvers, (str, Solver))
+    specs = [as_solver(source).spec for source in sources]
+    refuse_repeats("solver", specs)
     execution = Execution(
         jobs=jobs,
-        rerun=rerun,
+        rerun=rerun_words(rerun, frozenset().union(*map(solver_names, sources))),
         shard=shard,
         threads=threads,
         memory_limit=memory_limit,
         progress=progress,
     )
-    chosen_seeds = seed_list(seeds)
-    sources: list[str | Solver] = _as_list(solvers, (str, Solver))
-    specs = [as_solver(source).spec for source in sources]
-    refuse_repeats("solver", specs)
     folder = None if data_dir is None else Path(data_dir)
     given = _as_list(problems, (str, Path, Problem, ProblemFamily, FactorGraph, Mapping))
     instances = [instance for source in given for instance in prepare_problems(source, folder)]
@@ -293,6 +302,12 @@ def compare(
     records = run_campaign(plan, target, execution)
     remarks = [] if target is None else target.remarks
     return Comparison(records, remarks=remarks)
+
+
+def solver_names(source: str | Solver) -> frozenset[str]:
+    """Return the names of a solver: as it was given, its spec, and its registered name."""
+    solver = as_solver(source)
+    return frozenset((str(source) if isinstance(source, str) else "", solver.spec, solver.name()))
 
 
 def _as_list(given: Any, kinds: tuple[type, ...]) -> list[Any]:

@@ -87,10 +87,16 @@ def _live() -> Iterator[Callable[[RunProgress[Any]], None]]:
         TextColumn("{task.description}", markup=False),
         console=Console(stderr=True),
         transient=True,
-        refresh_per_second=4,  # low, because drawing takes time from the runs
+        # Drawn at the start of each run and not by a thread of its own, because runs are forked
+        # from this process, and a fork beside threads may deadlock.
+        auto_refresh=False,
     )
     with shown:
         task = shown.add_task("building the problems", total=None)
         yield lambda event: shown.update(
-            task, total=event.total, completed=event.done, description=_told(event)
+            task,
+            total=event.total,
+            completed=event.done,
+            description=_told(event),
+            refresh=event.record is None,
         )

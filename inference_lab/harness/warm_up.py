@@ -58,7 +58,7 @@ def hard_graph(graph: FactorGraph) -> FactorGraph | None:
     k = int(np.bincount(graph.cardinalities).argmax())
     kinds = np.unique(graph.edge_kinds).tolist()
     pairs = np.stack(np.triu_indices(_HARD, 1), axis=1)
-    signs = rng.choice([-1.0, 1.0], len(pairs))
+    signs = rng.choice(np.array([-1.0, 1.0]), len(pairs))
     # The second part is an attractive ring with chords.
     ring = _HARD + np.arange(_RING)
     close = np.concatenate([np.stack([ring, np.roll(ring, -by)], axis=1) for by in (1, 5)])

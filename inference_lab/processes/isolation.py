@@ -10,8 +10,12 @@
 # is killed. On other systems, orphans outside the process group of a call remain. Wall time
 # excludes imports and compilation and, on Linux, waiting for a processor (`_Watch`).
 #
-# Call it from a process without threads, such as a worker, because a fork copies only the calling
-# thread, and locks that other threads hold stay locked for ever.
+# A fork copies only the calling thread, so a lock that another thread holds stays locked in the
+# child for ever. No thread of this package runs at a fork: progress is drawn without one, and
+# numerical libraries are limited to one thread, also where problems are built. Other threads, such
+# as those of a notebook or of pyarrow's allocator, are no reason to refuse: Python, the C library,
+# OpenBLAS and jemalloc release their own locks in the child. A child that waits for any other lock
+# ends at its time limit.
 
 from __future__ import annotations
 
@@ -25,6 +29,7 @@ import struct
 import sys
 import tempfile
 import time
+import warnings
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -47,7 +52,12 @@ from inference_lab.processes.descendants import (
     proportional_memory,
     resident_memory,
 )
-from inference_lab.processes.workers import end_with_parent, format_exception, traceback_tail
+from inference_lab.processes.workers import (
+    end_with_parent,
+    format_exception,
+    pickled,
+    traceback_tail,
+)
 
 if sys.platform != "win32":
     import resource
@@ -180,7 +190,7 @@ def isolated(
         begin = perf_counter()
         sys.stdout.flush()
         sys.stderr.flush()
-        child = os.fork()
+        child = _fork()
         if child == 0:
             os.close(reading)
             _supervise(_Call(writing, token, output, memory, function, arguments, memory_limit))
@@ -201,6 +211,14 @@ def isolated(
         peak_memory=spent.ru_maxrss * (1 if sys.platform == "darwin" else 1024),
         wall_seconds=wall,
     )
+
+
+def _fork() -> int:
+    """Fork this process; return the number of the child, and 0 in the child."""
+    # From Python 3.12 on, forks beside threads give a warning; the head of this file has the rule.
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", ".*multi-threaded", DeprecationWarning)
+        return os.fork()
 
 
 class _Call(NamedTuple):
@@ -321,7 +339,7 @@ def _answer(call: _Call) -> bytes:
     # Pickled in advance, because there may be no memory later.
     last = pickle.dumps((ExitReason.MEMORY, None, "MemoryError", ""))
     try:
-        return pickle.dumps((ExitReason.RETURNED, call.function(*call.arguments), "", ""))
+        return pickled((ExitReason.RETURNED, call.function(*call.arguments), "", ""))
     except BaseException as problem:
         try:
             refused = isinstance(problem, OSError) and problem.errno == errno.ENOMEM

@@ -70,6 +70,19 @@ def format_exception(problem: BaseException) -> str:
     return f"{type(problem).__name__}: {text}" if text.strip() else type(problem).__name__
 
 
+def pickled(answer: Any) -> bytes:
+    """Return an answer for another process; raise a `TypeError` that says so if it cannot be sent.
+
+    The errors of `pickle` differ between versions of Python, and some do not mention pickling.
+    """
+    try:
+        return pickle.dumps(answer)
+    except MemoryError:
+        raise
+    except Exception as problem:  # objects of users' classes may raise anything
+        raise TypeError(f"the answer cannot be pickled: {format_exception(problem)}") from problem
+
+
 @contextmanager
 def limited_threads(threads: int = 1) -> Iterator[None]:
     """Limit the threads of numerical libraries in this process, for comparable timings."""
@@ -142,7 +155,7 @@ def _answer(connection: Connection) -> None:
             return
         answer: Any
         try:
-            answer = pickle.dumps(pickle.loads(message)())
+            answer = pickled(pickle.loads(message)())
         except (Exception, SystemExit) as problem:
             answer = pickle.dumps(Crash(format_exception(problem), traceback_tail(problem)))
         try:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import cached_property
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Self
 
 from msgspec.structs import fields, replace
 
-from inference_lab.formatting import counted, nearest
+from inference_lab.formatting import counted, listed, nearest
 from inference_lab.results.consistency_checks import (
     contradictions,
     repetitions,
@@ -46,6 +46,41 @@ _FIRST = {
 def latest(records: Iterable[Record]) -> list[Record]:
     """Return the last record of each `Record.key`, in the order in which the keys first appear."""
     return list({record.key: record for record in records}.values())
+
+
+def _code(record: Record) -> tuple[int, str]:
+    """Return the version of the solver of a run, and the digest of its file."""
+    return record.solver_version, record.solver_source
+
+
+def newest_codes(records: Sequence[Record]) -> dict[str, tuple[int, str]]:
+    """Return the newest code of each solver: of the highest version, that of the last start."""
+    newest: dict[str, tuple[int, str, int]] = {}
+    for number, record in enumerate(records):
+        # Starts are rounded to seconds, so ties go to the later record.
+        mark = (record.solver_version, record.started, number)
+        newest[record.solver] = max(newest.get(record.solver, mark), mark)
+    return {solver: _code(records[number]) for solver, (_, _, number) in newest.items()}
+
+
+def _with_code(record: Record) -> Record:
+    """Return a record whose solver is named with its code, for a row of its own."""
+    version, source = _code(record)
+    file = f", file {source[:8]}" if source else ""
+    return replace(record, solver=f"{record.solver} [version {version}{file}]")
+
+
+def _left_out(older: Sequence[Record]) -> list[str]:
+    """Return a sentence on the runs of earlier codes, if there are any."""
+    if not older:
+        return []
+    counts = Counter(record.solver for record in older)
+    named = [f"{solver} ({count})" for solver, count in counts.items()]
+    return [
+        f"{counted(len(older), 'run')} of earlier code of {listed(named)} "
+        f"{'is' if len(older) == 1 else 'are'} left out; report --older, and "
+        "Comparison.of_store(..., older=True), show them in rows of their own"
+    ]
 
 
 class Findings:
@@ -85,14 +120,19 @@ class Findings:
                 raise ValueError(f"labels must be distinct names of solvers, got {name!r}")
 
     @classmethod
-    def of_store(cls, records: Iterable[Record]) -> Self:
+    def of_store(cls, records: Iterable[Record], *, older: bool = False) -> Self:
         """Return the findings of the last record of each key; the others are superseded.
 
-        The remarks of a `RecordStore`, on damaged lines, are kept.
+        Runs of earlier code of a solver, that is of a lower version or of its file before an edit,
+        are left out, and a remark has their number. If an edit was taken back, the newest code is
+        that of the last run. The remarks of a `RecordStore`, on damaged lines, are kept.
 
         Parameters
         ----------
         records : RecordStore, or iterable of Record
+        older : bool
+            Keep the runs of earlier code, as those of other solvers: their specs end with the
+            version and the digest of the file.
 
         Returns
         -------
@@ -108,12 +148,19 @@ class Findings:
         >>> il.Comparison.of_store(RecordStore("pair/runs.jsonl"))
         Comparison(1 problem x 2 solvers, 2 runs)
         """
-        listed = list(records)
-        kept = latest(listed)
-        counted = {id(record) for record in kept}
-        remarks = records.remarks if isinstance(records, RecordStore) else ()
-        superseded = [record for record in listed if id(record) not in counted]
-        return cls(kept, superseded, remarks)
+        every = list(records)
+        remarks = records.remarks if isinstance(records, RecordStore) else []
+        newest = newest_codes(every)
+        current = [record for record in every if _code(record) == newest[record.solver]]
+        others = [record for record in every if _code(record) != newest[record.solver]]
+        if older:
+            current += map(_with_code, others)
+        else:
+            remarks = remarks + _left_out(others)
+        last = latest(current)
+        counting = {id(record) for record in last}
+        superseded = [record for record in current if id(record) not in counting]
+        return cls(last, superseded, remarks)
 
     def __len__(self) -> int:
         """Return the number of runs."""

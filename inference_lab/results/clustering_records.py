@@ -34,6 +34,11 @@ class FitKey(NamedTuple):
     unit: str
 
     @property
+    def request(self) -> FitKey:
+        """The inputs of the fit; see `RunKey.request`."""
+        return self
+
+    @property
     def task(self) -> str:
         """The data and the number of constraints, in words."""
         noisy = f", {self.noise:g} of them wrong" if self.noise else ""

@@ -123,7 +123,7 @@ def repetitions(records: Iterable[Record], names: Mapping[tuple[str, str], str])
     asked = grouped(
         ended,
         lambda r: (
-            *(r.problem, r.problem_hash, r.solver, r.solver_version),
+            *(r.problem, r.problem_hash, r.solver, r.solver_version, r.solver_source),
             *(r.seed, r.time_limit, r.temperature, r.threads),
         ),
     )
@@ -164,6 +164,14 @@ def unfairness(records: Sequence[Record], stages: Sequence[Collection[str]] = ()
     ]
     if mixed:
         warnings.append(f"several versions of one solver are mixed: {listed(mixed)}")
+    edited = grouped(records, lambda r: (r.solver, r.solver_version))
+    mixed = [
+        f"{solver} ({len(sources)})"
+        for (solver, _), group in edited.items()
+        if len(sources := {r.solver_source for r in group}) > 1
+    ]
+    if mixed:
+        warnings.append(f"runs before and after an edit of one solver are mixed: {listed(mixed)}")
     for part in parts:
         limits = {_limit(r.time_limit, "s") for r in part}
         warnings += _mixed("time limits", limits)

@@ -8,7 +8,7 @@ import json
 import lzma
 import os
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Generic, TypeVar
@@ -96,13 +96,38 @@ class LineStore(Generic[_L]):
                     problem.filename = str(self.path)
                 raise
 
+    def discard(self, unwanted: Callable[[_L], bool]) -> int:
+        """Remove records from the file and the archive; return their number.
+
+        Lines that are no records stay.
+        """
+        number = 0
+        with self._locked():
+            for path in (self.archive, self.path):
+                if not path.exists():
+                    continue
+                lines = list(_lines(path))
+                left = [line for line in lines if not self._holds(line, unwanted)]
+                number += len(lines) - len(left)
+                if len(left) < len(lines):
+                    content = b"".join(left)
+                    packed = path.suffix == _ARCHIVED
+                    write_whole(path, _packed(content) if packed else content, synced=True)
+        return number
+
+    def _holds(self, line: bytes, wanted: Callable[[_L], bool]) -> bool:
+        """Whether a line is a record that a predicate accepts."""
+        try:
+            return wanted(self.kind.from_json(line))
+        except RecordError:
+            return False
+
     def compress(self) -> None:
         """Move all lines of the file into the archive."""
         with self._locked():
             paths = [path for path in (self.archive, self.path) if path.exists()]
             content = b"".join(line for path in paths for line in _lines(path))
-            packed = lzma.compress(content, preset=9 | lzma.PRESET_EXTREME)
-            write_whole(self.archive, packed, synced=True)
+            write_whole(self.archive, _packed(content), synced=True)
             self.path.unlink()
 
     def read(self) -> list[_L]:
@@ -199,6 +224,11 @@ def _is_at(handle: int, path: Path) -> bool:
         return os.path.samestat(os.fstat(handle), os.stat(path))
     except FileNotFoundError:
         return False
+
+
+def _packed(content: bytes) -> bytes:
+    """Compress the content of an archive."""
+    return lzma.compress(content, preset=9 | lzma.PRESET_EXTREME)
 
 
 def unpacked(path: Path) -> bytes:

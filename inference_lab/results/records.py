@@ -10,7 +10,7 @@ import platform
 import sys
 import uuid
 from abc import abstractmethod
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
@@ -127,6 +127,11 @@ class RunKey(NamedTuple):
     threads: int
     clock: str = "wall"
 
+    @property
+    def request(self) -> RunKey:
+        """The same inputs with any code of the solver."""
+        return self._replace(solver_version=0, solver_source="")
+
 
 class RunRecord(JsonLine, frozen=True, kw_only=True):
     """Base of records of runs, of a solver or of a fit."""
@@ -158,8 +163,8 @@ class RunRecord(JsonLine, frozen=True, kw_only=True):
 
     @property
     @abstractmethod
-    def key(self) -> Hashable:
-        """The inputs of the run; runs with the same key are interchangeable."""
+    def key(self) -> Any:
+        """The inputs of the run, hashable; runs with the same key are interchangeable."""
 
     @property
     @abstractmethod

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from inference_lab.contract import OPTIMALITY_TOLERANCE, proves
+from inference_lab.contract import OPTIMALITY_TOLERANCE, Status, proves
 from inference_lab.results.records import Record
 
 #: A claim that is further from an energy than this share of it is a contradiction, not rounding.
@@ -186,7 +186,7 @@ class Row:
     log_partition_kind: str | None
     #: Status of all runs; ``"3 limit, 1 error"`` if they differ.
     status: str
-    #: Reasons for failed and refused runs, each once.
+    #: Reasons for failed and refused runs, and limits that stopped others, each once.
     messages: tuple[str, ...]
 
 
@@ -287,7 +287,13 @@ def summarise_runs(problem: ProblemSummary, records: Sequence[Record]) -> Row:
             if len(statuses) == 1
             else ", ".join(f"{len(group)} {status}" for status, group in statuses.items())
         ),
-        messages=tuple(dict.fromkeys(r.message for r in records if r.message and not _solved(r))),
+        messages=tuple(
+            dict.fromkeys(
+                r.message
+                for r in records
+                if r.message and (r.status == Status.LIMIT or not _solved(r))
+            )
+        ),
     )
 
 

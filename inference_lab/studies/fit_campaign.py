@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import lru_cache, partial
 from pathlib import Path
@@ -12,7 +12,13 @@ from typing import Any, Literal, NamedTuple
 
 from msgspec import structs
 
-from inference_lab.harness.campaign import Campaign, Execution, InputError, run_campaign
+from inference_lab.harness.campaign import (
+    Campaign,
+    Execution,
+    InputError,
+    rerun_words,
+    run_campaign,
+)
 from inference_lab.harness.isolated_run import Limits, attempt, now, warm_up_apart
 from inference_lab.harness.progress import RunProgress
 from inference_lab.registry.registry import as_solver
@@ -161,7 +167,7 @@ def run_study(
     folder: Path | str,
     *,
     jobs: int = 1,
-    rerun: Literal["failed", "timeout", "all"] | None = None,
+    rerun: str | Iterable[str] | None = None,
     shard: str | None = None,
     data_dir: str | None = None,
     memory_limit: int | Literal["auto"] | None = "auto",
@@ -171,7 +177,8 @@ def run_study(
     """Run the missing fits of a study and return all its records.
 
     Each fit has its own process, as in `inference_lab.compare`. A fit that crashes, or exceeds
-    `Study.time_limit` or the memory of a job, is recorded with that status.
+    `Study.time_limit` or the memory of a job, is recorded with that status. `rerun` is as there,
+    with the labels of methods in place of the names of solvers.
     """
     _check_solvers(study)
     store = FitStore(Path(folder) / "records.jsonl")
@@ -179,9 +186,10 @@ def run_study(
         known = {record.key: record for record in store} if store.exists() else {}
         return [known[cell.key] for cell in cells(study) if cell.key in known]
     try:
+        labels = [method.label for stage in study.stages() for method in stage.methods]
         execution = Execution(
             jobs=jobs,
-            rerun=rerun,
+            rerun=rerun_words(rerun, labels),
             shard=shard,
             memory_limit=memory_limit,
             progress=progress,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -246,14 +246,14 @@ def run_comparison(
     folder: Path | str,
     *,
     jobs: int = 1,
-    rerun: Literal["failed", "timeout", "all"] | None = None,
+    rerun: str | Iterable[str] | None = None,
     shard: str | None = None,
     data_dir: str | None = None,
     progress: bool | Callable[[RunProgress[Record]], None] = False,
 ) -> Comparison:
     """Run the missing runs of a study and return the comparison of all its runs."""
-    from inference_lab.harness.campaign import InputError
-    from inference_lab.harness.comparing import compare
+    from inference_lab.harness.campaign import RERUN, InputError, rerun_words
+    from inference_lab.harness.comparing import compare, solver_names
     from inference_lab.reporting.comparison import Comparison
 
     store = RecordStore(Path(folder) / "runs.jsonl")
@@ -262,9 +262,13 @@ def run_comparison(
     try:
         if jobs == 0:
             found = Comparison.of_store(_held(study, store))
-            return Comparison(found.records, found.superseded, store.remarks, labels, stages)
+            remarks = store.remarks + found.remarks
+            return Comparison(found.records, found.superseded, remarks, labels, stages)
+        everyone = [*study.solvers, *(spec for stage in study.stages for spec in stage.solvers)]
+        words = rerun_words(rerun, frozenset().union(*map(solver_names, everyone)))
 
         def compared(problems: list[str], solvers: list[str], limit: float) -> list[Record]:
+            names = frozenset(RERUN).union(*map(solver_names, solvers))
             return compare(
                 problems,
                 solvers,
@@ -274,7 +278,7 @@ def run_comparison(
                 trace_limit=study.trace_limit,
                 jobs=jobs,
                 store=store,
-                rerun=rerun,
+                rerun=[word for word in words if word in names],
                 # Studies with stages are sharded by problem, because a stage needs all runs on it.
                 shard=None if study.stages else shard,
                 data_dir=data_dir,

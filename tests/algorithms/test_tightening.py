@@ -235,7 +235,7 @@ def test_odd_cycles_become_exact(length: int) -> None:
     ("settings_of_it", "reason"),
     [
         ({"max_rounds": 1, "per_round": 3}, "rounds"),
-        ({"max_sweeps": 7}, "budget"),
+        ({"max_sweeps": 7}, "sweeps"),
         ({}, "proved"),
     ],
 )
@@ -247,8 +247,9 @@ def test_limits_end_it(settings_of_it: dict[str, float], reason: str) -> None:
     assert run.best_labels is not None
     if reason == "rounds":
         assert (done.rounds, done.clusters) == (1, 3)
-    if reason == "budget":
+    if reason == "sweeps":
         assert done.sweeps == 7
+    assert bool(done.limit) == (reason != "proved")
 
 
 def test_memory_limit_is_kept() -> None:

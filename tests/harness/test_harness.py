@@ -15,6 +15,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from click.testing import CliRunner
+from msgspec import structs
 
 import inference_lab as il
 from inference_lab.cli import main
@@ -24,6 +25,7 @@ from inference_lab.harness.comparing import ComparisonCampaign
 from inference_lab.harness.inputs import RunSettings, prepare_problems
 from inference_lab.harness.results_dir import find_store, merge
 from inference_lab.harness.running import limits_of
+from inference_lab.results.line_store import RecordWarning
 from inference_lab.results.records import RecordStore
 from inference_lab.solving import CLOCKS
 
@@ -251,10 +253,57 @@ def test_an_edited_solver_is_run_again(tmp_path):
             [sys.executable, str(script)], cwd=tmp_path, capture_output=True, text=True, check=True
         )
         energies.append(done.stdout.split())
-    records = RecordStore(tmp_path / "runs.jsonl").read()
+    store = tmp_path / "runs.jsonl"
+    records = RecordStore(store).read()
     assert len(records) == 3  # two of mine, one of icm
     assert energies[0] == energies[1] and energies[1][0] != energies[2][0]
     assert {len(r.solver_source) for r in records} == {0, 16}
+
+    # The report has the numbers of the last comparison, and no alarm.
+    merged = CliRunner().invoke(main, ["merge", str(tmp_path), "--out", str(tmp_path / "merged")])
+    assert merged.exit_code == 0, merged.output
+    for folder in (tmp_path, tmp_path / "merged"):
+        comparison = il.Comparison.of_store(RecordStore(folder / "runs.jsonl"))
+        assert {str(r.energy) for r in comparison.records} == set(energies[2])
+        report = CliRunner().invoke(main, ["report", str(folder)])
+        assert report.exit_code == 0, report.output
+        assert "note: 1 run of earlier code of mine.py:Mine (1) is left out" in report.stderr
+    report = CliRunner().invoke(main, ["report", str(tmp_path), "--older", "--json"])
+    assert report.exit_code == 0 and "left out" not in report.stdout
+
+
+@pytest.mark.parametrize("archived", [False, True])
+def test_records_of_one_solver_are_thrown_away(tmp_path, unforked, archived):
+    """A module that a solver imports leaves no trace in its records."""
+    store = RecordStore(tmp_path / "runs.jsonl")
+    asked = {"problems": PROBLEMS[:2], "solvers": ["icm", "icm(restarts=2)", "trw-s"], "seeds": 2}
+    first = il.compare(**asked, store=store).records
+    # Runs before an edit, with another limit, and a damaged line.
+    (old,) = (r for r in first[:1])
+    store.append(structs.replace(old, id="0" * 12, solver_version=0, energy=99.0))
+    store.append(structs.replace(old, id="1" * 12, time_limit=7.0))
+    with store.path.open("ab") as stream:
+        stream.write(b'{"schema": "?"}\n')
+    if archived:
+        store.compress()
+
+    with pytest.warns(RecordWarning, match="1 line"):
+        again = il.compare(**asked, store=store, rerun="icm(restarts=2)").records
+    fresh = {r.id for r in again} - {r.id for r in first}
+    assert {r.solver for r in again if r.id in fresh} == {"icm(restarts=2)"} and len(fresh) == 4
+    with pytest.warns(RecordWarning, match="1 line"):
+        held = store.read()
+    assert len(held) == len(first) + 2
+
+    with pytest.warns(RecordWarning, match="1 line"):
+        again = il.compare(**asked, store=store, rerun=["failed", "icm"]).records
+    with pytest.warns(RecordWarning, match="1 line"):
+        held = store.read()
+    # The registered name stands for all settings of the solver; other limits are another request.
+    assert {r.id for r in held} == {r.id for r in again} | {"1" * 12}
+    assert {r.id for r in again} & {r.id for r in first} == {
+        r.id for r in first if r.solver == "trw-s"
+    }
 
 
 def test_an_empty_share_is_no_failure(tmp_path, monkeypatch):
@@ -264,9 +313,10 @@ def test_an_empty_share_is_no_failure(tmp_path, monkeypatch):
     assert done.exit_code == 0, done.output
 
 
-def test_rerun_is_checked():
-    with pytest.raises(InputError, match="failed, timeout, all"):
-        il.compare(PROBLEMS[0], "icm", rerun="some")
+@pytest.mark.parametrize("rerun", ["some", ["failed", "trw-s"], [3]])
+def test_rerun_is_checked(rerun):
+    with pytest.raises(InputError, match="failed, timeout, all, or name a solver"):
+        il.compare(PROBLEMS[0], "icm", rerun=rerun)
 
 
 # ---------------------------------------------------------------------- folders

@@ -54,6 +54,7 @@ REPORTS = {
     "iterations": [-1, 2**64, 2**20000, 1.5, "3", None, Evil()],
     "claimed_energy": ["low", 1j, Evil(), [1.0], True],
     "converged": [Evil(), np.ones(2), "yes"],
+    "stopped_by": [Evil(), None, 5],
     "log_partition": ["x", Evil(), 1.0],
     "log_partition_kind": [5, Evil(), "exact", "rough"],
     "marginals": [np.full((2, 2), np.nan), np.full((2, 2), 0.7), np.ones((1, 2)), "x", Evil()],

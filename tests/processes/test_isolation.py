@@ -11,6 +11,7 @@ import subprocess
 import sys
 import threading
 import time
+import warnings
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -94,7 +95,69 @@ def test_exit_codes_and_exceptions_are_returned():
 def test_unpicklable_answer_is_reported():
     ended = isolated(lambda: lambda: None)
     assert ended.end == ExitReason.RAISED
-    assert "pickle" in ended.message
+    assert ended.message.startswith("TypeError: the answer cannot be pickled: ")
+    assert "lambda" in ended.message
+
+
+class Heavy:
+    """Value for which there is no memory when it is pickled."""
+
+    def __reduce__(self):
+        raise MemoryError
+
+
+def test_want_of_memory_for_the_answer_is_no_fault_of_its_type():
+    assert isolated(Heavy).end == ExitReason.MEMORY
+
+
+def test_threads_of_others_cause_no_warning():
+    """A notebook has threads, and `pytest.warns` emits all other warnings again."""
+    done = threading.Event()
+    thread = threading.Thread(target=done.wait)
+    thread.start()
+    try:
+        with warnings.catch_warnings(record=True) as seen:
+            warnings.simplefilter("always")
+            assert isolated(double, 4).value == 8
+            warnings.warn("another", DeprecationWarning, stacklevel=1)
+    finally:
+        done.set()
+        thread.join()
+    assert [str(warning.message) for warning in seen] == ["another"]
+
+
+#: Prints the number of threads of its process at each fork, without those that a library has
+#: named, such as those of allocators.
+FORKS = """
+import os, sys
+import inference_lab as il
+
+def name(thread):
+    with open(f"/proc/self/task/{thread}/comm") as stream:
+        return stream.read()
+
+def note():
+    if os.getpid() == parent:
+        counts.append(sum(name(thread) == name(parent) for thread in os.listdir("/proc/self/task")))
+
+parent, counts = os.getpid(), []
+os.register_at_fork(after_in_parent=note)
+sys.stderr.isatty = lambda: True
+il.compare("estep(data=iris, constraints=20)", "icm", progress=True)
+print(*counts)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="threads are counted in /proc")
+def test_no_thread_of_the_package_runs_at_a_fork():
+    """K-means builds this problem, whose library keeps its threads, and progress is drawn."""
+    several = {**os.environ, "OMP_NUM_THREADS": "3", "OPENBLAS_NUM_THREADS": "3"}
+    done = subprocess.run(
+        [sys.executable, "-c", FORKS], capture_output=True, text=True, env=several
+    )
+    assert done.returncode == 0, done.stderr
+    assert set(done.stdout.split()) == {"1"}
+    assert "icm" in done.stderr
 
 
 def test_output_directory_and_input_of_the_child_are_its_own(capfd):

@@ -101,6 +101,54 @@ def test_the_last_record_of_a_key_counts():
     assert table(report_document([old, other, new], title=""), "summary").rows[0][-1].text == "1"
 
 
+def of_code(number, energy, **changes):
+    """Return a record of the solver, run after an edit with this number."""
+    code = {"solver_source": f"{number:016d}", "started": f"2030-01-0{number}T00:00:00+00:00"}
+    return record(energy=energy, **{**code, **changes})
+
+
+@pytest.mark.parametrize(
+    ("runs", "newest"),
+    [
+        ([of_code(1, 3.0), of_code(2, 1.0)], 1.0),
+        # Merged folders come in any order.
+        ([of_code(2, 1.0), of_code(1, 3.0)], 1.0),
+        # An edit that was taken back counts again when it runs.
+        ([of_code(1, 3.0), of_code(2, 1.0), of_code(1, 3.0, started="2030-01-03", seed=1)], 3.0),
+        # Versions are ordered: a machine with an old one may have run last.
+        ([record(energy=1.0, solver_version=2), of_code(1, 3.0, solver_version=1)], 1.0),
+        # Starts have whole seconds.
+        ([of_code(1, 3.0, started=""), of_code(2, 1.0, started="")], 1.0),
+    ],
+)
+def test_the_newest_code_of_a_solver_counts(runs, newest):
+    """A solver is neither averaged with its former self nor accused for it."""
+    runs = [*runs, record("p", "b"), record("p", "b", seed=1)]
+    comparison = Comparison.of_store(runs)
+    assert {r.energy for r in comparison.records if r.solver == "a"} == {newest}
+    assert comparison.alarms == []
+    (row,) = (row for row in comparison.rows if row.solver == "a")
+    assert row.energy == newest
+    (note, *_) = comparison.warnings
+    assert note.startswith("1 run of earlier code of a (1) is left out; report --older")
+    assert note in report_document(runs, title="").warnings
+
+    shown = Comparison.of_store(runs, older=True)
+    assert len(shown) == len(runs) and shown.alarms == []
+    assert not any("left out" in warning or "mixed" in warning for warning in shown.warnings)
+    first, second = sorted({r.solver for r in shown.records} - {"b"}, key=len)
+    assert first == "a" and second.startswith("a [version 1")
+    assert {row.solver: row.energy for row in shown.rows}[first] == newest
+
+
+def test_the_same_code_may_still_contradict_itself():
+    runs = [of_code(1, 9.0), of_code(2, 1.0), of_code(2, 1.5, repeat=1)]
+    (alarm,) = Comparison.of_store(runs).alarms
+    assert "not deterministic" in alarm and "1 and 1.5" in alarm
+    # Records that are given as they are do not accuse the author either.
+    assert Comparison([of_code(1, 9.0), of_code(2, 1.0)]).alarms == []
+
+
 def test_environments_are_distinguished_by_id_or_by_content():
     assert environment_id(record(environment={"id": "x", "python": "3.11"})) == "x"
     first, second = ({"python": v, "machine": "m"} for v in ("3.11", "3.12"))
@@ -198,6 +246,10 @@ def test_contradicting_partition_functions_are_alarms():
             [record(), record(seed=1, solver_version=3)],
             "several versions of one solver are mixed: a (1, 3)",
         ),
+        (
+            [record(), record(seed=1, solver_source="0" * 16)],
+            "runs before and after an edit of one solver are mixed: a (2)",
+        ),
         ([record(), record(seed=1, time_limit=None)], "time limits are mixed: 10 s, none"),
         ([record(), record(seed=1, memory_limit=5)], "memory limits are mixed: 5 bytes, none"),
         (
@@ -223,7 +275,7 @@ def test_contradicting_partition_functions_are_alarms():
 def test_unfair_comparisons_are_warnings(runs, sentences):
     (warning,) = Comparison(runs).warnings
     assert sentences in warning
-    assert report_document(runs, title="").warnings == (warning,)
+    assert report_document(Comparison(runs), title="").warnings == (warning,)
 
 
 def test_a_problem_that_changed_between_runs_is_a_warning():

@@ -15,6 +15,7 @@ from inference_lab.algorithms.dual.clusters import DualClusters
 from inference_lab.algorithms.dual.frustration import find_cycles
 from inference_lab.algorithms.dual.reparametrisation import Dual
 from inference_lab.contract import Run
+from inference_lab.formatting import counted
 from inference_lab.graph.arrays import Int32Array
 from inference_lab.graph.factor_graph import FactorGraph
 from inference_lab.graph.precision import energy_step, next_energy
@@ -49,8 +50,18 @@ class Tightened:
     pairs: int
     sweeps: int
     #: Stopping reason: "converged" (no cluster is left that promises a gain, and sweeps gain too
-    #: little), "proved", "infeasible", "rounds", "memory" or "budget".
+    #: little), "proved", "infeasible", "rounds", "memory", "sweeps" or "budget" (of the run).
     stopped_by: str
+
+    @property
+    def limit(self) -> str:
+        """The limit of the method that ended it, empty if another reason did."""
+        limits = {
+            "rounds": f"{counted(self.rounds, 'round')} of added clusters",
+            "memory": "the memory of added clusters",
+            "sweeps": counted(self.sweeps, "sweep"),
+        }
+        return limits.get(self.stopped_by, "")
 
 
 def tighten(
@@ -115,7 +126,7 @@ def tighten(
         if run.proved:
             return report("proved")
         if stopped:
-            return report("budget")
+            return report("sweeps" if sweeps >= max_sweeps else "budget")
         if rounds >= max_rounds:
             return report("rounds")
         state.redistribute_costs()

@@ -388,7 +388,7 @@ def find_patterns(
     # Nodes are distinct, because their offsets from the first node increase and stay below n.
     rise = np.sort(rng.integers(0, n - q + 1, size=(starts, q)), axis=1) + np.arange(q)
     nodes = rng.permuted((rise + rng.integers(0, n, size=(starts, 1))) % n, axis=1)
-    signs = rng.choice([-1.0, 1.0], size=(starts, q)) if signed else np.ones((starts, q))
+    signs = rng.choice(np.array([-1.0, 1.0]), size=(starts, q)) if signed else np.ones((starts, q))
     value = np.empty(starts)
     _climb(x, pattern.weights, signed, nodes, signs, np.empty(n), value)
     violation = value - pattern.bound
