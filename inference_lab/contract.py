@@ -463,9 +463,9 @@ class Run:
         residual : float
             The error that the method's own arithmetic leaves, in the unit of the costs, such as
             that of costs rounded to integers: it has excluded all labellings that are better than
-            the best one by more. A bound this close to the best energy proves it, unless the
-            residual is too large for a rounding error: it exceeds 2^-27 of the range of a typical
-            term, and 16 rounding errors of the energy.
+            the best one by more. A bound this close to the best energy proves it. It counts up to
+            2^-27 of the range of a typical term, or 16 rounding errors of the energy; more is no
+            rounding error.
 
         Raises
         ------
@@ -555,7 +555,7 @@ class Run:
         rounding = self._given.resolution_at(self.best_energy)
         # Where no term has a range, all labellings of finite energy are equal.
         most = max(_FEW * rounding, _LARGEST_RESIDUAL * (self._typical_range or math.inf))
-        residual = residual if residual <= most else 0.0
+        residual = min(residual, most)
         if gap < -max(rounding * self._above, residual):
             return bound
         tolerance = self.tolerance_at(self.best_energy)

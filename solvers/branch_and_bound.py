@@ -253,7 +253,8 @@ def _explore(
         outcome.converged = True
         outcome.infeasible = int(now.found) == HARD
         if not outcome.infeasible:
-            run.bound(min(bound(int(now.cutoff)), run.best_energy), rounding.error)
+            least = min(bound(int(now.cutoff)), run.best_energy)
+            run.bound(least, rounding.error + 0.5 * run.tolerance_at(run.best_energy))
     return outcome
 
 

@@ -124,6 +124,7 @@ def plan_rounding(graph: FactorGraph, best_energy: float, bits: int) -> Rounding
     offset = total - rounded - _EPS * span
     # Terms without a range are exact.
     error = np.count_nonzero(widest) / scale + 2 * rounded + 2 * _EPS * span
+    error += 8 * _EPS * (abs(total) + span)
     return Rounding(scale, offset, error, cut)
 
 
