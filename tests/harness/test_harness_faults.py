@@ -23,6 +23,7 @@ from inference_lab.cli import main
 from inference_lab.contract import Outcome, Solver
 from inference_lab.harness.results_dir import find_store
 from inference_lab.processes.isolation import can_isolate
+from inference_lab.results.clustering_records import FitStore
 from inference_lab.results.records import RecordStore
 
 pytestmark = pytest.mark.skipif(not can_isolate(), reason="this system cannot fork")
@@ -220,6 +221,16 @@ def test_killed_worker_costs_only_its_fit(tmp_path):
     assert all(record.iterations > 0 for record in records if not record.failed)
     again = fitted(tmp_path, rerun="failed")
     assert lasting(again) == lasting(fitted(tmp_path / "undisturbed", isolate=False))
+
+
+def test_fits_of_one_method_are_thrown_away(tmp_path):
+    first = fitted(tmp_path, isolate=False)
+    again = fitted(tmp_path, isolate=False, rerun=["failed", "2"])
+    anew = [before.identity != after.identity for before, after in zip(first, again, strict=True)]
+    assert anew == [record.method == "2" for record in first] and sum(anew) == 6
+    assert len(FitStore(tmp_path / "records.jsonl").read()) == 12
+    with pytest.raises(ValueError, match="rerun must be one of"):
+        fitted(tmp_path, isolate=False, rerun="3")
 
 
 def command(pid):

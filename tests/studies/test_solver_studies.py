@@ -347,6 +347,13 @@ def test_stages_are_run_where_others_prove_nothing(tmp_path, unforked):
     [message] = Comparison(lost, stages=[{"ilp"}]).warnings
     assert message == "1 of 12 runs are missing: lp-relaxation (1)"
     assert len(Comparison(found.records).warnings) == 2
+    # A solver of a stage is thrown away by name, as are others.
+    anew = run_comparison(study, tmp_path / "whole", rerun="ilp")
+    fresh = {r.id for r in anew.records} - {r.id for r in found.records}
+    assert {r.solver for r in anew.records if r.id in fresh} == {"ilp"}
+    assert len(RecordStore(tmp_path / "whole" / "runs.jsonl").read()) == len(found.records)
+    with pytest.raises(StudyError, match="rerun must be one of"):
+        run_comparison(study, tmp_path / "whole", rerun=["ilp", "icn"])
     for part in ("1/2", "2/2"):
         run_comparison(study, tmp_path / "shards", shard=part)
     parts = RecordStore(tmp_path / "shards" / "runs.jsonl").read()
