@@ -21,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from inference_lab.algorithms.presolve import capped_graph, contradiction, n_entries
-from inference_lab.compile_timer import timer
+from inference_lab.compile_timer import notice, timer
 from inference_lab.contract import (
     Marginals,
     Outcome,
@@ -223,7 +223,8 @@ def solve(
     )
     outer = _clock.set(clock)
     try:
-        outcome, why = _outcome(method, graph, run)
+        with notice.about(method.name()):
+            outcome, why = _outcome(method, graph, run)
     finally:
         _clock.reset(outer)
     seconds = run.seconds
