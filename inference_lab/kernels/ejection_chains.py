@@ -17,6 +17,7 @@ from inference_lab.kernels.struct import record
 _YES: Any = np.bool_(True)
 _NO: Any = np.bool_(False)
 _NONE = int64(0)
+_PLUS, _MINUS = int64(1), int64(-1)
 _ENDLESS = int64(1 << 60)
 
 #: A chain must gain more than this share of the largest cost at one variable, so that rounding
@@ -157,15 +158,15 @@ def _move(g: GraphArrays, x: IntArray, c: EjectionChains, i: int, new: int, invi
                 step = k
                 stride = 1
             for a in range(kj):
-                _shift(c, start + a, weight * g.pairwise[offset + old * stride + a * step], -1)
-                _shift(c, start + a, weight * g.pairwise[offset + new * stride + a * step], 1)
+                _shift(c, start + a, weight * g.pairwise[offset + old * stride + a * step], _MINUS)
+                _shift(c, start + a, weight * g.pairwise[offset + new * stride + a * step], _PLUS)
         else:
             if old < kj:
-                _shift(c, start + old, g.pairwise[offset + old * kind], -1)
-                _shift(c, start + old, weight, 1)
+                _shift(c, start + old, g.pairwise[offset + old * kind], _MINUS)
+                _shift(c, start + old, weight, _PLUS)
             if new < kj:
-                _shift(c, start + new, weight, -1)
-                _shift(c, start + new, g.pairwise[offset + new * kind], 1)
+                _shift(c, start + new, weight, _MINUS)
+                _shift(c, start + new, g.pairwise[offset + new * kind], _PLUS)
         _renew(g, x, c, j, invite)
     for p in range(g.inc_ptr[i], g.inc_ptr[i + 1]):
         slot = g.inc_slot[p]
@@ -176,8 +177,8 @@ def _move(g: GraphArrays, x: IntArray, c: EjectionChains, i: int, new: int, invi
             j = int64(g.scopes[other])
             index, own_stride, step = factor_slice(g, x, f, slot, other)
             for a in range(g.cardinalities[j]):
-                _shift(c, g.unary_ptr[j] + a, g.tables[index + old * own_stride + a * step], -1)
-                _shift(c, g.unary_ptr[j] + a, g.tables[index + new * own_stride + a * step], 1)
+                _shift(c, g.unary_ptr[j] + a, g.tables[index + old * own_stride + a * step], _MINUS)
+                _shift(c, g.unary_ptr[j] + a, g.tables[index + new * own_stride + a * step], _PLUS)
             work += g.cardinalities[j] + g.factor_ptr[f + 1] - g.factor_ptr[f]
             _renew(g, x, c, j, invite)
     return int(work)

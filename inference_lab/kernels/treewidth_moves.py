@@ -7,15 +7,19 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from inference_lab._numba import inlined, lean_kernel
+from inference_lab._numba import inlined, int64, lean_kernel
 from inference_lab.graph.arrays import TABLE, FloatArray, GraphArrays, IntArray
 from inference_lab.graph.factor_graph import FactorGraph
 from inference_lab.kernels.heap import Heap, clear, empty_heap, push, remove, rise, settle
 from inference_lab.kernels.messages import half_cost
 from inference_lab.kernels.struct import record
 
-#: State of a variable while a block grows: left out, undecided, member.
-_OUT, _OPEN, _IN = 0, 1, 2
+#: State of a variable while a block grows: left out, undecided, member. Typed, as below, because
+#: numba would compile a step anew for each literal constant.
+_OUT, _OPEN, _IN = int64(0), int64(1), int64(2)
+_ZERO = int64(0)
+_YES: Any = np.bool_(True)
+_NO: Any = np.bool_(False)
 #: Variables compared when one has to be left out; the one with the largest table is.
 _TOURNAMENT = 8
 #: Table entries whose positions in an input are stored in a lookup table.
@@ -210,13 +214,13 @@ def _neighbours(g: GraphArrays, b: Block, v: int) -> int:
     s = b.growth
     s.now[0].search += 1
     s.mark[v] = s.now[0].search
-    count = 0
+    count = _ZERO
     for p in range(g.adj_ptr[v], g.adj_ptr[v + 1]):
-        count = _note(b, g.adj_var[p], count)
+        count = _note(b, int64(g.adj_var[p]), count)
     for p in range(g.inc_ptr[v], g.inc_ptr[v + 1]):
         f = g.slot_factor[g.inc_slot[p]]
         for slot in range(g.factor_ptr[f], g.factor_ptr[f + 1]):
-            count = _note(b, g.scopes[slot], count)
+            count = _note(b, int64(g.scopes[slot]), count)
     before = -1
     q = s.node[v]
     while q >= 0:
@@ -334,7 +338,7 @@ def grow(
         s.heap.key[v] = _table_size(g, b, v)
         s.heap.tie[v] = _random(b)
         push(s.heap, v)
-    members = 0
+    members = _ZERO
     total = 0.0
     b.sep_ptr[0] = 0
     while s.now[0].listed > 0:
@@ -561,7 +565,7 @@ def _write_pairs(g: GraphArrays, b: Block, p: int) -> None:
 @lean_kernel
 def eliminate(g: GraphArrays, x: IntArray, b: Block, first: int, work: int) -> int:
     """Send the messages of the members from `first` on; return the number of the next member."""
-    p = first
+    p = int64(first)
     while p < b.now[0].members and work > 0:
         i = b.order[p]
         lo, hi = b.sep_ptr[p], b.sep_ptr[p + 1]
@@ -573,7 +577,7 @@ def eliminate(g: GraphArrays, x: IntArray, b: Block, first: int, work: int) -> i
             f = g.slot_factor[g.inc_slot[q]]
             if _is_first(g, b, f, p):
                 at = _factor_strides(g, x, b, f, p)
-                _accumulate(g, b, p, g.tables, at, True)
+                _accumulate(g, b, p, g.tables, at, _YES)
                 for axis in range(hi - lo + 1):
                     at += x[_axis(b, p, axis)] * b.tables.strides[axis]
                 _add_before(b, g.tables[at])
@@ -581,7 +585,7 @@ def eliminate(g: GraphArrays, x: IntArray, b: Block, first: int, work: int) -> i
         c = b.tables.child[p]
         while c >= 0:
             _child_strides(b, c, p)
-            _accumulate(g, b, p, b.tables.messages, b.tables.start[c], False)
+            _accumulate(g, b, p, b.tables.messages, b.tables.start[c], _NO)
             inputs += 1
             c = b.tables.sibling[c]
         message = b.tables.messages[b.tables.start[p] :]
