@@ -225,6 +225,15 @@ def inlined(function: _F) -> _F:
     return _compile(function, forceinline=True, **_LEAN)
 
 
+def merged(function: _F) -> _F:
+    """Compile a large step with one caller as a part of it, by `lean_kernel`; others call it, too.
+
+    Its statements are copied before types are inferred. A step by `inlined` has machine code of its
+    own besides, which is optimised again in each of its callers.
+    """
+    return _compile(function, inline="always", **_LEAN)
+
+
 def lean_minimum(function: _F) -> _F:
     """Compile as `lean_kernel` does, assuming that no NaN occurs; ``inf`` keeps its meaning.
 

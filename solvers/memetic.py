@@ -9,7 +9,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 from scipy.optimize import linear_sum_assignment
 
-from inference_lab._numba import inlined, lean_kernel
+from inference_lab._numba import inlined, lean_kernel, merged
 from inference_lab.algorithms.iteration import IterativeSolver, Progress
 from inference_lab.contract import Outcome, Run
 from inference_lab.graph.arrays import TABLE, FloatArray, GraphArrays, IntArray
@@ -82,7 +82,7 @@ class Region(NamedTuple):
     now: Any
 
 
-@inlined
+@merged
 def _relabel_block(
     g: GraphArrays, soft: GraphArrays, x: IntArray, c: EjectionChains, b: Block, r: Region,
     count: int, uniform: float,

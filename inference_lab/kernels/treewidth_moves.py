@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from inference_lab._numba import inlined, int64, lean_kernel
+from inference_lab._numba import inlined, int64, lean_kernel, merged
 from inference_lab.graph.arrays import TABLE, FloatArray, GraphArrays, IntArray
 from inference_lab.graph.factor_graph import FactorGraph
 from inference_lab.kernels.heap import Heap, clear, empty_heap, push, remove, rise, settle
@@ -266,7 +266,7 @@ def _take_out(b: Block, v: int, us: IntArray) -> None:
         rise(s.heap, u)
 
 
-@inlined
+@merged
 def _eliminate_next(g: GraphArrays, b: Block, v: int, members: int) -> None:
     """Make an undecided variable a member, and reduce the table sizes of its neighbours."""
     s = b.growth
@@ -294,7 +294,7 @@ def _eliminate_next(g: GraphArrays, b: Block, v: int, members: int) -> None:
     _take_out(b, v, b.sep[start:end])
 
 
-@inlined
+@merged
 def _leave_one_out(g: GraphArrays, b: Block) -> None:
     """Leave out the undecided variable with the largest table among a random sample."""
     s = b.growth
@@ -310,7 +310,7 @@ def _leave_one_out(g: GraphArrays, b: Block) -> None:
     _take_out(b, v, s.found[:count])
 
 
-@lean_kernel
+@merged
 def grow(
     g: GraphArrays, b: Block, candidates: IntArray, log2_table: float, entries: int, seed: int
 ) -> int:
@@ -360,7 +360,7 @@ def grow(
     return members
 
 
-@lean_kernel
+@merged
 def arrange(b: Block) -> None:
     """Sort the separators, drop variables left out later, and link the tables into a tree."""
     members = b.now[0].members
@@ -426,7 +426,7 @@ def _add_before(b: Block, term: float) -> None:
         b.now[0].scale += abs(term)
 
 
-@inlined
+@merged
 def _fixed_costs(g: GraphArrays, x: IntArray, b: Block, p: int) -> None:
     """Fill the costs of each open label of member ``p`` given the variables outside the block."""
     i = b.order[p]
@@ -541,7 +541,7 @@ def _accumulate(
             b.tables.digits[axis] = 0
 
 
-@inlined
+@merged
 def _write_pairs(g: GraphArrays, b: Block, p: int) -> None:
     """Write the table of member ``p`` from its own costs and its edges with later members."""
     i = b.order[p]
@@ -562,7 +562,7 @@ def _write_pairs(g: GraphArrays, b: Block, p: int) -> None:
             length *= b.open[u]
 
 
-@lean_kernel
+@merged
 def eliminate(g: GraphArrays, x: IntArray, b: Block, first: int, work: int) -> int:
     """Send the messages of the members from `first` on; return the number of the next member."""
     p = int64(first)
@@ -602,7 +602,7 @@ def eliminate(g: GraphArrays, x: IntArray, b: Block, first: int, work: int) -> i
     return p
 
 
-@lean_kernel
+@merged
 def decode(g: GraphArrays, x: IntArray, b: Block) -> None:
     """Assign the members their best labels, from the last to the first; ties at random."""
     for p in range(b.now[0].members - 1, -1, -1):
