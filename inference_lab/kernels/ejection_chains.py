@@ -128,9 +128,18 @@ def _renew(g: GraphArrays, x: IntArray, c: EjectionChains, j: int, invite: bool)
 
 
 @inlined
-def _move(g: GraphArrays, x: IntArray, c: EjectionChains, i: int, new: int, invite: bool) -> int:
+def _move(
+    g: GraphArrays,
+    x: IntArray,
+    c: EjectionChains,
+    i: int,
+    new: int,
+    invite: bool,
+    tables: bool | None,
+) -> int:
     """Assign a label to variable ``i`` and update its neighbours' costs; return the work."""
-    # With `invite`, neighbours that are neither locked nor in the heap join it.
+    # With `invite`, neighbours that are neither locked nor in the heap join it. Here and below,
+    # `tables` is `with_tables` of the graph.
     old = x[i]
     now = c.now[0]
     if c.stamp[i] != now.kick:
@@ -151,7 +160,7 @@ def _move(g: GraphArrays, x: IntArray, c: EjectionChains, i: int, new: int, invi
         offset = g.offsets[e]
         kind = g.kinds[e]
         work += kj
-        if kind == TABLE:
+        if tables is not None and kind == TABLE:
             step = 1
             stride = kj
             if h & 1 == 1:
@@ -168,19 +177,24 @@ def _move(g: GraphArrays, x: IntArray, c: EjectionChains, i: int, new: int, invi
                 _shift(c, start + new, weight, _MINUS)
                 _shift(c, start + new, g.pairwise[offset + new * kind], _PLUS)
         _renew(g, x, c, j, invite)
-    for p in range(g.inc_ptr[i], g.inc_ptr[i + 1]):
-        slot = g.inc_slot[p]
-        f = g.slot_factor[slot]
-        for other in range(g.factor_ptr[f], g.factor_ptr[f + 1]):
-            if other == slot:
-                continue
-            j = int64(g.scopes[other])
-            index, own_stride, step = factor_slice(g, x, f, slot, other)
-            for a in range(g.cardinalities[j]):
-                _shift(c, g.unary_ptr[j] + a, g.tables[index + old * own_stride + a * step], _MINUS)
-                _shift(c, g.unary_ptr[j] + a, g.tables[index + new * own_stride + a * step], _PLUS)
-            work += g.cardinalities[j] + g.factor_ptr[f + 1] - g.factor_ptr[f]
-            _renew(g, x, c, j, invite)
+    if tables is not None:
+        for p in range(g.inc_ptr[i], g.inc_ptr[i + 1]):
+            slot = g.inc_slot[p]
+            f = g.slot_factor[slot]
+            for other in range(g.factor_ptr[f], g.factor_ptr[f + 1]):
+                if other == slot:
+                    continue
+                j = int64(g.scopes[other])
+                index, own_stride, step = factor_slice(g, x, f, slot, other)
+                for a in range(g.cardinalities[j]):
+                    _shift(
+                        c, g.unary_ptr[j] + a, g.tables[index + old * own_stride + a * step], _MINUS
+                    )
+                    _shift(
+                        c, g.unary_ptr[j] + a, g.tables[index + new * own_stride + a * step], _PLUS
+                    )
+                work += g.cardinalities[j] + g.factor_ptr[f + 1] - g.factor_ptr[f]
+                _renew(g, x, c, j, invite)
     return int(work)
 
 
@@ -224,7 +238,14 @@ def begin_pass(g: GraphArrays, x: IntArray, c: EjectionChains) -> None:
 
 @lean_kernel
 def go_to(
-    g: GraphArrays, x: IntArray, c: EjectionChains, i: int, new: int, tolerance: float, invite: bool
+    g: GraphArrays,
+    x: IntArray,
+    c: EjectionChains,
+    i: int,
+    new: int,
+    tolerance: float,
+    invite: bool,
+    tables: bool | None = True,
 ) -> int:
     """Move variable ``i`` as the next step of the chain; return the work."""
     now = c.now[0]
@@ -236,7 +257,7 @@ def go_to(
     c.source[now.moves] = x[i]
     now.moves += 1
     c.locked[i] = now.chain
-    work = _move(g, x, c, i, new, invite)
+    work = _move(g, x, c, i, new, invite, tables)
     if now.violations < now.best_violations or (
         now.violations == now.best_violations and now.cost < now.best_cost - tolerance
     ):
@@ -255,6 +276,7 @@ def extend(
     tolerance: float,
     invite: bool,
     work: int,
+    tables: bool | None = True,
 ) -> int:
     """Extend the chain; return the remaining work, which is positive once the chain is over."""
     # It is over when no variable can move, or after `limit` moves without a new best state.
@@ -262,18 +284,18 @@ def extend(
         if work <= 0:
             return work
         i = pop(c.heap)
-        work -= go_to(g, x, c, i, c.target[i], tolerance, invite)
+        work -= go_to(g, x, c, i, c.target[i], tolerance, invite, tables)
     return max(1, work)
 
 
 @lean_kernel
-def roll_back(g: GraphArrays, x: IntArray, c: EjectionChains) -> None:
+def roll_back(g: GraphArrays, x: IntArray, c: EjectionChains, tables: bool | None = True) -> None:
     """Undo the moves after the best state of the chain, and empty the heap."""
     clear(c.heap)
     now = c.now[0]
     while now.moves > now.best_moves:
         now.moves -= 1
-        _move(g, x, c, c.moved[now.moves], c.source[now.moves], _NO)
+        _move(g, x, c, c.moved[now.moves], c.source[now.moves], _NO, tables)
 
 
 @inlined
@@ -317,7 +339,14 @@ def _is_among_best(
 
 
 @lean_kernel
-def chains_from(g: GraphArrays, x: IntArray, c: EjectionChains, i: int, rules: Rules) -> int:
+def chains_from(
+    g: GraphArrays,
+    x: IntArray,
+    c: EjectionChains,
+    i: int,
+    rules: Rules,
+    tables: bool | None = True,
+) -> int:
     """Start a chain at variable ``i`` with each of its other labels; return the work."""
     # The first move is forced. Then a neighbour swaps labels with ``i``, if that gains. Otherwise,
     # for the `branches` best labels, the chain continues with the best moves of variables that
@@ -330,15 +359,16 @@ def chains_from(g: GraphArrays, x: IntArray, c: EjectionChains, i: int, rules: R
         goes_on = _is_among_best(g, x, c, i, a, rules.branches)
         old = x[i]
         begin_chain(c)
-        work += g.cardinalities[i] + go_to(g, x, c, i, a, rules.tolerance, _YES) + c.heap.size[0]
+        work += go_to(g, x, c, i, a, rules.tolerance, _YES, tables)
+        work += g.cardinalities[i] + c.heap.size[0]
         if now.best_moves == 0:
             partner = _swap_partner(g, x, c, i, old, -rules.tolerance)
             if partner >= 0:
-                work += go_to(g, x, c, partner, old, rules.tolerance, _NO)
+                work += go_to(g, x, c, partner, old, rules.tolerance, _NO, tables)
         if goes_on and now.best_moves == 0:
-            left = extend(g, x, c, rules.moves, rules.tolerance, _YES, _ENDLESS)
+            left = extend(g, x, c, rules.moves, rules.tolerance, _YES, _ENDLESS, tables)
             work += _ENDLESS - left
-        roll_back(g, x, c)
+        roll_back(g, x, c, tables)
         if now.best_moves > 0:
             now.gained_cost += now.best_cost
             now.gained_violations += now.best_violations
@@ -355,18 +385,26 @@ def improve_by_chains(
     first: int,
     rules: Rules,
     work: int,
+    tables: bool | None = True,
 ) -> int:
     """Start chains at the roots from number `first` on; return the number of the next one."""
     while first < roots.size and work > 0:
         # Only kicks need a journal, because chains are rolled back move by move.
         begin_journal(c)
-        work -= chains_from(g, x, c, roots[first], rules)
+        work -= chains_from(g, x, c, roots[first], rules, tables)
         first += 1
     return first
 
 
 @inlined
-def put(g: GraphArrays, x: IntArray, c: EjectionChains, i: int, new: int) -> int:
+def put(
+    g: GraphArrays,
+    x: IntArray,
+    c: EjectionChains,
+    i: int,
+    new: int,
+    tables: bool | None = True,
+) -> int:
     """Assign a label outside any chain, and add its change of cost; return the work."""
     if new == x[i]:
         return 1
@@ -374,7 +412,7 @@ def put(g: GraphArrays, x: IntArray, c: EjectionChains, i: int, new: int) -> int
     at = g.unary_ptr[i]
     now.gained_cost += c.cost[at + new] - c.cost[at + x[i]]
     now.gained_violations += c.hard[at + new] - c.hard[at + x[i]]
-    return int(_move(g, x, c, i, new, _NO))
+    return int(_move(g, x, c, i, new, _NO, tables))
 
 
 @inlined
@@ -397,7 +435,9 @@ def _join_part(x: IntArray, c: EjectionChains, j: int, size: int) -> int:
 
 
 @lean_kernel
-def keep_better_parts(g: GraphArrays, x: IntArray, c: EjectionChains, tolerance: float) -> int:
+def keep_better_parts(
+    g: GraphArrays, x: IntArray, c: EjectionChains, tolerance: float, tables: bool | None = True
+) -> int:
     """Undo each connected part of the changes since the kick began that raised the energy."""
     # Parts are independent, because no term spans two of them: the partition crossover of the
     # labels before and after (Tinos, Whitley and Chicano, FOGA 2015). Returns 1 if the energy is
@@ -423,11 +463,11 @@ def keep_better_parts(g: GraphArrays, x: IntArray, c: EjectionChains, tolerance:
         for t in range(size):
             i = c.moved[t]
             c.source[t] = x[i]
-            put(g, x, c, i, c.kept[i])
+            put(g, x, c, i, c.kept[i], tables)
         if now.gained_violations < 0 or (now.gained_violations == 0 and now.gained_cost < 0.0):
             continue
         if now.gained_violations > 0 or now.gained_cost > tolerance:
             fell = 1
         for t in range(size):
-            put(g, x, c, c.moved[t], c.source[t])
+            put(g, x, c, c.moved[t], c.source[t], tables)
     return fell

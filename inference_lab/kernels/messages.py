@@ -34,6 +34,13 @@ from inference_lab.graph.arrays import (
 from inference_lab.graph.factor_graph import FactorGraph
 
 
+def with_tables(graph: FactorGraph) -> bool | None:
+    """Return whether the graph has tables or factors; None instead of False."""
+    # Numba leaves out what depends on an argument that is None, so that graphs of Potts and
+    # diagonal terms compile the code for these alone.
+    return True if graph.n_factors or (graph.edge_kinds == TABLE).any() else None
+
+
 def slot_ptr(graph: FactorGraph) -> IntArray:
     """Return the offset of the message at each position of ``scopes``, shape (slots + 1,)."""
     return starts_of(graph.cardinalities[graph.factor_scopes])

@@ -298,12 +298,11 @@ def _eliminate_next(g: GraphArrays, b: Block, v: int, members: int) -> None:
 def _leave_one_out(g: GraphArrays, b: Block) -> None:
     """Leave out the undecided variable with the largest table among a random sample."""
     s = b.growth
-    v = s.listed[int(_random(b) * s.now[0].listed)]
-    _refresh(g, b, v)
-    for _ in range(_TOURNAMENT - 1):
+    v = int64(-1)
+    for _ in range(_TOURNAMENT):
         u = s.listed[int(_random(b) * s.now[0].listed)]
         _refresh(g, b, u)
-        if s.heap.key[u] > s.heap.key[v]:
+        if v < 0 or s.heap.key[u] > s.heap.key[v]:
             v = u
     count = _neighbours(g, b, v)
     _decide(b, v, _OUT)
@@ -563,8 +562,11 @@ def _write_pairs(g: GraphArrays, b: Block, p: int) -> None:
 
 
 @merged
-def eliminate(g: GraphArrays, x: IntArray, b: Block, first: int, work: int) -> int:
+def eliminate(
+    g: GraphArrays, x: IntArray, b: Block, first: int, work: int, tables: bool | None = True
+) -> int:
     """Send the messages of the members from `first` on; return the number of the next member."""
+    # `tables` is `with_tables` of the graph, here and in `decode`.
     p = int64(first)
     while p < b.now[0].members and work > 0:
         i = b.order[p]
@@ -573,15 +575,16 @@ def eliminate(g: GraphArrays, x: IntArray, b: Block, first: int, work: int) -> i
         inputs = 2
         _fixed_costs(g, x, b, p)
         _write_pairs(g, b, p)
-        for q in range(g.inc_ptr[i], g.inc_ptr[i + 1]):
-            f = g.slot_factor[g.inc_slot[q]]
-            if _is_first(g, b, f, p):
-                at = _factor_strides(g, x, b, f, p)
-                _accumulate(g, b, p, g.tables, at, _YES)
-                for axis in range(hi - lo + 1):
-                    at += x[_axis(b, p, axis)] * b.tables.strides[axis]
-                _add_before(b, g.tables[at])
-                inputs += 1
+        if tables is not None:
+            for q in range(g.inc_ptr[i], g.inc_ptr[i + 1]):
+                f = g.slot_factor[g.inc_slot[q]]
+                if _is_first(g, b, f, p):
+                    at = _factor_strides(g, x, b, f, p)
+                    _accumulate(g, b, p, g.tables, at, _YES)
+                    for axis in range(hi - lo + 1):
+                        at += x[_axis(b, p, axis)] * b.tables.strides[axis]
+                    _add_before(b, g.tables[at])
+                    inputs += 1
         c = b.tables.child[p]
         while c >= 0:
             _child_strides(b, c, p)
@@ -603,7 +606,7 @@ def eliminate(g: GraphArrays, x: IntArray, b: Block, first: int, work: int) -> i
 
 
 @merged
-def decode(g: GraphArrays, x: IntArray, b: Block) -> None:
+def decode(g: GraphArrays, x: IntArray, b: Block, tables: bool | None = True) -> None:
     """Assign the members their best labels, from the last to the first; ties at random."""
     for p in range(b.now[0].members - 1, -1, -1):
         i = b.order[p]
@@ -616,15 +619,18 @@ def decode(g: GraphArrays, x: IntArray, b: Block) -> None:
             if h >= 0:
                 for t in range(b.open[i]):
                     cost[t] += half_cost(g, h, label[t], b.label[g.unary_ptr[u] + x[u]])
-        for q in range(g.inc_ptr[i], g.inc_ptr[i + 1]):
-            f = g.slot_factor[g.inc_slot[q]]
-            if _is_first(g, b, f, p):
-                at = _factor_strides(g, x, b, f, p)
-                for s in range(b.sep_ptr[p], b.sep_ptr[p + 1]):
-                    u = b.sep[s]
-                    at += b.label[g.unary_ptr[u] + x[u]] * b.tables.strides[1 + s - b.sep_ptr[p]]
-                for t in range(b.open[i]):
-                    cost[t] += g.tables[at + label[t] * b.tables.strides[0]]
+        if tables is not None:
+            for q in range(g.inc_ptr[i], g.inc_ptr[i + 1]):
+                f = g.slot_factor[g.inc_slot[q]]
+                if _is_first(g, b, f, p):
+                    at = _factor_strides(g, x, b, f, p)
+                    for s in range(b.sep_ptr[p], b.sep_ptr[p + 1]):
+                        u = b.sep[s]
+                        at += (
+                            b.label[g.unary_ptr[u] + x[u]] * b.tables.strides[1 + s - b.sep_ptr[p]]
+                        )
+                    for t in range(b.open[i]):
+                        cost[t] += g.tables[at + label[t] * b.tables.strides[0]]
         c = b.tables.child[p]
         while c >= 0:
             _child_strides(b, c, p)
