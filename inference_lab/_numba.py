@@ -15,6 +15,7 @@ call kernels of its own file and of these, no others.
 
 from __future__ import annotations
 
+import gc
 import hashlib
 import os
 import shutil
@@ -260,17 +261,29 @@ class _Compilation(event.Listener):  # type: ignore[misc]  # numba ships no type
         timer.end()
 
 
-class _Notice(event.Listener):  # type: ignore[misc]  # numba ships no types
-    """A listener that tells the person who waits what is compiled; loading is not reported."""
+class _Wait(event.Listener):  # type: ignore[misc]  # numba ships no types
+    """A listener for the person who waits while kernels are compiled; loading is not reported."""
+
+    def __init__(self) -> None:
+        """Start outside of any compilation."""
+        self._depth = 0
+        self._collects = False
 
     def on_start(self, event: Any) -> None:
-        """Begin to wait."""
+        """Begin to wait, with garbage collection paused, which takes a tenth of the time."""
+        if self._depth == 0:
+            self._collects = gc.isenabled()
+            gc.disable()
+        self._depth += 1
         notice.begin(event.data["dispatcher"].py_func.__module__)
 
     def on_end(self, event: Any) -> None:
         """End the wait."""
         notice.end()
+        self._depth -= 1
+        if self._depth == 0 and self._collects:
+            gc.enable()
 
 
 event.register("numba:compiler_lock", _Compilation())
-event.register("numba:compile", _Notice())
+event.register("numba:compile", _Wait())
