@@ -12,6 +12,7 @@ import numpy as np
 
 from inference_lab.algorithms.cuts.partial_optimality import SHRINKING, reduce
 from inference_lab.algorithms.cuts.reduction import Reduction
+from inference_lab.algorithms.elimination.forest import solve_forest
 from inference_lab.algorithms.multicut.signed_graph import edge_gains, why_no_partition
 from inference_lab.algorithms.search.first_labelling import n_table_entries
 from inference_lab.algorithms.symmetry import break_symmetry
@@ -348,8 +349,9 @@ class Auto(Solver):
         if run.temperature > 0:
             return _marginals(graph, run, end)
         if graph.is_forest:
-            # Exact without a reduction.
-            outcome = JunctionTree().run(graph, run)
+            # Exact without a reduction. A forest of edges needs little of the code of elimination.
+            pairs = not graph.n_factors and not graph.n_label_costs
+            outcome = solve_forest(graph, run) if pairs else JunctionTree().run(graph, run)
             outcome.diagnostics |= {"structure": "forest", "share_fixed": 0.0, "plan": []}
             return outcome
         # With two labels a single cut may settle the whole graph; else a descent comes first.
