@@ -191,7 +191,8 @@ def solve(
             raise ValueError(f"initial_{fault}")
         shares = np.concatenate([np.empty(0), *initial_marginals])
 
-    refusal = method.unsupported_reason(graph, temperature)
+    with notice.about(method.name()):
+        refusal = method.unsupported_reason(graph, temperature)
     reason = refusal or method.missing()
     blank = Solution(
         labels=None,

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 from scipy.optimize import linear_sum_assignment
 
-from inference_lab._numba import inlined, lean_kernel, merged
+from inference_lab._numba import inlined, lean_kernel
 from inference_lab.algorithms.iteration import IterativeSolver, Progress
 from inference_lab.contract import Outcome, Run
 from inference_lab.graph.arrays import TABLE, FloatArray, GraphArrays, IntArray
