@@ -80,9 +80,9 @@ class ILP(LinearSolver):
     Diagnostics
     -----------
     ``share_fixed`` (of the variables, by persistency, where it was tried), ``columns``, ``rows``,
-    ``build_seconds``, ``lp_seconds``, ``lp_status``, ``lp_bound``. Where the relaxation is not enough: ``cut_rounds``,
-    ``cuts``, ``cut_seconds``, ``cut_bound``, ``columns_left``, ``ilp_seconds``, ``ilp_status``,
-    ``nodes`` (HiGHS only).
+    ``build_seconds``, ``lp_seconds``, ``lp_status``, ``lp_bound``. Where the relaxation is not
+    enough: ``cut_rounds``, ``cuts``, ``cut_seconds``, ``cut_bound``, ``columns_left``,
+    ``ilp_seconds``, ``ilp_status``, ``nodes`` (HiGHS only).
 
     Complexity
     ----------

@@ -91,28 +91,30 @@ def start_chains(graph: FactorGraph) -> EjectionChains:
 
 
 @inlined
-def _best_move(g: GraphArrays, x: IntArray, c: EjectionChains, i: int) -> None:
+def _best_move(
+    start: int,
+    k: int,
+    own: int,
+    cost: FloatArray,
+    hard: IntArray,
+    target: IntArray,
+    heap: Heap,
+    i: int,
+) -> None:
     """Find the best other label of variable ``i``, which must have at least two labels."""
-    start = g.unary_ptr[i]
-    own = x[i]
+    # Steps take the arrays that they use, because each argument of a step takes time to compile,
+    # and graph and chains have dozens.
     best = -1
-    for a in range(g.cardinalities[i]):
+    for a in range(k):
         if a != own and (
             best < 0
-            or c.hard[start + a] < c.hard[start + best]
-            or (c.hard[start + a] == c.hard[start + best]
-                and c.cost[start + a] < c.cost[start + best])
-        ):  # fmt: skip
+            or hard[start + a] < hard[start + best]
+            or (hard[start + a] == hard[start + best] and cost[start + a] < cost[start + best])
+        ):
             best = a
-    c.target[i] = best
-    c.heap.key[i] = c.hard[start + best] - c.hard[start + own]
-    c.heap.tie[i] = c.cost[start + best] - c.cost[start + own]
-
-
-@inlined
-def _shift(c: EjectionChains, at: int, value: float, sign: int) -> None:
-    """Add a term to the cost of a label, or subtract it."""
-    add_term(value, sign, at, c.cost, c.hard)
+    target[i] = best
+    heap.key[i] = hard[start + best] - hard[start + own]
+    heap.tie[i] = cost[start + best] - cost[start + own]
 
 
 @inlined
@@ -120,7 +122,7 @@ def _renew(g: GraphArrays, x: IntArray, c: EjectionChains, j: int, invite: bool)
     """Update the best move of a variable and its place in the heap."""
     if c.locked[j] == c.now[0].chain or g.cardinalities[j] < 2:
         return
-    _best_move(g, x, c, j)
+    _best_move(g.unary_ptr[j], g.cardinalities[j], x[j], c.cost, c.hard, c.target, c.heap, j)
     if c.heap.place[j] >= 0:
         settle(c.heap, j)
     elif invite:
@@ -167,15 +169,27 @@ def _move(
                 step = k
                 stride = 1
             for a in range(kj):
-                _shift(c, start + a, weight * g.pairwise[offset + old * stride + a * step], _MINUS)
-                _shift(c, start + a, weight * g.pairwise[offset + new * stride + a * step], _PLUS)
+                add_term(
+                    weight * g.pairwise[offset + old * stride + a * step],
+                    _MINUS,
+                    start + a,
+                    c.cost,
+                    c.hard,
+                )
+                add_term(
+                    weight * g.pairwise[offset + new * stride + a * step],
+                    _PLUS,
+                    start + a,
+                    c.cost,
+                    c.hard,
+                )
         else:
             if old < kj:
-                _shift(c, start + old, g.pairwise[offset + old * kind], _MINUS)
-                _shift(c, start + old, weight, _PLUS)
+                add_term(g.pairwise[offset + old * kind], _MINUS, start + old, c.cost, c.hard)
+                add_term(weight, _PLUS, start + old, c.cost, c.hard)
             if new < kj:
-                _shift(c, start + new, weight, _MINUS)
-                _shift(c, start + new, g.pairwise[offset + new * kind], _PLUS)
+                add_term(weight, _MINUS, start + new, c.cost, c.hard)
+                add_term(g.pairwise[offset + new * kind], _PLUS, start + new, c.cost, c.hard)
         _renew(g, x, c, j, invite)
     if tables is not None:
         for p in range(g.inc_ptr[i], g.inc_ptr[i + 1]):
@@ -187,11 +201,19 @@ def _move(
                 j = int64(g.scopes[other])
                 index, own_stride, step = factor_slice(g, x, f, slot, other)
                 for a in range(g.cardinalities[j]):
-                    _shift(
-                        c, g.unary_ptr[j] + a, g.tables[index + old * own_stride + a * step], _MINUS
+                    add_term(
+                        g.tables[index + old * own_stride + a * step],
+                        _MINUS,
+                        g.unary_ptr[j] + a,
+                        c.cost,
+                        c.hard,
                     )
-                    _shift(
-                        c, g.unary_ptr[j] + a, g.tables[index + new * own_stride + a * step], _PLUS
+                    add_term(
+                        g.tables[index + new * own_stride + a * step],
+                        _PLUS,
+                        g.unary_ptr[j] + a,
+                        c.cost,
+                        c.hard,
                     )
                 work += g.cardinalities[j] + g.factor_ptr[f + 1] - g.factor_ptr[f]
                 _renew(g, x, c, j, invite)
@@ -232,7 +254,9 @@ def begin_pass(g: GraphArrays, x: IntArray, c: EjectionChains) -> None:
     clear(c.heap)
     for i in range(x.size):
         if g.cardinalities[i] > 1:
-            _best_move(g, x, c, i)
+            _best_move(
+                g.unary_ptr[i], g.cardinalities[i], x[i], c.cost, c.hard, c.target, c.heap, i
+            )
             push(c.heap, i)
 
 
@@ -300,39 +324,45 @@ def roll_back(g: GraphArrays, x: IntArray, c: EjectionChains, tables: bool | Non
 
 @inlined
 def _swap_partner(
-    g: GraphArrays, x: IntArray, c: EjectionChains, i: int, old: int, least: float
+    x: IntArray,
+    own: int,
+    ptr: IntArray,
+    sizes: IntArray,
+    cost: FloatArray,
+    hard: IntArray,
+    heap: Heap,
+    old: int,
+    least: float,
+    fewest: int,
 ) -> int:
-    """Return the neighbour of ``i``, which just left label `old`, that gains most by taking it."""
+    """Return the variable that gains most by a change from label `own` to `old`."""
     # The two swap their labels. The chain must fall below `least` or reduce violations; -1 if no
     # swap does.
     best = -1
-    least -= c.now[0].cost
-    fewest = -c.now[0].violations
-    for q in range(c.heap.size[0]):
-        j = c.heap.items[q]
-        if x[j] != x[i] or old >= g.cardinalities[j]:
+    for q in range(heap.size[0]):
+        j = heap.items[q]
+        if x[j] != own or old >= sizes[j]:
             continue
-        start = g.unary_ptr[j]
-        gain = c.cost[start + old] - c.cost[start + x[j]]
-        hard = c.hard[start + old] - c.hard[start + x[j]]
-        if hard < fewest or (hard == fewest and gain < least):
+        start = ptr[j]
+        gain = cost[start + old] - cost[start + x[j]]
+        violations = hard[start + old] - hard[start + x[j]]
+        if violations < fewest or (violations == fewest and gain < least):
             best = j
             least = gain
-            fewest = hard
+            fewest = violations
     return int(best)
 
 
 @inlined
 def _is_among_best(
-    g: GraphArrays, x: IntArray, c: EjectionChains, i: int, a: int, most: int
+    start: int, k: int, own: int, cost: FloatArray, hard: IntArray, a: int, most: int
 ) -> bool:
-    """Whether fewer than `most` other labels are better moves of ``i`` than ``a``."""
-    start = g.unary_ptr[i]
+    """Whether fewer than `most` other labels than ``a`` are better moves from label `own`."""
     better = 0
-    for b in range(g.cardinalities[i]):
-        if b != x[i] and (
-            c.hard[start + b] < c.hard[start + a]
-            or (c.hard[start + b] == c.hard[start + a] and c.cost[start + b] < c.cost[start + a])
+    for b in range(k):
+        if b != own and (
+            hard[start + b] < hard[start + a]
+            or (hard[start + b] == hard[start + a] and cost[start + b] < cost[start + a])
         ):
             better += 1
     return better < most
@@ -356,13 +386,26 @@ def chains_from(
     for a in range(g.cardinalities[i]):
         if a == x[i]:
             continue
-        goes_on = _is_among_best(g, x, c, i, a, rules.branches)
+        goes_on = _is_among_best(
+            g.unary_ptr[i], g.cardinalities[i], x[i], c.cost, c.hard, a, rules.branches
+        )
         old = x[i]
         begin_chain(c)
         work += go_to(g, x, c, i, a, rules.tolerance, _YES, tables)
         work += g.cardinalities[i] + c.heap.size[0]
         if now.best_moves == 0:
-            partner = _swap_partner(g, x, c, i, old, -rules.tolerance)
+            partner = _swap_partner(
+                x,
+                x[i],
+                g.unary_ptr,
+                g.cardinalities,
+                c.cost,
+                c.hard,
+                c.heap,
+                old,
+                -rules.tolerance - now.cost,
+                -now.violations,
+            )
             if partner >= 0:
                 work += go_to(g, x, c, partner, old, rules.tolerance, _NO, tables)
         if goes_on and now.best_moves == 0:
@@ -424,12 +467,20 @@ def begin_kick(c: EjectionChains) -> None:
 
 
 @inlined
-def _join_part(x: IntArray, c: EjectionChains, j: int, size: int) -> int:
+def _join_part(
+    x: IntArray,
+    stamp: IntArray,
+    kept: IntArray,
+    seen: IntArray,
+    moved: IntArray,
+    kick: int,
+    j: int,
+    size: int,
+) -> int:
     """Add a variable to the current part if it changed and is in none; return the part's size."""
-    now = c.now[0]
-    if c.stamp[j] == now.kick and x[j] != c.kept[j] and c.seen[j] != -now.kick:
-        c.seen[j] = -now.kick
-        c.moved[size] = j
+    if stamp[j] == kick and x[j] != kept[j] and seen[j] != -kick:
+        seen[j] = -kick
+        moved[size] = j
         size += 1
     return size
 
@@ -445,7 +496,7 @@ def keep_better_parts(
     now = c.now[0]
     fell = 0
     for q in range(now.changed):
-        size = _join_part(x, c, c.journal[q], _NONE)
+        size = _join_part(x, c.stamp, c.kept, c.seen, c.moved, now.kick, c.journal[q], _NONE)
         if size == 0:
             continue
         head = 0
@@ -453,11 +504,15 @@ def keep_better_parts(
             i = c.moved[head]
             head += 1
             for p in range(g.adj_ptr[i], g.adj_ptr[i + 1]):
-                size = _join_part(x, c, int64(g.adj_var[p]), size)
+                size = _join_part(
+                    x, c.stamp, c.kept, c.seen, c.moved, now.kick, int64(g.adj_var[p]), size
+                )
             for p in range(g.inc_ptr[i], g.inc_ptr[i + 1]):
                 f = g.slot_factor[g.inc_slot[p]]
                 for s in range(g.factor_ptr[f], g.factor_ptr[f + 1]):
-                    size = _join_part(x, c, int64(g.scopes[s]), size)
+                    size = _join_part(
+                        x, c.stamp, c.kept, c.seen, c.moved, now.kick, int64(g.scopes[s]), size
+                    )
         now.gained_cost = 0.0
         now.gained_violations = 0
         for t in range(size):
