@@ -21,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from inference_lab.algorithms.presolve import capped_graph, contradiction, n_entries
-from inference_lab.compile_timer import timer
+from inference_lab.compile_timer import notice, timer
 from inference_lab.contract import (
     OPTIMALITY_TOLERANCE,
     Marginals,
@@ -203,7 +203,8 @@ def solve(
             raise ValueError(f"initial_{fault}")
         shares = np.concatenate([np.empty(0), *initial_marginals])
 
-    refusal = method.unsupported_reason(graph, temperature)
+    with notice.about(method.name()):
+        refusal = method.unsupported_reason(graph, temperature)
     reason = refusal or method.missing()
     blank = Solution(
         labels=None,
@@ -236,7 +237,7 @@ def solve(
     )
     outer = _clock.set(clock)
     try:
-        with blas_threads(threads):
+        with blas_threads(threads), notice.about(method.name()):
             outcome, why = _outcome(method, graph, run)
     finally:
         _clock.reset(outer)

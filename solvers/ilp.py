@@ -34,6 +34,11 @@ _SHARE_AFTER_CUTS = 0.2
 #: Share of the time that is left for moves of several variables, before branch and bound.
 _SHARE_OF_MOVES = 0.1
 
+#: Nonzeros of models that are solved before anything is reduced: some hundredths of a second. On
+#: most E-steps of this size the relaxation is integral, and the code of persistency and of local
+#: search, 20 CPU s to compile, is not needed (record 047).
+_SMALL_MODEL = 10_000
+
 #: Seconds a column that HiGHS takes before it checks the clock, as measured on E-steps.
 _SETUP_SECONDS = 1e-5
 
@@ -43,11 +48,11 @@ class ILP(LinearSolver):
     """Minimise the energy exactly as an integer linear program.
 
     The model is the LP of `inference_lab.algorithms.linear.model.build_linear_model` with binary
-    node variables. Copies of interchangeable labels (`inference_lab.algorithms.symmetry`) and
-    persistency shrink the problem first. Rounds of cuts
-    (`inference_lab.algorithms.linear.cycle_cuts`) tighten the relaxation; its solutions are rounded
-    and improved by ICM and Kernighan-Lin. If no labelling meets the bound, reduced costs fix
-    further labels, and branch and bound solves the rest.
+    node variables. Copies of interchangeable labels (`inference_lab.algorithms.symmetry`) shrink
+    the problem first, and so does persistency, unless the model is small and its relaxation
+    integral. Rounds of cuts (`inference_lab.algorithms.linear.cycle_cuts`) tighten the relaxation;
+    its solutions are rounded and improved by ICM and Kernighan-Lin. If no labelling meets the
+    bound, reduced costs fix further labels, and branch and bound solves the rest.
 
     Parameters
     ----------
@@ -77,10 +82,10 @@ class ILP(LinearSolver):
 
     Diagnostics
     -----------
-    ``share_fixed`` (of the variables, by persistency), ``columns``, ``rows``, ``build_seconds``,
-    ``lp_seconds``, ``lp_status``, ``lp_bound``. Where the relaxation is not enough: ``cut_rounds``,
-    ``cuts``, ``cut_seconds``, ``cut_bound``, ``columns_left``, ``ilp_seconds``, ``ilp_status``,
-    ``nodes`` (HiGHS only).
+    ``share_fixed`` (of the variables, by persistency, where it was tried), ``columns``, ``rows``,
+    ``build_seconds``, ``lp_seconds``, ``lp_status``, ``lp_bound``. Where the relaxation is not
+    enough: ``cut_rounds``, ``cuts``, ``cut_seconds``, ``cut_bound``, ``columns_left``,
+    ``ilp_seconds``, ``ilp_status``, ``nodes`` (HiGHS only).
 
     Complexity
     ----------
@@ -143,11 +148,19 @@ class ILP(LinearSolver):
         if outcome is not None:
             return outcome
         run.offer(unary_minimum(graph))
+        search = _ILPSearch(self, graph, run)
+        small = model_size(search.graph).nonzeros <= _SMALL_MODEL
+        if small and self.reduce:
+            outcome = search.relax()
+            if outcome is not None:
+                return outcome
         if self.parts:
             outcome = solve_parts(lambda part, inner, _: self.run(part, inner), graph, run)
             if outcome is not None:
                 return outcome
-        search = _ILPSearch(self, graph, run)
+        # Persistency covers variables and terms, but not label costs.
+        if self.reduce and not graph.n_label_costs:
+            search.shrink()
         if search.infeasible:
             return Outcome(infeasible=True, diagnostics=search.diagnostics)
         if search.settled():
@@ -161,7 +174,7 @@ class ILP(LinearSolver):
         if seconds_to_start(model_size(search.graph).nonzeros) > run.remaining:
             search.diagnostics["lp_status"] = "no time for an LP of this size"
             return Outcome(diagnostics=search.diagnostics)
-        return search.relax() or search.tighten() or search.branch()
+        return search.relax() or search.polish() or search.tighten() or search.branch()
 
 
 def _is_smaller(reduced: FactorGraph, graph: FactorGraph) -> bool:
@@ -187,15 +200,20 @@ class _ILPSearch:
         self.graph = graph
         self.infeasible = False
         self.reduction: Reduction | None = None
-        # Persistency covers variables and terms, but not label costs.
-        if settings.reduce and not graph.n_label_costs:
-            shrinking = run.estimated_seconds(SHRINKING)
-            reduction = reduce(graph, lambda: run.remaining <= shrinking)
-            self.infeasible = reduction.infeasible
-            self.diagnostics["share_fixed"] = reduction.share_fixed
-            if _is_smaller(reduction.graph, graph):
-                self.reduction = reduction
-                self.graph = reduction.graph
+        #: The graph whose relaxation is solved.
+        self._relaxed_graph: FactorGraph | None = None
+
+    def shrink(self) -> None:
+        """Rule out labels by persistency."""
+        run, graph = self.run, self.graph
+        shrinking = run.estimated_seconds(SHRINKING)
+        reduction = reduce(graph, lambda: run.remaining <= shrinking)
+        self.infeasible = reduction.infeasible
+        self.diagnostics["share_fixed"] = reduction.share_fixed
+        fewer = reduction.graph.unary_values.size < graph.unary_values.size
+        if _is_smaller(reduction.graph, graph) and (fewer or self._relaxed_graph is None):
+            self.reduction = reduction
+            self.graph = reduction.graph
 
     def settled(self) -> bool:
         """Whether the reduction has left nothing to be decided."""
@@ -220,7 +238,10 @@ class _ILPSearch:
         return labels
 
     def relax(self) -> Outcome | None:
-        """Solve the relaxation; return the outcome if it is final."""
+        """Solve the relaxation of the graph, once; return the outcome if it is final."""
+        if self._relaxed_graph is self.graph:
+            return None
+        self._relaxed_graph = self.graph
         begin = time.perf_counter()
         self.model = build_linear_model(self.graph)
         built = time.perf_counter()
@@ -239,6 +260,12 @@ class _ILPSearch:
         if self.relaxed.x is not None:
             self.diagnostics["lp_bound"] = self.relaxed.bound
         self.run.bound(self.relaxed.bound, self.relaxed.residual)
+        if self.relaxed.x is not None:
+            self.offer(self.model.labels(self.relaxed.x))
+        return self._proved()
+
+    def polish(self) -> Outcome | None:
+        """Round the solution of the relaxation and descend; return the outcome if it is final."""
         self.labels = self.round(self.relaxed.x)
         return self._proved()
 

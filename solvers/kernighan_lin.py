@@ -27,6 +27,7 @@ from inference_lab.kernels.ejection_chains import (
     roll_back,
     start_chains,
 )
+from inference_lab.kernels.messages import with_tables
 from inference_lab.kernels.regions import nearest
 from inference_lab.specs.settings import setting
 
@@ -39,17 +40,17 @@ _PASS = 100
 @lean_kernel
 def kick(
     g: GraphArrays, x: IntArray, c: EjectionChains, ball: IntArray, size: int, uniforms: FloatArray,
-    rules: Rules,
+    rules: Rules, tables: bool | None = True,
 ) -> int:  # fmt: skip
     """Draw labels in a ball, repair them by chains, keep parts that do not rise; 1 on a gain."""
     # ``ball[0]`` is its centre, the others are filled in here, nearest first.
     begin_kick(c)
     size = nearest(g, ball[0], size, c.seen, c.now[0].kick, ball)
     for q in range(size):
-        put(g, x, c, ball[q], int(uniforms[q] * g.cardinalities[ball[q]]))
+        put(g, x, c, ball[q], int(uniforms[q] * g.cardinalities[ball[q]]), tables)
     for q in range(size):
-        chains_from(g, x, c, ball[q], rules)
-    return int(keep_better_parts(g, x, c, rules.tolerance))
+        chains_from(g, x, c, ball[q], rules, tables)
+    return int(keep_better_parts(g, x, c, rules.tolerance, tables))
 
 
 @dataclass(frozen=True)
@@ -164,6 +165,7 @@ class _ChainSearch:
     def __init__(self, settings: KernighanLin, graph: FactorGraph, run: Run, x: IntArray) -> None:
         self.settings = settings
         self.arrays = graph.arrays
+        self.tables = with_tables(graph)
         self.run = run
         self.x = x
         self.n = graph.n_variables
@@ -183,10 +185,10 @@ class _ChainSearch:
         """Make a pass over all variables; return whether it gained."""
         tolerance = self.refresh().tolerance
         begin_pass(self.arrays, self.x, self.c)
-        while extend(self.arrays, self.x, self.c, _PASS, tolerance, False, _WORK) <= 0:
+        while extend(self.arrays, self.x, self.c, _PASS, tolerance, False, _WORK, self.tables) <= 0:
             if self.run.remaining <= 0.0:
                 break
-        roll_back(self.arrays, self.x, self.c)
+        roll_back(self.arrays, self.x, self.c, self.tables)
         gained = bool(self.c.now[0].best_moves > 0)
         self.passes += gained
         return gained
@@ -198,7 +200,9 @@ class _ChainSearch:
         self.c.now[0].gains = 0
         first = 0
         while first < self.n and self.run.remaining > 0.0:
-            first = improve_by_chains(self.arrays, self.x, self.c, order, first, rules, _WORK)
+            first = improve_by_chains(
+                self.arrays, self.x, self.c, order, first, rules, _WORK, self.tables
+            )
             self.run.offer(self.x)
         gained = int(self.c.now[0].gains)
         self.chains += gained
@@ -215,5 +219,7 @@ class _ChainSearch:
             self.ball[0] = centre
             size = int(rng.integers(1, self.ball.size + 1))
             uniforms = rng.random(self.ball.size)
-            self.kicks += kick(self.arrays, self.x, self.c, self.ball, size, uniforms, rules)
+            self.kicks += kick(
+                self.arrays, self.x, self.c, self.ball, size, uniforms, rules, self.tables
+            )
         return self.kicks > before

@@ -28,7 +28,7 @@ from inference_lab.kernels.ejection_chains import (
     roll_back,
     start_chains,
 )
-from inference_lab.kernels.messages import cost_scale
+from inference_lab.kernels.messages import cost_scale, with_tables
 from inference_lab.kernels.regions import nearest
 from inference_lab.kernels.struct import record
 from inference_lab.kernels.treewidth_moves import (
@@ -85,18 +85,18 @@ class Region(NamedTuple):
 @inlined
 def _relabel_block(
     g: GraphArrays, soft: GraphArrays, x: IntArray, c: EjectionChains, b: Block, r: Region,
-    count: int, uniform: float,
+    count: int, uniform: float, tables: bool | None,
 ) -> int:  # fmt: skip
     """Relabel a random block of the variables in and around a region; return the work."""
     most = np.log2(b.tables.entries.size)
     grow(soft, b, r.near[:count], most, 2 * b.tables.messages.size, int(uniform * _SEEDS))
     arrange(b)
-    eliminate(soft, r.shadow, b, 0, _UNLIMITED)
-    decode(soft, r.shadow, b)
+    eliminate(soft, r.shadow, b, 0, _UNLIMITED, tables)
+    decode(soft, r.shadow, b, tables)
     work = 0
     for q in range(count):
         i = r.near[q]
-        work += put(g, x, c, i, r.shadow[i])
+        work += put(g, x, c, i, r.shadow[i], tables)
         work += g.adj_ptr[i + 1] - g.adj_ptr[i] + g.inc_ptr[i + 1] - g.inc_ptr[i]
     return work
 
@@ -111,6 +111,7 @@ def _copy_changes(x: IntArray, c: EjectionChains, r: Region) -> None:
 def mutate(
     g: GraphArrays, soft: GraphArrays, x: IntArray, c: EjectionChains, b: Block, r: Region,
     mate: IntArray, uniforms: FloatArray, at: int, largest: int, rules: Rules, work: int,
+    tables: bool | None = True,
 ) -> int:  # fmt: skip
     """Mutate regions with the uniform numbers from `at` on; return the next position."""
     # Stops after about `work` visits, or returns -1 when the numbers are used up. Counts the
@@ -146,30 +147,33 @@ def mutate(
             elif x[i] == second:
                 new = first
             if new < g.cardinalities[i]:
-                work -= put(g, x, c, i, new)
+                work -= put(g, x, c, i, new, tables)
         at += size
         chained = 0
         if size <= _CHAINED:
             for q in range(size):
                 if chained < _CHAINS_WORK:
-                    chained += chains_from(g, x, c, r.near[q], rules)
+                    chained += chains_from(g, x, c, r.near[q], rules, tables)
         work -= chained
         _copy_changes(x, c, r)
         for _ in range(_BLOCKS):
-            work -= _relabel_block(g, soft, x, c, b, r, around, uniforms[at])
+            work -= _relabel_block(g, soft, x, c, b, r, around, uniforms[at], tables)
             at += 1
-        r.now[0].gains += keep_better_parts(g, x, c, rules.tolerance)
+        r.now[0].gains += keep_better_parts(g, x, c, rules.tolerance, tables)
         _copy_changes(x, c, r)
     return at if at + most <= uniforms.size else -1
 
 
 @lean_kernel
-def cross(g: GraphArrays, x: IntArray, c: EjectionChains, mate: IntArray, tolerance: float) -> int:
+def cross(
+    g: GraphArrays, x: IntArray, c: EjectionChains, mate: IntArray, tolerance: float,
+    tables: bool | None = True,
+) -> int:  # fmt: skip
     """Adopt the parts of a mate that lower the energy; return whether there were any."""
     begin_kick(c)
     for i in range(x.size):
-        put(g, x, c, i, mate[i])
-    return int(keep_better_parts(g, x, c, tolerance))
+        put(g, x, c, i, mate[i], tables)
+    return int(keep_better_parts(g, x, c, tolerance, tables))
 
 
 @dataclass(frozen=True)
@@ -270,6 +274,7 @@ class _Population:
         self.settings, self.graph, self.run, self.first = settings, graph, run, first
         self.arrays = graph.arrays
         self.soft = soften(graph) if graph.has_infinite else graph.arrays
+        self.tables = with_tables(graph)
         n = graph.n_variables
         self.largest = min(settings.region, n)
         self.region = Region(
@@ -344,14 +349,16 @@ class _Population:
         """Cross two individuals, or the first with a proposal near it."""
         x = first.copy()
         tolerance = self._refresh(x).tolerance
-        if cross(self.arrays, x, self.chains, second, tolerance):
+        if cross(self.arrays, x, self.chains, second, tolerance, self.tables):
             self.crossed += 1
             return x
         if self.run.rng.random() < _GRAFTED:
             return self._graft(first, second)
         proposal = self.propose(_NOISE, first)
         # A proposal without a better part may still lead to a better labelling.
-        return x if cross(self.arrays, x, self.chains, proposal, tolerance) else proposal
+        return (
+            x if cross(self.arrays, x, self.chains, proposal, tolerance, self.tables) else proposal
+        )
 
     def _graft(self, first: IntArray, second: IntArray) -> IntArray:
         """Return the first individual with labels of the second in a large region."""
@@ -404,7 +411,7 @@ class _Population:
             while at >= 0 and self.run.remaining > 0.0:
                 at = mutate(
                     self.arrays, self.soft, x, self.chains, self.block, self.region,
-                    mate, uniforms, at, self.largest, rules, _WORK,
+                    mate, uniforms, at, self.largest, rules, _WORK, self.tables,
                 )  # fmt: skip
             since += int(now.mutations) - before
             if now.gains:
@@ -425,10 +432,15 @@ class _Population:
         """Make passes of best moves over all variables until none gains."""
         while self.run.remaining > 0.0:
             begin_pass(self.arrays, x, self.chains)
-            while extend(self.arrays, x, self.chains, _PASS, rules.tolerance, False, _WORK) <= 0:
+            while (
+                extend(
+                    self.arrays, x, self.chains, _PASS, rules.tolerance, False, _WORK, self.tables
+                )
+                <= 0
+            ):
                 if self.run.remaining <= 0.0:
                     break
-            roll_back(self.arrays, x, self.chains)
+            roll_back(self.arrays, x, self.chains, self.tables)
             if self.chains.now[0].best_moves == 0:
                 return
 

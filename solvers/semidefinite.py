@@ -25,6 +25,7 @@ from inference_lab.kernels.ejection_chains import (
     roll_back,
     start_chains,
 )
+from inference_lab.kernels.messages import with_tables
 from inference_lab.registry.registry import as_solver
 from inference_lab.solving import solve
 from inference_lab.specs.settings import setting
@@ -266,6 +267,7 @@ class _LocalSearch:
         self.run = run
         self._order = run.rng.permutation(graph.n_variables)
         self._chains = start_chains(graph)
+        self._tables = with_tables(graph)
         self._done: set[bytes] = set()
 
     def improve(self, x: IntArray) -> None:
@@ -280,8 +282,10 @@ class _LocalSearch:
         while gained and self.run.remaining > 0.0:
             tolerance = _RELATIVE_GAIN * float(fill(self.graph.arrays, x, self._chains))
             begin_pass(self.graph.arrays, x, self._chains)
-            extend(self.graph.arrays, x, self._chains, _PASS, tolerance, False, 1 << 60)
-            roll_back(self.graph.arrays, x, self._chains)
+            extend(
+                self.graph.arrays, x, self._chains, _PASS, tolerance, False, 1 << 60, self._tables
+            )
+            roll_back(self.graph.arrays, x, self._chains, self._tables)
             gained = bool(self._chains.now[0].best_moves > 0)
         self.run.offer(x)
 

@@ -16,7 +16,7 @@ from inference_lab.contract import Outcome, Run
 from inference_lab.graph.arrays import FloatArray, GraphArrays, IntArray
 from inference_lab.graph.factor_graph import FactorGraph
 from inference_lab.graph.traversal import reach
-from inference_lab.kernels.messages import cost_scale, local_costs
+from inference_lab.kernels.messages import cost_scale, local_costs, with_tables
 from inference_lab.kernels.regions import nearest
 from inference_lab.kernels.treewidth_moves import (
     arrange,
@@ -178,6 +178,7 @@ class _BlockSearch:
     ) -> None:
         self.graph, self.run, self.domains = graph, run, domains
         self.arrays = graph.arrays
+        self.tables = with_tables(graph)
         n, k = graph.n_variables, int(graph.cardinalities.max(initial=1))
         # A block of one variable must fit.
         self.fine = math.log2(max(settings.table, k))
@@ -297,11 +298,11 @@ class _BlockSearch:
         while at < b.now[0].members:
             if self.run.remaining <= 0.0:
                 return None
-            at = eliminate(self.arrays, self.x, b, at, _WORK)
+            at = eliminate(self.arrays, self.x, b, at, _WORK, self.tables)
         self.relabelled += int(b.now[0].members)
         if math.isinf(b.now[0].after):
             return 0.0
-        decode(self.arrays, self.x, b)
+        decode(self.arrays, self.x, b, self.tables)
         return float(b.now[0].after - b.now[0].before)
 
     def _move(self, candidates: IntArray, log2_table: float) -> float | None:

@@ -8,7 +8,7 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
-from inference_lab._numba import inlined, inlined_minimum, lean_kernel
+from inference_lab._numba import inlined, inlined_minimum, lean_kernel, merged
 from inference_lab.algorithms.dual.labellings import decode
 from inference_lab.algorithms.dual.reparametrisation import (
     Dual,
@@ -239,6 +239,7 @@ def turn_message(
     k: int,
     share: float,
     costs_are: int,
+    tables: bool | None,
     rows: FloatArray,
     at: int,
     work: Workspace,
@@ -256,23 +257,24 @@ def turn_message(
         return base + turn_attractive(k, rise, share, work.costs, rows, start)
     message = rows[at : at + k]
     take_share(k, work.costs, share, message, costs_are, work.cavity)
-    if way == LINEAR:
+    if tables is not None and way == LINEAR:
         truncation = terms.truncation[e]
         return base + linear_message(
             k, rise, truncation, work.cavity, work.new, work.up, rows, start
         )
     if way == ATTRACTIVE and costs_are != PLAIN:
         return base + attractive_message(k, rise, work.cavity, message)
-    if costs_are == PLAIN or way == REPULSIVE:
-        return base + repulsive_message(k, rise, work.cavity, message)
-    smallest = min_sum_message(g, h, work.cavity, work.new)
-    if smallest < np.inf:
-        for b in range(g.cardinalities[g.edges[e, h & 1]]):
-            rows[at + b] = work.new[b] - smallest
-    return smallest
+    if tables is not None:
+        if costs_are != PLAIN and way != REPULSIVE:
+            smallest = min_sum_message(g, h, work.cavity, work.new)
+            if smallest < np.inf:
+                for b in range(g.cardinalities[g.edges[e, h & 1]]):
+                    rows[at + b] = work.new[b] - smallest
+            return smallest
+    return base + repulsive_message(k, rise, work.cavity, message)
 
 
-@inlined
+@merged
 def visit_in_turn(
     g: GraphArrays,
     plan: Schedule,
@@ -281,6 +283,8 @@ def visit_in_turn(
     stretch: tuple[int, int],
     state: Messages,
     costs_are: int,
+    factors: bool | None,
+    tables: bool | None,
     work: Workspace,
 ) -> float:
     """Visit a stretch of ranks, up (direction 1) or down (0); return their bound."""
@@ -288,7 +292,8 @@ def visit_in_turn(
     # this direction (TRW-S with monotonic chains, Kolmogorov 2006; for factors the same with
     # messages between factor and variable, Kolmogorov 2015). The sum over a whole pass is a lower
     # bound on the energy without its constant. It is ``inf``, and the pass ends, where a variable
-    # has no label left.
+    # has no label left. `factors` and `tables` are None where the graph has no factors, and no
+    # edges but Potts terms between equal numbers of labels; numba then leaves their code out.
     begin, end = stretch
     plain = costs_are == PLAIN
     total = 0.0
@@ -309,7 +314,7 @@ def visit_in_turn(
         if direction == 0 and t >= _SOON:
             fetch(g, plan, np.uint64(t - _SOON), k, state.rows)
         add_up(g, plan, rank, i, k, state.rows, held)
-        if not plain:
+        if factors is not None:
             for p in range(g.inc_ptr[i], g.inc_ptr[i + np.uint64(1)]):
                 slot = g.inc_slot[p]
                 role = plan.role[slot]
@@ -340,12 +345,12 @@ def visit_in_turn(
         for p in range(low, high):
             q = np.uint64(p)
             smallest = turn_message(
-                g, terms, plan.half[q], k, share, costs_are, state.rows, plan.at[q], work
+                g, terms, plan.half[q], k, share, costs_are, tables, state.rows, plan.at[q], work
             )
             if not plain and smallest == np.inf:
                 return np.inf
             gained += smallest
-        if not plain:
+        if factors is not None:
             for p in range(g.inc_ptr[i], g.inc_ptr[i + np.uint64(1)]):
                 slot = g.inc_slot[p]
                 if plan.role[slot] != (FIRST if direction == 0 else LAST):
@@ -370,10 +375,14 @@ def directed_pass(
     stretch: tuple[int, int],
     state: Messages,
     costs_are: int,
+    factors: bool | None,
+    tables: bool | None,
     work: Workspace,
 ) -> float:
     """Visit a stretch of any graph, see `visit_in_turn`."""
-    return visit_in_turn(g, plan, terms, direction, stretch, state, costs_are, work)
+    return visit_in_turn(
+        g, plan, terms, direction, stretch, state, costs_are, factors, tables, work
+    )
 
 
 @lean_kernel
@@ -384,12 +393,13 @@ def plain_pass(
     direction: int,
     stretch: tuple[int, int],
     state: Messages,
+    tables: bool | None,
     work: Workspace,
 ) -> float:
     """Visit a stretch of a graph whose costs are `PLAIN`."""
     # The same as `directed_pass`, but compiled for these costs alone, because the other cases would
     # occupy registers.
-    return visit_in_turn(g, plan, terms, direction, stretch, state, PLAIN, work)
+    return visit_in_turn(g, plan, terms, direction, stretch, state, PLAIN, None, tables, work)
 
 
 @lean_kernel
@@ -473,6 +483,8 @@ class TRWSPasses:
             and bool((self.terms.way != GENERAL).all())
         ):
             self._costs = PLAIN
+        potts = (self.terms.way == ATTRACTIVE) | (self.terms.way == REPULSIVE)
+        self._tables = None if potts.all() else True
         self.state = Messages(
             aligned_zeros(int(sizes.sum())), aligned_zeros(int(self.plan.slot_ptr[-1]))
         )
@@ -503,9 +515,12 @@ class TRWSPasses:
                 return None
             common = (self.graph.arrays, self.plan, self.terms, direction, stretch, self.state)
             if self._costs == PLAIN:
-                bounds.append(plain_pass(*common, self._work))
+                bounds.append(plain_pass(*common, self._tables, self._work))
             else:
-                bounds.append(directed_pass(*common, self._costs, self._work))
+                factors = True if self.graph.n_factors else None
+                bounds.append(
+                    directed_pass(*common, self._costs, factors, self._tables, self._work)
+                )
             if bounds[-1] == math.inf:
                 return math.inf
         return math.fsum(bounds)
@@ -526,8 +541,11 @@ class TRWSPasses:
         """Decode a labelling from the messages; call this after a backward pass."""
         x = np.empty(self.graph.n_variables, dtype=np.int64)
         decided = self.state.slots.copy()
-        hard = self.graph.has_infinite or self.graph.n_factors > 0
-        decode(self.graph.arrays, self.plan, self.terms, self.state, decided, hard, self._work, x)
+        hard = True if self.graph.has_infinite or self.graph.n_factors else None
+        decode(
+            self.graph.arrays, self.plan, self.terms, self.state, decided, hard, self._tables,
+            self._work, x,
+        )  # fmt: skip
         return x
 
 

@@ -17,6 +17,7 @@ from inference_lab.kernels.struct import record
 _YES: Any = np.bool_(True)
 _NO: Any = np.bool_(False)
 _NONE = int64(0)
+_PLUS, _MINUS = int64(1), int64(-1)
 _ENDLESS = int64(1 << 60)
 
 #: A chain must gain more than this share of the largest cost at one variable, so that rounding
@@ -90,28 +91,30 @@ def start_chains(graph: FactorGraph) -> EjectionChains:
 
 
 @inlined
-def _best_move(g: GraphArrays, x: IntArray, c: EjectionChains, i: int) -> None:
+def _best_move(
+    start: int,
+    k: int,
+    own: int,
+    cost: FloatArray,
+    hard: IntArray,
+    target: IntArray,
+    heap: Heap,
+    i: int,
+) -> None:
     """Find the best other label of variable ``i``, which must have at least two labels."""
-    start = g.unary_ptr[i]
-    own = x[i]
+    # Steps take the arrays that they use, because each argument of a step takes time to compile,
+    # and graph and chains have dozens.
     best = -1
-    for a in range(g.cardinalities[i]):
+    for a in range(k):
         if a != own and (
             best < 0
-            or c.hard[start + a] < c.hard[start + best]
-            or (c.hard[start + a] == c.hard[start + best]
-                and c.cost[start + a] < c.cost[start + best])
-        ):  # fmt: skip
+            or hard[start + a] < hard[start + best]
+            or (hard[start + a] == hard[start + best] and cost[start + a] < cost[start + best])
+        ):
             best = a
-    c.target[i] = best
-    c.heap.key[i] = c.hard[start + best] - c.hard[start + own]
-    c.heap.tie[i] = c.cost[start + best] - c.cost[start + own]
-
-
-@inlined
-def _shift(c: EjectionChains, at: int, value: float, sign: int) -> None:
-    """Add a term to the cost of a label, or subtract it."""
-    add_term(value, sign, at, c.cost, c.hard)
+    target[i] = best
+    heap.key[i] = hard[start + best] - hard[start + own]
+    heap.tie[i] = cost[start + best] - cost[start + own]
 
 
 @inlined
@@ -119,7 +122,7 @@ def _renew(g: GraphArrays, x: IntArray, c: EjectionChains, j: int, invite: bool)
     """Update the best move of a variable and its place in the heap."""
     if c.locked[j] == c.now[0].chain or g.cardinalities[j] < 2:
         return
-    _best_move(g, x, c, j)
+    _best_move(g.unary_ptr[j], g.cardinalities[j], x[j], c.cost, c.hard, c.target, c.heap, j)
     if c.heap.place[j] >= 0:
         settle(c.heap, j)
     elif invite:
@@ -127,9 +130,18 @@ def _renew(g: GraphArrays, x: IntArray, c: EjectionChains, j: int, invite: bool)
 
 
 @inlined
-def _move(g: GraphArrays, x: IntArray, c: EjectionChains, i: int, new: int, invite: bool) -> int:
+def _move(
+    g: GraphArrays,
+    x: IntArray,
+    c: EjectionChains,
+    i: int,
+    new: int,
+    invite: bool,
+    tables: bool | None,
+) -> int:
     """Assign a label to variable ``i`` and update its neighbours' costs; return the work."""
-    # With `invite`, neighbours that are neither locked nor in the heap join it.
+    # With `invite`, neighbours that are neither locked nor in the heap join it. Here and below,
+    # `tables` is `with_tables` of the graph.
     old = x[i]
     now = c.now[0]
     if c.stamp[i] != now.kick:
@@ -150,36 +162,61 @@ def _move(g: GraphArrays, x: IntArray, c: EjectionChains, i: int, new: int, invi
         offset = g.offsets[e]
         kind = g.kinds[e]
         work += kj
-        if kind == TABLE:
+        if tables is not None and kind == TABLE:
             step = 1
             stride = kj
             if h & 1 == 1:
                 step = k
                 stride = 1
             for a in range(kj):
-                _shift(c, start + a, weight * g.pairwise[offset + old * stride + a * step], -1)
-                _shift(c, start + a, weight * g.pairwise[offset + new * stride + a * step], 1)
+                add_term(
+                    weight * g.pairwise[offset + old * stride + a * step],
+                    _MINUS,
+                    start + a,
+                    c.cost,
+                    c.hard,
+                )
+                add_term(
+                    weight * g.pairwise[offset + new * stride + a * step],
+                    _PLUS,
+                    start + a,
+                    c.cost,
+                    c.hard,
+                )
         else:
             if old < kj:
-                _shift(c, start + old, g.pairwise[offset + old * kind], -1)
-                _shift(c, start + old, weight, 1)
+                add_term(g.pairwise[offset + old * kind], _MINUS, start + old, c.cost, c.hard)
+                add_term(weight, _PLUS, start + old, c.cost, c.hard)
             if new < kj:
-                _shift(c, start + new, weight, -1)
-                _shift(c, start + new, g.pairwise[offset + new * kind], 1)
+                add_term(weight, _MINUS, start + new, c.cost, c.hard)
+                add_term(g.pairwise[offset + new * kind], _PLUS, start + new, c.cost, c.hard)
         _renew(g, x, c, j, invite)
-    for p in range(g.inc_ptr[i], g.inc_ptr[i + 1]):
-        slot = g.inc_slot[p]
-        f = g.slot_factor[slot]
-        for other in range(g.factor_ptr[f], g.factor_ptr[f + 1]):
-            if other == slot:
-                continue
-            j = int64(g.scopes[other])
-            index, own_stride, step = factor_slice(g, x, f, slot, other)
-            for a in range(g.cardinalities[j]):
-                _shift(c, g.unary_ptr[j] + a, g.tables[index + old * own_stride + a * step], -1)
-                _shift(c, g.unary_ptr[j] + a, g.tables[index + new * own_stride + a * step], 1)
-            work += g.cardinalities[j] + g.factor_ptr[f + 1] - g.factor_ptr[f]
-            _renew(g, x, c, j, invite)
+    if tables is not None:
+        for p in range(g.inc_ptr[i], g.inc_ptr[i + 1]):
+            slot = g.inc_slot[p]
+            f = g.slot_factor[slot]
+            for other in range(g.factor_ptr[f], g.factor_ptr[f + 1]):
+                if other == slot:
+                    continue
+                j = int64(g.scopes[other])
+                index, own_stride, step = factor_slice(g, x, f, slot, other)
+                for a in range(g.cardinalities[j]):
+                    add_term(
+                        g.tables[index + old * own_stride + a * step],
+                        _MINUS,
+                        g.unary_ptr[j] + a,
+                        c.cost,
+                        c.hard,
+                    )
+                    add_term(
+                        g.tables[index + new * own_stride + a * step],
+                        _PLUS,
+                        g.unary_ptr[j] + a,
+                        c.cost,
+                        c.hard,
+                    )
+                work += g.cardinalities[j] + g.factor_ptr[f + 1] - g.factor_ptr[f]
+                _renew(g, x, c, j, invite)
     return int(work)
 
 
@@ -217,13 +254,22 @@ def begin_pass(g: GraphArrays, x: IntArray, c: EjectionChains) -> None:
     clear(c.heap)
     for i in range(x.size):
         if g.cardinalities[i] > 1:
-            _best_move(g, x, c, i)
+            _best_move(
+                g.unary_ptr[i], g.cardinalities[i], x[i], c.cost, c.hard, c.target, c.heap, i
+            )
             push(c.heap, i)
 
 
 @lean_kernel
 def go_to(
-    g: GraphArrays, x: IntArray, c: EjectionChains, i: int, new: int, tolerance: float, invite: bool
+    g: GraphArrays,
+    x: IntArray,
+    c: EjectionChains,
+    i: int,
+    new: int,
+    tolerance: float,
+    invite: bool,
+    tables: bool | None = True,
 ) -> int:
     """Move variable ``i`` as the next step of the chain; return the work."""
     now = c.now[0]
@@ -235,7 +281,7 @@ def go_to(
     c.source[now.moves] = x[i]
     now.moves += 1
     c.locked[i] = now.chain
-    work = _move(g, x, c, i, new, invite)
+    work = _move(g, x, c, i, new, invite, tables)
     if now.violations < now.best_violations or (
         now.violations == now.best_violations and now.cost < now.best_cost - tolerance
     ):
@@ -254,6 +300,7 @@ def extend(
     tolerance: float,
     invite: bool,
     work: int,
+    tables: bool | None = True,
 ) -> int:
     """Extend the chain; return the remaining work, which is positive once the chain is over."""
     # It is over when no variable can move, or after `limit` moves without a new best state.
@@ -261,62 +308,75 @@ def extend(
         if work <= 0:
             return work
         i = pop(c.heap)
-        work -= go_to(g, x, c, i, c.target[i], tolerance, invite)
+        work -= go_to(g, x, c, i, c.target[i], tolerance, invite, tables)
     return max(1, work)
 
 
 @lean_kernel
-def roll_back(g: GraphArrays, x: IntArray, c: EjectionChains) -> None:
+def roll_back(g: GraphArrays, x: IntArray, c: EjectionChains, tables: bool | None = True) -> None:
     """Undo the moves after the best state of the chain, and empty the heap."""
     clear(c.heap)
     now = c.now[0]
     while now.moves > now.best_moves:
         now.moves -= 1
-        _move(g, x, c, c.moved[now.moves], c.source[now.moves], _NO)
+        _move(g, x, c, c.moved[now.moves], c.source[now.moves], _NO, tables)
 
 
 @inlined
 def _swap_partner(
-    g: GraphArrays, x: IntArray, c: EjectionChains, i: int, old: int, least: float
+    x: IntArray,
+    own: int,
+    ptr: IntArray,
+    sizes: IntArray,
+    cost: FloatArray,
+    hard: IntArray,
+    heap: Heap,
+    old: int,
+    least: float,
+    fewest: int,
 ) -> int:
-    """Return the neighbour of ``i``, which just left label `old`, that gains most by taking it."""
+    """Return the variable that gains most by a change from label `own` to `old`."""
     # The two swap their labels. The chain must fall below `least` or reduce violations; -1 if no
     # swap does.
     best = -1
-    least -= c.now[0].cost
-    fewest = -c.now[0].violations
-    for q in range(c.heap.size[0]):
-        j = c.heap.items[q]
-        if x[j] != x[i] or old >= g.cardinalities[j]:
+    for q in range(heap.size[0]):
+        j = heap.items[q]
+        if x[j] != own or old >= sizes[j]:
             continue
-        start = g.unary_ptr[j]
-        gain = c.cost[start + old] - c.cost[start + x[j]]
-        hard = c.hard[start + old] - c.hard[start + x[j]]
-        if hard < fewest or (hard == fewest and gain < least):
+        start = ptr[j]
+        gain = cost[start + old] - cost[start + x[j]]
+        violations = hard[start + old] - hard[start + x[j]]
+        if violations < fewest or (violations == fewest and gain < least):
             best = j
             least = gain
-            fewest = hard
+            fewest = violations
     return int(best)
 
 
 @inlined
 def _is_among_best(
-    g: GraphArrays, x: IntArray, c: EjectionChains, i: int, a: int, most: int
+    start: int, k: int, own: int, cost: FloatArray, hard: IntArray, a: int, most: int
 ) -> bool:
-    """Whether fewer than `most` other labels are better moves of ``i`` than ``a``."""
-    start = g.unary_ptr[i]
+    """Whether fewer than `most` other labels than ``a`` are better moves from label `own`."""
     better = 0
-    for b in range(g.cardinalities[i]):
-        if b != x[i] and (
-            c.hard[start + b] < c.hard[start + a]
-            or (c.hard[start + b] == c.hard[start + a] and c.cost[start + b] < c.cost[start + a])
+    for b in range(k):
+        if b != own and (
+            hard[start + b] < hard[start + a]
+            or (hard[start + b] == hard[start + a] and cost[start + b] < cost[start + a])
         ):
             better += 1
     return better < most
 
 
 @lean_kernel
-def chains_from(g: GraphArrays, x: IntArray, c: EjectionChains, i: int, rules: Rules) -> int:
+def chains_from(
+    g: GraphArrays,
+    x: IntArray,
+    c: EjectionChains,
+    i: int,
+    rules: Rules,
+    tables: bool | None = True,
+) -> int:
     """Start a chain at variable ``i`` with each of its other labels; return the work."""
     # The first move is forced. Then a neighbour swaps labels with ``i``, if that gains. Otherwise,
     # for the `branches` best labels, the chain continues with the best moves of variables that
@@ -326,18 +386,32 @@ def chains_from(g: GraphArrays, x: IntArray, c: EjectionChains, i: int, rules: R
     for a in range(g.cardinalities[i]):
         if a == x[i]:
             continue
-        goes_on = _is_among_best(g, x, c, i, a, rules.branches)
+        goes_on = _is_among_best(
+            g.unary_ptr[i], g.cardinalities[i], x[i], c.cost, c.hard, a, rules.branches
+        )
         old = x[i]
         begin_chain(c)
-        work += g.cardinalities[i] + go_to(g, x, c, i, a, rules.tolerance, _YES) + c.heap.size[0]
+        work += go_to(g, x, c, i, a, rules.tolerance, _YES, tables)
+        work += g.cardinalities[i] + c.heap.size[0]
         if now.best_moves == 0:
-            partner = _swap_partner(g, x, c, i, old, -rules.tolerance)
+            partner = _swap_partner(
+                x,
+                x[i],
+                g.unary_ptr,
+                g.cardinalities,
+                c.cost,
+                c.hard,
+                c.heap,
+                old,
+                -rules.tolerance - now.cost,
+                -now.violations,
+            )
             if partner >= 0:
-                work += go_to(g, x, c, partner, old, rules.tolerance, _NO)
+                work += go_to(g, x, c, partner, old, rules.tolerance, _NO, tables)
         if goes_on and now.best_moves == 0:
-            left = extend(g, x, c, rules.moves, rules.tolerance, _YES, _ENDLESS)
+            left = extend(g, x, c, rules.moves, rules.tolerance, _YES, _ENDLESS, tables)
             work += _ENDLESS - left
-        roll_back(g, x, c)
+        roll_back(g, x, c, tables)
         if now.best_moves > 0:
             now.gained_cost += now.best_cost
             now.gained_violations += now.best_violations
@@ -354,18 +428,26 @@ def improve_by_chains(
     first: int,
     rules: Rules,
     work: int,
+    tables: bool | None = True,
 ) -> int:
     """Start chains at the roots from number `first` on; return the number of the next one."""
     while first < roots.size and work > 0:
         # Only kicks need a journal, because chains are rolled back move by move.
         begin_journal(c)
-        work -= chains_from(g, x, c, roots[first], rules)
+        work -= chains_from(g, x, c, roots[first], rules, tables)
         first += 1
     return first
 
 
 @inlined
-def put(g: GraphArrays, x: IntArray, c: EjectionChains, i: int, new: int) -> int:
+def put(
+    g: GraphArrays,
+    x: IntArray,
+    c: EjectionChains,
+    i: int,
+    new: int,
+    tables: bool | None = True,
+) -> int:
     """Assign a label outside any chain, and add its change of cost; return the work."""
     if new == x[i]:
         return 1
@@ -373,7 +455,7 @@ def put(g: GraphArrays, x: IntArray, c: EjectionChains, i: int, new: int) -> int
     at = g.unary_ptr[i]
     now.gained_cost += c.cost[at + new] - c.cost[at + x[i]]
     now.gained_violations += c.hard[at + new] - c.hard[at + x[i]]
-    return int(_move(g, x, c, i, new, _NO))
+    return int(_move(g, x, c, i, new, _NO, tables))
 
 
 @inlined
@@ -385,18 +467,28 @@ def begin_kick(c: EjectionChains) -> None:
 
 
 @inlined
-def _join_part(x: IntArray, c: EjectionChains, j: int, size: int) -> int:
+def _join_part(
+    x: IntArray,
+    stamp: IntArray,
+    kept: IntArray,
+    seen: IntArray,
+    moved: IntArray,
+    kick: int,
+    j: int,
+    size: int,
+) -> int:
     """Add a variable to the current part if it changed and is in none; return the part's size."""
-    now = c.now[0]
-    if c.stamp[j] == now.kick and x[j] != c.kept[j] and c.seen[j] != -now.kick:
-        c.seen[j] = -now.kick
-        c.moved[size] = j
+    if stamp[j] == kick and x[j] != kept[j] and seen[j] != -kick:
+        seen[j] = -kick
+        moved[size] = j
         size += 1
     return size
 
 
 @lean_kernel
-def keep_better_parts(g: GraphArrays, x: IntArray, c: EjectionChains, tolerance: float) -> int:
+def keep_better_parts(
+    g: GraphArrays, x: IntArray, c: EjectionChains, tolerance: float, tables: bool | None = True
+) -> int:
     """Undo each connected part of the changes since the kick began that raised the energy."""
     # Parts are independent, because no term spans two of them: the partition crossover of the
     # labels before and after (Tinos, Whitley and Chicano, FOGA 2015). Returns 1 if the energy is
@@ -404,7 +496,7 @@ def keep_better_parts(g: GraphArrays, x: IntArray, c: EjectionChains, tolerance:
     now = c.now[0]
     fell = 0
     for q in range(now.changed):
-        size = _join_part(x, c, c.journal[q], _NONE)
+        size = _join_part(x, c.stamp, c.kept, c.seen, c.moved, now.kick, c.journal[q], _NONE)
         if size == 0:
             continue
         head = 0
@@ -412,21 +504,25 @@ def keep_better_parts(g: GraphArrays, x: IntArray, c: EjectionChains, tolerance:
             i = c.moved[head]
             head += 1
             for p in range(g.adj_ptr[i], g.adj_ptr[i + 1]):
-                size = _join_part(x, c, int64(g.adj_var[p]), size)
+                size = _join_part(
+                    x, c.stamp, c.kept, c.seen, c.moved, now.kick, int64(g.adj_var[p]), size
+                )
             for p in range(g.inc_ptr[i], g.inc_ptr[i + 1]):
                 f = g.slot_factor[g.inc_slot[p]]
                 for s in range(g.factor_ptr[f], g.factor_ptr[f + 1]):
-                    size = _join_part(x, c, int64(g.scopes[s]), size)
+                    size = _join_part(
+                        x, c.stamp, c.kept, c.seen, c.moved, now.kick, int64(g.scopes[s]), size
+                    )
         now.gained_cost = 0.0
         now.gained_violations = 0
         for t in range(size):
             i = c.moved[t]
             c.source[t] = x[i]
-            put(g, x, c, i, c.kept[i])
+            put(g, x, c, i, c.kept[i], tables)
         if now.gained_violations < 0 or (now.gained_violations == 0 and now.gained_cost < 0.0):
             continue
         if now.gained_violations > 0 or now.gained_cost > tolerance:
             fell = 1
         for t in range(size):
-            put(g, x, c, c.moved[t], c.source[t])
+            put(g, x, c, c.moved[t], c.source[t], tables)
     return fell

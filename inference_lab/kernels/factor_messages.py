@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from inference_lab._numba import inlined, lean_kernel, lean_minimum
+from inference_lab._numba import inlined, int64, lean_kernel, lean_minimum
 from inference_lab.graph.arrays import FloatArray, GraphArrays, IntArray
 from inference_lab.kernels.messages import least
 
@@ -76,7 +76,7 @@ def first_allowed_labels(
 ) -> None:
     """Set each digit to the first allowed label of its variable, which must have one."""
     for s in range(lo, hi):
-        digits[s - lo] = _next_allowed(g, g.scopes[s], allowed, 0)
+        digits[s - lo] = _next_allowed(g, g.scopes[s], allowed, int64(0))
 
 
 @inlined
@@ -92,7 +92,7 @@ def next_allowed_labels(
             digits[s - lo] = _next_allowed(g, i, allowed, digits[s - lo] + 1)
             if digits[s - lo] < g.cardinalities[i]:
                 return True
-            digits[s - lo] = _next_allowed(g, i, allowed, 0)
+            digits[s - lo] = _next_allowed(g, i, allowed, int64(0))
         s -= 1
     return False
 

@@ -7,15 +7,17 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from inference_lab._numba import inlined, lean_kernel
-from inference_lab.graph.arrays import TABLE, FloatArray, GraphArrays, IntArray
+from inference_lab._numba import inlined, int64, lean_kernel, merged
+from inference_lab.graph.arrays import TABLE, FloatArray, GraphArrays, Int32Array, IntArray
 from inference_lab.graph.factor_graph import FactorGraph
 from inference_lab.kernels.heap import Heap, clear, empty_heap, push, remove, rise, settle
 from inference_lab.kernels.messages import half_cost
 from inference_lab.kernels.struct import record
 
-#: State of a variable while a block grows: left out, undecided, member.
-_OUT, _OPEN, _IN = 0, 1, 2
+#: State of a variable while a block grows: left out, undecided, member. Typed, as below, because
+#: numba would compile a step anew for each literal constant.
+_OUT, _OPEN, _IN = int64(0), int64(1), int64(2)
+_ZERO = int64(0)
 #: Variables compared when one has to be left out; the one with the largest table is.
 _TOURNAMENT = 8
 #: Table entries whose positions in an input are stored in a lookup table.
@@ -175,31 +177,33 @@ def open_two(g: GraphArrays, b: Block, x: IntArray, other: IntArray, which: IntA
 
 
 @inlined
-def _random(b: Block) -> float:
+def _random(now: Any) -> float:
     """Return the next number of [0, 1) of a linear congruential generator (Knuth's MMIX)."""
-    drawn = b.now[0].random * 6364136223846793005 + 1442695040888963407
-    b.now[0].random = drawn
+    # Steps take the arrays that they use, because each argument of a step takes time to compile,
+    # and a `Block` or a graph has dozens.
+    drawn = now[0].random * 6364136223846793005 + 1442695040888963407
+    now[0].random = drawn
     return float((drawn >> 11) & ((1 << 52) - 1)) / float(1 << 52)
 
 
 @inlined
-def _decide(b: Block, v: int, state: int) -> None:
+def _decide(states: IntArray, s: Growth, v: int, state: int) -> None:
     """Remove an undecided variable from the heap and the list, and set its state."""
-    s = b.growth
     remove(s.heap, v)
     s.now[0].listed -= 1
     moved = s.listed[s.now[0].listed]
     s.listed[s.at[v]] = moved
     s.at[moved] = s.at[v]
-    b.state[v] = state
+    states[v] = state
 
 
 @inlined
-def _note(b: Block, u: int, count: int) -> int:
-    s = b.growth
-    if b.state[u] == _OPEN and s.mark[u] != s.now[0].search:
-        s.mark[u] = s.now[0].search
-        s.found[count] = u
+def _note(
+    states: IntArray, mark: IntArray, found: IntArray, search: int, u: int, count: int
+) -> int:
+    if states[u] == _OPEN and mark[u] != search:
+        mark[u] = search
+        found[count] = u
         count += 1
     return count
 
@@ -209,14 +213,16 @@ def _neighbours(g: GraphArrays, b: Block, v: int) -> int:
     """Fill ``found`` with the undecided variables that share a term or a separator with ``v``."""
     s = b.growth
     s.now[0].search += 1
-    s.mark[v] = s.now[0].search
-    count = 0
+    search = s.now[0].search
+    states, mark, found = b.state, s.mark, s.found
+    mark[v] = search
+    count = _ZERO
     for p in range(g.adj_ptr[v], g.adj_ptr[v + 1]):
-        count = _note(b, g.adj_var[p], count)
+        count = _note(states, mark, found, search, int64(g.adj_var[p]), count)
     for p in range(g.inc_ptr[v], g.inc_ptr[v + 1]):
         f = g.slot_factor[g.inc_slot[p]]
         for slot in range(g.factor_ptr[f], g.factor_ptr[f + 1]):
-            count = _note(b, g.scopes[slot], count)
+            count = _note(states, mark, found, search, int64(g.scopes[slot]), count)
     before = -1
     q = s.node[v]
     while q >= 0:
@@ -229,7 +235,7 @@ def _neighbours(g: GraphArrays, b: Block, v: int) -> int:
         else:
             before = q
             for r in range(b.sep_ptr[p], b.sep_ptr[p + 1]):
-                count = _note(b, b.sep[r], count)
+                count = _note(states, mark, found, search, b.sep[r], count)
         q = s.next[q]
     return count
 
@@ -254,15 +260,14 @@ def _refresh(g: GraphArrays, b: Block, v: int) -> None:
 
 
 @inlined
-def _take_out(b: Block, v: int, us: IntArray) -> None:
-    """Remove ``v`` from the tables of some neighbours."""
-    s = b.growth
+def _take_out(heap: Heap, log2_labels: float, us: IntArray) -> None:
+    """Remove a variable from the tables of some neighbours."""
     for u in us:
-        s.heap.key[u] -= s.log2[b.open[v]]
-        rise(s.heap, u)
+        heap.key[u] -= log2_labels
+        rise(heap, u)
 
 
-@inlined
+@merged
 def _eliminate_next(g: GraphArrays, b: Block, v: int, members: int) -> None:
     """Make an undecided variable a member, and reduce the table sizes of its neighbours."""
     s = b.growth
@@ -279,7 +284,7 @@ def _eliminate_next(g: GraphArrays, b: Block, v: int, members: int) -> None:
     s.absorbed[members] = False
     b.order[members] = v
     b.turn[v] = members
-    _decide(b, v, _IN)
+    _decide(b.state, s, v, _IN)
     for t in range(start, end):
         q = s.now[0].nodes
         s.now[0].nodes += 1
@@ -287,26 +292,25 @@ def _eliminate_next(g: GraphArrays, b: Block, v: int, members: int) -> None:
         s.next[q] = s.node[b.sep[t]]
         s.node[b.sep[t]] = q
         s.stale[b.sep[t]] = True
-    _take_out(b, v, b.sep[start:end])
+    _take_out(s.heap, s.log2[b.open[v]], b.sep[start:end])
 
 
-@inlined
+@merged
 def _leave_one_out(g: GraphArrays, b: Block) -> None:
     """Leave out the undecided variable with the largest table among a random sample."""
     s = b.growth
-    v = s.listed[int(_random(b) * s.now[0].listed)]
-    _refresh(g, b, v)
-    for _ in range(_TOURNAMENT - 1):
-        u = s.listed[int(_random(b) * s.now[0].listed)]
+    v = int64(-1)
+    for _ in range(_TOURNAMENT):
+        u = s.listed[int(_random(b.now) * s.now[0].listed)]
         _refresh(g, b, u)
-        if s.heap.key[u] > s.heap.key[v]:
+        if v < 0 or s.heap.key[u] > s.heap.key[v]:
             v = u
     count = _neighbours(g, b, v)
-    _decide(b, v, _OUT)
-    _take_out(b, v, s.found[:count])
+    _decide(b.state, s, v, _OUT)
+    _take_out(s.heap, s.log2[b.open[v]], s.found[:count])
 
 
-@lean_kernel
+@merged
 def grow(
     g: GraphArrays, b: Block, candidates: IntArray, log2_table: float, entries: int, seed: int
 ) -> int:
@@ -332,9 +336,9 @@ def grow(
         v = s.listed[t]
         s.stale[v] = False
         s.heap.key[v] = _table_size(g, b, v)
-        s.heap.tie[v] = _random(b)
+        s.heap.tie[v] = _random(b.now)
         push(s.heap, v)
-    members = 0
+    members = _ZERO
     total = 0.0
     b.sep_ptr[0] = 0
     while s.now[0].listed > 0:
@@ -351,12 +355,12 @@ def grow(
         _eliminate_next(g, b, v, members)
         members += 1
     while s.now[0].listed > 0:
-        _decide(b, s.listed[s.now[0].listed - 1], _OUT)
+        _decide(b.state, s, s.listed[s.now[0].listed - 1], _OUT)
     b.now[0].members = members
     return members
 
 
-@lean_kernel
+@merged
 def arrange(b: Block) -> None:
     """Sort the separators, drop variables left out later, and link the tables into a tree."""
     members = b.now[0].members
@@ -396,11 +400,11 @@ def arrange(b: Block) -> None:
 
 
 @inlined
-def _half_edge(g: GraphArrays, i: int, j: int) -> int:
+def _half_edge(adj_ptr: IntArray, adj_var: Int32Array, adj_half: Int32Array, i: int, j: int) -> int:
     """Return the half-edge at ``i`` of its edge with ``j``, or -1."""
-    for q in range(g.adj_ptr[i], g.adj_ptr[i + 1]):
-        if g.adj_var[q] == j:
-            return int(g.adj_half[q])
+    for q in range(adj_ptr[i], adj_ptr[i + 1]):
+        if adj_var[q] == j:
+            return int(adj_half[q])
     return -1
 
 
@@ -415,14 +419,14 @@ def _is_first(g: GraphArrays, b: Block, f: int, p: int) -> bool:
 
 
 @inlined
-def _add_before(b: Block, term: float) -> None:
+def _add_before(now: Any, term: float) -> None:
     """Add a term to the cost of the current labels."""
-    b.now[0].before += term
+    now[0].before += term
     if not np.isinf(term):
-        b.now[0].scale += abs(term)
+        now[0].scale += abs(term)
 
 
-@inlined
+@merged
 def _fixed_costs(g: GraphArrays, x: IntArray, b: Block, p: int) -> None:
     """Fill the costs of each open label of member ``p`` given the variables outside the block."""
     i = b.order[p]
@@ -430,7 +434,7 @@ def _fixed_costs(g: GraphArrays, x: IntArray, b: Block, p: int) -> None:
     label = b.label[g.unary_ptr[i] :]
     for t in range(b.open[i]):
         cost[t] = g.unary[g.unary_ptr[i] + label[t]]
-    _add_before(b, g.unary[g.unary_ptr[i] + x[i]])
+    _add_before(b.now, g.unary[g.unary_ptr[i] + x[i]])
     for q in range(g.adj_ptr[i], g.adj_ptr[i + 1]):
         j = g.adj_var[q]
         h = g.adj_half[q]
@@ -439,7 +443,7 @@ def _fixed_costs(g: GraphArrays, x: IntArray, b: Block, p: int) -> None:
                 cost[t] += half_cost(g, h, label[t], x[j])
         elif b.turn[j] < p:
             continue
-        _add_before(b, half_cost(g, h, x[i], x[j]))
+        _add_before(b.now, half_cost(g, h, x[i], x[j]))
 
 
 @inlined
@@ -465,79 +469,97 @@ def _factor_strides(g: GraphArrays, x: IntArray, b: Block, f: int, p: int) -> in
 
 
 @inlined
-def _child_strides(b: Block, c: int, p: int) -> None:
+def _child_strides(
+    sep_ptr: IntArray, sep: IntArray, sizes: IntArray, c: int, p: int, strides: IntArray
+) -> None:
     """Fill the strides of the message of table ``c`` along the axes of table ``p``, its parent."""
-    lo = b.sep_ptr[p]
-    axis = b.sep_ptr[p + 1] - lo
+    lo = sep_ptr[p]
+    axis = sep_ptr[p + 1] - lo
     stride = 1
     # Both are in order of elimination; the first of the child's separator is the parent itself.
-    for s in range(b.sep_ptr[c + 1] - 1, b.sep_ptr[c], -1):
-        while b.sep[lo + axis - 1] != b.sep[s]:
-            b.tables.strides[axis] = 0
+    for s in range(sep_ptr[c + 1] - 1, sep_ptr[c], -1):
+        while sep[lo + axis - 1] != sep[s]:
+            strides[axis] = 0
             axis -= 1
-        b.tables.strides[axis] = stride
-        stride *= b.open[b.sep[s]]
+        strides[axis] = stride
+        stride *= sizes[sep[s]]
         axis -= 1
     for rest in range(1, axis + 1):
-        b.tables.strides[rest] = 0
-    b.tables.strides[0] = stride
+        strides[rest] = 0
+    strides[0] = stride
 
 
 @inlined
-def _axis(b: Block, p: int, axis: int) -> int:
-    """Return the variable of an axis of table ``p``."""
-    return int(b.order[p] if axis == 0 else b.sep[b.sep_ptr[p] + axis - 1])
+def _axis(own: int, separator: IntArray, axis: int) -> int:
+    """Return the variable of an axis of a table, from its own variable and its separator."""
+    return int(own if axis == 0 else separator[axis - 1])
 
 
 @inlined
-def _offset(g: GraphArrays, b: Block, p: int, axis: int, digit: int, labelled: bool) -> int:
-    """Return the offset in an input of a position on an axis: of a label or an open label."""
-    if labelled:
-        digit = b.label[g.unary_ptr[_axis(b, p, axis)] + digit]
-    return int(digit * b.tables.strides[axis])
+def _offset(
+    own: int,
+    separator: IntArray,
+    ptr: IntArray,
+    label: IntArray | None,
+    strides: IntArray,
+    axis: int,
+    digit: int,
+) -> int:
+    """Return the offset in an input of a position on an axis."""
+    if label is not None:
+        digit = label[ptr[_axis(own, separator, axis)] + digit]
+    return int(digit * strides[axis])
 
 
 @inlined
 def _accumulate(
-    g: GraphArrays, b: Block, p: int, values: FloatArray, base: int, labelled: bool
+    own: int,
+    separator: IntArray,
+    sizes: IntArray,
+    ptr: IntArray,
+    label: IntArray | None,
+    tables: BlockTables,
+    values: FloatArray,
+    base: int,
 ) -> None:
-    """Add an input, which has ``strides`` along the axes, to table ``p``."""
-    split = b.sep_ptr[p + 1] - b.sep_ptr[p] + 1
+    """Add an input, which has ``strides`` along the axes, to the table of a variable."""
+    # With `label`, positions on an axis are labels; without, they are open labels.
+    split = separator.size + 1
     length = 1
-    b.tables.look_up[0] = 0
-    while split > 1 and length * b.open[_axis(b, p, split - 1)] <= _LOOK_UP:
+    tables.look_up[0] = 0
+    while split > 1 and length * sizes[_axis(own, separator, split - 1)] <= _LOOK_UP:
         split -= 1
-        for c in range(b.open[_axis(b, p, split)] - 1, -1, -1):
-            further = _offset(g, b, p, split, c, labelled)
+        for c in range(sizes[_axis(own, separator, split)] - 1, -1, -1):
+            further = _offset(own, separator, ptr, label, tables.strides, split, c)
             for t in range(length):
-                b.tables.look_up[c * length + t] = b.tables.look_up[t] + further
-        length *= b.open[_axis(b, p, split)]
+                tables.look_up[c * length + t] = tables.look_up[t] + further
+        length *= sizes[_axis(own, separator, split)]
     straight = True
     for t in range(length):
-        straight = straight and b.tables.look_up[t] == t
+        straight = straight and tables.look_up[t] == t
     blocks = 1
     for axis in range(split):
-        b.tables.digits[axis] = 0
-        blocks *= b.open[_axis(b, p, axis)]
+        tables.digits[axis] = 0
+        blocks *= sizes[_axis(own, separator, axis)]
     for number in range(blocks):
         at = base
         for axis in range(split):
-            at += _offset(g, b, p, axis, b.tables.digits[axis], labelled)
-        to = b.tables.entries[number * length :]
+            at += _offset(own, separator, ptr, label, tables.strides, axis, tables.digits[axis])
+        to = tables.entries[number * length :]
         if straight:
             for t in range(length):
                 to[t] += values[at + t]
         else:
             for t in range(length):
-                to[t] += values[at + b.tables.look_up[t]]
+                to[t] += values[at + tables.look_up[t]]
         for axis in range(split - 1, -1, -1):
-            b.tables.digits[axis] += 1
-            if b.tables.digits[axis] < b.open[_axis(b, p, axis)]:
+            tables.digits[axis] += 1
+            if tables.digits[axis] < sizes[_axis(own, separator, axis)]:
                 break
-            b.tables.digits[axis] = 0
+            tables.digits[axis] = 0
 
 
-@inlined
+@merged
 def _write_pairs(g: GraphArrays, b: Block, p: int) -> None:
     """Write the table of member ``p`` from its own costs and its edges with later members."""
     i = b.order[p]
@@ -548,7 +570,7 @@ def _write_pairs(g: GraphArrays, b: Block, p: int) -> None:
         length = 1
         for s in range(b.sep_ptr[p + 1] - 1, b.sep_ptr[p] - 1, -1):
             u = b.sep[s]
-            h = _half_edge(g, i, u)
+            h = _half_edge(g.adj_ptr, g.adj_var, g.adj_half, i, u)
             for c in range(b.open[u] - 1, -1, -1):
                 term = 0.0
                 if h >= 0:
@@ -558,10 +580,13 @@ def _write_pairs(g: GraphArrays, b: Block, p: int) -> None:
             length *= b.open[u]
 
 
-@lean_kernel
-def eliminate(g: GraphArrays, x: IntArray, b: Block, first: int, work: int) -> int:
+@merged
+def eliminate(
+    g: GraphArrays, x: IntArray, b: Block, first: int, work: int, tables: bool | None = True
+) -> int:
     """Send the messages of the members from `first` on; return the number of the next member."""
-    p = first
+    # `tables` is `with_tables` of the graph, here and in `decode`.
+    p = int64(first)
     while p < b.now[0].members and work > 0:
         i = b.order[p]
         lo, hi = b.sep_ptr[p], b.sep_ptr[p + 1]
@@ -569,19 +594,31 @@ def eliminate(g: GraphArrays, x: IntArray, b: Block, first: int, work: int) -> i
         inputs = 2
         _fixed_costs(g, x, b, p)
         _write_pairs(g, b, p)
-        for q in range(g.inc_ptr[i], g.inc_ptr[i + 1]):
-            f = g.slot_factor[g.inc_slot[q]]
-            if _is_first(g, b, f, p):
-                at = _factor_strides(g, x, b, f, p)
-                _accumulate(g, b, p, g.tables, at, True)
-                for axis in range(hi - lo + 1):
-                    at += x[_axis(b, p, axis)] * b.tables.strides[axis]
-                _add_before(b, g.tables[at])
-                inputs += 1
+        if tables is not None:
+            for q in range(g.inc_ptr[i], g.inc_ptr[i + 1]):
+                f = g.slot_factor[g.inc_slot[q]]
+                if _is_first(g, b, f, p):
+                    at = _factor_strides(g, x, b, f, p)
+                    _accumulate(
+                        i, b.sep[lo:hi], b.open, g.unary_ptr, b.label, b.tables, g.tables, at
+                    )
+                    for axis in range(hi - lo + 1):
+                        at += x[_axis(i, b.sep[lo:hi], axis)] * b.tables.strides[axis]
+                    _add_before(b.now, g.tables[at])
+                    inputs += 1
         c = b.tables.child[p]
         while c >= 0:
-            _child_strides(b, c, p)
-            _accumulate(g, b, p, b.tables.messages, b.tables.start[c], False)
+            _child_strides(b.sep_ptr, b.sep, b.open, c, p, b.tables.strides)
+            _accumulate(
+                i,
+                b.sep[lo:hi],
+                b.open,
+                g.unary_ptr,
+                None,
+                b.tables,
+                b.tables.messages,
+                b.tables.start[c],
+            )
             inputs += 1
             c = b.tables.sibling[c]
         message = b.tables.messages[b.tables.start[p] :]
@@ -598,8 +635,8 @@ def eliminate(g: GraphArrays, x: IntArray, b: Block, first: int, work: int) -> i
     return p
 
 
-@lean_kernel
-def decode(g: GraphArrays, x: IntArray, b: Block) -> None:
+@merged
+def decode(g: GraphArrays, x: IntArray, b: Block, tables: bool | None = True) -> None:
     """Assign the members their best labels, from the last to the first; ties at random."""
     for p in range(b.now[0].members - 1, -1, -1):
         i = b.order[p]
@@ -608,22 +645,25 @@ def decode(g: GraphArrays, x: IntArray, b: Block) -> None:
         # Labels of later members are kept as positions among the open ones until the end.
         for s in range(b.sep_ptr[p], b.sep_ptr[p + 1]):
             u = b.sep[s]
-            h = _half_edge(g, i, u)
+            h = _half_edge(g.adj_ptr, g.adj_var, g.adj_half, i, u)
             if h >= 0:
                 for t in range(b.open[i]):
                     cost[t] += half_cost(g, h, label[t], b.label[g.unary_ptr[u] + x[u]])
-        for q in range(g.inc_ptr[i], g.inc_ptr[i + 1]):
-            f = g.slot_factor[g.inc_slot[q]]
-            if _is_first(g, b, f, p):
-                at = _factor_strides(g, x, b, f, p)
-                for s in range(b.sep_ptr[p], b.sep_ptr[p + 1]):
-                    u = b.sep[s]
-                    at += b.label[g.unary_ptr[u] + x[u]] * b.tables.strides[1 + s - b.sep_ptr[p]]
-                for t in range(b.open[i]):
-                    cost[t] += g.tables[at + label[t] * b.tables.strides[0]]
+        if tables is not None:
+            for q in range(g.inc_ptr[i], g.inc_ptr[i + 1]):
+                f = g.slot_factor[g.inc_slot[q]]
+                if _is_first(g, b, f, p):
+                    at = _factor_strides(g, x, b, f, p)
+                    for s in range(b.sep_ptr[p], b.sep_ptr[p + 1]):
+                        u = b.sep[s]
+                        at += (
+                            b.label[g.unary_ptr[u] + x[u]] * b.tables.strides[1 + s - b.sep_ptr[p]]
+                        )
+                    for t in range(b.open[i]):
+                        cost[t] += g.tables[at + label[t] * b.tables.strides[0]]
         c = b.tables.child[p]
         while c >= 0:
-            _child_strides(b, c, p)
+            _child_strides(b.sep_ptr, b.sep, b.open, c, p, b.tables.strides)
             at = b.tables.start[c]
             for s in range(b.sep_ptr[p], b.sep_ptr[p + 1]):
                 at += x[b.sep[s]] * b.tables.strides[1 + s - b.sep_ptr[p]]
@@ -638,7 +678,7 @@ def decode(g: GraphArrays, x: IntArray, b: Block) -> None:
                 ties = 1
             elif cost[t] == cost[best]:
                 ties += 1
-                if _random(b) * ties < 1.0:
+                if _random(b.now) * ties < 1.0:
                     best = t
         x[i] = best
     for p in range(b.now[0].members):

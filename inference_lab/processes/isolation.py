@@ -43,7 +43,7 @@ import numpy as np
 import numpy.typing as npt
 import psutil
 
-from inference_lab.compile_timer import timer
+from inference_lab.compile_timer import notice, timer
 from inference_lab.processes.descendants import (
     adopt_orphans,
     children,
@@ -305,6 +305,7 @@ def _be_child(call: _Call) -> None:
         os.setsid()
         end_with_parent()
         timer.restart(partial(_COMPILED.pack_into, call.memory, 0))
+        notice.silent = True
         for stream in (1, 2):
             os.dup2(call.output.fileno(), stream)
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)

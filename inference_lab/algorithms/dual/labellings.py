@@ -27,9 +27,11 @@ _WIDE = 16
 
 
 @inlined
-def add_message(k: int, message: FloatArray, hard: bool, work: Workspace) -> None:
+def add_message(k: int, message: FloatArray, hard: bool | None, work: Workspace) -> None:
     """Add a message to the costs; infinite entries are counted."""
-    if hard:
+    # Here and below, `hard` is True, or None instead of False, and so is `tables`: numba leaves
+    # out the code that depends on an argument that is None.
+    if hard is not None:
         add_counted(k, message, work.costs, work.infinite)
     else:
         for a in range(k):
@@ -60,6 +62,7 @@ def add_inside(
     x: IntArray,
     rows: FloatArray,
     costs: FloatArray,
+    tables: bool | None,
 ) -> bool:
     """Write the costs of a variable inside a grid in one pass; return False elsewhere."""
     # The sums equal those from `add_ahead` and `add_edge`, but are written once instead of four
@@ -78,7 +81,7 @@ def add_inside(
         fetch_row(k, g.unary, own + soon)
         fetch_row(k, rows, first + soon)
         fetch_row(k, rows, second + soon)
-    if g.forms[e] != NO_FORM and g.forms[f] != NO_FORM:
+    if tables is not None and g.forms[e] != NO_FORM and g.forms[f] != NO_FORM:
         # A row of a symmetric table equals its column.
         here, there = np.uint64(g.offsets[e] + left * k), np.uint64(g.offsets[f] + above * k)
         for b in range(k):
@@ -99,37 +102,45 @@ def add_inside(
 
 @inlined
 def add_edge(
-    g: GraphArrays, terms: Terms, h: int, k: int, b: int, hard: bool, work: Workspace
+    g: GraphArrays,
+    terms: Terms,
+    h: int,
+    k: int,
+    b: int,
+    hard: bool | None,
+    tables: bool | None,
+    work: Workspace,
 ) -> None:
     """Add the costs of an edge whose other end, at half-edge ``h``, has label ``b``."""
     e = np.uint64(h >> 1)
     way = terms.way[e]
-    if not hard and (way == ATTRACTIVE or way == REPULSIVE):
+    if hard is not None:
+        for a in range(k):
+            work.new[a] = half_cost(g, h, b, a)
+        add_message(k, work.new, hard, work)
+        return
+    if way == ATTRACTIVE or way == REPULSIVE:
         # A cost common to all labels does not change the choice.
         work.costs[b] += terms.rise[e] if way == REPULSIVE else -terms.rise[e]
         return
-    if g.kinds[e] != TABLE and not hard:
-        # A cost common to all labels does not change the choice.
-        if b < k:
-            work.costs[b] += g.pairwise[g.offsets[e] + b * g.kinds[e]] - g.weights[e]
-        return
-    if not hard:
-        # The row or column of the label in the table; the row for symmetric tables.
-        by_row = h & 1 == 0 or g.forms[e] != NO_FORM
-        step = 1 if by_row else g.cardinalities[g.edges[e, 1]]
-        at = g.offsets[e] + b * (k if by_row else 1)
-        for a in range(k):
-            work.costs[a] += g.weights[e] * g.pairwise[at + a * step]
-        return
-    for a in range(k):
-        work.new[a] = half_cost(g, h, b, a)
-    add_message(k, work.new, hard, work)
+    if tables is not None:
+        if g.kinds[e] == TABLE:
+            # The row or column of the label in the table; the row for symmetric tables.
+            by_row = h & 1 == 0 or g.forms[e] != NO_FORM
+            step = 1 if by_row else g.cardinalities[g.edges[e, 1]]
+            at = g.offsets[e] + b * (k if by_row else 1)
+            for a in range(k):
+                work.costs[a] += g.weights[e] * g.pairwise[at + a * step]
+            return
+    # A cost common to all labels does not change the choice.
+    if b < k:
+        work.costs[b] += g.pairwise[g.offsets[e] + b * g.kinds[e]] - g.weights[e]
 
 
 @inlined
-def choose(k: int, hard: bool, work: Workspace) -> int:
+def choose(k: int, hard: bool | None, work: Workspace) -> int:
     """Return the label with the fewest infinite terms; ties go to the least cost."""
-    if not hard:
+    if hard is None:
         return first_label(k, least(k, work.costs), work.costs)
     best = 0
     for a in range(1, k):
@@ -148,42 +159,48 @@ def decode(
     terms: Terms,
     state: Messages,
     decided: FloatArray,
-    hard: bool,
+    hard: bool | None,
+    tables: bool | None,
     work: Workspace,
     x: IntArray,
 ) -> None:
     """Label the variables in order, each given the labels of the earlier ones."""
     # Runs after a backward pass, with true costs towards labelled neighbours and messages from the
     # others (Kolmogorov 2006). Labels with fewer infinite terms come first, then lower costs, then
-    # lower numbers. `decided` is a copy of ``state.slots`` in which labels replace messages.
+    # lower numbers. Graphs with factors count as hard. `decided` is a copy of ``state.slots`` in
+    # which labels replace messages.
     for t in range(plan.order.size):
         i = plan.order[t]
         k = g.cardinalities[i]
         own = g.unary[g.unary_ptr[i] : g.unary_ptr[i] + k]
-        if hard:
+        if hard is not None:
             work.costs[:k] = 0.0
             work.infinite[:k] = 0
             add_message(k, own, hard, work)
             for q in range(plan.ptr[t], plan.middle[t]):
                 at = plan.at[q]
                 add_message(k, state.rows[at : at + k], hard, work)
-        inside = not hard and add_inside(g, plan, terms, t, k, x, state.rows, work.costs)
-        if not inside:
-            if not hard:
+        inside = False
+        if hard is None:
+            inside = add_inside(g, plan, terms, t, k, x, state.rows, work.costs, tables)
+            if not inside:
                 add_ahead(plan, t, k, own, state.rows, work.costs)
+        if not inside:
             for q in range(plan.middle[t], plan.ptr[t + 1]):
                 h = plan.half[q]
-                add_edge(g, terms, h, k, x[g.edges[h >> 1, h & 1]], hard, work)
-        for p in range(g.inc_ptr[i], g.inc_ptr[i + 1]):
-            slot = g.inc_slot[p]
-            at = plan.slot_ptr[slot]
-            message = decided[at : at + k]
-            if plan.role[slot] != FIRST:
-                min_marginals(g, slot, decided, plan.slot_ptr, message, work.digits)
-            add_message(k, message, True, work)
+                add_edge(g, terms, h, k, x[g.edges[h >> 1, h & 1]], hard, tables, work)
+        if hard is not None:
+            for p in range(g.inc_ptr[i], g.inc_ptr[i + 1]):
+                slot = g.inc_slot[p]
+                at = plan.slot_ptr[slot]
+                message = decided[at : at + k]
+                if plan.role[slot] != FIRST:
+                    min_marginals(g, slot, decided, plan.slot_ptr, message, work.digits)
+                add_message(k, message, hard, work)
         best = choose(k, hard, work)
         x[i] = best
-        for p in range(g.inc_ptr[i], g.inc_ptr[i + 1]):
-            at = plan.slot_ptr[g.inc_slot[p]]
-            for a in range(k):
-                decided[at + a] = 0.0 if a == best else np.inf
+        if hard is not None:
+            for p in range(g.inc_ptr[i], g.inc_ptr[i + 1]):
+                at = plan.slot_ptr[g.inc_slot[p]]
+                for a in range(k):
+                    decided[at + a] = 0.0 if a == best else np.inf

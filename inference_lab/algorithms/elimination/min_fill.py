@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from inference_lab._numba import inlined, kernel, lean_kernel
+from inference_lab._numba import inlined, int64, kernel, lean_kernel
 from inference_lab.algorithms.elimination.arc_consistency import BoolArray
 from inference_lab.algorithms.elimination.interactions import Interactions
 from inference_lab.graph.arrays import IntArray
@@ -467,7 +467,7 @@ def contract(graph: Interactions, enough: float, most_steps: int) -> float:
         token += 1
         for p in range(start, start + degree):
             mark[pool[p]] = token
-        into, fewest = -1, n + 1
+        into, fewest = int64(-1), n + 1
         for p in range(start, start + degree):
             u = pool[p]
             common = 0
