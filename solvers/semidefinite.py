@@ -411,4 +411,6 @@ class _Ascent:
         bounds = [p.energy if p.proved else p.relaxation.bound for p in self.pieces.values()]
         terms = [*self.settled, *bounds, -self.model.slack]
         residual = math.fsum(piece.relaxation.residual for piece in self.pieces.values())
-        self.run.bound(math.fsum(terms), residual + 2.0 * self.model.slack)
+        # The parts are summed in another order than the energy.
+        rounding = 2.0 * self.model.slack + 8.0 * self.run.graph.resolution_at(math.fsum(terms))
+        self.run.bound(math.fsum(terms), residual + rounding)
