@@ -40,6 +40,7 @@ from inference_lab.graph.factor_graph import FactorGraph, unary_minimum
 from inference_lab.graph.terms import COST_LIMIT
 from inference_lab.registry.registry import as_solver
 from inference_lab.specs.settings import Settings
+from inference_lab.specs.whole_numbers import as_whole
 
 
 class HasGraph(Protocol):
@@ -176,7 +177,7 @@ def solve(
 
         method = as_solver(solver)
     graph = _as_graph(graph)
-    _check(graph, seed, temperature, time_limit, max_iterations)
+    seed, max_iterations = _check(graph, seed, temperature, time_limit, max_iterations)
     if clock is None:
         clock = _clock.get()
     elif clock not in CLOCKS:
@@ -354,15 +355,15 @@ def _check(
     temperature: float,
     time_limit: float | None,
     max_iterations: int | None,
-) -> None:
-    """Refuse a seed, a temperature and limits that are out of range."""
-    whole = (int, np.integer)
-    if seed is not None and not isinstance(seed, whole):
+) -> tuple[int | None, int | None]:
+    """Return the seed and the iterations; refuse these, temperatures and limits out of range."""
+    whole_seed, whole_iterations = as_whole(seed), as_whole(max_iterations)
+    if seed is not None and whole_seed is None:
         raise TypeError(f"seed must be an integer or None, got {seed!r}")
-    if seed is not None and seed < 0:
+    if whole_seed is not None and whole_seed < 0:
         raise ValueError(f"seed must not be negative, got {seed}")
     check_numbers(temperature, time_limit)
-    if max_iterations is not None and not isinstance(max_iterations, whole):
+    if max_iterations is not None and whole_iterations is None:
         raise TypeError(f"max_iterations must be an integer or None, got {max_iterations!r}")
     if not (math.isfinite(temperature) and temperature >= 0):
         raise ValueError(f"temperature must be finite and not negative, got {temperature}")
@@ -373,8 +374,9 @@ def _check(
         )
     if time_limit is not None and not time_limit > 0:
         raise ValueError(f"time_limit must be positive seconds, got {time_limit}")
-    if max_iterations is not None and max_iterations < 1:
+    if whole_iterations is not None and whole_iterations < 1:
         raise ValueError(f"max_iterations must be at least 1, got {max_iterations}")
+    return whole_seed, whole_iterations
 
 
 def _verdict(graph: FactorGraph, run: Run, outcome: Outcome, energy: float) -> tuple[Status, str]:

@@ -15,6 +15,7 @@ from inference_lab.processes.workers import Crash, Worker, finished, limited_thr
 from inference_lab.results.json_lines import RecordError
 from inference_lab.results.line_store import LineStore
 from inference_lab.results.records import RunRecord, physical_memory
+from inference_lab.specs.whole_numbers import as_whole
 
 _R = TypeVar("_R", bound=RunRecord)
 _T = TypeVar("_T")
@@ -55,10 +56,16 @@ class Execution:
     def __post_init__(self) -> None:
         """Check the arguments, before any run."""
         for name in ("jobs", "threads"):
-            at_least_one(name, getattr(self, name))
+            object.__setattr__(self, name, at_least_one(name, getattr(self, name)))
         limit = self.memory_limit
-        if limit not in (None, "auto") and not (isinstance(limit, int) and limit > 0):
-            raise InputError(f"memory_limit must be positive bytes, 'auto' or None, got {limit}")
+        if limit is not None and limit != "auto":
+            size = as_whole(limit)
+            if size is None or size < 1:
+                raise InputError(
+                    "memory_limit must be a whole number of bytes of at least 1, 'auto' or None, "
+                    f"got {limit!r}"
+                )
+            object.__setattr__(self, "memory_limit", size)
         if self.rerun is not None and self.rerun not in RERUN:
             raise InputError(f"rerun must be one of {', '.join(RERUN)}, got {self.rerun!r}")
         if self.shard is not None:
@@ -79,10 +86,12 @@ class Execution:
         return (self.rerun == "failed" and again) or self.rerun == record.status
 
 
-def at_least_one(name: str, value: Any) -> None:
-    """Raise unless a value is an integer of at least 1."""
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+def at_least_one(name: str, value: object) -> int:
+    """Return the whole number of at least 1 that a value holds; raise an error for others."""
+    number = as_whole(value)
+    if number is None or number < 1:
         raise InputError(f"{name} must be an integer of at least 1, got {value!r}")
+    return number
 
 
 class Campaign(ABC, Generic[_R]):
