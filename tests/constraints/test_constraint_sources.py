@@ -35,8 +35,8 @@ def test_files_round_trip(c, named, tmp_path_factory):
     ids = (
         [f"point, {i}\n" if i % 3 == 0 else f'"{i}"' for i in range(c.n_points)] if named else None
     )
-    c.write_csv(folder / "c.csv", ids=ids)
-    given_points = {"ids": ids} if named else {"n_points": c.n_points}
+    c.write_csv(folder / "c.csv", sample_ids=ids)
+    given_points = {"sample_ids": ids} if named else {"n_points": c.n_points}
     assert Constraints.read_csv(folder / "c.csv", **given_points) == c
 
 
