@@ -41,6 +41,7 @@ from inference_lab.graph.terms import COST_LIMIT
 from inference_lab.processes.blas import blas_threads
 from inference_lab.registry.registry import as_solver
 from inference_lab.specs.settings import Settings
+from inference_lab.specs.whole_numbers import as_whole
 
 
 class HasGraph(Protocol):
@@ -186,7 +187,9 @@ def solve(
 
         method = as_solver(solver)
     graph = _as_graph(graph)
-    _check(graph, seed, temperature, time_limit, max_iterations, threads)
+    seed, max_iterations, threads = _check(
+        graph, seed, temperature, time_limit, max_iterations, threads
+    )
     if not isinstance(absolute_gap, int | float | np.number) or not 0 <= absolute_gap < math.inf:
         raise ValueError(f"absolute_gap must be finite and not negative, got {absolute_gap!r}")
     if clock is None:
@@ -371,15 +374,15 @@ def _check(
     time_limit: float | None,
     max_iterations: int | None,
     threads: int | None,
-) -> None:
-    """Refuse a seed, a temperature and limits that are out of range."""
-    whole = (int, np.integer)
-    if seed is not None and not isinstance(seed, whole):
+) -> tuple[int | None, int | None, int | None]:
+    """Return seed, iterations and threads; refuse these, temperatures and limits out of range."""
+    whole_seed, whole_iterations = as_whole(seed), as_whole(max_iterations)
+    if seed is not None and whole_seed is None:
         raise TypeError(f"seed must be an integer or None, got {seed!r}")
-    if seed is not None and seed < 0:
+    if whole_seed is not None and whole_seed < 0:
         raise ValueError(f"seed must not be negative, got {seed}")
     check_numbers(temperature, time_limit)
-    if max_iterations is not None and not isinstance(max_iterations, whole):
+    if max_iterations is not None and whole_iterations is None:
         raise TypeError(f"max_iterations must be an integer or None, got {max_iterations!r}")
     if not (math.isfinite(temperature) and temperature >= 0):
         raise ValueError(f"temperature must be finite and not negative, got {temperature}")
@@ -390,10 +393,12 @@ def _check(
         )
     if time_limit is not None and not time_limit > 0:
         raise ValueError(f"time_limit must be positive seconds, got {time_limit}")
-    if threads is not None and (not isinstance(threads, whole) or threads < 1):
+    whole_threads = as_whole(threads)
+    if threads is not None and (whole_threads is None or whole_threads < 1):
         raise ValueError(f"threads must be an integer of at least 1 or None, got {threads!r}")
-    if max_iterations is not None and max_iterations < 1:
+    if whole_iterations is not None and whole_iterations < 1:
         raise ValueError(f"max_iterations must be at least 1, got {max_iterations}")
+    return whole_seed, whole_iterations, whole_threads
 
 
 def _verdict(graph: FactorGraph, run: Run, outcome: Outcome, energy: float) -> tuple[Status, str]:

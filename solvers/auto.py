@@ -382,10 +382,10 @@ class Auto(Solver):
             return _settled(reduction, run)
         if self.parts:
             rest = reduction.run_on_rest(run)
-            outcome = solve_parts(self._on_part, rest.graph, rest, end - run.seconds)
-            if outcome is not None:
-                outcome.diagnostics["share_fixed"] = reduction.share_fixed
-                return outcome
+            apart = solve_parts(self._on_part, rest.graph, rest, end - run.seconds)
+            if apart is not None:
+                apart.diagnostics["share_fixed"] = reduction.share_fixed
+                return apart
         portfolio = _Portfolio(run, reduction, reduction.restrict(labels))
         return portfolio.outcome(graph.sum_of_minima, end, finished)
 

@@ -110,8 +110,8 @@ MISTAKES: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
     ),
     "pairs of names without the names": (
         *(lambda: fit(must_link=np.array([("a", "b")], dtype=object)), TypeError),
-        "must_link has dtype object; pairs hold row numbers (integers), or names of rows where fit "
-        "is given those of all rows as sample_ids",
+        "must_link[0, 0] = 'a' is not an integer; pairs hold row numbers, or names of rows where "
+        "fit is given those of all rows as sample_ids",
     ),
     "a folder": (
         *(lambda: il.read("models"), ValueError),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -101,6 +102,7 @@ def cluster(
 
     from inference_lab.clustering import ConstrainedClusterCV
     from inference_lab.clustering.cluster_cv import takes_pairs
+    from inference_lab.clustering.pair_weights import pair_faults
     from inference_lab.constraints import Constraints
     from inference_lab.data.datasets import DataFormatError
     from inference_lab.data.tables import counting_columns, numeric_columns, read_table
@@ -127,7 +129,10 @@ def cluster(
         names = [str(each) for each in frame.index]
         given = Constraints([], [], n_points=len(frame))
         if pairs is not None:
-            given = Constraints.read_csv(pairs, ids=names)
+            given = Constraints.read_csv(pairs, sample_ids=names)
+        faults = pair_faults(given, given.n_repeated, names)
+        for fault in faults.values():
+            report_progress(f"note: {fault}")
         if k == "auto" and len(given) < 2:
             raise DataFormatError(
                 "--k auto needs --pairs with two pairs or more; without them give a number"
@@ -142,7 +147,10 @@ def cluster(
             verbose=0 if quiet else 1,
             random_state=seed,
         )
-        search.fit(points, **given.fit_params())
+        with warnings.catch_warnings():
+            for category in faults:
+                warnings.simplefilter("ignore", category)
+            search.fit(points, **given.fit_params())
         found = _with_violated(given, search.labels_, names)
         table = pd.DataFrame({name or "row": frame.index, "cluster": search.labels_})
         text = table.to_csv(index=False, lineterminator="\n")

@@ -42,8 +42,10 @@ from inference_lab.clustering.mixture import ConstrainedGaussianMixture
 from inference_lab.clustering.mssc.certificate import Certificate, CertificateStep, certify
 from inference_lab.clustering.pair_weights import (
     ConstraintsNotMetWarning,
+    ContradictoryPairsWarning,
     MergedClassesWarning,
     PairWeightWarning,
+    RepeatedPairsWarning,
 )
 from inference_lab.clustering.seeded import ConstrainedKMeans, SeededKMeans
 from inference_lab.clustering.size_bounds import SizeConstrainedKMeans
@@ -67,6 +69,7 @@ __all__ = [
     "ConstrainedLinkage",
     "ConstrainedSpectral",
     "ConstraintsNotMetWarning",
+    "ContradictoryPairsWarning",
     "CorrelationClustering",
     "Cosine",
     "DPMeans",
@@ -89,6 +92,7 @@ __all__ = [
     "PCKMeans",
     "PairWeightWarning",
     "RDPMeans",
+    "RepeatedPairsWarning",
     "SeededKMeans",
     "SizeConstrainedKMeans",
     "SphericalKMeans",

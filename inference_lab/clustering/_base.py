@@ -31,10 +31,17 @@ from inference_lab.clustering.distortions import (
 from inference_lab.clustering.em import EStepSolver, Fit, HalfStep, maximise_expectation
 from inference_lab.clustering.hmrf import HMRF, Violations, share_kept, violations
 from inference_lab.clustering.initialisation import initial_centroids
-from inference_lab.clustering.pair_weights import log_odds, watch_nothing
-from inference_lab.clustering.supervision import Side, has_pairs, read_side, take_frame
+from inference_lab.clustering.pair_weights import log_odds, watch_faults, watch_nothing
+from inference_lab.clustering.supervision import (
+    Side,
+    has_pairs,
+    read_side,
+    refuse_pairs,
+    take_frame,
+)
 from inference_lab.constraints import Constraints, SampleIds
 from inference_lab.constraints.constraints import selected
+from inference_lab.constraints.pair_arrays import Pairs
 from inference_lab.graph.arrays import FloatArray, IntArray
 from inference_lab.specs.settings import Range, check_settings, setting
 
@@ -50,6 +57,9 @@ PAIR_ARGUMENTS = (*_PAIRS, "ml_weight", "cl_weight")
 
 #: Largest absolute value of points; squared distances then stay below 1e100, the limit of costs.
 LARGEST_VALUE = 1e48
+#: Least size of the largest value of points that are not all zero. Below, squared distances lose
+#: digits, and from 1e-162 on all of them are zero.
+SMALLEST_VALUE = 1e-145
 
 
 def check_word(name: str, value: str, allowed: Collection[str]) -> None:
@@ -60,22 +70,18 @@ def check_word(name: str, value: str, allowed: Collection[str]) -> None:
         raise ValueError(f"{name} must be {words}, got {value!r}")
 
 
-def refuse_constraints(y: object) -> None:
-    """Refuse constraints passed as labels."""
-    if isinstance(y, Constraints):
-        raise TypeError(
-            "fit takes constraints as must_link=, cannot_link=, ml_weight= and cl_weight=, all of "
-            "which **constraints.fit_params() gives; its second argument holds labels"
-        )
-
-
-def refuse_large(points: Points) -> None:
-    """Refuse values whose squared distances would overflow."""
+def refuse_sizes(points: Points) -> None:
+    """Refuse values whose squared distances would overflow, or vanish."""
     most = max(abs(float(points.max())), abs(float(points.min()))) if min(points.shape) else 0.0
     if most > LARGEST_VALUE:
         raise ValueError(
             f"X holds a value of size {most:g}; values up to {LARGEST_VALUE:g} are allowed, so "
             "that costs stay numbers: scale the data"
+        )
+    if 0.0 < most < SMALLEST_VALUE:
+        raise ValueError(
+            f"X holds values up to {most:g} in size, whose squares vanish in double precision; the "
+            f"largest must be at least {SMALLEST_VALUE:g}: scale the data"
         )
 
 
@@ -90,10 +96,42 @@ class SharedSettings:
     random_state: Any = None
 
 
+class LabellingMixin(ClusterMixin):  # type: ignore[misc]  # scikit-learn ships no types
+    """``fit_predict`` of estimators whose second argument counts."""
+
+    def fit_predict(self, X: Any, y: Any = None, **fit_params: Any) -> IntArray:
+        """Cluster the points and return their labels.
+
+        Parameters
+        ----------
+        X, y, **fit_params
+            See `fit`.
+
+        Returns
+        -------
+        (n,) int64 array
+            ``labels_``.
+
+        Raises
+        ------
+        ValueError, TypeError
+            See `fit`.
+
+        Examples
+        --------
+        >>> from inference_lab.clustering import SeededKMeans
+        >>> SeededKMeans(2).fit_predict([[0.0], [1.0], [5.0], [6.0]], [1, -1, -1, 0]).tolist()
+        [1, 1, 0, 0]
+        """
+        # scikit-learn's method ignores y, which may hold labels of some points.
+        labels: IntArray = self.fit(X, y, **fit_params).labels_
+        return labels
+
+
 class ConstrainedClusterer(
-    ClassNamePrefixFeaturesOutMixin,  # type: ignore[misc]  # scikit-learn ships no types
+    ClassNamePrefixFeaturesOutMixin,  # type: ignore[misc]
     TransformerMixin,  # type: ignore[misc]
-    ClusterMixin,  # type: ignore[misc]
+    LabellingMixin,
     BaseEstimator,  # type: ignore[misc]
 ):
     """Base of the estimators with centroids; `HMRFKMeans` documents their attributes."""
@@ -134,6 +172,7 @@ class ConstrainedClusterer(
             check_word(name, given[name], ("auto",))
             given[name] = 1.0
         side = read_side(n, self._label_limit(), **given)
+        watch_faults(side.constraints, side.n_repeated, stacklevel=4)
         names = given.get("sample_ids")
         self._in_fold = isinstance(names, SampleIds) and names.size < names.everyone.size
         held = np.flatnonzero(side.counts > 0)
@@ -163,34 +202,6 @@ class ConstrainedClusterer(
         shown = str(super().__repr__(N_CHAR_MAX))
         certificate = getattr(self, "certificate_", None)
         return shown if certificate is None else f"{shown}  # gap {certificate.gap:.2%}"
-
-    def fit_predict(self, X: Any, y: Any = None, **fit_params: Any) -> IntArray:
-        """Cluster the points and return their labels.
-
-        Parameters
-        ----------
-        X, y, **fit_params
-            See `fit`.
-
-        Returns
-        -------
-        (n,) int64 array
-            ``labels_``.
-
-        Raises
-        ------
-        ValueError, TypeError
-            See `fit`.
-
-        Examples
-        --------
-        >>> from inference_lab.clustering import SeededKMeans
-        >>> SeededKMeans(2).fit_predict([[0.0], [1.0], [5.0], [6.0]], [1, -1, -1, 0]).tolist()
-        [1, 1, 0, 0]
-        """
-        # scikit-learn's method ignores y, which may hold labels of some points.
-        fitted: Self = self.fit(X, y, **fit_params)
-        return fitted.labels_
 
     @abstractmethod
     def _fit(self, points: Points, side: Side) -> None:
@@ -297,7 +308,7 @@ class ConstrainedClusterer(
             from scipy.sparse import csr_array
 
             points = csr_array(points)
-        refuse_large(points)
+        refuse_sizes(points)
         distortion.check(points)
         return distortion.prepare(points), dtype
 
@@ -483,6 +494,7 @@ class ConstrainedClusterer(
         >>> model.score([[0.5], [9.5]])
         -1.0
         """
+        refuse_pairs(y, X, self, "score")
         return -float(self._costs_of(X).min(axis=1).sum())
 
     @property
@@ -511,15 +523,16 @@ class PairwiseClusterer(ConstrainedClusterer):
     _in_fold = False
     # With scikit-learn's metadata routing, searches then pass pairs on without a request.
     __metadata_request__fit: ClassVar = dict.fromkeys(PAIR_ARGUMENTS, True)
-    __metadata_request__score: ClassVar = dict.fromkeys(_PAIRS, True)
+    # Pipelines pass `sample_weight` to ``score`` by name even where it is None.
+    __metadata_request__score: ClassVar = dict.fromkeys(_PAIRS, True) | {"sample_weight": None}
 
     def fit(
         self,
         X: Any,
         y: Any = None,
         *,
-        must_link: npt.ArrayLike | None = None,
-        cannot_link: npt.ArrayLike | None = None,
+        must_link: Pairs | None = None,
+        cannot_link: Pairs | None = None,
         pairs: Any = None,
         ml_weight: npt.ArrayLike | Literal["auto"] | None = None,
         cl_weight: npt.ArrayLike | Literal["auto"] | None = None,
@@ -533,10 +546,11 @@ class PairwiseClusterer(ConstrainedClusterer):
         ----------
         X : (n, d) array-like, or sparse where the distortion allows
         y : (n,) array of int, optional
-            As `partial_labels`, in the form of `sklearn.semi_supervised`. A `y` without any -1 is
-            ignored, because pipelines and searches pass the true classes of all points for scoring.
-        must_link, cannot_link : (p, 2) and (q, 2) arrays of int, optional
-            Pairs of rows that should, and should not, share a cluster.
+            As `partial_labels`, in the form of `sklearn.semi_supervised`. A `y` without any -1 or
+            missing label is ignored, because pipelines and searches pass the true classes of all
+            points for scoring. Pairs are refused here.
+        must_link, cannot_link : (p, 2) and (q, 2) arrays or iterables of int, optional
+            Pairs of rows that should, and should not, share a cluster, as in `Constraints`.
         pairs : pandas.DataFrame, optional
             Alternative to these: a row for each pair, see `Constraints.from_frame`. Names refer to
             the index of `X`, or to `sample_ids`; without either, they are row numbers.
@@ -549,9 +563,10 @@ class PairwiseClusterer(ConstrainedClusterer):
             `PCKMeans` violates are left out. For others the default is 1, and "auto" is refused.
         sample_ids : (n,) array, optional
             Names of the rows; the pairs then consist of these names. In cross-validation, pass
-            `SampleIds`: pairs with rows of other folds are left out.
+            `SampleIds`: pairs with rows of other folds are left out. `pairs` need no names there.
         partial_labels : (n,) array of int, optional
-            Known clusters, -1 elsewhere. They stay fixed, and their means are initial centroids.
+            Known clusters, -1 or missing elsewhere. They stay fixed, and their means are initial
+            centroids.
         sample_weight : (n,) array of float, optional
             Weight of each point. A weight of m equals m rows joined by hard must-links. A point of
             weight zero takes no part in the fit, and is labelled as by `predict`.
@@ -569,6 +584,13 @@ class PairwiseClusterer(ConstrainedClusterer):
             them is found, and none is ruled out, a `ConstraintsNotMetWarning` reports the number
             of violations.
 
+        Warns
+        -----
+        ContradictoryPairsWarning
+            If cannot-links join points that must-links connect.
+        RepeatedPairsWarning
+            If pairs are listed more than once, which count once.
+
         Examples
         --------
         >>> from inference_lab.clustering import HMRFKMeans
@@ -577,7 +599,7 @@ class PairwiseClusterer(ConstrainedClusterer):
         >>> bool(model.labels_[0] != model.labels_[1]), model.violations_.cannot_link
         (True, 0)
         """
-        refuse_constraints(y)
+        refuse_pairs(y, X, self)
         return self._fit_to(
             X,
             y=y,
@@ -596,8 +618,8 @@ class PairwiseClusterer(ConstrainedClusterer):
         X: Any,
         y: Any = None,
         *,
-        must_link: npt.ArrayLike | None = None,
-        cannot_link: npt.ArrayLike | None = None,
+        must_link: Pairs | None = None,
+        cannot_link: Pairs | None = None,
         pairs: Any = None,
         sample_ids: npt.ArrayLike | None = None,
     ) -> float:
@@ -636,6 +658,7 @@ class PairwiseClusterer(ConstrainedClusterer):
         >>> model.score([[0.0], [2.0], [9.0]], must_link=[(0, 1)], cannot_link=[(0, 1), (0, 2)])
         0.75
         """
+        refuse_pairs(y, X, self, "score")
         if has_pairs(must_link) or has_pairs(cannot_link) or has_pairs(pairs):
             labels = self.predict(X)
             given = {

@@ -13,6 +13,7 @@ from sklearn.utils import check_array
 from inference_lab.clustering.distortions import Distortion, Points, as_distortion
 from inference_lab.clustering.initialisation import alone, group_centroids
 from inference_lab.constraints import Constraints, check_generator, point_indices
+from inference_lab.constraints.pair_arrays import missing
 from inference_lab.graph.arrays import IntArray
 
 #: Answers whether two points belong together; None is "don't know".
@@ -122,7 +123,7 @@ class ExploreConsolidate:
         X : (n, d) array-like or CSR matrix
         oracle : callable or (n,) array
             Called with two rows, returns True, False or None ("don't know"); or true classes,
-            with negative numbers and NaN for unknown ones.
+            with negative numbers, NaN, None and NA for unknown ones.
         candidates : (m,) array of int or (n,) array of bool, optional
             The only points to ask about, such as a training half.
 
@@ -268,9 +269,7 @@ def _from_classes(classes: npt.ArrayLike, n: int) -> Oracle:
             f"oracle must be callable, or one class for each of the {n} points; got shape "
             f"{truth.shape}"
         )
-    unknown = np.zeros(n, dtype=np.bool_)
-    if truth.dtype.kind == "f":
-        unknown = np.isnan(truth)
+    unknown = missing(truth)
     if truth.dtype.kind in "fi":
         unknown = unknown | (truth < 0)
 

@@ -14,7 +14,7 @@ from inference_lab.clustering.distortions import Cosine, Distortion, Points
 from inference_lab.clustering.em import EStepSolver, Fit
 from inference_lab.clustering.hmrf import HMRF, EmptyClusters
 from inference_lab.clustering.initialisation import Init
-from inference_lab.clustering.supervision import Side
+from inference_lab.clustering.supervision import Side, refuse_pairs
 from inference_lab.graph.arrays import FloatArray
 from inference_lab.specs.settings import setting
 
@@ -107,6 +107,7 @@ class BregmanKMeans(SharedSettings, ConstrainedClusterer):
         >>> sorted(model.cluster_centers_.ravel().tolist())
         [1.0, 10.0]
         """
+        refuse_pairs(y, X, self)
         return self._fit_to(X, sample_weight=sample_weight)
 
     def _fit(self, points: Points, side: Side) -> None:

@@ -12,24 +12,33 @@ from typing import Any, ClassVar, Literal, NamedTuple, Self, TypeAlias
 import numpy as np
 import numpy.typing as npt
 from joblib import Parallel, delayed
-from sklearn.base import BaseEstimator, ClusterMixin, clone
+from sklearn import get_config
+from sklearn.base import BaseEstimator, clone
 from sklearn.cluster import KMeans
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from inference_lab.clustering._base import PAIR_ARGUMENTS, check_word, refuse_constraints
+from inference_lab.clustering._base import PAIR_ARGUMENTS, LabellingMixin, check_word
 from inference_lab.clustering.hmrf import violations
 from inference_lab.clustering.hmrf_kmeans import MPCKMeans, PCKMeans
 from inference_lab.clustering.mixture import ConstrainedGaussianMixture
-from inference_lab.clustering.supervision import of_positive_weight, read_side, take_frame
+from inference_lab.clustering.pair_weights import ContradictoryPairsWarning, watch_faults
+from inference_lab.clustering.supervision import (
+    of_positive_weight,
+    read_side,
+    refuse_pairs,
+    take_frame,
+)
 from inference_lab.clustering.tvclust import TVClust
 from inference_lab.constraints import Constraints
 from inference_lab.constraints.constraints import selected
+from inference_lab.constraints.pair_arrays import Pairs
 from inference_lab.constraints.pairs import codes_of
 from inference_lab.graph.arrays import FloatArray, IntArray
 from inference_lab.specs.settings import check_settings, setting
+from inference_lab.specs.whole_numbers import as_whole
 
 Candidates: TypeAlias = Sequence[tuple[str, Any]]
 #: Numbers of clusters that "auto" tries.
@@ -249,7 +258,8 @@ def prepared(estimator: Any, n_clusters: int, seed: int) -> Any:
 def fitted(estimator: Any, points: Any, constraints: Constraints) -> Any:
     """Fit an estimator, with pairs if it accepts them."""
     given = constraints.fit_params() if takes_pairs(estimator) else {}
-    prefix = _prefix(estimator)
+    # With metadata routing, pipelines look for the step that asks for an argument.
+    prefix = "" if get_config()["enable_metadata_routing"] else _prefix(estimator)
     return estimator.fit(points, **{prefix + name: value for name, value in given.items()})
 
 
@@ -307,7 +317,7 @@ class _Row(NamedTuple):
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
-class ConstrainedClusterCV(ClusterMixin, BaseEstimator):  # type: ignore[misc]  # no types
+class ConstrainedClusterCV(LabellingMixin, BaseEstimator):  # type: ignore[misc]  # no types
     r"""Choose estimator, metric and number of clusters by held-out pairs, and fit with all pairs.
 
     Candidates are ordered from simple to complex, the first ones without pairs. Each is fitted
@@ -422,8 +432,8 @@ class ConstrainedClusterCV(ClusterMixin, BaseEstimator):  # type: ignore[misc]  
         X: Any,
         y: Any = None,
         *,
-        must_link: npt.ArrayLike | None = None,
-        cannot_link: npt.ArrayLike | None = None,
+        must_link: Pairs | None = None,
+        cannot_link: Pairs | None = None,
         pairs: Any = None,
         ml_weight: npt.ArrayLike | Literal["auto"] | None = None,
         cl_weight: npt.ArrayLike | Literal["auto"] | None = None,
@@ -456,7 +466,7 @@ class ConstrainedClusterCV(ClusterMixin, BaseEstimator):  # type: ignore[misc]  
         >>> ConstrainedClusterCV(2, random_state=0).fit(X).best_params_
         {'candidate': 'k-means without pairs', 'n_clusters': 2}
         """
-        refuse_constraints(y)
+        refuse_pairs(y, X, self)
         check_settings(self)
         numbers = self._numbers()
         points = validate_data(self, X, dtype=[np.float64, np.float32])
@@ -476,6 +486,7 @@ class ConstrainedClusterCV(ClusterMixin, BaseEstimator):  # type: ignore[misc]  
             if parsed[name] is None or isinstance(parsed[name], str):
                 parsed[name] = 1.0
         side = read_side(points.shape[0], None, **parsed)
+        watch_faults(side.constraints, side.n_repeated, stacklevel=3)
         self.constraints_ = of_positive_weight(side.constraints)
         self._seed = int(check_random_state(self.random_state).randint(2**31))
         rows = self._compared(candidates, numbers, points)
@@ -501,12 +512,13 @@ class ConstrainedClusterCV(ClusterMixin, BaseEstimator):  # type: ignore[misc]  
         if isinstance(given, str):
             check_word("n_clusters", given, ("auto",))
             return list(_NUMBERS)
-        several = [given] if np.ndim(given) == 0 else list(given)
-        if not several or not all(isinstance(k, int | np.integer) and k >= 1 for k in several):
+        several = [as_whole(k) for k in ([given] if np.ndim(given) == 0 else given)]
+        numbers = [k for k in several if k is not None and k >= 1]
+        if not numbers or len(numbers) < len(several):
             raise ValueError(
                 f"n_clusters must be an integer of at least 1, several, or 'auto', got {given!r}"
             )
-        return sorted({int(k) for k in several})
+        return sorted(set(numbers))
 
     def _compared(self, candidates: Candidates, numbers: Sequence[int], points: Any) -> list[_Row]:
         """Score candidates; the simplest one with pairs chooses the number of clusters."""
@@ -620,7 +632,10 @@ class ConstrainedClusterCV(ClusterMixin, BaseEstimator):  # type: ignore[misc]  
         if best.kept is not None and without:
             self.gain_ = gain(best.kept, max(without, key=lambda each: each.score), self._group)
         self.cv_results_ = _table(rows, self._group, self._expected)
-        self.best_estimator_ = fitted(clone(best.estimator), points, self.constraints_)
+        with warnings.catch_warnings():
+            # Reported by `fit` of this class, also where the chosen candidate uses no pairs.
+            warnings.simplefilter("ignore", ContradictoryPairsWarning)
+            self.best_estimator_ = fitted(clone(best.estimator), points, self.constraints_)
         self.labels_ = np.asarray(final_step(self.best_estimator_).labels_, dtype=np.int64)
         self.violations_ = violations(self.constraints_, self.labels_)
 

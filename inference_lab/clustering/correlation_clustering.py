@@ -3,32 +3,37 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
-from sklearn.base import BaseEstimator, ClusterMixin
+from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import validate_data
 
 from inference_lab.algorithms.multicut.bounds import packing_bound
+from inference_lab.algorithms.multicut.hard_edges import contracted, priced
 from inference_lab.algorithms.multicut.local_search import annealed, can_anneal, first_partition
-from inference_lab.algorithms.multicut.signed_graph import signed_graph
+from inference_lab.clustering._base import PAIR_ARGUMENTS, LabellingMixin
+from inference_lab.clustering.hard_pairs import contradiction, contradiction_within, infeasible
 from inference_lab.clustering.hmrf import Violations, violations
-from inference_lab.clustering.supervision import read_side, refuse_hard, take_frame
+from inference_lab.clustering.pair_weights import watch_hard, watch_repeats
+from inference_lab.clustering.supervision import names_in_pairs, read_side, refuse_pairs, take_frame
 from inference_lab.constraints import Constraints
+from inference_lab.constraints.pair_arrays import Pairs
 from inference_lab.graph.arrays import IntArray
 from inference_lab.specs.settings import check_settings, setting
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
-class CorrelationClustering(ClusterMixin, BaseEstimator):  # type: ignore[misc]
+class CorrelationClustering(LabellingMixin, BaseEstimator):  # type: ignore[misc]
     """Clusters that violate pairs of the least total weight (Bansal, Blum, Chawla 2004).
 
     Only the pairs count: a must-link votes for a common cluster with its weight, a cannot-link
     against it. The number of clusters follows from the pairs. For weights from a classifier, take
     its log-odds that two points belong together: must-links of weight ``log(p / (1 - p))`` where
-    p > 1/2, and cannot-links of minus that elsewhere.
+    p > 1/2, and cannot-links of minus that elsewhere. Pairs of weight ``inf`` hold in any case,
+    such as cannot-links between the records of one source.
 
     Parameters
     ----------
@@ -43,11 +48,13 @@ class CorrelationClustering(ClusterMixin, BaseEstimator):  # type: ignore[misc]
     labels_ : (n,) int64 array
         Clusters from 0 in the order of their first points. A point without pairs is a cluster of
         its own, if `max_clusters` allows.
+    sample_ids_ : (n,) array
+        Names of the points, in the order of `labels_`; row numbers where they have no names.
     n_clusters_ : int
     objective_ : float
         Total weight of the violated pairs.
     lower_bound_ : float
-        No partition violates less weight.
+        No partition that keeps all hard pairs violates less weight.
     violations_ : Violations
         Numbers of violated pairs, and their weight.
     constraints_ : Constraints
@@ -55,8 +62,9 @@ class CorrelationClustering(ClusterMixin, BaseEstimator):  # type: ignore[misc]
     Notes
     -----
     **Guarantees.** `lower_bound_` is a packing of triangles, up to rounding. No move of a point and
-    no join of two clusters violates less weight. For a closer bound, or a proof, give the problem
-    ``clique-partitioning`` to a solver.
+    no join of two clusters violates less weight. Hard must-links are contracted, so none is
+    violated; neither is a hard cannot-link without `max_clusters`. For a closer bound, or a proof,
+    give the problem ``clique-partitioning`` to a solver.
 
     **Complexity.** See `inference_lab.solvers.multicut.Multicut`.
 
@@ -71,19 +79,31 @@ class CorrelationClustering(ClusterMixin, BaseEstimator):  # type: ignore[misc]
     >>> model = model.fit([[0.0]] * 5, must_link=must, cannot_link=cannot, ml_weight=2.0)
     >>> model.labels_.tolist(), model.objective_, round(model.lower_bound_, 9)
     ([0, 0, 0, 1, 1], 1.0, 1.0)
+
+    A table of scored pairs is all that records need:
+
+    >>> import pandas as pd
+    >>> pairs = pd.DataFrame({"i": ["ann", "bob"], "j": ["anna", "ann"], "weight": [2.0, 3.0]})
+    >>> pairs["kind"] = ["must-link", "cannot-link"]
+    >>> model = CorrelationClustering(random_state=0).fit(None, pairs=pairs)
+    >>> dict(zip(model.sample_ids_.tolist(), model.labels_.tolist()))
+    {'ann': 0, 'anna': 0, 'bob': 1}
     """
 
     max_clusters: int | None = setting(None, at_least=1)
     anneals: int = setting(16, at_least=0)
     random_state: Any = None
 
+    # With scikit-learn's metadata routing, pipelines then pass pairs on without a request.
+    __metadata_request__fit: ClassVar = dict.fromkeys(PAIR_ARGUMENTS, True)
+
     def fit(
         self,
-        X: Any,
+        X: Any = None,
         y: Any = None,
         *,
-        must_link: npt.ArrayLike | None = None,
-        cannot_link: npt.ArrayLike | None = None,
+        must_link: Pairs | None = None,
+        cannot_link: Pairs | None = None,
         pairs: Any = None,
         ml_weight: npt.ArrayLike | None = None,
         cl_weight: npt.ArrayLike | None = None,
@@ -93,13 +113,14 @@ class CorrelationClustering(ClusterMixin, BaseEstimator):  # type: ignore[misc]
 
         Parameters
         ----------
-        X : (n, d) array-like or sparse
-            Only the number of rows counts.
+        X : (n, d) array-like or sparse, or None
+            Only the number of rows and their index count. Without it, the points are `sample_ids`,
+            or else all that the pairs name, in the order in which they occur.
         y : ignored
         must_link, cannot_link, pairs, sample_ids
             As in `PCKMeans.fit`.
         ml_weight, cl_weight : float or (p,) and (q,) arrays, optional
-            Finite and non-negative; 1 by default.
+            Non-negative, 1 by default; ``inf`` makes a pair hard.
 
         Returns
         -------
@@ -109,6 +130,16 @@ class CorrelationClustering(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         ------
         ValueError, TypeError
             If pairs or settings cannot be used.
+        InfeasibleConstraintsError
+            If hard pairs contradict each other.
+
+        Warns
+        -----
+        ConstraintsNotMetWarning
+            If no partition into `max_clusters` that keeps all hard pairs is found, and none is
+            ruled out.
+        RepeatedPairsWarning
+            If pairs are listed more than once. Pairs that contradict each other are votes here.
 
         Examples
         --------
@@ -116,23 +147,34 @@ class CorrelationClustering(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         [0, 1, 0]
         """
         check_settings(self)
-        given = take_frame(
-            {
-                "must_link": must_link,
-                "cannot_link": cannot_link,
-                "pairs": pairs,
-                "ml_weight": ml_weight,
-                "cl_weight": cl_weight,
-                "sample_ids": sample_ids,
-            },
-            X,
-        )
+        refuse_pairs(y, X, self)
+        given = {
+            "must_link": must_link,
+            "cannot_link": cannot_link,
+            "pairs": pairs,
+            "ml_weight": ml_weight,
+            "cl_weight": cl_weight,
+            "sample_ids": sample_ids,
+        }
+        if X is None:
+            given = names_in_pairs(given)
+            n = len(given["sample_ids"])
+            given = take_frame(given, given["sample_ids"])
+        else:
+            given = take_frame(given, X)
+            n = validate_data(self, X, accept_sparse="csr").shape[0]
         for name in ("ml_weight", "cl_weight"):
             given[name] = 1.0 if given[name] is None else given[name]
-        n = validate_data(self, X, accept_sparse="csr").shape[0]
-        constraints = read_side(n, None, **given).constraints
-        refuse_hard(constraints)
-        self._partition(constraints, n)
+        side = read_side(n, None, **given)
+        watch_repeats(side.constraints, side.n_repeated, stacklevel=3)
+        names = given["sample_ids"]
+        if names is None and pairs is not None and hasattr(X, "iloc"):
+            names = X.index
+        self.sample_ids_ = np.arange(n) if names is None else np.asarray(names)
+        self._partition(side.constraints, n)
+        watch_hard(
+            side.constraints, self.labels_, stacklevel=3, remedy="more clusters, or finite weights"
+        )
         return self
 
     def __sklearn_tags__(self) -> Any:
@@ -143,21 +185,30 @@ class CorrelationClustering(ClusterMixin, BaseEstimator):  # type: ignore[misc]
 
     def _partition(self, constraints: Constraints, n: int) -> None:
         """Set all attributes."""
+        terms, names = constraints.terms(), self.sample_ids_
+        reason = contradiction_within(terms, names)
+        if self.max_clusters is not None and not reason:
+            reason = contradiction(np.zeros((n, min(n, self.max_clusters))), terms, names)
+        if reason:
+            raise infeasible(reason)
         edges = np.concatenate([constraints.must_link, constraints.cannot_link])
         gains = np.concatenate([constraints.ml_weights, -constraints.cl_weights])
-        g = signed_graph(n, edges, gains)
-        most = n if self.max_clusters is None else min(n, self.max_clusters)
+        units, unit = contracted(n, edges, gains)
+        g = priced(units)
+        most = g.n if self.max_clusters is None else min(g.n, self.max_clusters)
         rng = np.random.default_rng(check_random_state(self.random_state).randint(2**31))
         found = [first_partition(g, most)]
         if can_anneal(g, most):
             found += [annealed(g, most, a, rng)[0] for a in range(1, self.anneals + 1)]
-        self.labels_ = in_order(max(found, key=g.value))
+        self.labels_ = in_order(max(found, key=g.value)[unit])
         self.n_clusters_ = int(self.labels_.max(initial=-1)) + 1
         self.constraints_ = constraints
         self.violations_: Violations = violations(constraints, self.labels_)
         self.objective_ = self.violations_.weight
-        bound = float(constraints.ml_weights.sum()) - packing_bound(g)
-        self.lower_bound_ = min(self.objective_, max(0.0, bound))
+        # Must-links between units count if these are apart, cannot-links within units always.
+        inside = unit[edges[:, 0]] == unit[edges[:, 1]]
+        lost = float(gains[~inside & (gains > 0.0)].sum() - gains[inside & (gains < 0.0)].sum())
+        self.lower_bound_ = min(self.objective_, max(0.0, lost - packing_bound(units)))
 
 
 def in_order(labels: IntArray) -> IntArray:

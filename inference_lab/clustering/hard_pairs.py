@@ -75,22 +75,35 @@ def priced(terms: Sequence[DiagonalTerms], price: float) -> list[DiagonalTerms]:
     ]
 
 
-def contradiction(unary: FloatArray, terms: Sequence[DiagonalTerms], rows: IntArray) -> str:
+def _joined_and_apart(terms: Sequence[DiagonalTerms], n: int) -> tuple[IntArray, IntArray]:
+    """Return the component of hard must-links of each point, and the hard cannot-links."""
+    together = np.concatenate([_hard(t, t.differ) for t in terms])
+    return connected(n, together), np.concatenate([_hard(t, t.same) for t in terms])
+
+
+def contradiction_within(terms: Sequence[DiagonalTerms], rows: npt.NDArray[Any]) -> str:
+    """Describe a hard cannot-link within a component of hard must-links; empty if none is."""
+    component, ends = _joined_and_apart(terms, rows.size)
+    within = np.flatnonzero(component[ends[:, 0]] == component[ends[:, 1]])
+    if not within.size:
+        return ""
+    i, j = rows[ends[within[0]]].tolist()
+    return f"must-links connect points {i} and {j}, which are a cannot-link"
+
+
+def contradiction(unary: FloatArray, terms: Sequence[DiagonalTerms], rows: npt.NDArray[Any]) -> str:
     """Describe hard constraints that contradict each other; empty if none are found.
 
     The search covers cannot-links within a component of must-links, components without an
     allowed cluster or with the same only one, cliques with more vertices than clusters, and odd
-    cycles for two clusters. ``rows`` are the numbers of the points in messages.
+    cycles for two clusters. ``rows`` are the numbers or names of the points in messages.
     """
     k = unary.shape[1]
-    together = np.concatenate([_hard(t, t.differ) for t in terms])
-    ends = np.concatenate([_hard(t, t.same) for t in terms])
-    component = connected(rows.size, together)
+    reason = contradiction_within(terms, rows)
+    if reason:
+        return reason
+    component, ends = _joined_and_apart(terms, rows.size)
     blocks = component[ends]
-    within = np.flatnonzero(blocks[:, 0] == blocks[:, 1])
-    if within.size:
-        i, j = rows[ends[within[0]]].tolist()
-        return f"must-links connect points {i} and {j}, which are a cannot-link"
     count = int(component.max()) + 1
     open_to = np.ones((count, k), dtype=np.bool_)
     np.logical_and.at(open_to, component, np.isfinite(unary))

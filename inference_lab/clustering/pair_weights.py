@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from inference_lab.clustering.hmrf import violated, violations
 from inference_lab.constraints import Constraints
+from inference_lab.constraints.constraints import selected
 from inference_lab.constraints.pairs import pairs_outside
+from inference_lab.formatting import listed
 from inference_lab.graph.arrays import FloatArray, IntArray
 
 #: Prior: number of pairs that count as checked before any is, and number of wrong ones among them.
@@ -33,6 +35,14 @@ class PairWeightWarning(UserWarning):
 
 class ConstraintsNotMetWarning(UserWarning):
     """The labels that a fit returns violate constraints that should hold."""
+
+
+class ContradictoryPairsWarning(UserWarning):
+    """Cannot-links join points that must-links connect."""
+
+
+class RepeatedPairsWarning(UserWarning):
+    """Pairs are listed more than once; they count once."""
 
 
 class MergedClassesWarning(UserWarning):
@@ -69,6 +79,52 @@ def log_odds(constraints: Constraints) -> float:
     """Return the log-odds that a pair is right, at least zero."""
     share = wrong_share(constraints)
     return math.log((1.0 - share) / share)
+
+
+def pair_faults(
+    constraints: Constraints, n_repeated: int, names: Sequence[Any] | None = None
+) -> dict[type[UserWarning], str]:
+    """Return a sentence for each kind of fault of a list of pairs; points may have names.
+
+    Pairs of weight zero do not count. Hard pairs that contradict each other are no fault here,
+    because estimators refuse them.
+    """
+    faults: dict[type[UserWarning], str] = {}
+    ml, cl = constraints.ml_weights, constraints.cl_weights
+    voting = selected(constraints, ml > 0, cl > 0)
+    inside = voting.contradictions()
+    if len(inside) and np.isinf(ml).any():
+        hard = selected(constraints, np.isinf(ml), np.isinf(cl))
+        inside = pairs_outside(inside, hard.contradictions(), constraints.n_points)
+    if len(inside):
+        shown = [
+            str(tuple(point if names is None else names[point] for point in pair))
+            for pair in inside.tolist()
+        ]
+        faults[ContradictoryPairsWarning] = (
+            f"contradictory pairs: must-links connect the points of {len(inside)} of "
+            f"{len(voting.cannot_link)} cannot-links, {listed(shown, most=3)}; no clustering keeps "
+            "all of these pairs"
+        )
+    if n_repeated:
+        faults[RepeatedPairsWarning] = (
+            f"repeated pairs: {n_repeated} of {len(constraints) + n_repeated} are listed before, "
+            "as the same kind; each pair counts once"
+        )
+    return faults
+
+
+def watch_faults(constraints: Constraints, n_repeated: int, stacklevel: int) -> None:
+    """Warn if pairs contradict each other or are listed more than once."""
+    for category, sentence in pair_faults(constraints, n_repeated).items():
+        warnings.warn(sentence, category, stacklevel=stacklevel)
+
+
+def watch_repeats(constraints: Constraints, n_repeated: int, stacklevel: int) -> None:
+    """Warn if pairs are listed more than once."""
+    if n_repeated:
+        sentence = pair_faults(constraints, n_repeated)[RepeatedPairsWarning]
+        warnings.warn(sentence, RepeatedPairsWarning, stacklevel=stacklevel)
 
 
 def watch_nothing(constraints: Constraints, weights: Mapping[str, Any], stacklevel: int) -> None:
@@ -108,7 +164,12 @@ def watch_weight(constraints: Constraints, costs: FloatArray, unit: float, stack
         )
 
 
-def watch_hard(constraints: Constraints, labels: IntArray, stacklevel: int) -> None:
+def watch_hard(
+    constraints: Constraints,
+    labels: IntArray,
+    stacklevel: int,
+    remedy: str = "more clusters, finite weights, or another e_step, such as 'ilp'",
+) -> None:
     """Warn if labels violate pairs of infinite weight."""
     unmet = total = 0
     for rows, weights in zip(
@@ -122,8 +183,7 @@ def watch_hard(constraints: Constraints, labels: IntArray, stacklevel: int) -> N
     if unmet:
         warnings.warn(
             f"the labels violate {unmet} of {total} pairs of infinite weight: no labelling that "
-            "keeps them all was found, and nothing proves that there is none; give more clusters, "
-            "finite weights, or another e_step, such as 'ilp'",
+            f"keeps them all was found, and nothing proves that there is none; give {remedy}",
             ConstraintsNotMetWarning,
             stacklevel=stacklevel,
         )

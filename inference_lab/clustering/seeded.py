@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Literal, Self, TypeAlias
 import numpy.typing as npt
 
 from inference_lab.clustering.bregman_kmeans import BregmanKMeans
-from inference_lab.clustering.supervision import partly_labelled
+from inference_lab.clustering.supervision import partly_labelled, refuse_pairs
 
 Unseeded: TypeAlias = Literal["k-means++", "perturbed", "random"]
 
@@ -75,12 +75,12 @@ class SeededKMeans(BregmanKMeans):
         ----------
         X : (n, d) array-like, or sparse where the distortion allows
         y : (n,) array of int, optional
-            As `partial_labels`, in the form of `sklearn.semi_supervised`. A `y` without any -1 is
-            ignored, with a warning if there are no `partial_labels` either, because pipelines and
-            searches pass the true classes of all points for scoring.
+            As `partial_labels`, in the form of `sklearn.semi_supervised`. A `y` without any -1 or
+            missing label is ignored, with a warning if there are no `partial_labels` either,
+            because pipelines and searches pass the true classes of all points for scoring.
         partial_labels : (n,) array of int, optional
-            A cluster from 0 to ``n_clusters - 1``, or -1 for a point without a label. Without any
-            label, this is K-means. Cross-validation splits it with the data.
+            A cluster from 0 to ``n_clusters - 1``; -1 or missing for a point without a label.
+            Without any label, this is K-means. Cross-validation splits it with the data.
         sample_weight : (n,) array of float, optional
             See `BregmanKMeans.fit`.
 
@@ -99,6 +99,7 @@ class SeededKMeans(BregmanKMeans):
         >>> SeededKMeans(2).fit(X, [0, -1, 1, 1, -1]).labels_.tolist()
         [0, 0, 0, 1, 1]
         """
+        refuse_pairs(y, X, self)
         if y is not None and partial_labels is None and partly_labelled(y) is None:
             warnings.warn(
                 "y marks no point as unlabelled, by the integer -1, and is ignored, as the true "

@@ -10,13 +10,16 @@ import numpy as np
 import numpy.typing as npt
 
 from inference_lab._numba import kernel
+from inference_lab.clustering._base import PAIR_ARGUMENTS
 from inference_lab.clustering.bregman_kmeans import BregmanKMeans
 from inference_lab.clustering.distortions import Points
 from inference_lab.clustering.em import Assignment, EStepSolver, Model, as_labels
 from inference_lab.clustering.hard_pairs import InfeasibleConstraintsError
 from inference_lab.clustering.hmrf import HMRF, violations
-from inference_lab.clustering.supervision import Side
+from inference_lab.clustering.supervision import Side, refuse_pairs
 from inference_lab.constraints import Constraints
+from inference_lab.constraints.constraints import selected
+from inference_lab.constraints.pair_arrays import Pairs
 from inference_lab.graph.arrays import FloatArray, IntArray, connected
 
 #: A path must be shorter by more than this share of the largest cost, so that rounding cannot make
@@ -220,6 +223,7 @@ class SizeConstrainedKMeans(BregmanKMeans):
     ----------
     labels_, cluster_centers_, inertia_, objective_, n_iter_, history_, converged_, metric_
         See `BregmanKMeans`. `predict` ignores the bounds.
+    constraints_ : Constraints
     violations_ : Violations
         Pairs that the labels violate.
 
@@ -249,6 +253,8 @@ class SizeConstrainedKMeans(BregmanKMeans):
     min_size: float | npt.ArrayLike = 1
     max_size: float | npt.ArrayLike | None = None
 
+    # With scikit-learn's metadata routing, searches then pass pairs on without a request.
+    __metadata_request__fit: ClassVar = dict.fromkeys(PAIR_ARGUMENTS, True)
     #: Pairs are hard unless `fit` gets weights.
     _default_weight: ClassVar[float | Literal["auto"]] = math.inf
 
@@ -257,10 +263,12 @@ class SizeConstrainedKMeans(BregmanKMeans):
         X: Any,
         y: Any = None,
         *,
-        must_link: npt.ArrayLike | None = None,
-        cannot_link: npt.ArrayLike | None = None,
+        must_link: Pairs | None = None,
+        cannot_link: Pairs | None = None,
+        pairs: Any = None,
         ml_weight: npt.ArrayLike | None = None,
         cl_weight: npt.ArrayLike | None = None,
+        sample_ids: npt.ArrayLike | None = None,
         sample_weight: npt.ArrayLike | None = None,
     ) -> Self:
         """Cluster the points.
@@ -269,8 +277,8 @@ class SizeConstrainedKMeans(BregmanKMeans):
         ----------
         X : (n, d) array-like, or sparse where the distortion allows
         y : ignored
-        must_link, cannot_link : (p, 2) and (q, 2) arrays of int, optional
-            Pairs of rows that should, and should not, share a cluster.
+        must_link, cannot_link, pairs, sample_ids
+            As in `PCKMeans.fit`.
         ml_weight, cl_weight : float or arrays, optional
             Costs of violated pairs; by default ``inf``, so that no pair is violated.
         sample_weight : (n,) array of float, optional
@@ -295,12 +303,15 @@ class SizeConstrainedKMeans(BregmanKMeans):
         ...
         ValueError: 2 clusters of at least min_size = 2 points need 4 points, there are 3
         """
+        refuse_pairs(y, X, self)
         return self._fit_to(
             X,
             must_link=must_link,
             cannot_link=cannot_link,
+            pairs=pairs,
             ml_weight=ml_weight,
             cl_weight=cl_weight,
+            sample_ids=sample_ids,
             sample_weight=sample_weight,
         )
 
@@ -317,7 +328,12 @@ class SizeConstrainedKMeans(BregmanKMeans):
                 f"max_size = {self._most.max():g}"
             )
         super()._fit(points, side)
+        self.constraints_ = side.constraints
         self.violations_ = violations(side.constraints, self.labels_)
+
+    def _label_others(self, points: Points, held: IntArray) -> None:
+        super()._label_others(points, held)
+        self.constraints_ = selected(self.constraints_, place=held, n_points=points.shape[0])
 
     def _bounds(self, name: str, value: float | npt.ArrayLike) -> FloatArray:
         """Return a bound for each cluster."""

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import inspect
 import sys
-from collections.abc import Sized
+from collections.abc import Iterator, Sized
 from dataclasses import dataclass
 from types import FrameType
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -14,22 +15,33 @@ import numpy.typing as npt
 from inference_lab.constraints import Constraints
 from inference_lab.constraints.centroids import numbered_like
 from inference_lab.constraints.constraints import selected
-from inference_lab.constraints.frames import from_frame
-from inference_lab.constraints.pairs import pairs_outside
+from inference_lab.constraints.frames import from_frame, index_ids, names_in
+from inference_lab.constraints.pair_arrays import Pairs, missing, pair_array, refuse_unordered
+from inference_lab.constraints.pairs import pairs_outside, whole_numbers
 from inference_lab.constraints.sample_ids import SampleIds, rows_named
 from inference_lab.graph.arrays import FloatArray, IntArray
 
-#: The module in which scikit-learn fits the rows `train` of `X`.
+#: The module in which scikit-learn fits the rows `train` of `X`, and scores the rows `test`.
 _FOLDS = "sklearn.model_selection._validation"
+#: Its variables that hold the arguments of ``fit`` and ``score``.
+_FOLD_ARGUMENTS = ("fit_params", "score_params", "score_params_test", "score_params_train")
+#: The module in which the steps of a pipeline change `X`.
+_PIPELINE = "sklearn.pipeline"
+#: The package whose estimators fit others.
+_ESTIMATORS = "inference_lab.clustering"
 
 
 @dataclass(frozen=True)
 class Side:
-    """Supervision of a fit: constraints, known labels (-1 elsewhere), sample weights."""
+    """Supervision of a fit: constraints, known labels (-1 elsewhere), sample weights.
+
+    ``n_repeated`` is the number of listed pairs that repeat others.
+    """
 
     constraints: Constraints
     known: IntArray
     weights: FloatArray | None
+    n_repeated: int = 0
 
     @property
     def counts(self) -> FloatArray:
@@ -63,6 +75,7 @@ class Side:
             self.constraints.restrict(rows, renumber=True),
             self.known[rows],
             None if self.weights is None else self.weights[rows],
+            self.n_repeated,
         )
 
     def sample(self, size: int, rng: np.random.Generator) -> IntArray:
@@ -128,12 +141,13 @@ def take_frame(given: dict[str, Any], X: Any) -> dict[str, Any]:
             f"pairs and {others[0]} both give pairs; give one of them, as "
             "Constraints.to_frame and Constraints.from_frame turn each into the other"
         )
-    n = X.shape[0] if hasattr(X, "shape") else len(X)
+    n = n_rows(X)
     ids = given.get("sample_ids")
+    wording = {}
     if ids is None:
-        _refuse_folds()
-        ids = X.index if hasattr(X, "iloc") else np.arange(n)
-    parts = from_frame(frame, ids)
+        ids = _row_names(frame, X)
+        wording = _IN_INDEX if hasattr(X, "iloc") else _WITHOUT_INDEX
+    parts = from_frame(frame, ids, **wording)
     if parts.n_points != n:
         raise ValueError(f"sample_ids must have shape ({n},), got ({parts.n_points},)")
     if isinstance(ids, SampleIds) and ids.size < ids.everyone.size:
@@ -151,13 +165,37 @@ def take_frame(given: dict[str, Any], X: Any) -> dict[str, Any]:
     return {**given, "constraints": made}
 
 
+def names_in_pairs(given: dict[str, Any]) -> dict[str, Any]:
+    """Return the arguments of ``fit`` without data, with names of all points as `sample_ids`.
+
+    Without `sample_ids`, the points are those in the pairs, in the order in which they occur.
+    """
+    given = dict(given)
+    if given["sample_ids"] is not None:
+        given["sample_ids"] = index_ids(given["sample_ids"])
+        return given
+    names: list[Any] = []
+    if given["pairs"] is not None:
+        names += names_in(given["pairs"]).to_numpy(dtype=object).ravel().tolist()
+    for kind in ("must_link", "cannot_link"):
+        if given[kind] is not None:
+            given[kind] = pair_array(given[kind], kind)
+            names += given[kind].ravel().tolist()
+    if not names:
+        raise ValueError(
+            "without X, points are those of the pairs or of sample_ids; none are given"
+        )
+    given["sample_ids"] = index_ids(list(dict.fromkeys(names)))
+    return given
+
+
 def read_side(
     n_points: int,
     n_clusters: int | None,
     *,
     constraints: Constraints | None = None,
-    must_link: npt.ArrayLike | None = None,
-    cannot_link: npt.ArrayLike | None = None,
+    must_link: Pairs | None = None,
+    cannot_link: Pairs | None = None,
     ml_weight: npt.ArrayLike = 1.0,
     cl_weight: npt.ArrayLike = 1.0,
     sample_ids: npt.ArrayLike | None = None,
@@ -177,25 +215,51 @@ def read_side(
     counts = _read_sample_weight(sample_weight, n_points)
     if constraints is not None:
         # From a data frame, in which names have been looked up.
-        return Side(constraints.with_weights(ml_weight, cl_weight), known, counts)
+        made = constraints.with_weights(ml_weight, cl_weight)
+        return Side(made, known, counts, constraints.n_repeated)
     ids = None
     if sample_ids is not None:
         ids = sample_ids if isinstance(sample_ids, SampleIds) else SampleIds(sample_ids)
         if ids.shape != (n_points,):
             raise ValueError(f"sample_ids must have shape ({n_points},), got {ids.shape}")
     elif has_pairs(must_link) or has_pairs(cannot_link):
-        _refuse_folds()
+        _refuse_folds("must_link and cannot_link")
     if ids is not None:
         must_link, ml_weight = _by_ids(ids, must_link, ml_weight, n_points, "must_link")
         cannot_link, cl_weight = _by_ids(ids, cannot_link, cl_weight, n_points, "cannot_link")
     constraints = Constraints(must_link, cannot_link, ml_weight, cl_weight, n_points=n_points)
-    return Side(constraints, known, counts)
+    return Side(constraints, known, counts, constraints.n_repeated)
+
+
+def refuse_pairs(y: Any, X: Any, estimator: Any, method: str = "fit") -> None:
+    """Refuse pairs passed as labels, which ``fit`` and ``score`` may ignore."""
+    columns = getattr(y, "columns", None)
+    if isinstance(y, Constraints):
+        held, remedy = "Constraints", "**constraints.fit_params()"
+    elif columns is not None and {"i", "j"} <= set(columns):
+        held, remedy = "a table of pairs", "pairs=frame"
+    elif isinstance(y, set | frozenset | Iterator):
+        held, remedy = f"a {type(y).__name__}", "must_link=pairs, or cannot_link=pairs"
+    else:
+        rows = np.asarray(y, dtype=object) if isinstance(y, list | tuple) else y
+        shape = tuple(getattr(rows, "shape", ()))
+        if shape[1:] != (2,) or (X is not None and shape[0] == n_rows(X)):
+            return
+        held, remedy = f"{shape[0]} pairs", "must_link=pairs, or cannot_link=pairs"
+    call = f"give them as {method}(X, {remedy})"
+    if "must_link" not in inspect.signature(getattr(estimator, method)).parameters:
+        call = f"{type(estimator).__name__} takes no pairs"
+    raise TypeError(f"y of {method} is {held}; {call}: its second argument holds labels")
 
 
 def partly_labelled(y: Any) -> Any:
-    """Return `y` if it is numeric and contains -1, else None: full labels are for scoring."""
+    """Return `y` if some labels are -1 or missing, else None: full labels are for scoring."""
+    if y is None:
+        return None
     given = np.asarray(y)
-    return y if given.dtype.kind in "if" and (given == -1).any() else None
+    if given.dtype.kind in "if" and (given == -1).any():
+        return y
+    return y if missing(given).any() else None
 
 
 def read_partial_labels(
@@ -214,10 +278,10 @@ def read_partial_labels(
         raise ValueError(
             f"{name} has shape {given.shape}; shape ({n_points},) is needed, {without}"
         )
-    if given.dtype.kind not in "iu":
-        raise TypeError(
-            f"{name} has dtype {given.dtype}; integers are needed: numbers of clusters, {without}"
-        )
+    absent = missing(given)
+    if least < 0 and absent.any():
+        given = np.where(absent, -1, given)
+    given = whole_numbers(given, name, f"numbers of clusters are needed, {without}")
     most = np.inf if n_clusters is None else n_clusters - 1
     outside = np.flatnonzero((given < least) | (given > most))
     if outside.size:
@@ -250,30 +314,125 @@ def _read_sample_weight(sample_weight: npt.ArrayLike | None, n_points: int) -> F
     return None if (given == 1.0).all() else given
 
 
-def has_pairs(pairs: npt.ArrayLike | None) -> bool:
+def has_pairs(pairs: object) -> bool:
     """Whether any pairs are given; other types are refused elsewhere."""
     return pairs is not None and (not isinstance(pairs, Sized) or len(pairs) > 0)
 
 
-def _refuse_folds() -> None:
-    """Refuse pairs of rows if scikit-learn fits a fold.
+class _Fold(NamedTuple):
+    """The part of the data that scikit-learn passes to ``fit`` or ``score``: rows of `X`."""
 
-    Folds look like any other rows, so the call stack is searched for scikit-learn's fit.
+    X: Any
+    rows: IntArray
+
+
+#: Arguments of `rows_named` that complete its errors.
+_IN_INDEX = {"whose": "names in the index of X"}
+_WITHOUT_INDEX = {
+    "whose": "row numbers of X",
+    "advice": (
+        "X has no index here: name its rows by sample_ids=df.index, or keep the index through the "
+        'steps of a pipeline by pipeline.set_output(transform="pandas")'
+    ),
+}
+
+
+def n_rows(X: Any) -> int:
+    """Return the number of rows of data of any type."""
+    return int(X.shape[0]) if hasattr(X, "shape") else len(X)
+
+
+def _row_names(frame: Any, X: Any) -> Any:
+    """Return the names to which pairs in a frame refer if ``fit`` gets none.
+
+    They are the index of X, or row numbers. If scikit-learn splits the data, they are those of all
+    data, because pairs may name rows of other folds.
     """
+    fold = _fold_of(frame, n_rows(X))
+    whole = X if fold is None else fold.X
+    if not hasattr(X, "iloc"):
+        before = whole if hasattr(whole, "iloc") else _before_pipeline(n_rows(X))
+        if before is not None and not np.array_equal(before.index, np.arange(len(before))):
+            wrap = "SampleIds(df.index)" if fold is not None else "df.index"
+            raise ValueError(
+                "pairs name rows by the index of the data, which a step of the pipeline has "
+                'dropped: keep it by pipeline.set_output(transform="pandas"), or pass '
+                f"sample_ids={wrap} to this step (as pckmeans__sample_ids, for a step of this name)"
+            )
+        if fold is None:
+            _refuse_folds("i and j of pairs")
+    names = index_ids(whole.index if hasattr(whole, "iloc") else np.arange(n_rows(whole)))
+    return names if fold is None else names[fold.rows]
+
+
+def _callers() -> Iterator[tuple[str, str, dict[str, Any]]]:
+    """Yield module, name and variables of each calling function, the innermost first."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
-        called = frame.f_locals
-        if frame.f_globals.get("__name__") == _FOLDS and {"train", "X"} <= called.keys():
+        # From Python 3.13 on, ``f_locals`` is no dictionary, and its ``keys()`` are a list.
+        module = str(frame.f_globals.get("__name__"))
+        yield module, frame.f_code.co_name, dict(frame.f_locals)
+        frame = frame.f_back
+
+
+def _fold_of(pairs: Any, n_points: int) -> _Fold | None:
+    """Return the part of the data passed with these pairs, None if scikit-learn passed none.
+
+    Folds look like any other rows, so the call stack is searched for scikit-learn's arguments.
+    """
+    fold, scored = None, None
+    for module, _, called in _callers():
+        if module != _FOLDS:
+            continue
+        if not {"X", "train"} <= set(called):
+            scored = called.get("X_test", scored)
+            continue
+        part = called["train"]
+        if scored is not None and scored is called.get("X_test"):
+            part = called["test"]
+        scored = None
+        part = np.asarray(part)
+        rows = np.flatnonzero(part) if part.dtype == np.bool_ else part.astype(np.int64)
+        arguments = (called.get(name) or {} for name in _FOLD_ARGUMENTS)
+        if any(pairs is value for each in arguments for value in dict(each).values()):
+            # An inner search splits the rows that an outer one passes to it.
+            fold = _Fold(called["X"], rows if fold is None else rows[fold.rows])
+    if fold is not None and fold.rows.size != n_points:
+        raise ValueError(
+            f"a step changed the number of rows from {fold.rows.size} to {n_points}, so pairs "
+            "cannot be looked up; name the rows by sample_ids"
+        )
+    return fold
+
+
+def _before_pipeline(n_points: int) -> Any:
+    """Return the data frame that a calling pipeline was given, None without one."""
+    for module, _, called in _callers():
+        X = called.get("X")
+        if module == _PIPELINE and hasattr(X, "iloc") and n_rows(X) == n_points:
+            return X
+    return None
+
+
+def _refuse_folds(numbers: str) -> None:
+    """Refuse pairs of row numbers if scikit-learn fits a fold, of which the caller knows nothing.
+
+    Estimators of this package that fit others number the rows that they pass.
+    """
+    fits = 0
+    for module, function, called in _callers():
+        fits += function == "fit" and module.startswith(_ESTIMATORS)
+        if fits > 1:
+            return
+        if module == _FOLDS and {"train", "X"} <= set(called):
             X, train = called["X"], called["train"]
-            n = X.shape[0] if hasattr(X, "shape") else len(X)
+            n = n_rows(X)
             if not np.array_equal(train, np.arange(n)):
                 raise ValueError(
-                    f"must_link and cannot_link number the {n} rows of X, of which "
-                    f"cross-validation fits {len(train)}, so that they would mean other rows; name "
-                    "the rows by sample_ids (constraints.fit_params(sample_ids=...) gives all "
-                    "arguments)"
+                    f"{numbers} number the {n} rows of X, of which cross-validation fits "
+                    f"{len(train)}, so that they would mean other rows; name the rows by "
+                    "sample_ids (constraints.fit_params(sample_ids=...) gives all arguments)"
                 )
-        frame = frame.f_back
 
 
 def _refuse_cut(n_pairs: int, n_points: int, name: str) -> None:
@@ -288,19 +447,30 @@ def _refuse_cut(n_pairs: int, n_points: int, name: str) -> None:
 
 def _by_ids(
     ids: SampleIds,
-    pairs: npt.ArrayLike | None,
+    pairs: Pairs | None,
     weight: npt.ArrayLike,
     n_points: int,
     name: str,
-) -> tuple[npt.ArrayLike | None, npt.ArrayLike]:
+) -> tuple[Pairs | None, npt.ArrayLike]:
     """Return the rows of pairs of names, without pairs with a row in another fold, and weights."""
     if pairs is None or not has_pairs(pairs):
         return pairs, weight
-    given = np.asarray(pairs)
-    if given.ndim != 2 or given.shape[1] != 2:
-        raise ValueError(f"{name} must have shape (p, 2), got {given.shape}")
-    _refuse_cut(len(given), n_points, name)
+    if isinstance(pairs, Iterator) and ids.size < ids.everyone.size:
+        raise TypeError(
+            f"{name} is of type {type(pairs).__name__}, which the first fold has read to its end; "
+            f"give list({name})"
+        )
+    given = pair_array(pairs, name)
+    weights = np.asarray(weight)
+    weight_name = f"{name[0]}l_weight"
+    refuse_unordered(pairs, weight, name, weight_name)
+    if weights.ndim and weights.shape != (len(given),):
+        raise ValueError(
+            f"{weight_name} has shape {weights.shape}; a scalar or one weight for each of the "
+            f"{len(given)} rows of {name} is needed"
+        )
+    if ids.size < ids.everyone.size:
+        _refuse_cut(len(given), n_points, name)
     rows = rows_named(ids, given, name)
     present = np.asarray((rows >= 0).all(axis=1))
-    weights = np.asarray(weight)
     return rows[present], weights[present] if weights.ndim else weights

@@ -24,6 +24,7 @@ from inference_lab.constraints.closure import (
     surviving,
 )
 from inference_lab.constraints.pair_arrays import (
+    Pairs,
     Parts,
     Weight,
     canonical,
@@ -32,14 +33,14 @@ from inference_lab.constraints.pair_arrays import (
 )
 from inference_lab.constraints.pairs import (
     MAX_POINTS,
-    check_count,
     check_generator,
     distinct_integers,
     point_indices,
 )
-from inference_lab.constraints.sample_ids import SampleIds, names_of
+from inference_lab.constraints.sample_ids import SampleIds, names_of, renamed
 from inference_lab.constraints.sampling import drawn, known
 from inference_lab.graph.arrays import IntArray
+from inference_lab.specs.whole_numbers import check_count
 
 ClosurePolicy: TypeAlias = Literal["raise", "drop", "keep", "vote"]
 Ids: TypeAlias = "Sequence[Hashable] | npt.NDArray[Any]"
@@ -63,12 +64,14 @@ class Constraints(Parts):
 
     Parameters
     ----------
-    must_link, cannot_link : array-like of int, shape (p, 2) and (q, 2), or None
-        Pairs of distinct points in any order; ``None`` or an empty list for no pairs. Repeated
-        pairs count once. A pair may be in both lists (noisy answers); see `contradictions`.
+    must_link, cannot_link : array-like or iterable of int, shape (p, 2) and (q, 2), or None
+        Pairs of distinct points in any order: an array, a frame, a list, a set, or an iterator such
+        as ``zip``. Numbers may have any type without a fraction. ``None`` or an empty list for no
+        pairs. Repeated pairs count once. A pair may be in both lists (noisy answers); see
+        `contradictions`.
     ml_weight, cl_weight : float or array-like of float, shape (p,) and (q,), default 1.0
         One weight for all pairs of a kind, or one per listed pair; ``>= 0``, ``+inf`` makes a
-        pair hard. Repeated pairs must have equal weights.
+        pair hard. Repeated pairs must have equal weights. For pairs in a set, one weight.
     n_points : int, keyword-only
         Number of points that the indices refer to.
 
@@ -79,11 +82,13 @@ class Constraints(Parts):
     ml_weight, cl_weight : float or ndarray of float64, shape (p,) and (q,)
         Read-only and aligned with the stored rows; a scalar stays a scalar.
     n_points : int
+    n_repeated : int
+        Number of listed pairs that repeat others of their kind; not part of ``==``.
 
     Raises
     ------
     TypeError
-        If pairs are not integers or weights are not real numbers.
+        If pairs are not whole numbers or weights are not real numbers.
     ValueError
         If a shape is wrong, an index out of range, a point paired with itself, a weight negative
         or NaN, or a pair listed twice with different weights.
@@ -99,23 +104,31 @@ class Constraints(Parts):
     [[0, 3], [1, 3], [2, 3]]
     """
 
+    # Not a field; a default, because older pickles do not have it.
+    n_repeated = 0
+
     def __init__(
         self,
-        must_link: npt.ArrayLike | None,
-        cannot_link: npt.ArrayLike | None,
+        must_link: Pairs | None,
+        cannot_link: Pairs | None,
         ml_weight: npt.ArrayLike = 1.0,
         cl_weight: npt.ArrayLike = 1.0,
         *,
         n_points: int,
     ) -> None:
         n = check_count(n_points, name="n_points", smallest=0, largest=MAX_POINTS)
-        ml_pairs, ml_values = canonical(must_link, ml_weight, n, "must_link", "ml_weight")
-        cl_pairs, cl_values = canonical(cannot_link, cl_weight, n, "cannot_link", "cl_weight")
+        ml_pairs, ml_values, ml_repeats = canonical(
+            must_link, ml_weight, n, "must_link", "ml_weight"
+        )
+        cl_pairs, cl_values, cl_repeats = canonical(
+            cannot_link, cl_weight, n, "cannot_link", "cl_weight"
+        )
         object.__setattr__(self, "must_link", ml_pairs)
         object.__setattr__(self, "cannot_link", cl_pairs)
         object.__setattr__(self, "ml_weight", ml_values)
         object.__setattr__(self, "cl_weight", cl_values)
         object.__setattr__(self, "n_points", n)
+        object.__setattr__(self, "n_repeated", ml_repeats + cl_repeats)
 
     @classmethod
     def sample(
@@ -136,7 +149,7 @@ class Constraints(Parts):
         Parameters
         ----------
         labels : array-like, shape (n_points,)
-            True classes: integers, strings, or anything that compares with ``==``.
+            True classes: integers, strings, or anything that can be hashed; none is missing.
         n : int
             Number of pairs, at most the number available.
         rng : numpy.random.Generator
@@ -162,8 +175,8 @@ class Constraints(Parts):
         Constraints(2 must-link, 4 cannot-link, n_points=4)
         """
         check_generator(rng)
-        truth = read_classes(labels)
-        return cls(*drawn(truth, n, rng, among), ml_weight, cl_weight, n_points=truth.size)
+        classes = read_classes(labels)
+        return cls(*drawn(classes, n, rng, among), ml_weight, cl_weight, n_points=classes.size)
 
     @classmethod
     def from_labels(
@@ -181,7 +194,8 @@ class Constraints(Parts):
         Parameters
         ----------
         labels : array-like, shape (n_points,)
-            Classes; `unlabelled` where unknown.
+            Classes: integers, strings, or anything that can be hashed, perhaps a column of pandas.
+            Unknown where they equal `unlabelled`, and where they are missing (NaN, None, NA).
         unlabelled : object, default -1
         scheme : {"pairs", "chains"}
             All pairs of labelled points; or a chain of must-links through each class and one
@@ -211,20 +225,20 @@ class Constraints(Parts):
         if scheme not in ("pairs", "chains"):
             raise ValueError(f"scheme = {scheme!r} is unknown; allowed: 'pairs', 'chains'")
         limit = check_count(max_pairs, name="max_pairs", smallest=0)
-        truth = read_classes(labels, unlabelled)
-        pairs = known(truth, unlabelled, scheme, limit)
-        return cls(*pairs, ml_weight, cl_weight, n_points=truth.size)
+        classes = read_classes(labels, unlabelled=unlabelled, partial=True)
+        return cls(*known(classes, scheme, limit), ml_weight, cl_weight, n_points=classes.size)
 
     @classmethod
-    def from_frame(cls, frame: Any, index: Any) -> Constraints:
+    @renamed("index")
+    def from_frame(cls, frame: Any, sample_ids: Any) -> Constraints:
         """Read pairs from a data frame, where they hold names of the rows of another one.
 
         Parameters
         ----------
         frame : pandas.DataFrame
-            A row for each pair. Columns ``i`` and ``j``: names in `index`; ``kind``: "must-link"
-            or "cannot-link"; perhaps ``weight``, 1 by default.
-        index : pandas.Index, sequence or SampleIds
+            A row for each pair. Columns ``i`` and ``j``: names in `sample_ids`; ``kind``:
+            "must-link" or "cannot-link"; perhaps ``weight``, 1 by default.
+        sample_ids : pandas.Index, sequence or SampleIds
             The names of the points, of any type, all different. For part of some `SampleIds`,
             pairs with points outside are left out.
 
@@ -251,14 +265,15 @@ class Constraints(Parts):
         >>> c.must_link.tolist(), c.cannot_link.tolist()
         ([[0, 1]], [[0, 2]])
         """
-        return cls(**vars(frames.from_frame(frame, index)))
+        return cls(**vars(frames.from_frame(frame, sample_ids)))
 
-    def to_frame(self, index: Any = None) -> Any:
+    @renamed("index")
+    def to_frame(self, sample_ids: Any = None) -> Any:
         """Return a data frame with a row for each pair, which `from_frame` reads back.
 
         Parameters
         ----------
-        index : pandas.Index or sequence, shape (n_points,), optional
+        sample_ids : pandas.Index or sequence, shape (n_points,), optional
             Names of the points; default: their numbers.
 
         Returns
@@ -274,15 +289,16 @@ class Constraints(Parts):
         ann bob   must-link     1.0
         ann cat cannot-link     1.0
         """
-        return frames.to_frame(self, index)
+        return frames.to_frame(self, sample_ids)
 
     @classmethod
+    @renamed("ids")
     def read_csv(
         cls,
         path: str | os.PathLike[str],
         n_points: int | None = None,
         *,
-        ids: Ids | None = None,
+        sample_ids: Ids | None = None,
     ) -> Constraints:
         """Read pairs from a CSV file with the columns ``i``, ``j``, ``kind`` and ``weight``.
 
@@ -293,7 +309,7 @@ class Constraints(Parts):
             "must-link" or "cannot-link". Empty lines and blanks around cells are skipped.
         n_points : int, optional
             Number of points; ``i`` and ``j`` are then numbers from 0.
-        ids : sequence, optional
+        sample_ids : sequence, optional
             Instead of `n_points`: the names of the points, as in ``i`` and ``j``.
 
         Returns
@@ -311,24 +327,25 @@ class Constraints(Parts):
         Examples
         --------
         >>> c = Constraints([[0, 1]], [[1, 2]], n_points=3)
-        >>> c.write_csv("pairs.csv", ids=["ant", "bee", "cat"])
-        >>> Constraints.read_csv("pairs.csv", ids=["ant", "bee", "cat"]) == c
+        >>> c.write_csv("pairs.csv", sample_ids=["ant", "bee", "cat"])
+        >>> Constraints.read_csv("pairs.csv", sample_ids=["ant", "bee", "cat"]) == c
         True
         """
         if n_points is not None:
-            check_count(n_points, name="n_points", smallest=0, largest=MAX_POINTS)
-        if (n_points is None) == (ids is None):
-            raise TypeError("give either n_points or ids")
-        names = map(str, range(n_points or 0) if ids is None else names_of(ids))
+            n_points = check_count(n_points, name="n_points", smallest=0, largest=MAX_POINTS)
+        if (n_points is None) == (sample_ids is None):
+            raise TypeError("give either n_points or sample_ids")
+        names = map(str, range(n_points or 0) if sample_ids is None else names_of(sample_ids))
         return cls(**vars(frames.read_csv(Path(path), list(names))))
 
-    def write_csv(self, path: str | os.PathLike[str], *, ids: Ids | None = None) -> None:
+    @renamed("ids")
+    def write_csv(self, path: str | os.PathLike[str], *, sample_ids: Ids | None = None) -> None:
         """Write the pairs to a CSV file, which `read_csv` reads back exactly.
 
         Parameters
         ----------
         path : path
-        ids : sequence, shape (n_points,), optional
+        sample_ids : sequence, shape (n_points,), optional
             Names of the points, written by ``str``; default: their numbers.
 
         Raises
@@ -339,11 +356,11 @@ class Constraints(Parts):
         Examples
         --------
         >>> c = Constraints([[0, 1]], [[0, 2]], n_points=3)
-        >>> c.write_csv("pairs.csv", ids=["a", "b", "c"])
-        >>> Constraints.read_csv("pairs.csv", ids=["a", "b", "c"])
+        >>> c.write_csv("pairs.csv", sample_ids=["a", "b", "c"])
+        >>> Constraints.read_csv("pairs.csv", sample_ids=["a", "b", "c"])
         Constraints(1 must-link, 1 cannot-link, n_points=3)
         """
-        frames.write_csv(self, Path(path), ids)
+        frames.write_csv(self, Path(path), sample_ids)
 
     def __len__(self) -> int:
         """Return the total number of pairs of both kinds."""

@@ -24,23 +24,37 @@ KINDS = ("must-link", "cannot-link")
 _NEEDED, _OPTIONAL = ("i", "j", "kind"), "weight"
 
 
-def from_frame(frame: Any, index: Any) -> Parts:
-    """Read pairs.
-
-    If `index` is a part of some `SampleIds`, pairs with rows outside it are left out.
-    """
+def names_in(frame: Any) -> pd.DataFrame:
+    """Return the columns ``i`` and ``j`` of a table of pairs; refuse other tables."""
     import pandas as pd
 
+    if hasattr(frame, "must_link"):
+        raise TypeError(
+            f"pairs is of type {type(frame).__name__}; give fit(X, **constraints.fit_params()), or "
+            "pairs=constraints.to_frame()"
+        )
     if not isinstance(frame, pd.DataFrame):
         raise TypeError(
             f"pairs is of type {type(frame).__name__}; a pandas DataFrame with the columns "
             f"{', '.join(_NEEDED)} is needed. must_link and cannot_link take arrays"
         )
     _check_columns(list(frame.columns))
-    ids = index if isinstance(index, SampleIds) else _ids(index)
     names = frame[["i", "j"]]
     _refuse(frame, names.isna().any(axis=1), "names no point: i or j is missing")
-    rows = rows_named(ids, names.to_numpy(dtype=object), "pairs", "names in the index")
+    return names
+
+
+def from_frame(frame: Any, sample_ids: Any, **wording: str) -> Parts:
+    """Read pairs.
+
+    If `sample_ids` is a part of some `SampleIds`, pairs with rows outside it are left out.
+    `wording` are arguments of `rows_named` for its errors.
+    """
+    import pandas as pd
+
+    names = names_in(frame)
+    ids = sample_ids if isinstance(sample_ids, SampleIds) else index_ids(sample_ids)
+    rows = rows_named(ids, names.to_numpy(dtype=object), "pairs", **wording)
     selfish = pd.Series((rows[:, 0] == rows[:, 1]) & (rows[:, 0] >= 0), index=frame.index)
     _refuse(frame, selfish, "pairs a point with itself")
     wrong = ~frame["kind"].isin(KINDS)
@@ -48,11 +62,12 @@ def from_frame(frame: Any, index: Any) -> Parts:
     numbered = pd.DataFrame(np.sort(rows, axis=1), columns=["first", "second"])
     numbered["kind"] = frame["kind"].to_numpy(dtype=object)
     numbered["weight"] = _weights(frame)
-    kept = numbered[numbered["first"] >= 0].drop_duplicates()
+    kept = numbered[numbered["first"] >= 0]
     kept = kept.sort_values(["first", "second"], kind="stable")
-    twice = kept.duplicated(["first", "second", "kind"])
+    different = kept.drop_duplicates()
+    twice = different.duplicated(["first", "second", "kind"])
     if twice.any():
-        i, j = frame.iloc[int(kept.index[int(twice.to_numpy().argmax())])][["i", "j"]]
+        i, j = frame.iloc[int(different.index[int(twice.to_numpy().argmax())])][["i", "j"]]
         raise ValueError(
             f"pairs lists ({i!r}, {j!r}) twice as one kind, with different weights; give each "
             "pair one"
@@ -69,14 +84,14 @@ def from_frame(frame: Any, index: Any) -> Parts:
 
 
 def to_frame(
-    constraints: Parts, index: Sequence[Hashable] | npt.NDArray[Any] | None
+    constraints: Parts, sample_ids: Sequence[Hashable] | npt.NDArray[Any] | None
 ) -> pd.DataFrame:
     """Return a row for each pair."""
     import pandas as pd
 
     n = constraints.n_points
-    names = pd.RangeIndex(n) if index is None else pd.Index(index)
-    names_of(names.tolist(), n, "index")
+    names = pd.RangeIndex(n) if sample_ids is None else pd.Index(sample_ids)
+    names_of(names.tolist(), n)
     pairs = np.concatenate((constraints.must_link, constraints.cannot_link))
     kinds = np.repeat(KINDS, [len(constraints.must_link), len(constraints.cannot_link)])
     return pd.DataFrame(
@@ -89,10 +104,10 @@ def to_frame(
     )
 
 
-def write_csv(constraints: Parts, path: Path, ids: Any) -> None:
+def write_csv(constraints: Parts, path: Path, sample_ids: Any) -> None:
     """Write one line a pair."""
     n = constraints.n_points
-    names = None if ids is None else [str(name) for name in names_of(ids, n)]
+    names = None if sample_ids is None else [str(name) for name in names_of(sample_ids, n)]
     to_frame(constraints, names).to_csv(path, index=False, lineterminator="\n")
 
 
@@ -136,14 +151,11 @@ def _number(cell: str) -> float:
         return math.nan
 
 
-def _ids(index: Any) -> SampleIds:
+def index_ids(sample_ids: Any) -> SampleIds:
     """Return the names in an index, as objects, so that pandas' own types compare."""
     import pandas as pd
 
-    names = pd.Index(index)
-    if names.isna().any():
-        raise ValueError("the index has a missing name; each row needs a name of its own")
-    return SampleIds(names.to_numpy(dtype=object))
+    return SampleIds(pd.Index(sample_ids).to_numpy(dtype=object))
 
 
 def _check_columns(columns: list[Any]) -> None:

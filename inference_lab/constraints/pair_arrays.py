@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
+from numbers import Real
 from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-from inference_lab.constraints.pairs import codes_of
+from inference_lab.constraints.pairs import codes_of, whole_numbers
 from inference_lab.graph.arrays import FloatArray, IntArray
 from inference_lab.graph.terms import DiagonalTerms
 
 Weight: TypeAlias = "float | FloatArray"
+#: Pairs as people hold them: arrays and frames, lists and sets, generators and ``zip``.
+Pairs: TypeAlias = "npt.ArrayLike | Iterable[Collection[Hashable]]"
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -76,15 +80,19 @@ def refuse_both(given: Parts, why: str) -> None:
 
 
 def canonical(
-    pairs: npt.ArrayLike | None,
+    pairs: Pairs | None,
     weight: npt.ArrayLike,
     n_points: int,
     pairs_name: str,
     weight_name: str,
-) -> tuple[IntArray, Weight]:
-    """Validate one kind of pairs; return them sorted and distinct, with aligned weights."""
+) -> tuple[IntArray, Weight, int]:
+    """Validate one kind of pairs; return them sorted and distinct, with aligned weights.
+
+    The last number is that of the listed pairs that repeat others.
+    """
     given = _read_pairs(pairs, n_points, pairs_name)
     values = _read_weight(weight, len(given), weight_name, pairs_name)
+    refuse_unordered(pairs, weight, pairs_name, weight_name)
     ordered = np.sort(given, axis=1)
     codes = codes_of(ordered, n_points)
     if np.all(codes[1:] > codes[:-1]):  # already canonical: the common case, and no copy needed
@@ -111,31 +119,78 @@ def canonical(
     distinct.setflags(write=False)
     if isinstance(values, np.ndarray):
         values.setflags(write=False)
-    return distinct, values
+    return distinct, values, len(given) - len(distinct)
 
 
-def _read_pairs(pairs: npt.ArrayLike | None, n_points: int, name: str) -> IntArray:
-    """Validate an array of pairs; errors give the position of the first invalid one."""
-    if pairs is None:
-        return np.zeros((0, 2), dtype=np.int64)
+def pair_array(pairs: Pairs, name: str) -> npt.NDArray[Any]:
+    """Return pairs of row numbers or names, in any collection, as an array of shape (p, 2).
+
+    Raises
+    ------
+    TypeError
+        If the pairs are `Constraints` or a mapping.
+    ValueError
+        If they do not have two ends each.
+    """
     if hasattr(pairs, "must_link"):
         raise TypeError(
             f"{name} are {type(pairs).__name__}, of which .must_link and .cannot_link are pairs; "
             "fit(X, **constraints.fit_params()) takes them all"
         )
+    if isinstance(pairs, Mapping):
+        raise TypeError(f"{name} is a mapping; list(mapping) are pairs, and its values are not")
+    rows: Any = pairs
+    if (
+        not hasattr(pairs, "__array__")
+        and isinstance(pairs, Iterable)
+        and not isinstance(pairs, str)
+    ):
+        # Pairs have no order, so their ends may be sets, too.
+        rows = [tuple(row) if isinstance(row, Set) else row for row in pairs]
     try:
-        array = np.asarray(pairs)
+        array = np.asarray(rows)
+        if array.dtype.kind in "US" and isinstance(rows, list):
+            # NumPy turns numbers beside texts into texts, which would be other names.
+            objects = np.asarray(rows, dtype=object)
+            if not all(isinstance(entry, str | bytes) for entry in objects.flat):
+                array = objects
     except (ValueError, OverflowError) as error:
         raise ValueError(f"{name} is not an array of shape (number of pairs, 2): {error}") from None
     if array.size == 0 and array.shape in ((0,), (0, 2)):
         return np.zeros((0, 2), dtype=np.int64)
     if array.ndim != 2 or array.shape[1] != 2:
-        raise ValueError(f"{name} has shape {array.shape}; shape (number of pairs, 2) is needed")
-    if array.dtype.kind not in "iu":
-        raise TypeError(
-            f"{name} has dtype {array.dtype}; pairs hold row numbers (integers), or names of rows "
-            "where fit is given those of all rows as sample_ids"
+        advice = ""
+        if hasattr(pairs, "columns"):
+            advice = "; a data frame with the columns i, j and kind is read by fit(X, pairs=frame)"
+        elif array.ndim == 2 and array.shape[0] == array.shape[1] > 2:
+            advice = "; np.argwhere(np.triu(matrix)) are the pairs of a matrix"
+        raise ValueError(
+            f"{name} has shape {array.shape}; shape (number of pairs, 2) is needed{advice}"
         )
+    return array
+
+
+def refuse_unordered(
+    pairs: object, weight: npt.ArrayLike | None, pairs_name: str, weight_name: str
+) -> None:
+    """Refuse a weight for each pair of a set, which has no order."""
+    if isinstance(pairs, set | frozenset) and np.ndim(weight):  # type: ignore[arg-type]
+        raise ValueError(
+            f"{pairs_name} is a set, whose pairs have no order, so {weight_name} must be one "
+            "number; give a list for a weight for each"
+        )
+
+
+def _read_pairs(pairs: Pairs | None, n_points: int, name: str) -> IntArray:
+    """Validate an array of pairs; errors give the position of the first invalid one."""
+    if pairs is None:
+        return np.zeros((0, 2), dtype=np.int64)
+    array = whole_numbers(
+        pair_array(pairs, name),
+        name,
+        "pairs hold row numbers, or names of rows where fit is given those of all rows as "
+        "sample_ids",
+    )
     outside = np.argwhere((array < 0) | (array >= n_points))
     if len(outside):
         row, column = outside[0].tolist()
@@ -159,6 +214,10 @@ def _read_weight(weight: npt.ArrayLike, n_pairs: int, name: str, pairs_name: str
         array = np.asarray(weight)
     except ValueError as error:
         raise ValueError(f"{name} is neither a number nor a 1-D array: {error}") from None
+    if array.dtype.kind == "O" and all(
+        isinstance(value, Real) and not isinstance(value, bool) for value in array.flat
+    ):
+        array = array.astype(np.float64)
     if array.dtype.kind not in "iuf":
         if array.size:
             raise TypeError(f"{name} has dtype {array.dtype}; real numbers are needed")
@@ -178,16 +237,50 @@ def _read_weight(weight: npt.ArrayLike, n_pairs: int, name: str, pairs_name: str
     return values if array.ndim else float(values)
 
 
-def read_classes(labels: npt.ArrayLike, unlabelled: object = None) -> npt.NDArray[Any]:
-    """Validate an array of classes."""
-    truth = np.asarray(labels)
-    if truth.ndim != 1:
-        raise ValueError(f"labels has shape {truth.shape}; shape (n_points,) is needed")
-    if truth.dtype.kind == "f" and np.isnan(truth).any():
-        at = int(np.flatnonzero(np.isnan(truth))[0])
-        instead = "" if unlabelled is None else f", or {unlabelled!r} where it is not known"
-        raise ValueError(f"labels[{at}] is NaN; every point needs a class{instead}")
-    return truth
+def missing(values: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
+    """Return a mask of missing values: NaN, NaT, None and NA, as pandas defines them."""
+    if values.dtype.kind in "biuSU":
+        return np.zeros(values.shape, dtype=np.bool_)
+    import pandas as pd
+
+    return np.asarray(pd.isna(values), dtype=np.bool_)
+
+
+def read_classes(
+    labels: npt.ArrayLike | Sequence[Hashable], *, unlabelled: object = -1, partial: bool = False
+) -> IntArray:
+    """Return the number of the class of each point.
+
+    With `partial`, classes equal to `unlabelled`, and missing ones, are unknown and get -1.
+    """
+    classes = np.asarray(labels)
+    if classes.dtype.kind in "US" and not hasattr(labels, "dtype"):
+        # NumPy turns NaN beside texts into a text.
+        classes = np.asarray(labels, dtype=object)
+    if classes.ndim != 1:
+        raise ValueError(f"labels has shape {classes.shape}; shape (n_points,) is needed")
+    unknown = missing(classes)
+    if partial:
+        word = np.empty(1, dtype=object)
+        word[0] = unlabelled
+        if isinstance(unlabelled, int | str) or not missing(word)[0]:
+            present = ~unknown
+            unknown[present] = np.asarray(classes[present] == unlabelled, dtype=np.bool_)
+    elif unknown.any():
+        at = int(unknown.argmax())
+        raise ValueError(
+            f"labels[{at}] is missing ({classes[at]}); every point needs a class "
+            "(Constraints.from_labels takes classes of some points)"
+        )
+    numbers = np.full(classes.size, -1, dtype=np.int64)
+    of_known = classes[~unknown]
+    if of_known.dtype.kind == "O":
+        # By equality, because classes of several types have no order.
+        places: dict[Hashable, int] = {}
+        numbers[~unknown] = [places.setdefault(each, len(places)) for each in of_known.tolist()]
+    else:
+        numbers[~unknown] = np.unique(of_known, return_inverse=True)[1]
+    return numbers
 
 
 def symmetric_matrix(n: int, pairs: IntArray, values: npt.NDArray[Any]) -> Any:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-import operator
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from inference_lab.graph.arrays import IntArray
+from inference_lab.specs.whole_numbers import as_whole
 
+#: Floats below this size hold whole numbers exactly.
+_EXACT = 2.0**53
 #: floor(sqrt(2**63 - 1)): i * n_points + j must fit into an int64.
 MAX_POINTS = 3_037_000_499
 
@@ -53,8 +56,7 @@ def point_indices(value: npt.ArrayLike, n_points: int, *, name: str) -> IntArray
         return np.flatnonzero(array).astype(np.int64, copy=False)
     if array.size == 0:
         return np.zeros(0, dtype=np.int64)
-    if array.dtype.kind not in "iu":
-        raise TypeError(f"{name} has dtype {array.dtype}; integer indices or a boolean mask needed")
+    array = whole_numbers(array, name, "row numbers or a boolean mask are needed")
     outside = np.flatnonzero((array < 0) | (array >= n_points))
     if outside.size:
         at = int(outside[0])
@@ -125,16 +127,28 @@ def check_generator(rng: object) -> None:
         )
 
 
-def check_count(value: object, *, name: str, smallest: int, largest: int | None = None) -> int:
-    """Read an integer argument and check its range."""
-    try:
-        number = operator.index(value)  # type: ignore[arg-type]
-    except TypeError:
-        raise TypeError(f"{name} = {value!r} is not an integer") from None
-    if number < smallest or (largest is not None and number > largest):
-        upper = "" if largest is None else f" and at most {largest}"
-        raise ValueError(f"{name} = {number} is not allowed; at least {smallest}{upper} is needed")
-    return number
+def whole_numbers(array: npt.NDArray[Any], name: str, allowed: str) -> npt.NDArray[Any]:
+    """Return an array of whole numbers as integers, whatever type holds them.
+
+    Floats come from `numpy.loadtxt`, objects from tables of pandas that allow missing values.
+
+    Raises
+    ------
+    TypeError
+        If an entry is not a whole number; the message has its place and value.
+    """
+    if array.dtype.kind in "iu":
+        return array
+    if array.dtype.kind == "f" and (np.abs(array) < _EXACT).all() and (array % 1 == 0).all():
+        return array.astype(np.int64)
+    entries = list(array.flat) if array.dtype.kind in "mM" else array.ravel().tolist()
+    numbers = [as_whole(entry) for entry in entries]
+    if None in numbers:
+        at = numbers.index(None)
+        place = ", ".join(str(int(axis)) for axis in np.unravel_index(at, array.shape))
+        raise TypeError(f"{name}[{place}] = {entries[at]!r} is not an integer; {allowed}")
+    # Objects, because numbers may be too large for integers of 64 bits.
+    return np.array(numbers, dtype=object).reshape(array.shape)
 
 
 def codes_of(pairs: IntArray, n_points: int) -> IntArray:

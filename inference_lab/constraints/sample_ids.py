@@ -2,28 +2,60 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
-from typing import Any, Self
+import functools
+import warnings
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any, ParamSpec, Self, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
+from inference_lab.constraints.pair_arrays import missing
+
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
+
 _SHOWN = 5  # unknown names listed in a message
 
 
+def renamed(old: str) -> Callable[[Callable[_P, _R]], Callable[_P, _R]]:
+    """Accept a former name of the argument `sample_ids`, with a `FutureWarning`."""
+
+    def decorate(function: Callable[_P, _R]) -> Callable[_P, _R]:
+        @functools.wraps(function)
+        def call(*args: _P.args, **named: _P.kwargs) -> _R:
+            if old in named:
+                if "sample_ids" in named:
+                    raise TypeError(f"{old} and sample_ids are one argument; give sample_ids")
+                warnings.warn(
+                    f"{old} of {function.__qualname__} is now sample_ids, as everywhere else; "
+                    f"{old} will be refused from version 0.2 on",
+                    FutureWarning,
+                    stacklevel=2,
+                )
+                named["sample_ids"] = named.pop(old)
+            return function(*args, **named)
+
+        return call
+
+    return decorate
+
+
 def names_of(
-    ids: Sequence[Hashable] | npt.NDArray[Any], n_points: int | None = None, what: str = "ids"
+    sample_ids: Sequence[Hashable] | npt.NDArray[Any], n_points: int | None = None
 ) -> list[Any]:
     """Check the names of points: one each, all different."""
-    names = ids.tolist() if isinstance(ids, np.ndarray) else list(ids)
+    names = sample_ids.tolist() if isinstance(sample_ids, np.ndarray) else list(sample_ids)
     if n_points is not None and len(names) != n_points:
-        raise ValueError(f"{what} has {len(names)} names for {n_points} points; one each is needed")
+        raise ValueError(
+            f"sample_ids has {len(names)} names for {n_points} points; one each is needed"
+        )
     seen: dict[Any, int] = {}
     for at, name in enumerate(names):
         if seen.setdefault(name, at) != at:
             raise ValueError(
-                f"{what} names {name!r} twice, at {seen[name]} and {at}; each row needs a name of "
-                "its own"
+                f"sample_ids names {name!r} twice, at {seen[name]} and {at}; each row needs a name "
+                "of its own"
             )
     return names
 
@@ -36,13 +68,13 @@ class SampleIds(np.ndarray[Any, np.dtype[Any]]):
 
     Parameters
     ----------
-    ids : (n,) array-like
-        All different, and none is NaN.
+    sample_ids : (n,) array-like
+        All different, and none is missing (NaN, None, NA).
 
     Raises
     ------
     ValueError
-        If the shape is wrong, or a name is NaN or occurs twice.
+        If the shape is wrong, or a name is missing or occurs twice.
 
     Examples
     --------
@@ -55,13 +87,14 @@ class SampleIds(np.ndarray[Any, np.dtype[Any]]):
     #: The names of all rows.
     everyone: npt.NDArray[Any]
 
-    def __new__(cls, ids: npt.ArrayLike | Sequence[Hashable]) -> Self:
+    @renamed("ids")
+    def __new__(cls, sample_ids: npt.ArrayLike | Sequence[Hashable]) -> Self:
         """Check the names."""
-        names = np.asarray(ids)
+        names = np.asarray(sample_ids)
         if names.ndim != 1:
             raise ValueError(f"sample_ids has shape {names.shape}; a name for each row is needed")
-        _refuse_nan(names, "sample_ids")
-        names_of(names, what="sample_ids")
+        _refuse_missing(names, "sample_ids")
+        names_of(names)
         return names.view(cls)
 
     def __array_finalize__(self, of: object) -> None:
@@ -79,21 +112,28 @@ def _part(ids: npt.NDArray[Any], everyone: npt.NDArray[Any]) -> SampleIds:
     return made
 
 
-def _refuse_nan(names: npt.NDArray[Any], name: str) -> None:
-    """Refuse NaN and NaT, which equal nothing."""
-    missing = np.asarray(names != names, dtype=np.bool_)
-    if missing.any():
-        at = np.argwhere(missing)[0].tolist()
+def _refuse_missing(names: npt.NDArray[Any], name: str) -> None:
+    """Refuse missing names, which equal nothing."""
+    absent = missing(names)
+    if absent.any():
+        at = np.argwhere(absent)[0].tolist()
         raise ValueError(
             f"{name}{at} is {names[tuple(at)]}, which equals nothing, so it cannot name a row"
         )
 
 
 def rows_named(
-    ids: SampleIds, pairs: npt.NDArray[Any], name: str, whose: str = "sample_ids"
+    ids: SampleIds,
+    pairs: npt.NDArray[Any],
+    name: str,
+    whose: str = "sample_ids",
+    advice: str = (
+        "In cross-validation, where pairs name rows of other folds, give "
+        "sample_ids=SampleIds(names), as constraints.fit_params(sample_ids=names) does"
+    ),
 ) -> npt.NDArray[np.int64]:
     """Return the rows that pairs name, -1 for rows outside this part."""
-    _refuse_nan(pairs, name)
+    _refuse_missing(pairs, name)
     everyone = ids.everyone.tolist()
     row = dict.fromkeys(everyone, -1) | {each: at for at, each in enumerate(ids.tolist())}
     named = pairs.ravel().tolist()
@@ -111,7 +151,6 @@ def rows_named(
             )
         raise ValueError(
             f"{name} names {shown}{more}, which is not among the {len(everyone)} {whose}, such "
-            f"as {rows}.{unlike} In cross-validation, where pairs name rows of other folds, give "
-            "sample_ids=SampleIds(ids), as constraints.fit_params(sample_ids=ids) does"
+            f"as {rows}.{unlike} {advice}"
         )
     return np.array([row[each] for each in named], dtype=np.int64).reshape(-1, 2)

@@ -6,24 +6,24 @@ import numpy as np
 import numpy.typing as npt
 
 from inference_lab.constraints.pairs import (
-    check_count,
     pairs_across,
     pairs_inside,
     point_indices,
     sample_pairs,
 )
 from inference_lab.graph.arrays import IntArray
+from inference_lab.specs.whole_numbers import check_count
 
 
 def drawn(
-    truth: npt.NDArray[np.generic],
+    classes: IntArray,
     n: int,
     rng: np.random.Generator,
     among: npt.ArrayLike | None,
 ) -> tuple[IntArray, IntArray]:
     """Draw distinct unordered pairs; return must-links and cannot-links."""
-    points = None if among is None else point_indices(among, truth.size, name="among")
-    m = truth.size if points is None else int(points.size)
+    points = None if among is None else point_indices(among, classes.size, name="among")
+    m = classes.size if points is None else int(points.size)
     available = m * (m - 1) // 2
     count = check_count(n, name="n", smallest=0)
     if count > available:
@@ -34,16 +34,14 @@ def drawn(
     pairs = sample_pairs(m, count, rng)
     if points is not None:
         pairs = points[pairs]
-    together = np.asarray(truth[pairs[:, 0]] == truth[pairs[:, 1]], dtype=bool)
+    together = classes[pairs[:, 0]] == classes[pairs[:, 1]]
     return pairs[together], pairs[~together]
 
 
-def known(
-    truth: npt.NDArray[np.generic], unlabelled: object, scheme: str, limit: int
-) -> tuple[IntArray, IntArray]:
-    """Return the must-links and cannot-links implied by known classes."""
-    labelled = np.flatnonzero(np.asarray(truth != unlabelled, dtype=bool))
-    _, group, size = np.unique(truth[labelled], return_inverse=True, return_counts=True)
+def known(classes: IntArray, scheme: str, limit: int) -> tuple[IntArray, IntArray]:
+    """Return the must-links and cannot-links implied by numbered classes, -1 where unknown."""
+    labelled = np.flatnonzero(classes >= 0)
+    _, group, size = np.unique(classes[labelled], return_inverse=True, return_counts=True)
     members = labelled[np.argsort(group, kind="stable")]
     start = np.cumsum(size) - size
     k = int(size.size)

@@ -25,6 +25,7 @@ from inference_lab.results.clustering_records import FitKey
 from inference_lab.results.json_lines import RecordError
 from inference_lab.results.line_store import LineStore
 from inference_lab.results.records import RunKey, RunRecord, physical_memory
+from inference_lab.specs.whole_numbers import as_whole
 
 _R = TypeVar("_R", bound=RunRecord)
 _T = TypeVar("_T")
@@ -79,10 +80,16 @@ class Execution:
     def __post_init__(self) -> None:
         """Check the arguments, before any run."""
         for name in ("jobs", "threads"):
-            at_least_one(name, getattr(self, name))
+            object.__setattr__(self, name, at_least_one(name, getattr(self, name)))
         limit = self.memory_limit
-        if limit not in (None, "auto") and not (isinstance(limit, int) and limit > 0):
-            raise InputError(f"memory_limit must be positive bytes, 'auto' or None, got {limit}")
+        if limit is not None and limit != "auto":
+            size = as_whole(limit)
+            if size is None or size < 1:
+                raise InputError(
+                    "memory_limit must be a whole number of bytes of at least 1, 'auto' or None, "
+                    f"got {limit!r}"
+                )
+            object.__setattr__(self, "memory_limit", size)
         if self.shard is not None:
             parse_shard(self.shard)
 
@@ -105,10 +112,12 @@ class Execution:
         return not set(self.rerun).isdisjoint(set(methods).difference(RERUN))
 
 
-def at_least_one(name: str, value: Any) -> None:
-    """Raise unless a value is an integer of at least 1."""
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+def at_least_one(name: str, value: object) -> int:
+    """Return the whole number of at least 1 that a value holds; raise an error for others."""
+    number = as_whole(value)
+    if number is None or number < 1:
         raise InputError(f"{name} must be an integer of at least 1, got {value!r}")
+    return number
 
 
 class Campaign(ABC, Generic[_R]):

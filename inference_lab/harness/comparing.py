@@ -259,7 +259,7 @@ def compare(
     """
     refuse_arguments(compare, unknown)
     check_numbers(temperature, time_limit)
-    at_least_one("repeats", repeats)
+    repeats = at_least_one("repeats", repeats)
     if trace_limit < 2:
         raise InputError(f"trace_limit must be at least 2 points, got {trace_limit}")
     if time_limit is not None and not 0 < time_limit <= _LONGEST:
@@ -290,13 +290,13 @@ def compare(
         time_limit=time_limit,
         clock=clock,
         temperature=temperature,
-        threads=threads,
+        threads=execution.threads,
         isolated=isolate,
         memory=execution.memory,
         trace_limit=trace_limit,
     )
     plan = ComparisonCampaign(instances, sources, chosen_seeds, repeats, settings)
-    if jobs > 1:
+    if execution.jobs > 1:
         _check_portable(plan)
     target = store if store is None or isinstance(store, RecordStore) else RecordStore(store)
     records = run_campaign(plan, target, execution)

@@ -22,6 +22,7 @@ from inference_lab.problem import Problem
 from inference_lab.registry.sources import ProblemSource, as_problem, as_problems
 from inference_lab.results.records import TRACE_LIMIT
 from inference_lab.specs.grammar import SpecError, SpecSyntaxError
+from inference_lab.specs.whole_numbers import as_whole
 
 _T = TypeVar("_T")
 
@@ -99,19 +100,27 @@ def derive(graph: FactorGraph) -> None:
 # ---------------------------------------------------------------------- seeds and solvers
 
 
-def seed_list(seeds: int | Iterable[int]) -> list[int]:
+def seed_list(seeds: object) -> list[int]:
     """Return the seeds as a list; a number N means the seeds 0 to N - 1."""
-    if isinstance(seeds, bool | str) or not isinstance(seeds, int | Iterable):
+    count = as_whole(seeds)
+    values: list[object]
+    if count is not None:
+        values = list(range(count))
+    elif isinstance(seeds, Iterable) and not isinstance(seeds, str):
+        values = list(seeds)
+    else:
         raise InputError(f"seeds must be a number of seeds or a sequence of them, got {seeds!r}")
-    chosen = list(range(seeds)) if isinstance(seeds, int) else list(seeds)
-    if not chosen:
+    if not values:
         raise InputError(f"seeds must name at least one seed, got {seeds!r}")
-    for seed in chosen:
-        if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or seed < 0:
+    numbers = []
+    for seed in values:
+        number = as_whole(seed)
+        if number is None or number < 0:
             raise InputError(f"a seed must be an integer and not negative, got {seed!r}")
-    if len(set(chosen)) < len(chosen):
-        raise InputError(f"seeds must differ, got {chosen}")
-    return [int(seed) for seed in chosen]
+        numbers.append(number)
+    if len(set(numbers)) < len(numbers):
+        raise InputError(f"seeds must differ, got {numbers}")
+    return numbers
 
 
 def refuse_repeats(kind: str, names: Sequence[str]) -> None:

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple, TypeVar
 import msgspec
 
 from inference_lab.formatting import nearest, shortened
+from inference_lab.specs.whole_numbers import as_whole
 
 _T = TypeVar("_T")
 
@@ -200,7 +201,9 @@ def _convert(raw: str | None, hint: Any, where: str) -> Any:
     if Any in options or object in options:
         return plain_value(raw)
     # The text itself is the fallback, because a field of strings may hold a number.
-    for value in (plain_value(raw), raw):
+    number = plain_value(raw)
+    whole = as_whole(number)
+    for value in (number, raw if whole is None else whole, raw):
         with suppress(msgspec.ValidationError, TypeError):
             return msgspec.convert(value, hint, dec_hook=lambda kind, text: kind(text))
     allowed = [

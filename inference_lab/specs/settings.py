@@ -19,6 +19,7 @@ from __future__ import annotations
 import math
 import sys
 import typing
+from contextlib import suppress
 from dataclasses import dataclass, field, fields
 from functools import cache
 from typing import Annotated, Any, ClassVar, NamedTuple, TypeVar
@@ -27,6 +28,7 @@ import msgspec
 
 from inference_lab.formatting import shortened
 from inference_lab.specs.grammar import format_spec, is_literal, options_of
+from inference_lab.specs.whole_numbers import as_whole
 
 __all__ = ["Range", "Settings", "check_settings", "range_of", "setting"]
 
@@ -126,7 +128,10 @@ def _rules(cls: type[Any]) -> dict[str, tuple[Any, str]]:
 
 
 def check_settings(settings: object) -> None:
-    """Check the fields of a dataclass: numbers by their ranges, literals by their types."""
+    """Check the fields of a dataclass: numbers by their ranges, literals by their types.
+
+    Whole floats in fields of integers, such as ``1e6``, become integers.
+    """
     cls: Any = type(settings)  # mypy doubts that classes can be hashed
     for name, (kind, allowed) in _rules(cls).items():
         value = getattr(settings, name)
@@ -135,6 +140,11 @@ def check_settings(settings: object) -> None:
             plain = value.item() if getattr(value, "ndim", None) == 0 else value
             msgspec.convert(plain, kind)
         except msgspec.ValidationError:
+            with suppress(msgspec.ValidationError):
+                whole = as_whole(value)
+                if whole is not None:
+                    object.__setattr__(settings, name, msgspec.convert(whole, kind))
+                    continue
             got = shortened(repr(value)) if isinstance(value, str) else value
             raise ValueError(f"{name} must be {allowed}, got {got}") from None
 

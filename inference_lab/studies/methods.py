@@ -231,6 +231,7 @@ def _fit(
         # Warnings are ignored because a study may vary the weights over a wide range.
         warnings.simplefilter("ignore", clustering.PairWeightWarning)
         warnings.simplefilter("ignore", clustering.MergedClassesWarning)
+        warnings.simplefilter("ignore", clustering.ContradictoryPairsWarning)
         loaded, since = timer.seconds, perf_counter()
         estimator.fit(points.values, **supervision)
         seconds = max(0.0, perf_counter() - since - (timer.seconds - loaded))

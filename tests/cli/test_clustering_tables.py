@@ -30,7 +30,7 @@ def work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     frame.to_parquet("wine.parquet", index=False)
     rng = np.random.default_rng(0)
     pairs = Constraints.sample(CLASSES, 50, rng).flip(0.1, rng)
-    pairs.write_csv("pairs.csv", ids=NAMES)
+    pairs.write_csv("pairs.csv", sample_ids=NAMES)
     pairs.write_csv("numbers.csv")
     return tmp_path
 
@@ -192,3 +192,20 @@ def test_unusable_arguments_are_refused(work: Path, text: str, message: str) -> 
     ):
         (work / name).write_text(content)
     refused(call(text), message)
+
+
+def test_contradictory_and_repeated_pairs_are_notes(work: Path, few: None) -> None:
+    lines = ["i,j,kind", "000,001,must-link", "001,002,must-link", "002,000,cannot-link"]
+    lines += ["001,000,must-link", "003,090,cannot-link"]
+    (work / "faulty.csv").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    result = call("wine.csv --pairs faulty.csv --k 3 --id bottle")
+    assert result.exit_code == 0, result.output
+    notes = [line for line in result.stderr.splitlines() if line.startswith("note: ")]
+    assert notes == [
+        "note: contradictory pairs: must-links connect the points of 1 of 2 cannot-links, "
+        "('000', '002'); no clustering keeps all of these pairs",
+        "note: repeated pairs: 1 of 5 are listed before, as the same kind; each pair counts once",
+    ]
+    assert "Warning" not in result.stderr
+    quiet = call("wine.csv --pairs faulty.csv --k 3 --id bottle --quiet")
+    assert quiet.exit_code == 0 and quiet.stderr == ""

@@ -5,6 +5,7 @@ import warnings
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from clusterers import KINDS, PAIRED, made
 from sklearn.base import clone
@@ -199,8 +200,20 @@ def test_a_y_whose_labels_are_no_clusters_is_refused_by_its_name(kind: Any) -> N
     some = np.where(np.arange(24) % 3 == 0, TRUTH, -1)
     with pytest.raises(ValueError, match=r"y\[18\] = 2 is not a cluster; 0 to .* = 1"):
         kind(2).fit(POINTS, some)
-    with pytest.raises(TypeError, match="y has dtype float64; integers are needed"):
-        kind(3).fit(POINTS, some.astype(float))
+    with pytest.raises(TypeError, match=r"y\[1\] = -0.5 is not an integer; numbers of clusters"):
+        kind(3).fit(POINTS, np.where(np.arange(24) == 1, -0.5, some))
+
+
+@pytest.mark.parametrize("kind", [SeededKMeans, ConstrainedKMeans, PCKMeans])
+def test_labels_of_some_points_may_be_floats_and_missing(kind: Any) -> None:
+    some = np.where(np.arange(24) % 3 == 0, TRUTH, -1)
+    expected = kind(3, random_state=0).fit(POINTS, some).labels_
+    absent = np.where(some < 0, np.nan, some)
+    columns = [pd.Series(absent), pd.Series(absent).astype("Int64"), absent.tolist()]
+    for column in (some.astype(float), *columns):
+        assert (kind(3, random_state=0).fit(POINTS, column).labels_ == expected).all()
+        model = kind(3, random_state=0).fit(POINTS, partial_labels=column)
+        assert (model.labels_ == expected).all()
 
 
 def test_searches_cut_a_y_with_points_marked_unlabelled() -> None:

@@ -35,8 +35,8 @@ def test_files_round_trip(c, named, tmp_path_factory):
     ids = (
         [f"point, {i}\n" if i % 3 == 0 else f'"{i}"' for i in range(c.n_points)] if named else None
     )
-    c.write_csv(folder / "c.csv", ids=ids)
-    given_points = {"ids": ids} if named else {"n_points": c.n_points}
+    c.write_csv(folder / "c.csv", sample_ids=ids)
+    given_points = {"sample_ids": ids} if named else {"n_points": c.n_points}
     assert Constraints.read_csv(folder / "c.csv", **given_points) == c
 
 
@@ -80,15 +80,15 @@ def test_blanks_around_cells_are_skipped(tmp_path):
     """Files are written by hand; blanks count only where names have them."""
     path = tmp_path / "c.csv"
     path.write_text('i, j ,kind, weight\n 1,  "0, b", must-link ,\t2.5\n\n0,1 , cannot-link,1\n')
-    read = Constraints.read_csv(path, ids=["0", "1", "0, b"])
+    read = Constraints.read_csv(path, sample_ids=["0", "1", "0, b"])
     assert read.must_link.tolist() == [[1, 2]] and read.cannot_link.tolist() == [[0, 1]]
     assert (read.ml_weights.tolist(), read.cl_weights.tolist()) == ([2.5], [1.0])
     path.write_text("i,j,kind\n0, 1,must-link\n")
     with pytest.raises(ValueError, match=r"row 2 of pairs .* names no point"):
-        Constraints.read_csv(path, ids=["0", " 0", "1"])
+        Constraints.read_csv(path, sample_ids=["0", " 0", "1"])
     spaced = Constraints([[0, 1]], [], n_points=2)
-    spaced.write_csv(path, ids=[" a", "a "])
-    assert Constraints.read_csv(path, ids=[" a", "a "]) == spaced
+    spaced.write_csv(path, sample_ids=[" a", "a "])
+    assert Constraints.read_csv(path, sample_ids=[" a", "a "]) == spaced
     path.write_text("i, j, kind\n")
     assert len(Constraints.read_csv(path, 3)) == 0
 

@@ -75,6 +75,10 @@ class Reduction:
     def run_on_rest(self, run: Run) -> Run:
         """Return a run on the reduced graph whose labellings and bounds reach the given run."""
         labels = run.best_labels
+
+        def improve(labels: IntArray, energy: float, seconds: float) -> None:
+            run.offer(self.expand(labels))
+
         return Run(
             self.graph,
             seed=run.rng,
@@ -83,7 +87,7 @@ class Reduction:
             max_iterations=run.max_iterations,
             absolute_gap=run.absolute_gap,
             on_offer=lambda point: run.bound(point.lower_bound),
-            on_improve=lambda labels, energy, seconds: run.offer(self.expand(labels)),
+            on_improve=improve,
             clock=run.clock,
         )
 

@@ -18,7 +18,8 @@ def packing_bound(g: SignedGraph) -> float:
     A triangle of two positive edges and a negative one cannot keep all of its gain: one edge
     loses at least the least absolute weight. Triangles that share no weight lose independently
     (J.-H. Lange, A. Karrenbauer, B. Andres, "Partial optimality and fast lower bounds for weighted
-    correlation clustering", ICML 2018, algorithm 2, cycles of length 3).
+    correlation clustering", ICML 2018, algorithm 2, cycles of length 3). An edge of weight ``-inf``
+    is never used up.
     """
     first = np.repeat(np.arange(g.n), np.diff(g.ptr))
     # Sorted by the other end, half edges are in the order of their reverses.
@@ -26,7 +27,7 @@ def packing_bound(g: SignedGraph) -> float:
     mate[np.lexsort((first, g.neighbours))] = np.arange(first.size)
     rest = g.weights.copy()
     lost = pack_triangles(g.ptr, g.neighbours, mate, rest)
-    total = float(np.abs(g.weights).sum())
+    total = float(np.abs(g.weights[np.isfinite(g.weights)]).sum())
     return float(g.weights[g.weights > 0.0].sum()) / 2.0 - lost + _ROUNDING * total
 
 

@@ -16,7 +16,8 @@ class SignedGraph(NamedTuple):
     """Adjacency lists of a graph; each edge is in two of them.
 
     * ``ptr`` (n + 1,) int64: the neighbours of vertex v are at ``ptr[v]:ptr[v + 1]``, sorted;
-    * ``neighbours`` (2 m,) int64, ``weights`` (2 m,) float64, none of them 0.
+    * ``neighbours`` (2 m,) int64, ``weights`` (2 m,) float64, none of them 0; ``-inf`` keeps both
+      ends apart, see `inference_lab.algorithms.multicut.hard_edges`.
     """
 
     ptr: IntArray
