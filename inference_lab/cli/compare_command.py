@@ -73,6 +73,7 @@ DEFAULT_SOLVERS = ("icm", "loopy-bp", "mean-field", "lp-relaxation", "ilp")
     help="Memory a run may take, such as 4GB, or none; auto shares the machine's among the jobs.",
 )
 @options.temperature
+@options.absolute_gap
 @click.option(
     "--threads",
     type=options.COUNT,
@@ -158,7 +159,7 @@ def compare(
 
 def _own_folder(problems: Sequence[str], solvers: Sequence[str], settings: dict[str, Any]) -> Path:
     """Return the default folder of a comparison, determined by problems, solvers and settings."""
-    asked = ("seeds", "repeats", "time_limit", "temperature", "threads")
+    asked = ("seeds", "repeats", "time_limit", "temperature", "absolute_gap", "threads")
     text = json.dumps([problems, solvers, [settings[name] for name in asked]])
     return Path("runs") / f"compare-{hashlib.sha256(text.encode()).hexdigest()[:8]}"
 

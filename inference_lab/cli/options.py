@@ -50,7 +50,7 @@ def as_bytes(ctx: click.Context, param: click.Parameter, value: str) -> int | st
     return max(1, int(_number(number, expected, value) * _UNITS[text[len(number) :]]))
 
 
-def as_temperature(ctx: click.Context, param: click.Parameter, value: str) -> float:
+def as_non_negative(ctx: click.Context, param: click.Parameter, value: str) -> float:
     """Read a finite number that is not negative."""
     return _number(value, "a number of at least 0", value, zero=True)
 
@@ -79,10 +79,19 @@ data_dir = click.option(
 quiet = click.option("--quiet", is_flag=True, help="No progress report.")
 temperature = click.option(
     "--temperature",
-    callback=as_temperature,
+    callback=as_non_negative,
     default="0",
     metavar="T",
     help="0: best labelling; above: marginals.",
+)
+
+
+absolute_gap = click.option(
+    "--absolute-gap",
+    callback=as_non_negative,
+    default="0",
+    metavar="G",
+    help="Gap between energy and bound that counts as a proof, in the unit of the costs.",
 )
 
 

@@ -36,6 +36,7 @@ _SHOWN_MARGINALS = 10
     help="Seconds.",
 )
 @options.temperature
+@options.absolute_gap
 @options.seed
 @click.option(
     "--out",
@@ -50,6 +51,7 @@ def solve(
     solver: str,
     time_limit: float | None,
     temperature: float,
+    absolute_gap: float,
     seed: int,
     out: Path | None,
     data_dir: Path | None,
@@ -67,7 +69,12 @@ def solve(
         problem = load_problem(file, data_dir)
     with quiet_stdout():
         solution = solve_graph(
-            problem.graph, method, seed=seed, time_limit=time_limit, temperature=temperature
+            problem.graph,
+            method,
+            seed=seed,
+            time_limit=time_limit,
+            absolute_gap=absolute_gap,
+            temperature=temperature,
         )
         scores = {} if solution.labels is None else problem.score(solution.labels)
     if out is not None and solution.labels is not None:

@@ -156,6 +156,7 @@ def compare(
     rerun: str | Iterable[str] | None = None,
     shard: str | None = None,
     temperature: float = 0.0,
+    absolute_gap: float = 0.0,
     threads: int = 1,
     clock: Literal["wall", "cpu"] = "wall",
     data_dir: str | os.PathLike[str] | None = None,
@@ -212,6 +213,9 @@ def compare(
         may write to one store, or to separate stores that are merged later.
     temperature : float
         0 requests the best labelling; T > 0 marginals of ``exp(-E / T)``.
+    absolute_gap : float
+        A gap between energy and bound, in the unit of the costs, at which a run ends as `optimal`;
+        tables say so. By default only what rounding hides; see `inference_lab.solve`.
     threads : int
         Threads that numerical libraries may use in a run.
     clock : {"wall", "cpu"}
@@ -268,6 +272,8 @@ def compare(
         )
     if not (math.isfinite(temperature) and temperature >= 0):
         raise InputError(f"temperature must be finite and not negative, got {temperature}")
+    if not 0 <= absolute_gap < math.inf:
+        raise InputError(f"absolute_gap must be finite and not negative, got {absolute_gap}")
     if clock not in CLOCKS:
         raise InputError(f"clock must be one of {', '.join(CLOCKS)}, got {clock!r}")
     chosen_seeds = seed_list(seeds)
@@ -290,6 +296,7 @@ def compare(
         time_limit=time_limit,
         clock=clock,
         temperature=temperature,
+        absolute_gap=float(absolute_gap),
         threads=execution.threads,
         isolated=isolate,
         memory=execution.memory,

@@ -160,6 +160,8 @@ class RunSettings:
     #: Clock of all reported seconds, see `inference_lab.solve`.
     clock: Literal["wall", "cpu"] = "wall"
     temperature: float = 0.0
+    #: A gap that counts as a proof, in the unit of the costs.
+    absolute_gap: float = 0.0
     #: Threads that numerical libraries may use.
     threads: int = 1
     #: Whether runs have processes of their own.

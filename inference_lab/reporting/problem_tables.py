@@ -115,7 +115,8 @@ def problem_columns(
         column(
             "proved",
             [row.proved_by if row.answered else NONE for row in rows],
-            help="by the solver's own bound (yes), or another's; k/n: on k of n runs",
+            help="by the solver's own bound (yes), or another's; within: up to a gap that the user "
+            "accepts; k/n: on k of n runs",
         ),
     ]
     if any(row.log_partition is not None for row in everywhere):

@@ -126,6 +126,7 @@ class RunKey(NamedTuple):
     temperature: float
     threads: int
     clock: str = "wall"
+    absolute_gap: float = 0.0
 
     @property
     def request(self) -> RunKey:
@@ -228,6 +229,8 @@ class Record(RunRecord, frozen=True, kw_only=True):
     seed: Count | None = None
     temperature: float = 0.0
     repeat: int = 0
+    #: The gap that the run accepted as a proof.
+    absolute_gap: float = 0.0
     #: Threads that numerical libraries may use.
     threads: int = 1
     #: The clock of all seconds: wall time, or CPU time.

@@ -168,6 +168,7 @@ class Row:
     #: Number of runs with an energy proved optimal, by their own bound or the best known.
     proved: int
     #: ``"yes"`` if each run's own bound proves its energy, ``"by NAME"`` if another's does,
+    #: ``"within G"`` up to the absolute gap G that the user accepts,
     #: ``"k/n"`` if only some are proved, ``"no"``.
     proved_by: str
     #: Number of runs that found the best energy known.
@@ -298,7 +299,10 @@ def summarise_runs(problem: ProblemSummary, records: Sequence[Record]) -> Row:
 
 
 def proof(record: Record, problem: ProblemSummary) -> str:
-    """Return ``"yes"``, ``"by NAME"`` or ``"no"``: the bound that proves the run's answer."""
+    """Return the bound that proves the run's answer: ``"yes"``, ``"by NAME"`` or ``"no"``.
+
+    ``"within G"`` is a proof by the absolute gap G that the run accepted.
+    """
     if record.status == "infeasible":
         return "yes" if problem.known_energy == math.inf else "no"
     # No energy lies below the best one, so a bound above that is refuted.
@@ -307,6 +311,8 @@ def proof(record: Record, problem: ProblemSummary) -> str:
     tolerance = tolerance_of(record)
     if proves(record.energy, record.lower_bound, tolerance):
         return "yes"
+    if proves(record.energy, record.lower_bound, record.absolute_gap):
+        return f"within {record.absolute_gap:g}"
     if proves(record.energy, problem.best_bound, max(tolerance, problem.tolerance_to_best)):
         return f"by {problem.best_bound_by}"
     return "no"

@@ -492,6 +492,25 @@ def test_solve_gives_marginals_at_a_temperature(work):
     assert f"marginals of 0: {one:.4f} {1 - one:.4f}" in text and "(exact)" in text
 
 
+def test_an_absolute_gap_is_accepted_and_named(work):
+    """A chain of frustrated triangles: the relaxation is below the optimum by half a cost each."""
+    unary = np.tile([0.0, 0.001 * np.pi], (3, 1))
+    il.write(il.FactorGraph.potts(unary, [(0, 1), (1, 2), (0, 2)], -1.0), work / "odd.uai")
+    arguments = ("compare", "odd.uai", "--solver", "lp-relaxation", "--out", "runs", "--json")
+    plain = json.loads(call(*arguments).stdout)["rows"][0]
+    assert (plain["status"], plain["proved_by"]) == ("converged", "no")
+    accepted = json.loads(call(*arguments, "--absolute-gap", "2").stdout)
+    row = accepted["rows"][0]
+    assert accepted["new"] == 1 and row["gap"] == plain["gap"] > 0.1
+    assert (row["status"], row["proved_by"]) == ("optimal", "within 2")
+    text = call("solve", "odd.uai", "--solver", "lp-relaxation", "--absolute-gap", "2").stdout
+    assert "optimal, within the absolute gap of 2" in text
+    refused = call("solve", "odd.uai", "--absolute-gap", "-1")
+    assert refused.exit_code == 2 and "'-1' is not a number of at least 0" in refused.stderr
+    with pytest.raises(ValueError, match="absolute_gap must be finite and not negative"):
+        il.compare("odd.uai", "icm", absolute_gap=-1.0)
+
+
 def test_solve_writes_labels(work):
     result = call("solve", "model.uai", "--solver", "icm", "--out", "labels.txt")
     assert result.exit_code == 0 and "labels.txt" in result.stdout
