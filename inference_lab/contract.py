@@ -553,9 +553,10 @@ class Run:
         if not math.isfinite(gap):
             return bound
         rounding = self._given.resolution_at(self.best_energy)
-        # Where no term has a range, all labellings of finite energy are equal.
-        most = max(_FEW * rounding, _LARGEST_RESIDUAL * (self._typical_range or math.inf))
-        residual = min(residual, most)
+        if residual > _FEW * rounding:
+            # Where no term has a range, all labellings of finite energy are equal.
+            most = _LARGEST_RESIDUAL * (self._typical_range or math.inf)
+            residual = min(residual, max(_FEW * rounding, most))
         if gap < -max(rounding * self._above, residual):
             return bound
         tolerance = self.tolerance_at(self.best_energy)
