@@ -140,11 +140,15 @@ class MPLP(IterativeSolver["_Sweeps"]):
     parts: bool = True
 
     def run(self, graph: FactorGraph, run: Run) -> Outcome:
-        """Pass messages in each component with cycles apart, or in the whole graph."""
-        outcome = None
-        if self.parts:
-            outcome = solve_parts(lambda part, inner, _: self.run(part, inner), graph, run)
-        return outcome or super().run(graph, run)
+        """Pass messages; where they prove nothing, go on with components with cycles apart."""
+        outcome = super().run(graph, run)
+        done = outcome.iterations
+        if not self.parts or run.proved or outcome.infeasible or run.should_stop(done):
+            return outcome
+        apart = solve_parts(
+            lambda part, inner, _: self.run(part, inner), graph, run, iterations=done
+        )
+        return apart or outcome
 
     def start(self, graph: FactorGraph, run: Run) -> _Sweeps:
         """Start from the unchanged terms."""

@@ -134,9 +134,9 @@ class _Assembly:
     run: Run
     parts: list[Part]
     labels: IntArray
+    iterations: int
     bounds: list[float] = field(init=False)
     proved: list[bool] = field(init=False)
-    iterations: int = 0
 
     def __post_init__(self) -> None:
         # Where labels are only names of clusters, the clusters of different parts have different
@@ -204,13 +204,14 @@ def solve_parts(
     graph: FactorGraph,
     run: Run,
     seconds: float = math.inf,
+    iterations: int = 0,
 ) -> Outcome | None:
     """Solve the components with cycles of a graph apart; None if there is only one.
 
     Small components are eliminated together. The others are solved by `solve`, smallest first, each
     with a share by its size of the remaining time, which is its third argument. `seconds` is the
-    budget of a run without a time limit. Answers and bounds of finished components are kept when
-    the time ends.
+    budget of a run without a time limit, and `iterations` were made before. Answers and bounds of
+    finished components are kept when the time ends.
     """
     if run.temperature > 0:
         return None
@@ -224,7 +225,7 @@ def solve_parts(
     numbers[small] = n_large = int((~small).sum())
     parts = split(graph, numbers[part_of])
     labels = unary_minimum(graph) if run.best_labels is None else run.best_labels.copy()
-    assembly = _Assembly(graph, run, parts, labels)
+    assembly = _Assembly(graph, run, parts, labels, iterations)
     diagnostics = {"parts": int(states.size), "parts_eliminated": int(small.sum())}
 
     end = run.seconds + seconds

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 
@@ -42,30 +43,43 @@ def energy_step(graph: FactorGraph) -> float:
     >>> energy_step(il.FactorGraph.potts([[0.0, 1.25], [0.4, 0.0]], [(0, 1)], [0.5]))
     0.05
     """
-    table = graph.edge_kinds == TABLE
-    factors = graph.edge_weights[table]
-    # An entry times an integer is a multiple of the entry; other weights are not followed.
-    if (factors != np.floor(factors)).any():
+    # An entry of a table times an integer is a multiple of it; other weights are not followed.
+    if (graph.edge_weights[graph.edge_kinds == TABLE] % 1.0).any():
         return 0.0
-    least = np.repeat(_finite(graph.least_unaries), graph.cardinalities)
-    # Costs, with the sizes to which their rounding errors are relative.
-    groups = [(graph.unary_values - least, np.abs(graph.unary_values) + np.abs(least))]
-    for values in (
-        graph.table_values,
-        graph.edge_weights[~table],
-        graph.pairwise_values,
-        graph.label_costs.costs,
-    ):
-        groups.append((values, np.abs(values)))
-    groups = [(c[np.isfinite(c)], size[np.isfinite(c)]) for c, size in groups]
     # Units to a cost of 1: of integers, of the last place of all sums, and of decimal places.
     last_place = 2.0 ** min(900, 52 - math.frexp(graph.magnitude)[1])
-    for units in (1.0, last_place, *(10.0**d for d in range(1, _MOST_DECIMALS + 1))):
-        if graph.magnitude * units < _EXACT and all(_are_whole(*one, units) for one in groups):
-            integers = [np.rint(costs * units).astype(np.int64) for costs, _ in groups]
-            step = math.gcd(*(int(np.gcd.reduce(row, initial=0)) for row in integers)) / units
+    units = np.array([1.0, last_place, *(10.0**d for d in range(1, _MOST_DECIMALS + 1))])
+    units = units[graph.magnitude * units < _EXACT]
+    # A few costs are enough where there is no step, as in almost all graphs of real costs.
+    units = units[_are_whole(*_costs(graph, _SAMPLE), units[:, None])]
+    if units.size == 0:
+        return 0.0
+    costs, sizes = _costs(graph, None)
+    for unit in units:
+        if _are_whole(costs, sizes, unit):
+            divisor = int(np.gcd.reduce(np.rint(costs * unit).astype(np.int64), initial=0))
+            step = divisor / float(unit)
             return step if step > _FINEST_STEP * graph.magnitude else 0.0
     return 0.0
+
+
+def _costs(graph: FactorGraph, most: int | None) -> tuple[FloatArray, FloatArray]:
+    """Return finite costs, the first of each kind, and the sizes their errors are relative to."""
+    first = slice(most)
+    owners = np.repeat(np.arange(graph.n_variables)[first], graph.cardinalities[first])[first]
+    least = _finite(graph.least_unaries)[owners]
+    unary = graph.unary_values[: owners.size]
+    differ = graph.edge_weights[first][graph.edge_kinds[first] != TABLE]
+    others = (
+        graph.table_values[first],
+        differ,
+        graph.pairwise_values[first],
+        graph.label_costs.costs[first],
+    )
+    costs = np.concatenate([unary - least, *others])
+    sizes = np.concatenate([np.abs(unary) + np.abs(least), *map(np.abs, others)])
+    finite = np.isfinite(costs)
+    return costs[finite], sizes[finite]
 
 
 def _finite(costs: FloatArray) -> FloatArray:
@@ -73,13 +87,10 @@ def _finite(costs: FloatArray) -> FloatArray:
     return np.where(np.isinf(costs), 0.0, costs)
 
 
-def _are_whole(costs: FloatArray, sizes: FloatArray, units: float) -> bool:
+def _are_whole(costs: FloatArray, sizes: FloatArray, units: Any) -> Any:
     """Whether costs are whole multiples of a unit, up to the rounding of decimal fractions."""
-    for part in (slice(_SAMPLE), slice(None)):
-        multiples = costs[part] * units
-        if (np.abs(multiples - np.rint(multiples)) > 2.0**-51 * units * sizes[part]).any():
-            return False
-    return True
+    multiples = costs * units
+    return (np.abs(multiples - np.rint(multiples)) <= 2.0**-51 * units * sizes).all(axis=-1)
 
 
 def next_energy(graph: FactorGraph, bound: float, step: float) -> float:

@@ -87,9 +87,11 @@ def test_graphs_side_by_side_are_proved_one_by_one(solver):
     graph = side_by_side(graphs)
     found = il.solve(graph, solver, seed=0, time_limit=30.0, clock="cpu")
     assert found.energy == pytest.approx(sum(optimum(one) for one in graphs))
-    # Persistency solves two of them before `auto` divides the graph.
-    assert found.diagnostics["parts"] == (4 if solver == "auto" else 6)
-    assert found.diagnostics["parts_eliminated"] >= 1
+    # Persistency solves two of them before `auto` divides the graph, and messages may prove all.
+    expected = {"auto": (4,), "mplp": (6, None), "trw-s(tighten=cycles)": (6, None)}
+    assert found.diagnostics.get("parts") in expected.get(solver, (6,))
+    if "parts" in found.diagnostics:
+        assert found.diagnostics["parts_eliminated"] >= 1
     assert found.status == "optimal" and found.lower_bound == found.energy
 
 
