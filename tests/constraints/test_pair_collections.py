@@ -77,7 +77,7 @@ def test_pairs_in_any_collection_are_the_same(form: Callable[[], Any]) -> None:
 NONE: list[Any] = [None, [], (), set(), iter([]), np.empty((0, 2)), np.empty(0), pd.DataFrame()]
 
 
-@pytest.mark.parametrize("pairs", NONE, ids=repr)
+@pytest.mark.parametrize("pairs", NONE, ids=lambda pairs: type(pairs).__name__)
 def test_no_pairs_are_no_error(pairs: Any) -> None:
     if isinstance(pairs, pd.DataFrame):
         pairs = pd.DataFrame({"i": [], "j": []})
