@@ -32,7 +32,8 @@ help:  ## show these lines
 setup: $(VENV)/.dev  ## set up .venv with everything needed to use and develop the package
 
 demo: $(VENV)/.package  ## compare the solvers on E-steps of real and drawn data
-	@for solver in ilp lp-relaxation loopy-bp icm mean-field; do \
+	@# Linear programs need no compiled code at first.
+	@for solver in loopy-bp mean-field icm; do \
 		$(one-thread) $(BIN)/inference-lab solve "estep(data=iris, constraints=150)" --solver $$solver > /dev/null & \
 	done; wait
 	$(BIN)/inference-lab compare --out runs/demo
@@ -102,7 +103,8 @@ format: $(VENV)/.dev  ## format the code, and mend what the linter can mend
 	$(BIN)/ruff check --fix
 	$(BIN)/ruff format
 
-clean:  ## remove .venv, caches and build products; results in runs/ stay
+# Compiled kernels lie in the user's cache folder, which all clones share; docs/howto/first-run.md.
+clean:  ## remove .venv, caches and build products; results in runs/ and compiled kernels stay
 	rm -rf $(VENV) .venv-* build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .benchmarks
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 

@@ -166,13 +166,17 @@ _FOLDER = _cache_folder()
 notice.once = "once per machine" if _FOLDER else "in each process"
 
 
+def _module_digest(function: Callable[..., Any]) -> str:
+    """Return a hash of the file of a function."""
+    file = Path(function.__code__.co_filename)
+    return hashlib.sha256(file.read_bytes() if file.exists() else b"").hexdigest()[:8]
+
+
 def _module_folder(function: Callable[..., Any], release: str) -> Path:
     """Return the folder for the kernels of a module, and note that it is in use."""
     # One folder a module, because a user's file may be imported under several names. Named by the
     # content, too: numba fails to load a kernel if the class of an argument is gone.
-    file = Path(function.__code__.co_filename)
-    digest = hashlib.sha256(file.read_bytes() if file.exists() else b"").hexdigest()
-    folder = Path(release, f"{function.__module__}-{digest[:8]}")
+    folder = Path(release, f"{function.__module__}-{_module_digest(function)}")
     with suppress(OSError):
         if time.time() - folder.stat().st_mtime > _NOTED:
             os.utime(folder)

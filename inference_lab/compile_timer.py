@@ -94,10 +94,12 @@ class CompileNotice:
         """Start without any time waited."""
         #: How often the compilation has to be waited for.
         self.once = "once per machine"
-        self.silent = multiprocessing.parent_process() is not None
+        #: Whether this is a worker process of the harness.
+        self.silent = False
         self._waited: dict[str, float] = {}
         self._reported: set[str] = set()
         self._depth = 0
+        self._current = ""
         self._since = 0.0
         self._alarm: threading.Timer | None = None
 
@@ -112,7 +114,7 @@ class CompileNotice:
 
     def say(self, text: str) -> None:
         """Log a line, unless this is a worker process."""
-        if not self.silent:
+        if not self.silent and multiprocessing.parent_process() is None:
             logging.getLogger("inference_lab").warning("inference-lab: %s", text)
 
     def begin(self, module: str) -> None:

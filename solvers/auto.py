@@ -68,9 +68,10 @@ _VAST = 1_000_000
 #: Share of the budget for the first descent. If this many evaluations of the energy, the time of
 #: some sweeps, take longer, they are the limit, up to the second share.
 _DESCENT_SHARE, _DESCENT_EVALUATIONS, _MOST_DESCENT_SHARE = 0.05, 60.0, 0.5
-#: A stage that would get a smaller share of the whole budget is left out: it would hardly begin,
-#: and its code may take longer to compile than all that came before (record 047).
-_LEAST_SHARE = 0.08
+#: Stages whose code takes ten processor seconds to compile. One that would get a smaller share of
+#: the whole budget is left out: it would hardly begin (record 047).
+_SLOW_TO_COMPILE = frozenset({"trw-s(tighten=cycles)", "semidefinite"})
+_LEAST_SHARE = 0.03
 #: Share of the budget for the reduction.
 _REDUCTION_SHARE = 0.1
 
@@ -420,8 +421,8 @@ class _Portfolio:
         self.best, self.best_energy = best, float(reduction.graph.energy(best))
         self.iterations = 0
         self.plans: list[dict[str, Any]] = []
-        #: Solvers whose code is loaded.
-        self._begun = {"icm"}
+        #: Stages that have begun, whose code is loaded.
+        self._begun: set[str] = set()
 
     def outcome(self, least: float, end: float, finished: bool) -> Outcome:
         """Run the stages of the plan until one proves optimality or the budget is spent."""
@@ -448,9 +449,8 @@ class _Portfolio:
             left = end - run.seconds
             if run.proved or left <= 0 or run.should_stop(self.iterations):
                 break
-            if stage.share * left < _LEAST_SHARE * end and stage.solver not in self._begun:
-                if stage in more:
-                    break
+            slow = stage.solver in _SLOW_TO_COMPILE and stage.solver not in self._begun
+            if slow and stage.share * left < _LEAST_SHARE * end:
                 continue
             status = self._make(stage, left)
             if status is Status.INFEASIBLE:

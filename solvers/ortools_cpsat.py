@@ -41,7 +41,7 @@ _BLOCK = 500
 class CPSAT(Solver):
     """Minimise the energy exactly by CP-SAT, an optional extra.
 
-    ``pip install ".[ortools]"`` installs it. The model has a Boolean for each label of a
+    ``pip install -e ".[ortools]"`` installs it. The model has a Boolean for each label of a
     variable, exactly one of them true, and one for each cost of a term, forced by a clause, so that
 
     * a diagonal term costs ``differ`` if one end has a label that the other has not, ``same[a]`` if

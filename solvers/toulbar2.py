@@ -48,7 +48,7 @@ _NEVER = 10**6
 class Toulbar2(Solver):
     """Minimise the energy exactly by toulbar2, an optional extra.
 
-    ``pip install ".[toulbar2]"`` installs it. Branch and bound with soft arc
+    ``pip install -e ".[toulbar2]"`` installs it. Branch and bound with soft arc
     consistency (EDAC, or VAC), which shifts costs between terms as message passing does.
 
     Costs are rounded down to integers (`inference_lab.algorithms.linear.integer_costs`), so that

@@ -5,6 +5,7 @@ from __future__ import annotations
 import faulthandler
 import gc
 import importlib.util
+import logging
 import os
 import shutil
 import signal
@@ -42,6 +43,13 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 def _seeded() -> None:
     """Seed numpy's global generator in each test, for estimators without a seed of their own."""
     np.random.seed(0)  # noqa: NPY002
+
+
+@pytest.fixture(autouse=True)
+def _unsilenced() -> Iterator[None]:
+    """Reset the level of the package's logger, which a document shows how to change."""
+    yield
+    logging.getLogger("inference_lab").setLevel(logging.NOTSET)
 
 
 @pytest.fixture(scope="session")

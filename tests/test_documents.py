@@ -35,7 +35,15 @@ from inference_lab.graph.factor_graph import FactorGraph
 from inference_lab.io import FormatError, supported_suffixes, write
 
 #: Pages of the site with code in Python.
-PAGES = ("clustering", "many-machines", "own-data", "own-problem", "own-solver", "paper")
+PAGES = (
+    "clustering",
+    "first-run",
+    "many-machines",
+    "own-data",
+    "own-problem",
+    "own-solver",
+    "paper",
+)
 
 DOCUMENTS = [
     "CONTRIBUTING.md",

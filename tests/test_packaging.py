@@ -37,6 +37,8 @@ def run(*command: str | Path, cwd: Path, path: Path | None = None) -> str:
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     if path is not None:
         environment["PYTHONPATH"] = str(path)
+        # Kernels of a package that is gone after the test do not stay in the user's cache.
+        environment["XDG_CACHE_HOME"] = str(path.parent / f"{path.name}-cache")
     done = subprocess.run(
         [str(part) for part in command],
         cwd=cwd,
@@ -167,6 +169,104 @@ def test_command_of_the_wheel(installed: Path, elsewhere: Path) -> None:
     ]
     (point,) = entry_points(group="console_scripts", name="inference-lab")
     assert point.value == "inference_lab.cli:main"
+
+
+#: What a new user does first: from the clone to a table.
+FIRST_USE = (
+    "import inference_lab as il\n"
+    "g = il.FactorGraph.potts([[0.0, 1.0], [0.6, 0.0]], [(0, 1)], [0.5])\n"
+    "print(il.__file__, il.solve(g, 'icm').energy)\n"
+)
+
+
+def unprivileged(*command: str | Path, **variables: str) -> subprocess.CompletedProcess[str]:
+    """Run a command as a user without a home; root gives up its power over files for it."""
+    environment = {"PATH": os.environ["PATH"], "HOME": os.devnull, **variables}
+    prefix: list[str] = []
+    if os.geteuid() == 0:
+        if shutil.which("setpriv") is None:
+            pytest.skip("setpriv is missing, and root may write everywhere")
+        prefix = ["setpriv", "--bounding-set=-all", "--inh-caps=-all", "--"]
+    return subprocess.run(
+        [*prefix, *map(str, command)],
+        env=environment,
+        cwd="/",
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+
+
+@pytest.fixture(scope="module")
+def environment(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Install the wheel offline into an environment that borrows the packages it depends on."""
+    folder = tmp_path_factory.mktemp("environment")
+    run(sys.executable, "-m", "venv", "--without-pip", folder, cwd=folder)
+    site = Path(python_in(folder, "import site; print(site.getsitepackages()[0])").strip())
+    borrowed = Path(pytest.__file__).parents[1]
+    (site / "borrowed.pth").write_text(f"{borrowed}\n")
+    pip_in(folder, "install", "--no-deps", "--no-index", str(wheel))
+    return folder
+
+
+def python_in(folder: Path, code: str) -> str:
+    return run(folder / "bin" / "python", "-c", code, cwd=folder)
+
+
+def pip_in(folder: Path, *arguments: str) -> None:
+    pip = (sys.executable, "-m", "pip", "--python", folder / "bin" / "python", "--quiet")
+    run(*pip, *arguments, "--disable-pip-version-check", cwd=folder)
+
+
+def files_of(package: Path) -> set[str]:
+    return {str(path.relative_to(package)) for path in package.rglob("*") if path.is_file()}
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="modes and setpriv are those of Unix")
+def test_a_user_who_may_write_to_temporary_folders_only(environment: Path, tmp_path: Path) -> None:
+    """Kernels are compiled, kept in a folder of the user, and one line says so."""
+    interpreter = environment / "bin" / "python"
+    (package,) = environment.glob("lib/python*/site-packages/inference_lab")
+    before = files_of(package)
+    folders = [path for path in (package, *package.rglob("*")) if path.is_dir()]
+    for folder in folders:
+        folder.chmod(0o555)
+    try:
+        lines = []
+        for _ in range(2):
+            done = unprivileged(interpreter, "-c", FIRST_USE, TMPDIR=str(tmp_path))
+            assert done.returncode == 0, done.stderr
+            assert done.stdout.split() == [str(package / "__init__.py"), "0.5"]
+            lines.append([line for line in done.stderr.splitlines() if "compiling" not in line])
+        (folder,) = tmp_path.iterdir()
+        assert list(folder.rglob("*.nbi")) and folder.stat().st_mode & 0o777 == 0o700
+        for (line,) in lines:
+            assert str(folder) in line and "NUMBA_CACHE_DIR" in line
+        # Nor is there a folder for temporary files: slower, and nothing else.
+        code = "import tempfile; tempfile.tempdir = '/dev/null'\n" + FIRST_USE
+        done = unprivileged(interpreter, "-c", code)
+        assert done.returncode == 0 and done.stdout.endswith(" 0.5\n"), done.stderr
+        assert "not kept" in done.stderr
+    finally:
+        for folder in folders:
+            folder.chmod(0o755)
+    assert files_of(package) == before
+
+
+def test_nothing_of_the_package_stays_when_it_is_replaced(
+    environment: Path, wheel: Path, tmp_path: Path
+) -> None:
+    """A folder that stays would shadow the editable installation that comes next."""
+    (package,) = environment.glob("lib/python*/site-packages/inference_lab")
+    code = f"import os; os.environ['XDG_CACHE_HOME'] = {str(tmp_path)!r}\n" + FIRST_USE
+    assert python_in(environment, code).endswith(" 0.5\n")
+    assert list(tmp_path.rglob("*.nbi"))
+    assert all(path.endswith(".pyc") for path in files_of(package) if "__pycache__" in path)
+    pip_in(environment, "uninstall", "--yes", "inference-lab")
+    assert not package.exists()
+    pip_in(environment, "install", "--no-deps", "--no-index", str(wheel))
+    version = run(environment / "bin" / "inference-lab", "--version", cwd=tmp_path)
+    assert inference_lab.__version__ in version
 
 
 def test_versions_agree() -> None:

@@ -109,10 +109,10 @@ def test_without_the_extras_each_feature_names_its_own(
     )
     for draw in (*plots, lambda: comparison.report(tmp_path / "report")):
         package = "matplotlib" if draw in plots else "altair"
-        report = re.escape(f'{package} is not installed: pip install ".[report]"')
+        report = re.escape(f'{package} is not installed: pip install -e ".[report]"')
         with pytest.raises(MissingExtra, match=report):
             draw()
-    images = re.escape('PIL is not installed: pip install ".[images]"')
+    images = re.escape('PIL is not installed: pip install -e ".[images]"')
     for use in (lambda: read_image("a.png"), lambda: write_image("a.png", None)):  # type: ignore
         with pytest.raises(MissingExtra, match=images):
             use()

@@ -237,7 +237,7 @@ def _neighbours(g: GraphArrays, b: Block, v: int) -> int:
             for r in range(b.sep_ptr[p], b.sep_ptr[p + 1]):
                 count = _note(states, mark, found, search, b.sep[r], count)
         q = s.next[q]
-    return count
+    return int(count)
 
 
 @inlined
@@ -357,7 +357,7 @@ def grow(
     while s.now[0].listed > 0:
         _decide(b.state, s, s.listed[s.now[0].listed - 1], _OUT)
     b.now[0].members = members
-    return members
+    return int(members)
 
 
 @merged
@@ -632,7 +632,7 @@ def eliminate(
             b.now[0].after += message[0]
         work -= 50 + inputs * (10 + b.open[i] * rows)
         p += 1
-    return p
+    return int(p)
 
 
 @merged

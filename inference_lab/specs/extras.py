@@ -31,7 +31,7 @@ def how_to_install(package: str, extra: str) -> str | None:
     if found:
         return None
     # Extras are installed from a clone, because the project is not on a package index.
-    return f'not installed: pip install ".[{extra}]" in the folder of inference-lab'
+    return f'not installed: pip install -e ".[{extra}]" in the folder of inference-lab'
 
 
 def require(extra: str, *packages: str) -> None:

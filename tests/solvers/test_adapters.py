@@ -182,7 +182,7 @@ def missing(request, monkeypatch):
 
 def advice(name):
     extra = {"toulbar2": "toulbar2", "ortools-cpsat": "ortools"}[name]
-    return f'not installed: pip install ".[{extra}]" in the folder of inference-lab'
+    return f'not installed: pip install -e ".[{extra}]" in the folder of inference-lab'
 
 
 def test_missing_packages_are_listed_with_how_to_get_them(missing):

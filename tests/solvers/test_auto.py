@@ -2,6 +2,7 @@
 
 import itertools
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -9,9 +10,10 @@ import pytest
 import inference_lab as il
 from inference_lab import solving
 from inference_lab.constraints import sample_pairs
+from inference_lab.contract import Status
 from inference_lab.registry.sources import as_problem
 from inference_lab.solvers import auto
-from inference_lab.solvers.auto import plan, structure
+from inference_lab.solvers.auto import Stage, plan, structure
 from inference_lab.solvers.junction_tree import JunctionTree
 from inference_lab.solving import solve
 
@@ -267,3 +269,28 @@ def test_forest_of_any_size_is_solved_at_once():
     s = il.solve(graph, "auto", max_iterations=1)
     assert s.status == "optimal" and s.diagnostics["structure"] == "forest"
     assert s.energy == il.solve(graph, "trw-s").energy
+
+
+def test_a_slow_stage_does_not_begin_at_the_end(monkeypatch):
+    """Its code would take longer to compile than everything before."""
+    graph = as_problem("random-graph(variables=20, labels=3)").graph
+    stages = [
+        Stage("icm", 0.01, "short"),
+        Stage("semidefinite", 0.02, "too short"),
+        Stage("trw-s(tighten=cycles)", 0.5, "long enough"),
+        Stage("trw-s(tighten=cycles)", 0.01, "short, but loaded"),
+    ]
+    begun = []
+
+    def skipped(graph, solver, **settings):
+        begun.append(solver)
+        return replace(solve(graph, "icm", **settings), status=Status.CONVERGED)
+
+    monkeypatch.setattr(auto, "plan", lambda *arguments: iter(stages))
+    monkeypatch.setattr(auto, "searches", lambda graph: [])
+    monkeypatch.setattr(auto, "solve", skipped)
+    # No label is ruled out.
+    monkeypatch.setattr(auto, "_reduced", lambda graph, *_: auto.reduce(graph, lambda: True))
+    il.solve(graph, "auto")
+    # The first call is the descent.
+    assert begun[1:] == ["icm", "trw-s(tighten=cycles)", "trw-s(tighten=cycles)"]

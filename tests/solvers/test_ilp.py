@@ -73,6 +73,22 @@ def test_noisy_estep_is_proved_at_the_root():
     assert plain.energy == pytest.approx(s.energy, rel=1e-9) and "ilp_status" in plain.diagnostics
 
 
+def test_a_small_integral_program_needs_no_other_steps(monkeypatch):
+    """Persistency, cuts and local search are neither run nor compiled."""
+
+    def unexpected(*args):
+        raise AssertionError("not needed")
+
+    for name in ("reduce", "descend", "tighten"):
+        monkeypatch.setattr(ilp, name, unexpected)
+    graph = as_problem("estep(data=iris, constraints=150)").graph
+    s = il.solve(graph, "ilp")
+    assert s.status == "optimal" and "share_fixed" not in s.diagnostics
+    monkeypatch.setattr(ilp, "_SMALL_MODEL", 0)
+    with pytest.raises(AssertionError, match="not needed"):
+        il.solve(graph, "ilp")
+
+
 def test_reduction_maps_labels_and_bounds_back():
     """Variables fixed by persistency are absent from the model, but not from the answer."""
     graph = frustrated(10, 3, 25, 2)

@@ -17,7 +17,7 @@ from inference_lab.kernels.messages import half_cost
 _WORK = 3_000_000
 
 
-class Messages(NamedTuple):
+class ForestMessages(NamedTuple):
     """The state of the pass to the roots."""
 
     #: (like the unaries): each label's unary and the messages of the branches below.
@@ -71,7 +71,7 @@ def to_roots(
     order: IntArray,
     links: IntArray,
     first: int,
-    messages: Messages,
+    messages: ForestMessages,
     x: IntArray,
     work: int,
 ) -> int:
@@ -119,7 +119,7 @@ def to_roots(
 
 @lean_kernel
 def from_roots(
-    g: GraphArrays, order: IntArray, links: IntArray, messages: Messages, x: IntArray
+    g: GraphArrays, order: IntArray, links: IntArray, messages: ForestMessages, x: IntArray
 ) -> None:
     """Label the variables below the roots."""
     for t in range(order.size - 1, -1, -1):
@@ -142,7 +142,7 @@ def solve_forest(graph: FactorGraph, run: Run) -> Outcome:
     half = links[linked]
     sizes[linked] = graph.cardinalities[graph.edges[half >> 1, 1 - (half & 1)]]
     choice_at = np.cumsum(sizes) - sizes
-    messages = Messages(
+    messages = ForestMessages(
         costs=graph.unary_values.copy(),
         choice_at=choice_at,
         choice=np.empty(int(sizes.sum()), dtype=np.int64),
