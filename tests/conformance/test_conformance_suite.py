@@ -196,7 +196,7 @@ def gap_closed_by_a_share_of_the_energy(graph, run, honest):
         return honest(graph, run)
     energy = run.offer(np.array(graph.cardinalities) - 1)
     optimum = enumerated(graph).optimum
-    if abs(energy - optimum) > 1e-9 * abs(energy):
+    if not abs(energy - optimum) <= 1e-9 * abs(energy) < math.inf:
         return honest(graph, run)
     run.bound(energy)
     return Outcome(converged=True)
