@@ -18,7 +18,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from inference_lab._numba import inlined, inlined_minimum, int64
+from inference_lab._numba import inlined, inlined_minimum
 from inference_lab.contract import Marginals
 from inference_lab.graph.arrays import (
     NO_FORM,
@@ -99,9 +99,6 @@ def aligned_zeros(size: int) -> FloatArray:
     skip = -(array.ctypes.data // 8) % 8
     return array[skip : skip + size]
 
-
-#: Typed values, because numba would compile a step anew for each literal constant.
-_PLUS, _MINUS, _NONE = int64(1), int64(-1), int64(-1)
 
 #: How the message of an edge is computed.
 GENERAL, ATTRACTIVE, REPULSIVE, LINEAR = 0, 1, 2, 3
@@ -246,7 +243,7 @@ def add_term(
 def add_counted(k: int, costs: FloatArray, sums: FloatArray, infinite: IntArray | None) -> None:
     """Add costs to sums, which are kept as finite part and number of infinite terms if counted."""
     for a in range(k):
-        add_term(costs[a], _PLUS, a, sums, infinite)
+        add_term(costs[a], 1, a, sums, infinite)
 
 
 @inlined
@@ -289,7 +286,7 @@ def local_costs(
         for a in range(k):
             cost[a] = 0.0
             infinite[a] = 0
-            scale = max(scale, add_term(own[a], _PLUS, a, cost, infinite))
+            scale = max(scale, add_term(own[a], 1, a, cost, infinite))
     base = 0.0
     base_infinite = 0
     for q in range(g.adj_ptr[i], g.adj_ptr[i + 1]):
@@ -310,8 +307,8 @@ def local_costs(
                 scale += abs(weight)
             if b < k:
                 same = g.pairwise[np.uint64(at + b * kind)]
-                add_term(weight, _MINUS, b, cost, infinite)
-                scale += add_term(same, _PLUS, b, cost, infinite)
+                add_term(weight, -1, b, cost, infinite)
+                scale += add_term(same, 1, b, cost, infinite)
         elif g.forms[e] != NO_FORM:
             # The table is symmetric and finite, with the extremes at the ends of its first row.
             row = g.pairwise[at + b * k : at + b * k + k]
@@ -329,15 +326,15 @@ def local_costs(
             largest = 0.0
             for a in range(k):
                 value = weight * g.pairwise[np.uint64(at + a * stride)]
-                largest = max(largest, add_term(value, _PLUS, a, cost, infinite))
+                largest = max(largest, add_term(value, 1, a, cost, infinite))
             scale += largest
     for q in range(g.inc_ptr[i], g.inc_ptr[i + 1]):
         slot = g.inc_slot[q]
-        index, own_stride, _ = factor_slice(g, x, g.slot_factor[slot], slot, _NONE)
+        index, own_stride, _ = factor_slice(g, x, g.slot_factor[slot], slot, -1)
         largest = 0.0
         for a in range(k):
             value = g.tables[index + a * own_stride]
-            largest = max(largest, add_term(value, _PLUS, a, cost, infinite))
+            largest = max(largest, add_term(value, 1, a, cost, infinite))
         scale += largest
     if infinite is not None:
         for a in range(k):
