@@ -38,7 +38,7 @@ def format_percent(value: float) -> str:
 
 def format_gap(value: float) -> str:
     """Return a gap in the unit of the energy."""
-    return f"{value:.3g}"
+    return f"{value:.4g}"
 
 
 def format_seconds(value: float) -> str:
