@@ -252,6 +252,7 @@ def _numba_signatures(module: object) -> list[tuple[str, object]]:
     return [
         (name, signature)
         for name, value in vars(module).items()
-        if getattr(value, "__module__", "") == module.__name__
+        # Steps of other modules are imported.
+        if getattr(value, "__module__", None) == getattr(module, "__name__", "")
         for signature in getattr(value, "signatures", ())
     ]
