@@ -20,7 +20,7 @@ from inference_lab.algorithms.dual.reparametrisation import (
 from inference_lab.algorithms.dual.standstill import Standstill
 from inference_lab.algorithms.dual.tightening import tighten
 from inference_lab.algorithms.iteration import IterativeSolver, Progress
-from inference_lab.algorithms.parts import solve_parts
+from inference_lab.algorithms.parts import go_on_by_parts
 from inference_lab.contract import Outcome, Run
 from inference_lab.graph.arrays import TABLE, FloatArray, IntArray
 from inference_lab.graph.factor_graph import FactorGraph
@@ -142,13 +142,7 @@ class MPLP(IterativeSolver["_Sweeps"]):
     def run(self, graph: FactorGraph, run: Run) -> Outcome:
         """Pass messages; where they prove nothing, go on with components with cycles apart."""
         outcome = super().run(graph, run)
-        done = outcome.iterations
-        if not self.parts or run.proved or outcome.infeasible or run.should_stop(done):
-            return outcome
-        apart = solve_parts(
-            lambda part, inner, _: self.run(part, inner), graph, run, iterations=done
-        )
-        return apart or outcome
+        return go_on_by_parts(self.run, graph, run, outcome) if self.parts else outcome
 
     def start(self, graph: FactorGraph, run: Run) -> _Sweeps:
         """Start from the unchanged terms."""

@@ -258,6 +258,17 @@ def solve_parts(
     )
 
 
+def go_on_by_parts(
+    solve: Callable[[FactorGraph, Run], Outcome], graph: FactorGraph, run: Run, outcome: Outcome
+) -> Outcome:
+    """Return an outcome on the whole graph, or where it proves nothing that of the parts."""
+    done = outcome.iterations
+    if run.proved or outcome.infeasible or run.should_stop(done):
+        return outcome
+    apart = solve_parts(lambda part, inner, _: solve(part, inner), graph, run, iterations=done)
+    return apart or outcome
+
+
 def _joined(every: list[dict[str, Any]], largest: dict[str, Any]) -> dict[str, Any]:
     """Return the diagnostics of the largest part, with the plans of all parts one after another."""
     plans = [stage for one in every for stage in one.get("plan", [])]
