@@ -16,7 +16,7 @@ import numpy as np
 from inference_lab.algorithms.elimination.tree_passes import TreePasses, make_plan
 from inference_lab.algorithms.multicut.signed_graph import why_no_partition
 from inference_lab.contract import Outcome, Run, TracePoint
-from inference_lab.graph.arrays import IntArray, starts_of
+from inference_lab.graph.arrays import FloatArray, IntArray, starts_of
 from inference_lab.graph.factor_graph import FactorGraph, unary_minimum
 from inference_lab.graph.factors import Factors
 from inference_lab.graph.terms import EdgeBlock, Unaries
@@ -99,7 +99,7 @@ def _factors(graph: FactorGraph, factors: IntArray, number: IntArray) -> Factors
     return Factors.of(arities, number[scopes], sizes, tables)
 
 
-def parts_to_solve(graph: FactorGraph) -> tuple[IntArray, IntArray] | None:
+def parts_to_solve(graph: FactorGraph) -> tuple[IntArray, FloatArray] | None:
     """Return the part of each variable, and the size of each part in the logarithm of its states.
 
     Parts are the components that have cycles. Trees are easy for every method, and join the largest
@@ -120,7 +120,8 @@ def parts_to_solve(graph: FactorGraph) -> tuple[IntArray, IntArray] | None:
     cyclic = np.flatnonzero(surplus >= 0)
     if cyclic.size < 2:
         return None
-    states = np.bincount(components, weights=np.log2(graph.cardinalities), minlength=count)
+    weights = np.log2(graph.cardinalities)
+    states = np.asarray(np.bincount(components, weights, minlength=count), dtype=np.float64)
     part = np.full(count, int(np.argmax(states[cyclic])), dtype=np.int64)
     part[cyclic] = np.arange(cyclic.size)
     return part[components], states[cyclic]
@@ -275,7 +276,7 @@ def _joined(every: list[dict[str, Any]], largest: dict[str, Any]) -> dict[str, A
     return largest | ({"plan": plans} if "plan" in largest else {})
 
 
-def _small(graph: FactorGraph, part_of: IntArray, states: Any, remaining: float) -> Any:
+def _small(graph: FactorGraph, part_of: IntArray, states: FloatArray, remaining: float) -> Any:
     """Flag the parts to be eliminated: those with few labellings, as many as the time allows."""
     small = states <= _SMALL_STATES
     # The table of the first variable is the largest, and adds up its terms; the others together
