@@ -28,7 +28,7 @@ _FOLD_ARGUMENTS = ("fit_params", "score_params", "score_params_test", "score_par
 #: The module in which the steps of a pipeline change `X`.
 _PIPELINE = "sklearn.pipeline"
 #: The package whose estimators fit others.
-_ESTIMATORS = "inference_lab.clustering"
+_ESTIMATORS = __name__.rpartition(".")[0]
 
 
 @dataclass(frozen=True)
@@ -365,14 +365,18 @@ def _row_names(frame: Any, X: Any) -> Any:
     return names if fold is None else names[fold.rows]
 
 
-def _callers() -> Iterator[tuple[str, str, dict[str, Any]]]:
-    """Yield module, name and variables of each calling function, the innermost first."""
+def _callers() -> Iterator[tuple[str, FrameType]]:
+    """Yield module and frame of each calling function, the innermost first."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
-        # From Python 3.13 on, ``f_locals`` is no dictionary, and its ``keys()`` are a list.
-        module = str(frame.f_globals.get("__name__"))
-        yield module, frame.f_code.co_name, dict(frame.f_locals)
+        yield str(frame.f_globals.get("__name__")), frame
         frame = frame.f_back
+
+
+def _variables(frame: FrameType) -> dict[str, Any]:
+    """Return the variables of a calling function, which are copied at each reading."""
+    # From Python 3.13 on, ``f_locals`` is no dictionary, and its ``keys()`` are a list.
+    return dict(frame.f_locals)
 
 
 def _fold_of(pairs: Any, n_points: int) -> _Fold | None:
@@ -381,9 +385,10 @@ def _fold_of(pairs: Any, n_points: int) -> _Fold | None:
     Folds look like any other rows, so the call stack is searched for scikit-learn's arguments.
     """
     fold, scored = None, None
-    for module, _, called in _callers():
+    for module, frame in _callers():
         if module != _FOLDS:
             continue
+        called = _variables(frame)
         if not {"X", "train"} <= set(called):
             scored = called.get("X_test", scored)
             continue
@@ -407,9 +412,11 @@ def _fold_of(pairs: Any, n_points: int) -> _Fold | None:
 
 def _before_pipeline(n_points: int) -> Any:
     """Return the data frame that a calling pipeline was given, None without one."""
-    for module, _, called in _callers():
-        X = called.get("X")
-        if module == _PIPELINE and hasattr(X, "iloc") and n_rows(X) == n_points:
+    for module, frame in _callers():
+        if module != _PIPELINE:
+            continue
+        X = _variables(frame).get("X")
+        if hasattr(X, "iloc") and n_rows(X) == n_points:
             return X
     return None
 
@@ -420,11 +427,12 @@ def _refuse_folds(numbers: str) -> None:
     Estimators of this package that fit others number the rows that they pass.
     """
     fits = 0
-    for module, function, called in _callers():
-        fits += function == "fit" and module.startswith(_ESTIMATORS)
+    for module, frame in _callers():
+        fits += frame.f_code.co_name == "fit" and module.startswith(_ESTIMATORS)
         if fits > 1:
             return
-        if module == _FOLDS and {"train", "X"} <= set(called):
+        called = _variables(frame) if module == _FOLDS else {}
+        if {"train", "X"} <= set(called):
             X, train = called["X"], called["train"]
             n = n_rows(X)
             if not np.array_equal(train, np.arange(n)):
