@@ -14,7 +14,7 @@ from inference_lab.algorithms.cuts.partial_optimality import SHRINKING, reduce
 from inference_lab.algorithms.cuts.reduction import Reduction
 from inference_lab.algorithms.elimination.forest import solve_forest
 from inference_lab.algorithms.multicut.signed_graph import edge_gains, why_no_partition
-from inference_lab.algorithms.parts import solve_parts
+from inference_lab.algorithms.parts import solve_rest
 from inference_lab.algorithms.search.first_labelling import n_table_entries
 from inference_lab.algorithms.symmetry import break_symmetry
 from inference_lab.contract import Outcome, Run, Solution, Solver, Status
@@ -382,8 +382,7 @@ class Auto(Solver):
         if reduction.settled:
             return _settled(reduction, run)
         if self.parts:
-            rest = reduction.run_on_rest(run)
-            apart = solve_parts(self._on_part, rest.graph, rest, end - run.seconds)
+            apart = solve_rest(self._on_part, reduction, run, end - run.seconds)
             if apart is not None:
                 apart.diagnostics["share_fixed"] = reduction.share_fixed
                 return apart

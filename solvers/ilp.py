@@ -16,7 +16,7 @@ from inference_lab.algorithms.linear.cycle_cuts import tighten
 from inference_lab.algorithms.linear.incremental import IncrementalRelaxation
 from inference_lab.algorithms.linear.integer_program import fix_by_reduced_costs, solve_integer
 from inference_lab.algorithms.linear.model import LinearModel, build_linear_model, model_size
-from inference_lab.algorithms.parts import solve_parts
+from inference_lab.algorithms.parts import solve_parts, solve_rest
 from inference_lab.algorithms.presolve import trivial_outcome
 from inference_lab.algorithms.symmetry import break_symmetry
 from inference_lab.contract import Outcome, Run
@@ -167,8 +167,9 @@ class ILP(LinearSolver):
             return Outcome(converged=True, diagnostics=search.diagnostics)
         if self.parts and search.reduction is not None:
             # Without the labels that persistency rules out, the graph may fall apart.
-            rest = search.reduction.run_on_rest(run)
-            outcome = solve_parts(lambda part, inner, _: self.run(part, inner), rest.graph, rest)
+            outcome = solve_rest(
+                lambda part, inner, _: self.run(part, inner), search.reduction, run
+            )
             if outcome is not None:
                 return replace(outcome, diagnostics=outcome.diagnostics | search.diagnostics)
         if seconds_to_start(model_size(search.graph).nonzeros) > run.remaining:

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from inference_lab.algorithms.cuts.reduction import Reduction
 from inference_lab.algorithms.elimination.tree_passes import TreePasses, make_plan
 from inference_lab.algorithms.multicut.signed_graph import why_no_partition
 from inference_lab.contract import Outcome, Run, TracePoint
@@ -257,6 +258,19 @@ def solve_parts(
         iterations=assembly.iterations,
         diagnostics=_joined([outcome.diagnostics for outcome in outcomes], largest) | diagnostics,
     )
+
+
+def solve_rest(
+    solve: Callable[[FactorGraph, Run, float], Outcome],
+    reduction: Reduction,
+    run: Run,
+    seconds: float = math.inf,
+) -> Outcome | None:
+    """Solve the parts of a reduced graph apart, as `solve_parts` does; report to the given run."""
+    if parts_to_solve(reduction.graph) is None:
+        return None
+    rest = reduction.run_on_rest(run)
+    return solve_parts(solve, rest.graph, rest, seconds)
 
 
 def go_on_by_parts(
