@@ -33,9 +33,9 @@ from inference_lab.clustering.hmrf import HMRF, Violations, share_kept, violatio
 from inference_lab.clustering.initialisation import initial_centroids
 from inference_lab.clustering.pair_weights import log_odds, watch_faults, watch_nothing
 from inference_lab.clustering.supervision import (
-    Side,
+    Supervision,
     has_pairs,
-    read_side,
+    read_supervision,
     refuse_pairs,
     take_frame,
 )
@@ -171,28 +171,30 @@ class ConstrainedClusterer(
         for name in by_auto:
             check_word(name, given[name], ("auto",))
             given[name] = 1.0
-        side = read_side(n, self._label_limit(), **given)
-        watch_faults(side.constraints, side.n_repeated, stacklevel=4)
+        supervision = read_supervision(n, self._label_limit(), **given)
+        watch_faults(supervision.constraints, supervision.n_repeated, stacklevel=4)
         names = given.get("sample_ids")
         self._in_fold = isinstance(names, SampleIds) and names.size < names.everyone.size
-        held = np.flatnonzero(side.counts > 0)
+        held = np.flatnonzero(supervision.sample_weight_or_ones > 0)
         if held.size < n:
             some = self._only(points, held)
-            side = side.only(held)
+            supervision = supervision.only(held)
         else:
             some = points
-        some = self._centred(some, side.counts)
+        some = self._centred(some, supervision.sample_weight_or_ones)
         self._check_number(some.shape[0])
-        if by_auto and len(side.constraints):
-            weights = self._auto_weights(some, side)
+        if by_auto and len(supervision.constraints):
+            weights = self._auto_weights(some, supervision)
             chosen = {name: weights[name] for name in by_auto}
-            watch_nothing(side.constraints, chosen, stacklevel=4)
-            side = replace(side, constraints=side.constraints.with_weights(**chosen))
-        self._fit(some, side)
+            watch_nothing(supervision.constraints, chosen, stacklevel=4)
+            supervision = replace(
+                supervision, constraints=supervision.constraints.with_weights(**chosen)
+            )
+        self._fit(some, supervision)
         if hasattr(self, "cluster_centers_"):
             self.cluster_centers_ = self.cluster_centers_.astype(dtype, copy=False)
         if hasattr(self, "metric_"):
-            self.inertia_ = self._inertia(some, side.counts)
+            self.inertia_ = self._inertia(some, supervision.sample_weight_or_ones)
         if held.size < n:
             self._label_others(points, held)
         return self
@@ -204,15 +206,19 @@ class ConstrainedClusterer(
         return shown if certificate is None else f"{shown}  # gap {certificate.gap:.2%}"
 
     @abstractmethod
-    def _fit(self, points: Points, side: Side) -> None:
+    def _fit(self, points: Points, supervision: Supervision) -> None:
         """Fit, and set all attributes."""
 
-    def _auto_weights(self, points: Points, side: Side) -> Mapping[str, float | FloatArray]:
+    def _auto_weights(
+        self, points: Points, supervision: Supervision
+    ) -> Mapping[str, float | FloatArray]:
         """Return the ``ml_weight`` and ``cl_weight`` of "auto", log-odds in the unit of costs."""
-        odds = log_odds(side.constraints)
-        return {name: odds * unit for name, unit in self._weight_of_odds(points, side).items()}
+        odds = log_odds(supervision.constraints)
+        return {
+            name: odds * unit for name, unit in self._weight_of_odds(points, supervision).items()
+        }
 
-    def _weight_of_odds(self, points: Points, side: Side) -> dict[str, float]:
+    def _weight_of_odds(self, points: Points, supervision: Supervision) -> dict[str, float]:
         """Return the ``ml_weight`` and ``cl_weight`` that equal a unit of log-probability."""
         raise ValueError(
             f"{type(self).__name__} has no scale for ml_weight='auto' and cl_weight='auto': its "
@@ -244,19 +250,19 @@ class ConstrainedClusterer(
             shares[left] = softmax(-costs / temperature, axis=1)
             self.responsibilities_ = shares
 
-    def _centred(self, points: Points, counts: FloatArray) -> Points:
+    def _centred(self, points: Points, sample_weight: FloatArray) -> Points:
         """Return the points minus their mean if the distortion is translation invariant."""
         distortion = self._distortion()
         if not distortion.translation_invariant or is_sparse(points):
             self._origin = None
             return points
-        self._origin = counts @ points / counts.sum()
+        self._origin = sample_weight @ points / sample_weight.sum()
         return points - self._origin
 
     def _start(
         self,
         points: Points,
-        side: Side,
+        supervision: Supervision,
         rng: np.random.Generator,
         distortion: Distortion | None = None,
         init: Any = None,
@@ -269,13 +275,13 @@ class ConstrainedClusterer(
             init = given - self._origin if given.shape[-1:] == self._origin.shape else given
         return initial_centroids(
             points,
-            side.constraints,
+            supervision.constraints,
             self.n_clusters,
             distortion or self._distortion(),
             init,
             rng,
-            known=side.known,
-            counts=side.weights,
+            known=supervision.known,
+            sample_weight=supervision.sample_weight,
         )
 
     def _moved_back(self, centroids: FloatArray) -> FloatArray:
@@ -463,12 +469,12 @@ class ConstrainedClusterer(
             return points, centroids
         return points - self._origin, centroids - self._origin
 
-    def _inertia(self, points: Points, counts: FloatArray) -> float:
+    def _inertia(self, points: Points, sample_weight: FloatArray) -> float:
         """Return the summed distortion of points, relative to the origin, to closest centroids."""
         centroids = self._around_origin(points)[1]
         # This avoids the (n, k) array of all distortions.
         closest = self.metric_.nearest(points, centroids, None)
-        return float(counts @ self.metric_.own(points, centroids, closest))
+        return float(sample_weight @ self.metric_.own(points, centroids, closest))
 
     def score(self, X: Any, y: Any = None) -> float:
         """Return minus the summed cost of the points in their cheapest clusters.
@@ -667,8 +673,8 @@ class PairwiseClusterer(ConstrainedClusterer):
                 "pairs": pairs,
                 "sample_ids": sample_ids,
             }
-            side = read_side(labels.size, None, **take_frame(given, X))
-            return share_kept(side.constraints, labels)
+            supervision = read_supervision(labels.size, None, **take_frame(given, X))
+            return share_kept(supervision.constraints, labels)
         if self._in_fold:
             warnings.warn(
                 "score was given no pairs and returns minus the cost, which falls with every "

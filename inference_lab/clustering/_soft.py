@@ -13,7 +13,7 @@ from inference_lab.clustering.distortions import Points
 from inference_lab.clustering.em import Fit
 from inference_lab.clustering.hmrf import violations
 from inference_lab.clustering.pair_weights import watch_hard
-from inference_lab.clustering.supervision import Side
+from inference_lab.clustering.supervision import Supervision
 from inference_lab.graph.arrays import FloatArray
 
 AlphaMode = Literal["sum", "mean"]
@@ -24,7 +24,7 @@ def point_weights(
     supervised: npt.NDArray[np.bool_],
     alpha: float,
     mode: AlphaMode,
-    counts: FloatArray | None = None,
+    sample_weight: FloatArray | None = None,
 ) -> FloatArray | None:
     """Return point weights of mean one, shape (n,), or None for equal ones.
 
@@ -33,11 +33,13 @@ def point_weights(
     """
     if supervised.all() or not supervised.any() or (mode == "sum" and alpha == 0.5):
         return None
-    times = np.ones(supervised.size) if counts is None else counts
+    sample_weight = np.ones(supervised.size) if sample_weight is None else sample_weight
     weights = np.where(supervised, 1.0 - alpha, alpha)
     if mode == "mean":
-        weights = weights / np.where(supervised, times[supervised].sum(), times[~supervised].sum())
-    return np.asarray(weights * (times.sum() / (times @ weights)), dtype=np.float64)
+        weights = weights / np.where(
+            supervised, sample_weight[supervised].sum(), sample_weight[~supervised].sum()
+        )
+    return np.asarray(weights * (sample_weight.sum() / (sample_weight @ weights)), dtype=np.float64)
 
 
 class SoftClusterer(PairwiseClusterer):
@@ -51,14 +53,14 @@ class SoftClusterer(PairwiseClusterer):
     def _fit_once(
         self,
         points: Points,
-        side: Side,
+        supervision: Supervision,
         importance: FloatArray | None,
         rng: np.random.Generator,
     ) -> Fit[Any]:
         """Fit from one start, with given weights of points."""
 
-    def _fit(self, points: Points, side: Side) -> None:
-        best = self._best_alpha(points, side)
+    def _fit(self, points: Points, supervision: Supervision) -> None:
+        best = self._best_alpha(points, supervision)
         self._take_model(best.model)
         shares, found = best.shares, best.result.assignment
         if shares is None:
@@ -68,28 +70,30 @@ class SoftClusterer(PairwiseClusterer):
         if best.temperatures is not None:
             self.temperatures_ = np.array(best.temperatures)
         self._note(best.result)
-        self._judge(side.constraints)
-        watch_hard(side.constraints, self.labels_, stacklevel=5)
+        self._judge(supervision.constraints)
+        watch_hard(supervision.constraints, self.labels_, stacklevel=5)
 
     @abstractmethod
     def _take_model(self, model: Any) -> None:
         """Set the attributes that hold the fitted parameters."""
 
-    def _best_alpha(self, points: Points, side: Side) -> Fit[Any]:
+    def _best_alpha(self, points: Points, supervision: Supervision) -> Fit[Any]:
         """Fit with the given alpha, or with the alpha of fewest violated constraints.
 
         Violations are counted for labels from the parameters alone, because the labels of a fit
         obey large weights under any alpha (Lange et al. 2005, sec. 2).
         """
-        constraints, alpha = side.constraints, self.alpha
-        supervised = side.known >= 0
+        constraints, alpha = supervision.constraints, self.alpha
+        supervised = supervision.known >= 0
         supervised[constraints.must_link] = True
         supervised[constraints.cannot_link] = True
 
         def fit(value: float) -> Fit[Any]:
-            importance = point_weights(supervised, value, self.alpha_mode, side.weights)
+            importance = point_weights(
+                supervised, value, self.alpha_mode, supervision.sample_weight
+            )
             best: Fit[Any] = self._best_of(
-                lambda rng: self._fit_once(points, side, importance, rng)
+                lambda rng: self._fit_once(points, supervision, importance, rng)
             )
             return best
 

@@ -25,7 +25,7 @@ from inference_lab.clustering.mixture import (
     ConstrainedGaussianMixture,
     GaussianComponents,
 )
-from inference_lab.clustering.supervision import Side
+from inference_lab.clustering.supervision import Supervision
 from inference_lab.constraints import Constraints
 from inference_lab.constraints.pair_arrays import symmetric_matrix
 from inference_lab.contract import Solver
@@ -45,7 +45,7 @@ _LAST = 100
 
 
 def critical_temperature(
-    points: Points, distortion: Distortion, counts: FloatArray | None = None
+    points: Points, distortion: Distortion, sample_weight: FloatArray | None = None
 ) -> float:
     """Return a temperature at which all centroids still coincide, without constraints.
 
@@ -54,7 +54,9 @@ def critical_temperature(
     """
     nowhere = np.zeros((2, points.shape[1]))
     none = Constraints(None, None, n_points=points.shape[0])
-    return _critical(HMRF(points, none, distortion, nowhere, counts=counts), points.shape[0])
+    return _critical(
+        HMRF(points, none, distortion, nowhere, sample_weight=sample_weight), points.shape[0]
+    )
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -132,8 +134,10 @@ class AnnealedConstrainedKMeans(SharedSettings, SoftClusterer):
     max_iter: int = setting(20, at_least=1)
     tol: float = setting(1e-6, at_least=0, below=math.inf)
 
-    def _weight_of_odds(self, points: Points, side: Side) -> dict[str, float]:
-        unit = weight_of_odds(points, self.n_clusters, self._distortion(), side.weights)
+    def _weight_of_odds(self, points: Points, supervision: Supervision) -> dict[str, float]:
+        unit = weight_of_odds(
+            points, self.n_clusters, self._distortion(), supervision.sample_weight
+        )
         return {"ml_weight": unit, "cl_weight": unit}
 
     def _take_model(self, model: HMRF) -> None:
@@ -143,7 +147,7 @@ class AnnealedConstrainedKMeans(SharedSettings, SoftClusterer):
     def _fit_once(
         self,
         points: Points,
-        side: Side,
+        supervision: Supervision,
         importance: FloatArray | None,
         rng: np.random.Generator,
     ) -> Fit[HMRF]:
@@ -151,16 +155,16 @@ class AnnealedConstrainedKMeans(SharedSettings, SoftClusterer):
         nowhere = np.zeros((self.n_clusters, points.shape[1]))
         model = HMRF(
             points,
-            side.constraints,
+            supervision.constraints,
             distortion,
             nowhere,
             importance=importance,
-            known=side.known,
-            counts=side.weights,
+            known=supervision.known,
+            sample_weight=supervision.sample_weight,
         )
         first = self.start_temperature or 1.05 * _critical(model, points.shape[0])
         # Constraints may bind long before the data part; both must be hard in the end.
-        alone = critical_temperature(points, distortion, side.weights)
+        alone = critical_temperature(points, distortion, supervision.sample_weight)
         last = self.end_ratio * min(first, alone)
         stages = _stages(first, last, self.cooling) if alone > 0 else []
         solver = as_solver(self.e_step)
@@ -241,12 +245,12 @@ class AnnealedConstrainedMixture(ConstrainedGaussianMixture):
     def _fit_once(
         self,
         points: FloatArray,
-        side: Side,
+        supervision: Supervision,
         importance: FloatArray | None,
         rng: np.random.Generator,
     ) -> Fit[GaussianComponents]:
         nowhere = np.zeros((self.n_clusters, points.shape[1]))
-        model = self._gaussians(points, side, nowhere, importance)
+        model = self._gaussians(points, supervision, nowhere, importance)
         first = self.start_temperature or max(1.0, 1.05 * _critical(model, len(points)))
         stages = _stages(first, 1.0, self.cooling)
         result = _anneal(
@@ -284,9 +288,9 @@ def _critical(model: Model, n_points: int) -> float:
     ends, weights = coupling.rows[pairs[soft]], weights[soft] / k
     gamma = symmetric_matrix(n_points, ends, weights)
     answer = model.response()
-    counts = model.importance()
+    sample_weight = model.importance()
     # The product with a diagonal matrix has the same eigenvalues as a symmetric matrix.
-    root = np.ones(n_points) if counts is None else np.sqrt(counts)
+    root = np.ones(n_points) if sample_weight is None else np.sqrt(sample_weight)
 
     def applied(change: FloatArray) -> FloatArray:
         change = np.ravel(change)

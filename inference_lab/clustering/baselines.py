@@ -26,7 +26,12 @@ from inference_lab.clustering.hard_pairs import contradiction, infeasible
 from inference_lab.clustering.hmrf import clamped
 from inference_lab.clustering.hmrf_kmeans import PairBeliever
 from inference_lab.clustering.initialisation import Init
-from inference_lab.clustering.supervision import Side, agreeing, of_positive_weight, refuse_hard
+from inference_lab.clustering.supervision import (
+    Supervision,
+    agreeing,
+    of_positive_weight,
+    refuse_hard,
+)
 from inference_lab.constraints import Constraints
 from inference_lab.constraints.pair_arrays import signed_matrix
 from inference_lab.graph.arrays import FloatArray, IntArray
@@ -39,16 +44,18 @@ class _Dense(PairwiseClusterer):
     def _takes_sparse(self, distortion: Distortion) -> bool:
         return False
 
-    def _take(self, points: FloatArray, side: Side, labels: IntArray, metric: Distortion) -> None:
+    def _take(
+        self, points: FloatArray, supervision: Supervision, labels: IntArray, metric: Distortion
+    ) -> None:
         """Set labels, known ones unchanged, and the means of the clusters."""
-        found = agreeing(labels, side.known, self.n_clusters)
-        self.labels_ = np.where(side.known >= 0, side.known, found)
-        sizes = cluster_sizes(self.labels_, self.n_clusters, side.weights)
-        sums = cluster_sums(points, self.labels_, self.n_clusters, side.weights)
+        found = agreeing(labels, supervision.known, self.n_clusters)
+        self.labels_ = np.where(supervision.known >= 0, supervision.known, found)
+        sizes = cluster_sizes(self.labels_, self.n_clusters, supervision.sample_weight)
+        sums = cluster_sums(points, self.labels_, self.n_clusters, supervision.sample_weight)
         self.cluster_centers_ = self._moved_back(sums / np.maximum(sizes, 1e-300)[:, np.newaxis])
         self.metric_ = metric
         self.history_, self.converged_ = [], True
-        self._judge(side.constraints)
+        self._judge(supervision.constraints)
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -97,11 +104,11 @@ class ConstrainedLinkage(_Dense):
 
     n_clusters: int = field(default=3, kw_only=False, metadata=AT_LEAST_ONE)
 
-    def _fit(self, points: Points, side: Side) -> None:
+    def _fit(self, points: Points, supervision: Supervision) -> None:
         from sklearn.cluster import AgglomerativeClustering
         from sklearn.metrics import euclidean_distances
 
-        pairs = _counted(side, self.n_clusters)
+        pairs = _counted(supervision, self.n_clusters)
         gaps = euclidean_distances(points)
         _impose(gaps, pairs)
         labels = np.zeros(len(points), dtype=np.int64)
@@ -110,21 +117,21 @@ class ConstrainedLinkage(_Dense):
                 self.n_clusters, metric="precomputed", linkage="complete"
             )
             labels = model.fit(gaps).labels_.astype(np.int64)
-        self._take(points, side, labels, SquaredEuclidean())
+        self._take(points, supervision, labels, SquaredEuclidean())
         same = self.labels_[:, np.newaxis] == self.labels_
         self.objective_ = float(gaps[same].max())
         self.n_iter_ = len(points) - self.n_clusters
 
 
-def _counted(side: Side, n_clusters: int) -> Constraints:
+def _counted(supervision: Supervision, n_clusters: int) -> Constraints:
     """Return the pairs of positive weight, and pairs implied by labels."""
-    given, n = of_positive_weight(side.constraints), side.known.size
+    given, n = of_positive_weight(supervision.constraints), supervision.known.size
     reason = contradiction(
-        clamped(np.zeros((n, n_clusters)), side.known), given.terms(), np.arange(n)
+        clamped(np.zeros((n, n_clusters)), supervision.known), given.terms(), np.arange(n)
     )
     if reason:
         raise infeasible(reason)
-    return replace(side, constraints=given).labels_as_pairs()
+    return replace(supervision, constraints=given).labels_as_pairs()
 
 
 def _impose(gaps: FloatArray, pairs: Constraints) -> None:
@@ -202,38 +209,46 @@ class ConstrainedSpectral(_Dense):
     n_init: int = setting(10, at_least=1)
     random_state: Any = None
 
-    def _fit(self, points: Points, side: Side) -> None:
+    def _fit(self, points: Points, supervision: Supervision) -> None:
         from sklearn.preprocessing import normalize
 
         rng = self._generator()
-        self.eigenvalues_, vectors = _largest(self._chain(points, side), self.n_clusters, rng)
-        self.objective_ = self._cluster(normalize(vectors), points, side, rng)
+        self.eigenvalues_, vectors = _largest(
+            self._chain(points, supervision), self.n_clusters, rng
+        )
+        self.objective_ = self._cluster(normalize(vectors), points, supervision, rng)
 
     def _cluster(
-        self, rows: FloatArray, points: FloatArray, side: Side, rng: np.random.Generator
+        self,
+        rows: FloatArray,
+        points: FloatArray,
+        supervision: Supervision,
+        rng: np.random.Generator,
     ) -> float:
         """Label the points by k-means of their embedded rows; return its objective."""
         model = BregmanKMeans(self.n_clusters, n_init=self.n_init, random_state=rng)
-        model.fit(rows, sample_weight=side.weights)
-        self._take(points, side, model.labels_, SquaredEuclidean())
+        model.fit(rows, sample_weight=supervision.sample_weight)
+        self._take(points, supervision, model.labels_, SquaredEuclidean())
         self.n_iter_ = model.n_iter_
         return model.objective_
 
-    def _chain(self, points: FloatArray, side: Side) -> Any:
+    def _chain(self, points: FloatArray, supervision: Supervision) -> Any:
         """Return the transition matrix, sparse."""
         from scipy.sparse import csr_array, diags_array, lil_array
 
         if len(points) == 1:
             return csr_array(np.ones((1, 1)))
         similar = lil_array(_similarities(points, self.n_neighbours, self.width))
-        pairs = _counted(side, self.n_clusters)
+        pairs = _counted(supervision, self.n_clusters)
         for ends, value in ((pairs.must_link, 1.0), (pairs.cannot_link, 0.0)):
             for i, j in ends.tolist():
                 similar[i, j] = similar[j, i] = value
         matrix = csr_array(similar)
-        if side.weights is not None:
+        if supervision.sample_weight is not None:
             matrix = (
-                diags_array(np.sqrt(side.weights)) @ matrix @ diags_array(np.sqrt(side.weights))
+                diags_array(np.sqrt(supervision.sample_weight))
+                @ matrix
+                @ diags_array(np.sqrt(supervision.sample_weight))
             )
         degrees = np.asarray(matrix.sum(axis=1)).ravel()
         most = float(degrees.max()) or 1.0
@@ -312,11 +327,13 @@ class FlexibleSpectral(ConstrainedSpectral):
 
     strength: float = setting(0.1, above=0, below=1)
 
-    def _fit(self, points: Points, side: Side) -> None:
+    def _fit(self, points: Points, supervision: Supervision) -> None:
         rng = self._generator()
-        self._cluster(self._embedding(points, side, rng), points, side, rng)
+        self._cluster(self._embedding(points, supervision, rng), points, supervision, rng)
 
-    def _embedding(self, points: FloatArray, side: Side, rng: np.random.Generator) -> FloatArray:
+    def _embedding(
+        self, points: FloatArray, supervision: Supervision, rng: np.random.Generator
+    ) -> FloatArray:
         """Return the embedded points, one row each, for k-means."""
         from scipy.sparse import csr_array, diags_array, eye_array
 
@@ -324,16 +341,16 @@ class FlexibleSpectral(ConstrainedSpectral):
         if wanted == 0:
             self.eigenvalues_, self.beta_, self.objective_ = np.empty(0), 0.0, 0.0
             return np.zeros((n, 1))
-        counts = diags_array(side.counts)
+        sample_weight = diags_array(supervision.sample_weight_or_ones)
         similar = _similarities(points, self.n_neighbours, self.width) + eye_array(n)
-        similar = counts @ similar @ counts
+        similar = sample_weight @ similar @ sample_weight
         degrees = np.asarray(similar.sum(axis=1)).ravel()
         scale = diags_array(1.0 / np.sqrt(degrees))
         laplacian = csr_array(eye_array(n) * (1.0 + _SHIFT) - scale @ similar @ scale)
         found = np.empty((n, 0))
         self.eigenvalues_, self.beta_ = np.empty(0), 0.0
-        refuse_hard(side.constraints)
-        signed = signed_matrix(side.labels_as_pairs())
+        refuse_hard(supervision.constraints)
+        signed = signed_matrix(supervision.labels_as_pairs())
         signed.eliminate_zeros()
         constraint_matrix = scale @ signed @ scale
         if constraint_matrix.nnz:
@@ -466,29 +483,31 @@ class MetricKMeans(PairBeliever, _Dense):
     tol: float = setting(1e-6, at_least=0, below=math.inf)
     random_state: Any = None
 
-    def _fit(self, points: Points, side: Side) -> None:
-        pairs = _counted(side, self.n_clusters)
+    def _fit(self, points: Points, supervision: Supervision) -> None:
+        pairs = _counted(supervision, self.n_clusters)
         rng = self._generator()
-        metric = SquaredEuclidean(self._components(points, pairs, side))
+        metric = SquaredEuclidean(self._components(points, pairs, supervision))
 
         def fit_once(child: np.random.Generator) -> Result:
             model = BregmanKMeans(
                 self.n_clusters,
                 distortion=metric,
-                init=self._start(points, replace(side, constraints=pairs), child, metric),
+                init=self._start(points, replace(supervision, constraints=pairs), child, metric),
                 max_iter=self.max_iter,
                 tol=self.tol,
                 random_state=child,
-            ).fit(points, sample_weight=side.weights)
+            ).fit(points, sample_weight=supervision.sample_weight)
             return Result(
                 model.labels_, model.objective_, model.history_, model.n_iter_, model.converged_
             )
 
         best: Result = self._best_of(fit_once, rng)
-        self._take(points, side, as_labels(best.assignment), metric)
+        self._take(points, supervision, as_labels(best.assignment), metric)
         self._note(best)
 
-    def _components(self, points: FloatArray, pairs: Constraints, side: Side) -> FloatArray:
+    def _components(
+        self, points: FloatArray, pairs: Constraints, supervision: Supervision
+    ) -> FloatArray:
         """Return the inverse of the covariance within the components of the must-links."""
         d = points.shape[1]
         groups = pairs.neighbourhoods()
@@ -496,11 +515,11 @@ class MetricKMeans(PairBeliever, _Dense):
             return np.eye(d)
         members = np.concatenate(groups)
         labels = np.repeat(np.arange(len(groups)), [len(g) for g in groups])
-        counts = side.counts[members]
-        sums = cluster_sums(points[members], labels, len(groups), counts)
-        means = sums / cluster_sizes(labels, len(groups), counts)[:, np.newaxis]
+        sample_weight = supervision.sample_weight_or_ones[members]
+        sums = cluster_sums(points[members], labels, len(groups), sample_weight)
+        means = sums / cluster_sizes(labels, len(groups), sample_weight)[:, np.newaxis]
         gaps = points[members] - means[labels]
-        covariance = (gaps * counts[:, np.newaxis]).T @ gaps / counts.sum()
+        covariance = (gaps * sample_weight[:, np.newaxis]).T @ gaps / sample_weight.sum()
         ridge = self.ridge * float(np.trace(covariance)) / d
         if ridge == 0.0:
             return np.eye(d)

@@ -14,7 +14,7 @@ from inference_lab.clustering.distortions import Cosine, Distortion, Points
 from inference_lab.clustering.em import EStepSolver, Fit
 from inference_lab.clustering.hmrf import HMRF, EmptyClusters
 from inference_lab.clustering.initialisation import Init
-from inference_lab.clustering.supervision import Side, refuse_pairs
+from inference_lab.clustering.supervision import Supervision, refuse_pairs
 from inference_lab.graph.arrays import FloatArray
 from inference_lab.specs.settings import setting
 
@@ -110,23 +110,25 @@ class BregmanKMeans(SharedSettings, ConstrainedClusterer):
         refuse_pairs(y, X, self)
         return self._fit_to(X, sample_weight=sample_weight)
 
-    def _fit(self, points: Points, side: Side) -> None:
-        self._take_hard(self._best_of(lambda rng: self._fit_once(points, side, rng)))
+    def _fit(self, points: Points, supervision: Supervision) -> None:
+        self._take_hard(self._best_of(lambda rng: self._fit_once(points, supervision, rng)))
 
     def _check_settings(self) -> None:
         super()._check_settings()
         if isinstance(self.init, str):
             check_word("init", self.init, ("k-means++", "random", "perturbed"))
 
-    def _fit_once(self, points: Points, side: Side, rng: np.random.Generator) -> Fit[HMRF]:
+    def _fit_once(
+        self, points: Points, supervision: Supervision, rng: np.random.Generator
+    ) -> Fit[HMRF]:
         model = HMRF(
             points,
-            side.constraints,
+            supervision.constraints,
             self._distortion(),
-            self._start(points, side, rng),
+            self._start(points, supervision, rng),
             empty=self.empty_clusters,
-            known=side.known if self._holds_on else None,
-            counts=side.weights,
+            known=supervision.known if self._holds_on else None,
+            sample_weight=supervision.sample_weight,
         )
         return self._alternate(model, self._expectation(points, rng))
 
@@ -136,7 +138,7 @@ class BregmanKMeans(SharedSettings, ConstrainedClusterer):
 
 
 def weight_of_odds(
-    points: Points, n_clusters: int, distortion: Distortion, counts: FloatArray | None
+    points: Points, n_clusters: int, distortion: Distortion, sample_weight: FloatArray | None
 ) -> float:
     """Return the cost of a unit of log-probability, from the clusters of k-means without pairs.
 
@@ -147,14 +149,17 @@ def weight_of_odds(
     valid, and 1 is returned.
     """
     model = BregmanKMeans(n_clusters, distortion=distortion, random_state=0)
-    model.fit(points, sample_weight=counts)
+    model.fit(points, sample_weight=sample_weight)
     costs = model._costs(points)
-    times = np.ones(points.shape[0]) if counts is None else counts
+    sample_weight = np.ones(points.shape[0]) if sample_weight is None else sample_weight
     variance = mean = 0.0
     for h in range(n_clusters):
         own = model.labels_ == h
         gaps = costs[own] - costs[own, h, np.newaxis]
-        mass, share = times[own].sum(), times[own] / max(times[own].sum(), np.finfo(float).tiny)
+        mass, share = (
+            sample_weight[own].sum(),
+            sample_weight[own] / max(sample_weight[own].sum(), np.finfo(float).tiny),
+        )
         average = share @ gaps
         variance += mass * float((share @ (gaps - average) ** 2).sum())
         mean += mass * float(average.sum())

@@ -27,7 +27,7 @@ from inference_lab.clustering.mixture import ConstrainedGaussianMixture
 from inference_lab.clustering.pair_weights import ContradictoryPairsWarning, watch_faults
 from inference_lab.clustering.supervision import (
     of_positive_weight,
-    read_side,
+    read_supervision,
     refuse_pairs,
     take_frame,
 )
@@ -485,9 +485,9 @@ class ConstrainedClusterCV(LabellingMixin, BaseEstimator):  # type: ignore[misc]
                 check_word(name, parsed[name], ("auto",))
             if parsed[name] is None or isinstance(parsed[name], str):
                 parsed[name] = 1.0
-        side = read_side(points.shape[0], None, **parsed)
-        watch_faults(side.constraints, side.n_repeated, stacklevel=3)
-        self.constraints_ = of_positive_weight(side.constraints)
+        supervision = read_supervision(points.shape[0], None, **parsed)
+        watch_faults(supervision.constraints, supervision.n_repeated, stacklevel=3)
+        self.constraints_ = of_positive_weight(supervision.constraints)
         self._seed = int(check_random_state(self.random_state).randint(2**31))
         rows = self._compared(candidates, numbers, points)
         self._take(rows, points)

@@ -19,7 +19,7 @@ from inference_lab.clustering.hard_pairs import contradiction
 from inference_lab.clustering.hmrf import HMRF, EmptyClusters, clamped, violations
 from inference_lab.clustering.initialisation import Init, group_centroids
 from inference_lab.clustering.pair_weights import ConstraintsNotMetWarning
-from inference_lab.clustering.supervision import Side, of_positive_weight
+from inference_lab.clustering.supervision import Supervision, of_positive_weight
 from inference_lab.constraints import Constraints
 from inference_lab.constraints.pair_arrays import symmetric_matrix
 from inference_lab.graph.arrays import FloatArray, IntArray
@@ -64,15 +64,15 @@ def place_units(
 class _Units:
     """Must-link components with their cannot-links; costs are of the `whole` or the first point."""
 
-    def __init__(self, side: Side, whole: bool) -> None:
-        constraints = side.constraints
+    def __init__(self, supervision: Supervision, whole: bool) -> None:
+        constraints = supervision.constraints
         self.of_point = constraints.components()
         self.count = int(self.of_point.max(initial=-1)) + 1
         self.whole = whole
         #: Clusters of the units that hold a point whose cluster is known, -1 elsewhere.
         self.known: IntArray = np.full(self.count, -1)
-        held = np.flatnonzero(side.known >= 0)
-        self.known[self.of_point[held]] = side.known[held]
+        held = np.flatnonzero(supervision.known >= 0)
+        self.known[self.of_point[held]] = supervision.known[held]
         ends = self.of_point[constraints.cannot_link]
         # A cannot-link within a unit is violated in every cluster.
         ends = ends[ends[:, 0] != ends[:, 1]]
@@ -81,7 +81,8 @@ class _Units:
         self.indices = graph.indices.astype(np.int64)
         n = len(self.of_point)
         self._members = csr_array(
-            (side.counts, (self.of_point, np.arange(n))), shape=(self.count, n)
+            (supervision.sample_weight_or_ones, (self.of_point, np.arange(n))),
+            shape=(self.count, n),
         )
 
     def ordered(self, order: Order, rng: np.random.Generator) -> tuple[IntArray, IntArray]:
@@ -245,20 +246,22 @@ class COPKMeans(PairwiseClusterer):
     tol: float = setting(1e-6, at_least=0, below=math.inf)
     random_state: Any = None
 
-    def _fit(self, points: Points, side: Side) -> None:
-        constraints = of_positive_weight(side.constraints)
-        side = replace(side, constraints=constraints)
-        units = _Units(side, self.whole_components)
-        best, self.status_, self.n_failures_ = self._search(points, side, units, self._generator())
+    def _fit(self, points: Points, supervision: Supervision) -> None:
+        constraints = of_positive_weight(supervision.constraints)
+        supervision = replace(supervision, constraints=constraints)
+        units = _Units(supervision, self.whole_components)
+        best, self.status_, self.n_failures_ = self._search(
+            points, supervision, units, self._generator()
+        )
         self._take_hard(best)
         self.converged_ = self.status_ == "converged"
         self._judge(constraints)
         self.feasible_ = self.violations_.must_link + self.violations_.cannot_link == 0
-        held = side.known >= 0
-        self.feasible_ &= np.array_equal(self.labels_[held], side.known[held])
+        held = supervision.known >= 0
+        self.feasible_ &= np.array_equal(self.labels_[held], supervision.known[held])
         if not self.feasible_:
             hard = constraints.with_weights(np.inf, np.inf)
-            open_to = clamped(np.zeros((held.size, self.n_clusters)), side.known)
+            open_to = clamped(np.zeros((held.size, self.n_clusters)), supervision.known)
             reason = contradiction(open_to, hard.terms(), np.arange(held.size))
             self.status_ = "infeasible" if reason else "failed"
             message = (
@@ -274,7 +277,7 @@ class COPKMeans(PairwiseClusterer):
     def _search(
         self,
         points: Points,
-        side: Side,
+        supervision: Supervision,
         units: _Units,
         rng: np.random.Generator,
     ) -> tuple[Fit[HMRF], str, int]:
@@ -283,20 +286,20 @@ class COPKMeans(PairwiseClusterer):
         failed: list[tuple[Fit[HMRF], str]] = []
         while len(ended) < self.n_init and len(failed) < self.max_failures:
             (child,) = rng.spawn(1)
-            start = self._fit_once(points, side, units, child)
+            start = self._fit_once(points, supervision, units, child)
             (failed if start[1] == "failed" else ended).append(start)
         if ended:
             return *min(ended, key=lambda start: start[0].objective), len(failed)
 
         def violation(start: tuple[Fit[HMRF], str]) -> tuple[float, float]:
-            return violations(side.constraints, start[0].labels).weight, start[0].objective
+            return violations(supervision.constraints, start[0].labels).weight, start[0].objective
 
         return *min(failed, key=violation), len(failed)
 
     def _fit_once(
         self,
         points: Points,
-        side: Side,
+        supervision: Supervision,
         units: _Units,
         rng: np.random.Generator,
     ) -> tuple[Fit[HMRF], str]:
@@ -306,9 +309,9 @@ class COPKMeans(PairwiseClusterer):
             # The model has no constraints, because the E-step enforces them.
             Constraints(None, None, n_points=points.shape[0]),
             self._distortion(),
-            self._centroids(points, side, units, rng),
+            self._centroids(points, supervision, units, rng),
             empty=self.empty_clusters,
-            counts=side.weights,
+            sample_weight=supervision.sample_weight,
         )
         placement = _Placement(units, self.order, rng, self.max_failures)
         fit = self._alternate(model, placement)
@@ -324,14 +327,14 @@ class COPKMeans(PairwiseClusterer):
     def _centroids(
         self,
         points: Points,
-        side: Side,
+        supervision: Supervision,
         units: _Units,
         rng: np.random.Generator,
     ) -> FloatArray:
         """Return initial centroids."""
         init, k, n = self.init, self.n_clusters, points.shape[0]
         if not (isinstance(init, str) and init == "wagstaff"):
-            return self._start(points, side, rng)
+            return self._start(points, supervision, rng)
         shuffled = rng.permutation(n)
         first = np.sort(np.unique(units.of_point[shuffled], return_index=True)[1])[:k]
         # With fewer components than clusters, several points of one component are used.
@@ -346,6 +349,6 @@ class COPKMeans(PairwiseClusterer):
             touched = touched[by_centre]
             cuts = np.searchsorted(place[units.of_point[touched]], np.arange(1, first.size))
             members[: first.size] = np.split(touched, cuts)
-        for h in np.unique(side.known[side.known >= 0]):
-            members[h] = np.flatnonzero(side.known == h)
-        return group_centroids(points, members, self._distortion(), side.weights)
+        for h in np.unique(supervision.known[supervision.known >= 0]):
+            members[h] = np.flatnonzero(supervision.known == h)
+        return group_centroids(points, members, self._distortion(), supervision.sample_weight)

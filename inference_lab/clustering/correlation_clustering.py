@@ -18,7 +18,12 @@ from inference_lab.clustering._base import PAIR_ARGUMENTS, LabellingMixin
 from inference_lab.clustering.hard_pairs import contradiction, contradiction_within, infeasible
 from inference_lab.clustering.hmrf import Violations, violations
 from inference_lab.clustering.pair_weights import watch_hard, watch_repeats
-from inference_lab.clustering.supervision import names_in_pairs, read_side, refuse_pairs, take_frame
+from inference_lab.clustering.supervision import (
+    names_in_pairs,
+    read_supervision,
+    refuse_pairs,
+    take_frame,
+)
 from inference_lab.constraints import Constraints
 from inference_lab.constraints.pair_arrays import Pairs
 from inference_lab.graph.arrays import IntArray
@@ -165,15 +170,18 @@ class CorrelationClustering(LabellingMixin, BaseEstimator):  # type: ignore[misc
             n = validate_data(self, X, accept_sparse="csr").shape[0]
         for name in ("ml_weight", "cl_weight"):
             given[name] = 1.0 if given[name] is None else given[name]
-        side = read_side(n, None, **given)
-        watch_repeats(side.constraints, side.n_repeated, stacklevel=3)
+        supervision = read_supervision(n, None, **given)
+        watch_repeats(supervision.constraints, supervision.n_repeated, stacklevel=3)
         names = given["sample_ids"]
         if names is None and pairs is not None and hasattr(X, "iloc"):
             names = X.index
         self.sample_ids_ = np.arange(n) if names is None else np.asarray(names)
-        self._partition(side.constraints, n)
+        self._partition(supervision.constraints, n)
         watch_hard(
-            side.constraints, self.labels_, stacklevel=3, remedy="more clusters, or finite weights"
+            supervision.constraints,
+            self.labels_,
+            stacklevel=3,
+            remedy="more clusters, or finite weights",
         )
         return self
 

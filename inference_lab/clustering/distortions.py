@@ -153,19 +153,19 @@ def row_products(first: Points, second: Points) -> FloatArray:
 
 
 def cluster_sums(
-    points: Points, shares: npt.ArrayLike, n_clusters: int, counts: FloatArray | None = None
+    points: Points, shares: npt.ArrayLike, n_clusters: int, sample_weight: FloatArray | None = None
 ) -> FloatArray:
     """Add up the points of each cluster."""
     from scipy.sparse import csc_array
 
     given = np.asarray(shares)
     if given.ndim == 2:
-        given = given if counts is None else given * counts[:, np.newaxis]
+        given = given if sample_weight is None else given * sample_weight[:, np.newaxis]
         return np.ascontiguousarray((points.T @ given).T, dtype=np.float64)
     n = len(given)
     member = csc_array(
         (
-            np.ones(n) if counts is None else counts,
+            np.ones(n) if sample_weight is None else sample_weight,
             given.astype(np.int32),
             np.arange(n + 1, dtype=np.int32),
         ),
@@ -473,24 +473,24 @@ class Distortion(ABC):
 
 
 def cluster_sizes(
-    shares: npt.ArrayLike, n_clusters: int, counts: FloatArray | None = None
+    shares: npt.ArrayLike, n_clusters: int, sample_weight: FloatArray | None = None
 ) -> FloatArray:
-    """Return the size of each cluster, shape (k,), with points weighted by `counts`."""
+    """Return the size of each cluster, shape (k,), with points weighted by `sample_weight`."""
     given = np.asarray(shares)
     if given.ndim == 2:
-        total = given.sum(axis=0) if counts is None else counts @ given
+        total = given.sum(axis=0) if sample_weight is None else sample_weight @ given
         return np.asarray(total, dtype=np.float64)
-    return np.bincount(given, weights=counts, minlength=n_clusters).astype(np.float64)
+    return np.bincount(given, weights=sample_weight, minlength=n_clusters).astype(np.float64)
 
 
 def counted_shares(
-    labels: IntArray, n_clusters: int, counts: FloatArray | None
+    labels: IntArray, n_clusters: int, sample_weight: FloatArray | None
 ) -> IntArray | FloatArray:
     """Return labels as shares for `Distortion.centroids`, scaled by sample weights."""
-    if counts is None:
+    if sample_weight is None:
         return labels
     shares = np.zeros((labels.size, n_clusters))
-    shares[np.arange(labels.size), labels] = counts
+    shares[np.arange(labels.size), labels] = sample_weight
     return shares
 
 

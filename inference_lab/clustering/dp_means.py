@@ -33,7 +33,7 @@ from inference_lab.clustering.hmrf import clamped, violations
 from inference_lab.clustering.hmrf_kmeans import paired_kmeans
 from inference_lab.clustering.initialisation import centre_of, group_centroids
 from inference_lab.clustering.pair_weights import USUAL_ODDS, log_odds
-from inference_lab.clustering.supervision import Side, refuse_hard
+from inference_lab.clustering.supervision import Supervision, refuse_hard
 from inference_lab.constraints import Constraints
 from inference_lab.contract import Solution, Solver
 from inference_lab.graph.arrays import Flags, FloatArray, IntArray
@@ -145,20 +145,20 @@ class _Clusters:
         distortion: Distortion,
         squared: bool,
         start: FloatArray | None,
-        side: Side,
+        supervision: Supervision,
     ) -> None:
         self.points = points
         self.distortion = distortion
         self.squared = squared
         self.n = int(points.shape[0])
-        self.counts = side.weights
+        self.sample_weight = supervision.sample_weight
         #: Clusters of the points whose cluster is known; these clusters come first.
-        self.known = side.groups()
+        self.known = supervision.groups()
         self.free: IntArray = np.flatnonzero(self.known < 0)
         self.labels: IntArray = self.known.copy()
         if start is None:
             groups = [np.flatnonzero(self.known == h) for h in range(int(self.known.max()) + 1)]
-            start = group_centroids(points, groups, distortion, side.weights)
+            start = group_centroids(points, groups, distortion, supervision.sample_weight)
         self.centroids = start
         self.costs = clamped(self.distances(self.centroids), self.known)
         self.stale: Flags = np.ones(self.n, dtype=np.uint8)
@@ -170,7 +170,7 @@ class _Clusters:
         costs = self.distortion.distances(self.points, centroids)
         if not self.squared:
             costs = np.sqrt(np.maximum(costs, 0.0))
-        return costs if self.counts is None else costs * self.counts[:, np.newaxis]
+        return costs if self.sample_weight is None else costs * self.sample_weight[:, np.newaxis]
 
     def open(self, i: int) -> None:
         """Open a cluster at a point."""
@@ -200,7 +200,7 @@ class _Clusters:
         """Move the centroids to the means of their clusters; return whether any moved."""
         before = self.centroids
         k = len(before)
-        shares = counted_shares(self.labels, k, self.counts)
+        shares = counted_shares(self.labels, k, self.sample_weight)
         self.centroids = self.distortion.centroids(self.points, shares, k, before)
         moved = (before != self.centroids).any(axis=1)
         if not moved.any():
@@ -382,13 +382,15 @@ class RDPMeans(SharedSettings, PairwiseClusterer):
     def _label_limit(self) -> None:
         """Labels can name any number of clusters."""
 
-    def _fit(self, points: Points, side: Side) -> None:
-        price = self._price(points, side)
-        pairs = Pairs(side.constraints, points.shape[0])
-        schedule = self._schedule(points, side)
+    def _fit(self, points: Points, supervision: Supervision) -> None:
+        price = self._price(points, supervision)
+        pairs = Pairs(supervision.constraints, points.shape[0])
+        schedule = self._schedule(points, supervision)
         best: _DPFit = self._best_of(
-            lambda rng, first: _DPFit(self, points, side, pairs, price, schedule, rng, first),
-            inits=self._first_clusters(points, side),
+            lambda rng, first: _DPFit(
+                self, points, supervision, pairs, price, schedule, rng, first
+            ),
+            inits=self._first_clusters(points, supervision),
         )
         state = best.state
         self.labels_ = state.labels
@@ -398,9 +400,9 @@ class RDPMeans(SharedSettings, PairwiseClusterer):
         self.cluster_cost_ = price
         self.xi_ = best.xi
         self._note(best)
-        self._judge(side.constraints)
+        self._judge(supervision.constraints)
 
-    def _first_clusters(self, points: Points, side: Side) -> list[FloatArray | None]:
+    def _first_clusters(self, points: Points, supervision: Supervision) -> list[FloatArray | None]:
         """Return the first centroids of each start, None if the start has its own rule."""
         auto = self.start == "auto"
         count = self.n_init
@@ -408,10 +410,10 @@ class RDPMeans(SharedSettings, PairwiseClusterer):
             count = _STARTS if auto and points.shape[0] <= _MANY_POINTS else 1
         plain = self.squared and isinstance(self._distortion(), SquaredEuclidean)
         enough = self.n_clusters <= min(points.shape[0], self.max_clusters)
-        if not (auto and plain and enough) or (side.known >= 0).any():
+        if not (auto and plain and enough) or (supervision.known >= 0).any():
             return [None] * count
-        odds = log_odds(side.constraints)
-        found = paired_kmeans(points, side, self.n_clusters, self._generator(), odds)
+        odds = log_odds(supervision.constraints)
+        found = paired_kmeans(points, supervision, self.n_clusters, self._generator(), odds)
         return [found.cluster_centers_, *[None] * (count - 1)]
 
     def _check_settings(self) -> None:
@@ -424,19 +426,21 @@ class RDPMeans(SharedSettings, PairwiseClusterer):
                 "by a rule of its own"
             )
 
-    def _price(self, points: Points, side: Side) -> float:
+    def _price(self, points: Points, supervision: Supervision) -> float:
         """Return ``lambda``."""
         rule = self.cluster_cost
         if not isinstance(rule, str):
             return float(rule)
         # The price is the cost of a point of weight 1.
-        plain = replace(side, known=np.full(points.shape[0], -1), weights=None)
-        mean = centre_of(points, self._distortion(), side.weights)
+        plain = replace(supervision, known=np.full(points.shape[0], -1), sample_weight=None)
+        mean = centre_of(points, self._distortion(), supervision.sample_weight)
         state = _Clusters(points, self._distortion(), self.squared, mean, plain)
         nearest = state.costs[:, 0].copy()
         if rule == "kth-distance":
             order = np.argsort(-nearest, kind="stable")
-            kth = order[np.searchsorted(side.counts[order].cumsum(), self.n_clusters)]
+            kth = order[
+                np.searchsorted(supervision.sample_weight_or_ones[order].cumsum(), self.n_clusters)
+            ]
             return float(nearest[kth]) * (1.0 + _ABOVE_TIE)
         price = 0.0
         for _ in range(self.n_clusters):
@@ -445,10 +449,12 @@ class RDPMeans(SharedSettings, PairwiseClusterer):
             nearest = np.minimum(nearest, state.distances(dense(points[[farthest]]))[:, 0])
         return max(price, 0.0) * (1.0 + _ABOVE_TIE)
 
-    def _schedule(self, points: Points, side: Side) -> PenaltySchedule:
+    def _schedule(self, points: Points, supervision: Supervision) -> PenaltySchedule:
         """Return the growth of ``xi``."""
         if isinstance(self.xi, str):
-            unit = weight_of_odds(points, self.n_clusters, self._distortion(), side.weights)
+            unit = weight_of_odds(
+                points, self.n_clusters, self._distortion(), supervision.sample_weight
+            )
             most = unit * USUAL_ODDS
             if not self.squared:
                 most = math.sqrt(most)
@@ -501,10 +507,10 @@ class DPMeans(RDPMeans):
     warm_up: int = field(default=0, init=False)
     ties: Literal["keep", "last"] = field(default="keep", init=False)
 
-    def _fit(self, points: Points, side: Side) -> None:
-        if len(side.constraints):
+    def _fit(self, points: Points, supervision: Supervision) -> None:
+        if len(supervision.constraints):
             raise TypeError("DPMeans takes no must_link or cannot_link; RDPMeans does")
-        super()._fit(points, side)
+        super()._fit(points, supervision)
 
 
 class _DPFit:
@@ -514,7 +520,7 @@ class _DPFit:
         self,
         settings: RDPMeans,
         points: Points,
-        side: Side,
+        supervision: Supervision,
         pairs: Pairs,
         price: float,
         schedule: PenaltySchedule,
@@ -530,22 +536,22 @@ class _DPFit:
         sweeping = isinstance(settings.e_step, str) and settings.e_step == "sweep"
         self.solver = None if sweeping else as_solver(settings.e_step)
         if first is None:
-            first = self._first(points, side)
+            first = self._first(points, supervision)
         # Bounds the difference of pair costs between two clusters; each pair may count in both.
         owner = np.repeat(np.arange(points.shape[0]), np.diff(pairs.ptr))
         self.swing = 2.0 * np.bincount(owner, np.abs(pairs.weight), minlength=points.shape[0])
-        self.state = _Clusters(points, settings._distortion(), settings.squared, first, side)
+        self.state = _Clusters(points, settings._distortion(), settings.squared, first, supervision)
         self._iterate()
         self.objective = self._objective()
 
-    def _first(self, points: Points, side: Side) -> FloatArray | None:
+    def _first(self, points: Points, supervision: Supervision) -> FloatArray | None:
         """Return the centroid of the first cluster, None if clusters of some points are known."""
-        if (side.known >= 0).any():
+        if (supervision.known >= 0).any():
             return None
         if self.settings.start == "box":
             low, high = dense(points.min(axis=0)), dense(points.max(axis=0))
             return np.asarray(self.rng.uniform(low, high).reshape(1, -1))
-        return centre_of(points, self.settings._distortion(), side.weights)
+        return centre_of(points, self.settings._distortion(), supervision.sample_weight)
 
     def _objective(self) -> float:
         state = self.state

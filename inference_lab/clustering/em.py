@@ -76,13 +76,13 @@ class Coupling:
 
     ``rows`` are the points in ``terms``, which refer to them by their place in ``rows``. ``terms``
     stays the same object while unchanged, to reuse graphs. ``importance`` scales the free energy of
-    these points; ``counts`` (c,) are their sample weights.
+    these points; ``sample_weight`` is (c,) or None.
     """
 
     rows: IntArray
     terms: Sequence[DiagonalTerms]
     importance: float = 1.0
-    counts: FloatArray | None = None
+    sample_weight: FloatArray | None = None
 
 
 class Model(ABC):
@@ -132,18 +132,18 @@ class PairedModel(Model):
     """Model of points coupled by pairs.
 
     `importance` (n,) weights points in the objective at T > 0, equal for all coupled points;
-    `counts` (n,) are sample weights.
+    `sample_weight` is (n,) or None.
     """
 
     def __init__(
         self,
         constraints: Constraints,
         importance: FloatArray | None,
-        counts: FloatArray | None,
+        sample_weight: FloatArray | None,
     ) -> None:
         self.constraints = constraints
         self._importance = importance
-        self._counts = counts
+        self._sample_weight = sample_weight
         #: The points that occur in pairs, and the pairs between them.
         self.rows: IntArray = constraints.touches(np.arange(constraints.n_points))
         self.pairs = constraints.restrict(self.rows, renumber=True)
@@ -153,14 +153,14 @@ class PairedModel(Model):
         importance = 1.0
         if self._importance is not None and self.rows.size:
             importance = float(self._importance[self.rows[0]])
-        counts = None if self._counts is None else self._counts[self.rows]
-        return Coupling(self.rows, terms, importance, counts)
+        sample_weight = None if self._sample_weight is None else self._sample_weight[self.rows]
+        return Coupling(self.rows, terms, importance, sample_weight)
 
     def importance(self) -> FloatArray | None:
         """Return the product of importance and sample weights, None for ones."""
-        if self._importance is None or self._counts is None:
-            return self._counts if self._importance is None else self._importance
-        return self._importance * self._counts
+        if self._importance is None or self._sample_weight is None:
+            return self._sample_weight if self._importance is None else self._importance
+        return self._importance * self._sample_weight
 
 
 @dataclass
@@ -216,8 +216,8 @@ class EStepSolver:
             result = model.nearest(labels)
             unary = model.costs(rows) if rows.size else np.empty((0, 1))
         if rows.size:
-            if coupling.counts is not None:
-                unary = unary * coupling.counts[:, np.newaxis]
+            if coupling.sample_weight is not None:
+                unary = unary * coupling.sample_weight[:, np.newaxis]
             graph, units = self._graph(unary, coupling.terms)
             first = rows if units is None else rows[units.first]
             solution = self._solve(

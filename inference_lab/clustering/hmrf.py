@@ -92,7 +92,7 @@ class HMRF(PairedModel):
     """Clusters of the HMRF-KMeans family.
 
     `importance` (n,) weights points in the centroids at T > 0, equal for all coupled points.
-    `known` (n,) holds labels that no E-step changes, else -1; `counts` (n,) are sample weights.
+    `known` (n,) holds labels that no E-step changes, else -1; `sample_weight` is (n,) or None.
     """
 
     def __init__(
@@ -107,9 +107,9 @@ class HMRF(PairedModel):
         empty: EmptyClusters = "reseed",
         importance: FloatArray | None = None,
         known: IntArray | None = None,
-        counts: FloatArray | None = None,
+        sample_weight: FloatArray | None = None,
     ) -> None:
-        super().__init__(constraints, importance, counts)
+        super().__init__(constraints, importance, sample_weight)
         self.known = np.full(points.shape[0], -1) if known is None else known
         self.held: IntArray = np.flatnonzero(self.known >= 0)
         self.points = points
@@ -150,7 +150,7 @@ class HMRF(PairedModel):
 
     def _total(self, values: FloatArray) -> float:
         """Return the sum over the points, weighted by their counts."""
-        return float(values.sum() if self._counts is None else self._counts @ values)
+        return float(values.sum() if self._sample_weight is None else self._sample_weight @ values)
 
     def partition_problem(self) -> PartitionProblem:
         """Return the problem of labels with means as centroids, for plain squared distances."""
@@ -162,7 +162,7 @@ class HMRF(PairedModel):
             self.ml_costs,
             pairs.cannot_link,
             self.cl_costs,
-            counts=self._counts,
+            sample_weight=self._sample_weight,
             known=self.known,
         )
 
@@ -219,8 +219,8 @@ class HMRF(PairedModel):
         """Return the sums and sizes of the clusters, computed once per labelling."""
         if self._summed is None or self._summed[0] is not labels:
             k = len(self.centroids)
-            sums = cluster_sums(self.points, labels, k, self._counts)
-            self._summed = labels, sums, cluster_sizes(labels, k, self._counts)
+            sums = cluster_sums(self.points, labels, k, self._sample_weight)
+            self._summed = labels, sums, cluster_sizes(labels, k, self._sample_weight)
         return self._summed[1], self._summed[2]
 
     def normaliser(self, labels: IntArray) -> float:
@@ -259,7 +259,7 @@ class HMRF(PairedModel):
     def push_apart(self, share: float, rng: np.random.Generator) -> None:
         """Move each centroid by a share of the way to a random point."""
         self.centroids = pushed_apart(
-            self.points, self.centroids, self.metric, share, rng, self._counts
+            self.points, self.centroids, self.metric, share, rng, self._sample_weight
         )
 
     def maximise(self, assignment: Assignment) -> Iterator[str]:
@@ -290,7 +290,7 @@ class HMRF(PairedModel):
             self.centroids = self.centroids.copy()
             self.centroids[held] = sums[held] / sizes[held, np.newaxis]
         else:
-            shares = counted_shares(labels, k, self._counts)
+            shares = counted_shares(labels, k, self._sample_weight)
             self.centroids = self.metric.centroids(self.points, shares, k, self.centroids)
         members = np.bincount(labels, minlength=k)
         gone = np.flatnonzero(members == 0)
@@ -320,7 +320,7 @@ class HMRF(PairedModel):
             self.constraints.cannot_link[cl],
             self.constraints.cl_weights[cl],
             self.penalty == "distance",
-            self._counts,
+            self._sample_weight,
             self._extent,
         )
         old, before = self.metric, self.objective(labels)

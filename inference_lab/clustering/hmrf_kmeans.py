@@ -33,7 +33,7 @@ from inference_lab.clustering.pair_weights import (
     watch_hard,
     watch_weight,
 )
-from inference_lab.clustering.supervision import Side, agreeing
+from inference_lab.clustering.supervision import Supervision, agreeing
 from inference_lab.contract import Solver
 from inference_lab.graph.arrays import FloatArray, IntArray
 from inference_lab.registry.registry import as_solver
@@ -173,32 +173,36 @@ class HMRFKMeans(SharedSettings, PairwiseClusterer):
 
     _default_weight: ClassVar[float | Literal["auto"]] = "auto"
 
-    def _fit(self, points: Points, side: Side) -> None:
+    def _fit(self, points: Points, supervision: Supervision) -> None:
         if self.closure == "drop":
-            watch_components(side.constraints, self.n_clusters, stacklevel=5)
+            watch_components(supervision.constraints, self.n_clusters, stacklevel=5)
         if self.closure is not None:
-            given = side.constraints
+            given = supervision.constraints
             merge = self.penalty == "potts" and bool(np.isposinf(given.ml_weights).all())
-            side = replace(side, constraints=given.close(self.closure, merge=merge))
+            supervision = replace(supervision, constraints=given.close(self.closure, merge=merge))
         learner = self._learner()
         if learner is not None:
             learner.check_points(points)
-        inits = self._inits(side)
+        inits = self._inits(supervision)
         size = max(_SAMPLE, _SAMPLE_EACH * self.n_clusters)
         if self.n_init == "auto" and len(inits) > 1 and points.shape[0] > 4 * size:
-            inits = [self._best_on_sample(points, side, inits, size)]
-        best = self._best_of(lambda rng, init: self._fit_once(points, side, rng, init), inits=inits)
+            inits = [self._best_on_sample(points, supervision, inits, size)]
+        best = self._best_of(
+            lambda rng, init: self._fit_once(points, supervision, rng, init), inits=inits
+        )
         if self.improve is not None:
-            best = self._improved(best, side.known)
+            best = self._improved(best, supervision.known)
         self._take_hard(best)
-        self._judge(side.constraints)
-        watch_hard(side.constraints, self.labels_, stacklevel=5)
+        self._judge(supervision.constraints)
+        watch_hard(supervision.constraints, self.labels_, stacklevel=5)
         if isinstance(best.model.metric, SquaredEuclidean):
             # The variance of a feature within clusters suffices: warnings check factors of 100, and
             # the unit of `weight_of_odds` would need the costs of all points in all clusters.
-            mean = best.model.distortion(self.labels_) / float(side.counts.sum())
+            mean = best.model.distortion(self.labels_) / float(
+                supervision.sample_weight_or_ones.sum()
+            )
             unit = 2.0 * mean / points.shape[1]
-            watch_weight(side.constraints, best.model.pair_costs(), unit, stacklevel=5)
+            watch_weight(supervision.constraints, best.model.pair_costs(), unit, stacklevel=5)
         if learner is not None:
             self._watch(learner, points.shape[1])
 
@@ -223,9 +227,9 @@ class HMRFKMeans(SharedSettings, PairwiseClusterer):
         before = replace(fit.result, history=[*fit.result.history, line])
         return Fit(model, joined(before, result))
 
-    def _weight_of_odds(self, points: Points, side: Side) -> dict[str, float]:
-        distortion, pairs = self._distortion(), side.constraints
-        unit = weight_of_odds(points, self.n_clusters, distortion, side.weights)
+    def _weight_of_odds(self, points: Points, supervision: Supervision) -> dict[str, float]:
+        distortion, pairs = self._distortion(), supervision.constraints
+        unit = weight_of_odds(points, self.n_clusters, distortion, supervision.sample_weight)
         if self.penalty == "potts":
             return {"ml_weight": unit, "cl_weight": unit}
         # Dissimilarities are on the scale of costs, so weights make the mean pair cost one unit.
@@ -291,12 +295,12 @@ class HMRFKMeans(SharedSettings, PairwiseClusterer):
         cold = self.e_step_start == "cold"
         return EStepSolver(as_solver(self.e_step), rng, self.e_step_time_limit, cold=cold)
 
-    def _inits(self, side: Side) -> list[Any]:
+    def _inits(self, supervision: Supervision) -> list[Any]:
         """Return the `init` of each start."""
         auto = isinstance(self.init, str) and self.init == "auto"
         count = self.n_init
         if isinstance(count, str):
-            settled = np.unique(side.known[side.known >= 0]).size == self.n_clusters
+            settled = np.unique(supervision.known[supervision.known >= 0]).size == self.n_clusters
             count = _STARTS if auto and not settled else 1
         if not auto:
             return [self.init] * count
@@ -304,11 +308,11 @@ class HMRFKMeans(SharedSettings, PairwiseClusterer):
         return ["neighbourhoods"] + ["k-means++"] * (count - 1)
 
     def _best_on_sample(
-        self, points: Points, side: Side, inits: list[Any], size: int
+        self, points: Points, supervision: Supervision, inits: list[Any], size: int
     ) -> FloatArray:
         """Return the centroids of the best start on a sample of the points, with ICM."""
-        rows = side.sample(size, self._generator())
-        some, part = self._only(points, rows), side.only(rows)
+        rows = supervision.sample(size, self._generator())
+        some, part = self._only(points, rows), supervision.only(rows)
         best = self._best_of(
             lambda rng, init: self._fit_once(some, part, rng, init, EStepSolver("icm", rng)),
             inits=inits,
@@ -318,21 +322,21 @@ class HMRFKMeans(SharedSettings, PairwiseClusterer):
     def _fit_once(
         self,
         points: Points,
-        side: Side,
+        supervision: Supervision,
         rng: np.random.Generator,
         init: Any,
         e_step: EStepSolver | None = None,
     ) -> Fit[HMRF]:
         model = HMRF(
             points,
-            side.constraints,
+            supervision.constraints,
             self._distortion(),
-            self._start(points, side, rng, init=init),
+            self._start(points, supervision, rng, init=init),
             penalty=self.penalty,
             learner=self._learner(),
             empty=self.empty_clusters,
-            known=side.known,
-            counts=side.weights,
+            known=supervision.known,
+            sample_weight=supervision.sample_weight,
         )
         return self._alternate(model, e_step or self._expectation(rng))
 
@@ -439,16 +443,20 @@ class MPCKMeans(HMRFKMeans):
 
 
 def paired_kmeans(
-    points: Points, side: Side, n_clusters: int, rng: np.random.Generator, odds: float = 1.0
+    points: Points,
+    supervision: Supervision,
+    n_clusters: int,
+    rng: np.random.Generator,
+    odds: float = 1.0,
 ) -> PCKMeans:
     """Return `PCKMeans` fitted to pairs, as a start of other methods.
 
     Weights times `odds` are log-odds that pairs are right. Methods with many or degenerate local
     optima start near clusters on which pairs and squared distances agree.
     """
-    units = weight_of_odds(points, n_clusters, SquaredEuclidean(), side.weights)
+    units = weight_of_odds(points, n_clusters, SquaredEuclidean(), supervision.sample_weight)
     # Pairs of infinite weight must stay hard if the unit is zero.
-    unit, pairs = max(odds * units, np.finfo(float).tiny), side.constraints
+    unit, pairs = max(odds * units, np.finfo(float).tiny), supervision.constraints
     with warnings.catch_warnings():
         # The calling method issues its own warnings about pairs.
         warnings.simplefilter("ignore")
@@ -456,8 +464,8 @@ def paired_kmeans(
             points,
             **pairs.fit_params()
             | {"ml_weight": unit * pairs.ml_weights, "cl_weight": unit * pairs.cl_weights},
-            partial_labels=side.known,
-            sample_weight=side.weights,
+            partial_labels=supervision.known,
+            sample_weight=supervision.sample_weight,
         )
 
 
@@ -466,16 +474,20 @@ class PairBeliever(PairwiseClusterer):
 
     _default_weight: ClassVar[float | Literal["auto"]] = "auto"
 
-    def _auto_weights(self, points: Points, side: Side) -> Mapping[str, FloatArray]:
+    def _auto_weights(self, points: Points, supervision: Supervision) -> Mapping[str, FloatArray]:
         """Return ones for pairs that `PCKMeans` keeps, and zeros for pairs that it violates."""
-        pairs, rng = side.constraints, self._generator()
-        labels = paired_kmeans(points, side, self.n_clusters, rng, log_odds(pairs)).labels_
+        pairs, rng = supervision.constraints, self._generator()
+        labels = paired_kmeans(points, supervision, self.n_clusters, rng, log_odds(pairs)).labels_
         ml, cl = (labels[e[:, 0]] == labels[e[:, 1]] for e in (pairs.must_link, pairs.cannot_link))
         return {"ml_weight": ml.astype(np.float64), "cl_weight": (~cl).astype(np.float64)}
 
-    def _start(self, points: Points, side: Side, *more: Any, **named: Any) -> FloatArray:
+    def _start(
+        self, points: Points, supervision: Supervision, *more: Any, **named: Any
+    ) -> FloatArray:
         """Return the initial centroids for `init`; with "auto", the centroids of `PCKMeans`."""
         if isinstance(self.init, str) and self.init == "auto":
-            odds = log_odds(side.constraints)
-            return paired_kmeans(points, side, self.n_clusters, more[0], odds).cluster_centers_
-        return super()._start(points, side, *more, **named)
+            odds = log_odds(supervision.constraints)
+            return paired_kmeans(
+                points, supervision, self.n_clusters, more[0], odds
+            ).cluster_centers_
+        return super()._start(points, supervision, *more, **named)

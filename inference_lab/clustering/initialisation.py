@@ -38,7 +38,7 @@ def initial_centroids(
     rng: np.random.Generator,
     *,
     known: IntArray | None = None,
-    counts: FloatArray | None = None,
+    sample_weight: FloatArray | None = None,
 ) -> FloatArray:
     """Choose initial centroids: means of labelled points, and `init` for other clusters."""
     k, (n, d) = n_clusters, points.shape
@@ -57,7 +57,7 @@ def initial_centroids(
     labels = np.full(n, -1) if known is None else known
     present = np.unique(labels[labels >= 0])
     settled = group_centroids(
-        points, [np.flatnonzero(labels == h) for h in present], distortion, counts
+        points, [np.flatnonzero(labels == h) for h in present], distortion, sample_weight
     )
     absent = np.setdiff1d(np.arange(k), present)
     result = np.empty((k, d))
@@ -68,7 +68,7 @@ def initial_centroids(
         if init == "neighbourhoods+singletons":
             groups += _singletons(constraints, groups, labels < 0, absent.size - len(groups))
         result[absent] = _others(
-            points, settled, groups, absent.size, distortion, init, rng, counts
+            points, settled, groups, absent.size, distortion, init, rng, sample_weight
         )
     return result
 
@@ -105,21 +105,23 @@ def _others(
     distortion: Distortion,
     init: str,
     rng: np.random.Generator,
-    counts: FloatArray | None,
+    sample_weight: FloatArray | None,
 ) -> FloatArray:
     """Return k centroids in addition to the settled ones."""
     n, d = points.shape
     if init == "random":
         return alone(points[np.sort(rng.choice(n, size=k, replace=False))], distortion)
-    known = group_centroids(points, groups, distortion, counts)
+    known = group_centroids(points, groups, distortion, sample_weight)
     if len(groups) >= k:
-        return known[_traverse(points, known, groups, k, distortion, counts)]
+        return known[_traverse(points, known, groups, k, distortion, sample_weight)]
     if init in ("neighbourhoods", "k-means++"):
         before = np.concatenate((settled, known))
-        return _spread(points, before, len(settled) + k, distortion, rng, counts)[len(settled) :]
-    centre = centre_of(points, distortion, counts)
+        return _spread(points, before, len(settled) + k, distortion, rng, sample_weight)[
+            len(settled) :
+        ]
+    centre = centre_of(points, distortion, sample_weight)
     additive = isinstance(distortion, SquaredEuclidean)
-    scale = _deviations(points, counts) if additive else centre
+    scale = _deviations(points, sample_weight) if additive else centre
     uniform = rng.random((k - len(groups), d))
     perturbed = alone(centre + _AMPLITUDE * (uniform - 0.5) * scale, distortion)
     return np.concatenate((known, perturbed))
@@ -138,11 +140,11 @@ def pushed_apart(
     distortion: Distortion,
     share: float,
     rng: np.random.Generator,
-    counts: FloatArray | None,
+    sample_weight: FloatArray | None,
 ) -> FloatArray:
     """Move each centroid by a share of the way to a random point, so that equal ones can part."""
-    times = np.ones(points.shape[0]) if counts is None else counts
-    targets = points[_drawn(times, _by_value(points), len(centroids), rng)]
+    sample_weight = np.ones(points.shape[0]) if sample_weight is None else sample_weight
+    targets = points[_drawn(sample_weight, _by_value(points), len(centroids), rng)]
     return (1.0 - share) * centroids + share * alone(targets, distortion)
 
 
@@ -164,23 +166,23 @@ def _drawn(weights: FloatArray, order: IntArray, size: int, rng: np.random.Gener
 
 
 def centre_of(
-    points: Points, distortion: Distortion, counts: FloatArray | None = None
+    points: Points, distortion: Distortion, sample_weight: FloatArray | None = None
 ) -> FloatArray:
     """Return the centroid of all points, shape (1, d)."""
-    everyone = counted_shares(np.zeros(points.shape[0], dtype=np.int64), 1, counts)
+    everyone = counted_shares(np.zeros(points.shape[0], dtype=np.int64), 1, sample_weight)
     return distortion.centroids(points, everyone, 1, np.zeros((1, points.shape[1])))
 
 
-def _deviations(points: Points, counts: FloatArray | None) -> FloatArray:
+def _deviations(points: Points, sample_weight: FloatArray | None) -> FloatArray:
     share = np.full(points.shape[0], 1.0 / points.shape[0])
-    if counts is not None:
-        share = counts / counts.sum()
+    if sample_weight is not None:
+        share = sample_weight / sample_weight.sum()
     squares = points.multiply(points) if hasattr(points, "multiply") else points * points
     return np.asarray(np.sqrt(np.maximum(share @ squares - (share @ points) ** 2, 0.0)))
 
 
 def group_centroids(
-    points: Points, groups: list[IntArray], distortion: Distortion, counts: FloatArray | None
+    points: Points, groups: list[IntArray], distortion: Distortion, sample_weight: FloatArray | None
 ) -> FloatArray:
     """Return the centroid of each group of rows, shape (g, d)."""
     if not groups:
@@ -188,7 +190,9 @@ def group_centroids(
     members = np.concatenate(groups)
     labels = np.repeat(np.arange(len(groups)), [len(g) for g in groups])
     start = np.zeros((len(groups), points.shape[1]))
-    shares = counted_shares(labels, len(groups), None if counts is None else counts[members])
+    shares = counted_shares(
+        labels, len(groups), None if sample_weight is None else sample_weight[members]
+    )
     return distortion.centroids(points[members], shares, len(groups), start)
 
 
@@ -198,16 +202,16 @@ def _traverse(
     groups: list[IntArray],
     k: int,
     distortion: Distortion,
-    counts: FloatArray | None,
+    sample_weight: FloatArray | None,
 ) -> list[int]:
     everyone = np.arange(len(known))
 
     def distances_to(q: int) -> FloatArray:
         return distortion.between(known, np.stack([everyone, np.full_like(everyone, q)], axis=1))
 
-    with_centre = np.concatenate((known, centre_of(points, distortion, counts)))
+    with_centre = np.concatenate((known, centre_of(points, distortion, sample_weight)))
     to_centre = np.stack([everyone, np.full_like(everyone, len(known))], axis=1)
-    sizes = np.array([len(g) if counts is None else counts[g].sum() for g in groups])
+    sizes = np.array([len(g) if sample_weight is None else sample_weight[g].sum() for g in groups])
     return farthest_first(distances_to, sizes, distortion.between(with_centre, to_centre), k)
 
 
@@ -217,7 +221,7 @@ def _spread(
     k: int,
     distortion: Distortion,
     rng: np.random.Generator,
-    counts: FloatArray | None,
+    sample_weight: FloatArray | None,
 ) -> FloatArray:
     """Add points drawn by greedy k-means++ until there are k centroids."""
     n = points.shape[0]
@@ -227,18 +231,18 @@ def _spread(
         nearest = distortion.distances(points, known).min(axis=1)
     trials = 2 + int(np.log(k))
     order = _by_value(points)
-    times = np.ones(n) if counts is None else counts
+    sample_weight = np.ones(n) if sample_weight is None else sample_weight
     while len(chosen) < k:
         weights = np.where(np.isfinite(nearest), nearest, 0.0) if chosen else np.ones(n)
         if chosen and weights.sum() == 0:
             # All points coincide with centroids, or all are at infinite distance.
             weights = np.where(np.isinf(nearest), 1.0, 1.0 / n)
         count = min(trials, n) if chosen else 1
-        draws = _drawn(weights * times, order, count, rng)
+        draws = _drawn(weights * sample_weight, order, count, rng)
         candidates = alone(points[draws], distortion)
         left = np.minimum(distortion.distances(points, candidates), nearest[:, np.newaxis])
-        left_over = np.where(np.isfinite(left), left, np.finfo(float).max / n / times.max())
-        best = int((times @ left_over).argmin())
+        left_over = np.where(np.isfinite(left), left, np.finfo(float).max / n / sample_weight.max())
+        best = int((sample_weight @ left_over).argmin())
         chosen.append(candidates[best])
         nearest = left[:, best]
     return np.array(chosen)

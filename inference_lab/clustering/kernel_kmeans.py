@@ -36,7 +36,12 @@ from inference_lab.clustering.distortions import (
 from inference_lab.clustering.em import HalfStep, Result, as_labels
 from inference_lab.clustering.hmrf_kmeans import paired_kmeans
 from inference_lab.clustering.pair_weights import log_odds
-from inference_lab.clustering.supervision import Side, agreeing, read_partial_labels, refuse_hard
+from inference_lab.clustering.supervision import (
+    Supervision,
+    agreeing,
+    read_partial_labels,
+    refuse_hard,
+)
 from inference_lab.constraints import Constraints
 from inference_lab.constraints.pair_arrays import signed_matrix
 from inference_lab.graph.arrays import FloatArray, IntArray
@@ -308,29 +313,31 @@ class KernelHMRFKMeans(SharedSettings, PairwiseClusterer):
 
     # -------------------------------------------------------------- fitting
 
-    def _fit(self, points: Points, side: Side) -> None:
-        refuse_hard(side.constraints)
+    def _fit(self, points: Points, supervision: Supervision) -> None:
+        refuse_hard(supervision.constraints)
         self.gamma_ = self._bandwidth(points)
         similarities = self._similarities(points)
-        trace = self._trace(similarities, side)
+        trace = self._trace(similarities, supervision)
         inits: list[Any] = [self.init] * self.n_init
         if self._gaussian() and isinstance(self.init, str) and self.init == "auto":
             # Distances and similarities rank pairs of points in the same way.
             rng = self._generator()
-            inits[0] = paired_kmeans(points, side, self.n_clusters, rng).labels_
+            inits[0] = paired_kmeans(points, supervision, self.n_clusters, rng).labels_
         best: Result = self._best_of(
             lambda rng, init: self._fit_once(trace, init, rng),
             inits=inits,
         )
         self.X_fit_ = None if self._precomputed() else points
         self.labels_ = self._fitted_labels = as_labels(best.assignment)
-        self._fitted_counts = side.weights
+        self._fitted_sample_weight = supervision.sample_weight
         self._note(best)
         sums = _Sums(trace, self.labels_)
         self._sizes = sums.sizes
         # New points have no constraints, so they are compared with means without rewards.
-        self._within = sums.within - _rewards(side.constraints, self.labels_, self.n_clusters)
-        self._judge(side.constraints)
+        self._within = sums.within - _rewards(
+            supervision.constraints, self.labels_, self.n_clusters
+        )
+        self._judge(supervision.constraints)
 
     def _only(self, points: Points, rows: IntArray) -> Points:
         """Return some of the points; for similarities, select rows and columns."""
@@ -393,9 +400,9 @@ class KernelHMRFKMeans(SharedSettings, PairwiseClusterer):
         """Whether the kernel is "rbf"."""
         return isinstance(self.kernel, str) and self.kernel == "rbf"
 
-    def _auto_weights(self, points: Points, side: Side) -> Mapping[str, float]:
+    def _auto_weights(self, points: Points, supervision: Supervision) -> Mapping[str, float]:
         """Return log-odds if points have a similarity of 1 with themselves, else ones."""
-        weight = log_odds(side.constraints) if self._gaussian() else 1.0
+        weight = log_odds(supervision.constraints) if self._gaussian() else 1.0
         return {"ml_weight": weight, "cl_weight": weight}
 
     def _bandwidth(self, points: Points) -> float | None:
@@ -413,13 +420,15 @@ class KernelHMRFKMeans(SharedSettings, PairwiseClusterer):
         median = float(np.median(squares[np.triu_indices(len(rows), 1)])) if n > 1 else 0.0
         return 0.25 / median if median > 0.0 else None
 
-    def _trace(self, similarities: Points, side: Side) -> _Trace:
+    def _trace(self, similarities: Points, supervision: Supervision) -> _Trace:
         """Return the objective."""
-        constant = float(side.counts @ similarities.diagonal())
-        if side.weights is not None:
-            similarities = _scaled(similarities, side.weights)
-        matrix = similarities + 0.5 * signed_matrix(side.constraints)
-        return _Trace(matrix, side.counts, constant, self.n_clusters, side.known)
+        constant = float(supervision.sample_weight_or_ones @ similarities.diagonal())
+        if supervision.sample_weight is not None:
+            similarities = _scaled(similarities, supervision.sample_weight)
+        matrix = similarities + 0.5 * signed_matrix(supervision.constraints)
+        return _Trace(
+            matrix, supervision.sample_weight_or_ones, constant, self.n_clusters, supervision.known
+        )
 
     def _fit_once(
         self,
@@ -484,7 +493,7 @@ class KernelHMRFKMeans(SharedSettings, PairwiseClusterer):
 
     def _costs(self, points: Points) -> FloatArray:
         similarities = self._similarities(self.X_fit_, points)
-        labels, counts = self._fitted_labels, self._fitted_counts
+        labels, counts = self._fitted_labels, self._fitted_sample_weight
         sums = cluster_sums(similarities.T, labels, self.n_clusters, counts).T
         result = self._within / self._sizes**2 - 2.0 * sums / self._sizes
         if not self._precomputed():

@@ -44,8 +44,8 @@ _HALVINGS = 30
 class Penalised(NamedTuple):
     """Data of a metric step: points, labels, centroids and the violated constraints.
 
-    ``penalised``: the violated constraints cost distances, so they depend on the metric; ``counts``
-    are sample weights, None for ones; ``extent`` is the extent of the points if cannot-links cost
+    ``penalised``: the violated constraints cost distances, so they depend on the metric;
+    ``sample_weight`` is None for ones; ``extent`` is the extent of the points if cannot-links cost
     squared distances.
     """
 
@@ -57,7 +57,7 @@ class Penalised(NamedTuple):
     cl_pairs: IntArray
     cl_weights: FloatArray
     penalised: bool
-    counts: FloatArray | None = None
+    sample_weight: FloatArray | None = None
     extent: FloatArray | None = None
 
 
@@ -295,19 +295,19 @@ class ClosedForm(MetricLearner):
         return np.asarray(scaled.T @ gaps, dtype=np.float64)
 
     def _solve(self, old: FloatArray, state: Penalised) -> FloatArray:
-        points, labels, counts = state.points, state.labels, state.counts
+        points, labels, sample_weight = state.points, state.labels, state.sample_weight
         if labels.size < 2:
             return old
         if self.shape == "diagonal":
-            total = _own_squares(points, state.centroids, labels, counts)
+            total = _own_squares(points, state.centroids, labels, sample_weight)
         else:
             gaps = dense(points) - state.centroids[labels]
-            total = self._scatter(gaps, counts)
+            total = self._scatter(gaps, sample_weight)
         if state.penalised:
             total = total + self._from_constraints(state)
         if self.shape == "full" and labels.size - np.unique(labels).size < total.shape[0]:
             total = _shrunk(total, gaps)
-        size = float(labels.size if counts is None else counts.sum())
+        size = float(labels.size if sample_weight is None else sample_weight.sum())
         return self._invert(total, size, old)
 
     def _from_constraints(self, state: Penalised) -> FloatArray:
@@ -443,40 +443,53 @@ def _columns(rows: Points, weights: FloatArray) -> FloatArray:
 
 
 def _own_squares(
-    points: Points, centroids: FloatArray, labels: IntArray, counts: FloatArray | None
+    points: Points, centroids: FloatArray, labels: IntArray, sample_weight: FloatArray | None
 ) -> FloatArray:
     """Return the sum of squared gaps to the assigned centroids per feature, shape (d,)."""
-    times = np.ones(labels.size) if counts is None else counts
+    sample_weight = np.ones(labels.size) if sample_weight is None else sample_weight
     if not is_sparse(points):
         gaps = points - centroids[labels]
-        return np.asarray(times @ (gaps * gaps), dtype=np.float64)
+        return np.asarray(sample_weight @ (gaps * gaps), dtype=np.float64)
     k = len(centroids)
-    sums, sizes = cluster_sums(points, labels, k, counts), cluster_sizes(labels, k, counts)
+    sums, sizes = (
+        cluster_sums(points, labels, k, sample_weight),
+        cluster_sizes(labels, k, sample_weight),
+    )
     inner = centroids * (sizes[:, np.newaxis] * centroids - 2.0 * sums)
-    total = _columns(_squares(points), times) + inner.sum(axis=0)
+    total = _columns(_squares(points), sample_weight) + inner.sum(axis=0)
     return np.asarray(np.maximum(total, 0.0), dtype=np.float64)
 
 
 def _own_gradient(metric: Distortion, state: Penalised) -> FloatArray:
-    points, labels, mu, counts = state.points, state.labels, state.centroids, state.counts
+    points, labels, mu, sample_weight = (
+        state.points,
+        state.labels,
+        state.centroids,
+        state.sample_weight,
+    )
     k = len(mu)
     if isinstance(metric, SquaredEuclidean):
-        return _own_squares(points, mu, labels, counts)
-    times = np.ones(labels.size) if counts is None else counts
+        return _own_squares(points, mu, labels, sample_weight)
+    sample_weight = np.ones(labels.size) if sample_weight is None else sample_weight
     if isinstance(metric, Cosine):
         length, size = metric.lengths(points), metric.lengths(mu)
         length = np.where(length > 0, length, 1.0)
         size = np.where(size > 0, size, 1.0)
-        cosine = times * (1.0 - metric.own(points, mu, labels))
+        cosine = sample_weight * (1.0 - metric.own(points, mu, labels))
         unit = scaled_rows(points, 1.0 / length)
-        inner = (mu / size[:, np.newaxis] * cluster_sums(unit, labels, k, counts)).sum(axis=0)
+        inner = (mu / size[:, np.newaxis] * cluster_sums(unit, labels, k, sample_weight)).sum(
+            axis=0
+        )
         spread = np.bincount(labels, weights=cosine, minlength=k) / size**2
         spread_squares = (spread[:, np.newaxis] * mu**2).sum(axis=0)
         own_squares = _columns(_squares(points), cosine / length**2)
         return np.asarray(0.5 * (own_squares + spread_squares) - inner, dtype=np.float64)
     assert isinstance(metric, IDivergence)
-    masses, sizes = cluster_sums(points, labels, k, counts), cluster_sizes(labels, k, counts)
-    entropies = _columns(_entropies(points), times)
+    masses, sizes = (
+        cluster_sums(points, labels, k, sample_weight),
+        cluster_sizes(labels, k, sample_weight),
+    )
+    entropies = _columns(_entropies(points), sample_weight)
     crossed = xlogy(masses, np.where(mu > 0, mu, 1.0)) + masses - sizes[:, np.newaxis] * mu
     return np.asarray(entropies - crossed.sum(axis=0), dtype=np.float64)
 

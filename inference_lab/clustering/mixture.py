@@ -30,7 +30,7 @@ from inference_lab.clustering.em import (
 from inference_lab.clustering.hmrf import clamped, violations
 from inference_lab.clustering.hmrf_kmeans import paired_kmeans
 from inference_lab.clustering.initialisation import Init, pushed_apart
-from inference_lab.clustering.supervision import Side
+from inference_lab.clustering.supervision import Supervision
 from inference_lab.constraints import Constraints
 from inference_lab.contract import Solver
 from inference_lab.graph.arrays import FloatArray, IntArray
@@ -46,7 +46,7 @@ _LOG_2PI = float(np.log(2.0 * np.pi))
 class GaussianComponents(PairedModel):
     """Components of a Gaussian mixture whose labels are coupled by constraints.
 
-    `known`, `importance` and `counts` as in `HMRF`; `ridge` is added to the diagonal of
+    `known`, `importance` and `sample_weight` as in `HMRF`; `ridge` is added to the diagonal of
     covariances.
     """
 
@@ -60,12 +60,12 @@ class GaussianComponents(PairedModel):
         ridge: float,
         prior: Prior,
         importance: FloatArray | None,
-        counts: FloatArray | None = None,
+        sample_weight: FloatArray | None = None,
     ) -> None:
         self.points = points
         self.covariance = covariance
         self.ridge = ridge
-        super().__init__(constraints, importance, counts)
+        super().__init__(constraints, importance, sample_weight)
         n, d = points.shape
         k = len(means)
         self.known = known
@@ -77,13 +77,15 @@ class GaussianComponents(PairedModel):
             self.mixed[self.rows] = 0.0
         elif prior == "chunklets":
             component = constraints.components()
-            size = np.bincount(component, weights=counts)[component]
+            size = np.bincount(component, weights=sample_weight)[component]
             # Unconstrained copies of a point do not form a chunklet.
             self.mixed[self.rows] = 1.0 / size[self.rows]
         self.weights = np.full(k, 1.0 / k)
         # Components start spherical, with the variance of the data.
-        middle = np.average(points, axis=0, weights=counts)
-        spread = float(np.average((points - middle) ** 2, axis=0, weights=counts).mean()) + ridge
+        middle = np.average(points, axis=0, weights=sample_weight)
+        spread = (
+            float(np.average((points - middle) ** 2, axis=0, weights=sample_weight).mean()) + ridge
+        )
         shape = {"full": (k, d, d), "tied": (d, d), "diag": (k, d), "spherical": (k,)}[covariance]
         self.covariances = np.full(shape, spread)
         if covariance in ("full", "tied"):
@@ -170,13 +172,13 @@ class GaussianComponents(PairedModel):
     def push_apart(self, share: float, rng: np.random.Generator) -> None:
         """Move each mean by a share of the way to a random point."""
         self.means = pushed_apart(
-            self.points, self.means, SquaredEuclidean(), share, rng, self._counts
+            self.points, self.means, SquaredEuclidean(), share, rng, self._sample_weight
         )
 
     def objective(self, labels: IntArray) -> float:
         """Return the summed costs and penalties of labels."""
         costs = self.costs()[np.arange(labels.size), labels]
-        own = costs.sum() if self._counts is None else self._counts @ costs
+        own = costs.sum() if self._sample_weight is None else self._sample_weight @ costs
         return float(own) + violations(self.constraints, labels).weight
 
     def parameters(self) -> tuple[FloatArray, ...]:
@@ -301,7 +303,7 @@ class ConstrainedGaussianMixture(SharedSettings, SoftClusterer):
     reg_covar: float = setting(1e-6, at_least=0, below=math.inf)
     tol: float = setting(1e-6, at_least=0, below=math.inf)
 
-    def _weight_of_odds(self, points: FloatArray, side: Side) -> dict[str, float]:
+    def _weight_of_odds(self, points: FloatArray, supervision: Supervision) -> dict[str, float]:
         return {"ml_weight": 1.0, "cl_weight": 1.0}
 
     def _take_model(self, model: GaussianComponents) -> None:
@@ -313,36 +315,40 @@ class ConstrainedGaussianMixture(SharedSettings, SoftClusterer):
     def _fit_once(
         self,
         points: FloatArray,
-        side: Side,
+        supervision: Supervision,
         importance: FloatArray | None,
         rng: np.random.Generator,
     ) -> Fit[GaussianComponents]:
         if isinstance(self.init, str) and self.init == "auto":
-            start = paired_kmeans(points, side, self.n_clusters, rng).cluster_centers_
+            start = paired_kmeans(points, supervision, self.n_clusters, rng).cluster_centers_
         else:
-            start = self._start(points, side, rng)
-        model = self._gaussians(points, side, start, importance)
+            start = self._start(points, supervision, rng)
+        model = self._gaussians(points, supervision, start, importance)
         # The first parameters are fitted to the points nearest to each mean.
         nearest = cheapest(SquaredEuclidean().distances(points, start), None)
-        for _ in model.maximise(np.where(side.known >= 0, side.known, nearest)):
+        for _ in model.maximise(np.where(supervision.known >= 0, supervision.known, nearest)):
             pass
         e_step = EStepSolver(as_solver(self.e_step), rng, self.e_step_time_limit, temperature=1.0)
         result = maximise_expectation(model, e_step, max_iter=self.max_iter, tol=self.tol)
         return Fit(model, result)
 
     def _gaussians(
-        self, points: FloatArray, side: Side, means: FloatArray, importance: FloatArray | None
+        self,
+        points: FloatArray,
+        supervision: Supervision,
+        means: FloatArray,
+        importance: FloatArray | None,
     ) -> GaussianComponents:
         return GaussianComponents(
             points,
-            side.constraints,
-            side.known,
+            supervision.constraints,
+            supervision.known,
             means,
             self.covariance_type,
             self.reg_covar,
             self.prior,
             importance,
-            side.weights,
+            supervision.sample_weight,
         )
 
     def _takes_sparse(self, distortion: Distortion) -> bool:

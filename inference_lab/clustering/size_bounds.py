@@ -16,7 +16,7 @@ from inference_lab.clustering.distortions import Points
 from inference_lab.clustering.em import Assignment, EStepSolver, Model, as_labels
 from inference_lab.clustering.hard_pairs import InfeasibleConstraintsError
 from inference_lab.clustering.hmrf import HMRF, violations
-from inference_lab.clustering.supervision import Side, refuse_pairs
+from inference_lab.clustering.supervision import Supervision, refuse_pairs
 from inference_lab.constraints import Constraints
 from inference_lab.constraints.constraints import selected
 from inference_lab.constraints.pair_arrays import Pairs
@@ -112,7 +112,11 @@ def balance(
 
 
 def least_assignment(
-    costs: FloatArray, counts: FloatArray, least: FloatArray, most: FloatArray, pairs: Constraints
+    costs: FloatArray,
+    sample_weight: FloatArray,
+    least: FloatArray,
+    most: FloatArray,
+    pairs: Constraints,
 ) -> IntArray:
     """Return the labels of least cost with pairs and with summed counts within bounds.
 
@@ -136,7 +140,7 @@ def least_assignment(
     rows = np.arange(n_pairs)
     incidence = csr_array((np.ones(n_pairs), (rows, ends[:, 0])), shape=(n_pairs, n))
     incidence = incidence + csr_array((sign, (rows, ends[:, 1])), shape=(n_pairs, n))
-    sizes = kron((member @ counts)[np.newaxis], eye_array(k))
+    sizes = kron((member @ sample_weight)[np.newaxis], eye_array(k))
     broken = kron(-eye_array(n_pairs), np.ones((k, 1)))
     table = block_array(
         [
@@ -180,15 +184,17 @@ class _Bounded(EStepSolver):
         """Return the cheapest labels within the bounds; ties keep the previous labels."""
         assert isinstance(model, HMRF)
         before = None if previous is None else as_labels(previous)
-        costs, counts = np.ascontiguousarray(model.costs()), model.importance()
-        if counts is None and not len(model.constraints):
+        costs, sample_weight = np.ascontiguousarray(model.costs()), model.importance()
+        if sample_weight is None and not len(model.constraints):
             labels = model.nearest(before).copy()
             gain = _LEAST_GAIN * float(abs(costs).max())
             balance(costs, labels, self.least, self.most, gain)
         else:
-            counts = np.ones(len(costs)) if counts is None else counts
-            costs = costs * counts[:, np.newaxis]
-            labels = least_assignment(costs, counts, self.least, self.most, model.constraints)
+            sample_weight = np.ones(len(costs)) if sample_weight is None else sample_weight
+            costs = costs * sample_weight[:, np.newaxis]
+            labels = least_assignment(
+                costs, sample_weight, self.least, self.most, model.constraints
+            )
         if before is not None and _cost(costs, before, model) <= _cost(costs, labels, model):
             return before
         return labels
@@ -315,21 +321,23 @@ class SizeConstrainedKMeans(BregmanKMeans):
             sample_weight=sample_weight,
         )
 
-    def _fit(self, points: Points, side: Side) -> None:
+    def _fit(self, points: Points, supervision: Supervision) -> None:
         self._least = self._bounds("min_size", self.min_size)
         largest = math.inf if self.max_size is None else self.max_size
         self._most = self._bounds("max_size", largest)
-        total = float(side.counts.sum())
+        total = float(supervision.sample_weight_or_ones.sum())
         self._check_sum(total)
-        units = np.bincount(_joined(side.constraints), weights=side.counts)
+        units = np.bincount(
+            _joined(supervision.constraints), weights=supervision.sample_weight_or_ones
+        )
         if units.max() > self._most.max():
             raise InfeasibleConstraintsError(
                 f"must-links join points that count {units.max():g}; no cluster may hold more than "
                 f"max_size = {self._most.max():g}"
             )
-        super()._fit(points, side)
-        self.constraints_ = side.constraints
-        self.violations_ = violations(side.constraints, self.labels_)
+        super()._fit(points, supervision)
+        self.constraints_ = supervision.constraints
+        self.violations_ = violations(supervision.constraints, self.labels_)
 
     def _label_others(self, points: Points, held: IntArray) -> None:
         super()._label_others(points, held)

@@ -32,21 +32,21 @@ _ESTIMATORS = __name__.rpartition(".")[0]
 
 
 @dataclass(frozen=True)
-class Side:
+class Supervision:
     """Supervision of a fit: constraints, known labels (-1 elsewhere), sample weights.
 
-    ``n_repeated`` is the number of listed pairs that repeat others.
+    ``sample_weight`` is None for ones; ``n_repeated`` counts the listed pairs that repeat others.
     """
 
     constraints: Constraints
     known: IntArray
-    weights: FloatArray | None
+    sample_weight: FloatArray | None
     n_repeated: int = 0
 
     @property
-    def counts(self) -> FloatArray:
+    def sample_weight_or_ones(self) -> FloatArray:
         """Sample weights, shape (n,)."""
-        return np.ones(self.known.size) if self.weights is None else self.weights
+        return np.ones(self.known.size) if self.sample_weight is None else self.sample_weight
 
     def groups(self) -> IntArray:
         """Return the known labels, -1 elsewhere, renumbered without gaps."""
@@ -69,12 +69,12 @@ class Side:
             n_points=given.n_points,
         )
 
-    def only(self, rows: IntArray) -> Side:
+    def only(self, rows: IntArray) -> Supervision:
         """Return the supervision of some of the points, renumbered."""
-        return Side(
+        return Supervision(
             self.constraints.restrict(rows, renumber=True),
             self.known[rows],
-            None if self.weights is None else self.weights[rows],
+            None if self.sample_weight is None else self.sample_weight[rows],
             self.n_repeated,
         )
 
@@ -189,7 +189,7 @@ def names_in_pairs(given: dict[str, Any]) -> dict[str, Any]:
     return given
 
 
-def read_side(
+def read_supervision(
     n_points: int,
     n_clusters: int | None,
     *,
@@ -202,7 +202,7 @@ def read_side(
     y: npt.ArrayLike | None = None,
     partial_labels: npt.ArrayLike | None = None,
     sample_weight: npt.ArrayLike | None = None,
-) -> Side:
+) -> Supervision:
     """Turn the arguments of ``fit`` into supervision of rows."""
     labels, named = partly_labelled(y), "y"
     if labels is None:
@@ -212,11 +212,11 @@ def read_side(
             "y and partial_labels both hold labels, -1 where a point has none; give one of them"
         )
     known = read_partial_labels(labels, n_points, n_clusters, named)
-    counts = _read_sample_weight(sample_weight, n_points)
+    sample_weight = _read_sample_weight(sample_weight, n_points)
     if constraints is not None:
         # From a data frame, in which names have been looked up.
         made = constraints.with_weights(ml_weight, cl_weight)
-        return Side(made, known, counts, constraints.n_repeated)
+        return Supervision(made, known, sample_weight, constraints.n_repeated)
     ids = None
     if sample_ids is not None:
         ids = sample_ids if isinstance(sample_ids, SampleIds) else SampleIds(sample_ids)
@@ -228,7 +228,7 @@ def read_side(
         must_link, ml_weight = _by_ids(ids, must_link, ml_weight, n_points, "must_link")
         cannot_link, cl_weight = _by_ids(ids, cannot_link, cl_weight, n_points, "cannot_link")
     constraints = Constraints(must_link, cannot_link, ml_weight, cl_weight, n_points=n_points)
-    return Side(constraints, known, counts, constraints.n_repeated)
+    return Supervision(constraints, known, sample_weight, constraints.n_repeated)
 
 
 def refuse_pairs(y: Any, X: Any, estimator: Any, method: str = "fit") -> None:

@@ -32,7 +32,7 @@ from inference_lab.clustering.em import HalfStep
 from inference_lab.clustering.hmrf import clamped
 from inference_lab.clustering.hmrf_kmeans import paired_kmeans
 from inference_lab.clustering.pair_weights import log_odds
-from inference_lab.clustering.supervision import Side
+from inference_lab.clustering.supervision import Supervision
 from inference_lab.graph.arrays import FloatArray, IntArray
 from inference_lab.specs.settings import setting
 
@@ -265,10 +265,10 @@ class TVClust(SharedSettings, PairwiseClusterer):
             random_state=random_state,
         )
 
-    def _fit(self, points: FloatArray, side: Side) -> None:
-        pairs = Pairs(side.constraints, points.shape[0], both_ways=self.both_ways)
+    def _fit(self, points: FloatArray, supervision: Supervision) -> None:
+        pairs = Pairs(supervision.constraints, points.shape[0], both_ways=self.both_ways)
         best: _VariationalFit = self._best_of(
-            lambda rng: _VariationalFit(self, points, side, pairs, rng)
+            lambda rng: _VariationalFit(self, points, supervision, pairs, rng)
         )
         self._best = best
         self.responsibilities_ = best.shares
@@ -280,13 +280,13 @@ class TVClust(SharedSettings, PairwiseClusterer):
         self.cluster_centers_ = best.components.means * self._scale + self._shift
         self.p_, self.q_ = (float(beta[0] / beta.sum()) for beta in (best.p, best.q))
         self._note(best)
-        self._judge(side.constraints)
+        self._judge(supervision.constraints)
 
-    def _centred(self, points: Points, counts: FloatArray) -> Points:
+    def _centred(self, points: Points, sample_weight: FloatArray) -> Points:
         """Return the points scaled to the prior of the components."""
         self._shift, self._scale = np.zeros(points.shape[1]), np.ones(points.shape[1])
         if self.standardise:
-            self._shift, self._scale = shift_and_scale(points, counts)
+            self._shift, self._scale = shift_and_scale(points, sample_weight)
         return self._as_modelled(points)
 
     def _takes_sparse(self, distortion: Distortion) -> bool:
@@ -313,10 +313,10 @@ class TVClust(SharedSettings, PairwiseClusterer):
         return -self._best.logits(self._as_modelled(points))
 
 
-def shift_and_scale(points: FloatArray, counts: FloatArray) -> tuple[FloatArray, FloatArray]:
+def shift_and_scale(points: FloatArray, sample_weight: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Return the means and standard deviations of features, 1 in place of 0."""
-    mean = counts @ points / counts.sum()
-    spread = np.sqrt(counts @ (points - mean) ** 2 / counts.sum())
+    mean = sample_weight @ points / sample_weight.sum()
+    spread = np.sqrt(sample_weight @ (points - mean) ** 2 / sample_weight.sum())
     return mean, np.where(spread > 0, spread, 1.0)
 
 
@@ -340,12 +340,16 @@ class _VariationalFit:
         self,
         settings: TVClust,
         points: FloatArray,
-        side: Side,
+        supervision: Supervision,
         pairs: Pairs,
         rng: np.random.Generator,
     ) -> None:
         self.settings, self.points, self.pairs, self.rng = settings, points, pairs, rng
-        self.side, self.known, self.counts = side, side.known, side.counts
+        self.supervision, self.known, self.sample_weight = (
+            supervision,
+            supervision.known,
+            supervision.sample_weight_or_ones,
+        )
         self.history: list[HalfStep] = []
         self.converged = False
         self.n_iter = 0
@@ -379,9 +383,11 @@ class _VariationalFit:
             self.shares += 1.0 / k
             return
         count = max(min(k, n), int(self.known.max()) + 1)
-        model = paired_kmeans(points, self.side, count, self.rng, log_odds(self.side.constraints))
+        model = paired_kmeans(
+            points, self.supervision, count, self.rng, log_odds(self.supervision.constraints)
+        )
         # Early sticks are long: the bound is greatest with the largest components first.
-        sizes = np.bincount(model.labels_, weights=self.counts, minlength=k)
+        sizes = np.bincount(model.labels_, weights=self.sample_weight, minlength=k)
         free = np.setdiff1d(np.arange(k), self.known)
         place = np.arange(k)
         place[free[np.argsort(-sizes[free], kind="stable")]] = free
@@ -402,7 +408,7 @@ class _VariationalFit:
     def maximise(self) -> None:
         """Update sticks, components, and the shares of right answers."""
         settings = self.settings
-        counted = self.shares * self.counts[:, None]
+        counted = self.shares * self.sample_weight[:, None]
         sizes = counted.sum(axis=0)
         self.sticks_a = 1.0 + sizes[:-1]
         self.sticks_b = settings.alpha + np.cumsum(sizes[::-1])[::-1][1:]
@@ -427,7 +433,7 @@ class _VariationalFit:
         if self.rows.size == 0:
             return
         # Coupled points appear once in the graph, so their logits are scaled by their counts.
-        logits *= self.counts[:, None]
+        logits *= self.sample_weight[:, None]
         (log_p, log_not_p), (log_q, log_not_q) = _log_means(*self.p), _log_means(*self.q)
         # Gains in log-probability by sharing a component; cannot-links have negative weights.
         must = self.pairs.pair < len(self.pairs.constraints.must_link)
@@ -440,9 +446,9 @@ class _VariationalFit:
         from scipy.special import xlogy
 
         r, settings = self.shares, self.settings
-        drawn = self.counts.copy()
+        drawn = self.sample_weight.copy()
         drawn[self.rows] = 1.0
-        value = float(self.counts @ (r * self.logits(self.points)).sum(axis=1))
+        value = float(self.sample_weight @ (r * self.logits(self.points)).sum(axis=1))
         value -= float(drawn @ xlogy(r, r).sum(axis=1))
         same, apart = self.agreement()
         value += float(same @ _log_means(*self.p) + apart[::-1] @ _log_means(*self.q))

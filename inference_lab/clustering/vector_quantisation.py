@@ -20,7 +20,7 @@ from inference_lab.clustering.em import Fit, HalfStep, Result
 from inference_lab.clustering.hmrf import clamped
 from inference_lab.clustering.hmrf_kmeans import PairBeliever
 from inference_lab.clustering.initialisation import Init
-from inference_lab.clustering.supervision import Side, of_positive_weight, refuse_hard
+from inference_lab.clustering.supervision import Supervision, of_positive_weight, refuse_hard
 from inference_lab.graph.arrays import FloatArray, IntArray
 from inference_lab.specs.settings import setting
 
@@ -104,12 +104,12 @@ def settle_jointly(
 class _Pairs:
     """Pairs and supervision in the layout of the kernels, each pair once or optionally twice."""
 
-    def __init__(self, side: Side, *, twice: bool) -> None:
+    def __init__(self, supervision: Supervision, *, twice: bool) -> None:
         # Pairs of weight zero are dropped, because deciding them would undo other decisions.
-        constraints = of_positive_weight(side.constraints)
+        constraints = of_positive_weight(supervision.constraints)
         refuse_hard(constraints)
-        self.known = side.known
-        self.counts = side.counts
+        self.known = supervision.known
+        self.sample_weight = supervision.sample_weight_or_ones
         self.ml, self.ml_weight = self._listed(constraints.must_link, constraints.ml_weights, twice)
         self.cl, self.cl_weight = self._listed(
             constraints.cannot_link, constraints.cl_weights, twice
@@ -117,7 +117,7 @@ class _Pairs:
 
     def own(self, cost: FloatArray) -> FloatArray:
         """Return half the squared distances, infinite if known labels exclude a cluster."""
-        return clamped(cost * self.counts[:, np.newaxis], self.known)
+        return clamped(cost * self.sample_weight[:, np.newaxis], self.known)
 
     @staticmethod
     def _listed(pairs: IntArray, weight: FloatArray, twice: bool) -> tuple[IntArray, FloatArray]:
@@ -138,7 +138,7 @@ class _Linear:
         settle_pairs(
             cost, own, pairs.ml, pairs.ml_weight, pairs.cl, pairs.cl_weight, self.labels, pull
         )
-        pull[np.arange(len(cost)), self.labels] += pairs.counts
+        pull[np.arange(len(cost)), self.labels] += pairs.sample_weight
         #: Weight of each point in each centroid.
         self.shares: FloatArray = pull
 
@@ -163,7 +163,7 @@ class _Joint:
     def __init__(self, cost: FloatArray, centroids: FloatArray, pairs: _Pairs) -> None:
         own = pairs.own(cost)
         self.labels: IntArray = cheapest(own, None)
-        self.counts = pairs.counts
+        self.sample_weight = pairs.sample_weight
         between, nearest = _between(centroids)
         other = between[np.arange(len(between)), nearest] if len(between) > 1 else np.zeros(1)
         settle_jointly(
@@ -181,7 +181,7 @@ class _Joint:
     def objective(self, cost: FloatArray, centroids: FloatArray) -> float:
         """Return the objective, with the same nearest other centroids as for the pairs."""
         between, _ = _between(centroids)
-        value = self.counts @ cost[np.arange(len(cost)), self.labels]
+        value = self.sample_weight @ cost[np.arange(len(cost)), self.labels]
         value += self.apart_weight @ between[self.apart[:, 0], self.apart[:, 1]]
         value += self.joined_weight @ between[self.joined, self.other[self.joined]]
         return 0.5 * float(value)
@@ -189,7 +189,7 @@ class _Joint:
     def centroids(self, points: Points, before: FloatArray) -> FloatArray:
         """Return means of the points and of the centroids that violated pairs pull towards."""
         k = len(before)
-        shares = np.eye(k)[self.labels] * self.counts[:, None]
+        shares = np.eye(k)[self.labels] * self.sample_weight[:, None]
         pull = np.zeros((k, k))
         np.add.at(pull, (self.apart[:, 0], self.apart[:, 1]), self.apart_weight)
         np.add.at(pull, (self.apart[:, 1], self.apart[:, 0]), self.apart_weight)
@@ -267,21 +267,23 @@ class LCVQE(SharedSettings, PairBeliever):
 
     _assignment: ClassVar[type[_Linear | _Joint]] = _Linear
 
-    def _fit(self, points: Points, side: Side) -> None:
-        pairs = _Pairs(side, twice=self.paired_twice)
-        best: Fit[FloatArray] = self._best_of(lambda rng: self._fit_once(points, side, pairs, rng))
+    def _fit(self, points: Points, supervision: Supervision) -> None:
+        pairs = _Pairs(supervision, twice=self.paired_twice)
+        best: Fit[FloatArray] = self._best_of(
+            lambda rng: self._fit_once(points, supervision, pairs, rng)
+        )
         self.labels_ = best.labels
         self.cluster_centers_ = self._moved_back(best.model)
         self.metric_ = SquaredEuclidean()
         self._note(best.result)
-        self._judge(side.constraints)
+        self._judge(supervision.constraints)
 
     def _fit_once(
-        self, points: Points, side: Side, pairs: _Pairs, rng: np.random.Generator
+        self, points: Points, supervision: Supervision, pairs: _Pairs, rng: np.random.Generator
     ) -> Fit[FloatArray]:
         distance = SquaredEuclidean().distances
         history: list[HalfStep] = []
-        centroids = self._start(points, side, rng)
+        centroids = self._start(points, supervision, rng)
         cost = distance(points, centroids)
         assignment: Any = None
         converged = False

@@ -95,6 +95,8 @@ ALONE: dict[str, list[dict[str, Any]]] = {
     "ConstrainedKMeans": [{}],
 }
 
+#: Number of differences that are printed.
+_SHOWN = 10
 #: Fits of these take seconds: they get few data sets.
 _SLOW = ("FlexibleSpectral", "AnnealedConstrainedMixture")
 
@@ -316,6 +318,7 @@ def main() -> int:
         ]
         if wrong:
             different += 1
+        if wrong and different <= _SHOWN:
             shown = {name: (old.get(name), line.get(name)) for name in wrong[:2]}
             print(f"{line['case']}: {', '.join(wrong)}\n    {str(shown)[:400]}")
     print(f"{different} of {len(lines)} fits differ")

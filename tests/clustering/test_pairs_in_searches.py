@@ -224,7 +224,7 @@ def test_frames_of_python_3_13_are_read(monkeypatch: pytest.MonkeyPatch) -> None
     expected = PAIRS.restrict(train, renumber=True)
     assert part.must_link.tolist() == expected.must_link.tolist()
     with pytest.raises(ValueError, match="must_link and cannot_link number the 150 rows of X"):
-        supervision.read_side(75, None, must_link=[(0, 1)])
+        supervision.read_supervision(75, None, must_link=[(0, 1)])
 
 
 # ---------------------------------------------------------------------- pipelines

@@ -11,7 +11,7 @@ from clusterers import KINDS, made
 
 from inference_lab.clustering import MPCKMeans, PCKMeans, hmrf_kmeans
 from inference_lab.clustering.hmrf import HMRF
-from inference_lab.clustering.supervision import Side
+from inference_lab.clustering.supervision import Supervision
 from inference_lab.constraints import Constraints
 
 SHARED = [kind for kind in KINDS if "n_jobs" in inspect.signature(kind).parameters]
@@ -60,9 +60,9 @@ def test_a_sample_keeps_pairs_and_known_labels() -> None:
     pairs = Constraints.sample(np.zeros(1000, dtype=int), 1000, rng)
     known = np.full(1000, -1)
     known[::100] = 2
-    side = Side(pairs, known, None)
-    rows = side.sample(200, rng)
+    supervision = Supervision(pairs, known, None)
+    rows = supervision.sample(200, rng)
     assert 200 <= rows.size <= 210
     assert np.isin(np.flatnonzero(known >= 0), rows).all()
     # A fifth of the points holds both ends of one random pair in 25.
-    assert len(side.only(rows).constraints) > 3 * 1000 / 25
+    assert len(supervision.only(rows).constraints) > 3 * 1000 / 25

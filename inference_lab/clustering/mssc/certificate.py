@@ -171,10 +171,10 @@ def certify(
     True
     """
     start = time.monotonic()
-    points, counts, held = _data(model, X, sample_weight)
+    points, sample_weight, held = _data(model, X, sample_weight)
     labels = np.asarray(model.labels_, dtype=np.int64)
     known = None if partial_labels is None else np.asarray(partial_labels, dtype=np.int64)[held]
-    problem = _problem(model, points, counts, known, held)
+    problem = _problem(model, points, sample_weight, known, held)
     units = problem.of_units(labels[held])
     kept = np.array_equal(units[problem.of_point], labels[held])
     objective = problem.objective(units) if kept else math.inf
@@ -250,19 +250,19 @@ def _data(
         )
     if sample_weight is None:
         return points, None, np.arange(len(points))
-    counts = np.asarray(sample_weight, dtype=np.float64)
-    if counts.shape != (len(points),) or not (counts >= 0).all():
+    sample_weight = np.asarray(sample_weight, dtype=np.float64)
+    if sample_weight.shape != (len(points),) or not (sample_weight >= 0).all():
         raise ValueError(
             f"sample_weight must have {len(points)} numbers, none negative; got {sample_weight!r}"
         )
-    held = np.flatnonzero(counts > 0)
-    return points[held], counts[held], held
+    held = np.flatnonzero(sample_weight > 0)
+    return points[held], sample_weight[held], held
 
 
 def _problem(
     model: Any,
     points: FloatArray,
-    counts: FloatArray | None,
+    sample_weight: FloatArray | None,
     known: IntArray | None,
     held: IntArray,
 ) -> PartitionProblem:
@@ -296,6 +296,6 @@ def _problem(
         np.zeros((model.n_clusters, points.shape[1])),
         penalty=penalty,
         known=known,
-        counts=counts,
+        sample_weight=sample_weight,
     )
     return hmrf.partition_problem()

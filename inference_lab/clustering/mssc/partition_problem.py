@@ -115,16 +115,16 @@ def partition_problem(
     cannot_link: IntArray,
     cl_costs: FloatArray,
     *,
-    counts: FloatArray | None = None,
+    sample_weight: FloatArray | None = None,
     known: IntArray | None = None,
 ) -> PartitionProblem:
     """Return the problem for points (n, d) and the given costs of violated pairs.
 
-    `counts` (n,) are sample weights, and `known` (n,) labels, -1 elsewhere. Raises
+    `sample_weight` (n,) are sample weights, and `known` (n,) labels, -1 elsewhere. Raises
     `InfeasibleConstraintsError` if hard must-links join the ends of a hard cannot-link.
     """
     n = len(points)
-    mass = np.ones(n) if counts is None else np.asarray(counts, dtype=np.float64)
+    mass = np.ones(n) if sample_weight is None else np.asarray(sample_weight, dtype=np.float64)
     labels = np.full(n, -1) if known is None else known
     implied = Constraints.from_labels(labels, scheme="chains")
     apart = implied.cannot_link
