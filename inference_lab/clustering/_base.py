@@ -21,17 +21,12 @@ from sklearn.base import (
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from inference_lab.clustering.distortions import (
-    Distortion,
-    Points,
-    SquaredEuclidean,
-    as_distortion,
-    is_sparse,
-)
+from inference_lab.clustering.distortions import Distortion, SquaredEuclidean, as_distortion
 from inference_lab.clustering.em import EStepSolver, Fit, HalfStep, maximise_expectation
 from inference_lab.clustering.hmrf import HMRF, Violations, share_kept, violations
 from inference_lab.clustering.initialisation import initial_centroids
 from inference_lab.clustering.pair_weights import log_odds, watch_faults, watch_nothing
+from inference_lab.clustering.points import Points, is_sparse
 from inference_lab.clustering.supervision import (
     Supervision,
     has_pairs,

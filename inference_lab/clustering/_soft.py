@@ -9,10 +9,10 @@ import numpy as np
 import numpy.typing as npt
 
 from inference_lab.clustering._base import PairwiseClusterer
-from inference_lab.clustering.distortions import Points
 from inference_lab.clustering.em import Fit
 from inference_lab.clustering.hmrf import violations
 from inference_lab.clustering.pair_weights import watch_hard
+from inference_lab.clustering.points import Points
 from inference_lab.clustering.supervision import Supervision
 from inference_lab.graph.arrays import FloatArray
 

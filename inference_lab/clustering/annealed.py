@@ -11,7 +11,7 @@ import numpy as np
 from inference_lab.clustering._base import SharedSettings
 from inference_lab.clustering._soft import AlphaMode, SoftClusterer
 from inference_lab.clustering.bregman_kmeans import weight_of_odds
-from inference_lab.clustering.distortions import Distortion, Points
+from inference_lab.clustering.distortions import Distortion
 from inference_lab.clustering.em import (
     EStepSolver,
     Fit,
@@ -25,6 +25,7 @@ from inference_lab.clustering.mixture import (
     ConstrainedGaussianMixture,
     GaussianComponents,
 )
+from inference_lab.clustering.points import Points
 from inference_lab.clustering.supervision import Supervision
 from inference_lab.constraints import Constraints
 from inference_lab.constraints.pair_arrays import symmetric_matrix

@@ -11,13 +11,7 @@ import numpy.typing as npt
 
 from inference_lab.clustering._base import AT_LEAST_ONE, PairwiseClusterer
 from inference_lab.clustering.bregman_kmeans import BregmanKMeans
-from inference_lab.clustering.distortions import (
-    Distortion,
-    Points,
-    SquaredEuclidean,
-    cluster_sizes,
-    cluster_sums,
-)
+from inference_lab.clustering.distortions import Distortion, SquaredEuclidean
 from inference_lab.clustering.em import (
     Result,
     as_labels,
@@ -26,6 +20,7 @@ from inference_lab.clustering.hard_pairs import contradiction, infeasible
 from inference_lab.clustering.hmrf import clamped
 from inference_lab.clustering.hmrf_kmeans import PairBeliever
 from inference_lab.clustering.initialisation import Init
+from inference_lab.clustering.points import Points, cluster_sizes, cluster_sums
 from inference_lab.clustering.supervision import (
     Supervision,
     agreeing,

@@ -10,10 +10,11 @@ import numpy as np
 import numpy.typing as npt
 
 from inference_lab.clustering._base import ConstrainedClusterer, SharedSettings, check_word
-from inference_lab.clustering.distortions import Cosine, Distortion, Points
+from inference_lab.clustering.distortions import Cosine, Distortion
 from inference_lab.clustering.em import EStepSolver, Fit
 from inference_lab.clustering.hmrf import HMRF, EmptyClusters
 from inference_lab.clustering.initialisation import Init
+from inference_lab.clustering.points import Points
 from inference_lab.clustering.supervision import Supervision, refuse_pairs
 from inference_lab.graph.arrays import FloatArray
 from inference_lab.specs.settings import setting

@@ -13,12 +13,13 @@ from scipy.sparse import csr_array
 
 from inference_lab._numba import kernel
 from inference_lab.clustering._base import AT_LEAST_ONE, PairwiseClusterer
-from inference_lab.clustering.distortions import Distortion, Points
+from inference_lab.clustering.distortions import Distortion
 from inference_lab.clustering.em import Assignment, EStepSolver, Fit, Model
 from inference_lab.clustering.hard_pairs import contradiction
 from inference_lab.clustering.hmrf import HMRF, EmptyClusters, clamped, violations
 from inference_lab.clustering.initialisation import Init, group_centroids
 from inference_lab.clustering.pair_weights import ConstraintsNotMetWarning
+from inference_lab.clustering.points import Points
 from inference_lab.clustering.supervision import Supervision, of_positive_weight
 from inference_lab.constraints import Constraints
 from inference_lab.constraints.pair_arrays import symmetric_matrix

@@ -21,18 +21,13 @@ import numpy as np
 from inference_lab._numba import kernel
 from inference_lab.clustering._base import PairwiseClusterer, SharedSettings
 from inference_lab.clustering.bregman_kmeans import weight_of_odds
-from inference_lab.clustering.distortions import (
-    Distortion,
-    Points,
-    SquaredEuclidean,
-    counted_shares,
-    dense,
-)
+from inference_lab.clustering.distortions import Distortion, SquaredEuclidean
 from inference_lab.clustering.em import HalfStep
 from inference_lab.clustering.hmrf import clamped, violations
 from inference_lab.clustering.hmrf_kmeans import paired_kmeans
 from inference_lab.clustering.initialisation import centre_of, group_centroids
 from inference_lab.clustering.pair_weights import USUAL_ODDS, log_odds
+from inference_lab.clustering.points import Points, counted_shares, dense
 from inference_lab.clustering.supervision import Supervision, refuse_hard
 from inference_lab.constraints import Constraints
 from inference_lab.contract import Solution, Solver

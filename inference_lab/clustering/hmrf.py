@@ -20,18 +20,12 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from inference_lab.clustering.distortions import (
-    Distortion,
-    Points,
-    SquaredEuclidean,
-    cluster_sizes,
-    cluster_sums,
-    counted_shares,
-)
+from inference_lab.clustering.distortions import Distortion, SquaredEuclidean
 from inference_lab.clustering.em import Assignment, Coupling, PairedModel, as_labels
 from inference_lab.clustering.initialisation import pushed_apart
 from inference_lab.clustering.metric_learning import MetricLearner, Penalised
 from inference_lab.clustering.mssc.partition_problem import PartitionProblem, partition_problem
+from inference_lab.clustering.points import Points, cluster_sizes, cluster_sums, counted_shares
 from inference_lab.constraints import Constraints
 from inference_lab.graph.arrays import FloatArray, IntArray
 

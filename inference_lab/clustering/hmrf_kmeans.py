@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from inference_lab.clustering._base import PairwiseClusterer, SharedSettings, check_word
 from inference_lab.clustering.bregman_kmeans import weight_of_odds
-from inference_lab.clustering.distortions import Distortion, Points, SquaredEuclidean
+from inference_lab.clustering.distortions import Distortion, SquaredEuclidean
 from inference_lab.clustering.em import EStepSolver, Fit, HalfStep, joined, maximise_expectation
 from inference_lab.clustering.hmrf import HMRF, EmptyClusters, Penalty
 from inference_lab.clustering.initialisation import Init
@@ -33,6 +33,7 @@ from inference_lab.clustering.pair_weights import (
     watch_hard,
     watch_weight,
 )
+from inference_lab.clustering.points import Points
 from inference_lab.clustering.supervision import Supervision, agreeing
 from inference_lab.contract import Solver
 from inference_lab.graph.arrays import FloatArray, IntArray

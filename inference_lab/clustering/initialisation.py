@@ -7,12 +7,8 @@ from typing import Literal, TypeAlias, get_args
 import numpy as np
 import numpy.typing as npt
 
-from inference_lab.clustering.distortions import (
-    Distortion,
-    Points,
-    SquaredEuclidean,
-    counted_shares,
-)
+from inference_lab.clustering.distortions import Distortion, SquaredEuclidean
+from inference_lab.clustering.points import Points, counted_shares
 from inference_lab.constraints import Constraints
 from inference_lab.constraints.centroids import farthest_first
 from inference_lab.graph.arrays import FloatArray, IntArray

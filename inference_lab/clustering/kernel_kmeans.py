@@ -26,16 +26,10 @@ import numpy.typing as npt
 from inference_lab._numba import kernel as compiled
 from inference_lab.clustering._base import PairwiseClusterer, SharedSettings, check_word
 from inference_lab.clustering.bregman_kmeans import BregmanKMeans
-from inference_lab.clustering.distortions import (
-    Points,
-    cluster_sizes,
-    cluster_sums,
-    dense,
-    is_sparse,
-)
 from inference_lab.clustering.em import HalfStep, Result, as_labels
 from inference_lab.clustering.hmrf_kmeans import paired_kmeans
 from inference_lab.clustering.pair_weights import log_odds
+from inference_lab.clustering.points import Points, cluster_sizes, cluster_sums, dense, is_sparse
 from inference_lab.clustering.supervision import (
     Supervision,
     agreeing,

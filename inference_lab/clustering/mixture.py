@@ -12,13 +12,7 @@ import numpy.typing as npt
 
 from inference_lab.clustering._base import SharedSettings
 from inference_lab.clustering._soft import AlphaMode, SoftClusterer
-from inference_lab.clustering.distortions import (
-    Distortion,
-    Points,
-    SquaredEuclidean,
-    cheapest,
-    whitened,
-)
+from inference_lab.clustering.distortions import Distortion, SquaredEuclidean
 from inference_lab.clustering.em import (
     Assignment,
     Coupling,
@@ -30,6 +24,7 @@ from inference_lab.clustering.em import (
 from inference_lab.clustering.hmrf import clamped, violations
 from inference_lab.clustering.hmrf_kmeans import paired_kmeans
 from inference_lab.clustering.initialisation import Init, pushed_apart
+from inference_lab.clustering.points import Points, cheapest, whitened
 from inference_lab.clustering.supervision import Supervision
 from inference_lab.constraints import Constraints
 from inference_lab.contract import Solver

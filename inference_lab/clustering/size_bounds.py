@@ -12,10 +12,10 @@ import numpy.typing as npt
 from inference_lab._numba import kernel
 from inference_lab.clustering._base import PAIR_ARGUMENTS
 from inference_lab.clustering.bregman_kmeans import BregmanKMeans
-from inference_lab.clustering.distortions import Points
 from inference_lab.clustering.em import Assignment, EStepSolver, Model, as_labels
 from inference_lab.clustering.hard_pairs import InfeasibleConstraintsError
 from inference_lab.clustering.hmrf import HMRF, violations
+from inference_lab.clustering.points import Points
 from inference_lab.clustering.supervision import Supervision, refuse_pairs
 from inference_lab.constraints import Constraints
 from inference_lab.constraints.constraints import selected

@@ -22,16 +22,13 @@ import numpy.typing as npt
 
 from inference_lab._numba import kernel
 from inference_lab.clustering._base import AT_LEAST_ONE, PairwiseClusterer, SharedSettings
-from inference_lab.clustering.distortions import (
-    Distortion,
-    Points,
-    whitened,
-)
+from inference_lab.clustering.distortions import Distortion
 from inference_lab.clustering.dp_means import Pairs
 from inference_lab.clustering.em import HalfStep
 from inference_lab.clustering.hmrf import clamped
 from inference_lab.clustering.hmrf_kmeans import paired_kmeans
 from inference_lab.clustering.pair_weights import log_odds
+from inference_lab.clustering.points import Points, whitened
 from inference_lab.clustering.supervision import Supervision
 from inference_lab.graph.arrays import FloatArray, IntArray
 from inference_lab.specs.settings import setting

@@ -15,11 +15,12 @@ import numpy.typing as npt
 
 from inference_lab._numba import lean_kernel
 from inference_lab.clustering._base import SharedSettings
-from inference_lab.clustering.distortions import Points, SquaredEuclidean, cheapest
+from inference_lab.clustering.distortions import SquaredEuclidean
 from inference_lab.clustering.em import Fit, HalfStep, Result
 from inference_lab.clustering.hmrf import clamped
 from inference_lab.clustering.hmrf_kmeans import PairBeliever
 from inference_lab.clustering.initialisation import Init
+from inference_lab.clustering.points import Points, cheapest
 from inference_lab.clustering.supervision import Supervision, of_positive_weight, refuse_hard
 from inference_lab.graph.arrays import FloatArray, IntArray
 from inference_lab.specs.settings import setting

@@ -14,10 +14,10 @@ from inference_lab.clustering import (
     TVClust,
 )
 from inference_lab.clustering.annealed import _critical, critical_temperature
-from inference_lab.clustering.distortions import whitened
 from inference_lab.clustering.em import EStepSolver, maximise_expectation
 from inference_lab.clustering.hmrf import HMRF
 from inference_lab.clustering.mixture import GaussianComponents
+from inference_lab.clustering.points import whitened
 from inference_lab.constraints import Constraints
 from inference_lab.reports.patterns import four_clouds
 from inference_lab.results.scoring import matched_accuracy
