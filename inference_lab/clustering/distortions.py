@@ -253,6 +253,35 @@ class Distortion(ABC):
         result[held] = sums[held] / sizes[held, np.newaxis]
         return result
 
+    def transformed(self, points: Points, centroids: FloatArray) -> FloatArray:
+        """Return the distance of each point to each centroid, as estimators' ``transform`` does.
+
+        Parameters
+        ----------
+        points : (n, d) matrix, dense or CSR
+        centroids : (k, d) float64 array
+
+        Returns
+        -------
+        (n, k) float64 array
+            The roots of squared distances; for other distortions the costs.
+
+        Examples
+        --------
+        >>> points, centroids = np.array([[0.0], [3.0]]), np.array([[1.0], [5.0]])
+        >>> SquaredEuclidean().transformed(points, centroids).tolist()
+        [[1.0, 5.0], [2.0, 2.0]]
+        """
+        return self.distances(points, centroids)
+
+    @property
+    def squared(self) -> SquaredEuclidean | None:
+        """The distortion itself if costs are squared distances, else None.
+
+        Squared distances need no pass over the points where the sums of the clusters are known.
+        """
+        return None
+
     @property
     def weights(self) -> FloatArray | None:
         """Weights of the features, (d,) or (d, d), or None."""
@@ -361,6 +390,11 @@ class SquaredEuclidean(_Weighted):
             )
         object.__setattr__(self, "metric", metric)
 
+    @property
+    def squared(self) -> SquaredEuclidean:
+        """The distortion itself."""
+        return self
+
     def log_det(self, n_features: int) -> float:
         """Return ``log det A``, ``-inf`` if it is singular."""
         if self.metric is None:
@@ -448,6 +482,13 @@ class SquaredEuclidean(_Weighted):
             gap = dense(points[rows]) - centroids[labels[rows]]
             result[rows] = row_products(gap, self.times(gap))
         return result
+
+    def transformed(self, points: Points, centroids: FloatArray) -> FloatArray:
+        """Return Euclidean distances under the metric."""
+        # Differences are used, because inner products cancel if a point lies on a centroid.
+        first = np.zeros(points.shape[0], np.int64)
+        columns = [self.own(points, centroid[np.newaxis], first) for centroid in centroids]
+        return np.sqrt(np.maximum(np.stack(columns, axis=1), 0.0))
 
     def between(self, points: Points, pairs: IntArray) -> FloatArray:
         """Return squared distances of pairs."""

@@ -59,7 +59,7 @@ class SeededKMeans(BregmanKMeans):
     init: Unseeded = "k-means++"
 
     #: Whether labelled points keep their labels.
-    _holds_on: ClassVar[bool] = False
+    _keeps_labels: ClassVar[bool] = False
 
     def fit(
         self,
@@ -106,7 +106,12 @@ class SeededKMeans(BregmanKMeans):
                 "classes that are for scoring; labels of all points go into partial_labels",
                 stacklevel=2,
             )
-        return self._fit_to(X, y=y, partial_labels=partial_labels, sample_weight=sample_weight)
+        inputs = self._read(
+            X, {"y": y, "partial_labels": partial_labels, "sample_weight": sample_weight}
+        )
+        known = inputs.supervision.known if self._keeps_labels else None
+        self._set_fit(inputs, self._best_start(inputs, known))
+        return self
 
 
 class ConstrainedKMeans(SeededKMeans):
@@ -143,4 +148,4 @@ class ConstrainedKMeans(SeededKMeans):
     [1, 0, 0, 0]
     """
 
-    _holds_on = True
+    _keeps_labels = True
