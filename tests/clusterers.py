@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 import inference_lab.clustering as clustering
 from inference_lab.clustering import DPMeans
 from inference_lab.clustering.prediction import PairScore
+from inference_lab.clustering.supervision import Supervision
+from inference_lab.constraints import Constraints
 
 #: They choose among estimators, and read pairs only.
 _OTHERS = ("ConstrainedClusterCV", "CorrelationClustering")
@@ -29,3 +33,8 @@ def made(kind: Any, **settings: Any) -> Any:
     known = kind().get_params()
     chosen = {"n_clusters": 3, "random_state": 0, **QUICK.get(kind.__name__, {}), **settings}
     return kind(**{name: value for name, value in chosen.items() if name in known})
+
+
+def by_pairs(pairs: Constraints) -> Supervision:
+    """Return supervision by pairs alone."""
+    return Supervision(pairs, np.full(pairs.n_points, -1), None)

@@ -28,13 +28,12 @@ from inference_lab.clustering.pair_weights import watch_hard
 from inference_lab.clustering.points import Points
 from inference_lab.clustering.prediction import CentroidPredictor, PairScore
 from inference_lab.clustering.starts import SharedSettings, best_of, generator_of
-from inference_lab.clustering.supervision import Supervision, refuse_pairs
-from inference_lab.constraints import Constraints
+from inference_lab.clustering.supervision import Supervision, without_pairs
 from inference_lab.constraints.pair_arrays import symmetric_matrix
 from inference_lab.contract import Solver
 from inference_lab.graph.arrays import FloatArray
 from inference_lab.registry.registry import as_solver
-from inference_lab.specs.settings import check_settings, setting
+from inference_lab.specs.settings import setting
 
 #: Up to this number of points, eigenvalues are computed directly.
 _SMALL = 32
@@ -56,10 +55,8 @@ def critical_temperature(
     (K. Rose, Proc. IEEE 86(11), 1998, eq. (20)); for others, twice the mean cost in one cluster.
     """
     nowhere = np.zeros((2, points.shape[1]))
-    none = Constraints(None, None, n_points=points.shape[0])
-    return _critical(
-        HMRF(points, none, distortion, nowhere, sample_weight=sample_weight), points.shape[0]
-    )
+    supervision = without_pairs(points.shape[0], sample_weight)
+    return _critical(HMRF(points, supervision, distortion, nowhere), points.shape[0])
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -140,16 +137,8 @@ class AnnealedConstrainedKMeans(SharedSettings, PairScore, CentroidPredictor):
     @takes(FitArguments)
     def fit(self, X: Any, y: Any = None, **arguments: Unpack[FitArguments]) -> Self:
         """Cluster the points; see `HMRFKMeans.fit`."""
-        refuse_pairs(y, X, self)
-        check_settings(self)
         inputs = read_fit(
-            self,
-            X,
-            {"y": y, **arguments},
-            as_distortion(self.distortion),
-            default_weight="auto",
-            label_limit=self.n_clusters,
-            least_points=self.n_clusters,
+            self, X, y, arguments, as_distortion(self.distortion), default_weight="auto"
         )
         supervision = inputs.weighed(self._auto_weights)
 
@@ -189,15 +178,7 @@ class AnnealedConstrainedKMeans(SharedSettings, PairScore, CentroidPredictor):
         """Anneal from one start, then take hard steps."""
         points, distortion = inputs.points, inputs.format.distortion
         nowhere = np.zeros((self.n_clusters, points.shape[1]))
-        model = HMRF(
-            points,
-            supervision.constraints,
-            distortion,
-            nowhere,
-            known=supervision.known,
-            sample_weight=supervision.sample_weight,
-            alpha_weight=alpha_weight,
-        )
+        model = HMRF(points, supervision, distortion, nowhere, alpha_weight=alpha_weight)
         first = self.start_temperature or 1.05 * _critical(model, points.shape[0])
         # Constraints may bind long before the data part; both must be hard in the end.
         alone = critical_temperature(points, distortion, supervision.sample_weight)

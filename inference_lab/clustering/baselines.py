@@ -17,7 +17,6 @@ from inference_lab.clustering.fit_inputs import (
     FitArguments,
     FitInputs,
     Weights,
-    no_auto_weights,
     read_fit,
     takes,
 )
@@ -33,24 +32,17 @@ from inference_lab.clustering.supervision import (
     agreeing,
     of_positive_weight,
     refuse_hard,
-    refuse_pairs,
 )
 from inference_lab.constraints import Constraints
 from inference_lab.constraints.pair_arrays import signed_matrix
 from inference_lab.graph.arrays import FloatArray, IntArray
-from inference_lab.specs.settings import check_settings, setting
+from inference_lab.specs.settings import setting
 
 
 class _ChangedDistances(PairScore, CentroidPredictor):
     """What the baselines share: dense points, labels without centroids, predictions by means."""
 
     _dense: ClassVar[bool] = True
-
-    def _read(self, X: Any, arguments: dict[str, Any], **options: Any) -> FitInputs:
-        """Check the settings, and validate the input of a fit."""
-        check_settings(self)
-        k, distortion = self.n_clusters, SquaredEuclidean()
-        return read_fit(self, X, arguments, distortion, label_limit=k, least_points=k, **options)
 
     def _set_clusters(
         self, inputs: FitInputs, supervision: Supervision, labels: IntArray, metric: Distortion
@@ -119,9 +111,8 @@ class ConstrainedLinkage(_ChangedDistances):
         from sklearn.cluster import AgglomerativeClustering
         from sklearn.metrics import euclidean_distances
 
-        refuse_pairs(y, X, self)
-        inputs = self._read(X, {"y": y, **arguments})
-        supervision = inputs.weighed(no_auto_weights(self))
+        inputs = read_fit(self, X, y, arguments, SquaredEuclidean())
+        supervision = inputs.weighed()
         points, pairs = inputs.points, _counted(supervision, self.n_clusters)
         gaps = euclidean_distances(points)
         _impose(gaps, pairs)
@@ -231,9 +222,8 @@ class ConstrainedSpectral(_ChangedDistances):
         """Cluster the points; see `HMRFKMeans.fit`."""
         from sklearn.preprocessing import normalize
 
-        refuse_pairs(y, X, self)
-        inputs = self._read(X, {"y": y, **arguments})
-        supervision = inputs.weighed(no_auto_weights(self))
+        inputs = read_fit(self, X, y, arguments, SquaredEuclidean())
+        supervision = inputs.weighed()
         rng = generator_of(self.random_state)
         chain = self._chain(inputs.points, supervision)
         self.eigenvalues_, vectors = _largest(chain, self.n_clusters, rng)
@@ -352,9 +342,8 @@ class FlexibleSpectral(ConstrainedSpectral):
     @takes(FitArguments)
     def fit(self, X: Any, y: Any = None, **arguments: Unpack[FitArguments]) -> Self:
         """Cluster the points; see `HMRFKMeans.fit`."""
-        refuse_pairs(y, X, self)
-        inputs = self._read(X, {"y": y, **arguments})
-        supervision = inputs.weighed(no_auto_weights(self))
+        inputs = read_fit(self, X, y, arguments, SquaredEuclidean())
+        supervision = inputs.weighed()
         rng = generator_of(self.random_state)
         rows = self._embedding(inputs.points, supervision, rng)
         self._cluster(rows, inputs, supervision, rng)
@@ -515,8 +504,7 @@ class MetricKMeans(_ChangedDistances):
     @takes(FitArguments)
     def fit(self, X: Any, y: Any = None, **arguments: Unpack[FitArguments]) -> Self:
         """Cluster the points; see `HMRFKMeans.fit`."""
-        refuse_pairs(y, X, self)
-        inputs = self._read(X, {"y": y, **arguments}, default_weight="auto")
+        inputs = read_fit(self, X, y, arguments, SquaredEuclidean(), default_weight="auto")
         supervision = inputs.weighed(self._auto_weights)
         points, k = inputs.points, self.n_clusters
         pairs = _counted(supervision, k)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import Any, Self
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -19,9 +19,8 @@ from inference_lab.clustering.initialisation import Init, initial_centroids
 from inference_lab.clustering.points import Points
 from inference_lab.clustering.prediction import CentroidPredictor
 from inference_lab.clustering.starts import SharedSettings, best_of, generator_of
-from inference_lab.clustering.supervision import refuse_pairs
-from inference_lab.graph.arrays import FloatArray, IntArray
-from inference_lab.specs.settings import check_settings, setting
+from inference_lab.graph.arrays import FloatArray
+from inference_lab.specs.settings import setting
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -83,6 +82,9 @@ class BregmanKMeans(SharedSettings, CentroidPredictor):
     empty_clusters: EmptyClusters = "reseed"
     tol: float = setting(1e-6, at_least=0, below=math.inf)
 
+    #: Whether labelled points keep their labels.
+    _keeps_labels: ClassVar[bool] = False
+
     def fit(self, X: Any, y: Any = None, *, sample_weight: npt.ArrayLike | None = None) -> Self:
         """Cluster the points.
 
@@ -109,46 +111,35 @@ class BregmanKMeans(SharedSettings, CentroidPredictor):
         >>> sorted(model.cluster_centers_.ravel().tolist())
         [1.0, 10.0]
         """
-        refuse_pairs(y, X, self)
-        inputs = self._read(X, {"sample_weight": sample_weight})
+        inputs = self._read(X, y, sample_weight=sample_weight)
         self._set_fit(inputs, self._best_start(inputs))
         return self
 
-    def _read(self, X: Any, arguments: dict[str, Any], **options: Any) -> FitInputs:
-        """Check the settings, and validate the input of a fit."""
-        check_settings(self)
+    def _read(self, X: Any, y: Any, *, default_weight: float = 1.0, **arguments: Any) -> FitInputs:
+        """Validate the input of a fit."""
         if isinstance(self.init, str):
             check_word("init", self.init, ("k-means++", "random", "perturbed"))
-        k = self.n_clusters
-        distortion = as_distortion(self.distortion)
-        return read_fit(self, X, arguments, distortion, label_limit=k, least_points=k, **options)
+        return read_fit(
+            self, X, y, arguments, as_distortion(self.distortion), default_weight=default_weight
+        )
 
     def _best_start(
         self,
         inputs: FitInputs,
-        known: IntArray | None = None,
         e_step: Callable[[np.random.Generator], AssignmentStep] | None = None,
     ) -> Fit[HMRF]:
         """Alternate from each start; return the fit of least objective.
 
-        No E-step changes the labels in `known`. By default points are labelled one by one, because
-        no terms couple them.
+        By default points are labelled one by one, because no terms couple them.
         """
         points, supervision, k = inputs.points, inputs.supervision, self.n_clusters
-        constraints, sample_weight = supervision.constraints, supervision.sample_weight
         distortion, init = inputs.format.distortion, inputs.centred_init(self.init)
+        unlabelled = np.full_like(supervision.known, -1)
+        rules = supervision if self._keeps_labels else replace(supervision, known=unlabelled)
 
         def fit_once(rng: np.random.Generator, init: Any) -> Fit[HMRF]:
             centroids = initial_centroids(points, supervision, k, distortion, init, rng)
-            model = HMRF(
-                points,
-                constraints,
-                distortion,
-                centroids,
-                empty=self.empty_clusters,
-                known=known,
-                sample_weight=sample_weight,
-            )
+            model = HMRF(points, rules, distortion, centroids, empty=self.empty_clusters)
             step = LabelStep("icm", rng) if e_step is None else e_step(rng)
             result = maximise_expectation(model, step, max_iter=self.max_iter, tol=self.tol)
             return Fit(model, result)

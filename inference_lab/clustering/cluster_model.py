@@ -9,7 +9,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from inference_lab.constraints import Constraints
+from inference_lab.clustering.supervision import Supervision
 from inference_lab.graph.arrays import FloatArray, IntArray
 from inference_lab.graph.terms import DiagonalTerms
 
@@ -40,18 +40,16 @@ class Coupling:
 class Model(ABC):
     """Parameters of clusters, the costs of points under them, and the steps that improve them.
 
-    `sample_weight` is (n,) or None. `alpha_weight` (n,) or None weights points in the objective at
-    T > 0, and is equal for all coupled points.
+    `alpha_weight` (n,) weights points in the objective at T > 0, and is equal for all coupled
+    points; None for ones.
     """
 
-    def __init__(
-        self,
-        constraints: Constraints,
-        sample_weight: FloatArray | None,
-        alpha_weight: FloatArray | None,
-    ) -> None:
+    def __init__(self, supervision: Supervision, alpha_weight: FloatArray | None = None) -> None:
+        constraints = supervision.constraints
         self.constraints = constraints
-        self.sample_weight = sample_weight
+        #: Labels that no E-step changes, (n,), -1 elsewhere.
+        self.known: IntArray = supervision.known
+        self.sample_weight = supervision.sample_weight
         self.alpha_weight = alpha_weight
         #: The points that occur in pairs, and the pairs between them.
         self.rows: IntArray = constraints.touches(np.arange(constraints.n_points))

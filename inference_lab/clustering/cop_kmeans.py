@@ -19,7 +19,6 @@ from inference_lab.clustering.em import Fit, maximise_expectation
 from inference_lab.clustering.fit_inputs import (
     FitArguments,
     FitInputs,
-    no_auto_weights,
     read_fit,
     takes,
 )
@@ -29,12 +28,15 @@ from inference_lab.clustering.initialisation import Init, group_centroids, initi
 from inference_lab.clustering.pair_weights import ConstraintsNotMetWarning
 from inference_lab.clustering.prediction import CentroidPredictor, PairScore
 from inference_lab.clustering.starts import AT_LEAST_ONE, generator_of
-from inference_lab.clustering.supervision import Supervision, of_positive_weight, refuse_pairs
+from inference_lab.clustering.supervision import (
+    Supervision,
+    of_positive_weight,
+    without_pairs,
+)
 from inference_lab.clustering.violations import violations
-from inference_lab.constraints import Constraints
 from inference_lab.constraints.pair_arrays import symmetric_matrix
 from inference_lab.graph.arrays import FloatArray, IntArray
-from inference_lab.specs.settings import check_settings, setting
+from inference_lab.specs.settings import setting
 
 Order: TypeAlias = Literal["random", "given"]
 
@@ -264,17 +266,8 @@ class COPKMeans(PairScore, CentroidPredictor):
     @takes(FitArguments)
     def fit(self, X: Any, y: Any = None, **arguments: Unpack[FitArguments]) -> Self:
         """Cluster the points; see `HMRFKMeans.fit`."""
-        refuse_pairs(y, X, self)
-        check_settings(self)
-        inputs = read_fit(
-            self,
-            X,
-            {"y": y, **arguments},
-            as_distortion(self.distortion),
-            label_limit=self.n_clusters,
-            least_points=self.n_clusters,
-        )
-        given = inputs.weighed(no_auto_weights(self))
+        inputs = read_fit(self, X, y, arguments, as_distortion(self.distortion))
+        given = inputs.weighed()
         constraints = of_positive_weight(given.constraints)
         supervision = replace(given, constraints=constraints)
 
@@ -339,11 +332,10 @@ class COPKMeans(PairScore, CentroidPredictor):
         model = HMRF(
             points,
             # The model has no constraints, because the E-step enforces them.
-            Constraints(None, None, n_points=points.shape[0]),
+            without_pairs(points.shape[0], supervision.sample_weight),
             inputs.format.distortion,
             self._centroids(inputs, supervision, units, rng),
             empty=self.empty_clusters,
-            sample_weight=supervision.sample_weight,
         )
         step = PlacementStep(units, self.order, rng, self.max_failures)
         result = maximise_expectation(model, step, max_iter=self.max_iter, tol=self.tol)

@@ -24,7 +24,6 @@ from inference_lab.clustering.distortions import Distortion, as_distortion
 from inference_lab.clustering.em import HalfStep, Result
 from inference_lab.clustering.fit_inputs import (
     FitArguments,
-    no_auto_weights,
     read_fit,
     takes,
 )
@@ -35,7 +34,7 @@ from inference_lab.clustering.paired_start import paired_kmeans
 from inference_lab.clustering.points import Points, counted_shares, dense
 from inference_lab.clustering.prediction import CentroidPredictor, PairScore
 from inference_lab.clustering.starts import SharedSettings, best_of, generator_of
-from inference_lab.clustering.supervision import Supervision, refuse_hard, refuse_pairs
+from inference_lab.clustering.supervision import Supervision, refuse_hard
 from inference_lab.clustering.violations import violations
 from inference_lab.constraints import Constraints
 from inference_lab.contract import Solution, Solver
@@ -385,11 +384,9 @@ class RDPMeans(SharedSettings, PairScore, CentroidPredictor):
     @takes(FitArguments)
     def fit(self, X: Any, y: Any = None, **arguments: Unpack[FitArguments]) -> Self:
         """Cluster the points; see `HMRFKMeans.fit`."""
-        refuse_pairs(y, X, self)
         distortion = self._checked_distortion()
-        # Labels can name any number of clusters.
-        inputs = read_fit(self, X, {"y": y, **arguments}, distortion, least_points=self.n_clusters)
-        supervision = inputs.weighed(no_auto_weights(self))
+        inputs = read_fit(self, X, y, arguments, distortion, any_label=True)
+        supervision = inputs.weighed()
         points = inputs.points
         self._check_pairs(supervision.constraints)
         price = self._price(points, supervision)

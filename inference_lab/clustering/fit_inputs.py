@@ -14,11 +14,17 @@ from sklearn.utils.validation import validate_data
 from inference_lab.clustering.distortions import Distortion
 from inference_lab.clustering.pair_weights import log_odds, watch_faults, watch_nothing
 from inference_lab.clustering.points import Points, is_sparse
-from inference_lab.clustering.supervision import Supervision, read_supervision, take_frame
+from inference_lab.clustering.supervision import (
+    Supervision,
+    read_supervision,
+    refuse_pairs,
+    take_frame,
+)
 from inference_lab.constraints import Constraints, SampleIds
 from inference_lab.constraints.constraints import selected
 from inference_lab.constraints.pair_arrays import Pairs
 from inference_lab.graph.arrays import FloatArray, IntArray
+from inference_lab.specs.settings import check_settings
 
 #: Largest absolute value of points; squared distances then stay below 1e100, the limit of costs.
 LARGEST_VALUE = 1e48
@@ -128,7 +134,7 @@ class FitInputs:
 
     ``points`` (m, d) are prepared and centred, ``rows`` (m,) their numbers among all points.
     ``all_points`` (n, d) are prepared. ``dtype`` is the type of the data, ``auto`` has the names of
-    the weights that are "auto", and ``names_fold`` tells that rows of other folds have names.
+    the weights that are "auto", ``estimator`` is the name of its class.
     """
 
     points: Points
@@ -137,13 +143,24 @@ class FitInputs:
     dtype: np.dtype[Any]
     rows: IntArray
     all_points: Points
-    auto: tuple[str, ...] = ()
+    auto: tuple[str, ...]
+    estimator: str
 
-    def weighed(self, weights: Callable[[Points, Supervision], Weights]) -> Supervision:
-        """Return the supervision; weights that are "auto" become those of a function."""
+    def weighed(
+        self, weights: Callable[[Points, Supervision], Weights] | None = None
+    ) -> Supervision:
+        """Return the supervision; weights that are "auto" become those of a function.
+
+        Without one, weights are no log-probabilities, and "auto" is refused.
+        """
         supervision = self.supervision
         if not self.auto or not len(supervision.constraints):
             return supervision
+        if weights is None:
+            raise ValueError(
+                f"{self.estimator} has no scale for ml_weight='auto' and cl_weight='auto': its "
+                "weights are not log-probabilities; give numbers"
+            )
         all_weights = weights(self.points, supervision)
         chosen = {name: all_weights[name] for name in self.auto}
         watch_nothing(supervision.constraints, chosen, stacklevel=4)
@@ -206,20 +223,24 @@ class FitInputs:
 def read_fit(
     estimator: Any,
     X: Any,
+    y: Any,
     arguments: Mapping[str, Any],
     distortion: Distortion,
     *,
     centred: bool = True,
     default_weight: float | Literal["auto"] = 1.0,
-    label_limit: int | None = None,
-    least_points: int = 1,
+    any_label: bool = False,
+    few_points: bool = False,
 ) -> FitInputs:
-    """Validate the data and the supervision of a fit, and drop the points of weight zero.
+    """Validate settings, data and supervision of a fit, and drop the points of weight zero.
 
-    Points are centred where that changes no cost. Labels must be below `label_limit`. The format of
-    the points is stored for `predict`.
+    Points are centred where that changes no cost. `any_label` accepts labels of ``n_clusters`` and
+    above, `few_points` fewer points than clusters. The format of the points is stored for
+    `predict`.
     """
-    unknown = sorted(set(arguments) - set(FitArguments.__annotations__) - {"y"})
+    refuse_pairs(y, X, estimator)
+    check_settings(estimator)
+    unknown = sorted(set(arguments) - set(inspect.signature(estimator.fit).parameters))
     if unknown:
         raise TypeError(
             f"{type(estimator).__name__}.fit() got an unexpected keyword argument {unknown[0]!r}"
@@ -229,14 +250,14 @@ def read_fit(
     format_ = PointFormat(distortion, distortion.accepts_sparse and not estimator._dense)
     points, dtype = format_.read(estimator, X, reset=True)
     n = points.shape[0]
-    given = take_frame(dict.fromkeys(FitArguments.__annotations__) | dict(arguments), X)
+    given = take_frame(dict.fromkeys(FitArguments.__annotations__) | dict(arguments), X) | {"y": y}
     for name in _WEIGHTS:
         given[name] = default_weight if given[name] is None else given[name]
     auto = tuple(name for name in _WEIGHTS if isinstance(given[name], str))
     for name in auto:
         check_word(name, given[name], ("auto",))
         given[name] = 1.0
-    supervision = read_supervision(n, label_limit, **given)
+    supervision = read_supervision(n, None if any_label else estimator.n_clusters, **given)
     watch_faults(supervision.constraints, supervision.n_repeated, stacklevel=4)
     names = given["sample_ids"]
     estimator._in_fold = isinstance(names, SampleIds) and names.size < names.everyone.size
@@ -247,14 +268,14 @@ def read_fit(
     if centred and distortion.translation_invariant and not is_sparse(points):
         weight = supervision.sample_weight_or_ones
         format_ = replace(format_, origin=weight @ some / weight.sum())
-    if least_points > rows.size:
+    if estimator.n_clusters > rows.size and not few_points:
         raise ValueError(
-            f"n_samples={rows.size} should be >= n_clusters={least_points}: there cannot be more "
-            "clusters than points"
+            f"n_samples={rows.size} should be >= n_clusters={estimator.n_clusters}: there cannot "
+            "be more clusters than points"
         )
     estimator._format = format_
-    some = format_.centred(some)
-    return FitInputs(some, supervision, format_, dtype, rows, points, auto)
+    kind = type(estimator).__name__
+    return FitInputs(format_.centred(some), supervision, format_, dtype, rows, points, auto, kind)
 
 
 def check_word(name: str, value: str, allowed: Collection[str]) -> None:
@@ -284,15 +305,3 @@ def log_odds_weights(supervision: Supervision, units: Mapping[str, float]) -> We
     """Return the log-odds that a pair is right, times the unit of costs of each kind of pairs."""
     odds = log_odds(supervision.constraints)
     return {name: odds * unit for name, unit in units.items()}
-
-
-def no_auto_weights(estimator: Any) -> Callable[[Points, Supervision], Weights]:
-    """Return the refusal of "auto" by an estimator without a scale for log-odds."""
-
-    def refuse(points: Points, supervision: Supervision) -> Weights:
-        raise ValueError(
-            f"{type(estimator).__name__} has no scale for ml_weight='auto' and cl_weight='auto': "
-            "its weights are not log-probabilities; give numbers"
-        )
-
-    return refuse

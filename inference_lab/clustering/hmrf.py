@@ -26,8 +26,8 @@ from inference_lab.clustering.initialisation import pushed_apart
 from inference_lab.clustering.metric_learning import MetricLearner, Penalised
 from inference_lab.clustering.mssc.partition_problem import PartitionProblem, partition_problem
 from inference_lab.clustering.points import Points, cluster_sizes, cluster_sums, counted_shares
+from inference_lab.clustering.supervision import Supervision
 from inference_lab.clustering.violations import violated
-from inference_lab.constraints import Constraints
 from inference_lab.graph.arrays import FloatArray, IntArray
 from inference_lab.graph.terms import DiagonalTerms
 
@@ -36,33 +36,27 @@ EmptyClusters = Literal["reseed", "keep"]
 
 
 class HMRF(Model):
-    """Clusters of the HMRF-KMeans family.
-
-    `known` (n,) holds labels that no E-step changes, -1 elsewhere; weights are as in `Model`.
-    """
+    """Clusters of the HMRF-KMeans family."""
 
     def __init__(
         self,
         points: Points,
-        constraints: Constraints,
+        supervision: Supervision,
         distortion: Distortion,
         centroids: FloatArray,
         *,
         penalty: Penalty = "potts",
         learner: MetricLearner | None = None,
         empty: EmptyClusters = "reseed",
-        known: IntArray | None = None,
-        sample_weight: FloatArray | None = None,
         alpha_weight: FloatArray | None = None,
     ) -> None:
-        super().__init__(constraints, sample_weight, alpha_weight)
+        super().__init__(supervision, alpha_weight)
         self.points = points
         self.metric = distortion
         self.centroids = np.array(centroids, dtype=np.float64)
         self.penalty = penalty
         self.learner = learner
         self.empty = empty
-        self.known = np.full(points.shape[0], -1) if known is None else known
         self.labelled: IntArray = np.flatnonzero(self.known >= 0)
         #: Sums and sizes of the clusters of the last labels.
         self._sums_of_last: tuple[IntArray, FloatArray, FloatArray] | None = None

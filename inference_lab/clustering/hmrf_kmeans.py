@@ -37,7 +37,7 @@ from inference_lab.clustering.pair_weights import watch_components, watch_hard, 
 from inference_lab.clustering.points import Points
 from inference_lab.clustering.prediction import CentroidPredictor, PairScore
 from inference_lab.clustering.starts import SharedSettings, best_of, generator_of
-from inference_lab.clustering.supervision import Supervision, refuse_pairs
+from inference_lab.clustering.supervision import Supervision
 from inference_lab.contract import Solver
 from inference_lab.graph.arrays import FloatArray
 from inference_lab.registry.registry import as_solver
@@ -229,17 +229,8 @@ class HMRFKMeans(SharedSettings, PairScore, CentroidPredictor):
         >>> bool(model.labels_[0] != model.labels_[1]), model.violations_.cannot_link
         (True, 0)
         """
-        refuse_pairs(y, X, self)
         distortion, learner = self._checked_settings()
-        inputs = read_fit(
-            self,
-            X,
-            {"y": y, **arguments},
-            distortion,
-            default_weight="auto",
-            label_limit=self.n_clusters,
-            least_points=self.n_clusters,
-        )
+        inputs = read_fit(self, X, y, arguments, distortion, default_weight="auto")
         supervision = self._closed(inputs.weighed(self._auto_weights))
         if learner is not None:
             learner.check_points(inputs.points)
@@ -350,14 +341,12 @@ class HMRFKMeans(SharedSettings, PairScore, CentroidPredictor):
             )
             model = HMRF(
                 points,
-                supervision.constraints,
+                supervision,
                 distortion,
                 centroids,
                 penalty=self.penalty,
                 learner=learner,
                 empty=self.empty_clusters,
-                known=supervision.known,
-                sample_weight=supervision.sample_weight,
             )
             step = e_step(rng)
             result = maximise_expectation(model, step, max_iter=self.max_iter, tol=self.tol)

@@ -46,12 +46,10 @@ from inference_lab.clustering.supervision import (
     agreeing,
     read_partial_labels,
     refuse_hard,
-    refuse_pairs,
 )
 from inference_lab.constraints import Constraints
 from inference_lab.constraints.pair_arrays import signed_matrix
 from inference_lab.graph.arrays import FloatArray, IntArray
-from inference_lab.specs.settings import check_settings
 
 KernelInit: TypeAlias = Literal["auto", "spectral", "random"]
 
@@ -338,19 +336,10 @@ class KernelHMRFKMeans(SharedSettings, PairScore, CostPredictor):
     @takes(FitArguments)
     def fit(self, X: Any, y: Any = None, **arguments: Unpack[FitArguments]) -> Self:
         """Cluster the points; see `HMRFKMeans.fit`."""
-        refuse_pairs(y, X, self)
-        check_settings(self)
         if isinstance(self.init, str):
             check_word("init", self.init, ("auto", "spectral", "random"))
         inputs = read_fit(
-            self,
-            X,
-            {"y": y, **arguments},
-            SquaredEuclidean(),
-            centred=False,
-            default_weight="auto",
-            label_limit=self.n_clusters,
-            least_points=self.n_clusters,
+            self, X, y, arguments, SquaredEuclidean(), centred=False, default_weight="auto"
         )
         supervision = inputs.weighed(self._auto_weights)
         refuse_hard(supervision.constraints)

@@ -31,12 +31,11 @@ from inference_lab.clustering.prediction import CostPredictor, PairScore
 from inference_lab.clustering.starts import SharedSettings, best_of, generator_of
 from inference_lab.clustering.supervision import Supervision, refuse_pairs
 from inference_lab.clustering.violations import violations
-from inference_lab.constraints import Constraints
 from inference_lab.contract import Solver
 from inference_lab.graph.arrays import FloatArray, IntArray
 from inference_lab.graph.terms import DiagonalTerms
 from inference_lab.registry.registry import as_solver
-from inference_lab.specs.settings import check_settings, setting
+from inference_lab.specs.settings import setting
 
 Covariance = Literal["full", "tied", "diag", "spherical"]
 Prior = Literal["maximum-entropy", "chunklets", "points"]
@@ -47,28 +46,26 @@ _LOG_2PI = float(np.log(2.0 * np.pi))
 class GaussianComponents(Model):
     """Components of a Gaussian mixture whose labels are coupled by constraints.
 
-    `known` is as in `HMRF`, weights as in `Model`; `ridge` is added to the diagonal of covariances.
+    `ridge` is added to the diagonal of covariances.
     """
 
     def __init__(
         self,
         points: FloatArray,
-        constraints: Constraints,
-        known: IntArray,
+        supervision: Supervision,
         means: FloatArray,
         covariance: Covariance,
         ridge: float,
         prior: Prior,
-        alpha_weight: FloatArray | None,
-        sample_weight: FloatArray | None = None,
+        alpha_weight: FloatArray | None = None,
     ) -> None:
         self.points = points
         self.covariance = covariance
         self.ridge = ridge
-        super().__init__(constraints, sample_weight, alpha_weight)
+        super().__init__(supervision, alpha_weight)
+        sample_weight = self.sample_weight
         n, d = points.shape
         k = len(means)
-        self.known = known
         self.means = np.array(means, dtype=np.float64)
         self._terms = self.pairs.terms()
         #: Exponent of the mixing weight for each point.
@@ -76,7 +73,7 @@ class GaussianComponents(Model):
         if prior == "maximum-entropy":
             self.mixed[self.rows] = 0.0
         elif prior == "chunklets":
-            component = constraints.components()
+            component = self.constraints.components()
             size = np.bincount(component, weights=sample_weight)[component]
             # Unconstrained copies of a point do not form a chunklet.
             self.mixed[self.rows] = 1.0 / size[self.rows]
@@ -375,17 +372,7 @@ class ConstrainedGaussianMixture(SharedSettings, PairScore, _DensityPredictor):
     @takes(FitArguments)
     def fit(self, X: Any, y: Any = None, **arguments: Unpack[FitArguments]) -> Self:
         """Fit the mixture; see `HMRFKMeans.fit`."""
-        refuse_pairs(y, X, self)
-        check_settings(self)
-        inputs = read_fit(
-            self,
-            X,
-            {"y": y, **arguments},
-            SquaredEuclidean(),
-            default_weight="auto",
-            label_limit=self.n_clusters,
-            least_points=self.n_clusters,
-        )
+        inputs = read_fit(self, X, y, arguments, SquaredEuclidean(), default_weight="auto")
         supervision = inputs.weighed(_auto_weights)
 
         def best_start(alpha_weight: FloatArray | None) -> Fit[GaussianComponents]:
@@ -441,14 +428,12 @@ class ConstrainedGaussianMixture(SharedSettings, PairScore, _DensityPredictor):
     ) -> GaussianComponents:
         return GaussianComponents(
             points,
-            supervision.constraints,
-            supervision.known,
+            supervision,
             means,
             self.covariance_type,
             self.reg_covar,
             self.prior,
             alpha_weight,
-            supervision.sample_weight,
         )
 
 

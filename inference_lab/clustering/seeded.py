@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, Self, TypeAlias
+from typing import Any, Literal, Self, TypeAlias
 
 import numpy.typing as npt
 
 from inference_lab.clustering.bregman_kmeans import BregmanKMeans
-from inference_lab.clustering.supervision import partly_labelled, refuse_pairs
+from inference_lab.clustering.supervision import partly_labelled
 
 Unseeded: TypeAlias = Literal["k-means++", "perturbed", "random"]
 
@@ -58,9 +58,6 @@ class SeededKMeans(BregmanKMeans):
 
     init: Unseeded = "k-means++"
 
-    #: Whether labelled points keep their labels.
-    _keeps_labels: ClassVar[bool] = False
-
     def fit(
         self,
         X: Any,
@@ -99,18 +96,14 @@ class SeededKMeans(BregmanKMeans):
         >>> SeededKMeans(2).fit(X, [0, -1, 1, 1, -1]).labels_.tolist()
         [0, 0, 0, 1, 1]
         """
-        refuse_pairs(y, X, self)
         if y is not None and partial_labels is None and partly_labelled(y) is None:
             warnings.warn(
                 "y marks no point as unlabelled, by the integer -1, and is ignored, as the true "
                 "classes that are for scoring; labels of all points go into partial_labels",
                 stacklevel=2,
             )
-        inputs = self._read(
-            X, {"y": y, "partial_labels": partial_labels, "sample_weight": sample_weight}
-        )
-        known = inputs.supervision.known if self._keeps_labels else None
-        self._set_fit(inputs, self._best_start(inputs, known))
+        inputs = self._read(X, y, partial_labels=partial_labels, sample_weight=sample_weight)
+        self._set_fit(inputs, self._best_start(inputs))
         return self
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, Unpack
 
 import numpy as np
 import numpy.typing as npt
@@ -13,13 +13,11 @@ from inference_lab._numba import kernel
 from inference_lab.clustering.bregman_kmeans import BregmanKMeans
 from inference_lab.clustering.cluster_model import Assignment, Model, as_labels
 from inference_lab.clustering.e_step import Expectation
-from inference_lab.clustering.fit_inputs import PAIR_ARGUMENTS, no_auto_weights
+from inference_lab.clustering.fit_inputs import PAIR_ARGUMENTS, PairArguments, takes
 from inference_lab.clustering.hard_pairs import InfeasibleConstraintsError
 from inference_lab.clustering.hmrf import HMRF
-from inference_lab.clustering.supervision import refuse_pairs
 from inference_lab.clustering.violations import violations
 from inference_lab.constraints import Constraints
-from inference_lab.constraints.pair_arrays import Pairs
 from inference_lab.graph.arrays import FloatArray, IntArray, connected
 
 #: A path must be shorter by more than this share of the largest cost, so that rounding cannot make
@@ -203,6 +201,12 @@ def _cost(costs: FloatArray, labels: IntArray, model: HMRF) -> float:
     return float(costs[np.arange(labels.size), labels].sum()) + model.penalties(labels)
 
 
+class SizedFitArguments(PairArguments, total=False):
+    """Arguments of ``fit`` besides the data."""
+
+    sample_weight: npt.ArrayLike | None
+
+
 @dataclass(eq=False, repr=False, kw_only=True)
 class SizeConstrainedKMeans(BregmanKMeans):
     r"""K-means with lower and upper bounds on cluster sizes.
@@ -261,19 +265,8 @@ class SizeConstrainedKMeans(BregmanKMeans):
     # With scikit-learn's metadata routing, searches then pass pairs on without a request.
     __metadata_request__fit: ClassVar = dict.fromkeys(PAIR_ARGUMENTS, True)
 
-    def fit(
-        self,
-        X: Any,
-        y: Any = None,
-        *,
-        must_link: Pairs | None = None,
-        cannot_link: Pairs | None = None,
-        pairs: Any = None,
-        ml_weight: npt.ArrayLike | None = None,
-        cl_weight: npt.ArrayLike | None = None,
-        sample_ids: npt.ArrayLike | None = None,
-        sample_weight: npt.ArrayLike | None = None,
-    ) -> Self:
+    @takes(SizedFitArguments)
+    def fit(self, X: Any, y: Any = None, **arguments: Unpack[SizedFitArguments]) -> Self:
         """Cluster the points.
 
         Parameters
@@ -306,21 +299,8 @@ class SizeConstrainedKMeans(BregmanKMeans):
         ...
         ValueError: 2 clusters of at least min_size = 2 points need 4 points, there are 3
         """
-        refuse_pairs(y, X, self)
-        inputs = self._read(
-            X,
-            {
-                "must_link": must_link,
-                "cannot_link": cannot_link,
-                "pairs": pairs,
-                "ml_weight": ml_weight,
-                "cl_weight": cl_weight,
-                "sample_ids": sample_ids,
-                "sample_weight": sample_weight,
-            },
-            default_weight=math.inf,
-        )
-        weighed = inputs.weighed(no_auto_weights(self))
+        inputs = self._read(X, y, **arguments, default_weight=math.inf)
+        weighed = inputs.weighed()
         constraints, sample_weight = weighed.constraints, weighed.sample_weight_or_ones
         least = self._bounds("min_size", self.min_size)
         most = self._bounds("max_size", math.inf if self.max_size is None else self.max_size)
@@ -331,7 +311,7 @@ class SizeConstrainedKMeans(BregmanKMeans):
                 f"must-links join points that count {units.max():g}; no cluster may hold more than "
                 f"max_size = {most.max():g}"
             )
-        best = self._best_start(inputs, e_step=lambda rng: BoundedStep(least, most))
+        best = self._best_start(inputs, lambda rng: BoundedStep(least, most))
         self._set_fit(inputs, best)
         self.constraints_ = inputs.constraints_of_all(constraints)
         self.violations_ = violations(constraints, best.labels)

@@ -98,6 +98,12 @@ class Supervision:
         return np.flatnonzero(chosen | (self.known >= 0))
 
 
+def without_pairs(n_points: int, sample_weight: FloatArray | None = None) -> Supervision:
+    """Return supervision by sample weights alone."""
+    nothing = Constraints(None, None, n_points=n_points)
+    return Supervision(nothing, np.full(n_points, -1), sample_weight)
+
+
 def agreeing(labels: IntArray, known: IntArray, n_clusters: int) -> IntArray:
     """Renumber clusters so that most points get their known label."""
     held = np.flatnonzero(known >= 0)

@@ -26,7 +26,6 @@ from inference_lab.clustering.dp_means import Pairs
 from inference_lab.clustering.em import HalfStep, Result
 from inference_lab.clustering.fit_inputs import (
     FitArguments,
-    no_auto_weights,
     read_fit,
     takes,
 )
@@ -41,9 +40,9 @@ from inference_lab.clustering.starts import (
     best_of,
     generator_of,
 )
-from inference_lab.clustering.supervision import Supervision, refuse_pairs
+from inference_lab.clustering.supervision import Supervision
 from inference_lab.graph.arrays import FloatArray, IntArray
-from inference_lab.specs.settings import check_settings, setting
+from inference_lab.specs.settings import setting
 
 #: Passes over the points in pairs in one E-step.
 _PASSES = 5
@@ -279,18 +278,10 @@ class TVClust(SharedSettings, PairScore, CostPredictor):
     @takes(FitArguments)
     def fit(self, X: Any, y: Any = None, **arguments: Unpack[FitArguments]) -> Self:
         """Cluster the points; see `HMRFKMeans.fit`."""
-        refuse_pairs(y, X, self)
         self._check_settings()
         # With fewer points than components, some components have no points.
-        inputs = read_fit(
-            self,
-            X,
-            {"y": y, **arguments},
-            SquaredEuclidean(),
-            centred=False,
-            label_limit=self.n_clusters,
-        )
-        supervision = inputs.weighed(no_auto_weights(self))
+        inputs = read_fit(self, X, y, arguments, SquaredEuclidean(), centred=False, few_points=True)
+        supervision = inputs.weighed()
         d = inputs.points.shape[1]
         self._shift, self._scale = np.zeros(d), np.ones(d)
         if self.standardise:
@@ -323,7 +314,6 @@ class TVClust(SharedSettings, PairScore, CostPredictor):
         return (points - self._shift) / self._scale
 
     def _check_settings(self) -> None:
-        check_settings(self)
         for name in ("p_prior", "q_prior"):
             if not all(0.0 < value < math.inf for value in getattr(self, name)):
                 raise ValueError(f"{name} must be positive and finite, got {getattr(self, name)}")

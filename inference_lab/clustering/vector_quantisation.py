@@ -32,10 +32,9 @@ from inference_lab.clustering.supervision import (
     Supervision,
     of_positive_weight,
     refuse_hard,
-    refuse_pairs,
 )
 from inference_lab.graph.arrays import FloatArray, IntArray
-from inference_lab.specs.settings import check_settings, setting
+from inference_lab.specs.settings import setting
 
 
 @lean_kernel
@@ -284,17 +283,7 @@ class LCVQE(SharedSettings, PairScore, CentroidPredictor):
     @takes(FitArguments)
     def fit(self, X: Any, y: Any = None, **arguments: Unpack[FitArguments]) -> Self:
         """Cluster the points; see `HMRFKMeans.fit`."""
-        refuse_pairs(y, X, self)
-        check_settings(self)
-        inputs = read_fit(
-            self,
-            X,
-            {"y": y, **arguments},
-            SquaredEuclidean(),
-            default_weight="auto",
-            label_limit=self.n_clusters,
-            least_points=self.n_clusters,
-        )
+        inputs = read_fit(self, X, y, arguments, SquaredEuclidean(), default_weight="auto")
         supervision = inputs.weighed(self._auto_weights)
         pairs = _Pairs(supervision, twice=self.paired_twice)
 

@@ -4,6 +4,7 @@ import itertools
 
 import numpy as np
 import pytest
+from clusterers import by_pairs
 
 from inference_lab.clustering import (
     AnnealedConstrainedKMeans,
@@ -25,10 +26,11 @@ from inference_lab.results.scoring import matched_accuracy
 
 
 def gaussians(points, pairs, covariance, k=2, alpha_weight=None):
-    known = np.full(len(points), -1)
     nowhere = np.zeros((k, points.shape[1]))
     prior = "maximum-entropy"
-    return GaussianComponents(points, pairs, known, nowhere, covariance, 0.0, prior, alpha_weight)
+    return GaussianComponents(
+        points, by_pairs(pairs), nowhere, covariance, 0.0, prior, alpha_weight
+    )
 
 
 @pytest.fixture(scope="module")
@@ -50,7 +52,7 @@ def coinciding(name, points, pairs, alpha_weight):
     if name != "k-means":
         return gaussians(points, pairs, name, alpha_weight=alpha_weight)
     nowhere = np.zeros((2, points.shape[1]))
-    return HMRF(points, pairs, SquaredEuclidean(), nowhere, alpha_weight=alpha_weight)
+    return HMRF(points, by_pairs(pairs), SquaredEuclidean(), nowhere, alpha_weight=alpha_weight)
 
 
 @pytest.mark.parametrize("name", MODELS)

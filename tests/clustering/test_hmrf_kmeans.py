@@ -5,6 +5,7 @@ import tracemalloc
 
 import numpy as np
 import pytest
+from clusterers import by_pairs
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.sparse import csr_array
@@ -66,7 +67,12 @@ def slow_objective(model, labels):
 def test_objective_and_energy_follow_the_definition(seed, penalty, learner):
     points, pairs, rng = some(seed, n=4, pairs=5)
     model = HMRF(
-        points, pairs, SquaredEuclidean(), rng.normal(size=(3, 3)), penalty=penalty, learner=learner
+        points,
+        by_pairs(pairs),
+        SquaredEuclidean(),
+        rng.normal(size=(3, 3)),
+        penalty=penalty,
+        learner=learner,
     )
     if learner is not None:
         for _ in model.maximise(rng.integers(3, size=4)):

@@ -6,6 +6,7 @@ import tracemalloc
 
 import numpy as np
 import pytest
+from clusterers import by_pairs
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -87,7 +88,7 @@ def test_icm_moves_components_whole():
     """Both are nearer to the other cluster, but neither may move alone."""
     pair = Constraints([[0, 1]], None, INF, n_points=3)
     points = np.array([[4.0], [5.0], [0.0]])
-    model = HMRF(points, pair, SquaredEuclidean(), np.array([[0.0], [6.0]]))
+    model = HMRF(points, by_pairs(pair), SquaredEuclidean(), np.array([[0.0], [6.0]]))
     step = LabelStep("icm", np.random.default_rng(0))
     assert step(model, np.array([0, 0, 0])).assignment.tolist() == [1, 1, 0]
 
