@@ -45,11 +45,14 @@ from inference_lab.clustering.points import (
     in_blocks,
     is_sparse,
     least_of_rows,
+    own_squares,
     product,
     row_products,
     row_sums,
     scaled_columns,
     scaled_rows,
+    squares,
+    weighted_sum,
 )
 from inference_lab.graph.arrays import FloatArray, IntArray
 from inference_lab.specs.settings import check_settings, setting
@@ -75,6 +78,8 @@ class Distortion(ABC):
     translation_invariant: ClassVar[bool] = False
     #: Whether data must not hold negative values.
     positive_only: ClassVar[bool] = False
+    #: Rate of gradient steps on weights of features, as in the papers.
+    learning_rate: ClassVar[float] = 1e-3
 
     def check(self, points: Points) -> None:  # noqa: B027  # most distortions take any values
         """Refuse points outside the domain; by default, none are refused.
@@ -330,8 +335,8 @@ class Distortion(ABC):
         return 0.0
 
 
-class _Weighted(Distortion):
-    """Distortion with a field `metric` of weights."""
+class WeightedDistortion(Distortion):
+    """Distortion with a field `metric` of weights that can be learnt by gradient steps."""
 
     metric: FloatArray | None
 
@@ -345,9 +350,58 @@ class _Weighted(Distortion):
         # All subclasses are dataclasses, as `replace` requires.
         return replace(self, metric=weights)  # type: ignore[type-var]
 
+    @abstractmethod
+    def cost_gradient(
+        self,
+        points: Points,
+        centroids: FloatArray,
+        labels: IntArray,
+        sample_weight: FloatArray | None,
+    ) -> FloatArray:
+        """Return the gradient by the weights of the summed cost of points in their clusters.
+
+        Parameters
+        ----------
+        points : (n, d) matrix, dense or CSR
+        centroids : (k, d) float64 array
+        labels : (n,) int64 array
+        sample_weight : (n,) float64 array or None
+
+        Returns
+        -------
+        (d,) float64 array
+
+        Examples
+        --------
+        >>> points, centroids = np.array([[3.0, 1.0]]), np.zeros((1, 2))
+        >>> SquaredEuclidean().cost_gradient(points, centroids, np.array([0]), None).tolist()
+        [9.0, 1.0]
+        """
+
+    @abstractmethod
+    def pair_gradient(self, points: Points, pairs: IntArray, weights: FloatArray) -> FloatArray:
+        """Return the gradient by the weights of the weighted sum of ``phi`` over pairs.
+
+        Parameters
+        ----------
+        points : (n, d) matrix, dense or CSR
+        pairs : (m, 2) int64 array
+        weights : (m,) float64 array
+
+        Returns
+        -------
+        (d,) float64 array
+
+        Examples
+        --------
+        >>> points, pairs = np.array([[3.0, 1.0], [0.0, 0.0]]), np.array([[0, 1]])
+        >>> SquaredEuclidean().pair_gradient(points, pairs, np.array([2.0])).tolist()
+        [18.0, 2.0]
+        """
+
 
 @dataclass(frozen=True, eq=False)
-class SquaredEuclidean(_Weighted):
+class SquaredEuclidean(WeightedDistortion):
     r"""``D(x, mu) = (x - mu)' A (x - mu)``, and ``phi`` the same between two points.
 
     Parameters
@@ -533,9 +587,25 @@ class SquaredEuclidean(_Weighted):
         """Return the largest squared distance of two points: ``v' A v`` of the `extent`."""
         return float(self.norms(self.extent(points)[np.newaxis])[0])
 
+    def cost_gradient(
+        self,
+        points: Points,
+        centroids: FloatArray,
+        labels: IntArray,
+        sample_weight: FloatArray | None,
+    ) -> FloatArray:
+        """Return the summed squared gaps to the centroids."""
+        return own_squares(points, centroids, labels, sample_weight)
+
+    def pair_gradient(self, points: Points, pairs: IntArray, weights: FloatArray) -> FloatArray:
+        """Return the summed squared gaps of pairs."""
+        if len(pairs) == 0:
+            return np.zeros(points.shape[1])
+        return weighted_sum(squares(points[pairs[:, 0]] - points[pairs[:, 1]]), weights)
+
 
 @dataclass(frozen=True, eq=False)
-class Cosine(_Weighted):
+class Cosine(WeightedDistortion):
     r"""``D(x, mu) = 1 - x' A mu / (|x|_A |mu|_A)`` with a diagonal ``A``; ``phi`` alike.
 
     Centroids have unit length under ``A``: the scaled sum of the unit points, which minimises the
@@ -556,6 +626,7 @@ class Cosine(_Weighted):
     metric: FloatArray | None = None
 
     accepts_sparse: ClassVar[bool] = True
+    learning_rate: ClassVar[float] = 1.75
 
     def check(self, points: Points) -> None:
         """Refuse rows of zeros, which have no direction."""
@@ -641,6 +712,41 @@ class Cosine(_Weighted):
         result[held] = sums[held] / size[held, np.newaxis]
         return result
 
+    def cost_gradient(
+        self,
+        points: Points,
+        centroids: FloatArray,
+        labels: IntArray,
+        sample_weight: FloatArray | None,
+    ) -> FloatArray:
+        """Return the gradient of the summed cost of points in their clusters."""
+        sample_weight = np.ones(labels.size) if sample_weight is None else sample_weight
+        k = len(centroids)
+        length, size = self.lengths(points), self.lengths(centroids)
+        length = np.where(length > 0, length, 1.0)
+        size = np.where(size > 0, size, 1.0)
+        cosine = sample_weight * (1.0 - self.own(points, centroids, labels))
+        unit = scaled_rows(points, 1.0 / length)
+        sums = cluster_sums(unit, labels, k, sample_weight)
+        inner = (centroids / size[:, np.newaxis] * sums).sum(axis=0)
+        spread = np.bincount(labels, weights=cosine, minlength=k) / size**2
+        spread_squares = (spread[:, np.newaxis] * centroids**2).sum(axis=0)
+        weighted = weighted_sum(squares(points), cosine / length**2)
+        return np.asarray(0.5 * (weighted + spread_squares) - inner, dtype=np.float64)
+
+    def pair_gradient(self, points: Points, pairs: IntArray, weights: FloatArray) -> FloatArray:
+        """Return the gradient of the weighted sum over pairs."""
+        if len(pairs) == 0:
+            return np.zeros(points.shape[1])
+        first, second = points[pairs[:, 0]], points[pairs[:, 1]]
+        one, two = self.lengths(first), self.lengths(second)
+        one, two = np.where(one > 0, one, 1.0), np.where(two > 0, two, 1.0)
+        cosine = row_products(first, self.times(second)) / (one * two)
+        both = first.multiply(second) if is_sparse(first) else first * second
+        total = weighted_sum(squares(first), weights * cosine / one**2)
+        total = total + weighted_sum(squares(second), weights * cosine / two**2)
+        return 0.5 * total - weighted_sum(both, weights / (one * two))
+
 
 class Bregman(Distortion):
     r"""``D(x, mu) = f(x) - f(mu) - <grad f(mu), x - mu>`` for a convex ``f``.
@@ -723,7 +829,7 @@ class Bregman(Distortion):
 
 
 @dataclass(frozen=True, eq=False)
-class IDivergence(_Weighted, Bregman):
+class IDivergence(WeightedDistortion, Bregman):
     r"""``D(x, mu) = sum_m a_m (x_m log(x_m / mu_m) - x_m + mu_m)`` on non-negative data.
 
     ``phi(x, y) = sum_m a_m (x_m log(2 x_m / (x_m + y_m)) + y_m log(2 y_m / (x_m + y_m)))``.
@@ -749,6 +855,7 @@ class IDivergence(_Weighted, Bregman):
 
     accepts_sparse: ClassVar[bool] = True
     positive_only: ClassVar[bool] = True
+    learning_rate: ClassVar[float] = 1e-8
 
     def __post_init__(self) -> None:
         """Check the smoothing."""
@@ -810,6 +917,47 @@ class IDivergence(_Weighted, Bregman):
         mass = np.sort(row_sums(points))[-2:].sum() if points.shape[0] else 0.0
         most = 1.0 if self.metric is None else float(self.metric.max(initial=0.0))
         return float(math.log(2.0) * most * mass)
+
+    def cost_gradient(
+        self,
+        points: Points,
+        centroids: FloatArray,
+        labels: IntArray,
+        sample_weight: FloatArray | None,
+    ) -> FloatArray:
+        """Return the summed divergence of each feature."""
+        from scipy.special import xlogy
+
+        sample_weight = np.ones(labels.size) if sample_weight is None else sample_weight
+        k = len(centroids)
+        masses = cluster_sums(points, labels, k, sample_weight)
+        sizes = cluster_sizes(labels, k, sample_weight)
+        entropies = weighted_sum(_entropies(points), sample_weight)
+        logs = xlogy(masses, np.where(centroids > 0, centroids, 1.0))
+        crossed = logs + masses - sizes[:, np.newaxis] * centroids
+        return np.asarray(entropies - crossed.sum(axis=0), dtype=np.float64)
+
+    def pair_gradient(self, points: Points, pairs: IntArray, weights: FloatArray) -> FloatArray:
+        """Return the summed dissimilarity of each feature."""
+        if len(pairs) == 0:
+            return np.zeros(points.shape[1])
+        first, second = points[pairs[:, 0]], points[pairs[:, 1]]
+        return (
+            weighted_sum(_entropies(first), weights)
+            + weighted_sum(_entropies(second), weights)
+            - 2.0 * weighted_sum(_entropies((first + second) / 2.0), weights)
+        )
+
+
+def _entropies(rows: Points) -> Points:
+    """Return ``x log x`` of each entry."""
+    from scipy.special import xlogy
+
+    if not is_sparse(rows):
+        return xlogy(rows, rows)
+    result = rows.copy()
+    result.data = xlogy(rows.data, rows.data)
+    return result
 
 
 @dataclass(frozen=True, eq=False)

@@ -19,16 +19,8 @@ from typing import ClassVar, Literal, NamedTuple
 import numpy as np
 from scipy.special import xlogy
 
-from inference_lab.clustering.distortions import Cosine, Distortion, IDivergence, SquaredEuclidean
-from inference_lab.clustering.points import (
-    Points,
-    cluster_sizes,
-    cluster_sums,
-    dense,
-    is_sparse,
-    row_products,
-    scaled_rows,
-)
+from inference_lab.clustering.distortions import Cosine, Distortion, WeightedDistortion
+from inference_lab.clustering.points import Points, dense, own_squares, squares, weighted_sum
 from inference_lab.graph.arrays import FloatArray, IntArray
 from inference_lab.specs.settings import check_settings, setting
 
@@ -131,6 +123,7 @@ class MetricLearner(ABC):
 
         Examples
         --------
+        >>> from inference_lab.clustering import SquaredEuclidean
         >>> ClosedForm().least_rank(SquaredEuclidean(), n_clusters=3, n_features=10)
         1.0
         """
@@ -161,6 +154,7 @@ class MetricLearner(ABC):
 
         Examples
         --------
+        >>> from inference_lab.clustering import SquaredEuclidean
         >>> points = np.array([[1.0, 2.0], [-1.0, -2.0]])
         >>> none, nothing = np.empty((0, 2), dtype=np.int64), np.empty(0)
         >>> labels, centroids = np.zeros(2, dtype=np.int64), np.zeros((1, 2))
@@ -243,7 +237,7 @@ class ClosedForm(MetricLearner):
 
     def check(self, distortion: Distortion) -> None:
         """Accept squared Euclidean costs only."""
-        if not isinstance(distortion, SquaredEuclidean):
+        if distortion.squared is None:
             raise ValueError(
                 "the closed form of the metric is that of squared Euclidean costs, not of "
                 f"{type(distortion).__name__}; use metric='gradient'"
@@ -286,7 +280,9 @@ class ClosedForm(MetricLearner):
     def _scatter(self, rows: Points, weights: FloatArray | None = None) -> FloatArray:
         """Return ``sum_i w_i r_i r_i'``, or its diagonal."""
         if self.shape == "diagonal":
-            return _columns(_squares(rows), np.ones(rows.shape[0]) if weights is None else weights)
+            return weighted_sum(
+                squares(rows), np.ones(rows.shape[0]) if weights is None else weights
+            )
         gaps = dense(rows)
         scaled = gaps if weights is None else gaps * weights[:, np.newaxis]
         return np.asarray(scaled.T @ gaps, dtype=np.float64)
@@ -296,7 +292,7 @@ class ClosedForm(MetricLearner):
         if labels.size < 2:
             return old
         if self.shape == "diagonal":
-            total = _own_squares(points, state.centroids, labels, sample_weight)
+            total = own_squares(points, state.centroids, labels, sample_weight)
         else:
             gaps = dense(points) - state.centroids[labels]
             total = self._scatter(gaps, sample_weight)
@@ -374,7 +370,7 @@ class GradientStep(MetricLearner):
 
     def check(self, distortion: Distortion) -> None:
         """Accept distortions with weights of features."""
-        if not isinstance(distortion, (SquaredEuclidean, Cosine, IDivergence)):
+        if not isinstance(distortion, WeightedDistortion):
             raise ValueError(f"{type(distortion).__name__} has no weights to learn")
 
     def least_rank(self, metric: Distortion, n_clusters: int, n_features: int) -> float:
@@ -393,10 +389,7 @@ class GradientStep(MetricLearner):
         d = state.points.shape[1]
         old = np.ones(d) if metric.weights is None else metric.weights
         slope = gradient(metric, state)
-        rate = self.rate
-        if rate is None:
-            rate = 1e-8 if isinstance(metric, IDivergence) else 1e-3
-            rate = 1.75 if isinstance(metric, Cosine) else rate
+        rate = metric.learning_rate if self.rate is None else self.rate
 
         def at(step: float) -> Distortion:
             weights = np.maximum(old - step * rate * slope, 0.0)
@@ -421,105 +414,13 @@ def gradient(metric: Distortion, state: Penalised) -> FloatArray:
     d = state.points.shape[1]
     if metric.weights is None:
         metric = metric.reweighted(np.ones(d))
-    total = _own_gradient(metric, state)
+    if not isinstance(metric, WeightedDistortion):
+        raise TypeError(f"{type(metric).__name__} has no weights to learn")
+    points = state.points
+    total = metric.cost_gradient(points, state.centroids, state.labels, state.sample_weight)
     if state.penalised:
-        total = total + _pair_gradient(metric, state.points, state.ml_pairs, state.ml_weights)
-        total = total - _pair_gradient(metric, state.points, state.cl_pairs, state.cl_weights)
+        total = total + metric.pair_gradient(points, state.ml_pairs, state.ml_weights)
+        total = total - metric.pair_gradient(points, state.cl_pairs, state.cl_weights)
         if state.extent is not None and len(state.cl_pairs):
             total = total + state.cl_weights.sum() * state.extent**2
     return total
-
-
-def _squares(rows: Points) -> Points:
-    return rows.multiply(rows) if is_sparse(rows) else rows * rows
-
-
-def _columns(rows: Points, weights: FloatArray) -> FloatArray:
-    """Return the weighted sum of rows, shape (d,)."""
-    return np.asarray(rows.T @ weights, dtype=np.float64).ravel()
-
-
-def _own_squares(
-    points: Points, centroids: FloatArray, labels: IntArray, sample_weight: FloatArray | None
-) -> FloatArray:
-    """Return the sum of squared gaps to the assigned centroids per feature, shape (d,)."""
-    sample_weight = np.ones(labels.size) if sample_weight is None else sample_weight
-    if not is_sparse(points):
-        gaps = points - centroids[labels]
-        return np.asarray(sample_weight @ (gaps * gaps), dtype=np.float64)
-    k = len(centroids)
-    sums, sizes = (
-        cluster_sums(points, labels, k, sample_weight),
-        cluster_sizes(labels, k, sample_weight),
-    )
-    inner = centroids * (sizes[:, np.newaxis] * centroids - 2.0 * sums)
-    total = _columns(_squares(points), sample_weight) + inner.sum(axis=0)
-    return np.asarray(np.maximum(total, 0.0), dtype=np.float64)
-
-
-def _own_gradient(metric: Distortion, state: Penalised) -> FloatArray:
-    points, labels, mu, sample_weight = (
-        state.points,
-        state.labels,
-        state.centroids,
-        state.sample_weight,
-    )
-    k = len(mu)
-    if isinstance(metric, SquaredEuclidean):
-        return _own_squares(points, mu, labels, sample_weight)
-    sample_weight = np.ones(labels.size) if sample_weight is None else sample_weight
-    if isinstance(metric, Cosine):
-        length, size = metric.lengths(points), metric.lengths(mu)
-        length = np.where(length > 0, length, 1.0)
-        size = np.where(size > 0, size, 1.0)
-        cosine = sample_weight * (1.0 - metric.own(points, mu, labels))
-        unit = scaled_rows(points, 1.0 / length)
-        inner = (mu / size[:, np.newaxis] * cluster_sums(unit, labels, k, sample_weight)).sum(
-            axis=0
-        )
-        spread = np.bincount(labels, weights=cosine, minlength=k) / size**2
-        spread_squares = (spread[:, np.newaxis] * mu**2).sum(axis=0)
-        own_squares = _columns(_squares(points), cosine / length**2)
-        return np.asarray(0.5 * (own_squares + spread_squares) - inner, dtype=np.float64)
-    assert isinstance(metric, IDivergence)
-    masses, sizes = (
-        cluster_sums(points, labels, k, sample_weight),
-        cluster_sizes(labels, k, sample_weight),
-    )
-    entropies = _columns(_entropies(points), sample_weight)
-    crossed = xlogy(masses, np.where(mu > 0, mu, 1.0)) + masses - sizes[:, np.newaxis] * mu
-    return np.asarray(entropies - crossed.sum(axis=0), dtype=np.float64)
-
-
-def _entropies(rows: Points) -> Points:
-    """Return ``x log x`` of each entry."""
-    if not is_sparse(rows):
-        return xlogy(rows, rows)
-    result = rows.copy()
-    result.data = xlogy(rows.data, rows.data)
-    return result
-
-
-def _pair_gradient(
-    metric: Distortion, points: Points, pairs: IntArray, weights: FloatArray
-) -> FloatArray:
-    """Return the gradient of the weighted sum of ``phi`` over pairs."""
-    first, second = points[pairs[:, 0]], points[pairs[:, 1]]
-    if len(pairs) == 0:
-        return np.zeros(points.shape[1])
-    if isinstance(metric, SquaredEuclidean):
-        return _columns(_squares(first - second), weights)
-    if isinstance(metric, Cosine):
-        one, two = metric.lengths(first), metric.lengths(second)
-        one, two = np.where(one > 0, one, 1.0), np.where(two > 0, two, 1.0)
-        cosine = row_products(first, metric.times(second)) / (one * two)
-        both = first.multiply(second) if is_sparse(first) else first * second
-        squares = _columns(_squares(first), weights * cosine / one**2)
-        squares = squares + _columns(_squares(second), weights * cosine / two**2)
-        return 0.5 * squares - _columns(both, weights / (one * two))
-    middle = (first + second) / 2.0
-    return (
-        _columns(_entropies(first), weights)
-        + _columns(_entropies(second), weights)
-        - 2.0 * _columns(_entropies(middle), weights)
-    )

@@ -113,6 +113,32 @@ def counted_shares(
     return shares
 
 
+def squares(rows: Points) -> Points:
+    """Return the square of each entry."""
+    return rows.multiply(rows) if is_sparse(rows) else rows * rows
+
+
+def weighted_sum(rows: Points, weights: FloatArray) -> FloatArray:
+    """Return the weighted sum of rows, shape (d,)."""
+    return np.asarray(rows.T @ weights, dtype=np.float64).ravel()
+
+
+def own_squares(
+    points: Points, centroids: FloatArray, labels: IntArray, sample_weight: FloatArray | None
+) -> FloatArray:
+    """Return the sum of squared gaps to the assigned centroids per feature, shape (d,)."""
+    sample_weight = np.ones(labels.size) if sample_weight is None else sample_weight
+    if not is_sparse(points):
+        gaps = points - centroids[labels]
+        return np.asarray(sample_weight @ (gaps * gaps), dtype=np.float64)
+    k = len(centroids)
+    sums = cluster_sums(points, labels, k, sample_weight)
+    sizes = cluster_sizes(labels, k, sample_weight)
+    inner = centroids * (sizes[:, np.newaxis] * centroids - 2.0 * sums)
+    total = weighted_sum(squares(points), sample_weight) + inner.sum(axis=0)
+    return np.asarray(np.maximum(total, 0.0), dtype=np.float64)
+
+
 def cheapest(costs: FloatArray, previous: IntArray | None) -> IntArray:
     """Return the column of the least entry of each row; ties keep the previous one."""
     labels = np.zeros(len(costs), dtype=np.int64) if previous is None else previous.copy()
