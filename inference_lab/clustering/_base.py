@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import warnings
 from abc import abstractmethod
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -42,6 +41,7 @@ from inference_lab.clustering.supervision import (
 from inference_lab.constraints import Constraints, SampleIds
 from inference_lab.constraints.constraints import selected
 from inference_lab.constraints.pair_arrays import Pairs
+from inference_lab.formatting import warn
 from inference_lab.graph.arrays import FloatArray, IntArray
 from inference_lab.specs.settings import Range, check_settings, setting
 
@@ -172,7 +172,7 @@ class ConstrainedClusterer(
             check_word(name, given[name], ("auto",))
             given[name] = 1.0
         supervision = read_supervision(n, self._label_limit(), **given)
-        watch_faults(supervision.constraints, supervision.n_repeated, stacklevel=4)
+        watch_faults(supervision.constraints, supervision.n_repeated)
         names = given.get("sample_ids")
         self._in_fold = isinstance(names, SampleIds) and names.size < names.everyone.size
         held = np.flatnonzero(supervision.sample_weight_or_ones > 0)
@@ -186,7 +186,7 @@ class ConstrainedClusterer(
         if by_auto and len(supervision.constraints):
             weights = self._auto_weights(some, supervision)
             chosen = {name: weights[name] for name in by_auto}
-            watch_nothing(supervision.constraints, chosen, stacklevel=4)
+            watch_nothing(supervision.constraints, chosen)
             supervision = replace(
                 supervision, constraints=supervision.constraints.with_weights(**chosen)
             )
@@ -676,13 +676,11 @@ class PairwiseClusterer(ConstrainedClusterer):
             supervision = read_supervision(labels.size, None, **take_frame(given, X))
             return share_kept(supervision.constraints, labels)
         if self._in_fold:
-            warnings.warn(
+            warn(
                 "score was given no pairs and returns minus the cost, which falls with every "
                 "further cluster. To choose settings by pairs that the fit has not seen, take "
                 "ConstrainedClusterCV, or let scikit-learn pass them on by "
                 "sklearn.set_config(enable_metadata_routing=True)",
-                UserWarning,
-                stacklevel=2,
             )
         return self._score_without_pairs(X)
 

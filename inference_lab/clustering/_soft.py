@@ -71,7 +71,7 @@ class SoftClusterer(PairwiseClusterer):
             self.temperatures_ = np.array(best.temperatures)
         self._note(best.result)
         self._judge(supervision.constraints)
-        watch_hard(supervision.constraints, self.labels_, stacklevel=5)
+        watch_hard(supervision.constraints, self.labels_)
 
     @abstractmethod
     def _take_model(self, model: Any) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import warnings
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeAlias
 
@@ -22,6 +21,7 @@ from inference_lab.clustering.pair_weights import ConstraintsNotMetWarning
 from inference_lab.clustering.supervision import Supervision, of_positive_weight
 from inference_lab.constraints import Constraints
 from inference_lab.constraints.pair_arrays import symmetric_matrix
+from inference_lab.formatting import warn
 from inference_lab.graph.arrays import FloatArray, IntArray
 from inference_lab.specs.settings import setting
 
@@ -272,7 +272,7 @@ class COPKMeans(PairwiseClusterer):
                 "none may exist: try PCKMeans with cl_weight=inf, which searches for one, more "
                 "max_failures or more clusters"
             )
-            warnings.warn(message, ConstraintsNotMetWarning, stacklevel=4)
+            warn(message, ConstraintsNotMetWarning)
 
     def _search(
         self,

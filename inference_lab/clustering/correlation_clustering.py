@@ -171,7 +171,7 @@ class CorrelationClustering(LabellingMixin, BaseEstimator):  # type: ignore[misc
         for name in ("ml_weight", "cl_weight"):
             given[name] = 1.0 if given[name] is None else given[name]
         supervision = read_supervision(n, None, **given)
-        watch_repeats(supervision.constraints, supervision.n_repeated, stacklevel=3)
+        watch_repeats(supervision.constraints, supervision.n_repeated)
         names = given["sample_ids"]
         if names is None and pairs is not None and hasattr(X, "iloc"):
             names = X.index
@@ -180,7 +180,6 @@ class CorrelationClustering(LabellingMixin, BaseEstimator):  # type: ignore[misc
         watch_hard(
             supervision.constraints,
             self.labels_,
-            stacklevel=3,
             remedy="more clusters, or finite weights",
         )
         return self

@@ -35,6 +35,7 @@ from inference_lab.clustering.pair_weights import (
 )
 from inference_lab.clustering.supervision import Supervision, agreeing
 from inference_lab.contract import Solver
+from inference_lab.formatting import warn
 from inference_lab.graph.arrays import FloatArray, IntArray
 from inference_lab.registry.registry import as_solver
 from inference_lab.specs.settings import setting
@@ -175,7 +176,7 @@ class HMRFKMeans(SharedSettings, PairwiseClusterer):
 
     def _fit(self, points: Points, supervision: Supervision) -> None:
         if self.closure == "drop":
-            watch_components(supervision.constraints, self.n_clusters, stacklevel=5)
+            watch_components(supervision.constraints, self.n_clusters)
         if self.closure is not None:
             given = supervision.constraints
             merge = self.penalty == "potts" and bool(np.isposinf(given.ml_weights).all())
@@ -194,7 +195,7 @@ class HMRFKMeans(SharedSettings, PairwiseClusterer):
             best = self._improved(best, supervision.known)
         self._take_hard(best)
         self._judge(supervision.constraints)
-        watch_hard(supervision.constraints, self.labels_, stacklevel=5)
+        watch_hard(supervision.constraints, self.labels_)
         if isinstance(best.model.metric, SquaredEuclidean):
             # The variance of a feature within clusters suffices: warnings check factors of 100, and
             # the unit of `weight_of_odds` would need the costs of all points in all clusters.
@@ -202,7 +203,7 @@ class HMRFKMeans(SharedSettings, PairwiseClusterer):
                 supervision.sample_weight_or_ones.sum()
             )
             unit = 2.0 * mean / points.shape[1]
-            watch_weight(supervision.constraints, best.model.pair_costs(), unit, stacklevel=5)
+            watch_weight(supervision.constraints, best.model.pair_costs(), unit)
         if learner is not None:
             self._watch(learner, points.shape[1])
 
@@ -249,12 +250,11 @@ class HMRFKMeans(SharedSettings, PairwiseClusterer):
             return
         rank = effective_rank(metric.weights)
         if rank < _MARGIN * learner.least_rank(metric, self.n_clusters, n_features):
-            warnings.warn(
+            warn(
                 f"the metric learnt counts for {rank:.2g} of {n_features} features only, in "
                 "which clusters may look better than they are; use fewer iterations, a "
                 "smaller rate, metric=None, or scale the features",
                 DegenerateMetricWarning,
-                stacklevel=5,
             )
 
     def _check_settings(self) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import warnings
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any, ParamSpec, Self, TypeVar
 
@@ -11,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from inference_lab.constraints.pair_arrays import missing
+from inference_lab.formatting import warn
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
@@ -27,11 +27,10 @@ def renamed(old: str) -> Callable[[Callable[_P, _R]], Callable[_P, _R]]:
             if old in named:
                 if "sample_ids" in named:
                     raise TypeError(f"{old} and sample_ids are one argument; give sample_ids")
-                warnings.warn(
+                warn(
                     f"{old} of {function.__qualname__} is now sample_ids, as everywhere else; "
                     f"{old} will be refused from version 0.2 on",
                     FutureWarning,
-                    stacklevel=2,
                 )
                 named["sample_ids"] = named.pop(old)
             return function(*args, **named)
