@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import inspect
-import sys
 from collections.abc import Iterator, Sized
 from dataclasses import dataclass
-from types import FrameType
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from inference_lab.clustering.folds import Fold, n_rows, origin
 from inference_lab.constraints import Constraints
 from inference_lab.constraints.centroids import numbered_like
 from inference_lab.constraints.constraints import selected
@@ -20,15 +19,6 @@ from inference_lab.constraints.pair_arrays import Pairs, missing, pair_array, re
 from inference_lab.constraints.pairs import pairs_outside, whole_numbers
 from inference_lab.constraints.sample_ids import SampleIds, rows_named
 from inference_lab.graph.arrays import FloatArray, IntArray
-
-#: The module in which scikit-learn fits the rows `train` of `X`, and scores the rows `test`.
-_FOLDS = "sklearn.model_selection._validation"
-#: Its variables that hold the arguments of ``fit`` and ``score``.
-_FOLD_ARGUMENTS = ("fit_params", "score_params", "score_params_test", "score_params_train")
-#: The module in which the steps of a pipeline change `X`.
-_PIPELINE = "sklearn.pipeline"
-#: The package whose estimators fit others.
-_ESTIMATORS = __name__.rpartition(".")[0]
 
 
 @dataclass(frozen=True)
@@ -223,7 +213,7 @@ def read_supervision(
         if ids.shape != (n_points,):
             raise ValueError(f"sample_ids must have shape ({n_points},), got {ids.shape}")
     elif has_pairs(must_link) or has_pairs(cannot_link):
-        _refuse_folds("must_link and cannot_link")
+        _refuse_split(origin(n_points).split, "must_link and cannot_link")
     if ids is not None:
         must_link, ml_weight = _by_ids(ids, must_link, ml_weight, n_points, "must_link")
         cannot_link, cl_weight = _by_ids(ids, cannot_link, cl_weight, n_points, "cannot_link")
@@ -319,13 +309,6 @@ def has_pairs(pairs: object) -> bool:
     return pairs is not None and (not isinstance(pairs, Sized) or len(pairs) > 0)
 
 
-class _Fold(NamedTuple):
-    """The part of the data that scikit-learn passes to ``fit`` or ``score``: rows of `X`."""
-
-    X: Any
-    rows: IntArray
-
-
 #: Arguments of `rows_named` that complete its errors.
 _IN_INDEX = {"whose": "names in the index of X"}
 _WITHOUT_INDEX = {
@@ -337,21 +320,22 @@ _WITHOUT_INDEX = {
 }
 
 
-def n_rows(X: Any) -> int:
-    """Return the number of rows of data of any type."""
-    return int(X.shape[0]) if hasattr(X, "shape") else len(X)
-
-
 def _row_names(frame: Any, X: Any) -> Any:
     """Return the names to which pairs in a frame refer if ``fit`` gets none.
 
     They are the index of X, or row numbers. If scikit-learn splits the data, they are those of all
     data, because pairs may name rows of other folds.
     """
-    fold = _fold_of(frame, n_rows(X))
+    n = n_rows(X)
+    fold, split, piped = origin(n, frame)
+    if fold is not None and fold.rows.size != n:
+        raise ValueError(
+            f"a step changed the number of rows from {fold.rows.size} to {n}, so pairs cannot be "
+            "looked up; name the rows by sample_ids"
+        )
     whole = X if fold is None else fold.X
     if not hasattr(X, "iloc"):
-        before = whole if hasattr(whole, "iloc") else _before_pipeline(n_rows(X))
+        before = whole if hasattr(whole, "iloc") else piped
         if before is not None and not np.array_equal(before.index, np.arange(len(before))):
             wrap = "SampleIds(df.index)" if fold is not None else "df.index"
             raise ValueError(
@@ -360,87 +344,19 @@ def _row_names(frame: Any, X: Any) -> Any:
                 f"sample_ids={wrap} to this step (as pckmeans__sample_ids, for a step of this name)"
             )
         if fold is None:
-            _refuse_folds("i and j of pairs")
+            _refuse_split(split, "i and j of pairs")
     names = index_ids(whole.index if hasattr(whole, "iloc") else np.arange(n_rows(whole)))
     return names if fold is None else names[fold.rows]
 
 
-def _callers() -> Iterator[tuple[str, FrameType]]:
-    """Yield module and frame of each calling function, the innermost first."""
-    frame: FrameType | None = sys._getframe(1)
-    while frame is not None:
-        yield str(frame.f_globals.get("__name__")), frame
-        frame = frame.f_back
-
-
-def _variables(frame: FrameType) -> dict[str, Any]:
-    """Return the variables of a calling function, which are copied at each reading."""
-    # From Python 3.13 on, ``f_locals`` is no dictionary, and its ``keys()`` are a list.
-    return dict(frame.f_locals)
-
-
-def _fold_of(pairs: Any, n_points: int) -> _Fold | None:
-    """Return the part of the data passed with these pairs, None if scikit-learn passed none.
-
-    Folds look like any other rows, so the call stack is searched for scikit-learn's arguments.
-    """
-    fold, scored = None, None
-    for module, frame in _callers():
-        if module != _FOLDS:
-            continue
-        called = _variables(frame)
-        if not {"X", "train"} <= set(called):
-            scored = called.get("X_test", scored)
-            continue
-        part = called["train"]
-        if scored is not None and scored is called.get("X_test"):
-            part = called["test"]
-        scored = None
-        part = np.asarray(part)
-        rows = np.flatnonzero(part) if part.dtype == np.bool_ else part.astype(np.int64)
-        arguments = (called.get(name) or {} for name in _FOLD_ARGUMENTS)
-        if any(pairs is value for each in arguments for value in dict(each).values()):
-            # An inner search splits the rows that an outer one passes to it.
-            fold = _Fold(called["X"], rows if fold is None else rows[fold.rows])
-    if fold is not None and fold.rows.size != n_points:
+def _refuse_split(split: Fold | None, numbers: str) -> None:
+    """Refuse pairs of row numbers in cross-validation, of which the caller knows nothing."""
+    if split is not None:
         raise ValueError(
-            f"a step changed the number of rows from {fold.rows.size} to {n_points}, so pairs "
-            "cannot be looked up; name the rows by sample_ids"
+            f"{numbers} number the {n_rows(split.X)} rows of X, of which cross-validation fits "
+            f"{split.rows.size}, so that they would mean other rows; name the rows by sample_ids "
+            "(constraints.fit_params(sample_ids=...) gives all arguments)"
         )
-    return fold
-
-
-def _before_pipeline(n_points: int) -> Any:
-    """Return the data frame that a calling pipeline was given, None without one."""
-    for module, frame in _callers():
-        if module != _PIPELINE:
-            continue
-        X = _variables(frame).get("X")
-        if hasattr(X, "iloc") and n_rows(X) == n_points:
-            return X
-    return None
-
-
-def _refuse_folds(numbers: str) -> None:
-    """Refuse pairs of row numbers if scikit-learn fits a fold, of which the caller knows nothing.
-
-    Estimators of this package that fit others number the rows that they pass.
-    """
-    fits = 0
-    for module, frame in _callers():
-        fits += frame.f_code.co_name == "fit" and module.startswith(_ESTIMATORS)
-        if fits > 1:
-            return
-        called = _variables(frame) if module == _FOLDS else {}
-        if {"train", "X"} <= set(called):
-            X, train = called["X"], called["train"]
-            n = n_rows(X)
-            if not np.array_equal(train, np.arange(n)):
-                raise ValueError(
-                    f"{numbers} number the {n} rows of X, of which cross-validation fits "
-                    f"{len(train)}, so that they would mean other rows; name the rows by "
-                    "sample_ids (constraints.fit_params(sample_ids=...) gives all arguments)"
-                )
 
 
 def _refuse_cut(n_pairs: int, n_points: int, name: str) -> None:

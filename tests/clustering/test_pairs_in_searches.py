@@ -30,6 +30,7 @@ from inference_lab.clustering import (
     SeededKMeans,
     SizeConstrainedKMeans,
     TVClust,
+    folds,
     supervision,
 )
 from inference_lab.constraints import Constraints, SampleIds
@@ -219,7 +220,7 @@ def test_frames_of_python_3_13_are_read(monkeypatch: pytest.MonkeyPatch) -> None
 
     outer = frame("sklearn.model_selection._validation", "_fit_and_score", called, None)
     inner = frame("inference_lab.clustering._base", "fit", {"X": X[train]}, outer)
-    monkeypatch.setattr(supervision, "sys", SimpleNamespace(_getframe=lambda depth: inner))
+    monkeypatch.setattr(folds, "sys", SimpleNamespace(_getframe=lambda depth: inner))
     part = supervision.take_frame({"pairs": pairs, "sample_ids": None}, X[train])["constraints"]
     expected = PAIRS.restrict(train, renumber=True)
     assert part.must_link.tolist() == expected.must_link.tolist()
