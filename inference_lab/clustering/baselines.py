@@ -29,11 +29,10 @@ from inference_lab.clustering.initialisation import Init
 from inference_lab.clustering.supervision import (
     Supervision,
     agreeing,
-    of_positive_weight,
-    refuse_hard,
 )
 from inference_lab.constraints import Constraints
-from inference_lab.constraints.pair_arrays import signed_matrix
+from inference_lab.constraints.constraints import of_positive_weight
+from inference_lab.constraints.pair_arrays import refuse_hard, signed_matrix
 from inference_lab.graph.arrays import FloatArray, IntArray
 from inference_lab.specs.settings import setting
 

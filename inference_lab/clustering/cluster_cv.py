@@ -26,14 +26,13 @@ from inference_lab.clustering.hmrf_kmeans import MPCKMeans, PCKMeans
 from inference_lab.clustering.mixture import ConstrainedGaussianMixture
 from inference_lab.clustering.pair_weights import ContradictoryPairsWarning, watch_faults
 from inference_lab.clustering.supervision import (
-    of_positive_weight,
     read_supervision,
     refuse_pairs,
     take_frame,
 )
 from inference_lab.clustering.tvclust import TVClust
 from inference_lab.constraints import Constraints
-from inference_lab.constraints.constraints import selected
+from inference_lab.constraints.constraints import of_positive_weight, selected
 from inference_lab.constraints.pair_arrays import Pairs
 from inference_lab.constraints.pairs import codes_of
 from inference_lab.formatting import warn

@@ -18,8 +18,9 @@ from inference_lab.clustering.hard_pairs import contradiction
 from inference_lab.clustering.hmrf import HMRF, EmptyClusters, clamped, violations
 from inference_lab.clustering.initialisation import Init, group_centroids
 from inference_lab.clustering.pair_weights import ConstraintsNotMetWarning
-from inference_lab.clustering.supervision import Supervision, of_positive_weight
+from inference_lab.clustering.supervision import Supervision
 from inference_lab.constraints import Constraints
+from inference_lab.constraints.constraints import of_positive_weight
 from inference_lab.constraints.pair_arrays import symmetric_matrix
 from inference_lab.formatting import warn
 from inference_lab.graph.arrays import FloatArray, IntArray

@@ -33,8 +33,9 @@ from inference_lab.clustering.hmrf import clamped, violations
 from inference_lab.clustering.hmrf_kmeans import paired_kmeans
 from inference_lab.clustering.initialisation import centre_of, group_centroids
 from inference_lab.clustering.pair_weights import USUAL_ODDS, log_odds
-from inference_lab.clustering.supervision import Supervision, refuse_hard
+from inference_lab.clustering.supervision import Supervision
 from inference_lab.constraints import Constraints
+from inference_lab.constraints.pair_arrays import refuse_hard
 from inference_lab.contract import Solution, Solver
 from inference_lab.graph.arrays import Flags, FloatArray, IntArray
 from inference_lab.graph.factor_graph import FactorGraph

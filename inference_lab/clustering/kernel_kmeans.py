@@ -40,10 +40,9 @@ from inference_lab.clustering.supervision import (
     Supervision,
     agreeing,
     read_partial_labels,
-    refuse_hard,
 )
 from inference_lab.constraints import Constraints
-from inference_lab.constraints.pair_arrays import signed_matrix
+from inference_lab.constraints.pair_arrays import refuse_hard, signed_matrix
 from inference_lab.graph.arrays import FloatArray, IntArray
 
 KernelInit: TypeAlias = Literal["auto", "spectral", "random"]

@@ -20,7 +20,9 @@ from inference_lab.clustering.em import Fit, HalfStep, Result
 from inference_lab.clustering.hmrf import clamped
 from inference_lab.clustering.hmrf_kmeans import PairBeliever
 from inference_lab.clustering.initialisation import Init
-from inference_lab.clustering.supervision import Supervision, of_positive_weight, refuse_hard
+from inference_lab.clustering.supervision import Supervision
+from inference_lab.constraints.constraints import of_positive_weight
+from inference_lab.constraints.pair_arrays import refuse_hard
 from inference_lab.graph.arrays import FloatArray, IntArray
 from inference_lab.specs.settings import setting
 
