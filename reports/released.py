@@ -20,7 +20,6 @@ from scipy.special import betaln, ndtri, xlogy
 
 from inference_lab._numba import kernel, lean_kernel
 from inference_lab.clustering import TVClust
-from inference_lab.clustering.hmrf import violations
 from inference_lab.clustering.tvclust import (
     Gaussians,
     _beta_divergence,
@@ -29,6 +28,7 @@ from inference_lab.clustering.tvclust import (
     _log_wishart,
 )
 from inference_lab.clustering.vector_quantisation import settle_pairs
+from inference_lab.clustering.violations import violations
 from inference_lab.constraints import Constraints
 from inference_lab.graph.arrays import FloatArray, IntArray
 from inference_lab.reports.uphill import uphill_kmeans

@@ -13,7 +13,8 @@ from typing import Any, Literal
 import numpy as np
 
 from inference_lab.clustering import MPCKMeans
-from inference_lab.clustering.em import Assignment, EStepSolver, Model
+from inference_lab.clustering.cluster_model import Assignment, Model
+from inference_lab.clustering.e_step import AssignmentStep, Expectation, LabelStep
 from inference_lab.graph.factor_graph import FactorGraph
 from inference_lab.graph.terms import DiagonalTerms
 from inference_lab.solving import solve
@@ -24,33 +25,26 @@ _HARDER = 1000.0
 _LARGEST_COST = -math.log(1e-9)
 
 
-class ReleasedEStep(EStepSolver):
+class ReleasedEStep:
     """An E-step as released; labels are taken as they come, also where they are worse.
 
-    "icm" makes one sweep in the order of the points; "bp" divides all costs by the largest
-    distance, multiplies penalties by 1000 and cuts costs at ``-log 1e-9``, so that constraints are
-    all but hard; "lp" takes distances instead of squared distances for the points, but squared
-    ones in the penalties.
+    "bp" divides all costs by the largest distance, multiplies penalties by 1000 and cuts costs at
+    ``-log 1e-9``, so that constraints are all but hard; "lp" takes distances instead of squared
+    distances for the points, but squared ones in the penalties.
     """
 
-    def __init__(self, inference: Literal["icm", "bp", "lp"], rng: np.random.Generator) -> None:
-        solver = {
-            "icm": "icm(order=sequential, max_sweeps=1)",
-            "bp": "loopy-bp",
-            "lp": "lp-relaxation",
-        }[inference]
-        super().__init__(solver, rng)
+    def __init__(self, inference: Literal["bp", "lp"], rng: np.random.Generator) -> None:
         self.inference = inference
+        self.solver = "loopy-bp" if inference == "bp" else "lp-relaxation"
+        self.rng = rng
 
-    def __call__(self, model: Model, previous: Assignment | None) -> Assignment:
+    def __call__(self, model: Model, previous: Assignment | None) -> Expectation:
         """Return labels."""
-        if self.inference == "icm":
-            return super().__call__(model, previous)
         labels = model.nearest(None)
         coupling = model.coupling()
         rows = coupling.rows
         if rows.size == 0:
-            return labels
+            return Expectation(labels)
         unary = model.costs(rows)
         terms = list(coupling.terms)
         if self.inference == "bp":
@@ -68,11 +62,9 @@ class ReleasedEStep(EStepSolver):
             unary = np.sqrt(np.maximum(unary, 0.0))
         graph = FactorGraph.from_terms(unary, terms)
         solution = solve(graph, self.solver, seed=int(self.rng.integers(2**31)))
-        self.status = str(solution.status)
-        self.energy, self.lower_bound = math.nan, math.nan
         if solution.labels is not None:
             labels[rows] = solution.labels
-        return labels
+        return Expectation(labels, status=str(solution.status))
 
 
 class WekaUTKMeans(MPCKMeans):
@@ -93,8 +85,11 @@ class WekaUTKMeans(MPCKMeans):
         )
         self.inference = inference
 
-    def _expectation(self, rng: np.random.Generator) -> EStepSolver:
-        if self.inference not in ("icm", "bp", "lp"):
+    def _e_step(self, rng: np.random.Generator) -> AssignmentStep:
+        """Return the E-step of a start; "icm" makes one sweep in the order of the points."""
+        if self.inference == "icm":
+            return LabelStep("icm(order=sequential, max_sweeps=1)", rng)
+        if self.inference not in ("bp", "lp"):
             raise ValueError(
                 f"inference = {self.inference!r} is unknown; allowed: 'icm', 'bp', 'lp'"
             )

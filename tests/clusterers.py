@@ -6,7 +6,7 @@ from typing import Any
 
 import inference_lab.clustering as clustering
 from inference_lab.clustering import DPMeans
-from inference_lab.clustering._base import PairwiseClusterer
+from inference_lab.clustering.prediction import PairScore
 
 #: They choose among estimators, and read pairs only.
 _OTHERS = ("ConstrainedClusterCV", "CorrelationClustering")
@@ -21,7 +21,7 @@ QUICK: dict[str, dict[str, Any]] = {
     "AnnealedConstrainedMixture": {"cooling": 0.1},
 }
 #: Estimators that are fitted to pairs.
-PAIRED = [kind for kind in KINDS if issubclass(kind, PairwiseClusterer) and kind is not DPMeans]
+PAIRED = [kind for kind in KINDS if issubclass(kind, PairScore) and kind is not DPMeans]
 
 
 def made(kind: Any, **settings: Any) -> Any:

@@ -4,34 +4,37 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, Self, Unpack
 
 import numpy as np
 
-from inference_lab.clustering._base import SharedSettings
-from inference_lab.clustering._soft import AlphaMode, SoftClusterer
+from inference_lab.clustering.alpha_weights import AlphaMode, best_by_alpha
 from inference_lab.clustering.bregman_kmeans import weight_of_odds
-from inference_lab.clustering.distortions import Distortion, Points
-from inference_lab.clustering.em import (
-    EStepSolver,
-    Fit,
-    Model,
-    Result,
-    joined,
-    maximise_expectation,
+from inference_lab.clustering.cluster_model import Model
+from inference_lab.clustering.distortions import Distortion, as_distortion
+from inference_lab.clustering.e_step import LabelStep, ShareStep
+from inference_lab.clustering.em import Fit, Result, joined, maximise_expectation
+from inference_lab.clustering.fit_inputs import (
+    FitArguments,
+    FitInputs,
+    Weights,
+    log_odds_weights,
+    read_fit,
+    takes,
 )
 from inference_lab.clustering.hmrf import HMRF
-from inference_lab.clustering.mixture import (
-    ConstrainedGaussianMixture,
-    GaussianComponents,
-)
-from inference_lab.clustering.supervision import Supervision
+from inference_lab.clustering.mixture import ConstrainedGaussianMixture, GaussianComponents
+from inference_lab.clustering.pair_weights import watch_hard
+from inference_lab.clustering.points import Points
+from inference_lab.clustering.prediction import CentroidPredictor, PairScore
+from inference_lab.clustering.starts import SharedSettings, best_of, generator_of
+from inference_lab.clustering.supervision import Supervision, refuse_pairs
 from inference_lab.constraints import Constraints
 from inference_lab.constraints.pair_arrays import symmetric_matrix
 from inference_lab.contract import Solver
 from inference_lab.graph.arrays import FloatArray
 from inference_lab.registry.registry import as_solver
-from inference_lab.specs.settings import setting
+from inference_lab.specs.settings import check_settings, setting
 
 #: Up to this number of points, eigenvalues are computed directly.
 _SMALL = 32
@@ -60,7 +63,7 @@ def critical_temperature(
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
-class AnnealedConstrainedKMeans(SharedSettings, SoftClusterer):
+class AnnealedConstrainedKMeans(SharedSettings, PairScore, CentroidPredictor):
     r"""K-means under constraints by deterministic annealing.
 
     At temperature T the labels of all points together have the probability
@@ -134,33 +137,66 @@ class AnnealedConstrainedKMeans(SharedSettings, SoftClusterer):
     max_iter: int = setting(20, at_least=1)
     tol: float = setting(1e-6, at_least=0, below=math.inf)
 
-    def _weight_of_odds(self, points: Points, supervision: Supervision) -> dict[str, float]:
-        unit = weight_of_odds(
-            points, self.n_clusters, self._distortion(), supervision.sample_weight
+    @takes(FitArguments)
+    def fit(self, X: Any, y: Any = None, **arguments: Unpack[FitArguments]) -> Self:
+        """Cluster the points; see `HMRFKMeans.fit`."""
+        refuse_pairs(y, X, self)
+        check_settings(self)
+        inputs = read_fit(
+            self,
+            X,
+            {"y": y, **arguments},
+            as_distortion(self.distortion),
+            default_weight="auto",
+            label_limit=self.n_clusters,
+            least_points=self.n_clusters,
         )
-        return {"ml_weight": unit, "cl_weight": unit}
+        supervision = inputs.weighed(self._auto_weights)
 
-    def _take_model(self, model: HMRF) -> None:
-        self.cluster_centers_ = self._moved_back(model.centroids)
-        self.metric_ = model.metric
+        def best_start(alpha_weight: FloatArray | None) -> Fit[HMRF]:
+            return best_of(
+                [None] * self.n_init,
+                lambda rng, _: self._fit_once(inputs, supervision, alpha_weight, rng),
+                generator_of(self.random_state),
+                self.n_jobs,
+            )
+
+        best = best_by_alpha(self.alpha, self.alpha_mode, supervision, best_start)
+
+        self._set_centroids(inputs, best.model.centroids, best.model.metric)
+        self.temperatures_ = np.array(best.temperatures)
+        shares = np.eye(self.n_clusters)[best.labels] if best.shares is None else best.shares
+        last = float(np.append(1.0, self.temperatures_)[-1])
+        self.responsibilities_ = inputs.shares_of_all(shares, self._costs, last)
+        self._set_progress(best.result)
+        self._set_labels(inputs, best.labels, supervision.constraints)
+        watch_hard(supervision.constraints, best.labels)
+        return self
+
+    def _auto_weights(self, points: Points, supervision: Supervision) -> Weights:
+        """Return the log-odds that pairs are right, on the scale of the costs."""
+        distortion, weight = as_distortion(self.distortion), supervision.sample_weight
+        unit = weight_of_odds(points, self.n_clusters, distortion, weight)
+        return log_odds_weights(supervision, {"ml_weight": unit, "cl_weight": unit})
 
     def _fit_once(
         self,
-        points: Points,
+        inputs: FitInputs,
         supervision: Supervision,
-        importance: FloatArray | None,
+        alpha_weight: FloatArray | None,
         rng: np.random.Generator,
     ) -> Fit[HMRF]:
-        distortion = self._distortion()
+        """Anneal from one start, then take hard steps."""
+        points, distortion = inputs.points, inputs.format.distortion
         nowhere = np.zeros((self.n_clusters, points.shape[1]))
         model = HMRF(
             points,
             supervision.constraints,
             distortion,
             nowhere,
-            importance=importance,
             known=supervision.known,
             sample_weight=supervision.sample_weight,
+            alpha_weight=alpha_weight,
         )
         first = self.start_temperature or 1.05 * _critical(model, points.shape[0])
         # Constraints may bind long before the data part; both must be hard in the end.
@@ -174,7 +210,7 @@ class AnnealedConstrainedKMeans(SharedSettings, SoftClusterer):
         shares = np.asarray(annealed.assignment, dtype=np.float64) if stages else None
         final = maximise_expectation(
             model,
-            EStepSolver(solver, rng, self.e_step_time_limit),
+            LabelStep(solver, rng, self.e_step_time_limit),
             max_iter=max(_LAST, self.max_iter),
             tol=self.tol,
             start=None if shares is None else shares.argmax(axis=1),
@@ -246,22 +282,17 @@ class AnnealedConstrainedMixture(ConstrainedGaussianMixture):
         self,
         points: FloatArray,
         supervision: Supervision,
-        importance: FloatArray | None,
+        alpha_weight: FloatArray | None,
+        init: Any,
         rng: np.random.Generator,
     ) -> Fit[GaussianComponents]:
+        """Anneal from coinciding components; there is no other start."""
         nowhere = np.zeros((self.n_clusters, points.shape[1]))
-        model = self._gaussians(points, supervision, nowhere, importance)
+        model = self._gaussians(points, supervision, nowhere, alpha_weight)
         first = self.start_temperature or max(1.0, 1.05 * _critical(model, len(points)))
         stages = _stages(first, 1.0, self.cooling)
-        result = _anneal(
-            model,
-            stages,
-            as_solver(self.e_step),
-            rng,
-            self.e_step_time_limit,
-            self.max_iter,
-            self.tol,
-        )
+        limit, solver = self.e_step_time_limit, as_solver(self.e_step)
+        result = _anneal(model, stages, solver, rng, limit, self.max_iter, self.tol)
         return Fit(model, result, temperatures=stages)
 
 
@@ -288,7 +319,7 @@ def _critical(model: Model, n_points: int) -> float:
     ends, weights = coupling.rows[pairs[soft]], weights[soft] / k
     gamma = symmetric_matrix(n_points, ends, weights)
     answer = model.response()
-    sample_weight = model.importance()
+    sample_weight = model.point_weight()
     # The product with a diagonal matrix has the same eigenvalues as a symmetric matrix.
     root = np.ones(n_points) if sample_weight is None else np.sqrt(sample_weight)
 
@@ -327,7 +358,7 @@ def _anneal(
     for stage, temperature in enumerate(temperatures):
         ends = stage == len(temperatures) - 1
         model.push_apart(_LAST_NUDGE if ends else _NUDGE, rng)
-        e_step = EStepSolver(solver, rng, time_limit, temperature, follow=True)
+        e_step = ShareStep(solver, rng, time_limit, temperature=temperature, follow=True)
         start = result.assignment if stage else None
         limit = max(_LAST, max_iter) if ends else max_iter
         found = maximise_expectation(model, e_step, max_iter=limit, tol=tol, start=start)

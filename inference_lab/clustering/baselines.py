@@ -4,61 +4,70 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal, Self, Unpack
 
 import numpy as np
 import numpy.typing as npt
 
-from inference_lab.clustering._base import AT_LEAST_ONE, PairwiseClusterer
 from inference_lab.clustering.bregman_kmeans import BregmanKMeans
-from inference_lab.clustering.distortions import (
-    Distortion,
-    Points,
-    SquaredEuclidean,
-    cluster_sizes,
-    cluster_sums,
-)
-from inference_lab.clustering.em import (
-    Result,
-    as_labels,
+from inference_lab.clustering.cluster_model import as_labels
+from inference_lab.clustering.distortions import Distortion, SquaredEuclidean
+from inference_lab.clustering.em import Result
+from inference_lab.clustering.fit_inputs import (
+    FitArguments,
+    FitInputs,
+    Weights,
+    no_auto_weights,
+    read_fit,
+    takes,
 )
 from inference_lab.clustering.hard_pairs import contradiction, infeasible
 from inference_lab.clustering.hmrf import clamped
-from inference_lab.clustering.hmrf_kmeans import PairBeliever
 from inference_lab.clustering.initialisation import Init
+from inference_lab.clustering.paired_start import centroids_or_paired, weights_by_belief
+from inference_lab.clustering.points import Points, cluster_sizes, cluster_sums
+from inference_lab.clustering.prediction import CentroidPredictor, PairScore
+from inference_lab.clustering.starts import AT_LEAST_ONE, best_of, generator_of
 from inference_lab.clustering.supervision import (
     Supervision,
     agreeing,
+    refuse_pairs,
 )
 from inference_lab.constraints import Constraints
 from inference_lab.constraints.constraints import of_positive_weight
 from inference_lab.constraints.pair_arrays import refuse_hard, signed_matrix
 from inference_lab.graph.arrays import FloatArray, IntArray
-from inference_lab.specs.settings import setting
+from inference_lab.specs.settings import check_settings, setting
 
 
-class _Dense(PairwiseClusterer):
-    """Base of the baselines that take dense points, and predict by the nearest mean."""
+class _ChangedDistances(PairScore, CentroidPredictor):
+    """What the baselines share: dense points, labels without centroids, predictions by means."""
 
-    def _takes_sparse(self, distortion: Distortion) -> bool:
-        return False
+    _dense: ClassVar[bool] = True
 
-    def _take(
-        self, points: FloatArray, supervision: Supervision, labels: IntArray, metric: Distortion
-    ) -> None:
-        """Set labels, known ones unchanged, and the means of the clusters."""
-        found = agreeing(labels, supervision.known, self.n_clusters)
-        self.labels_ = np.where(supervision.known >= 0, supervision.known, found)
-        sizes = cluster_sizes(self.labels_, self.n_clusters, supervision.sample_weight)
-        sums = cluster_sums(points, self.labels_, self.n_clusters, supervision.sample_weight)
-        self.cluster_centers_ = self._moved_back(sums / np.maximum(sizes, 1e-300)[:, np.newaxis])
-        self.metric_ = metric
+    def _read(self, X: Any, arguments: dict[str, Any], **options: Any) -> FitInputs:
+        """Check the settings, and validate the input of a fit."""
+        check_settings(self)
+        k, distortion = self.n_clusters, SquaredEuclidean()
+        return read_fit(self, X, arguments, distortion, label_limit=k, least_points=k, **options)
+
+    def _set_clusters(
+        self, inputs: FitInputs, supervision: Supervision, labels: IntArray, metric: Distortion
+    ) -> IntArray:
+        """Set labels, known ones unchanged, and the means of the clusters; return the labels."""
+        points, k = inputs.points, self.n_clusters
+        known, weight = supervision.known, supervision.sample_weight
+        labels = np.where(known >= 0, known, agreeing(labels, known, k))
+        sizes = cluster_sizes(labels, k, weight)
+        sums = cluster_sums(points, labels, k, weight)
+        self._set_centroids(inputs, sums / np.maximum(sizes, 1e-300)[:, np.newaxis], metric)
+        self._set_labels(inputs, labels, supervision.constraints)
         self.history_, self.converged_ = [], True
-        self._judge(supervision.constraints)
+        return labels
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
-class ConstrainedLinkage(_Dense):
+class ConstrainedLinkage(_ChangedDistances):
     """Complete-link clustering of distances changed by the pairs (Klein et al. 2002).
 
     Must-linked points are at distance zero, others at shortest-path distance through them.
@@ -103,23 +112,31 @@ class ConstrainedLinkage(_Dense):
 
     n_clusters: int = field(default=3, kw_only=False, metadata=AT_LEAST_ONE)
 
-    def _fit(self, points: Points, supervision: Supervision) -> None:
+    @takes(FitArguments)
+    def fit(self, X: Any, y: Any = None, **arguments: Unpack[FitArguments]) -> Self:
+        """Cluster the points; see `HMRFKMeans.fit`."""
         from sklearn.cluster import AgglomerativeClustering
         from sklearn.metrics import euclidean_distances
 
-        pairs = _counted(supervision, self.n_clusters)
+        refuse_pairs(y, X, self)
+        inputs = self._read(X, {"y": y, **arguments})
+        supervision = inputs.weighed(no_auto_weights(self))
+        points, pairs = inputs.points, _counted(supervision, self.n_clusters)
         gaps = euclidean_distances(points)
         _impose(gaps, pairs)
+
         labels = np.zeros(len(points), dtype=np.int64)
         if len(points) > 1:
             model = AgglomerativeClustering(
                 self.n_clusters, metric="precomputed", linkage="complete"
             )
             labels = model.fit(gaps).labels_.astype(np.int64)
-        self._take(points, supervision, labels, SquaredEuclidean())
-        same = self.labels_[:, np.newaxis] == self.labels_
+
+        labels = self._set_clusters(inputs, supervision, labels, SquaredEuclidean())
+        same = labels[:, np.newaxis] == labels
         self.objective_ = float(gaps[same].max())
         self.n_iter_ = len(points) - self.n_clusters
+        return self
 
 
 def _counted(supervision: Supervision, n_clusters: int) -> Constraints:
@@ -155,7 +172,7 @@ def _similarities(points: FloatArray, n_neighbours: int, width: float | None) ->
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
-class ConstrainedSpectral(_Dense):
+class ConstrainedSpectral(_ChangedDistances):
     """Spectral clustering of similarities changed by the pairs (Kamvar et al. 2003).
 
     Similarities ``exp(-|x - y|^2 / (2 s^2))`` of neighbours, 1 for must-links and 0 for
@@ -208,26 +225,31 @@ class ConstrainedSpectral(_Dense):
     n_init: int = setting(10, at_least=1)
     random_state: Any = None
 
-    def _fit(self, points: Points, supervision: Supervision) -> None:
+    @takes(FitArguments)
+    def fit(self, X: Any, y: Any = None, **arguments: Unpack[FitArguments]) -> Self:
+        """Cluster the points; see `HMRFKMeans.fit`."""
         from sklearn.preprocessing import normalize
 
-        rng = self._generator()
-        self.eigenvalues_, vectors = _largest(
-            self._chain(points, supervision), self.n_clusters, rng
-        )
-        self.objective_ = self._cluster(normalize(vectors), points, supervision, rng)
+        refuse_pairs(y, X, self)
+        inputs = self._read(X, {"y": y, **arguments})
+        supervision = inputs.weighed(no_auto_weights(self))
+        rng = generator_of(self.random_state)
+        chain = self._chain(inputs.points, supervision)
+        self.eigenvalues_, vectors = _largest(chain, self.n_clusters, rng)
+        self.objective_ = self._cluster(normalize(vectors), inputs, supervision, rng)
+        return self
 
     def _cluster(
         self,
         rows: FloatArray,
-        points: FloatArray,
+        inputs: FitInputs,
         supervision: Supervision,
         rng: np.random.Generator,
     ) -> float:
         """Label the points by k-means of their embedded rows; return its objective."""
         model = BregmanKMeans(self.n_clusters, n_init=self.n_init, random_state=rng)
         model.fit(rows, sample_weight=supervision.sample_weight)
-        self._take(points, supervision, model.labels_, SquaredEuclidean())
+        self._set_clusters(inputs, supervision, model.labels_, SquaredEuclidean())
         self.n_iter_ = model.n_iter_
         return model.objective_
 
@@ -326,9 +348,16 @@ class FlexibleSpectral(ConstrainedSpectral):
 
     strength: float = setting(0.1, above=0, below=1)
 
-    def _fit(self, points: Points, supervision: Supervision) -> None:
-        rng = self._generator()
-        self._cluster(self._embedding(points, supervision, rng), points, supervision, rng)
+    @takes(FitArguments)
+    def fit(self, X: Any, y: Any = None, **arguments: Unpack[FitArguments]) -> Self:
+        """Cluster the points; see `HMRFKMeans.fit`."""
+        refuse_pairs(y, X, self)
+        inputs = self._read(X, {"y": y, **arguments})
+        supervision = inputs.weighed(no_auto_weights(self))
+        rng = generator_of(self.random_state)
+        rows = self._embedding(inputs.points, supervision, rng)
+        self._cluster(rows, inputs, supervision, rng)
+        return self
 
     def _embedding(
         self, points: FloatArray, supervision: Supervision, rng: np.random.Generator
@@ -427,7 +456,7 @@ def _largest(
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
-class MetricKMeans(PairBeliever, _Dense):
+class MetricKMeans(_ChangedDistances):
     r"""K-means under a metric learnt from the must-links beforehand (Bar-Hillel et al. 2003).
 
     The metric of relevant component analysis (RCA) is the inverse of the covariance within the
@@ -482,27 +511,41 @@ class MetricKMeans(PairBeliever, _Dense):
     tol: float = setting(1e-6, at_least=0, below=math.inf)
     random_state: Any = None
 
-    def _fit(self, points: Points, supervision: Supervision) -> None:
-        pairs = _counted(supervision, self.n_clusters)
-        rng = self._generator()
+    @takes(FitArguments)
+    def fit(self, X: Any, y: Any = None, **arguments: Unpack[FitArguments]) -> Self:
+        """Cluster the points; see `HMRFKMeans.fit`."""
+        refuse_pairs(y, X, self)
+        inputs = self._read(X, {"y": y, **arguments}, default_weight="auto")
+        supervision = inputs.weighed(self._auto_weights)
+        points, k = inputs.points, self.n_clusters
+        pairs = _counted(supervision, k)
+        counted = replace(supervision, constraints=pairs)
+        rng = generator_of(self.random_state)
         metric = SquaredEuclidean(self._components(points, pairs, supervision))
 
-        def fit_once(child: np.random.Generator) -> Result:
+        def fit_once(rng: np.random.Generator, init: Any) -> Result:
             model = BregmanKMeans(
-                self.n_clusters,
+                k,
                 distortion=metric,
-                init=self._start(points, replace(supervision, constraints=pairs), child, metric),
+                init=centroids_or_paired(init, points, counted, k, metric, rng),
                 max_iter=self.max_iter,
                 tol=self.tol,
-                random_state=child,
+                random_state=rng,
             ).fit(points, sample_weight=supervision.sample_weight)
             return Result(
                 model.labels_, model.objective_, model.history_, model.n_iter_, model.converged_
             )
 
-        best: Result = self._best_of(fit_once, rng)
-        self._take(points, supervision, as_labels(best.assignment), metric)
-        self._note(best)
+        best = best_of([inputs.centred_init(self.init)] * self.n_init, fit_once, rng)
+
+        self._set_clusters(inputs, supervision, as_labels(best.assignment), metric)
+        self._set_progress(best)
+        return self
+
+    def _auto_weights(self, points: Points, supervision: Supervision) -> Weights:
+        """Return ones for pairs that `PCKMeans` keeps, and zeros for others."""
+        rng = generator_of(self.random_state)
+        return weights_by_belief(points, supervision, self.n_clusters, rng)
 
     def _components(
         self, points: FloatArray, pairs: Constraints, supervision: Supervision

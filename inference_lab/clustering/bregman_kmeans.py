@@ -3,24 +3,29 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
 
-from inference_lab.clustering._base import ConstrainedClusterer, SharedSettings, check_word
-from inference_lab.clustering.distortions import Cosine, Distortion, Points
-from inference_lab.clustering.em import EStepSolver, Fit
+from inference_lab.clustering.distortions import Cosine, Distortion, as_distortion
+from inference_lab.clustering.e_step import AssignmentStep, LabelStep
+from inference_lab.clustering.em import Fit, maximise_expectation
+from inference_lab.clustering.fit_inputs import FitInputs, check_word, read_fit
 from inference_lab.clustering.hmrf import HMRF, EmptyClusters
-from inference_lab.clustering.initialisation import Init
-from inference_lab.clustering.supervision import Supervision, refuse_pairs
-from inference_lab.graph.arrays import FloatArray
-from inference_lab.specs.settings import setting
+from inference_lab.clustering.initialisation import Init, initial_centroids
+from inference_lab.clustering.points import Points
+from inference_lab.clustering.prediction import CentroidPredictor
+from inference_lab.clustering.starts import SharedSettings, best_of, generator_of
+from inference_lab.clustering.supervision import refuse_pairs
+from inference_lab.graph.arrays import FloatArray, IntArray
+from inference_lab.specs.settings import check_settings, setting
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
-class BregmanKMeans(SharedSettings, ConstrainedClusterer):
+class BregmanKMeans(SharedSettings, CentroidPredictor):
     r"""K-means with any Bregman divergence, or the cosine.
 
     Minimises ``J = sum_i D(x_i, mu_{l_i})`` by alternating the cheapest cluster of each point with
@@ -78,9 +83,6 @@ class BregmanKMeans(SharedSettings, ConstrainedClusterer):
     empty_clusters: EmptyClusters = "reseed"
     tol: float = setting(1e-6, at_least=0, below=math.inf)
 
-    #: Whether labelled points keep their labels.
-    _holds_on: ClassVar[bool] = False
-
     def fit(self, X: Any, y: Any = None, *, sample_weight: npt.ArrayLike | None = None) -> Self:
         """Cluster the points.
 
@@ -108,33 +110,57 @@ class BregmanKMeans(SharedSettings, ConstrainedClusterer):
         [1.0, 10.0]
         """
         refuse_pairs(y, X, self)
-        return self._fit_to(X, sample_weight=sample_weight)
+        inputs = self._read(X, {"sample_weight": sample_weight})
+        self._set_fit(inputs, self._best_start(inputs))
+        return self
 
-    def _fit(self, points: Points, supervision: Supervision) -> None:
-        self._take_hard(self._best_of(lambda rng: self._fit_once(points, supervision, rng)))
-
-    def _check_settings(self) -> None:
-        super()._check_settings()
+    def _read(self, X: Any, arguments: dict[str, Any], **options: Any) -> FitInputs:
+        """Check the settings, and validate the input of a fit."""
+        check_settings(self)
         if isinstance(self.init, str):
             check_word("init", self.init, ("k-means++", "random", "perturbed"))
+        k = self.n_clusters
+        distortion = as_distortion(self.distortion)
+        return read_fit(self, X, arguments, distortion, label_limit=k, least_points=k, **options)
 
-    def _fit_once(
-        self, points: Points, supervision: Supervision, rng: np.random.Generator
+    def _best_start(
+        self,
+        inputs: FitInputs,
+        known: IntArray | None = None,
+        e_step: Callable[[np.random.Generator], AssignmentStep] | None = None,
     ) -> Fit[HMRF]:
-        model = HMRF(
-            points,
-            supervision.constraints,
-            self._distortion(),
-            self._start(points, supervision, rng),
-            empty=self.empty_clusters,
-            known=supervision.known if self._holds_on else None,
-            sample_weight=supervision.sample_weight,
-        )
-        return self._alternate(model, self._expectation(points, rng))
+        """Alternate from each start; return the fit of least objective.
 
-    def _expectation(self, points: Points, rng: np.random.Generator) -> EStepSolver:
-        """Return an E-step that labels points one by one, because no terms couple them."""
-        return EStepSolver("icm", rng)
+        No E-step changes the labels in `known`. By default points are labelled one by one, because
+        no terms couple them.
+        """
+        points, supervision, k = inputs.points, inputs.supervision, self.n_clusters
+        constraints, sample_weight = supervision.constraints, supervision.sample_weight
+        distortion, init = inputs.format.distortion, inputs.centred_init(self.init)
+
+        def fit_once(rng: np.random.Generator, init: Any) -> Fit[HMRF]:
+            centroids = initial_centroids(points, supervision, k, distortion, init, rng)
+            model = HMRF(
+                points,
+                constraints,
+                distortion,
+                centroids,
+                empty=self.empty_clusters,
+                known=known,
+                sample_weight=sample_weight,
+            )
+            step = LabelStep("icm", rng) if e_step is None else e_step(rng)
+            result = maximise_expectation(model, step, max_iter=self.max_iter, tol=self.tol)
+            return Fit(model, result)
+
+        rng = generator_of(self.random_state)
+        return best_of([init] * self.n_init, fit_once, rng, self.n_jobs)
+
+    def _set_fit(self, inputs: FitInputs, best: Fit[HMRF]) -> None:
+        """Set the attributes."""
+        self._set_centroids(inputs, best.model.centroids, best.model.metric)
+        self._set_progress(best.result)
+        self.labels_ = inputs.labels_of_all(best.labels, self._costs)
 
 
 def weight_of_odds(

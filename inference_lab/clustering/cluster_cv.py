@@ -20,17 +20,18 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from inference_lab.clustering._base import PAIR_ARGUMENTS, LabellingMixin, check_word
-from inference_lab.clustering.hmrf import violations
+from inference_lab.clustering.fit_inputs import PAIR_ARGUMENTS, check_word
 from inference_lab.clustering.hmrf_kmeans import MPCKMeans, PCKMeans
 from inference_lab.clustering.mixture import ConstrainedGaussianMixture
 from inference_lab.clustering.pair_weights import ContradictoryPairsWarning, watch_faults
+from inference_lab.clustering.prediction import LabellingMixin
 from inference_lab.clustering.supervision import (
     read_supervision,
     refuse_pairs,
     take_frame,
 )
 from inference_lab.clustering.tvclust import TVClust
+from inference_lab.clustering.violations import violations
 from inference_lab.constraints import Constraints
 from inference_lab.constraints.constraints import of_positive_weight, selected
 from inference_lab.constraints.pair_arrays import Pairs

@@ -4,27 +4,38 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, Self, TypeAlias, Unpack
 
 import numpy as np
 import numpy.typing as npt
 from scipy.sparse import csr_array
 
 from inference_lab._numba import kernel
-from inference_lab.clustering._base import AT_LEAST_ONE, PairwiseClusterer
-from inference_lab.clustering.distortions import Distortion, Points
-from inference_lab.clustering.em import Assignment, EStepSolver, Fit, Model
+from inference_lab.clustering.cluster_model import Assignment, Model, as_labels
+from inference_lab.clustering.distortions import Distortion, as_distortion
+from inference_lab.clustering.e_step import Expectation
+from inference_lab.clustering.em import Fit, maximise_expectation
+from inference_lab.clustering.fit_inputs import (
+    FitArguments,
+    FitInputs,
+    no_auto_weights,
+    read_fit,
+    takes,
+)
 from inference_lab.clustering.hard_pairs import contradiction
-from inference_lab.clustering.hmrf import HMRF, EmptyClusters, clamped, violations
-from inference_lab.clustering.initialisation import Init, group_centroids
+from inference_lab.clustering.hmrf import HMRF, EmptyClusters, clamped
+from inference_lab.clustering.initialisation import Init, group_centroids, initial_centroids
 from inference_lab.clustering.pair_weights import ConstraintsNotMetWarning
-from inference_lab.clustering.supervision import Supervision
+from inference_lab.clustering.prediction import CentroidPredictor, PairScore
+from inference_lab.clustering.starts import AT_LEAST_ONE, generator_of
+from inference_lab.clustering.supervision import Supervision, refuse_pairs
+from inference_lab.clustering.violations import violations
 from inference_lab.constraints import Constraints
 from inference_lab.constraints.constraints import of_positive_weight
 from inference_lab.constraints.pair_arrays import symmetric_matrix
 from inference_lab.formatting import warn
 from inference_lab.graph.arrays import FloatArray, IntArray
-from inference_lab.specs.settings import setting
+from inference_lab.specs.settings import check_settings, setting
 
 Order: TypeAlias = Literal["random", "given"]
 
@@ -107,13 +118,13 @@ class _Units:
         return clamped(found, self.known)
 
 
-class _Placement(EStepSolver):
+class PlacementStep:
     """The E-step of one start: sweeps in a fixed order, redrawn if a unit cannot be placed."""
 
     def __init__(self, units: _Units, order: Order, rng: np.random.Generator, tries: int) -> None:
-        super().__init__("icm", rng)
         self.units = units
         self.order = order
+        self.rng = rng
         #: Maximum number of orders per sweep.
         self.tries = 1 if order == "given" else tries
         self.sequence, self.first = units.ordered(order, rng)
@@ -123,18 +134,22 @@ class _Placement(EStepSolver):
         self.best: tuple[float, IntArray] | None = None
         self._seen: set[int] = set()
 
-    def __call__(self, model: Model, previous: Assignment | None) -> Assignment:
+    def __call__(self, model: Model, previous: Assignment | None) -> Expectation:
         """Return labels, the previous ones if the start has ended."""
         if previous is None:
-            labels, stuck = self._assign_units(model)
-            if stuck > 0:
-                self.ended = "failed"
-            self._seen.add(hash(labels.tobytes()))
-            return labels
-        if self.ended is not None:
-            return previous
+            return Expectation(self._first_labels(model))
+        before = as_labels(previous)
+        return Expectation(before if self.ended is not None else self._next_labels(model, before))
+
+    def _first_labels(self, model: Model) -> IntArray:
+        labels, stuck = self._assign_units(model)
+        if stuck > 0:
+            self.ended = "failed"
+        self._seen.add(hash(labels.tobytes()))
+        return labels
+
+    def _next_labels(self, model: Model, before: IntArray) -> IntArray:
         # The model has moved to the centroids of these labels.
-        before = np.asarray(previous, dtype=np.int64)
         value = model.objective(before)
         if self.best is None or value < self.best[0]:
             self.best = value, before
@@ -145,14 +160,14 @@ class _Placement(EStepSolver):
             self.sequence, self.first = self.units.ordered(self.order, self.rng)
             labels, stuck = self._assign_units(model)
         if np.array_equal(labels, before):
-            return previous
+            return before
         if stuck > 0:
             self.ended = "blocked"
-            return previous
+            return before
         mark = hash(labels.tobytes())
         if mark in self._seen:
             self.ended = "cycle"
-            return previous
+            return before
         self._seen.add(mark)
         return labels
 
@@ -166,7 +181,7 @@ class _Placement(EStepSolver):
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
-class COPKMeans(PairwiseClusterer):
+class COPKMeans(PairScore, CentroidPredictor):
     r"""K-means whose every assignment satisfies all constraints.
 
     All pairs of positive weight are hard. Points are assigned in turn to the cheapest cluster that
@@ -247,95 +262,116 @@ class COPKMeans(PairwiseClusterer):
     tol: float = setting(1e-6, at_least=0, below=math.inf)
     random_state: Any = None
 
-    def _fit(self, points: Points, supervision: Supervision) -> None:
-        constraints = of_positive_weight(supervision.constraints)
-        supervision = replace(supervision, constraints=constraints)
-        units = _Units(supervision, self.whole_components)
-        best, self.status_, self.n_failures_ = self._search(
-            points, supervision, units, self._generator()
+    @takes(FitArguments)
+    def fit(self, X: Any, y: Any = None, **arguments: Unpack[FitArguments]) -> Self:
+        """Cluster the points; see `HMRFKMeans.fit`."""
+        refuse_pairs(y, X, self)
+        check_settings(self)
+        inputs = read_fit(
+            self,
+            X,
+            {"y": y, **arguments},
+            as_distortion(self.distortion),
+            label_limit=self.n_clusters,
+            least_points=self.n_clusters,
         )
-        self._take_hard(best)
-        self.converged_ = self.status_ == "converged"
-        self._judge(constraints)
-        self.feasible_ = self.violations_.must_link + self.violations_.cannot_link == 0
-        held = supervision.known >= 0
-        self.feasible_ &= np.array_equal(self.labels_[held], supervision.known[held])
-        if not self.feasible_:
-            hard = constraints.with_weights(np.inf, np.inf)
-            open_to = clamped(np.zeros((held.size, self.n_clusters)), supervision.known)
-            reason = contradiction(open_to, hard.terms(), np.arange(held.size))
-            self.status_ = "infeasible" if reason else "failed"
-            message = (
-                f"no labelling satisfies the constraints: {reason}"
-                if reason
-                else f"all {self.n_failures_} starts failed to satisfy the constraints; the labels "
-                f"violate {self.violations_.cannot_link} cannot-links. A labelling that violates "
-                "none may exist: try PCKMeans with cl_weight=inf, which searches for one, more "
-                "max_failures or more clusters"
-            )
-            warn(message, ConstraintsNotMetWarning)
+        given = inputs.weighed(no_auto_weights(self))
+        constraints = of_positive_weight(given.constraints)
+        supervision = replace(given, constraints=constraints)
 
-    def _search(
-        self,
-        points: Points,
-        supervision: Supervision,
-        units: _Units,
-        rng: np.random.Generator,
-    ) -> tuple[Fit[HMRF], str, int]:
+        best, self.status_, self.n_failures_ = self._search(inputs, supervision)
+
+        self._set_centroids(inputs, best.model.centroids, best.model.metric)
+        self._set_progress(best.result)
+        self._set_labels(inputs, best.labels, constraints)
+        self.converged_ = self.status_ == "converged"
+        held = supervision.known >= 0
+        kept = self.violations_.must_link + self.violations_.cannot_link == 0
+        self.feasible_ = kept and np.array_equal(best.labels[held], supervision.known[held])
+        if not self.feasible_:
+            self._report_failure(supervision)
+        return self
+
+    def _report_failure(self, supervision: Supervision) -> None:
+        """Set the status of a fit without feasible labels, and warn."""
+        constraints, known = supervision.constraints, supervision.known
+        hard = constraints.with_weights(np.inf, np.inf)
+        open_to = clamped(np.zeros((known.size, self.n_clusters)), known)
+        reason = contradiction(open_to, hard.terms(), np.arange(known.size))
+        self.status_ = "infeasible" if reason else "failed"
+        message = (
+            f"no labelling satisfies the constraints: {reason}"
+            if reason
+            else f"all {self.n_failures_} starts failed to satisfy the constraints; the labels "
+            f"violate {self.violations_.cannot_link} cannot-links. A labelling that violates "
+            "none may exist: try PCKMeans with cl_weight=inf, which searches for one, more "
+            "max_failures or more clusters"
+        )
+        warn(message, ConstraintsNotMetWarning)
+
+    def _search(self, inputs: FitInputs, supervision: Supervision) -> tuple[Fit[HMRF], str, int]:
         """Return the best start, its status, and the number of failed starts."""
+        rng = generator_of(self.random_state)
+        units = _Units(supervision, self.whole_components)
         ended: list[tuple[Fit[HMRF], str]] = []
         failed: list[tuple[Fit[HMRF], str]] = []
         while len(ended) < self.n_init and len(failed) < self.max_failures:
             (child,) = rng.spawn(1)
-            start = self._fit_once(points, supervision, units, child)
+            start = self._fit_once(inputs, supervision, units, child)
             (failed if start[1] == "failed" else ended).append(start)
         if ended:
             return *min(ended, key=lambda start: start[0].objective), len(failed)
 
         def violation(start: tuple[Fit[HMRF], str]) -> tuple[float, float]:
-            return violations(supervision.constraints, start[0].labels).weight, start[0].objective
+            fit = start[0]
+            return violations(supervision.constraints, fit.labels).weight, fit.objective
 
         return *min(failed, key=violation), len(failed)
 
     def _fit_once(
         self,
-        points: Points,
+        inputs: FitInputs,
         supervision: Supervision,
         units: _Units,
         rng: np.random.Generator,
     ) -> tuple[Fit[HMRF], str]:
         """Return the start and its status."""
+        points = inputs.points
         model = HMRF(
             points,
             # The model has no constraints, because the E-step enforces them.
             Constraints(None, None, n_points=points.shape[0]),
-            self._distortion(),
-            self._centroids(points, supervision, units, rng),
+            inputs.format.distortion,
+            self._centroids(inputs, supervision, units, rng),
             empty=self.empty_clusters,
             sample_weight=supervision.sample_weight,
         )
-        placement = _Placement(units, self.order, rng, self.max_failures)
-        fit = self._alternate(model, placement)
-        if placement.best is not None and placement.best[0] < fit.objective:
+        step = PlacementStep(units, self.order, rng, self.max_failures)
+        result = maximise_expectation(model, step, max_iter=self.max_iter, tol=self.tol)
+        if step.best is not None and step.best[0] < result.objective:
             # The start ends at earlier labels, with the matching centroids.
-            _, labels = placement.best
+            _, labels = step.best
             for _ in model.maximise(labels):
                 pass
-            objective = model.objective(labels)
-            fit = Fit(model, replace(fit.result, assignment=labels, objective=objective))
-        return fit, placement.ended or ("converged" if fit.result.converged else "limit")
+            result = replace(result, assignment=labels, objective=model.objective(labels))
+        status = step.ended or ("converged" if result.converged else "limit")
+        return Fit(model, result), status
 
     def _centroids(
         self,
-        points: Points,
+        inputs: FitInputs,
         supervision: Supervision,
         units: _Units,
         rng: np.random.Generator,
     ) -> FloatArray:
         """Return initial centroids."""
-        init, k, n = self.init, self.n_clusters, points.shape[0]
+        init, k, points = self.init, self.n_clusters, inputs.points
+        distortion, sample_weight = inputs.format.distortion, supervision.sample_weight
         if not (isinstance(init, str) and init == "wagstaff"):
-            return self._start(points, supervision, rng)
+            return initial_centroids(
+                points, supervision, k, distortion, inputs.centred_init(init), rng
+            )
+        n = points.shape[0]
         shuffled = rng.permutation(n)
         first = np.sort(np.unique(units.of_point[shuffled], return_index=True)[1])[:k]
         # With fewer components than clusters, several points of one component are used.
@@ -350,6 +386,7 @@ class COPKMeans(PairwiseClusterer):
             touched = touched[by_centre]
             cuts = np.searchsorted(place[units.of_point[touched]], np.arange(1, first.size))
             members[: first.size] = np.split(touched, cuts)
-        for h in np.unique(supervision.known[supervision.known >= 0]):
-            members[h] = np.flatnonzero(supervision.known == h)
-        return group_centroids(points, members, self._distortion(), supervision.sample_weight)
+        known = supervision.known
+        for h in np.unique(known[known >= 0]):
+            members[h] = np.flatnonzero(known == h)
+        return group_centroids(points, members, distortion, sample_weight)

@@ -14,16 +14,17 @@ from sklearn.utils.validation import validate_data
 from inference_lab.algorithms.multicut.bounds import packing_bound
 from inference_lab.algorithms.multicut.hard_edges import contracted, priced
 from inference_lab.algorithms.multicut.local_search import annealed, can_anneal, first_partition
-from inference_lab.clustering._base import PAIR_ARGUMENTS, LabellingMixin
+from inference_lab.clustering.fit_inputs import PAIR_ARGUMENTS
 from inference_lab.clustering.hard_pairs import contradiction, contradiction_within, infeasible
-from inference_lab.clustering.hmrf import Violations, violations
 from inference_lab.clustering.pair_weights import watch_hard, watch_repeats
+from inference_lab.clustering.prediction import LabellingMixin
 from inference_lab.clustering.supervision import (
     names_in_pairs,
     read_supervision,
     refuse_pairs,
     take_frame,
 )
+from inference_lab.clustering.violations import Violations, violations
 from inference_lab.constraints import Constraints
 from inference_lab.constraints.pair_arrays import Pairs
 from inference_lab.graph.arrays import IntArray

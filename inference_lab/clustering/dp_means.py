@@ -14,26 +14,29 @@ from __future__ import annotations
 import math
 import time
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, Self, Unpack
 
 import numpy as np
 
 from inference_lab._numba import kernel
-from inference_lab.clustering._base import PairwiseClusterer, SharedSettings
 from inference_lab.clustering.bregman_kmeans import weight_of_odds
-from inference_lab.clustering.distortions import (
-    Distortion,
-    Points,
-    SquaredEuclidean,
-    counted_shares,
-    dense,
+from inference_lab.clustering.distortions import Distortion, as_distortion
+from inference_lab.clustering.em import HalfStep, Result
+from inference_lab.clustering.fit_inputs import (
+    FitArguments,
+    no_auto_weights,
+    read_fit,
+    takes,
 )
-from inference_lab.clustering.em import HalfStep
-from inference_lab.clustering.hmrf import clamped, violations
-from inference_lab.clustering.hmrf_kmeans import paired_kmeans
+from inference_lab.clustering.hmrf import clamped
 from inference_lab.clustering.initialisation import centre_of, group_centroids
 from inference_lab.clustering.pair_weights import USUAL_ODDS, log_odds
-from inference_lab.clustering.supervision import Supervision
+from inference_lab.clustering.paired_start import paired_kmeans
+from inference_lab.clustering.points import Points, counted_shares, dense
+from inference_lab.clustering.prediction import CentroidPredictor, PairScore
+from inference_lab.clustering.starts import SharedSettings, best_of, generator_of
+from inference_lab.clustering.supervision import Supervision, refuse_pairs
+from inference_lab.clustering.violations import violations
 from inference_lab.constraints import Constraints
 from inference_lab.constraints.pair_arrays import refuse_hard
 from inference_lab.contract import Solution, Solver
@@ -41,7 +44,7 @@ from inference_lab.graph.arrays import Flags, FloatArray, IntArray
 from inference_lab.graph.factor_graph import FactorGraph
 from inference_lab.registry.registry import as_solver
 from inference_lab.solving import solve
-from inference_lab.specs.settings import setting
+from inference_lab.specs.settings import check_settings, setting
 
 ClusterCost = Literal["farthest-first", "kth-distance"]
 
@@ -230,7 +233,7 @@ class PenaltySchedule(NamedTuple):
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
-class RDPMeans(SharedSettings, PairwiseClusterer):
+class RDPMeans(SharedSettings, PairScore, CentroidPredictor):
     r"""K-means that opens clusters at a price, and pays for violated pairs.
 
     ``J = sum_i D(x_i, mu_{l_i}) + lambda K + xi sum_ML w [l_i != l_j] + xi sum_CL w [l_i = l_j]``
@@ -380,28 +383,37 @@ class RDPMeans(SharedSettings, PairwiseClusterer):
             random_state=random_state,
         )
 
-    def _label_limit(self) -> None:
-        """Labels can name any number of clusters."""
-
-    def _fit(self, points: Points, supervision: Supervision) -> None:
+    @takes(FitArguments)
+    def fit(self, X: Any, y: Any = None, **arguments: Unpack[FitArguments]) -> Self:
+        """Cluster the points; see `HMRFKMeans.fit`."""
+        refuse_pairs(y, X, self)
+        distortion = self._checked_distortion()
+        # Labels can name any number of clusters.
+        inputs = read_fit(self, X, {"y": y, **arguments}, distortion, least_points=self.n_clusters)
+        supervision = inputs.weighed(no_auto_weights(self))
+        points = inputs.points
+        self._check_pairs(supervision.constraints)
         price = self._price(points, supervision)
         pairs = Pairs(supervision.constraints, points.shape[0])
         schedule = self._schedule(points, supervision)
-        best: _DPFit = self._best_of(
+
+        best = best_of(
+            self._first_clusters(points, supervision),
             lambda rng, first: _DPFit(
                 self, points, supervision, pairs, price, schedule, rng, first
             ),
-            inits=self._first_clusters(points, supervision),
+            generator_of(self.random_state),
+            self.n_jobs,
         )
+
         state = best.state
-        self.labels_ = state.labels
-        self.cluster_centers_ = self._moved_back(state.centroids)
-        self.metric_ = state.distortion
+        self._set_centroids(inputs, state.centroids, distortion)
+        self._set_progress(best.result)
+        self._set_labels(inputs, state.labels, supervision.constraints)
         self.n_clusters_ = len(state.centroids)
         self.cluster_cost_ = price
         self.xi_ = best.xi
-        self._note(best)
-        self._judge(supervision.constraints)
+        return self
 
     def _first_clusters(self, points: Points, supervision: Supervision) -> list[FloatArray | None]:
         """Return the first centroids of each start, None if the start has its own rule."""
@@ -409,23 +421,29 @@ class RDPMeans(SharedSettings, PairwiseClusterer):
         count = self.n_init
         if isinstance(count, str):
             count = _STARTS if auto and points.shape[0] <= _MANY_POINTS else 1
-        plain = self.squared and isinstance(self._distortion(), SquaredEuclidean)
+        plain = self.squared and as_distortion(self.distortion).squared is not None
         enough = self.n_clusters <= min(points.shape[0], self.max_clusters)
         if not (auto and plain and enough) or (supervision.known >= 0).any():
             return [None] * count
-        odds = log_odds(supervision.constraints)
-        found = paired_kmeans(points, supervision, self.n_clusters, self._generator(), odds)
-        return [found.cluster_centers_, *[None] * (count - 1)]
+        odds, rng = log_odds(supervision.constraints), generator_of(self.random_state)
+        paired = paired_kmeans(points, supervision, self.n_clusters, rng, odds)
+        return [paired.cluster_centers_, *[None] * (count - 1)]
 
-    def _check_settings(self) -> None:
-        super()._check_settings()
-        if not self.squared and not isinstance(self._distortion(), SquaredEuclidean):
+    def _checked_distortion(self) -> Distortion:
+        """Check the settings; return the distortion."""
+        check_settings(self)
+        distortion = as_distortion(self.distortion)
+        if not self.squared and distortion.squared is None:
             raise ValueError("squared=False takes roots of squared Euclidean distances only")
         if isinstance(self.xi, str) and self.xi_rate != 1.0:
             raise ValueError(
                 f"xi_rate={self.xi_rate:g} needs a number for xi, such as 0.001; xi='auto' grows "
                 "by a rule of its own"
             )
+        return distortion
+
+    def _check_pairs(self, constraints: Constraints) -> None:
+        """Refuse pairs that the estimator cannot use; any are accepted here."""
 
     def _price(self, points: Points, supervision: Supervision) -> float:
         """Return ``lambda``."""
@@ -434,8 +452,8 @@ class RDPMeans(SharedSettings, PairwiseClusterer):
             return float(rule)
         # The price is the cost of a point of weight 1.
         plain = replace(supervision, known=np.full(points.shape[0], -1), sample_weight=None)
-        mean = centre_of(points, self._distortion(), supervision.sample_weight)
-        state = _Clusters(points, self._distortion(), self.squared, mean, plain)
+        mean = centre_of(points, as_distortion(self.distortion), supervision.sample_weight)
+        state = _Clusters(points, as_distortion(self.distortion), self.squared, mean, plain)
         nearest = state.costs[:, 0].copy()
         if rule == "kth-distance":
             order = np.argsort(-nearest, kind="stable")
@@ -454,7 +472,7 @@ class RDPMeans(SharedSettings, PairwiseClusterer):
         """Return the growth of ``xi``."""
         if isinstance(self.xi, str):
             unit = weight_of_odds(
-                points, self.n_clusters, self._distortion(), supervision.sample_weight
+                points, self.n_clusters, as_distortion(self.distortion), supervision.sample_weight
             )
             most = unit * USUAL_ODDS
             if not self.squared:
@@ -508,14 +526,17 @@ class DPMeans(RDPMeans):
     warm_up: int = field(default=0, init=False)
     ties: Literal["keep", "last"] = field(default="keep", init=False)
 
-    def _fit(self, points: Points, supervision: Supervision) -> None:
-        if len(supervision.constraints):
+    def _check_pairs(self, constraints: Constraints) -> None:
+        """Refuse all pairs."""
+        if len(constraints):
             raise TypeError("DPMeans takes no must_link or cannot_link; RDPMeans does")
-        super()._fit(points, supervision)
 
 
 class _DPFit:
     """A single start of the fit."""
+
+    #: Pairs of infinite weight are refused.
+    unmet = 0
 
     def __init__(
         self,
@@ -541,9 +562,15 @@ class _DPFit:
         # Bounds the difference of pair costs between two clusters; each pair may count in both.
         owner = np.repeat(np.arange(points.shape[0]), np.diff(pairs.ptr))
         self.swing = 2.0 * np.bincount(owner, np.abs(pairs.weight), minlength=points.shape[0])
-        self.state = _Clusters(points, settings._distortion(), settings.squared, first, supervision)
+        distortion = as_distortion(settings.distortion)
+        self.state = _Clusters(points, distortion, settings.squared, first, supervision)
         self._iterate()
         self.objective = self._objective()
+
+    @property
+    def result(self) -> Result:
+        """The result of the start."""
+        return Result(self.state.labels, self.objective, self.history, self.n_iter, self.converged)
 
     def _first(self, points: Points, supervision: Supervision) -> FloatArray | None:
         """Return the centroid of the first cluster, None if clusters of some points are known."""
@@ -552,7 +579,7 @@ class _DPFit:
         if self.settings.start == "box":
             low, high = dense(points.min(axis=0)), dense(points.max(axis=0))
             return np.asarray(self.rng.uniform(low, high).reshape(1, -1))
-        return centre_of(points, self.settings._distortion(), supervision.sample_weight)
+        return centre_of(points, as_distortion(self.settings.distortion), supervision.sample_weight)
 
     def _objective(self) -> float:
         state = self.state

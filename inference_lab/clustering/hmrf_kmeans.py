@@ -3,21 +3,28 @@
 from __future__ import annotations
 
 import math
-import time
-import warnings
-from collections.abc import Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, Literal, get_args
+from typing import Any, Literal, Self, Unpack, get_args
 
 import numpy as np
 import numpy.typing as npt
 
-from inference_lab.clustering._base import PairwiseClusterer, SharedSettings, check_word
 from inference_lab.clustering.bregman_kmeans import weight_of_odds
-from inference_lab.clustering.distortions import Distortion, Points, SquaredEuclidean
-from inference_lab.clustering.em import EStepSolver, Fit, HalfStep, joined, maximise_expectation
+from inference_lab.clustering.distortions import Distortion, as_distortion
+from inference_lab.clustering.e_step import AssignmentStep, LabelStep
+from inference_lab.clustering.em import Fit, maximise_expectation
+from inference_lab.clustering.fit_inputs import (
+    FitArguments,
+    FitInputs,
+    Weights,
+    check_word,
+    log_odds_weights,
+    read_fit,
+    takes,
+)
 from inference_lab.clustering.hmrf import HMRF, EmptyClusters, Penalty
-from inference_lab.clustering.initialisation import Init
+from inference_lab.clustering.initialisation import Init, initial_centroids
 from inference_lab.clustering.metric_learning import (
     ClosedForm,
     DegenerateMetricWarning,
@@ -25,20 +32,16 @@ from inference_lab.clustering.metric_learning import (
     MetricLearner,
     effective_rank,
 )
-from inference_lab.clustering.mssc.hartigan import descend
-from inference_lab.clustering.mssc.hg_means import search
-from inference_lab.clustering.pair_weights import (
-    log_odds,
-    watch_components,
-    watch_hard,
-    watch_weight,
-)
-from inference_lab.clustering.supervision import Supervision, agreeing
+from inference_lab.clustering.pair_weights import watch_components, watch_hard, watch_weight
+from inference_lab.clustering.points import Points
+from inference_lab.clustering.prediction import CentroidPredictor, PairScore
+from inference_lab.clustering.starts import SharedSettings, best_of, generator_of
+from inference_lab.clustering.supervision import Supervision, refuse_pairs
 from inference_lab.contract import Solver
 from inference_lab.formatting import warn
-from inference_lab.graph.arrays import FloatArray, IntArray
+from inference_lab.graph.arrays import FloatArray
 from inference_lab.registry.registry import as_solver
-from inference_lab.specs.settings import setting
+from inference_lab.specs.settings import check_settings, setting
 
 #: Metrics of a rank below this multiple of the least rank cause a warning.
 _MARGIN = 1.02
@@ -51,11 +54,10 @@ _SAMPLE, _SAMPLE_EACH = 5_000, 100
 EStepStart = Literal["previous", "cold"]
 Closure = Literal["raise", "drop", "keep", "vote"]
 Metric = Literal["diagonal", "full", "gradient"]
-Improve = Literal["hartigan", "memetic"]
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
-class HMRFKMeans(SharedSettings, PairwiseClusterer):
+class HMRFKMeans(SharedSettings, PairScore, CentroidPredictor):
     r"""K-means over a hidden Markov random field of must-links and cannot-links.
 
     Minimises
@@ -82,11 +84,6 @@ class HMRFKMeans(SharedSettings, PairwiseClusterer):
         of the last E-step, and never makes them worse.
     e_step_time_limit : float, optional
         Seconds per E-step.
-    improve : {None, "hartigan", "memetic"}
-        Search over labels and centroids together, from the best start, for squared Euclidean costs
-        without a metric. "hartigan" moves single units (points, or groups of points joined by hard
-        must-links) with centroids updated at once, and exchanges units connected by hard
-        cannot-links. "memetic" also crosses solutions (HG-means).
     e_step_start : {"previous", "cold"}
         "cold" restarts solvers in each E-step, to compare their own results; the objective may
         rise.
@@ -165,142 +162,157 @@ class HMRFKMeans(SharedSettings, PairwiseClusterer):
     e_step: str | Solver = "icm"
     e_step_time_limit: float | None = setting(None, above=0)
     e_step_start: EStepStart = "previous"
-    improve: Improve | None = None
     init: Init | Literal["auto"] | npt.ArrayLike = "auto"
     closure: Closure | None = None
     empty_clusters: EmptyClusters = "reseed"
     n_init: int | Literal["auto"] = setting("auto", at_least=1)  # type: ignore[assignment]  # wider than the base
     tol: float = setting(1e-6, at_least=0, below=math.inf)
 
-    _default_weight: ClassVar[float | Literal["auto"]] = "auto"
+    @takes(FitArguments)
+    def fit(self, X: Any, y: Any = None, **arguments: Unpack[FitArguments]) -> Self:
+        """Cluster the points.
 
-    def _fit(self, points: Points, supervision: Supervision) -> None:
-        if self.closure == "drop":
-            watch_components(supervision.constraints, self.n_clusters)
-        if self.closure is not None:
-            given = supervision.constraints
-            merge = self.penalty == "potts" and bool(np.isposinf(given.ml_weights).all())
-            supervision = replace(supervision, constraints=given.close(self.closure, merge=merge))
-        learner = self._learner()
+        Parameters
+        ----------
+        X : (n, d) array-like, or sparse where the distortion allows
+        y : (n,) array of int, optional
+            As `partial_labels`, in the form of `sklearn.semi_supervised`. A `y` without any -1 or
+            missing label is ignored, because pipelines and searches pass the true classes of all
+            points for scoring. Pairs are refused here.
+        must_link, cannot_link : (p, 2) and (q, 2) arrays or iterables of int, optional
+            Pairs of rows that should, and should not, share a cluster, as in `Constraints`.
+        pairs : pandas.DataFrame, optional
+            Alternative to these: a row for each pair, see `Constraints.from_frame`. Names refer to
+            the index of `X`, or to `sample_ids`; without either, they are row numbers.
+        ml_weight, cl_weight : float or (p,) and (q,) arrays, or "auto", optional
+            Non-negative; ``inf`` makes a pair hard, if the estimator supports that. "auto" is the
+            log-odds that a pair is right, on the scale of the costs. The share of wrong pairs is
+            estimated from the checked pairs that others outvote (one in ten, if none is checked).
+            The default is "auto" for `HMRFKMeans`, its special cases, mixtures, and the annealed
+            estimators. `LCVQE`, `CVQE` and `MetricKMeans` have their own "auto": pairs that
+            `PCKMeans` violates are left out. For others the default is 1, and "auto" is refused.
+        sample_ids : (n,) array, optional
+            Names of the rows; the pairs then consist of these names. In cross-validation, pass
+            `SampleIds`: pairs with rows of other folds are left out. `pairs` need no names there.
+        partial_labels : (n,) array of int, optional
+            Known clusters, -1 or missing elsewhere. They stay fixed, and their means are initial
+            centroids.
+        sample_weight : (n,) array of float, optional
+            Weight of each point. A weight of m equals m rows joined by hard must-links. A point of
+            weight zero takes no part in the fit, and is labelled as by `predict`.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        ValueError, TypeError
+            If data, constraints or settings cannot be used.
+        InfeasibleConstraintsError
+            If constraints of infinite weight contradict each other. If no labelling that keeps
+            them is found, and none is ruled out, a `ConstraintsNotMetWarning` reports the number
+            of violations.
+
+        Warns
+        -----
+        ContradictoryPairsWarning
+            If cannot-links join points that must-links connect.
+        RepeatedPairsWarning
+            If pairs are listed more than once, which count once.
+
+        Examples
+        --------
+        >>> from inference_lab.clustering import HMRFKMeans
+        >>> points = [[0.0], [1.0], [8.0], [9.0]]
+        >>> model = HMRFKMeans(2, random_state=0).fit(points, cannot_link=[(0, 1)], cl_weight=100.0)
+        >>> bool(model.labels_[0] != model.labels_[1]), model.violations_.cannot_link
+        (True, 0)
+        """
+        refuse_pairs(y, X, self)
+        distortion, learner = self._checked_settings()
+        inputs = read_fit(
+            self,
+            X,
+            {"y": y, **arguments},
+            distortion,
+            default_weight="auto",
+            label_limit=self.n_clusters,
+            least_points=self.n_clusters,
+        )
+        supervision = self._closed(inputs.weighed(self._auto_weights))
         if learner is not None:
-            learner.check_points(points)
+            learner.check_points(inputs.points)
+
         inits = self._inits(supervision)
-        size = max(_SAMPLE, _SAMPLE_EACH * self.n_clusters)
-        if self.n_init == "auto" and len(inits) > 1 and points.shape[0] > 4 * size:
-            inits = [self._best_on_sample(points, supervision, inits, size)]
-        best = self._best_of(
-            lambda rng, init: self._fit_once(points, supervision, rng, init), inits=inits
-        )
-        if self.improve is not None:
-            best = self._improved(best, supervision.known)
-        self._take_hard(best)
-        self._judge(supervision.constraints)
-        watch_hard(supervision.constraints, self.labels_)
-        if isinstance(best.model.metric, SquaredEuclidean):
-            # The variance of a feature within clusters suffices: warnings check factors of 100, and
-            # the unit of `weight_of_odds` would need the costs of all points in all clusters.
-            mean = best.model.distortion(self.labels_) / float(
-                supervision.sample_weight_or_ones.sum()
-            )
-            unit = 2.0 * mean / points.shape[1]
-            watch_weight(supervision.constraints, best.model.pair_costs(), unit)
-        if learner is not None:
-            self._watch(learner, points.shape[1])
+        sample = max(_SAMPLE, _SAMPLE_EACH * self.n_clusters)
+        if self.n_init == "auto" and len(inits) > 1 and len(inputs.rows) > 4 * sample:
+            inits = [self._best_on_sample(inputs, supervision, inits, sample)]
+        best = self._best_start(inputs, inputs.points, supervision, inits, self._e_step)
 
-    def _improved(self, fit: Fit[HMRF], known: IntArray) -> Fit[HMRF]:
-        """Return a fit with labels and centroids improved together, then alternately."""
-        since = time.perf_counter()
-        rng = self._generator()
-        model, problem = fit.model, fit.model.partition_problem()
-        units = problem.of_units(fit.labels)
-        if self.improve == "hartigan":
-            found = descend(problem, units, rng)
-        else:
-            found = search(problem, rng, units)
-        labels = agreeing(found[problem.of_point], known, self.n_clusters)
-        for _ in model.maximise(labels):
-            pass
-        seconds = time.perf_counter() - since
-        line = HalfStep(fit.result.n_iter, "search", model.objective(labels), seconds)
-        result = maximise_expectation(
-            model, self._expectation(rng), max_iter=self.max_iter, tol=self.tol, start=labels
-        )
-        before = replace(fit.result, history=[*fit.result.history, line])
-        return Fit(model, joined(before, result))
+        self._set_centroids(inputs, best.model.centroids, best.model.metric)
+        self._set_progress(best.result)
+        self._set_labels(inputs, best.labels, supervision.constraints)
+        self._watch(best, supervision)
+        return self
 
-    def _weight_of_odds(self, points: Points, supervision: Supervision) -> dict[str, float]:
-        distortion, pairs = self._distortion(), supervision.constraints
-        unit = weight_of_odds(points, self.n_clusters, distortion, supervision.sample_weight)
-        if self.penalty == "potts":
-            return {"ml_weight": unit, "cl_weight": unit}
-        # Dissimilarities are on the scale of costs, so weights make the mean pair cost one unit.
-        units = {}
-        for name, ends in (("ml_weight", pairs.must_link), ("cl_weight", pairs.cannot_link)):
-            found = distortion.between(points, ends)
-            if name == "cl_weight" and len(ends):
-                found = np.maximum(distortion.largest(points) - found, 0.0)
-            mean = float(found.mean()) if len(ends) else 0.0
-            units[name] = unit / mean if mean > 0 else unit
-        return units
-
-    def _watch(self, learner: MetricLearner, n_features: int) -> None:
-        """Warn of a metric whose effective rank is near the least rank."""
-        metric = self.metric_
-        if metric.weights is None or n_features == 1:
-            return
-        rank = effective_rank(metric.weights)
-        if rank < _MARGIN * learner.least_rank(metric, self.n_clusters, n_features):
-            warn(
-                f"the metric learnt counts for {rank:.2g} of {n_features} features only, in "
-                "which clusters may look better than they are; use fewer iterations, a "
-                "smaller rate, metric=None, or scale the features",
-                DegenerateMetricWarning,
-            )
-
-    def _check_settings(self) -> None:
-        super()._check_settings()
+    def _checked_settings(self) -> tuple[Distortion, MetricLearner | None]:
+        """Check the settings; return the distortion and the learner of its metric."""
+        check_settings(self)
+        distortion, metric = as_distortion(self.distortion), self.metric
         if isinstance(self.init, str):
             check_word("init", self.init, ("auto", *get_args(Init)))
-        learner = self._learner()
-        if learner is not None:
-            learner.check(self._distortion())
-        if self.improve is not None:
-            check_word("improve", self.improve, get_args(Improve))
-            distortion = self._distortion()
-            if (
-                learner is not None
-                or not isinstance(distortion, SquaredEuclidean)
-                or (distortion.weights is not None)
-            ):
-                raise ValueError(
-                    f"improve={self.improve!r} needs distortion='euclidean' and metric=None"
-                )
-
-    def _learner(self) -> MetricLearner | None:
-        metric = self.metric
         if isinstance(metric, MetricLearner):
-            return metric
-        if metric not in (None, *get_args(Metric)):
+            learner: MetricLearner | None = metric
+        elif metric not in (None, *get_args(Metric)):
             raise ValueError(
                 f"metric = {metric!r} is unknown; allowed: None, 'diagonal', 'full', 'gradient', "
                 "or a MetricLearner"
             )
-        if metric is None:
-            return None
-        if metric == "gradient":
-            return GradientStep()
-        return ClosedForm(metric)
+        elif metric is None:
+            learner = None
+        else:
+            learner = GradientStep() if metric == "gradient" else ClosedForm(metric)
+        if learner is not None:
+            learner.check(distortion)
+        return distortion, learner
 
-    def _expectation(self, rng: np.random.Generator) -> EStepSolver:
-        cold = self.e_step_start == "cold"
-        return EStepSolver(as_solver(self.e_step), rng, self.e_step_time_limit, cold=cold)
+    def _auto_weights(self, points: Points, supervision: Supervision) -> Weights:
+        """Return the log-odds that pairs are right, on the scale of the costs."""
+        distortion, pairs = as_distortion(self.distortion), supervision.constraints
+        unit = weight_of_odds(points, self.n_clusters, distortion, supervision.sample_weight)
+        units = {"ml_weight": unit, "cl_weight": unit}
+        if self.penalty == "distance":
+            # Dissimilarities are on the scale of costs, so weights make the mean pair cost a unit.
+            penalties = {
+                "ml_weight": distortion.between(points, pairs.must_link),
+                "cl_weight": distortion.between(points, pairs.cannot_link),
+            }
+            if len(pairs.cannot_link):
+                gaps = distortion.largest(points) - penalties["cl_weight"]
+                penalties["cl_weight"] = np.maximum(gaps, 0.0)
+            for name, penalty in penalties.items():
+                mean = float(penalty.mean()) if penalty.size else 0.0
+                units[name] = unit / mean if mean > 0 else unit
+        return log_odds_weights(supervision, units)
+
+    def _closed(self, supervision: Supervision) -> Supervision:
+        """Add the implied constraints, as `closure` says."""
+        pairs = supervision.constraints
+        if self.closure == "drop":
+            watch_components(pairs, self.n_clusters)
+        if self.closure is None:
+            return supervision
+        merge = self.penalty == "potts" and bool(np.isposinf(pairs.ml_weights).all())
+        return replace(supervision, constraints=pairs.close(self.closure, merge=merge))
 
     def _inits(self, supervision: Supervision) -> list[Any]:
         """Return the `init` of each start."""
         auto = isinstance(self.init, str) and self.init == "auto"
         count = self.n_init
         if isinstance(count, str):
-            settled = np.unique(supervision.known[supervision.known >= 0]).size == self.n_clusters
+            known = supervision.known
+            settled = np.unique(known[known >= 0]).size == self.n_clusters
             count = _STARTS if auto and not settled else 1
         if not auto:
             return [self.init] * count
@@ -308,37 +320,77 @@ class HMRFKMeans(SharedSettings, PairwiseClusterer):
         return ["neighbourhoods"] + ["k-means++"] * (count - 1)
 
     def _best_on_sample(
-        self, points: Points, supervision: Supervision, inits: list[Any], size: int
+        self, inputs: FitInputs, supervision: Supervision, inits: list[Any], size: int
     ) -> FloatArray:
         """Return the centroids of the best start on a sample of the points, with ICM."""
-        rows = supervision.sample(size, self._generator())
-        some, part = self._only(points, rows), supervision.only(rows)
-        best = self._best_of(
-            lambda rng, init: self._fit_once(some, part, rng, init, EStepSolver("icm", rng)),
-            inits=inits,
+        rows = supervision.sample(size, generator_of(self.random_state))
+        best = self._best_start(
+            inputs,
+            inputs.points[rows],
+            supervision.only(rows),
+            inits,
+            lambda rng: LabelStep("icm", rng),
         )
-        return self._moved_back(best.model.centroids)
+        return inputs.format.moved_back(best.model.centroids)
 
-    def _fit_once(
+    def _best_start(
         self,
+        inputs: FitInputs,
         points: Points,
         supervision: Supervision,
-        rng: np.random.Generator,
-        init: Any,
-        e_step: EStepSolver | None = None,
+        inits: list[Any],
+        e_step: Callable[[np.random.Generator], AssignmentStep],
     ) -> Fit[HMRF]:
-        model = HMRF(
-            points,
-            supervision.constraints,
-            self._distortion(),
-            self._start(points, supervision, rng, init=init),
-            penalty=self.penalty,
-            learner=self._learner(),
-            empty=self.empty_clusters,
-            known=supervision.known,
-            sample_weight=supervision.sample_weight,
-        )
-        return self._alternate(model, e_step or self._expectation(rng))
+        """Fit from each start; return the fit of least objective."""
+        distortion, learner = self._checked_settings()
+
+        def fit_once(rng: np.random.Generator, init: Any) -> Fit[HMRF]:
+            centroids = initial_centroids(
+                points, supervision, self.n_clusters, distortion, inputs.centred_init(init), rng
+            )
+            model = HMRF(
+                points,
+                supervision.constraints,
+                distortion,
+                centroids,
+                penalty=self.penalty,
+                learner=learner,
+                empty=self.empty_clusters,
+                known=supervision.known,
+                sample_weight=supervision.sample_weight,
+            )
+            step = e_step(rng)
+            result = maximise_expectation(model, step, max_iter=self.max_iter, tol=self.tol)
+            return Fit(model, result)
+
+        return best_of(inits, fit_once, generator_of(self.random_state), self.n_jobs)
+
+    def _e_step(self, rng: np.random.Generator) -> AssignmentStep:
+        """Return the E-step of a start."""
+        cold = self.e_step_start == "cold"
+        return LabelStep(as_solver(self.e_step), rng, self.e_step_time_limit, cold=cold)
+
+    def _watch(self, best: Fit[HMRF], supervision: Supervision) -> None:
+        """Warn of violated hard pairs, of weights far from the scale, and of degenerate metrics."""
+        model, metric = best.model, best.model.metric
+        watch_hard(supervision.constraints, best.labels)
+        n_features = model.points.shape[1]
+        if metric.squared is not None:
+            # The variance of a feature within clusters suffices: warnings check factors of 100, and
+            # the unit of `weight_of_odds` would need the costs of all points in all clusters.
+            mean = model.distortion(best.labels) / float(supervision.sample_weight_or_ones.sum())
+            unit = 2.0 * mean / n_features
+            watch_weight(supervision.constraints, model.pair_costs(), unit)
+        if model.learner is None or metric.weights is None or n_features == 1:
+            return
+        rank = effective_rank(metric.weights)
+        if rank < _MARGIN * model.learner.least_rank(metric, self.n_clusters, n_features):
+            warn(
+                f"the metric learnt counts for {rank:.2g} of {n_features} features only, in "
+                "which clusters may look better than they are; use fewer iterations, a "
+                "smaller rate, metric=None, or scale the features",
+                DegenerateMetricWarning,
+            )
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -349,7 +401,7 @@ class PCKMeans(HMRFKMeans):
 
     Parameters
     ----------
-    n_clusters, e_step, e_step_time_limit, e_step_start, improve, init, closure, empty_clusters
+    n_clusters, e_step, e_step_time_limit, e_step_start, init, closure, empty_clusters
         See `HMRFKMeans`. Weights should be of the order of the squared distances.
     n_init, n_jobs, max_iter, tol, random_state
         See `HMRFKMeans`.
@@ -436,58 +488,6 @@ class MPCKMeans(HMRFKMeans):
     """
 
     metric: Literal["diagonal", "full"] = "diagonal"
-    improve: Improve | None = field(default=None, init=False)
     #: Fixed in this class, so not an argument.
     distortion: str | Distortion = field(default="euclidean", init=False)
     penalty: Penalty = field(default="distance", init=False)
-
-
-def paired_kmeans(
-    points: Points,
-    supervision: Supervision,
-    n_clusters: int,
-    rng: np.random.Generator,
-    odds: float = 1.0,
-) -> PCKMeans:
-    """Return `PCKMeans` fitted to pairs, as a start of other methods.
-
-    Weights times `odds` are log-odds that pairs are right. Methods with many or degenerate local
-    optima start near clusters on which pairs and squared distances agree.
-    """
-    units = weight_of_odds(points, n_clusters, SquaredEuclidean(), supervision.sample_weight)
-    # Pairs of infinite weight must stay hard if the unit is zero.
-    unit, pairs = max(odds * units, np.finfo(float).tiny), supervision.constraints
-    with warnings.catch_warnings():
-        # The calling method issues its own warnings about pairs.
-        warnings.simplefilter("ignore")
-        return PCKMeans(n_clusters, random_state=rng).fit(
-            points,
-            **pairs.fit_params()
-            | {"ml_weight": unit * pairs.ml_weights, "cl_weight": unit * pairs.cl_weights},
-            partial_labels=supervision.known,
-            sample_weight=supervision.sample_weight,
-        )
-
-
-class PairBeliever(PairwiseClusterer):
-    """Base of methods without a scale for log-odds: they use a pair fully, or leave it out."""
-
-    _default_weight: ClassVar[float | Literal["auto"]] = "auto"
-
-    def _auto_weights(self, points: Points, supervision: Supervision) -> Mapping[str, FloatArray]:
-        """Return ones for pairs that `PCKMeans` keeps, and zeros for pairs that it violates."""
-        pairs, rng = supervision.constraints, self._generator()
-        labels = paired_kmeans(points, supervision, self.n_clusters, rng, log_odds(pairs)).labels_
-        ml, cl = (labels[e[:, 0]] == labels[e[:, 1]] for e in (pairs.must_link, pairs.cannot_link))
-        return {"ml_weight": ml.astype(np.float64), "cl_weight": (~cl).astype(np.float64)}
-
-    def _start(
-        self, points: Points, supervision: Supervision, *more: Any, **named: Any
-    ) -> FloatArray:
-        """Return the initial centroids for `init`; with "auto", the centroids of `PCKMeans`."""
-        if isinstance(self.init, str) and self.init == "auto":
-            odds = log_odds(supervision.constraints)
-            return paired_kmeans(
-                points, supervision, self.n_clusters, more[0], odds
-            ).cluster_centers_
-        return super()._start(points, supervision, *more, **named)

@@ -7,12 +7,9 @@ from typing import Literal, TypeAlias, get_args
 import numpy as np
 import numpy.typing as npt
 
-from inference_lab.clustering.distortions import (
-    Distortion,
-    Points,
-    SquaredEuclidean,
-    counted_shares,
-)
+from inference_lab.clustering.distortions import Distortion
+from inference_lab.clustering.points import Points, counted_shares
+from inference_lab.clustering.supervision import Supervision
 from inference_lab.constraints import Constraints
 from inference_lab.constraints.centroids import farthest_first
 from inference_lab.graph.arrays import FloatArray, IntArray
@@ -31,17 +28,14 @@ _AMPLITUDE = 0.7  # of the perturbations; the constant in the authors' code
 
 def initial_centroids(
     points: Points,
-    constraints: Constraints,
+    supervision: Supervision,
     n_clusters: int,
     distortion: Distortion,
     init: Init | npt.ArrayLike,
     rng: np.random.Generator,
-    *,
-    known: IntArray | None = None,
-    sample_weight: FloatArray | None = None,
 ) -> FloatArray:
     """Choose initial centroids: means of labelled points, and `init` for other clusters."""
-    k, (n, d) = n_clusters, points.shape
+    k, d = n_clusters, points.shape[1]
     if not isinstance(init, str):
         given = np.array(init, dtype=np.float64)
         if given.shape != (k, d) or not np.isfinite(given).all():
@@ -54,7 +48,8 @@ def initial_centroids(
         raise ValueError(
             f"init = {init!r} is unknown; allowed: {', '.join(get_args(Init))}, or an array"
         )
-    labels = np.full(n, -1) if known is None else known
+    constraints, labels = supervision.constraints, supervision.known
+    sample_weight = supervision.sample_weight
     present = np.unique(labels[labels >= 0])
     settled = group_centroids(
         points, [np.flatnonzero(labels == h) for h in present], distortion, sample_weight
@@ -120,7 +115,7 @@ def _others(
             len(settled) :
         ]
     centre = centre_of(points, distortion, sample_weight)
-    additive = isinstance(distortion, SquaredEuclidean)
+    additive = distortion.squared is not None
     scale = _deviations(points, sample_weight) if additive else centre
     uniform = rng.random((k - len(groups), d))
     perturbed = alone(centre + _AMPLITUDE * (uniform - 0.5) * scale, distortion)

@@ -18,32 +18,39 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal, TypeAlias
+from typing import Any, Literal, Self, TypeAlias, Unpack
 
 import numpy as np
 import numpy.typing as npt
+from sklearn.utils.validation import check_is_fitted
 
 from inference_lab._numba import kernel as compiled
-from inference_lab.clustering._base import PairwiseClusterer, SharedSettings, check_word
 from inference_lab.clustering.bregman_kmeans import BregmanKMeans
-from inference_lab.clustering.distortions import (
-    Points,
-    cluster_sizes,
-    cluster_sums,
-    dense,
-    is_sparse,
+from inference_lab.clustering.cluster_model import as_labels
+from inference_lab.clustering.distortions import SquaredEuclidean
+from inference_lab.clustering.em import HalfStep, Result
+from inference_lab.clustering.fit_inputs import (
+    FitArguments,
+    Weights,
+    check_word,
+    log_odds_weights,
+    read_fit,
+    takes,
 )
-from inference_lab.clustering.em import HalfStep, Result, as_labels
-from inference_lab.clustering.hmrf_kmeans import paired_kmeans
-from inference_lab.clustering.pair_weights import log_odds
+from inference_lab.clustering.paired_start import paired_kmeans
+from inference_lab.clustering.points import Points, cluster_sizes, cluster_sums, dense, is_sparse
+from inference_lab.clustering.prediction import CostPredictor, PairScore
+from inference_lab.clustering.starts import SharedSettings, best_of, generator_of
 from inference_lab.clustering.supervision import (
     Supervision,
     agreeing,
     read_partial_labels,
+    refuse_pairs,
 )
 from inference_lab.constraints import Constraints
 from inference_lab.constraints.pair_arrays import refuse_hard, signed_matrix
 from inference_lab.graph.arrays import FloatArray, IntArray
+from inference_lab.specs.settings import check_settings
 
 KernelInit: TypeAlias = Literal["auto", "spectral", "random"]
 
@@ -203,6 +210,24 @@ class _Trace:
         return found, moves
 
 
+class _Means:
+    """The means of clusters in feature space, for new points.
+
+    These have no constraints, so they are compared with means without rewards. ``rows`` are the
+    points of the fit among the columns of precomputed similarities.
+    """
+
+    def __init__(
+        self, labels: IntArray, trace: _Trace, supervision: Supervision, rows: IntArray
+    ) -> None:
+        sums = _Sums(trace, labels)
+        self.labels = labels
+        self.sample_weight = supervision.sample_weight
+        self.sizes = sums.sizes
+        self.within = sums.within - _rewards(supervision.constraints, labels, trace.n_clusters)
+        self.rows = rows
+
+
 def fill(labels: IntArray, n_clusters: int, priority: FloatArray) -> IntArray:
     """Move to each empty cluster the point of highest finite priority whose cluster has others."""
     counts = np.bincount(labels, minlength=n_clusters)
@@ -226,7 +251,7 @@ def fill(labels: IntArray, n_clusters: int, priority: FloatArray) -> IntArray:
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
-class KernelHMRFKMeans(SharedSettings, PairwiseClusterer):
+class KernelHMRFKMeans(SharedSettings, PairScore, CostPredictor):
     r"""Kernel K-means with rewards for satisfied constraints.
 
     ``J = sum_i ||phi(x_i) - m_{l_i}||^2 - sum_ML w [l_i = l_j] / |h| + sum_CL w [l_i = l_j] / |h|``
@@ -305,72 +330,74 @@ class KernelHMRFKMeans(SharedSettings, PairwiseClusterer):
     local_search: bool = True
     init: KernelInit | npt.ArrayLike = "auto"
 
-    _default_weight: ClassVar[float | Literal["auto"]] = "auto"
     X_fit_: Points | None = field(init=False)
-    #: Columns of precomputed similarities for points of positive weight; None for all.
-    _columns: IntArray | None = field(init=False)
 
     # -------------------------------------------------------------- fitting
 
-    def _fit(self, points: Points, supervision: Supervision) -> None:
-        refuse_hard(supervision.constraints)
-        self.gamma_ = self._bandwidth(points)
-        similarities = self._similarities(points)
-        trace = self._trace(similarities, supervision)
-        inits: list[Any] = [self.init] * self.n_init
-        if self._gaussian() and isinstance(self.init, str) and self.init == "auto":
-            # Distances and similarities rank pairs of points in the same way.
-            rng = self._generator()
-            inits[0] = paired_kmeans(points, supervision, self.n_clusters, rng).labels_
-        best: Result = self._best_of(
-            lambda rng, init: self._fit_once(trace, init, rng),
-            inits=inits,
-        )
-        self.X_fit_ = None if self._precomputed() else points
-        self.labels_ = self._fitted_labels = as_labels(best.assignment)
-        self._fitted_sample_weight = supervision.sample_weight
-        self._note(best)
-        sums = _Sums(trace, self.labels_)
-        self._sizes = sums.sizes
-        # New points have no constraints, so they are compared with means without rewards.
-        self._within = sums.within - _rewards(
-            supervision.constraints, self.labels_, self.n_clusters
-        )
-        self._judge(supervision.constraints)
-
-    def _only(self, points: Points, rows: IntArray) -> Points:
-        """Return some of the points; for similarities, select rows and columns."""
-        if not self._precomputed():
-            return points[rows]
-        self._columns = rows
-        return points[rows][:, rows]
-
-    def _precomputed(self) -> bool:
-        return isinstance(self.kernel, str) and self.kernel == "precomputed"
-
-    def _check_settings(self) -> None:
-        super()._check_settings()
+    @takes(FitArguments)
+    def fit(self, X: Any, y: Any = None, **arguments: Unpack[FitArguments]) -> Self:
+        """Cluster the points; see `HMRFKMeans.fit`."""
+        refuse_pairs(y, X, self)
+        check_settings(self)
         if isinstance(self.init, str):
             check_word("init", self.init, ("auto", "spectral", "random"))
+        inputs = read_fit(
+            self,
+            X,
+            {"y": y, **arguments},
+            SquaredEuclidean(),
+            centred=False,
+            default_weight="auto",
+            label_limit=self.n_clusters,
+            least_points=self.n_clusters,
+        )
+        supervision = inputs.weighed(self._auto_weights)
+        refuse_hard(supervision.constraints)
+        points = inputs.points
+        if self._is_precomputed:
+            _check_symmetric(inputs.all_points)
+            points = points[:, inputs.rows]
 
-    def _centred(self, points: Points, counts: FloatArray) -> Points:
-        return points
+        self.gamma_ = self._bandwidth(points)
+        trace = self._trace(self._similarities(points), supervision)
+        inits = self._inits(points, supervision)
+        rng = generator_of(self.random_state)
+        best = best_of(inits, lambda rng, init: self._fit_once(trace, init, rng), rng, self.n_jobs)
 
-    def _read_points(self, X: Any, *, reset: bool) -> tuple[Points, np.dtype[Any]]:
-        """Validate the data as scikit-learn does."""
-        if reset:
-            self._columns = None
-        points, dtype = super()._read_points(X, reset=reset)
-        if self._precomputed() and reset:
-            _check_symmetric(points)
-        return points, dtype
+        labels = as_labels(best.assignment)
+        self.X_fit_ = None if self._is_precomputed else points
+        self._means = _Means(labels, trace, supervision, inputs.rows)
+        self._set_progress(best)
+        self._set_labels(inputs, labels, supervision.constraints)
+        return self
+
+    def _auto_weights(self, points: Points, supervision: Supervision) -> Weights:
+        """Return log-odds if points have a similarity of 1 with themselves, else ones."""
+        if self._is_gaussian:
+            return log_odds_weights(supervision, {"ml_weight": 1.0, "cl_weight": 1.0})
+        return {"ml_weight": 1.0, "cl_weight": 1.0}
+
+    def _inits(self, points: Points, supervision: Supervision) -> list[Any]:
+        """Return the `init` of each start."""
+        inits: list[Any] = [self.init] * self.n_init
+        if self._is_gaussian and isinstance(self.init, str) and self.init == "auto":
+            # Distances and similarities rank pairs of points in the same way.
+            rng = generator_of(self.random_state)
+            inits[0] = paired_kmeans(points, supervision, self.n_clusters, rng).labels_
+        return inits
+
+    @property
+    def _is_precomputed(self) -> bool:
+        return isinstance(self.kernel, str) and self.kernel == "precomputed"
+
+    @property
+    def _is_gaussian(self) -> bool:
+        return isinstance(self.kernel, str) and self.kernel == "rbf"
 
     def _similarities(self, points: Points, others: Points | None = None) -> Points:
         """Return similarities among points, or of `others` to points."""
-        if self._precomputed():
-            if others is None:
-                return points
-            return others if self._columns is None else others[:, self._columns]
+        if self._is_precomputed:
+            return points if others is None else others[:, self._means.rows]
         from sklearn.metrics.pairwise import PAIRWISE_KERNEL_FUNCTIONS, pairwise_kernels
 
         if isinstance(self.kernel, str):
@@ -394,15 +421,6 @@ class KernelHMRFKMeans(SharedSettings, PairwiseClusterer):
                 f"the kernel of points {i} and {j} is {found[i, j]}; it must be finite"
             )
         return found
-
-    def _gaussian(self) -> bool:
-        """Whether the kernel is "rbf"."""
-        return isinstance(self.kernel, str) and self.kernel == "rbf"
-
-    def _auto_weights(self, points: Points, supervision: Supervision) -> Mapping[str, float]:
-        """Return log-odds if points have a similarity of 1 with themselves, else ones."""
-        weight = log_odds(supervision.constraints) if self._gaussian() else 1.0
-        return {"ml_weight": weight, "cl_weight": weight}
 
     def _bandwidth(self, points: Points) -> float | None:
         """Return ``gamma``, by default from distances, so that the kernel fits the data's scale.
@@ -484,18 +502,17 @@ class KernelHMRFKMeans(SharedSettings, PairwiseClusterer):
         Without constraints. For precomputed kernels, the squared distance minus a constant per
         point, which does not change predictions.
         """
-        return super().transform(X)
-
-    def _transformed(self, points: Points) -> FloatArray:
-        found = self._costs(points)
-        return found if self._precomputed() else np.sqrt(found, out=found)
+        check_is_fitted(self)
+        points, dtype = self._format.read(self, X, reset=False)
+        costs = self._costs(points)
+        return (costs if self._is_precomputed else np.sqrt(costs)).astype(dtype, copy=False)
 
     def _costs(self, points: Points) -> FloatArray:
+        means = self._means
         similarities = self._similarities(self.X_fit_, points)
-        labels, counts = self._fitted_labels, self._fitted_sample_weight
-        sums = cluster_sums(similarities.T, labels, self.n_clusters, counts).T
-        result = self._within / self._sizes**2 - 2.0 * sums / self._sizes
-        if not self._precomputed():
+        sums = cluster_sums(similarities.T, means.labels, self.n_clusters, means.sample_weight).T
+        result = means.within / means.sizes**2 - 2.0 * sums / means.sizes
+        if not self._is_precomputed:
             result += self._diagonal(points)[:, np.newaxis]
             np.maximum(result, 0.0, out=result)
         return result
@@ -509,15 +526,11 @@ class KernelHMRFKMeans(SharedSettings, PairwiseClusterer):
         own: list[FloatArray] = [self._similarities(block).diagonal() for block in blocks]
         return np.concatenate(own)
 
-    @property
-    def _n_features_out(self) -> int:
-        return self.n_clusters
-
     def __sklearn_tags__(self) -> Any:
         """Return the tags of the data that scikit-learn may pass."""
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
-        tags.input_tags.pairwise = self._precomputed()
+        tags.input_tags.pairwise = self._is_precomputed
         return tags
 
 

@@ -19,12 +19,9 @@ from typing import ClassVar, Literal, NamedTuple
 import numpy as np
 from scipy.special import xlogy
 
-from inference_lab.clustering.distortions import (
-    Cosine,
-    Distortion,
-    IDivergence,
+from inference_lab.clustering.distortions import Cosine, Distortion, IDivergence, SquaredEuclidean
+from inference_lab.clustering.points import (
     Points,
-    SquaredEuclidean,
     cluster_sizes,
     cluster_sums,
     dense,

@@ -3,39 +3,40 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal, Self, Unpack
 
 import numpy as np
 import numpy.typing as npt
 
-from inference_lab.clustering._base import SharedSettings
-from inference_lab.clustering._soft import AlphaMode, SoftClusterer
-from inference_lab.clustering.distortions import (
-    Distortion,
-    Points,
-    SquaredEuclidean,
-    cheapest,
-    whitened,
+from inference_lab.clustering.alpha_weights import AlphaMode, best_by_alpha
+from inference_lab.clustering.cluster_model import Assignment, Model
+from inference_lab.clustering.distortions import SquaredEuclidean
+from inference_lab.clustering.e_step import ShareStep
+from inference_lab.clustering.em import Fit, maximise_expectation
+from inference_lab.clustering.fit_inputs import (
+    FitArguments,
+    Weights,
+    log_odds_weights,
+    read_fit,
+    takes,
 )
-from inference_lab.clustering.em import (
-    Assignment,
-    Coupling,
-    EStepSolver,
-    Fit,
-    PairedModel,
-    maximise_expectation,
-)
-from inference_lab.clustering.hmrf import clamped, violations
-from inference_lab.clustering.hmrf_kmeans import paired_kmeans
-from inference_lab.clustering.initialisation import Init, pushed_apart
-from inference_lab.clustering.supervision import Supervision
+from inference_lab.clustering.hmrf import clamped
+from inference_lab.clustering.initialisation import Init, initial_centroids, pushed_apart
+from inference_lab.clustering.pair_weights import watch_hard
+from inference_lab.clustering.paired_start import paired_kmeans
+from inference_lab.clustering.points import Points, cheapest, whitened
+from inference_lab.clustering.prediction import CostPredictor, PairScore
+from inference_lab.clustering.starts import SharedSettings, best_of, generator_of
+from inference_lab.clustering.supervision import Supervision, refuse_pairs
+from inference_lab.clustering.violations import violations
 from inference_lab.constraints import Constraints
 from inference_lab.contract import Solver
 from inference_lab.graph.arrays import FloatArray, IntArray
+from inference_lab.graph.terms import DiagonalTerms
 from inference_lab.registry.registry import as_solver
-from inference_lab.specs.settings import setting
+from inference_lab.specs.settings import check_settings, setting
 
 Covariance = Literal["full", "tied", "diag", "spherical"]
 Prior = Literal["maximum-entropy", "chunklets", "points"]
@@ -43,11 +44,10 @@ Prior = Literal["maximum-entropy", "chunklets", "points"]
 _LOG_2PI = float(np.log(2.0 * np.pi))
 
 
-class GaussianComponents(PairedModel):
+class GaussianComponents(Model):
     """Components of a Gaussian mixture whose labels are coupled by constraints.
 
-    `known`, `importance` and `sample_weight` as in `HMRF`; `ridge` is added to the diagonal of
-    covariances.
+    `known` is as in `HMRF`, weights as in `Model`; `ridge` is added to the diagonal of covariances.
     """
 
     def __init__(
@@ -59,13 +59,13 @@ class GaussianComponents(PairedModel):
         covariance: Covariance,
         ridge: float,
         prior: Prior,
-        importance: FloatArray | None,
+        alpha_weight: FloatArray | None,
         sample_weight: FloatArray | None = None,
     ) -> None:
         self.points = points
         self.covariance = covariance
         self.ridge = ridge
-        super().__init__(constraints, importance, sample_weight)
+        super().__init__(constraints, sample_weight, alpha_weight)
         n, d = points.shape
         k = len(means)
         self.known = known
@@ -139,16 +139,16 @@ class GaussianComponents(PairedModel):
         """Return the most probable component of each point on its own."""
         return cheapest(self.costs(), previous)
 
-    def coupling(self) -> Coupling:
+    def terms(self) -> Sequence[DiagonalTerms]:
         """Return the constraints as diagonal terms."""
-        return self.coupled(self._terms)
+        return self._terms
 
     def response(self) -> Callable[[FloatArray], FloatArray]:
         """Return the response of costs to shares, without the ridge."""
         z, _ = self._whitened(self.points, 0)
         d = z.shape[1]
-        counted = self.importance()
-        weights = np.ones(len(z)) if counted is None else counted
+        given = self.point_weight()
+        weights = np.ones(len(z)) if given is None else given
         weights = weights / weights.sum()
         mixing = weights * self.mixed
         # Excess of the squared whitened coordinates over 1, in the form of the covariance.
@@ -172,13 +172,13 @@ class GaussianComponents(PairedModel):
     def push_apart(self, share: float, rng: np.random.Generator) -> None:
         """Move each mean by a share of the way to a random point."""
         self.means = pushed_apart(
-            self.points, self.means, SquaredEuclidean(), share, rng, self._sample_weight
+            self.points, self.means, SquaredEuclidean(), share, rng, self.sample_weight
         )
 
     def objective(self, labels: IntArray) -> float:
         """Return the summed costs and penalties of labels."""
         costs = self.costs()[np.arange(labels.size), labels]
-        own = costs.sum() if self._sample_weight is None else self._sample_weight @ costs
+        own = costs.sum() if self.sample_weight is None else self.sample_weight @ costs
         return float(own) + violations(self.constraints, labels).weight
 
     def parameters(self) -> tuple[FloatArray, ...]:
@@ -189,8 +189,8 @@ class GaussianComponents(PairedModel):
         """Fit all parameters to the shares."""
         k = len(self.means)
         shares = np.eye(k)[assignment] if assignment.ndim == 1 else assignment
-        counted = self.importance()
-        weighted = shares if counted is None else shares * counted[:, np.newaxis]
+        weight = self.point_weight()
+        weighted = shares if weight is None else shares * weight[:, np.newaxis]
         mass = (self.mixed[:, np.newaxis] * weighted).sum(axis=0)
         if mass.sum() == 0:
             # All points are constrained, and their prior has no mixing weights.
@@ -220,8 +220,77 @@ class GaussianComponents(PairedModel):
         yield "components"
 
 
+class _DensityPredictor(CostPredictor):
+    """Predictions by the densities of components; `ConstrainedGaussianMixture` documents them."""
+
+    _dense: ClassVar[bool] = True
+    weights_: FloatArray
+    #: The model of the fit, whose means are relative to the origin.
+    _components: GaussianComponents
+
+    def _costs(self, points: Points) -> FloatArray:
+        with np.errstate(divide="ignore"):
+            log_weights = np.log(self.weights_)
+        costs = -self._components.log_densities(self._format.centred(points)) - log_weights
+        return np.asarray(costs, dtype=np.float64)
+
+    def transform(self, X: Any) -> FloatArray:
+        """Return ``-log(weight_h N(x | mu_h, Sigma_h))`` of each point and component."""
+        return super().transform(X)
+
+    def predict_proba(self, X: Any) -> FloatArray:
+        """Return the posterior of the components for new points, without constraints.
+
+        Parameters
+        ----------
+        X : (n, d) array-like
+
+        Returns
+        -------
+        (n, k) float64 array
+            Rows sum to one.
+
+        Examples
+        --------
+        >>> model = ConstrainedGaussianMixture(2, random_state=0).fit([[0.0], [1.0], [5.0], [6.0]])
+        >>> model.predict_proba([[3.0]]).round(3).tolist()
+        [[0.5, 0.5]]
+        """
+        from scipy.special import softmax
+
+        return np.asarray(softmax(-self._costs_of(X), axis=1))
+
+    def score_samples(self, X: Any) -> FloatArray:
+        """Return the log-likelihood of points under the mixture, without constraints.
+
+        Parameters
+        ----------
+        X : (n, d) array-like
+
+        Returns
+        -------
+        (n,) float64 array
+            ``log sum_h weight_h N(x | mu_h, Sigma_h)``.
+
+        Examples
+        --------
+        >>> model = ConstrainedGaussianMixture(2, random_state=0).fit([[0.0], [1.0], [5.0], [6.0]])
+        >>> near, far = model.score_samples([[0.5], [3.0]])
+        >>> bool(near > far)
+        True
+        """
+        from scipy.special import logsumexp
+
+        return np.asarray(logsumexp(-self._costs_of(X), axis=1))
+
+    def score(self, X: Any, y: Any = None) -> float:
+        """Return the mean log-likelihood of points; see `score_samples`."""
+        refuse_pairs(y, X, self, "score")
+        return float(self.score_samples(X).mean())
+
+
 @dataclass(eq=False, repr=False, kw_only=True)
-class ConstrainedGaussianMixture(SharedSettings, SoftClusterer):
+class ConstrainedGaussianMixture(SharedSettings, PairScore, _DensityPredictor):
     r"""Gaussian mixture with must-links, cannot-links and labels, fitted by EM.
 
     The labels of all points together have the posterior
@@ -247,7 +316,7 @@ class ConstrainedGaussianMixture(SharedSettings, SoftClusterer):
         Weight of the unconstrained points, against 1 - alpha for the supervised ones; or the
         largest of 0.1, 0.2, ..., 0.9 whose components alone violate the fewest constraints.
     alpha_mode : {"sum", "mean"}
-        See `point_weights`: with "sum", 1/2 treats all points alike.
+        See `alpha_weights`: with "sum", 1/2 treats all points alike.
     reg_covar : float
         Ridge added to the variances.
     init : {"auto", "neighbourhoods", "k-means++", ...} or (k, d) array
@@ -303,41 +372,72 @@ class ConstrainedGaussianMixture(SharedSettings, SoftClusterer):
     reg_covar: float = setting(1e-6, at_least=0, below=math.inf)
     tol: float = setting(1e-6, at_least=0, below=math.inf)
 
-    def _weight_of_odds(self, points: FloatArray, supervision: Supervision) -> dict[str, float]:
-        return {"ml_weight": 1.0, "cl_weight": 1.0}
+    @takes(FitArguments)
+    def fit(self, X: Any, y: Any = None, **arguments: Unpack[FitArguments]) -> Self:
+        """Fit the mixture; see `HMRFKMeans.fit`."""
+        refuse_pairs(y, X, self)
+        check_settings(self)
+        inputs = read_fit(
+            self,
+            X,
+            {"y": y, **arguments},
+            SquaredEuclidean(),
+            default_weight="auto",
+            label_limit=self.n_clusters,
+            least_points=self.n_clusters,
+        )
+        supervision = inputs.weighed(_auto_weights)
 
-    def _take_model(self, model: GaussianComponents) -> None:
-        self.weights_ = model.weights
-        self.means_ = self.cluster_centers_ = self._moved_back(model.means)
-        self.covariances_ = model.covariances
-        self._fitted = model
+        def best_start(alpha_weight: FloatArray | None) -> Fit[GaussianComponents]:
+            def fit_once(rng: np.random.Generator, init: Any) -> Fit[GaussianComponents]:
+                return self._fit_once(inputs.points, supervision, alpha_weight, init, rng)
+
+            inits = [inputs.centred_init(self.init)] * self.n_init
+            return best_of(inits, fit_once, generator_of(self.random_state), self.n_jobs)
+
+        best = best_by_alpha(self.alpha, self.alpha_mode, supervision, best_start)
+
+        self._components = model = best.model
+        self.weights_, self.covariances_ = model.weights, model.covariances
+        self.means_ = inputs.format.moved_back(model.means)
+        self.cluster_centers_ = inputs.centres(model.means)
+        shares = np.asarray(best.result.assignment, dtype=np.float64)
+        self.responsibilities_ = inputs.shares_of_all(shares, self._costs)
+        if best.temperatures is not None:
+            self.temperatures_ = np.array(best.temperatures)
+        self._set_progress(best.result)
+        self._set_labels(inputs, best.labels, supervision.constraints)
+        watch_hard(supervision.constraints, best.labels)
+        return self
 
     def _fit_once(
         self,
         points: FloatArray,
         supervision: Supervision,
-        importance: FloatArray | None,
+        alpha_weight: FloatArray | None,
+        init: Any,
         rng: np.random.Generator,
     ) -> Fit[GaussianComponents]:
-        if isinstance(self.init, str) and self.init == "auto":
-            start = paired_kmeans(points, supervision, self.n_clusters, rng).cluster_centers_
+        """Fit from one start, with given weights of points."""
+        distortion, k = SquaredEuclidean(), self.n_clusters
+        if isinstance(init, str) and init == "auto":
+            start = paired_kmeans(points, supervision, k, rng).cluster_centers_
         else:
-            start = self._start(points, supervision, rng)
-        model = self._gaussians(points, supervision, start, importance)
+            start = initial_centroids(points, supervision, k, distortion, init, rng)
+        model = self._gaussians(points, supervision, start, alpha_weight)
         # The first parameters are fitted to the points nearest to each mean.
-        nearest = cheapest(SquaredEuclidean().distances(points, start), None)
+        nearest = cheapest(distortion.distances(points, start), None)
         for _ in model.maximise(np.where(supervision.known >= 0, supervision.known, nearest)):
             pass
-        e_step = EStepSolver(as_solver(self.e_step), rng, self.e_step_time_limit, temperature=1.0)
-        result = maximise_expectation(model, e_step, max_iter=self.max_iter, tol=self.tol)
-        return Fit(model, result)
+        e_step = ShareStep(as_solver(self.e_step), rng, self.e_step_time_limit)
+        return Fit(model, maximise_expectation(model, e_step, max_iter=self.max_iter, tol=self.tol))
 
     def _gaussians(
         self,
         points: FloatArray,
         supervision: Supervision,
         means: FloatArray,
-        importance: FloatArray | None,
+        alpha_weight: FloatArray | None,
     ) -> GaussianComponents:
         return GaussianComponents(
             points,
@@ -347,69 +447,11 @@ class ConstrainedGaussianMixture(SharedSettings, SoftClusterer):
             self.covariance_type,
             self.reg_covar,
             self.prior,
-            importance,
+            alpha_weight,
             supervision.sample_weight,
         )
 
-    def _takes_sparse(self, distortion: Distortion) -> bool:
-        return False
 
-    def predict_proba(self, X: Any) -> FloatArray:
-        """Return the posterior of the components for new points, without constraints.
-
-        Parameters
-        ----------
-        X : (n, d) array-like
-
-        Returns
-        -------
-        (n, k) float64 array
-            Rows sum to one.
-
-        Examples
-        --------
-        >>> model = ConstrainedGaussianMixture(2, random_state=0).fit([[0.0], [1.0], [5.0], [6.0]])
-        >>> model.predict_proba([[3.0]]).round(3).tolist()
-        [[0.5, 0.5]]
-        """
-        from scipy.special import softmax
-
-        return np.asarray(softmax(-self._costs_of(X), axis=1))
-
-    def score_samples(self, X: Any) -> FloatArray:
-        """Return the log-likelihood of points under the mixture, without constraints.
-
-        Parameters
-        ----------
-        X : (n, d) array-like
-
-        Returns
-        -------
-        (n,) float64 array
-            ``log sum_h weight_h N(x | mu_h, Sigma_h)``.
-
-        Examples
-        --------
-        >>> model = ConstrainedGaussianMixture(2, random_state=0).fit([[0.0], [1.0], [5.0], [6.0]])
-        >>> near, far = model.score_samples([[0.5], [3.0]])
-        >>> bool(near > far)
-        True
-        """
-        from scipy.special import logsumexp
-
-        return np.asarray(logsumexp(-self._costs_of(X), axis=1))
-
-    def _score_without_pairs(self, X: Any) -> float:
-        """Return the mean log-likelihood of points; see `score_samples`."""
-        return float(self.score_samples(X).mean())
-
-    def transform(self, X: Any) -> FloatArray:
-        """Return ``-log(weight_h N(x | mu_h, Sigma_h))`` of each point and component."""
-        return super().transform(X)
-
-    def _costs(self, points: Points) -> FloatArray:
-        if self._origin is not None:
-            points = points - self._origin
-        with np.errstate(divide="ignore"):
-            costs = -self._fitted.log_densities(points) - np.log(self.weights_)
-        return np.asarray(costs, dtype=np.float64)
+def _auto_weights(points: Points, supervision: Supervision) -> Weights:
+    """Return the log-odds that pairs are right; costs are minus log-probabilities."""
+    return log_odds_weights(supervision, {"ml_weight": 1.0, "cl_weight": 1.0})

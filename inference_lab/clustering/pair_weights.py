@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from inference_lab.clustering.hmrf import violated, violations
+from inference_lab.clustering.violations import violated, violations
 from inference_lab.constraints import Constraints
 from inference_lab.constraints.constraints import selected
 from inference_lab.constraints.pairs import pairs_outside

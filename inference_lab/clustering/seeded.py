@@ -59,7 +59,7 @@ class SeededKMeans(BregmanKMeans):
     init: Unseeded = "k-means++"
 
     #: Whether labelled points keep their labels.
-    _holds_on: ClassVar[bool] = False
+    _keeps_labels: ClassVar[bool] = False
 
     def fit(
         self,
@@ -105,7 +105,12 @@ class SeededKMeans(BregmanKMeans):
                 "y marks no point as unlabelled, by the integer -1, and is ignored, as the true "
                 "classes that are for scoring; labels of all points go into partial_labels",
             )
-        return self._fit_to(X, y=y, partial_labels=partial_labels, sample_weight=sample_weight)
+        inputs = self._read(
+            X, {"y": y, "partial_labels": partial_labels, "sample_weight": sample_weight}
+        )
+        known = inputs.supervision.known if self._keeps_labels else None
+        self._set_fit(inputs, self._best_start(inputs, known))
+        return self
 
 
 class ConstrainedKMeans(SeededKMeans):
@@ -142,4 +147,4 @@ class ConstrainedKMeans(SeededKMeans):
     [1, 0, 0, 0]
     """
 
-    _holds_on = True
+    _keeps_labels = True

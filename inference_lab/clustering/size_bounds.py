@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
 
 from inference_lab._numba import kernel
-from inference_lab.clustering._base import PAIR_ARGUMENTS
 from inference_lab.clustering.bregman_kmeans import BregmanKMeans
-from inference_lab.clustering.distortions import Points
-from inference_lab.clustering.em import Assignment, EStepSolver, Model, as_labels
+from inference_lab.clustering.cluster_model import Assignment, Model, as_labels
+from inference_lab.clustering.e_step import Expectation
+from inference_lab.clustering.fit_inputs import PAIR_ARGUMENTS, no_auto_weights
 from inference_lab.clustering.hard_pairs import InfeasibleConstraintsError
-from inference_lab.clustering.hmrf import HMRF, violations
-from inference_lab.clustering.supervision import Supervision, refuse_pairs
+from inference_lab.clustering.hmrf import HMRF
+from inference_lab.clustering.supervision import refuse_pairs
+from inference_lab.clustering.violations import violations
 from inference_lab.constraints import Constraints
-from inference_lab.constraints.constraints import selected
 from inference_lab.constraints.pair_arrays import Pairs
 from inference_lab.graph.arrays import FloatArray, IntArray, connected
 
@@ -173,18 +173,17 @@ def least_assignment(
     return labels
 
 
-class _Bounded(EStepSolver):
+class BoundedStep:
     """The E-step under bounds on sizes: a flow, with pairs or weights an integer program."""
 
-    def __init__(self, least: FloatArray, most: FloatArray, rng: np.random.Generator) -> None:
-        super().__init__("icm", rng)
+    def __init__(self, least: FloatArray, most: FloatArray) -> None:
         self.least, self.most = least, most
 
-    def __call__(self, model: Model, previous: Assignment | None) -> Assignment:
+    def __call__(self, model: Model, previous: Assignment | None) -> Expectation:
         """Return the cheapest labels within the bounds; ties keep the previous labels."""
         assert isinstance(model, HMRF)
         before = None if previous is None else as_labels(previous)
-        costs, sample_weight = np.ascontiguousarray(model.costs()), model.importance()
+        costs, sample_weight = np.ascontiguousarray(model.costs()), model.sample_weight
         if sample_weight is None and not len(model.constraints):
             labels = model.nearest(before).copy()
             gain = _LEAST_GAIN * float(abs(costs).max())
@@ -196,8 +195,8 @@ class _Bounded(EStepSolver):
                 costs, sample_weight, self.least, self.most, model.constraints
             )
         if before is not None and _cost(costs, before, model) <= _cost(costs, labels, model):
-            return before
-        return labels
+            labels = before
+        return Expectation(labels)
 
 
 def _cost(costs: FloatArray, labels: IntArray, model: HMRF) -> float:
@@ -261,8 +260,6 @@ class SizeConstrainedKMeans(BregmanKMeans):
 
     # With scikit-learn's metadata routing, searches then pass pairs on without a request.
     __metadata_request__fit: ClassVar = dict.fromkeys(PAIR_ARGUMENTS, True)
-    #: Pairs are hard unless `fit` gets weights.
-    _default_weight: ClassVar[float | Literal["auto"]] = math.inf
 
     def fit(
         self,
@@ -310,38 +307,35 @@ class SizeConstrainedKMeans(BregmanKMeans):
         ValueError: 2 clusters of at least min_size = 2 points need 4 points, there are 3
         """
         refuse_pairs(y, X, self)
-        return self._fit_to(
+        inputs = self._read(
             X,
-            must_link=must_link,
-            cannot_link=cannot_link,
-            pairs=pairs,
-            ml_weight=ml_weight,
-            cl_weight=cl_weight,
-            sample_ids=sample_ids,
-            sample_weight=sample_weight,
+            {
+                "must_link": must_link,
+                "cannot_link": cannot_link,
+                "pairs": pairs,
+                "ml_weight": ml_weight,
+                "cl_weight": cl_weight,
+                "sample_ids": sample_ids,
+                "sample_weight": sample_weight,
+            },
+            default_weight=math.inf,
         )
-
-    def _fit(self, points: Points, supervision: Supervision) -> None:
-        self._least = self._bounds("min_size", self.min_size)
-        largest = math.inf if self.max_size is None else self.max_size
-        self._most = self._bounds("max_size", largest)
-        total = float(supervision.sample_weight_or_ones.sum())
-        self._check_sum(total)
-        units = np.bincount(
-            _joined(supervision.constraints), weights=supervision.sample_weight_or_ones
-        )
-        if units.max() > self._most.max():
+        weighed = inputs.weighed(no_auto_weights(self))
+        constraints, sample_weight = weighed.constraints, weighed.sample_weight_or_ones
+        least = self._bounds("min_size", self.min_size)
+        most = self._bounds("max_size", math.inf if self.max_size is None else self.max_size)
+        self._check_sum(least, most, float(sample_weight.sum()))
+        units = np.bincount(_joined(constraints), weights=sample_weight)
+        if units.max() > most.max():
             raise InfeasibleConstraintsError(
                 f"must-links join points that count {units.max():g}; no cluster may hold more than "
-                f"max_size = {self._most.max():g}"
+                f"max_size = {most.max():g}"
             )
-        super()._fit(points, supervision)
-        self.constraints_ = supervision.constraints
-        self.violations_ = violations(supervision.constraints, self.labels_)
-
-    def _label_others(self, points: Points, held: IntArray) -> None:
-        super()._label_others(points, held)
-        self.constraints_ = selected(self.constraints_, place=held, n_points=points.shape[0])
+        best = self._best_start(inputs, e_step=lambda rng: BoundedStep(least, most))
+        self._set_fit(inputs, best)
+        self.constraints_ = inputs.constraints_of_all(constraints)
+        self.violations_ = violations(constraints, best.labels)
+        return self
 
     def _bounds(self, name: str, value: float | npt.ArrayLike) -> FloatArray:
         """Return a bound for each cluster."""
@@ -355,9 +349,9 @@ class SizeConstrainedKMeans(BregmanKMeans):
             raise ValueError(f"{name} must be at least 0, got {given.tolist()}")
         return np.broadcast_to(given, (k,)).copy()
 
-    def _check_sum(self, total: float) -> None:
+    def _check_sum(self, least: FloatArray, most: FloatArray, total: float) -> None:
         """Refuse bounds that no sizes with this total can satisfy."""
-        k, least, most = self.n_clusters, self._least, self._most
+        k = self.n_clusters
         over = np.flatnonzero(least > most)
         if over.size:
             h = over[0]
@@ -374,9 +368,6 @@ class SizeConstrainedKMeans(BregmanKMeans):
                     f"{k} clusters of at {word} {name} = {each} points {verb} {bounds.sum():g} "
                     f"points, there are {total:g}"
                 )
-
-    def _expectation(self, points: Points, rng: np.random.Generator) -> EStepSolver:
-        return _Bounded(self._least, self._most, rng)
 
 
 def _joined(pairs: Constraints) -> IntArray:

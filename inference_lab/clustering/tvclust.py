@@ -15,26 +15,35 @@ from __future__ import annotations
 import math
 import time
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal, Self, Unpack
 
 import numpy as np
 import numpy.typing as npt
 
 from inference_lab._numba import kernel
-from inference_lab.clustering._base import AT_LEAST_ONE, PairwiseClusterer, SharedSettings
-from inference_lab.clustering.distortions import (
-    Distortion,
-    Points,
-    whitened,
-)
+from inference_lab.clustering.distortions import SquaredEuclidean
 from inference_lab.clustering.dp_means import Pairs
-from inference_lab.clustering.em import HalfStep
+from inference_lab.clustering.em import HalfStep, Result
+from inference_lab.clustering.fit_inputs import (
+    FitArguments,
+    no_auto_weights,
+    read_fit,
+    takes,
+)
 from inference_lab.clustering.hmrf import clamped
-from inference_lab.clustering.hmrf_kmeans import paired_kmeans
 from inference_lab.clustering.pair_weights import log_odds
-from inference_lab.clustering.supervision import Supervision
+from inference_lab.clustering.paired_start import paired_kmeans
+from inference_lab.clustering.points import Points, whitened
+from inference_lab.clustering.prediction import CostPredictor, PairScore
+from inference_lab.clustering.starts import (
+    AT_LEAST_ONE,
+    SharedSettings,
+    best_of,
+    generator_of,
+)
+from inference_lab.clustering.supervision import Supervision, refuse_pairs
 from inference_lab.graph.arrays import FloatArray, IntArray
-from inference_lab.specs.settings import setting
+from inference_lab.specs.settings import check_settings, setting
 
 #: Passes over the points in pairs in one E-step.
 _PASSES = 5
@@ -157,7 +166,7 @@ def _log_means(a: npt.ArrayLike, b: npt.ArrayLike) -> tuple[Any, Any]:
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
-class TVClust(SharedSettings, PairwiseClusterer):
+class TVClust(SharedSettings, PairScore, CostPredictor):
     r"""Dirichlet process mixture with noisy answers about pairs, by variational inference.
 
     Maximises a lower bound on ``log p(X, answers)`` under
@@ -265,45 +274,59 @@ class TVClust(SharedSettings, PairwiseClusterer):
             random_state=random_state,
         )
 
-    def _fit(self, points: FloatArray, supervision: Supervision) -> None:
-        pairs = Pairs(supervision.constraints, points.shape[0], both_ways=self.both_ways)
-        best: _VariationalFit = self._best_of(
-            lambda rng: _VariationalFit(self, points, supervision, pairs, rng)
+    _dense: ClassVar[bool] = True
+
+    @takes(FitArguments)
+    def fit(self, X: Any, y: Any = None, **arguments: Unpack[FitArguments]) -> Self:
+        """Cluster the points; see `HMRFKMeans.fit`."""
+        refuse_pairs(y, X, self)
+        self._check_settings()
+        # With fewer points than components, some components have no points.
+        inputs = read_fit(
+            self,
+            X,
+            {"y": y, **arguments},
+            SquaredEuclidean(),
+            centred=False,
+            label_limit=self.n_clusters,
         )
-        self._best = best
-        self.responsibilities_ = best.shares
-        self.labels_ = np.asarray(best.shares.argmax(axis=1), dtype=np.int64)
-        self.n_clusters_ = np.unique(self.labels_).size
+        supervision = inputs.weighed(no_auto_weights(self))
+        d = inputs.points.shape[1]
+        self._shift, self._scale = np.zeros(d), np.ones(d)
+        if self.standardise:
+            weight = supervision.sample_weight_or_ones
+            self._shift, self._scale = shift_and_scale(inputs.points, weight)
+        points = self._as_modelled(inputs.points)
+        pairs = Pairs(supervision.constraints, points.shape[0], both_ways=self.both_ways)
+
+        self._best = best = best_of(
+            [None] * self.n_init,
+            lambda rng, _: _VariationalFit(self, points, supervision, pairs, rng),
+            generator_of(self.random_state),
+            self.n_jobs,
+        )
+
+        labels = np.asarray(best.shares.argmax(axis=1), dtype=np.int64)
         log_v, log_rest = _log_means(best.sticks_a, best.sticks_b)
         weights = np.exp(_log_weights(log_v, log_rest))
         self.weights_ = weights / weights.sum()
-        self.cluster_centers_ = best.components.means * self._scale + self._shift
+        self.cluster_centers_ = inputs.centres(best.components.means * self._scale + self._shift)
         self.p_, self.q_ = (float(beta[0] / beta.sum()) for beta in (best.p, best.q))
-        self._note(best)
-        self._judge(supervision.constraints)
-
-    def _centred(self, points: Points, sample_weight: FloatArray) -> Points:
-        """Return the points scaled to the prior of the components."""
-        self._shift, self._scale = np.zeros(points.shape[1]), np.ones(points.shape[1])
-        if self.standardise:
-            self._shift, self._scale = shift_and_scale(points, sample_weight)
-        return self._as_modelled(points)
-
-    def _takes_sparse(self, distortion: Distortion) -> bool:
-        return False
+        self.responsibilities_ = inputs.shares_of_all(best.shares, self._costs)
+        self.n_clusters_ = np.unique(labels).size
+        self._set_progress(best.result)
+        self._set_labels(inputs, labels, supervision.constraints)
+        return self
 
     def _as_modelled(self, points: Points) -> Points:
         """Return points scaled as for the components."""
         return (points - self._shift) / self._scale
 
     def _check_settings(self) -> None:
-        super()._check_settings()
+        check_settings(self)
         for name in ("p_prior", "q_prior"):
             if not all(0.0 < value < math.inf for value in getattr(self, name)):
                 raise ValueError(f"{name} must be positive and finite, got {getattr(self, name)}")
-
-    def _check_number(self, n_points: int) -> None:
-        """Accept fewer points than components; some then have none."""
 
     def transform(self, X: Any) -> FloatArray:
         """Return minus the expected log-joint of points and components, without pairs."""
@@ -329,6 +352,8 @@ def _log_weights(log_v: FloatArray, log_rest: FloatArray) -> FloatArray:
 class _VariationalFit:
     """A single start of the fit."""
 
+    #: Pairs of infinite weight are refused.
+    unmet = 0
     shares: FloatArray
     sticks_a: FloatArray
     sticks_b: FloatArray
@@ -369,6 +394,11 @@ class _VariationalFit:
             self.converged = abs(bound - before) <= settings.tol * max(1.0, abs(bound))
             before = bound
         self.objective = self.history[-1].objective
+
+    @property
+    def result(self) -> Result:
+        """The result of the start."""
+        return Result(self.shares, self.objective, self.history, self.n_iter, self.converged)
 
     def _start(self) -> None:
         """Set shares and posteriors for the first E-step."""

@@ -8,23 +8,34 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, Self, Unpack
 
 import numpy as np
 import numpy.typing as npt
 
 from inference_lab._numba import lean_kernel
-from inference_lab.clustering._base import SharedSettings
-from inference_lab.clustering.distortions import Points, SquaredEuclidean, cheapest
+from inference_lab.clustering.distortions import SquaredEuclidean
 from inference_lab.clustering.em import Fit, HalfStep, Result
+from inference_lab.clustering.fit_inputs import (
+    FitArguments,
+    Weights,
+    read_fit,
+    takes,
+)
 from inference_lab.clustering.hmrf import clamped
-from inference_lab.clustering.hmrf_kmeans import PairBeliever
 from inference_lab.clustering.initialisation import Init
-from inference_lab.clustering.supervision import Supervision
+from inference_lab.clustering.paired_start import centroids_or_paired, weights_by_belief
+from inference_lab.clustering.points import Points, cheapest
+from inference_lab.clustering.prediction import CentroidPredictor, PairScore
+from inference_lab.clustering.starts import SharedSettings, best_of, generator_of
+from inference_lab.clustering.supervision import (
+    Supervision,
+    refuse_pairs,
+)
 from inference_lab.constraints.constraints import of_positive_weight
 from inference_lab.constraints.pair_arrays import refuse_hard
 from inference_lab.graph.arrays import FloatArray, IntArray
-from inference_lab.specs.settings import setting
+from inference_lab.specs.settings import check_settings, setting
 
 
 @lean_kernel
@@ -215,7 +226,7 @@ def _between(centroids: FloatArray) -> tuple[FloatArray, IntArray]:
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
-class LCVQE(SharedSettings, PairBeliever):
+class LCVQE(SharedSettings, PairScore, CentroidPredictor):
     r"""K-means in which points of violated pairs also pull centroids of other clusters.
 
     Points are first assigned to their nearest centroids. A must-link between clusters j and n is
@@ -267,25 +278,56 @@ class LCVQE(SharedSettings, PairBeliever):
     init: Init | Literal["auto"] | npt.ArrayLike = "auto"
     max_iter: int = setting(300, at_least=1)
 
+    _dense: ClassVar[bool] = True
     _assignment: ClassVar[type[_Linear | _Joint]] = _Linear
 
-    def _fit(self, points: Points, supervision: Supervision) -> None:
-        pairs = _Pairs(supervision, twice=self.paired_twice)
-        best: Fit[FloatArray] = self._best_of(
-            lambda rng: self._fit_once(points, supervision, pairs, rng)
+    @takes(FitArguments)
+    def fit(self, X: Any, y: Any = None, **arguments: Unpack[FitArguments]) -> Self:
+        """Cluster the points; see `HMRFKMeans.fit`."""
+        refuse_pairs(y, X, self)
+        check_settings(self)
+        inputs = read_fit(
+            self,
+            X,
+            {"y": y, **arguments},
+            SquaredEuclidean(),
+            default_weight="auto",
+            label_limit=self.n_clusters,
+            least_points=self.n_clusters,
         )
-        self.labels_ = best.labels
-        self.cluster_centers_ = self._moved_back(best.model)
-        self.metric_ = SquaredEuclidean()
-        self._note(best.result)
-        self._judge(supervision.constraints)
+        supervision = inputs.weighed(self._auto_weights)
+        pairs = _Pairs(supervision, twice=self.paired_twice)
+
+        best = best_of(
+            [inputs.centred_init(self.init)] * self.n_init,
+            lambda rng, init: self._fit_once(inputs.points, supervision, pairs, init, rng),
+            generator_of(self.random_state),
+            self.n_jobs,
+        )
+
+        self._set_centroids(inputs, best.model, SquaredEuclidean())
+        self._set_progress(best.result)
+        self._set_labels(inputs, best.labels, supervision.constraints)
+        return self
+
+    def _auto_weights(self, points: Points, supervision: Supervision) -> Weights:
+        """Return ones for pairs that `PCKMeans` keeps, and zeros for others."""
+        rng = generator_of(self.random_state)
+        return weights_by_belief(points, supervision, self.n_clusters, rng)
 
     def _fit_once(
-        self, points: Points, supervision: Supervision, pairs: _Pairs, rng: np.random.Generator
+        self,
+        points: Points,
+        supervision: Supervision,
+        pairs: _Pairs,
+        init: Any,
+        rng: np.random.Generator,
     ) -> Fit[FloatArray]:
-        distance = SquaredEuclidean().distances
+        """Fit from one start; the model is the centroids."""
+        distortion = SquaredEuclidean()
+        distance = distortion.distances
         history: list[HalfStep] = []
-        centroids = self._start(points, supervision, rng)
+        centroids = centroids_or_paired(init, points, supervision, self.n_clusters, distortion, rng)
         cost = distance(points, centroids)
         assignment: Any = None
         converged = False
@@ -306,9 +348,6 @@ class LCVQE(SharedSettings, PairBeliever):
             assignment.labels, history[-1].objective, history, len(history) // 2, converged
         )
         return Fit(centroids, result)
-
-    def _takes_sparse(self, distortion: Any) -> bool:
-        return False
 
 
 class CVQE(LCVQE):

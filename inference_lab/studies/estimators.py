@@ -10,7 +10,7 @@ import numpy as np
 from sklearn.cluster import KMeans
 
 from inference_lab import clustering
-from inference_lab.clustering.hmrf import violations
+from inference_lab.clustering.violations import violations
 from inference_lab.constraints import Constraints
 from inference_lab.reports.released import RELEASED
 from inference_lab.results.scoring import adjusted_rand, matched_accuracy, nmi, pairwise_f

@@ -787,7 +787,7 @@ def clustering(pairs: Pairs, labels: Sequence[Any]) -> tuple[float, float]:
     """Return the median of violated pairs, and the mean NMI of the points without pairs."""
     from sklearn.metrics import normalized_mutual_info_score
 
-    from inference_lab.clustering.hmrf import violations
+    from inference_lab.clustering.violations import violations
 
     violated, shared = [], []
     for given, known, found in zip(pairs.draws, pairs.known, labels, strict=True):

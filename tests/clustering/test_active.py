@@ -11,6 +11,7 @@ from sklearn.datasets import load_iris
 from inference_lab.clustering import ExploreConsolidate, PCKMeans
 from inference_lab.clustering.distortions import SquaredEuclidean
 from inference_lab.clustering.initialisation import initial_centroids
+from inference_lab.clustering.supervision import Supervision
 from inference_lab.constraints import Constraints
 from inference_lab.results.scoring import pairwise_f
 
@@ -57,6 +58,11 @@ def test_answers_are_consistent_and_within_budget(seed, k, budget, unknown, tell
     inferred = len(found.constraints) - len(known)
     assert inferred >= 0
     assert inferred == 0 or tell_k
+
+
+def alone(pairs: Constraints) -> Supervision:
+    """Return supervision by pairs alone."""
+    return Supervision(pairs, np.full(pairs.n_points, -1), None)
 
 
 def test_every_cluster_is_found_and_every_point_placed_in_the_end():
@@ -151,7 +157,7 @@ def test_points_apart_from_all_neighbourhoods_found_clusters():
 
     def start(k, init="neighbourhoods+singletons"):
         rng = np.random.default_rng(0)
-        return initial_centroids(points, pairs, k, SquaredEuclidean(), init, rng)
+        return initial_centroids(points, alone(pairs), k, SquaredEuclidean(), init, rng)
 
     means = [points[:2].mean(), points[2:4].mean()]
     assert sorted(start(4)[:, 0]) == sorted([*means, points[4, 0], points[5, 0]])
@@ -162,7 +168,7 @@ def test_points_apart_from_all_neighbourhoods_found_clusters():
     without = Constraints(None, [(0, 9), (0, 5), (9, 5), (3, 0)], n_points=10)
     rng = np.random.default_rng(0)
     three = initial_centroids(
-        points, without, 3, SquaredEuclidean(), "neighbourhoods+singletons", rng
+        points, alone(without), 3, SquaredEuclidean(), "neighbourhoods+singletons", rng
     )
     assert sorted(three[:, 0]) == [points[0, 0], points[5, 0], points[9, 0]]
 
@@ -175,7 +181,7 @@ def test_clusters_start_at_the_neighbourhoods_of_exploration():
     assert len(found.neighbourhoods) == 4 and found.constraints.must_link.size == 0
     start = initial_centroids(
         points,
-        found.constraints,
+        alone(found.constraints),
         4,
         SquaredEuclidean(),
         "neighbourhoods+singletons",

@@ -14,20 +14,21 @@ from inference_lab.clustering import (
     TVClust,
 )
 from inference_lab.clustering.annealed import _critical, critical_temperature
-from inference_lab.clustering.distortions import whitened
-from inference_lab.clustering.em import EStepSolver, maximise_expectation
+from inference_lab.clustering.e_step import ShareStep
+from inference_lab.clustering.em import maximise_expectation
 from inference_lab.clustering.hmrf import HMRF
 from inference_lab.clustering.mixture import GaussianComponents
+from inference_lab.clustering.points import whitened
 from inference_lab.constraints import Constraints
 from inference_lab.reports.patterns import four_clouds
 from inference_lab.results.scoring import matched_accuracy
 
 
-def gaussians(points, pairs, covariance, k=2, importance=None):
+def gaussians(points, pairs, covariance, k=2, alpha_weight=None):
     known = np.full(len(points), -1)
     nowhere = np.zeros((k, points.shape[1]))
     prior = "maximum-entropy"
-    return GaussianComponents(points, pairs, known, nowhere, covariance, 0.0, prior, importance)
+    return GaussianComponents(points, pairs, known, nowhere, covariance, 0.0, prior, alpha_weight)
 
 
 @pytest.fixture(scope="module")
@@ -37,25 +38,25 @@ def correlated():
     points = rng.standard_t(6, size=(80, 3)) @ np.array([[3.0, 1.0, 0.0], [0, 1, 0.5], [0, 0, 0.3]])
     drawn = Constraints.sample(rng.integers(2, size=80), 15, rng)
     pairs = Constraints(drawn.must_link, drawn.cannot_link, 0.8, 0.5, n_points=80)
-    importance = np.ones(80)
-    importance[np.concatenate([pairs.must_link, pairs.cannot_link]).ravel()] = 1.7
-    return points, pairs, importance * 80 / importance.sum()
+    alpha_weight = np.ones(80)
+    alpha_weight[np.concatenate([pairs.must_link, pairs.cannot_link]).ravel()] = 1.7
+    return points, pairs, alpha_weight * 80 / alpha_weight.sum()
 
 
 MODELS = ["full", "tied", "diag", "spherical", "k-means"]
 
 
-def coinciding(name, points, pairs, importance):
+def coinciding(name, points, pairs, alpha_weight):
     if name != "k-means":
-        return gaussians(points, pairs, name, importance=importance)
+        return gaussians(points, pairs, name, alpha_weight=alpha_weight)
     nowhere = np.zeros((2, points.shape[1]))
-    return HMRF(points, pairs, SquaredEuclidean(), nowhere, importance=importance)
+    return HMRF(points, pairs, SquaredEuclidean(), nowhere, alpha_weight=alpha_weight)
 
 
 @pytest.mark.parametrize("name", MODELS)
 def test_the_response_is_the_derivative_of_the_costs_by_the_shares(name, correlated):
-    points, pairs, importance = correlated
-    model = coinciding(name, points, pairs, importance)
+    points, pairs, alpha_weight = correlated
+    model = coinciding(name, points, pairs, alpha_weight)
     _critical(model, len(points))
     change = np.random.default_rng(2).normal(size=len(points))
     answer = model.response()(change)
@@ -72,16 +73,19 @@ def test_the_response_is_the_derivative_of_the_costs_by_the_shares(name, correla
 def test_two_per_cent_above_the_critical_temperature_clusters_are_one_and_below_not(
     name, correlated
 ):
-    points, pairs, importance = correlated
-    model = coinciding(name, points, pairs, importance)
+    points, pairs, alpha_weight = correlated
+    model = coinciding(name, points, pairs, alpha_weight)
     critical = _critical(model, len(points))
 
     def growth(temperature):
         """Return the growth of the unevenness of the shares from one check to the next."""
         _critical(model, len(points))
         model.push_apart(1e-3, np.random.default_rng(0))
-        e_step = EStepSolver(
-            "mean-field(tolerance=1e-12)", np.random.default_rng(0), None, temperature, True
+        e_step = ShareStep(
+            "mean-field(tolerance=1e-12)",
+            np.random.default_rng(0),
+            temperature=temperature,
+            follow=True,
         )
         shares, uneven = None, []
         for _ in range(2):

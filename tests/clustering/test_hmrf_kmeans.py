@@ -19,7 +19,7 @@ from inference_lab.clustering import (
     PCKMeans,
 )
 from inference_lab.clustering.distortions import Cosine, IDivergence, SquaredEuclidean
-from inference_lab.clustering.em import EStepSolver
+from inference_lab.clustering.e_step import LabelStep
 from inference_lab.clustering.hmrf import HMRF
 from inference_lab.clustering.metric_learning import Penalised, gradient
 from inference_lab.constraints import Constraints
@@ -78,7 +78,7 @@ def test_objective_and_energy_follow_the_definition(seed, penalty, learner):
         assert model.objective(x) == pytest.approx(value, rel=1e-9, abs=1e-9)
         best = min(best, value)
     # The E-step on the graph of coupled points finds the least objective of all labellings.
-    found = EStepSolver("brute-force", rng)(model, None)
+    found = LabelStep("brute-force", rng)(model, None).assignment
     assert model.objective(found) == pytest.approx(best, rel=1e-9, abs=1e-9)
 
 

@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 
 import inference_lab as il
 from inference_lab.clustering import PCKMeans, SquaredEuclidean
-from inference_lab.clustering.em import EStepSolver
-from inference_lab.clustering.hmrf import HMRF, violations
+from inference_lab.clustering.e_step import LabelStep
+from inference_lab.clustering.hmrf import HMRF
 from inference_lab.clustering.must_link_contraction import units_of
+from inference_lab.clustering.violations import violations
 from inference_lab.constraints import Constraints
 
 INF = math.inf
@@ -87,8 +88,8 @@ def test_icm_moves_components_whole():
     pair = Constraints([[0, 1]], None, INF, n_points=3)
     points = np.array([[4.0], [5.0], [0.0]])
     model = HMRF(points, pair, SquaredEuclidean(), np.array([[0.0], [6.0]]))
-    step = EStepSolver("icm", np.random.default_rng(0))
-    assert step(model, np.array([0, 0, 0])).tolist() == [1, 1, 0]
+    step = LabelStep("icm", np.random.default_rng(0))
+    assert step(model, np.array([0, 0, 0])).assignment.tolist() == [1, 1, 0]
 
 
 def test_hard_pairs_that_are_none_are_refused():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import warnings
 from collections.abc import Iterator
 from types import SimpleNamespace
@@ -219,7 +220,7 @@ def test_frames_of_python_3_13_are_read(monkeypatch: pytest.MonkeyPatch) -> None
         )
 
     outer = frame("sklearn.model_selection._validation", "_fit_and_score", called, None)
-    inner = frame("inference_lab.clustering._base", "fit", {"X": X[train]}, outer)
+    inner = frame("inference_lab.clustering.hmrf_kmeans", "fit", {"X": X[train]}, outer)
     monkeypatch.setattr(folds, "sys", SimpleNamespace(_getframe=lambda depth: inner))
     part = supervision.take_frame({"pairs": pairs, "sample_ids": None}, X[train])["constraints"]
     expected = PAIRS.restrict(train, renumber=True)
@@ -298,7 +299,7 @@ def test_names_without_an_index_name_the_remedy() -> None:
 )
 def test_pairs_by_position_are_refused(kind: Any, pairs: Any, call: str) -> None:
     without = (DPMeans, SeededKMeans)
-    takes = "must_link" in kind.fit.__code__.co_varnames and not issubclass(kind, without)
+    takes = "must_link" in inspect.signature(kind.fit).parameters and not issubclass(kind, without)
     expected = call if takes else "takes no pairs"
     if kind is DPMeans:
         expected = "RDPMeans does|fit"
@@ -337,7 +338,7 @@ def faults(model: Any, data: Any = X, **pairs: Any) -> dict[Any, str]:
 PAIRED: list[Any] = [
     kind
     for kind in [*KINDS, ConstrainedClusterCV]
-    if "must_link" in kind.fit.__code__.co_varnames and kind is not DPMeans
+    if "must_link" in inspect.signature(kind.fit).parameters and kind is not DPMeans
 ]
 
 

@@ -10,8 +10,8 @@ from scipy.optimize import linear_sum_assignment
 
 from inference_lab.clustering import BregmanKMeans, SizeConstrainedKMeans
 from inference_lab.clustering.hard_pairs import InfeasibleConstraintsError
-from inference_lab.clustering.hmrf import violations
 from inference_lab.clustering.size_bounds import balance, least_assignment
+from inference_lab.clustering.violations import violations
 from inference_lab.constraints import Constraints
 
 

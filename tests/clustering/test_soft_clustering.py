@@ -12,8 +12,8 @@ from sklearn.mixture import GaussianMixture
 from inference_lab.clustering import (
     ConstrainedGaussianMixture,
 )
-from inference_lab.clustering._soft import point_weights
-from inference_lab.clustering.hmrf import violations
+from inference_lab.clustering.alpha_weights import alpha_weights
+from inference_lab.clustering.violations import violations
 from inference_lab.constraints import Constraints
 from inference_lab.results.scoring import pairwise_f
 
@@ -21,8 +21,8 @@ from inference_lab.results.scoring import pairwise_f
 def exact_posterior(model, points, must_link, cannot_link, weight):
     """Sum over all labellings; return marginals and minus the log of the sum."""
     n, k = len(points), model.n_clusters
-    origin = model._origin
-    density = model._fitted.log_densities(points - origin)
+    origin = model._format.origin
+    density = model._components.log_densities(points - origin)
     touched = np.zeros(n, dtype=bool)
     touched[np.array(must_link + cannot_link).ravel()] = True
     density[~touched] += np.log(model.weights_)
@@ -80,7 +80,7 @@ def test_a_chunklet_counts_its_mixing_weight_once(small):
         2, e_step="junction-tree", prior="chunklets", reg_covar=0.05, random_state=0, tol=1e-12
     ).fit(points, must_link=must_link, ml_weight=np.inf)
     # Shental et al. 2003: p(l | chunklet) ~ pi_l prod p(x | l), independently for each chunklet.
-    density = model._fitted.log_densities(points - model._origin)
+    density = model._components.log_densities(points - model._format.origin)
     for chunklet in ([0, 1], [4, 6], [2], [3]):
         log = np.log(model.weights_) + density[chunklet].sum(axis=0)
         expected = np.exp(log - log.max())
@@ -147,11 +147,11 @@ def wide(model):
 
 def test_weights_of_supervised_points():
     supervised = np.array([True, False, False, False])
-    assert point_weights(supervised, 0.5, "sum") is None
-    np.testing.assert_allclose(point_weights(supervised, 0.5, "mean"), [2, 2 / 3, 2 / 3, 2 / 3])
+    assert alpha_weights(supervised, 0.5, "sum") is None
+    np.testing.assert_allclose(alpha_weights(supervised, 0.5, "mean"), [2, 2 / 3, 2 / 3, 2 / 3])
     # As in the paper: alpha = |unlabelled| / n under "mean" is one weight for all.
-    np.testing.assert_allclose(point_weights(supervised, 0.75, "mean"), np.ones(4))
-    ratio = point_weights(supervised, 0.2, "sum")
+    np.testing.assert_allclose(alpha_weights(supervised, 0.75, "mean"), np.ones(4))
+    ratio = alpha_weights(supervised, 0.2, "sum")
     assert ratio[0] / ratio[1] == pytest.approx(4.0)
 
 

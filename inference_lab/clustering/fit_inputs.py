@@ -1,0 +1,298 @@
+"""Input of a fit: validated points and supervision, and the way back from the fit to all rows."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Literal, TypedDict, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+from sklearn.utils.validation import validate_data
+
+from inference_lab.clustering.distortions import Distortion
+from inference_lab.clustering.pair_weights import log_odds, watch_faults, watch_nothing
+from inference_lab.clustering.points import Points, is_sparse
+from inference_lab.clustering.supervision import Supervision, read_supervision, take_frame
+from inference_lab.constraints import Constraints, SampleIds
+from inference_lab.constraints.constraints import selected
+from inference_lab.constraints.pair_arrays import Pairs
+from inference_lab.graph.arrays import FloatArray, IntArray
+
+#: Largest absolute value of points; squared distances then stay below 1e100, the limit of costs.
+LARGEST_VALUE = 1e48
+#: Least size of the largest value of points that are not all zero. Below, squared distances lose
+#: digits, and from 1e-162 on all of them are zero.
+SMALLEST_VALUE = 1e-145
+
+#: The weights of pairs that may be "auto".
+_WEIGHTS = ("ml_weight", "cl_weight")
+
+#: A weight of each pair or of all, by the name of the argument.
+Weights = Mapping[str, float | FloatArray]
+
+
+class PairArguments(TypedDict, total=False):
+    """Arguments of ``fit`` that give pairs."""
+
+    must_link: Pairs | None
+    cannot_link: Pairs | None
+    pairs: Any
+    ml_weight: npt.ArrayLike | Literal["auto"] | None
+    cl_weight: npt.ArrayLike | Literal["auto"] | None
+    sample_ids: npt.ArrayLike | None
+
+
+class FitArguments(PairArguments, total=False):
+    """Arguments of ``fit`` besides the data, the same for all estimators that take pairs."""
+
+    partial_labels: npt.ArrayLike | None
+    sample_weight: npt.ArrayLike | None
+
+
+#: The names of the arguments that give pairs.
+PAIR_ARGUMENTS = tuple(PairArguments.__annotations__)
+
+Method = TypeVar("Method", bound=Callable[..., Any])
+
+
+def takes(arguments: Any) -> Callable[[Method], Method]:
+    """Give a method with ``**keywords`` the signature that lists them, all None by default.
+
+    scikit-learn and `help` read the signature; type checkers read the annotation of the keywords.
+    """
+
+    def with_signature(method: Method) -> Method:
+        signature = inspect.signature(method)
+        first = [
+            parameter
+            for parameter in signature.parameters.values()
+            if parameter.kind is not inspect.Parameter.VAR_KEYWORD
+        ]
+        named = [
+            inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=hint)
+            for name, hint in inspect.get_annotations(arguments).items()
+        ]
+        method.__signature__ = signature.replace(parameters=[*first, *named])  # type: ignore[attr-defined]
+        return method
+
+    return with_signature
+
+
+@dataclass(frozen=True)
+class PointFormat:
+    """How an estimator reads points, in a fit and later.
+
+    ``origin`` (d,) is subtracted before costs are computed, to avoid cancellation; None is zero.
+    """
+
+    distortion: Distortion
+    sparse: bool
+    origin: FloatArray | None = None
+
+    def read(self, estimator: Any, X: Any, *, reset: bool) -> tuple[Points, np.dtype[Any]]:
+        """Validate the data as scikit-learn does, and prepare it for the distortion.
+
+        Points are in double precision; the returned type is the type of X, float32 or float64.
+        """
+        points = validate_data(
+            estimator,
+            X,
+            reset=reset,
+            accept_sparse="csr" if self.sparse else False,
+            dtype=[np.float64, np.float32],
+        )
+        dtype = points.dtype
+        points = points.astype(np.float64, copy=False)
+        if is_sparse(points):
+            from scipy.sparse import csr_array
+
+            points = csr_array(points)
+        refuse_sizes(points)
+        self.distortion.check(points)
+        return self.distortion.prepare(points), dtype
+
+    def centred(self, points: Any) -> Any:
+        """Return the points minus the origin."""
+        return points if self.origin is None else points - self.origin
+
+    def moved_back(self, centroids: FloatArray) -> FloatArray:
+        """Return centroids in the coordinates of the data."""
+        return centroids if self.origin is None else centroids + self.origin
+
+
+@dataclass(frozen=True)
+class FitInputs:
+    """Points of positive weight with their supervision; other points are labelled after the fit.
+
+    ``points`` (m, d) are prepared and centred, ``rows`` (m,) their numbers among all points.
+    ``all_points`` (n, d) are prepared. ``dtype`` is the type of the data, ``auto`` has the names of
+    the weights that are "auto", and ``names_fold`` tells that rows of other folds have names.
+    """
+
+    points: Points
+    supervision: Supervision
+    format: PointFormat
+    dtype: np.dtype[Any]
+    rows: IntArray
+    all_points: Points
+    auto: tuple[str, ...] = ()
+
+    def weighed(self, weights: Callable[[Points, Supervision], Weights]) -> Supervision:
+        """Return the supervision; weights that are "auto" become those of a function."""
+        supervision = self.supervision
+        if not self.auto or not len(supervision.constraints):
+            return supervision
+        all_weights = weights(self.points, supervision)
+        chosen = {name: all_weights[name] for name in self.auto}
+        watch_nothing(supervision.constraints, chosen)
+        return replace(supervision, constraints=supervision.constraints.with_weights(**chosen))
+
+    def centred_init(self, init: Any) -> Any:
+        """Return given initial centroids in the coordinates of the points; names stay."""
+        origin = self.format.origin
+        if isinstance(init, str) or origin is None:
+            return init
+        centroids = np.asarray(init, dtype=np.float64)
+        # `initial_centroids` raises the error for a wrong shape.
+        return centroids - origin if centroids.shape[-1:] == origin.shape else centroids
+
+    def centres(self, centroids: FloatArray) -> FloatArray:
+        """Return centroids in the coordinates and the type of the data."""
+        return self.format.moved_back(centroids).astype(self.dtype, copy=False)
+
+    def labels_of_all(self, labels: IntArray, costs: Callable[[Points], FloatArray]) -> IntArray:
+        """Return the labels of all points; those of weight zero are in their cheapest cluster."""
+        if self.is_whole:
+            return labels
+        result = np.empty(self.all_points.shape[0], dtype=np.int64)
+        result[self.rows] = labels
+        result[self._others] = costs(self.all_points[self._others]).argmin(axis=1)
+        return result
+
+    def shares_of_all(
+        self,
+        shares: FloatArray,
+        costs: Callable[[Points], FloatArray],
+        temperature: float = 1.0,
+    ) -> FloatArray:
+        """Return the shares of all points; those of weight zero have the softmax of their costs."""
+        from scipy.special import softmax
+
+        if self.is_whole:
+            return shares
+        result = np.empty((self.all_points.shape[0], shares.shape[1]))
+        result[self.rows] = shares
+        result[self._others] = softmax(-costs(self.all_points[self._others]) / temperature, axis=1)
+        return result
+
+    def constraints_of_all(self, constraints: Constraints) -> Constraints:
+        """Return constraints of the points as constraints of all points."""
+        if self.is_whole:
+            return constraints
+        return selected(constraints, place=self.rows, n_points=self.all_points.shape[0])
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether all points have positive weight."""
+        return bool(self.rows.size == self.all_points.shape[0])
+
+    @property
+    def _others(self) -> IntArray:
+        return np.setdiff1d(np.arange(self.all_points.shape[0]), self.rows)
+
+
+def read_fit(
+    estimator: Any,
+    X: Any,
+    arguments: Mapping[str, Any],
+    distortion: Distortion,
+    *,
+    centred: bool = True,
+    default_weight: float | Literal["auto"] = 1.0,
+    label_limit: int | None = None,
+    least_points: int = 1,
+) -> FitInputs:
+    """Validate the data and the supervision of a fit, and drop the points of weight zero.
+
+    Points are centred where that changes no cost. Labels must be below `label_limit`. The format of
+    the points is stored for `predict`.
+    """
+    unknown = sorted(set(arguments) - set(FitArguments.__annotations__) - {"y"})
+    if unknown:
+        raise TypeError(
+            f"{type(estimator).__name__}.fit() got an unexpected keyword argument {unknown[0]!r}"
+        )
+    # A certificate belongs to the last fit only.
+    vars(estimator).pop("certificate_", None)
+    format_ = PointFormat(distortion, distortion.accepts_sparse and not estimator._dense)
+    points, dtype = format_.read(estimator, X, reset=True)
+    n = points.shape[0]
+    given = take_frame(dict.fromkeys(FitArguments.__annotations__) | dict(arguments), X)
+    for name in _WEIGHTS:
+        given[name] = default_weight if given[name] is None else given[name]
+    auto = tuple(name for name in _WEIGHTS if isinstance(given[name], str))
+    for name in auto:
+        check_word(name, given[name], ("auto",))
+        given[name] = 1.0
+    supervision = read_supervision(n, label_limit, **given)
+    watch_faults(supervision.constraints, supervision.n_repeated)
+    names = given["sample_ids"]
+    estimator._in_fold = isinstance(names, SampleIds) and names.size < names.everyone.size
+    rows = np.flatnonzero(supervision.sample_weight_or_ones > 0)
+    some = points
+    if rows.size < n:
+        some, supervision = points[rows], supervision.only(rows)
+    if centred and distortion.translation_invariant and not is_sparse(points):
+        weight = supervision.sample_weight_or_ones
+        format_ = replace(format_, origin=weight @ some / weight.sum())
+    if least_points > rows.size:
+        raise ValueError(
+            f"n_samples={rows.size} should be >= n_clusters={least_points}: there cannot be more "
+            "clusters than points"
+        )
+    estimator._format = format_
+    some = format_.centred(some)
+    return FitInputs(some, supervision, format_, dtype, rows, points, auto)
+
+
+def check_word(name: str, value: str, allowed: Collection[str]) -> None:
+    """Refuse a value that is not among the allowed words."""
+    if value not in allowed:
+        *first, last = allowed
+        words = f"{', '.join(first)} or {last}" if first else last
+        raise ValueError(f"{name} must be {words}, got {value!r}")
+
+
+def refuse_sizes(points: Points) -> None:
+    """Refuse values whose squared distances would overflow, or vanish."""
+    most = max(abs(float(points.max())), abs(float(points.min()))) if min(points.shape) else 0.0
+    if most > LARGEST_VALUE:
+        raise ValueError(
+            f"X holds a value of size {most:g}; values up to {LARGEST_VALUE:g} are allowed, so "
+            "that costs stay numbers: scale the data"
+        )
+    if 0.0 < most < SMALLEST_VALUE:
+        raise ValueError(
+            f"X holds values up to {most:g} in size, whose squares vanish in double precision; the "
+            f"largest must be at least {SMALLEST_VALUE:g}: scale the data"
+        )
+
+
+def log_odds_weights(supervision: Supervision, units: Mapping[str, float]) -> Weights:
+    """Return the log-odds that a pair is right, times the unit of costs of each kind of pairs."""
+    odds = log_odds(supervision.constraints)
+    return {name: odds * unit for name, unit in units.items()}
+
+
+def no_auto_weights(estimator: Any) -> Callable[[Points, Supervision], Weights]:
+    """Return the refusal of "auto" by an estimator without a scale for log-odds."""
+
+    def refuse(points: Points, supervision: Supervision) -> Weights:
+        raise ValueError(
+            f"{type(estimator).__name__} has no scale for ml_weight='auto' and cl_weight='auto': "
+            "its weights are not log-probabilities; give numbers"
+        )
+
+    return refuse
