@@ -1,10 +1,15 @@
-"""Formatting of names and texts, the same in every table and message."""
+"""Formatting of names and texts, the same in every table and message; warnings."""
 
 from __future__ import annotations
 
 import difflib
 import re
+import sys
+import warnings
 from collections.abc import Iterable, Sequence
+from types import FrameType
+
+_PACKAGE = __name__.rpartition(".")[0]
 
 
 def counted(n: int, noun: str) -> str:
@@ -34,6 +39,25 @@ def alike(word: str, valid: Iterable[str]) -> str | None:
     folded = {_folded(name): name for name in valid}
     found = difflib.get_close_matches(_folded(word), folded, n=1, cutoff=0.5)
     return folded[found[0]] if found else None
+
+
+def warn(message: str, category: type[Warning] = UserWarning) -> None:
+    """Issue a warning that names the innermost line of code outside this package.
+
+    As after `warnings.warn`, the default filter shows it once for each such line.
+    """
+    # The first level is this function, the second its caller.
+    level, frame = 2, sys._getframe(1)
+    while in_package(frame) and frame.f_back is not None:
+        level, frame = level + 1, frame.f_back
+    warnings.warn(message, category, stacklevel=level)
+
+
+def in_package(frame: FrameType) -> bool:
+    """Whether a frame runs code of this package."""
+    # By the name of the module, because the folders of solvers and problems differ by installation.
+    module = str(frame.f_globals.get("__name__", ""))
+    return module == _PACKAGE or module.startswith(f"{_PACKAGE}.")
 
 
 def _folded(text: str) -> str:

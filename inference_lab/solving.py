@@ -7,7 +7,6 @@ import inspect
 import math
 import reprlib
 import sys
-import warnings
 from collections.abc import Callable, Iterable, Mapping
 from contextvars import ContextVar
 from dataclasses import replace
@@ -34,7 +33,7 @@ from inference_lab.contract import (
     UnsolvedWarning,
     proves,
 )
-from inference_lab.formatting import counted, nearest, shortened
+from inference_lab.formatting import counted, in_package, nearest, shortened, warn
 from inference_lab.graph.arrays import IntArray
 from inference_lab.graph.factor_graph import FactorGraph, unary_minimum
 from inference_lab.graph.terms import COST_LIMIT
@@ -256,10 +255,9 @@ def solve(
 def _warned(solution: Solution) -> Solution:
     """Return the solution; warn if it has no answer and the caller is outside the library."""
     if solution.status in (Status.UNSUPPORTED, Status.NOT_INSTALLED):
-        caller = sys._getframe(2).f_globals.get("__name__", "")
-        if not str(caller).startswith("inference_lab."):
+        if not in_package(sys._getframe(2)):
             text = f"{solution.solver} gave no answer: {solution.status}, {solution.message}"
-            warnings.warn(text, UnsolvedWarning, stacklevel=3)
+            warn(text, UnsolvedWarning)
     return solution
 
 

@@ -136,7 +136,6 @@ class AnnealedConstrainedKMeans(SharedSettings, PairScore, CentroidPredictor):
 
     @takes(FitArguments)
     def fit(self, X: Any, y: Any = None, **arguments: Unpack[FitArguments]) -> Self:
-        """Cluster the points; see `HMRFKMeans.fit`."""
         inputs = read_fit(
             self, X, y, arguments, as_distortion(self.distortion), default_weight="auto"
         )
@@ -159,7 +158,7 @@ class AnnealedConstrainedKMeans(SharedSettings, PairScore, CentroidPredictor):
         self.responsibilities_ = inputs.shares_of_all(shares, self._costs, last)
         self._set_progress(best.result)
         self._set_labels(inputs, best.labels, supervision.constraints)
-        watch_hard(supervision.constraints, best.labels, stacklevel=3)
+        watch_hard(supervision.constraints, best.labels)
         return self
 
     def _auto_weights(self, points: Points, supervision: Supervision) -> Weights:

@@ -30,11 +30,10 @@ from inference_lab.clustering.starts import AT_LEAST_ONE, best_of, generator_of
 from inference_lab.clustering.supervision import (
     Supervision,
     agreeing,
-    of_positive_weight,
-    refuse_hard,
 )
 from inference_lab.constraints import Constraints
-from inference_lab.constraints.pair_arrays import signed_matrix
+from inference_lab.constraints.constraints import of_positive_weight
+from inference_lab.constraints.pair_arrays import refuse_hard, signed_matrix
 from inference_lab.graph.arrays import FloatArray, IntArray
 from inference_lab.specs.settings import setting
 
@@ -107,7 +106,6 @@ class ConstrainedLinkage(_ChangedDistances):
 
     @takes(FitArguments)
     def fit(self, X: Any, y: Any = None, **arguments: Unpack[FitArguments]) -> Self:
-        """Cluster the points; see `HMRFKMeans.fit`."""
         from sklearn.cluster import AgglomerativeClustering
         from sklearn.metrics import euclidean_distances
 
@@ -219,7 +217,6 @@ class ConstrainedSpectral(_ChangedDistances):
 
     @takes(FitArguments)
     def fit(self, X: Any, y: Any = None, **arguments: Unpack[FitArguments]) -> Self:
-        """Cluster the points; see `HMRFKMeans.fit`."""
         from sklearn.preprocessing import normalize
 
         inputs = read_fit(self, X, y, arguments, SquaredEuclidean())
@@ -341,7 +338,6 @@ class FlexibleSpectral(ConstrainedSpectral):
 
     @takes(FitArguments)
     def fit(self, X: Any, y: Any = None, **arguments: Unpack[FitArguments]) -> Self:
-        """Cluster the points; see `HMRFKMeans.fit`."""
         inputs = read_fit(self, X, y, arguments, SquaredEuclidean())
         supervision = inputs.weighed()
         rng = generator_of(self.random_state)
@@ -503,7 +499,6 @@ class MetricKMeans(_ChangedDistances):
 
     @takes(FitArguments)
     def fit(self, X: Any, y: Any = None, **arguments: Unpack[FitArguments]) -> Self:
-        """Cluster the points; see `HMRFKMeans.fit`."""
         inputs = read_fit(self, X, y, arguments, SquaredEuclidean(), default_weight="auto")
         supervision = inputs.weighed(self._auto_weights)
         points, k = inputs.points, self.n_clusters

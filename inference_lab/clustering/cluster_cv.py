@@ -26,17 +26,16 @@ from inference_lab.clustering.mixture import ConstrainedGaussianMixture
 from inference_lab.clustering.pair_weights import ContradictoryPairsWarning, watch_faults
 from inference_lab.clustering.prediction import LabellingMixin
 from inference_lab.clustering.supervision import (
-    of_positive_weight,
-    read_supervision,
     refuse_pairs,
-    take_frame,
+    supervision_of,
 )
 from inference_lab.clustering.tvclust import TVClust
 from inference_lab.clustering.violations import violations
 from inference_lab.constraints import Constraints
-from inference_lab.constraints.constraints import selected
+from inference_lab.constraints.constraints import of_positive_weight, selected
 from inference_lab.constraints.pair_arrays import Pairs
 from inference_lab.constraints.pairs import codes_of
+from inference_lab.formatting import warn
 from inference_lab.graph.arrays import FloatArray, IntArray
 from inference_lab.specs.settings import check_settings, setting
 from inference_lab.specs.whole_numbers import as_whole
@@ -480,14 +479,8 @@ class ConstrainedClusterCV(LabellingMixin, BaseEstimator):  # type: ignore[misc]
             "cl_weight": cl_weight,
             "sample_ids": sample_ids,
         }
-        parsed = take_frame(arguments, X)
-        for name in ("ml_weight", "cl_weight"):
-            if isinstance(parsed[name], str):
-                check_word(name, parsed[name], ("auto",))
-            if parsed[name] is None or isinstance(parsed[name], str):
-                parsed[name] = 1.0
-        supervision = read_supervision(points.shape[0], None, **parsed)
-        watch_faults(supervision.constraints, supervision.n_repeated, stacklevel=3)
+        supervision = supervision_of(X, arguments, allow_auto=True)
+        watch_faults(supervision.constraints, supervision.n_repeated)
         self.constraints_ = of_positive_weight(supervision.constraints)
         self._seed = int(check_random_state(self.random_state).randint(2**31))
         rows = self._compared(candidates, numbers, points)
@@ -533,10 +526,8 @@ class ConstrainedClusterCV(LabellingMixin, BaseEstimator):  # type: ignore[misc]
                     f"{n_pairs} were given. Give one number"
                 )
             if n_pairs:
-                warnings.warn(
+                warn(
                     "one pair cannot be held out from others: the first candidate is fitted",
-                    UserWarning,
-                    stacklevel=3,
                 )
             name, estimator = candidates[0]
             made = prepared(estimator, numbers[0], self._seed)
@@ -610,10 +601,8 @@ class ConstrainedClusterCV(LabellingMixin, BaseEstimator):  # type: ignore[misc]
         if len(failed) == len(rows):
             raise ValueError(f"no candidate could be fitted; {failed[0].name}: {failed[0].failure}")
         if failed:
-            warnings.warn(
+            warn(
                 "left out: " + "; ".join(f"{row.name} ({row.failure})" for row in failed),
-                UserWarning,
-                stacklevel=4,
             )
 
     def _take(self, rows: Sequence[_Row], points: Any) -> None:

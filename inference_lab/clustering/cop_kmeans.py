@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import warnings
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Self, TypeAlias, Unpack
 
@@ -28,13 +27,11 @@ from inference_lab.clustering.initialisation import Init, group_centroids, initi
 from inference_lab.clustering.pair_weights import ConstraintsNotMetWarning
 from inference_lab.clustering.prediction import CentroidPredictor, PairScore
 from inference_lab.clustering.starts import AT_LEAST_ONE, generator_of
-from inference_lab.clustering.supervision import (
-    Supervision,
-    of_positive_weight,
-    without_pairs,
-)
+from inference_lab.clustering.supervision import Supervision, without_pairs
 from inference_lab.clustering.violations import violations
+from inference_lab.constraints.constraints import of_positive_weight
 from inference_lab.constraints.pair_arrays import symmetric_matrix
+from inference_lab.formatting import warn
 from inference_lab.graph.arrays import FloatArray, IntArray
 from inference_lab.specs.settings import setting
 
@@ -265,7 +262,6 @@ class COPKMeans(PairScore, CentroidPredictor):
 
     @takes(FitArguments)
     def fit(self, X: Any, y: Any = None, **arguments: Unpack[FitArguments]) -> Self:
-        """Cluster the points; see `HMRFKMeans.fit`."""
         inputs = read_fit(self, X, y, arguments, as_distortion(self.distortion))
         given = inputs.weighed()
         constraints = of_positive_weight(given.constraints)
@@ -299,7 +295,7 @@ class COPKMeans(PairScore, CentroidPredictor):
             "none may exist: try PCKMeans with cl_weight=inf, which searches for one, more "
             "max_failures or more clusters"
         )
-        warnings.warn(message, ConstraintsNotMetWarning, stacklevel=3)
+        warn(message, ConstraintsNotMetWarning)
 
     def _search(self, inputs: FitInputs, supervision: Supervision) -> tuple[Fit[HMRF], str, int]:
         """Return the best start, its status, and the number of failed starts."""

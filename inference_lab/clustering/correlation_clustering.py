@@ -20,9 +20,8 @@ from inference_lab.clustering.pair_weights import watch_hard, watch_repeats
 from inference_lab.clustering.prediction import LabellingMixin
 from inference_lab.clustering.supervision import (
     names_in_pairs,
-    read_supervision,
     refuse_pairs,
-    take_frame,
+    supervision_of,
 )
 from inference_lab.clustering.violations import Violations, violations
 from inference_lab.constraints import Constraints
@@ -165,14 +164,10 @@ class CorrelationClustering(LabellingMixin, BaseEstimator):  # type: ignore[misc
         if X is None:
             given = names_in_pairs(given)
             n = len(given["sample_ids"])
-            given = take_frame(given, given["sample_ids"])
         else:
-            given = take_frame(given, X)
             n = validate_data(self, X, accept_sparse="csr").shape[0]
-        for name in ("ml_weight", "cl_weight"):
-            given[name] = 1.0 if given[name] is None else given[name]
-        supervision = read_supervision(n, None, **given)
-        watch_repeats(supervision.constraints, supervision.n_repeated, stacklevel=3)
+        supervision = supervision_of(given["sample_ids"] if X is None else X, given)
+        watch_repeats(supervision.constraints, supervision.n_repeated)
         names = given["sample_ids"]
         if names is None and pairs is not None and hasattr(X, "iloc"):
             names = X.index
@@ -181,7 +176,6 @@ class CorrelationClustering(LabellingMixin, BaseEstimator):  # type: ignore[misc
         watch_hard(
             supervision.constraints,
             self.labels_,
-            stacklevel=3,
             remedy="more clusters, or finite weights",
         )
         return self

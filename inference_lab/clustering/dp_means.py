@@ -34,9 +34,10 @@ from inference_lab.clustering.paired_start import paired_kmeans
 from inference_lab.clustering.points import Points, counted_shares, dense
 from inference_lab.clustering.prediction import CentroidPredictor, PairScore
 from inference_lab.clustering.starts import SharedSettings, best_of, generator_of
-from inference_lab.clustering.supervision import Supervision, refuse_hard
+from inference_lab.clustering.supervision import Supervision
 from inference_lab.clustering.violations import violations
 from inference_lab.constraints import Constraints
+from inference_lab.constraints.pair_arrays import refuse_hard
 from inference_lab.contract import Solution, Solver
 from inference_lab.graph.arrays import Flags, FloatArray, IntArray
 from inference_lab.graph.factor_graph import FactorGraph
@@ -383,7 +384,6 @@ class RDPMeans(SharedSettings, PairScore, CentroidPredictor):
 
     @takes(FitArguments)
     def fit(self, X: Any, y: Any = None, **arguments: Unpack[FitArguments]) -> Self:
-        """Cluster the points; see `HMRFKMeans.fit`."""
         distortion = self._checked_distortion()
         inputs = read_fit(self, X, y, arguments, distortion, any_label=True)
         supervision = inputs.weighed()

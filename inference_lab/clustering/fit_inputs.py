@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Literal, TypedDict, TypeVar
+from typing import Any, Literal, TypedDict, TypeVar, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -14,12 +15,7 @@ from sklearn.utils.validation import validate_data
 from inference_lab.clustering.distortions import Distortion
 from inference_lab.clustering.pair_weights import log_odds, watch_faults, watch_nothing
 from inference_lab.clustering.points import Points, is_sparse
-from inference_lab.clustering.supervision import (
-    Supervision,
-    read_supervision,
-    refuse_pairs,
-    take_frame,
-)
+from inference_lab.clustering.supervision import Supervision, refuse_pairs, supervision_of
 from inference_lab.constraints import Constraints, SampleIds
 from inference_lab.constraints.constraints import selected
 from inference_lab.constraints.pair_arrays import Pairs
@@ -31,9 +27,6 @@ LARGEST_VALUE = 1e48
 #: Least size of the largest value of points that are not all zero. Below, squared distances lose
 #: digits, and from 1e-162 on all of them are zero.
 SMALLEST_VALUE = 1e-145
-
-#: The weights of pairs that may be "auto".
-_WEIGHTS = ("ml_weight", "cl_weight")
 
 #: A weight of each pair or of all, by the name of the argument.
 Weights = Mapping[str, float | FloatArray]
@@ -64,24 +57,29 @@ Method = TypeVar("Method", bound=Callable[..., Any])
 
 
 def takes(arguments: Any) -> Callable[[Method], Method]:
-    """Give a method with ``**keywords`` the signature that lists them, all None by default.
+    """Give a ``fit`` with ``**keywords`` the signature that lists them, all None by default.
 
     scikit-learn and `help` read the signature; type checkers read the annotation of the keywords.
     """
 
     def with_signature(method: Method) -> Method:
-        signature = inspect.signature(method)
-        first = [
-            parameter
-            for parameter in signature.parameters.values()
-            if parameter.kind is not inspect.Parameter.VAR_KEYWORD
-        ]
+        @functools.wraps(method)
+        def fit(self: Any, X: Any, y: Any = None, **keywords: Any) -> Any:
+            unknown = [name for name in keywords if name not in signature.parameters]
+            if unknown:
+                raise TypeError(
+                    f"{type(self).__name__}.fit() got an unexpected keyword argument {unknown[0]!r}"
+                )
+            return method(self, X, y, **keywords)
+
+        *first, _ = inspect.signature(method).parameters.values()
         named = [
             inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=hint)
             for name, hint in inspect.get_annotations(arguments).items()
         ]
-        method.__signature__ = signature.replace(parameters=[*first, *named])  # type: ignore[attr-defined]
-        return method
+        signature = inspect.signature(method).replace(parameters=[*first, *named])
+        fit.__signature__ = signature  # type: ignore[attr-defined]
+        return cast(Method, fit)
 
     return with_signature
 
@@ -133,8 +131,8 @@ class FitInputs:
     """Points of positive weight with their supervision; other points are labelled after the fit.
 
     ``points`` (m, d) are prepared and centred, ``rows`` (m,) their numbers among all points.
-    ``all_points`` (n, d) are prepared. ``dtype`` is the type of the data, ``auto`` has the names of
-    the weights that are "auto", ``estimator`` is the name of its class.
+    ``all_points`` (n, d) are prepared. ``dtype`` is the type of the data, ``estimator`` the name of
+    its class.
     """
 
     points: Points
@@ -143,7 +141,6 @@ class FitInputs:
     dtype: np.dtype[Any]
     rows: IntArray
     all_points: Points
-    auto: tuple[str, ...]
     estimator: str
 
     def weighed(
@@ -154,7 +151,7 @@ class FitInputs:
         Without one, weights are no log-probabilities, and "auto" is refused.
         """
         supervision = self.supervision
-        if not self.auto or not len(supervision.constraints):
+        if not supervision.auto or not len(supervision.constraints):
             return supervision
         if weights is None:
             raise ValueError(
@@ -162,8 +159,8 @@ class FitInputs:
                 "weights are not log-probabilities; give numbers"
             )
         all_weights = weights(self.points, supervision)
-        chosen = {name: all_weights[name] for name in self.auto}
-        watch_nothing(supervision.constraints, chosen, stacklevel=4)
+        chosen = {name: all_weights[name] for name in supervision.auto}
+        watch_nothing(supervision.constraints, chosen)
         return replace(supervision, constraints=supervision.constraints.with_weights(**chosen))
 
     def centred_init(self, init: Any) -> Any:
@@ -240,30 +237,23 @@ def read_fit(
     """
     refuse_pairs(y, X, estimator)
     check_settings(estimator)
-    unknown = sorted(set(arguments) - set(inspect.signature(estimator.fit).parameters))
-    if unknown:
-        raise TypeError(
-            f"{type(estimator).__name__}.fit() got an unexpected keyword argument {unknown[0]!r}"
-        )
     # A certificate belongs to the last fit only.
     vars(estimator).pop("certificate_", None)
     format_ = PointFormat(distortion, distortion.accepts_sparse and not estimator._dense)
     points, dtype = format_.read(estimator, X, reset=True)
-    n = points.shape[0]
-    given = take_frame(dict.fromkeys(FitArguments.__annotations__) | dict(arguments), X) | {"y": y}
-    for name in _WEIGHTS:
-        given[name] = default_weight if given[name] is None else given[name]
-    auto = tuple(name for name in _WEIGHTS if isinstance(given[name], str))
-    for name in auto:
-        check_word(name, given[name], ("auto",))
-        given[name] = 1.0
-    supervision = read_supervision(n, None if any_label else estimator.n_clusters, **given)
-    watch_faults(supervision.constraints, supervision.n_repeated, stacklevel=4)
-    names = given["sample_ids"]
+    supervision = supervision_of(
+        X,
+        {**arguments, "y": y},
+        n_clusters=None if any_label else estimator.n_clusters,
+        default_weight=default_weight,
+        allow_auto=True,
+    )
+    watch_faults(supervision.constraints, supervision.n_repeated)
+    names = arguments.get("sample_ids")
     estimator._in_fold = isinstance(names, SampleIds) and names.size < names.everyone.size
     rows = np.flatnonzero(supervision.sample_weight_or_ones > 0)
     some = points
-    if rows.size < n:
+    if rows.size < points.shape[0]:
         some, supervision = points[rows], supervision.only(rows)
     if centred and distortion.translation_invariant and not is_sparse(points):
         weight = supervision.sample_weight_or_ones
@@ -275,7 +265,7 @@ def read_fit(
         )
     estimator._format = format_
     kind = type(estimator).__name__
-    return FitInputs(format_.centred(some), supervision, format_, dtype, rows, points, auto, kind)
+    return FitInputs(format_.centred(some), supervision, format_, dtype, rows, points, kind)
 
 
 def check_word(name: str, value: str, allowed: Collection[str]) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Self, Unpack, get_args
@@ -39,6 +38,7 @@ from inference_lab.clustering.prediction import CentroidPredictor, PairScore
 from inference_lab.clustering.starts import SharedSettings, best_of, generator_of
 from inference_lab.clustering.supervision import Supervision
 from inference_lab.contract import Solver
+from inference_lab.formatting import warn
 from inference_lab.graph.arrays import FloatArray
 from inference_lab.registry.registry import as_solver
 from inference_lab.specs.settings import check_settings, setting
@@ -170,65 +170,6 @@ class HMRFKMeans(SharedSettings, PairScore, CentroidPredictor):
 
     @takes(FitArguments)
     def fit(self, X: Any, y: Any = None, **arguments: Unpack[FitArguments]) -> Self:
-        """Cluster the points.
-
-        Parameters
-        ----------
-        X : (n, d) array-like, or sparse where the distortion allows
-        y : (n,) array of int, optional
-            As `partial_labels`, in the form of `sklearn.semi_supervised`. A `y` without any -1 or
-            missing label is ignored, because pipelines and searches pass the true classes of all
-            points for scoring. Pairs are refused here.
-        must_link, cannot_link : (p, 2) and (q, 2) arrays or iterables of int, optional
-            Pairs of rows that should, and should not, share a cluster, as in `Constraints`.
-        pairs : pandas.DataFrame, optional
-            Alternative to these: a row for each pair, see `Constraints.from_frame`. Names refer to
-            the index of `X`, or to `sample_ids`; without either, they are row numbers.
-        ml_weight, cl_weight : float or (p,) and (q,) arrays, or "auto", optional
-            Non-negative; ``inf`` makes a pair hard, if the estimator supports that. "auto" is the
-            log-odds that a pair is right, on the scale of the costs. The share of wrong pairs is
-            estimated from the checked pairs that others outvote (one in ten, if none is checked).
-            The default is "auto" for `HMRFKMeans`, its special cases, mixtures, and the annealed
-            estimators. `LCVQE`, `CVQE` and `MetricKMeans` have their own "auto": pairs that
-            `PCKMeans` violates are left out. For others the default is 1, and "auto" is refused.
-        sample_ids : (n,) array, optional
-            Names of the rows; the pairs then consist of these names. In cross-validation, pass
-            `SampleIds`: pairs with rows of other folds are left out. `pairs` need no names there.
-        partial_labels : (n,) array of int, optional
-            Known clusters, -1 or missing elsewhere. They stay fixed, and their means are initial
-            centroids.
-        sample_weight : (n,) array of float, optional
-            Weight of each point. A weight of m equals m rows joined by hard must-links. A point of
-            weight zero takes no part in the fit, and is labelled as by `predict`.
-
-        Returns
-        -------
-        self
-
-        Raises
-        ------
-        ValueError, TypeError
-            If data, constraints or settings cannot be used.
-        InfeasibleConstraintsError
-            If constraints of infinite weight contradict each other. If no labelling that keeps
-            them is found, and none is ruled out, a `ConstraintsNotMetWarning` reports the number
-            of violations.
-
-        Warns
-        -----
-        ContradictoryPairsWarning
-            If cannot-links join points that must-links connect.
-        RepeatedPairsWarning
-            If pairs are listed more than once, which count once.
-
-        Examples
-        --------
-        >>> from inference_lab.clustering import HMRFKMeans
-        >>> points = [[0.0], [1.0], [8.0], [9.0]]
-        >>> model = HMRFKMeans(2, random_state=0).fit(points, cannot_link=[(0, 1)], cl_weight=100.0)
-        >>> bool(model.labels_[0] != model.labels_[1]), model.violations_.cannot_link
-        (True, 0)
-        """
         distortion, learner = self._checked_settings()
         inputs = read_fit(self, X, y, arguments, distortion, default_weight="auto")
         supervision = self._closed(inputs.weighed(self._auto_weights))
@@ -291,7 +232,7 @@ class HMRFKMeans(SharedSettings, PairScore, CentroidPredictor):
         """Add the implied constraints, as `closure` says."""
         pairs = supervision.constraints
         if self.closure == "drop":
-            watch_components(pairs, self.n_clusters, stacklevel=4)
+            watch_components(pairs, self.n_clusters)
         if self.closure is None:
             return supervision
         merge = self.penalty == "potts" and bool(np.isposinf(pairs.ml_weights).all())
@@ -362,24 +303,23 @@ class HMRFKMeans(SharedSettings, PairScore, CentroidPredictor):
     def _watch(self, best: Fit[HMRF], supervision: Supervision) -> None:
         """Warn of violated hard pairs, of weights far from the scale, and of degenerate metrics."""
         model, metric = best.model, best.model.metric
-        watch_hard(supervision.constraints, best.labels, stacklevel=4)
+        watch_hard(supervision.constraints, best.labels)
         n_features = model.points.shape[1]
         if metric.squared is not None:
             # The variance of a feature within clusters suffices: warnings check factors of 100, and
             # the unit of `weight_of_odds` would need the costs of all points in all clusters.
             mean = model.distortion(best.labels) / float(supervision.sample_weight_or_ones.sum())
             unit = 2.0 * mean / n_features
-            watch_weight(supervision.constraints, model.pair_costs(), unit, stacklevel=4)
+            watch_weight(supervision.constraints, model.pair_costs(), unit)
         if model.learner is None or metric.weights is None or n_features == 1:
             return
         rank = effective_rank(metric.weights)
         if rank < _MARGIN * model.learner.least_rank(metric, self.n_clusters, n_features):
-            warnings.warn(
+            warn(
                 f"the metric learnt counts for {rank:.2g} of {n_features} features only, in "
                 "which clusters may look better than they are; use fewer iterations, a "
                 "smaller rate, metric=None, or scale the features",
                 DegenerateMetricWarning,
-                stacklevel=3,
             )
 
 

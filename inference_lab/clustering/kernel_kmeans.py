@@ -45,10 +45,9 @@ from inference_lab.clustering.supervision import (
     Supervision,
     agreeing,
     read_partial_labels,
-    refuse_hard,
 )
 from inference_lab.constraints import Constraints
-from inference_lab.constraints.pair_arrays import signed_matrix
+from inference_lab.constraints.pair_arrays import refuse_hard, signed_matrix
 from inference_lab.graph.arrays import FloatArray, IntArray
 
 KernelInit: TypeAlias = Literal["auto", "spectral", "random"]
@@ -335,7 +334,6 @@ class KernelHMRFKMeans(SharedSettings, PairScore, CostPredictor):
 
     @takes(FitArguments)
     def fit(self, X: Any, y: Any = None, **arguments: Unpack[FitArguments]) -> Self:
-        """Cluster the points; see `HMRFKMeans.fit`."""
         if isinstance(self.init, str):
             check_word("init", self.init, ("auto", "spectral", "random"))
         inputs = read_fit(

@@ -371,7 +371,6 @@ class ConstrainedGaussianMixture(SharedSettings, PairScore, _DensityPredictor):
 
     @takes(FitArguments)
     def fit(self, X: Any, y: Any = None, **arguments: Unpack[FitArguments]) -> Self:
-        """Fit the mixture; see `HMRFKMeans.fit`."""
         inputs = read_fit(self, X, y, arguments, SquaredEuclidean(), default_weight="auto")
         supervision = inputs.weighed(_auto_weights)
 
@@ -394,7 +393,7 @@ class ConstrainedGaussianMixture(SharedSettings, PairScore, _DensityPredictor):
             self.temperatures_ = np.array(best.temperatures)
         self._set_progress(best.result)
         self._set_labels(inputs, best.labels, supervision.constraints)
-        watch_hard(supervision.constraints, best.labels, stacklevel=3)
+        watch_hard(supervision.constraints, best.labels)
         return self
 
     def _fit_once(

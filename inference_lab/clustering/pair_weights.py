@@ -7,7 +7,6 @@ Disagreement with held-out pairs is not a better estimate: over six data sets, w
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -17,7 +16,7 @@ from inference_lab.clustering.violations import violated, violations
 from inference_lab.constraints import Constraints
 from inference_lab.constraints.constraints import selected
 from inference_lab.constraints.pairs import pairs_outside
-from inference_lab.formatting import listed
+from inference_lab.formatting import listed, warn
 from inference_lab.graph.arrays import FloatArray, IntArray
 
 #: Prior: number of pairs that count as checked before any is, and number of wrong ones among them.
@@ -114,20 +113,20 @@ def pair_faults(
     return faults
 
 
-def watch_faults(constraints: Constraints, n_repeated: int, stacklevel: int) -> None:
+def watch_faults(constraints: Constraints, n_repeated: int) -> None:
     """Warn if pairs contradict each other or are listed more than once."""
     for category, sentence in pair_faults(constraints, n_repeated).items():
-        warnings.warn(sentence, category, stacklevel=stacklevel)
+        warn(sentence, category)
 
 
-def watch_repeats(constraints: Constraints, n_repeated: int, stacklevel: int) -> None:
+def watch_repeats(constraints: Constraints, n_repeated: int) -> None:
     """Warn if pairs are listed more than once."""
     if n_repeated:
         sentence = pair_faults(constraints, n_repeated)[RepeatedPairsWarning]
-        warnings.warn(sentence, RepeatedPairsWarning, stacklevel=stacklevel)
+        warn(sentence, RepeatedPairsWarning)
 
 
-def watch_nothing(constraints: Constraints, weights: Mapping[str, Any], stacklevel: int) -> None:
+def watch_nothing(constraints: Constraints, weights: Mapping[str, Any]) -> None:
     """Warn if "auto" gives pairs no weight."""
     pairs = {"ml_weight": constraints.must_link, "cl_weight": constraints.cannot_link}
     idle = [name for name, weight in weights.items() if len(pairs[name]) and not np.any(weight)]
@@ -137,15 +136,14 @@ def watch_nothing(constraints: Constraints, weights: Mapping[str, Any], stacklev
             if log_odds(constraints) == 0.0
             else "points do not differ within clusters, or PCKMeans violates all of them"
         )
-        warnings.warn(
+        warn(
             f"{' and '.join(idle)} = 'auto' is 0, since {why}: these pairs do not count; give "
             "numbers",
             PairWeightWarning,
-            stacklevel=stacklevel,
         )
 
 
-def watch_weight(constraints: Constraints, costs: FloatArray, unit: float, stacklevel: int) -> None:
+def watch_weight(constraints: Constraints, costs: FloatArray, unit: float) -> None:
     """Warn if the cost of violated pairs is far from the calibrated weight."""
     costs = costs[(costs > 0) & np.isfinite(costs)]
     # The usual odds suffice, because the share of wrong pairs changes this by far less than `_FAR`.
@@ -155,19 +153,17 @@ def watch_weight(constraints: Constraints, costs: FloatArray, unit: float, stack
     share = float(np.median(costs)) / usual
     # Large weights are harmless if all pairs are right; otherwise wrong pairs would be enforced.
     if share < 1 / _FAR or (share > _FAR and len(constraints.contradictions())):
-        warnings.warn(
+        warn(
             f"a violated pair costs {share:.2g} times the calibrated weight of these data "
             f"({usual:.2g}), so that {'hardly any' if share < 1 else 'even a wrong'} pair "
             "counts; scale the data, or give ml_weight='auto' and cl_weight='auto'",
             PairWeightWarning,
-            stacklevel=stacklevel,
         )
 
 
 def watch_hard(
     constraints: Constraints,
     labels: IntArray,
-    stacklevel: int,
     remedy: str = "more clusters, finite weights, or another e_step, such as 'ilp'",
 ) -> None:
     """Warn if labels violate pairs of infinite weight."""
@@ -181,15 +177,14 @@ def watch_hard(
         total += int(hard.sum())
         unmet += int(hard[rows].sum())
     if unmet:
-        warnings.warn(
+        warn(
             f"the labels violate {unmet} of {total} pairs of infinite weight: no labelling that "
             f"keeps them all was found, and nothing proves that there is none; give {remedy}",
             ConstraintsNotMetWarning,
-            stacklevel=stacklevel,
         )
 
 
-def watch_components(constraints: Constraints, n_clusters: int, stacklevel: int) -> None:
+def watch_components(constraints: Constraints, n_clusters: int) -> None:
     """Warn if contradicted must-links connect most points that occur in pairs."""
     inside = constraints.contradictions()
     if not len(inside) or n_clusters == 1:
@@ -200,10 +195,9 @@ def watch_components(constraints: Constraints, n_clusters: int, stacklevel: int)
     touched = constraints.touches(np.arange(constraints.n_points)).size
     against = int((component[inside[:, 0]] == most).sum())
     if against and 2 * sizes[most] > touched:
-        warnings.warn(
+        warn(
             f"must-links connect {sizes[most]} of the {touched} points that pairs touch, and "
             f"{against} cannot-links between these contradict them: closed, they make one cluster "
             "of several classes; use closure='vote', or None",
             MergedClassesWarning,
-            stacklevel=stacklevel,
         )

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import warnings
 from abc import abstractmethod
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self, Unpack
 
 import numpy as np
 import numpy.typing as npt
@@ -18,17 +17,19 @@ from sklearn.utils.validation import check_is_fitted
 
 from inference_lab.clustering.distortions import Distortion, as_distortion
 from inference_lab.clustering.em import HalfStep, Result
-from inference_lab.clustering.fit_inputs import PAIR_ARGUMENTS, FitInputs, PointFormat
-from inference_lab.clustering.points import Points
-from inference_lab.clustering.supervision import (
-    has_pairs,
-    read_supervision,
-    refuse_pairs,
-    take_frame,
+from inference_lab.clustering.fit_inputs import (
+    PAIR_ARGUMENTS,
+    FitArguments,
+    FitInputs,
+    PointFormat,
+    takes,
 )
+from inference_lab.clustering.points import Points
+from inference_lab.clustering.supervision import has_pairs, refuse_pairs, supervision_of
 from inference_lab.clustering.violations import Violations, share_kept, violations
 from inference_lab.constraints import Constraints
 from inference_lab.constraints.pair_arrays import Pairs
+from inference_lab.formatting import warn
 from inference_lab.graph.arrays import FloatArray, IntArray
 
 #: Arguments of ``score`` that give pairs.
@@ -282,6 +283,69 @@ class PairScore(CostPredictor):
     # Pipelines pass `sample_weight` to ``score`` by name even where it is None.
     __metadata_request__score: ClassVar = dict.fromkeys(_SCORED, True) | {"sample_weight": None}
 
+    @takes(FitArguments)
+    @abstractmethod
+    def fit(self, X: Any, y: Any = None, **arguments: Unpack[FitArguments]) -> Self:
+        """Cluster the points.
+
+        Parameters
+        ----------
+        X : (n, d) array-like, or sparse where the distortion allows
+        y : (n,) array of int, optional
+            As `partial_labels`, in the form of `sklearn.semi_supervised`. A `y` without any -1 or
+            missing label is ignored, because pipelines and searches pass the true classes of all
+            points for scoring. Pairs are refused here.
+        must_link, cannot_link : (p, 2) and (q, 2) arrays or iterables of int, optional
+            Pairs of rows that should, and should not, share a cluster, as in `Constraints`.
+        pairs : pandas.DataFrame, optional
+            Alternative to these: a row for each pair, see `Constraints.from_frame`. Names refer to
+            the index of `X`, or to `sample_ids`; without either, they are row numbers.
+        ml_weight, cl_weight : float or (p,) and (q,) arrays, or "auto", optional
+            Non-negative; ``inf`` makes a pair hard, if the estimator supports that. "auto" is the
+            log-odds that a pair is right, on the scale of the costs. The share of wrong pairs is
+            estimated from the checked pairs that others outvote (one in ten, if none is checked).
+            The default is "auto" for `HMRFKMeans`, its special cases, mixtures, and the annealed
+            estimators. `LCVQE`, `CVQE` and `MetricKMeans` have their own "auto": pairs that
+            `PCKMeans` violates are left out. For others the default is 1, and "auto" is refused.
+        sample_ids : (n,) array, optional
+            Names of the rows; the pairs then consist of these names. In cross-validation, pass
+            `SampleIds`: pairs with rows of other folds are left out. `pairs` need no names there.
+        partial_labels : (n,) array of int, optional
+            Known clusters, -1 or missing elsewhere. They stay fixed, and their means are initial
+            centroids.
+        sample_weight : (n,) array of float, optional
+            Weight of each point. A weight of m equals m rows joined by hard must-links. A point of
+            weight zero takes no part in the fit, and is labelled as by `predict`.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        ValueError, TypeError
+            If data, constraints or settings cannot be used.
+        InfeasibleConstraintsError
+            If constraints of infinite weight contradict each other. If no labelling that keeps
+            them is found, and none is ruled out, a `ConstraintsNotMetWarning` reports the number
+            of violations.
+
+        Warns
+        -----
+        ContradictoryPairsWarning
+            If cannot-links join points that must-links connect.
+        RepeatedPairsWarning
+            If pairs are listed more than once, which count once.
+
+        Examples
+        --------
+        >>> from inference_lab.clustering import HMRFKMeans
+        >>> points = [[0.0], [1.0], [8.0], [9.0]]
+        >>> model = HMRFKMeans(2, random_state=0).fit(points, cannot_link=[(0, 1)], cl_weight=100.0)
+        >>> bool(model.labels_[0] != model.labels_[1]), model.violations_.cannot_link
+        (True, 0)
+        """
+
     def _set_labels(self, inputs: FitInputs, labels: IntArray, constraints: Constraints) -> None:
         """Set the labels of all points, the constraints used, and the number of violated ones."""
         self.labels_ = inputs.labels_of_all(labels, self._costs)
@@ -342,15 +406,12 @@ class PairScore(CostPredictor):
                 "pairs": pairs,
                 "sample_ids": sample_ids,
             }
-            supervision = read_supervision(labels.size, None, **take_frame(given, X))
-            return share_kept(supervision.constraints, labels)
+            return share_kept(supervision_of(X, given).constraints, labels)
         if self._in_fold:
-            warnings.warn(
+            warn(
                 "score was given no pairs and returns minus the cost, which falls with every "
                 "further cluster. To choose settings by pairs that the fit has not seen, take "
                 "ConstrainedClusterCV, or let scikit-learn pass them on by "
                 "sklearn.set_config(enable_metadata_routing=True)",
-                UserWarning,
-                stacklevel=2,
             )
         return super().score(X)

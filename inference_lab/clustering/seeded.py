@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass
 from typing import Any, Literal, Self, TypeAlias
 
@@ -10,6 +9,7 @@ import numpy.typing as npt
 
 from inference_lab.clustering.bregman_kmeans import BregmanKMeans
 from inference_lab.clustering.supervision import partly_labelled
+from inference_lab.formatting import warn
 
 Unseeded: TypeAlias = Literal["k-means++", "perturbed", "random"]
 
@@ -97,10 +97,9 @@ class SeededKMeans(BregmanKMeans):
         [0, 0, 0, 1, 1]
         """
         if y is not None and partial_labels is None and partly_labelled(y) is None:
-            warnings.warn(
+            warn(
                 "y marks no point as unlabelled, by the integer -1, and is ignored, as the true "
                 "classes that are for scoring; labels of all points go into partial_labels",
-                stacklevel=2,
             )
         inputs = self._read(X, y, partial_labels=partial_labels, sample_weight=sample_weight)
         self._set_fit(inputs, self._best_start(inputs))

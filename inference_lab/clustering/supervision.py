@@ -1,34 +1,32 @@
-"""Supervision given to `fit`: pairs, labels of some points, and sample weights."""
+"""Supervision given to `fit`: pairs, labels of some points, and sample weights.
+
+`supervision_of` reads all arguments of ``fit``; the steps follow it in the order in which it takes
+them. What is about pairs alone is in `inference_lab.constraints`.
+"""
 
 from __future__ import annotations
 
 import inspect
-import sys
-from collections.abc import Iterator, Sized
+from collections.abc import Iterator, Mapping, Sized
 from dataclasses import dataclass
-from types import FrameType
-from typing import Any, NamedTuple
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
+from inference_lab.clustering.folds import Fold, n_rows, origin
 from inference_lab.constraints import Constraints
 from inference_lab.constraints.centroids import numbered_like
-from inference_lab.constraints.constraints import selected
 from inference_lab.constraints.frames import from_frame, index_ids, names_in
-from inference_lab.constraints.pair_arrays import Pairs, missing, pair_array, refuse_unordered
+from inference_lab.constraints.pair_arrays import missing, pair_array
 from inference_lab.constraints.pairs import pairs_outside, whole_numbers
-from inference_lab.constraints.sample_ids import SampleIds, rows_named
+from inference_lab.constraints.sample_ids import SampleIds, refuse_cut, rows_of_pairs
 from inference_lab.graph.arrays import FloatArray, IntArray
 
-#: The module in which scikit-learn fits the rows `train` of `X`, and scores the rows `test`.
-_FOLDS = "sklearn.model_selection._validation"
-#: Its variables that hold the arguments of ``fit`` and ``score``.
-_FOLD_ARGUMENTS = ("fit_params", "score_params", "score_params_test", "score_params_train")
-#: The module in which the steps of a pipeline change `X`.
-_PIPELINE = "sklearn.pipeline"
-#: The package whose estimators fit others.
-_ESTIMATORS = __name__.rpartition(".")[0]
+_KINDS = ("must_link", "cannot_link")
+_WEIGHTS = ("ml_weight", "cl_weight")
+#: All arguments of ``fit`` but X.
+_ARGUMENTS = (*_KINDS, "pairs", *_WEIGHTS, "sample_ids", "y", "partial_labels", "sample_weight")
 
 
 @dataclass(frozen=True)
@@ -36,12 +34,14 @@ class Supervision:
     """Supervision of a fit: constraints, known labels (-1 elsewhere), sample weights.
 
     ``sample_weight`` is None for ones; ``n_repeated`` counts the listed pairs that repeat others.
+    ``auto`` has the names of the weights of pairs that the fit is to choose; they are 1 here.
     """
 
     constraints: Constraints
     known: IntArray
     sample_weight: FloatArray | None
     n_repeated: int = 0
+    auto: tuple[str, ...] = ()
 
     @property
     def sample_weight_or_ones(self) -> FloatArray:
@@ -76,6 +76,7 @@ class Supervision:
             self.known[rows],
             None if self.sample_weight is None else self.sample_weight[rows],
             self.n_repeated,
+            self.auto,
         )
 
     def sample(self, size: int, rng: np.random.Generator) -> IntArray:
@@ -104,158 +105,186 @@ def without_pairs(n_points: int, sample_weight: FloatArray | None = None) -> Sup
     return Supervision(nothing, np.full(n_points, -1), sample_weight)
 
 
-def agreeing(labels: IntArray, known: IntArray, n_clusters: int) -> IntArray:
-    """Renumber clusters so that most points get their known label."""
-    held = np.flatnonzero(known >= 0)
-    if held.size == 0:
-        return labels
-    return np.argsort(numbered_like(labels[held], known[held], n_clusters))[labels]
+def supervision_of(
+    X: Any,
+    arguments: Mapping[str, Any],
+    *,
+    n_clusters: int | None = None,
+    default_weight: float | Literal["auto"] = 1.0,
+    allow_auto: bool = False,
+) -> Supervision:
+    """Turn the arguments of ``fit`` into supervision of rows.
 
-
-def of_positive_weight(given: Constraints) -> Constraints:
-    """Return the constraints without the pairs of weight zero."""
-    return selected(given, given.ml_weights > 0, given.cl_weights > 0)
-
-
-def refuse_hard(given: Constraints) -> None:
-    """Refuse pairs of infinite weight."""
-    for name, pairs, weights in (
-        ("ml_weight", given.must_link, given.ml_weights),
-        ("cl_weight", given.cannot_link, given.cl_weights),
-    ):
-        hard = np.flatnonzero(np.isinf(weights))
-        if hard.size:
-            i, j = pairs[hard[0]].tolist()
-            raise ValueError(
-                f"{name} must be finite here, but that of the pair ({i}, {j}) is inf; this "
-                "estimator cannot make a pair hard"
-            )
-
-
-def take_frame(given: dict[str, Any], X: Any) -> dict[str, Any]:
-    """Replace the argument `pairs` of ``fit``, a data frame, by constraints and weights.
-
-    A frame without weights has weights of 1, as in `Constraints.fit_params`.
+    Parameters
+    ----------
+    X : data of any type, as ``fit`` gets them
+        They give the number of rows, and an index with their names.
+    arguments : mapping
+        Some of the other arguments of ``fit`` by name, those of `HMRFKMeans.fit`.
+    n_clusters : int, optional
+        Number of clusters that labels can name.
+    default_weight : float or "auto"
+        Weight of pairs where `arguments` give None.
+    allow_auto : bool
+        Whether weights may be "auto"; `Supervision.auto` then has their names.
     """
-    given = dict(given)
-    frame = given.pop("pairs", None)
-    if frame is None:
-        return given
-    others = [name for name in ("must_link", "cannot_link") if given.get(name) is not None]
+    unknown = arguments.keys() - {*_ARGUMENTS}
+    if unknown:
+        raise TypeError(f"fit has no arguments {sorted(unknown)}")
+    given = dict.fromkeys(_ARGUMENTS) | dict(arguments)
+    n = n_rows(X)
+    table = None if given["pairs"] is None else _read_table(X, given)
+    if table is not None:
+        given |= _weights_with(table, given)
+    for name in _WEIGHTS:
+        given[name] = default_weight if given[name] is None else given[name]
+    auto = tuple(name for name in _WEIGHTS if allow_auto and isinstance(given[name], str))
+    for name in auto:
+        if given[name] != "auto":
+            raise ValueError(f"{name} must be auto, got {given[name]!r}")
+        given[name] = 1.0
+    known = _read_labels(given, n, n_clusters)
+    sample_weight = _read_sample_weight(given["sample_weight"], n)
+    if table is None:
+        constraints = _read_lists(n, given)
+        return Supervision(constraints, known, sample_weight, constraints.n_repeated, auto)
+    constraints = table.with_weights(given["ml_weight"], given["cl_weight"])
+    return Supervision(constraints, known, sample_weight, table.n_repeated, auto)
+
+
+# ---------------------------------------------------------------------- a table of pairs
+
+
+def _read_table(X: Any, arguments: Mapping[str, Any]) -> Constraints:
+    """Return the pairs of the argument `pairs`, a data frame."""
+    table, ids = arguments["pairs"], arguments.get("sample_ids")
+    others = [name for name in _KINDS if arguments.get(name) is not None]
     if others:
         raise ValueError(
             f"pairs and {others[0]} both give pairs; give one of them, as "
             "Constraints.to_frame and Constraints.from_frame turn each into the other"
         )
     n = n_rows(X)
-    ids = given.get("sample_ids")
     wording = {}
     if ids is None:
-        ids = _row_names(frame, X)
+        ids = _row_names(table, X)
         wording = _IN_INDEX if hasattr(X, "iloc") else _WITHOUT_INDEX
-    parts = from_frame(frame, ids, **wording)
+    parts = from_frame(table, ids, **wording)
     if parts.n_points != n:
         raise ValueError(f"sample_ids must have shape ({n},), got ({parts.n_points},)")
-    if isinstance(ids, SampleIds) and ids.size < ids.everyone.size:
-        _refuse_cut(len(frame), n, "pairs")
-    made = Constraints(**vars(parts))
-    for name, weights in (("ml_weight", made.ml_weight), ("cl_weight", made.cl_weight)):
-        plain = not isinstance(weights, np.ndarray) and weights == 1.0
-        if given.get(name) is None:
-            given[name] = None if plain else weights
-        elif not plain or np.ndim(given[name]):
+    if isinstance(ids, SampleIds):
+        refuse_cut(ids, len(table), "pairs")
+    return Constraints(**vars(parts))
+
+
+#: Arguments of `rows_named` that complete its errors.
+_IN_INDEX = {"whose": "names in the index of X"}
+_WITHOUT_INDEX = {
+    "whose": "row numbers of X",
+    "advice": (
+        "X has no index here: name its rows by sample_ids=df.index, or keep the index through the "
+        'steps of a pipeline by pipeline.set_output(transform="pandas")'
+    ),
+}
+
+
+def _row_names(table: Any, X: Any) -> Any:
+    """Return the names to which pairs in a table refer if ``fit`` gets none.
+
+    They are the index of X, or row numbers. If scikit-learn splits the data, they are those of all
+    data, because pairs may name rows of other folds.
+    """
+    n = n_rows(X)
+    fold, split, piped = origin(n, table)
+    if fold is not None and fold.rows.size != n:
+        raise ValueError(
+            f"a step changed the number of rows from {fold.rows.size} to {n}, so pairs cannot be "
+            "looked up; name the rows by sample_ids"
+        )
+    whole = X if fold is None else fold.X
+    if not hasattr(X, "iloc"):
+        before = whole if hasattr(whole, "iloc") else piped
+        if before is not None and not np.array_equal(before.index, np.arange(len(before))):
+            wrap = "SampleIds(df.index)" if fold is not None else "df.index"
+            raise ValueError(
+                "pairs name rows by the index of the data, which a step of the pipeline has "
+                'dropped: keep it by pipeline.set_output(transform="pandas"), or pass '
+                f"sample_ids={wrap} to this step (as pckmeans__sample_ids, for a step of this name)"
+            )
+        if fold is None:
+            _refuse_split(split, "i and j of pairs")
+    names = index_ids(whole.index if hasattr(whole, "iloc") else np.arange(n_rows(whole)))
+    return names if fold is None else names[fold.rows]
+
+
+def _refuse_split(split: Fold | None, numbers: str) -> None:
+    """Refuse pairs of row numbers in cross-validation, of which the caller knows nothing."""
+    if split is not None:
+        raise ValueError(
+            f"{numbers} number the {n_rows(split.X)} rows of X, of which cross-validation fits "
+            f"{split.rows.size}, so that they would mean other rows; name the rows by sample_ids "
+            "(constraints.fit_params(sample_ids=...) gives all arguments)"
+        )
+
+
+def _weights_with(table: Constraints, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the weights of a table, and where it has none, those of ``fit``.
+
+    A table without weights has weights of 1, as in `Constraints.fit_params`.
+    """
+    weights = {}
+    for name in _WEIGHTS:
+        listed, number = getattr(table, name), arguments.get(name)
+        plain = not isinstance(listed, np.ndarray) and listed == 1.0
+        if number is not None and (not plain or np.ndim(number)):
             raise ValueError(
                 f"{name} must be a number or 'auto' where pairs is a data frame, and left out "
                 "where that has weights"
             )
-    return {**given, "constraints": made}
+        weights[name] = number if plain else listed
+    return weights
 
 
-def names_in_pairs(given: dict[str, Any]) -> dict[str, Any]:
-    """Return the arguments of ``fit`` without data, with names of all points as `sample_ids`.
-
-    Without `sample_ids`, the points are those in the pairs, in the order in which they occur.
-    """
-    given = dict(given)
-    if given["sample_ids"] is not None:
-        given["sample_ids"] = index_ids(given["sample_ids"])
-        return given
-    names: list[Any] = []
-    if given["pairs"] is not None:
-        names += names_in(given["pairs"]).to_numpy(dtype=object).ravel().tolist()
-    for kind in ("must_link", "cannot_link"):
-        if given[kind] is not None:
-            given[kind] = pair_array(given[kind], kind)
-            names += given[kind].ravel().tolist()
-    if not names:
-        raise ValueError(
-            "without X, points are those of the pairs or of sample_ids; none are given"
-        )
-    given["sample_ids"] = index_ids(list(dict.fromkeys(names)))
-    return given
+# ---------------------------------------------------------------------- lists of pairs
 
 
-def read_supervision(
-    n_points: int,
-    n_clusters: int | None,
-    *,
-    constraints: Constraints | None = None,
-    must_link: Pairs | None = None,
-    cannot_link: Pairs | None = None,
-    ml_weight: npt.ArrayLike = 1.0,
-    cl_weight: npt.ArrayLike = 1.0,
-    sample_ids: npt.ArrayLike | None = None,
-    y: npt.ArrayLike | None = None,
-    partial_labels: npt.ArrayLike | None = None,
-    sample_weight: npt.ArrayLike | None = None,
-) -> Supervision:
-    """Turn the arguments of ``fit`` into supervision of rows."""
-    labels, named = partly_labelled(y), "y"
+def _read_lists(n_points: int, arguments: Mapping[str, Any]) -> Constraints:
+    """Return the pairs of the arguments `must_link` and `cannot_link`."""
+    ids, lists = arguments["sample_ids"], {name: arguments[name] for name in _KINDS}
+    weights = {name: arguments[name] for name in _WEIGHTS}
+    present = [name for name in _KINDS if has_pairs(lists[name])]
+    if ids is not None:
+        ids = ids if isinstance(ids, SampleIds) else SampleIds(ids)
+        if ids.shape != (n_points,):
+            raise ValueError(f"sample_ids must have shape ({n_points},), got {ids.shape}")
+        for name, weight in zip(_KINDS, _WEIGHTS, strict=True):
+            if name in present:
+                lists[name], weights[weight] = rows_of_pairs(
+                    ids, lists[name], weights[weight], name
+                )
+    elif present:
+        _refuse_split(origin(n_points).split, "must_link and cannot_link")
+    return Constraints(**lists, **weights, n_points=n_points)
+
+
+def has_pairs(pairs: object) -> bool:
+    """Whether any pairs are given; other types are refused elsewhere."""
+    return pairs is not None and (not isinstance(pairs, Sized) or len(pairs) > 0)
+
+
+# ---------------------------------------------------------------------- labels and sample weights
+
+
+def _read_labels(arguments: Mapping[str, Any], n_points: int, n_clusters: int | None) -> IntArray:
+    """Return the labels of some points, which `y` or `partial_labels` hold, -1 elsewhere."""
+    labels, name = partly_labelled(arguments["y"]), "y"
     if labels is None:
-        labels, named = partial_labels, "partial_labels"
-    elif partial_labels is not None:
+        labels, name = arguments["partial_labels"], "partial_labels"
+    elif arguments["partial_labels"] is not None:
         raise ValueError(
             "y and partial_labels both hold labels, -1 where a point has none; give one of them"
         )
-    known = read_partial_labels(labels, n_points, n_clusters, named)
-    sample_weight = _read_sample_weight(sample_weight, n_points)
-    if constraints is not None:
-        # From a data frame, in which names have been looked up.
-        made = constraints.with_weights(ml_weight, cl_weight)
-        return Supervision(made, known, sample_weight, constraints.n_repeated)
-    ids = None
-    if sample_ids is not None:
-        ids = sample_ids if isinstance(sample_ids, SampleIds) else SampleIds(sample_ids)
-        if ids.shape != (n_points,):
-            raise ValueError(f"sample_ids must have shape ({n_points},), got {ids.shape}")
-    elif has_pairs(must_link) or has_pairs(cannot_link):
-        _refuse_folds("must_link and cannot_link")
-    if ids is not None:
-        must_link, ml_weight = _by_ids(ids, must_link, ml_weight, n_points, "must_link")
-        cannot_link, cl_weight = _by_ids(ids, cannot_link, cl_weight, n_points, "cannot_link")
-    constraints = Constraints(must_link, cannot_link, ml_weight, cl_weight, n_points=n_points)
-    return Supervision(constraints, known, sample_weight, constraints.n_repeated)
-
-
-def refuse_pairs(y: Any, X: Any, estimator: Any, method: str = "fit") -> None:
-    """Refuse pairs passed as labels, which ``fit`` and ``score`` may ignore."""
-    columns = getattr(y, "columns", None)
-    if isinstance(y, Constraints):
-        held, remedy = "Constraints", "**constraints.fit_params()"
-    elif columns is not None and {"i", "j"} <= set(columns):
-        held, remedy = "a table of pairs", "pairs=frame"
-    elif isinstance(y, set | frozenset | Iterator):
-        held, remedy = f"a {type(y).__name__}", "must_link=pairs, or cannot_link=pairs"
-    else:
-        rows = np.asarray(y, dtype=object) if isinstance(y, list | tuple) else y
-        shape = tuple(getattr(rows, "shape", ()))
-        if shape[1:] != (2,) or (X is not None and shape[0] == n_rows(X)):
-            return
-        held, remedy = f"{shape[0]} pairs", "must_link=pairs, or cannot_link=pairs"
-    call = f"give them as {method}(X, {remedy})"
-    if "must_link" not in inspect.signature(getattr(estimator, method)).parameters:
-        call = f"{type(estimator).__name__} takes no pairs"
-    raise TypeError(f"y of {method} is {held}; {call}: its second argument holds labels")
+    return read_partial_labels(labels, n_points, n_clusters, name)
 
 
 def partly_labelled(y: Any) -> Any:
@@ -320,171 +349,57 @@ def _read_sample_weight(sample_weight: npt.ArrayLike | None, n_points: int) -> F
     return None if (given == 1.0).all() else given
 
 
-def has_pairs(pairs: object) -> bool:
-    """Whether any pairs are given; other types are refused elsewhere."""
-    return pairs is not None and (not isinstance(pairs, Sized) or len(pairs) > 0)
+# ---------------------------------------------------------------------- other calls
 
 
-class _Fold(NamedTuple):
-    """The part of the data that scikit-learn passes to ``fit`` or ``score``: rows of `X`."""
-
-    X: Any
-    rows: IntArray
-
-
-#: Arguments of `rows_named` that complete its errors.
-_IN_INDEX = {"whose": "names in the index of X"}
-_WITHOUT_INDEX = {
-    "whose": "row numbers of X",
-    "advice": (
-        "X has no index here: name its rows by sample_ids=df.index, or keep the index through the "
-        'steps of a pipeline by pipeline.set_output(transform="pandas")'
-    ),
-}
-
-
-def n_rows(X: Any) -> int:
-    """Return the number of rows of data of any type."""
-    return int(X.shape[0]) if hasattr(X, "shape") else len(X)
-
-
-def _row_names(frame: Any, X: Any) -> Any:
-    """Return the names to which pairs in a frame refer if ``fit`` gets none.
-
-    They are the index of X, or row numbers. If scikit-learn splits the data, they are those of all
-    data, because pairs may name rows of other folds.
-    """
-    fold = _fold_of(frame, n_rows(X))
-    whole = X if fold is None else fold.X
-    if not hasattr(X, "iloc"):
-        before = whole if hasattr(whole, "iloc") else _before_pipeline(n_rows(X))
-        if before is not None and not np.array_equal(before.index, np.arange(len(before))):
-            wrap = "SampleIds(df.index)" if fold is not None else "df.index"
-            raise ValueError(
-                "pairs name rows by the index of the data, which a step of the pipeline has "
-                'dropped: keep it by pipeline.set_output(transform="pandas"), or pass '
-                f"sample_ids={wrap} to this step (as pckmeans__sample_ids, for a step of this name)"
-            )
-        if fold is None:
-            _refuse_folds("i and j of pairs")
-    names = index_ids(whole.index if hasattr(whole, "iloc") else np.arange(n_rows(whole)))
-    return names if fold is None else names[fold.rows]
-
-
-def _callers() -> Iterator[tuple[str, FrameType]]:
-    """Yield module and frame of each calling function, the innermost first."""
-    frame: FrameType | None = sys._getframe(1)
-    while frame is not None:
-        yield str(frame.f_globals.get("__name__")), frame
-        frame = frame.f_back
-
-
-def _variables(frame: FrameType) -> dict[str, Any]:
-    """Return the variables of a calling function, which are copied at each reading."""
-    # From Python 3.13 on, ``f_locals`` is no dictionary, and its ``keys()`` are a list.
-    return dict(frame.f_locals)
-
-
-def _fold_of(pairs: Any, n_points: int) -> _Fold | None:
-    """Return the part of the data passed with these pairs, None if scikit-learn passed none.
-
-    Folds look like any other rows, so the call stack is searched for scikit-learn's arguments.
-    """
-    fold, scored = None, None
-    for module, frame in _callers():
-        if module != _FOLDS:
-            continue
-        called = _variables(frame)
-        if not {"X", "train"} <= set(called):
-            scored = called.get("X_test", scored)
-            continue
-        part = called["train"]
-        if scored is not None and scored is called.get("X_test"):
-            part = called["test"]
-        scored = None
-        part = np.asarray(part)
-        rows = np.flatnonzero(part) if part.dtype == np.bool_ else part.astype(np.int64)
-        arguments = (called.get(name) or {} for name in _FOLD_ARGUMENTS)
-        if any(pairs is value for each in arguments for value in dict(each).values()):
-            # An inner search splits the rows that an outer one passes to it.
-            fold = _Fold(called["X"], rows if fold is None else rows[fold.rows])
-    if fold is not None and fold.rows.size != n_points:
-        raise ValueError(
-            f"a step changed the number of rows from {fold.rows.size} to {n_points}, so pairs "
-            "cannot be looked up; name the rows by sample_ids"
-        )
-    return fold
-
-
-def _before_pipeline(n_points: int) -> Any:
-    """Return the data frame that a calling pipeline was given, None without one."""
-    for module, frame in _callers():
-        if module != _PIPELINE:
-            continue
-        X = _variables(frame).get("X")
-        if hasattr(X, "iloc") and n_rows(X) == n_points:
-            return X
-    return None
-
-
-def _refuse_folds(numbers: str) -> None:
-    """Refuse pairs of row numbers if scikit-learn fits a fold, of which the caller knows nothing.
-
-    Estimators of this package that fit others number the rows that they pass.
-    """
-    fits = 0
-    for module, frame in _callers():
-        fits += frame.f_code.co_name == "fit" and module.startswith(_ESTIMATORS)
-        if fits > 1:
+def refuse_pairs(y: Any, X: Any, estimator: Any, method: str = "fit") -> None:
+    """Refuse pairs passed as labels, which ``fit`` and ``score`` may ignore."""
+    columns = getattr(y, "columns", None)
+    if isinstance(y, Constraints):
+        held, remedy = "Constraints", "**constraints.fit_params()"
+    elif columns is not None and {"i", "j"} <= set(columns):
+        held, remedy = "a table of pairs", "pairs=frame"
+    elif isinstance(y, set | frozenset | Iterator):
+        held, remedy = f"a {type(y).__name__}", "must_link=pairs, or cannot_link=pairs"
+    else:
+        rows = np.asarray(y, dtype=object) if isinstance(y, list | tuple) else y
+        shape = tuple(getattr(rows, "shape", ()))
+        if shape[1:] != (2,) or (X is not None and shape[0] == n_rows(X)):
             return
-        called = _variables(frame) if module == _FOLDS else {}
-        if {"train", "X"} <= set(called):
-            X, train = called["X"], called["train"]
-            n = n_rows(X)
-            if not np.array_equal(train, np.arange(n)):
-                raise ValueError(
-                    f"{numbers} number the {n} rows of X, of which cross-validation fits "
-                    f"{len(train)}, so that they would mean other rows; name the rows by "
-                    "sample_ids (constraints.fit_params(sample_ids=...) gives all arguments)"
-                )
+        held, remedy = f"{shape[0]} pairs", "must_link=pairs, or cannot_link=pairs"
+    call = f"give them as {method}(X, {remedy})"
+    if "must_link" not in inspect.signature(getattr(estimator, method)).parameters:
+        call = f"{type(estimator).__name__} takes no pairs"
+    raise TypeError(f"y of {method} is {held}; {call}: its second argument holds labels")
 
 
-def _refuse_cut(n_pairs: int, n_points: int, name: str) -> None:
-    """Refuse as many pairs as points, because scikit-learn cuts them like columns of the data."""
-    if n_pairs == n_points:
+def names_in_pairs(given: dict[str, Any]) -> dict[str, Any]:
+    """Return the arguments of ``fit`` without data, with names of all points as `sample_ids`.
+
+    Without `sample_ids`, the points are those in the pairs, in the order in which they occur.
+    """
+    given = dict(given)
+    if given["sample_ids"] is not None:
+        given["sample_ids"] = index_ids(given["sample_ids"])
+        return given
+    names: list[Any] = []
+    if given["pairs"] is not None:
+        names += names_in(given["pairs"]).to_numpy(dtype=object).ravel().tolist()
+    for kind in ("must_link", "cannot_link"):
+        if given[kind] is not None:
+            given[kind] = pair_array(given[kind], kind)
+            names += given[kind].ravel().tolist()
+    if not names:
         raise ValueError(
-            f"{name} has as many pairs as there are samples ({n_points}), so cross-validation "
-            "cannot distinguish it from a column of the data and may have cut it; repeat a pair "
-            "to make the numbers differ"
+            "without X, points are those of the pairs or of sample_ids; none are given"
         )
+    given["sample_ids"] = index_ids(list(dict.fromkeys(names)))
+    return given
 
 
-def _by_ids(
-    ids: SampleIds,
-    pairs: Pairs | None,
-    weight: npt.ArrayLike,
-    n_points: int,
-    name: str,
-) -> tuple[Pairs | None, npt.ArrayLike]:
-    """Return the rows of pairs of names, without pairs with a row in another fold, and weights."""
-    if pairs is None or not has_pairs(pairs):
-        return pairs, weight
-    if isinstance(pairs, Iterator) and ids.size < ids.everyone.size:
-        raise TypeError(
-            f"{name} is of type {type(pairs).__name__}, which the first fold has read to its end; "
-            f"give list({name})"
-        )
-    given = pair_array(pairs, name)
-    weights = np.asarray(weight)
-    weight_name = f"{name[0]}l_weight"
-    refuse_unordered(pairs, weight, name, weight_name)
-    if weights.ndim and weights.shape != (len(given),):
-        raise ValueError(
-            f"{weight_name} has shape {weights.shape}; a scalar or one weight for each of the "
-            f"{len(given)} rows of {name} is needed"
-        )
-    if ids.size < ids.everyone.size:
-        _refuse_cut(len(given), n_points, name)
-    rows = rows_named(ids, given, name)
-    present = np.asarray((rows >= 0).all(axis=1))
-    return rows[present], weights[present] if weights.ndim else weights
+def agreeing(labels: IntArray, known: IntArray, n_clusters: int) -> IntArray:
+    """Renumber clusters so that most points get their known label."""
+    rows = np.flatnonzero(known >= 0)
+    if rows.size == 0:
+        return labels
+    return np.argsort(numbered_like(labels[rows], known[rows], n_clusters))[labels]

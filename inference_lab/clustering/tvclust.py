@@ -277,7 +277,6 @@ class TVClust(SharedSettings, PairScore, CostPredictor):
 
     @takes(FitArguments)
     def fit(self, X: Any, y: Any = None, **arguments: Unpack[FitArguments]) -> Self:
-        """Cluster the points; see `HMRFKMeans.fit`."""
         self._check_settings()
         # With fewer points than components, some components have no points.
         inputs = read_fit(self, X, y, arguments, SquaredEuclidean(), centred=False, few_points=True)

@@ -30,9 +30,9 @@ from inference_lab.clustering.prediction import CentroidPredictor, PairScore
 from inference_lab.clustering.starts import SharedSettings, best_of, generator_of
 from inference_lab.clustering.supervision import (
     Supervision,
-    of_positive_weight,
-    refuse_hard,
 )
+from inference_lab.constraints.constraints import of_positive_weight
+from inference_lab.constraints.pair_arrays import refuse_hard
 from inference_lab.graph.arrays import FloatArray, IntArray
 from inference_lab.specs.settings import setting
 
@@ -282,7 +282,6 @@ class LCVQE(SharedSettings, PairScore, CentroidPredictor):
 
     @takes(FitArguments)
     def fit(self, X: Any, y: Any = None, **arguments: Unpack[FitArguments]) -> Self:
-        """Cluster the points; see `HMRFKMeans.fit`."""
         inputs = read_fit(self, X, y, arguments, SquaredEuclidean(), default_weight="auto")
         supervision = inputs.weighed(self._auto_weights)
         pairs = _Pairs(supervision, twice=self.paired_twice)

@@ -804,3 +804,8 @@ def selected(
         pairs.append(some[kept] if place is None else place[some[kept]])
         weights.append(weight[kept] if isinstance(weight, np.ndarray) else weight)
     return Constraints(*pairs, *weights, n_points=given.n_points if n_points is None else n_points)
+
+
+def of_positive_weight(constraints: Constraints) -> Constraints:
+    """Return the constraints without the pairs of weight zero."""
+    return selected(constraints, constraints.ml_weights > 0, constraints.cl_weights > 0)

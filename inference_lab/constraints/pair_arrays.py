@@ -79,6 +79,21 @@ def refuse_both(given: Parts, why: str) -> None:
         )
 
 
+def refuse_hard(given: Parts) -> None:
+    """Refuse pairs of infinite weight."""
+    for name, pairs, weights in (
+        ("ml_weight", given.must_link, given.ml_weights),
+        ("cl_weight", given.cannot_link, given.cl_weights),
+    ):
+        hard = np.flatnonzero(np.isinf(weights))
+        if hard.size:
+            i, j = pairs[hard[0]].tolist()
+            raise ValueError(
+                f"{name} must be finite here, but that of the pair ({i}, {j}) is inf; this "
+                "estimator cannot make a pair hard"
+            )
+
+
 def canonical(
     pairs: Pairs | None,
     weight: npt.ArrayLike,

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import functools
-import warnings
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from typing import Any, ParamSpec, Self, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
-from inference_lab.constraints.pair_arrays import missing
+from inference_lab.constraints.pair_arrays import Pairs, missing, pair_array, refuse_unordered
+from inference_lab.formatting import warn
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
@@ -27,11 +27,10 @@ def renamed(old: str) -> Callable[[Callable[_P, _R]], Callable[_P, _R]]:
             if old in named:
                 if "sample_ids" in named:
                     raise TypeError(f"{old} and sample_ids are one argument; give sample_ids")
-                warnings.warn(
+                warn(
                     f"{old} of {function.__qualname__} is now sample_ids, as everywhere else; "
                     f"{old} will be refused from version 0.2 on",
                     FutureWarning,
-                    stacklevel=2,
                 )
                 named["sample_ids"] = named.pop(old)
             return function(*args, **named)
@@ -154,3 +153,37 @@ def rows_named(
             f"as {rows}.{unlike} {advice}"
         )
     return np.array([row[each] for each in named], dtype=np.int64).reshape(-1, 2)
+
+
+def rows_of_pairs(
+    ids: SampleIds, pairs: Pairs, weight: npt.ArrayLike, name: str
+) -> tuple[npt.NDArray[np.int64], npt.ArrayLike]:
+    """Return the rows of pairs of names, and weights, without pairs with a row in another fold."""
+    if isinstance(pairs, Iterator) and ids.size < ids.everyone.size:
+        raise TypeError(
+            f"{name} is of type {type(pairs).__name__}, which the first fold has read to its end; "
+            f"give list({name})"
+        )
+    names = pair_array(pairs, name)
+    weights = np.asarray(weight)
+    weight_name = f"{name[0]}l_weight"
+    refuse_unordered(pairs, weight, name, weight_name)
+    if weights.ndim and weights.shape != (len(names),):
+        raise ValueError(
+            f"{weight_name} has shape {weights.shape}; a scalar or one weight for each of the "
+            f"{len(names)} rows of {name} is needed"
+        )
+    refuse_cut(ids, len(names), name)
+    rows = rows_named(ids, names, name)
+    present = np.asarray((rows >= 0).all(axis=1))
+    return rows[present], weights[present] if weights.ndim else weights
+
+
+def refuse_cut(ids: SampleIds, n_pairs: int, name: str) -> None:
+    """Refuse as many pairs as rows of a fold, as scikit-learn cuts them like columns of data."""
+    if ids.size < ids.everyone.size and n_pairs == ids.size:
+        raise ValueError(
+            f"{name} has as many pairs as there are samples ({ids.size}), so cross-validation "
+            "cannot distinguish it from a column of the data and may have cut it; repeat a pair "
+            "to make the numbers differ"
+        )

@@ -7,7 +7,6 @@ import io
 import json
 import lzma
 import os
-import warnings
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,6 +14,7 @@ from typing import Generic, TypeVar
 
 from filelock import lock_descriptor
 
+from inference_lab.formatting import warn
 from inference_lab.results.atomic_files import write_whole
 from inference_lab.results.json_lines import JsonLine, LaterRecordError, RecordError
 
@@ -178,7 +178,7 @@ class LineStore(Generic[_L]):
     def _warn(self) -> None:
         """Issue warnings about lines that were left out."""
         for remark in self.remarks:
-            warnings.warn(remark, RecordWarning, stacklevel=3)
+            warn(remark, RecordWarning)
 
     @contextmanager
     def _locked(self) -> Iterator[int]:
@@ -202,10 +202,9 @@ class LineStore(Generic[_L]):
             return size, b""
         lines = list(_lines(self.path))
         if _is_cut_off(lines[-1]):
-            warnings.warn(
+            warn(
                 f"{self.path}: the last line was cut off while it was written; it is removed",
                 RecordWarning,
-                stacklevel=5,
             )
             size -= len(lines[-1])
             os.ftruncate(handle, size)

@@ -31,6 +31,7 @@ from inference_lab.clustering import (
     SeededKMeans,
     SizeConstrainedKMeans,
     TVClust,
+    folds,
     supervision,
 )
 from inference_lab.constraints import Constraints, SampleIds
@@ -220,12 +221,12 @@ def test_frames_of_python_3_13_are_read(monkeypatch: pytest.MonkeyPatch) -> None
 
     outer = frame("sklearn.model_selection._validation", "_fit_and_score", called, None)
     inner = frame("inference_lab.clustering.hmrf_kmeans", "fit", {"X": X[train]}, outer)
-    monkeypatch.setattr(supervision, "sys", SimpleNamespace(_getframe=lambda depth: inner))
-    part = supervision.take_frame({"pairs": pairs, "sample_ids": None}, X[train])["constraints"]
+    monkeypatch.setattr(folds, "sys", SimpleNamespace(_getframe=lambda depth: inner))
+    part = supervision.supervision_of(X[train], {"pairs": pairs}).constraints
     expected = PAIRS.restrict(train, renumber=True)
     assert part.must_link.tolist() == expected.must_link.tolist()
     with pytest.raises(ValueError, match="must_link and cannot_link number the 150 rows of X"):
-        supervision.read_supervision(75, None, must_link=[(0, 1)])
+        supervision.supervision_of(X[train], {"must_link": [(0, 1)]})
 
 
 # ---------------------------------------------------------------------- pipelines
