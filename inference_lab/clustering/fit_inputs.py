@@ -64,7 +64,7 @@ def takes(arguments: Any) -> Callable[[Method], Method]:
 
     def with_signature(method: Method) -> Method:
         @functools.wraps(method)
-        def fit(self: Any, X: Any, y: Any = None, **keywords: Any) -> Any:
+        def checked(self: Any, X: Any, y: Any = None, **keywords: Any) -> Any:
             unknown = [name for name in keywords if name not in signature.parameters]
             if unknown:
                 raise TypeError(
@@ -74,12 +74,14 @@ def takes(arguments: Any) -> Callable[[Method], Method]:
 
         *first, _ = inspect.signature(method).parameters.values()
         named = [
-            inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=hint)
+            inspect.Parameter(
+                name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=hint.__forward_arg__
+            )
             for name, hint in inspect.get_annotations(arguments).items()
         ]
         signature = inspect.signature(method).replace(parameters=[*first, *named])
-        fit.__signature__ = signature  # type: ignore[attr-defined]
-        return cast(Method, fit)
+        checked.__signature__ = signature  # type: ignore[attr-defined]
+        return cast(Method, checked)
 
     return with_signature
 
@@ -242,7 +244,8 @@ def read_fit(
     format_ = PointFormat(distortion, distortion.accepts_sparse and not estimator._dense)
     points, dtype = format_.read(estimator, X, reset=True)
     supervision = supervision_of(
-        X,
+        # Frames name their rows; other data may have no length before they are read.
+        X if hasattr(X, "iloc") else points,
         {**arguments, "y": y},
         n_clusters=None if any_label else estimator.n_clusters,
         default_weight=default_weight,
