@@ -41,7 +41,7 @@ from inference_lab.contract import Solver
 from inference_lab.formatting import warn
 from inference_lab.graph.arrays import FloatArray
 from inference_lab.registry.registry import as_solver
-from inference_lab.specs.settings import check_settings, setting
+from inference_lab.specs.settings import setting
 
 #: Metrics of a rank below this multiple of the least rank cause a warning.
 _MARGIN = 1.02
@@ -170,7 +170,11 @@ class HMRFKMeans(SharedSettings, PairScore, CentroidPredictor):
 
     @takes(FitArguments)
     def fit(self, X: Any, y: Any = None, **arguments: Unpack[FitArguments]) -> Self:
-        distortion, learner = self._checked_settings()
+        distortion, learner = as_distortion(self.distortion), learner_of(self.metric)
+        if isinstance(self.init, str):
+            check_word("init", self.init, ("auto", *get_args(Init)))
+        if learner is not None:
+            learner.check(distortion)
         inputs = read_fit(self, X, y, arguments, distortion, default_weight="auto")
         supervision = self._closed(inputs.weighed(self._auto_weights))
         if learner is not None:
@@ -187,27 +191,6 @@ class HMRFKMeans(SharedSettings, PairScore, CentroidPredictor):
         self._set_labels(inputs, best.labels, supervision.constraints)
         self._watch(best, supervision)
         return self
-
-    def _checked_settings(self) -> tuple[Distortion, MetricLearner | None]:
-        """Check the settings; return the distortion and the learner of its metric."""
-        check_settings(self)
-        distortion, metric = as_distortion(self.distortion), self.metric
-        if isinstance(self.init, str):
-            check_word("init", self.init, ("auto", *get_args(Init)))
-        if isinstance(metric, MetricLearner):
-            learner: MetricLearner | None = metric
-        elif metric not in (None, *get_args(Metric)):
-            raise ValueError(
-                f"metric = {metric!r} is unknown; allowed: None, 'diagonal', 'full', 'gradient', "
-                "or a MetricLearner"
-            )
-        elif metric is None:
-            learner = None
-        else:
-            learner = GradientStep() if metric == "gradient" else ClosedForm(metric)
-        if learner is not None:
-            learner.check(distortion)
-        return distortion, learner
 
     def _auto_weights(self, points: Points, supervision: Supervision) -> Weights:
         """Return the log-odds that pairs are right, on the scale of the costs."""
@@ -274,7 +257,7 @@ class HMRFKMeans(SharedSettings, PairScore, CentroidPredictor):
         e_step: Callable[[np.random.Generator], AssignmentStep],
     ) -> Fit[HMRF]:
         """Fit from each start; return the fit of least objective."""
-        distortion, learner = self._checked_settings()
+        distortion, learner = inputs.format.distortion, learner_of(self.metric)
 
         def fit_once(rng: np.random.Generator, init: Any) -> Fit[HMRF]:
             centroids = initial_centroids(
@@ -321,6 +304,18 @@ class HMRFKMeans(SharedSettings, PairScore, CentroidPredictor):
                 "smaller rate, metric=None, or scale the features",
                 DegenerateMetricWarning,
             )
+
+
+def learner_of(metric: Metric | MetricLearner | None) -> MetricLearner | None:
+    """Return the learner with a given name, or the given object."""
+    if metric is None or isinstance(metric, MetricLearner):
+        return metric
+    if metric not in get_args(Metric):
+        raise ValueError(
+            f"metric = {metric!r} is unknown; allowed: None, 'diagonal', 'full', 'gradient', or a "
+            "MetricLearner"
+        )
+    return GradientStep() if metric == "gradient" else ClosedForm(metric)
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
