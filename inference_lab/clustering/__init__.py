@@ -28,7 +28,6 @@ from inference_lab.clustering.distortions import (
 )
 from inference_lab.clustering.dp_means import DPMeans, RDPMeans
 from inference_lab.clustering.em import HalfStep
-from inference_lab.clustering.hard_pairs import InfeasibleConstraintsError
 from inference_lab.clustering.hmrf_kmeans import HMRFKMeans, MPCKMeans, PCKMeans
 from inference_lab.clustering.kernel_kmeans import KernelHMRFKMeans
 from inference_lab.clustering.metric_learning import (
@@ -51,6 +50,7 @@ from inference_lab.clustering.size_bounds import SizeConstrainedKMeans
 from inference_lab.clustering.tvclust import TVClust
 from inference_lab.clustering.vector_quantisation import CVQE, LCVQE
 from inference_lab.clustering.violations import Violations
+from inference_lab.constraints.hard_pairs import InfeasibleConstraintsError
 
 __all__ = [
     "CVQE",

@@ -16,9 +16,9 @@ from functools import cached_property
 
 import numpy as np
 
-from inference_lab.clustering.hard_pairs import infeasible
 from inference_lab.clustering.points import cluster_sizes, cluster_sums
 from inference_lab.constraints import Constraints
+from inference_lab.constraints.hard_pairs import infeasible
 from inference_lab.graph.arrays import FloatArray, IntArray, connected
 
 _TINY = float(np.finfo(float).tiny)
