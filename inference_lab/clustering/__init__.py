@@ -14,6 +14,7 @@ from inference_lab.clustering.baselines import (
     MetricKMeans,
 )
 from inference_lab.clustering.bregman_kmeans import BregmanKMeans, SphericalKMeans
+from inference_lab.clustering.certificate import Certificate, CertificateStep, certify
 from inference_lab.clustering.cluster_cv import ConstrainedClusterCV
 from inference_lab.clustering.cop_kmeans import COPKMeans
 from inference_lab.clustering.correlation_clustering import CorrelationClustering
@@ -37,7 +38,6 @@ from inference_lab.clustering.metric_learning import (
     MetricLearner,
 )
 from inference_lab.clustering.mixture import ConstrainedGaussianMixture
-from inference_lab.clustering.mssc.certificate import Certificate, CertificateStep, certify
 from inference_lab.clustering.pair_weights import (
     ConstraintsNotMetWarning,
     ContradictoryPairsWarning,

@@ -13,6 +13,16 @@ from sklearn.cluster import KMeans
 from sklearn.datasets import load_iris, make_blobs
 from strategies import partitions
 
+from inference_lab.certificates.anticlustering import anticlusters
+from inference_lab.certificates.hartigan import descend
+from inference_lab.certificates.hg_means import search
+from inference_lab.certificates.pair_branching import prove
+from inference_lab.certificates.partition_problem import (
+    PartitionProblem,
+    partition_problem,
+    restricted,
+)
+from inference_lab.certificates.peng_wei import relax, spectral_bound
 from inference_lab.clustering import (
     COPKMeans,
     HMRFKMeans,
@@ -20,19 +30,9 @@ from inference_lab.clustering import (
     MPCKMeans,
     PCKMeans,
     RDPMeans,
+    certificate,
     certify,
 )
-from inference_lab.clustering.mssc import certificate
-from inference_lab.clustering.mssc.anticlustering import anticlusters
-from inference_lab.clustering.mssc.hartigan import descend
-from inference_lab.clustering.mssc.hg_means import search
-from inference_lab.clustering.mssc.pair_branching import prove
-from inference_lab.clustering.mssc.partition_problem import (
-    PartitionProblem,
-    partition_problem,
-    restricted,
-)
-from inference_lab.clustering.mssc.peng_wei import relax, spectral_bound
 from inference_lab.constraints import Constraints
 
 IRIS, SPECIES = load_iris(return_X_y=True)

@@ -11,15 +11,15 @@ import numpy as np
 import numpy.typing as npt
 from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
+from inference_lab.certificates.anticlustering import bound_by_groups
+from inference_lab.certificates.hartigan import descend
+from inference_lab.certificates.hg_means import search
+from inference_lab.certificates.pair_branching import BranchingState, prove
+from inference_lab.certificates.partition_problem import PartitionProblem
 from inference_lab.clustering.cop_kmeans import COPKMeans
 from inference_lab.clustering.distortions import SquaredEuclidean
 from inference_lab.clustering.hmrf import HMRF, Penalty
 from inference_lab.clustering.hmrf_kmeans import HMRFKMeans
-from inference_lab.clustering.mssc.anticlustering import bound_by_groups
-from inference_lab.clustering.mssc.hartigan import descend
-from inference_lab.clustering.mssc.hg_means import search
-from inference_lab.clustering.mssc.pair_branching import BranchingState, prove
-from inference_lab.clustering.mssc.partition_problem import PartitionProblem
 from inference_lab.clustering.points import is_sparse
 from inference_lab.clustering.supervision import agreeing
 from inference_lab.constraints import Constraints
