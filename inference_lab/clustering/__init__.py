@@ -14,7 +14,7 @@ from inference_lab.clustering.baselines import (
     MetricKMeans,
 )
 from inference_lab.clustering.bregman_kmeans import BregmanKMeans, SphericalKMeans
-from inference_lab.clustering.certificate import Certificate, CertificateStep, certify
+from inference_lab.clustering.certificate import Certificate, CertificateStep, certify, improve
 from inference_lab.clustering.cluster_cv import ConstrainedClusterCV
 from inference_lab.clustering.cop_kmeans import COPKMeans
 from inference_lab.clustering.correlation_clustering import CorrelationClustering
@@ -100,6 +100,7 @@ __all__ = [
     "TVClust",
     "Violations",
     "certify",
+    "improve",
 ]
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import copy
 import math
 
 import numpy as np
 import pytest
+from scipy.sparse import csr_array
 from sklearn.cluster import KMeans
 from sklearn.datasets import load_iris, make_blobs
 
@@ -23,6 +25,7 @@ from inference_lab.clustering import (
     RDPMeans,
     certificate,
     certify,
+    improve,
 )
 from inference_lab.constraints import Constraints
 
@@ -106,34 +109,84 @@ def test_refusals() -> None:
         certify(PCKMeans(3), IRIS)
 
 
-def test_the_search_is_part_of_a_fit() -> None:
+@pytest.mark.parametrize("weighted", [False, True])
+def test_a_search_improves_a_fit(weighted: bool) -> None:
+    rng = np.random.default_rng(0)
+    pairs = Constraints.sample(SPECIES, 60, rng)
+    weight = rng.integers(0, 3, size=150).astype(float) if weighted else None
+    model = PCKMeans(3, n_init=1, init="random", random_state=4)
+    model.fit(IRIS, **pairs.fit_params(), cl_weight=np.inf, ml_weight=3.0, sample_weight=weight)
+    certify(model, IRIS, sample_weight=weight, time_limit=0.0)
+    before = {name: copy.deepcopy(value) for name, value in vars(model).items()}
+    objectives = [model.objective_]
+    for method in ("hartigan", "memetic"):
+        better = improve(model, IRIS, method=method, sample_weight=weight)
+        again = improve(model, IRIS, method=method, sample_weight=weight, random_state=4)
+        assert np.array_equal(better.labels_, again.labels_)
+        objectives.append(better.objective_)
+        steps = [step.step for step in better.history_]
+        assert steps.count("search") == 1 and better.n_iter_ > model.n_iter_
+        assert steps[: len(model.history_)] == [step.step for step in model.history_]
+        assert better.violations_.cannot_link == 0
+        counts = np.ones(150) if weight is None else weight
+        for h in range(3):
+            inside = (better.labels_ == h) & (counts > 0)
+            mean = np.average(IRIS[inside], axis=0, weights=counts[inside])
+            assert np.allclose(better.cluster_centers_[h], mean)
+        assert not hasattr(better, "certificate_")
+    assert objectives[2] <= objectives[1] + 1e-9 <= objectives[0] + 2e-9
+    # The model of the fit is as before.
+    assert vars(model).keys() == before.keys()
+    assert np.array_equal(model.labels_, before["labels_"])
+    assert model.history_ == before["history_"] and model.objective_ == before["objective_"]
+
+
+def test_points_of_weight_zero_are_labelled_as_by_predict() -> None:
+    weight = np.where(np.arange(150) % 7 == 0, 0.0, 1.0)
+    model = PCKMeans(4, n_init=1, init="random", random_state=1).fit(IRIS, sample_weight=weight)
+    better = improve(model, IRIS, sample_weight=weight)
+    assert better.objective_ < model.objective_
+    assert np.array_equal(better.labels_[::7], better.predict(IRIS)[::7])
+    assert better.inertia_ == pytest.approx(better.objective_)
+
+
+def test_a_search_is_never_worse_than_cold_e_steps() -> None:
+    """E-steps that start cold may lose what the search gains, and more."""
     pairs = Constraints.sample(SPECIES, 60, np.random.default_rng(0))
-    found = {}
-    for improve in (None, "hartigan", "memetic"):
-        model = PCKMeans(3, n_init=1, init="random", improve=improve, random_state=4)
-        model.fit(IRIS, **pairs.fit_params(), cl_weight=np.inf, ml_weight=3.0)
-        found[improve] = model.objective_
-        steps = [step.step for step in model.history_]
-        assert ("search" in steps) == (improve is not None)
-        assert model.violations_.cannot_link == 0
-        means = [IRIS[model.labels_ == h].mean(axis=0) for h in range(3)]
-        assert np.allclose(model.cluster_centers_, means)
-    assert found["memetic"] <= found["hartigan"] + 1e-9 <= found[None] + 2e-9
+    for seed in range(3):
+        model = PCKMeans(3, e_step_start="cold", random_state=seed)
+        model.fit(IRIS, **pairs.fit_params(), ml_weight=0.5, cl_weight=np.inf)
+        better = improve(model, IRIS, method="hartigan")
+        assert better.objective_ <= model.objective_ * (1 + 1e-10)
 
 
 def test_known_labels_keep_their_numbers_in_the_search() -> None:
     known = np.full(150, -1)
     known[[0, 60, 120]] = [2, 0, 1]
-    model = PCKMeans(3, improve="memetic", random_state=0).fit(IRIS, partial_labels=known)
-    assert model.labels_[[0, 60, 120]].tolist() == [2, 0, 1]
+    model = PCKMeans(3, random_state=0).fit(IRIS, partial_labels=known)
+    better = improve(model, IRIS, partial_labels=known)
+    assert better.labels_[[0, 60, 120]].tolist() == [2, 0, 1]
 
 
-@pytest.mark.parametrize(
-    "setting", [{"metric": "diagonal"}, {"distortion": "cosine"}, {"improve": "swaps"}]
-)
-def test_settings_of_the_search_that_do_not_fit(setting: dict) -> None:
-    with pytest.raises(ValueError, match="improve"):
-        HMRFKMeans(3, **{"improve": "hartigan", **setting}).fit(IRIS)
+def test_a_search_refuses_other_objectives_and_data() -> None:
+    fitted = PCKMeans(3, random_state=0).fit(IRIS)
+    for model in (
+        HMRFKMeans(3, distortion="cosine", random_state=0).fit(IRIS),
+        MPCKMeans(3, n_init=1, random_state=0).fit(IRIS),
+        KMeans(3, n_init=1, random_state=0).fit(IRIS),
+    ):
+        with pytest.raises(TypeError, match="improve has no search for the objective"):
+            improve(model, IRIS)
+    with pytest.raises(TypeError, match="improve takes a fitted estimator"):
+        improve(PCKMeans(3), IRIS)
+    with pytest.raises(TypeError, match="dense"):
+        improve(fitted, csr_array(IRIS))
+    with pytest.raises(ValueError, match="150 rows"):
+        improve(fitted, IRIS[:100])
+    with pytest.raises(ValueError, match="method must be hartigan or memetic, got 'swaps'"):
+        improve(fitted, IRIS, method="swaps")
+    with pytest.raises(ValueError, match="partial_labels"):
+        improve(fitted, IRIS, partial_labels=[0, 1])
 
 
 def test_one_thread_of_linear_algebra_while_certifying(monkeypatch: pytest.MonkeyPatch) -> None:
