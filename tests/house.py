@@ -45,6 +45,7 @@ ROOMS = (
     "selection",
     "harness",
     "conformance",
+    "certificates",
     "clustering",
     "reports",
     "studies",

@@ -14,6 +14,7 @@ from inference_lab.clustering.baselines import (
     MetricKMeans,
 )
 from inference_lab.clustering.bregman_kmeans import BregmanKMeans, SphericalKMeans
+from inference_lab.clustering.certificate import Certificate, CertificateStep, certify, improve
 from inference_lab.clustering.cluster_cv import ConstrainedClusterCV
 from inference_lab.clustering.cop_kmeans import COPKMeans
 from inference_lab.clustering.correlation_clustering import CorrelationClustering
@@ -28,7 +29,6 @@ from inference_lab.clustering.distortions import (
 )
 from inference_lab.clustering.dp_means import DPMeans, RDPMeans
 from inference_lab.clustering.em import HalfStep
-from inference_lab.clustering.hard_pairs import InfeasibleConstraintsError
 from inference_lab.clustering.hmrf_kmeans import HMRFKMeans, MPCKMeans, PCKMeans
 from inference_lab.clustering.kernel_kmeans import KernelHMRFKMeans
 from inference_lab.clustering.metric_learning import (
@@ -38,7 +38,6 @@ from inference_lab.clustering.metric_learning import (
     MetricLearner,
 )
 from inference_lab.clustering.mixture import ConstrainedGaussianMixture
-from inference_lab.clustering.mssc.certificate import Certificate, CertificateStep, certify
 from inference_lab.clustering.pair_weights import (
     ConstraintsNotMetWarning,
     ContradictoryPairsWarning,
@@ -51,6 +50,7 @@ from inference_lab.clustering.size_bounds import SizeConstrainedKMeans
 from inference_lab.clustering.tvclust import TVClust
 from inference_lab.clustering.vector_quantisation import CVQE, LCVQE
 from inference_lab.clustering.violations import Violations
+from inference_lab.constraints.hard_pairs import InfeasibleConstraintsError
 
 __all__ = [
     "CVQE",
@@ -100,6 +100,7 @@ __all__ = [
     "TVClust",
     "Violations",
     "certify",
+    "improve",
 ]
 
 

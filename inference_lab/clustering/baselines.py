@@ -20,7 +20,6 @@ from inference_lab.clustering.fit_inputs import (
     read_fit,
     takes,
 )
-from inference_lab.clustering.hard_pairs import contradiction, infeasible
 from inference_lab.clustering.hmrf import clamped
 from inference_lab.clustering.initialisation import Init
 from inference_lab.clustering.paired_start import centroids_or_paired, weights_by_belief
@@ -33,6 +32,7 @@ from inference_lab.clustering.supervision import (
 )
 from inference_lab.constraints import Constraints
 from inference_lab.constraints.constraints import of_positive_weight
+from inference_lab.constraints.hard_pairs import contradiction, infeasible
 from inference_lab.constraints.pair_arrays import refuse_hard, signed_matrix
 from inference_lab.graph.arrays import FloatArray, IntArray
 from inference_lab.specs.settings import setting

@@ -21,7 +21,6 @@ from inference_lab.clustering.fit_inputs import (
     read_fit,
     takes,
 )
-from inference_lab.clustering.hard_pairs import contradiction
 from inference_lab.clustering.hmrf import HMRF, EmptyClusters, clamped
 from inference_lab.clustering.initialisation import Init, group_centroids, initial_centroids
 from inference_lab.clustering.pair_weights import ConstraintsNotMetWarning
@@ -30,6 +29,7 @@ from inference_lab.clustering.starts import AT_LEAST_ONE, generator_of
 from inference_lab.clustering.supervision import Supervision, without_pairs
 from inference_lab.clustering.violations import violations
 from inference_lab.constraints.constraints import of_positive_weight
+from inference_lab.constraints.hard_pairs import contradiction
 from inference_lab.constraints.pair_arrays import symmetric_matrix
 from inference_lab.formatting import warn
 from inference_lab.graph.arrays import FloatArray, IntArray

@@ -15,7 +15,6 @@ from inference_lab.algorithms.multicut.bounds import packing_bound
 from inference_lab.algorithms.multicut.hard_edges import contracted, priced
 from inference_lab.algorithms.multicut.local_search import annealed, can_anneal, first_partition
 from inference_lab.clustering.fit_inputs import PAIR_ARGUMENTS
-from inference_lab.clustering.hard_pairs import contradiction, contradiction_within, infeasible
 from inference_lab.clustering.pair_weights import watch_hard, watch_repeats
 from inference_lab.clustering.prediction import LabellingMixin
 from inference_lab.clustering.supervision import (
@@ -25,6 +24,7 @@ from inference_lab.clustering.supervision import (
 )
 from inference_lab.clustering.violations import Violations, violations
 from inference_lab.constraints import Constraints
+from inference_lab.constraints.hard_pairs import contradiction, contradiction_within, infeasible
 from inference_lab.constraints.pair_arrays import Pairs
 from inference_lab.graph.arrays import IntArray
 from inference_lab.specs.settings import check_settings, setting

@@ -13,14 +13,14 @@ from typing import NamedTuple, Protocol
 import numpy as np
 
 from inference_lab.clustering.cluster_model import Assignment, Coupling, Model, as_labels
-from inference_lab.clustering.hard_pairs import (
+from inference_lab.clustering.must_link_contraction import Units, units_of
+from inference_lab.constraints.hard_pairs import (
     contradiction,
     finite_price,
     infeasible,
     n_unmet,
     priced,
 )
-from inference_lab.clustering.must_link_contraction import Units, units_of
 from inference_lab.contract import Solution, Solver, Status
 from inference_lab.graph.arrays import FloatArray, IntArray
 from inference_lab.graph.factor_graph import FactorGraph

@@ -24,7 +24,6 @@ from inference_lab.clustering.cluster_model import Assignment, Model, as_labels
 from inference_lab.clustering.distortions import Distortion
 from inference_lab.clustering.initialisation import pushed_apart
 from inference_lab.clustering.metric_learning import MetricLearner, Penalised
-from inference_lab.clustering.mssc.partition_problem import PartitionProblem, partition_problem
 from inference_lab.clustering.points import Points, cluster_sizes, cluster_sums, counted_shares
 from inference_lab.clustering.supervision import Supervision
 from inference_lab.clustering.violations import violated
@@ -271,20 +270,6 @@ class HMRF(Model):
         """Move each centroid by a share of the way to a random point."""
         self.centroids = pushed_apart(
             self.points, self.centroids, self.metric, share, rng, self.sample_weight
-        )
-
-    def partition_problem(self) -> PartitionProblem:
-        """Return the problem of labels with means as centroids, for plain squared distances."""
-        pairs = self.constraints
-        return partition_problem(
-            self.points,
-            len(self.centroids),
-            pairs.must_link,
-            self.ml_costs,
-            pairs.cannot_link,
-            self.cl_costs,
-            sample_weight=self.sample_weight,
-            known=self.known,
         )
 
 

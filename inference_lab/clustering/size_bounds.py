@@ -14,10 +14,10 @@ from inference_lab.clustering.bregman_kmeans import BregmanKMeans
 from inference_lab.clustering.cluster_model import Assignment, Model, as_labels
 from inference_lab.clustering.e_step import Expectation
 from inference_lab.clustering.fit_inputs import PAIR_ARGUMENTS, PairArguments, takes
-from inference_lab.clustering.hard_pairs import InfeasibleConstraintsError
 from inference_lab.clustering.hmrf import HMRF
 from inference_lab.clustering.violations import violations
 from inference_lab.constraints import Constraints
+from inference_lab.constraints.hard_pairs import InfeasibleConstraintsError
 from inference_lab.graph.arrays import FloatArray, IntArray, connected
 
 #: A path must be shorter by more than this share of the largest cost, so that rounding cannot make

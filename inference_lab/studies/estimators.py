@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, Self
 
@@ -10,6 +11,7 @@ import numpy as np
 from sklearn.cluster import KMeans
 
 from inference_lab import clustering
+from inference_lab.clustering.certificate import SearchMethod
 from inference_lab.clustering.violations import violations
 from inference_lab.constraints import Constraints
 from inference_lab.reports.released import RELEASED
@@ -30,18 +32,33 @@ class _KMeans(KMeans):  # type: ignore[misc]  # no types
         return self
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
+class _PCKMeans(clustering.PCKMeans):
+    """PCKMeans; the search of `improve` follows the fit if the setting names its method."""
+
+    improve: SearchMethod | None = None
+
+    def fit(self, X: Any, y: Any = None, **supervision: Any) -> Self:
+        """Cluster the points, and search for better clusters."""
+        super().fit(X, y, **supervision)
+        if self.improve is not None:
+            better = clustering.improve(self, X, method=self.improve)
+            self.__dict__.update(better.__dict__)
+        return self
+
+
 class _Certified:
     """The best clustering that a search finds for the objective of PCKMeans, with a lower bound."""
 
     def __init__(
         self, n_clusters: int, random_state: int, max_nodes: int, time_limit: float
     ) -> None:
-        self.model = clustering.PCKMeans(n_clusters, improve="memetic", random_state=random_state)
+        self.model = clustering.PCKMeans(n_clusters, random_state=random_state)
         self.max_nodes, self.time_limit = max_nodes, time_limit
 
     def fit(self, X: Any, **supervision: Any) -> Self:
         """Search for clusters, and compute the lower bound."""
-        model = self.model.fit(X, **supervision)
+        model = clustering.improve(self.model.fit(X, **supervision), X)
         found = clustering.certify(model, X, max_nodes=self.max_nodes, time_limit=self.time_limit)
         self.constraints_ = self.model.constraints_
         self.labels_, self.objective_ = found.best_labels, found.best_objective
@@ -60,7 +77,7 @@ _BY_CLASS = (
     *("AnnealedConstrainedKMeans", "AnnealedConstrainedMixture", "COPKMeans", "CVQE"),
     *("ConstrainedClusterCV", "ConstrainedGaussianMixture", "ConstrainedSpectral"),
     *("FlexibleSpectral", "HMRFKMeans", "KernelHMRFKMeans", "LCVQE", "MPCKMeans", "MetricKMeans"),
-    *("PCKMeans", "RDPMeans", "TVClust"),
+    *("RDPMeans", "TVClust"),
 )
 
 #: One start, from the neighbourhoods of must-links, as in the papers.
@@ -90,6 +107,7 @@ ESTIMATORS: Mapping[str, Callable[..., Any]] = {
     "ConstrainedLinkage": _linkage,
     "k-means": _KMeans,
     "certified": _Certified,
+    "PCKMeans": _PCKMeans,
     **{name: getattr(clustering, name) for name in _BY_CLASS},
     **RELEASED,
 }

@@ -17,11 +17,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from inference_lab.certificates.hg_means import search
+from inference_lab.certificates.pair_branching import prove
+from inference_lab.certificates.partition_problem import partition_problem
 from inference_lab.clustering import COPKMeans
-from inference_lab.clustering.mssc.certificate import PROVED
-from inference_lab.clustering.mssc.hg_means import search
-from inference_lab.clustering.mssc.pair_branching import prove
-from inference_lab.clustering.mssc.partition_problem import partition_problem
+from inference_lab.clustering.certificate import PROVED
 
 #: Numbers of clusters, as in the tables of Piccialli, Russo Russo and Sudoso (2022).
 CLUSTERS = {"iris": 3, "wine": 3, "seeds": 3, "glass": 6, "ecoli": 8}

@@ -17,8 +17,8 @@ from inference_lab.clustering import (
     InfeasibleConstraintsError,
     PCKMeans,
 )
-from inference_lab.clustering.hard_pairs import contradiction, finite_price, n_unmet, priced
 from inference_lab.constraints import Constraints
+from inference_lab.constraints.hard_pairs import contradiction, finite_price, n_unmet, priced
 from inference_lab.graph.terms import DiagonalTerms
 
 

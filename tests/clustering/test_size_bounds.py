@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 from scipy.optimize import linear_sum_assignment
 
 from inference_lab.clustering import BregmanKMeans, SizeConstrainedKMeans
-from inference_lab.clustering.hard_pairs import InfeasibleConstraintsError
 from inference_lab.clustering.size_bounds import balance, least_assignment
 from inference_lab.clustering.violations import violations
 from inference_lab.constraints import Constraints
+from inference_lab.constraints.hard_pairs import InfeasibleConstraintsError
 
 
 @given(st.integers(0, 2**32 - 1))

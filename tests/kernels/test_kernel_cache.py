@@ -171,13 +171,13 @@ def test_a_compilation_is_reported_once_for_each_solver(
             wait(impatient, "inference_lab.kernels.descent")
             with impatient.about("trw-s"):
                 wait(impatient, "somebody.else")
-    wait(impatient, "inference_lab.clustering.mssc.hartigan")
+    wait(impatient, "inference_lab.certificates.hartigan")
     # Kernels of other packages, outside of a run.
     wait(impatient, "somebody.else")
     assert [line.removeprefix("inference-lab: compiling ") for line in lines(caplog)] == [
         "auto, once per machine",
         "trw-s, once per machine",
-        "kernels of clustering.mssc.hartigan, once per machine",
+        "kernels of certificates.hartigan, once per machine",
     ]
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from inference_lab._numba import kernel
-from inference_lab.clustering.mssc.partition_problem import PartitionProblem
+from inference_lab.certificates.partition_problem import PartitionProblem
 from inference_lab.graph.arrays import FloatArray, IntArray
 
 #: A move must gain more than this share of the summed costs, so that rounding cannot cycle.

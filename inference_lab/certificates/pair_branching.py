@@ -14,15 +14,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from inference_lab.clustering.hard_pairs import InfeasibleConstraintsError
-from inference_lab.clustering.mssc.hartigan import descend, placed
-from inference_lab.clustering.mssc.partition_problem import (
+from inference_lab.certificates.hartigan import descend, placed
+from inference_lab.certificates.partition_problem import (
     PartitionProblem,
     contracted,
     with_pairs,
 )
-from inference_lab.clustering.mssc.peng_wei import PartitionRelaxation, relax
-from inference_lab.clustering.mssc.valid_inequalities import costs_of_pairs
+from inference_lab.certificates.peng_wei import PartitionRelaxation, relax
+from inference_lab.certificates.valid_inequalities import costs_of_pairs
+from inference_lab.constraints.hard_pairs import InfeasibleConstraintsError
 from inference_lab.graph.arrays import FloatArray, IntArray, connected
 
 #: Relaxed indicators of a pair this close to 0 or 1 count as certain.

@@ -14,8 +14,8 @@ import numpy as np
 from scipy.optimize import linear_sum_assignment
 from scipy.spatial.distance import cdist
 
-from inference_lab.clustering.mssc.hartigan import descend, placed
-from inference_lab.clustering.mssc.partition_problem import PartitionProblem
+from inference_lab.certificates.hartigan import descend, placed
+from inference_lab.certificates.partition_problem import PartitionProblem
 from inference_lab.graph.arrays import FloatArray, IntArray
 
 #: Sizes of the population after and before survivors are selected, as in the paper.

@@ -30,8 +30,8 @@ import numpy as np
 from scipy.linalg import eigh
 
 from inference_lab._numba import kernel
-from inference_lab.clustering.mssc.partition_problem import PartitionProblem
-from inference_lab.clustering.mssc.valid_inequalities import (
+from inference_lab.certificates.partition_problem import PartitionProblem
+from inference_lab.certificates.valid_inequalities import (
     Cuts,
     LinearRows,
     costs_of_pairs,

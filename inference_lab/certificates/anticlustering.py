@@ -18,9 +18,9 @@ import numpy as np
 from joblib import Parallel, delayed
 
 from inference_lab._numba import kernel
-from inference_lab.clustering.mssc.hartigan import descend
-from inference_lab.clustering.mssc.partition_problem import PartitionProblem, restricted
-from inference_lab.clustering.mssc.peng_wei import relax, spectral_bound
+from inference_lab.certificates.hartigan import descend
+from inference_lab.certificates.partition_problem import PartitionProblem, restricted
+from inference_lab.certificates.peng_wei import relax, spectral_bound
 from inference_lab.graph.arrays import FloatArray, IntArray
 
 #: Exchanges tried for each unit.

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from inference_lab._numba import kernel
-from inference_lab.clustering.mssc.partition_problem import PartitionProblem
+from inference_lab.certificates.partition_problem import PartitionProblem
 from inference_lab.graph.arrays import FloatArray, IntArray
 
 #: Violations below this share of a mean entry are ignored.

@@ -16,9 +16,8 @@ from functools import cached_property
 
 import numpy as np
 
-from inference_lab.clustering.hard_pairs import infeasible
-from inference_lab.clustering.points import cluster_sizes, cluster_sums
 from inference_lab.constraints import Constraints
+from inference_lab.constraints.hard_pairs import infeasible
 from inference_lab.graph.arrays import FloatArray, IntArray, connected
 
 _TINY = float(np.finfo(float).tiny)
@@ -84,9 +83,7 @@ class PartitionProblem:
 
     def centroids(self, labels: IntArray) -> FloatArray:
         """Return the means of the clusters; empty clusters have theirs at the origin."""
-        sums = np.zeros((self.k, self.means.shape[1]))
-        np.add.at(sums, labels, self.mass[:, np.newaxis] * self.means)
-        masses = np.bincount(labels, self.mass, self.k)
+        sums, masses = _sums(self.means, self.mass, labels, self.k)
         return np.asarray(sums / np.maximum(masses, _TINY)[:, np.newaxis])
 
     def objective(self, labels: IntArray) -> float:
@@ -130,7 +127,7 @@ def partition_problem(
     apart = implied.cannot_link
     joined = np.concatenate([must_link[np.isposinf(ml_costs)], implied.must_link])
     of_point = connected(n, joined)
-    sums, masses = _sums(points, mass, of_point)
+    sums, masses = _sums(points, mass, of_point, int(of_point.max(initial=-1)) + 1)
     means = sums / np.where(masses > 0, masses, 1.0)[:, np.newaxis]
     centre = masses @ means / masses.sum()
     within = float(mass @ ((points - means[of_point]) ** 2).sum(axis=1))
@@ -147,11 +144,12 @@ def partition_problem(
 
 
 def _sums(
-    points: FloatArray, mass: FloatArray, of_point: IntArray
+    points: FloatArray, mass: FloatArray, part: IntArray, n_parts: int
 ) -> tuple[FloatArray, FloatArray]:
-    """Return the weighted sum of the points of each unit, and its mass."""
-    m = int(of_point.max(initial=-1)) + 1
-    return cluster_sums(points, of_point, m, mass), cluster_sizes(of_point, m, mass)
+    """Return the weighted sums (n_parts, d) of the points of each part, and its mass."""
+    sums = np.zeros((n_parts, points.shape[1]))
+    np.add.at(sums, part, mass[:, np.newaxis] * points)
+    return sums, np.bincount(part, mass, n_parts).astype(np.float64)
 
 
 def with_pairs(
@@ -180,7 +178,7 @@ def with_pairs(
 def contracted(problem: PartitionProblem, pairs: IntArray) -> PartitionProblem:
     """Return the problem in which the units of each given pair are merged."""
     of_unit = connected(problem.size, pairs)
-    sums, masses = _sums(problem.means, problem.mass, of_unit)
+    sums, masses = _sums(problem.means, problem.mass, of_unit, int(of_unit.max()) + 1)
     means = sums / masses[:, np.newaxis]
     within = float(problem.mass @ ((problem.means - means[of_unit]) ** 2).sum(axis=1))
     merged = replace(
