@@ -148,7 +148,7 @@ class FitInputs:
     def weighed(
         self, weights: Callable[[Points, Supervision], Weights] | None = None
     ) -> Supervision:
-        """Return the supervision; weights that are "auto" become those of a function.
+        """Return the supervision with the weights that a function computes in place of "auto".
 
         Without one, weights are no log-probabilities, and "auto" is refused.
         """
@@ -179,7 +179,7 @@ class FitInputs:
         return self.format.moved_back(centroids).astype(self.dtype, copy=False)
 
     def labels_of_all(self, labels: IntArray, costs: Callable[[Points], FloatArray]) -> IntArray:
-        """Return the labels of all points; those of weight zero are in their cheapest cluster."""
+        """Return the labels of all points; points of weight zero are in their cheapest cluster."""
         if self.is_whole:
             return labels
         result = np.empty(self.all_points.shape[0], dtype=np.int64)
@@ -193,7 +193,7 @@ class FitInputs:
         costs: Callable[[Points], FloatArray],
         temperature: float = 1.0,
     ) -> FloatArray:
-        """Return the shares of all points; those of weight zero have the softmax of their costs."""
+        """Return the shares of all points; points of weight zero have the softmax of costs."""
         from scipy.special import softmax
 
         if self.is_whole:

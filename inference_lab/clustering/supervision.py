@@ -120,7 +120,7 @@ def supervision_of(
     X : data of any type, as ``fit`` gets them
         They give the number of rows, and an index with their names.
     arguments : mapping
-        Some of the other arguments of ``fit`` by name, those of `HMRFKMeans.fit`.
+        Some of the other arguments of ``fit`` by name, see `HMRFKMeans.fit`.
     n_clusters : int, optional
         Number of clusters that labels can name.
     default_weight : float or "auto"
