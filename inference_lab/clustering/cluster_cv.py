@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from time import perf_counter
-from typing import Any, ClassVar, Literal, NamedTuple, Self, TypeAlias
+from typing import Any, ClassVar, Literal, NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -40,22 +40,9 @@ from inference_lab.graph.arrays import FloatArray, IntArray
 from inference_lab.specs.settings import check_settings, setting
 from inference_lab.specs.whole_numbers import as_whole
 
-Candidates: TypeAlias = Sequence[tuple[str, Any]]
 #: Numbers of clusters that "auto" tries.
 _NUMBERS = range(2, 11)
-#: Gain in score of the default candidates over the first one: its mean over data sets, and the
-#: standard deviation between them (docs/decisions/034-expected-gains-choose.md).
-_PRIOR_GAINS = {
-    "k-means without pairs, standardised": 0.03,
-    "PCKMeans": 0.04,
-    "PCKMeans, standardised": 0.04,
-    "MPCKMeans, diagonal metric": 0.1,
-    "MPCKMeans, diagonal metric, standardised": 0.1,
-    "MPCKMeans, full metric": 0.08,
-    "Gaussian mixture, diagonal": 0.09,
-    "Gaussian mixture, full": 0.18,
-    "TVClust": 0.18,
-}
+#: Standard deviation of the gain of a candidate between data sets.
 _PRIOR_DEVIATION = 0.1
 #: Standard errors within which the best score counts as chance.
 _CHANCE = 2.0
@@ -63,36 +50,58 @@ _CHANCE = 2.0
 _LEAST_ERROR = 0.02
 
 
-def default_candidates() -> list[tuple[str, Any]]:
-    """Return estimators by name, from simple to complex; the first two use no pairs."""
+class Candidate(NamedTuple):
+    """An estimator with a name, and its expected gain in score before pairs are seen.
+
+    The prior gain is over the first candidate, as a mean over data sets.
+    """
+
+    name: str
+    estimator: Any
+    prior_gain: float = 0.0
+
+
+#: End of the names of candidates that standardise the points first.
+_STANDARDISED = ", standardised"
+
+
+def default_candidates() -> list[Candidate]:
+    """Return the candidates from simple to complex; the first two use no pairs.
+
+    Prior gains are measured (docs/decisions/034-expected-gains-choose.md).
+    """
 
     def standardised(estimator: Any) -> Any:
         return make_pipeline(StandardScaler(), estimator)
 
     mixture = ConstrainedGaussianMixture
     return [
-        ("k-means without pairs", KMeans(n_init=10)),
-        ("k-means without pairs, standardised", standardised(KMeans(n_init=10))),
-        ("PCKMeans", PCKMeans()),
-        ("PCKMeans, standardised", standardised(PCKMeans())),
-        ("MPCKMeans, diagonal metric", MPCKMeans()),
-        ("MPCKMeans, diagonal metric, standardised", standardised(MPCKMeans())),
-        ("MPCKMeans, full metric", MPCKMeans(metric="full")),
-        ("Gaussian mixture, diagonal", mixture(covariance_type="diag")),
-        ("Gaussian mixture, full", standardised(mixture(reg_covar=1e-3))),
-        ("TVClust", TVClust()),
+        Candidate("k-means without pairs", KMeans(n_init=10)),
+        Candidate("k-means without pairs, standardised", standardised(KMeans(n_init=10)), 0.03),
+        Candidate("PCKMeans", PCKMeans(), 0.04),
+        Candidate("PCKMeans, standardised", standardised(PCKMeans()), 0.04),
+        Candidate("MPCKMeans, diagonal metric", MPCKMeans(), 0.1),
+        Candidate("MPCKMeans, diagonal metric, standardised", standardised(MPCKMeans()), 0.1),
+        Candidate("MPCKMeans, full metric", MPCKMeans(metric="full"), 0.08),
+        Candidate("Gaussian mixture, diagonal", mixture(covariance_type="diag"), 0.09),
+        Candidate("Gaussian mixture, full", standardised(mixture(reg_covar=1e-3)), 0.18),
+        Candidate("TVClust", TVClust(), 0.18),
     ]
 
 
-def candidates_for(points: FloatArray) -> list[tuple[str, Any]]:
+def candidates_for(points: FloatArray) -> list[Candidate]:
     """Return the default candidates, without the scaling step if points are standardised."""
-    given = default_candidates()
+    candidates = default_candidates()
     spread = points.std(axis=0)
     unit = np.where(spread > 0.0, 1.0, 0.0)
     if not (np.allclose(points.mean(axis=0), 0.0, atol=1e-3) and np.allclose(spread, unit, 1e-3)):
-        return given
-    plain = {name.removesuffix(", standardised"): final_step(each) for name, each in given}
-    return list(plain.items())
+        return candidates
+    unscaled: dict[str, Candidate] = {}
+    for candidate in candidates:
+        name = candidate.name.removesuffix(_STANDARDISED)
+        same = candidate._replace(name=name, estimator=final_step(candidate.estimator))
+        unscaled.setdefault(name, same)
+    return list(unscaled.values())
 
 
 # ---------------------------------------------------------------------- folds of pairs
@@ -470,7 +479,7 @@ class ConstrainedClusterCV(LabellingMixin, BaseEstimator):  # type: ignore[misc]
         check_settings(self)
         numbers = self._numbers()
         points = validate_data(self, X, dtype=[np.float64, np.float32])
-        candidates = self._named_candidates(points)
+        candidates = self._candidates(points)
         arguments = {
             "must_link": must_link,
             "cannot_link": cannot_link,
@@ -487,18 +496,30 @@ class ConstrainedClusterCV(LabellingMixin, BaseEstimator):  # type: ignore[misc]
         self._take(rows, points)
         return self
 
-    def _named_candidates(self, points: FloatArray) -> Candidates:
-        """Return the candidates; refuse invalid lists."""
-        given = candidates_for(points) if self.candidates is None else self.candidates
-        if not isinstance(given, Sequence) or not given:
-            raise TypeError(f"candidates must be a list of (name, estimator), got {given!r}")
-        for each in given:
-            if not (isinstance(each, tuple) and len(each) == 2 and hasattr(each[1], "fit")):
-                raise TypeError(f"candidates must be pairs (name, estimator), got {each!r}")
-        names = [name for name, _ in given]
+    def _candidates(self, points: FloatArray) -> list[Candidate]:
+        """Return the candidates with their prior gains; refuse invalid lists."""
+        if self.candidates is None:
+            candidates = candidates_for(points)
+        else:
+            candidates = self._named_candidates()
+        gains = self.prior_gains
+        if gains is None:
+            return candidates
+        return [each._replace(prior_gain=gains.get(each.name, 0.0)) for each in candidates]
+
+    def _named_candidates(self) -> list[Candidate]:
+        """Return the candidates of the setting; named as a default one, they have its gain."""
+        pairs = self.candidates
+        if not isinstance(pairs, Sequence) or not pairs:
+            raise TypeError(f"candidates must be a list of (name, estimator), got {pairs!r}")
+        for pair in pairs:
+            if not (isinstance(pair, tuple) and len(pair) == 2 and hasattr(pair[1], "fit")):
+                raise TypeError(f"candidates must be pairs (name, estimator), got {pair!r}")
+        names = [name for name, _ in pairs]
         if len(set(names)) < len(names):
             raise ValueError(f"candidates have names that occur twice: {names}")
-        return given
+        gains = {each.name: each.prior_gain for each in default_candidates()}
+        return [Candidate(name, each, gains.get(name, 0.0)) for name, each in pairs]
 
     def _numbers(self) -> list[int]:
         """Return the numbers of clusters that are compared."""
@@ -514,7 +535,9 @@ class ConstrainedClusterCV(LabellingMixin, BaseEstimator):  # type: ignore[misc]
             )
         return sorted(set(numbers))
 
-    def _compared(self, candidates: Candidates, numbers: Sequence[int], points: Any) -> list[_Row]:
+    def _compared(
+        self, candidates: Sequence[Candidate], numbers: Sequence[int], points: Any
+    ) -> list[_Row]:
         """Score candidates; the simplest one with pairs chooses the number of clusters."""
         n_pairs = len(self.constraints_)
         most = points.shape[0]
@@ -529,11 +552,11 @@ class ConstrainedClusterCV(LabellingMixin, BaseEstimator):  # type: ignore[misc]
                 warn(
                     "one pair cannot be held out from others: the first candidate is fitted",
                 )
-            name, estimator = candidates[0]
-            made = prepared(estimator, numbers[0], self._seed)
+            first = candidates[0]
+            made = prepared(first.estimator, numbers[0], self._seed)
             self._group = np.zeros(n_pairs, dtype=np.int64)
             self._chosen, self._expected = 0, {}
-            return [_Row(name, numbers[0], made, None, "", np.nan)]
+            return [_Row(first.name, numbers[0], made, None, "", np.nan)]
         splits = min(self.n_splits, n_pairs)
         n_must = len(self.constraints_.must_link)
         self._group = pair_groups(self.constraints_, splits)
@@ -543,33 +566,32 @@ class ConstrainedClusterCV(LabellingMixin, BaseEstimator):  # type: ignore[misc]
         ]
         rows: list[_Row] = []
         if len(numbers) > 1:
-            screen = next((c for c in candidates if takes_pairs(c[1])), candidates[0])
+            screen = next((c for c in candidates if takes_pairs(c.estimator)), candidates[0])
             rows = self._judged([(screen, k) for k in numbers], points, folds)
             self._warn_of_failures(rows)
             numbers = [rows[choose([row.kept for row in rows], self._group)].n_clusters]
         known = {(row.name, row.n_clusters) for row in rows}
-        left = [(each, numbers[0]) for each in candidates if (each[0], numbers[0]) not in known]
+        left = [(each, numbers[0]) for each in candidates if (each.name, numbers[0]) not in known]
         rows += self._judged(left, points, folds)
         # Rows are in the order of the candidates, from simple to complex.
-        place = {name: at for at, (name, _) in enumerate(candidates)}
+        place = {each.name: at for at, each in enumerate(candidates)}
         at_number = [at for at, row in enumerate(rows) if row.n_clusters == numbers[0]]
         at_number.sort(key=lambda at: place[rows[at].name])
         compared = [rows[at] for at in at_number]
         self._warn_of_failures(compared)
-        known_gains = _PRIOR_GAINS if self.prior_gains is None else self.prior_gains
-        prior = [known_gains.get(row.name, 0.0) for row in compared]
+        prior = [candidates[place[row.name]].prior_gain for row in compared]
         expected = expected_gains([row.kept for row in compared], self._group, prior)
         self._expected = dict(zip(at_number, expected, strict=True))
         self._chosen = at_number[int(np.nanargmax(expected))]
         return rows
 
     def _judged(
-        self, given: Sequence[tuple[tuple[str, Any], int]], points: Any, folds: Sequence[IntArray]
+        self, given: Sequence[tuple[Candidate, int]], points: Any, folds: Sequence[IntArray]
     ) -> list[_Row]:
         """Fit without each fold, and score the held-out pairs."""
         masks = [fold == number for fold in folds for number in range(int(fold.max()) + 1)]
         nothing = np.zeros(len(self.constraints_), dtype=np.bool_)
-        made = [(name, k, prepared(each, k, self._seed)) for (name, each), k in given]
+        made = [(each.name, k, prepared(each.estimator, k, self._seed)) for each, k in given]
         jobs = [
             (estimator, mask)
             for _, _, estimator in made

@@ -342,11 +342,16 @@ def test_settings_out_of_range(settings: dict, error: type, message: str) -> Non
 
 def test_standardised_points_are_not_standardised_again() -> None:
     raw, scaled = candidates_for(WINE), candidates_for(StandardScaler().fit_transform(WINE))
-    assert [name for name, _ in raw if "standardised" not in name][:2] == [
+    names = [each.name for each in raw]
+    assert [name for name in names if "standardised" not in name][:2] == [
         "k-means without pairs",
         "PCKMeans",
     ]
-    assert [name for name, _ in scaled] == list(
-        dict.fromkeys(name.removesuffix(", standardised") for name, _ in raw)
+    assert [each.name for each in scaled] == list(
+        dict.fromkeys(name.removesuffix(", standardised") for name in names)
     )
-    assert not any(isinstance(each, Pipeline) for _, each in scaled)
+    assert not any(isinstance(each.estimator, Pipeline) for each in scaled)
+    # A candidate has the gain of its name in the list, scaled or not.
+    gains = {each.name: each.prior_gain for each in raw}
+    assert gains["k-means without pairs"] == 0.0 < gains["TVClust"]
+    assert all(each.prior_gain == gains[each.name] for each in scaled)
