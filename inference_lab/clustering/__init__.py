@@ -16,6 +16,7 @@ from inference_lab.clustering.baselines import (
 from inference_lab.clustering.bregman_kmeans import BregmanKMeans, SphericalKMeans
 from inference_lab.clustering.certificate import Certificate, CertificateStep, certify, improve
 from inference_lab.clustering.cluster_cv import ConstrainedClusterCV
+from inference_lab.clustering.cluster_table import ClusterReport, cluster_table
 from inference_lab.clustering.cop_kmeans import COPKMeans
 from inference_lab.clustering.correlation_clustering import CorrelationClustering
 from inference_lab.clustering.distortions import (
@@ -63,6 +64,7 @@ __all__ = [
     "Certificate",
     "CertificateStep",
     "ClosedForm",
+    "ClusterReport",
     "ConstrainedClusterCV",
     "ConstrainedGaussianMixture",
     "ConstrainedKMeans",
@@ -100,6 +102,7 @@ __all__ = [
     "TVClust",
     "Violations",
     "certify",
+    "cluster_table",
     "improve",
 ]
 

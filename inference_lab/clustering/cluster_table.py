@@ -1,0 +1,356 @@
+"""Clusters of the rows of a table, from files to a report, as ``inference-lab cluster`` does."""
+
+from __future__ import annotations
+
+import math
+import os
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from inference_lab.clustering.certificate import certify
+from inference_lab.clustering.cluster_cv import ConstrainedClusterCV, takes_pairs
+from inference_lab.clustering.fit_inputs import check_word
+from inference_lab.clustering.pair_weights import pair_faults
+from inference_lab.constraints import Constraints
+from inference_lab.data.datasets import DataFormatError
+from inference_lab.data.tables import IMPUTATIONS, counting_columns, numeric_columns, read_table
+from inference_lab.formatting import counted, listed
+from inference_lab.graph.arrays import FloatArray, IntArray
+from inference_lab.reporting.chosen_clustering import (
+    ChosenClustering,
+    clustering_document,
+    with_interval,
+)
+from inference_lab.reporting.document import Document
+from inference_lab.reporting.writing import check_folder, write_document
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+@dataclass(frozen=True)
+class ClusterReport:
+    """Clusters of the rows of a table, with the pairs that they violate.
+
+    Attributes
+    ----------
+    search : ConstrainedClusterCV
+        The fitted search; ``search.best_estimator_`` is the chosen estimator.
+    labels : pandas.DataFrame
+        The name or number of each row, and its ``cluster``.
+    pairs : pandas.DataFrame
+        A row for each pair: ``i``, ``j``, ``kind``, ``weight``, the rows of its points ``first``
+        and ``second``, and whether it is ``violated``.
+    faults : list of str
+        Sentences on contradictory and repeated pairs.
+    points : (n, d) array
+        The numbers that were clustered.
+    facts : dict of str
+        The size of the data, and its columns with their scaling.
+    title : str
+        Heading of the page.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> pd.DataFrame({"height": [0.0, 1.0, 8.0, 9.0]}).to_csv("plants.csv", index=False)
+    >>> report = cluster_table("plants.csv", k=2)
+    >>> list(report.labels.columns), len(report.violated)
+    (['row', 'cluster'], 0)
+    """
+
+    search: ConstrainedClusterCV
+    labels: pd.DataFrame
+    pairs: pd.DataFrame
+    faults: list[str]
+    points: FloatArray = field(repr=False)
+    facts: dict[str, str]
+    title: str
+
+    @property
+    def violated(self) -> pd.DataFrame:
+        """The violated pairs, with the columns ``i``, ``j`` and ``kind``."""
+        return self.pairs.loc[self.pairs["violated"], ["i", "j", "kind"]]
+
+    def summary(self) -> dict[str, Any]:
+        """Return the chosen candidate, its score and gain, the sizes, and the violated pairs.
+
+        Returns
+        -------
+        dict
+            ``candidate``, ``n_clusters``, ``score`` and ``gain`` (None where unknown; the gain has
+            its standard error), ``sizes`` of the clusters, and the number of ``violated_pairs``.
+
+        Examples
+        --------
+        >>> import pandas as pd
+        >>> pd.DataFrame({"height": [0.0, 1.0, 8.0, 9.0]}).to_csv("plants.csv", index=False)
+        >>> cluster_table("plants.csv", k=2).summary()["sizes"]
+        [2, 2]
+        """
+
+        def finite(value: float) -> float | None:
+            return float(value) if math.isfinite(value) else None
+
+        return {
+            **self.search.best_params_,
+            "score": finite(self.search.best_score_),
+            "gain": [finite(value) for value in self.search.gain_],
+            "sizes": np.bincount(self.search.labels_).tolist(),
+            "violated_pairs": int(self.pairs["violated"].sum()),
+        }
+
+    def sentences(self) -> list[str]:
+        """Return the summary in words, with 95 % intervals.
+
+        Returns
+        -------
+        list of str
+            Scores and pairs are left out where there are none.
+
+        Examples
+        --------
+        >>> import pandas as pd
+        >>> pd.DataFrame({"height": [0.0, 1.0, 8.0, 9.0]}).to_csv("plants.csv", index=False)
+        >>> cluster_table("plants.csv", k=2).sentences()
+        ['k-means without pairs, 2 clusters of 2, 2 points']
+        """
+        search, summary = self.search, self.summary()
+        sizes = ", ".join(map(str, summary["sizes"]))
+        first = f"{summary['candidate']}, {summary['n_clusters']} clusters of {sizes} points"
+        if summary["score"] is None:
+            return [first]
+        error = search.cv_results_["standard_error"][search.best_index_]
+        return [
+            first,
+            f"held-out score {with_interval(search.best_score_, error)}; 0 is chance",
+            f"gain over no pairs {with_interval(*search.gain_, '+')}",
+            f"{summary['violated_pairs']} of {len(self.pairs)} pairs violated",
+        ]
+
+    def document(self, certify: float = 10.0) -> Document:
+        """Return the page about the clusters.
+
+        Parameters
+        ----------
+        certify : float
+            Seconds for a lower bound of the objective, which the page shows; 0 for none.
+
+        Returns
+        -------
+        Document
+
+        Examples
+        --------
+        >>> import pandas as pd
+        >>> pd.DataFrame({"height": [0.0, 1.0, 8.0, 9.0]}).to_csv("plants.csv", index=False)
+        >>> cluster_table("plants.csv", k=2).document(certify=0).title
+        'Clusters of plants.csv'
+        """
+        facts = dict(self.facts)
+        model = self.search.best_estimator_
+        if certify > 0:
+            facts["Objective"] = _distance_to_best(model, self.points, certify)
+        names = [str(name) for name in self.labels.iloc[:, 0]]
+        chosen = ChosenClustering(
+            self.search, takes_pairs(model), self.points, names, self.pairs, facts
+        )
+        return clustering_document(chosen, self.title)
+
+    def write_page(self, folder: str | os.PathLike[str], certify: float = 10.0) -> Path:
+        """Write the page about the clusters, with its figures and tables.
+
+        Parameters
+        ----------
+        folder : path
+            Empty, absent, or written by a report before.
+        certify : float
+            See `document`.
+
+        Returns
+        -------
+        Path
+            The page, ``index.html``.
+
+        Raises
+        ------
+        FileExistsError
+            If the folder holds other files.
+
+        Examples
+        --------
+        >>> import pandas as pd
+        >>> pd.DataFrame({"height": [0.0, 1.0, 8.0, 9.0]}).to_csv("plants.csv", index=False)
+        >>> cluster_table("plants.csv", k=2).write_page("page", certify=0).name
+        'index.html'
+        """
+        check_folder(Path(folder))
+        write_document(self.document(certify), Path(folder))
+        return Path(folder) / "index.html"
+
+
+def cluster_table(
+    data: str | os.PathLike[str],
+    pairs: str | os.PathLike[str] | None = None,
+    k: int | str = "auto",
+    *,
+    id: str | None = None,
+    drop: Sequence[str] = (),
+    impute: str | None = None,
+    encode: str | None = None,
+    scale: str = "standard",
+    n_jobs: int | None = None,
+    verbose: int = 0,
+    random_state: int = 0,
+    on_note: Callable[[str], None] | None = None,
+) -> ClusterReport:
+    """Cluster the rows of a table with an estimator selected by the pairs.
+
+    The arguments are the options of ``inference-lab cluster``, and messages name them so.
+    `ConstrainedClusterCV` compares estimators from k-means without pairs to metric learning and
+    mixtures on held-out pairs.
+
+    Parameters
+    ----------
+    data : path
+        A CSV or Parquet file with a column of each feature.
+    pairs : path, optional
+        A CSV file with the columns ``i``, ``j``, ``kind`` (must-link or cannot-link), and perhaps
+        ``weight``.
+    k : int or "auto"
+        Number of clusters; "auto" tries 2 to 10, and needs pairs.
+    id : str, optional
+        Column with the names of the rows, as in the pairs. By default rows have numbers from 0.
+    drop : sequence of str
+        Columns that are left out.
+    impute : {"median", "mean", "most_frequent"}, optional
+        Replacement of missing numbers, which are refused by default.
+    encode : {"onehot"}, optional
+        Make a column of each category; text is refused by default.
+    scale : {"standard", "none"}
+        "standard" gives columns mean 0 and variance 1.
+    n_jobs : int or None
+        Processes that share the fits; None is 1.
+    verbose : int
+        Whether to print the score of each candidate as soon as it is known.
+    random_state : int
+        Seed of folds and fits.
+    on_note : callable, optional
+        Called with a sentence for each fault of the input, and one on the data, before the fits.
+
+    Returns
+    -------
+    ClusterReport
+
+    Raises
+    ------
+    DataFormatError, FormatError
+        If a file cannot be used; both are a `ValueError`.
+    OSError
+        If a file cannot be opened.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> pd.DataFrame({"plant": list("abcd"), "height": [0.0, 1.0, 8.0, 9.0]}).to_csv("plants.csv")
+    >>> report = cluster_table("plants.csv", k=2, id="plant", drop=["Unnamed: 0"])
+    >>> report.labels["plant"].tolist(), report.labels["cluster"].nunique()
+    (['a', 'b', 'c', 'd'], 2)
+    """
+    from sklearn.preprocessing import StandardScaler
+
+    check_word("scale", scale, ("standard", "none"))
+    if impute is not None:
+        check_word("impute", impute, IMPUTATIONS)
+    if encode is not None:
+        check_word("encode", encode, ("onehot",))
+    note = on_note or (lambda sentence: None)
+
+    table = read_table(data, id, drop)
+    for name in counting_columns(table):
+        note(
+            f"note: {name!r} counts the rows; name rows by --id {name}, or leave it out with "
+            f"--drop {name}"
+        )
+    table = numeric_columns(table, impute, encode)
+    names = [str(name) for name in table.index]
+    constraints = Constraints([], [], n_points=len(table))
+    if pairs is not None:
+        constraints = Constraints.read_csv(pairs, sample_ids=names)
+    faults = pair_faults(constraints, constraints.n_repeated, names)
+    for fault in faults.values():
+        note(f"note: {fault}")
+    if k == "auto" and len(constraints) < 2:
+        raise DataFormatError(
+            "--k auto needs --pairs with two pairs or more; without them give a number"
+        )
+    if isinstance(k, int) and k > len(table):
+        raise DataFormatError(f"--k {k}: {data} holds {len(table)} points")
+
+    points = table.to_numpy(dtype=float)
+    if scale == "standard":
+        points = StandardScaler().fit_transform(points)
+    facts = _facts(table, scale)
+    note(f"{facts['Data']} {facts['Columns']}")
+    search = ConstrainedClusterCV(k, n_jobs=n_jobs, verbose=verbose, random_state=random_state)
+    with warnings.catch_warnings():
+        # The notes have reported these.
+        for category in faults:
+            warnings.simplefilter("ignore", category)
+        search.fit(points, **constraints.fit_params())
+    return ClusterReport(
+        search,
+        _labels(table, id, search.labels_),
+        _with_violated(constraints, search.labels_, names),
+        list(faults.values()),
+        points,
+        facts,
+        f"Clusters of {Path(data).name}",
+    )
+
+
+def _facts(table: pd.DataFrame, scale: str) -> dict[str, str]:
+    """Return the size of the data, and the columns with their scaling, in words."""
+    how = "as they are"
+    if scale == "standard":
+        how = "standardised to mean 0 and variance 1; --scale none leaves them as they are"
+    size = f"{counted(len(table), 'point')}, {counted(table.shape[1], 'column')}."
+    names = listed([str(name) for name in table.columns], most=10)
+    return {"Data": size, "Columns": f"{names}: {how}."}
+
+
+def _labels(table: pd.DataFrame, id: str | None, labels: IntArray) -> pd.DataFrame:
+    """Return the names of the rows with their clusters."""
+    import pandas as pd
+
+    return pd.DataFrame({id or "row": table.index, "cluster": labels})
+
+
+def _with_violated(constraints: Constraints, labels: IntArray, names: list[str]) -> pd.DataFrame:
+    """Return the pairs with the rows of their points, and a column for violated pairs."""
+    ends = np.concatenate([constraints.must_link, constraints.cannot_link])
+    frame: pd.DataFrame = constraints.to_frame(names).assign(first=ends[:, 0], second=ends[:, 1])
+    same = labels[ends[:, 0]] == labels[ends[:, 1]]
+    return frame.assign(violated=same != (frame["kind"] == "must-link").to_numpy())
+
+
+def _distance_to_best(model: Any, points: FloatArray, seconds: float) -> str:
+    """Return a sentence on the gap between the objective of a model and its lower bound."""
+    try:
+        certificate = certify(model, points, time_limit=seconds)
+    except TypeError:
+        return f"No lower bound is known for the objective of {type(model).__name__}."
+    objective, best = certificate.objective, certificate.best_objective
+    where = "for these points, pairs and weights"
+    if certificate.proved:
+        return f"{objective:.6g}, the lowest possible {where} (to {certificate.gap:.2%})."
+    sentences = f"{objective:.6g}; no clustering {where} is below {certificate.lower_bound:.6g}, "
+    sentences += f"{certificate.gap:.2%} lower."
+    if best < objective:
+        sentences += f" A search found one with {best:.6g}."
+    return sentences

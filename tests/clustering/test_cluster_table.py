@@ -1,0 +1,69 @@
+"""Clusters of tables in Python: what the command shows, as values."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from click.testing import CliRunner
+from sklearn.datasets import load_wine
+
+from inference_lab.cli import main
+from inference_lab.clustering import cluster_cv, cluster_table
+from inference_lab.constraints import Constraints
+from inference_lab.data.datasets import DataFormatError
+
+WINE, CLASSES = load_wine(return_X_y=True)
+NAMES = [f"{row:03}" for row in range(178)]
+
+
+@pytest.fixture(autouse=True)
+def work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Enter a folder with wine and pairs, one of them twice; compare two candidates."""
+    monkeypatch.chdir(tmp_path)
+    frame = pd.DataFrame(WINE, columns=list("abcdefghijklm")).assign(bottle=NAMES)
+    frame.to_csv("wine.csv", index=False)
+    rng = np.random.default_rng(0)
+    pairs = Constraints.sample(CLASSES, 50, rng).flip(0.1, rng).to_frame(NAMES)
+    pd.concat([pairs, pairs.head(1)]).to_csv("pairs.csv", index=False)
+    few = cluster_cv.default_candidates()[1:3]
+    monkeypatch.setattr(cluster_cv, "default_candidates", lambda: few)
+
+
+def test_a_report_has_what_the_command_shows(undrawn: None) -> None:
+    notes: list[str] = []
+    report = cluster_table("wine.csv", "pairs.csv", 3, id="bottle", on_note=notes.append)
+    assert notes[:-1] == [f"note: {fault}" for fault in report.faults]
+    assert "repeated pairs: 1 of 51" in report.faults[-1]
+    assert notes[-1].startswith("178 points, 13 columns.")
+    command = ["cluster", "wine.csv", "--pairs", "pairs.csv", "--k", "3", "--id", "bottle"]
+    result = CliRunner().invoke(main, [*command, "--quiet"])
+    assert result.exit_code == 0, result.output
+    assert result.stdout == report.labels.to_csv(index=False, lineterminator="\n")
+    result = CliRunner().invoke(main, [*command, "--json", "--quiet"])
+    found = json.loads(result.stdout)
+    summary = report.summary()
+    assert {name: found[name] for name in summary} == summary
+    assert found["violated"] == report.violated.to_dict("records")
+    assert summary["violated_pairs"] == len(report.violated) > 0
+    assert report.sentences()[0].startswith(summary["candidate"])
+    page = report.write_page("page", certify=0)
+    assert "Clusters of wine.csv" in page.read_text(encoding="utf-8")
+    assert report.document(certify=0).title == "Clusters of wine.csv"
+
+
+def test_arguments_are_checked() -> None:
+    with pytest.raises(DataFormatError, match="--k auto needs --pairs"):
+        cluster_table("wine.csv", id="bottle")
+    with pytest.raises(DataFormatError, match=r"--k 500: wine\.csv holds 178 points"):
+        cluster_table("wine.csv", k=500, id="bottle")
+    for setting in ({"scale": "log"}, {"impute": "zero"}, {"encode": "ordinal"}, {"k": "many"}):
+        with pytest.raises(ValueError, match="must be"):
+            cluster_table("wine.csv", **{"k": 3, "id": "bottle", **setting})
+    Path("page").mkdir()
+    Path("page", "index.html").write_text("mine", encoding="utf-8")
+    with pytest.raises(FileExistsError):
+        cluster_table("wine.csv", k=3, id="bottle").write_page("page", certify=0)
