@@ -39,7 +39,7 @@ from inference_lab.clustering.metric_learning import (
     MetricLearner,
 )
 from inference_lab.clustering.mixture import ConstrainedGaussianMixture
-from inference_lab.clustering.pair_weights import (
+from inference_lab.clustering.pair_warnings import (
     ConstraintsNotMetWarning,
     ContradictoryPairsWarning,
     MergedClassesWarning,

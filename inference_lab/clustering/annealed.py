@@ -9,22 +9,15 @@ from typing import Any, Literal, Self, Unpack
 import numpy as np
 
 from inference_lab.clustering.alpha_weights import AlphaMode, best_by_alpha
-from inference_lab.clustering.bregman_kmeans import weight_of_odds
 from inference_lab.clustering.cluster_model import Model
 from inference_lab.clustering.distortions import Distortion, as_distortion
 from inference_lab.clustering.e_step import LabelStep, ShareStep
 from inference_lab.clustering.em import Fit, Result, joined, maximise_expectation
-from inference_lab.clustering.fit_inputs import (
-    FitArguments,
-    FitInputs,
-    Weights,
-    log_odds_weights,
-    read_fit,
-    takes,
-)
+from inference_lab.clustering.fit_inputs import FitArguments, FitInputs, Weights, read_fit, takes
 from inference_lab.clustering.hmrf import HMRF
 from inference_lab.clustering.mixture import ConstrainedGaussianMixture, GaussianComponents
-from inference_lab.clustering.pair_weights import watch_hard
+from inference_lab.clustering.pair_warnings import watch_hard
+from inference_lab.clustering.pair_weights import log_odds_weights, weight_of_odds
 from inference_lab.clustering.points import Points
 from inference_lab.clustering.prediction import CentroidPredictor, PairScore
 from inference_lab.clustering.starts import SharedSettings, best_of, generator_of

@@ -13,13 +13,7 @@ from inference_lab.clustering.bregman_kmeans import BregmanKMeans
 from inference_lab.clustering.cluster_model import as_labels
 from inference_lab.clustering.distortions import Distortion, SquaredEuclidean
 from inference_lab.clustering.em import Result
-from inference_lab.clustering.fit_inputs import (
-    FitArguments,
-    FitInputs,
-    Weights,
-    read_fit,
-    takes,
-)
+from inference_lab.clustering.fit_inputs import FitArguments, FitInputs, Weights, read_fit, takes
 from inference_lab.clustering.hmrf import clamped
 from inference_lab.clustering.initialisation import Init
 from inference_lab.clustering.paired_start import centroids_or_paired, weights_by_belief

@@ -154,35 +154,6 @@ class BregmanKMeans(SharedSettings, CentroidPredictor):
         self.labels_ = inputs.labels_of_all(best.labels, self._costs)
 
 
-def weight_of_odds(
-    points: Points, n_clusters: int, distortion: Distortion, sample_weight: FloatArray | None
-) -> float:
-    """Return the cost of a unit of log-probability, from the clusters of k-means without pairs.
-
-    The log-likelihood ratio of two Gaussians of one covariance has a variance of twice its mean.
-    Differences of costs between a point's own cluster and another are therefore divided by half the
-    quotient of their variance and their mean. For squared distances this is ``2 v``, with ``v`` the
-    variance within clusters along the lines between centroids. If costs do not differ, any unit is
-    valid, and 1 is returned.
-    """
-    model = BregmanKMeans(n_clusters, distortion=distortion, random_state=0)
-    model.fit(points, sample_weight=sample_weight)
-    costs = model._costs(points)
-    sample_weight = np.ones(points.shape[0]) if sample_weight is None else sample_weight
-    variance = mean = 0.0
-    for h in range(n_clusters):
-        own = model.labels_ == h
-        gaps = costs[own] - costs[own, h, np.newaxis]
-        mass, share = (
-            sample_weight[own].sum(),
-            sample_weight[own] / max(sample_weight[own].sum(), np.finfo(float).tiny),
-        )
-        average = share @ gaps
-        variance += mass * float((share @ (gaps - average) ** 2).sum())
-        mean += mass * float(average.sum())
-    return variance / (2.0 * mean) if mean > 0 else 1.0
-
-
 @dataclass(frozen=True, eq=False)
 class _Direction(Cosine):
     """The cosine that accepts rows of zeros at no cost, so that they do not attract centroids."""

@@ -24,7 +24,7 @@ from inference_lab.clustering.em import HalfStep, Result, joined, maximise_expec
 from inference_lab.clustering.fit_inputs import FitInputs, check_word
 from inference_lab.clustering.hmrf import HMRF, Penalty
 from inference_lab.clustering.hmrf_kmeans import HMRFKMeans
-from inference_lab.clustering.pair_weights import watch_hard
+from inference_lab.clustering.pair_warnings import watch_hard
 from inference_lab.clustering.points import is_sparse
 from inference_lab.clustering.starts import generator_of
 from inference_lab.clustering.supervision import Supervision, agreeing, read_partial_labels

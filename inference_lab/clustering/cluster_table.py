@@ -15,7 +15,7 @@ import numpy as np
 from inference_lab.clustering.certificate import certify
 from inference_lab.clustering.cluster_cv import ConstrainedClusterCV, takes_pairs
 from inference_lab.clustering.fit_inputs import check_word
-from inference_lab.clustering.pair_weights import pair_faults
+from inference_lab.clustering.pair_warnings import pair_faults
 from inference_lab.constraints import Constraints
 from inference_lab.data.datasets import DataFormatError
 from inference_lab.data.tables import IMPUTATIONS, counting_columns, numeric_columns, read_table

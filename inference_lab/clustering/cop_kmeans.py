@@ -15,15 +15,10 @@ from inference_lab.clustering.cluster_model import Assignment, Model, as_labels
 from inference_lab.clustering.distortions import Distortion, as_distortion
 from inference_lab.clustering.e_step import Expectation
 from inference_lab.clustering.em import Fit, maximise_expectation
-from inference_lab.clustering.fit_inputs import (
-    FitArguments,
-    FitInputs,
-    read_fit,
-    takes,
-)
+from inference_lab.clustering.fit_inputs import FitArguments, FitInputs, read_fit, takes
 from inference_lab.clustering.hmrf import HMRF, EmptyClusters, clamped
 from inference_lab.clustering.initialisation import Init, group_centroids, initial_centroids
-from inference_lab.clustering.pair_weights import ConstraintsNotMetWarning
+from inference_lab.clustering.pair_warnings import ConstraintsNotMetWarning
 from inference_lab.clustering.prediction import CentroidPredictor, PairScore
 from inference_lab.clustering.starts import AT_LEAST_ONE, generator_of
 from inference_lab.clustering.supervision import Supervision, without_pairs

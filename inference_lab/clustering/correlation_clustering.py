@@ -15,7 +15,7 @@ from inference_lab.algorithms.multicut.bounds import packing_bound
 from inference_lab.algorithms.multicut.hard_edges import contracted, priced
 from inference_lab.algorithms.multicut.local_search import annealed, can_anneal, first_partition
 from inference_lab.clustering.fit_inputs import PAIR_ARGUMENTS
-from inference_lab.clustering.pair_weights import watch_hard, watch_repeats
+from inference_lab.clustering.pair_warnings import watch_hard, watch_repeats
 from inference_lab.clustering.prediction import LabellingMixin
 from inference_lab.clustering.supervision import (
     names_in_pairs,

@@ -19,17 +19,13 @@ from typing import Any, Literal, NamedTuple, Self, Unpack
 import numpy as np
 
 from inference_lab._numba import kernel
-from inference_lab.clustering.bregman_kmeans import weight_of_odds
 from inference_lab.clustering.distortions import Distortion, as_distortion
 from inference_lab.clustering.em import HalfStep, Result
-from inference_lab.clustering.fit_inputs import (
-    FitArguments,
-    read_fit,
-    takes,
-)
+from inference_lab.clustering.fit_inputs import FitArguments, read_fit, takes
 from inference_lab.clustering.hmrf import clamped
 from inference_lab.clustering.initialisation import centre_of, group_centroids
-from inference_lab.clustering.pair_weights import USUAL_ODDS, log_odds
+from inference_lab.clustering.pair_odds import USUAL_ODDS, log_odds
+from inference_lab.clustering.pair_weights import weight_of_odds
 from inference_lab.clustering.paired_start import paired_kmeans
 from inference_lab.clustering.points import Points, counted_shares, dense
 from inference_lab.clustering.prediction import CentroidPredictor, PairScore

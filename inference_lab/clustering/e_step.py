@@ -70,7 +70,7 @@ class LabelStep:
         *,
         cold: bool = False,
     ) -> None:
-        self.solver = CoupledSolver(solver, rng, time_limit)
+        self.coupled = CoupledSolver(solver, rng, time_limit)
         self.cold = cold
 
     def __call__(self, model: Model, previous: Assignment | None) -> Expectation:
@@ -82,9 +82,9 @@ class LabelStep:
         if not rows.size:
             return Expectation(labels)
         start = None if before is None or self.cold else before[rows]
-        solved = self.solver(model.costs(rows), coupling, labels=start)
+        solved = self.coupled(model.costs(rows), coupling, labels=start)
         labels[rows] = as_labels(np.asarray(solved.solution.labels))[solved.variable]
-        unmet = self.solver.unmet(coupling, labels[rows])
+        unmet = self.coupled.unmet(coupling, labels[rows])
         return Expectation(labels, math.nan, solved.status, solved.energy, solved.bound, unmet)
 
 
@@ -105,7 +105,7 @@ class ShareStep:
         temperature: float = 1.0,
         follow: bool = False,
     ) -> None:
-        self.solver = CoupledSolver(solver, rng, time_limit, temperature)
+        self.coupled = CoupledSolver(solver, rng, time_limit, temperature)
         self.temperature = temperature
         self.follow = follow
         #: Costs, shares and free energy of the coupled variables in the last call.
@@ -125,11 +125,11 @@ class ShareStep:
         start = None
         if self.follow and previous is not None:
             start = np.asarray(previous, dtype=np.float64)[rows]
-        solved = self.solver(costs[rows], coupling, shares=start)
+        solved = self.coupled(costs[rows], coupling, shares=start)
         joint, value = self._best_shares(solved)
         shares[rows] = joint[solved.variable]
         free_energy += coupling.alpha_weight * value
-        unmet = self.solver.unmet(coupling, as_labels(shares[rows].argmax(axis=1)))
+        unmet = self.coupled.unmet(coupling, as_labels(shares[rows].argmax(axis=1)))
         return Expectation(shares, free_energy, solved.status, solved.energy, solved.bound, unmet)
 
     def _alone(

@@ -124,9 +124,8 @@ def maximise_expectation(
     # Relabel, because the last half-steps may have moved clusters away from some of their points.
     if assignment is None or not (converged and unchanged and still):
         expectation, value = _expect(model, e_step, assignment, iteration, history)
-        unmet = expectation.unmet
         if assignment is None or value <= objective:
-            assignment, objective = expectation.assignment, value
+            assignment, objective, unmet = expectation.assignment, value, expectation.unmet
     return Result(assignment, objective, history, iteration, converged, unmet)
 
 

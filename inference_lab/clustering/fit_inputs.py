@@ -13,7 +13,7 @@ import numpy.typing as npt
 from sklearn.utils.validation import validate_data
 
 from inference_lab.clustering.distortions import Distortion
-from inference_lab.clustering.pair_weights import log_odds, watch_faults, watch_nothing
+from inference_lab.clustering.pair_warnings import watch_faults, watch_nothing
 from inference_lab.clustering.points import Points, is_sparse
 from inference_lab.clustering.supervision import Supervision, refuse_pairs, supervision_of
 from inference_lab.constraints import Constraints, SampleIds
@@ -86,6 +86,58 @@ def takes(arguments: Any) -> Callable[[Method], Method]:
     return with_signature
 
 
+def read_fit(
+    estimator: Any,
+    X: Any,
+    y: Any,
+    arguments: Mapping[str, Any],
+    distortion: Distortion,
+    *,
+    centred: bool = True,
+    default_weight: float | Literal["auto"] = 1.0,
+    any_label: bool = False,
+    few_points: bool = False,
+) -> FitInputs:
+    """Validate settings, data and supervision of a fit, and drop the points of weight zero.
+
+    Points are centred where that changes no cost. `any_label` accepts labels of ``n_clusters`` and
+    above, `few_points` fewer points than clusters. The format of the points is stored for
+    `predict`.
+    """
+    refuse_pairs(y, X, estimator)
+    check_settings(estimator)
+    # A certificate belongs to the last fit only.
+    vars(estimator).pop("certificate_", None)
+    format_ = PointFormat(distortion, distortion.accepts_sparse and not estimator._dense)
+    points, dtype = format_.read(estimator, X, reset=True)
+    supervision = supervision_of(
+        # Frames name their rows; other data may have no length before they are read.
+        X if hasattr(X, "iloc") else points,
+        {**arguments, "y": y},
+        n_clusters=None if any_label else estimator.n_clusters,
+        default_weight=default_weight,
+        allow_auto=True,
+    )
+    watch_faults(supervision.constraints, supervision.n_repeated)
+    names = arguments.get("sample_ids")
+    estimator._in_fold = isinstance(names, SampleIds) and names.size < names.everyone.size
+    rows = np.flatnonzero(supervision.sample_weight_or_ones > 0)
+    some = points
+    if rows.size < points.shape[0]:
+        some, supervision = points[rows], supervision.only(rows)
+    if centred and distortion.translation_invariant and not is_sparse(points):
+        weight = supervision.sample_weight_or_ones
+        format_ = replace(format_, origin=weight @ some / weight.sum())
+    if estimator.n_clusters > rows.size and not few_points:
+        raise ValueError(
+            f"n_samples={rows.size} should be >= n_clusters={estimator.n_clusters}: there cannot "
+            "be more clusters than points"
+        )
+    estimator._format = format_
+    kind = type(estimator).__name__
+    return FitInputs(format_.centred(some), supervision, format_, dtype, rows, points, kind)
+
+
 @dataclass(frozen=True)
 class PointFormat:
     """How an estimator reads points, in a fit and later.
@@ -126,6 +178,21 @@ class PointFormat:
     def moved_back(self, centroids: FloatArray) -> FloatArray:
         """Return centroids in the coordinates of the data."""
         return centroids if self.origin is None else centroids + self.origin
+
+
+def refuse_sizes(points: Points) -> None:
+    """Refuse values whose squared distances would overflow, or vanish."""
+    most = max(abs(float(points.max())), abs(float(points.min()))) if min(points.shape) else 0.0
+    if most > LARGEST_VALUE:
+        raise ValueError(
+            f"X holds a value of size {most:g}; values up to {LARGEST_VALUE:g} are allowed, so "
+            "that costs stay numbers: scale the data"
+        )
+    if 0.0 < most < SMALLEST_VALUE:
+        raise ValueError(
+            f"X holds values up to {most:g} in size, whose squares vanish in double precision; the "
+            f"largest must be at least {SMALLEST_VALUE:g}: scale the data"
+        )
 
 
 @dataclass(frozen=True)
@@ -219,82 +286,9 @@ class FitInputs:
         return np.setdiff1d(np.arange(self.all_points.shape[0]), self.rows)
 
 
-def read_fit(
-    estimator: Any,
-    X: Any,
-    y: Any,
-    arguments: Mapping[str, Any],
-    distortion: Distortion,
-    *,
-    centred: bool = True,
-    default_weight: float | Literal["auto"] = 1.0,
-    any_label: bool = False,
-    few_points: bool = False,
-) -> FitInputs:
-    """Validate settings, data and supervision of a fit, and drop the points of weight zero.
-
-    Points are centred where that changes no cost. `any_label` accepts labels of ``n_clusters`` and
-    above, `few_points` fewer points than clusters. The format of the points is stored for
-    `predict`.
-    """
-    refuse_pairs(y, X, estimator)
-    check_settings(estimator)
-    # A certificate belongs to the last fit only.
-    vars(estimator).pop("certificate_", None)
-    format_ = PointFormat(distortion, distortion.accepts_sparse and not estimator._dense)
-    points, dtype = format_.read(estimator, X, reset=True)
-    supervision = supervision_of(
-        # Frames name their rows; other data may have no length before they are read.
-        X if hasattr(X, "iloc") else points,
-        {**arguments, "y": y},
-        n_clusters=None if any_label else estimator.n_clusters,
-        default_weight=default_weight,
-        allow_auto=True,
-    )
-    watch_faults(supervision.constraints, supervision.n_repeated)
-    names = arguments.get("sample_ids")
-    estimator._in_fold = isinstance(names, SampleIds) and names.size < names.everyone.size
-    rows = np.flatnonzero(supervision.sample_weight_or_ones > 0)
-    some = points
-    if rows.size < points.shape[0]:
-        some, supervision = points[rows], supervision.only(rows)
-    if centred and distortion.translation_invariant and not is_sparse(points):
-        weight = supervision.sample_weight_or_ones
-        format_ = replace(format_, origin=weight @ some / weight.sum())
-    if estimator.n_clusters > rows.size and not few_points:
-        raise ValueError(
-            f"n_samples={rows.size} should be >= n_clusters={estimator.n_clusters}: there cannot "
-            "be more clusters than points"
-        )
-    estimator._format = format_
-    kind = type(estimator).__name__
-    return FitInputs(format_.centred(some), supervision, format_, dtype, rows, points, kind)
-
-
 def check_word(name: str, value: str, allowed: Collection[str]) -> None:
     """Refuse a value that is not among the allowed words."""
     if value not in allowed:
         *first, last = allowed
         words = f"{', '.join(first)} or {last}" if first else last
         raise ValueError(f"{name} must be {words}, got {value!r}")
-
-
-def refuse_sizes(points: Points) -> None:
-    """Refuse values whose squared distances would overflow, or vanish."""
-    most = max(abs(float(points.max())), abs(float(points.min()))) if min(points.shape) else 0.0
-    if most > LARGEST_VALUE:
-        raise ValueError(
-            f"X holds a value of size {most:g}; values up to {LARGEST_VALUE:g} are allowed, so "
-            "that costs stay numbers: scale the data"
-        )
-    if 0.0 < most < SMALLEST_VALUE:
-        raise ValueError(
-            f"X holds values up to {most:g} in size, whose squares vanish in double precision; the "
-            f"largest must be at least {SMALLEST_VALUE:g}: scale the data"
-        )
-
-
-def log_odds_weights(supervision: Supervision, units: Mapping[str, float]) -> Weights:
-    """Return the log-odds that a pair is right, times the unit of costs of each kind of pairs."""
-    odds = log_odds(supervision.constraints)
-    return {name: odds * unit for name, unit in units.items()}

@@ -11,8 +11,8 @@ pairs up: scikit-learn cuts them with the rows, and a part knows the names of al
 The number of points of `Constraints` replaces none of these: pairs of all rows fit the first rows,
 or more rows, as well, and most pairs are arrays of a user.
 
-`origin` is the one place that reads them from private variables of scikit-learn's functions on the
-call stack. In ``sklearn.model_selection._validation`` they are ``X``, ``train`` and ``test`` where
+`origin_of_rows` is the one place that reads them from private variables of scikit-learn's functions
+on the call stack. In ``sklearn.model_selection._validation`` they are ``X``, ``train`` and ``test`` where
 a fold is fitted, ``X_test`` there and where it is scored, and the dictionaries of arguments. In
 ``sklearn.pipeline`` it is the ``X`` of the pipeline.
 
@@ -67,7 +67,7 @@ def n_rows(X: Any) -> int:
     return int(X.shape[0]) if hasattr(X, "shape") else len(X)
 
 
-def origin(n_points: int, pairs: Any = None) -> Origin:
+def origin_of_rows(n_points: int, pairs: Any = None) -> Origin:
     """Return the origin of the rows of a calling ``fit`` or ``score``.
 
     Parameters

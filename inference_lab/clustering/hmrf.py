@@ -63,17 +63,18 @@ class HMRF(Model):
 
     def _set_penalties(self) -> None:
         """Compute what depends on the metric alone: penalties, terms, and the spread of points."""
-        squared, pairs = self.metric.squared, self.constraints
+        squared, constraints = self.metric.squared, self.constraints
         #: Difference of the farthest pair of points, where it was needed.
         self._extent: FloatArray | None = None
         #: Summed squared norm of the points.
         self._spread = 0.0 if squared is None else self._total(squared.norms(self.points))
         #: Costs of violating each must-link, (p,), and each cannot-link, (q,).
-        self.ml_costs, self.cl_costs = pairs.ml_weights, pairs.cl_weights
+        self.ml_costs, self.cl_costs = constraints.ml_weights, constraints.cl_weights
         if self.penalty == "distance":
-            apart = self.metric.between(self.points, pairs.must_link)
+            apart = self.metric.between(self.points, constraints.must_link)
             self.ml_costs = _penalties(self.ml_costs, apart)
             self.cl_costs = _penalties(self.cl_costs, self._gaps_to_largest())
+        # The renumbered pairs have the order of the constraints, and so of their costs.
         self._terms = self.pairs.terms(self.ml_costs, self.cl_costs)
 
     def _gaps_to_largest(self) -> FloatArray:

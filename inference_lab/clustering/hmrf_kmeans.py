@@ -10,7 +10,6 @@ from typing import Any, Literal, Self, Unpack, get_args
 import numpy as np
 import numpy.typing as npt
 
-from inference_lab.clustering.bregman_kmeans import weight_of_odds
 from inference_lab.clustering.distortions import Distortion, as_distortion
 from inference_lab.clustering.e_step import AssignmentStep, LabelStep
 from inference_lab.clustering.em import Fit, maximise_expectation
@@ -19,20 +18,20 @@ from inference_lab.clustering.fit_inputs import (
     FitInputs,
     Weights,
     check_word,
-    log_odds_weights,
     read_fit,
     takes,
 )
 from inference_lab.clustering.hmrf import HMRF, EmptyClusters, Penalty
 from inference_lab.clustering.initialisation import Init, initial_centroids
 from inference_lab.clustering.metric_learning import (
-    ClosedForm,
     DegenerateMetricWarning,
-    GradientStep,
+    Metric,
     MetricLearner,
+    as_learner,
     effective_rank,
 )
-from inference_lab.clustering.pair_weights import watch_components, watch_hard, watch_weight
+from inference_lab.clustering.pair_warnings import watch_components, watch_hard, watch_weight
+from inference_lab.clustering.pair_weights import log_odds_weights, weight_of_odds
 from inference_lab.clustering.points import Points
 from inference_lab.clustering.prediction import CentroidPredictor, PairScore
 from inference_lab.clustering.starts import SharedSettings, best_of, generator_of
@@ -53,7 +52,6 @@ _SAMPLE, _SAMPLE_EACH = 5_000, 100
 
 EStepStart = Literal["previous", "cold"]
 Closure = Literal["raise", "drop", "keep", "vote"]
-Metric = Literal["diagonal", "full", "gradient"]
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -170,7 +168,7 @@ class HMRFKMeans(SharedSettings, PairScore, CentroidPredictor):
 
     @takes(FitArguments)
     def fit(self, X: Any, y: Any = None, **arguments: Unpack[FitArguments]) -> Self:
-        distortion, learner = as_distortion(self.distortion), learner_of(self.metric)
+        distortion, learner = as_distortion(self.distortion), as_learner(self.metric)
         if isinstance(self.init, str):
             check_word("init", self.init, ("auto", *get_args(Init)))
         if learner is not None:
@@ -257,7 +255,7 @@ class HMRFKMeans(SharedSettings, PairScore, CentroidPredictor):
         e_step: Callable[[np.random.Generator], AssignmentStep],
     ) -> Fit[HMRF]:
         """Fit from each start; return the fit of least objective."""
-        distortion, learner = inputs.format.distortion, learner_of(self.metric)
+        distortion, learner = inputs.format.distortion, as_learner(self.metric)
 
         def fit_once(rng: np.random.Generator, init: Any) -> Fit[HMRF]:
             centroids = initial_centroids(
@@ -304,18 +302,6 @@ class HMRFKMeans(SharedSettings, PairScore, CentroidPredictor):
                 "smaller rate, metric=None, or scale the features",
                 DegenerateMetricWarning,
             )
-
-
-def learner_of(metric: Metric | MetricLearner | None) -> MetricLearner | None:
-    """Return the learner with a given name, or the given object."""
-    if metric is None or isinstance(metric, MetricLearner):
-        return metric
-    if metric not in get_args(Metric):
-        raise ValueError(
-            f"metric = {metric!r} is unknown; allowed: None, 'diagonal', 'full', 'gradient', or a "
-            "MetricLearner"
-        )
-    return GradientStep() if metric == "gradient" else ClosedForm(metric)
 
 
 @dataclass(eq=False, repr=False, kw_only=True)

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from inference_lab.clustering.distortions import Distortion
-from inference_lab.clustering.points import Points, counted_shares
+from inference_lab.clustering.points import Points, counted_shares, squares
 from inference_lab.clustering.supervision import Supervision
 from inference_lab.constraints import Constraints
 from inference_lab.constraints.centroids import farthest_first
@@ -172,8 +172,7 @@ def _deviations(points: Points, sample_weight: FloatArray | None) -> FloatArray:
     share = np.full(points.shape[0], 1.0 / points.shape[0])
     if sample_weight is not None:
         share = sample_weight / sample_weight.sum()
-    squares = points.multiply(points) if hasattr(points, "multiply") else points * points
-    return np.asarray(np.sqrt(np.maximum(share @ squares - (share @ points) ** 2, 0.0)))
+    return np.asarray(np.sqrt(np.maximum(share @ squares(points) - (share @ points) ** 2, 0.0)))
 
 
 def group_centroids(

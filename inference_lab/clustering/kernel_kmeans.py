@@ -29,14 +29,8 @@ from inference_lab.clustering.bregman_kmeans import BregmanKMeans
 from inference_lab.clustering.cluster_model import as_labels
 from inference_lab.clustering.distortions import SquaredEuclidean
 from inference_lab.clustering.em import HalfStep, Result
-from inference_lab.clustering.fit_inputs import (
-    FitArguments,
-    Weights,
-    check_word,
-    log_odds_weights,
-    read_fit,
-    takes,
-)
+from inference_lab.clustering.fit_inputs import FitArguments, Weights, check_word, read_fit, takes
+from inference_lab.clustering.pair_weights import log_odds_weights
 from inference_lab.clustering.paired_start import paired_kmeans
 from inference_lab.clustering.points import Points, cluster_sizes, cluster_sums, dense, is_sparse
 from inference_lab.clustering.prediction import CostPredictor, PairScore
@@ -124,18 +118,18 @@ def single_moves(
 class _Sums:
     """Cluster sums of ``M`` that determine the objective of a labelling."""
 
-    def __init__(self, trace: _Trace, labels: IntArray) -> None:
-        k, n = trace.n_clusters, len(labels)
+    def __init__(self, objective: KernelObjective, labels: IntArray) -> None:
+        k, n = objective.n_clusters, len(labels)
         #: ``sum_{j in h} M_ij``, (k, n).
-        self.rows = cluster_sums(trace.matrix, labels, k)
-        own = self.rows[labels, np.arange(n)]
+        self.by_point = cluster_sums(objective.matrix, labels, k)
+        own = self.by_point[labels, np.arange(n)]
         self.within = cluster_sizes(labels, k, own)
-        self.sizes = cluster_sizes(labels, k, trace.weights)
+        self.sizes = cluster_sizes(labels, k, objective.weights)
         self.counts = np.bincount(labels, minlength=k)
-        self.objective = trace.constant - float((self.within / self.sizes).sum())
+        self.objective = objective.constant - float((self.within / self.sizes).sum())
 
 
-class _Trace:
+class KernelObjective:
     """The objective ``c - sum_h q_h / s_h``, with its batch steps and single moves.
 
     `matrix` is ``M``, `weights` ``a``; no step changes the labels in `known` (-1 for free points).
@@ -176,7 +170,7 @@ class _Trace:
         """
         everyone = np.arange(len(labels))
         inverse = 1.0 / sums.sizes
-        costs = sums.rows * (-2.0 * inverse[:, np.newaxis])
+        costs = sums.by_point * (-2.0 * inverse[:, np.newaxis])
         costs /= self.weights
         costs += (sums.within * inverse**2)[:, np.newaxis]
         best = costs.argmin(axis=0)
@@ -200,7 +194,7 @@ class _Trace:
             self.weights,
             rng.permutation(np.flatnonzero(self.known < 0)),
             found,
-            sums.rows.copy(),
+            sums.by_point.copy(),
             sums.within.copy(),
             sums.sizes.copy(),
             sums.counts.copy(),
@@ -216,13 +210,13 @@ class _Means:
     """
 
     def __init__(
-        self, labels: IntArray, trace: _Trace, supervision: Supervision, rows: IntArray
+        self, labels: IntArray, objective: KernelObjective, supervision: Supervision, rows: IntArray
     ) -> None:
-        sums = _Sums(trace, labels)
+        sums = _Sums(objective, labels)
         self.labels = labels
         self.sample_weight = supervision.sample_weight
         self.sizes = sums.sizes
-        self.within = sums.within - _rewards(supervision.constraints, labels, trace.n_clusters)
+        self.within = sums.within - _rewards(supervision.constraints, labels, objective.n_clusters)
         self.rows = rows
 
 
@@ -279,7 +273,9 @@ class KernelHMRFKMeans(SharedSettings, PairScore, CostPredictor):
         Or an array of labels.
     max_iter : int
         Limit on batch steps and sweeps of single moves together.
-    n_init, n_jobs, random_state
+    n_init : int
+        Starts, of which the one of least objective is kept.
+    n_jobs, random_state
         See `HMRFKMeans`.
 
     Attributes
@@ -347,14 +343,18 @@ class KernelHMRFKMeans(SharedSettings, PairScore, CostPredictor):
             points = points[:, inputs.rows]
 
         self.gamma_ = self._bandwidth(points)
-        trace = self._trace(self._similarities(points), supervision)
+        objective = self._objective(self._similarities(points), supervision)
         inits = self._inits(points, supervision)
-        rng = generator_of(self.random_state)
-        best = best_of(inits, lambda rng, init: self._fit_once(trace, init, rng), rng, self.n_jobs)
+        best = best_of(
+            inits,
+            lambda rng, init: self._fit_once(objective, init, rng),
+            generator_of(self.random_state),
+            self.n_jobs,
+        )
 
         labels = as_labels(best.assignment)
         self.X_fit_ = None if self._is_precomputed else points
-        self._means = _Means(labels, trace, supervision, inputs.rows)
+        self._means = _Means(labels, objective, supervision, inputs.rows)
         self._set_progress(best)
         self._set_labels(inputs, labels, supervision.constraints)
         return self
@@ -425,36 +425,36 @@ class KernelHMRFKMeans(SharedSettings, PairScore, CostPredictor):
         median = float(np.median(squares[np.triu_indices(len(rows), 1)])) if n > 1 else 0.0
         return 0.25 / median if median > 0.0 else None
 
-    def _trace(self, similarities: Points, supervision: Supervision) -> _Trace:
+    def _objective(self, similarities: Points, supervision: Supervision) -> KernelObjective:
         """Return the objective."""
         constant = float(supervision.sample_weight_or_ones @ similarities.diagonal())
         if supervision.sample_weight is not None:
             similarities = _scaled(similarities, supervision.sample_weight)
         matrix = similarities + 0.5 * signed_matrix(supervision.constraints)
-        return _Trace(
+        return KernelObjective(
             matrix, supervision.sample_weight_or_ones, constant, self.n_clusters, supervision.known
         )
 
     def _fit_once(
         self,
-        trace: _Trace,
+        objective: KernelObjective,
         init: KernelInit | npt.ArrayLike,
         rng: np.random.Generator,
     ) -> Result:
         since = time.perf_counter()
-        labels = self._first_labels(trace, init, rng)
-        sums = _Sums(trace, labels)
+        labels = self._first_labels(objective, init, rng)
+        sums = _Sums(objective, labels)
         history = [HalfStep(0, "start", sums.objective, time.perf_counter() - since)]
         converged = False
         for iteration in range(1, self.max_iter + 1):
             since = time.perf_counter()
             step = "batch"
-            found = trace.batch(labels, sums)
-            after = sums if np.array_equal(found, labels) else _Sums(trace, found)
+            found = objective.batch(labels, sums)
+            after = sums if np.array_equal(found, labels) else _Sums(objective, found)
             if not after.objective < sums.objective and self.local_search:
                 step = "single moves"
-                found, moves = trace.singly(labels, sums, rng)
-                after = sums if moves == 0 else _Sums(trace, found)
+                found, moves = objective.singly(labels, sums, rng)
+                after = sums if moves == 0 else _Sums(objective, found)
             converged = not after.objective < sums.objective
             if not converged:
                 labels, sums = found, after
@@ -467,20 +467,20 @@ class KernelHMRFKMeans(SharedSettings, PairScore, CostPredictor):
 
     def _first_labels(
         self,
-        trace: _Trace,
+        objective: KernelObjective,
         init: KernelInit | npt.ArrayLike,
         rng: np.random.Generator,
     ) -> IntArray:
-        known, k = trace.known, self.n_clusters
+        known, k = objective.known, self.n_clusters
         n = known.size
         if not isinstance(init, str):
             given = read_partial_labels(init, n, k, "init", least=0)
-            return trace.filled(np.where(known >= 0, known, given), rng.random(n))
+            return objective.filled(np.where(known >= 0, known, given), rng.random(n))
         if init == "random":
             labels = rng.integers(k, size=n)
         else:
-            labels = agreeing(_spectral(trace, rng), known, k)
-        return trace.filled(np.where(known >= 0, known, labels), rng.random(n))
+            labels = agreeing(_spectral(objective, rng), known, k)
+        return objective.filled(np.where(known >= 0, known, labels), rng.random(n))
 
     # -------------------------------------------------------------- new points
 
@@ -522,18 +522,18 @@ class KernelHMRFKMeans(SharedSettings, PairScore, CostPredictor):
         return tags
 
 
-def _spectral(trace: _Trace, rng: np.random.Generator) -> IntArray:
+def _spectral(objective: KernelObjective, rng: np.random.Generator) -> IntArray:
     """Return K-means labels of the leading eigenvectors of the relaxed problem."""
     from scipy.linalg import eigh
     from scipy.sparse.linalg import eigsh
 
-    matrix, k = trace.scaled(), trace.n_clusters
+    matrix, k = objective.scaled(), objective.n_clusters
     n = matrix.shape[0]
     if n <= _ALL_EIGENVALUES or k >= n - 1:
         vectors = eigh(dense(matrix), subset_by_index=(n - k, n - 1))[1]
     else:
         vectors = eigsh(matrix, k=k, which="LA", v0=rng.normal(size=n))[1]
-    rows = vectors / np.sqrt(trace.weights)[:, np.newaxis]
+    rows = vectors / np.sqrt(objective.weights)[:, np.newaxis]
     return BregmanKMeans(k, n_init=5, random_state=rng).fit(rows).labels_
 
 

@@ -14,7 +14,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import ClassVar, Literal, NamedTuple
+from typing import ClassVar, Literal, NamedTuple, get_args
 
 import numpy as np
 from scipy.special import xlogy
@@ -28,6 +28,10 @@ from inference_lab.specs.settings import check_settings, setting
 _FULL_FEATURES = 5000
 #: Halvings of a step before the old metric is kept.
 _HALVINGS = 30
+
+
+#: Names of learners.
+Metric = Literal["diagonal", "full", "gradient"]
 
 
 class Penalised(NamedTuple):
@@ -424,3 +428,15 @@ def gradient(metric: Distortion, state: Penalised) -> FloatArray:
         if state.extent is not None and len(state.cl_pairs):
             total = total + state.cl_weights.sum() * state.extent**2
     return total
+
+
+def as_learner(metric: Metric | MetricLearner | None) -> MetricLearner | None:
+    """Return the learner with a given name, or the given object."""
+    if metric is None or isinstance(metric, MetricLearner):
+        return metric
+    if metric not in get_args(Metric):
+        raise ValueError(
+            f"metric = {metric!r} is unknown; allowed: None, 'diagonal', 'full', 'gradient', or a "
+            "MetricLearner"
+        )
+    return GradientStep() if metric == "gradient" else ClosedForm(metric)

@@ -15,16 +15,11 @@ from inference_lab.clustering.cluster_model import Assignment, Model
 from inference_lab.clustering.distortions import SquaredEuclidean
 from inference_lab.clustering.e_step import ShareStep
 from inference_lab.clustering.em import Fit, maximise_expectation
-from inference_lab.clustering.fit_inputs import (
-    FitArguments,
-    Weights,
-    log_odds_weights,
-    read_fit,
-    takes,
-)
+from inference_lab.clustering.fit_inputs import FitArguments, Weights, read_fit, takes
 from inference_lab.clustering.hmrf import clamped
 from inference_lab.clustering.initialisation import Init, initial_centroids, pushed_apart
-from inference_lab.clustering.pair_weights import watch_hard
+from inference_lab.clustering.pair_warnings import watch_hard
+from inference_lab.clustering.pair_weights import log_odds_weights
 from inference_lab.clustering.paired_start import paired_kmeans
 from inference_lab.clustering.points import Points, cheapest, whitened
 from inference_lab.clustering.prediction import CostPredictor, PairScore
@@ -69,14 +64,14 @@ class GaussianComponents(Model):
         self.means = np.array(means, dtype=np.float64)
         self._terms = self.pairs.terms()
         #: Exponent of the mixing weight for each point.
-        self.mixed = np.ones(n)
+        self.mixing_exponent = np.ones(n)
         if prior == "maximum-entropy":
-            self.mixed[self.rows] = 0.0
+            self.mixing_exponent[self.rows] = 0.0
         elif prior == "chunklets":
             component = self.constraints.components()
             size = np.bincount(component, weights=sample_weight)[component]
             # Unconstrained copies of a point do not form a chunklet.
-            self.mixed[self.rows] = 1.0 / size[self.rows]
+            self.mixing_exponent[self.rows] = 1.0 / size[self.rows]
         self.weights = np.full(k, 1.0 / k)
         # Components start spherical, with the variance of the data.
         middle = np.average(points, axis=0, weights=sample_weight)
@@ -123,12 +118,12 @@ class GaussianComponents(Model):
         """Return ``-log p(x | component)``, with mixing weights where they apply."""
         everyone = rows is None
         points = self.points if everyone else self.points[rows]
-        mixed = self.mixed if everyone else self.mixed[rows]
+        exponent = self.mixing_exponent if everyone else self.mixing_exponent[rows]
         known = self.known if everyone else self.known[rows]
         with np.errstate(divide="ignore", invalid="ignore"):
             # A component of weight zero must not cost infinity where mixing weights do not apply.
             prior = np.where(
-                mixed[:, np.newaxis] > 0, mixed[:, np.newaxis] * np.log(self.weights), 0.0
+                exponent[:, np.newaxis] > 0, exponent[:, np.newaxis] * np.log(self.weights), 0.0
             )
         return clamped(-self.log_densities(points) - prior, known)
 
@@ -147,7 +142,7 @@ class GaussianComponents(Model):
         given = self.point_weight()
         weights = np.ones(len(z)) if given is None else given
         weights = weights / weights.sum()
-        mixing = weights * self.mixed
+        mixing = weights * self.mixing_exponent
         # Excess of the squared whitened coordinates over 1, in the form of the covariance.
         excess = {"diag": z * z - 1.0, "spherical": ((z * z).sum(axis=1, keepdims=True) / d - 1.0)}
 
@@ -161,7 +156,7 @@ class GaussianComponents(Model):
                 own = excess[self.covariance]
                 result += (0.5 if self.covariance == "diag" else 0.5 * d) * (own @ (gained @ own))
             if mixing.any():
-                result += self.mixed * (mixing @ change / mixing.sum())
+                result += self.mixing_exponent * (mixing @ change / mixing.sum())
             return np.asarray(result)
 
         return answer
@@ -188,7 +183,7 @@ class GaussianComponents(Model):
         shares = np.eye(k)[assignment] if assignment.ndim == 1 else assignment
         weight = self.point_weight()
         weighted = shares if weight is None else shares * weight[:, np.newaxis]
-        mass = (self.mixed[:, np.newaxis] * weighted).sum(axis=0)
+        mass = (self.mixing_exponent[:, np.newaxis] * weighted).sum(axis=0)
         if mass.sum() == 0:
             # All points are constrained, and their prior has no mixing weights.
             mass = weighted.sum(axis=0)
@@ -319,7 +314,9 @@ class ConstrainedGaussianMixture(SharedSettings, PairScore, _DensityPredictor):
     init : {"auto", "neighbourhoods", "k-means++", ...} or (k, d) array
         "auto" starts from the centroids of `PCKMeans` on the same pairs. For other names see
         `initial_centroids`.
-    e_step_time_limit, n_init, n_jobs, max_iter, tol, random_state
+    n_init : int
+        Starts, of which the one of least objective is kept.
+    e_step_time_limit, n_jobs, max_iter, tol, random_state
         See `HMRFKMeans`.
 
     Attributes

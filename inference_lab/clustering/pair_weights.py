@@ -1,203 +1,50 @@
-"""Weights of pairs from the estimated share of wrong ones.
-
-Disagreement with held-out pairs is not a better estimate: over six data sets, weights from it, from
-`wrong_share` and from the true share gave the same adjusted Rand index (0.495, 0.495, 0.494).
-"""
+"""Weights of pairs that are "auto": log-odds on the scale of the costs."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping
 
 import numpy as np
 
-from inference_lab.clustering.violations import violated, violations
-from inference_lab.constraints import Constraints
-from inference_lab.constraints.constraints import selected
-from inference_lab.constraints.pairs import pairs_outside
-from inference_lab.formatting import listed, warn
-from inference_lab.graph.arrays import FloatArray, IntArray
-
-#: Prior: number of pairs that count as checked before any is, and number of wrong ones among them.
-_CHECKED, _WRONG = 10, 1
-#: Log-odds that a pair is right, before any is checked: ``ln 9``.
-USUAL_ODDS = math.log(_CHECKED / _WRONG - 1.0)
-#: Largest ratio of a weight to the calibrated weight without a warning. Between 1/30 and 30 times
-#: that weight, fits to noisy pairs differ, but none ignores the pairs or follows only the pairs.
-_FAR = 100.0
+from inference_lab.clustering.bregman_kmeans import BregmanKMeans
+from inference_lab.clustering.distortions import Distortion
+from inference_lab.clustering.fit_inputs import Weights
+from inference_lab.clustering.pair_odds import log_odds
+from inference_lab.clustering.points import Points
+from inference_lab.clustering.supervision import Supervision
+from inference_lab.graph.arrays import FloatArray
 
 
-class PairWeightWarning(UserWarning):
-    """Violated pairs cost nothing, or far less or more than the calibrated weight."""
+def log_odds_weights(supervision: Supervision, units: Mapping[str, float]) -> Weights:
+    """Return the log-odds that a pair is right, times the unit of costs of each kind of pairs."""
+    odds = log_odds(supervision.constraints)
+    return {name: odds * unit for name, unit in units.items()}
 
 
-class ConstraintsNotMetWarning(UserWarning):
-    """The labels that a fit returns violate constraints that should hold."""
+def weight_of_odds(
+    points: Points, n_clusters: int, distortion: Distortion, sample_weight: FloatArray | None
+) -> float:
+    """Return the cost of a unit of log-probability, from the clusters of k-means without pairs.
 
-
-class ContradictoryPairsWarning(UserWarning):
-    """Cannot-links join points that must-links connect."""
-
-
-class RepeatedPairsWarning(UserWarning):
-    """Pairs are listed more than once; they count once."""
-
-
-class MergedClassesWarning(UserWarning):
-    """Must-links, some of which others contradict, connect most of the points into one cluster."""
-
-
-def wrong_share(constraints: Constraints) -> float:
-    """Return the share of wrong pairs among checked ones; one in ten if none is checked.
-
-    Checked: pairs within a component of must-links, and all cannot-links but one between two of
-    them. Wrong: pairs that the groups of `Constraints.vote` violate. Pairs in both lists are not
-    checked: agreeing answers merge into one pair, so only contradicting ones would count.
+    The log-likelihood ratio of two Gaussians of one covariance has a variance of twice its mean.
+    Differences of costs between a point's own cluster and another are therefore divided by half the
+    quotient of their variance and their mean. For squared distances this is ``2 v``, with ``v`` the
+    variance within clusters along the lines between centroids. If costs do not differ, any unit is
+    valid, and 1 is returned.
     """
-    given, n = constraints, constraints.n_points
-    ml = pairs_outside(given.must_link, given.cannot_link, n)
-    cl = pairs_outside(given.cannot_link, given.must_link, n)
-    twice = len(constraints.must_link) - len(ml)
-    # All weights are equal, because the number of wrong pairs is estimated, not their weight.
-    once = Constraints(ml, cl, n_points=n)
-    component = once.components()
-    connecting = component.size - int(component.max(initial=-1)) - 1
-    ends = np.sort(component[cl], axis=1)
-    across = ends[ends[:, 0] != ends[:, 1]]
-    checked = len(ml) - connecting + len(cl) - len(np.unique(across, axis=0))
-    wrong = 0
-    if len(across) < len(cl):
-        against = violations(once, once.vote().components())
-        wrong = against.must_link + against.cannot_link
-    share = min(0.5, (_WRONG + wrong) / (_CHECKED + checked))
-    return float((twice + share * len(once)) / max(1, len(constraints))) if twice else share
-
-
-def log_odds(constraints: Constraints) -> float:
-    """Return the log-odds that a pair is right, at least zero."""
-    share = wrong_share(constraints)
-    return math.log((1.0 - share) / share)
-
-
-def pair_faults(
-    constraints: Constraints, n_repeated: int, names: Sequence[Any] | None = None
-) -> dict[type[UserWarning], str]:
-    """Return a sentence for each kind of fault of a list of pairs; points may have names.
-
-    Pairs of weight zero do not count. Hard pairs that contradict each other are no fault here,
-    because estimators refuse them.
-    """
-    faults: dict[type[UserWarning], str] = {}
-    ml, cl = constraints.ml_weights, constraints.cl_weights
-    voting = selected(constraints, ml > 0, cl > 0)
-    inside = voting.contradictions()
-    if len(inside) and np.isinf(ml).any():
-        hard = selected(constraints, np.isinf(ml), np.isinf(cl))
-        inside = pairs_outside(inside, hard.contradictions(), constraints.n_points)
-    if len(inside):
-        shown = [
-            str(tuple(point if names is None else names[point] for point in pair))
-            for pair in inside.tolist()
-        ]
-        faults[ContradictoryPairsWarning] = (
-            f"contradictory pairs: must-links connect the points of {len(inside)} of "
-            f"{len(voting.cannot_link)} cannot-links, {listed(shown, most=3)}; no clustering keeps "
-            "all of these pairs"
+    model = BregmanKMeans(n_clusters, distortion=distortion, random_state=0)
+    model.fit(points, sample_weight=sample_weight)
+    costs = model._costs(points)
+    sample_weight = np.ones(points.shape[0]) if sample_weight is None else sample_weight
+    variance = mean = 0.0
+    for h in range(n_clusters):
+        own = model.labels_ == h
+        gaps = costs[own] - costs[own, h, np.newaxis]
+        mass, share = (
+            sample_weight[own].sum(),
+            sample_weight[own] / max(sample_weight[own].sum(), np.finfo(float).tiny),
         )
-    if n_repeated:
-        faults[RepeatedPairsWarning] = (
-            f"repeated pairs: {n_repeated} of {len(constraints) + n_repeated} are listed before, "
-            "as the same kind; each pair counts once"
-        )
-    return faults
-
-
-def watch_faults(constraints: Constraints, n_repeated: int) -> None:
-    """Warn if pairs contradict each other or are listed more than once."""
-    for category, sentence in pair_faults(constraints, n_repeated).items():
-        warn(sentence, category)
-
-
-def watch_repeats(constraints: Constraints, n_repeated: int) -> None:
-    """Warn if pairs are listed more than once."""
-    if n_repeated:
-        sentence = pair_faults(constraints, n_repeated)[RepeatedPairsWarning]
-        warn(sentence, RepeatedPairsWarning)
-
-
-def watch_nothing(constraints: Constraints, weights: Mapping[str, Any]) -> None:
-    """Warn if "auto" gives pairs no weight."""
-    pairs = {"ml_weight": constraints.must_link, "cl_weight": constraints.cannot_link}
-    idle = [name for name, weight in weights.items() if len(pairs[name]) and not np.any(weight)]
-    if idle:
-        why = (
-            "as many pairs contradict others as agree with them"
-            if log_odds(constraints) == 0.0
-            else "points do not differ within clusters, or PCKMeans violates all of them"
-        )
-        warn(
-            f"{' and '.join(idle)} = 'auto' is 0, since {why}: these pairs do not count; give "
-            "numbers",
-            PairWeightWarning,
-        )
-
-
-def watch_weight(constraints: Constraints, costs: FloatArray, unit: float) -> None:
-    """Warn if the cost of violated pairs is far from the calibrated weight."""
-    costs = costs[(costs > 0) & np.isfinite(costs)]
-    # The usual odds suffice, because the share of wrong pairs changes this by far less than `_FAR`.
-    usual = unit * USUAL_ODDS
-    if not costs.size or usual == 0:
-        return
-    share = float(np.median(costs)) / usual
-    # Large weights are harmless if all pairs are right; otherwise wrong pairs would be enforced.
-    if share < 1 / _FAR or (share > _FAR and len(constraints.contradictions())):
-        warn(
-            f"a violated pair costs {share:.2g} times the calibrated weight of these data "
-            f"({usual:.2g}), so that {'hardly any' if share < 1 else 'even a wrong'} pair "
-            "counts; scale the data, or give ml_weight='auto' and cl_weight='auto'",
-            PairWeightWarning,
-        )
-
-
-def watch_hard(
-    constraints: Constraints,
-    labels: IntArray,
-    remedy: str = "more clusters, finite weights, or another e_step, such as 'ilp'",
-) -> None:
-    """Warn if labels violate pairs of infinite weight."""
-    unmet = total = 0
-    for rows, weights in zip(
-        violated(constraints, labels),
-        (constraints.ml_weights, constraints.cl_weights),
-        strict=True,
-    ):
-        hard = np.isposinf(weights)
-        total += int(hard.sum())
-        unmet += int(hard[rows].sum())
-    if unmet:
-        warn(
-            f"the labels violate {unmet} of {total} pairs of infinite weight: no labelling that "
-            f"keeps them all was found, and nothing proves that there is none; give {remedy}",
-            ConstraintsNotMetWarning,
-        )
-
-
-def watch_components(constraints: Constraints, n_clusters: int) -> None:
-    """Warn if contradicted must-links connect most points that occur in pairs."""
-    inside = constraints.contradictions()
-    if not len(inside) or n_clusters == 1:
-        return
-    component = constraints.components()
-    sizes = np.bincount(component)
-    most = int(sizes.argmax())
-    touched = constraints.touches(np.arange(constraints.n_points)).size
-    against = int((component[inside[:, 0]] == most).sum())
-    if against and 2 * sizes[most] > touched:
-        warn(
-            f"must-links connect {sizes[most]} of the {touched} points that pairs touch, and "
-            f"{against} cannot-links between these contradict them: closed, they make one cluster "
-            "of several classes; use closure='vote', or None",
-            MergedClassesWarning,
-        )
+        average = share @ gaps
+        variance += mass * float((share @ (gaps - average) ** 2).sum())
+        mean += mass * float(average.sum())
+    return variance / (2.0 * mean) if mean > 0 else 1.0

@@ -1,4 +1,4 @@
-"""What fitted estimators share: labels, costs and scores of new points."""
+"""What fitted estimators share: attributes set after a fit, and predictions for new points."""
 
 from __future__ import annotations
 
@@ -304,9 +304,10 @@ class PairScore(CostPredictor):
             Non-negative; ``inf`` makes a pair hard, if the estimator supports that. "auto" is the
             log-odds that a pair is right, on the scale of the costs. The share of wrong pairs is
             estimated from the checked pairs that others outvote (one in ten, if none is checked).
-            The default is "auto" for `HMRFKMeans`, its special cases, mixtures, and the annealed
-            estimators. `LCVQE`, `CVQE` and `MetricKMeans` have their own "auto": pairs that
-            `PCKMeans` violates are left out. For others the default is 1, and "auto" is refused.
+            The default is "auto" for `HMRFKMeans`, its special cases, `KernelHMRFKMeans`, mixtures,
+            and the annealed estimators. `LCVQE`, `CVQE` and `MetricKMeans` have their own "auto":
+            pairs that `PCKMeans` violates are left out. For others the default is 1, and "auto" is
+            refused.
         sample_ids : (n,) array, optional
             Names of the rows; the pairs then consist of these names. In cross-validation, pass
             `SampleIds`: pairs with rows of other folds are left out. `pairs` need no names there.

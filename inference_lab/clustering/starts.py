@@ -71,7 +71,7 @@ def best_of(
     best: F = next(fits)
     for fit in fits:
         # Among fits that differ only by rounding the first is kept, whatever the order of sums.
-        # Among infinite objectives the fit that violates fewer hard pairs is kept.
+        # If it violates fewer hard pairs, as where all objectives are infinite, the later is kept.
         same = math.isclose(fit.objective, best.objective, rel_tol=_ROUNDING)
         better = fit.unmet < best.unmet if same else fit.objective < best.objective
         if better:

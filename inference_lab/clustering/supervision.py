@@ -1,7 +1,7 @@
 """Supervision given to `fit`: pairs, labels of some points, and sample weights.
 
-`supervision_of` reads all arguments of ``fit``; the steps follow it in the order in which it takes
-them. What is about pairs alone is in `inference_lab.constraints`.
+`supervision_of` reads all arguments of ``fit``; its steps follow it. What is about pairs alone is
+in `inference_lab.constraints`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from inference_lab.clustering.folds import Fold, n_rows, origin
+from inference_lab.clustering.folds import Fold, n_rows, origin_of_rows
 from inference_lab.constraints import Constraints
 from inference_lab.constraints.centroids import numbered_like
 from inference_lab.constraints.frames import from_frame, index_ids, names_in
@@ -195,7 +195,7 @@ def _row_names(table: Any, X: Any) -> Any:
     data, because pairs may name rows of other folds.
     """
     n = n_rows(X)
-    fold, split, piped = origin(n, table)
+    fold, split, piped = origin_of_rows(n, table)
     if fold is not None and fold.rows.size != n:
         raise ValueError(
             f"a step changed the number of rows from {fold.rows.size} to {n}, so pairs cannot be "
@@ -263,7 +263,7 @@ def _read_lists(n_points: int, arguments: Mapping[str, Any]) -> Constraints:
                     ids, lists[name], weights[weight], name
                 )
     elif present:
-        _refuse_split(origin(n_points).split, "must_link and cannot_link")
+        _refuse_split(origin_of_rows(n_points).split, "must_link and cannot_link")
     return Constraints(**lists, **weights, n_points=n_points)
 
 

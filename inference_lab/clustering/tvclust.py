@@ -24,13 +24,9 @@ from inference_lab._numba import kernel
 from inference_lab.clustering.distortions import SquaredEuclidean
 from inference_lab.clustering.dp_means import Pairs
 from inference_lab.clustering.em import HalfStep, Result
-from inference_lab.clustering.fit_inputs import (
-    FitArguments,
-    read_fit,
-    takes,
-)
+from inference_lab.clustering.fit_inputs import FitArguments, read_fit, takes
 from inference_lab.clustering.hmrf import clamped
-from inference_lab.clustering.pair_weights import log_odds
+from inference_lab.clustering.pair_odds import log_odds
 from inference_lab.clustering.paired_start import paired_kmeans
 from inference_lab.clustering.points import Points, whitened
 from inference_lab.clustering.prediction import CostPredictor, PairScore

@@ -16,12 +16,7 @@ import numpy.typing as npt
 from inference_lab._numba import lean_kernel
 from inference_lab.clustering.distortions import SquaredEuclidean
 from inference_lab.clustering.em import Fit, HalfStep, Result
-from inference_lab.clustering.fit_inputs import (
-    FitArguments,
-    Weights,
-    read_fit,
-    takes,
-)
+from inference_lab.clustering.fit_inputs import FitArguments, Weights, read_fit, takes
 from inference_lab.clustering.hmrf import clamped
 from inference_lab.clustering.initialisation import Init
 from inference_lab.clustering.paired_start import centroids_or_paired, weights_by_belief

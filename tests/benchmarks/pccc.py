@@ -32,8 +32,8 @@ from sklearn.metrics import adjusted_rand_score
 from sklearn.preprocessing import StandardScaler
 
 from inference_lab.clustering import ConstrainedGaussianMixture, PCKMeans
-from inference_lab.clustering.bregman_kmeans import weight_of_odds
 from inference_lab.clustering.distortions import SquaredEuclidean
+from inference_lab.clustering.pair_weights import weight_of_odds
 from inference_lab.data.datasets import load
 from inference_lab.data.folders import DataNotFoundError
 from inference_lab.data.published import find_published

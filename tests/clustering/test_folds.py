@@ -1,7 +1,7 @@
 """Folds are read from private variables of scikit-learn: those of the installed version.
 
-If these tests fail after an update, scikit-learn has renamed what `folds.origin` reads. Until its
-constants follow, tables of pairs and row numbers are refused in folds, or mean other rows.
+If these tests fail after an update, scikit-learn has renamed what `folds.origin_of_rows` reads.
+Until its constants follow, tables of pairs and row numbers are refused in folds, or mean other rows.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from sklearn.preprocessing import StandardScaler
 
 import inference_lab
 from inference_lab.clustering import PCKMeans, folds
-from inference_lab.clustering.folds import Origin, n_rows, origin
+from inference_lab.clustering.folds import Origin, n_rows, origin_of_rows
 
 X = np.random.default_rng(0).normal(size=(31, 2))
 PAIRS = pd.DataFrame({"i": [0], "j": [1], "kind": ["must-link"]})
@@ -60,7 +60,7 @@ class Spy(ClusterMixin, BaseEstimator):  # type: ignore[misc]
 
     def fit(self, X: Any, y: Any = None, pairs: Any = None) -> Spy:
         """Record a fit."""
-        self.calls.append(Call("fit", X, origin(n_rows(X), pairs)))
+        self.calls.append(Call("fit", X, origin_of_rows(n_rows(X), pairs)))
         self.labels_ = np.zeros(n_rows(X), dtype=np.int64)
         return self
 
@@ -70,7 +70,7 @@ class Spy(ClusterMixin, BaseEstimator):  # type: ignore[misc]
 
     def score(self, X: Any, y: Any = None, pairs: Any = None) -> float:
         """Record a score."""
-        self.calls.append(Call("score", X, origin(n_rows(X), pairs)))
+        self.calls.append(Call("score", X, origin_of_rows(n_rows(X), pairs)))
         return 0.0
 
 

@@ -164,7 +164,7 @@ def test_a_batch_step_goes_to_the_nearest_weighted_mean() -> None:
     points, _, c = constrained_iris()
     counts = np.arange(150) % 3 + 1.0
     supervision = supervision_of(points, c.fit_params() | {"sample_weight": counts})
-    trace = KernelHMRFKMeans(4)._trace(rbf_kernel(points), supervision)
+    trace = KernelHMRFKMeans(4)._objective(rbf_kernel(points), supervision)
     rng = np.random.default_rng(0)
     values, vectors = np.linalg.eigh(trace.matrix / np.outer(trace.weights, trace.weights))
     features = vectors * np.sqrt(np.abs(values))
@@ -193,7 +193,7 @@ def test_a_batch_step_that_raises_the_objective_is_not_taken() -> None:
     labels = np.array([0, 0, 0, 0, 0, 1])
     common: dict[str, Any] = {"kernel": "precomputed", "init": labels, "local_search": False}
     model = KernelHMRFKMeans(2, **common).fit(s)
-    trace = model._trace(s, supervision_of(s, {}))
+    trace = model._objective(s, supervision_of(s, {}))
     sums = kernel_kmeans._Sums(trace, labels)
     moved = trace.batch(labels, sums)
     assert [1, 1, 1, 0, 0, 0] == moved.tolist()

@@ -25,7 +25,7 @@ from inference_lab.clustering import (
     PCKMeans,
     RDPMeans,
 )
-from inference_lab.clustering.pair_weights import log_odds
+from inference_lab.clustering.pair_odds import log_odds
 from inference_lab.constraints import Constraints, SampleIds
 
 X, Y = load_iris(return_X_y=True)

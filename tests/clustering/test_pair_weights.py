@@ -12,7 +12,7 @@ from inference_lab.clustering import (
     PairWeightWarning,
     PCKMeans,
 )
-from inference_lab.clustering.pair_weights import log_odds, wrong_share
+from inference_lab.clustering.pair_odds import log_odds, wrong_share
 from inference_lab.constraints import Constraints
 
 TRUTH = np.repeat([0, 1, 2], 50)
