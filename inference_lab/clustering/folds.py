@@ -12,9 +12,9 @@ The number of points of `Constraints` replaces none of these: pairs of all rows 
 or more rows, as well, and most pairs are arrays of a user.
 
 `origin_of_rows` is the one place that reads them from private variables of scikit-learn's functions
-on the call stack. In ``sklearn.model_selection._validation`` they are ``X``, ``train`` and ``test`` where
-a fold is fitted, ``X_test`` there and where it is scored, and the dictionaries of arguments. In
-``sklearn.pipeline`` it is the ``X`` of the pipeline.
+on the call stack. In ``sklearn.model_selection._validation`` they are ``X``, ``train`` and ``test``
+where a fold is fitted, ``X_test`` there and where it is scored, and the dictionaries of arguments.
+In ``sklearn.pipeline`` it is the ``X`` of the pipeline.
 
 If a version of scikit-learn renames them, ``tests/clustering/test_folds.py`` fails. A fit without
 names is then refused where the functions that make folds have no such variables.

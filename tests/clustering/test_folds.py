@@ -1,7 +1,8 @@
 """Folds are read from private variables of scikit-learn: those of the installed version.
 
 If these tests fail after an update, scikit-learn has renamed what `folds.origin_of_rows` reads.
-Until its constants follow, tables of pairs and row numbers are refused in folds, or mean other rows.
+Until its constants follow, tables of pairs and row numbers are refused in folds, or mean other
+rows.
 """
 
 from __future__ import annotations
